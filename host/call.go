@@ -44,6 +44,7 @@ type call struct {
 	web        *web               // nil before the first HTTP request
 	screen     screen             // of what it writes
 	pending    pending            // operations that it has started
+	begun      begun              // the operation whose first half runs
 	params     [2]uint64          // of the guest's function, and what it returns
 }
 

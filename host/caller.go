@@ -131,6 +131,15 @@ func (r *Caller) leave(c *call) {
 	r.ended.MemoryPeak = max(r.ended.MemoryPeak, memory)
 }
 
+// owe has the guest owe what a call has used that was made apart.
+func (r *Caller) owe(used abi.Usage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spent += used.Fuel
+	r.ended.Fuel += used.Fuel
+	r.ended.CPU += used.CPU
+}
+
 // unpaid is the fuel of calls that have ended, which the guest has not paid for yet: a
 // guest that has to end never does.
 func (r *Caller) unpaid() int64 {

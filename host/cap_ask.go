@@ -28,7 +28,7 @@ func askOperation(c *call, request []byte) (work, int32) {
 		defer done()
 		answers, err := c.Ask(until, q)
 		canceled := ctx.Err() != nil
-		return end{finish: func() int32 { return answerAsk(c, answers, err, canceled) }}
+		return end{cut: canceled && err != nil, finish: func() int32 { return answerAsk(c, answers, err, canceled) }}
 	}, 0
 }
 

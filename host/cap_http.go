@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -261,16 +262,20 @@ func httpOperation(c *call, request []byte) (work, int32) {
 	if problem != "" {
 		return nil, c.refuse(abi.CallInvalid, "invalid", problem)
 	}
+	c.begun.once = !slices.Contains(idempotentMethods, cmp.Or(in.Method, http.MethodGet))
 	return func(ctx context.Context) end {
 		until, done := c.untilStopped(ctx)
 		defer done()
 		resp, err := w.egress.Do(until, in)
 		if err != nil {
-			return end{finish: func() int32 { return w.refuse(err) }}
+			return end{cut: ctx.Err() != nil, finish: func() int32 { return w.refuse(err) }}
 		}
 		return end{bytes: len(resp.Body), finish: func() int32 { return w.answer(resp) }}
 	}, 0
 }
+
+// idempotentMethods are those that may be repeated, RFC 9110 section 9.2.2.
+var idempotentMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
 
 // answer answers with a response.
 func (w *web) answer(resp *egress.Response) int32 {

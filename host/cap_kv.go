@@ -72,8 +72,8 @@ var kvCapability = Capability{
 	ops: map[string]operation{
 		"kv.get":    {readsKV, "kv is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", valueOperation(&ofKV, getValue)},
 		"kv.list":   {readsKV, "kv is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", valueOperation(&ofKV, listValues)},
-		"kv.set":    {writesKV, noKVWrite, valueOperation(&ofKV, setValue)},
-		"kv.delete": {writesKV, noKVWrite, valueOperation(&ofKV, deleteValue)},
+		"kv.set":    {writesKV, noKVWrite, acting(valueOperation(&ofKV, setValue))},
+		"kv.delete": {writesKV, noKVWrite, acting(valueOperation(&ofKV, deleteValue))},
 	},
 }
 

@@ -37,8 +37,8 @@ var sessionCapability = Capability{
 	ops: map[string]operation{
 		"session.get":    {readsSession, "session is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", valueOperation(&ofSession, getValue)},
 		"session.list":   {readsSession, "session is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", valueOperation(&ofSession, listValues)},
-		"session.set":    {writesSession, noSessionWrite, valueOperation(&ofSession, setValue)},
-		"session.delete": {writesSession, noSessionWrite, valueOperation(&ofSession, deleteValue)},
+		"session.set":    {writesSession, noSessionWrite, acting(valueOperation(&ofSession, setValue))},
+		"session.delete": {writesSession, noSessionWrite, acting(valueOperation(&ofSession, deleteValue))},
 	},
 }
 

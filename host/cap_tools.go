@@ -18,7 +18,8 @@ type ToolCall struct {
 	Tool    string          // as agents know it; it is granted
 	Args    json.RawMessage // as the plugin gave them; nil is {}
 	Timeout time.Duration   // 0 leaves it to the tool
-	Caller  *Caller         // to be set as Call.Caller
+	Fuel    int64           // that it may use at most, also if it is made [Apart]
+	Caller  *Caller         // to be set as Call.Caller, unless it is made [Apart]
 }
 
 // toolsCapability is other tools.
@@ -101,7 +102,39 @@ func toolOperation(c *call, request []byte) (work, int32) {
 		return nil, c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d calls of tools may begin with one call", abi.MaxToolCalls))
 	}
 	c.meter.charge(readCost + parseCost*len(request))
+	t, err := readToolCall(request)
+	if err != nil {
+		return nil, c.refuse(abi.CallInvalid, "invalid", err.Error())
+	}
 
+	if code := c.inner.refuse(t.Tool); code != 0 {
+		return nil, code
+	}
+	left := c.Policy.Fuel - c.meter.fuel.Used(c.meter.left())
+	c.inner.allow(left, int64(c.instance.Memory.Peak))
+	t.Caller, t.Fuel = &c.inner, left
+	c.begun.manner(c, t)
+	return func(ctx context.Context) end {
+		r, err := c.inner.callTool(ctx, t)
+		canceled := ctx.Err() != nil
+		return end{bytes: len(r.Value), cut: canceled && r.Kind == abi.CanceledKind, finish: func() int32 { return c.inner.finish(t.Tool, r, err, canceled) }}
+	}, 0
+}
+
+// manner says how a call of a tool is made.
+func (b *begun) manner(c *call, t ToolCall) {
+	if c.Suspend == nil {
+		return
+	}
+	manner := Once
+	if c.Suspend.Tool != nil && c.pending.durable() {
+		manner = c.Suspend.Tool(b.id, t)
+	}
+	b.once, b.apart = manner != Again, manner == Apart && b.id > 0
+}
+
+// readToolCall reads a request.
+func readToolCall(request []byte) (ToolCall, error) {
 	var in struct {
 		Tool      string          `json:"tool"`
 		Args      json.RawMessage `json:"args"`
@@ -110,19 +143,9 @@ func toolOperation(c *call, request []byte) (work, int32) {
 	strict := json.NewDecoder(bytes.NewReader(request))
 	strict.DisallowUnknownFields()
 	if strict.Decode(&in) != nil || !utf8.Valid(request) || in.Tool == "" || in.TimeoutMS < 0 {
-		return nil, c.refuse(abi.CallInvalid, "invalid", `expected {"tool": name, "args": object, "timeout_ms": milliseconds}, where the last two are optional`)
+		return ToolCall{}, errors.New(`expected {"tool": name, "args": object, "timeout_ms": milliseconds}, where the last two are optional`)
 	}
-
-	if code := c.inner.refuse(in.Tool); code != 0 {
-		return nil, code
-	}
-	t := ToolCall{Tool: in.Tool, Args: in.Args, Timeout: time.Duration(min(in.TimeoutMS, 1<<40)) * time.Millisecond, Caller: &c.inner}
-	c.inner.allow(c.Policy.Fuel-c.meter.fuel.Used(c.meter.left()), int64(c.instance.Memory.Peak))
-	return func(ctx context.Context) end {
-		r, err := c.inner.callTool(ctx, t)
-		canceled := ctx.Err() != nil
-		return end{bytes: len(r.Value), finish: func() int32 { return c.inner.finish(t.Tool, r, err, canceled) }}
-	}, 0
+	return ToolCall{Tool: in.Tool, Args: in.Args, Timeout: time.Duration(min(in.TimeoutMS, 1<<40)) * time.Millisecond}, nil
 }
 
 // finish answers the operation tool.call. The guest pays for what the tool has used.
@@ -164,9 +187,17 @@ func (r *Caller) refuse(name string) int32 {
 
 // callTool makes the call, and ends it soon after this one was asked to stop.
 func (r *Caller) callTool(parent context.Context, t ToolCall) (abi.Result, error) {
+	ctx, done := r.untilLate(parent)
+	defer done()
+	return r.call.CallTool(ctx, t)
+}
+
+// untilLate returns a context that ends soon after the call was asked to stop, or with
+// done.
+func (r *Caller) untilLate(parent context.Context) (_ context.Context, done func()) {
 	c := r.call
 	if c.Stopping == nil {
-		return c.CallTool(parent, t)
+		return parent, func() {}
 	}
 
 	ctx, cancel := context.WithCancelCause(parent)
@@ -182,11 +213,10 @@ func (r *Caller) callTool(parent context.Context, t ToolCall) (abi.Result, error
 		defer late.Stop()
 		<-ctx.Done()
 	}()
-	defer func() {
+	return ctx, func() {
 		cancel(nil)
 		<-watching
-	}()
-	return c.CallTool(ctx, t)
+	}
 }
 
 // answer answers how the call of a tool ended, if the guest can have room for it.

@@ -34,6 +34,13 @@ type end struct {
 	cut    bool // ctx was done first, and the operation can be begun again
 }
 
+// begun is what an operation says of itself while its first half runs.
+type begun struct {
+	id    int32 // of one that is started; 0: the guest waits for it
+	apart bool  // it is a call of a tool that is made apart
+	once  bool  // it must not be done twice
+}
+
 // atOnce is begin of an operation that waits for nothing, or not for long.
 func atOnce(answer func(c *call, request []byte) int32) func(*call, []byte) (work, int32) {
 	return func(c *call, request []byte) (work, int32) { return nil, answer(c, request) }
@@ -55,9 +62,13 @@ func operations() map[string]operation {
 // the operation.
 func callCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	request := bytesAt(mem, abi.ImportCall, stack[2], stack[3])
+	c.begun = begun{}
 	work, code := c.operation(bytesAt(mem, abi.ImportCall, stack[0], stack[1]), request)
 	if work == nil {
 		return code
+	}
+	if c.begun.once {
+		c.pending.act()
 	}
 
 	c.guest.Idle()

@@ -26,7 +26,7 @@ func (c *call) observe() {
 // note writes what the call has used, with so much left on the counter.
 func (m *meter) note(left int64) {
 	if m.live != nil {
-		m.live.fuel.Store(m.fuel.Used(left))
+		m.live.fuel.Store(max(0, m.fuel.Used(left)-m.earlier))
 		m.live.peak.Store(int64(m.memory.Peak))
 	}
 }

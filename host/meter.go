@@ -20,6 +20,7 @@ type meter struct {
 	live    *live             // nil if nobody follows what the call uses
 	entry   *instance.Entry   // the function that runs; nil before and after
 
+	earlier  int64 // units that were used before the call was continued
 	stack    int64 // bytes of its stack that are paid for
 	kept     int64 // bytes of arguments and results
 	buffers  int64 // bytes of them that are paid for

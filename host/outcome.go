@@ -60,7 +60,7 @@ func (c *call) usage() abi.Usage {
 	}
 	inner := c.inner.total()
 	return abi.Usage{
-		Fuel: min(c.fuel+c.inner.unpaid(), c.Policy.Fuel), CPU: computed + inner.CPU, Wall: ended.Sub(c.started), Wait: c.waited + waited,
+		Fuel: max(0, min(c.fuel+c.inner.unpaid(), c.Policy.Fuel)-c.meter.earlier), CPU: computed + inner.CPU, Wall: ended.Sub(c.started), Wait: c.waited + waited,
 		MemoryPeak: max(c.peak, inner.MemoryPeak), OutputBytes: c.answer.written,
 	}
 }
@@ -216,6 +216,9 @@ func (o *outcome) classify(err *CallError) {
 		o.Kind, o.Error = abi.ToolError, mount.public.Error()
 	case errors.Is(err, ErrSuspended):
 		o.Kind = abi.CanceledKind
+	case errors.Is(err, ErrState):
+		o.Kind, o.Error = abi.Internal, stateProblem(err)
+		log.Warn("a call was not continued", "error", err.Err)
 	case errors.Is(err, ErrTrap), errors.Is(err, ErrABI):
 		o.Kind, o.Error = abi.Internal, abi.InternalMessage
 		log.Error("the plugin broke", "error", err.Err, "trace", err.Trace, "last_words", err.LastWords)

@@ -1,8 +1,8 @@
 package host
 
 import (
-	"bytes"
 	"cmp"
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -23,65 +23,92 @@ var (
 	ErrState = errors.New("the call cannot be continued")
 )
 
-// Suspend lets a call that waits give up its instance. A call can be suspended while all
-// that it waits for can be waited for again: time and messages. It is not while it uses
-// folders or has used a secret, and if its module cannot be put back to a state.
+// Suspend lets a call that waits give up its instance, and continue from its state after
+// a crash. A call can be suspended while all that it waits for can be waited for again:
+// time, messages, and calls of tools that are made apart. It is not while it uses folders
+// or has used a secret, and if its module cannot be put back to a state.
 type Suspend struct {
 	// After is how long a call waits before it is suspended.
 	After time.Duration
-	// Keep stores the state of a call before it returns nil; the call then ends with
-	// ErrSuspended. until is when the first thing that it waits for ends by itself. If Keep fails, the call waits in its instance.
-	Keep func(state []byte, until time.Time) error
+	// Live reports whether the call can be suspended at this moment; nil: always.
+	Live func() bool
+	// Keep stores a state of the call before it returns nil. Unless Hold is set the call
+	// then ends with ErrSuspended. If Keep fails, the call stays in its instance, and what
+	// was to begin does not: a [*Refusal] says why to the plugin.
+	Keep func(Kept) error
+	// Drop removes the state that is stored, so that the call does not continue from there
+	// after a crash. It is called before an operation that must not be done twice, and that
+	// no state can know of. Nil for a call that may be made twice as a whole.
+	Drop func() error
+	// Tool says how a call of a tool is made; nil: each is [Once].
+	Tool func(operation int32, t ToolCall) Manner
+	// Await waits for the end of a call that is made [Apart], which Keep has begun, maybe in
+	// an earlier process. If ctx ends with the cause [ErrWithdrawn], nobody waits for the call
+	// any more. It is nil if Tool never says Apart.
+	Await func(ctx context.Context, operation int32, t ToolCall) (abi.Result, error)
 }
 
-// state is what the host adds to a checkpoint.
-type state struct {
-	Now     int64     `json:"now"`     // of the clock that stands
-	Elapsed int64     `json:"elapsed"` // on the clock that does not
-	At      time.Time `json:"at"`      // when that was
-	Random  []byte    `json:"random"`  // position
-	Last    int32     `json:"last"`    // id of an operation
-	Fuel    int64     `json:"fuel"`    // used
-	Peak    int64     `json:"peak"`
-	Made    int       `json:"made,omitempty"`     // calls that began with this one
-	Web     int64     `json:"attempts,omitempty"` // requests
-	Answer  written   `json:"answer"`
-	Said    Progress  `json:"said"`
-	Ended   []ended   `json:"ended,omitempty"`
-	Pending []waiting `json:"pending,omitempty"`
+// Kept is what [Suspend.Keep] stores.
+type Kept struct {
+	State []byte
+	Until time.Time // when the first of what the call waits for ends by itself; zero: nothing does
+	Begin []int32   // operations that are made Apart, and begin with this write
+	Await []int32   // all of those that have begun and not ended
+	Hold  bool      // the call continues in its instance
 }
 
-// written is what the guest has written so far.
-type written struct {
-	Bytes   int64       `json:"bytes"`
-	Logged  int64       `json:"logged,omitempty"`
-	Result  []byte      `json:"result,omitempty"`
-	Given   bool        `json:"given,omitempty"`
-	Error   []byte      `json:"error,omitempty"`
-	Content []abi.Block `json:"content,omitempty"`
-	Summary string      `json:"summary,omitempty"`
-	Stderr  []byte      `json:"stderr,omitempty"`
+// Manner is how a call of a tool is made by a call that can be suspended.
+type Manner int
+
+// The manners.
+const (
+	Once  Manner = iota // with the call, and not again after a crash: it begins once a state that knows of it is stored, and is lost
+	Again               // with the call, and again if that is continued
+	Apart               // as a call of its own, which [Suspend.Await] waits for
+)
+
+// ErrWithdrawn is the cause of the end of an operation that its plugin does not wait for
+// any more: it has canceled it, or its call has ended.
+var ErrWithdrawn = errors.New("the call does not wait for it any more")
+
+// errSuspended ends the works of operations that are begun again.
+var errSuspended = errors.New("the call is suspended")
+
+// durable reports whether states of the call can be stored now.
+func (p *pending) durable() bool {
+	s := p.call.Suspend
+	return s != nil && (s.Live == nil || s.Live())
 }
 
-// ended is an operation that has ended, which the guest has not learned yet.
-type ended struct {
-	ID       int32  `json:"id"`
-	Code     int32  `json:"code"`
-	Response []byte `json:"response,omitempty"`
+// once reports whether it matters to the call that something must not be done twice.
+func (p *pending) once() bool { return p.call.Suspend != nil && p.call.Suspend.Drop != nil }
+
+// act is called before something is done that must not be done twice, and that is not in
+// the state that is stored.
+func (p *pending) act() {
+	if !p.stored || !p.once() {
+		return
+	}
+	if err := p.call.Suspend.Drop(); err != nil {
+		panic(&instance.Stop{Reason: fmt.Errorf("removing the state of the call: %w", err)})
+	}
+	p.stored = false
 }
 
-// waiting is an operation that is begun again.
-type waiting struct {
-	ID      int32     `json:"id"`
-	Op      string    `json:"op"`
-	Request []byte    `json:"request"`
-	At      time.Time `json:"at"` // since when it waits
+// acting is begin of an operation that is done at once, and must not be done twice.
+func acting(begin func(*call, []byte) (work, int32)) func(*call, []byte) (work, int32) {
+	return func(c *call, request []byte) (work, int32) {
+		c.pending.act()
+		return begin(c, request)
+	}
 }
 
-// resident says why a call that waits keeps its instance, or nothing.
-func (p *pending) resident() string {
+// unfit says why no state of a call can be stored, or nothing.
+func (p *pending) unfit() string {
 	c := p.call
 	switch {
+	case !p.durable():
+		return "it is not a run"
 	case c.module.Info.Shape == Command || c.module.Isolation.Mode != Reset:
 		return "its module cannot be put back to a state"
 	case c.start.tainted || len(c.Policy.Files) > 0:
@@ -89,19 +116,116 @@ func (p *pending) resident() string {
 	case c.screen.masker() != nil:
 		return "it has used a secret"
 	}
-	soon := time.Now().Add(c.Suspend.After)
 	for _, s := range p.started {
-		if s.canceled {
+		if (s.Once || s.Apart) && !s.known && s.todo == nil {
+			return "it has begun what must not be done twice"
+		}
+	}
+	return ""
+}
+
+// resident says why a call that waits keeps its instance, or nothing.
+func (p *pending) resident() string {
+	if why := p.unfit(); why != "" {
+		return why
+	}
+	soon := time.Now().Add(p.call.Suspend.After)
+	for _, s := range p.started {
+		switch {
+		case s.canceled:
 			return "what it waits for was canceled"
-		}
-		if again[s.Op] == "" {
+		case s.Apart:
+		case again[s.Op] == "":
 			return "it waits for " + s.Op
-		}
-		if !s.due().After(soon) {
+		case !s.due().After(soon):
 			return "it does not wait for long"
 		}
 	}
 	return ""
+}
+
+// ahead begins the operations that were held until a state that knows of them is stored.
+func (p *pending) ahead() error {
+	if len(p.held) == 0 {
+		return nil
+	}
+	held := p.held
+	p.held = nil
+	if p.unfit() != "" {
+		_, err := guarded(func() int32 { p.act(); return 0 })
+		for _, s := range held {
+			s.Apart = false
+			p.proceed(s)
+		}
+		return err
+	}
+
+	for _, s := range held {
+		s.known = true
+	}
+	st, err := p.look()
+	if err != nil {
+		return err
+	}
+	err = p.keep(st, held)
+	for _, s := range held {
+		if err != nil {
+			s.Apart, s.Once = false, false
+			s.todo = p.unstored(err)
+		}
+		p.proceed(s)
+	}
+	return nil
+}
+
+// unstored is the work of an operation that did not begin, because the state of the call
+// could not be stored.
+func (p *pending) unstored(err error) work {
+	c := p.call
+	refusal, ok := errors.AsType[*Refusal](err)
+	switch {
+	case c.stopping():
+		return func(context.Context) end { return end{finish: c.refuseStopped} }
+	case !ok:
+		c.host.log.Warn("an operation was refused: the state of its call was not stored", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
+		refusal = &Refusal{abi.CallFailed, "the state of the run could not be stored, so it has not begun"}
+	}
+	return func(context.Context) end {
+		return end{finish: func() int32 { return c.refuse(refusal.Code, refusalNames[refusal.Code], refusal.Message) }}
+	}
+}
+
+// proceed begins an operation that was held.
+func (p *pending) proceed(s *started) {
+	todo := s.todo
+	s.todo = nil
+	switch {
+	case s.canceled:
+		p.ended(s, end{finish: p.call.refuseCanceled})
+	case s.Apart:
+		p.work(s, p.await(s.waiting))
+	default:
+		p.work(s, todo)
+	}
+}
+
+// await is the work of an operation that is made apart.
+func (p *pending) await(w waiting) work {
+	c := p.call
+	return func(ctx context.Context) end {
+		t, err := readToolCall(w.Request)
+		var r abi.Result
+		if err == nil {
+			until, done := c.inner.untilLate(ctx)
+			r, err = c.Suspend.Await(until, w.ID, t)
+			done()
+		}
+		canceled := ctx.Err() != nil
+		return end{bytes: len(r.Value), cut: canceled && err != nil, finish: func() int32 {
+			c.inner.owe(r.Usage)
+			return c.inner.finish(t.Tool, r, err, canceled)
+		}}
+	}
 }
 
 // suspend gives the state of a call to its owner. It reports whether the call has to end.
@@ -111,21 +235,7 @@ func (p *pending) suspend() error {
 	if err != nil {
 		return err
 	}
-	host, err := json.Marshal(st)
-	if err != nil {
-		return p.restart(st)
-	}
-	point := checkpoint.Checkpoint{Host: host}
-	if _, err := hex.Decode(point.Plugin[:], []byte(c.module.Info.Digest)); err != nil {
-		return p.restart(st)
-	}
-	c.instance.Save(&point)
-
-	data, err := point.Encode()
-	if err == nil {
-		err = c.Suspend.Keep(data, st.until())
-	}
-	if err != nil {
+	if err := p.keep(st, nil); err != nil {
 		c.host.log.Warn("a call that waits keeps its instance: its state was not stored", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
 		p.kept = true
 		return p.restart(st)
@@ -133,16 +243,117 @@ func (p *pending) suspend() error {
 	return &instance.Stop{Reason: ErrSuspended}
 }
 
+// keep stores a state. With operations to begin the call stays in its instance.
+func (p *pending) keep(st state, begin []*started) error {
+	c := p.call
+	host, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	point := checkpoint.Checkpoint{Host: host}
+	if _, err := hex.Decode(point.Plugin[:], []byte(c.module.Info.Digest)); err != nil {
+		return err
+	}
+	c.instance.Save(&point)
+	k := Kept{Until: st.until(), Hold: begin != nil}
+	if k.State, err = point.Encode(); err != nil {
+		return err
+	}
+
+	for _, w := range st.Pending {
+		if w.Apart {
+			k.Await = append(k.Await, w.ID)
+		}
+	}
+	for _, s := range begin {
+		if s.Apart && !s.canceled {
+			k.Begin = append(k.Begin, s.ID)
+		}
+	}
+	if err := c.Suspend.Keep(k); err != nil {
+		return err
+	}
+	p.stored = true
+	return nil
+}
+
+// leave stores the state of a call that is interrupted while it waits, so that it continues
+// from there: its host shuts down.
+func (p *pending) leave() {
+	c := p.call
+	if p.unfit() != "" || c.stopping() || errors.Is(context.Cause(&c.ctx), context.DeadlineExceeded) {
+		return
+	}
+	st, err := p.look()
+	if err == nil {
+		err = p.keep(st, []*started{})
+	}
+	if err != nil {
+		c.host.log.Warn("the state of a call that is interrupted was not stored", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
+	}
+}
+
+// look returns what a call has now. Its operations continue.
+func (p *pending) look() (st state, err error) {
+	var over []*started
+	for more := true; more; {
+		select {
+		case s := <-p.ends:
+			over = append(over, s)
+		default:
+			more = false
+		}
+	}
+
+	has := map[int32]bool{}
+	for _, s := range over {
+		if s.end.cut && !s.canceled {
+			st.Pending = append(st.Pending, s.waiting)
+		} else if err == nil {
+			e, wrong := p.finish(s)
+			s.end.finish = p.told(e)
+			st.Ended, err = append(st.Ended, e), wrong
+		}
+		has[s.ID] = true
+		p.ends <- s
+	}
+	for _, s := range p.started {
+		switch {
+		case has[s.ID]:
+		case s.canceled:
+			p.call.refuseCanceled()
+			st.Ended = append(st.Ended, ended{s.ID, abi.CallCanceled, p.call.response})
+		default:
+			st.Pending = append(st.Pending, s.waiting)
+		}
+	}
+	p.describe(&st)
+	return st, err
+}
+
+// finish does the second half of an operation, for a state.
+func (p *pending) finish(s *started) (ended, error) {
+	code, err := guarded(s.end.finish)
+	e := ended{s.ID, code, p.call.response}
+	p.call.response = nil
+	return e, err
+}
+
+// told is the second half of an operation that was finished for a state.
+func (p *pending) told(e ended) func() int32 {
+	return func() int32 {
+		p.call.response = e.Response
+		return e.Code
+	}
+}
+
 // stop ends the works of all operations, and returns what is left of the call.
 func (p *pending) stop() (st state, err error) {
-	c := p.call
 	for _, s := range p.started {
-		s.cancel()
+		s.cancel(errSuspended)
 	}
 	p.works.Wait()
 
-	env := c.instance.Guest.(*environment)
-	st = state{Elapsed: env.elapsed(), At: time.Now(), Last: p.last, Now: c.instance.Env.Now, Said: c.said, Made: c.inner.first().made, Web: c.inner.first().attempts.Load()}
 	for range p.started {
 		s := <-p.ends
 		p.give(s)
@@ -150,69 +361,25 @@ func (p *pending) stop() (st state, err error) {
 			st.Pending = append(st.Pending, s.waiting)
 			continue
 		}
-		code, wrong := guarded(s.end.finish)
-		st.Ended, err = append(st.Ended, ended{s.ID, code, c.response}), cmp.Or(err, wrong)
+		e, wrong := p.finish(s)
+		st.Ended, err = append(st.Ended, e), cmp.Or(err, wrong)
 	}
 	clear(p.started)
-	slices.SortFunc(st.Pending, func(a, b waiting) int { return cmp.Compare(a.ID, b.ID) })
-
-	st.Random, _ = c.instance.Env.Random.MarshalBinary() // it has no error
-	st.Fuel, st.Peak = c.meter.fuel.Used(c.meter.left()), int64(c.instance.Memory.Peak)
-	a := &c.answer
-	st.Answer = written{a.written, a.logged, a.result, a.given, a.errText, a.content, a.summary, a.stderr.bytes()}
+	p.describe(&st)
 	return st, err
 }
 
-// until is when the first operation ends by itself.
-func (s state) until() (first time.Time) {
-	for _, w := range s.Pending {
-		if due := w.due(); first.IsZero() || due.Before(first) {
-			first = due
-		}
-	}
-	return first
-}
-
-// due is when an operation ends by itself.
-func (w waiting) due() time.Time { return w.At.Add(timeIn(w.Request, again[w.Op])) }
-
-// restart begins the operations of a state again. What that costs was paid for.
-func (p *pending) restart(st state) error {
+// describe adds the rest of a state to its operations.
+func (p *pending) describe(st *state) {
 	c := p.call
-	p.init()
-	for _, e := range st.Ended {
-		s := &started{waiting: waiting{ID: e.ID}, cancel: func() {}}
-		p.started[e.ID] = s
-		p.ended(s, end{bytes: len(e.Response), finish: func() int32 {
-			c.response = e.Response
-			return e.Code
-		}})
-	}
-
-	for _, w := range st.Pending {
-		field := again[w.Op]
-		if field == "" {
-			return stateError("it waits for what this host does not begin again")
-		}
-		var work work
-		code, err := guarded(func() (code int32) {
-			work, code = c.operation([]byte(w.Op), rested(w.Request, field, time.Until(w.due())))
-			return code
-		})
-		if err != nil {
-			return err
-		}
-		s := &started{waiting: w, cancel: func() {}}
-		p.started[w.ID] = s
-		if work == nil {
-			response := c.response
-			p.ended(s, end{finish: func() int32 { c.response = response; return code }})
-			continue
-		}
-		p.work(s, work)
-	}
-	p.last = st.Last
-	return nil
+	slices.SortFunc(st.Pending, func(a, b waiting) int { return cmp.Compare(a.ID, b.ID) })
+	env, first := c.instance.Guest.(*environment), c.inner.first()
+	st.Elapsed, st.At, st.Now = env.elapsed(), time.Now(), c.instance.Env.Now
+	st.Random, _ = c.instance.Env.Random.MarshalBinary() // it has no error
+	st.Last, st.Said, st.Made, st.Web = p.last, c.said, first.made, first.attempts.Load()
+	st.Fuel, st.Peak = c.meter.fuel.Used(c.meter.left()), int64(c.instance.Memory.Peak)
+	a := &c.answer
+	st.Answer = written{a.written, a.logged, a.result, a.given, a.errText, a.content, a.summary, a.stderr.bytes()}
 }
 
 // resume decodes the state with which a call continues. It is nil for a call that begins.
@@ -224,11 +391,11 @@ func (u *startup) resume() (*checkpoint.Checkpoint, error) {
 	point, err := checkpoint.Decode(c.Continue, uint64(c.Policy.Memory))
 	switch {
 	case err != nil:
-		return nil, stateError(err.Error())
+		return nil, cannotContinue(err.Error())
 	case hex.EncodeToString(point.Plugin[:]) != c.module.Info.Digest:
-		return nil, stateError("the plugin has changed since")
+		return nil, cannotContinue("the plugin has changed since")
 	case c.module.Info.Shape == Command || c.module.Isolation.Mode != Reset:
-		return nil, stateError("the plugin cannot be put back to a state")
+		return nil, cannotContinue("the plugin cannot be put back to a state")
 	}
 	return point, nil
 }
@@ -238,11 +405,11 @@ func (u *startup) resume() (*checkpoint.Checkpoint, error) {
 func (u *startup) proceed() (code int32, err error) {
 	c := u.call
 	if u.point.Image != c.instance.Image().Digest() {
-		return 0, stateError("the plugin starts up differently here")
+		return 0, cannotContinue("the plugin starts up differently here")
 	}
 	st, err := decodeState(u.point.Host)
 	if err != nil {
-		return 0, stateError(err.Error())
+		return 0, cannotContinue(err.Error())
 	}
 
 	if err := c.instance.Load(u.point); err != nil {
@@ -250,88 +417,6 @@ func (u *startup) proceed() (code int32, err error) {
 	}
 	u.point = nil
 	return abi.InvokeWaiting, c.pending.restore(st)
-}
-
-// maxStarted bounds the operations that a call starts, so that ids do not run out: each
-// costs fuel, so none comes near it.
-const maxStarted = 1 << 30
-
-// kept is how many bytes of a state stay on Go's heap.
-func (s state) kept() (n int) {
-	n = len(s.Answer.Result) + len(s.Answer.Error) + len(s.Answer.Summary) + len(s.Answer.Stderr)
-	for _, b := range s.Answer.Content {
-		n += len(b.Text) + len(b.Data) + len(b.URI) + len(b.Name)
-	}
-	return n
-}
-
-// decodeState reads what the host has added to a checkpoint, which may be anything.
-func decodeState(data []byte) (st state, err error) {
-	strict := json.NewDecoder(bytes.NewReader(data))
-	strict.DisallowUnknownFields()
-	if err := strict.Decode(&st); err != nil {
-		return st, fmt.Errorf("its state cannot be read: %w", err)
-	}
-	if strict.More() {
-		return st, errors.New("its state has something after it")
-	}
-	seen := map[int32]bool{}
-	valid := func(id int32) bool {
-		known := id >= 1 && id <= st.Last && !seen[id]
-		seen[id] = true
-		return known
-	}
-	for _, e := range st.Ended {
-		if !valid(e.ID) {
-			return st, errors.New("its state has an operation twice, or one that was not started")
-		}
-	}
-	for _, w := range st.Pending {
-		if !valid(w.ID) || len(w.Request) > abi.MaxStart {
-			return st, errors.New("its state has an operation twice, or one that was not started")
-		}
-	}
-	if len(seen) > abi.MaxPending || st.Fuel < 0 || st.Peak < 0 || st.Answer.Bytes < 0 || st.Answer.Logged < 0 || st.Made < 0 || st.Web < 0 || st.Last < 0 || st.Last > maxStarted {
-		return st, errors.New("its state has a number that is out of range")
-	}
-	return st, nil
-}
-
-// restore gives the call what it had.
-func (p *pending) restore(st state) error {
-	c := p.call
-	env := c.instance.Env
-	if err := env.Random.UnmarshalBinary(st.Random); err != nil {
-		return stateError("its state has no position of random numbers")
-	}
-	env.Now = st.Now
-	guest := c.instance.Guest.(*environment)
-	guest.ahead = st.Elapsed + int64(max(0, time.Since(st.At))) - guest.elapsed()
-	a, w := &c.answer, st.Answer
-	a.written, a.logged, a.result, a.given, a.errText, a.content, a.summary = w.Bytes, w.Logged, w.Result, w.Given, w.Error, w.Content, w.Summary
-	a.stderr.buf = w.Stderr
-	c.said = st.Said
-	first := c.inner.first()
-	first.made = st.Made
-	first.attempts.Store(st.Web)
-	c.instance.Memory.Peak = max(c.instance.Memory.Peak, uint64(st.Peak))
-	if err := c.meter.keep(st.kept()); err != nil {
-		return &instance.Stop{Reason: err}
-	}
-
-	if err := p.restart(st); err != nil {
-		return err
-	}
-	_, err := guarded(func() int32 {
-		c.meter.pay(max(0, st.Fuel-c.meter.fuel.Used(c.meter.left())))
-		return 0
-	})
-	return err
-}
-
-// stateError is why a call ends that cannot be continued.
-func stateError(why string) error {
-	return &instance.Stop{Reason: fmt.Errorf("%w: %s", ErrState, why)}
 }
 
 // again are the operations that can be begun again, with the field of their requests that

@@ -20,6 +20,7 @@ type relay struct {
 	instances int
 	states    [][]byte
 	untils    []time.Time
+	held      []host.Kept // states that it did not leave its instance with
 }
 
 // do makes the call. next returns the host and the module for each stretch of it.
@@ -27,15 +28,19 @@ func (r *relay) do(ctx context.Context, req host.Call, next func() (*host.Host, 
 	var all outcome
 	for {
 		var state []byte
-		req.Suspend = &host.Suspend{Keep: func(data []byte, until time.Time) error {
-			state = data
-			r.states, r.untils = append(r.states, data), append(r.untils, until)
+		req.Suspend = &host.Suspend{Keep: func(k host.Kept) error {
+			if k.Hold {
+				r.held = append(r.held, k)
+				return nil
+			}
+			state = k.State
+			r.states, r.untils = append(r.states, state), append(r.untils, k.Until)
 			return nil
 		}}
 		h, m := next()
 		o := do(ctx, h, m, req)
 		r.instances++
-		o.stdout, o.stderr = all.stdout+o.stdout, all.stderr+o.stderr
+		o.stdout, o.stderr, o.Usage.Fuel = all.stdout+o.stdout, all.stderr+o.stderr, all.Usage.Fuel+o.Usage.Fuel
 		if all = o; !errors.Is(o.err, host.ErrSuspended) {
 			return all
 		}
@@ -129,7 +134,7 @@ func TestSuspendFails(t *testing.T) {
 		tries := 0
 		o := run(t, waiter(2, sleeping(1000), sleeping(2000)), host.Call{
 			Policy: host.Policy{Grant: host.Grant{Clock: true}},
-			Services: host.Services{Suspend: &host.Suspend{After: 100 * time.Millisecond, Keep: func([]byte, time.Time) error {
+			Services: host.Services{Suspend: &host.Suspend{After: 100 * time.Millisecond, Keep: func(host.Kept) error {
 				tries++
 				return errors.New("the disk is full")
 			}}},
@@ -148,7 +153,7 @@ func TestContinueRefuses(t *testing.T) {
 		m := compile(t, h, wasm)
 		call := host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}}}
 		var kept []byte
-		call.Suspend = &host.Suspend{Keep: func(data []byte, _ time.Time) error { kept = data; return nil }}
+		call.Suspend = &host.Suspend{Keep: func(k host.Kept) error { kept = k.State; return nil }}
 		require.ErrorIs(t, do(t.Context(), h, m, call).err, host.ErrSuspended)
 		call.Suspend = nil
 

@@ -134,7 +134,7 @@ func valueOperation(s *valueStore, do func(c *call, s *valueStore, in valueReque
 }
 
 // refusalNames are the names of the codes of refusals.
-var refusalNames = map[int32]string{abi.CallInvalid: "invalid", abi.CallLimit: "limit", abi.CallConflict: "conflict", abi.CallDenied: "denied"}
+var refusalNames = map[int32]string{abi.CallInvalid: "invalid", abi.CallLimit: "limit", abi.CallConflict: "conflict", abi.CallDenied: "denied", abi.CallFailed: "failed", abi.CallLost: "lost"}
 
 func wants(example string) error { return &Refusal{abi.CallInvalid, "expected " + example} }
 

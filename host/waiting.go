@@ -27,14 +27,18 @@ type pending struct {
 	ends    chan *started      // those whose work is done, in that order; it has room for all
 	works   sync.WaitGroup
 	entry   *instance.Entry // toolhost_resume, with the stack that it has grown; nil before the first end
+	held    []*started      // that begin once a state is stored that knows of them
 	kept    bool            // the instance: storing the state has failed
+	stored  bool            // a state of the call, which it continues from after a crash
 }
 
 // started is an operation that was started.
 type started struct {
-	waiting  // its request only if it can be begun again
-	cancel   context.CancelFunc
+	waiting  // its request only if the call can be suspended
+	cancel   context.CancelCauseFunc
 	canceled bool // by the guest
+	todo     work // while it is held
+	known    bool // to the state that is stored
 	end      end  // once it is in pending.ends
 	kept     int  // bytes that are paid for until the guest gets the end
 }
@@ -54,20 +58,20 @@ func startCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	}
 
 	name := bytesAt(mem, abi.ImportStart, stack[0], stack[1])
+	c.begun = begun{id: c.pending.last + 1}
 	work, code := c.operation(name, request)
 	if work == nil && code < 0 {
 		return code
 	}
-	s := c.pending.add()
-	if work != nil {
-		if s.Op = string(name); again[s.Op] != "" {
-			s.Request = bytes.Clone(request)
+	s := c.pending.add(string(name))
+	if work != nil && c.Suspend != nil {
+		if err := c.module.account.Take(instance.Buffers, uint64(len(request))); err != nil {
+			c.pending.drop(s)
+			return c.refuse(abi.CallLimit, "limit", "the host has no memory for the request now")
 		}
-		c.pending.work(s, work)
-		return s.ID
+		s.Request, s.kept = bytes.Clone(request), len(request)
 	}
-	response := c.response
-	c.pending.ended(s, end{bytes: len(response), finish: func() int32 { return c.respond(response) }})
+	c.pending.begin(s, work, code)
 	return s.ID
 }
 
@@ -78,17 +82,45 @@ func (p *pending) init() {
 }
 
 // add adds an operation.
-func (p *pending) add() *started {
+func (p *pending) add(op string) *started {
 	p.init()
 	p.last++
-	s := &started{waiting: waiting{ID: p.last, At: time.Now()}, cancel: func() {}}
+	s := &started{waiting: waiting{ID: p.last, Op: op, At: time.Now()}, cancel: withoutWork}
 	p.started[s.ID] = s
 	return s
 }
 
+// drop takes back an operation that was added last.
+func (p *pending) drop(s *started) {
+	delete(p.started, s.ID)
+	p.last--
+}
+
+// withoutWork cancels nothing.
+func withoutWork(error) {}
+
+// begin begins an operation after its first half, which has returned work, or nil and the
+// answer.
+func (p *pending) begin(s *started, work work, code int32) {
+	b := p.call.begun
+	p.call.begun = begun{}
+	if work == nil {
+		p.ended(s, end{bytes: len(p.call.response), finish: p.told(ended{s.ID, code, p.call.response})})
+		p.call.response = nil
+		return
+	}
+
+	if s.Apart, s.Once = b.apart, b.once && p.once(); (s.Apart || s.Once) && p.durable() {
+		s.todo = work
+		p.held = append(p.held, s)
+		return
+	}
+	p.work(s, work)
+}
+
 // work does the work of an operation on a goroutine of its own, which close waits for.
 func (p *pending) work(s *started, work work) {
-	ctx, cancel := context.WithCancel(&p.call.ctx)
+	ctx, cancel := context.WithCancelCause(&p.call.ctx)
 	s.cancel = cancel
 	p.works.Go(func() { p.ended(s, guardedWork(ctx, work)) })
 }
@@ -96,7 +128,7 @@ func (p *pending) work(s *started, work work) {
 // ended keeps an end for the guest. It is safe for concurrent use.
 func (p *pending) ended(s *started, ended end) {
 	if err := p.call.module.account.Take(instance.Buffers, uint64(ended.bytes)); err == nil {
-		s.kept = ended.bytes
+		s.kept += ended.bytes
 	} else {
 		ended.finish = p.noRoom(ended.finish)
 	}
@@ -140,7 +172,7 @@ func (p *pending) resume() (code int32, err error) {
 		return 0, err
 	}
 	delete(p.started, s.ID)
-	s.cancel()
+	s.cancel(nil)
 	code, err = guarded(func() int32 {
 		c.meter.check() // a call that has to end ends here
 		return s.end.finish()
@@ -163,6 +195,9 @@ func (p *pending) resume() (code int32, err error) {
 // next waits for the next end.
 func (p *pending) next() (*started, error) {
 	c := p.call
+	if err := p.ahead(); err != nil {
+		return nil, err
+	}
 	select {
 	case s := <-p.ends:
 		return s, nil
@@ -188,6 +223,7 @@ func (p *pending) next() (*started, error) {
 		}
 		return s, nil
 	case <-c.ctx.Done():
+		p.leave()
 		return nil, &instance.Stop{Reason: c.interrupted()}
 	}
 }
@@ -216,8 +252,11 @@ func (p *pending) close() {
 		return
 	}
 	p.call.guest.Idle()
+	for _, s := range p.held {
+		p.ended(s, end{})
+	}
 	for _, s := range p.started {
-		s.cancel()
+		s.cancel(ErrWithdrawn)
 	}
 	p.works.Wait()
 	for range p.started {
@@ -251,7 +290,7 @@ func cancelOperation(c *call, request []byte) int32 {
 	}
 	if s := c.pending.started[*in.ID]; s != nil {
 		s.canceled = true
-		s.cancel()
+		s.cancel(ErrWithdrawn)
 	}
 	return c.respond([]byte("{}"))
 }

@@ -55,7 +55,7 @@ func BenchmarkScript(b *testing.B) {
 
 	var kept []byte
 	waits := call(lines + "for (;;) await sleep(3_000_000)")
-	waits.Suspend = &host.Suspend{Keep: func(state []byte, _ time.Time) error { kept = state; return nil }}
+	waits.Suspend = &host.Suspend{Keep: func(k host.Kept) error { kept = k.State; return nil }}
 	b.Run("suspend", func(b *testing.B) {
 		began := processorTime(b)
 		for b.Loop() {

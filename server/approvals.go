@@ -69,31 +69,10 @@ func (p Approvals) foresee(ctx context.Context, tool *callable, a Approval) (tex
 // hold stores a call as a run that starts once it is approved.
 func (p Approvals) hold(ctx context.Context, session string, req background.SpawnRequest, a Approval) (engine.Run, error) {
 	s := p.service
-	if req.Stored != nil {
-		return engine.Run{}, fmt.Errorf("%w, and its arguments have a secret, which is not stored: it cannot wait for an answer", ErrApproval)
-	}
-	waiting, err := p.waiting(ctx, session)
+	req, err := p.held(ctx, session, req)
 	if err != nil {
 		return engine.Run{}, err
 	}
-	if len(waiting) >= maxWaiting {
-		return engine.Run{}, refuse("%d calls of this session wait for approval already: wait until somebody has decided on them", len(waiting))
-	}
-
-	tool, err := s.lookup(req.Tool)
-	if err != nil {
-		return engine.Run{}, err
-	}
-	var t terms
-	if req.Terms != nil {
-		if err := json.Unmarshal(req.Terms, &t); err != nil {
-			return engine.Run{}, err
-		}
-	}
-	if t.Approval = fingerprint(tool); t.Approval == "" {
-		return engine.Run{}, replacing(tool)
-	}
-	req.Held, req.Terms = heldForApproval, t.encode()
 	r, err := s.runs.Spawn(ctx, session, req)
 	if err == nil && !r.Reused {
 		a.run = r.ID
@@ -101,6 +80,37 @@ func (p Approvals) hold(ctx context.Context, session string, req background.Spaw
 		s.log.Warn("a call waits for approval: toolhost approve shows it", "task_id", r.ID, "tool", req.Tool, "session", session)
 	}
 	return r.Run, err
+}
+
+// held returns the request of a run that starts once it is approved.
+func (p Approvals) held(ctx context.Context, session string, req background.SpawnRequest) (background.SpawnRequest, error) {
+	s := p.service
+	if req.Stored != nil {
+		return req, fmt.Errorf("%w, and its arguments have a secret, which is not stored: it cannot wait for an answer", ErrApproval)
+	}
+	waiting, err := p.waiting(ctx, session)
+	if err != nil {
+		return req, err
+	}
+	if len(waiting) >= maxWaiting {
+		return req, refuse("%d calls of this session wait for approval already: wait until somebody has decided on them", len(waiting))
+	}
+
+	tool, err := s.lookup(req.Tool)
+	if err != nil {
+		return req, err
+	}
+	var t terms
+	if req.Terms != nil {
+		if err := json.Unmarshal(req.Terms, &t); err != nil {
+			return req, err
+		}
+	}
+	if t.Approval = fingerprint(tool); t.Approval == "" {
+		return req, replacing(tool)
+	}
+	req.Held, req.Terms = heldForApproval, t.encode()
+	return req, nil
 }
 
 // holdCall stores a call as a run that starts once it is approved, and answers with it.

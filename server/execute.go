@@ -37,40 +37,18 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 
 		limits := x.service.rules.limits(own.Limits, tool.Tool)
 		limits.Timeout = run.Timeout
-		waits := suspension{ctx: ctx}
-		r, err := x.service.run(ctx, tool, waits.of(x.withSink(host.Call{
+		waits := suspension{service: x.service, ctx: ctx, tool: tool}
+		r, err := x.service.run(ctx, tool, waits.into(x.withSink(host.Call{
 			ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Locale: own.Locale, Policy: limits.policy(), Background: true,
 		}, sink)))
 		if errors.Is(err, host.ErrSuspended) {
-			return background.Outcome{Suspend: waits.kept}, nil
+			sink.Cost(costOf(r.Usage))
+			return waits.outcome(), nil
 		}
 		if !errors.Is(err, plugins.ErrReplaced) { // else nothing has run
 			return outcome(ctx, sink, r, err)
 		}
 	}
-}
-
-// suspendAfter is how long a run waits before it gives up its instance and its place.
-const suspendAfter = 250 * time.Millisecond
-
-// A suspension is how a run gives up its instance while it waits.
-type suspension struct {
-	ctx  context.Context        // of the run's work
-	kept *background.Suspension // what it continues from; nil before it is suspended
-}
-
-// of has a call continue from where its run was suspended last, and lets it be suspended.
-func (s *suspension) of(call host.Call) host.Call {
-	call.Continue = background.StateOf(s.ctx)
-	call.Suspend = &host.Suspend{After: suspendAfter, Keep: func(state []byte, until time.Time) error {
-		kept := background.Suspension{State: state, Wake: until}
-		if err := background.SaveState(s.ctx, kept); err != nil {
-			return err // it waits on
-		}
-		s.kept = &kept
-		return nil
-	}}
-	return call
 }
 
 // tool looks the tool of a run up again, because its plugin may have been
@@ -362,6 +340,8 @@ func errorKind(r abi.Result, err error) wire.ErrorKind {
 		return wire.KindConnectionRequired
 	case errors.Is(err, host.ErrDenied):
 		return wire.KindRejected
+	case errors.Is(err, host.ErrState):
+		return wire.KindOrphaned
 	case errors.Is(err, host.ErrFiles):
 		return wire.KindLimit
 	case errors.Is(err, host.ErrTrap):

@@ -96,7 +96,12 @@ func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (ab
 	ended := false // and r and rerr are the result
 	req := c.parkable(call, version, b)
 	req.Work = func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
-		r, rerr = c.run(ctx, c.tool, live.into(executor{c.Service}.withSink(call, sink)))
+		waits := suspension{service: c.Service, ctx: ctx, tool: c.tool, left: live.gone}
+		r, rerr = c.run(ctx, c.tool, waits.into(live.into(executor{c.Service}.withSink(call, sink))))
+		if errors.Is(rerr, host.ErrSuspended) {
+			sink.Cost(costOf(r.Usage))
+			return waits.outcome(), nil
+		}
 		ended = true
 		if errors.Is(rerr, plugins.ErrReplaced) { // nothing has run: a caller that still waits repeats the call
 			return background.Outcome{}, rejected(engine.KindRejected, "", anotherPlugin(c.tool.Name))

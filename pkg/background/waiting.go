@@ -18,15 +18,15 @@ var errNoState = errors.New("only a background run can be suspended")
 
 // A Suspension says what a run continues from, and what it waits for.
 type Suspension struct {
-	State    []byte    // from 1 to [engine.MaxState] bytes, for [StateOf]
+	State    []byte    // from 1 to [engine.MaxState] bytes, for [StateOf]; nil: that which is stored
 	Wake     time.Time // when the run continues at the latest; zero: not by time
 	Await    []string  // the runs whose end lets it continue, at most [engine.MaxAwait]; one that is not active has ended
 	Children []Child   // that are stored in the same write as the state, at most [engine.MaxAwait]
 }
 
 // A Child is a run that is stored with the state of its parent that knows of it. Op
-// gives it its id, see [ChildID]: one that is stored already is left out. Key, Parent,
-// Held and Stored of the request must be empty.
+// gives it its id, see [ChildID]: one that is stored already is left out. Key, Parent
+// and Stored of the request must be empty.
 type Child struct {
 	Op int64
 	SpawnRequest
@@ -56,13 +56,28 @@ func SaveState(ctx context.Context, s Suspension) error {
 	return w.task.saveState(w.core, s)
 }
 
+// DropState removes the state of the run whose work ctx belongs to: after a crash it does
+// not continue from there. Work that must not be done twice, and that no state knows of,
+// begins after DropState.
+func DropState(ctx context.Context) error {
+	w, _ := ctx.Value(workKey{}).(*workOf)
+	if w == nil || !w.task.live.Load() {
+		return errNoState
+	}
+	return w.task.store(w.core, engine.Suspension{Drop: true, Hold: true})
+}
+
 func (t *task) saveState(c *core, s Suspension) error {
 	stored, err := c.suspension(t, s)
 	if err != nil {
 		return err
 	}
 	stored.Hold = true
+	return t.store(c, stored)
+}
 
+// store stores a state, or that there is none any more.
+func (t *task) store(c *core, stored engine.Suspension) error {
 	t.io.Lock()
 	defer t.io.Unlock()
 	if t.settled.Load() {
@@ -78,7 +93,7 @@ func (t *task) saveState(c *core, s Suspension) error {
 		}
 		return fmt.Errorf("storing the state: %w", err)
 	}
-	t.stated.Store(true)
+	t.stated.Store(!stored.Drop)
 	return nil
 }
 
@@ -86,8 +101,8 @@ func (t *task) saveState(c *core, s Suspension) error {
 func (c *core) suspension(t *task, s Suspension) (engine.Suspension, error) {
 	stored := engine.Suspension{State: s.State, Wake: s.Wake.Round(0), Await: s.Await, Mail: t.mailSeen.Load()}
 	for _, child := range s.Children {
-		if child.IdempotencyKey != "" || child.Parent != "" || child.Held != "" || child.Stored != nil {
-			return stored, &FieldError{"children", "a child has no key, parent, hold or secrets of its own"}
+		if child.IdempotencyKey != "" || child.Parent != "" || child.Stored != nil {
+			return stored, &FieldError{"children", "a child has no key, parent or secrets of its own"}
 		}
 		run, err := c.newStoredRun(t.run.Session, child.SpawnRequest)
 		if err != nil {
@@ -131,8 +146,9 @@ func (w *worker) storeSuspension(ctx context.Context, t *task, e *ending) (run e
 		return run, false, nil
 	}
 
-	w.log.Error("background run not suspended", "task_id", t.run.ID, "error", err)
+	w.log.Error("background run not suspended: it continues", "task_id", t.run.ID, "error", err)
 	e.status, e.end = engine.StatusFailed, failure(&engine.RunError{Kind: engine.KindInternal, Message: w.cfg.InternalText})
+	e.requeue = t.stated.Load() // it is tried again
 	return run, false, nil
 }
 
@@ -186,7 +202,9 @@ func (s *scheduler) wake(ctx context.Context, now time.Time) (next time.Time) {
 // interrupted returns the run of a task as another worker would find it.
 func (t *task) interrupted() engine.Run {
 	run := t.lease.Run()
-	if t.stated.Load() {
+	if !t.stated.Load() {
+		run.StateSize = 0
+	} else {
 		run.StateSize = max(1, run.StateSize)
 	}
 	return run

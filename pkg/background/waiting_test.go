@@ -135,12 +135,57 @@ func TestWaitingStop(t *testing.T) {
 	})
 }
 
+// TestWaitingHeld: a run waits for a child that waits for somebody.
+func TestWaitingHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{Executor: func(_ context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
+			if run.Tool == "waits" && run.StateSize == 0 {
+				child := ChildID(run.ID, 1)
+				return Outcome{Suspend: &Suspension{State: []byte{1}, Await: []string{child}, Children: []Child{{1, SpawnRequest{Tool: "child", Held: "approval"}}}}}, nil
+			}
+			return value(`"done"`)
+		}})
+		id := spawned(t, m, alice, "waits")
+		time.Sleep(time.Hour)
+		require.Equal(t, engine.StatusWaiting, must(m.engine.Get(t.Context(), id)).Status)
+		require.Equal(t, engine.StatusQueued, must(m.engine.Get(t.Context(), ChildID(id, 1))).Status)
+		must(m.Release(t.Context(), ChildID(id, 1)))
+		require.Equal(t, engine.StatusSucceeded, wait(t, m, alice, id).Status)
+	})
+}
+
+// TestWaitingDropped: a run without its state does not continue after an interruption.
+func TestWaitingDropped(t *testing.T) {
+	for name, want := range map[string]engine.Status{"kept": engine.StatusQueued, "dropped": engine.StatusFailed} {
+		bubble(t, name, func(t *testing.T) {
+			m := must(New(t.Context(), Config{Executor: func(ctx context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
+				if err := SaveState(ctx, Suspension{State: []byte{1}}); err != nil {
+					return Outcome{}, err
+				}
+				if name == "dropped" {
+					if err := DropState(ctx); err != nil {
+						return Outcome{}, err
+					}
+				}
+				<-ctx.Done()
+				return Outcome{}, ctx.Err()
+			}}))
+			id := spawned(t, m, alice, "waits")
+			synctest.Wait()
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			require.NoError(t, m.Close(ctx))
+			require.Equal(t, want, must(m.engine.Get(t.Context(), id)).Status)
+		})
+	}
+}
+
 // TestWaitingRefused: a suspension that cannot be stored ends the run, and says so.
 func TestWaitingRefused(t *testing.T) {
 	for name, s := range map[string]Suspension{
 		"no state":    {},
 		"a bad child": {State: []byte{1}, Children: []Child{{1, SpawnRequest{}}}},
-		"a hold":      {State: []byte{1}, Children: []Child{{1, SpawnRequest{Tool: "echo", Held: "x"}}}},
+		"a key":       {State: []byte{1}, Children: []Child{{1, SpawnRequest{Tool: "echo", IdempotencyKey: "x"}}}},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			m := newManager(t, Config{Executor: steps(func(context.Context, engine.Run, *output.Sink) (Outcome, error) {

@@ -213,7 +213,7 @@ func (w *worker) refusal(ctx context.Context, run engine.Run) *engine.RunError {
 
 // barred returns why a run may not start again, whatever [Config.Readmit] says.
 func (w *worker) barred(run engine.Run) *engine.RunError {
-	stated := run.Woken || run.StateSize > 0 && run.Attempt < w.cfg.Attempts // it says itself what must not be done twice
+	stated := run.Woken || run.StateSize > 0 && run.Attempt-run.StateOf < w.cfg.Attempts // it says itself what must not be done twice
 	switch {
 	case stated:
 		return nil

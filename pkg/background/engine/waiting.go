@@ -22,13 +22,14 @@ type Waiting struct {
 	Await     []string  `json:"await,omitempty"`       // the runs whose end lets it continue
 	StateSize int64     `json:"state_bytes,omitempty"` // of its state
 	StateLog  int64     `json:"state_log,omitempty"`   // how much of its log belongs to the state
+	StateOf   int       `json:"state_of,omitempty"`    // the attempt that stored the state
 	Mail      int64     `json:"mail_seen,omitempty"`   // version of the last message that it has seen
 	Woken     bool      `json:"woken,omitempty"`       // it is queued to continue the same attempt
 }
 
 // A Suspension is what a run needs to continue later, and what it waits for.
 type Suspension struct {
-	State []byte    // from 1 to MaxState bytes
+	State []byte    // from 1 to MaxState bytes; nil: that which is stored
 	Beat  Beat      // what the run said of itself last
 	Wake  time.Time // when it continues at the latest; zero: not by time
 	Await []string  // runs whose end lets it continue, at most MaxAwait; one that is not active counts as ended
@@ -40,12 +41,19 @@ type Suspension struct {
 	// Hold has the run stay the worker's: the state and the children are stored, and
 	// the run continues. A crash returns to this state.
 	Hold bool
+	// Drop removes the state that is stored: after a crash the run counts as one without.
+	// It goes with Hold, and without State, Await and Children.
+	Drop bool
 }
 
 // Check refuses a suspension of a run that no engine stores.
 func (s Suspension) Check(run Run) error {
 	switch {
-	case len(s.State) == 0 || len(s.State) > MaxState:
+	case s.Drop && (!s.Hold || s.State != nil || len(s.Await)+len(s.Children) > 0):
+		return errors.New("invalid suspension: only a state is dropped")
+	case s.Drop:
+		return nil
+	case s.State == nil && run.StateSize == 0, s.State != nil && len(s.State) == 0, len(s.State) > MaxState:
 		return fmt.Errorf("invalid state of %d bytes: want 1 to %d", len(s.State), MaxState)
 	case len(s.Await) > MaxAwait || len(s.Children) > MaxAwait:
 		return fmt.Errorf("invalid suspension: %d runs awaited and %d children, want at most %d", len(s.Await), len(s.Children), MaxAwait)
@@ -68,7 +76,15 @@ func (s Suspension) Check(run Run) error {
 func (r Run) Suspended(s Suspension, log int64) Run {
 	r.Beat = s.Beat
 	r.OutputBytes = log
-	r.Waiting = Waiting{WakeAt: s.Wake, Await: s.Await, Mail: s.Mail, StateSize: int64(len(s.State)), StateLog: log}
+	size := int64(len(s.State))
+	switch {
+	case s.Drop:
+		r.Waiting = Waiting{Mail: r.Mail}
+		return r
+	case s.State == nil:
+		size = r.StateSize
+	}
+	r.Waiting = Waiting{WakeAt: s.Wake, Await: s.Await, Mail: s.Mail, StateSize: size, StateLog: log, StateOf: r.Attempt}
 	if !s.Hold {
 		r.Status = StatusWaiting
 	}

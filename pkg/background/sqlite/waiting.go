@@ -244,6 +244,12 @@ func (e *Engine) suspend(ctx context.Context, a *active, r row, s engine.Suspens
 		if err := w.run(`UPDATE runs SET record = ?, size = size + ? WHERE seq = ?`, record, more, r.seq); err != nil {
 			return err
 		}
+		switch {
+		case s.Drop:
+			return w.run(`DELETE FROM states WHERE seq = ?`, r.seq)
+		case state == nil: // that which is stored
+			return nil
+		}
 		return w.run(`INSERT OR REPLACE INTO states VALUES (?, ?)`, r.seq, state)
 	})
 	return run, err

@@ -60,7 +60,14 @@ func (l *lease) Suspend(_ context.Context, s engine.Suspension) (run engine.Run,
 // suspend stores a suspension.
 func (st *store) suspend(r *record, s engine.Suspension) error {
 	var fresh []engine.Run
-	more := int64(max(0, len(s.State)-len(r.state)))
+	state := r.state
+	switch {
+	case s.Drop:
+		state = nil
+	case s.State != nil:
+		state = bytes.Clone(s.State)
+	}
+	more := int64(max(0, len(state)-len(r.state)))
 	for _, child := range s.Children {
 		err := st.admit(child, nil, nil)
 		switch {
@@ -82,7 +89,7 @@ func (st *store) suspend(r *record, s engine.Suspension) error {
 		child.Status = engine.StatusQueued
 		st.add(child, nil, engine.EventQueued)
 	}
-	r.state = bytes.Clone(s.State)
+	r.state = state
 	r.run = r.run.Suspended(s, r.log.Total())
 	st.count(r)
 	if s.Hold {

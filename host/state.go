@@ -1,0 +1,223 @@
+package host
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/instance"
+)
+
+// state is what the host adds to a checkpoint.
+type state struct {
+	Now     int64     `json:"now"`     // of the clock that stands
+	Elapsed int64     `json:"elapsed"` // on the clock that does not
+	At      time.Time `json:"at"`      // when that was
+	Random  []byte    `json:"random"`  // position
+	Last    int32     `json:"last"`    // id of an operation
+	Fuel    int64     `json:"fuel"`    // used
+	Peak    int64     `json:"peak"`
+	Made    int       `json:"made,omitempty"`     // calls that began with this one
+	Web     int64     `json:"attempts,omitempty"` // requests
+	Answer  written   `json:"answer"`
+	Said    Progress  `json:"said"`
+	Ended   []ended   `json:"ended,omitempty"`
+	Pending []waiting `json:"pending,omitempty"`
+}
+
+// written is what the guest has written so far.
+type written struct {
+	Bytes   int64       `json:"bytes"`
+	Logged  int64       `json:"logged,omitempty"`
+	Result  []byte      `json:"result,omitempty"`
+	Given   bool        `json:"given,omitempty"`
+	Error   []byte      `json:"error,omitempty"`
+	Content []abi.Block `json:"content,omitempty"`
+	Summary string      `json:"summary,omitempty"`
+	Stderr  []byte      `json:"stderr,omitempty"`
+}
+
+// ended is an operation that has ended, which the guest has not learned yet.
+type ended struct {
+	ID       int32  `json:"id"`
+	Code     int32  `json:"code"`
+	Response []byte `json:"response,omitempty"`
+}
+
+// waiting is an operation that has not ended.
+type waiting struct {
+	ID      int32     `json:"id"`
+	Op      string    `json:"op"`
+	Request []byte    `json:"request"`
+	At      time.Time `json:"at"`              // since when it waits
+	Apart   bool      `json:"apart,omitempty"` // see [Apart]
+	Once    bool      `json:"once,omitempty"`  // it is not begun again
+}
+
+// until is when the first operation ends by itself.
+func (s state) until() (first time.Time) {
+	for _, w := range s.Pending {
+		if again[w.Op] == "" {
+			continue
+		}
+		if due := w.due(); first.IsZero() || due.Before(first) {
+			first = due
+		}
+	}
+	return first
+}
+
+// due is when an operation ends by itself.
+func (w waiting) due() time.Time { return w.At.Add(timeIn(w.Request, again[w.Op])) }
+
+// restart begins the operations of a state again. What that costs was paid for.
+func (p *pending) restart(st state) error {
+	p.init()
+	p.last = st.Last
+	for _, e := range st.Ended {
+		s := &started{waiting: waiting{ID: e.ID}, cancel: withoutWork}
+		p.started[e.ID] = s
+		p.ended(s, end{bytes: len(e.Response), finish: p.told(e)})
+	}
+	for _, w := range st.Pending {
+		if err := p.beginAgain(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beginAgain begins an operation of a state again, or waits for what it has begun.
+func (p *pending) beginAgain(w waiting) error {
+	c := p.call
+	s := &started{waiting: w, cancel: withoutWork}
+	p.started[w.ID] = s
+	switch {
+	case w.Apart && c.Suspend != nil && c.Suspend.Await != nil:
+		s.known = true
+		p.work(s, p.await(w))
+		return nil
+	case w.Apart || w.Once:
+		s.Apart, s.Once = false, false
+		p.ended(s, end{finish: func() int32 {
+			return c.refuse(abi.CallLost, "lost", "it had begun when its host ended: whether it took effect is not known")
+		}})
+		return nil
+	}
+
+	request := w.Request
+	if field := again[w.Op]; field != "" {
+		request = rested(request, field, time.Until(w.due()))
+	}
+	var work work
+	c.begun = begun{id: w.ID}
+	code, err := guarded(func() (code int32) {
+		work, code = c.operation([]byte(w.Op), request)
+		return code
+	})
+	if err == nil {
+		p.begin(s, work, code)
+	}
+	return err
+}
+
+// maxStarted bounds the operations that a call starts, so that ids do not run out: each
+// costs fuel, so none comes near it.
+const maxStarted = 1 << 30
+
+// kept is how many bytes of a state stay on Go's heap.
+func (s state) kept() (n int) {
+	n = len(s.Answer.Result) + len(s.Answer.Error) + len(s.Answer.Summary) + len(s.Answer.Stderr)
+	for _, b := range s.Answer.Content {
+		n += len(b.Text) + len(b.Data) + len(b.URI) + len(b.Name)
+	}
+	return n
+}
+
+// decodeState reads what the host has added to a checkpoint, which may be anything.
+func decodeState(data []byte) (st state, err error) {
+	strict := json.NewDecoder(bytes.NewReader(data))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&st); err != nil {
+		return st, fmt.Errorf("its state cannot be read: %w", err)
+	}
+	if strict.More() {
+		return st, errors.New("its state has something after it")
+	}
+	seen := map[int32]bool{}
+	valid := func(id int32) bool {
+		known := id >= 1 && id <= st.Last && !seen[id]
+		seen[id] = true
+		return known
+	}
+	for _, e := range st.Ended {
+		if !valid(e.ID) {
+			return st, errors.New("its state has an operation twice, or one that was not started")
+		}
+	}
+	for _, w := range st.Pending {
+		if !valid(w.ID) || len(w.Request) > abi.MaxStart {
+			return st, errors.New("its state has an operation twice, or one that was not started")
+		}
+	}
+	if len(seen) > abi.MaxPending || st.Fuel < 0 || st.Peak < 0 || st.Answer.Bytes < 0 || st.Answer.Logged < 0 || st.Made < 0 || st.Web < 0 || st.Last < 0 || st.Last > maxStarted {
+		return st, errors.New("its state has a number that is out of range")
+	}
+	return st, nil
+}
+
+// restore gives the call what it had.
+func (p *pending) restore(st state) error {
+	c := p.call
+	env := c.instance.Env
+	if err := env.Random.UnmarshalBinary(st.Random); err != nil {
+		return cannotContinue("its state has no position of random numbers")
+	}
+	env.Now = st.Now
+	guest := c.instance.Guest.(*environment)
+	guest.ahead = st.Elapsed + int64(max(0, time.Since(st.At))) - guest.elapsed()
+	a, w := &c.answer, st.Answer
+	a.written, a.logged, a.result, a.given, a.errText, a.content, a.summary = w.Bytes, w.Logged, w.Result, w.Given, w.Error, w.Content, w.Summary
+	a.stderr.buf = w.Stderr
+	c.said = st.Said
+	first := c.inner.first()
+	first.made = st.Made
+	first.attempts.Store(st.Web)
+	c.instance.Memory.Peak = max(c.instance.Memory.Peak, uint64(st.Peak))
+	if err := c.meter.keep(st.kept()); err != nil {
+		return &instance.Stop{Reason: err}
+	}
+
+	p.stored = true
+	if err := p.restart(st); err != nil {
+		return err
+	}
+	_, err := guarded(func() int32 {
+		c.meter.earlier = st.Fuel
+		c.meter.pay(max(0, st.Fuel-c.meter.fuel.Used(c.meter.left())))
+		return 0
+	})
+	return err
+}
+
+// stateProblem is the text of a [stateError] for an agent.
+func stateProblem(err error) string {
+	if state, ok := errors.AsType[*stateError](err); ok {
+		return state.Error()
+	}
+	return ErrState.Error()
+}
+
+// A stateError says why a call cannot be continued.
+type stateError struct{ why string }
+
+func (e *stateError) Error() string { return ErrState.Error() + ": " + e.why }
+func (e *stateError) Unwrap() error { return ErrState }
+
+// cannotContinue is why a call ends that cannot be continued.
+func cannotContinue(why string) error {
+	return &instance.Stop{Reason: &stateError{why}}
+}

@@ -1,0 +1,238 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/audit"
+)
+
+// suspendAfter is how long a run waits before it gives up its instance and its place.
+const suspendAfter = 250 * time.Millisecond
+
+// A suspension lets a run give up its instance while it waits. The tools that it calls and
+// that must not be called twice are runs of their own, its children, so that the host
+// knows after a crash what became of them.
+type suspension struct {
+	service *Service
+	ctx     context.Context // of the run's work
+	tool    *callable
+	left    <-chan struct{} // closed once nobody waits for the call; nil: nobody does
+
+	session  string
+	children map[int32]background.Child // of operations that have not begun
+	kept     *background.Suspension     // what the run continues from; nil before it is suspended
+}
+
+// into lets a call be suspended, and has it continue from where its run was suspended last.
+func (s *suspension) into(call host.Call) host.Call {
+	s.session, s.children = call.Session, map[int32]background.Child{}
+	call.Continue = background.StateOf(s.ctx)
+	call.Suspend = &host.Suspend{After: suspendAfter, Live: s.live, Keep: s.keep, Tool: s.manner, Await: s.await}
+	if hints := s.tool.Tool.Hints; !hints.Readonly && !hints.Idempotent {
+		call.Suspend.Drop = func() error { return background.DropState(s.ctx) }
+	}
+	return call
+}
+
+// live reports whether the call is a run that nobody waits for. The state of one with
+// secret arguments would have them.
+func (s *suspension) live() bool {
+	run, ok := background.RunOf(s.ctx)
+	return ok && !run.Secret && (s.left == nil || isClosed(s.left))
+}
+
+// outcome is the end of the work of a run that was suspended.
+func (s *suspension) outcome() background.Outcome { return background.Outcome{Suspend: s.kept} }
+
+// keep stores a state, and the runs that begin with it.
+func (s *suspension) keep(k host.Kept) error {
+	stored := background.Suspension{State: k.State}
+	for _, op := range k.Begin {
+		stored.Children = append(stored.Children, s.children[op])
+	}
+	err := background.SaveState(s.ctx, stored)
+	if limit, ok := errors.AsType[*engine.LimitError](err); ok {
+		return &host.Refusal{Code: abi.CallLimit, Message: limitText(limit)}
+	}
+	if err != nil {
+		return err
+	}
+
+	for _, op := range k.Begin {
+		s.asked(s.children[op])
+		delete(s.children, op)
+	}
+	if !k.Hold {
+		s.kept = &background.Suspension{Wake: k.Until}
+		for _, op := range k.Await {
+			s.kept.Await = append(s.kept.Await, s.id(op))
+		}
+	}
+	return nil
+}
+
+// asked says that a child waits for approval, if it does.
+func (s *suspension) asked(child background.Child) {
+	if child.Held == "" {
+		return
+	}
+	id := s.id(int32(child.Op))
+	s.service.audit.decided(audit.Asked, Approval{Session: s.session, Tool: child.Tool, Args: child.Args, Caller: s.tool.Name, run: id}, "", "")
+	s.service.log.Warn("a call waits for approval: toolhost approve shows it", "task_id", id, "tool", child.Tool, "session", s.session)
+}
+
+// id is the id of the child that an operation begins.
+func (s *suspension) id(op int32) string {
+	run, _ := background.RunOf(s.ctx)
+	return background.ChildID(run.ID, int64(op))
+}
+
+// manner says how a call of a tool is made. What is refused is refused when it is called.
+func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
+	tool, err := s.service.lookup(t.Tool)
+	if slices.Contains(agentNames, t.Tool) || err != nil {
+		return host.Again
+	}
+	args, err := parseArgs(t.Tool, Args{}, t.Args)
+	if err == nil {
+		err = s.service.admit(tool, args)
+	}
+	if err == nil {
+		err = (&origin{tool: s.tool}).admit(tool, s.service.annotate(tool))
+	}
+	if err != nil {
+		return host.Again
+	}
+
+	hints, with := tool.Tool.Hints, host.Once
+	if hints.Readonly || hints.Idempotent {
+		with = host.Again
+	}
+	asks, err := s.asks(tool, args)
+	if err != nil || op == 0 || with == host.Again && !asks && !hints.SupportsBackground {
+		return with
+	}
+	child, err := s.child(tool, args, t)
+	if err == nil && asks {
+		child, err = ApprovalsOf(s.service).held(s.ctx, s.session, child)
+	}
+	if err != nil || child.Stored != nil {
+		return with
+	}
+	s.children[op] = background.Child{Op: int64(op), SpawnRequest: child}
+	return host.Apart
+}
+
+// asks reports whether a call of a tool waits until a person has approved it. The error
+// says that it is refused, or that the program decides.
+func (s *suspension) asks(tool *callable, args Args) (bool, error) {
+	cfg := s.service.cfg
+	switch cfg.Approvals.decide(tool) {
+	case DecideAllow:
+		return false, nil
+	case DecideDeny:
+		return false, ErrApproval
+	}
+	if ApprovalsOf(s.service).keptApproval(s.ctx, tool, Approval{Session: s.session, Tool: tool.Name, Args: args.Raw()}) {
+		return false, nil
+	}
+	if cfg.Approve != nil || !cfg.Approvals.Ask {
+		return false, ErrApproval
+	}
+	return true, nil
+}
+
+// child is the run of a call that was checked.
+func (s *suspension) child(tool *callable, args Args, t host.ToolCall) (background.SpawnRequest, error) {
+	version, err := s.service.version(tool)
+	if err != nil {
+		return background.SpawnRequest{}, err
+	}
+	run, _ := background.RunOf(s.ctx)
+	own, err := termsIn(run)
+	if err != nil {
+		return background.SpawnRequest{}, err
+	}
+
+	limits := s.service.rules.limits(Limits{}, tool.Tool)
+	req := background.SpawnRequest{
+		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: args.Raw(), By: s.tool.Name, Silent: true, Parked: true,
+		Timeout: min(max(limits.Timeout, limits.Background), s.service.rules.most.Background),
+		Terms:   termsOf(Limits{Fuel: min(limits.Fuel, t.Fuel)}, own.Locale),
+	}
+	if t.Timeout > 0 {
+		req.Timeout = min(req.Timeout, t.Timeout)
+	}
+	if public, secret := tool.PublicArgs(args.Raw()); secret {
+		req.Stored = public
+	}
+	return req, nil
+}
+
+// await waits for the end of the child that an operation has begun.
+func (s *suspension) await(ctx context.Context, op int32, _ host.ToolCall) (abi.Result, error) {
+	id := s.id(op)
+	for {
+		checked, err := s.service.runs.Check(ctx, s.session, background.CheckRequest{IDs: []string{id}, Wait: background.MaxWait, MaxChars: -1, Peek: true})
+		switch {
+		case ctx.Err() != nil:
+			s.withdraw(ctx, id)
+			return canceled(ctx, abi.Result{})
+		case errors.Is(err, engine.ErrNotFound):
+			return abi.Result{}, lost("its record was removed")
+		case err != nil:
+			return explain(err)
+		}
+		run := checked.Reports[0].Run
+		if !run.Status.Terminal() {
+			continue
+		}
+
+		if err := s.service.Session(s.session).load(ctx, &run, engine.PartResult, engine.PartContent); err != nil {
+			return explain(err)
+		}
+		return ofChild(run)
+	}
+}
+
+// withdraw stops a child that nobody waits for any more, unless its parent continues to
+// wait for it later.
+func (s *suspension) withdraw(ctx context.Context, id string) {
+	cause := context.Cause(ctx)
+	if !errors.Is(cause, host.ErrWithdrawn) && !errors.Is(cause, context.DeadlineExceeded) {
+		return
+	}
+	_, err := s.service.runs.Stop(context.WithoutCancel(ctx), s.session, id, background.StopRequest{Force: true, By: "parent", Reason: "the run that called it does not wait for it any more"})
+	if err != nil && !errors.Is(err, engine.ErrNotFound) {
+		s.service.log.Warn("a call that a run has made was not stopped with it", "task_id", id, "error", err)
+	}
+}
+
+// ofChild is the end of a child for the run that waits for it.
+func ofChild(run engine.Run) (abi.Result, error) {
+	if run.Held != "" {
+		return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: keptResult(run).Error}
+	}
+	if run.Error != nil {
+		switch run.Error.Kind {
+		case engine.KindOrphaned, engine.KindInterrupted:
+			return abi.Result{}, lost(run.Error.Message)
+		case engine.KindRejected:
+			return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: run.Error.Message}
+		}
+	}
+	return keptResult(run), nil
+}
+
+// lost is the end of a call of which only its host knew whether it took effect.
+func lost(why string) error {
+	return &host.Refusal{Code: abi.CallLost, Message: fmt.Sprintf("the call had begun when its host ended (%s)%s", why, textUnknown)}
+}
