@@ -36,21 +36,13 @@ func (e *Engine) restoreRuns(ctx context.Context) error {
 		return err
 	}
 
-	var damaged []int64
-	runs, err := readAll(ctx, e.db, func(found []driver.Value) (row, error) {
-		r, err := decode(found)
-		if err != nil {
-			damaged = append(damaged, r.seq)
-		}
-		return r, err
-	}, selectActive)
+	runs, damaged, err := e.readActive(ctx)
 	if err != nil && !damagedFile(err) {
 		return err
 	}
 
-	for _, r := range runs {
-		e.logs.used.Add(e.logs.size(r.Run))
-		e.active.add(&active{seq: r.seq, size: r.size, saved: r.saved, state: r.StateSize, run: r.Run})
+	for _, a := range runs {
+		e.active.add(a)
 	}
 	if err := e.restoreSleep(ctx); err != nil && !damagedFile(err) {
 		return err

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -96,4 +97,52 @@ func TestWaitingDamage(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, engine.StatusRunning, run.Status)
 	require.Equal(t, engine.Waiting{}, run.Waiting)
+}
+
+// TestRestoreMany: records that are decoded in batches are as they were, in their order,
+// and those that are damaged are left out.
+func TestRestoreMany(t *testing.T) {
+	const runs = 2*restoreBatch + 20
+	dir := t.TempDir()
+	e := opened(t, dir)
+	var order []string
+	for i := range runs {
+		id := fmt.Sprintf("bg_%d", i)
+		if i%3 == 0 {
+			suspended(t, e, id, engine.Suspension{Wake: time.Now().Add(time.Hour)})
+			continue
+		}
+		require.NoError(t, e.Submit(t.Context(), newRun(id)))
+		if i != restoreBatch+1 && i != runs-2 {
+			order = append(order, id)
+		}
+	}
+	suspendedQuietly(t, e, "bg_quiet")
+	sql(t, e, fmt.Sprintf("UPDATE runs SET record = x'7b' WHERE id IN ('bg_%d', 'bg_%d')", restoreBatch+1, runs-2))
+	used := e.logs.used.Load()
+	require.NoError(t, e.Close())
+
+	e = opened(t, dir)
+	require.Equal(t, used, e.logs.used.Load())
+	require.Equal(t, engine.StatusWaiting, statusOfRun(t, e, "bg_quiet"))
+	require.Len(t, e.Problems(), 2)
+	claimed, err := e.worker.Claim(t.Context(), runs, engine.Permits{})
+	require.NoError(t, err)
+	var ids []string
+	for _, run := range claimed {
+		ids = append(ids, run.ID)
+	}
+	require.Equal(t, order, ids)
+	woken, _, err := e.worker.Wake(t.Context(), time.Now().Add(2*time.Hour), 10*runs)
+	require.NoError(t, err)
+	require.Equal(t, (runs+2)/3+1, woken)
+}
+
+// suspendedQuietly has a new run wait that has written nothing.
+func suspendedQuietly(t testing.TB, e *tester, id string) {
+	t.Helper()
+	l, err := e.Adopt(t.Context(), newRun(id))
+	require.NoError(t, err)
+	_, err = l.Suspend(t.Context(), engine.Suspension{State: []byte("state"), Wake: time.Now().Add(time.Hour)})
+	require.NoError(t, err)
 }
