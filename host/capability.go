@@ -39,6 +39,7 @@ type begun struct {
 	id    int32 // of one that is started; 0: the guest waits for it
 	apart bool  // it is a call of a tool that is made apart
 	once  bool  // it must not be done twice
+	ahead bool  // it may, if the call continues from a state that knows of it
 }
 
 // atOnce is begin of an operation that waits for nothing, or not for long.
@@ -67,7 +68,7 @@ func callCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	if work == nil {
 		return code
 	}
-	if c.begun.once {
+	if c.begun.once || c.begun.ahead {
 		c.pending.act()
 	}
 

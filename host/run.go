@@ -51,6 +51,9 @@ func (c *call) runAdmitted() (code int32, err error) {
 	if err := c.start.ready(); err != nil {
 		return 0, err
 	}
+	if err := c.pending.arrive(); err != nil {
+		return 0, err
+	}
 
 	switch in := c.instance; {
 	case c.describing:

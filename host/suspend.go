@@ -30,6 +30,9 @@ var (
 type Suspend struct {
 	// After is how long a call waits before it is suspended.
 	After time.Duration
+	// Anew says that the call may begin anew after a crash, as if a state of its beginning
+	// were stored.
+	Anew bool
 	// Live reports whether the call can be suspended at this moment; nil: always.
 	Live func() bool
 	// Keep stores a state of the call before it returns nil. Unless Hold is set the call
@@ -37,7 +40,7 @@ type Suspend struct {
 	// was to begin does not: a [*Refusal] says why to the plugin.
 	Keep func(Kept) error
 	// Drop removes the state that is stored, so that the call does not continue from there
-	// after a crash. It is called before an operation that must not be done twice, and that
+	// after a crash, nor begin anew. It is called before an operation that must not be done twice, and that
 	// no state can know of. Nil for a call that may be made twice as a whole.
 	Drop func() error
 	// Tool says how a call of a tool is made; nil: each is [Once].
@@ -103,16 +106,35 @@ func acting(begin func(*call, []byte) (work, int32)) func(*call, []byte) (work, 
 	}
 }
 
-// unfit says why no state of a call can be stored, or nothing.
-func (p *pending) unfit() string {
-	c := p.call
+// bound says why a call of a module never leaves its instance, or nothing.
+func (c *call) bound() string {
 	switch {
-	case !p.durable():
-		return "it is not a run"
 	case c.module.Info.Shape == Command || c.module.Isolation.Mode != Reset:
 		return "its module cannot be put back to a state"
 	case c.start.tainted || len(c.Policy.Files) > 0:
 		return "it may have open files"
+	}
+	return ""
+}
+
+// arrive is called before the guest runs: what it does is known only if it can be suspended.
+func (p *pending) arrive() error {
+	p.stored = p.call.Suspend != nil && p.call.Suspend.Anew
+	if p.call.bound() == "" {
+		return nil
+	}
+	_, err := guarded(func() int32 { p.act(); return 0 })
+	return err
+}
+
+// unfit says why no state of a call can be stored, or nothing.
+func (p *pending) unfit() string {
+	c := p.call
+	switch why := c.bound(); {
+	case !p.durable():
+		return "it is not a run"
+	case why != "":
+		return why
 	case c.screen.masker() != nil:
 		return "it has used a secret"
 	}
@@ -404,7 +426,7 @@ func (u *startup) resume() (*checkpoint.Checkpoint, error) {
 // guest answered last: that it waits.
 func (u *startup) proceed() (code int32, err error) {
 	c := u.call
-	if u.point.Image != c.instance.Image().Digest() {
+	if !c.instance.Started(u.point.Image) {
 		return 0, cannotContinue("the plugin starts up differently here")
 	}
 	st, err := decodeState(u.point.Host)

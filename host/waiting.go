@@ -110,7 +110,7 @@ func (p *pending) begin(s *started, work work, code int32) {
 		return
 	}
 
-	if s.Apart, s.Once = b.apart, b.once && p.once(); (s.Apart || s.Once) && p.durable() {
+	if s.Apart, s.Once = b.apart, b.once && p.once(); (s.Apart || s.Once || b.ahead && p.once()) && p.durable() {
 		s.todo = work
 		p.held = append(p.held, s)
 		return

@@ -126,7 +126,7 @@ func (p Approvals) holdCall(ctx context.Context, tool *callable, req Request, a 
 
 	limits := s.rules.limits(req.Limits, tool.Tool)
 	held := background.SpawnRequest{
-		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: req.Args, IdempotencyKey: req.Key, Parked: true, Terms: termsOf(req.Limits, req.Locale),
+		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: req.Args, IdempotencyKey: req.Key, Parked: true, Anew: tool.anew(), Terms: termsOf(req.Limits, req.Locale),
 		Timeout: min(max(limits.Timeout, limits.Background), s.rules.most.Background),
 	}
 	if public, secret := tool.PublicArgs(req.Args); secret {

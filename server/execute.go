@@ -37,7 +37,7 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 
 		limits := x.service.rules.limits(own.Limits, tool.Tool)
 		limits.Timeout = run.Timeout
-		waits := suspension{service: x.service, ctx: ctx, tool: tool}
+		waits := suspension{service: x.service, ctx: ctx, tool: tool, anew: run.Anew}
 		r, err := x.service.run(ctx, tool, waits.into(x.withSink(host.Call{
 			ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Locale: own.Locale, Policy: limits.policy(), Background: true,
 		}, sink)))
@@ -135,15 +135,16 @@ func sameApproval(tool *callable, run engine.Run) error {
 	return err
 }
 
-// hold holds a run that a schedule fires, if a person has to approve it.
+// hold prepares a run that a schedule fires: it holds it, if a person has to approve it.
 func (x executor) hold(ctx context.Context, run *engine.Run) {
 	s := x.service
-	if !s.cfg.Approvals.Ask || s.cfg.Approve != nil {
-		return
-	}
 	tool, err := s.lookup(run.Tool)
 	if err != nil {
 		return // it is refused when it starts
+	}
+	run.Anew = tool.anew()
+	if !s.cfg.Approvals.Ask || s.cfg.Approve != nil {
+		return
 	}
 	a := Approval{Session: run.Session, Tool: run.Tool, Args: run.Args, run: run.ID}
 	if s.cfg.Approvals.decide(tool) != DecideAsk || ApprovalsOf(s).keptApproval(ctx, tool, a) {
@@ -197,7 +198,7 @@ func (x executor) formerProvider(name, version string) engine.Provider {
 
 // mayRunAgain returns why a run may not be executed twice.
 func mayRunAgain(tool *callable, run engine.Run) error {
-	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly && run.StateSize == 0 { // else it continues from its state
+	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly && run.StateSize == 0 && !run.Anew { // else it continues from its state
 		return refuse("%s is neither idempotent nor readonly", run.Tool)
 	}
 	if err := tool.Refused(); err != nil {

@@ -119,7 +119,7 @@ func (v Session) prepare(req SpawnRequest) (tool *callable, checked background.S
 	}
 	checked = background.SpawnRequest{
 		Tool: name, Version: version, Args: args.Raw(), Title: cmp.Or(strings.TrimSpace(req.Title), titleOf(tool)),
-		Silent: silent, Wake: wake, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By, Parent: req.Parent,
+		Silent: silent, Wake: wake, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By, Parent: req.Parent, Anew: tool.anew(),
 		Terms: termsOf(Limits{}, req.Locale),
 	}
 	if public, secret := tool.PublicArgs(args.Raw()); secret {

@@ -25,6 +25,7 @@ type suspension struct {
 	ctx     context.Context // of the run's work
 	tool    *callable
 	left    <-chan struct{} // closed once nobody waits for the call; nil: nobody does
+	anew    bool            // the run may begin anew
 
 	session  string
 	children map[int32]background.Child // of operations that have not begun
@@ -35,12 +36,16 @@ type suspension struct {
 func (s *suspension) into(call host.Call) host.Call {
 	s.session, s.children = call.Session, map[int32]background.Child{}
 	call.Continue = background.StateOf(s.ctx)
-	call.Suspend = &host.Suspend{After: suspendAfter, Live: s.live, Keep: s.keep, Tool: s.manner, Await: s.await}
+	call.Suspend = &host.Suspend{After: suspendAfter, Anew: s.anew, Live: s.live, Keep: s.keep, Tool: s.manner, Await: s.await}
 	if hints := s.tool.Tool.Hints; !hints.Readonly && !hints.Idempotent {
 		call.Suspend.Drop = func() error { return background.DropState(s.ctx) }
 	}
 	return call
 }
+
+// anew reports whether a run of the tool may begin anew after a crash while it has done
+// nothing that must not be done twice: the host knows of all that its plugin does.
+func (t *callable) anew() bool { return t.plugin != nil && len(t.plugin.Grant.Files) == 0 }
 
 // live reports whether the call is a run that nobody waits for. The state of one with
 // secret arguments would have them.
@@ -164,7 +169,7 @@ func (s *suspension) child(tool *callable, args Args, t host.ToolCall) (backgrou
 
 	limits := s.service.rules.limits(Limits{}, tool.Tool)
 	req := background.SpawnRequest{
-		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: args.Raw(), By: s.tool.Name, Silent: true, Parked: true,
+		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: args.Raw(), By: s.tool.Name, Silent: true, Parked: true, Anew: tool.anew(),
 		Timeout: min(max(limits.Timeout, limits.Background), s.service.rules.most.Background),
 		Terms:   termsOf(Limits{Fuel: min(limits.Fuel, t.Fuel)}, own.Locale),
 	}

@@ -35,6 +35,8 @@ type SpawnRequest struct {
 	Held string
 	// Parked makes it a call that continues as a run.
 	Parked bool
+	// Anew says that the run may begin anew after a crash, until [DropState] is called.
+	Anew bool
 
 	// Terms are passed to Config.Executor: any JSON value of at most 1 KiB. They are
 	// kept in Run.Terms and not reported. Nil passes nothing.
@@ -135,7 +137,7 @@ func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 	if run.Secret {
 		run.Args = req.Stored
 	}
-	run.Held = req.Held
+	run.Held, run.Anew = req.Held, req.Anew
 	if req.Parked {
 		run.Origin = engine.OriginParked
 	}

@@ -57,7 +57,7 @@ func SaveState(ctx context.Context, s Suspension) error {
 }
 
 // DropState removes the state of the run whose work ctx belongs to: after a crash it does
-// not continue from there. Work that must not be done twice, and that no state knows of,
+// not continue from there, nor begin anew. Work that must not be done twice, and that no state knows of,
 // begins after DropState.
 func DropState(ctx context.Context) error {
 	w, _ := ctx.Value(workKey{}).(*workOf)

@@ -171,6 +171,15 @@ func (in *Instance) Save(c *checkpoint.Checkpoint) {
 	}
 }
 
+// Started reports whether an instance that has done nothing but start up is as the image
+// with that digest. One of a call that found another one starting up has no snapshot.
+func (in *Instance) Started(image checkpoint.Digest) bool {
+	if in.Image().Digest() == image {
+		return true
+	}
+	return in.Snapshot == nil && checkpoint.DigestImage(trim(in.Memory.room[:in.Memory.size])) == image
+}
+
 // Load gives an instance that is as its image the state that Save has noted, of an equal
 // image. Its error matches ErrMemory, or says that the globals are others.
 func (in *Instance) Load(c *checkpoint.Checkpoint) error {

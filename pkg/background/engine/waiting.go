@@ -25,6 +25,7 @@ type Waiting struct {
 	StateOf   int       `json:"state_of,omitempty"`    // the attempt that stored the state
 	Mail      int64     `json:"mail_seen,omitempty"`   // version of the last message that it has seen
 	Woken     bool      `json:"woken,omitempty"`       // it is queued to continue the same attempt
+	Anew      bool      `json:"anew,omitempty"`        // without a state it may begin anew: it has done nothing yet that must not be done twice
 }
 
 // A Suspension is what a run needs to continue later, and what it waits for.
@@ -41,7 +42,7 @@ type Suspension struct {
 	// Hold has the run stay the worker's: the state and the children are stored, and
 	// the run continues. A crash returns to this state.
 	Hold bool
-	// Drop removes the state that is stored: after a crash the run counts as one without.
+	// Drop removes the state that is stored, and Anew: after a crash the run does not continue.
 	// It goes with Hold, and without State, Await and Children.
 	Drop bool
 }
@@ -84,7 +85,7 @@ func (r Run) Suspended(s Suspension, log int64) Run {
 	case s.State == nil:
 		size = r.StateSize
 	}
-	r.Waiting = Waiting{WakeAt: s.Wake, Await: s.Await, Mail: s.Mail, StateSize: size, StateLog: log, StateOf: r.Attempt}
+	r.Waiting = Waiting{WakeAt: s.Wake, Await: s.Await, Mail: s.Mail, StateSize: size, StateLog: log, StateOf: r.Attempt, Anew: r.Anew}
 	if !s.Hold {
 		r.Status = StatusWaiting
 	}
