@@ -234,3 +234,24 @@ func TestAheadWithdrawn(t *testing.T) {
 		require.Contains(t, o.events, "ended: "+host.ErrWithdrawn.Error())
 	})
 }
+
+// TestAheadTogether: a call is not suspended at the moment at which all that it waits for
+// ends: nothing would continue it.
+func TestAheadTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		m := compile(t, h, waiter(1, calling("apart")).wasm())
+		for range 50 {
+			var o owner
+			req := o.request()
+			req.Suspend.After = time.Second // as long as the tool takes
+			r := do(t.Context(), h, m, req)
+			for _, k := range o.states {
+				require.True(t, k.Hold || len(k.Await) > 0, "it waits for nothing")
+			}
+			if !errors.Is(r.err, host.ErrSuspended) {
+				require.NoError(t, r.err)
+			}
+		}
+	})
+}

@@ -191,7 +191,7 @@ func (p *pending) restore(st state) error {
 		return &instance.Stop{Reason: err}
 	}
 
-	p.stored = true
+	p.stored, p.resumed = true, true
 	if err := p.restart(st); err != nil {
 		return err
 	}

@@ -257,6 +257,9 @@ func (p *pending) suspend() error {
 	if err != nil {
 		return err
 	}
+	if len(st.Ended) > 0 { // meanwhile, so that nothing would continue it
+		return p.restart(st)
+	}
 	if err := p.keep(st, nil); err != nil {
 		c.host.log.Warn("a call that waits keeps its instance: its state was not stored", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
 		p.kept = true

@@ -29,6 +29,7 @@ type pending struct {
 	entry   *instance.Entry // toolhost_resume, with the stack that it has grown; nil before the first end
 	held    []*started      // that begin once a state is stored that knows of them
 	kept    bool            // the instance: storing the state has failed
+	resumed bool            // the call was continued, and nothing has ended since
 	stored  bool            // a state of the call, which it continues from after a crash
 }
 
@@ -172,6 +173,7 @@ func (p *pending) resume() (code int32, err error) {
 		return 0, err
 	}
 	delete(p.started, s.ID)
+	p.resumed = false
 	s.cancel(nil)
 	code, err = guarded(func() int32 {
 		c.meter.check() // a call that has to end ends here
@@ -228,6 +230,10 @@ func (p *pending) next() (*started, error) {
 	}
 }
 
+// settleTime is how much longer a call that was continued waits until it is suspended
+// again: it was continued because something has ended, which may take a while to arrive.
+const settleTime = 5 * time.Second
+
 // suspendLater returns a channel that says when the call is to be suspended, nil for
 // never.
 func (p *pending) suspendLater() (_ <-chan time.Time, stop func()) {
@@ -235,7 +241,11 @@ func (p *pending) suspendLater() (_ <-chan time.Time, stop func()) {
 	if c.Suspend == nil || p.kept || p.resident() != "" {
 		return nil, func() {}
 	}
-	timer := time.NewTimer(c.Suspend.After)
+	after := c.Suspend.After
+	if p.resumed {
+		after += settleTime
+	}
+	timer := time.NewTimer(after)
 	return timer.C, func() { timer.Stop() }
 }
 

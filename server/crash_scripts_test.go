@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,6 +28,7 @@ const (
 	scriptsFolder = "TOOLHOST_SCRIPTS_FOLDER" // set: this process is a host
 	scriptsKilled = 6
 	scriptSteps   = 30
+	waitsName     = "waits" // of the program that waits some seventy times
 )
 
 // killedScript calls a tool that must not be called twice, and others, in 30 steps, and
@@ -48,34 +51,45 @@ func TestKilledScripts(t *testing.T) {
 	if os.Getenv(scriptsFolder) != "" {
 		t.Skip("this is a host of the harness")
 	}
-	kills, folder := 8, t.TempDir()
+	kills := 8
 	if text := os.Getenv("TOOLHOST_CRASH_KILLS"); text != "" {
 		var err error
 		kills, err = strconv.Atoi(text)
 		require.NoError(t, err)
 	}
-	killed := 0
+	var all killedFigures
+	for all.kills < kills {
+		killScripts(t, kills, &all)
+	}
+	t.Logf("%d kills, %d attempts of %d runs; %d effects, %d ends lost with a host", all.kills, all.attempts, all.runs, all.effects, all.lost)
+}
+
+type killedFigures struct{ kills, attempts, runs, effects, lost int }
+
+// killScripts kills hosts until their scripts have ended, or it has killed enough.
+func killScripts(t *testing.T, kills int, all *killedFigures) {
+	folder := t.TempDir()
 	for last := false; !last; {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestScriptsHost$", "-test.timeout=10m")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestScriptsHost$", "-test.timeout=60s")
 		cmd.Env = append(os.Environ(), scriptsFolder+"="+folder)
 		cmd.Stderr = t.Output()
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
+		killing := false
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			if lines.Text() != "ready" {
 				fmt.Fprintln(t.Output(), lines.Text())
-			} else if killed < kills {
+			} else if killing = all.kills < kills; killing {
 				time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
 				_ = cmd.Process.Kill()
 			}
 		}
 		if last = cmd.Wait() == nil; !last {
-			killed++
-			require.LessOrEqual(t, killed, kills, "the last host failed")
+			require.True(t, killing, "a host failed by itself")
+			all.kills++
 		}
 	}
-	t.Logf("%d kills", killed)
 
 	data, err := os.ReadFile(filepath.Join(folder, "effects"))
 	require.NoError(t, err)
@@ -92,10 +106,12 @@ func TestKilledScripts(t *testing.T) {
 	var runs map[string]wire.Run
 	require.NoError(t, json.Unmarshal(data, &runs))
 	require.Len(t, runs, scriptsKilled)
-	lost, attempts := 0, 0
 	for name, run := range runs {
 		require.Equal(t, wire.StatusSucceeded, run.Status, "%s: %+v", name, run.Error)
-		attempts += run.Attempt
+		all.attempts += run.Attempt
+		if name == waitsName {
+			continue
+		}
 		var ends []string
 		require.NoError(t, json.Unmarshal(run.Result, &ends))
 		require.Len(t, ends, scriptSteps)
@@ -104,13 +120,14 @@ func TestKilledScripts(t *testing.T) {
 			case "done " + step:
 				require.Equal(t, 1, executed[step], step)
 			case "lost":
-				lost++
+				all.lost++
 			default:
 				require.Fail(t, "an end that no host gave", "%s: %s", step, end)
 			}
 		}
 	}
-	t.Logf("%d attempts of %d runs; %d effects, %d ends lost with a host", attempts, len(runs), len(executed), lost)
+	all.runs += len(runs)
+	all.effects += len(executed)
 }
 
 // TestScriptsHost is the process that is killed. It begins the scripts, or continues them,
@@ -139,12 +156,22 @@ func TestScriptsHost(t *testing.T) {
 		})},
 	}
 
+	waits, err := os.ReadFile("../host/testdata/waits.js")
+	require.NoError(t, err)
+	suspendAfter = 0 // at each wait
 	s := openScripts(t, Config{Tools: tools, DataDir: filepath.Join(folder, "data"), Runs: RunsConfig{Attempts: 1000, PerSession: 100, PerHost: 100}})
 	fmt.Println("ready")
-	runs := map[string]wire.Run{}
+	runs, whole := map[string]wire.Run{}, map[string]string{}
 	for i := range scriptsKilled {
-		name := fmt.Sprint("script", i)
-		text := strings.ReplaceAll(killedScript, "NAME", strconv.Quote(name))
+		name, text := fmt.Sprint("script", i), string(waits)
+		if i == 0 {
+			name = waitsName
+		} else {
+			text = strings.ReplaceAll(killedScript, "NAME", strconv.Quote(name))
+			for step := range scriptSteps {
+				whole[name] += fmt.Sprintf("step %d\n", step)
+			}
+		}
 		run, err := s.Session(alice).Spawn(t.Context(), SpawnRequest{Tool: "exec", Args: code(text), IdempotencyKey: name})
 		require.NoError(t, err)
 		runs[name] = run
@@ -163,13 +190,32 @@ func TestScriptsHost(t *testing.T) {
 		runs[name] = found.Runs[0]
 		require.Equal(t, wire.StatusSucceeded, runs[name].Status, "%s, attempt %d: %+v", name, runs[name].Attempt, runs[name].Error)
 
-		var whole strings.Builder
-		for step := range scriptSteps {
-			fmt.Fprintf(&whole, "step %d\n", step)
+		if name != waitsName {
+			require.Equal(t, whole[name], s.artifact(alice, run.TaskID, wire.OutputLog))
+		} else {
+			var output bytes.Buffer
+			r, err := s.Service.Call(t.Context(), Request{Tool: "exec", Args: code(string(waits)), Stdout: &output, Stderr: &output})
+			require.NoError(t, err)
+			require.Equal(t, unrandom(t, r.Value), unrandom(t, runs[name].Result))
+			require.Equal(t, unticked(output.String()), unticked(s.artifact(alice, run.TaskID, wire.OutputLog)))
 		}
-		require.Equal(t, whole.String(), s.artifact(alice, run.TaskID, wire.OutputLog))
 	}
 	data, err := json.Marshal(runs)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "ends"), data, 0o600))
+}
+
+// unrandom is the result of the program that waits without what is random.
+func unrandom(t *testing.T, result json.RawMessage) map[string]any {
+	t.Helper()
+	var value map[string]any
+	require.NoError(t, json.Unmarshal(result, &value), "%s", result)
+	delete(value, "random")
+	return value
+}
+
+// unticked is its output without the line of how often a timer fired, which depends on how
+// much time has passed.
+func unticked(output string) []string {
+	return slices.DeleteFunc(strings.Split(output, "\n"), func(line string) bool { return strings.HasPrefix(line, "ticks ") })
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/toolhost/toolhost/server/audit"
 )
 
-// suspendAfter is how long a run waits before it gives up its instance and its place.
-const suspendAfter = 250 * time.Millisecond
+// suspendAfter is how long a run waits before it gives up its instance and its place. Only
+// tests change it.
+var suspendAfter = 250 * time.Millisecond
 
 // A suspension lets a run give up its instance while it waits. The tools that it calls and
 // that must not be called twice are runs of their own, its children, so that the host
