@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -58,7 +60,13 @@ func (s service) again(session, id string) engine.Run {
 // files, notices and schedules; and runs go on where their tools allow it.
 func TestDataDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	cfg := Config{DataDir: dir}
+	outside := gotool.Tool{Name: "outside", Description: "Does what the host does not see.", Hints: abi.Hints{SupportsBackground: true},
+		Handler: gotool.Handle(func(ctx context.Context, c *gotool.Call, _ struct{}) (string, error) {
+			fmt.Fprintln(c.Output(), "working")
+			<-ctx.Done()
+			return "", ctx.Err()
+		})}
+	cfg := Config{DataDir: dir, Tools: []gotool.Tool{outside}}
 	tools := []string{"echo", "keeper", "sleeper"}
 	s := open(t, cfg, tools...)
 	_, err := Open(t.Context(), cfg)
@@ -66,9 +74,10 @@ func TestDataDir(t *testing.T) {
 
 	ended := s.spawn(alice, "echo", `{"n":1}`)
 	s.settled(alice, ended)
-	lost, goes := s.spawn(alice, "sleeper", `{}`), s.spawn(alice, "keeper", `{}`)
+	lost, goes, anew := s.spawn(alice, "outside", `{}`), s.spawn(alice, "keeper", `{}`), s.spawn(alice, "sleeper", `{}`)
 	daily := s.schedule(alice, "echo", `{}`, `{"cron_expression":"0 0 * * *"}`)
 	s.said(alice, lost, "working\n")
+	s.said(alice, anew, "working\n")
 	s.said(alice, goes, "saved\n")
 	require.NoError(t, s.Close(done()))
 
@@ -87,12 +96,14 @@ func TestDataDir(t *testing.T) {
 
 	run, err := s.runs.Get(t.Context(), alice, lost)
 	require.NoError(t, err)
-	require.Equal(t, engine.KindInterrupted, run.Error.Kind, "sleeper is neither idempotent nor readonly")
+	require.Equal(t, engine.KindInterrupted, run.Error.Kind, "it is neither idempotent nor readonly")
 	require.Contains(t, s.check(alice, lost, "")["output"].(map[string]any)["text"], "working\n")
 
-	run = s.again(alice, goes)
-	require.Equal(t, engine.StatusRunning, run.Status)
-	require.Equal(t, 2, run.Attempt)
+	for _, id := range []string{goes, anew} { // a plugin that has done nothing yet begins anew
+		run = s.again(alice, id)
+		require.Equal(t, engine.StatusRunning, run.Status)
+		require.Equal(t, 2, run.Attempt)
+	}
 	s.said(alice, goes, "saved\n")
 	schedules := s.agent(alice, CheckBackground, `{}`)["schedules"].([]any)
 	require.Equal(t, daily, schedules[0].(map[string]any)["schedule_id"])

@@ -83,7 +83,7 @@ func doubt(c *conn) (result string, err error) {
 	var queued []row
 	err = c.query(func(found []driver.Value) error {
 		r, err := decode(found)
-		if err == nil && (r.Status == engine.StatusQueued && r.Attempt == 0 || r.StateSize > 0) {
+		if err == nil && (r.Status == engine.StatusQueued && r.Attempt == 0 || r.StateSize > 0 || r.Anew) {
 			queued = append(queued, r)
 		}
 		return nil
