@@ -95,6 +95,13 @@ func (l *lifetime) Done() <-chan struct{} {
 	return l.timed.Done()
 }
 
+// AfterFunc lets contexts that are made of this one follow its end without a goroutine
+// each, see [context.WithCancelCause].
+func (l *lifetime) AfterFunc(f func()) (stop func() bool) {
+	l.Done()
+	return context.AfterFunc(l.timed, f) // which does not change once it is there
+}
+
 // end gives back what the lifetime holds, and ends it for those who kept it.
 func (l *lifetime) end() {
 	l.mu.Lock()

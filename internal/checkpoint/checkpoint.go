@@ -25,7 +25,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -82,21 +81,38 @@ func DigestImage(data []byte, at uint64) (d Digest) {
 	return d
 }
 
+// Pages are those of a memory that may not be as in its image: the others are.
+type Pages struct {
+	At   []uint64 // where they begin, rising
+	Size uint64   // of each, a multiple of 256 bytes
+}
+
 // Compare notes what a memory has that its image has not: image at an offset, and zeros.
-// It shares no bytes with the memory.
-func (c *Checkpoint) Compare(memory, image []byte, at uint64) {
+// It shares no bytes with the memory. If pages is not nil it reads only those.
+func (c *Checkpoint) Compare(memory, image []byte, at uint64, pages *Pages) {
 	c.Size, c.changed = uint64(len(memory)), nil
 	base := blocks{image, at}
+	if pages == nil {
+		c.compare(memory, 0, c.Size, base)
+		return
+	}
+	for _, from := range pages.At {
+		c.compare(memory, from, min(from+pages.Size, c.Size), base)
+	}
+}
+
+// compare is Compare for a part of the memory.
+func (c *Checkpoint) compare(memory []byte, from, to uint64, base blocks) {
 	zero := [block]byte{}
-	for from := 0; from < len(memory); from += block {
+	for ; from < to; from += block {
 		now := memory[from:][:block]
-		if was, ok := base.at(uint64(from), zero[:]); ok && bytes.Equal(now, was) || !ok && base.same(uint64(from), now) {
+		if was, ok := base.at(from, zero[:]); ok && bytes.Equal(now, was) || !ok && base.same(from, now) {
 			continue
 		}
-		if n := len(c.changed); n > 0 && c.changed[n-1].at+uint64(len(c.changed[n-1].bytes)) == uint64(from) {
+		if n := len(c.changed); n > 0 && c.changed[n-1].at+uint64(len(c.changed[n-1].bytes)) == from {
 			c.changed[n-1].bytes = append(c.changed[n-1].bytes, now...)
 		} else {
-			c.changed = append(c.changed, run{uint64(from), slices.Clone(now)})
+			c.changed = append(c.changed, run{from, slices.Clone(now)})
 		}
 	}
 }
@@ -149,28 +165,20 @@ func (c *Checkpoint) Changed() (n int) {
 	return n
 }
 
-// encoders are kept for the next checkpoints: each has tables of some hundred kilobytes.
-var encoders = sync.Pool{New: func() any {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true))
+// encoder encodes as many at a time as there are processors. It is made here, and used once,
+// because it has a channel: one that is made in the bubble of a test is closed to others.
+var encoder = func() *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(true))
 	if err != nil {
 		panic(err) // the options are constant
 	}
+	e.EncodeAll([]byte{0}, nil)
 	return e
-}}
+}()
 
 // pack compresses a body.
 func pack(body []byte) []byte {
-	out := bytes.NewBuffer(make([]byte, 0, len(magic)+len(body)/2+64))
-	out.WriteString(magic)
-	e := encoders.Get().(*zstd.Encoder)
-	defer encoders.Put(e)
-	e.Reset(out)
-	_, err := e.Write(body)
-	if err = errors.Join(err, e.Close()); err != nil {
-		panic(err) // a buffer has room
-	}
-	e.Reset(nil) // it keeps nothing of this one
-	return out.Bytes()
+	return encoder.EncodeAll(body, append(make([]byte, 0, len(magic)+len(body)/2+64), magic...))
 }
 
 // Encode returns the checkpoint as bytes. The same checkpoint has the same bytes in one

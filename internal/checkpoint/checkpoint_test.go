@@ -37,7 +37,7 @@ func TestRoundTrip(t *testing.T) {
 	for seed := range uint64(30) {
 		memory, image, at := guest(seed, 1+int(seed%4), int(seed*seed))
 		c := Checkpoint{Plugin: Digest{1, byte(seed)}, Image: DigestImage(image, at), Globals: []uint64{1 << 63, seed}, Host: fmt.Append(nil, seed)}
-		c.Compare(memory, image, at)
+		c.Compare(memory, image, at, nil)
 		data, err := c.Encode()
 		require.NoError(t, err)
 
@@ -73,12 +73,36 @@ func TestUnchanged(t *testing.T) {
 		memory, image := make([]byte, pageSize), bytes.Repeat([]byte{7}, int(at))
 		copy(memory[at:], image)
 		var c Checkpoint
-		c.Compare(memory, image, at)
+		c.Compare(memory, image, at, nil)
 		require.Zero(t, c.Changed(), "at %d", at)
 
 		memory[at+uint64(len(image))]++
-		c.Compare(memory, image, at)
+		c.Compare(memory, image, at, nil)
 		require.Equal(t, block, c.Changed(), "after %d", at)
+	}
+}
+
+// TestComparePages: of a memory whose written pages are known no others are read.
+func TestComparePages(t *testing.T) {
+	const page = 4 << 10
+	for seed := range uint64(20) {
+		memory, image, at := guest(seed, 2, int(seed))
+		var all Checkpoint
+		all.Compare(memory, image, at, nil)
+		pages := &Pages{Size: page, At: []uint64{0}} // also one that was written to and is as it was
+		for _, r := range all.changed {
+			for p := r.at / page * page; p < r.at+uint64(len(r.bytes)); p += page {
+				if p > pages.At[len(pages.At)-1] {
+					pages.At = append(pages.At, p)
+				}
+			}
+		}
+
+		var some Checkpoint
+		some.Compare(memory, image, at, pages)
+		require.Equal(t, all, some)
+		some.Compare(memory, image, at, &Pages{Size: page})
+		require.Zero(t, some.Changed())
 	}
 }
 
@@ -117,7 +141,7 @@ func sample() Checkpoint {
 	copy(memory[300:], "a changed one")
 	copy(memory[pageSize-7:], "the end")
 	c := Checkpoint{Plugin: Digest(bytes.Repeat([]byte{1}, 32)), Image: DigestImage(image, 300), Globals: []uint64{1, 1 << 40}, Host: []byte(`{"v":1}`)}
-	c.Compare(memory, image, 300)
+	c.Compare(memory, image, 300, nil)
 	return c
 }
 
@@ -211,13 +235,13 @@ func BenchmarkCheckpoint(b *testing.B) {
 	}{{"1.3MiB", 20, 190}, {"9MiB", 144, 20_000}} {
 		memory, image, at := guest(1, c.pages, c.changes)
 		var one Checkpoint
-		one.Compare(memory, image, at)
+		one.Compare(memory, image, at, nil)
 		data, err := one.Encode()
 		require.NoError(b, err)
 		b.Run(c.name+"/compare", func(b *testing.B) {
 			b.ReportMetric(float64(one.Changed()), "changed-bytes")
 			for b.Loop() {
-				one.Compare(memory, image, at)
+				one.Compare(memory, image, at, nil)
 			}
 		})
 		b.Run(c.name+"/encode", func(b *testing.B) {

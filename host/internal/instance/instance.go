@@ -164,7 +164,7 @@ func (in *Instance) Image() *Image { return in.Memory.image }
 func (in *Instance) Save(c *checkpoint.Checkpoint) {
 	image := in.Image()
 	c.Image = image.Digest()
-	c.Compare(in.Memory.room[:in.Memory.size], image.bytes, image.at)
+	c.Compare(in.Memory.room[:in.Memory.size], image.bytes, image.at, in.Memory.written())
 	c.Globals = nil
 	for _, g := range in.globals[:len(in.globals)-1] {
 		c.Globals = append(c.Globals, g.Get())

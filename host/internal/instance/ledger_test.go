@@ -1,11 +1,16 @@
 package instance
 
 import (
+	"bytes"
+	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/checkpoint"
+	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
 // TestLedger: what one module takes another cannot have, by kind, until it is given
@@ -54,4 +59,39 @@ func TestPagemap(t *testing.T) {
 	}
 	require.True(t, tells(""))
 	require.False(t, tells("/dev/zero"))
+}
+
+// TestWritten: what a memory has that its image has not is in the pages that were written
+// to, in a new memory, one that has grown, and one that serves again.
+func TestWritten(t *testing.T) {
+	const page = wasmbin.PageSize
+	a := NewLedger(Config{Memory: 1 << 30}).Account(0)
+	data := bytes.Repeat([]byte{3}, 4*page)
+	i, err := a.NewImage(data, 2*page, 8*page)
+	require.NoError(t, err)
+	m, err := a.NewMemory(i, 64*page, 64*page)
+	require.NoError(t, err)
+	m.Reallocate(0)
+
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		for range r.IntN(20) {
+			m.room[r.IntN(int(m.size))] = byte(r.IntN(5))
+		}
+		m.Reallocate(m.size + page)
+		m.room[m.size-1] = 9
+		for range r.IntN(20) {
+			m.room[r.IntN(int(m.size))] = byte(r.IntN(5))
+		}
+
+		var all, some checkpoint.Checkpoint
+		all.Compare(m.room[:m.size], i.bytes, i.at, nil)
+		some.Compare(m.room[:m.size], i.bytes, i.at, m.written())
+		require.Equal(t, all, some)
+		require.Positive(t, all.Changed())
+		require.True(t, m.reset())
+		m.Reallocate(0)
+	}
+	m.Release()
+	i.Close()
 }

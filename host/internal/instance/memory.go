@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/toolhost/toolhost/internal/checkpoint"
 )
 
 const (
@@ -166,6 +168,20 @@ func (m *Memory) restore(from, to uint64) bool {
 		m.image.restore(m.room[from+at:][:pagemap.size], from+at)
 	}
 	return ok
+}
+
+// written returns the pages that may not be as in the image, or nil if the system cannot
+// tell: any can be then.
+func (m *Memory) written() *checkpoint.Pages {
+	if !m.mapped {
+		return nil
+	}
+	pagemap := m.account.ledger.pagemap
+	at, ok := pagemap.pages(m.room[:m.size], make([]uint64, 0, m.size/pagemap.size))
+	if !ok {
+		return nil
+	}
+	return &checkpoint.Pages{At: at, Size: pagemap.size}
 }
 
 // Free implements experimental.LinearMemory. It does nothing: wazero calls it

@@ -18,6 +18,7 @@
   let source = ''; // as it was sent
   let offset = 0; // lines that AsyncFunction puts in front of it
   const pending = create(null); // operations by id: { resolve, reject, tool }
+  let waits = 0, called = 0; // how many are pending, and how many of these are calls of tools
   const rejected = create(null); // by number: promises that nothing handles, and their reasons
   let rejections = 0, kept = 0, dropped = 0;
   let reserve = new ArrayBuffer(32 << 10); // given up to say that there is no memory left
@@ -176,30 +177,41 @@
       const failure = parse(read(3));
       return Promise.reject(new ToolError(failure.code, failure.message, tool, site));
     }
-    return new Promise((resolve, reject) => { pending[id] = { resolve, reject, site, tool, op }; });
+    return new Promise((resolve, reject) => { expect(id, { resolve, reject, site, tool }); });
+  }
+
+  function expect(id, p) {
+    pending[id] = p;
+    waits++;
+    if (p.tool !== undefined) called++;
   }
 
   function ended(id, code) {
     const p = pending[id];
     if (!p) return; // the host may say it twice
     delete pending[id];
+    waits--;
+    if (p.tool !== undefined) called--;
     const answer = parse(read(3));
     if (code < 0) p.reject(new ToolError(answer.code, answer.message, p.tool, p.site));
     else p.resolve(answer);
   }
 
-  async function raw(site, name, args, options) {
+  // request begins a call of a tool.
+  function request(site, name, args, options) {
     if (args === undefined) args = {};
     if (args === null || typeof args !== 'object' || Array.isArray(args)) {
       throw new TypeError(`tools.${name} takes one object with its arguments: await tools.${name}({ … })`);
     }
-    const request = { tool: name, args };
-    if (options?.timeout !== undefined) request.timeout_ms = Math.max(1, Math.round(+options.timeout));
-    return begin('tool.call', request, site, name);
+    const call = { tool: name, args };
+    if (options?.timeout !== undefined) call.timeout_ms = Math.max(1, Math.round(+options.timeout));
+    return begin('tool.call', call, site, name);
   }
 
+  async function raw(site, name, args, options) { return await request(site, name, args, options); }
+
   async function value(site, name, args, options) {
-    const r = await raw(site, name, args, options);
+    const r = await request(site, name, args, options);
     if (r.kind === 'success') return r.value !== undefined ? r.value : r.content;
     throw new ToolError(r.kind, r.error ?? r.kind, name, site, r.connection ? { connection: r.connection } : r.limit ? { limit: r.limit } : undefined);
   }
@@ -228,13 +240,13 @@
       const id = start('sleep', stringify({ ms: wait }));
       if (id < 0) { const failure = parse(read(3)); delete timers[n]; throw new ToolError(failure.code, failure.message, undefined, here()); }
       timers[n] = id;
-      pending[id] = {
-        op: 'timer', reject() { delete timers[n]; }, resolve() {
+      expect(id, {
+        reject() { delete timers[n]; }, resolve() {
           if (!(n in timers)) return;
           if (repeat) turn(); else delete timers[n];
           try { f(...args); } catch (e) { reject(undefined, e); }
         },
-      };
+      });
     };
     turn();
     return n;
@@ -325,9 +337,10 @@
     }
   }
 
-  // Models also send a script in a fence, or as one function that is never called.
-  const fence = /^\s*```\w*[ \t]*\n([^]*?)\n[ \t]*```\s*$/;
-  const whole = /^\s*(?:async\s*)?(?:\(\s*\)\s*=>|function\b\s*\w*\s*\(\s*\))/;
+  // Models also send a script in a fence, or as one function that is never called. These are
+  // sticky, or QuickJS tries each place of the text; each is used once.
+  const fence = /\s*```\w*[ \t]*\n([^]*?)\n[ \t]*```\s*$/y;
+  const whole = /\s*(?:async\s*)?(?:\(\s*\)\s*=>|function\b\s*\w*\s*\(\s*\))/y;
 
   // program is the function that a script is.
   function program(code) {
@@ -386,9 +399,7 @@
   // it has awaited, and one that has ended for the tools that it has called and not
   // awaited, because they may do something.
   function state() {
-    let waits = 0;
-    for (const id in pending) if (!outcome || pending[id].op === 'tool.call') waits++;
-    if (waits > 0) return WAITING;
+    if ((outcome ? called : waits) > 0) return WAITING;
     outcome ??= { code: FAILED, stream: ERROR, text: 'the script waits for a promise that nothing can resolve' };
     for (const n in rejected) write(STDERR, 'Not handled: ' + told(rejected[n].reason) + '\n');
     if (dropped > 0) write(STDERR, `Not handled: ${dropped} more\n`);
