@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 )
 
 func main() {
-	docs := flag.String("docs", "", "page whose table to replace")
+	docs := flag.String("docs", "", "page whose tables to replace")
 	flag.Parse()
 	table, err := measure(context.Background())
 	if err == nil && *docs != "" {
@@ -34,26 +35,39 @@ type row struct {
 // gain is how much cheaper the script is.
 func (r row) gain() float64 { return r.turns.price() / r.script.price() }
 
+// measured is what tasks have taken, both ways.
+type measured struct {
+	rows, twenty   []row
+	plain, scripts *way
+}
+
 // doAll does all tasks both ways.
-func doAll(ctx context.Context, cacheDir string) (rows []row, plain, scripts *way, err error) {
-	for _, w := range []**way{&plain, &scripts} {
-		if *w, err = open(ctx, w == &scripts, cacheDir); err != nil {
-			return nil, nil, nil, err
+func doAll(ctx context.Context, cacheDir string) (m measured, err error) {
+	for _, w := range []**way{&m.plain, &m.scripts} {
+		if *w, err = open(ctx, w == &m.scripts, cacheDir); err != nil {
+			return m, err
 		}
 		defer (*w).close()
 	}
 
-	for _, t := range tasks() {
+	if m.rows, err = m.do(tasks()); err == nil {
+		m.twenty, err = m.do(twentyTasks())
+	}
+	return m, err
+}
+
+func (m measured) do(tasks []task) (rows []row, err error) {
+	for _, t := range tasks {
 		r := row{name: t.name}
-		if r.turns, err = plain.do(t); err != nil {
-			return nil, nil, nil, fmt.Errorf("in turns: %w", err)
+		if r.turns, err = m.plain.do(t); err != nil {
+			return nil, fmt.Errorf("in turns: %w", err)
 		}
-		if r.script, err = scripts.do(t); err != nil {
-			return nil, nil, nil, fmt.Errorf("by script: %w", err)
+		if r.script, err = m.scripts.do(t); err != nil {
+			return nil, fmt.Errorf("by script: %w", err)
 		}
 		rows = append(rows, r)
 	}
-	return rows, plain, scripts, nil
+	return rows, nil
 }
 
 func measure(ctx context.Context) (string, error) {
@@ -62,11 +76,11 @@ func measure(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	rows, plain, scripts, err := doAll(ctx, dir)
+	m, err := doAll(ctx, dir)
 	if err != nil {
 		return "", err
 	}
-	return tableOf(rows, plain, scripts), nil
+	return m.tables(), nil
 }
 
 func (w *way) defined() (n int) {
@@ -76,14 +90,11 @@ func (w *way) defined() (n int) {
 	return n
 }
 
-// tableOf is the table in Markdown: those tasks first that gain most from a script.
-func tableOf(rows []row, plain, scripts *way) string {
-	slices.SortStableFunc(rows, func(a, b row) int {
-		if a.gain() > b.gain() {
-			return -1
-		}
-		return 1
-	})
+// tables are the tables in Markdown: of the tasks, those first that gain most from a
+// script, and of the twenty calls.
+func (m measured) tables() string {
+	rows := slices.Clone(m.rows)
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(b.gain(), a.gain()) })
 	all := row{name: "all"}
 	for _, r := range rows {
 		all.turns.add(r.turns.usage)
@@ -91,15 +102,21 @@ func tableOf(rows []row, plain, scripts *way) string {
 	}
 
 	var b strings.Builder
-	fmt.Fprintf(&b, "Definitions: %d tools have %s tokens as JSON; `exec`, `check_background` and `tools_search` have %s.\n\n", len(plain.definitions), thousands(plain.defined()), thousands(scripts.defined()))
-	b.WriteString("| task | turns | calls | read | new | short list | written | price |\n|---|--:|--:|--:|--:|--:|--:|--:|\n")
-	for _, r := range append(rows, all) {
+	fmt.Fprintf(&b, "Definitions: %d tools have %s tokens as JSON; `exec`, `check_background` and `tools_search` have %s.\n\n", len(m.plain.definitions), thousands(m.plain.defined()), thousands(m.scripts.defined()))
+	write(&b, "task", append(rows, all))
+	b.WriteString("\nTwenty calls of a tool with small results:\n\n")
+	write(&b, "twenty calls", m.twenty)
+	return b.String()
+}
+
+func write(b *strings.Builder, what string, rows []row) {
+	fmt.Fprintf(b, "| %s | turns | calls | read | new | short list | written | price |\n|---|--:|--:|--:|--:|--:|--:|--:|\n", what)
+	for _, r := range rows {
 		t, s := r.turns.usage, r.script.usage
 		both := func(t, s int) string { return thousands(t) + " / " + thousands(s) }
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %.2f |\n", r.name,
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %.2f |\n", r.name,
 			both(t.turns, s.turns), both(t.calls, s.calls), both(t.read, s.read), both(t.fresh, s.fresh), both(t.needed, s.read), both(t.written, s.written), s.price()/t.price())
 	}
-	return b.String()
 }
 
 func thousands(n int) string {
@@ -109,7 +126,7 @@ func thousands(n int) string {
 	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
 
-// The table of a page is between these.
+// The tables of a page are between these.
 const (
 	begin = "<!-- bench/turns -->\n"
 	end   = "<!-- bench/turns ends -->\n"

@@ -23,12 +23,13 @@ func TestMain(m *testing.M) {
 // TestTasks holds that each task comes to the same both ways, that what cannot be undone
 // is done once, and that the page has the figures.
 func TestTasks(t *testing.T) {
-	rows, plain, scripts, err := doAll(t.Context(), t.TempDir())
+	m, err := doAll(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	for i, one := range tasks() {
+	rows := slices.Concat(m.rows, m.twenty)
+	for i, one := range slices.Concat(tasks(), twentyTasks()) {
 		answer, effects := one.want()
 		for way, got := range map[string]outcome{"in turns": rows[i].turns, "by script": rows[i].script} {
 			if got.answer != encode(answer) || !slices.Equal(got.effects, effects) {
@@ -45,7 +46,7 @@ func TestTasks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if table := tableOf(rows, plain, scripts); !strings.Contains(string(text), begin+table+end) {
+	if tables := m.tables(); !strings.Contains(string(text), begin+tables+end) {
 		t.Errorf("%s has other figures: go run ./turns -docs ../docs/scripts.md", page)
 	}
 }

@@ -30,39 +30,11 @@ func serve(ctx context.Context, cacheDir string) error {
 	return mcpapi.Run(ctx, service, mcpapi.Config{Version: "1"})
 }
 
-const twenty = 20
-
-// stockCalls are twenty calls of a tool that answers at once.
-func stockCalls() (calls []call) {
-	for i := range twenty {
-		calls = append(calls, call{"stock_get", args{"sku": sku(i), "warehouse": "Lyon"}})
-	}
-	return calls
-}
-
-// The same by script.
-const (
-	oneByOne = `
-			const low = [];
-			for (let i = 0; i < 20; i++) {
-				const s = await tools.stock_get({ sku: "SKU-" + String(i).padStart(2, "0"), warehouse: "Lyon" });
-				if (s.on_hand - s.reserved < s.reorder_level) low.push(s.sku);
-			}
-			return low;
-	`
-	atOnce = `
-			const skus = Array.from({ length: 20 }, (_, i) => "SKU-" + String(i).padStart(2, "0"));
-			const all = await Promise.all(skus.map(sku => tools.stock_get({ sku, warehouse: "Lyon" })));
-			return all.filter(s => s.on_hand - s.reserved < s.reorder_level).map(s => s.sku);
-	`
-)
-
 // BenchmarkTwenty compares twenty calls of a tool that answers at once with a script that
 // makes them, over HTTP and over stdio to a process of its own: medians of the time on the
-// clock, taken in turn, without the time of a model; and what a model reads and writes.
+// clock, taken in turn, without the time of a model. The tokens are in the table of the page.
 func BenchmarkTwenty(b *testing.B) {
 	cacheDir := b.TempDir()
-	tokens(b, cacheDir)
 	sessions := map[string]*mcp.ClientSession{"http": overHTTP(b, cacheDir), "stdio": overStdio(b, cacheDir)}
 
 	times := map[string][]time.Duration{}
@@ -99,47 +71,6 @@ func BenchmarkTwenty(b *testing.B) {
 		}
 	}
 	b.ReportMetric(0, "ns/op") // of all of them: says nothing
-}
-
-// tokens reports what a model reads and writes for the twenty calls.
-func tokens(b *testing.B, cacheDir string) {
-	for _, scripts := range []bool{false, true} {
-		w, err := open(b.Context(), scripts, cacheDir)
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer w.close()
-
-		var low []string
-		for i := range twenty {
-			if s := stockAt(i, "Lyon"); s.OnHand-s.Reserved < s.Level {
-				low = append(low, s.SKU)
-			}
-		}
-		ways := map[string]func(a *agent) any{
-			"calls":         func(a *agent) any { a.each(stockCalls()); return low },
-			"calls-at-once": func(a *agent) any { ask[stock](a, stockCalls()...); return low },
-		}
-		if scripts {
-			ways = map[string]func(a *agent) any{"script": one(oneByOne, "stock of a product in a warehouse"), "script-at-once": one(atOnce, "stock of a product in a warehouse")}
-		}
-		for name, how := range ways {
-			out, err := w.do(task{name: name, asks: "Which of the products SKU-00 to SKU-19 have to be ordered again in Lyon?", turns: how, script: how})
-			if err != nil {
-				b.Fatal(err)
-			}
-			if out.answer != encode(low) {
-				b.Fatalf("%s: %s, expected %v", name, out.answer, low)
-			}
-			b.Logf("%-14s %2d turns, %2d calls, tokens: %6d read, of them %5d new, %4d written", name, out.turns, out.calls, out.read, out.fresh, out.written)
-		}
-	}
-}
-
-func (a *agent) each(calls []call) {
-	for _, c := range calls {
-		ask[stock](a, c)
-	}
 }
 
 func callAll(b *testing.B, session *mcp.ClientSession, calls ...call) {
