@@ -26,7 +26,7 @@ func tasksCommand(a *app) *cobra.Command {
 	flags.BoolVar(&q.Active, "active", false, "list only runs that are not done")
 	flags.IntVar(&q.Limit, "limit", 50, "maximum `number` of runs to list, up to 200")
 	flags.StringVar(&q.Tool, "tool", "", "list only runs of this tool")
-	flags.StringSliceVar(&statuses, "status", nil, "list only runs with this `status`: queued, running, succeeded, failed or canceled; may be repeated")
+	flags.StringSliceVar(&statuses, "status", nil, "list only runs with this `status`: queued, running, waiting, succeeded, failed or canceled; may be repeated")
 	flags.StringVar(&since, "since", "", "list only runs created since a `time` such as 2030-01-31T09:30:00Z, or in the last 1h")
 	flags.StringVar(&q.Text, "text", "", "list only runs with this text in their tool, title or error")
 

@@ -13,6 +13,7 @@ type Stats struct {
 	PerHost   int `json:"per_host"`  // slots there are: see [Config]
 	Parked    int `json:"parked"`    // parked calls among them
 	Queued    int `json:"queued"`    // runs of all workers that wait in the queue
+	Waiting   int `json:"waiting"`   // runs of all workers that have begun, and wait without a slot
 	Unstored  int `json:"unstored"`  // runs whose end is not stored yet
 	Unnoticed int `json:"unnoticed"` // notices that wait for Config.OnNotice
 
@@ -53,7 +54,11 @@ func (m *Manager) Stats() Stats {
 	s.Unnoticed = m.notifier.waiting()
 	s.RecordBytes, s.RecordQuota = m.engine.Recorded(), m.cfg.RecordQuota
 
+	claimed := 0 // queued runs of this worker
 	for _, t := range m.runs.all() {
+		if !t.ended() && !t.call && !t.live.Load() {
+			claimed++
+		}
 		switch {
 		case t.unstored():
 			s.Unstored++
@@ -62,15 +67,8 @@ func (m *Manager) Stats() Stats {
 			s.Parked++
 		}
 	}
-	active, err := m.engine.List(m.base, engine.Query{Active: true})
-	if err != nil {
-		m.log.Warn("queued background runs not counted", "error", err)
-	}
-	for _, run := range active {
-		if run.Status == engine.StatusQueued && m.runs.get(run.ID) == nil {
-			s.Queued++
-		}
-	}
+	counts := m.engine.Counts()
+	s.Queued, s.Waiting = max(0, counts[engine.StatusQueued]-claimed), counts[engine.StatusWaiting]
 	return s
 }
 

@@ -103,6 +103,10 @@ type Engine interface {
 	// Recorded returns how many bytes records take now, as [Quota] counts them;
 	// 0 before the first Join.
 	Recorded() int64
+
+	// Counts returns how many of the active runs have each status; nothing before the
+	// first Join.
+	Counts() map[Status]int
 }
 
 // Schedules store when runs are to be submitted, and with what.

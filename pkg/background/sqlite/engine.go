@@ -203,6 +203,17 @@ func (e *Engine) Now(context.Context) (time.Time, error) { return time.Now(), ni
 // once more.
 func (e *Engine) Recorded() int64 { return e.db.recorded.Load() }
 
+// Counts implements [engine.Engine].
+func (e *Engine) Counts() map[engine.Status]int {
+	g, counts := e.active, map[engine.Status]int{}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, a := range g.runs {
+		counts[a.run.Status]++
+	}
+	return counts
+}
+
 // Err returns why nothing is stored any more: an error that matches
 // [engine.ErrStorageLost]. It is nil as long as the engine works.
 func (e *Engine) Err() error { return e.db.lost() }

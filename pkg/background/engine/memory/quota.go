@@ -3,6 +3,8 @@ package memory
 import (
 	"slices"
 	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // counted is what the ledger has of a record.
@@ -14,6 +16,17 @@ func (e *Engine) Recorded() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.ledger.Used()
+}
+
+// Counts implements [engine.Engine].
+func (e *Engine) Counts() map[engine.Status]int {
+	counts := map[engine.Status]int{}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.active {
+		counts[r.run.Status]++
+	}
+	return counts
 }
 
 // count brings what the ledger has of a run up to date.
