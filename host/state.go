@@ -13,12 +13,13 @@ import (
 
 // state is what the host adds to a checkpoint.
 type state struct {
-	Now     int64     `json:"now"`     // of the clock that stands
-	Elapsed int64     `json:"elapsed"` // on the clock that does not
-	At      time.Time `json:"at"`      // when that was
-	Random  []byte    `json:"random"`  // position
-	Last    int32     `json:"last"`    // id of an operation
-	Fuel    int64     `json:"fuel"`    // used
+	Name    string    `json:"name,omitempty"` // see [Suspend]
+	Now     int64     `json:"now"`            // of the clock that stands
+	Elapsed int64     `json:"elapsed"`        // on the clock that does not
+	At      time.Time `json:"at"`             // when that was
+	Random  []byte    `json:"random"`         // position
+	Last    int32     `json:"last"`           // id of an operation
+	Fuel    int64     `json:"fuel"`           // used
 	Peak    int64     `json:"peak"`
 	Made    int       `json:"made,omitempty"`     // calls that began with this one
 	Web     int64     `json:"attempts,omitempty"` // requests

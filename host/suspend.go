@@ -33,6 +33,9 @@ type Suspend struct {
 	// Anew says that the call may begin anew after a crash, as if a state of its beginning
 	// were stored.
 	Anew bool
+	// Name returns what the owner calls the call by. A state continues no call with another
+	// name. Nil is no name.
+	Name func() string
 	// Live reports whether the call can be suspended at this moment; nil: always.
 	Live func() bool
 	// Keep stores a state of the call before it returns nil. Unless Hold is set the call
@@ -49,6 +52,13 @@ type Suspend struct {
 	// an earlier process. If ctx ends with the cause [ErrWithdrawn], nobody waits for the call
 	// any more. It is nil if Tool never says Apart.
 	Await func(ctx context.Context, operation int32, t ToolCall) (abi.Result, error)
+}
+
+func (s *Suspend) name() string {
+	if s == nil || s.Name == nil {
+		return ""
+	}
+	return s.Name()
 }
 
 // Kept is what [Suspend.Keep] stores.
@@ -400,6 +410,7 @@ func (p *pending) describe(st *state) {
 	slices.SortFunc(st.Pending, func(a, b waiting) int { return cmp.Compare(a.ID, b.ID) })
 	env, first := c.instance.Guest.(*environment), c.inner.first()
 	st.Elapsed, st.At, st.Now = env.elapsed(), time.Now(), c.instance.Env.Now
+	st.Name = c.Suspend.name()
 	st.Random, _ = c.instance.Env.Random.MarshalBinary() // it has no error
 	st.Last, st.Said, st.Made, st.Web = p.last, c.said, first.made, first.attempts.Load()
 	st.Fuel, st.Peak = c.meter.fuel.Used(c.meter.left()), int64(c.instance.Memory.Peak)
@@ -435,6 +446,9 @@ func (u *startup) proceed() (code int32, err error) {
 	st, err := decodeState(u.point.Host)
 	if err != nil {
 		return 0, cannotContinue(err.Error())
+	}
+	if st.Name != c.Suspend.name() {
+		return 0, cannotContinue("its state is that of another call")
 	}
 
 	if err := c.instance.Load(u.point); err != nil {

@@ -56,10 +56,14 @@ func openScripts(t testing.TB, cfg Config) service {
 	t.Helper()
 	wasm, err := script.FS.ReadFile("exec.wasm")
 	require.NoError(t, err)
+	return openFolder(t, scriptConfig(cfg), fstest.MapFS{"exec.wasm": {Data: wasm}})
+}
+
+func scriptConfig(cfg Config) Config {
 	cfg.CacheDir = plugintest.CacheDir()
 	cfg.Grants = map[string]plugins.Grant{"exec": {Clock: true, Ask: true, Tools: []string{abi.EveryTool}}}
 	cfg.Tools = append(cfg.Tools, scriptTools()...)
-	return openFolder(t, cfg, fstest.MapFS{"exec.wasm": {Data: wasm}})
+	return cfg
 }
 
 func code(text string) json.RawMessage {

@@ -37,7 +37,7 @@ type suspension struct {
 func (s *suspension) into(call host.Call) host.Call {
 	s.session, s.children = call.Session, map[int32]background.Child{}
 	call.Continue = background.StateOf(s.ctx)
-	call.Suspend = &host.Suspend{After: suspendAfter, Anew: s.anew, Live: s.live, Keep: s.keep, Tool: s.manner, Await: s.await}
+	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Anew: s.anew, Live: s.live, Keep: s.keep, Tool: s.manner, Await: s.await}
 	if hints := s.tool.Tool.Hints; !hints.Readonly && !hints.Idempotent {
 		call.Suspend.Drop = func() error { return background.DropState(s.ctx) }
 	}
@@ -95,11 +95,14 @@ func (s *suspension) asked(child background.Child) {
 	s.service.log.Warn("a call waits for approval: toolhost approve shows it", "task_id", id, "tool", child.Tool, "session", s.session)
 }
 
-// id is the id of the child that an operation begins.
-func (s *suspension) id(op int32) string {
+// name is the id of the run.
+func (s *suspension) name() string {
 	run, _ := background.RunOf(s.ctx)
-	return background.ChildID(run.ID, int64(op))
+	return run.ID
 }
+
+// id is the id of the child that an operation begins.
+func (s *suspension) id(op int32) string { return background.ChildID(s.name(), int64(op)) }
 
 // manner says how a call of a tool is made. What is refused is refused when it is called.
 func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
