@@ -174,6 +174,11 @@ func (c *Client) Messages(ctx context.Context, id string) ([]wire.Message, error
 	return out.Messages, err
 }
 
+// RunCalls returns what the tool of a run has called.
+func (c *Client) RunCalls(ctx context.Context, id string) (wire.InnerCalls, error) {
+	return do[wire.InnerCalls](ctx, c, "GET", runPath(id)+"/calls", nil)
+}
+
 // Output returns what is kept of a run's raw output. The caller closes it.
 func (c *Client) Output(ctx context.Context, id string) (io.ReadCloser, error) {
 	return c.open(ctx, runPath(id)+"/output")

@@ -29,6 +29,7 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 		return background.Outcome{}, err
 	}
 
+	ctx = withCallLog(ctx, sink, run.Attempt)
 	for {
 		tool, err := x.tool(run)
 		if err != nil {

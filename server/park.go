@@ -96,6 +96,7 @@ func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (ab
 	ended := false // and r and rerr are the result
 	req := c.parkable(call, version, b)
 	req.Work = func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
+		ctx = withCallLog(ctx, sink, 1)
 		waits := suspension{service: c.Service, ctx: ctx, tool: c.tool, left: live.gone}
 		r, rerr = c.run(ctx, c.tool, waits.into(live.into(executor{c.Service}.withSink(call, sink))))
 		if errors.Is(rerr, host.ErrSuspended) {

@@ -63,12 +63,16 @@ func (s *suspension) keep(k host.Kept) error {
 	stored := background.Suspension{State: k.State}
 	for _, op := range k.Begin {
 		stored.Children = append(stored.Children, s.children[op])
+		callLogOf(s.ctx).begin(0, s.children[op].Tool, s.id(op)) // the state that is stored has it
 	}
 	err := background.SaveState(s.ctx, stored)
 	if limit, ok := errors.AsType[*engine.LimitError](err); ok {
-		return &host.Refusal{Code: abi.CallLimit, Message: limitText(limit)}
+		err = &host.Refusal{Code: abi.CallLimit, Message: limitText(limit)}
 	}
 	if err != nil {
+		for _, op := range k.Begin {
+			callLogOf(s.ctx).endRun(s.id(op), abi.Result{}, err)
+		}
 		return err
 	}
 
@@ -189,6 +193,14 @@ func (s *suspension) child(tool *callable, args Args, t host.ToolCall) (backgrou
 // await waits for the end of the child that an operation has begun.
 func (s *suspension) await(ctx context.Context, op int32, _ host.ToolCall) (abi.Result, error) {
 	id := s.id(op)
+	r, err := s.awaitChild(ctx, id)
+	if ctx.Err() == nil || withdrawn(ctx) { // else the run waits for it later
+		callLogOf(s.ctx).endRun(id, r, err)
+	}
+	return r, err
+}
+
+func (s *suspension) awaitChild(ctx context.Context, id string) (abi.Result, error) {
 	for {
 		checked, err := s.service.runs.Check(ctx, s.session, background.CheckRequest{IDs: []string{id}, Wait: background.MaxWait, MaxChars: -1, Peek: true})
 		switch {
@@ -215,14 +227,19 @@ func (s *suspension) await(ctx context.Context, op int32, _ host.ToolCall) (abi.
 // withdraw stops a child that nobody waits for any more, unless its parent continues to
 // wait for it later.
 func (s *suspension) withdraw(ctx context.Context, id string) {
-	cause := context.Cause(ctx)
-	if !errors.Is(cause, host.ErrWithdrawn) && !errors.Is(cause, context.DeadlineExceeded) {
+	if !withdrawn(ctx) {
 		return
 	}
 	_, err := s.service.runs.Stop(context.WithoutCancel(ctx), s.session, id, background.StopRequest{Force: true, By: "parent", Reason: "the run that called it does not wait for it any more"})
 	if err != nil && !errors.Is(err, engine.ErrNotFound) {
 		s.service.log.Warn("a call that a run has made was not stopped with it", "task_id", id, "error", err)
 	}
+}
+
+// withdrawn reports whether a context ended because its operation is not waited for any more.
+func withdrawn(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(cause, host.ErrWithdrawn) || errors.Is(cause, context.DeadlineExceeded)
 }
 
 // ofChild is the end of a child for the run that waits for it.

@@ -22,6 +22,7 @@ type origin struct {
 	call   host.Call // of it
 	caller *host.Caller
 	listed *atomic.Int64 // of the calls that begin with the same one
+	number int           // of that other call in the log of its run, see callLog
 }
 
 type originKey struct{}
@@ -33,22 +34,34 @@ func originOf(ctx context.Context) *origin {
 	return from
 }
 
+// inLog is the number of the call that is made, in the log of its run; 0 is the run itself.
+func (from *origin) inLog() int {
+	if from == nil {
+		return 0
+	}
+	return from.number
+}
+
 // callTool makes the calls of other tools for a call of a tool: with the same checks as
 // calls of an agent, in the same session.
 func (s *Service) callTool(tool *callable, call host.Call) func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
 	return func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
+		log, outer := callLogOf(ctx), originOf(ctx)
+		number := log.begin(outer.inLog(), t.Tool, "")
 		if slices.Contains(agentNames, t.Tool) {
 			s.audit.refusedTool(tool, call, t.Tool)
+			log.end(number, abi.Result{}, host.ErrDenied)
 			return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: t.Tool + " is a tool of the agent, which no other tool can call"}
 		}
-		from := &origin{tool: tool, call: call, caller: t.Caller, listed: new(atomic.Int64)}
-		if outer := originOf(ctx); outer != nil {
+		from := &origin{tool: tool, call: call, caller: t.Caller, listed: new(atomic.Int64), number: number}
+		if outer != nil {
 			from.listed = outer.listed
 		}
 
 		r, err := s.Call(context.WithValue(ctx, originKey{}, from), Request{
 			Session: call.Session, Tool: t.Tool, Args: t.Args, Limits: Limits{Timeout: t.Timeout}, Locale: call.Locale, Ask: call.Ask,
 		})
+		log.end(number, r, err)
 		if errors.Is(err, host.ErrDenied) {
 			err = &host.Refusal{Code: abi.CallDenied, Message: clip(strings.TrimPrefix(ReasonOf(err).Text, host.ErrDenied.Error()+": "), maxText)}
 		}

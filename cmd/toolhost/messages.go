@@ -64,6 +64,9 @@ func (r *remote) printFamily(ctx context.Context, run wire.Run) {
 		}
 	}
 
+	if called, err := r.client.RunCalls(ctx, run.TaskID); err == nil { // an older server has none
+		r.printCalls(called)
+	}
 	children, err := r.client.Runs(ctx, client.RunQuery{Parent: run.TaskID, Limit: maxFamily})
 	if err != nil || len(children.Runs) == 0 {
 		return

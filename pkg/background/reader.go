@@ -168,6 +168,9 @@ func (r *reader) tail(ctx context.Context, h handle, offset int64, max int) (eng
 // payload returns a part of a run's payload: from its task if its end may not be
 // stored yet.
 func (r *reader) payload(ctx context.Context, h handle, part engine.Part) (json.RawMessage, error) {
+	if part == engine.PartCalls && h.task != nil && h.task.live.Load() && !h.task.ended() {
+		return h.task.sink.Called(), nil
+	}
 	if part != engine.PartArgs && h.task != nil && h.task.unstored() {
 		return bytes.Clone(h.task.final.Part(part)), nil
 	}

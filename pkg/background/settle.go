@@ -183,6 +183,7 @@ func (w *worker) save(ctx context.Context, t *task, e *ending) (engine.Run, erro
 	}
 
 	if e.suspend != nil {
+		e.suspend.Calls = t.sink.Called()
 		run, stored, err := w.storeSuspension(ctx, t, e)
 		if stored || err != nil {
 			return run, err
@@ -204,6 +205,7 @@ func (w *worker) save(ctx context.Context, t *task, e *ending) (engine.Run, erro
 
 		w.log.Warn("background run not queued again", "task_id", run.ID, "error", err)
 	}
+	e.end.Calls = t.sink.Called()
 	return t.lease.Complete(ctx, e.status, e.beat, e.end)
 }
 

@@ -86,7 +86,7 @@ func (t *task) store(c *core, stored engine.Suspension) error {
 	if err := t.appendLog(c.base); err != nil {
 		return fmt.Errorf("storing the output before the state: %w", err)
 	}
-	stored.Beat = t.sink.Beat()
+	stored.Beat, stored.Calls = t.sink.Beat(), t.sink.Called()
 	if _, err := t.lease.Suspend(c.base, stored); err != nil {
 		if errors.Is(err, engine.ErrFenced) {
 			t.cancel(engine.ErrFenced)
@@ -177,10 +177,22 @@ func (w *worker) resume(ctx context.Context, t *task, lease engine.Lease) {
 	}
 
 	if run.StateSize > 0 {
+		if run.CallsSize > 0 {
+			w.resumeCalls(ctx, t)
+		}
 		t.sink.Continue(run.Beat, run.StateLog, chunks)
 		t.flushed = run.StateLog
 		t.stated.Store(true)
 	}
+}
+
+// resumeCalls gives the sink of a run that continues what it had called.
+func (w *worker) resumeCalls(ctx context.Context, t *task) {
+	called, err := w.engine.Payload(ctx, t.run.ID, engine.PartCalls)
+	if err != nil {
+		w.log.Error("what a background run has called was not read", "task_id", t.run.ID, "error", err)
+	}
+	t.sink.Calls(func() []byte { return called })
 }
 
 // wake lets runs continue whose time has come, and returns when the next one is due.

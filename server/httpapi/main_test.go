@@ -56,6 +56,7 @@ func zoo() map[string]plugintest.Plugin {
 		"denied":    {Invoke: do().Echo()},
 		"waits":     {Invoke: do().Echo()},
 		"keeper":    {Invoke: do().Use("kv.set", `{"key":"draft","value":{"step":1}}`)},
+		"gatherer":  {Invoke: do().Request("tool.call", `{"tool":"echo","args":{"n":1}}`).Use("tool.call", `{"tool":"fails"}`)},
 		"vault":     {Invoke: do().Return(abi.InvokeToolError)},
 	}
 	for name, p := range all {
@@ -67,6 +68,8 @@ func zoo() map[string]plugintest.Plugin {
 			m.Tools[0].Hints.Readonly = true
 		case "listener":
 			m.Needs.Clock, m.Tools[0].Hints.Messages = true, true
+		case "gatherer":
+			m.Needs.Tools = []string{"echo", "fails"}
 		case "keeper":
 			m.Needs.KV = abi.StoreWrite
 		case "asker":
@@ -132,7 +135,7 @@ func serve(t testing.TB, cfg httpapi.Config, names ...string) *fixture {
 		p, ok := all[name]
 		require.True(t, ok, name)
 		files[name+".wasm"] = &fstest.MapFile{Data: p.Wasm()}
-		grants[name] = plugins.Grant{Clock: p.Manifest.Needs.Clock, Ask: p.Manifest.Needs.Ask, KV: host.KV{Mode: p.Manifest.Needs.KV}}
+		grants[name] = plugins.Grant{Clock: p.Manifest.Needs.Clock, Ask: p.Manifest.Needs.Ask, KV: host.KV{Mode: p.Manifest.Needs.KV}, Tools: p.Manifest.Needs.Tools}
 	}
 	var policy server.ApprovalPolicy
 	if slices.Contains(names, "waits") {

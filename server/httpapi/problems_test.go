@@ -77,6 +77,7 @@ var refusals = map[string][]string{
 	"sendMessage conflict":      {"/v1/runs/{heard}/messages", `{"message":1}`},
 	"sendMessage unsupported":   {"/v1/runs/{sleeper}/messages", `{"message":1}`},
 	"listMessages not_found":    {"/v1/runs/{none}/messages"},
+	"listRunCalls not_found":    {"/v1/runs/{none}/calls"},
 	"fireSchedule conflict":     {"/v1/schedules/{fired}/fire"},
 	"listApprovals not_found":   {"/v1/approvals?after={none}"},
 	"getApproval not_found":     {"/v1/approvals/{none}"},

@@ -71,6 +71,7 @@ func runRoutes() []route {
 		answers("POST", "/v1/runs/{run}/rerun", rerun).beginning(),
 		answers("POST", "/v1/runs/{run}/messages", sendMessage),
 		endpoint("GET", "/v1/runs/{run}/messages", listMessages),
+		endpoint("GET", "/v1/runs/{run}/calls", listRunCalls),
 		raw("/v1/runs/{run}/output", readOutput),
 		raw("/v1/runs/{run}/artifacts/{name}", readArtifact),
 	}

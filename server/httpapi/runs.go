@@ -183,6 +183,11 @@ func checkRuns(r *request, ids []string) (wire.Runs, error) {
 	return out, err
 }
 
+// listRunCalls lists what the tool of a run has called.
+func listRunCalls(r *request, _ none) (wire.InnerCalls, error) {
+	return r.session.Calls(r.Context(), r.PathValue("run"))
+}
+
 // removeRun removes a run that has ended.
 func removeRun(r *request, _ none) (none, error) {
 	return none{}, r.session.Remove(r.Context(), r.PathValue("run"))

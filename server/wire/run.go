@@ -87,7 +87,7 @@ const (
 
 // The forms of ids, as regular expressions.
 const (
-	RunIDForm      = "^bg_[a-z2-7]{26}$"
+	RunIDForm      = "^bg_[a-z2-7]{26}(-[0-9]{1,10}){0,8}$" // a run that another one's call has become has the id of that one, and a number
 	ScheduleIDForm = "^sc_[a-z2-7]{26}$"
 )
 

@@ -34,7 +34,7 @@ func (q Quota) OwnerOf(session string) string {
 // Size returns how many bytes the record of a run with its payload counts,
 // without its checkpoint.
 func (r Run) Size() int64 {
-	return RecordOverhead + int64(len(r.Args)) + int64(len(r.Result)) + int64(len(r.Content))
+	return RecordOverhead + int64(len(r.Args)) + int64(len(r.Result)) + int64(len(r.Content)) + int64(len(r.Calls))
 }
 
 // Evictable reports whether the record of a run may be evicted.

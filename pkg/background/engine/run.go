@@ -52,7 +52,7 @@ const (
 // as the run continues; its slices and pointers must not be written to. Its JSON
 // form is what engines store.
 //
-// Args, Result and Content are its payload, which may be megabytes. Reads leave
+// Args, Result, Content and Calls are its payload, which may be megabytes. Reads leave
 // it out; [Engine.Payload] returns it by part.
 type Run struct {
 	ID                 string          `json:"task_id"`
@@ -88,7 +88,7 @@ type Run struct {
 	Notice      NoticeState   `json:"notice,omitempty"`
 	Waiting                   // what it continues from
 	Beat                      // what the work last said of itself
-	End                       // zero until the run is terminal
+	End                       // zero until the run is terminal, except Calls
 
 	// Unsaved means that the run has ended and the engine failed to store that: the
 	// end is lost if the worker dies. Engines do not set it.
@@ -113,16 +113,17 @@ const (
 	PartArgs    Part = "args"
 	PartResult  Part = "result"
 	PartContent Part = "content"
+	PartCalls   Part = "calls"
 )
 
 // Part returns a part of the payload of r, nil for an unknown one.
 func (r Run) Part(p Part) json.RawMessage {
-	return map[Part]json.RawMessage{PartArgs: r.Args, PartResult: r.Result, PartContent: r.Content}[p]
+	return map[Part]json.RawMessage{PartArgs: r.Args, PartResult: r.Result, PartContent: r.Content, PartCalls: r.Calls}[p]
 }
 
 // Light returns r without its payload.
 func (r Run) Light() Run {
-	r.Args, r.Result, r.Content = nil, nil, nil
+	r.Args, r.Result, r.Content, r.Calls = nil, nil, nil, nil
 	return r
 }
 
@@ -171,6 +172,7 @@ type End struct {
 	ResultStart   string          `json:"result_start,omitempty"` // the beginning of Result, at most 400 characters, if the run has a notice
 	ResultSize    int             `json:"result_size,omitempty"`  // bytes of Result, likewise
 	Content       json.RawMessage `json:"content,omitempty"`      // what the work showed next to Result or Error
+	Calls         json.RawMessage `json:"calls,omitempty"`        // what the work called, for people; also with a suspension. Nil keeps what is stored
 	ExitCode      *int            `json:"exit_code,omitempty"`
 	Error         *RunError       `json:"error,omitempty"`          // set if and only if the run failed
 	ArtifactError string          `json:"artifact_error,omitempty"` // what of the run could not be stored
@@ -236,6 +238,9 @@ const (
 // Finish returns the run with its end, and its notice pending if it is to have
 // one.
 func (r Run) Finish(status Status, b Beat, e End) Run {
+	if e.Calls == nil {
+		e.Calls = r.Calls
+	}
 	r.Status, r.Beat, r.End, r.Waiting = status, b, e, Waiting{}
 	if r.SignalOnCompletion && !e.Shown && (r.Wake != WakeFailure || status != StatusSucceeded) {
 		r.Notice = NoticePending

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -9,6 +10,7 @@ import (
 // Bounds of what a run that waits has.
 const (
 	MaxState = 16 << 20 // bytes of its state
+	MaxCalls = 64 << 10 // bytes of what it has called
 	MaxAwait = 64       // runs that it waits for, and children that one write stores
 )
 
@@ -23,6 +25,7 @@ type Waiting struct {
 	StateSize int64     `json:"state_bytes,omitempty"` // of its state
 	StateLog  int64     `json:"state_log,omitempty"`   // how much of its log belongs to the state
 	StateOf   int       `json:"state_of,omitempty"`    // the attempt that stored the state
+	CallsSize int64     `json:"calls_bytes,omitempty"` // of what it has called
 	Mail      int64     `json:"mail_seen,omitempty"`   // version of the last message that it has seen
 	Woken     bool      `json:"woken,omitempty"`       // it is queued to continue the same attempt
 	Anew      bool      `json:"anew,omitempty"`        // without a state it may begin anew: it has done nothing yet that must not be done twice
@@ -34,6 +37,7 @@ type Suspension struct {
 	Beat  Beat      // what the run said of itself last
 	Wake  time.Time // when it continues at the latest; zero: not by time
 	Await []string  // runs whose end lets it continue, at most MaxAwait; one that is not active counts as ended
+	Calls []byte    // what the work has called so far, as in [End]; nil: what is stored
 	Mail  int64     // version of the last message that the run has seen; a later one lets it continue
 	// Children are runs of its session whose Parent it is, at most MaxAwait. They are
 	// stored in the same write, in the queue that all workers share. One whose id is
@@ -50,6 +54,8 @@ type Suspension struct {
 // Check refuses a suspension of a run that no engine stores.
 func (s Suspension) Check(run Run) error {
 	switch {
+	case len(s.Calls) > MaxCalls:
+		return fmt.Errorf("invalid calls of %d bytes: want at most %d", len(s.Calls), MaxCalls)
 	case s.Drop && (!s.Hold || s.State != nil || len(s.Await)+len(s.Children) > 0):
 		return errors.New("invalid suspension: only a state is dropped")
 	case s.Drop:
@@ -77,15 +83,19 @@ func (s Suspension) Check(run Run) error {
 func (r Run) Suspended(s Suspension, log int64) Run {
 	r.Beat = s.Beat
 	r.OutputBytes = log
+	called := r.CallsSize
+	if s.Calls != nil {
+		r.Calls, called = bytes.Clone(s.Calls), int64(len(s.Calls))
+	}
 	size := int64(len(s.State))
 	switch {
 	case s.Drop:
-		r.Waiting = Waiting{Mail: r.Mail}
+		r.Waiting = Waiting{Mail: r.Mail, CallsSize: called}
 		return r
 	case s.State == nil:
 		size = r.StateSize
 	}
-	r.Waiting = Waiting{WakeAt: s.Wake, Await: s.Await, Mail: s.Mail, StateSize: size, StateLog: log, StateOf: r.Attempt, Anew: r.Anew}
+	r.Waiting = Waiting{WakeAt: s.Wake, Await: s.Await, Mail: s.Mail, StateSize: size, StateLog: log, StateOf: r.Attempt, CallsSize: called, Anew: r.Anew}
 	if !s.Hold {
 		r.Status = StatusWaiting
 	}

@@ -46,6 +46,7 @@ type Sink struct {
 	closed   bool
 	beat     engine.Beat
 	unit     string                  // of the progress
+	called   func() []byte           // what the work has called; nil: unknown
 	before   engine.Cost             // of earlier attempts
 	meter    func() engine.Cost      // what this attempt has used so far; nil: unknown, or it has ended
 	changed  func()                  // called when there is something new, once until Fresh; nil: nobody listens
@@ -181,6 +182,32 @@ func (s *Sink) Meter(soFar func() engine.Cost) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.meter = soFar
+}
+
+// Calls gives the sink a function that returns what the work has called so far, in JSON,
+// at most [engine.MaxCalls] bytes: it is stored with each suspension of the run and with
+// its end. It must be safe for concurrent use.
+func (s *Sink) Calls(soFar func() []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.called = soFar
+}
+
+// Called returns what the work has called so far, or nil. At the beginning it is what was
+// stored last with the state that the run continues from.
+func (s *Sink) Called() []byte {
+	s.mu.Lock()
+	called := s.called
+	s.mu.Unlock()
+
+	if called == nil {
+		return nil
+	}
+	data := called()
+	if len(data) > engine.MaxCalls {
+		return nil
+	}
+	return data
 }
 
 // Now is Beat with what the work has used so far. The cost of a Beat changes only with

@@ -110,7 +110,7 @@ func (s stored) check(id string) error {
 		return fmt.Errorf("attempt %d", s.Attempt)
 	case s.Status != engine.StatusQueued && s.Status != engine.StatusRunning && s.Status != engine.StatusWaiting && !s.Status.Terminal():
 		return fmt.Errorf("status %q", s.Status)
-	case s.StateSize < 0 || s.StateSize > engine.MaxState || s.StateLog < 0 || s.StateLog > maxStream || len(s.Await) > engine.MaxAwait:
+	case s.StateSize < 0 || s.StateSize > engine.MaxState || s.StateLog < 0 || s.StateLog > maxStream || s.CallsSize < 0 || s.CallsSize > engine.MaxCalls || len(s.Await) > engine.MaxAwait:
 		return fmt.Errorf("state of %d bytes, with %d of the log", s.StateSize, s.StateLog)
 	case (s.Log != nil) != s.Status.Terminal():
 		return fmt.Errorf("status %q does not go with the log", s.Status)
@@ -148,7 +148,7 @@ func readAll[T any](ctx context.Context, db *database, scan func([]driver.Value)
 }
 
 // The tables of what may be large. Each has the columns seq and data.
-var payloads = map[engine.Part]string{engine.PartArgs: "args", engine.PartResult: "results", engine.PartContent: "contents"}
+var payloads = map[engine.Part]string{engine.PartArgs: "args", engine.PartResult: "results", engine.PartContent: "contents", engine.PartCalls: "calls"}
 
 // A table describes a table of records, each read as a T.
 type table[T any] struct {

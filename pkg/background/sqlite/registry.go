@@ -226,3 +226,10 @@ func (g *registry) join(quota engine.Quota, pending []string) {
 		}
 	}
 }
+
+// called returns how many bytes the stored calls of a run have.
+func (g *registry) called(a *active) int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return a.run.CallsSize
+}

@@ -146,7 +146,7 @@ func (st *store) drop(w *conn, v victim) (bool, error) {
 	if err := w.run("DELETE FROM facets WHERE run = ?", v.seq); err != nil {
 		return true, err
 	}
-	for _, table := range []string{"args", "results", "contents", "checkpoints", "states"} {
+	for _, table := range []string{"args", "results", "contents", "calls", "checkpoints", "states"} {
 		if err := w.run("DELETE FROM "+table+" WHERE seq = ?", v.seq); err != nil {
 			return true, err
 		}

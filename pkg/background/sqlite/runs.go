@@ -270,6 +270,9 @@ func (e *Engine) end(ctx context.Context, a *active, run engine.Run) (engine.Run
 		r.logged += e.logs.size(earlier)
 	}
 	r.size = a.size - a.saved - a.state + int64(len(run.Result)+len(run.Content)) + file
+	if run.Calls != nil {
+		r.size += int64(len(run.Calls)) - e.active.called(a)
+	}
 	record, err := r.encode()
 	if err != nil {
 		return engine.Run{}, err

@@ -91,7 +91,7 @@ func doubt(c *conn) (result string, err error) {
 	for _, r := range queued {
 		if err == nil {
 			r.Status, r.Attempt = engine.StatusRunning, max(1, r.Attempt)
-			r.Waiting = engine.Waiting{} // it may have continued
+			r.Waiting = engine.Waiting{CallsSize: r.CallsSize} // it may have continued
 			err = r.update(c)
 		}
 	}
@@ -223,13 +223,14 @@ func (s *salvage) run(found []driver.Value) error {
 		s.broken++
 		return nil
 	}
+	r.Calls, _ = s.json("calls", r.seq)
 
 	checkpoint, err := blob(s.from, "checkpoints", r.seq)
 	if err != nil || len(checkpoint) > inOnePage { // the next attempt begins anew
 		checkpoint = nil
 	}
 	r.logged = max(0, r.logged)
-	r.size = engine.RecordOverhead + int64(len(r.Args)+2*len(r.Result)+2*len(r.Content)+len(checkpoint))
+	r.size = engine.RecordOverhead + int64(len(r.Args)+2*len(r.Result)+2*len(r.Content)+len(r.Calls)+len(checkpoint))
 	record, err := r.encode()
 	if err != nil {
 		return err

@@ -155,6 +155,7 @@ CREATE INDEX pairs_expiry ON pairs (scope, expires) WHERE expires <> 0;
 // What a run that waits continues from, which may be large.
 const schema8 = `
 CREATE TABLE states (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE calls (seq INTEGER PRIMARY KEY, data BLOB NOT NULL); -- what runs have called
 `
 
 // openFile opens the database at path, makes it if it is not there, and brings
@@ -238,7 +239,7 @@ func migrate(c *conn, path string, steps []string) error {
 		}
 	}
 	// A first look, so that a damage that is easy to see is seen now.
-	for _, table := range []string{"runs", "args", "results", "contents", "checkpoints", "states", "schedules", "schedule_args", "scopes", "pairs"} {
+	for _, table := range []string{"runs", "args", "results", "contents", "calls", "checkpoints", "states", "schedules", "schedule_args", "scopes", "pairs"} {
 		if _, err := c.number("SELECT max(seq) FROM " + table); err != nil {
 			return err
 		}

@@ -202,7 +202,8 @@ func (e *Engine) suspend(ctx context.Context, a *active, r row, s engine.Suspens
 		return run, err
 	}
 	state := bytes.Clone(s.State)
-	more := r.StateSize - a.state
+	called := bytes.Clone(s.Calls)
+	more := r.StateSize - a.state + r.CallsSize - e.active.called(a)
 
 	g := e.active
 	err = e.db.write(ctx, func(w *conn) error {
@@ -218,7 +219,7 @@ func (e *Engine) suspend(ctx context.Context, a *active, r row, s engine.Suspens
 		w.after = append(w.after, func() {
 			var woken []engine.Run
 			g.mu.Lock()
-			a.run, a.state, a.size = r.Run, r.StateSize, a.size+more
+			a.run, a.state, a.size = r.Light(), r.StateSize, a.size+more
 			for _, child := range fresh {
 				g.add(child)
 			}
@@ -243,6 +244,11 @@ func (e *Engine) suspend(ctx context.Context, a *active, r row, s engine.Suspens
 		w.book.add(r.Session, more, 0)
 		if err := w.run(`UPDATE runs SET record = ?, size = size + ? WHERE seq = ?`, record, more, r.seq); err != nil {
 			return err
+		}
+		if called != nil {
+			if err := w.run(`INSERT OR REPLACE INTO calls VALUES (?, ?)`, r.seq, called); err != nil {
+				return err
+			}
 		}
 		switch {
 		case s.Drop:

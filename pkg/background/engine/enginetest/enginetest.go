@@ -156,6 +156,7 @@ var cases = map[string]func(*testing.T, *store){
 	"held runs":                         held,
 	"waiting":                           waiting,
 	"waiting for times":                 waitingTimes,
+	"what waiting runs have called":     waitingCalls,
 	"waiting for children":              waitingChildren,
 	"waiting for messages":              waitingMessages,
 	"states that are held":              waitingHeld,

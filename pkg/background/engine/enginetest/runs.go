@@ -370,6 +370,7 @@ func payload(t *testing.T, e *store) {
 		require.Equal(t, `["x"]`, part(engine.PartContent))
 		require.Empty(t, part("other"))
 	}
+	require.Empty(t, part(engine.PartCalls))
 	_, err = e.Payload(t.Context(), "bg_x", engine.PartArgs)
 	require.ErrorIs(t, err, engine.ErrNotFound)
 }

@@ -243,3 +243,46 @@ func waitingRefused(t *testing.T, e *store) {
 	require.NoError(t, e.Remove(t.Context(), "bg_a"))
 	require.Zero(t, e.Recorded(), "nothing is left")
 }
+
+// waitingCalls: what a run has called is stored with its suspensions and with its end,
+// and stays if one of them does not say it.
+func waitingCalls(t *testing.T, e *store) {
+	submit(t, e, "bg_a", "s")
+	l := started(t, e, "bg_a")
+	called := func() string {
+		data, err := e.Payload(t.Context(), "bg_a", engine.PartCalls)
+		require.NoError(t, err)
+		return string(data)
+	}
+
+	_, err := l.Suspend(t.Context(), engine.Suspension{State: []byte("state"), Calls: []byte(`["one"]`), Hold: true})
+	require.NoError(t, err)
+	require.Equal(t, `["one"]`, called())
+	_, err = l.Suspend(t.Context(), engine.Suspension{Drop: true, Hold: true})
+	require.NoError(t, err)
+	require.Equal(t, `["one"]`, called())
+	_, err = l.Suspend(t.Context(), engine.Suspension{State: []byte("state"), Calls: make([]byte, engine.MaxCalls+1)})
+	require.ErrorContains(t, err, "invalid calls of 65537 bytes: want at most 65536")
+
+	suspended(t, l, engine.Suspension{Calls: []byte(`["one","two"]`), Wake: time.Now().Add(time.Hour)})
+	require.Equal(t, `["one","two"]`, called())
+	require.Nil(t, get(t, e, "bg_a").Calls)
+	time.Sleep(time.Hour)
+	wake(t, e, time.Now(), 1)
+	again := started(t, e, "bg_a")
+	require.Equal(t, `["one","two"]`, called())
+
+	run, err := again.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{Calls: json.RawMessage(`["all"]`), FinishedAt: time.Now()})
+	require.NoError(t, err)
+	require.Nil(t, run.Calls)
+	require.Equal(t, `["all"]`, called())
+
+	submit(t, e, "bg_b", "s")
+	l = started(t, e, "bg_b")
+	suspended(t, l, engine.Suspension{Calls: []byte(`["kept"]`)})
+	_, err = e.Cancel(t.Context(), "bg_b", engine.Cancellation{At: time.Now(), By: "operator"})
+	require.NoError(t, err)
+	data, err := e.Payload(t.Context(), "bg_b", engine.PartCalls)
+	require.NoError(t, err)
+	require.Equal(t, `["kept"]`, string(data))
+}
