@@ -29,13 +29,13 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 		return background.Outcome{}, err
 	}
 
-	ctx = withCallLog(ctx, sink, run.Attempt)
 	for {
 		tool, err := x.tool(run)
 		if err != nil {
 			return background.Outcome{}, rejected(engine.KindRejected, "", err)
 		}
 
+		ctx := withCallLog(ctx, sink, run.Attempt)
 		limits := x.service.rules.limits(own.Limits, tool.Tool)
 		limits.Timeout = run.Timeout
 		waits := suspension{service: x.service, ctx: ctx, tool: tool, anew: run.Anew}

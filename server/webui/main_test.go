@@ -50,6 +50,7 @@ func zoo() map[string]plugintest.Plugin {
 		"waits":   {Invoke: do().Echo()}, // until a person has approved it
 		"keeper":  {Invoke: do().Use("kv.set", `{"key":"draft","value":{"step":1}}`).Use("kv.set", `{"key":"note:1","value":"<b>bold</b>","ttl_ms":3600000}`)},
 		"helper":  {Invoke: do().Use("tool.call", `{"tool":"echo","args":{}}`)},
+		"planner": {Invoke: do().Sleep(30).Request("tool.call", `{"tool":"helper"}`).Request("tool.call", `{"tool":"fails"}`).Sleep(30).Request("tool.call", `{"tool":"sleeper"}`)},
 		"hostile": {Invoke: do().Say(abi.StreamOutput, strings.Join(hostile, "\n")).Progress(hostile[0]).Echo()},
 	}
 	for name, p := range all {
@@ -67,6 +68,8 @@ func zoo() map[string]plugintest.Plugin {
 			m.Tools[0].Approval = abi.ApprovalRequired
 		case "asker":
 			m.Needs.Ask = true
+		case "planner":
+			m.Needs.Clock, m.Needs.Tools = true, []string{"helper", "fails", "sleeper"}
 		case "helper":
 			m.Needs.Tools = []string{"echo"}
 		case "keeper":

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
@@ -30,6 +31,7 @@ type runView struct {
 	Reads     bool // messages can be sent to it
 	Unread    int  // messages that its tool has not taken
 	Children  runTable
+	Calls     callTree
 }
 
 // A resultView is the result of a run, or its beginning.
@@ -74,8 +76,14 @@ func (s runPages) readRun(ctx context.Context, id string) (runView, error) {
 		return runView{}, err
 	}
 
+	called, err := session.Calls(ctx, run.TaskID)
+	if err != nil && !notFound(err) {
+		return runView{}, err
+	}
+
 	v := runView{
-		Run: run, Result: newResultView(run.Result), Content: newBlocks(run.Content), Output: output,
+		Calls: newCallTree(run, called, time.Now()),
+		Run:   run, Result: newResultView(run.Result), Content: newBlocks(run.Content), Output: output,
 		Questions: newQuestions(run.TaskID, open), Children: newTable(children, tableAll),
 	}
 	d, err := s.definition(run.Tool)
@@ -95,7 +103,7 @@ func (s runPages) readRun(ctx context.Context, id string) (runView, error) {
 func (v runView) page() page { return page{headingOf(v.Run), "/ui/runs", v.sections()} }
 
 func (v runView) sections() []section {
-	return []section{{"run", v}, {"questions", v}, {"actions", v}, {"end", v}, {"children", v.Children}, {"output", v}, {"details", v}}
+	return []section{{"run", v}, {"questions", v}, {"actions", v}, {"end", v}, {"inner-calls", v.Calls}, {"children", v.Children}, {"output", v}, {"details", v}}
 }
 
 // headingOf is the title of a run. The titles of runs without one say only that they

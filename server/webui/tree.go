@@ -1,0 +1,75 @@
+package webui
+
+import (
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// The measures of the bars of calls, in their own units.
+const (
+	treeWidth = 1000
+	minBar    = 6 // the shortest bar that is seen
+)
+
+// A callTree is what the tool of a run has called, with bars of time.
+type callTree struct {
+	Rows []treeRow
+	More int // calls that are not shown
+	Span string
+}
+
+// A treeRow is a call within the time of its run.
+type treeRow struct {
+	wire.InnerCall
+	X, Width int // of its bar
+	Begins   string
+}
+
+// newCallTree returns the tree of a run's calls.
+func newCallTree(run wire.Run, called wire.InnerCalls, now time.Time) callTree {
+	v := callTree{More: called.More}
+	if len(called.Calls) == 0 {
+		return v
+	}
+
+	begin, end := called.Calls[0].At, now
+	if !run.StartedAt.IsZero() && run.StartedAt.Before(begin) {
+		begin = run.StartedAt
+	}
+	if run.Status.Terminal() {
+		end = run.FinishedAt
+	}
+	span := max(end.Sub(begin), time.Microsecond)
+	v.Span = duration(span)
+	for _, c := range called.Calls {
+		after := min(max(0, c.At.Sub(begin)), span)
+		row := treeRow{InnerCall: c, Begins: duration(after), X: int(treeWidth * float64(after) / float64(span))}
+		row.Width = max(minBar, int(treeWidth*c.ElapsedSeconds/span.Seconds()))
+		row.X = min(row.X, treeWidth-minBar)
+		row.Width = min(row.Width, treeWidth-row.X)
+		v.Rows = append(v.Rows, row)
+	}
+	return v
+}
+
+// Level is how deep the call is, as far as the page shows it by its place.
+func (r treeRow) Level() int { return min(r.Depth, abi.MaxToolDepth+1) }
+
+// State shows how the call ended.
+func (r treeRow) State() state {
+	switch {
+	case r.Open() && r.TaskID != "":
+		return state{"wait", "◷", "not ended"}
+	case r.Open():
+		return state{"live", "▶", "running"}
+	case r.Outcome == abi.Success:
+		return state{"good", "✓", "succeeded"}
+	case r.Outcome == abi.CanceledKind:
+		return state{"off", "■", "canceled"}
+	case r.Error != "":
+		return state{"bad", "✗", "failed: " + wordOf(wire.ErrorKind(r.Error))}
+	}
+	return state{"bad", "✗", "failed: " + wordOf(wire.ErrorKind(r.Outcome))}
+}
