@@ -36,6 +36,10 @@ type Suspend struct {
 	// Name returns what the owner calls the call by. A state continues no call with another
 	// name. Nil is no name.
 	Name func() string
+	// Short reports whether others need what a call holds that waits: it is then suspended
+	// as soon as it waits, as it is while others wait for a slot of its module, or most of
+	// the memory of the host is taken. Nil: that is all.
+	Short func() bool
 	// Live reports whether the call can be suspended at this moment; nil: always.
 	Live func() bool
 	// Keep stores a state of the call before it returns nil. Unless Hold is set the call

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
 // A relay makes a call that continues in a new instance each time that it waits.
@@ -201,4 +205,87 @@ func TestStatesAreHostile(t *testing.T) {
 func FuzzState(f *testing.F) {
 	f.Add([]byte(`{"last":2,"ended":[{"id":1,"code":2,"response":"e30="}],"pending":[{"id":2,"op":"sleep","request":"e30="}]}`))
 	f.Fuzz(func(_ *testing.T, data []byte) { _ = host.CheckState(data) })
+}
+
+// suspendedAfter makes a call that waits for an hour, and returns when it was suspended, and
+// its state.
+func suspendedAfter(t *testing.T, h *host.Host, m *host.Module, req host.Call, short bool) (after time.Duration, state []byte) {
+	t.Helper()
+	began := time.Now()
+	req.Suspend = &host.Suspend{After: 10 * time.Second, Short: func() bool { return short }, Keep: func(k host.Kept) error {
+		state = k.State
+		return nil
+	}}
+	require.ErrorIs(t, do(t.Context(), h, m, req).err, host.ErrSuspended)
+	return time.Since(began), state
+}
+
+// TestSuspendAtOnce: a call that waits gives up its instance at once while others need what
+// it holds.
+func TestSuspendAtOnce(t *testing.T) {
+	sleeps := waiter(1, sleeping(3600_000))
+	sleeps.change = func(m *wasmbin.Module) { m.Memories[0].Min = 100 }
+	call := host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}, Timeout: 2 * time.Hour}}
+
+	t.Run("as the caller says", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHost(t, nil)
+			m := compile(t, h, sleeps.wasm())
+			for _, c := range []struct {
+				short        bool
+				after, again time.Duration
+			}{
+				{false, 10 * time.Second, 15 * time.Second}, // what has ended may take a while to arrive
+				{true, 0, 10 * time.Second},
+			} {
+				after, state := suspendedAfter(t, h, m, call, c.short)
+				require.Equal(t, c.after, after)
+				continued := call
+				continued.Continue = state
+				again, _ := suspendedAfter(t, h, m, continued, c.short)
+				require.Equal(t, c.again, again)
+			}
+		})
+	})
+
+	t.Run("others wait for slots", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := hostWith(t, host.Config{CacheDir: plugintest.CacheDir(), Calls: 1})
+			m := compile(t, h, sleeps.wasm())
+			var times []time.Duration
+			var mu sync.Mutex
+			var calls sync.WaitGroup
+			for range 3 {
+				calls.Go(func() {
+					after, _ := suspendedAfter(t, h, m, call, false)
+					mu.Lock()
+					defer mu.Unlock()
+					times = append(times, after)
+				})
+				synctest.Wait()
+			}
+			calls.Wait()
+			slices.Sort(times)
+			require.Equal(t, []time.Duration{10 * time.Second, 10 * time.Second, 20 * time.Second}, times,
+				"the second has its place from the first, and gives it to the third at once")
+		})
+	})
+
+	t.Run("the memory is short", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := hostWith(t, host.Config{CacheDir: plugintest.CacheDir(), Memory: 16 << 20, Warm: -1})
+			m := compile(t, h, sleeps.wasm())
+			after, _ := suspendedAfter(t, h, m, call, false)
+			require.Equal(t, 10*time.Second, after)
+
+			ctx, stop := context.WithCancel(t.Context())
+			var other sync.WaitGroup
+			other.Go(func() { do(ctx, h, m, call) })
+			synctest.Wait()
+			after, _ = suspendedAfter(t, h, m, call, false)
+			require.Zero(t, after)
+			stop()
+			other.Wait()
+		})
+	})
 }

@@ -242,11 +242,20 @@ func (p *pending) suspendLater() (_ <-chan time.Time, stop func()) {
 		return nil, func() {}
 	}
 	after := c.Suspend.After
-	if p.resumed {
+	switch short := p.short(); {
+	case p.resumed && !short:
 		after += settleTime
+	case !p.resumed && short:
+		after = 0
 	}
 	timer := time.NewTimer(after)
 	return timer.C, func() { timer.Stop() }
+}
+
+// short reports whether others need what the call holds.
+func (p *pending) short() bool {
+	c := p.call
+	return c.module.slots.Contended() || c.host.ledger.Short() || c.Suspend.Short != nil && c.Suspend.Short()
 }
 
 // give gives back what an end has paid for.

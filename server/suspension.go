@@ -14,7 +14,8 @@ import (
 	"github.com/toolhost/toolhost/server/audit"
 )
 
-// suspendAfter is how long a run waits before it gives up its instance and its place. Only
+// suspendAfter is how long a run waits before it gives up its instance and its place, unless
+// others need them. Only
 // tests change it.
 var suspendAfter = 250 * time.Millisecond
 
@@ -37,7 +38,7 @@ type suspension struct {
 func (s *suspension) into(call host.Call) host.Call {
 	s.session, s.children = call.Session, map[int32]background.Child{}
 	call.Continue = background.StateOf(s.ctx)
-	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Anew: s.anew, Live: s.live, Keep: s.keep, Tool: s.manner, Await: s.await}
+	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Anew: s.anew, Live: s.live, Short: s.short, Keep: s.keep, Tool: s.manner, Await: s.await}
 	if hints := s.tool.Tool.Hints; !hints.Readonly && !hints.Idempotent {
 		call.Suspend.Drop = func() error { return background.DropState(s.ctx) }
 	}
@@ -54,6 +55,9 @@ func (s *suspension) live() bool {
 	run, ok := background.RunOf(s.ctx)
 	return ok && !run.Secret && (s.left == nil || isClosed(s.left))
 }
+
+// short reports whether other runs need the place of this one.
+func (s *suspension) short() bool { return background.Crowded(s.ctx) }
 
 // outcome is the end of the work of a run that was suspended.
 func (s *suspension) outcome() background.Outcome { return background.Outcome{Suspend: s.kept} }

@@ -208,3 +208,15 @@ func TestScriptShutdown(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, l.all())
 	require.NoError(t, s.Close(done()))
 }
+
+// TestScriptWaitsInAFullHost: a run whose place others need gives it up as soon as it waits.
+func TestScriptWaitsInAFullHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openScripts(t, Config{Runs: RunsConfig{PerHost: 1}})
+		for range 3 {
+			id := s.spawnScript(`await sleep(3600e3)`)
+			synctest.Wait()
+			require.Equal(t, wire.StatusWaiting, s.run(id).Status)
+		}
+	})
+}

@@ -54,6 +54,13 @@ func (s *Semaphore) TryAcquire(key string) bool {
 	return ok
 }
 
+// Contended reports whether a request waits for a slot.
+func (s *Semaphore) Contended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting) > 0
+}
+
 // Acquire waits for a slot. If ctx ends first, it returns the error of ctx; ofKey
 // then says that slots are free, but the client has reached its own cap.
 func (s *Semaphore) Acquire(ctx context.Context, key string) (ofKey bool, err error) {

@@ -210,3 +210,15 @@ func TestCancelStorm(t *testing.T) {
 	require.Empty(t, s.clients)
 	require.Zero(t, s.held)
 }
+
+func TestContended(t *testing.T) {
+	s := NewSemaphore(1, 1)
+	require.True(t, s.TryAcquire("a"))
+	require.False(t, s.Contended())
+	w := s.enter("b")
+	require.True(t, s.Contended())
+	s.Release("a")
+	<-w.granted
+	require.False(t, s.Contended())
+	s.Release("b")
+}

@@ -44,14 +44,20 @@ func (a *admission) take() error {
 	if a.used >= a.cfg.PerHost {
 		return &engine.LimitError{Err: ErrHostLimit, Max: a.cfg.PerHost}
 	}
-	a.used++
+	a.count(1)
 	return nil
+}
+
+// count counts slots that are taken, or given back. The lock must be held.
+func (a *admission) count(n int) {
+	a.used += n
+	a.crowded.Store(4*a.used >= 3*a.cfg.PerHost)
 }
 
 // release gives a slot back.
 func (a *admission) release() {
 	a.mu.Lock()
-	a.used--
+	a.count(-1)
 	a.mu.Unlock()
 	a.expect(false)
 }
@@ -130,7 +136,7 @@ func (a *admission) start(run engine.Run) {
 	}
 
 	a.mu.Lock()
-	a.used++
+	a.count(1)
 	a.mu.Unlock()
 	a.begin(t)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
@@ -33,6 +34,7 @@ type core struct {
 	log      *slog.Logger
 	base     context.Context // never done; it has the values of New's context
 	counters counters
+	crowded  atomic.Bool // at least three quarters of the slots of this process are taken
 }
 
 // New joins the engine, takes over the runs of dead workers, such as an earlier

@@ -67,6 +67,13 @@ func DropState(ctx context.Context) error {
 	return w.task.store(w.core, engine.Suspension{Drop: true, Hold: true})
 }
 
+// Crowded reports whether most slots of the process are taken in which the run runs whose
+// work ctx belongs to: work that waits had better be suspended at once.
+func Crowded(ctx context.Context) bool {
+	w, _ := ctx.Value(workKey{}).(*workOf)
+	return w != nil && w.core.crowded.Load()
+}
+
 func (t *task) saveState(c *core, s Suspension) error {
 	stored, err := c.suspension(t, s)
 	if err != nil {

@@ -197,3 +197,23 @@ func TestWaitingRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestCrowded: work learns that others need its slot.
+func TestCrowded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var crowded []bool
+		m := newManager(t, Config{PerHost: 4, Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
+			crowded = append(crowded, Crowded(ctx))
+			if run.Tool == "sleep" {
+				return script(ctx, run, sink)
+			}
+			return value("1")
+		}})
+		require.False(t, Crowded(t.Context()), "no run")
+		for _, tool := range []string{"sleep", "sleep", "sleep", "ends"} {
+			spawned(t, m, alice, tool)
+			synctest.Wait()
+		}
+		require.Equal(t, []bool{false, false, true, true}, crowded)
+	})
+}
