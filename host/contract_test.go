@@ -150,7 +150,7 @@ func TestInspect(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, host.Command, info.Shape)
 	require.Nil(t, info.Manifest)
-	require.EqualValues(t, 4<<30, info.MaxBytes, "a memory without a maximum")
+	require.EqualValues(t, uint64(4<<30), info.MaxBytes, "a memory without a maximum")
 
 	cost, err := h.Cost(guest{invoke: seq(times(3), i32(0))}.wasm())
 	require.NoError(t, err)

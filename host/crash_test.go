@@ -91,8 +91,8 @@ func TestExits(t *testing.T) {
 		"a command, 0":        {guest{command: exit(0)}, nil, abi.Success, "", ""},
 		"a command, 1":        {guest{command: exit(1)}, 1, abi.ToolError, "exited with code 1: sorry!", ""},
 		"a command, 255":      {guest{command: exit(255)}, 255, abi.ToolError, "exited with code 255: sorry!", ""},
-		"a command, canceled": {guest{command: exit(0xffffffff)}, 0xffffffff, abi.ToolError, "exited with code 4294967295: sorry!", ""},
-		"a command, deadline": {guest{command: exit(0xefffffff)}, 0xefffffff, abi.ToolError, "exited with code 4026531839: sorry!", ""},
+		"a command, canceled": {guest{command: exit(0xffffffff)}, uint32(0xffffffff), abi.ToolError, "exited with code 4294967295: sorry!", ""},
+		"a command, deadline": {guest{command: exit(0xefffffff)}, uint32(0xefffffff), abi.ToolError, "exited with code 4026531839: sorry!", ""},
 		"a reactor, 0":        {guest{invoke: seq(exit(0), i32(0))}, nil, abi.Internal, abi.InternalMessage, internal},
 		"a reactor, 3":        {guest{invoke: seq(exit(3), i32(0))}, 3, abi.ToolError, "exited with code 3: sorry!", ""},
 		"initialize, 0":       {guest{initialize: exit(0)}, nil, abi.Internal, abi.InternalMessage, internal},
@@ -115,7 +115,7 @@ func TestExits(t *testing.T) {
 			if c.code == nil {
 				require.Nil(t, o.ExitCode)
 			} else {
-				require.EqualValues(t, c.code, *o.ExitCode)
+				require.EqualValues(t, c.code, uint32(*o.ExitCode))
 			}
 			require.Positive(t, o.Usage.Fuel)
 		})

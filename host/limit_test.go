@@ -123,7 +123,7 @@ func TestMemory(t *testing.T) {
 			o := do(context.Background(), h, m, host.Call{Policy: host.Policy{Memory: limit}})
 			require.NoError(t, o.err)
 			require.Equal(t, []int32{1, -1, 65535}, o.codes())
-			require.EqualValues(t, host.MaxMemory, o.Usage.MemoryPeak)
+			require.EqualValues(t, uint64(host.MaxMemory), o.Usage.MemoryPeak)
 		}
 		whole := compile(t, h, guest{change: func(m *wasmbin.Module) { m.Memories[0].Min = 65536 }}.wasm())
 		o := do(context.Background(), h, whole, host.Call{Policy: host.Policy{Memory: 4 << 30}})

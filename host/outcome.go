@@ -154,7 +154,7 @@ func (o *outcome) ended(err error) error {
 		return fmt.Errorf("%w: it exited before it returned a result", ErrABI)
 	}
 	o.ExitCode = &code
-	o.Kind, o.Error = abi.ToolError, fmt.Sprintf("exited with code %d", code)
+	o.Kind, o.Error = abi.ToolError, fmt.Sprintf("exited with code %d", exit.ExitCode())
 	if said := clean(o.answer.stderr.bytes()); said != "" {
 		o.Error += ": " + said
 	}

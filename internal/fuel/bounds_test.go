@@ -127,7 +127,7 @@ func TestTablesAreLimited(t *testing.T) {
 		func(m *wasmbin.Module) { m.Tables = []wasmbin.Table{table(1), table(1)} }), nil, nil)
 	res, _, err := g.call(MaxBudget, "f", maxEntries)
 	require.NoError(t, err)
-	require.EqualValues(t, 1<<32-1, res[0])
+	require.EqualValues(t, uint32(1<<32-1), res[0])
 	res, _, err = g.call(MaxBudget, "f", maxEntries/2-1)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, res[0])

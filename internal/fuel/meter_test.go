@@ -60,10 +60,10 @@ func TestMeterCharges(t *testing.T) {
 	require.EqualValues(t, 1000, m.Used(0))
 
 	m = NewMeter(math.MaxInt64, nil)
-	require.EqualValues(t, MaxBudget, m.Budget())
+	require.EqualValues(t, int64(MaxBudget), m.Budget())
 	left, err = m.Charge(0, MaxBudget)
 	require.NoError(t, err)
-	require.EqualValues(t, MaxBudget, m.Used(left))
+	require.EqualValues(t, int64(MaxBudget), m.Used(left))
 	_, err = m.Charge(left, math.MaxInt64)
 	require.ErrorIs(t, err, ErrExhausted)
 	require.EqualValues(t, 0, NewMeter(-1, nil).Budget())
