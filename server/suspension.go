@@ -15,8 +15,7 @@ import (
 )
 
 // suspendAfter is how long a run waits before it gives up its instance and its place, unless
-// others need them. Only
-// tests change it.
+// others need them. Only tests change it.
 var suspendAfter = 250 * time.Millisecond
 
 // A suspension lets a run give up its instance while it waits. The tools that it calls and
