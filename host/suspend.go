@@ -42,6 +42,8 @@ type Suspend struct {
 	Short func() bool
 	// Live reports whether the call can be suspended at this moment; nil: always.
 	Live func() bool
+	// Revived is closed when Live begins to report true; nil: it did from the start.
+	Revived <-chan struct{}
 	// Keep stores a state of the call before it returns nil. Unless Hold is set the call
 	// then ends with ErrSuspended. If Keep fails, the call stays in its instance, and what
 	// was to begin does not: a [*Refusal] says why to the plugin.

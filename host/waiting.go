@@ -210,6 +210,8 @@ func (p *pending) next() (*started, error) {
 	suspend, stop := p.suspendLater()
 	defer stop()
 	select {
+	case <-p.revived(suspend):
+		return p.next()
 	case <-suspend:
 		if err := c.compute(); err != nil {
 			return nil, &instance.Stop{Reason: err}
@@ -256,6 +258,21 @@ func (p *pending) suspendLater() (_ <-chan time.Time, stop func()) {
 func (p *pending) short() bool {
 	c := p.call
 	return c.module.slots.Contended() || c.host.ledger.Short() || c.Suspend.Short != nil && c.Suspend.Short()
+}
+
+// revived returns a channel that says when a call that keeps its instance may have become
+// one that can be suspended, nil for never.
+func (p *pending) revived(suspend <-chan time.Time) <-chan struct{} {
+	s := p.call.Suspend
+	if suspend != nil || s == nil {
+		return nil
+	}
+	select {
+	case <-s.Revived: // it is
+		return nil
+	default:
+		return s.Revived
+	}
 }
 
 // give gives back what an end has paid for.

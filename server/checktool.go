@@ -83,6 +83,7 @@ type report struct {
 	ArtifactError     string           `json:"artifact_error,omitempty"`
 	WaitedSeconds     float64          `json:"waited_seconds,omitempty"`
 	DeadlineInSeconds float64          `json:"deadline_in_seconds,omitempty"`
+	WaitsUntil        time.Time        `json:"waits_until,omitzero"`
 	ResultPath        string           `json:"result_path,omitempty"` // if it leads to more than is shown
 	LogPath           string           `json:"log_path,omitempty"`    // likewise
 	Next              string           `json:"next,omitempty"`        // advice
@@ -296,6 +297,9 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, o repor
 	}
 	if r.Status == engine.StatusRunning {
 		out.DeadlineInSeconds = tenths(max(0, r.Timeout-r.Elapsed(time.Now())))
+	}
+	if r.Status == engine.StatusWaiting {
+		out.WaitsUntil = r.WakeAt.Truncate(time.Second)
 	}
 	if !out.Done {
 		out.ArtifactError, out.Awaited = "", messages(v.service.asked.open(runKey{r.Session, r.ID}), room)

@@ -38,10 +38,14 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 		ctx := withCallLog(ctx, sink, run.Attempt)
 		limits := x.service.rules.limits(own.Limits, tool.Tool)
 		limits.Timeout = run.Timeout
-		waits := suspension{service: x.service, ctx: ctx, tool: tool, anew: run.Anew}
-		r, err := x.service.run(ctx, tool, waits.into(x.withSink(host.Call{
+		call := host.Call{
 			ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Locale: own.Locale, Policy: limits.policy(), Background: true,
-		}, sink)))
+		}
+		if own.Asks {
+			call.Ask = x.asks(run)
+		}
+		waits := suspension{service: x.service, ctx: ctx, tool: tool, anew: run.Anew}
+		r, err := x.service.run(ctx, tool, waits.into(x.withSink(call, sink)))
 		if errors.Is(err, host.ErrSuspended) {
 			sink.Cost(costOf(r.Usage))
 			return waits.outcome(), nil
@@ -229,6 +233,8 @@ type terms struct {
 	// Approval is what a person was asked to approve, see fingerprint; empty if the run
 	// was never held.
 	Approval string `json:"approval,omitempty"`
+	// Asks has its user asked when the run continues, see [Request.AskLater].
+	Asks bool `json:"asks,omitempty"`
 }
 
 // termsOf encodes the terms of a call; nil if it has none of its own.

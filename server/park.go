@@ -85,9 +85,7 @@ func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (ab
 	call.Policy.Timeout = b.deadline
 	live := &live{call: call, gone: make(chan struct{})}
 	if c.req.AskLater {
-		live.later = func(ctx context.Context, run string, round int, q abi.Questions) (abi.Answers, error) {
-			return c.asked.ask(ctx, runKey{call.Session, run}, round, q)
-		}
+		live.later = newAsker(&c.asked, 0)
 	}
 	defer live.detach()
 
@@ -143,7 +141,7 @@ func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (ab
 // parkable is the run that the call becomes if it is parked, without its work.
 func (c toolCall) parkable(call host.Call, version string, b budget) background.RunRequest {
 	req := background.RunRequest{
-		SpawnRequest: background.SpawnRequest{Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: call.Args, Timeout: b.deadline, IdempotencyKey: c.req.Key, Terms: termsOf(c.req.Limits, c.req.Locale)},
+		SpawnRequest: background.SpawnRequest{Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: call.Args, Timeout: b.deadline, IdempotencyKey: c.req.Key, Terms: terms{Limits: c.req.Limits, Locale: c.req.Locale, Asks: c.req.AskLater && c.req.Ask != nil}.encode()},
 		ParkAfter:    b.park, Stops: cancelsKeyed,
 	}
 	if public, secret := c.tool.PublicArgs(call.Args); secret {
@@ -211,12 +209,10 @@ type live struct {
 	detached bool
 	call     host.Call // as the caller made it
 
-	gone chan struct{} // closed by detach
-	run  string        // the run the call was parked as, or empty; set before gone is closed
-	// later asks the questions of a run. Nil denies them.
-	later   func(ctx context.Context, run string, round int, q abi.Questions) (abi.Answers, error)
-	round   int    // how often the call has asked later; used by the guest's goroutine only
-	release func() // returns the slot; nil before the call has one
+	gone    chan struct{} // closed by detach
+	run     string        // the run the call was parked as, or empty; set before gone is closed
+	later   *asker        // of the run; nil denies its questions
+	release func()        // returns the slot; nil before the call has one
 }
 
 // detach returns when nothing is being passed to the caller, and nothing will be.
@@ -290,8 +286,7 @@ func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 	if l.later == nil || l.run == "" {
 		return abi.Answers{}, fmt.Errorf("%w: the call continues in the background, where nobody can be asked", host.ErrDenied)
 	}
-	l.round++
-	return l.later(ctx, l.run, l.round, q)
+	return l.later.ask(ctx, runKey{l.call.Session, l.run}, q)
 }
 
 // tee writes to the sink of a run, and to the caller while it is attached.

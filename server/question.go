@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // questions are the open questions of running background runs. They are in memory
@@ -55,6 +57,38 @@ func (q *questions) ask(ctx context.Context, run runKey, round int, asked abi.Qu
 		answers[key] = w.given[unique(key)]
 	}
 	return abi.Answers{Answers: answers}, nil
+}
+
+// An asker asks the user of a run, one time after the other.
+type asker struct {
+	asked *questions
+	turn  chan struct{} // has an element while it asks
+	round int           // of the last questions
+}
+
+func newAsker(asked *questions, round int) *asker {
+	return &asker{asked: asked, turn: make(chan struct{}, 1), round: round}
+}
+
+// ask asks once what was asked before is answered.
+func (a *asker) ask(ctx context.Context, run runKey, q abi.Questions) (abi.Answers, error) {
+	select {
+	case a.turn <- struct{}{}:
+	case <-ctx.Done():
+		return abi.Answers{}, ctx.Err()
+	}
+	defer func() { <-a.turn }()
+	a.round++
+	return a.asked.ask(ctx, run, a.round, q)
+}
+
+// asks returns a function that asks the user of a run that continues, or begins again. It
+// counts from how long the run has taken, so that no key is one that was used before.
+func (x executor) asks(run engine.Run) func(context.Context, abi.Questions) (abi.Answers, error) {
+	a := newAsker(&x.service.asked, int(run.Elapsed(time.Now()).Milliseconds()))
+	return func(ctx context.Context, q abi.Questions) (abi.Answers, error) {
+		return a.ask(ctx, runKey{run.Session, run.ID}, q)
+	}
 }
 
 // begin makes questions open, and wakes those who wait for it.

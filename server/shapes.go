@@ -29,6 +29,9 @@ func newRun(r engine.Run, now time.Time) wire.Run {
 		LogPath: r.Path(engine.OutputLog), ResultPath: r.Path(engine.ResultJSON),
 	}
 
+	if r.Status == engine.StatusWaiting {
+		run.WaitsUntil = r.WakeAt
+	}
 	if r.Args != nil {
 		run.Args = background.Redact(r.Args)
 	}

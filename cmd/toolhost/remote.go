@@ -150,6 +150,8 @@ func state(run wire.Run) string {
 		text += fmt.Sprintf(" (%s)", run.Error.Kind)
 	case run.Stopping != nil && !run.Done:
 		text += ", stopping"
+	case !run.WaitsUntil.IsZero():
+		text += " until " + when(run.WaitsUntil)
 	}
 
 	if run.Unsaved {

@@ -280,7 +280,7 @@ func statusMessage(run wire.Run) string {
 	case run.Status == wire.StatusQueued:
 		return "waiting for a slot"
 	case run.Status == wire.StatusWaiting && run.Progress == nil && run.Detail == "":
-		return "waiting"
+		return waiting(run)
 	case run.Status.Terminal():
 		return run.Summary
 	case run.Progress == nil:
@@ -296,6 +296,14 @@ func statusMessage(run wire.Run) string {
 		return percent
 	}
 	return percent + ": " + message
+}
+
+// waiting says that a run waits, and until when if it knows.
+func waiting(run wire.Run) string {
+	if run.WaitsUntil.IsZero() {
+		return "waiting"
+	}
+	return "waiting until " + run.WaitsUntil.UTC().Format(time.RFC3339)
 }
 
 // pollInterval is how long a client should wait before it asks again.

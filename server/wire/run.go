@@ -135,6 +135,7 @@ type Run struct {
 	ElapsedSeconds  float64   `json:"elapsed_seconds"`  // from its start to its end, or to now; rounded to a tenth
 	DeadlineSeconds float64   `json:"deadline_seconds"` // how long it may take from its start
 	WaitedSeconds   float64   `json:"waited_seconds,omitempty"`
+	WaitsUntil      time.Time `json:"waits_until,omitzero"` // when a waiting run continues at the latest, if it waits for a time
 
 	Cost      *Cost      `json:"cost,omitempty"`      // of all attempts so far
 	Diagnosis *Diagnosis `json:"diagnosis,omitempty"` // why it failed; only for the operator, and only in GET /v1/runs/{run}
