@@ -179,7 +179,10 @@ func TestScriptsThatPark(t *testing.T) {
 		c.call(1, "exec", string(args))
 		m := c.next()
 		require.Equal(t, []any{1., 4., "one of four"}, []any{m.Params.Progress, m.Params.Total, m.Params.Message})
-		require.Contains(t, c.next().Result.Content[0].Text, `"task_id":"TASK-1"`)
+		for m = c.next(); m.Params.Progress > 0; m = c.next() { // signs of life
+		}
+		require.NotEmpty(t, m.Result.Content, "%+v", m)
+		require.Contains(t, m.Result.Content[0].Text, `"task_id":"TASK-1"`)
 		time.Sleep(time.Minute)
 		c.send([]byte(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"check_background","arguments":{"task_id":"TASK-1","wait_seconds":0}}}` + "\n"))
 		text := c.next().Result.Content[0].Text
