@@ -25,8 +25,9 @@ var (
 
 // Suspend lets a call that waits give up its instance, and continue from its state after
 // a crash. A call can be suspended while all that it waits for can be waited for again:
-// time, messages, and calls of tools that are made apart. It is not while it uses folders
-// or has used a secret, and if its module cannot be put back to a state.
+// time, messages, and calls of tools that are made apart. It is not while it uses folders,
+// after it has used a secret unless its states are sealed, and if its module cannot be put
+// back to a state.
 type Suspend struct {
 	// After is how long a call waits before it is suspended.
 	After time.Duration
@@ -48,6 +49,9 @@ type Suspend struct {
 	// then ends with ErrSuspended. If Keep fails, the call stays in its instance, and what
 	// was to begin does not: a [*Refusal] says why to the plugin.
 	Keep func(Kept) error
+	// Seal encrypts the states of a call that has used a secret, which have its value;
+	// [Call.Continue] gets them decrypted. If it is nil such a call keeps its instance.
+	Seal func(state []byte) ([]byte, error)
 	// Drop removes the state that is stored, so that the call does not continue from there
 	// after a crash, nor begin anew. It is called before an operation that must not be done twice, and that
 	// no state can know of. Nil for a call that may be made twice as a whole.
@@ -151,7 +155,7 @@ func (p *pending) unfit() string {
 		return "it is not a run"
 	case why != "":
 		return why
-	case c.screen.masker() != nil:
+	case c.screen.masker() != nil && c.Suspend.Seal == nil:
 		return "it has used a secret"
 	}
 	for _, s := range p.started {
@@ -300,6 +304,14 @@ func (p *pending) keep(st state, begin []*started) error {
 	if k.State, err = point.Encode(); err != nil {
 		return err
 	}
+	if len(st.Secrets) > maxSecrets {
+		return fmt.Errorf("it has used more than %d secrets", maxSecrets)
+	}
+	if len(st.Secrets) > 0 {
+		if k.State, err = c.Suspend.Seal(k.State); err != nil {
+			return fmt.Errorf("sealing it: %w", err)
+		}
+	}
 
 	for _, w := range st.Pending {
 		if w.Apart {
@@ -420,6 +432,9 @@ func (p *pending) describe(st *state) {
 	st.Random, _ = c.instance.Env.Random.MarshalBinary() // it has no error
 	st.Last, st.Said, st.Made, st.Web = p.last, c.said, first.made, first.attempts.Load()
 	st.Fuel, st.Peak = c.meter.fuel.Used(c.meter.left()), int64(c.instance.Memory.Peak)
+	if m := c.screen.masker(); m != nil {
+		st.Secrets, st.Held = m.All(), c.screen.held
+	}
 	a := &c.answer
 	st.Answer = written{a.written, a.logged, a.result, a.given, a.errText, a.content, a.summary, a.stderr.bytes()}
 }

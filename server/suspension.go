@@ -37,7 +37,18 @@ type suspension struct {
 func (s *suspension) into(call host.Call) host.Call {
 	s.session, s.children = call.Session, map[int32]background.Child{}
 	call.Continue = background.StateOf(s.ctx)
-	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Anew: s.anew, Live: s.live, Revived: s.left, Short: s.short, Keep: s.keep, Tool: s.manner, Await: s.await}
+	var seal func([]byte) ([]byte, error)
+	if v := (Secrets{service: s.service}).vault(); v != nil {
+		if plain, err := v.OpenState(s.name(), call.Continue); err == nil {
+			call.Continue = plain
+		} else { // the host refuses it
+			s.service.log.Warn("the state of a run cannot be decrypted", "task_id", s.name(), "error", err)
+		}
+		if v.Seals() {
+			seal = func(state []byte) ([]byte, error) { return v.SealState(s.name(), state) }
+		}
+	}
+	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Anew: s.anew, Live: s.live, Revived: s.left, Short: s.short, Keep: s.keep, Seal: seal, Tool: s.manner, Await: s.await}
 	if hints := s.tool.Tool.Hints; !hints.Readonly && !hints.Idempotent {
 		call.Suspend.Drop = func() error { return background.DropState(s.ctx) }
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"html"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -65,6 +66,22 @@ func (m *Masker) AddSecret(name string, s Secret) {
 	if s.Place.Basic != "" {
 		m.Add(name, s.basic())
 	}
+}
+
+// Masked is a value that is masked.
+type Masked struct {
+	Name  string `json:"name"`
+	Value []byte `json:"value"`
+}
+
+// All returns the values that are masked, sorted.
+func (m *Masker) All() (all []Masked) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, value := range slices.Sorted(maps.Keys(m.names)) {
+		all = append(all, Masked{m.names[value], []byte(value)})
+	}
+	return all
 }
 
 // Empty reports whether m has nothing to mask.
