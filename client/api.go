@@ -181,16 +181,16 @@ func (c *Client) RunCalls(ctx context.Context, id string) (wire.InnerCalls, erro
 
 // Output returns what is kept of a run's raw output. The caller closes it.
 func (c *Client) Output(ctx context.Context, id string) (io.ReadCloser, error) {
-	return c.open(ctx, runPath(id)+"/output")
+	return open(ctx, c, runPath(id)+"/output")
 }
 
 // Artifact opens [wire.OutputLog] or [wire.ResultJSON] of a run that has ended.
 // The caller closes it.
 func (c *Client) Artifact(ctx context.Context, id, name string) (io.ReadCloser, error) {
-	return c.open(ctx, runPath(id)+"/artifacts/"+url.PathEscape(name))
+	return open(ctx, c, runPath(id)+"/artifacts/"+url.PathEscape(name))
 }
 
-func (c *Client) open(ctx context.Context, path string) (io.ReadCloser, error) {
+func open(ctx context.Context, c *Client, path string) (io.ReadCloser, error) {
 	resp, err := c.send(ctx, "GET", path, nil)
 	if err != nil {
 		return nil, err

@@ -79,6 +79,22 @@ func (s state) until() (first time.Time) {
 // due is when an operation ends by itself.
 func (w waiting) due() time.Time { return w.At.Add(timeIn(w.Request, again[w.Op])) }
 
+// finish does the second half of an operation, for a state.
+func (p *pending) finish(s *started) (ended, error) {
+	code, err := guarded(s.end.finish)
+	e := ended{s.ID, code, p.call.response}
+	p.call.response = nil
+	return e, err
+}
+
+// told is the second half of an operation that was finished for a state.
+func (p *pending) told(e ended) func() int32 {
+	return func() int32 {
+		p.call.response = e.Response
+		return e.Code
+	}
+}
+
 // restart begins the operations of a state again. What that costs was paid for.
 func (p *pending) restart(st state) error {
 	p.init()

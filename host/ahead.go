@@ -1,0 +1,117 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/instance"
+)
+
+// once reports whether it matters to the call that something must not be done twice.
+func (p *pending) once() bool { return p.call.Suspend != nil && p.call.Suspend.Drop != nil }
+
+// act is called before something is done that must not be done twice, and that is not in
+// the state that is stored.
+func (p *pending) act() {
+	if !p.stored || !p.once() {
+		return
+	}
+	if err := p.call.Suspend.Drop(); err != nil {
+		panic(&instance.Stop{Reason: fmt.Errorf("removing the state of the call: %w", err)})
+	}
+	p.stored = false
+}
+
+// acting is begin of an operation that is done at once, and must not be done twice.
+func acting(begin func(*call, []byte) (work, int32)) func(*call, []byte) (work, int32) {
+	return func(c *call, request []byte) (work, int32) {
+		c.pending.act()
+		return begin(c, request)
+	}
+}
+
+// ahead begins the operations that were held until a state that knows of them is stored.
+func (p *pending) ahead() error {
+	if len(p.held) == 0 {
+		return nil
+	}
+	held := p.held
+	p.held = nil
+	if p.unfit() != "" {
+		_, err := guarded(func() int32 { p.act(); return 0 })
+		for _, s := range held {
+			s.Apart = false
+			p.proceed(s)
+		}
+		return err
+	}
+
+	for _, s := range held {
+		s.known = true
+	}
+	st, err := p.look()
+	if err != nil {
+		return err
+	}
+	err = p.keep(st, held)
+	for _, s := range held {
+		if err != nil {
+			s.Apart, s.Once = false, false
+			s.todo = p.unstored(err)
+		}
+		p.proceed(s)
+	}
+	return nil
+}
+
+// unstored is the work of an operation that did not begin, because the state of the call
+// could not be stored.
+func (p *pending) unstored(err error) work {
+	c := p.call
+	refusal, ok := errors.AsType[*Refusal](err)
+	switch {
+	case c.stopping():
+		return func(context.Context) end { return end{finish: c.refuseStopped} }
+	case !ok:
+		c.host.log.Warn("an operation was refused: the state of its call was not stored", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
+		refusal = &Refusal{abi.CallFailed, "the state of the run could not be stored, so it has not begun"}
+	}
+	return func(context.Context) end {
+		return end{finish: func() int32 { return c.refuse(refusal.Code, refusalNames[refusal.Code], refusal.Message) }}
+	}
+}
+
+// proceed begins an operation that was held.
+func (p *pending) proceed(s *started) {
+	todo := s.todo
+	s.todo = nil
+	switch {
+	case s.canceled:
+		p.ended(s, end{finish: p.call.refuseCanceled})
+	case s.Apart:
+		p.work(s, p.await(s.waiting))
+	default:
+		p.work(s, todo)
+	}
+}
+
+// await is the work of an operation that is made apart.
+func (p *pending) await(w waiting) work {
+	c := p.call
+	return func(ctx context.Context) end {
+		t, err := readToolCall(w.Request)
+		var r abi.Result
+		if err == nil {
+			until, done := c.inner.untilLate(ctx)
+			r, err = c.Suspend.Await(until, w.ID, t)
+			done()
+		}
+		canceled := ctx.Err() != nil
+		return end{bytes: len(r.Value), cut: canceled && err != nil, finish: func() int32 {
+			c.inner.owe(r.Usage)
+			return c.inner.finish(t.Tool, r, err, canceled)
+		}}
+	}
+}
