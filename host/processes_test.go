@@ -104,6 +104,9 @@ func TestStretch(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, data, 0o600))
 }
 
+// raced: the race detector is on.
+var raced bool
+
 // TestProcessesThatWait: programs have the same result, output and fuel when they continue
 // in another process at each wait, in turn compiled and interpreted, and on the processors
 // that TOOLHOST_ROTATE names ("native,386,arm64,s390x"). Without it there are fewer programs,
@@ -111,6 +114,9 @@ func TestStretch(t *testing.T) {
 func TestProcessesThatWait(t *testing.T) {
 	if os.Getenv(stretchFile) != "" {
 		t.Skip("this is a process of it")
+	}
+	if raced {
+		t.Skip("TestScriptThatWaits and TestGoroutinesThatWait share as much, and take less")
 	}
 	fixture, err := buildWaiting()
 	require.NoError(t, err)

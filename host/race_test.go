@@ -1,0 +1,5 @@
+//go:build race
+
+package host_test
+
+func init() { raced = true }
