@@ -95,7 +95,7 @@ const scenarios = {
 	async wait({ client }) {
 		const spawned = answer(await call(client, "spawn_background", { tool: "clock_sleep", args: { seconds: 100 } }));
 		const running = answer(await call(client, "check_background", { task_id: spawned.task_id }));
-		check(running.status === "running", "a check that waits as long as it does by default", running);
+		check(running.status === "waiting", "a check that waits as long as it does by default, of a run that sleeps", running);
 		await call(client, "stop_background", { task_id: spawned.task_id, force: true });
 	},
 };
