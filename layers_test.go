@@ -23,31 +23,44 @@ const module = "github.com/toolhost/toolhost"
 var layers = map[string][]string{
 	"abi":                                {}, // the contract: standard library only, and it builds for wasip1
 	"guest":                              {"abi", "internal/typed"},
-	"internal/typed":                     {"abi"}, // small, like its importer guest
+	"guest/js":                           {"abi", "internal/wasmbin"}, // a runtime as bytes; only the command needs it
+	"guest/c":                            {},                          // a header, as text
+	"cmd/toolhost/internal/sigstore":     {"internal/signature"},
+	"cmd/toolhost/internal/sigstoretest": {},           // for tests only
+	"cmd/toolhost/internal/bundle":       {"guest/js"}, // what is written in JavaScript, into one module
+	"internal/typed":                     {"abi"},      // small, like its importer guest
 	"guest/internal/vectors":             {"abi", "guest"},
 	"examples/plugins/internal/readme":   {"guest"},
 	"guest/guesttest":                    {"abi", "guest", "internal/schema", "internal/egress"},
 	"guest/web":                          {"guest"},
+	"guest/python":                       {"abi", "internal/wasmbin"}, // a runtime of 4 MB: for what builds plugins
 	"examples/plugins":                   {},
-	"internal/wasmbin":                   {},                   // knows nothing of fuel
-	"internal/fuel":                      {"internal/wasmbin"}, // bytes in, bytes out
-	"internal/snapshot":                  {"internal/wasmbin"}, // likewise
-	"internal/checkpoint":                {},                   // likewise
-	"internal/complexity":                {"internal/wasmbin"}, // knows the compiler's limits, and nothing of fuel
+	"internal/wasmbin":                   {},                                          // knows nothing of fuel
+	"internal/exceptions":                {"internal/wasmbin"},                        // bytes in, bytes out
+	"internal/fuel":                      {"internal/exceptions", "internal/wasmbin"}, // likewise
+	"internal/snapshot":                  {"internal/wasmbin"},                        // likewise
+	"internal/checkpoint":                {},                                          // likewise
+	"internal/complexity":                {"internal/wasmbin"},                        // knows the compiler's limits, and nothing of fuel
 	"internal/rootfs":                    {},
 	"internal/owned":                     {},
 	"internal/human":                     {},
 	"internal/schema":                    {"abi", "internal/strictjson"},
 	"internal/strictjson":                {"abi"},
 	"internal/document":                  {},
+	"internal/registry":                  {"internal/owned", "internal/strictjson"},   // answers of strangers in, files out; knows no plugin
+	"internal/registry/registrytest":     {},                                          // for tests only
+	"internal/lock":                      {"abi", "internal/human", "internal/owned"}, // a file: knows no plugin that is loaded
+	"internal/signature":                 {},                                          // knows no plugin, and no certificates
 	"internal/fair":                      {},
+	"internal/watch":                     {},                                                                                                  // files, whatever they are
 	"internal/egress":                    {},                                                                                                  // knows no plugin and no wasm
 	"host/internal/compiler":             {"internal/fuel", "internal/snapshot", "internal/complexity", "internal/wasmbin", "internal/owned"}, // bytes of a stranger in, files out
-	"host/internal/codecache":            {"host/internal/compiler", "internal/fuel", "internal/snapshot", "internal/owned"},
+	"host/internal/codecache":            {"host/internal/compiler", "internal/exceptions", "internal/fuel", "internal/snapshot", "internal/owned"},
 	"host/internal/sched":                {},
-	"host/internal/instance":             {"internal/checkpoint", "internal/fuel", "internal/snapshot", "internal/wasmbin"}, // memory and state of guests; knows no call
-	"host":                               {"abi", "host/internal/compiler", "host/internal/codecache", "host/internal/sched", "host/internal/instance", "internal/checkpoint", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/egress", "internal/fair", "internal/human"},
-	"plugins":                            {"abi", "host", "internal/schema", "internal/owned", "internal/document", "internal/strictjson"},
+	"host/internal/extism":               {},                                                                                                       // bytes and handles: knows no call
+	"host/internal/instance":             {"internal/checkpoint", "internal/exceptions", "internal/fuel", "internal/snapshot", "internal/wasmbin"}, // memory and state of guests; knows no call
+	"host":                               {"abi", "host/internal/compiler", "host/internal/codecache", "host/internal/sched", "host/internal/extism", "host/internal/instance", "internal/checkpoint", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/egress", "internal/fair", "internal/human"},
+	"plugins":                            {"abi", "host", "internal/schema", "internal/lock", "internal/owned", "internal/watch", "internal/document", "internal/signature", "internal/strictjson"},
 	"pkg/background":                     {"pkg/background/engine", "pkg/background/engine/memory", "pkg/background/internal/schedule", "pkg/background/output"}, // knows nothing of wasm, anyone can import it
 	"pkg/background/internal/schedule":   {},
 	"pkg/background/engine":              {}, // records, and what a store of them must do
@@ -55,28 +68,48 @@ var layers = map[string][]string{
 	"pkg/background/output":              {"pkg/background/engine"},
 	"pkg/background/engine/memory":       {"pkg/background/engine", "pkg/background/engine/enginetest", "pkg/background/internal/ledger", "pkg/background/output"},
 	"pkg/background/engine/enginetest":   {"pkg/background/engine"},
+	"pkg/background/postgres":            {"pkg/background/engine", "pkg/background/engine/enginetest", "pkg/background/internal/ledger", "pkg/background/output", "internal/pgtest", "internal/pglocal"},
+	"internal/pglocal":                   {}, // a database server of its own
+	"internal/pgtest":                    {"internal/pglocal"},
+	"internal/fleet":                     {}, // several hosts and a balancer, as processes
+	"internal/fleet/balanced":            {"internal/fleet", "internal/pglocal"},
 	"pkg/background/sqlite":              {"pkg/background/engine", "pkg/background/engine/enginetest", "pkg/background/internal/ledger", "pkg/background/output"},
+	"server/telemetry":                   {},                         // instruments: knows no Service
 	"server/audit":                       {},                         // a log: knows no Service
 	"server/vault":                       {"host", "internal/owned"}, // knows no Service
 	"server/declare":                     {},                         // schemas in, TypeScript out
 	"server/wire":                        {"abi"},                    // JSON shapes
 	"client":                             {"abi", "server/wire"},     // the HTTP API as Go: no engine comes with it
 	"server/identity":                    {"server/wire"},            // tokens and users, for any transport
-	"server/httpapi":                     {"abi", "server", "server/identity", "server/wire", "internal/strictjson", "internal/fair"},
-	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/engine", "pkg/background/engine/memory", "pkg/background/output", "pkg/background/sqlite", "server/audit", "server/vault", "server/gotool", "server/declare", "server/wire", "internal/schema", "internal/fair", "internal/strictjson"},
+	"server/httpapi":                     {"abi", "server", "server/identity", "server/telemetry", "server/wire", "internal/strictjson", "internal/fair"},
+	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/engine", "pkg/background/engine/memory", "pkg/background/output", "pkg/background/sqlite", "server/audit", "server/telemetry", "server/vault", "server/gotool", "server/declare", "server/wire", "internal/schema", "internal/fair", "internal/strictjson", "internal/owned"},
 	"server/gotool":                      {"abi", "host", "internal/typed", "internal/schema", "internal/strictjson", "internal/fair"}, // knows no Service
-	"server/mcpapi":                      {"abi", "server", "server/wire", "server/identity", "internal/strictjson", "internal/fair"},
-	"server/webui":                       {"abi", "server", "server/wire", "internal/human"},
+	"server/mcpapi":                      {"abi", "server", "server/telemetry", "server/wire", "server/identity", "internal/strictjson", "internal/fair"},
+	"cmd/toolhost/internal/exporters":    {"server/telemetry"}, // the SDK of OpenTelemetry
+	"cmd/toolhost/internal/export":       {"internal/human"},   // plugins in, files of other formats out
+	"cmd/toolhost/internal/starter":      {"abi", "guest/js", "internal/wasmbin"},
+	"server/webui":                       {"abi", "server", "server/audit", "server/wire", "internal/human"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"},                        // for tests only
 	"internal/plugintest/bombs":          {"abi", "internal/plugintest", "internal/wasmbin"}, // likewise
 	"internal/testlog":                   {},                                                 // likewise
 	"internal/wiretest":                  {},                                                 // likewise
 	"examples/pluginbuild":               {"abi", "host", "internal/wasmbin"},
-	"examples/demo":                      {"abi", "host", "server", "internal/human"},
+	"examples/demo":                      {"abi", "host", "plugins", "server", "internal/human"},
 	"examples/plugins/internal/generate": {"host", "examples/pluginbuild"},
-	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/audit", "server/vault", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "client", "examples/demo", "examples/pluginbuild", "examples/plugins/script", "internal/human", "internal/owned", "internal/document"},
+	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "pkg/background/engine", "pkg/background/postgres", "server", "server/audit", "server/vault", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "client", "examples/demo", "examples/pluginbuild", "internal/fleet", "internal/pglocal", "examples/plugins/script", "guest/c", "guest/js", "guest/python", "cmd/toolhost/internal/bundle", "cmd/toolhost/internal/sigstore", "cmd/toolhost/internal/exporters", "cmd/toolhost/internal/starter", "cmd/toolhost/internal/export", "internal/wasmbin", "internal/human", "internal/lock", "internal/owned", "internal/watch", "internal/document", "internal/registry", "internal/signature"},
 	"examples/agent":                     {"abi", "plugins", "server", "server/gotool", "server/wire", "host", "examples/pluginbuild"}, // the last two build its plugins
 	"examples/plugins/*":                 {"guest", "guest/web", "guest/guesttest"},                                                    // what a third party would import, and no more
+}
+
+// onlyHere are packages of others that one package of this module imports: what others
+// import of this module must not bring them along.
+var onlyHere = map[string]string{
+	"oras.land/":                          "internal/registry",
+	"github.com/evanw/esbuild/":           "cmd/toolhost/internal/bundle",
+	"github.com/sigstore/":                "cmd/toolhost/internal/sigstore",
+	"github.com/prometheus/":              "cmd/toolhost/internal/exporters",
+	"go.opentelemetry.io/otel/sdk/":       "cmd/toolhost/internal/exporters",
+	"go.opentelemetry.io/otel/exporters/": "cmd/toolhost/internal/exporters",
 }
 
 // onlyStandard are the packages that import nothing but the standard library.
@@ -100,6 +133,9 @@ func TestLayers(t *testing.T) {
 			if ours, ok := strings.CutPrefix(imported, module+"/"); ok {
 				require.Contains(t, append(allowed, dir), ours, "%s imports %s: imports point down only", file, ours)
 				continue
+			}
+			for prefix, here := range onlyHere {
+				require.False(t, strings.HasPrefix(imported, prefix) && dir != here && dir != here+"test", "%s imports %s: only %s does", file, imported, here)
 			}
 			third := strings.Contains(strings.Split(imported, "/")[0], ".")
 			require.False(t, third && slices.Contains(onlyStandard, dir), "%s imports %s: %s is standard library only", file, imported, dir)

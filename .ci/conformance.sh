@@ -3,8 +3,9 @@
 # 2026-07-28 and 2025-11-25 require, what they do not score, and the Tasks extension.
 # The server is `toolhost serve`. What a host of tools does not offer, such as
 # prompts and sampling, is in testdata/conformance/missing-REVISION.txt: there it has
-# to fail, and it has to pass against a program that embeds mcpapi and adds it.
-# Needs Go and npm.
+# to fail, and it has to pass against a program that embeds mcpapi and adds it. Three
+# servers behind a balancer without sticky sessions do the same as one.
+# Needs Go, npm and PostgreSQL.
 set -euo pipefail
 
 suite=0.2.0-alpha.12 # @modelcontextprotocol/conformance
@@ -23,14 +24,14 @@ trap cleanup EXIT
 
 fail() {
 	echo "conformance: $*" >&2
-	tail -n 20 "$work/errors" "$work/log" >&2 || true
+	tail -n 20 "$work/errors" "$work/log" "$work/hosts.log" >&2 || true
 	exit 1
 }
 
 . "$root/.ci/npm.sh"
 install_npm conformance "@modelcontextprotocol/conformance@$suite"
 build_conformance "$work/plugins"
-(cd "$root" && go build -o "$work/" ./cmd/toolhost ./server/mcpapi/testdata/conformance/server)
+(cd "$root" && go build -o "$work/" ./cmd/toolhost ./server/mcpapi/testdata/conformance/server ./internal/fleet/balanced)
 
 {
 	echo "plugins: [$work/plugins]"
@@ -44,13 +45,17 @@ export XDG_CONFIG_HOME=$work/config # not the configuration of whoever runs this
 servers+=($!)
 "$work/server" -plugins "$work/plugins" -cache "$work/cache" -data "$work/embedded" >"$work/url" 2>"$work/errors" &
 servers+=($!)
+for n in 1 2 3; do mkdir -p "$work/hosts/host-$n" && ln -s "$work/data/cache" "$work/hosts/host-$n/cache"; done # compiled once
+"$work/balanced" "$work/toolhost" "$work/hosts" --config "$work/toolhost.yaml" >"$work/balanced.url" 2>"$work/hosts.log" &
+servers+=($!)
 for _ in $(seq 3000); do
-	grep -q 'ready:' "$work/log" && [ -s "$work/url" ] && break
+	grep -q 'ready:' "$work/log" && [ -s "$work/url" ] && [ -s "$work/balanced.url" ] && break
 	for server in "${servers[@]}"; do kill -0 "$server" 2>/dev/null || fail "a server does not start"; done
 	sleep 0.1
 done
 # The suite refuses a host by number when it looks at how names are resolved.
 shipped=$(sed -n 's/.*listening on \(http.*\)/\1/p' "$work/log" | head -1 | sed s/127.0.0.1/localhost/)/mcp
+balanced=$(sed 's/.* on //; s/127.0.0.1/localhost/' "$work/balanced.url")/mcp
 embedded=$(sed s/127.0.0.1/localhost/ "$work/url")
 
 # check OPTION… runs scenarios and prints what did not pass, warnings included: a
@@ -86,12 +91,15 @@ once_more() { # URL REVISION, with lines of check on standard input
 
 for revision in 2026-07-28 2025-11-25; do
 	missing=$root/server/mcpapi/testdata/conformance/missing-$revision.txt
-	check --url "$shipped" --requirements "$revision" >"$work/found"
-	total=$(grep -E '^Total:' "$work/report" || true)
-	comm -13 <(sort "$missing") <(sort "$work/found") | once_more "$shipped" "$revision"
-	stale=$(comm -23 <(sort "$missing") <(sort "$work/found"))
-	[ -z "$stale" ] || fail "$revision: toolhost serve passes what is listed as missing: $stale"
-	echo "conformance: $revision: toolhost serve: $total, all of them in ${missing##*/}"
+	for servers_are in shipped balanced; do
+		url=${!servers_are}
+		check --url "$url" --requirements "$revision" >"$work/found"
+		total=$(grep -E '^Total:' "$work/report" || true)
+		comm -13 <(sort "$missing") <(sort "$work/found") | once_more "$url" "$revision"
+		stale=$(comm -23 <(sort "$missing") <(sort "$work/found"))
+		[ -z "$stale" ] || fail "$revision: toolhost serve ($servers_are) passes what is listed as missing: $stale"
+		echo "conformance: $revision: toolhost serve, $servers_are: $total, all of them in ${missing##*/}"
+	done
 
 	for scenario in $(cut -d' ' -f1 "$missing" | sort -u); do
 		check --url "$embedded" --scenario "$scenario" --spec-version "$revision" --force | once_more "$embedded" "$revision"

@@ -2,7 +2,8 @@
 # Drives `toolhost mcp` and `toolhost serve` with a real MCP client, the
 # Inspector's command line, in both eras of the protocol: lists the tools, calls
 # some, spawns primes and checks it, stops spin, and, where there are tasks, lets
-# the Inspector drive one. Needs Go and npm.
+# the Inspector drive one; and three servers behind a balancer that sends each request to
+# the next one. Needs Go, npm and PostgreSQL.
 set -euo pipefail
 
 inspector=2.12.0 # @modelcontextprotocol/inspector
@@ -17,15 +18,15 @@ fail() {
 
 cleanup() {
 	mcpdo daemon stop >/dev/null 2>&1 || true
-	if [ -n "$server" ]; then
-		kill "$server" 2>/dev/null || true
-		wait "$server" 2>/dev/null || true
-	fi
+	for one in $server $hosts; do
+		kill "$one" 2>/dev/null || true
+		wait "$one" 2>/dev/null || true
+	done
 	rm -rf "$work"
 }
 
 build() {
-	(cd "$root" && go build -o "$work/toolhost" ./cmd/toolhost)
+	(cd "$root" && go build -o "$work/" ./cmd/toolhost ./internal/fleet/balanced)
 	for plugin in wordcount primes spin clock; do
 		(cd "$root" && GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w' -trimpath \
 			-o "$work/plugins/$plugin.wasm" "./examples/plugins/$plugin")
@@ -115,7 +116,7 @@ one_call_a_process() {
 # list of runs.
 connect() {
 	local to=("${target[@]}") named=()
-	if [ "$transport" = http ]; then named=(--header "Toolhost-Session: ci-$era"); else to=(-- "${to[@]}"); fi
+	if [ "$transport" != stdio ]; then named=(--header "Toolhost-Session: ci-$era"); else to=(-- "${to[@]}"); fi
 	for _ in $(seq 10); do
 		answer=$(mcpdo connect "${named[@]}" --connect-timeout $patience --era "$era" "${to[@]}") && return
 		grep -q daemon_start_timeout <<<"$answer $(cat "$work/stderr")" || break
@@ -166,9 +167,19 @@ serve() {
 		sleep 0.1
 	done
 	url=$(sed -n 's/.*listening on \(http.*\)/\1/p' "$work/serve")/mcp
+
+	: >"$work/balanced.url"
+	for n in 1 2 3; do mkdir -p "$work/hosts/host-$n" && ln -s "$work/data/cache" "$work/hosts/host-$n/cache"; done # compiled once
+	"$work/balanced" "$work/toolhost" "$work/hosts" --config "$work/toolhost.yaml" >"$work/balanced.url" 2>"$work/hosts.log" &
+	hosts=$!
+	until [ -s "$work/balanced.url" ]; do
+		kill -0 "$hosts" 2>/dev/null || fail "the hosts do not start: $(tail -20 "$work/hosts.log")"
+		sleep 0.1
+	done
+	balanced=$(sed 's/.* on //' "$work/balanced.url")/mcp
 }
 
-era=none transport=none server= modules=
+era=none transport=none server= hosts= modules=
 trap cleanup EXIT
 mkdir "$work/home"
 . "$root/.ci/npm.sh"
@@ -181,6 +192,9 @@ for era in legacy modern; do
 	one_session
 	server_ends
 	transport=http target=("$url")
+	one_call_a_process
+	one_session
+	transport=balanced target=("$balanced")
 	one_call_a_process
 	one_session
 done

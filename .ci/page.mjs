@@ -5,6 +5,7 @@ import { once } from "node:events";
 import { existsSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
+import { setTimeout } from "node:timers/promises";
 
 const { chromium } = createRequire(`${process.env.MODULES}/`)("playwright-core");
 
@@ -91,6 +92,42 @@ function looks(page, server) {
 
 const live = (page) => page.locator("#live", { hasText: /^Live$/ }).waitFor();
 const row = (page, id) => page.locator(`#run-${id}`);
+
+// A browser that is replaced if it hangs or crashes before a test, which Chromium
+// does once in a while: playwright waits for a new context without a limit.
+class Browser {
+	async newContext(options) {
+		for (let left = 3; ; left--) {
+			const timer = new AbortController();
+			try {
+				this.chromium ??= await launch();
+				return await Promise.race([this.chromium.newContext(options), hung(timer.signal)]);
+			} catch (e) {
+				if (left === 1) throw e;
+				console.log(`page: another browser, since this one fails: ${e.message.split("\n")[0]}`);
+				this.close();
+			} finally {
+				timer.abort();
+			}
+		}
+	}
+	// close waits for nothing: a browser that hangs is killed when this process ends.
+	close() {
+		this.chromium?.close().catch(() => {});
+		this.chromium = undefined;
+	}
+}
+
+const launch = () => chromium.launch({
+	executablePath: process.env.CHROMIUM,
+	timeout: seconds(300),
+	args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+
+async function hung(signal) {
+	await setTimeout(seconds(120), undefined, { signal });
+	throw new Error("no context after two minutes");
+}
 
 async function withPage(browser, server, options, test) {
 	const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
@@ -190,6 +227,7 @@ const tests = {
 	},
 
 	async "a tool is called from its form, run, and run again"(page, server) {
+		await server.api("/v1/calls", { body: { tool: "primes", args: { limit: 10 } } }); // compiles it: the page waits for a call for 5 s
 		await page.goto(server.url);
 		await page.getByRole("link", { name: "Tools" }).click();
 		await page.getByRole("link", { name: "primes", exact: true }).first().click();
@@ -290,6 +328,113 @@ const tests = {
 		await row(page, id).waitFor();
 	},
 
+	async "an object is given by fields, and left out if nothing is typed"(page, server) {
+		await server.api("/v1/calls", { body: { tool: "hostile" } }); // compiles it
+		await page.goto(`${server.url}/ui/tools/hostile`);
+		const greet = page.getByRole("group", { name: "greet" });
+		await greet.getByText("A <b>name</b>").waitFor();
+		await page.getByRole("button", { name: "Call" }).click();
+		await page.locator("#result", { hasText: "onerror" }).waitFor();
+		await greet.getByLabel("name").fill("Ana");
+		await greet.getByLabel("times").fill("2");
+		await page.getByRole("button", { name: "Call" }).click();
+		await page.locator("#result", { hasText: "Hello Ana. Hello Ana. " }).waitFor();
+		assert.equal(await greet.getByLabel("name").inputValue(), "Ana");
+		await greet.getByLabel("name").fill("");
+		await page.getByRole("button", { name: "Run in the background" }).click();
+		await page.waitForURL(/\/ui\/runs\/bg_/);
+		await page.locator("#details", { hasText: '{"greet":{"name":"","times":2}}' }).waitFor();
+		await page.getByRole("button", { name: "Remove" }).click();
+	},
+
+	async "output is watched and searched, in all runs and in one"(page, server) {
+		const id = await server.spawn("logs", { tool: "hostile", args: { steps: 12 }, timeout_seconds: hour, title: "Searched" });
+		await page.goto(`${server.url}/ui/logs?session=logs`);
+		await live(page);
+		const log = page.locator(`#log-${id}`);
+		await log.getByText("step 12").waitFor();
+		await page.getByLabel("Text").fill("STEP 1");
+		await page.getByRole("button", { name: "Search" }).click();
+		await page.getByText("4 lines found").waitFor(); // 1, 10, 11 and 12
+		assert.deepEqual(await log.locator("mark").allInnerTexts(), ["step 1", "step 1", "step 1", "step 1"]);
+		await page.getByLabel("Text").fill("<script>");
+		await page.getByRole("button", { name: "Search" }).click();
+		await log.locator("mark", { hasText: "<script>" }).first().waitFor();
+		assert.equal(new URL(page.url()).searchParams.get("session"), "logs");
+
+		await page.goto(`${server.url}/ui/runs/${id}`);
+		await page.locator("#output").getByLabel("Search").fill("gpj");
+		await page.locator("#output").getByRole("button", { name: "Search" }).click();
+		await log.locator("mark", { hasText: "gpj" }).first().waitFor();
+		assert((await log.innerText()).includes("⟨U+202E⟩gpj.exe"));
+		await page.getByLabel("Text").fill("no such text");
+		await page.getByRole("button", { name: "Search" }).click();
+		await page.getByText("No line has this text.").waitFor();
+	},
+
+	async "the audit log is filtered, and leads to runs"(page, server) {
+		const id = await server.spawn("audited", { tool: "primes", args: { limit: 10 } });
+		await page.goto(server.url);
+		await page.getByRole("link", { name: "Audit", exact: true }).click();
+		await live(page);
+		await page.getByLabel("Kind").selectOption("grant");
+		await page.getByLabel("Plugin").fill("hostile");
+		await page.getByRole("button", { name: "Show" }).click();
+		await page.locator("#audit tr", { hasText: "clock, ask" }).first().waitFor();
+		await page.getByRole("link", { name: "Clear" }).click();
+		await page.getByLabel("Session").fill("audited");
+		await page.getByLabel("Kind").selectOption("ended");
+		await page.getByRole("button", { name: "Show" }).click();
+		const event = page.locator("#audit tr[id^=event-]");
+		await event.getByText("succeeded").waitFor();
+		assert.equal(await event.count(), 1);
+		await event.getByRole("link", { name: id }).click();
+		await page.waitForURL(`${server.url}/ui/runs/${id}`);
+		await page.getByRole("link", { name: "its events" }).click();
+		await event.nth(1).waitFor();
+		assert.equal(await event.count(), 2);
+	},
+
+	async "charts show the last hour, of all and of a tool"(page, server) {
+		for (let i = 0; i < 3; i++) await server.api("/v1/calls", { body: { tool: "primes", args: { limit: 1000 + i } } });
+		await page.goto(server.url);
+		await page.getByRole("img", { name: /^Latency \(95 %\) by minute, in the last hour: .*, at most .* at / }).waitFor();
+		await page.goto(`${server.url}/ui/tools/primes`);
+		await page.getByRole("link", { name: "its calls" }).click();
+		await page.getByRole("heading", { name: "The last hour of primes" }).waitFor();
+		const charts = page.locator("#history svg");
+		assert.equal(await charts.count(), 4);
+		for (const chart of await charts.all()) assert.notEqual(await chart.locator("path.bars").getAttribute("d"), "");
+		await page.getByText("As a table").click();
+		await page.locator("#history-table tbody tr").first().waitFor();
+		await page.locator("#call-tools tr", { hasText: "primes" }).getByRole("img", { name: /^Calls by minute/ }).waitFor();
+	},
+
+	async "what is missing is copied as configuration"(page, server, context) {
+		await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: server.url });
+		await page.goto(`${server.url}/ui/plugins`);
+		await page.locator("#plugin-hostile .rules").getByText("grants.hostile.clock").waitFor();
+		await page.locator("#plugin-hostile .rules").getByText(server.config).first().waitFor();
+		await page.getByRole("button", { name: "Copy the lines that grant files what is missing" }).click();
+		await page.waitForFunction(async () => (await navigator.clipboard.readText()) === "grants:\n  files:\n    files:\n      - {dir: /CHOOSE, path: /work, mode: write}\n");
+	},
+
+	async "pages of other origins call nothing"(_, server, context) {
+		const other = await context.newPage();
+		const calls = async () => (await server.api("/v1/calls")).calls.length;
+		const before = await calls();
+		for (const body of ["limit=10", "do=spawn&arg.limit=10"]) {
+			await other.goto("about:blank");
+			const fields = [...new URLSearchParams(body)].map(([name, value]) => `<input name="${name}" value="${value}">`).join("");
+			await other.setContent(`<form method="post" action="${server.url}/ui/tools/primes">${fields}<button>Go</button></form>`);
+			const answered = other.waitForResponse(`${server.url}/ui/tools/primes`);
+			await other.getByRole("button").click();
+			assert.equal((await answered).status(), 403);
+		}
+		assert.equal(await calls(), before);
+		assert.equal((await server.api("/v1/runs", { session: "page" })).runs.filter((r) => !r.done).length, 0);
+	},
+
 	async "a schedule is created, fired, disabled and enabled"(page, server) {
 		await page.goto(`${server.url}/ui/tools/primes`);
 		await page.getByLabel("limit").fill("10");
@@ -314,9 +459,9 @@ const tests = {
 		await page.locator("#details", { hasText: "scheduled by operator" }).waitFor();
 	},
 
-	async "plugins are reloaded, and settings shown without the token"(page, server) {
+	async "the configuration and the plugins are reloaded, and settings shown without the token"(page, server) {
 		await page.goto(`${server.url}/ui/plugins`);
-		await page.getByRole("button", { name: "Reload plugins" }).click();
+		await page.getByRole("button", { name: "Reload", exact: true }).click();
 		await page.getByRole("status").getByText("Reloaded:").waitFor();
 		await page.getByRole("link", { name: "Settings" }).click();
 		await page.locator("#settings", { hasText: "limits.fuel" }).waitFor();
@@ -360,7 +505,7 @@ const tests = {
 		const id = await server.spawn(`${"very-long-session-name-".repeat(5)}x`, { tool: "hostile", args: { steps: 1 }, title: "W".repeat(120) });
 		for (const width of [320, 360, 768, 1600]) {
 			await page.setViewportSize({ width, height: 800 });
-			for (const path of ["/", "/ui/runs", `/ui/runs/${id}`, "/ui/schedules", "/ui/tools", "/ui/tools/primes", "/ui/plugins", "/ui/approvals", "/ui/stores", "/ui/settings"]) {
+			for (const path of ["/", "/ui/runs", `/ui/runs/${id}`, "/ui/schedules", "/ui/tools", "/ui/tools/primes", "/ui/plugins", "/ui/approvals", "/ui/stores", "/ui/logs", "/ui/calls?tool=primes", "/ui/audit", "/ui/settings"]) {
 				await page.goto(server.url + path);
 				await live(page);
 				const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
@@ -394,6 +539,20 @@ async function withoutScript(page, server) {
 	await page.getByLabel("limit").fill("1000");
 	await page.getByRole("button", { name: "Call" }).click();
 	await page.locator("#result", { hasText: '"count": 168' }).waitFor();
+
+	await page.getByRole("link", { name: "Audit", exact: true }).click();
+	await page.getByLabel("Kind").selectOption("call");
+	await page.getByLabel("Tool").fill("primes");
+	await page.getByRole("button", { name: "Show" }).click();
+	await page.locator("#audit tr", { hasText: "success" }).first().waitFor();
+	await page.getByRole("link", { name: "Logs", exact: true }).click();
+	await page.getByLabel("Text").fill("step 1");
+	await page.getByRole("button", { name: "Search" }).click();
+	await page.locator("mark").first().waitFor();
+	await page.goto(`${server.url}/ui/calls?tool=primes`);
+	await page.getByRole("img", { name: /^Fuel by minute/ }).waitFor();
+	await page.goto(`${server.url}/ui/plugins`);
+	await page.locator("#plugin-files pre", { hasText: "dir: /CHOOSE" }).waitFor();
 
 	const other = await server.spawn("bo", { tool: "spin", timeout_seconds: hour });
 	await page.goto(`${server.url}/ui/runs?active=true&session=bo`);
@@ -481,13 +640,8 @@ grants: {memory: {clock: true, kv: {mode: write}}}
 }
 
 const server = await Server.start();
-let browser;
+const browser = new Browser();
 try {
-	browser = await chromium.launch({
-		executablePath: process.env.CHROMIUM,
-		timeout: seconds(300),
-		args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-	});
 	for (const [name, test] of Object.entries(tests)) {
 		await withPage(browser, server, {}, (page, context) => test(page, server, context));
 		console.log(`ok   ${name}`);
@@ -498,6 +652,7 @@ try {
 	await reach(browser, true);
 	await reach(browser, false);
 } finally {
-	await browser?.close();
+	browser.close();
 	await server.down();
 }
+process.exit(); // also where a browser hangs

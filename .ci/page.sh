@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Drives the page of `toolhost serve` with Chromium, with JavaScript and
-# without. Needs Go, npm, and Debian's package chromium, which it installs if it
-# may.
+# without. Needs Go, npm, and Debian's package chromium-headless-shell, which it
+# installs if it may. The whole of Chromium starts services that no test needs.
 set -euo pipefail
 
 playwright=1.65.1 # playwright-core
@@ -10,10 +10,10 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-chromium=${CHROMIUM:-/usr/bin/chromium}
+chromium=${CHROMIUM:-/usr/bin/chromium-headless-shell}
 if [ ! -x "$chromium" ]; then
-	echo "page: installing chromium"
-	(apt-get update && apt-get install -y --no-install-recommends chromium) >"$work/apt" 2>&1 || { cat "$work/apt" >&2; exit 1; }
+	echo "page: installing chromium-headless-shell"
+	(apt-get update && apt-get install -y --no-install-recommends chromium-headless-shell) >"$work/apt" 2>&1 || { cat "$work/apt" >&2; exit 1; }
 fi
 
 . "$root/.ci/npm.sh"

@@ -66,6 +66,21 @@ class HTTPServer {
 	}
 }
 
+// Three servers that share their runs, behind a balancer that sends each request to the
+// next one. Of them, a crash ends one.
+class Balanced extends HTTPServer {
+	async start() {
+		this.process = spawn(process.env.BALANCED, [program, data, "--config", config], { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, TOOLHOST_LEASE: "3s" } });
+		this.exited = once(this.process, "exit");
+		this.said = createInterface({ input: this.process.stdout })[Symbol.asyncIterator]();
+		this.url = /balanced on (http.*)/.exec((await this.said.next()).value)[1] + "/mcp";
+	}
+	async crash() {
+		this.process.kill("SIGHUP");
+		assert.match((await this.said.next()).value, /killed/);
+	}
+}
+
 // A server at the other end of two pipes.
 class StdioServer {
 	constructor() {
@@ -113,7 +128,7 @@ async function check(what, test) {
 
 const textOf = (settled) => settled.outcome.result.content[0].text;
 
-const server = transport === "http" ? new HTTPServer() : new StdioServer();
+const server = new { http: HTTPServer, balanced: Balanced, stdio: StdioServer }[transport]();
 await server.start();
 try {
 	const session = connect(server, async (request) => {
@@ -183,8 +198,11 @@ try {
 		const e = await session.callTool("slow_compute", { seconds: long, label: "three" });
 		let reference;
 		await e.handoff((r) => { reference = JSON.parse(JSON.stringify(r)); });
-		await kill(server, "SIGKILL");
-		await server.start();
+		if (server.crash) await server.crash();
+		else {
+			await kill(server, "SIGKILL");
+			await server.start();
+		}
 		const resumed = await connect(server).resumeTask(reference);
 		const settled = await resumed.settle();
 		assert.equal(settled.outcome.status, "completed");

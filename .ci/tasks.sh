@@ -2,7 +2,8 @@
 # Drives the Tasks extension of `toolhost serve` and `toolhost mcp` with the
 # client of its authors, @modelcontextprotocol/ext-tasks: a task that finishes,
 # fails, crashes, asks, is subscribed to, is canceled, is resumed by a second
-# client, and is resumed after the server was killed. Needs Go and npm.
+# client, and is resumed after the server was killed; and with three servers behind a
+# balancer, one of which is killed. Needs Go, npm and PostgreSQL.
 set -euo pipefail
 
 tasks=0.2.2  # @modelcontextprotocol/ext-tasks
@@ -15,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 . "$root/.ci/npm.sh"
 install_npm tasks "@modelcontextprotocol/ext-tasks@$tasks" "@modelcontextprotocol/client@$client"
 build_conformance "$work/plugins"
-(cd "$root" && go build -o "$work/toolhost" ./cmd/toolhost)
+(cd "$root" && go build -o "$work/" ./cmd/toolhost ./internal/fleet/balanced)
 
 {
 	echo "plugins: [$work/plugins]"
@@ -26,7 +27,22 @@ build_conformance "$work/plugins"
 } >"$work/toolhost.yaml"
 
 export XDG_CONFIG_HOME=$work/config # not the configuration of whoever runs this
-for transport in http stdio; do
-	MODULES=$modules timeout 1500 node "$root/.ci/tasks.mjs" "$transport" "$work/toolhost" "$work/toolhost.yaml" "$work/data-$transport"
+"$work/toolhost" compile --config "$work/toolhost.yaml" --data "$work/data"
+drive() { # TRANSPORT
+	local data=$work/data-$1
+	for folder in "$data" "$data"/host-{1,2,3}; do mkdir -p "$folder" && ln -s "$work/data/cache" "$folder/cache"; done
+	BALANCED=$work/balanced MODULES=$modules timeout 1500 node "$root/.ci/tasks.mjs" "$1" "$work/toolhost" "$work/toolhost.yaml" "$data" >"$work/$1.log" 2>&1
+}
+# They mostly wait.
+for transport in http stdio balanced; do
+	drive $transport &
+	drives+=($!)
 done
+failed=
+for transport in http stdio balanced; do
+	wait "${drives[0]}" || failed="$failed $transport"
+	drives=("${drives[@]:1}")
+	cat "$work/$transport.log"
+done
+[ -z "$failed" ] || { echo "tasks:$failed failed" >&2; exit 1; }
 echo "tasks: all is well"

@@ -32,7 +32,8 @@ const (
 	ExportStart      = "_start"            // () of a WASI preview 1 command
 )
 
-// ImportWASI is the module of WASI preview 1. A plugin may import it besides [Version].
+// ImportWASI is the module of WASI preview 1. A plugin may import it in addition to
+// [Version].
 const ImportWASI = "wasi_snapshot_preview1"
 
 // Custom sections of a module.
@@ -94,7 +95,7 @@ const (
 	CallFailed   int32 = -4 // the host tried and failed
 	CallLimit    int32 = -5 // a limit of the capability
 	CallCanceled int32 = -6 // the call is being stopped
-	CallConflict int32 = -7 // what is stored has another version
+	CallConflict int32 = -7 // the stored value has another version
 	CallLost     int32 = -8 // it had begun when its host died: it may have happened
 )
 
@@ -120,8 +121,8 @@ const (
 	InvokeWaiting    int32 = 4 // it waits for operations that it has started
 )
 
-// Context is the content of [FieldContext]: what a plugin may know of a call
-// besides its arguments. It never holds a secret.
+// Context is the content of [FieldContext]: what a plugin may know of a call in
+// addition to its arguments. It never holds a secret.
 type Context struct {
 	CallID    string            `json:"call_id"`
 	Session   string            `json:"session,omitempty"`

@@ -45,15 +45,15 @@ type Answers struct {
 
 // The actions of an answer.
 const (
-	AnswerAccept  = "accept"  // Content is there
+	AnswerAccept  = "accept"  // Content has the answer
 	AnswerDecline = "decline" // the user said no
 	AnswerCancel  = "cancel"  // the user did not answer
 )
 
-// Answer is what the user did with one question.
+// Answer is the user's response to one question.
 type Answer struct {
 	Action  string          `json:"action"`
-	Content json.RawMessage `json:"content,omitempty"` // an object, of AnswerAccept
+	Content json.RawMessage `json:"content,omitempty"` // an object; only with [AnswerAccept]
 }
 
 // Errors to branch on with [errors.Is].

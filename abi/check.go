@@ -2,6 +2,7 @@ package abi
 
 import (
 	"encoding/json"
+	"maps"
 	"path"
 	"reflect"
 	"slices"
@@ -23,7 +24,7 @@ func isName(s string) bool {
 	return s != "" && consists(s[:1], lower) && consists(s, lower+digits+"_")
 }
 
-// IsAgentName reports whether a text may be the name under which agents know a tool.
+// IsAgentName reports whether s is a valid name of a tool for agents.
 func IsAgentName(s string) bool { return len(s) <= MaxAgentName && isName(s) }
 
 // isEnvName reports whether a name is [A-Za-z_][A-Za-z0-9_]*.
@@ -31,7 +32,7 @@ func isEnvName(s string) bool {
 	return s != "" && !strings.Contains(digits, s[:1]) && consists(s, letters+digits+"_")
 }
 
-// IsSecretName reports whether a secret may have the name.
+// IsSecretName reports whether s is a valid name of a secret.
 func IsSecretName(s string) bool {
 	return s != "" && len(s) <= MaxSecretName && consists(s, letters+digits+"_-")
 }
@@ -92,12 +93,18 @@ func (m *Manifest) check() []Problem {
 	}
 
 	c.needs("/needs", &m.Needs)
+	c.count("/host_functions", "functions", len(m.HostFunctions))
+	for _, name := range slices.Sorted(maps.Keys(m.HostFunctions)) {
+		if tool := m.HostFunctions[name]; !slices.Contains(m.Needs.Tools, tool) && !slices.Contains(m.Needs.Tools, EveryTool) {
+			c.add("/host_functions/"+escape(name), "the plugin needs the tool %q then: name it in needs.tools", tool)
+		}
+	}
 	c.closedWorld(m)
 	return c.problems
 }
 
-// Check returns what the contract does not allow in a tool that agents know by its own
-// name alone.
+// Check returns the problems of a tool that has no plugin: agents know it by its own
+// name.
 func (t *Tool) Check() []Problem {
 	d := &decoder{}
 	d.tool("", t.Name, t)
@@ -134,6 +141,7 @@ func (d *decoder) tool(at, plugin string, t *Tool) {
 	}
 
 	d.narration(at+"/narrate", t)
+	d.command(at, t)
 
 	limits := reflect.ValueOf(t.Limits)
 	for i := range limits.NumField() {

@@ -15,18 +15,46 @@ import (
 	"unicode/utf8"
 )
 
-// ManifestError lists everything that is wrong with a manifest.
-type ManifestError struct{ Problems []Problem }
+// ManifestError lists all problems of a manifest.
+type ManifestError struct {
+	Problems []Problem
+	Tools    []string // names of the tools by their index, as far as the document has them
+}
 
 func (e *ManifestError) Error() string {
 	lines := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
+		if name := e.tool(p.Pointer); name != "" {
+			p.Pointer += fmt.Sprintf(" (tool %q)", name)
+		}
 		lines[i] = p.String()
 	}
 	return "bad manifest: " + strings.Join(lines, "; ")
 }
 
-// Problem is one thing that is wrong with a document.
+// tool returns the name of the tool that a pointer leads into. It is empty if that is not
+// known, or if the pointer leads to the name itself.
+func (e *ManifestError) tool(pointer string) string {
+	rest, found := strings.CutPrefix(pointer, "/tools/")
+	index, field, _ := strings.Cut(rest, "/")
+	n, err := strconv.Atoi(index)
+	if !found || err != nil || n < 0 || n >= len(e.Tools) || field == "name" {
+		return ""
+	}
+	return e.Tools[n]
+}
+
+// toolNames reads the names of the tools of a manifest in which something else may be wrong.
+func toolNames(data []byte) (names []string) {
+	var m struct{ Tools []struct{ Name string } }
+	_ = json.Unmarshal(data, &m) // the rest, if a field has a wrong type
+	for _, t := range m.Tools {
+		names = append(names, clip(t.Name))
+	}
+	return names
+}
+
+// Problem is one problem of a document.
 type Problem struct {
 	Pointer string `json:"pointer"` // JSON pointer (RFC 6901); "" is the whole document
 	Message string `json:"message"` // what was expected, and what was found
@@ -51,10 +79,10 @@ const maxDepth = 64
 // tools' schemas. The error is a [*ManifestError].
 func DecodeManifest(data []byte) (*Manifest, error) {
 	if len(data) > MaxManifest {
-		return nil, &ManifestError{[]Problem{{"", fmt.Sprintf("the manifest has %d bytes, at most %d are allowed", len(data), MaxManifest)}}}
+		return nil, &ManifestError{Problems: []Problem{{"", fmt.Sprintf("the manifest has %d bytes, at most %d are allowed", len(data), MaxManifest)}}}
 	}
 	if missing := missingFeatures(data); len(missing) > 0 { // what else it has may be of a newer contract
-		return nil, &ManifestError{missing}
+		return nil, &ManifestError{Problems: missing}
 	}
 
 	var m Manifest
@@ -64,7 +92,7 @@ func DecodeManifest(data []byte) (*Manifest, error) {
 		problems = m.check()
 	}
 	if len(problems) > 0 {
-		return nil, &ManifestError{problems[:min(len(problems), maxProblems)]}
+		return nil, &ManifestError{problems[:min(len(problems), maxProblems)], toolNames(data)}
 	}
 	return &m, nil
 }
@@ -184,6 +212,9 @@ var (
 	rawType   = reflect.TypeFor[json.RawMessage]()
 	needsType = reflect.TypeFor[Needs]()
 	textType  = reflect.TypeFor[Text]()
+	wordType  = reflect.TypeFor[Word]()
+	argvType  = reflect.TypeFor[Argv]()
+	textsType = reflect.TypeFor[map[string]string]()
 )
 
 func (d *decoder) value(pointer string, data []byte, v reflect.Value) {
@@ -193,6 +224,18 @@ func (d *decoder) value(pointer string, data []byte, v reflect.Value) {
 		v.SetBytes(bytes.Clone(data))
 	case v.Type() == textType:
 		v.Set(reflect.ValueOf(d.text(pointer, data)))
+	case v.Type() == argvType && data[0] == '[': // else it is Flags
+		d.value(pointer, data, v.FieldByName("Words"))
+	case v.Type() == argvType:
+		d.value(pointer, data, v.FieldByName("Flags"))
+	case v.Type() == wordType && data[0] == '[':
+		v.FieldByName("Group").SetBool(true)
+		d.value(pointer, data, v.FieldByName("Templates"))
+	case v.Type() == wordType:
+		v.FieldByName("Templates").Set(reflect.ValueOf([]string{""}))
+		d.value(pointer, data, v.FieldByName("Templates").Index(0))
+	case v.Type() == textsType:
+		d.texts(pointer, data, v)
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		d.value(pointer, data, v.Elem())
@@ -265,6 +308,22 @@ func (d *decoder) array(pointer string, data []byte, v reflect.Value) {
 		}
 		d.value(pointer+"/"+strconv.Itoa(i), item, v.Index(i))
 	}
+}
+
+// texts reads an object of strings.
+func (d *decoder) texts(pointer string, data []byte, v reflect.Value) {
+	var items map[string]json.RawMessage
+	if json.Unmarshal(data, &items) != nil || items == nil {
+		d.add(pointer, "expected an object, found %s", found(data))
+		return
+	}
+	all := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(items)) {
+		var text string
+		d.value(pointer+"/"+escape(name), items[name], reflect.ValueOf(&text).Elem())
+		all[name] = text
+	}
+	v.Set(reflect.ValueOf(all))
 }
 
 // integer takes what JSON Schema calls an integer, so that 1e6 is one too.

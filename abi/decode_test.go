@@ -143,7 +143,7 @@ func TestBounds(t *testing.T) {
 		"size":        {whole(1 << 20), whole(1<<20 + 1), "the manifest has 1048577 bytes, at most 1048576 are allowed"},
 		"description": {manifest(strings.Repeat("é", 4096), object, 1), manifest(strings.Repeat("é", 4097), object, 1), "/description: expected at most 4096 characters, found 4097"},
 		"tools":       {manifest("d", object, 128), manifest("d", object, 129), "/tools: expected 1 to 128 tools, found 129"},
-		"schema":      {manifest("d", long(65536), 1), manifest("d", long(65537), 1), "/tools/0/input_schema: expected at most 65536 bytes, found 65537"},
+		"schema":      {manifest("d", long(65536), 1), manifest("d", long(65537), 1), `/tools/0/input_schema (tool "t0"): expected at most 65536 bytes, found 65537`},
 		"nesting":     {manifest("d", nested(61), 1), manifest("d", nested(62), 1), "expected at most 64 levels of nesting"},
 		"UTF-8":       {manifest("\u00e9", object, 1), bytes.Replace(manifest("XX", object, 1), []byte("XX"), []byte("\xc3\x28"), 1), "expected UTF-8 text"},
 		"a bomb":      {manifest("d", nested(1), 1), []byte(strings.Repeat("[", 1<<19)), "expected at most 64 levels of nesting"},
@@ -196,4 +196,22 @@ func FuzzDecodeManifest(f *testing.F) {
 			_ = m.Tools[i].Narrate(abi.PhaseStarted, "de-CH", doc)
 		}
 	})
+}
+
+// TestNamesOfTools: errors name the tool besides its place in the manifest, also if its name
+// is all of it that can be read.
+func TestNamesOfTools(t *testing.T) {
+	for name, c := range map[string]struct{ tools, want string }{
+		"a name":          {`{"name":"a"},{"name":"b","hints":{"read_only":true}}`, `/tools/1/hints/read_only (tool "b"): unknown field`},
+		"no name":         {`{"nome":"a"}`, `/tools/0/nome: unknown field`},
+		"the name itself": {`{"name":"A","description":"d","input_schema":{"type":"object"}}`, `/tools/0/name: expected a name of`},
+		"of another type": {`{"name":7},{"name":"b","timeout_ms":"1"}`, `/tools/1/timeout_ms (tool "b"): unknown field`},
+		"no tool":         {`7`, `/tools/0: expected`},
+		"hostile":         {`{"name":"a\"):\n","x":1}`, `/tools/0/x (tool "a\"):\n"): unknown field`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := abi.DecodeManifest([]byte(`{"abi":"toolhost_v1","name":"demo","version":"1.0.0","description":"d","tools":[` + c.tools + `]}`))
+			require.ErrorContains(t, err, c.want)
+		})
+	}
 }

@@ -15,9 +15,9 @@ const maxRequires = 32
 // isExtension reports whether a field of a manifest is one that hosts pass over.
 func isExtension(name string) bool { return strings.HasPrefix(name, "x-") && len(name) > 2 }
 
-// Features returns the names of what this version of the contract has, sorted: a need,
-// a hint, a limit, or another optional field of a tool, by its name in the manifest; and
-// the functions and operations that no need belongs to. A manifest may require them.
+// Features returns the sorted names of the features of this version of the contract:
+// needs, hints, limits and other optional fields of a tool, by their names in the
+// manifest, and functions and operations without a need. A manifest may require them.
 func Features() []string {
 	names := []string{"call_start", "checkpoint", "report"}
 	for _, t := range []reflect.Type{reflect.TypeFor[Needs](), reflect.TypeFor[Hints](), reflect.TypeFor[Limits](), reflect.TypeFor[Tool]()} {

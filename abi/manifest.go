@@ -30,8 +30,12 @@ type Manifest struct {
 	Authors     []string `json:"authors,omitempty"`
 	Tools       []Tool   `json:"tools"`
 	Needs       Needs    `json:"needs,omitzero"`
-	// Requires names the features of the contract that the plugin cannot do without, see
-	// [Features]. A host that lacks one refuses the plugin and names it.
+	// HostFunctions maps the functions that an Extism plugin imports from the host it
+	// was built for, as MODULE.FUNCTION, to the tools that stand for them, by the names
+	// that agents use. The plugin needs these tools.
+	HostFunctions map[string]string `json:"host_functions,omitempty"`
+	// Requires names the features of the contract that the plugin cannot work without,
+	// see [Features]. A host that lacks one refuses the plugin and names it.
 	Requires []string `json:"requires,omitempty"`
 }
 
@@ -48,19 +52,29 @@ type Tool struct {
 	Narration    Narration       `json:"narrate,omitzero"` // sentences for a person
 	Limits       Limits          `json:"limits,omitzero"`
 	Examples     []Example       `json:"examples,omitempty"`
-	// Argv is for WASI commands: the arguments come on stdin as JSON in any
-	// case, and with Argv as --name value flags too.
-	Argv bool `json:"argv,omitempty"`
+	// For a WASI command: Stdin is a template like those of a [Word]; nil means all
+	// arguments as JSON. Env has environment variables; those that the operator grants
+	// take precedence.
+	Argv  Argv              `json:"argv,omitzero"`
+	Stdin *string           `json:"stdin,omitempty"`
+	Env   map[string]string `json:"env,omitempty"`
+	// For an Extism plugin: Function is the export that the tool calls, by default the
+	// one with its name. Input is a template of the export's input; nil means all
+	// arguments as JSON.
+	Function string  `json:"function,omitempty"`
+	Input    *string `json:"input,omitempty"`
+	// For a hyper-mcp plugin: MCPTool is its name for the tool, and replaces both.
+	MCPTool string `json:"mcp_tool,omitempty"`
 }
 
-// Hints say how a tool behaves. A hint left out is read the careful way: false,
-// but destructive and open_world true.
+// Hints say how a tool behaves. A missing hint has the cautious value: true for
+// destructive and open_world, false for all others.
 type Hints struct {
 	SupportsBackground bool        `json:"supports_background,omitempty"` // may be spawned as a background run
 	Idempotent         bool        `json:"idempotent,omitempty"`          // calling again with the same arguments changes nothing more
 	Readonly           bool        `json:"readonly,omitempty"`            // changes nothing outside the sandbox
 	Destructive        *bool       `json:"destructive,omitempty"`         // may delete or overwrite; nil is true unless Readonly
-	OpenWorld          *bool       `json:"open_world,omitempty"`          // talks to things outside the host; nil is true
+	OpenWorld          *bool       `json:"open_world,omitempty"`          // interacts with systems outside the host; nil is true
 	Messages           bool        `json:"messages,omitempty"`            // its background runs read messages that are sent to them
 	LongRunning        bool        `json:"long_running,omitempty"`        // usually takes longer than an agent wants to wait
 	Concurrency        Concurrency `json:"concurrency,omitempty"`
@@ -81,7 +95,7 @@ func (h Hints) IsPureInit() bool { return h.PureInit == nil || *h.PureInit }
 // Concurrency says whether calls of a tool may overlap within a session.
 type Concurrency string
 
-// The ways; empty is parallel.
+// The modes. Empty means parallel.
 const (
 	Parallel Concurrency = "parallel"
 	Serial   Concurrency = "serial"
@@ -90,22 +104,23 @@ const (
 // Approval says whether a person must agree to each call.
 type Approval string
 
-// The policies; empty is auto.
+// The policies. Empty means auto.
 const (
 	ApprovalAuto     Approval = "auto"
 	ApprovalRequired Approval = "required"
 )
 
-// Deferrable says whether models may have to find the tool by search, instead of being given its definition.
+// Deferrable says whether models may have to search for the tool instead of being given
+// its definition.
 type Deferrable string
 
-// The policies; empty is automatic.
+// The policies. Empty means automatic.
 const (
 	DeferAutomatic Deferrable = "automatic" // as the operator decides
-	DeferNever     Deferrable = "never"     // unless the operator names this very tool
+	DeferNever     Deferrable = "never"     // unless the operator names this tool
 )
 
-// Limits are what a tool asks for; zero asks for the host's default. The
+// Limits are the limits that a tool requests; zero requests the host's default. The
 // operator's policy caps them.
 type Limits struct {
 	Fuel              int64 `json:"fuel,omitempty"`
@@ -116,8 +131,8 @@ type Limits struct {
 	OutputBytes       int64 `json:"output_bytes,omitempty"`
 }
 
-// Example is a call with its known answer, for readers, models and tests.
-// Exactly one of Result and Error is set.
+// Example is a call with its known answer, for readers, models and tests. Exactly one
+// of Result and Error is set.
 type Example struct {
 	Name   string          `json:"name,omitempty"`
 	Args   json.RawMessage `json:"args"`
@@ -125,8 +140,8 @@ type Example struct {
 	Error  string          `json:"error,omitempty"` // a part of the error text
 }
 
-// Needs is what a plugin asks the operator to grant. The zero Needs asks for
-// nothing, and a plugin that was not granted all it needs is not called.
+// Needs is what a plugin asks the operator to grant. The zero Needs asks for nothing,
+// and a plugin is not called until all its needs are granted.
 type Needs struct {
 	Files  []FileNeed `json:"files,omitempty"`
 	Env    []string   `json:"env,omitempty"` // names of environment variables
@@ -135,23 +150,24 @@ type Needs struct {
 	Ask    bool       `json:"ask,omitempty"` // put questions to the user
 	// Session is for the values that the tools of a session share.
 	Session StoreMode `json:"session,omitempty"`
-	// KV is for a key-value store of the plugin's own.
+	// KV is for a key-value store that belongs to the plugin.
 	KV StoreMode `json:"kv,omitempty"`
-	// Tools are other tools that it calls, by the names agents know them by, or EveryTool.
+	// Tools are other tools that it calls, by the names that agents use, or
+	// [EveryTool].
 	Tools []string `json:"tools,omitempty"`
 	// HTTP is for requests.
 	HTTP []HTTPNeed `json:"http,omitempty"`
-	// Secrets are names of secrets that the operator has to put into its HTTP requests.
+	// Secrets are names of secrets that the operator must add to its HTTP requests.
 	Secrets []string `json:"secrets,omitempty"`
 }
 
-// HTTPNeed is what a plugin must reach over HTTP.
+// HTTPNeed describes HTTP requests that a plugin must be able to make.
 type HTTPNeed struct {
-	// URL is https://HOST[:PORT]/PATH, or http:// for plain HTTP. A HOST of
-	// "*.example.com" stands for one more label, "*" for every public name. A PATH that
-	// ends in /* stands for everything below.
+	// URL is https://HOST[:PORT]/PATH, or http:// for plain HTTP. The HOST
+	// "*.example.com" matches one more label, and "*" every public name. A PATH that
+	// ends in /* matches everything below.
 	URL     string   `json:"url"`
-	Methods []string `json:"methods,omitempty"` // in upper case; none is GET and HEAD, * is all
+	Methods []string `json:"methods,omitempty"` // in upper case; empty means GET and HEAD, * all
 }
 
 // StoreMode says what a plugin may do with the values of a session, or of its

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Phase is a moment of a call that a person is shown a sentence for.
+// Phase is a stage of a call that has a status text.
 type Phase string
 
 // The phases.
@@ -27,8 +27,8 @@ const (
 	maxSentence = 300 // characters of a sentence
 )
 
-// Narration is what a person is shown of a call, as templates: {name} stands for the
-// argument of that name.
+// Narration has the status texts of a call for a person, as templates: {name} stands
+// for the argument of that name.
 type Narration struct {
 	Started  Text `json:"started,omitzero"`  // while it runs
 	Finished Text `json:"finished,omitzero"` // after a success
@@ -67,8 +67,8 @@ func (t *Text) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &t.Default)
 }
 
-// In returns the template for a locale: its own, that of its language, the English
-// one, then the default. It is empty without any of these.
+// In returns the template for a locale: its own, that of its language, the English one,
+// or the default, whichever exists first. It is empty if none of them exists.
 func (t Text) In(locale string) string {
 	language, _, _ := strings.Cut(locale, "-")
 	for _, l := range []string{locale, language, "en"} {
@@ -79,10 +79,9 @@ func (t Text) In(locale string) string {
 	return t.Default
 }
 
-// Narrate returns the sentence of a phase for the arguments of a call; empty without
-// a template. An ellipsis stands for an argument that is missing. The sentence has at
-// most 300 characters, 60 of each argument, on one line. The caller leaves out
-// arguments that are secret.
+// Narrate returns the status text of a phase for the arguments of a call, or "" without
+// a template. An ellipsis stands for a missing argument. The text has one line of at
+// most 300 characters, 60 of each argument. The caller leaves out secret arguments.
 func (t *Tool) Narrate(phase Phase, locale string, args json.RawMessage) string {
 	text := map[Phase]Text{PhaseStarted: t.Narration.Started, PhaseFinished: t.Narration.Finished, PhaseFailed: t.Narration.Failed}[phase]
 	template := text.In(locale)

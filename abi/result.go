@@ -15,7 +15,7 @@ type Kind string
 const (
 	Success            Kind = "success"
 	ToolError          Kind = "tool_error"          // the tool failed; the model can react
-	Internal           Kind = "internal"            // a fault of the plugin or the host; details are for the operator
+	Internal           Kind = "internal"            // the plugin or the host failed; details are for the operator
 	ConnectionRequired Kind = "connection_required" // the user has to connect something first; neither success nor error
 	LimitReached       Kind = "limit"               // see Result.Limit
 	CanceledKind       Kind = "canceled"            // stopped before there was a result
@@ -40,9 +40,9 @@ const InternalMessage = "An internal error occurred while executing the tool"
 // protocols show it.
 type Result struct {
 	Kind       Kind            `json:"kind"`
-	Value      json.RawMessage `json:"value,omitempty"`   // the tool's answer, on success
-	Content    []Block         `json:"content,omitempty"` // further blocks of the answer, in the order they were written
-	Summary    string          `json:"summary,omitempty"` // the tool's own, of its result or its error
+	Value      json.RawMessage `json:"value,omitempty"`   // the tool's result, on success
+	Content    []Block         `json:"content,omitempty"` // content blocks, in the order they were written
+	Summary    string          `json:"summary,omitempty"` // by the tool, of its result or its error
 	Error      string          `json:"error,omitempty"`   // for the agent; set unless Success
 	Limit      Limit           `json:"limit,omitempty"`
 	Connection *Connection     `json:"connection,omitempty"`
@@ -61,11 +61,19 @@ func (r Result) IsError() bool { return r.Kind != Success && r.Kind != Connectio
 // Usage is what a call cost.
 type Usage struct {
 	Fuel        int64         `json:"fuel"`         // units, exact and the same on every machine
-	CPU         time.Duration `json:"cpu_ns"`       // on a processor of the host, which is more than it computed if other programs use that too
+	CPU         time.Duration `json:"cpu_ns"`       // time on a processor of the host, including time that the system gave to other programs
 	Wall        time.Duration `json:"wall_ns"`      // from its start to its end
 	Wait        time.Duration `json:"wait_ns"`      // of Wall, for a slot or a processor
 	MemoryPeak  int64         `json:"memory_peak"`  // bytes of linear memory
 	OutputBytes int64         `json:"output_bytes"` // bytes written to all streams
+
+	// StartupFuel is the part of Fuel that the plugin took to start up. Each call pays
+	// for it, even if it continues from a snapshot. 0 means that starting up does
+	// nothing.
+	StartupFuel int64 `json:"startup_fuel,omitempty"`
+	// Startup is the part of Wall before a plugin with StartupFuel was ready. It is
+	// short for a call that continues from a snapshot.
+	Startup time.Duration `json:"startup_ns,omitempty"`
 }
 
 // Connection says what the user has to connect before the tool can work.

@@ -106,6 +106,11 @@ func (w walker) value(at string, s map[string]any, t reflect.Type) {
 		// an object or any value; the vectors tell
 	case t == reflect.TypeFor[abi.Text]():
 		require.Len(w, s["anyOf"], 2, at)
+	case t == reflect.TypeFor[abi.Argv]():
+		require.Len(w, s["oneOf"], 2, at)
+	case t.Kind() == reflect.Map:
+		require.Equal(w, "object", s["type"], at)
+		w.value(at+"/*", w.resolve(at+"/*", s["additionalProperties"]), t.Elem())
 	case t.Kind() == reflect.Pointer:
 		w.value(at, s, t.Elem())
 	case t.Kind() == reflect.Struct:

@@ -13,11 +13,11 @@ type ToolAnswer struct {
 	Connection *Connection     `json:"connection,omitempty"`
 }
 
-// FoundTools is the response of the operation tool.search: tools that have words of the
-// query, the best first.
+// FoundTools is the response of the operation tool.search: tools that match the query,
+// best match first.
 type FoundTools struct {
 	Tools []FoundTool `json:"tools"`
-	More  int         `json:"more"` // tools that were found and are not among them
+	More  int         `json:"more"` // number of other matches
 }
 
 // FoundTool is a tool that a plugin may call.
@@ -33,7 +33,7 @@ const EveryTool = "*"
 
 // Bounds of the calls that tools make of other tools.
 const (
-	MaxToolDepth = 8       // calls that wait for each other in turn, without the first
-	MaxToolCalls = 1000    // calls that begin with one call together, refused ones included
+	MaxToolDepth = 8       // nested calls, not counting the first
+	MaxToolCalls = 1000    // calls below one call in total, refused ones included
 	MaxToolArgs  = 8 << 20 // bytes of the arguments of one
 )

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/toolhost/toolhost/bench/internal/engine"
 )
 
 // TestDigests holds that the workloads are the files that were built.
@@ -38,7 +40,7 @@ func TestWorkloads(t *testing.T) {
 		if w.lang == "Go" {
 			continue // takes seconds to build and compile
 		}
-		if _, err := measure(&loader{}, w, engines, 1); err != nil {
+		if _, err := measure(&loader{}, w, engine.All, 1); err != nil {
 			t.Errorf("%s: %v", w.name, err)
 		}
 	}

@@ -8,240 +8,107 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
-	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
-
-	"github.com/toolhost/toolhost/internal/fuel"
-	"github.com/toolhost/toolhost/internal/wasmbin"
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 )
 
-// endless is a guest that does not return by itself.
-type endless struct {
-	name string
-	wasm func(*loader) ([]byte, error)
-	call string
-	arg  uint64
+// stops measures how long calls run on after they were stopped, as the product runs
+// them: a host, a context that is canceled.
+type stops struct {
+	host *host.Host
+	spin *host.Module // keeps a processor busy
 }
 
-var endlessGuests = []endless{
-	{"tight loop", fromFile("sieve"), "run", 1 << 30},
-	{"interpreter", fromFile("vm"), "run", 1 << 30},
-	{"memory-bound loop", fromFile("memory"), "run", 1 << 30},
-	{"deep recursion", fromFile("fib"), "run", 60},
-	{"go, allocating", fromFile("go"), "trees", 1 << 30},
-	{"endless bulk fill", bulkFill, "run", 1 << 30},
-	{"blocked host call", blocked, "run", 0},
-}
+// policy has room for whatever endless guests do.
+var policy = host.Policy{Fuel: host.MaxFuel, Memory: 1 << 30, Timeout: time.Hour, Grant: host.Grant{Clock: true, Random: true}}
 
-func fromFile(name string) func(*loader) ([]byte, error) {
-	return func(l *loader) ([]byte, error) { return l.read(name) }
-}
-
-var i32 = []wasmbin.ValType{wasmbin.I32}
-
-// oneFunction is a module that exports a function of type (i32) -> i32 as run.
-func oneFunction(body []byte, change func(*wasmbin.Module)) []byte {
-	m := &wasmbin.Module{
-		Types:     []wasmbin.FuncType{{Params: i32, Results: i32}},
-		Functions: []uint32{0},
-		Codes:     []wasmbin.Code{{Body: body}},
-		Memories:  []wasmbin.Limits{{Min: 1024}},
-	}
-	change(m)
-	m.Exports = []wasmbin.Export{{Name: "run", Index: uint32(m.ImportCount(wasmbin.KindFunc))}}
-	return m.Encode()
-}
-
-// bulkFill fills 64 MiB over and over.
-func bulkFill(*loader) ([]byte, error) {
-	fill := wasmbin.AppendS64([]byte{0x03, 0x40, 0x41, 0, 0x41, 1, 0x41}, 64<<20)
-	fill = append(fill, 0xfc, 0x0b, 0x00, 0x0c, 0x00, 0x0b, 0x41, 0x00, 0x0b)
-	return oneFunction(fill, func(*wasmbin.Module) {}), nil
-}
-
-// blocked calls a host function that waits for the call's context.
-func blocked(*loader) ([]byte, error) {
-	return oneFunction([]byte{0x20, 0x00, 0x10, 0x00, 0x0b}, func(m *wasmbin.Module) {
-		m.Imports = []wasmbin.Import{{Module: "bench", Name: "wait"}}
-	}), nil
-}
-
-var errStopped = errors.New("stopped")
-
-// stoppable is a guest that one goroutine runs and another stops.
-type stoppable struct {
-	rt       wazero.Runtime
-	compiled wazero.CompiledModule
-	stop     atomic.Bool
-	calling  atomic.Bool   // the call has begun
-	running  atomic.Bool   // and the guest has been seen in it
-	done     chan struct{} // closed by a stop, for host calls that wait
-}
-
-func newStoppable(wasm []byte) (*stoppable, error) {
-	ctx := context.Background()
-	s := &stoppable{done: make(chan struct{})}
-	program, err := rewritten(wasm)
-	if err != nil {
-		return nil, err
-	}
-	var meter *fuel.Meter
-	s.rt = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCoreFeatures(wasmbin.Features))
-	if _, err := wasi_snapshot_preview1.Instantiate(ctx, s.rt); err != nil {
-		return nil, err
-	}
-	_, err = s.rt.NewHostModuleBuilder(fuel.ImportModule).NewFunctionBuilder().
-		WithGoFunction(api.GoFunc(func(_ context.Context, stack []uint64) {
-			left, err := meter.Refill(int64(stack[0]))
-			if err != nil {
-				panic(err)
-			}
-			stack[0] = uint64(left)
-		}), []api.ValueType{api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).
-		Export(fuel.ImportName).Instantiate(ctx)
-	if err != nil {
-		return nil, err
-	}
-	_, err = s.rt.NewHostModuleBuilder("bench").NewFunctionBuilder().
-		WithFunc(func(int32) int32 { s.running.Store(true); <-s.done; panic(errStopped) }).Export("wait").Instantiate(ctx)
-	if err != nil {
-		return nil, err
-	}
-	meter = fuel.NewMeter(fuel.MaxBudget, func() error {
-		if s.calling.Load() {
-			s.running.Store(true)
-		}
-		if s.stop.Load() {
-			return errStopped
-		}
-		return nil
-	})
-	s.compiled, err = s.rt.CompileModule(ctx, program)
-	return s, err
-}
-
-// run calls the export of a new instance. It returns when that had been stopped,
-// or its error.
-func (s *stoppable) run(export string, arg uint64) (time.Time, error) {
-	ctx := context.Background()
-	mod, err := s.rt.InstantiateModule(ctx, s.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"))
-	if errors.Is(err, errStopped) {
-		return time.Now(), nil // while it was set up
-	}
-	if err != nil {
-		return time.Time{}, err
-	}
-	defer mod.Close(ctx)
-	s.calling.Store(true)
-	_, err = mod.ExportedFunction(export).Call(ctx, arg)
-	ended := time.Now()
-	if !errors.Is(err, errStopped) {
-		return ended, fmt.Errorf("%s: ended by itself: %w", export, err)
-	}
-	return ended, nil
-}
-
-// latencies prints how long a guest runs on after it was told to stop, with all
-// processors busy, and how long the collector stops the world meanwhile.
+// latencies prints the time from when a call is stopped until it has returned, with
+// all processors busy, and how long Go's collector stops the world meanwhile.
 func latencies(load *loader, rounds int) error {
+	ctx := context.Background()
+	h, err := host.New(ctx, host.Config{})
+	if err != nil {
+		return err
+	}
+	defer h.Close(ctx)
+	s := &stops{host: h}
+	if s.spin, err = s.compile(load, endlessGuests[0]); err != nil {
+		return err
+	}
+
 	fmt.Println("\nfrom stop to stopped, all processors busy     p50       p99       max")
 	for _, e := range endlessGuests {
-		times, err := stopTimes(load, e, rounds)
+		times, err := s.measure(load, e, rounds)
 		if err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
 		fmt.Printf("%-40s %7.3f   %7.3f   %7.3f ms\n", e.name, 1e3*quantile(times, .5), 1e3*quantile(times, .99), 1e3*quantile(times, 1))
 	}
-	return pauses(load, rounds)
+
+	s.pauses(rounds)
+	return nil
 }
 
-func stopTimes(load *loader, e endless, rounds int) ([]float64, error) {
+func (s *stops) compile(load *loader, e endless) (*host.Module, error) {
 	wasm, err := e.wasm(load)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", e.name, err)
 	}
-	release, err := keepBusy(load, runtime.GOMAXPROCS(0)-1)
+	m, err := s.host.Compile(context.Background(), wasm)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.name, err)
+	}
+	return m, nil
+}
+
+// measure returns the seconds that each of so many stops took.
+func (s *stops) measure(load *loader, e endless, rounds int) ([]float64, error) {
+	m, err := s.compile(load, e)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
-	s, err := newStoppable(wasm)
-	if err != nil {
-		return nil, err
-	}
-	defer s.rt.Close(context.Background())
+	defer m.Close(context.Background())
+	defer s.keepBusy(runtime.GOMAXPROCS(0) - 1)()
+
 	var times []float64
-	for range rounds {
-		s.done = make(chan struct{})
-		s.stop.Store(false)
-		s.calling.Store(false)
-		s.running.Store(false)
+	for i := range rounds {
+		ctx, cancel := context.WithCancel(context.Background())
 		var at time.Time
-		ended := make(chan error, 1)
-		go func() {
-			var err error
-			at, err = s.run(e.call, e.arg)
-			ended <- err
-		}()
-		for !s.running.Load() {
-			time.Sleep(time.Millisecond)
+		stop := func() { at = time.Now(); cancel() }
+		began := func(func() abi.Usage) { time.AfterFunc(time.Duration(40+i%50)*time.Millisecond, stop) }
+		_, err := s.host.Call(ctx, m, host.Call{Tool: "endless", Policy: policy, Observers: host.Observers{Used: began}})
+		times = append(times, time.Since(at).Seconds())
+		if !errors.Is(err, context.Canceled) {
+			return nil, fmt.Errorf("ended by itself: %w", err)
 		}
-		start := time.Now()
-		s.stop.Store(true)
-		close(s.done)
-		if err := <-ended; err != nil {
-			return nil, err
-		}
-		times = append(times, at.Sub(start).Seconds())
 	}
 	return times, nil
 }
 
 // keepBusy has n guests spin until the returned function is called.
-func keepBusy(load *loader, n int) (func(), error) {
-	wasm, err := load.read("sieve")
-	if err != nil {
-		return nil, err
-	}
-	var spinning []*stoppable
+func (s *stops) keepBusy(n int) (release func()) {
+	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	for range n {
-		s, err := newStoppable(wasm)
-		if err != nil {
-			return nil, err
-		}
-		spinning = append(spinning, s)
-		wg.Go(func() { _, _ = s.run("run", 1<<30) })
+		wg.Go(func() {
+			_, _ = s.host.Call(ctx, s.spin, host.Call{Tool: "spin", Background: true, Policy: policy})
+		})
 	}
-	return func() {
-		for _, s := range spinning {
-			s.stop.Store(true)
-		}
-		wg.Wait()
-		for _, s := range spinning {
-			s.rt.Close(context.Background())
-		}
-	}, nil
+	return func() { cancel(); wg.Wait() }
 }
 
 // pauses prints how long the collector stops the world while guests spin on all
 // processors.
-func pauses(load *loader, rounds int) error {
+func (s *stops) pauses(rounds int) {
 	const name = "/sched/pauses/total/gc:seconds"
 	read := func() *metrics.Float64Histogram {
 		sample := []metrics.Sample{{Name: name}}
 		metrics.Read(sample)
 		return sample[0].Value.Float64Histogram()
 	}
-	release, err := keepBusy(load, runtime.GOMAXPROCS(0))
-	if err != nil {
-		return err
-	}
-	defer release()
+	defer s.keepBusy(runtime.GOMAXPROCS(0))()
 	before := read()
 	for range rounds {
 		runtime.GC()
@@ -263,5 +130,4 @@ func pauses(load *loader, rounds int) error {
 		return math.Inf(1)
 	}
 	fmt.Printf("%-40s %7.3f   %7.3f   %7.3f ms\n", "collector stops the world, guests spin", at(.5), at(.99), at(1))
-	return nil
 }

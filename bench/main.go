@@ -12,12 +12,14 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/toolhost/toolhost/bench/internal/engine"
 )
 
 // workload is an export of a module of type (i32) -> i32 that does arg rounds.
 type workload struct {
 	name, lang, file, export string
-	arg                      int32
+	arg                      uint64
 }
 
 var workloads = []workload{
@@ -49,7 +51,7 @@ func main() {
 	load := &loader{}
 	err := run(load, *rounds, list(*only), list(*with))
 	if err == nil && *stops > 0 {
-		err = errors.Join(rewriting(load), latencies(load, *stops))
+		err = errors.Join(rewriting(load), checks(load), latencies(load, *stops))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -65,15 +67,15 @@ func list(s string) []string {
 }
 
 func run(load *loader, rounds int, only, with []string) error {
-	var used []engine
-	for _, e := range engines {
-		if with == nil || slices.Contains(with, e.name) {
+	var used []engine.Engine
+	for _, e := range engine.All {
+		if with == nil || slices.Contains(with, e.Name) {
 			used = append(used, e)
 		}
 	}
 	fmt.Printf("%-12s", "workload")
 	for _, e := range used {
-		fmt.Printf(" %23s", e.name)
+		fmt.Printf(" %23s", e.Name)
 	}
 	fmt.Println()
 	logs := make([]float64, len(used))
@@ -91,7 +93,7 @@ func run(load *loader, rounds int, only, with []string) error {
 		n++
 		fmt.Printf("%-12s", w.name)
 		for i, e := range used {
-			base := slices.IndexFunc(used, func(b engine) bool { return b.name == e.base })
+			base := slices.IndexFunc(used, func(b engine.Engine) bool { return b.Name == e.Base })
 			if base == i || base < 0 {
 				fmt.Printf(" %20.1f ms", 1e3*median(times[i]))
 				continue
@@ -123,36 +125,38 @@ func run(load *loader, rounds int, only, with []string) error {
 
 // measure runs a workload on all engines in turn, round after round, and
 // returns the seconds of each round of each engine.
-func measure(load *loader, w workload, used []engine, rounds int) ([][]float64, error) {
+func measure(load *loader, w workload, used []engine.Engine, rounds int) ([][]float64, error) {
 	wasm, err := load.read(w.file)
 	if err != nil {
 		return nil, err
 	}
-	programs := make([]*program, len(used))
+	instances := make([]*engine.Instance, len(used))
 	times := make([][]float64, len(used))
-	var want int32
+	var want uint64
 	for i, e := range used {
-		p, err := e.load(wasm)
+		p, err := e.Load(wasm, engine.Host{})
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", e.name, err)
+			return nil, fmt.Errorf("%s: %w", e.Name, err)
 		}
-		defer p.close()
-		programs[i] = p
-		got, err := p.call(w.export, w.arg) // warm up
+		defer p.Close()
+		if instances[i], err = p.Start(); err != nil {
+			return nil, fmt.Errorf("%s: %w", e.Name, err)
+		}
+		got, err := instances[i].Call(w.export, w.arg) // warm up
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", e.name, err)
+			return nil, fmt.Errorf("%s: %w", e.Name, err)
 		}
 		if i == 0 {
 			want = got
 		} else if got != want {
-			return nil, fmt.Errorf("%s: result %d, not %d", e.name, got, want)
+			return nil, fmt.Errorf("%s: result %d, not %d", e.Name, got, want)
 		}
 	}
 	for range rounds {
 		for _, i := range rand.Perm(len(used)) {
 			start := time.Now()
-			if _, err := programs[i].call(w.export, w.arg); err != nil {
-				return nil, fmt.Errorf("%s: %w", used[i].name, err)
+			if _, err := instances[i].Call(w.export, w.arg); err != nil {
+				return nil, fmt.Errorf("%s: %w", used[i].Name, err)
 			}
 			times[i] = append(times[i], time.Since(start).Seconds())
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tetratelabs/wazero"
 
+	"github.com/toolhost/toolhost/bench/internal/engine"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -26,7 +27,7 @@ func rewriting(load *loader) error {
 			return err
 		}
 		var program []byte
-		rewrite, err := best(5, func() error { program, err = rewritten(wasm); return err })
+		rewrite, err := best(5, func() error { program, err = engine.Metered(wasm); return err })
 		if err != nil {
 			return err
 		}
@@ -38,11 +39,11 @@ func rewriting(load *loader) error {
 		if err != nil {
 			return err
 		}
-		before, err := codeSize(wasm)
+		before, err := engine.CodeSize(wasm)
 		if err != nil {
 			return err
 		}
-		after, err := codeSize(program)
+		after, err := engine.CodeSize(program)
 		if err != nil {
 			return err
 		}
@@ -71,17 +72,4 @@ func compile(wasm []byte) error {
 	defer rt.Close(ctx)
 	_, err := rt.CompileModule(ctx, wasm)
 	return err
-}
-
-// codeSize is the size of all function bodies.
-func codeSize(wasm []byte) (int, error) {
-	m, err := wasmbin.Parse(wasm)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, c := range m.Codes {
-		n += len(c.Body)
-	}
-	return n, nil
 }

@@ -15,29 +15,29 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Connections returns the clients of the server, the latest request first. It is for
-// the operator.
+// Connections returns the clients of the server, most recent request first. Only the
+// operator may call it.
 func (c *Client) Connections(ctx context.Context) ([]wire.ClientConnection, error) {
 	out, err := do[wire.Connections](ctx, c, "GET", "/v1/connections", nil)
 	return out.Connections, err
 }
 
-// Tools returns the tools that a model is given: those the session may call, without
-// deferred ones, which [Client.Declarations] finds.
+// Tools returns the tools to list for a model: those that the session can call, without
+// deferred tools, which [Client.Declarations] finds.
 func (c *Client) Tools(ctx context.Context) ([]wire.Definition, error) {
 	out, err := do[wire.Tools](ctx, c, "GET", "/v1/tools", nil)
 	return out.Tools, err
 }
 
-// AllTools returns the tools the session may call, deferred ones too.
+// AllTools returns the tools that the session can call, including deferred tools.
 func (c *Client) AllTools(ctx context.Context) ([]wire.Definition, error) {
 	out, err := do[wire.Tools](ctx, c, "GET", "/v1/tools?all=true", nil)
 	return out.Tools, err
 }
 
-// Declarations returns the tools that have words of a query, the best first, as
-// declarations in TypeScript. An empty query finds all, by name. The limit is up to 200; 0
-// is 50.
+// Declarations returns the tools that match a query as TypeScript declarations, best match
+// first. An empty query matches all tools, sorted by name. The limit is at most 200; 0
+// means 50.
 func (c *Client) Declarations(ctx context.Context, query string, limit int) (wire.Declarations, error) {
 	values := url.Values{}
 	set(values, "query", query)
@@ -45,49 +45,50 @@ func (c *Client) Declarations(ctx context.Context, query string, limit int) (wir
 	return do[wire.Declarations](ctx, c, "GET", "/v1/declarations?"+values.Encode(), nil)
 }
 
-// Call calls a tool and waits for its result. The result also describes a call
-// that failed or ran into a limit; the error is for a call that was not made.
-// When ctx is done, the call is canceled.
+// Call calls a tool and waits for its result. A call that failed or reached a limit also
+// has a result. The error says why a call was refused or got no response. When ctx is
+// done, the call is canceled.
 func (c *Client) Call(ctx context.Context, call wire.Call) (abi.Result, error) {
 	return do[abi.Result](ctx, c, "POST", "/v1/calls", call)
 }
 
-// CallOnce is Call with an idempotency key: a call that got no answer can be repeated.
-// The same key, tool and arguments wait for the call that was made, or return its
-// result. When ctx is done, the call continues.
+// CallOnce is Call with an idempotency key, so that a call without a response can be
+// repeated. With the same key, tool and arguments, it waits for the original call and
+// returns its result. When ctx is done, the call continues.
 func (c *Client) CallOnce(ctx context.Context, call wire.Call, key string) (abi.Result, error) {
 	return do[abi.Result](ctx, c, "POST", "/v1/calls", call, wire.KeyHeader, key)
 }
 
-// Spawn starts a tool as a background run. With an idempotency key a request
-// that got no answer can be repeated: the same key, tool and arguments return
-// the same run. "" sends no key.
+// Spawn starts a tool as a background run. With an idempotency key, a request without a
+// response can be repeated: the same key, tool and arguments return the same run. An empty
+// key is not sent.
 func (c *Client) Spawn(ctx context.Context, spawn wire.Spawn, key string) (wire.Run, error) {
 	return do[wire.Run](ctx, c, "POST", "/v1/runs", spawn, wire.KeyHeader, key)
 }
 
-// RunQuery selects runs of a list. Its zero value is the newest 50.
+// RunQuery selects the runs of a list. The zero value selects the newest 50.
 type RunQuery struct {
 	Active bool   // only runs that have not ended
 	Parent string // only children of the run with this id
-	Before string // the page after [wire.Runs].Next
-	Limit  int    // up to 200; 0 is 50
+	Before string // the [wire.Runs].Next of the previous page
+	Limit  int    // up to 200; 0 means 50
 
 	Statuses                   []wire.Status    // in one of these states
 	Errors                     []wire.ErrorKind // failed for one of these reasons
 	Tool, Kind, Plugin         string           // of this tool, kind of tool, or plugin
-	CreatedSince, CreatedUntil time.Time        // submitted at or after the one and before the other
-	StartedSince, StartedUntil time.Time        // last started likewise
-	Text                       string           // in the tool's name, the title or the error
+	CreatedSince, CreatedUntil time.Time        // submitted at or after the first, and before the second
+	StartedSince, StartedUntil time.Time        // last started, likewise
+	Text                       string           // contained in the tool's name, the title or the error
 }
 
-// Runs lists runs, the newest first, without their results.
+// Runs returns a page of runs, newest first, without their results.
 func (c *Client) Runs(ctx context.Context, q RunQuery) (wire.Runs, error) {
 	query := url.Values{}
 	set(query, "active", q.Active)
 	set(query, "parent", q.Parent)
 	set(query, "before", q.Before)
 	set(query, "limit", q.Limit)
+
 	for _, status := range q.Statuses {
 		query.Add("status", string(status))
 	}
@@ -98,6 +99,7 @@ func (c *Client) Runs(ctx context.Context, q RunQuery) (wire.Runs, error) {
 	set(query, "kind", q.Kind)
 	set(query, "plugin", q.Plugin)
 	set(query, "text", q.Text)
+
 	for name, at := range map[string]time.Time{
 		"created_since": q.CreatedSince, "created_until": q.CreatedUntil, "started_since": q.StartedSince, "started_until": q.StartedUntil,
 	} {
@@ -105,25 +107,26 @@ func (c *Client) Runs(ctx context.Context, q RunQuery) (wire.Runs, error) {
 			query.Set(name, at.Format(time.RFC3339Nano))
 		}
 	}
+
 	return do[wire.Runs](ctx, c, "GET", "/v1/runs?"+query.Encode(), nil)
 }
 
-// set sets a parameter of a query, unless its value is the zero value.
+// set sets a query parameter, unless its value is the zero value.
 func set[T comparable](query url.Values, name string, value T) {
 	if value != *new(T) {
 		query.Set(name, fmt.Sprint(value))
 	}
 }
 
-// CheckOptions say what to return of runs, and when. The zero value returns them
-// at once, without output.
+// CheckOptions configure [Client.Check]. The zero value returns the runs at once, without
+// output.
 type CheckOptions struct {
 	Wait time.Duration // how long to wait for the end, at most 9 minutes
-	All  bool          // wait for all of the runs, not for the first
-	Tail int           // characters of the latest output, cleaned
+	All  bool          // wait for all runs, not only for the first
+	Tail int           // characters of the latest output to return, cleaned for a model
 }
 
-// Check returns up to 20 runs with their results. It returns early if a run has
+// Check returns up to 20 runs with their results. The wait ends early if a run has
 // questions for its user.
 func (c *Client) Check(ctx context.Context, ids []string, opts CheckOptions) (wire.Runs, error) {
 	query := url.Values{"id": ids}
@@ -135,30 +138,30 @@ func (c *Client) Check(ctx context.Context, ids []string, opts CheckOptions) (wi
 	return do[wire.Runs](ctx, c, "GET", "/v1/runs?"+query.Encode(), nil)
 }
 
-// Run returns a run with its whole result.
+// Run returns a run with its complete result.
 func (c *Client) Run(ctx context.Context, id string) (wire.Run, error) {
 	return do[wire.Run](ctx, c, "GET", runPath(id), nil)
 }
 
-// RemoveRun removes a run that has ended, with its output, its files and its notice.
+// RemoveRun removes a finished run with its output, files and notice.
 func (c *Client) RemoveRun(ctx context.Context, id string) error {
 	return c.Do(ctx, "DELETE", runPath(id), nil, nil)
 }
 
-// Stop asks a run to end and returns what became of it, at the latest after the
-// grace period.
+// Stop asks a run to stop. It returns when the run has ended, or after the grace period.
 func (c *Client) Stop(ctx context.Context, id string, how wire.Stop) (wire.Stopped, error) {
 	return do[wire.Stopped](ctx, c, "POST", runPath(id)+"/stop", how)
 }
 
-// Rerun starts a run with the tool, arguments, title and deadline of an earlier run.
-// It has no idempotency key: before repeating a request without an answer, list the
-// runs.
+// Rerun starts a run with the tool, arguments, title and deadline of an earlier run. It
+// does not support an idempotency key: before repeating a request without a response, list
+// the runs.
 func (c *Client) Rerun(ctx context.Context, id string) (wire.Run, error) {
 	return do[wire.Run](ctx, c, "POST", runPath(id)+"/rerun", nil)
 }
 
-// Answer answers questions of a run, by key. All answers are accepted or none.
+// Answer sends answers to questions of a run, by question key. If one answer is invalid,
+// all are refused.
 func (c *Client) Answer(ctx context.Context, id string, answers map[string]abi.Answer) error {
 	return c.Do(ctx, "POST", runPath(id)+"/answers", wire.Answers{Answers: answers}, nil)
 }
@@ -168,24 +171,24 @@ func (c *Client) Send(ctx context.Context, id string, message json.RawMessage) (
 	return do[wire.Message](ctx, c, "POST", runPath(id)+"/messages", wire.Send{Message: message})
 }
 
-// Messages returns the messages that the tool of a run has not taken yet.
+// Messages returns the messages that the tool of a run has not read yet.
 func (c *Client) Messages(ctx context.Context, id string) ([]wire.Message, error) {
 	out, err := do[wire.Messages](ctx, c, "GET", runPath(id)+"/messages", nil)
 	return out.Messages, err
 }
 
-// RunCalls returns what the tool of a run has called.
+// RunCalls returns the calls that the tool of a run made.
 func (c *Client) RunCalls(ctx context.Context, id string) (wire.InnerCalls, error) {
 	return do[wire.InnerCalls](ctx, c, "GET", runPath(id)+"/calls", nil)
 }
 
-// Output returns what is kept of a run's raw output. The caller closes it.
+// Output returns the stored part of a run's raw output. The caller must close it.
 func (c *Client) Output(ctx context.Context, id string) (io.ReadCloser, error) {
 	return open(ctx, c, runPath(id)+"/output")
 }
 
-// Artifact opens [wire.OutputLog] or [wire.ResultJSON] of a run that has ended.
-// The caller closes it.
+// Artifact returns the file [wire.OutputLog] or [wire.ResultJSON] of a finished run. The
+// caller must close it.
 func (c *Client) Artifact(ctx context.Context, id, name string) (io.ReadCloser, error) {
 	return open(ctx, c, runPath(id)+"/artifacts/"+url.PathEscape(name))
 }
@@ -200,40 +203,43 @@ func open(ctx context.Context, c *Client, path string) (io.ReadCloser, error) {
 
 func runPath(id string) string { return "/v1/runs/" + url.PathEscape(id) }
 
-// Notices returns the pending notices of runs that have ended; limit 0 is 50.
+// Notices returns the pending notices of finished runs. The limit is at most 200; 0 means
+// 50.
 func (c *Client) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 	query := url.Values{}
 	set(query, "limit", limit)
 	return do[wire.Notices](ctx, c, "GET", "/v1/notices?"+query.Encode(), nil)
 }
 
-// Acknowledge withdraws the notices of these runs: the session has seen them.
+// Acknowledge acknowledges the notices of these runs, so that they are not returned
+// again. It accepts up to 1,000 ids.
 func (c *Client) Acknowledge(ctx context.Context, ids ...string) error {
 	return c.Do(ctx, "POST", "/v1/notices/ack", wire.Seen{TaskIDs: ids}, nil)
 }
 
-// Session describes the active runs for a model whose conversation was cut.
+// Session returns a summary of the session's active runs, for a model whose conversation
+// was truncated.
 func (c *Client) Session(ctx context.Context) (wire.Session, error) {
 	return do[wire.Session](ctx, c, "GET", "/v1/session", nil)
 }
 
-// EndSession ends the session: its parked calls are stopped.
+// EndSession ends the session and stops its parked calls.
 func (c *Client) EndSession(ctx context.Context) error {
 	return c.Do(ctx, "DELETE", "/v1/session", nil, nil)
 }
 
 const mediaEvents = "text/event-stream"
 
-// Follower receives what a run does. Functions that are nil are not called.
+// A Follower receives the output and progress of a run. Nil functions are not called.
 type Follower struct {
 	Output func(wire.Output)
-	Run    func(wire.Run) // its status, detail or progress has changed
-	Away   func(error)    // the server went away, and is waited for
+	Run    func(wire.Run) // the status, detail or progress has changed
+	Away   func(error)    // the server is unreachable; Follow waits for it
 }
 
-// Follow reports a run's output and progress until the run has ended, and
-// returns it. If the server is restarted, it waits up to two minutes for the
-// server and continues where the output was.
+// Follow reports the output and progress of a run until the run has ended, and returns
+// the run. If the server restarts, Follow waits for it up to two minutes, and continues at
+// the same position in the output.
 func (c *Client) Follow(ctx context.Context, id string, f Follower) (wire.Run, error) {
 	var last string
 	retry := Retry{Away: f.Away}
@@ -257,7 +263,7 @@ func (c *Client) Follow(ctx context.Context, id string, f Follower) (wire.Run, e
 	}
 }
 
-// read reads events up to the last one. last is the id of the latest event.
+// read reads events until the end event. last is set to the id of the latest event.
 func (f Follower) read(body io.Reader, last *string) (*wire.Run, error) {
 	for e, err := range events(body) {
 		if err != nil {
@@ -292,14 +298,15 @@ func (f Follower) read(body io.Reader, last *string) (*wire.Run, error) {
 	return nil, io.ErrUnexpectedEOF
 }
 
-// Events yields what happens to the tools, and to the runs and schedules of the
-// session, from now on. It ends with the error that ended the stream: nothing is
-// repeated, so read everything again after it.
+// Events yields changes of the tools, and of the runs and schedules of the session, from
+// now on. The last element is the error that ended the stream. Missed events are not sent
+// again: after reconnecting, read the current state.
 func (c *Client) Events(ctx context.Context) iter.Seq2[wire.Event, error] {
 	return c.events(ctx, "/v1/events")
 }
 
-func (c *Client) events(ctx context.Context, path string) iter.Seq2[wire.Event, error] {
+// events yields the events of the stream at path.
+func (c *connection) events(ctx context.Context, path string) iter.Seq2[wire.Event, error] {
 	return func(yield func(wire.Event, error) bool) {
 		resp, err := c.send(ctx, "GET", path, nil, "Accept", mediaEvents)
 		if err != nil {
@@ -330,11 +337,11 @@ type event struct {
 	data     []byte
 }
 
-// maxEvent bounds a line of an event in bytes. The largest has a whole result.
+// maxEvent limits a line of an event, in bytes. The largest line has a complete result.
 const maxEvent = 64 << 20
 
-// events reads server-sent events as Toolhost writes them: data is one line. It
-// ends with an error, io.EOF at the end of the stream.
+// events reads server-sent events in the form that Toolhost writes: the data is one line.
+// The last element is an error, io.EOF at the end of the stream.
 func events(r io.Reader) iter.Seq2[event, error] {
 	return func(yield func(event, error) bool) {
 		lines := bufio.NewScanner(r)

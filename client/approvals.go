@@ -8,14 +8,14 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Approvals are the calls that wait until a person has approved them, and the approvals
-// that are kept. They are for the operator.
+// Approvals gives access to the calls that wait for a person's approval, and to kept
+// approvals. Only the operator may use it.
 type Approvals struct{ client *Client }
 
-// Approvals returns the approvals.
+// Approvals returns the approvals of the server.
 func (c *Client) Approvals() Approvals { return Approvals{c} }
 
-// Waiting returns the calls that wait, the oldest first.
+// Waiting returns the waiting calls, oldest first.
 func (a Approvals) Waiting(ctx context.Context) (all []wire.WaitingCall, err error) {
 	query := url.Values{"limit": {"200"}}
 	for {
@@ -27,32 +27,31 @@ func (a Approvals) Waiting(ctx context.Context) (all []wire.WaitingCall, err err
 	}
 }
 
-// Get returns a call that waits, with all its arguments.
+// Get returns a waiting call with its complete arguments.
 func (a Approvals) Get(ctx context.Context, id string) (wire.WaitingCall, error) {
 	return do[wire.WaitingCall](ctx, a.client, "GET", "/v1/approvals/"+url.PathEscape(id), nil)
 }
 
-// Events yields the calls of all sessions that begin to wait, and what becomes of those
-// that wait, see [wire.EventHeld], until ctx is done or the stream breaks off. It is like
-// [Client.Events].
+// Events yields an event when a call in any session begins to wait, see [wire.EventHeld],
+// and another with the outcome: [wire.EventQueued] if it was approved, [wire.EventEnded] if
+// it was refused, withdrawn, or not decided in time. It ends as [Client.Events] does.
 func (a Approvals) Events(ctx context.Context) iter.Seq2[wire.Event, error] {
 	return a.client.events(ctx, "/v1/events?approvals=true")
 }
 
-// Decide approves or refuses a call that waits. Over TCP it needs
-// [Options].ApprovalToken.
+// Decide approves or refuses a waiting call. Over TCP it needs [Options].ApprovalToken.
 func (a Approvals) Decide(ctx context.Context, id string, in wire.Decide) (wire.Run, error) {
 	return do[wire.Run](ctx, a.client, "POST", "/v1/approvals/"+url.PathEscape(id), in, wire.ApprovalHeader, a.client.approval)
 }
 
-// Kept returns the approvals of all calls of a tool, by session and tool.
+// Kept returns the kept approvals, sorted by session and tool.
 func (a Approvals) Kept(ctx context.Context) ([]wire.KeptApproval, error) {
 	out, err := do[wire.KeptApprovals](ctx, a.client, "GET", "/v1/kept_approvals", nil)
 	return out.Kept, err
 }
 
-// Revoke removes a kept approval, if there is one: of a session, or with "" that
-// of all.
+// Revoke removes the kept approval for a tool in a session, or with "" the one for all
+// sessions. It is not an error if there is no such approval.
 func (a Approvals) Revoke(ctx context.Context, session, tool string) error {
 	query := url.Values{}
 	set(query, "of_session", session)

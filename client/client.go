@@ -1,12 +1,12 @@
-// Package client is the HTTP API of a Toolhost server as Go: calls, background
+// Package client is a Go client for the HTTP API of a Toolhost server: calls, background
 // runs with their output, notices, schedules and events.
 //
 //	c, err := client.New("127.0.0.1:7070", client.Options{Token: token})
 //	result, err := c.Call(ctx, wire.Call{Tool: "primes", Args: json.RawMessage(`{"limit":100}`)})
 //
-// What goes over the wire are the types of package wire. An answer that is an
-// error is a [*wire.Problem], whose Code says what is wrong; branch on the code
-// only. Without an answer the error is an [*Unreachable].
+// Requests and responses have the types of package wire. For an error response, the error
+// is a [*wire.Problem]; branch on its Code only. Without a response, the error is an
+// [*Unreachable] or the error of the context.
 //
 // docs/http.md describes the endpoints.
 package client
@@ -30,39 +30,43 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Options are how a [Client] reaches its server. The zero value is ready for use.
+// Options configure a [Client]. The zero value is ready for use.
 type Options struct {
 	// Token is sent over TCP: the server's static token, or an access token.
-	// Over a socket none is needed, and none is sent.
+	// A socket needs no token, so it is not sent there.
 	Token string
 	// Session is the session of all requests. The default is [wire.DefaultSession].
 	Session string
-	// DryRun makes all requests change nothing: readonly tools are called, and anything
-	// else only says what it would do.
+	// DryRun makes all requests dry runs, which change nothing: readonly tools are
+	// called, and every other request only returns what it would do.
 	DryRun bool
 	// ApprovalToken is sent with decisions on approvals over TCP.
 	ApprovalToken string
-	// Transport sends the requests; nil uses the proxy of the environment over TCP.
+	// Transport sends the requests. Nil connects to the address; over TCP it uses the
+	// proxy of the environment.
 	Transport http.RoundTripper
 }
 
 // Client sends requests to one server, for one session. It is safe for
 // concurrent use.
-type Client struct {
+type Client struct{ connection }
+
+// connection sends the requests of a client.
+type connection struct {
 	http            http.Client
-	base            string // URL of requests
-	url             string // of the server; empty for a socket
-	address         string // for messages
+	base            string // URL that request paths are appended to
+	url             string // URL of the server; empty for a socket
+	address         string // of the server, for messages
 	token, approval string
 	session         string
-	dryRun          string // of the header
+	dryRun          string // value of wire.DryRunHeader
 }
 
-// New returns a client for an address: host:port, a URL without a path, or a
-// socket: a path that begins with a slash or a dot, or unix:PATH. It does not
-// connect. The error is an [*AddressError].
+// New returns a client for an address: host:port, a URL without a path, or a socket. A
+// socket is a path that begins with a slash or a dot, or unix:PATH. New does not connect.
+// The error is an [*AddressError].
 func New(address string, opts Options) (*Client, error) {
-	c := &Client{token: opts.Token, approval: opts.ApprovalToken, session: cmp.Or(opts.Session, wire.DefaultSession)}
+	c := &Client{connection{token: opts.Token, approval: opts.ApprovalToken, session: cmp.Or(opts.Session, wire.DefaultSession)}}
 	if opts.DryRun {
 		c.dryRun = "true"
 	}
@@ -90,10 +94,10 @@ func New(address string, opts Options) (*Client, error) {
 	return c, nil
 }
 
-// Close closes idle connections. It does not end requests.
+// Close closes idle connections. It does not cancel requests.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Address returns the host or the socket of the server.
+// Address returns the host and port, or the socket path, of the server.
 func (c *Client) Address() string { return c.address }
 
 // URL returns the URL of the server, without a path; empty for a socket.
@@ -119,9 +123,9 @@ func socketPath(address string) (string, bool) {
 	return address, strings.HasPrefix(address, "/") || strings.HasPrefix(address, ".")
 }
 
-// Do sends a request and decodes the answer into out, unless out is nil. It is
-// for what has no method here. in is sent as JSON; nil sends no body. Headers
-// are names and values in turn; an empty value is left out.
+// Do sends a request and decodes the response into out, unless out is nil. It is for
+// endpoints without a method here. in is sent as JSON; nil sends no body. Headers are
+// names and values in turn; an empty value is left out.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any, headers ...string) error {
 	resp, err := c.send(ctx, method, path, in, headers...)
 	if err != nil {
@@ -143,8 +147,8 @@ func do[Out any](ctx context.Context, c *Client, method, path string, in any, he
 	return out, err
 }
 
-// send sends a request and returns an answer that is no error.
-func (c *Client) send(ctx context.Context, method, path string, in any, headers ...string) (*http.Response, error) {
+// send sends a request and returns the response, unless that is an error.
+func (c *connection) send(ctx context.Context, method, path string, in any, headers ...string) (*http.Response, error) {
 	body := new(bytes.Buffer)
 	if in != nil {
 		if err := json.NewEncoder(body).Encode(in); err != nil {
@@ -179,35 +183,35 @@ func (c *Client) send(ctx context.Context, method, path string, in any, headers 
 	return nil, problem(c.address, resp)
 }
 
-// maxProblem bounds the body of an error, in bytes.
+// maxProblem limits the body of an error response, in bytes.
 const maxProblem = 64 << 10
 
-// problem decodes an answer that is an error.
+// problem decodes an error response.
 func problem(address string, resp *http.Response) error {
-	data, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem)) // a broken body is no problem document
+	data, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem)) // an incomplete body does not decode as a problem
 	if to := resp.Header.Get("Location"); resp.StatusCode < 400 && to != "" {
-		return &AddressError{fmt.Sprintf("%s redirects to %s, and requests are not redirected: use that address if it is the right one", address, to)}
+		return &AddressError{fmt.Sprintf("%s redirects to %s: use that address if it is the right one", address, to)}
 	}
 
 	p := new(wire.Problem)
 	if json.Unmarshal(data, p) != nil || p.Code == "" {
-		return &AddressError{fmt.Sprintf("%s is not a Toolhost server: it answered %s", address, resp.Status)}
+		return &AddressError{fmt.Sprintf("%s is not a Toolhost server: unexpected response %s", address, resp.Status)}
 	}
 	return p
 }
 
-// An AddressError reports an invalid address, or one of something that is not a
+// An AddressError reports an invalid address, or an address of something other than a
 // Toolhost server.
 type AddressError struct{ Text string }
 
 // Error returns the text.
 func (e *AddressError) Error() string { return e.Text }
 
-// Unreachable reports whether there was no answer: no server listens at the
-// address, or the connection broke.
+// Unreachable reports that there was no response: no server listens at the address, or
+// the connection broke.
 type Unreachable struct {
 	Address string
-	Refused bool // no server listens there
+	Refused bool // no server listens at the address
 	Err     error
 }
 
@@ -222,7 +226,8 @@ func (e *Unreachable) Error() string {
 // Unwrap returns the cause.
 func (e *Unreachable) Unwrap() error { return e.Err }
 
-// unreachable returns why there was no answer: ctx's error, if it is done.
+// unreachable returns why there was no response: the error of ctx if it is done,
+// otherwise an [*Unreachable].
 func unreachable(ctx context.Context, address string, err error) error {
 	var inner *url.Error
 	if errors.As(err, &inner) {
@@ -236,27 +241,27 @@ func unreachable(ctx context.Context, address string, err error) error {
 	return &Unreachable{Address: address, Refused: refused, Err: err}
 }
 
-// Retry repeats requests to a server that is restarted. Its zero value gives up
-// after two minutes. It is for one goroutine.
+// Retry repeats requests to a server that is restarting. The zero value gives up after
+// two minutes. It is not safe for concurrent use.
 type Retry struct {
-	For  time.Duration   // how long the server may be away; 0 is two minutes
-	Away func(err error) // called once each time the server goes away; may be nil
+	For  time.Duration   // how long the server may be unreachable; 0 means two minutes
+	Away func(err error) // called once each time the server becomes unreachable; may be nil
 
 	reached bool
-	since   time.Time // when it went away; zero while it is there
+	since   time.Time // when the server became unreachable; zero while it is reachable
 }
 
-// Reached notes that the server answered. Until then nothing is repeated.
+// Reached records that the server has responded. Before that, no request is repeated.
 func (r *Retry) Reached() { r.reached, r.since = true, time.Time{} }
 
-// Wait waits a moment and returns nil if the request that failed with err may be
-// repeated: the server has gone away, and not for too long. Otherwise it returns
-// err, or the error of ctx.
+// Wait decides whether to repeat the request that failed with err. If the server has been
+// unreachable for less than the limit, it waits 200 ms and returns nil. Otherwise it
+// returns err, or the error of ctx.
 func (r *Retry) Wait(ctx context.Context, err error) error {
 	var lost *Unreachable
 	var p *wire.Problem
-	closing := errors.As(err, &p) && p.Code == wire.CodeClosing
-	if !r.reached || !errors.As(err, &lost) && !closing {
+	away := errors.As(err, &p) && (p.Code == wire.CodeClosing || p.Code == wire.CodeUnavailable)
+	if !r.reached || !errors.As(err, &lost) && !away {
 		return err
 	}
 

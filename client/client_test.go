@@ -247,7 +247,7 @@ func TestOtherServers(t *testing.T) {
 	var wrong *client.AddressError
 	_, err = c.Tools(t.Context())
 	require.ErrorAs(t, err, &wrong)
-	require.ErrorContains(t, err, "is not a Toolhost server: it answered 404 Not Found")
+	require.ErrorContains(t, err, "is not a Toolhost server: unexpected response 404 Not Found")
 	require.ErrorAs(t, c.EndSession(t.Context()), &wrong)
 	require.ErrorContains(t, wrong, "redirects to /elsewhere")
 

@@ -7,15 +7,15 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// CallQuery selects direct calls. Its zero value is the latest 50.
+// CallQuery selects calls. The zero value selects the latest 50.
 type CallQuery struct {
 	Tool   string // only calls of this tool
-	Failed bool   // only calls without success
-	Limit  int    // up to 200; 0 is 50
+	Failed bool   // only unsuccessful calls
+	Limit  int    // up to 200; 0 means 50
 }
 
-// Calls returns the latest direct calls, newest first: for the operator those of all
-// sessions, for a user those of its own.
+// Calls returns the latest calls, newest first: of all sessions for the operator, and of
+// their own sessions for users.
 func (c *Client) Calls(ctx context.Context, q CallQuery) ([]wire.CallRecord, error) {
 	query := url.Values{}
 	set(query, "tool", q.Tool)
@@ -25,13 +25,27 @@ func (c *Client) Calls(ctx context.Context, q CallQuery) ([]wire.CallRecord, err
 	return out.Calls, err
 }
 
-// ToolStats returns figures of the direct calls by tool. It is for the operator.
+// ToolStats returns statistics of the calls of each tool. Only the operator may call it.
 func (c *Client) ToolStats(ctx context.Context) ([]wire.ToolFigures, error) {
 	out, err := do[wire.ToolsFigures](ctx, c, "GET", "/v1/stats/tools", nil)
 	return out.Tools, err
 }
 
-// History returns what happened in the last hour, by minute. It is for the operator.
+// Hosts returns the servers that share an engine of runs, and the plugins that differ
+// between them. Only the operator may call it.
+func (c *Client) Hosts(ctx context.Context) (wire.Hosts, error) {
+	return do[wire.Hosts](ctx, c, "GET", "/v1/hosts", nil)
+}
+
+// Reload makes the server reload its configuration and plugins, and returns the changes.
+// If the server refuses, nothing has changed, and the error is a [*wire.Problem] with the
+// reason. Only the operator may call it.
+func (c *Client) Reload(ctx context.Context) (wire.Reload, error) {
+	return do[wire.Reload](ctx, c, "POST", "/v1/reload", nil)
+}
+
+// History returns the statistics of the last hour, by minute. Only the operator may call
+// it.
 func (c *Client) History(ctx context.Context) ([]wire.Minute, error) {
 	out, err := do[wire.History](ctx, c, "GET", "/v1/stats/history", nil)
 	return out.Minutes, err

@@ -7,24 +7,25 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// KV is the key-value store of a plugin, for operators. Session is empty for a store
-// that all sessions share.
+// KV is a key-value store of a plugin. Only the operator may use it.
 type KV struct {
 	client          *Client
 	plugin, session string
 }
 
-// KV returns the key-value store of a plugin.
+// KV returns the key-value store of a plugin for a session, or with an empty session the
+// one that all sessions share.
 func (c *Client) KV(plugin, session string) KV { return KV{c, plugin, session} }
 
-// Stores returns the key-value stores of all plugins.
+// Stores returns the key-value stores of all plugins, without their values. Only the
+// operator may call it.
 func (c *Client) Stores(ctx context.Context) ([]wire.KVStore, error) {
 	out, err := do[wire.KVStores](ctx, c, "GET", "/v1/kv", nil)
 	return out.Stores, err
 }
 
-// List returns up to 200 values whose keys begin with prefix and come after after, by
-// key and without their data.
+// List returns up to 200 values without their data, sorted by key: those whose keys begin
+// with prefix and sort after the key after.
 func (k KV) List(ctx context.Context, prefix, after string) ([]wire.Value, error) {
 	query := url.Values{"limit": {"200"}}
 	set(query, "prefix", prefix)
@@ -38,7 +39,7 @@ func (k KV) Get(ctx context.Context, key string) (wire.Value, error) {
 	return do[wire.Value](ctx, k.client, "GET", k.path(key, nil), nil)
 }
 
-// Delete removes a value, if there is one.
+// Delete removes a value. It is not an error if there is no such value.
 func (k KV) Delete(ctx context.Context, key string) error {
 	return k.client.Do(ctx, "DELETE", k.path(key, nil), nil, nil)
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// SessionValues are the values that the tools of the session share.
+// SessionValues gives access to the values that the tools of the session share.
 type SessionValues struct{ client *Client }
 
 // Values returns the values that the tools of the session share.
 func (c *Client) Values() SessionValues { return SessionValues{c} }
 
-// List returns all values, without their data.
+// List returns all values without their data, sorted by key.
 func (v SessionValues) List(ctx context.Context) ([]wire.Value, error) {
 	out, err := do[wire.Values](ctx, v.client, "GET", "/v1/session/values", nil)
 	return out.Values, err
@@ -29,7 +29,7 @@ func (v SessionValues) Set(ctx context.Context, key string, value wire.SetValue)
 	return do[wire.Value](ctx, v.client, "PUT", valuePath(key), value)
 }
 
-// Delete removes a value, if there is one, whatever its version.
+// Delete removes a value of any version. It is not an error if there is no such value.
 func (v SessionValues) Delete(ctx context.Context, key string) error {
 	return v.client.Do(ctx, "DELETE", valuePath(key), nil, nil)
 }

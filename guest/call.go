@@ -44,7 +44,7 @@ func (c *Call) Facts() Facts { return c.facts() }
 // Config returns the operator's setting of that name for the plugin, or "".
 func (c *Call) Config(name string) string { return c.facts().Config[name] }
 
-// Err returns [ErrCanceled] once any other method has, else nil.
+// Err returns [ErrCanceled] once another method has returned it, and nil before.
 func (c *Call) Err() error {
 	if c.canceled.Load() {
 		return ErrCanceled

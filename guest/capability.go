@@ -17,8 +17,8 @@ func (c *Call) Host(op string, request, response any) error {
 	return c.HostContext(context.Background(), op, request, response)
 }
 
-// HostContext is Host until ctx is done: then it cancels the operation and returns the
-// error of ctx, unless the operation has ended otherwise first. Only operations that wait
+// HostContext is like Host, but cancels the operation when ctx is done. It then returns
+// the error of ctx, unless the operation has already ended. Only operations that wait
 // can be canceled.
 func (c *Call) HostContext(ctx context.Context, op string, request, response any) error {
 	data, err := typed.Marshal(request)
@@ -130,17 +130,18 @@ type report struct {
 	Summary *string `json:"summary,omitempty"`
 }
 
-// Status says in a few words what the tool is doing, until it says something else.
-// The host shows about 200 characters of it. A host that does not know it ignores it.
+// Status reports in a few words what the tool is doing. It replaces the previous
+// status. The host shows about 200 characters of it. A host that does not support it
+// ignores it.
 func (c *Call) Status(text string) error { return c.report(report{Status: &text}) }
 
 // ProgressUnit names the unit of the numbers of [Call.Progress], such as "files", from
-// the next report on. A host that does not know it ignores it.
+// the next report on. A host that does not support it ignores it.
 func (c *Call) ProgressUnit(unit string) error { return c.report(report{Unit: &unit}) }
 
-// Summary says in a sentence or two what came out of the call, for notices and lists
+// Summary reports the outcome of the call in a sentence or two, for notices and lists
 // that do not show the result. The host keeps about 500 characters of the last one. A
-// host that does not know it ignores it.
+// host that does not support it ignores it.
 func (c *Call) Summary(text string) error { return c.report(report{Summary: &text}) }
 
 func (c *Call) report(r report) error {

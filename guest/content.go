@@ -5,7 +5,7 @@ import (
 	"github.com/toolhost/toolhost/internal/typed"
 )
 
-// Block is one piece of content besides the result.
+// Block is one piece of content in addition to the result.
 type Block = abi.Block
 
 // TextBlock makes a block of text.
@@ -31,7 +31,7 @@ func ResourceBlock(uri, mimeType, text string) Block {
 	return Block{Type: "resource", URI: uri, MIMEType: mimeType, Text: text}
 }
 
-// Content appends a block to the answer. Its errors are those of [Call.Write].
+// Content appends a block to the result. Its errors are those of [Call.Write].
 func (c *Call) Content(b Block) error {
 	data, err := typed.Marshal(b)
 	if err != nil {

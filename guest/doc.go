@@ -52,17 +52,17 @@
 // arguments, a value of secret other than "true" or "false", and a tag of a field that
 // is not exported. Tags of other encoders, such as yaml, are allowed.
 //
-// A text in a result that is not UTF-8 is a tool error. Return other bytes as []byte.
-// A nil slice, map or pointer in a result is null, and the output schema says so.
-// For a field whose type refers to itself use [encoding/json.RawMessage].
+// Invalid UTF-8 in a result is a tool error. Return other bytes as []byte. A nil slice,
+// map or pointer in a result is null, and the output schema says so. For a field whose
+// type refers to itself use [encoding/json.RawMessage].
 //
 // # Errors
 //
-// The text of an error that a tool returns is for the model, which can react to it.
-// An error made by [ConnectionRequired] asks the user to connect something first. A
-// panic in a tool is recovered: the operator sees it with its stack, the model sees
-// one generic sentence. A panic in another goroutine ends the instance. A tool that ends
-// its goroutine with [runtime.Goexit] has panicked.
+// The text of an error that a tool returns is for the model, which can react to it. An
+// error made by [ConnectionRequired] asks the user to connect something first. A panic
+// in a tool is recovered: the operator sees it with its stack, the model sees one
+// generic sentence. A panic in another goroutine ends the instance. A tool that ends
+// its goroutine with [runtime.Goexit] counts as panicked.
 //
 // # Stopping
 //
@@ -74,12 +74,13 @@
 //
 // # Waiting
 //
-// Ordinary Go waits: [time.Sleep], timers, tickers, channels, mutexes, requests over HTTP
-// (see package web), [Call.CallTool], [Call.Ask], [Call.Receive] and [Call.Sleep], each in
-// any goroutine. Goroutines run while others wait, and up to 63 operations of the host at a
-// time; more of them wait for their turn. As soon as no goroutine can run, the module
-// returns to the host, which resumes it when an operation or the first timer ends. A call
-// that waits so uses no processor and no fuel.
+// Ordinary Go waits: [time.Sleep], timers, tickers, channels, mutexes, requests over
+// HTTP (see package web), [Call.CallTool], [Call.Ask], [Call.Receive] and [Call.Sleep],
+// each in any goroutine. Goroutines run while others wait, and so do up to 63
+// operations of the host at a time; further operations wait for their turn. As soon as
+// no goroutine can run, the module returns to the host, which resumes it when an
+// operation or the first timer ends. A call that waits this way uses no processor and
+// no fuel.
 //
 //   - Nothing preempts a goroutine: one that computes holds up all others until it blocks
 //     or uses the call. One that yields in a loop ([runtime.Gosched]) keeps the call from
@@ -88,10 +89,10 @@
 //     the tool had panicked. The stacks of all goroutines go to the operator's log.
 //   - When the tool returns, its other goroutines end where they are, and their operations
 //     are canceled.
-//   - Without the grant clock, time stands still while an operation is pending. When there
-//     is none, it moves at once to the first timer.
-//   - A stop ends operations that wait with [ErrCanceled], but not time.Sleep: sleep with
-//     [Call.Sleep], or for short times.
+//   - Without the grant clock, time stands still while an operation is pending. Otherwise
+//     it advances at once to the first timer.
+//   - A stop ends waiting operations with [ErrCanceled], but not time.Sleep: use
+//     [Call.Sleep], or sleep for short times.
 //   - A request of more than a mebibyte holds up all goroutines until it is answered.
 //
 // # Testing

@@ -13,7 +13,7 @@ var (
 	ErrRefused  = errors.New("refused by the host") // matched by each [*WriteError]
 	ErrDenied   = errors.New("not granted")         // matched by a [*HostError]: the operator has not granted the capability
 	ErrLimit    = errors.New("limit reached")       // matched by a [*HostError]: the operator allows no more
-	ErrConflict = errors.New("changed meanwhile")   // matched by a [*HostError]: what is stored has another version
+	ErrConflict = errors.New("changed meanwhile")   // matched by a [*HostError]: the stored value has another version
 	ErrUnknown  = errors.New("unknown capability")  // matched by a [*HostError]: this host does not have it
 	ErrLost     = errors.New("lost")                // matched by a [*HostError]: it had begun when its host died, and may have happened
 )
@@ -32,7 +32,7 @@ type connectionError struct{ Connection }
 
 func (e *connectionError) Error() string { return "connection required: " + e.Provider }
 
-// WriteError says which write or progress the host refused. It matches
+// WriteError says which write or progress report the host refused. It matches
 // [ErrRefused].
 type WriteError struct {
 	Stream abi.Stream // -1 for progress

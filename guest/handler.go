@@ -16,14 +16,14 @@ type Handler struct {
 	run     func(c *Call) error
 }
 
-// None is the result type of a tool that has no result, or whose answer is all
-// in its content blocks (see [Call.Content]).
+// None is the result type of a tool that has no result, or that returns only content
+// blocks (see [Call.Content]).
 type None struct{}
 
-// Handle makes a handler of a function from arguments, which the host has checked
-// against the input schema, to a result. In is a struct. Out is any type that
-// encoding/json can write, or [None]; an [any] or [json.RawMessage] has no output
-// schema. The function must not use the call after it returns.
+// Handle makes a handler from a function that takes arguments, which the host has
+// checked against the input schema, and returns a result. In is a struct. Out is any
+// type that encoding/json can write, or [None]; an [any] or [json.RawMessage] has no
+// output schema. The function must not use the call after it returns.
 func Handle[In, Out any](f func(c *Call, in In) (Out, error)) Handler {
 	warmUp[In, Out]()
 	return Handler{

@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/internal/typed"
 )
 
-// Host is the four functions of the contract: [abi.ImportRead], [abi.ImportWrite],
+// Host has the four functions of the contract: [abi.ImportRead], [abi.ImportWrite],
 // [abi.ImportProgress] and [abi.ImportCall]. Plugins use [Call] instead.
 type Host interface {
 	Read(f abi.Field, into []byte) int32

@@ -7,14 +7,13 @@ import (
 )
 
 // KV is the plugin's own key-value store: JSON documents of up to 256 KiB each, which
-// later calls of the plugin find again. The operator decides how many there may be,
-// 1,000 and 4 MiB together unless the grant says otherwise, and whether all sessions
-// share the store or each has its own. Do not keep secrets there: the operator can
-// read it.
+// persist for later calls of the plugin. The operator decides how many there may be, by
+// default 1,000 with 4 MiB in total, and whether all sessions share the store or each
+// has its own. Do not keep secrets there: the operator can read it.
 //
-// Reading needs the grant kv: {mode: read}, and writing mode: write; else errors match
-// [ErrDenied]. A tool with the hint readonly cannot write. A key is 1 to 128 letters,
-// digits and . _ : @ -.
+// Reading needs the grant kv: {mode: read}, and writing mode: write; otherwise errors
+// match [ErrDenied]. A tool with the hint readonly cannot write. A key is 1 to 128
+// letters, digits and . _ : @ -.
 type KV struct{ values store }
 
 // KV returns the key-value store of the plugin.
@@ -31,19 +30,20 @@ type StoredValue struct {
 // has the version 0 and leaves the pointer's target as it is.
 func (k KV) Get(key string, value any) (version int64, err error) { return k.values.get(key, value) }
 
-// Set stores a value as JSON, durably. Of several writes the last counts. It costs a
-// million units of fuel and a write to disk. Beyond a limit of the store the error
-// matches [ErrLimit].
+// Set stores a value as JSON, durably. The last write wins. It costs a million units of
+// fuel and a write to disk. Beyond a limit of the store the error matches [ErrLimit].
 func (k KV) Set(key string, value any) error { return k.SetFor(key, value, 0) }
 
-// SetFor is Set for a value that is missing after ttl, up to ten years; 0 is never.
+// SetFor is like Set, but the value expires after ttl, at most ten years; 0 means
+// never.
 func (k KV) SetFor(key string, value any, ttl time.Duration) error {
 	_, err := k.values.set(key, value, nil, ttl)
 	return err
 }
 
-// SetIf is [KV.SetFor] if the stored value has that version, 0 for none, and returns
-// the new version. Else the error matches [ErrConflict]: get the value again.
+// SetIf is like [KV.SetFor], but writes only if the stored value has that version,
+// where 0 means that there is none. It returns the new version. Otherwise the error
+// matches [ErrConflict]: get the value again.
 func (k KV) SetIf(key string, value any, version int64, ttl time.Duration) (int64, error) {
 	return k.values.set(key, value, &version, ttl)
 }
@@ -51,8 +51,8 @@ func (k KV) SetIf(key string, value any, version int64, ttl time.Duration) (int6
 // Delete removes a value, if there is one.
 func (k KV) Delete(key string) error { return k.values.delete(key) }
 
-// List returns the values whose keys begin with prefix, by key. After an error it
-// ends.
+// List returns the values whose keys begin with prefix, sorted by key. It ends after an
+// error.
 func (k KV) List(prefix string) iter.Seq2[StoredValue, error] {
 	return func(yield func(StoredValue, error) bool) {
 		after, more := "", true

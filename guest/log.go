@@ -8,8 +8,8 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Logger writes records for the operator; the model never sees them. Its methods take
-// a message and pairs of key and value, like [log/slog], which is too large a package.
+// Logger writes records for the operator; the model never sees them. Its methods take a
+// message and key-value pairs, like those of log/slog, which is too large to link here.
 type Logger struct{ call *Call }
 
 // Log returns the log of the call.

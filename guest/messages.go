@@ -13,13 +13,13 @@ type Message struct {
 	Data json.RawMessage `json:"message"`
 }
 
-// Receive returns the next message to the run in the order they were sent, and waits
-// for one; nil if none came in that time. The tool needs the hint messages. If the call
-// is stopped meanwhile, the error matches [ErrCanceled]; in a call that is not a
-// background run it matches [ErrDenied].
+// Receive waits for the next message to the run, in the order they were sent, and
+// returns it. It returns nil if none arrives in time. The tool needs the hint messages.
+// If the call is stopped meanwhile, the error matches [ErrCanceled]; in a call that is
+// not a background run it matches [ErrDenied].
 //
-// A message counts as taken when Receive is called again and asks the host for more.
-// One that is not taken when the host goes down is delivered again to the next attempt:
+// A message is acknowledged when Receive is called again and asks the host for more. If
+// the host goes down before that, the message is delivered again to the next attempt:
 // save a checkpoint with its ID after each message whose effect must not be repeated.
 // Do not call Receive from several goroutines.
 func (c *Call) Receive(wait time.Duration) (*Message, error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/toolhost/toolhost/internal/typed"
 )
 
-// Hints say how a tool behaves. A hint left out has the cautious value: false, but
-// Destructive and OpenWorld true.
+// Hints say how a tool behaves. A missing hint has the cautious value: true for
+// Destructive and OpenWorld, false for all others.
 //
 //	SupportsBackground bool        may be spawned as a background run
 //	Idempotent         bool        calling it again with the same arguments changes nothing more
@@ -22,8 +22,8 @@ import (
 //	Messages           bool        its background runs read messages that are sent to them
 type Hints = abi.Hints
 
-// Limits are what a tool asks for. Zero is the default of the host, and the operator's
-// maximum caps them.
+// Limits are the limits that a tool requests. Zero means the host's default, and the
+// operator's maximum caps them.
 //
 //	Fuel              int64 units
 //	MemoryBytes       int64
@@ -53,27 +53,27 @@ type Needs = abi.Needs
 //	Mode FileMode read or write
 type FileNeed = abi.FileNeed
 
-// HTTPNeed is what a plugin must reach over HTTP.
+// HTTPNeed describes HTTP requests that a plugin must be able to make.
 //
 //	URL     string   https://HOST/PATH: *.example.com is a HOST of one more label, and a PATH that ends in /* all below
 //	Methods []string in upper case; none is GET and HEAD, * is all
 type HTTPNeed = abi.HTTPNeed
 
-// Narration is sentences for a person, see [Say].
+// Narration has the status texts for a person, see [Say].
 //
 //	Started  Text
 //	Finished Text
 //	Failed   Text
 type Narration = abi.Narration
 
-// Text is a sentence, or one for each locale.
+// Text is a status text, or one for each locale.
 //
 //	Default  string            if there are no locales
 //	ByLocale map[string]string by language tag, such as de-CH
 type Text = abi.Text
 
-// Say makes a sentence of a [Narration], in which {name} stands for the argument of
-// that name. [Text] has one for each locale.
+// Say makes a status text of a [Narration], in which {name} stands for the argument of
+// that name. [Text] can have one for each locale.
 func Say(template string) Text { return Text{Default: template} }
 
 // Plugin is a plugin and its tools. It must not change once it is served.
@@ -86,8 +86,8 @@ type Plugin struct {
 	Authors     []string
 	Tools       []Tool
 	Needs       Needs // the zero Needs asks the operator for nothing
-	// Requires names features of the contract that the plugin cannot do without, such as
-	// "kv": a host that lacks one refuses the plugin and says so. See the contract.
+	// Requires names features of the contract that the plugin cannot work without, such
+	// as "kv". A host that lacks one refuses the plugin and says so. See the contract.
 	Requires []string
 }
 
@@ -101,7 +101,7 @@ type Tool struct {
 	Hints       Hints
 	Approval    abi.Approval
 	Deferrable  abi.Deferrable
-	Narrate     Narration // sentences for a person; see [Say]
+	Narrate     Narration // status texts for a person; see [Say]
 	Limits      Limits
 	Examples    []Example
 }

@@ -206,11 +206,11 @@ func TestBadTypes(t *testing.T) {
 		`tag min: expected a whole number that is not negative, found "1.5"`: pluginOf[struct {
 			S string `min:"1.5"`
 		}, int](nil),
-		"tool t: it has no handler, make one with guest.Handle":              {Tools: []guest.Tool{{Name: "t"}}},
-		"tool t: arguments of example 0: json: unsupported type: chan int":   withExample(guest.Example{Args: make(chan int)}),
-		"tool t: result of example 0: json: unsupported type: chan int":      withExample(guest.Example{Args: inner{}, Result: make(chan int)}),
-		`bad manifest: /version: expected a semantic version`:                {Name: "p", Description: "x", Tools: pluginOf[inner, int](nil).Tools},
-		"bad manifest: /tools/0/examples/0: expected either result or error": withExample(guest.Example{Args: inner{}}),
+		"tool t: it has no handler, make one with guest.Handle":                         {Tools: []guest.Tool{{Name: "t"}}},
+		"tool t: arguments of example 0: json: unsupported type: chan int":              withExample(guest.Example{Args: make(chan int)}),
+		"tool t: result of example 0: json: unsupported type: chan int":                 withExample(guest.Example{Args: inner{}, Result: make(chan int)}),
+		`bad manifest: /version: expected a semantic version`:                           {Name: "p", Description: "x", Tools: pluginOf[inner, int](nil).Tools},
+		`bad manifest: /tools/0/examples/0 (tool "t"): expected either result or error`: withExample(guest.Example{Args: inner{}}),
 	} {
 		_, err := p.Manifest()
 		require.ErrorContains(t, err, want)

@@ -1,11 +1,12 @@
 package guest
 
 // SecretExists reports whether a secret has a value. The operator names it in a rule of
-// the plugin's grant http, and the host puts it into the requests that the rule admits: a
-// plugin never sees it. Another name is refused with an error that matches [ErrDenied].
+// the plugin's grant http, and the host adds it to the requests that the rule allows: a
+// plugin never sees it. For any other name the error matches [ErrDenied].
 //
-// A request that needs a secret without a value ends the call, and the agent learns what
-// to connect. Ask first only if the tool can do without it.
+// A request that needs a secret without a value ends the call, and the agent learns
+// what to connect. Call SecretExists first only if the tool can work without the
+// secret.
 func (c *Call) SecretExists(name string) (bool, error) {
 	var out struct {
 		Exists bool `json:"exists"`

@@ -40,8 +40,8 @@ func setRunning(c *Call) (done func()) {
 	return func() { running = nil }
 }
 
-// Running returns the call that is running in this module, for packages that have no
-// other way to it. Outside of a handler, and on other platforms than wasip1, where
+// Running returns the call that is running in this module, for packages that cannot get
+// it as an argument. Outside of a handler, and on other platforms than wasip1, where
 // several calls can run at a time, it returns nil.
 func Running() *Call { return running }
 

@@ -1,11 +1,11 @@
 package guest
 
-// Session is the values that the tools of a session share: JSON documents of up to
-// 64 KiB each, 256 of them and 1 MiB together. They outlast the call and are removed
-// with the session. Do not keep secrets there: other tools of the session, and its
-// user, can read them.
+// Session is the values that the tools of a session share: JSON documents of up to 64
+// KiB each, at most 256 of them with 1 MiB in total. They outlive the call and are
+// removed with the session. Do not keep secrets there: other tools of the session, and
+// its user, can read them.
 //
-// Reading needs the grant session: read, and writing session: write; else errors
+// Reading needs the grant session: read, and writing session: write; otherwise errors
 // match [ErrDenied]. A tool with the hint readonly cannot write. A key is 1 to 128
 // letters, digits and . _ : @ -.
 type Session struct{ values store }
@@ -22,15 +22,16 @@ func (s Session) Get(key string, value any) (version int64, err error) {
 	return s.values.get(key, value)
 }
 
-// Set stores a value as JSON. Of several writes the last counts. It costs a million
-// units of fuel and a write to disk.
+// Set stores a value as JSON. The last write wins. It costs a million units of fuel and
+// a write to disk.
 func (s Session) Set(key string, value any) error {
 	_, err := s.values.set(key, value, nil, 0)
 	return err
 }
 
-// SetIf is Set if the stored value has that version, 0 for none, and returns the new
-// version. Else the error matches [ErrConflict]: get the value again.
+// SetIf is like Set, but writes only if the stored value has that version, where 0
+// means that there is none. It returns the new version. Otherwise the error matches
+// [ErrConflict]: get the value again.
 func (s Session) SetIf(key string, value any, version int64) (int64, error) {
 	return s.values.set(key, value, &version, 0)
 }
@@ -38,5 +39,5 @@ func (s Session) SetIf(key string, value any, version int64) (int64, error) {
 // Delete removes a value, if there is one.
 func (s Session) Delete(key string) error { return s.values.delete(key) }
 
-// List returns all values by key.
+// List returns all values, sorted by key.
 func (s Session) List() ([]SessionValue, error) { return s.values.list(struct{}{}, nil) }

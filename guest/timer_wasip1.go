@@ -33,7 +33,7 @@ var (
 )
 
 // untilIdle lets other goroutines run until none can, or until wake. It returns the time
-// until the runtime's first timer, or a negative number if there is none that would fire.
+// until the runtime's first timer, or a negative number if no timer would fire.
 func untilIdle() (time.Duration, error) {
 	setFlags(stdin, nonblock) // until it is read
 	reading = true

@@ -12,11 +12,11 @@ import (
 // ToolAnswer is how the call of another tool has ended.
 type ToolAnswer = abi.ToolAnswer
 
-// CallTool calls another tool by the name that agents know it by, and decodes its result
-// into result, a pointer or nil. The plugin needs the tool, as [Plugin].Needs.Tools says,
-// and has to be granted it; else the error matches [ErrDenied]. The tool runs in the
-// session of this call. The host makes the same checks as for an agent, so the tool may
-// need approval. Its fuel and time are part of this call's.
+// CallTool calls another tool by the name that agents use, and decodes its result into
+// result, a pointer or nil. The tool must be in Plugin.Needs.Tools and granted;
+// otherwise the error matches [ErrDenied]. The tool runs in the session of this call.
+// The host makes the same checks as for an agent, so the tool may need approval. Its
+// fuel and time are part of this call's.
 //
 // If the tool has no result, the error is a [*ToolError]. A tool may return it: if the
 // user has to connect something first, so does its own caller.
@@ -37,8 +37,9 @@ func (c *Call) CallTool(name string, args, result any) error {
 	return nil
 }
 
-// ToolAnswer is CallTool for all that a tool answers: its content, and failures of every
-// kind, which are no errors here. The tool has that much time; 0 leaves it to the tool.
+// ToolAnswer is like CallTool, but returns every outcome of a tool, with its content:
+// failures of every kind are not errors here. The timeout limits the tool's time; 0
+// leaves the limit to the tool.
 func (c *Call) ToolAnswer(name string, args any, timeout time.Duration) (ToolAnswer, error) {
 	data, err := typed.Marshal(args)
 	if err != nil {
@@ -58,10 +59,10 @@ func (c *Call) ToolAnswer(name string, args any, timeout time.Duration) (ToolAns
 	return answer, err
 }
 
-// ToolError is the error of a tool that was called and has no result.
+// ToolError is the error of a called tool that returned no result.
 type ToolError struct {
 	Tool   string
-	Answer ToolAnswer // its kind says how it ended, and its error why
+	Answer ToolAnswer // how the call ended, and why
 }
 
 func (e *ToolError) Error() string { return e.Tool + ": " + e.Answer.Error }

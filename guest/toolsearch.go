@@ -2,12 +2,12 @@ package guest
 
 import "github.com/toolhost/toolhost/abi"
 
-// FoundTools are tools that a search has found.
+// FoundTools are the tools that a search has found.
 type FoundTools = abi.FoundTools
 
 // SearchTools finds tools among those that the plugin was granted, by words of their
-// names, descriptions and schemas, the best first. Without words it finds all. The limit
-// is up to 20; 0 is 5.
+// names, descriptions and schemas, best match first. An empty query finds all. The
+// limit is at most 20; 0 means 5.
 func (c *Call) SearchTools(query string, limit int) (found FoundTools, err error) {
 	err = c.Host("tool.search", struct {
 		Query string `json:"query"`

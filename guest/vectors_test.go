@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,8 +19,7 @@ import (
 	"github.com/toolhost/toolhost/guest/internal/vectors"
 )
 
-// vector is one case of abi/testdata/calls.json; its README says what the
-// fields mean.
+// vector is one case of a file of abi/testdata; its README says what the fields mean.
 type vector struct {
 	Name, Why string
 	Tool      string
@@ -37,8 +40,13 @@ type vector struct {
 		Tools     map[string]guest.ToolAnswer
 		Secrets   map[string]bool
 		StopAfter int `json:"stop_after"`
+
+		Together    int
+		Lost        []string
+		StopAfterMS int `json:"stop_after_ms"`
 	}
 	Sandbox bool
+	Unless  string
 	Want    want
 }
 
@@ -54,8 +62,8 @@ type want struct {
 	Logs           []guesttest.Log
 }
 
-func readVectors(t *testing.T) []vector {
-	data, err := os.ReadFile("../abi/testdata/calls.json")
+func readVectors(t *testing.T, name string) []vector {
+	data, err := os.ReadFile("../abi/testdata/" + name)
 	require.NoError(t, err)
 	var file struct {
 		Plugin string
@@ -81,7 +89,7 @@ func readVectors(t *testing.T) []vector {
 func TestVectors(t *testing.T) {
 	called, plugin := map[string]bool{}, vectors.Plugin()
 	names := map[string]bool{}
-	for _, v := range readVectors(t) {
+	for _, v := range append(readVectors(t, "calls.json"), readVectors(t, "waiting.json")...) {
 		called[v.Tool] = true
 		require.False(t, names[v.Name], "the name %q is given twice", v.Name)
 		names[v.Name] = true
@@ -89,33 +97,60 @@ func TestVectors(t *testing.T) {
 			if v.Sandbox {
 				t.Skip("needs a sandbox")
 			}
-			h := guesttest.Host{
-				Facts:        guest.Facts{Session: v.Host.Session, Attempt: v.Host.Attempt, Locale: v.Host.Locale, Config: v.Host.Config},
-				Capabilities: map[string]func(json.RawMessage) (any, error){"sleep": nil},
-				StopAfter:    v.Host.StopAfter,
-				Messages:     v.Host.Messages,
-				Secrets:      v.Host.Secrets,
-			}
-			if v.Host.Values != "" {
-				h.Session = &guesttest.Store{ReadOnly: v.Host.Values == abi.StoreRead}
-			}
-			if v.Host.KV != "" {
-				h.KV = &guesttest.Store{ReadOnly: v.Host.KV == abi.StoreRead}
-			}
-			h.Tools = map[string]func(json.RawMessage) (any, error){}
-			for name, answer := range v.Host.Tools {
-				h.Tools[name] = func(json.RawMessage) (any, error) { return answer, nil }
-			}
-			if v.Host.Clock {
-				h.Capabilities["sleep"] = func(json.RawMessage) (any, error) { return struct{}{}, nil }
-			}
-			v.Want.check(t, h.Call(plugin, v.Tool, v.Args))
+			synctest.Test(t, func(t *testing.T) { v.Want.check(t, v.host().Call(plugin, v.Tool, v.Args)) })
 		})
 	}
 
 	for _, tool := range plugin.Tools {
 		require.True(t, called[tool.Name], "tool %s has no vector", tool.Name)
 	}
+}
+
+// host is the host that a vector asks for.
+func (v vector) host() guesttest.Host {
+	h := guesttest.Host{
+		Facts:        guest.Facts{Session: v.Host.Session, Attempt: v.Host.Attempt, Locale: v.Host.Locale, Config: v.Host.Config},
+		Capabilities: map[string]func(json.RawMessage) (any, error){"sleep": nil},
+		StopAfter:    v.Host.StopAfter,
+		Messages:     v.Host.Messages,
+		Secrets:      v.Host.Secrets,
+		Tools:        map[string]func(json.RawMessage) (any, error){},
+	}
+	if v.Host.Values != "" {
+		h.Session = &guesttest.Store{ReadOnly: v.Host.Values == abi.StoreRead}
+	}
+	if v.Host.KV != "" {
+		h.KV = &guesttest.Store{ReadOnly: v.Host.KV == abi.StoreRead}
+	}
+	if v.Host.Clock {
+		h.Capabilities["sleep"] = sleep
+	}
+
+	var together sync.WaitGroup
+	together.Add(v.Host.Together)
+	for name, answer := range v.Host.Tools {
+		h.Tools[name] = func(json.RawMessage) (any, error) {
+			if v.Host.Together > 0 {
+				together.Done()
+				together.Wait()
+			}
+			if slices.Contains(v.Host.Lost, name) {
+				return nil, &guest.HostError{Code: "lost", Message: "its host has died"}
+			}
+			return answer, nil
+		}
+	}
+	return h
+}
+
+// sleep is the capability of that name.
+func sleep(request json.RawMessage) (any, error) {
+	var in struct{ MS *int64 }
+	if json.Unmarshal(request, &in) != nil || in.MS == nil {
+		return nil, &guest.HostError{Code: "invalid", Message: `expected {"ms"}`}
+	}
+	time.Sleep(time.Duration(*in.MS) * time.Millisecond)
+	return struct{}{}, nil
 }
 
 func (w want) check(t *testing.T, got guesttest.Outcome) {

@@ -53,6 +53,7 @@ func (p *pending) ahead() error {
 	}
 	st, err := p.look()
 	if err != nil {
+		p.held = held // for close
 		return err
 	}
 	err = p.keep(st, held)

@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"strings"
@@ -74,7 +75,11 @@ func newRaw(b *testing.B, wasm []byte, tool, args string) *raw {
 		fields:  map[uint32]string{uint32(abi.FieldArgs): args, uint32(abi.FieldTool): tool, uint32(abi.FieldContext): "{}"},
 	}
 	b.Cleanup(func() { r.runtime.Close(ctx) })
-	_, err := r.runtime.NewHostModuleBuilder(abi.Version).
+	module, err := wasmbin.Scan(bytes.NewReader(wasm), int64(len(wasm)), abi.SectionScript)
+	require.NoError(b, err)
+	script, _ := module.Custom(abi.SectionScript)
+	r.fields[uint32(abi.FieldScript)] = string(script)
+	_, err = r.runtime.NewHostModuleBuilder(abi.Version).
 		NewFunctionBuilder().WithFunc(func(_ context.Context, m api.Module, field, ptr, size uint32) int32 {
 		into, _ := m.Memory().Read(ptr, size)
 		copy(into, r.fields[field])

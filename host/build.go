@@ -18,28 +18,40 @@ import (
 // module that a caller waits for.
 type CompileOptions struct {
 	// Interpret runs the module in an interpreter instead of compiling it. Its calls
-	// are some 10 to 100 times slower and nest at most 2,000 deep. Functions with more
+	// are about 10 to 100 times slower and nest at most 2,000 deep. Functions with more
 	// than 1,000 locals are refused. The interpreter's form of the module counts
 	// against Config.Memory until the module is closed.
 	Interpret bool
 	// LowPriority makes the compiler process give way to other work, if the system
 	// supports that. It needs Config.Compiler.
 	LowPriority bool
-	// Time limits the processor time of compiling further than Config.CompileTime. 0
-	// does not. It needs Config.Compiler.
+	// Time is a lower limit on the processor time of compiling than Config.CompileTime.
+	// 0 means none. It needs Config.Compiler.
 	Time time.Duration
 }
 
-// prepare rewrites a plugin and compiles it, unless the cache has the outcome. It
-// does not depend on a working cache. A module that could not be compiled before is
-// refused again for the same reason.
+// prepare rewrites a plugin and compiles it, unless the cache has the outcome. Plugins
+// that differ in their scripts or manifests only have the same code, which is compiled
+// once. It does not depend on a working cache. A plugin that could not be compiled
+// before is refused again, by its digest, for the same reason.
 func (h *Host) prepare(ctx context.Context, digest string, wasm []byte, opts CompileOptions) (*codecache.Loaded, error) {
 	if opts.Interpret {
 		return h.interpreted(ctx, wasm, maxInterpretedCode)
 	}
+	key := compiler.Key(wasm)
+	leave, err := h.enterBuild(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if opts.LowPriority {
+		leave() // a call that needs the code must not wait for a compiler that gives way
+	} else {
+		defer leave()
+	}
+
 	ready := h.code.Ready(ctx)
 	if ready {
-		if l := h.code.Find(digest); l != nil {
+		if l := h.code.Find(key); l != nil {
 			return l, nil
 		}
 	}
@@ -52,7 +64,7 @@ func (h *Host) prepare(ctx context.Context, digest string, wasm []byte, opts Com
 		return nil, err
 	}
 
-	l, err := h.build(ctx, ready, digest, wasm, opts, limits)
+	l, err := h.build(ctx, ready, key, wasm, opts, limits)
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -60,9 +72,19 @@ func (h *Host) prepare(ctx context.Context, digest string, wasm []byte, opts Com
 	return l, err
 }
 
+// enterBuild waits until nobody else looks for the code of that key or makes it. The
+// caller calls leave.
+func (h *Host) enterBuild(ctx context.Context, key string) (leave func(), err error) {
+	slot, _ := h.making.LoadOrStore(key, make(chan struct{}, 1))
+	if err := enterSemaphore(ctx, slot.(chan struct{})); err != nil {
+		return nil, err
+	}
+	return func() { <-slot.(chan struct{}) }, nil
+}
+
 // build compiles a plugin anew: in a child process where the host has one, and
 // otherwise in this one. ready says that the cache can be used.
-func (h *Host) build(ctx context.Context, ready bool, digest string, wasm []byte, opts CompileOptions, limits codecache.Limits) (*codecache.Loaded, error) {
+func (h *Host) build(ctx context.Context, ready bool, key string, wasm []byte, opts CompileOptions, limits codecache.Limits) (*codecache.Loaded, error) {
 	switch {
 	case h.compiler != "" && !ready:
 		return nil, errors.New("compiled code cannot be stored anywhere: see the log")
@@ -72,16 +94,16 @@ func (h *Host) build(ctx context.Context, ready bool, digest string, wasm []byte
 		}
 		defer func() { <-h.building }()
 		child := compiler.Process{Path: h.compiler, Memory: limits.Memory, Processor: limits.Processor}
-		return h.code.Store(digest, func(dir string) error { return child.Build(ctx, dir, wasm, opts.LowPriority) })
+		return h.code.Store(key, func(dir string) error { return child.Build(ctx, dir, wasm, opts.LowPriority) })
 	case !ready || !h.code.Stores():
 		return h.buildInMemory(ctx, wasm)
 	}
 
-	l, err := h.code.Store(digest, func(dir string) error { return compiler.Build(ctx, dir, wasm) })
+	l, err := h.code.Store(key, func(dir string) error { return compiler.Build(ctx, dir, wasm) })
 	if _, refused := errors.AsType[*compiler.Error](err); err == nil || ctx.Err() != nil || refused {
 		return l, err
 	}
-	h.log.Warn("compiled code is not kept", "digest", digest, "reason", err)
+	h.log.Warn("compiled code is not kept", "key", key, "reason", err)
 	return h.buildInMemory(ctx, wasm)
 }
 

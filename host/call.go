@@ -35,22 +35,27 @@ type call struct {
 	instance   *instance.Instance // that runs it; nil before there is one and after
 	waited     time.Duration      // for slots
 	fuel       int64              // used, once it has left its instance
+	startFuel  int64              // used until the module had started up; 0 in a call that continues
+	startTime  time.Duration      // until then
 	peak       int64              // bytes of memory, once it has left its instance
 	refused    error              // why its memory could not grow
+	threw      bool               // an exception has left it
 	unwritten  bool               // it tried to write to a read-only folder
 	connected  bool               // it tried to use a network connection
 	failed     error              // the first limit or broken rule a host function met
 	response   []byte             // abi.FieldResponse; nil before the first host call
+	extism     extismCall         // what a plugin of Extism has
 	web        *web               // nil before the first HTTP request
 	screen     screen             // of what it writes
 	pending    pending            // operations that it has started
+	leaving    bool               // it has been interrupted, and its state is being stored
 	begun      begun              // the operation whose first half runs
 	params     [2]uint64          // of the guest's function, and what it returns
 }
 
 // Call runs a tool in a clean instance, without any trace of an earlier call, and
-// returns its result. At a limit it waits for a slot while its time runs. Call blocks
-// until the call has left the instance.
+// returns its result. At a limit the call waits for a slot, and its time limit keeps
+// running. Call blocks until the call has left the instance.
 //
 // The Result is valid in every case. The error is nil for a success, a tool error
 // and a required connection. Otherwise it is a [*CallError] that matches one of the
@@ -117,7 +122,7 @@ func (c *call) interrupted() error {
 	if c.failed != nil {
 		return c.failed
 	}
-	if err, cause := c.ctx.over(); err != nil {
+	if err, cause := c.ctx.over(); err != nil && !c.leaving {
 		return because(err, cause)
 	}
 	if len(c.pending.started) > 0 { // inner calls may run while this one does
@@ -128,7 +133,7 @@ func (c *call) interrupted() error {
 	} else if c.Caller.overdrawn() {
 		return errOverdrawn
 	}
-	return c.meter.payStack()
+	return c.meter.payStack(c.instance)
 }
 
 // errOverdrawn ends calls that run at the same time: none of them has used up the fuel by

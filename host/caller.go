@@ -9,9 +9,9 @@ import (
 	"github.com/toolhost/toolhost/internal/egress"
 )
 
-// A Caller is a running call that calls other tools: see [Call.Caller]. They use its
-// slots, its fuel and its time. Several of them can run at a time, also while its own
-// guest computes.
+// A Caller is a running call that calls other tools: see [Call.Caller]. The called
+// tools use its slots, its fuel and its time. Several of them can run concurrently,
+// even while the guest of the Caller computes.
 type Caller struct {
 	call *call
 	// Of the first call only: what it and those that begin with it do over HTTP.
@@ -235,8 +235,8 @@ func (c *call) acquireSerial() error {
 	return nil
 }
 
-// BusyError says why a call was refused that another call waits for: waiting for a third
-// one might not end.
+// BusyError says why a call made by another call was refused: it would wait for a third
+// call, which might never end.
 type BusyError struct{ Why string }
 
 func (e *BusyError) Error() string { return e.Why }

@@ -23,10 +23,16 @@ func askOperation(c *call, request []byte) (work, int32) {
 		return nil, c.deny("nobody can be asked here")
 	}
 
+	ask := c.Ask
+	if operation := c.begun.id; c.pending.asksAgain() && operation > 0 {
+		ask = func(ctx context.Context, q abi.Questions) (abi.Answers, error) {
+			return c.Suspend.Ask(ctx, operation, q)
+		}
+	}
 	return func(ctx context.Context) end {
 		until, done := c.untilStopped(ctx)
 		defer done()
-		answers, err := c.Ask(until, q)
+		answers, err := ask(until, q)
 		canceled := ctx.Err() != nil
 		return end{cut: canceled && err != nil, finish: func() int32 { return answerAsk(c, answers, err, canceled) }}
 	}, 0
@@ -53,6 +59,9 @@ func answerAsk(c *call, answers abi.Answers, err error, canceled bool) int32 {
 	}
 	return c.respond(response)
 }
+
+// asksAgain reports whether the user can be asked again when the call continues.
+func (p *pending) asksAgain() bool { return p.call.Suspend != nil && p.call.Suspend.Ask != nil }
 
 // untilStopped returns a context of what the host does for the guest: it ends with its
 // parent, when the tool is asked to stop, or with done.

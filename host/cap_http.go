@@ -23,33 +23,34 @@ import (
 // DefaultMaxBody is the largest body where a rule has no MaxBody, in bytes.
 const DefaultMaxBody = egress.DefaultMaxBody
 
-// HTTPRule admits HTTP requests of a plugin. Zero fields admit as little as possible.
+// HTTPRule allows HTTP requests of a plugin. Zero fields allow as little as possible.
 type HTTPRule struct {
-	// URL is https://HOST[:PORT]/PATH. http:// admits plain http, and no https. HOST is a
-	// name, an address, "*.example.com" for exactly one label more, or "*" for every name
-	// with a dot. PORT is needed unless it is the scheme's own. A * in PATH stands for any
-	// part of one segment, and a final /* for everything below.
+	// URL is https://HOST[:PORT]/PATH. http:// allows plain HTTP, but not HTTPS. HOST
+	// is a name, an address, "*.example.com" for exactly one more label, or "*" for
+	// every name with a dot. PORT is needed unless it is the default of the scheme. A *
+	// in PATH stands for any part of one segment, and a final /* for everything below.
 	URL string
-	// Methods are in upper case; "*" stands for all. GET admits HEAD. Empty stands for
-	// GET and HEAD.
+	// Methods are in upper case; "*" means all. GET includes HEAD. Empty means GET and
+	// HEAD.
 	Methods []string
-	// Secret names the secret that goes into the requests, see [Services].
+	// Secret names the secret that is added to the requests, see [Services].
 	Secret string
-	// MaxBody bounds one body in either direction, in bytes, at most 256 MiB. Zero stands
-	// for 4 MiB.
+	// MaxBody limits one body in either direction, in bytes, at most 256 MiB. Zero
+	// means 4 MiB.
 	MaxBody int64
-	// Private admits loopback and private addresses of HOST, which must not be "*".
-	// Link-local addresses and those of metadata services must be HOST themselves.
+	// Private also allows loopback and private addresses of HOST, which must not be
+	// "*". Link-local addresses and those of metadata services must be HOST themselves.
 	Private bool
 }
 
 // Egress is how HTTP requests reach the network. The zero Egress connects directly and
-// trusts the certificates that the system trusts. The environment names no proxy.
+// trusts the certificates that the system trusts. Proxy variables in the environment
+// have no effect.
 type Egress struct {
 	// Proxy is the URL of an HTTP proxy, http or https, with an optional user and
 	// password. Requests that a private rule admits do not use it.
 	Proxy string
-	// CA is a bundle of certificates in PEM that are trusted too.
+	// CA is a PEM bundle of additional trusted certificates.
 	CA []byte
 	// Resolver looks up names. Nil stands for the system's.
 	Resolver *net.Resolver
@@ -135,7 +136,7 @@ func (g Grant) rules() []egress.Rule {
 	return rules
 }
 
-// Public reports whether the plugin may reach public addresses: an open world.
+// Public reports whether the plugin can reach public addresses, which is an open world.
 func (g Grant) Public() bool {
 	return slices.ContainsFunc(g.HTTP, func(r HTTPRule) bool { return !r.Private })
 }

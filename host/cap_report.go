@@ -74,23 +74,23 @@ func (s *screen) oneLine(text string, n int) string {
 	return clip(s.text(strings.Join(strings.Fields(text), " ")), n)
 }
 
-// Progress is what a tool says of a call: how far it is, and what it is doing. A
-// report has the last of each.
+// Progress is a tool's report on its progress and status. It has the latest value of
+// each field.
 type Progress struct {
 	Done    float64 `json:"done"`
 	Total   float64 `json:"total,omitempty"`   // negative if unknown
 	Message string  `json:"message,omitempty"` // of this step
 	Unit    string  `json:"unit,omitempty"`    // of Done and Total, such as "files"
 	Status  string  `json:"status,omitempty"`  // what the tool is doing
-	// Narration is the sentence of the tool's manifest for a person. The host leaves it
-	// to its caller.
+	// Narration is the status text of the tool's manifest, for a person. The host's
+	// caller sets it.
 	Narration string `json:"narration,omitempty"`
 }
 
-// Counted reports whether p says how far the call is.
+// Counted reports whether p has progress numbers.
 func (p Progress) Counted() bool { return p.Done > 0 || p.Total > 0 || p.Message != "" }
 
-// String says in one line what the tool is doing: its status, the numbers if they
+// String describes in one line what the tool is doing: its status, the numbers if they
 // have a unit, and the message, or else the narration.
 func (p Progress) String() string {
 	var parts []string

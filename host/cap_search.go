@@ -12,8 +12,8 @@ import (
 
 // ToolSearch is a search for tools that a plugin makes.
 type ToolSearch struct {
-	Query string // words; without any it finds all
-	Limit int    // of the tools that are answered; 0 leaves it to the host
+	Query string // words; empty finds all tools
+	Limit int    // the most tools to return; 0 leaves it to the host
 }
 
 const (

@@ -18,7 +18,7 @@ type ToolCall struct {
 	Tool    string          // as agents know it; it is granted
 	Args    json.RawMessage // as the plugin gave them; nil is {}
 	Timeout time.Duration   // 0 leaves it to the tool
-	Fuel    int64           // that it may use at most, also if it is made [Apart]
+	Fuel    int64           // the most that it may use, also if it is made [Apart]
 	Caller  *Caller         // to be set as Call.Caller, unless it is made [Apart]
 }
 
@@ -227,12 +227,12 @@ func (r *Caller) answer(name string, ended abi.Result) int32 {
 		answer.Value = ended.Value
 	}
 	if int64(len(answer.Value)) > c.Policy.Memory {
-		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has more than %d bytes, which is all memory of this plugin", name, c.Policy.Memory))
+		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has more than %d bytes, the memory limit of this plugin's call", name, c.Policy.Memory))
 	}
 	c.meter.charge(parseCost * len(answer.Value))
 	response := encode(answer)
 	if int64(len(response)) > c.Policy.Memory {
-		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has more than %d bytes, which is all memory of this plugin", name, c.Policy.Memory))
+		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has more than %d bytes, the memory limit of this plugin's call", name, c.Policy.Memory))
 	}
 	if err := c.meter.hold(len(response)); err != nil {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has %d bytes, and the host has no memory for it now", name, len(response)))

@@ -63,8 +63,13 @@ func operations() map[string]operation {
 // the operation.
 func callCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	request := bytesAt(mem, abi.ImportCall, stack[2], stack[3])
+	return c.perform(bytesAt(mem, abi.ImportCall, stack[0], stack[1]), request)
+}
+
+// perform begins an operation and waits for its end.
+func (c *call) perform(name, request []byte) int32 {
 	c.begun = begun{}
-	work, code := c.operation(bytesAt(mem, abi.ImportCall, stack[0], stack[1]), request)
+	work, code := c.operation(name, request)
 	if work == nil {
 		return code
 	}
@@ -102,6 +107,9 @@ func (c *call) operation(name, request []byte) (work, int32) {
 	}
 	if code := c.screen.refuse(op, request); code != 0 {
 		return nil, code
+	}
+	if c.May != nil && c.May(&c.ctx) != nil {
+		return nil, c.refuseStopped()
 	}
 	return o.begin(c, request)
 }

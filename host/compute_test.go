@@ -66,6 +66,11 @@ func TestSpinnersShareProcessors(t *testing.T) {
 	}
 }
 
+// onWrite is a writer that says when something is written.
+type onWrite func()
+
+func (f onWrite) Write(p []byte) (int, error) { f(); return len(p), nil }
+
 // TestEndWhileWaiting: a call that waits for a processor ends at once when it is
 // stopped or its time is over, and has computed nothing.
 func TestEndWhileWaiting(t *testing.T) {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -22,9 +23,10 @@ type Shape string
 const (
 	Reactor Shape = "reactor" // imports toolhost_v1, exports toolhost_invoke
 	Command Shape = "command" // a WASI preview 1 program with _start
+	Extism  Shape = "extism"  // imports extism:host/env
 )
 
-// Info describes the binary of a module, which is not run for it.
+// Info describes the binary of a module, without running it.
 type Info struct {
 	Digest   string   `json:"digest"` // sha256 of the binary, in hex; empty if it was only scanned
 	Size     int      `json:"size"`   // bytes
@@ -34,9 +36,13 @@ type Info struct {
 	Imports  []string `json:"imports"` // module.name (type)
 	Exports  []string `json:"exports"`
 	MinBytes int64    `json:"memory_min"` // linear memory it starts with
-	MaxBytes int64    `json:"memory_max"` // linear memory it may ask for; 4 GiB if it does not say
+	MaxBytes int64    `json:"memory_max"` // the most linear memory that it declares; 4 GiB if it declares no maximum
 	script   []byte
-	started  string // what to do if it was to start up in a way that the host does not, or empty
+	MCP      MCP `json:"mcp,omitempty"` // how an Extism plugin lists its tools, if it does
+	// Of a plugin of Extism: the exports that it may be called by.
+	functions map[string]bool
+	hosted    []hostedFunction // that it imports
+	started   string           // what to do if it was to start up in a way that the host does not, or empty
 }
 
 // signature is the type of a function, comparable.
@@ -119,6 +125,7 @@ func (h *Host) check(m *wasmbin.Module, info *Info) (*Info, error) {
 }
 
 func (h *Host) checkImports(m *wasmbin.Module, info *Info) error {
+	var unknown error // the first import that only a plugin of Extism may have
 	for _, im := range m.Imports {
 		name := im.Module + "." + im.Name
 		if im.Kind != wasmbin.KindFunc {
@@ -132,19 +139,32 @@ func (h *Host) checkImports(m *wasmbin.Module, info *Info) error {
 			known = contractImports
 		case abi.ImportWASI:
 			known = h.wasi
-		default:
-			return &ModuleError{"import", name, foreign(im.Module)}
+		case extismModule, extismUser:
+			known, info.Shape = h.extism[im.Module], Extism
 		}
 		want, ok := known[im.Name]
 		if !ok {
-			return &ModuleError{"import", name, unknownFunction(im.Module, im.Name, known)}
+			err := foreign(im.Module)
+			if known != nil {
+				err = unknownFunction(im.Module, im.Name, known)
+			}
+			f := hostedFunction{im.Module, im.Name, m.Types[im.Type]}
+			if f.allowed() && (known == nil || im.Module == extismUser) {
+				info.hosted = append(info.hosted, f)
+				unknown = cmp.Or[error](unknown, &ModuleError{"import", name, err})
+				continue
+			}
+			return &ModuleError{"import", name, err}
 		}
 		if got != want {
 			return &ModuleError{"import", name, fmt.Errorf("expected the type %s, found %s", want, got)}
 		}
 	}
 
-	return nil
+	if info.Shape == Extism { // see CheckTools
+		return nil
+	}
+	return unknown
 }
 
 func unknownFunction(module, name string, known map[string]signature) error {
@@ -157,6 +177,9 @@ func unknownFunction(module, name string, known map[string]signature) error {
 	}
 	if module == abi.Version {
 		return fmt.Errorf("%s has only %s: other capabilities are operations of call", module, strings.Join(names, ", "))
+	}
+	if module == extismUser {
+		return errors.New("this is a function of the host that the plugin was built for, and this host has only those of hyper-mcp there")
 	}
 	return fmt.Errorf("this host has no such function in %s", module)
 }
@@ -181,7 +204,6 @@ func foreign(module string) error {
 // foreignModules are modules that plugins for other hosts import from, by prefix.
 var foreignModules = []struct{ prefix, text string }{
 	{"toolhost_v", "this host speaks " + abi.Version + " only: build the plugin for it"},
-	{"extism:", "this is an Extism plugin, which this host cannot run: build it for the contract of Toolhost"},
 	{"wasi_unstable", "this is WASI preview 0: build for " + abi.ImportWASI},
 	{"wasi:", "this is WASI preview 2: build for wasm32-wasip1"},
 	{"wasix_", "this is WASIX, whose network, threads and processes plugins do not have: build for wasm32-wasip1"},
@@ -223,6 +245,10 @@ func checkExports(m *wasmbin.Module, info *Info) error {
 	_, initialize := found[abi.ExportInitialize]
 	_, info.Describe = found[abi.ExportDescribe]
 	switch {
+	case info.Shape == Extism:
+		if err := checkExtism(m, info); err != nil {
+			return err
+		}
 	case invoke && start && !initialize:
 		info.Shape, info.started = Reactor, asReactor
 		if _, isGo := m.Custom(sectionGo); isGo {
@@ -242,7 +268,7 @@ func checkExports(m *wasmbin.Module, info *Info) error {
 
 	memory, ok := found[abi.ExportMemory]
 	if !ok {
-		return &ModuleError{"export", abi.ExportMemory, errors.New("missing: the host reads arguments and results there")}
+		return &ModuleError{"export", abi.ExportMemory, errors.New("missing: functions of the host read and write there")}
 	}
 	if memory.Kind != wasmbin.KindMemory {
 		return &ModuleError{"export", abi.ExportMemory, fmt.Errorf("expected a memory, found a %v", memory.Kind)}

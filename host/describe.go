@@ -45,11 +45,20 @@ const (
 // exceeds the interpreter's limits is compiled and starts again. The outcome is the
 // same either way.
 func (h *Host) Describe(ctx context.Context, wasm []byte) ([]byte, error) {
-	return h.DescribeWith(ctx, wasm, CompileOptions{})
+	return h.DescribeWith(ctx, wasm, DescribeOptions{})
 }
 
-// DescribeWith is Describe with options for a plugin that must be compiled.
-func (h *Host) DescribeWith(ctx context.Context, wasm []byte, opts CompileOptions) ([]byte, error) {
+// DescribeOptions are the options for describing one plugin. The zero value suits a host
+// that loads it.
+type DescribeOptions struct {
+	Compile CompileOptions // of a plugin that must be compiled
+	// Fuel is the budget in units. 0 is 500 million. A build tool that writes the
+	// manifest into the file can allow more, which a script with large libraries needs.
+	Fuel int64
+}
+
+// DescribeWith is Describe with options.
+func (h *Host) DescribeWith(ctx context.Context, wasm []byte, opts DescribeOptions) ([]byte, error) {
 	if err := h.enter(false); err != nil {
 		return nil, err
 	}
@@ -63,25 +72,26 @@ func (h *Host) DescribeWith(ctx context.Context, wasm []byte, opts CompileOption
 		return nil, &ModuleError{"export", abi.ExportDescribe, ErrNoManifest}
 	}
 
-	manifest, err := h.describeInterpreted(ctx, info, wasm)
+	opts.Fuel = cmp.Or(opts.Fuel, describeFuel)
+	manifest, err := h.describeInterpreted(ctx, info, wasm, min(opts.Fuel, interpretFuel))
 	if ctx.Err() == nil && unfit(err) {
 		return h.describeCompiled(ctx, wasm, opts)
 	}
 	return manifest, err
 }
 
-func (h *Host) describeCompiled(ctx context.Context, wasm []byte, opts CompileOptions) ([]byte, error) {
-	m, err := h.CompileWith(ctx, wasm, opts)
+func (h *Host) describeCompiled(ctx context.Context, wasm []byte, opts DescribeOptions) ([]byte, error) {
+	m, err := h.CompileWith(ctx, wasm, opts.Compile)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close(ctx)
-	return m.describe(ctx, describeFuel, describeTimeout, false)
+	return m.describe(ctx, cmp.Or(opts.Fuel, describeFuel), describeTimeout, false)
 }
 
 // describeInterpreted describes in a runtime that is closed after it. See unfit for
 // its error.
-func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte) ([]byte, error) {
+func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte, units int64) ([]byte, error) {
 	places := h.interpreting
 	if len(wasm) > interpretAlone {
 		places = h.interpretingLarge
@@ -101,7 +111,7 @@ func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte)
 		return nil, err
 	}
 	defer m.Close(context.WithoutCancel(ctx))
-	return m.describe(ctx, interpretFuel, interpretTimeout, true)
+	return m.describe(ctx, units, interpretTimeout, true)
 }
 
 // How many plugins are interpreted at a time: of those up to interpretAlone bytes

@@ -14,7 +14,7 @@ import (
 // DescribeCompiled describes as Host.Describe does where a plugin is not
 // interpreted.
 func (h *Host) DescribeCompiled(ctx context.Context, wasm []byte) ([]byte, error) {
-	return h.describeCompiled(ctx, wasm, CompileOptions{})
+	return h.describeCompiled(ctx, wasm, DescribeOptions{})
 }
 
 // Interpretable reports whether a module, as it was rewritten, is interpreted.

@@ -3,7 +3,6 @@ package host
 import (
 	"bytes"
 	crand "crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/extism"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
@@ -28,8 +28,10 @@ type environment struct {
 	state   instance.Env // of the clock that stands, and of a plugin without randomness
 	open    []io.Closer  // granted folders
 	folders []*rootfs.FS // the same
-	ahead   int64        // nanoseconds by which its clock is ahead of the host's: a call that continues had another one
+	began   time.Time    // of the call, after its start-up; zero before
+	from    int64        // where the monotonic clock stood then, in nanoseconds
 	idling  idling
+	kernel  extism.Kernel // of a plugin of Extism
 }
 
 // newEnvironment makes the environment of an instance for this call and those with
@@ -56,14 +58,27 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 		WithStdout(output{e, abi.StreamOutput}).
 		WithStderr(output{e, abi.StreamStderr})
 	if c.module.Info.Shape == Command && !c.describing {
-		config = config.WithStdin(bytes.NewReader(c.Args)).WithArgs(c.argv()...)
+		argv, err := c.Argv.Expand(c.Args)
+		if err != nil {
+			return nil, fmt.Errorf("%w: argv: %w", ErrABI, err)
+		}
+		stdin, err := e.stdin()
+		if err != nil {
+			return nil, fmt.Errorf("%w: stdin: %w", ErrABI, err)
+		}
+		config = config.WithStdin(stdin).WithArgs(append([]string{c.Tool}, argv...)...)
 	}
 	if c.module.Info.Shape != Command {
 		config = config.WithStdin(standardInput{e})
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(c.Policy.Env)) {
-		config = config.WithEnv(name, c.Policy.Env[name])
+	variables := maps.Clone(c.Env)
+	if variables == nil || c.module.Info.Shape != Command {
+		variables = map[string]string{}
+	}
+	maps.Copy(variables, c.Policy.Env)
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		config = config.WithEnv(name, variables[name])
 	}
 	config = e.clock(config)
 	source := io.Reader(&e.state.Random)
@@ -74,10 +89,24 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 	return e.mount(config.WithRandSource(randomness{e, source}))
 }
 
-// elapsed is the clock that only moves on, also from one process to the next in which a
-// call continues. It is never 0, which Go's runtime takes for a broken clock.
+// elapsed is the monotonic clock, which continues in the next process in which a call
+// does. While the plugin starts up it stands except for reads and sleeps, as the clock of a
+// plugin without the grant: so calls can share what has started up, and find that it has
+// just done so. It is never 0, which Go's runtime takes for a broken clock.
 func (e *environment) elapsed() int64 {
-	return int64(time.Second+time.Since(e.call.host.began)) + e.ahead
+	if e.began.IsZero() {
+		return int64(time.Second) + e.tick()
+	}
+	return e.from + int64(time.Since(e.began))
+}
+
+// begin starts the monotonic clock of a call.
+func (e *environment) begin(from int64) { e.began, e.from = time.Now(), from }
+
+// tick moves the clock that stands, and reads it.
+func (e *environment) tick() int64 {
+	e.state.Now += int64(time.Microsecond)
+	return e.state.Now
 }
 
 // start is where time stands for a plugin without a clock.
@@ -90,20 +119,24 @@ func (e *environment) clock(config wazero.ModuleConfig) wazero.ModuleConfig {
 	if e.call.Policy.Clock {
 		return config.WithSysWalltime().WithNanotime(e.elapsed, sys.ClockResolution(1)).
 			WithNanosleep(func(ns int64) {
+				e.state.Now += max(ns, 0)
 				e.call.sleep(time.Duration(ns))
 				e.call.meter.check() // a sleep that was cut short has no other way to say so
 			})
 	}
 
-	read := func() int64 { e.state.Now += int64(time.Microsecond); return e.state.Now }
 	return config.
 		WithWalltime(func() (int64, int32) {
-			t := start.Add(time.Duration(read()))
+			t := start.Add(time.Duration(e.tick()))
 			return t.Unix(), int32(t.Nanosecond())
 		}, sys.ClockResolution(time.Microsecond)).
-		WithNanotime(read, sys.ClockResolution(time.Microsecond)).
+		WithNanotime(e.tick, sys.ClockResolution(time.Microsecond)).
 		WithNanosleep(func(ns int64) { e.state.Now += max(ns, 0) })
 }
+
+// randomMost is how many random bytes are made between two checks of whether the call
+// has to end. It is a multiple of bytesPerUnit.
+const randomMost = 64 << 10
 
 // randomness is random bytes that the guest pays for.
 type randomness struct {
@@ -111,39 +144,22 @@ type randomness struct {
 	source io.Reader
 }
 
+// Read implements io.Reader. It returns fewer bytes than are asked for rather than
+// making more than randomMost; wazero then asks again.
 func (r randomness) Read(p []byte) (int, error) {
+	p = p[:min(len(p), randomMost)]
 	r.call.meter.charge(len(p))
 	return r.source.Read(p)
 }
 
-// argv is the command line of a command: the tool, and its arguments as flags if
-// the manifest asks for them.
-func (c *call) argv() []string {
-	argv := []string{c.Tool}
-	if !c.Argv {
-		return argv
+// stdin is what a command reads.
+func (e *environment) stdin() (io.Reader, error) {
+	c := e.call
+	if c.Stdin == nil {
+		return bytes.NewReader(c.Args), nil
 	}
-
-	var args map[string]json.RawMessage
-	_ = json.Unmarshal(c.Args, &args) // validated as an object before it gets here
-	for _, name := range slices.Sorted(maps.Keys(args)) {
-		value := string(args[name])
-		switch value[0] {
-		case 't', 'f', 'n': // a flag is there or not
-			if value == "true" {
-				argv = append(argv, "--"+name)
-			}
-			continue
-		case '"':
-			_ = json.Unmarshal(args[name], &value)
-		}
-		argv = append(argv, "--"+name, value)
-	}
-
-	for i := range argv {
-		argv[i] = strings.ReplaceAll(argv[i], "\x00", "") // which would end it
-	}
-	return argv
+	text, err := abi.ExpandTemplate(*c.Stdin, c.Args)
+	return strings.NewReader(text), err
 }
 
 // output is an output stream of WASI. What a command writes to stdout is its

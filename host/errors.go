@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,6 +77,7 @@ func moduleError(err error) error {
 type CallError struct {
 	Plugin string
 	Tool   string
+	Name   string // the name of the tool for agents; empty means that of [abi.AgentName]
 	Err    error
 	Trace  string // the plugin's stack, innermost first, where it crashed
 	// LastWords is the end of what a plugin that broke wrote to stderr, on one line and
@@ -84,8 +86,8 @@ type CallError struct {
 }
 
 func (e *CallError) Error() string {
-	name := e.Tool
-	if e.Plugin != "" {
+	name := cmp.Or(e.Name, e.Tool)
+	if e.Name == "" && e.Plugin != "" {
 		name = abi.AgentName(e.Plugin, e.Tool)
 	}
 	text := name + ": " + e.Err.Error()
@@ -98,7 +100,7 @@ func (e *CallError) Error() string {
 // Unwrap returns the reason.
 func (e *CallError) Unwrap() error { return e.Err }
 
-// WaitedError is the reason of a call that ended while it waited to run.
+// WaitedError is the reason why a call ended while it waited to run.
 type WaitedError struct {
 	Err error  // why the wait ended, usually a TimeoutError
 	For string // what the call waited for, and what to do
@@ -133,11 +135,11 @@ type causeError struct{ err, cause error }
 func (e *causeError) Error() string   { return e.cause.Error() }
 func (e *causeError) Unwrap() []error { return []error{e.cause, e.err} }
 
-// TimeoutError is the reason of a call that used up its time.
+// TimeoutError is the reason of a call that reached its time limit.
 type TimeoutError struct{ Limit time.Duration }
 
-// TimeLimit returns the error of a call that used up the timeout of its policy.
-// 0 is DefaultTimeout.
+// TimeLimit returns the error of a call that reached the timeout of its policy. 0 means
+// [DefaultTimeout].
 func TimeLimit(timeout time.Duration) TimeoutError {
 	return TimeoutError{Policy{Timeout: timeout}.withDefaults().Timeout}
 }

@@ -83,3 +83,6 @@ func CheckState(data []byte) error {
 	_, err := decodeState(data)
 	return err
 }
+
+// Scripted reports whether the plugin has a script.
+func (m *Module) Scripted() bool { return m.Info.script != nil }

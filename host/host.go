@@ -43,17 +43,17 @@ type Config struct {
 	// A call that needs more is refused, or ended when its memory grows, with an error that
 	// matches [ErrHostMemory]. 0 means DefaultHostMemory.
 	Memory int64
-	// Calls limits the running calls of one module. Others wait while their time runs.
-	// A free slot goes to the client that holds the fewest (see Call.Session), and to
-	// its calls in order. 0 means DefaultCalls.
+	// Calls limits the running calls of one module. Others wait, and their time limit
+	// keeps running. A free slot goes to the client that holds the fewest (see
+	// Call.Session), and to its calls in order. 0 means DefaultCalls.
 	Calls int
 	// TotalCalls limits the running calls of all modules, without those that are
 	// Call.Background. Others wait likewise. 0 means DefaultTotalCalls.
 	TotalCalls int
-	// Computing limits the guests that compute at a time. Others wait while their time
-	// runs. Direct calls go before background runs, and clients alternate. 0 means
-	// [runtime.GOMAXPROCS]. With a smaller number the rest of the program never waits
-	// for a guest.
+	// Computing limits the guests that compute at the same time. Others wait, and their
+	// time limit keeps running. Direct calls go before background runs, and clients
+	// alternate. 0 means [runtime.GOMAXPROCS]. With a smaller number the rest of the
+	// program never waits for a guest.
 	Computing int
 	// Shared reserves slots for other clients: one client can hold at most three
 	// quarters of Calls and of TotalCalls, and at least one. Otherwise one client can
@@ -97,12 +97,12 @@ const (
 // Host compiles plugins and calls their tools. It is safe for concurrent use.
 type Host struct {
 	log      *slog.Logger
-	began    time.Time
 	code     *codecache.Cache // nil without a folder
 	compiler string           // path of a program; empty compiles in this process
 	limits   codecache.Limits
 	refusals *codecache.Refusals
-	wasi     map[string]signature // types of the functions of WASI
+	wasi     map[string]signature            // types of the functions of WASI
+	extism   map[string]map[string]signature // and of Extism's, by module
 
 	ctx  context.Context // done when calls must end
 	stop context.CancelCauseFunc
@@ -117,6 +117,7 @@ type Host struct {
 	interpreting      chan struct{} // semaphore: plugins that are interpreted
 	interpretingLarge chan struct{} // the same for large ones
 	building          chan struct{} // semaphore: child processes that compile
+	making            sync.Map      // chan struct{} by key: semaphores of code that is looked for or made
 
 	compiling     context.Context // done when compilations must end
 	stopCompiling context.CancelFunc
@@ -134,7 +135,7 @@ type Host struct {
 
 // New returns a Host. Close it to free the compiled code.
 func New(ctx context.Context, cfg Config) (*Host, error) {
-	h := &Host{log: cfg.Logger, began: time.Now(), modules: map[*Module]bool{}, interpreting: make(chan struct{}, interpretedAtOnce), interpretingLarge: make(chan struct{}, 1), building: make(chan struct{}, buildsAtOnce)}
+	h := &Host{log: cfg.Logger, modules: map[*Module]bool{}, interpreting: make(chan struct{}, interpretedAtOnce), interpretingLarge: make(chan struct{}, 1), building: make(chan struct{}, buildsAtOnce)}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -153,7 +154,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	if h.egress, err = cfg.Egress.open(); err != nil {
 		return nil, err
 	}
-	h.operations = operations()
+	h.operations, h.extism = operations(), extismImports()
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	h.compiling, h.stopCompiling = context.WithCancel(context.Background())
 	if err := h.openCompiler(cfg); err != nil {
@@ -192,9 +193,9 @@ func (h *Host) openCompiler(cfg Config) (err error) {
 	return nil
 }
 
-// Close refuses new calls, ends compilations, waits for running calls, and frees
+// Close refuses new calls, cancels compilations, waits for running calls, and frees
 // everything. When ctx is done it ends the running calls with errors that match
-// [ErrClosed]. No goroutine and no instance is left when it returns.
+// [ErrClosed]. When Close returns, no goroutine and no instance is left.
 func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true

@@ -110,6 +110,7 @@ var (
 	vectorsPlugin = fixture{dir: "../guest/testdata/vectors"}
 	commandPlugin = fixture{dir: "../guest/testdata/command", command: true}
 	worldPlugin   = fixture{dir: "./testdata/world", command: true}
+	directPlugin  = fixture{dir: "./testdata/direct"}
 	wordcount     = fixture{dir: "../examples/plugins/wordcount"}
 )
 
@@ -128,7 +129,7 @@ func (f fixture) build() (string, error) {
 
 // buildAll builds the fixtures of the tests, once.
 var buildAll = sync.OnceValue(func() error {
-	for _, f := range []fixture{vectorsPlugin, commandPlugin, worldPlugin} {
+	for _, f := range []fixture{vectorsPlugin, commandPlugin, worldPlugin, directPlugin} {
 		if _, err := f.build(); err != nil {
 			return err
 		}

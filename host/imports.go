@@ -43,8 +43,8 @@ const (
 	maxMessage = 512
 )
 
-// instantiateImports makes the modules plugins import from: the contract, the
-// refill of the fuel counter, and WASI preview 1.
+// instantiateImports makes the modules plugins import from: the contract, the kernel of
+// Extism, the refill of the fuel counter, and WASI preview 1.
 func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 	builder := r.NewHostModuleBuilder(abi.Version)
 	for name, f := range contract {
@@ -60,6 +60,9 @@ func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 
 	if _, err := builder.Instantiate(ctx); err != nil {
 		return fmt.Errorf("module %s: %w", abi.Version, err)
+	}
+	if err := instantiateExtism(ctx, r); err != nil {
+		return err
 	}
 
 	_, err := r.NewHostModuleBuilder(fuel.ImportModule).NewFunctionBuilder().
@@ -130,7 +133,7 @@ type checked string
 // Before implements experimental.FunctionListener.
 func (name checked) Before(ctx context.Context, m api.Module, _ api.FunctionDefinition, stack []uint64, _ experimental.StackIterator) {
 	c := callOf(ctx)
-	c.start.touched(string(name))
+	c.start.touched(string(name), stack)
 	if c.module.Info.Shape != Command {
 		c.instance.Guest.(*environment).idling.before(string(name), m.Memory(), stack)
 	}

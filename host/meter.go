@@ -21,7 +21,7 @@ type meter struct {
 	entry   *instance.Entry   // the function that runs; nil before and after
 
 	earlier  int64 // units that were used before the call was continued
-	stack    int64 // bytes of its stack that are paid for
+	stack    int64 // bytes of its stack that it pays for
 	kept     int64 // bytes of arguments and results
 	buffers  int64 // bytes of them that are paid for
 	response int64 // bytes of a response that are paid for
@@ -105,14 +105,14 @@ func (m *meter) exhausted(err error) error {
 	return err
 }
 
-// payStack pays for what the stack of the guest has grown by.
-func (m *meter) payStack() error {
+// payStack pays for what the stacks of the guest have grown by.
+func (m *meter) payStack(in *instance.Instance) error {
 	if m.entry == nil {
 		return nil
 	}
 
-	n := m.entry.Stack()
-	if n <= max(m.stack, instance.StackKept) {
+	n := in.Unpaid(m.entry)
+	if n <= max(m.stack, instance.StackFree) {
 		return nil
 	}
 	if err := m.account.Take(instance.Stacks, uint64(n-m.stack)); err != nil {

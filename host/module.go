@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tetratelabs/wazero/api"
+
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/codecache"
 	"github.com/toolhost/toolhost/host/internal/instance"
@@ -26,8 +28,9 @@ type Module struct {
 	base      *instance.Image // what a new instance starts with
 	renews    bool            // it exports toolhost_restored
 	account   *instance.Account
-	slots     waitQueue // for its calls
-	serial    waitQueue // for those that must not overlap within a session
+	hosted    map[string]api.Module // what a plugin of Extism imports of other hosts
+	slots     waitQueue             // for its calls
+	serial    waitQueue             // for those that must not overlap within a session
 	tally     tally
 	forgotten sync.Once // see forget
 
@@ -105,6 +108,13 @@ func (h *Host) newModule(info *Info, l *codecache.Loaded) (*Module, error) {
 		account: a, slots: h.newQueue(), serial: newSerialQueue(),
 	}
 
+	if m.hosted, err = instantiateHosted(context.Background(), l.Runtime, info.hosted); err != nil {
+		m.closeHosted()
+		a.Close()
+		base.Close()
+		return nil, err
+	}
+
 	h.mu.Lock()
 	h.modules[m] = true
 	h.mu.Unlock()
@@ -122,8 +132,8 @@ type Cost struct {
 	Growth    float64 `json:"growth"`    // of the file: 0.1 is a tenth larger
 }
 
-// Cost meters a binary as Compile would, without compiling it, and returns the
-// cost.
+// Cost meters a binary as Compile would, without compiling it, and returns the cost of
+// metering.
 func (h *Host) Cost(wasm []byte) (Cost, error) {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {
@@ -143,10 +153,18 @@ func (m *Module) Close(ctx context.Context) error {
 	return m.loaded.Compiled.Close(ctx)
 }
 
+// closeHosted closes the modules of host functions.
+func (m *Module) closeHosted() {
+	for _, module := range m.hosted {
+		_ = module.Close(context.Background())
+	}
+}
+
 // forget frees everything but the code, once: a module and its host may be closed at
 // the same time.
 func (m *Module) forget() {
 	m.forgotten.Do(func() {
+		m.closeHosted()
 		m.account.Close()
 		m.base.Close()
 		if m.loaded.Free != nil {

@@ -59,10 +59,14 @@ func (c *call) usage() abi.Usage {
 		ended = time.Now()
 	}
 	inner := c.inner.total()
-	return abi.Usage{
+	u := abi.Usage{
 		Fuel: max(0, min(c.fuel+c.inner.unpaid(), c.Policy.Fuel)-c.meter.earlier), CPU: computed + inner.CPU, Wall: ended.Sub(c.started), Wait: c.waited + waited,
 		MemoryPeak: max(c.peak, inner.MemoryPeak), OutputBytes: c.answer.written,
 	}
+	if c.startFuel > 0 {
+		u.StartupFuel, u.Startup = min(c.startFuel, u.Fuel), c.startTime
+	}
+	return u
 }
 
 // answered reads the answer of a guest that returned.
@@ -94,10 +98,10 @@ func (o *outcome) answered(code int32) error {
 const errNoResult = "toolhost_invoke returned 0, but the plugin wrote neither a result nor content: " +
 	"write the result to stream 0, or an empty one if the tool has none"
 
-// value reads a result. That of a command may be any text.
+// value reads a result. That of a reactor is JSON, and of others any text.
 func (o *outcome) value(result []byte) error {
-	command := o.module.Info.Shape == Command
-	if len(result) == 0 && !command {
+	shape := o.module.Info.Shape
+	if len(result) == 0 && (shape == Reactor || o.MCPTool != "") {
 		if !o.answer.given && len(o.answer.content) == 0 && !o.describing {
 			return fmt.Errorf("%w: %s", ErrABI, errNoResult)
 		}
@@ -110,8 +114,12 @@ func (o *outcome) value(result []byte) error {
 		o.Value = o.screen.value(compactJSON(result))
 	case ok:
 		o.Value = o.screen.value(result)
-	case command:
-		o.Value = encode(strings.TrimRight(strings.ToValidUTF8(o.screen.text(string(result)), "\uFFFD"), "\n"))
+	case shape != Reactor:
+		text := strings.ToValidUTF8(o.screen.text(string(result)), "\uFFFD")
+		if shape == Command {
+			text = strings.TrimRight(text, "\n")
+		}
+		o.Value = encode(text)
 	default:
 		return fmt.Errorf("%w: the result is not JSON in UTF-8%s", ErrABI, notUTF8(result))
 	}
@@ -136,6 +144,10 @@ func (o *outcome) ended(err error) error {
 	trace, reason := o.reason(err)
 	if missing, ok := errors.AsType[*missingSecret](reason); ok {
 		o.Kind, o.Connection, o.Error = abi.ConnectionRequired, &abi.Connection{Provider: missing.name}, missing.Error()
+		return nil
+	}
+	if failure, ok := errors.AsType[*toolFailure](reason); ok {
+		o.Kind, o.Error = abi.ToolError, clean([]byte(failure.message))
 		return nil
 	}
 	var exit *sys.ExitError
@@ -184,7 +196,11 @@ func (o *outcome) reason(err error) (trace string, reason error) {
 		return "", exit
 	}
 
-	return trace, fmt.Errorf("%w: %s", ErrTrap, strings.Replace(message, "wasm error: ", "", 1))
+	message = strings.Replace(message, "wasm error: ", "", 1)
+	if o.threw {
+		message = strings.Replace(message, "unreachable", "uncaught exception", 1)
+	}
+	return trace, fmt.Errorf("%w: %s", ErrTrap, message)
 }
 
 // classify sets the result for the agent. Internal causes go to the operator's log,

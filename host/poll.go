@@ -124,8 +124,8 @@ func (s standardInput) Poll(sys.Pflag, int32) (ready bool, errno sys.Errno) {
 // nap sleeps in place.
 func (e *environment) nap(ns int64) {
 	c := e.call
+	e.state.Now += ns
 	if !c.Policy.Clock {
-		e.state.Now += ns
 		return
 	}
 	// A stop does not cut it short, or the guest would sleep again and again.

@@ -49,7 +49,7 @@ type stretch struct {
 	Fuel           int64 // used by the whole call
 }
 
-// walk goes on with a call until its next wait. It has a clock of its own, which begins
+// walk continues a call until its next wait. It has a clock of its own, which begins
 // when the wait is over, so that nothing depends on how fast the process is.
 func (s stretch) walk(t *testing.T, once bool) stretch {
 	wasm, err := os.ReadFile(s.Wasm)

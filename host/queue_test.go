@@ -115,6 +115,52 @@ func TestStacksCount(t *testing.T) {
 	require.Less(t, roomy.Stats().Memory, int64(1<<20))
 }
 
+// TestStacksStay: an instance keeps the stack of a short recursion for its next call and
+// pays for it, and forgets that of a deep one.
+func TestStacksStay(t *testing.T) {
+	deep := func(calls int64) guest { // it counts down in its memory
+		left := i32(dataAt)
+		return guest{
+			helper: when(load(left), store(dataAt, op(wasmbin.OpI32Sub, load(left), i32(1))), call(fnHelper)),
+			invoke: seq(store(dataAt, i32(calls)), call(fnHelper), i32(0)),
+		}
+	}
+	h := hostWith(t, host.Config{})
+	for _, c := range []struct{ calls, least, most int64 }{{1, 0, 0}, {800, 20_000, 128 << 10}, {100_000, 0, 0}} {
+		m := compile(t, h, deep(c.calls).wasm())
+		before := h.Stats().MemoryOf
+		for range 3 {
+			require.NoError(t, do(t.Context(), h, m, host.Call{}).err)
+			kept := m.Stats().MemoryOf.Instances - page
+			require.GreaterOrEqual(t, kept, c.least, "%d calls", c.calls)
+			require.LessOrEqual(t, kept, c.most, "%d calls", c.calls)
+			require.Zero(t, h.Stats().MemoryOf.Stacks)
+		}
+		require.EqualValues(t, 2, m.Stats().Warm)
+		h.Expire()
+		require.Equal(t, before.Instances, h.Stats().MemoryOf.Instances)
+	}
+}
+
+// TestStacksOfACallCount: a call pays for the stacks of all functions that it has entered.
+func TestStacksOfACallCount(t *testing.T) {
+	left := i32(dataAt)
+	peak := func(restored int64) int64 {
+		h := hostWith(t, host.Config{})
+		m := compile(t, h, guest{
+			initialize: seq(store(dataAt, i32(restored)), drop(wasi(fnRandom, 512, 4))),
+			helper:     when(load(left), store(dataAt, op(wasmbin.OpI32Sub, load(left), i32(1))), call(fnHelper)),
+			invoke:     seq(store(dataAt, i32(100_000)), call(fnHelper), i32(0)),
+			change: func(m *wasmbin.Module) {
+				m.Exports = append(m.Exports, wasmbin.Export{Name: abi.ExportRestored, Index: fnHelper})
+			},
+		}.wasm())
+		require.NoError(t, do(t.Context(), h, m, host.Call{Policy: host.Policy{Grant: host.Grant{Random: true}}}).err)
+		return h.Stats().MemoryPeak
+	}
+	require.Greater(t, peak(100_000), peak(0)*3/2)
+}
+
 // TestBuffersCount: so do large arguments and results while a call runs.
 func TestBuffersCount(t *testing.T) {
 	h := hostWith(t, host.Config{Memory: 8 * page})

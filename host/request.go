@@ -34,9 +34,10 @@ type Call struct {
 	// it made; nil for none. This one has no slots of its own, and its fuel is the
 	// caller's: it may use what that has left. Give it the caller's context.
 	Caller *Caller
-	// Continue is the state of a call that was suspended, from Suspend.Keep. The call goes
-	// on from there if it is of the same plugin file, and of the same tool, arguments and
-	// Policy: otherwise it ends with ErrState. It is trusted no more than a plugin.
+	// Continue is the state of a call that was suspended, from Suspend.Keep. The call
+	// continues from there if the plugin file, the tool, the arguments and the Policy
+	// are the same; otherwise it ends with [ErrState]. The state is not trusted more
+	// than a plugin.
 	Continue []byte
 	Observers
 	Services
@@ -45,7 +46,19 @@ type Call struct {
 // Traits are the parts of a tool's manifest that the host needs.
 type Traits struct {
 	Plugin string // its name, for errors and logs
-	Argv   bool   // pass the arguments as flags too, to a command
+	// For a command: its command line, its stdin (nil means the arguments as JSON), and
+	// the environment from its manifest.
+	Argv  abi.Argv
+	Stdin *string
+	Env   map[string]string
+	// For an Extism plugin: the function that is called, if it has another name than
+	// the tool, and a template of its input (nil means the arguments as JSON). For a
+	// hyper-mcp plugin: its name for the tool.
+	Function string
+	Input    *string
+	MCPTool  string
+	// HostFunctions are those of its manifest.
+	HostFunctions map[string]string
 	// Serial keeps the Serial calls of a session to this module from overlapping.
 	// They run in the order of arrival.
 	Serial bool
@@ -63,7 +76,7 @@ type Observers struct {
 	// Stdout and Stderr get live output as it is written. One goroutine at a time
 	// uses them. They should not block for long: the time of the call runs meanwhile.
 	Stdout, Stderr io.Writer
-	// Progress gets the reports of the tool: on how far it is, and on its status.
+	// Progress gets the tool's progress and status reports.
 	Progress func(Progress)
 	// Admitted is called when a call that is not Background has its slot among
 	// Config.TotalCalls. detach returns the slot early, and the call continues as a
@@ -71,36 +84,41 @@ type Observers struct {
 	Admitted func(detach func())
 	// Ungranted is called when the plugin calls a tool that it was not granted.
 	Ungranted func(tool string)
-	// Leak is called when the plugin has put a secret into the request of an operation,
-	// which was refused: once for a call.
+	// Leak is called, at most once per call, when an operation was refused because the
+	// plugin has put a secret into its request.
 	Leak func(operation, secret string)
 	// HTTP is called after each HTTP request, and each hop of a redirect, has ended or was
 	// refused, before the plugin gets the response.
 	HTTP func(Exchange)
-	// Used is called when the call begins. soFar returns what the call has used, without
-	// the bytes of its output; its fuel and memory may be up to 100,000 units of fuel old.
-	// It may be called at any time, by any goroutine.
+	// Used is called when the call begins. soFar returns the usage of the call so far,
+	// without its output. The fuel and memory may lag behind by up to 100,000 units of
+	// fuel. It may be called at any time, by any goroutine.
 	Used func(soFar func() abi.Usage)
 }
 
-// Services are offered to a call by its caller. Each nil one is denied.
+// Services are offered to a call by its caller. A nil service is denied.
 type Services struct {
+	// May is called before each operation of the plugin. If it returns an error, the
+	// operation is refused as in a call that is being stopped. It must not block. Nil
+	// allows all operations.
+	May func(ctx context.Context) error
 	// Checkpoint is the resume point of a background run.
 	Checkpoint *Checkpoint
 	// Suspend lets the call give up its instance while it waits.
 	Suspend *Suspend
-	// Receive returns messages to a background run in their order: all or some of
-	// those after the id after, once there is one, or none when wait is over, ctx is
-	// done or the tool was asked to stop. The plugin has taken those up to after: they
-	// are not returned again. An error that matches ErrDenied means that the call is
-	// not a run yet. The plugin does not see any other error: Receive should log it.
+	// Receive waits for messages to a background run with ids above after, and returns
+	// some or all of them in order. It returns none when wait is over, ctx is done or
+	// the tool was asked to stop. Messages up to after are acknowledged, and are not
+	// returned again. An error that matches ErrDenied means that the call is not a run
+	// yet. The plugin does not see any other error: Receive should log it.
 	Receive Receive
-	// Values are those of the session.
+	// Values are the values of the session.
 	Values Values
-	// KV are those of the plugin's key-value store.
+	// KV has the values of the plugin's key-value store.
 	KV Values
-	// Secrets are the values that go into HTTP requests by the rules of the plugin. A
-	// call that needs one that has no value ends: it requires a connection. Nil has none.
+	// Secrets has the values that the rules of the plugin add to HTTP requests. A call
+	// that needs a secret without a value ends with a required connection. Nil means no
+	// secrets.
 	Secrets Secrets
 	// Ask puts questions to the user and waits for the answers. It must return soon
 	// after ctx is done, which also happens when the tool is asked to stop. The plugin
@@ -109,7 +127,6 @@ type Services struct {
 	// CallTool calls another tool, and returns how that ended as [Host.Call] does. An
 	// error that is a [*Refusal] says why there was no call.
 	CallTool func(ctx context.Context, t ToolCall) (abi.Result, error)
-	// SearchTools finds tools among those that the plugin may call. It does not wait for
-	// anything.
+	// SearchTools finds tools among those that the plugin may call. It must not block.
 	SearchTools func(q ToolSearch) abi.FoundTools
 }

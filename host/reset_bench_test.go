@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/guest/python"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
@@ -44,6 +45,9 @@ func BenchmarkClean(b *testing.B) {
 	wasm, err := os.ReadFile(file)
 	require.NoError(b, err)
 	b.Run("go", func(b *testing.B) { cleanly(b, wasm, "wordcount", `{"text":"a few words"}`) })
+	inPython, err := python.Plugin(os.DirFS("../guest/python/examples/result"))
+	require.NoError(b, err)
+	b.Run("python", func(b *testing.B) { cleanly(b, inPython, "summarize", `{"numbers":[1,2,6]}`) })
 	b.Run("go-12KB", func(b *testing.B) {
 		cleanly(b, wasm, "wordcount", `{"text":"`+strings.Repeat("lorem ipsum ", 1000)+`"}`)
 	})

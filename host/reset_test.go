@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -164,18 +165,19 @@ func TestSparseData(t *testing.T) {
 func TestSnapshotsAreNotShared(t *testing.T) {
 	h := newHost(t, nil)
 	m := compile(t, h, guest{
-		initialize: seq(drop(wasi(fnEnv, 512, 516)), drop(now(520))),
+		initialize: seq(drop(wasi(fnEnv, 512, 516)), drop(today(520))),
 		invoke:     seq(tell(load(i32(512))), tell(load(i32(516))), tell(load(i32(520))), i32(0)),
 	}.wasm())
+	began := int32(time.Date(2022, 1, 1, 0, 0, 0, int(time.Microsecond), time.UTC).UnixNano()) // the lower half
 	for range 3 {
 		none := do(context.Background(), h, m, host.Call{})
-		require.Equal(t, []int32{0, 0, 1000}, none.codes())
+		require.Equal(t, []int32{0, 0, began}, none.codes())
 		one := do(context.Background(), h, m, host.Call{Policy: host.Policy{Grant: host.Grant{Env: map[string]string{"A": "b"}}}})
-		require.Equal(t, []int32{1, 4, 1000}, one.codes())
+		require.Equal(t, []int32{1, 4, began}, one.codes())
 		other := do(context.Background(), h, m, host.Call{Policy: host.Policy{Grant: host.Grant{Env: map[string]string{"A": "bc"}}}})
-		require.Equal(t, []int32{1, 5, 1000}, other.codes())
+		require.Equal(t, []int32{1, 5, began}, other.codes())
 		clock := do(context.Background(), h, m, host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}}})
-		require.NotEqual(t, int32(1000), clock.codes()[2])
+		require.NotEqual(t, began, clock.codes()[2])
 	}
 	require.Equal(t, int64(6), m.Stats().Warm)
 	require.Equal(t, int64(3+3), m.Stats().Started, "the first calls, and each that reads the real clock")
@@ -189,24 +191,30 @@ func TestStartingUp(t *testing.T) {
 		policy     host.Policy
 		restored   bool
 		shared     bool
+		prestat    string // a function of the same type, in place of fd_prestat_get
 	}{
-		"nothing":           {initialize: store(512, i32(1)), shared: true},
-		"fixed randomness":  {initialize: drop(wasi(fnRandom, 512, 4)), shared: true},
-		"real randomness":   {initialize: drop(wasi(fnRandom, 512, 4)), policy: host.Policy{Grant: host.Grant{Random: true}}},
-		"that is renewed":   {initialize: drop(wasi(fnRandom, 512, 4)), policy: host.Policy{Grant: host.Grant{Random: true}}, restored: true, shared: true},
-		"reads arguments":   {initialize: drop(read(abi.FieldArgs, 512, 4))},
-		"writes output":     {initialize: drop(write(abi.StreamOutput, 512, 4))},
-		"writes to WASI":    {initialize: drop(wasi(fnFDWrite, 1, 700, 0, 708))},
-		"standing clock":    {initialize: drop(now(512)), shared: true},
-		"real clock":        {initialize: drop(now(512)), policy: host.Policy{Grant: host.Grant{Clock: true}}},
-		"environment":       {initialize: drop(wasi(fnEnv, 512, 516)), policy: host.Policy{Grant: host.Grant{Env: map[string]string{"A": "b"}}}, shared: true},
-		"arguments of WASI": {initialize: drop(wasi(fnArgs, 512, 516)), shared: true},
-		"folders":           {initialize: drop(wasi(fnPrestat, 3, 512)), policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: t.TempDir(), Path: "/work"}}}}, shared: true},
-		"reads input":       {initialize: drop(wasi(fnFDRead, 0, 700, 0, 708))},
-		"sleeps":            {initialize: drop(wasi(fnPoll, 700, 708, 0, 716))},
-		"exits":             {initialize: seq(i32(0), call(fnExit))},
-		"traps":             {initialize: unreachable()},
-		"reports a message": {initialize: drop(progress(0, 1, 0, 0))},
+		"state of a stream":    {initialize: drop(wasi(fnPrestat, 2, 512)), shared: true, prestat: "fd_filestat_get"},
+		"position of a stream": {initialize: drop(wasi(fnPrestat, 0, 512)), shared: true, prestat: "fd_tell"},
+		"state of a folder":    {initialize: drop(wasi(fnPrestat, 3, 512)), prestat: "fd_filestat_get"},
+		"nothing":              {initialize: store(512, i32(1)), shared: true},
+		"fixed randomness":     {initialize: drop(wasi(fnRandom, 512, 4)), shared: true},
+		"real randomness":      {initialize: drop(wasi(fnRandom, 512, 4)), policy: host.Policy{Grant: host.Grant{Random: true}}},
+		"that is renewed":      {initialize: drop(wasi(fnRandom, 512, 4)), policy: host.Policy{Grant: host.Grant{Random: true}}, restored: true, shared: true},
+		"reads arguments":      {initialize: drop(read(abi.FieldArgs, 512, 4))},
+		"writes output":        {initialize: drop(write(abi.StreamOutput, 512, 4))},
+		"writes to WASI":       {initialize: drop(wasi(fnFDWrite, 1, 700, 0, 708))},
+		"standing clock":       {initialize: drop(now(512)), shared: true},
+		"monotonic clock":      {initialize: drop(now(512)), policy: host.Policy{Grant: host.Grant{Clock: true}}, shared: true},
+		"standing time":        {initialize: drop(today(512)), shared: true},
+		"real time":            {initialize: drop(today(512)), policy: host.Policy{Grant: host.Grant{Clock: true}}},
+		"environment":          {initialize: drop(wasi(fnEnv, 512, 516)), policy: host.Policy{Grant: host.Grant{Env: map[string]string{"A": "b"}}}, shared: true},
+		"arguments of WASI":    {initialize: drop(wasi(fnArgs, 512, 516)), shared: true},
+		"folders":              {initialize: drop(wasi(fnPrestat, 3, 512)), policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: t.TempDir(), Path: "/work"}}}}, shared: true},
+		"reads input":          {initialize: drop(wasi(fnFDRead, 0, 700, 0, 708))},
+		"sleeps":               {initialize: drop(wasi(fnPoll, 700, 708, 0, 716))},
+		"exits":                {initialize: seq(i32(0), call(fnExit))},
+		"traps":                {initialize: unreachable()},
+		"reports a message":    {initialize: drop(progress(0, 1, 0, 0))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, nil)
@@ -216,6 +224,9 @@ func TestStartingUp(t *testing.T) {
 				g.change = func(m *wasmbin.Module) {
 					m.Exports = append(m.Exports, wasmbin.Export{Name: abi.ExportRestored, Index: fnHelper})
 				}
+			}
+			if c.prestat != "" {
+				g.change = func(m *wasmbin.Module) { m.Imports[fnPrestat].Name = c.prestat }
 			}
 			m := compile(t, h, g.wasm())
 			first := do(context.Background(), h, m, host.Call{Policy: c.policy})
@@ -233,6 +244,41 @@ func TestStartingUp(t *testing.T) {
 			require.Equal(t, c.shared || first.err != nil, m.Stats().Startup == "", "%+v", m.Stats())
 		})
 	}
+}
+
+// TestClockOfStartUp: the monotonic clock of a call begins where the start-up has left it,
+// whenever that was, and advances by the time that the call takes.
+func TestClockOfStartUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		sleep := drop(wasi(fnPoll, dataAt, 700, 1, 708))
+		for _, c := range []struct {
+			name    string
+			startup code
+			shared  bool
+			want    []int32 // microseconds, since the first reading
+		}{
+			{"reads", seq(drop(now(512)), drop(now(520))), true, []int32{1, 1, 5001}},
+			{"sleeps", seq(drop(now(512)), sleep, drop(now(520))), false, []int32{5001, 5001, 10001}},
+		} {
+			clock := []byte(subscribed(5 * time.Millisecond))[:48]
+			since := func(at int64) code { // the first reading, from another
+				wrapped := seq(load(i32(at)), load(i32(512)), []byte{0x6b}, i32(1000), []byte{0x6d}) // i32.sub, i32.div_s
+				return tell(wrapped)
+			}
+			m := compile(t, h, guest{
+				data: string(clock), initialize: c.startup,
+				invoke: seq(drop(now(528)), sleep, drop(now(536)), since(520), since(528), since(536), i32(0)),
+			}.wasm())
+			for range 3 {
+				o := do(t.Context(), h, m, host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}}})
+				require.NoError(t, o.err, c.name)
+				require.Equal(t, c.want, o.codes(), c.name)
+				time.Sleep(time.Hour)
+			}
+			require.Equal(t, c.shared, m.Stats().Started == 1, c.name)
+		}
+	})
 }
 
 // TestStartingUpForACallThatEnds: that a call was over while the plugin started

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tetratelabs/wazero/api"
 
@@ -48,14 +49,20 @@ func (c *call) runAdmitted() (code int32, err error) {
 
 	clean := false
 	defer func() { c.leave(clean) }() // which a panic or runtime.Goexit of the caller's writers passes too
+	began := time.Now()
 	if err := c.start.ready(); err != nil {
 		return 0, err
+	}
+	if c.Continue == nil {
+		c.startFuel, c.startTime = c.meter.fuel.Used(c.meter.left()), time.Since(began)
 	}
 	if err := c.pending.arrive(); err != nil {
 		return 0, err
 	}
 
 	switch in := c.instance; {
+	case c.module.Info.Shape == Extism:
+		code, err = c.asExtism().runExtism()
 	case c.describing:
 		code, err = c.enter(in.Entry(abi.ExportDescribe))
 	case c.module.Info.Shape == Command:
@@ -85,7 +92,7 @@ func (c *call) runAdmitted() (code int32, err error) {
 // serve makes c the call that an instance serves.
 func (c *call) serve(in *instance.Instance) {
 	env := in.Guest.(*environment)
-	env.call, env.idling, env.ahead = c, idling{}, 0
+	env.call, env.idling, env.began = c, idling{}, time.Time{}
 	c.instance, c.meter.counter, c.meter.memory = in, in.Counter, in.Memory
 	if c.meter.live != nil {
 		c.meter.live.waited.Store(int64(c.waited))
@@ -112,7 +119,10 @@ func (c *call) leave(clean bool) {
 	c.pending.close()
 	c.meter.note(c.meter.left())
 	c.fuel = c.meter.fuel.Used(c.meter.left())
-	c.peak, c.refused = int64(in.Memory.Peak), in.Memory.Refused
+	c.peak, c.refused, c.threw = int64(in.Memory.Peak), in.Memory.Refused, !clean && in.Threw()
+	if k := c.extism.kernel; k != nil {
+		c.peak += int64(k.Size())
+	}
 	env := in.Guest.(*environment)
 	c.unwritten = slices.ContainsFunc(env.folders, (*rootfs.FS).Refused)
 	env.call, c.instance, c.meter.counter, c.meter.memory = nil, nil, nil, nil

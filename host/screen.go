@@ -29,7 +29,7 @@ type screen struct {
 	held     [2][]byte // the end of each live output, which may be the beginning of a secret
 }
 
-// masker has the secrets. It is nil if there are none.
+// masker returns the masker of the call's secrets, nil without secrets.
 func (s *screen) masker() *egress.Masker {
 	shared := s.call.inner.first().traffic.Load()
 	if shared == nil || shared.Masker().Empty() {

@@ -151,3 +151,21 @@ func TestKV(t *testing.T) {
 		})
 	}
 }
+
+// TestMay: a call that may have no further effect gets no operation, and nothing is changed.
+func TestMay(t *testing.T) {
+	kv := &memoryValues{}
+	asked := 0
+	for n, refusal := range []error{nil, errors.New("the lease has ended")} {
+		may := func(ctx context.Context) error { asked++; return errors.Join(ctx.Err(), refusal) }
+		o := run(t, ask("kv.set", `{"key":"a","value":1}`), host.Call{
+			Services: host.Services{KV: kv, May: may}, Policy: host.Policy{Grant: host.Grant{KV: host.KV{Mode: abi.StoreWrite}}},
+		})
+		require.NoError(t, o.err)
+		if refusal != nil {
+			require.JSONEq(t, `{"code":"canceled","message":"the call is being stopped"}`, string(o.Value))
+		}
+		require.Equal(t, n+1, asked)
+		require.Equal(t, int64(1), kv.version, "set once")
+	}
+}

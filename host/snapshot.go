@@ -20,6 +20,9 @@ func (u *startup) view() string {
 
 	b := strconv.AppendInt(nil, p.Memory, 10)
 	b = strconv.AppendBool(strconv.AppendBool(b, p.Clock), p.Random)
+	if c.module.Info.Shape == Extism {
+		b = strconv.AppendBool(b, c.asExtism().startsItself())
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 		b = strconv.AppendQuote(strconv.AppendQuote(b, name), p.Env[name])
 	}
@@ -63,9 +66,19 @@ var wasiTraceless = map[string]bool{
 	"fd_write": true, "fd_read": true, "poll_oneoff": true, "fd_filestat_get": true, "proc_exit": true,
 }
 
+// wasiStreamReads only read where their descriptor is a standard stream, which is the
+// same device in each call and has no position.
+var wasiStreamReads = map[string]bool{"fd_filestat_get": true, "fd_seek": true, "fd_tell": true}
+
+// maxStream is the descriptor of the last standard stream.
+const maxStream = 2
+
+// monotonic is the clock of WASI that stands while a module starts up.
+const monotonic = 1
+
 // touched notes what a guest does that concerns its snapshot.
-func (u *startup) touched(function string) {
-	reads := wasiReads[function]
+func (u *startup) touched(function string, stack []uint64) {
+	reads := wasiReads[function] || wasiStreamReads[function] && uint32(stack[0]) <= maxStream
 	u.tainted = u.tainted || !reads && !wasiTraceless[function]
 	if !u.running {
 		return
@@ -74,7 +87,7 @@ func (u *startup) touched(function string) {
 	switch {
 	case !reads:
 		u.impure = "it calls " + function + " while it starts up"
-	case function == "clock_time_get" && u.call.Policy.Clock:
+	case function == "clock_time_get" && u.call.Policy.Clock && uint32(stack[0]) != monotonic:
 		u.impure = "it reads the time while it starts up, which would be old for the next call"
 	case function == "random_get" && u.call.Policy.Random && !u.call.module.renews:
 		u.impure = "it reads random bytes while it starts up, and does not export " + abi.ExportRestored

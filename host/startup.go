@@ -3,7 +3,9 @@ package host
 import (
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/toolhost/toolhost/abi"
@@ -74,6 +76,8 @@ func (u *startup) ready() (err error) {
 		err = u.capture(view)
 	}
 	u.running = false
+	env := in.Guest.(*environment)
+	env.begin(int64(time.Second) + env.state.Now)
 
 	if err == nil && c.module.renews && !c.describing && c.Continue == nil {
 		// What is random there differs between instances from here on. All call
@@ -134,7 +138,11 @@ func (u *startup) instantiate(s *instance.Snapshot) (in *instance.Instance, err 
 		return nil, &instance.Stop{Reason: err}
 	}
 	in = &instance.Instance{Memory: mem, Env: &env.state, Guest: env, Snapshot: s, Release: env.close}
-	in.Module, err = m.loaded.Runtime.InstantiateModule(experimental.WithMemoryAllocator(&c.ctx, mem), m.loaded.Compiled, config)
+	ctx := experimental.WithMemoryAllocator(&c.ctx, mem)
+	if len(m.hosted) > 0 {
+		ctx = experimental.WithImportResolver(ctx, func(name string) api.Module { return m.hosted[name] })
+	}
+	in.Module, err = m.loaded.Runtime.InstantiateModule(ctx, m.loaded.Compiled, config)
 	if err != nil {
 		return nil, err
 	}
@@ -149,6 +157,9 @@ func (u *startup) start() error {
 		if _, err := c.enter(e); err != nil {
 			return fmt.Errorf("start function[%d] failed: %w", e.Function.Definition().Index(), err)
 		}
+	}
+	if c.module.Info.Shape == Extism {
+		return u.startExtism()
 	}
 	if e := c.instance.Entry(abi.ExportInitialize); e != nil {
 		if _, err := c.enter(e); err != nil {

@@ -140,10 +140,12 @@ func (p *pending) beginAgain(w waiting) error {
 		work, code = c.operation([]byte(w.Op), request)
 		return code
 	})
-	if err == nil {
-		p.begin(s, work, code)
+	if err != nil {
+		p.ended(s, end{}) // for close
+		return err
 	}
-	return err
+	p.begin(s, work, code)
+	return nil
 }
 
 // maxStarted bounds the operations that a call starts, so that ids do not run out: each
@@ -172,12 +174,14 @@ func decodeState(data []byte) (st state, err error) {
 	if strict.More() {
 		return st, errors.New("its state has something after it")
 	}
+
 	seen := map[int32]bool{}
 	valid := func(id int32) bool {
 		known := id >= 1 && id <= st.Last && !seen[id]
 		seen[id] = true
 		return known
 	}
+
 	for _, e := range st.Ended {
 		if !valid(e.ID) {
 			return st, errors.New("its state has an operation twice, or one that was not started")
@@ -188,6 +192,7 @@ func decodeState(data []byte) (st state, err error) {
 			return st, errors.New("its state has an operation twice, or one that was not started")
 		}
 	}
+
 	if len(seen) > abi.MaxPending || len(st.Secrets) > maxSecrets || st.Fuel < 0 || st.Peak < 0 || st.Answer.Bytes < 0 || st.Answer.Logged < 0 || st.Made < 0 || st.Web < 0 || st.Last < 0 || st.Last > maxStarted {
 		return st, errors.New("its state has a number that is out of range")
 	}
@@ -202,8 +207,7 @@ func (p *pending) restore(st state) error {
 		return cannotContinue("its state has no position of random numbers")
 	}
 	env.Now = st.Now
-	guest := c.instance.Guest.(*environment)
-	guest.ahead = st.Elapsed + int64(max(0, time.Since(st.At))) - guest.elapsed()
+	c.instance.Guest.(*environment).begin(st.Elapsed + int64(max(0, time.Since(st.At))))
 	a, w := &c.answer, st.Answer
 	a.written, a.logged, a.result, a.given, a.errText, a.content, a.summary = w.Bytes, w.Logged, w.Result, w.Given, w.Error, w.Content, w.Summary
 	a.stderr.buf = w.Stderr

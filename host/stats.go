@@ -54,7 +54,7 @@ type Counts struct {
 	Warm     int64 `json:"warm"`
 	Restored int64 `json:"restored"`
 	Started  int64 `json:"started"`
-	// What calls that have ended used.
+	// Usage of the calls that have ended.
 	Fuel int64         `json:"fuel"`
 	CPU  time.Duration `json:"cpu_ns"`
 
@@ -93,7 +93,7 @@ type Stats struct {
 	Startup string `json:"startup,omitempty"`
 }
 
-// MemoryOf is memory by use, in bytes.
+// MemoryOf has the memory in use by kind, in bytes.
 type MemoryOf struct {
 	Instances int64 `json:"instances"` // linear memory with its overhead, of warm instances too
 	Images    int64 `json:"images"`    // initial memory of instances: data of modules, and snapshots

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"sync"
 	"testing"
@@ -103,6 +104,40 @@ func TestStopping(t *testing.T) {
 	require.JSONEq(t, `7`, string(o.Value))
 	require.Len(t, o.Content, 1)
 }
+
+// TestStopDuringRandom: a call for many random bytes ends soon after it is stopped.
+func TestStopDuringRandom(t *testing.T) {
+	const size = 64 << 20
+	source := rand.Reader
+	t.Cleanup(func() { rand.Reader = source })
+	ctx, stop := context.WithCancel(context.Background())
+	read := 0
+	rand.Reader = readerFunc(func(p []byte) (int, error) {
+		if read += len(p); read > 1<<20 {
+			stop()
+		}
+		return len(p), nil
+	})
+
+	wasm := guest{invoke: seq(drop(grow(size/page)), drop(wasi(fnRandom, 0, size)), i32(0))}.wasm()
+	h := newHost(t, nil)
+	m := compile(t, h, wasm)
+	policy := host.Policy{Memory: 2 * size, Grant: host.Grant{Random: true}}
+	o := do(ctx, h, m, host.Call{Policy: policy})
+	require.ErrorIs(t, o.err, context.Canceled)
+	require.Less(t, read, 2<<20)
+
+	read = -size
+	o = do(context.Background(), h, m, host.Call{Policy: policy})
+	require.NoError(t, o.err)
+	require.Zero(t, read, "all of them")
+	require.InDelta(t, size/64+size/page*1024, o.Usage.Fuel, 500, "for the bytes, and for the pages")
+}
+
+// readerFunc is an io.Reader.
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // A stop wakes a tool that sleeps, and so does the end of its time. Nothing here
 // runs in real time.

@@ -17,50 +17,62 @@ import (
 
 var (
 	// ErrSuspended is the error of a call that was suspended: Suspend.Keep has its state,
-	// and [Call.Continue] goes on with it.
+	// and [Call.Continue] continues from it.
 	ErrSuspended = errors.New("the call waits, and was suspended")
 	// ErrState means that a call cannot be continued from a state.
 	ErrState = errors.New("the call cannot be continued")
 )
 
-// Suspend lets a call that waits give up its instance, and continue from its state after
-// a crash. A call can be suspended while all that it waits for can be waited for again:
-// time, messages, and calls of tools that are made apart. It is not while it uses folders,
-// after it has used a secret unless its states are sealed, and if its module cannot be put
-// back to a state.
+// Suspend lets a waiting call give up its instance, and continue from its state, even
+// after a crash. A call can be suspended while everything that it waits for can be
+// waited for again: time, messages, the user, and tool calls that are made [Apart]. It
+// cannot be suspended while it uses folders, after it has used a secret unless its
+// states are sealed, or if its module cannot be restored to a state.
 type Suspend struct {
 	// After is how long a call waits before it is suspended.
 	After time.Duration
-	// Anew says that the call may begin anew after a crash, as if a state of its beginning
-	// were stored.
+	// Anew says that the call may begin anew after a crash, as if a state of its
+	// beginning were stored.
 	Anew bool
-	// Name returns what the owner calls the call by. A state continues no call with another
-	// name. Nil is no name.
+	// Name returns the owner's name of the call. A state cannot continue a call with
+	// another name. Nil means no name.
 	Name func() string
-	// Short reports whether others need what a call holds that waits: it is then suspended
-	// as soon as it waits, as it is while others wait for a slot of its module, or most of
-	// the memory of the host is taken. Nil: that is all.
+	// Short reports whether others need the resources of a waiting call. It is then
+	// suspended as soon as it waits. That also happens, even if Short is nil, while
+	// others wait for a slot of its module or most of the host's memory is in use.
 	Short func() bool
 	// Live reports whether the call can be suspended at this moment; nil: always.
 	Live func() bool
 	// Revived is closed when Live begins to report true; nil: it did from the start.
 	Revived <-chan struct{}
-	// Keep stores a state of the call before it returns nil. Unless Hold is set the call
-	// then ends with ErrSuspended. If Keep fails, the call stays in its instance, and what
-	// was to begin does not: a [*Refusal] says why to the plugin.
+	// Keep stores a state of the call before it returns nil. Unless Hold is set the
+	// call then ends with ErrSuspended. If Keep fails, the call stays in its instance for
+	// now, and the operations in Begin do not begin. A [*Refusal] tells the plugin why.
 	Keep func(Kept) error
-	// Seal encrypts the states of a call that has used a secret, which have its value;
-	// [Call.Continue] gets them decrypted. If it is nil such a call keeps its instance.
+	// Seal encrypts the states of a call that has used a secret, which contain its
+	// value; [Call.Continue] gets them decrypted. If Seal is nil, such a call keeps its
+	// instance.
 	Seal func(state []byte) ([]byte, error)
-	// Drop removes the state that is stored, so that the call does not continue from there
-	// after a crash, nor begin anew. It is called before an operation that must not be done twice, and that
-	// no state can know of. Nil for a call that may be made twice as a whole.
+	// Ask asks the user instead of [Call].Ask. It is called again with the same
+	// operation and questions if the call continues from a state in which it was
+	// asking. When ctx ends with a cause other than [ErrWithdrawn], the call is about
+	// to be suspended: Keep gets the operation in Asks. Nil means that the user cannot
+	// be asked later: a call that asks then keeps its instance.
+	Ask func(ctx context.Context, operation int32, q abi.Questions) (abi.Answers, error)
+	// Image returns what Encode of a [Kept.Image] with that digest has made. Nil, or an
+	// error, means that the image is gone. A call is then continued only if its plugin
+	// still starts up as it did when the state was stored.
+	Image func(digest string) ([]byte, error)
+	// Drop removes the stored state, so that after a crash the call neither continues
+	// from it nor begins anew. It is called before an operation that must not be done
+	// twice and that no state can record. Nil is for a call that may be repeated as a
+	// whole.
 	Drop func() error
 	// Tool says how a call of a tool is made; nil: each is [Once].
 	Tool func(operation int32, t ToolCall) Manner
-	// Await waits for the end of a call that is made [Apart], which Keep has begun, maybe in
-	// an earlier process. If ctx ends with the cause [ErrWithdrawn], nobody waits for the call
-	// any more. It is nil if Tool never says Apart.
+	// Await waits for the end of a call that is made [Apart], which Keep has begun,
+	// possibly in an earlier process. If ctx ends with the cause [ErrWithdrawn], nobody
+	// waits for the call any longer. It may be nil if Tool never returns Apart.
 	Await func(ctx context.Context, operation int32, t ToolCall) (abi.Result, error)
 }
 
@@ -77,21 +89,30 @@ type Kept struct {
 	Until time.Time // when the first of what the call waits for ends by itself; zero: nothing does
 	Begin []int32   // operations that are made Apart, and begin with this write
 	Await []int32   // all of those that have begun and not ended
+	Asks  []int32   // operations that ask the user
 	Hold  bool      // the call continues in its instance
+	Image Image     // which the state is compared with
 }
 
-// Manner is how a call of a tool is made by a call that can be suspended.
+// Image is the memory that a plugin starts with. Another version of the host may start
+// it differently, so keep the image together with a state.
+type Image struct {
+	Digest string        // SHA-256 in hex
+	Encode func() []byte // for [Suspend.Image]; not to be called after [Suspend.Keep] has returned
+}
+
+// Manner is how a call that can be suspended calls a tool.
 type Manner int
 
 // The manners.
 const (
-	Once  Manner = iota // with the call, and not again after a crash: it begins once a state that knows of it is stored, and is lost
-	Again               // with the call, and again if that is continued
-	Apart               // as a call of its own, which [Suspend.Await] waits for
+	Once  Manner = iota // as part of the call, and not again after a crash: it begins once a state that records it is stored, and is lost in a crash
+	Again               // as part of the call, and again if the call is continued
+	Apart               // as a separate call, which [Suspend.Await] waits for
 )
 
-// ErrWithdrawn is the cause of the end of an operation that its plugin does not wait for
-// any more: it has canceled it, or its call has ended.
+// ErrWithdrawn is the cause of an operation's end when its plugin no longer waits for
+// it: the plugin has canceled it, or its call has ended.
 var ErrWithdrawn = errors.New("the call does not wait for it any more")
 
 // errSuspended ends the works of operations that are begun again.
@@ -103,12 +124,26 @@ func (p *pending) durable() bool {
 	return s != nil && (s.Live == nil || s.Live())
 }
 
-// bound says why a call of a module never leaves its instance, or nothing.
-func (c *call) bound() string {
+// Resident returns why the calls of a module keep their instances while they wait, with
+// granted folders or without. It is empty if they give them up, unless something happens in
+// the call: see [Suspend].
+func Resident(i Isolation, folders bool) string {
 	switch {
-	case c.module.Info.Shape == Command || c.module.Isolation.Mode != Reset:
-		return "its module cannot be put back to a state"
-	case c.start.tainted || len(c.Policy.Files) > 0:
+	case i.Mode != Reset:
+		return i.Why
+	case folders:
+		return "it may have open files in its folders"
+	}
+	return ""
+}
+
+// bound says why a call never leaves its instance, or nothing.
+func (p *pending) bound() string {
+	c := p.call
+	if why := Resident(c.module.Isolation, len(c.Policy.Files) > 0); why != "" {
+		return why
+	}
+	if c.start.tainted {
 		return "it may have open files"
 	}
 	return ""
@@ -117,7 +152,7 @@ func (c *call) bound() string {
 // arrive is called before the guest runs: what it does is known only if it can be suspended.
 func (p *pending) arrive() error {
 	p.stored = p.call.Suspend != nil && p.call.Suspend.Anew
-	if p.call.bound() == "" {
+	if p.bound() == "" {
 		return nil
 	}
 	_, err := guarded(func() int32 { p.act(); return 0 })
@@ -127,7 +162,7 @@ func (p *pending) arrive() error {
 // unfit says why no state of a call can be stored, or nothing.
 func (p *pending) unfit() string {
 	c := p.call
-	switch why := c.bound(); {
+	switch why := p.bound(); {
 	case !p.durable():
 		return "it is not a run"
 	case why != "":
@@ -154,6 +189,7 @@ func (p *pending) resident() string {
 		case s.canceled:
 			return "what it waits for was canceled"
 		case s.Apart:
+		case s.Op == "ask" && p.asksAgain():
 		case again[s.Op] == "":
 			return "it waits for " + s.Op
 		case !s.due().After(soon):
@@ -174,12 +210,15 @@ func (p *pending) suspend() error {
 		return p.restart(st)
 	}
 	if err := p.keep(st, nil); err != nil {
-		c.host.log.Warn("a call that waits keeps its instance: its state was not stored", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
-		p.kept = true
+		c.host.log.Warn("a call that waits keeps its instance for now: its state was not stored", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
+		p.retry = min(max(2*p.retry, minRetry), maxRetry)
 		return p.restart(st)
 	}
 	return &instance.Stop{Reason: ErrSuspended}
 }
+
+// A call whose state could not be stored tries it again, ever later.
+const minRetry, maxRetry = 10 * time.Second, 10 * time.Minute
 
 // keep stores a state. With operations to begin the call stays in its instance.
 func (p *pending) keep(st state, begin []*started) error {
@@ -193,7 +232,7 @@ func (p *pending) keep(st state, begin []*started) error {
 		return err
 	}
 	c.instance.Save(&point)
-	k := Kept{Until: st.until(), Hold: begin != nil}
+	k := Kept{Until: st.until(), Hold: begin != nil, Image: Image{hex.EncodeToString(point.Image[:]), c.instance.Image().Encode}}
 	if k.State, err = point.Encode(); err != nil {
 		return err
 	}
@@ -207,8 +246,11 @@ func (p *pending) keep(st state, begin []*started) error {
 	}
 
 	for _, w := range st.Pending {
-		if w.Apart {
+		switch {
+		case w.Apart:
 			k.Await = append(k.Await, w.ID)
+		case w.Op == "ask":
+			k.Asks = append(k.Asks, w.ID)
 		}
 	}
 	for _, s := range begin {
@@ -219,7 +261,7 @@ func (p *pending) keep(st state, begin []*started) error {
 	if err := c.Suspend.Keep(k); err != nil {
 		return err
 	}
-	p.stored = true
+	p.stored, p.retry = true, 0
 	return nil
 }
 
@@ -230,6 +272,8 @@ func (p *pending) leave() {
 	if p.unfit() != "" || c.stopping() || errors.Is(context.Cause(&c.ctx), context.DeadlineExceeded) {
 		return
 	}
+	c.leaving = true
+	defer func() { c.leaving = false }()
 	st, err := p.look()
 	if err == nil {
 		err = p.keep(st, []*started{})
@@ -314,46 +358,6 @@ func (p *pending) describe(st *state) {
 	}
 	a := &c.answer
 	st.Answer = written{a.written, a.logged, a.result, a.given, a.errText, a.content, a.summary, a.stderr.bytes()}
-}
-
-// resume decodes the state with which a call continues. It is nil for a call that begins.
-func (u *startup) resume() (*checkpoint.Checkpoint, error) {
-	c := u.call
-	if c.Continue == nil {
-		return nil, nil
-	}
-	point, err := checkpoint.Decode(c.Continue, uint64(c.Policy.Memory))
-	switch {
-	case err != nil:
-		return nil, cannotContinue(err.Error())
-	case hex.EncodeToString(point.Plugin[:]) != c.module.Info.Digest:
-		return nil, cannotContinue("the plugin has changed since")
-	case c.module.Info.Shape == Command || c.module.Isolation.Mode != Reset:
-		return nil, cannotContinue("the plugin cannot be put back to a state")
-	}
-	return point, nil
-}
-
-// proceed puts an instance into the state with which a call continues. It returns what the
-// guest answered last: that it waits.
-func (u *startup) proceed() (code int32, err error) {
-	c := u.call
-	if !c.instance.Started(u.point.Image) {
-		return 0, cannotContinue("the plugin starts up differently here")
-	}
-	st, err := decodeState(u.point.Host)
-	if err != nil {
-		return 0, cannotContinue(err.Error())
-	}
-	if st.Name != c.Suspend.name() {
-		return 0, cannotContinue("its state is that of another call")
-	}
-
-	if err := c.instance.Load(u.point); err != nil {
-		return 0, &instance.Stop{Reason: err}
-	}
-	u.point = nil
-	return abi.InvokeWaiting, c.pending.restore(st)
 }
 
 // again are the operations that can be begun again, with the field of their requests that

@@ -24,32 +24,49 @@ type relay struct {
 	instances int
 	states    [][]byte
 	untils    []time.Time
-	held      []host.Kept // states that it did not leave its instance with
+	held      []host.Kept        // states that it did not leave its instance with
+	kill      context.CancelFunc // ends the host: the call continues from its last state in another
+	died      int                // so often
+	once      bool               // its tools must not be called twice
 }
 
 // do makes the call. next returns the host and the module for each stretch of it.
 func (r *relay) do(ctx context.Context, req host.Call, next func() (*host.Host, *host.Module)) outcome {
 	var all outcome
 	for {
-		var state []byte
+		var life context.Context
+		life, r.kill = context.WithCancel(ctx)
 		req.Suspend = &host.Suspend{Keep: func(k host.Kept) error {
+			if life.Err() != nil {
+				return errors.New("the host is dead")
+			}
+			req.Continue = k.State
 			if k.Hold {
 				r.held = append(r.held, k)
 				return nil
 			}
-			state = k.State
-			r.states, r.untils = append(r.states, state), append(r.untils, k.Until)
+			r.states, r.untils = append(r.states, k.State), append(r.untils, k.Until)
 			return nil
 		}}
+		if r.once {
+			req.Suspend.Drop = func() error { req.Continue = nil; return nil }
+		}
 		h, m := next()
-		o := do(ctx, h, m, req)
+		o := do(life, h, m, req)
+		died := life.Err() != nil
+		r.kill()
+		if died {
+			r.died++
+		}
+
 		r.instances++
 		o.stdout, o.stderr, o.Usage.Fuel = all.stdout+o.stdout, all.stderr+o.stderr, all.Usage.Fuel+o.Usage.Fuel
-		if all = o; !errors.Is(o.err, host.ErrSuspended) {
+		switch all = o; {
+		case errors.Is(o.err, host.ErrSuspended):
+			time.Sleep(time.Until(r.untils[len(r.untils)-1]))
+		case !died:
 			return all
 		}
-		req.Continue = state
-		time.Sleep(time.Until(r.untils[len(r.untils)-1]))
 	}
 }
 
@@ -74,7 +91,7 @@ func TestSuspend(t *testing.T) {
 	})
 }
 
-// TestSuspendElsewhere: a call goes on in another host, and in an interpreter.
+// TestSuspendElsewhere: a call continues in another host, and in an interpreter.
 func TestSuspendElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wasm := waiter(3, sleeping(3), sleeping(1), sleeping(2)).wasm()
@@ -105,6 +122,7 @@ func TestSuspendWhileItCan(t *testing.T) {
 			{"a tool", waiter(1, calling("slow")), host.Grant{Tools: []string{"slow"}}, 1},
 			{"a tool, and then time", waiter(2, calling("slow"), sleeping(60_000)), host.Grant{Tools: []string{"slow"}, Clock: true}, 2},
 			{"folders", waiter(1, sleeping(1)), host.Grant{Clock: true, Files: []host.Mount{{Dir: t.TempDir(), Path: "/work"}}}, 1},
+			{"a question that cannot be asked later", waiter(1, startedOp{"ask", question}), host.Grant{Ask: true}, 1},
 			{"canceled", waiter(2, sleeping(1e9), startedOp{"op.cancel", `{"id":1}`}), host.Grant{Clock: true}, 1},
 		} {
 			h := newHost(t, nil)
@@ -113,6 +131,10 @@ func TestSuspendWhileItCan(t *testing.T) {
 			o := r.do(t.Context(), host.Call{
 				Policy: host.Policy{Grant: c.policy},
 				Services: host.Services{
+					Ask: func(context.Context, abi.Questions) (abi.Answers, error) {
+						time.Sleep(time.Second)
+						return abi.Answers{}, nil
+					},
 					CallTool: func(context.Context, host.ToolCall) (abi.Result, error) {
 						time.Sleep(time.Second)
 						return abi.Result{Kind: abi.Success}, nil

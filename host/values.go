@@ -15,21 +15,22 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Values are what tools keep: for each other in a session, or for later calls of their
-// plugin. Each write of a value gives it a higher version. An error that is a [*Refusal] is for the plugin. Of any
-// other it learns only that the operation failed: log the error.
+// Values are the values that tools keep for each other in a session, or for later calls
+// of their plugin. Each write increases the version of a value. The plugin sees an
+// error that is a [*Refusal]. Of any other error it learns only that the operation
+// failed: log the error.
 type Values interface {
 	// Get returns a value; its version is 0 if it is missing.
 	Get(ctx context.Context, key string) (Value, error)
-	// Set stores a value if the stored version is version or version is AnyVersion,
-	// durably before it returns the new version. 0 is the version of a missing value.
-	// After ttl the value counts as missing; 0 is never.
+	// Set stores a value if the stored version is version, or version is [AnyVersion].
+	// The value is durable when Set returns the new version. 0 is the version of a
+	// missing value. After ttl the value counts as missing; 0 means never.
 	Set(ctx context.Context, key string, data json.RawMessage, version int64, ttl time.Duration) (int64, error)
 	// Delete removes a value under the same condition, and reports whether there was
 	// one.
 	Delete(ctx context.Context, key string, version int64) (bool, error)
-	// List returns values by key, without their data: up to most of those whose keys
-	// begin with prefix and come after after.
+	// List returns values sorted by key, without their data: up to most of those whose
+	// keys begin with prefix and sort after after.
 	List(ctx context.Context, prefix, after string, most int) ([]Value, error)
 }
 
@@ -44,7 +45,7 @@ type Value struct {
 	Data    json.RawMessage `json:"value,omitempty"`
 }
 
-// Refusal is why a service refuses a request of a plugin, in words for the plugin.
+// Refusal says why a service refuses a request of a plugin, in words for the plugin.
 type Refusal struct {
 	Code    int32 // abi.CallDenied, abi.CallInvalid, abi.CallLimit or abi.CallConflict
 	Message string

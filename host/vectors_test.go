@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/guest/js"
+	"github.com/toolhost/toolhost/guest/python"
 	"github.com/toolhost/toolhost/host"
 )
 
@@ -40,8 +42,16 @@ type vector struct {
 		Tools     map[string]abi.Result
 		Secrets   map[string]bool
 		StopAfter int `json:"stop_after"`
+
+		Together    int
+		Lost        []string
+		StopAfterMS int `json:"stop_after_ms"`
 	}
 	Sandbox bool
+	Argv    abi.Argv
+	Stdin   *string
+	Env     map[string]string
+	Unless  string
 	Want    struct {
 		Kind           abi.Kind
 		Value          json.RawMessage
@@ -78,11 +88,21 @@ func readVectors(t *testing.T, name string) (plugin string, cases []vector) {
 	return file.Plugin, file.Cases
 }
 
-// vectorModules returns the fixtures by their file of cases: those of the Go SDK, and
+// vectorModules returns the fixtures by their file of cases: those of the SDKs, and
 // the modules that TOOLHOST_VECTORS lists, in the form of PATH.
 func vectorModules(t *testing.T, h *host.Host) map[string][][]byte {
 	t.Helper()
-	modules := map[string][][]byte{"calls.json": {vectorsPlugin.wasm(t)}, "commands.json": {commandPlugin.wasm(t)}}
+	modules := map[string][][]byte{
+		"calls.json": {vectorsPlugin.wasm(t)}, "commands.json": {commandPlugin.wasm(t)},
+		"waiting.json": {vectorsPlugin.wasm(t), directPlugin.wasm(t)},
+	}
+	module, err := os.ReadFile("../guest/js/testdata/vectors.js")
+	require.NoError(t, err)
+	inPython, err := python.Plugin(os.DirFS("../guest/python/testdata/vectors"))
+	require.NoError(t, err)
+	for _, file := range []string{"calls.json", "waiting.json"} {
+		modules[file] = append(modules[file], js.Plugin(module), inPython)
+	}
 	for _, name := range filepath.SplitList(os.Getenv("TOOLHOST_VECTORS")) {
 		wasm, err := os.ReadFile(name)
 		require.NoError(t, err)
@@ -90,12 +110,15 @@ func vectorModules(t *testing.T, h *host.Host) map[string][][]byte {
 		require.NoError(t, err)
 		file := map[host.Shape]string{host.Reactor: "calls.json", host.Command: "commands.json"}[info.Shape]
 		modules[file] = append(modules[file], wasm)
+		if slices.Contains(info.Exports, abi.ExportResume) {
+			modules["waiting.json"] = append(modules["waiting.json"], wasm)
+		}
 	}
 	return modules
 }
 
 // TestVectors runs the contract vectors in a sandbox. The guest SDK's tests run
-// the same ones natively.
+// the same ones natively. Those of plugins that wait continue in a new instance too.
 func TestVectors(t *testing.T) {
 	var log bytes.Buffer
 	h := newHost(t, slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -103,10 +126,21 @@ func TestVectors(t *testing.T) {
 		plugin, cases := readVectors(t, file)
 		for _, wasm := range modules {
 			m := compile(t, h, wasm)
+			if file == "waiting.json" {
+				instances := 0
+				for _, v := range cases {
+					instances += v.wait(t, wasm)
+				}
+				require.Equal(t, m.Isolation.Mode == host.Reset, instances > len(cases), "calls continue in new instances")
+				continue
+			}
 			for _, v := range cases {
+				if v.Unless == "scripted" && m.Scripted() {
+					continue
+				}
 				t.Run(plugin+" "+v.Name, func(t *testing.T) {
 					log.Reset()
-					o := v.call(h, m, plugin)
+					o := do(context.Background(), h, m, v.call(plugin))
 					v.check(t, o, logs(t, plugin, log.Bytes()))
 				})
 			}
@@ -114,7 +148,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-func (v vector) call(h *host.Host, m *host.Module, plugin string) outcome {
+// call is the call that a vector asks for.
+func (v vector) call(plugin string) host.Call {
 	stop := make(chan struct{})
 	reports := 0
 	secrets, rules := vault{}, []host.HTTPRule(nil)
@@ -125,8 +160,8 @@ func (v vector) call(h *host.Host, m *host.Module, plugin string) outcome {
 		}
 	}
 
-	return do(context.Background(), h, m, host.Call{
-		Traits: host.Traits{Plugin: plugin, Argv: plugin == "command" && v.Tool == "flags"}, Tool: v.Tool, Args: v.Args,
+	return host.Call{
+		Traits: host.Traits{Plugin: plugin, Argv: v.Argv, Stdin: v.Stdin, Env: v.Env}, Tool: v.Tool, Args: v.Args,
 		Session: v.Host.Session, Attempt: v.Host.Attempt, Locale: v.Host.Locale, Stopping: stop,
 		Policy: host.Policy{Grant: host.Grant{Clock: v.Host.Clock, Config: v.Host.Config, Session: v.Host.Values, KV: host.KV{Mode: v.Host.KV}, Tools: slices.Collect(maps.Keys(v.Host.Tools)), HTTP: rules}},
 		Services: host.Services{Values: &memoryValues{}, KV: &memoryValues{}, Receive: v.receive(), Secrets: secrets,
@@ -137,7 +172,7 @@ func (v vector) call(h *host.Host, m *host.Module, plugin string) outcome {
 				close(stop)
 			}
 		}},
-	})
+	}
 }
 
 // search finds the tools of a vector by their names.

@@ -28,7 +28,7 @@ type pending struct {
 	works   sync.WaitGroup
 	entry   *instance.Entry // toolhost_resume, with the stack that it has grown; nil before the first end
 	held    []*started      // that begin once a state is stored that knows of them
-	kept    bool            // the instance: storing the state has failed
+	retry   time.Duration   // how long the call keeps its instance, as storing the state has failed
 	resumed bool            // the call was continued, and nothing has ended since
 	stored  bool            // a state of the call, which it continues from after a crash
 }
@@ -240,7 +240,7 @@ const settleTime = 5 * time.Second
 // never.
 func (p *pending) suspendLater() (_ <-chan time.Time, stop func()) {
 	c := p.call
-	if c.Suspend == nil || p.kept || p.resident() != "" {
+	if c.Suspend == nil || p.resident() != "" {
 		return nil, func() {}
 	}
 	after := c.Suspend.After
@@ -250,6 +250,7 @@ func (p *pending) suspendLater() (_ <-chan time.Time, stop func()) {
 	case !p.resumed && short:
 		after = 0
 	}
+	after = max(after, p.retry)
 	timer := time.NewTimer(after)
 	return timer.C, func() { timer.Stop() }
 }

@@ -17,7 +17,7 @@ import (
 
 // BenchmarkScript is what scripts cost that wait: a clean start to the first wait of
 // twenty lines, a wait for a tool that does nothing, and giving up and taking back an
-// instance. A stretch that goes on from a state ends at the next wait.
+// instance. A stretch that continues from a state ends at the next wait.
 func BenchmarkScript(b *testing.B) {
 	wasm, err := script.FS.ReadFile("exec.wasm")
 	require.NoError(b, err)

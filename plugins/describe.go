@@ -31,7 +31,7 @@ func atFault(err error) bool {
 // or process. A plugin for which there is not enough time is late.
 func (l *loader) describe(p *Plugin) ([]byte, error) {
 	if !p.Info.Describe {
-		return nil, host.ErrNoManifest
+		return nil, p.Info.NoManifest()
 	}
 	digest, err := p.Digest()
 	if err != nil {
@@ -97,7 +97,7 @@ func (p *Plugin) describe(ctx context.Context, opts host.CompileOptions) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	return p.host.DescribeWith(ctx, wasm, opts)
+	return p.host.DescribeWith(ctx, wasm, host.DescribeOptions{Compile: opts})
 }
 
 // cachedManifest is the file with a plugin's description, empty without a cache.

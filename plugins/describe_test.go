@@ -113,7 +113,7 @@ func TestCompileAhead(t *testing.T) {
 
 	compiled := func(n int64) {
 		t.Helper()
-		require.Eventually(t, func() bool { return h.Stats().Compiled.Anew == n }, 5*time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return h.Stats().Compiled.Anew+h.Stats().Compiled.Cached == n }, 5*time.Minute, time.Millisecond)
 	}
 	compiled(3)
 	add(named("c"))
@@ -121,7 +121,7 @@ func TestCompileAhead(t *testing.T) {
 	require.NoError(t, err)
 	compiled(4)
 
-	require.Zero(t, h.Stats().Compiled.Cached, "none is compiled twice")
+	require.Equal(t, int64(2), h.Stats().Compiled.Anew, "one code of those that are sealed, and one of the other")
 
 	for _, tool := range r.Tools() {
 		if tool.Plugin.Denied() == nil {

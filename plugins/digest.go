@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/internal/owned"
+	"github.com/toolhost/toolhost/internal/watch"
 )
 
 // Digest returns the SHA-256 of the plugin's file in hex, as the file was loaded. It
-// identifies a build, and pins name it. If the file has changed since, the error is
+// identifies a build, and a lock has it. If the file has changed since, the error is
 // [ErrChanged]; it also matches [ErrReplaced] once the registry has reloaded.
 //
 // The digest is computed on demand and cached by device, inode, size and change time,
@@ -110,7 +111,7 @@ func (s stamp) key() string { return fmt.Sprintf("%s %d %d", s.settled, s.size, 
 
 func stampOf(info fs.FileInfo) stamp {
 	s := stamp{size: info.Size(), modified: info.ModTime().UnixNano()}
-	inode, changed, ok := inodeOf(info)
+	inode, changed, ok := watch.Inode(info)
 	if ok && time.Since(changed) > settle && time.Since(info.ModTime()) > settle {
 		s.settled = fmt.Sprintf("%s %d", inode, changed.UnixNano())
 	}

@@ -180,9 +180,9 @@ func TestGrantLacking(t *testing.T) {
 	require.Contains(t, lacking.Files, host.Mount{Dir: "/srv", Path: "/out", Write: true}, "the folder it has for reading")
 }
 
-// Regrant loads the plugins whose grants have changed anew, and no others. A plugin
+// Reconfigure loads the plugins whose grants have changed anew, and no others. A plugin
 // whose file is broken does not stay in use with grants it no longer has.
-func TestRegrant(t *testing.T) {
+func TestReconfigureGrants(t *testing.T) {
 	m := plugintest.Manifest("needy")
 	m.Needs = abi.Needs{Clock: true}
 	files := fstest.MapFS{
@@ -192,7 +192,7 @@ func TestRegrant(t *testing.T) {
 	r := openMap(t, files)
 	other := r.Plugins()[1]
 
-	c, err := r.Regrant(t.Context(), map[string]Grant{"needy": {Clock: true}, "nobody": {Clock: true}})
+	c, err := r.Reconfigure(t.Context(), func(c *Config) { c.Grants = map[string]Grant{"needy": {Clock: true}, "nobody": {Clock: true}} })
 	require.NoError(t, err)
 	require.Equal(t, []string{"needy"}, c.Changed)
 	require.Len(t, c.Problems, 1)
@@ -202,7 +202,7 @@ func TestRegrant(t *testing.T) {
 
 	files["needy.wasm"] = wasmFile([]byte("broken"))
 	require.Equal(t, []string(nil), reload(t, r).Removed, "it stays in use with the grants it has")
-	c, err = r.Regrant(t.Context(), nil)
+	c, err = r.Reconfigure(t.Context(), func(c *Config) { c.Grants = nil })
 	require.NoError(t, err)
 	require.Equal(t, []string{"needy"}, c.Removed)
 

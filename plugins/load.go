@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/lock"
 	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/internal/schema"
 )
@@ -30,8 +32,11 @@ type loader struct {
 	digests  *digests
 	problems []Problem
 
+	lock       *lock.File        // nil: everything is accepted
+	replaced   *Plugin           // the accepted version of the file that is being read, if it was needed
 	before     map[place]*Plugin // of the earlier reading
 	lateBefore map[place]*Plugin
+	anySigner  bool // the signer need not be the accepted one
 
 	compilations *sync.WaitGroup
 	describing   context.Context // done when the time for describing is over
@@ -52,8 +57,8 @@ func newLoader(h *host.Host, cfg Config) *loader {
 }
 
 // loader is one for all folders, after an earlier reading.
-func (r *Registry) loader(before *set) *loader {
-	l := newLoader(r.host, r.cfg)
+func (r *Registry) loader(before *set, cfg Config) *loader {
+	l := newLoader(r.host, cfg)
 	if r.digests == nil {
 		r.digests = openDigests(l.cfg.CacheDir)
 	}
@@ -87,8 +92,8 @@ func (l *loader) problem(file string, err error) {
 func (l *loader) folder(ctx context.Context, i int, folder Folder) []*Plugin {
 	entries, err := fs.ReadDir(folder.FS, ".") // sorted
 	if err != nil {
-		l.problem(folder.Path, unreadable(err))
-		return l.keepFolder(i, err)
+		l.problem(folder.Path, folder.unreadable(err))
+		return l.keepFolder(i, folder, err)
 	}
 
 	ones := make([]loader, len(entries))
@@ -108,7 +113,10 @@ func (l *loader) folder(ctx context.Context, i int, folder Folder) []*Plugin {
 }
 
 // unreadable says why nothing is loaded from a folder.
-func unreadable(err error) error {
+func (f Folder) unreadable(err error) error {
+	if f.single { // it says so itself
+		return unpath(err)
+	}
 	if errors.Is(err, owned.ErrUnsafe) {
 		return fmt.Errorf("no plugin is loaded from the folder: %w", err)
 	}
@@ -121,11 +129,11 @@ func (l *loader) file(i int, folder Folder, entry fs.DirEntry) *Plugin {
 	if strings.HasPrefix(name, ".") || entry.IsDir() {
 		return nil
 	}
-	file := path.Join(folder.Path, name)
+	file := folder.file(name)
 	if stem, ok := strings.CutSuffix(name, ".wasm"); ok {
 		p, err := l.plugin(i, folder, stem)
 		if err != nil {
-			p, err = l.keep(place{i, name}, err)
+			p, err = l.keep(place{i, name}, folder, err)
 			l.problem(file, err)
 		}
 		return p
@@ -153,46 +161,51 @@ func unpath(err error) error {
 
 func (l *loader) plugin(i int, folder Folder, stem string) (*Plugin, error) {
 	name := stem + ".wasm"
-	if before := l.before[place{i, name}]; before != nil && l.same(before, stem) && l.samePin(before) && l.sameGrant(before) {
+	at, accepted := place{i, name}, l.accepted(folder.LockSource(), name)
+	if before := l.before[at]; before != nil && !before.kept && l.same(before) && l.sameLock(before, accepted) && l.sameSettings(before) {
 		before.held.Store(false)
+		l.problems = append(l.problems, before.notes...)
 		return before, nil
 	}
-	p := &Plugin{File: path.Join(folder.Path, name), at: place{i, name}, host: l.host, digests: l.digests, compilations: l.compilations, folder: folder.FS, name: name}
+
+	p := l.newPlugin(at, folder)
+	p.locked = accepted
 	if err := l.read(p, stem); err != nil {
 		return nil, err
 	}
+	l.problems = append(l.problems, p.notes...)
+	l.keepAccepted(p)
 	return p, nil
 }
 
-// read fills in a plugin from its files. It reads the whole module only if that was
-// changed a moment ago: its stamp might not show the next change, so that its digest
-// is needed.
+// newPlugin returns the plugin in a place, which is not read yet.
+func (l *loader) newPlugin(at place, folder Folder) *Plugin {
+	return &Plugin{
+		File: folder.file(at.name), Pack: folder.Pack, at: at, from: folder, folder: folder.FS, name: at.name,
+		builtIn: folder.BuiltIn, source: cmp.Or(folder.source, folder.Path),
+		host: l.host, digests: l.digests, compilations: l.compilations,
+	}
+}
+
+// read fills in a plugin from its files. It reads the whole module only if its signature
+// counts, or if it was changed a moment ago: its stamp might not show the next change, so
+// that its digest is needed.
 func (l *loader) read(p *Plugin, stem string) error {
-	file, s, err := openFile(p.folder, p.name, MaxWasm)
+	wasm, err := l.scan(p)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	p.stamp, p.seen = s, s
-	at, ok := file.(io.ReaderAt)
-	if !ok || s.settled == "" {
-		wasm, err := readAll(file, s)
-		if err != nil {
-			return err
-		}
-		p.learn(s, digestOf(wasm)) // an unsettled stamp is not cached
-		at = bytes.NewReader(wasm)
-	}
-	if p.Info, err = l.host.Scan(at, s.size); err != nil {
-		return unpath(err)
+	refused := l.checkModule(p)
+	document, err := l.manifest(p, stem, wasm, refused)
+	if err != nil {
+		return err
 	}
 
-	document, err := l.manifest(p, stem)
-	if err != nil {
-		return err
-	}
 	if p.Manifest, err = abi.DecodeManifest(document); err == nil {
-		if err := l.checkPin(p); err != nil {
+		err = p.Info.CheckTools(p.Manifest)
+	}
+	if err == nil {
+		if err := l.checkAccepted(p, refused); err != nil {
 			return err
 		}
 		err = p.tools()
@@ -204,10 +217,48 @@ func (l *loader) read(p *Plugin, stem string) error {
 	if err := host.CheckNeeds(p.Manifest.Needs); err != nil {
 		return fmt.Errorf("%s: %w", p.Source, err)
 	}
-	p.interpret = slices.ContainsFunc(l.cfg.Interpret, func(name string) bool { return name == allPlugins || name == p.Manifest.Name })
-	p.Grant = l.cfg.Grants[p.Manifest.Name]
+	p.interpret = l.interprets(p)
+	p.granted = l.cfg.Grants[p.Manifest.Name]
+	p.Grant = l.within(p)
 	p.Missing = p.Grant.Missing(p.Manifest.Needs)
 	return nil
+}
+
+// checkAccepted refuses a plugin whose signer is not trusted with it, or that is not what the
+// lock has.
+func (l *loader) checkAccepted(p *Plugin, refused error) (err error) {
+	if l.verifies(p) {
+		if p.Signer, err = l.cfg.Verifier.Check(p.Manifest.Name, p.source, p.Signer); err != nil {
+			return err
+		}
+	}
+	return l.checkLock(p, refused)
+}
+
+// scan reads what a module is. It returns the bytes if it had to read all of them.
+func (l *loader) scan(p *Plugin) (wasm []byte, err error) {
+	file, s, err := openFile(p.folder, p.name, MaxWasm)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	p.stamp, p.seen = s, s
+
+	at, ok := file.(io.ReaderAt)
+	if !ok || s.settled == "" || l.verifies(p) {
+		if wasm, err = readAll(file, s); err != nil {
+			return nil, err
+		}
+		p.learn(s, digestOf(wasm)) // an unsettled stamp is not cached
+		at = bytes.NewReader(wasm)
+	}
+	p.Info, err = l.host.Scan(at, s.size)
+	return wasm, unpath(err)
+}
+
+// interprets reports whether a plugin is to be interpreted.
+func (l *loader) interprets(p *Plugin) bool {
+	return slices.ContainsFunc(l.cfg.Interpret, func(name string) bool { return name == allPlugins || name == p.Manifest.Name })
 }
 
 // openFile opens a file of at most so many bytes.
@@ -262,23 +313,39 @@ func readFile(folder fs.FS, name string, most int64) ([]byte, stamp, error) {
 }
 
 // manifest returns the manifest as JSON: from the custom section, a sidecar, or
-// the plugin's own describe, in this order.
-func (l *loader) manifest(p *Plugin, stem string) ([]byte, error) {
-	name, sidecar, err := l.sidecar(p, stem)
+// the plugin's own describe, in this order. The signature is verified before the plugin
+// may run. A plugin that is refused does not run.
+func (l *loader) manifest(p *Plugin, stem string, wasm []byte, refused error) ([]byte, error) {
+	side, err := p.sidecar()
+	if p.Info.Manifest != nil {
+		l.ignored(p, side.name)
+		side, err = sidecarFile{}, nil
+	}
+	if err == nil {
+		err = l.verify(p, wasm, side)
+	}
+	if err != nil {
+		return nil, err
+	}
+
 	switch {
 	case p.Info.Manifest != nil:
-		l.ignored(p, name)
 		p.Source = "custom section " + abi.SectionManifest
 		return p.Info.Manifest, nil
-	case err != nil:
-		return nil, err
-	case name != "":
-		p.Source, p.beside = name, digestOf(sidecar)
-		return sidecar, nil
+	case side.name != "":
+		p.Source, p.beside = side.name, digestOf(side.manifest)
+		return side.manifest, nil
+	case refused != nil:
+		return nil, refused
 	}
 
 	p.Source = abi.ExportDescribe
-	return l.describe(p)
+	document, err := l.describe(p)
+	if err == nil && p.Info.MCP != "" {
+		p.Source = string(p.Info.MCP)
+		return host.MCPManifest(stem, document)
+	}
+	return document, err
 }
 
 // ignored reports an unused sidecar.
@@ -288,17 +355,21 @@ func (l *loader) ignored(p *Plugin, sidecar string) {
 	}
 }
 
+// CheckSchemas returns an error if a schema of a manifest's tools cannot be used, which a
+// plugin is refused for when it is loaded.
+func CheckSchemas(m *abi.Manifest) error { return (&Plugin{Manifest: m}).tools() }
+
 // tools compiles the schemas of the plugin's tools.
 func (p *Plugin) tools() error {
 	for i := range p.Manifest.Tools {
-		t := &Tool{Tool: &p.Manifest.Tools[i], Plugin: p, Name: abi.AgentName(p.Manifest.Name, p.Manifest.Tools[i].Name)}
+		t := &Tool{Tool: &p.Manifest.Tools[i], Plugin: p, Name: p.agentName(&p.Manifest.Tools[i])}
 		var err error
 		if t.input, err = schema.CompileArgs(t.InputSchema); err != nil {
-			return fmt.Errorf("/tools/%d/input_schema: %w", i, err)
+			return fmt.Errorf("/tools/%d/input_schema (tool %q): %w", i, t.Tool.Name, err)
 		}
 		if t.OutputSchema != nil {
 			if t.output, err = schema.Compile(t.OutputSchema); err != nil {
-				return fmt.Errorf("/tools/%d/output_schema: %w", i, err)
+				return fmt.Errorf("/tools/%d/output_schema (tool %q): %w", i, t.Tool.Name, err)
 			}
 		}
 

@@ -243,7 +243,7 @@ func TestBadFiles(t *testing.T) {
 		},
 		{
 			"bad schema", map[string][]byte{"p.wasm": sealed(schema)},
-			[]string{"plugins/p.wasm: custom section toolhost.manifest: /tools/0/input_schema: bad schema: /properties/n/type: "},
+			[]string{`plugins/p.wasm: custom section toolhost.manifest: /tools/0/input_schema (tool "p"): bad schema: /properties/n/type: `},
 		},
 		{
 			"describe crashes", map[string][]byte{"p.wasm": plugintest.Plugin{Describe: plugintest.Do().Trap()}.Wasm()},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/lock"
 	"github.com/toolhost/toolhost/internal/schema"
 	"github.com/toolhost/toolhost/internal/strictjson"
 )
@@ -28,17 +29,28 @@ type Plugin struct {
 	Grant    Grant    // what the operator granted
 	Missing  []string // what it needs and was not granted; its tools are not called until this is empty
 	Tools    []*Tool
+	Pack     bool   // see [Folder]
+	Signer   Signer // who signed it
 
 	host      *host.Host
 	interpret bool // instead of compiling it
 	at        place
 	folder    fs.FS
 	name      string
+	source    string // the path of the folder, for [Verifier]
+	builtIn   bool
+	verifier  Verifier // of its signature; nil if that does not count
 
-	stamp     stamp  // of the file as it was loaded
-	seen      stamp  // of the file as it was last found unchanged; guarded by the registry's reading
-	beside    string // digest of the sidecar its manifest is from, or empty
-	pin       *Pin   // nil if its name is not pinned
+	stamp     stamp        // of the file as it was loaded
+	seen      stamp        // of the file as it was last found unchanged; guarded by the registry's reading
+	beside    string       // digest of the sidecar its manifest is from, or empty
+	signed    string       // digest of its signatures, whoever made them
+	granted   Grant        // what the configuration grants, of which Grant is what the lock accepts
+	locked    *lock.Plugin // what the lock has for it; nil without one
+	kept      bool         // it is the accepted version, and its file is another one
+	refused   error        // why a plugin of a pack is not loaded, unless it gives way
+	notes     []Problem    // those of a plugin that is loaded
+	from      Folder
 	digests   *digests
 	digesting sync.Mutex
 	digest    atomic.Pointer[string] // nil until it is computed
@@ -80,6 +92,9 @@ func (t *Tool) PublicArgs(args json.RawMessage) (public json.RawMessage, secret 
 	return t.input.Public(args)
 }
 
+// TakesSecrets reports whether arguments of the tool are marked as secret.
+func (t *Tool) TakesSecrets() bool { return t.input.HasSecrets() }
+
 // CheckResult returns the problems of a result that does not fit the tool's output
 // schema. It returns nil if the result fits or the tool has no output schema.
 func (t *Tool) CheckResult(value json.RawMessage) []abi.Problem {
@@ -118,7 +133,7 @@ func (t *Tool) Refused() error {
 func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	p := t.Plugin
 	fail := func(kind abi.Kind, message string, err error) (abi.Result, error) {
-		return abi.Result{Kind: kind, Error: message}, &host.CallError{Plugin: p.Manifest.Name, Tool: t.Tool.Name, Err: err}
+		return abi.Result{Kind: kind, Error: message}, &host.CallError{Plugin: p.Manifest.Name, Tool: t.Tool.Name, Name: t.Name, Err: err}
 	}
 	if err := p.Denied(); err != nil {
 		return fail(abi.ToolError, err.Error(), err)
@@ -155,11 +170,17 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	if req.Args, err = t.input.Fill(req.Args); err != nil {
 		return fail(abi.ToolError, "the arguments do not fit: "+err.Error(), err)
 	}
-	req.Plugin, req.Tool, req.Argv = p.Manifest.Name, t.Tool.Name, t.Argv
+	req.Plugin, req.Tool = p.Manifest.Name, t.Tool.Name
+	req.Argv, req.Stdin, req.Env, req.Function, req.Input, req.MCPTool = t.Argv, t.Stdin, t.Env, t.Function, t.Input, t.MCPTool
+	req.HostFunctions = p.Manifest.HostFunctions
 	req.Serial, req.Readonly = t.Hints.Concurrency == abi.Serial, t.Hints.Readonly
 	req.ImpureInit = !t.Hints.IsPureInit()
 	req.Policy.Grant = granted(p.Grant, t.Hints)
-	return p.host.Call(ctx, module, req)
+	result, err := p.host.Call(ctx, module, req)
+	if call, ok := errors.AsType[*host.CallError](err); ok {
+		call.Name = t.Name
+	}
+	return result, err
 }
 
 // Denied returns an error that matches host.ErrDenied if the plugin was not granted

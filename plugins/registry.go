@@ -8,74 +8,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/internal/owned"
+	"github.com/toolhost/toolhost/internal/lock"
 )
 
 // ErrNoTool says that there is no tool of a name. The message suggests a similar one.
 var ErrNoTool = errors.New("no such tool")
-
-// Folder is a folder of plugins.
-type Folder struct {
-	Path string // for messages
-	FS   fs.FS
-
-	dir string // its path on disk, to watch it; empty for other file systems
-}
-
-// Dir returns the folder of that path, which need not exist yet. A folder or file that
-// others than this user and root can write to is refused, because their plugins would
-// get what the operator granted. So is the target of a link that others can replace.
-func Dir(path string) Folder {
-	return Folder{Path: path, FS: dirFS{os.DirFS(path).(statDirFS), path}, dir: path}
-}
-
-// dirFS is os.DirFS that does not block when it opens a pipe: one that has just
-// replaced a file would hold up the reload, and the end of the process, forever.
-type dirFS struct {
-	statDirFS
-	path string
-}
-
-type statDirFS interface {
-	fs.StatFS
-	fs.ReadDirFS
-}
-
-// ReadDir reads a folder, unless others can write to it.
-func (d dirFS) ReadDir(name string) ([]fs.DirEntry, error) {
-	if err := owned.Behind(filepath.Join(d.path, filepath.FromSlash(name))); errors.Is(err, owned.ErrUnsafe) {
-		return nil, err
-	}
-	return d.statDirFS.ReadDir(name)
-}
-
-// Open opens a file for reading, unless others can write to it.
-func (d dirFS) Open(name string) (fs.File, error) {
-	if !fs.ValidPath(name) {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
-	}
-	file, err := os.OpenFile(filepath.Join(d.path, filepath.FromSlash(name)), os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil { // not a nil *os.File
-		return nil, err
-	}
-	if err := owned.Opened(file); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
-}
 
 // Config configures a [Registry].
 type Config struct {
@@ -84,10 +29,12 @@ type Config struct {
 	// Grants are what the operator grants, by the plugin's name. Plugins without an
 	// entry get nothing.
 	Grants map[string]Grant
-	// PinDir is the folder of pins, see [WritePin]. A plugin whose name is pinned is
-	// loaded only if it matches the pin, and is a Problem otherwise. Pins are read
-	// and watched together with the folders. Empty pins nothing.
-	PinDir string
+	// Verifier decides on signatures. A plugin that it refuses is a Problem. Nil: no
+	// signature is looked at.
+	Verifier Verifier
+	// Lock says what the operator has accepted of each plugin. The zero Lock accepts
+	// everything.
+	Lock Lock
 	// Reserved are the names of the host's own tools, which no plugin may use.
 	Reserved []string
 	// Taken are the names of tools that the program itself has, which no plugin may use:
@@ -104,6 +51,9 @@ type Config struct {
 	// CacheDir caches digests and the manifests that plugins described. A folder that
 	// others can write to is a Problem and is not used. Empty caches nothing.
 	CacheDir string
+	// Attached is a value of the program, such as its own settings. It is replaced in the
+	// same moment as the plugins: see [View].
+	Attached any
 }
 
 // DefaultDescribeTime is the DescribeTime of a zero Config.
@@ -122,25 +72,32 @@ type Registry struct {
 	taken map[string]bool
 
 	reading chan struct{}   // a mutex: one reload at a time
+	folders int             // how many were numbered; only a reload needs it
 	ctx     context.Context // done once reloading has ended for good
 	stop    context.CancelCauseFunc
 	frozen  sync.Once
 
 	reloaded     chan struct{} // signals a new set
 	compilations sync.WaitGroup
+	versions     versions
 }
 
 // set is the content of the folders at one reading. It does not change.
 type set struct {
-	plugins  []*Plugin
-	tools    map[string]*Tool
-	names    []string // of the tools, sorted
-	problems []Problem
-	unknown  []Problem // those of problems that are about settings for unknown plugins
-	late     []*Plugin // not described in time, or in vain; they have no manifest
+	cfg        Config     // of this reading
+	folders    []int      // identities of cfg.Folders, see place
+	lock       *lock.File // nil: everything is accepted
+	plugins    []*Plugin
+	tools      map[string]*Tool
+	names      []string // of the tools, sorted
+	problems   []Problem
+	overridden []Problem // plugins of a pack that give way
+	unknown    []Problem // those of problems that are about settings for unknown plugins
+	late       []*Plugin // not described in time, or in vain; they have no manifest
 }
 
-// place is the folder and file name of a plugin.
+// place is the folder and file name of a plugin. The folder is known by a number that it
+// keeps when others are added, removed or moved.
 type place struct {
 	folder int
 	name   string
@@ -164,36 +121,51 @@ func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
 	for _, name := range cfg.Taken {
 		r.taken[name] = true
 	}
-	if _, err := r.read(ctx, &set{}); err != nil {
+	if _, err := r.read(ctx, &set{}, cfg); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// read reads the folders, and makes what it has found the set. Unchanged plugins of the
-// earlier set are reused.
-func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
-	l := r.loader(before)
+// read reads the folders of cfg, and makes what it has found the set. Unchanged plugins of
+// the earlier set are reused.
+func (r *Registry) read(ctx context.Context, before *set, cfg Config) (*set, error) {
+	l, folders := r.loader(before, cfg), r.number(before, cfg.Folders)
 	var cancel context.CancelFunc
 	l.describing, cancel = context.WithTimeoutCause(ctx, cmp.Or(r.cfg.DescribeTime, DefaultDescribeTime), errLate)
 	defer cancel()
 
+	earlier := before.lock
+	if cfg.Lock.File != before.cfg.Lock.File {
+		earlier = nil // it says nothing of this file
+	}
+	accepted, err := cfg.Lock.readAfter(earlier)
+	if err != nil {
+		l.problem(cfg.Lock.File, err)
+	}
+	l.lock = accepted
+
 	var found []*Plugin
-	for i, folder := range r.cfg.Folders {
-		found = append(found, l.folder(ctx, i, folder)...)
+	for i, folder := range cfg.Folders {
+		if err != nil && accepted == nil {
+			break // it cannot be known what to load
+		}
+		found = append(found, l.folder(ctx, folders[i], folder)...)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 	}
 
 	l.digests.save()
-	found = l.giveWay(found)
+	found, overridden := override(l.giveWay(found))
+	found = l.dropRefused(found)
+	l.missing(cfg.Folders, found)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := &set{tools: map[string]*Tool{}, problems: l.problems, late: l.late}
+	s := &set{cfg: cfg, folders: folders, lock: accepted, tools: map[string]*Tool{}, problems: l.problems, overridden: overridden, late: l.late}
 	claims := claimed(found)
 	for _, p := range found {
-		if err := p.collision(claims, r.cfg.Reserved, r.taken); err != nil {
+		if err := p.collision(claims, cfg.Reserved, r.taken); err != nil {
 			s.problems = append(s.problems, Problem{p.File, err})
 			continue
 		}
@@ -204,8 +176,8 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 	}
 
 	s.names = slices.Sorted(maps.Keys(s.tools))
-	s.unknown = unusedNames("grants.", slices.Sorted(maps.Keys(r.cfg.Grants)), found)
-	s.unknown = append(s.unknown, unusedNames("interpret: ", r.cfg.Interpret, found)...)
+	s.unknown = unusedNames("grants.", slices.Sorted(maps.Keys(cfg.Grants)), found)
+	s.unknown = append(s.unknown, unusedNames("interpret: ", cfg.Interpret, found)...)
 	s.problems = append(s.problems, s.unknown...)
 	r.set.Store(s)
 	return s, nil
@@ -232,56 +204,6 @@ func (r *Registry) Free(name string) {
 	delete(r.taken, name)
 }
 
-// claimed returns the plugins by the names that must be unique.
-func claimed(found []*Plugin) map[string][]*Plugin {
-	claims := map[string][]*Plugin{}
-	for _, p := range found {
-		for _, claim := range p.claims() {
-			claims[claim] = append(claims[claim], p)
-		}
-	}
-	return claims
-}
-
-// claims are the names that must be unique.
-func (p *Plugin) claims() []string {
-	claims := []string{fmt.Sprintf("the plugin %q", p.Manifest.Name)}
-	for _, t := range p.Tools {
-		claims = append(claims, fmt.Sprintf("the tool %q", t.Name))
-	}
-	return claims
-}
-
-// collision returns an error if the name of the plugin or a tool is also used by another
-// plugin or the host. None of them is loaded: which one an agent reaches must not depend
-// on the order of files.
-func (p *Plugin) collision(claims map[string][]*Plugin, reserved []string, taken map[string]bool) error {
-	for _, t := range p.Tools {
-		if slices.Contains(reserved, t.Name) {
-			return fmt.Errorf("the tool %q is reserved for the host: rename it", t.Name)
-		}
-		if taken[t.Name] {
-			return fmt.Errorf("the program has a tool %q of its own: rename one of the two", t.Name)
-		}
-	}
-
-	for _, claim := range p.claims() {
-		var others []string
-		for _, other := range claims[claim] {
-			if other != p {
-				others = append(others, other.File)
-			}
-		}
-		if len(others) > 3 {
-			others = append(others[:3], fmt.Sprintf("and %d more", len(others)-3))
-		}
-		if others != nil {
-			return fmt.Errorf("%s is also in %s: none of them is loaded: rename or remove all but one", claim, strings.Join(others, ", "))
-		}
-	}
-	return nil
-}
-
 // unusedNames reports settings for unknown plugins, which are most often misspelled.
 func unusedNames(setting string, configured []string, found []*Plugin) []Problem {
 	var names []string
@@ -305,14 +227,7 @@ const allPlugins = "*"
 func (r *Registry) Plugins() []*Plugin { return slices.Clone(r.set.Load().plugins) }
 
 // Tools returns all tools, sorted by name.
-func (r *Registry) Tools() []*Tool {
-	s := r.set.Load()
-	tools := make([]*Tool, len(s.names))
-	for i, name := range s.names {
-		tools[i] = s.tools[name]
-	}
-	return tools
-}
+func (r *Registry) Tools() []*Tool { return r.View().Tools() }
 
 // Problems returns the problems of loading in the order of folders and files, then
 // those of the last attempts to compile, by this process or an earlier one.
@@ -327,6 +242,10 @@ func (r *Registry) Problems() []Problem {
 	return problems
 }
 
+// Overridden returns the plugins of packs that are not loaded because they give way to
+// others, see [Folder]. They are no problems.
+func (r *Registry) Overridden() []Problem { return slices.Clone(r.set.Load().overridden) }
+
 // Unknown returns the problems that are about settings for plugins that do not exist. The
 // File of each is the setting, such as grants.NAME.
 func (r *Registry) Unknown() []Problem { return slices.Clone(r.set.Load().unknown) }
@@ -335,11 +254,7 @@ func (r *Registry) Unknown() []Problem { return slices.Clone(r.set.Load().unknow
 // [ErrNoTool] and suggests a similar name, one of others included: those are the names
 // of tools that are not of plugins.
 func (r *Registry) Lookup(name string, others ...string) (*Tool, error) {
-	s := r.set.Load()
-	if t, ok := s.tools[name]; ok {
-		return t, nil
-	}
-	return nil, fmt.Errorf("%w: %.64q%s", ErrNoTool, name, didYouMean(name, slices.Concat(s.names, others)))
+	return r.View().Lookup(name, others...)
 }
 
 // didYouMean is the end of a message about an unknown name.
@@ -356,7 +271,7 @@ func didYouMean(name string, known []string) string {
 func (r *Registry) Close(ctx context.Context) error {
 	r.Freeze()
 	var errs []error
-	for _, p := range r.set.Load().plugins {
+	for _, p := range append(r.Plugins(), r.versions.all()...) {
 		errs = append(errs, p.retire(ctx, host.ErrClosed))
 	}
 	r.compilations.Wait()

@@ -25,7 +25,9 @@ type Changes struct {
 	// has: new code with the same manifest changes no tool.
 	ToolsAdded, ToolsChanged, ToolsRemoved []string
 
-	Problems []Problem // new ones, and a [GrantError] of each new plugin that lacks grants
+	Problems []Problem // new ones, and a [GrantError] of each new plugin that lacks grants, unless it is of a pack
+
+	Overridden []Problem // new ones of [Registry.Overridden]
 }
 
 // Empty reports whether a reload has changed nothing and found no new problem.
@@ -48,11 +50,17 @@ func (c Changes) Tools() bool {
 //
 // Concurrent reloads run one after the other. The error is the cause of ctx, or
 // host.ErrClosed once the registry is closed; nothing has changed then.
-func (r *Registry) Reload(ctx context.Context) (Changes, error) { return r.reload(ctx, nil) }
+func (r *Registry) Reload(ctx context.Context) (Changes, error) {
+	return r.Reconfigure(ctx, func(*Config) {})
+}
 
-// reload reads the folders, with other grants if there are any. It changes no other
-// part of the configuration: the watcher reads that.
-func (r *Registry) reload(ctx context.Context, grants *map[string]Grant) (Changes, error) {
+// Reconfigure is Reload with another configuration: change gets a copy of the one in force,
+// and may set Folders, Grants, Interpret, Verifier, Lock and Attached. What it does to other
+// fields has no effect. A plugin whose grants or verifier have changed is loaded anew: its
+// active calls keep what they were granted. Another lock takes the place of the earlier one,
+// and if it cannot be read that is an error: nothing has changed then. Concurrent changes are
+// made one after the other.
+func (r *Registry) Reconfigure(ctx context.Context, change func(*Config)) (Changes, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()
@@ -67,14 +75,18 @@ func (r *Registry) reload(ctx context.Context, grants *map[string]Grant) (Change
 		return Changes{}, context.Cause(r.ctx)
 	}
 
-	earlier := r.cfg.Grants
-	if grants != nil {
-		r.cfg.Grants = *grants
-	}
 	before := r.set.Load()
-	now, err := r.read(ctx, before)
+	wanted := before.cfg
+	change(&wanted)
+	cfg := before.cfg
+	cfg.Folders, cfg.Grants, cfg.Interpret, cfg.Verifier, cfg.Lock, cfg.Attached = wanted.Folders, wanted.Grants, wanted.Interpret, wanted.Verifier, wanted.Lock, wanted.Attached
+	if cfg.Lock.File != before.cfg.Lock.File {
+		if _, err := cfg.Lock.Read(); err != nil {
+			return Changes{}, fmt.Errorf("%s: it cannot be used: %w", cfg.Lock.File, err)
+		}
+	}
+	now, err := r.read(ctx, before, cfg)
 	if err != nil {
-		r.cfg.Grants = earlier
 		return Changes{}, err
 	}
 
@@ -91,12 +103,6 @@ func (r *Registry) reload(ctx context.Context, grants *map[string]Grant) (Change
 	return compare(before, now), nil
 }
 
-// Regrant replaces what the operator grants, and reloads. A plugin whose grants have
-// changed is loaded anew: its active calls keep what they were granted.
-func (r *Registry) Regrant(ctx context.Context, grants map[string]Grant) (Changes, error) {
-	return r.reload(ctx, &grants)
-}
-
 // Freeze stops a running reload and waits for it. Later reloads return host.ErrClosed.
 // Lookups and calls still work.
 func (r *Registry) Freeze() {
@@ -107,7 +113,7 @@ func (r *Registry) Freeze() {
 }
 
 // same reports whether the files of a plugin are unchanged since it was loaded.
-func (l *loader) same(p *Plugin, stem string) bool {
+func (l *loader) same(p *Plugin) bool {
 	info, err := fs.Stat(p.folder, p.name)
 	if err != nil || !info.Mode().IsRegular() {
 		return false
@@ -120,26 +126,29 @@ func (l *loader) same(p *Plugin, stem string) bool {
 		p.seen = s
 	}
 
-	name, sidecar, err := l.sidecar(p, stem)
+	side, err := p.sidecar()
 	if p.Info.Manifest != nil {
-		l.ignored(p, name)
-		return true
+		l.ignored(p, side.name)
+		return l.sameSignatures(p, "")
 	}
 	beside := ""
-	if name != "" {
-		beside = digestOf(sidecar)
+	if side.name != "" {
+		beside = digestOf(side.manifest)
 	}
 
-	return err == nil && beside == p.beside && (name == "" || name == p.Source)
+	return err == nil && beside == p.beside && (side.name == "" || side.name == p.Source) && l.sameSignatures(p, side.name)
 }
 
 // keep returns the plugin that was loaded earlier from a file that now cannot be
 // loaded, with the problem. It is nil if the plugin cannot stay in use: its file is
-// gone, another one is pinned, its grants have changed, or it was never compiled, so
-// that its code is lost.
-func (l *loader) keep(at place, err error) (*Plugin, error) {
+// gone, its grants have changed, or it was never compiled, so that its code is lost. With
+// a lock it is the accepted version.
+func (l *loader) keep(at place, folder Folder, err error) (*Plugin, error) {
+	if l.lock != nil && !errors.Is(err, fs.ErrNotExist) {
+		return l.keepLocked(at, folder, err)
+	}
 	p := l.before[at]
-	if p == nil || errors.Is(err, fs.ErrNotExist) || l.pinnedAway(p) || !l.sameGrant(p) || !p.hold() {
+	if p == nil || errors.Is(err, fs.ErrNotExist) || !l.sameSettings(p) || !p.hold() {
 		return nil, err
 	}
 	return p, fmt.Errorf("%w; the earlier version stays in use until the file is repaired or removed", err)
@@ -165,12 +174,15 @@ func (l *loader) giveWay(found []*Plugin) []*Plugin {
 
 // keepFolder returns the plugins that stay in use of a folder that can no longer be
 // read.
-func (l *loader) keepFolder(i int, err error) (kept []*Plugin) {
-	if errors.Is(err, fs.ErrNotExist) {
+func (l *loader) keepFolder(i int, folder Folder, err error) (kept []*Plugin) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case l.lock != nil:
+		return l.lockedFolder(i, folder, err)
 	}
 	for at, p := range l.before {
-		if at.folder == i && !l.pinnedAway(p) && l.sameGrant(p) && p.hold() {
+		if at.folder == i && l.sameSettings(p) && p.hold() {
 			kept = append(kept, p)
 		}
 	}
@@ -180,24 +192,30 @@ func (l *loader) keepFolder(i int, err error) (kept []*Plugin) {
 
 // compare says what has changed from one set to another.
 func compare(before, now *set) (c Changes) {
-	c.Added, c.Changed, c.Removed = differ(before.byName(), now.byName(), func(a, b *Plugin) bool { return a == b })
+	c.Added, c.Changed, c.Removed = differ(before.byName(), now.byName(), sameVersion)
 	c.ToolsAdded, c.ToolsChanged, c.ToolsRemoved = differ(before.tools, now.tools, sameWords)
-	known := map[string]bool{}
-	for _, p := range before.problems {
-		known[p.String()] = true
-	}
-
-	for _, p := range now.problems {
-		if !known[p.String()] {
-			c.Problems = append(c.Problems, p)
-		}
-	}
+	c.Problems = newOnes(before.problems, now.problems)
+	c.Overridden = newOnes(before.overridden, now.overridden)
 	for _, p := range now.plugins {
-		if len(p.Missing) > 0 && !slices.Contains(before.plugins, p) {
+		if len(p.Missing) > 0 && !p.Pack && !slices.Contains(before.plugins, p) {
 			c.Problems = append(c.Problems, Problem{p.File, &GrantError{p}})
 		}
 	}
 	return c
+}
+
+// newOnes are the problems that were not there before.
+func newOnes(before, now []Problem) (added []Problem) {
+	known := map[string]bool{}
+	for _, p := range before {
+		known[p.String()] = true
+	}
+	for _, p := range now {
+		if !known[p.String()] {
+			added = append(added, p)
+		}
+	}
+	return added
 }
 
 func (s *set) byName() map[string]*Plugin {
@@ -206,6 +224,19 @@ func (s *set) byName() map[string]*Plugin {
 		plugins[p.Manifest.Name] = p
 	}
 	return plugins
+}
+
+// sameSettings reports whether a plugin was loaded with what the configuration says of it
+// now.
+func (l *loader) sameSettings(p *Plugin) bool {
+	return reflect.DeepEqual(p.granted, l.cfg.Grants[p.Manifest.Name]) && p.interpret == l.interprets(p) &&
+		(!l.verifies(p) && p.verifier == nil || reflect.DeepEqual(p.verifier, l.cfg.Verifier))
+}
+
+// sameVersion reports whether a plugin is the same, or the accepted version of it that was
+// kept.
+func sameVersion(a, b *Plugin) bool {
+	return a == b || (a.kept || b.kept) && reflect.DeepEqual(a.locked, b.locked) && reflect.DeepEqual(a.Grant, b.Grant)
 }
 
 // sameWords reports whether two tools have the same definition for models.

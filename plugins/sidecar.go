@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"strings"
 
 	"github.com/toolhost/toolhost/internal/document"
 )
@@ -12,31 +13,45 @@ import (
 // sidecars are the endings of a manifest next to NAME.wasm.
 var sidecars = []string{".toolhost.yaml", ".toolhost.yml", ".toolhost.json", ".toolhost.toml"}
 
-// sidecar returns the manifest next to a plugin, as JSON. The name is empty if the
-// plugin has no sidecar.
-func (l *loader) sidecar(p *Plugin, stem string) (name string, manifest []byte, err error) {
+// Sidecars returns the names of the manifests next to a module in a folder. A plugin has
+// at most one.
+func Sidecars(folder fs.FS, module string) (names []string) {
 	for _, ending := range sidecars {
-		if _, err := fs.Stat(p.folder, stem+ending); err != nil {
-			continue
+		name := strings.TrimSuffix(module, ".wasm") + ending
+		if _, err := fs.Stat(folder, name); err == nil {
+			names = append(names, name)
 		}
-		if name != "" {
-			return name, nil, fmt.Errorf("two sidecars, %s and %s: remove one", name, stem+ending)
-		}
-		name = stem + ending
+	}
+	return names
+}
+
+// sidecarFile is the manifest next to a plugin. The name is empty if it has none.
+type sidecarFile struct {
+	name     string
+	data     []byte // as it is written
+	manifest []byte // as JSON
+}
+
+// sidecar reads the manifest next to a plugin.
+func (p *Plugin) sidecar() (side sidecarFile, err error) {
+	names := Sidecars(p.folder, p.name)
+	switch len(names) {
+	case 0:
+		return side, nil
+	case 1:
+		side.name = names[0]
+	default:
+		return sidecarFile{name: names[0]}, fmt.Errorf("two sidecars, %s and %s: remove one", names[0], names[1])
 	}
 
-	if name == "" {
-		return "", nil, nil
-	}
-	data, _, err := readFile(p.folder, name, document.MaxSize(name))
+	side.data, _, err = readFile(p.folder, side.name, document.MaxSize(side.name))
 	if err == nil {
-		manifest, err = toJSON(name, data)
+		side.manifest, err = toJSON(side.name, side.data)
 	}
 	if err != nil {
-		return name, nil, fmt.Errorf("%s: %w", name, err)
+		return side, fmt.Errorf("%s: %w", side.name, err)
 	}
-
-	return name, manifest, nil
+	return side, nil
 }
 
 // toJSON converts a sidecar to JSON, which abi.DecodeManifest checks.

@@ -70,7 +70,7 @@ func TestBadSidecar(t *testing.T) {
 		{"wrong type", "json", replace(sidecarJSON, `"tools":[`, `"needs":{"clock":"yes"},"tools":[`), "/needs/clock: expected true or false, found a string"},
 		{
 			"unknown field", "yaml", replace(sidecarYAML, "input_schema", "input_shema"),
-			`/tools/0/input_shema: unknown field, did you mean "input_schema"?`,
+			`/tools/0/input_shema (tool "side"): unknown field, did you mean "input_schema"?`,
 		},
 		{"unknown field", "toml", "colour = 'red'\n" + sidecarTOML, "/colour: unknown field, expected one of abi, name, "},
 		{"no UTF-8", "json", "\xff\xfe", "expected UTF-8 text"},

@@ -206,7 +206,9 @@ func TestWatchBeginsWithAReload(t *testing.T) {
 // Folders that are not of the system are not watched, and a registry that is
 // closed neither.
 func TestWatchEnds(t *testing.T) {
-	open(t, map[string][]byte{"p.wasm": sealed(named("p"))}).Watch(t.Context(), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	open(t, map[string][]byte{"p.wasm": sealed(named("p"))}).Watch(ctx, nil)
 
 	r := openWith(t, newHost(t), Config{Folders: []Folder{Dir(t.TempDir()), {Path: "memory", FS: fstest.MapFS{}}}})
 	ended := make(chan struct{})

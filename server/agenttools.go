@@ -134,7 +134,7 @@ func (s *toolset) offered(tools []*callable, runs *background.Manager) []*agentT
 }
 
 // backs reports whether calls of a tool can be runs.
-func (s *toolset) backs(t *callable) bool { return t.Tool.Hints.SupportsBackground || s.rules.parks(t) }
+func (s *toolset) backs(t *callable) bool { return t.Tool.Hints.SupportsBackground || t.rules.parks(t) }
 
 // reads reports whether there can be runs of a tool that read messages. A tool that has
 // lost its grants may still have active ones.
@@ -150,8 +150,8 @@ func (s *toolset) reads(t *callable, runs *background.Manager) bool {
 }
 
 // offeredNames are the names of those of the agent's tools that models see.
-func (s *Service) offeredNames() (names []string) {
-	for _, a := range s.offered(s.callables(), s.runs) {
+func (s *toolset) offeredNames(runs *background.Manager) (names []string) {
+	for _, a := range s.offered(s.callables(), runs) {
 		names = append(names, a.definition.Name)
 	}
 	return names
@@ -177,7 +177,7 @@ func (s *toolset) defineAgent(a *agentTool, tools []*callable) Definition {
 
 	names, readers := s.backgroundNames(tools)
 	var hidden []string
-	if s.unscheduled {
+	if s.now().cfg.Runs.Schedules < 0 {
 		hidden = []string{"schedule", "schedule_id"}
 	}
 	switch {

@@ -25,7 +25,7 @@ var errWaits = fmt.Errorf("%w", ErrApproval)
 func (p Approvals) approve(ctx context.Context, tool *callable, a Approval, approved bool) error {
 	s := p.service
 	a.Tool = tool.Name
-	decision, why := s.cfg.Approvals.rule(tool)
+	decision, why := tool.cfg.Approvals.rule(tool)
 	switch {
 	case approved || decision == DecideAllow:
 		return nil
@@ -35,16 +35,16 @@ func (p Approvals) approve(ctx context.Context, tool *callable, a Approval, appr
 	case p.keptApproval(ctx, tool, a):
 		s.audit.decided(audit.Approved, a, "", "kept")
 		return nil
-	case s.cfg.Approve != nil:
-		if err := s.cfg.Approve(ctx, a); err != nil {
+	case tool.cfg.Approve != nil:
+		if err := tool.cfg.Approve(ctx, a); err != nil {
 			s.audit.decided(audit.Refused, a, "", "")
 			return fmt.Errorf("%w: %w", ErrApproval, err)
 		}
 		s.audit.decided(audit.Approved, a, "", "")
 		return nil
-	case s.cfg.Approvals.Ask && a.ask != nil:
+	case tool.cfg.Approvals.Ask && a.ask != nil:
 		return p.askUser(ctx, tool, a)
-	case !s.cfg.Approvals.Ask:
+	case !tool.cfg.Approvals.Ask:
 		return fmt.Errorf("%w, and nobody can be asked here", ErrApproval)
 	}
 	return errWaits
@@ -53,14 +53,13 @@ func (p Approvals) approve(ctx context.Context, tool *callable, a Approval, appr
 // foresee is approve for a dry run: nobody is asked. Asks says that a person would be, and
 // text says so to the caller.
 func (p Approvals) foresee(ctx context.Context, tool *callable, a Approval) (text string, asks bool, err error) {
-	s := p.service
-	decision, why := s.cfg.Approvals.rule(tool)
+	decision, why := tool.cfg.Approvals.rule(tool)
 	switch {
 	case decision == DecideAllow || decision == DecideAsk && p.keptApproval(ctx, tool, a):
 		return "", false, nil
 	case decision == DecideDeny:
 		return "", false, fmt.Errorf("%w: the operator's policy refuses %s (%s)", ErrApproval, tool.Name, why)
-	case s.cfg.Approve == nil && !s.cfg.Approvals.Ask:
+	case tool.cfg.Approve == nil && !tool.cfg.Approvals.Ask:
 		return "", false, fmt.Errorf("%w (%s), and nobody can be asked here", ErrApproval, why)
 	}
 	return "A person would be asked to approve it first: " + why + ".", true, nil
@@ -124,10 +123,10 @@ func (p Approvals) holdCall(ctx context.Context, tool *callable, req Request, a 
 		return explain(err)
 	}
 
-	limits := s.rules.limits(req.Limits, tool.Tool)
+	limits := tool.rules.limits(req.Limits, tool.Tool)
 	held := background.SpawnRequest{
-		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: req.Args, IdempotencyKey: req.Key, Parked: true, Anew: tool.anew(), Terms: termsOf(req.Limits, req.Locale),
-		Timeout: min(max(limits.Timeout, limits.Background), s.rules.most.Background),
+		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: req.Args, IdempotencyKey: req.Key, Parked: true, Anew: tool.anew(), Terms: termsOf(ctx, req.Limits, req.Locale),
+		Timeout: min(max(limits.Timeout, limits.Background), tool.rules.most.Background),
 	}
 	if public, secret := tool.PublicArgs(req.Args); secret {
 		held.Stored = public
@@ -240,6 +239,7 @@ func (p Approvals) Kept(ctx context.Context) (wire.KeptApprovals, error) {
 	if err != nil {
 		return out, err
 	}
+
 	for _, scope := range scopes {
 		values, err := p.service.engine.Values(ctx, scope.Scope, "", 0, true)
 		if err != nil {
@@ -276,25 +276,29 @@ func (p Approvals) Revoke(ctx context.Context, session, tool string) (bool, erro
 }
 
 func (p Approvals) approvalWait() time.Duration {
-	s := p.service
-	return cmp.Or(s.cfg.Approvals.Wait, DefaultApprovalWait)
+	return cmp.Or(p.service.now().cfg.Approvals.Wait, DefaultApprovalWait)
 }
 
 // Asks reports whether calls wait for approval, so that nobody who calls tools can
 // approve them on the way.
-func (p Approvals) Asks() bool { return p.service.cfg.Approvals.Ask }
+func (p Approvals) Asks() bool { return p.service.now().cfg.Approvals.Ask }
 
 // expireApprovals refuses calls that have waited too long, until ctx is done.
 func (p Approvals) expireApprovals(ctx context.Context) {
 	s := p.service
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
-	for {
+
+	for asked := false; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+		if asked = asked || p.Asks(); !asked {
+			continue
+		}
+
 		waiting, err := p.waiting(ctx, "")
 		if err != nil {
 			s.log.Warn("calls that wait for approval not listed", "error", err)

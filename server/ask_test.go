@@ -80,9 +80,14 @@ func TestAnswersChecked(t *testing.T) {
 // run, which asks now.
 func (s service) parkAsking(session string) string {
 	s.t.Helper()
+	return s.parkAskingWith(session, "asker")
+}
+
+func (s service) parkAskingWith(session, tool string) string {
+	s.t.Helper()
 	var id string
 	r, err := s.Call(s.t.Context(), Request{
-		Session: session, Tool: "asker", AskLater: true, OnPark: func(run wire.Run) { id = run.TaskID },
+		Session: session, Tool: tool, AskLater: true, OnPark: func(run wire.Run) { id = run.TaskID },
 		Ask: func(context.Context, abi.Questions) (abi.Answers, error) { return abi.Answers{}, ErrAskAgain },
 	})
 	require.NoError(s.t, err)

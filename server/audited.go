@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -12,12 +13,15 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/telemetry"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// auditor writes what the service does to its audit log. Without a log it does nothing.
+// auditor writes what the service does to its audit log, and counts some of it. Without a
+// log it only counts.
 type auditor struct {
 	log     *audit.Log
+	metrics *telemetry.Telemetry
 	granted map[string]string // what the log last said of each plugin; guarded by the service's reports
 
 	unwatch  context.CancelFunc
@@ -25,13 +29,14 @@ type auditor struct {
 }
 
 // openAudit opens the log that the configuration names.
-func openAudit(cfg Config, runs engine.Engine) (a auditor, err error) {
+func openAudit(cfg Config, runs engine.Engine, metrics *telemetry.Telemetry) (a auditor, err error) {
+	a.metrics = metrics
 	if cfg.AuditDir == "" {
 		return a, nil
 	}
-	a = auditor{granted: map[string]string{}, watching: make(chan struct{})}
+	a.granted, a.watching = map[string]string{}, make(chan struct{})
 	if a.log, err = audit.Open(cfg.AuditDir, cfg.Audit); err != nil {
-		return auditor{}, err
+		return auditor{metrics: metrics}, err
 	}
 
 	a.log.Append(audit.Event{Kind: audit.Opened})
@@ -55,6 +60,18 @@ func (a *auditor) close() error {
 	a.unwatch()
 	<-a.watching
 	return a.log.Close()
+}
+
+// ErrNoAudit is the error of a Service that keeps no audit log.
+var ErrNoAudit = errors.New("this server keeps no audit log")
+
+// SearchAudit returns events of the audit log of a Service, the newest first, for its
+// operator: see [audit.Search]. Without a log the error is [ErrNoAudit].
+func SearchAudit(s *Service, q audit.Query, most int64) (found []audit.Event, next int64, err error) {
+	if s.cfg.AuditDir == "" {
+		return nil, 0, ErrNoAudit
+	}
+	return audit.Search(s.cfg.AuditDir, q, most)
 }
 
 // about begins an event of a session.
@@ -106,6 +123,10 @@ func (a *auditor) leak(tool *callable, from host.Call, operation, secret string)
 
 // exchange writes an HTTP request of a plugin, or a hop of it. A refusal names the host.
 func (a *auditor) exchange(tool *callable, from host.Call, x host.Exchange) {
+	measureExchange(a.metrics, tool, x)
+	if a.log == nil {
+		return
+	}
 	e := about(audit.Egress, from.Session)
 	e.ID, e.Tool, e.Plugin = from.ID, tool.Name, tool.source()
 	e.Method, e.Host, e.Status, e.Sent, e.Received, e.Millis = x.Method, x.Host, x.Status, x.Sent, x.Received, x.Duration.Milliseconds()
@@ -197,6 +218,7 @@ func (a *auditor) secret(action, user, name string) {
 
 // decided writes that somebody was asked to approve a call, or what became of it.
 func (a *auditor) decided(kind audit.Kind, of Approval, by, how string) {
+	measureDecision(a.metrics, kind)
 	if a.log == nil {
 		return
 	}
@@ -212,6 +234,7 @@ func (a *auditor) decided(kind audit.Kind, of Approval, by, how string) {
 
 // reload writes what a reload has changed.
 func (a *auditor) reload(c plugins.Changes) {
+	measureReload(a.metrics, c)
 	if a.log == nil {
 		return
 	}
@@ -234,11 +257,11 @@ func (a *auditor) grants(loaded []*plugins.Plugin) {
 	for _, p := range loaded {
 		digest, _ := p.Digest() // a file that cannot be read is a problem of its own
 		names := p.Grant.Names()
-		now := digest + " " + strings.Join(names, ", ")
+		now := digest + " " + strings.Join(names, ", ") + " " + p.Signer.String()
 		if said, ok := a.granted[p.Manifest.Name]; ok && said == now {
 			continue
 		}
 		a.granted[p.Manifest.Name] = now
-		a.log.Append(audit.Event{Kind: audit.Grant, Plugin: p.Manifest.Name, Digest: digest, Names: names})
+		a.log.Append(audit.Event{Kind: audit.Grant, Plugin: p.Manifest.Name, Digest: digest, Names: names, Signer: p.Signer.String()})
 	}
 }

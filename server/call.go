@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/strictjson"
+	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -129,12 +130,14 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	if from != nil {
 		note.outer, note.by, note.unlisted = from.call.ID, from.tool.Name, from.listed.Add(1) > maxListed
 	}
+	ctx, span := s.telemetry.StartCall(ctx, from != nil)
 	r, err := s.call(ctx, req)
 	counted := r
 	if note.repeat {
 		counted.Usage = abi.Usage{}
 	}
 	s.figures.add(note, req.Session, began, counted, err)
+	span.End(note.ended(counted, err))
 	s.audit.call(note, req, began, counted, err)
 	if ctx.Err() != nil && from == nil {
 		logUnresolved(ctx, s.log, req, r)
@@ -196,7 +199,7 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 
 	tool, err := s.lookup(req.Tool)
 	if err != nil {
-		tool, err = s.lookup(req.Tool, s.offeredNames()...)
+		tool, err = s.lookup(req.Tool, s.offeredNames(s.runs)...)
 	}
 	if err != nil {
 		return explain(err)
@@ -255,7 +258,7 @@ func (c toolCall) perform(ctx context.Context) (abi.Result, error) {
 		return explain(err)
 	}
 
-	limits := c.rules.limits(c.req.Limits, c.tool.Tool)
+	limits := c.tool.rules.limits(c.req.Limits, c.tool.Tool)
 	call := host.Call{
 		ID: "call_" + uuid.NewString(), Session: c.req.Session, Args: c.req.Args, Locale: c.req.Locale, Policy: limits.policy(),
 		Observers: host.Observers{Stdout: c.req.Stdout, Stderr: c.req.Stderr, Progress: c.req.Progress, Admitted: c.req.admitted}, Services: host.Services{Ask: c.req.Ask},
@@ -264,7 +267,7 @@ func (c toolCall) perform(ctx context.Context) (abi.Result, error) {
 	if from != nil {
 		return c.run(ctx, c.tool, from.of(call))
 	}
-	budget, ok := c.rules.budget(c.tool, limits, c.req)
+	budget, ok := c.tool.rules.budget(c.tool, limits, c.req)
 	if !ok {
 		budget.deadline = limits.Timeout
 	}
@@ -283,7 +286,7 @@ func (s *Service) admit(tool *callable, args Args) error {
 		return badArgs(tool.Name, problems)
 	}
 	if err := tool.Denied(); err != nil {
-		return &host.CallError{Plugin: tool.source(), Tool: tool.Tool.Name, Err: err}
+		return &host.CallError{Plugin: tool.source(), Tool: tool.Tool.Name, Name: tool.Name, Err: err}
 	}
 	return nil
 }
@@ -295,25 +298,25 @@ func (s *Service) run(ctx context.Context, tool *callable, call host.Call) (abi.
 	if !errors.Is(err, plugins.ErrReplaced) { // else nothing has run
 		narrate(r)
 	}
-	if originOf(ctx) != nil { // a link is for a user, and no plugin's business
+	if originOf(ctx) != nil { // a link is for a user, and no plugin's business; the caller's cost includes its own
 		return r, err
 	}
+	s.telemetry.Used(tool.Name, r.Usage.Fuel, r.Usage.CPU)
 	return s.links.explain(ctx, tool, call.Session, r), err
 }
 
 // runChecked runs an admitted tool and checks its result.
 func (s *Service) runChecked(ctx context.Context, tool *callable, call host.Call) (abi.Result, error) {
 	call.Ask, call.Values, call.KV = checkedAsk(call.Ask), s.valuesFor(call, s.log), s.kvFor(tool, call, s.log)
-	call.Secrets = secretsFor(s, call)
+	call.Secrets, call.May = secretsFor(s, tool, call), background.MayAct
 	call.CallTool = s.callTool(tool, call)
 	if tool.plugin != nil {
 		call.SearchTools = s.searchFor(tool)
 	}
 	call.Ungranted = func(name string) { s.audit.refusedTool(tool, call, name) }
 	call.Leak = func(operation, secret string) { s.audit.leak(tool, call, operation, secret) }
-	if s.audit.log != nil {
-		call.HTTP = func(x host.Exchange) { s.audit.exchange(tool, call, x) }
-	}
+	call.HTTP = func(x host.Exchange) { s.audit.exchange(tool, call, x) }
+
 	r, err := tool.Call(ctx, call)
 	if s.soon(err) {
 		return explain(replacing(tool))
@@ -321,6 +324,7 @@ func (s *Service) runChecked(ctx context.Context, tool *callable, call host.Call
 	if err != nil || r.Kind != abi.Success {
 		return r, err
 	}
+
 	if problems := tool.CheckResult(r.Value); len(problems) > 0 {
 		err := fmt.Errorf("%w: the result of %s does not fit its output_schema: %s", host.ErrABI, tool.Name, list(problems))
 		s.log.Error("the plugin broke", "plugin", tool.source(), "tool", tool.Tool.Name, "call", call.ID, "error", err)

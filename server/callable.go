@@ -17,8 +17,9 @@ import (
 // what its author declares.
 type callable struct {
 	*abi.Tool
-	Name   string          // as agents know it
-	plugin *plugins.Plugin // that has it; nil for a tool of the program
+	Name      string          // as agents know it
+	plugin    *plugins.Plugin // that has it; nil for a tool of the program
+	*settings                 // that were in force when it was found
 	backend
 }
 
@@ -41,13 +42,13 @@ type backend interface {
 }
 
 // ofPlugin is a tool of a plugin.
-func ofPlugin(t *plugins.Tool) *callable {
-	return &callable{Tool: t.Tool, Name: t.Name, plugin: t.Plugin, backend: t}
+func ofPlugin(t *plugins.Tool, now *settings) *callable {
+	return &callable{Tool: t.Tool, Name: t.Name, plugin: t.Plugin, settings: now, backend: t}
 }
 
 // ofProgram is a tool of the program.
-func ofProgram(t *gotool.Loaded) *callable {
-	return &callable{Tool: t.Tool, Name: t.Name, backend: t}
+func ofProgram(t *gotool.Loaded, now *settings) *callable {
+	return &callable{Tool: t.Tool, Name: t.Name, settings: now, backend: t}
 }
 
 // source is the name of the plugin that has the tool; empty for a tool of the program.
@@ -73,31 +74,24 @@ func (t *callable) provider() engine.Provider {
 	return engine.Provider{Kind: kindWasm, Plugin: m.Name, PluginVersion: m.Version}
 }
 
-// toolset are the tools that a Service has, and the rules for them.
+// toolset are the tools that a Service has, and the settings for them.
 type toolset struct {
-	rules       rules
-	registry    *plugins.Registry
-	program     program
-	agent       []*agentTool // its own tools, whether models see them or not
-	watched     bool         // a change of a plugin's file is noticed
-	unscheduled bool         // there are no schedules
-	listing     listings
-	index       searchIndex
-}
-
-func newToolset(cfg Config) toolset {
-	return toolset{rules: newRules(cfg), watched: cfg.Watch, unscheduled: cfg.Runs.Schedules < 0, listing: cfg.Listing}
+	registry *plugins.Registry
+	program  program
+	agent    []*agentTool // its own tools, whether models see them or not
+	index    searchIndex
 }
 
 // callables returns all tools but the agent's own, sorted by name.
 func (s *toolset) callables() []*callable {
-	own := s.program.all()
+	view, own := s.registry.View(), s.program.all()
+	now := view.Attached().(*settings)
 	all := make([]*callable, 0, len(own)+8)
 	for _, t := range own {
-		all = append(all, ofProgram(t))
+		all = append(all, ofProgram(t, now))
 	}
-	for _, t := range s.registry.Tools() {
-		all = append(all, ofPlugin(t))
+	for _, t := range view.Tools() {
+		all = append(all, ofPlugin(t, now))
 	}
 	if len(own) > 0 {
 		slices.SortFunc(all, func(a, b *callable) int { return strings.Compare(a.Name, b.Name) })
@@ -108,18 +102,20 @@ func (s *toolset) callables() []*callable {
 // lookup returns a tool by the name agents know it by. Its error matches
 // [plugins.ErrNoTool], and may suggest one of the others too.
 func (s *toolset) lookup(name string, others ...string) (*callable, error) {
+	view := s.registry.View()
+	now := view.Attached().(*settings)
 	if t := s.program.lookup(name); t != nil {
-		return ofProgram(t), nil
+		return ofProgram(t, now), nil
 	}
-	t, err := s.registry.Lookup(name)
+	t, err := view.Lookup(name)
 	if err != nil {
 		for _, own := range s.program.all() {
 			others = append(others, own.Tool.Name)
 		}
-		t, err = s.registry.Lookup(name, others...)
+		t, err = view.Lookup(name, others...)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return ofPlugin(t), nil
+	return ofPlugin(t, now), nil
 }

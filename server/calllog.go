@@ -200,6 +200,7 @@ func (t *callTree) add(ctx context.Context, called wire.InnerCalls, from, within
 	if from == 0 {
 		t.all.More += called.More
 	}
+
 	for _, c := range called.Calls {
 		if c.Within != from || c.Number <= from { // the latter are damaged
 			continue
@@ -208,6 +209,7 @@ func (t *callTree) add(ctx context.Context, called wire.InnerCalls, from, within
 			t.all.More++
 			continue
 		}
+
 		number := len(t.all.Calls) + 1
 		own := c.Number
 		c.Number, c.Within, c.Depth = number, within, depth+1

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/plugins"
@@ -20,16 +21,16 @@ func (s *Service) Catalog(ctx context.Context) ([]wire.Plugin, []wire.FileProble
 	loaded := s.registry.Plugins()
 	all := make([]wire.Plugin, len(loaded))
 	for i, p := range loaded {
-		all[i] = s.newPlugin(p)
+		all[i] = s.newPlugin(p, s.now())
 	}
 	return all, append(s.Findings(), newProblems(unread)...), nil
 }
 
-func (s *toolset) newPlugin(p *plugins.Plugin) wire.Plugin {
+func (s *toolset) newPlugin(p *plugins.Plugin, now *settings) wire.Plugin {
 	digest, _ := p.Digest() // else it is among the problems
 	out := wire.Plugin{
 		Name: p.Manifest.Name, Version: p.Manifest.Version, Description: p.Manifest.Description, File: p.File,
-		Digest: digest, Pinned: p.Pinned(),
+		Digest: digest, Locked: p.Locked(), Signer: p.Signer.String(),
 		Needs: plugins.Grant{}.Missing(p.Manifest.Needs), Grants: p.Grant.Names(), Missing: p.Missing,
 	}
 	if len(p.Grant.Config) > 0 {
@@ -40,7 +41,7 @@ func (s *toolset) newPlugin(p *plugins.Plugin) wire.Plugin {
 		out.Folders = append(out.Folders, wire.Folder{Dir: m.Dir, Path: m.Path, Write: m.Write})
 	}
 	for _, t := range p.Tools {
-		out.Tools = append(out.Tools, s.newPluginTool(ofPlugin(t)))
+		out.Tools = append(out.Tools, s.newPluginTool(ofPlugin(t, now)))
 	}
 
 	return out
@@ -54,11 +55,12 @@ func (s *toolset) newPluginTool(t *callable) wire.PluginTool {
 }
 
 // Findings returns what an operator has to look at: plugins that were not
-// loaded, plugins that lack grants or were granted missing tools, and damage to Config.DataDir.
+// loaded, plugins that lack grants, unless they are of a pack, or were granted missing tools, damage to Config.DataDir, and plugins that differ between
+// hosts for more than ten minutes.
 func (s *Service) Findings() []wire.FileProblem {
-	found := append(newProblems(s.registry.Problems()), s.damages(s.cfg.DataDir)...)
+	found := slices.Concat(newProblems(s.registry.Problems()), s.damages(s.cfg.DataDir), s.drift.problems())
 	for _, p := range s.registry.Plugins() {
-		if len(p.Missing) > 0 {
+		if len(p.Missing) > 0 && !p.Pack {
 			found = append(found, wire.FileProblem{File: p.File, Error: (&plugins.GrantError{Plugin: p}).Error()})
 		}
 		for _, name := range p.Grant.Tools {
@@ -69,6 +71,10 @@ func (s *Service) Findings() []wire.FileProblem {
 	}
 	return found
 }
+
+// Overridden returns the plugins of packs that gave way to others, see
+// [plugins.Registry.Overridden].
+func Overridden(s *Service) []wire.FileProblem { return newProblems(s.registry.Overridden()) }
 
 func newProblems(all []plugins.Problem) []wire.FileProblem {
 	var out []wire.FileProblem

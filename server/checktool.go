@@ -203,7 +203,7 @@ func (v Session) list(ctx context.Context, finished *bool) (any, error) {
 			active = append(active, r)
 		}
 	}
-	all := listing{Active: len(active), Finished: len(ended), Tasks: []row{}, Awaiting: v.service.asked.runs(v.name)}
+	all := listing{Active: len(active), Finished: len(ended), Tasks: []row{}, Awaiting: v.awaiting(ctx, active)}
 	switch {
 	case finished == nil:
 		since := time.Now().Add(-recently)
@@ -222,6 +222,19 @@ func (v Session) list(ctx context.Context, finished *bool) (any, error) {
 		}
 	}
 	return all, nil
+}
+
+// awaiting returns the ids of runs that wait for their user: all that are running, and those
+// of the newest that are suspended.
+func (v Session) awaiting(ctx context.Context, active []engine.Run) []string {
+	ids := v.service.asked.runs(v.name)
+	for _, r := range active[:min(len(active), maxRows)] {
+		if (r.Status == engine.StatusWaiting || v.service.asked.shared) && len(v.questions(ctx, r)) > 0 {
+			ids = append(ids, r.ID)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // checkRuns reports on runs in one answer of bounded size. Some text takes more
@@ -302,7 +315,7 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, o repor
 		out.WaitsUntil = r.WakeAt.Truncate(time.Second)
 	}
 	if !out.Done {
-		out.ArtifactError, out.Awaited = "", messages(v.service.asked.open(runKey{r.Session, r.ID}), room)
+		out.ArtifactError, out.Awaited = "", messages(v.questions(ctx, r.Run), room)
 	}
 	if r.Held != "" && !out.Done {
 		out.Awaited = []string{"a person's " + r.Held}

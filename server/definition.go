@@ -28,29 +28,29 @@ func (s *Service) Definitions(session string) []Definition {
 // UsualLimits are what a call may use of a plugin's tool that asks for nothing. The
 // Limits of a definition may be others.
 func UsualLimits(s *Service) wire.ToolLimits {
-	return s.rules.shown(&abi.Tool{Hints: abi.Hints{SupportsBackground: true}}, true)
+	return s.now().rules.shown(&abi.Tool{Hints: abi.Hints{SupportsBackground: true}}, true)
 }
 
 func (s *toolset) define(t *callable) Definition {
 	return Definition{
-		Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description + s.rules.hint(t.Tool),
+		Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description + t.rules.hint(t.Tool),
 		InputSchema: t.Tool.InputSchema, OutputSchema: t.Tool.OutputSchema,
 		Plugin:             t.source(),
 		Unsandboxed:        t.plugin == nil,
-		Approval:           s.rules.approvals.shown(t),
+		Approval:           t.cfg.Approvals.shown(t),
 		Deferrable:         cmp.Or(t.Tool.Deferrable, abi.DeferAutomatic),
 		Deferred:           s.deferred(t),
 		Annotations:        s.annotate(t),
 		SupportsBackground: t.Tool.Hints.SupportsBackground,
 		ReadsMessages:      t.Tool.Hints.Messages,
-		MayPark:            s.rules.parks(t) || s.rules.parksOverdue(t),
+		MayPark:            t.rules.parks(t) || t.rules.parksOverdue(t),
 		Limits:             s.limitsOf(t),
 	}
 }
 
 // limitsOf are the limits of a tool as callers see them.
 func (s *toolset) limitsOf(t *callable) wire.ToolLimits {
-	out := s.rules.shown(t.Tool, t.plugin != nil)
+	out := t.rules.shown(t.Tool, t.plugin != nil)
 	if t.plugin != nil {
 		for _, rule := range t.plugin.Grant.HTTP {
 			out.BodyBytes = max(out.BodyBytes, cmp.Or(rule.MaxBody, host.DefaultMaxBody))

@@ -117,7 +117,7 @@ func TestAnnotations(t *testing.T) {
 		{"open to the world, it says", plugins.Grant{}, abi.Hints{OpenWorld: new(true)}, Annotations{ReadOnly: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			require.Equal(t, test.want, new(toolset).annotate(ofPlugin(&plugins.Tool{Tool: &abi.Tool{Hints: test.hints}, Plugin: &plugins.Plugin{Grant: test.grant}})))
+			require.Equal(t, test.want, new(toolset).annotate(ofPlugin(&plugins.Tool{Tool: &abi.Tool{Hints: test.hints}, Plugin: &plugins.Plugin{Grant: test.grant}}, nil)))
 		})
 	}
 }

@@ -52,7 +52,7 @@ type described struct {
 
 // describe answers a call that was checked, and is not made.
 func (c toolCall) describe(ctx context.Context) (abi.Result, error) {
-	limits := c.rules.limits(c.req.Limits, c.tool.Tool)
+	limits := c.tool.rules.limits(c.req.Limits, c.tool.Tool)
 	d := described{
 		Type: dryRunType, Tool: c.tool.Name, Args: c.req.Args, Approval: c.define(c.tool).Approval,
 		Limits:  wire.CallLimits{OutputBytes: limits.Output, TimeoutSeconds: limits.Timeout.Seconds()},

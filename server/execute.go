@@ -15,6 +15,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/telemetry"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -28,15 +29,22 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 	if err != nil {
 		return background.Outcome{}, err
 	}
+	if run.Attempt == 1 && background.StateOf(ctx) == nil {
+		x.service.telemetry.RunStarted(time.Since(run.CreatedAt))
+	}
+	ctx, span := x.service.telemetry.StartRun(ctx, run.Tool, run.ID, own.Trace, run.Attempt)
+	var ended telemetry.Ended
+	defer func() { span.EndRun(ended) }()
 
 	for {
-		tool, err := x.tool(run)
+		tool, err := x.tool(ctx, run)
 		if err != nil {
+			ended = endedAs(run.Tool, run.Plugin, abi.Result{Kind: abi.ToolError}, err)
 			return background.Outcome{}, rejected(engine.KindRejected, "", err)
 		}
 
 		ctx := withCallLog(ctx, sink, run.Attempt)
-		limits := x.service.rules.limits(own.Limits, tool.Tool)
+		limits := tool.rules.limits(own.Limits, tool.Tool)
 		limits.Timeout = run.Timeout
 		call := host.Call{
 			ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Locale: own.Locale, Policy: limits.policy(), Background: true,
@@ -48,9 +56,11 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 		r, err := x.service.run(ctx, tool, waits.into(x.withSink(call, sink)))
 		if errors.Is(err, host.ErrSuspended) {
 			sink.Cost(costOf(r.Usage))
+			ended = endedAs(run.Tool, run.Plugin, abi.Result{Kind: abi.Success, Usage: r.Usage}, nil)
 			return waits.outcome(), nil
 		}
 		if !errors.Is(err, plugins.ErrReplaced) { // else nothing has run
+			ended = endedAs(run.Tool, run.Plugin, r, err)
 			return outcome(ctx, sink, r, err)
 		}
 	}
@@ -59,9 +69,10 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 // tool looks the tool of a run up again, because its plugin may have been
 // replaced since the run was admitted. A schedule takes any plugin that has the
 // tool. Any other run takes only the version its arguments were checked against,
-// and so does a repeated one: its checkpoint is of that version.
-func (x executor) tool(run engine.Run) (*callable, error) {
-	tool, err := x.service.lookup(run.Tool)
+// and so does a repeated one: its checkpoint is of that version. One that waited gets
+// that version, if it was kept.
+func (x executor) tool(ctx context.Context, run engine.Run) (*callable, error) {
+	tool, err := x.lookup(ctx, run)
 	if err == nil {
 		err = x.admit(tool, run)
 	}
@@ -88,7 +99,7 @@ func (x executor) admit(tool *callable, run engine.Run) error {
 // the tool may be gone, replaced, or no longer granted.
 func (x executor) readmit(ctx context.Context, run engine.Run) error {
 	again := run.Attempt > 0
-	tool, err := x.service.lookup(run.Tool)
+	tool, err := x.lookup(ctx, run)
 	switch {
 	case err != nil:
 	case run.Secret:
@@ -148,11 +159,11 @@ func (x executor) hold(ctx context.Context, run *engine.Run) {
 		return // it is refused when it starts
 	}
 	run.Anew = tool.anew()
-	if !s.cfg.Approvals.Ask || s.cfg.Approve != nil {
+	if !tool.cfg.Approvals.Ask || tool.cfg.Approve != nil {
 		return
 	}
 	a := Approval{Session: run.Session, Tool: run.Tool, Args: run.Args, run: run.ID}
-	if s.cfg.Approvals.decide(tool) != DecideAsk || ApprovalsOf(s).keptApproval(ctx, tool, a) {
+	if tool.cfg.Approvals.decide(tool) != DecideAsk || ApprovalsOf(s).keptApproval(ctx, tool, a) {
 		return
 	}
 	t, err := termsIn(*run)
@@ -235,11 +246,14 @@ type terms struct {
 	Approval string `json:"approval,omitempty"`
 	// Asks has its user asked when the run continues, see [Request.AskLater].
 	Asks bool `json:"asks,omitempty"`
+	// Trace is the span that has spawned the run, see [telemetry.Link].
+	Trace string `json:"trace,omitempty"`
 }
 
-// termsOf encodes the terms of a call; nil if it has none of its own.
-func termsOf(limits Limits, locale string) json.RawMessage {
-	return terms{Limits: limits, Locale: locale}.encode()
+// termsOf encodes the terms of a call, and the span that makes it; nil if it has none of
+// its own.
+func termsOf(ctx context.Context, limits Limits, locale string) json.RawMessage {
+	return terms{Limits: limits, Locale: locale, Trace: telemetry.Link(ctx)}.encode()
 }
 
 func (t terms) encode() json.RawMessage {

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"maps"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -29,13 +30,12 @@ type Figures struct {
 	service  *Service
 	sampling sync.Mutex
 
-	mu     sync.Mutex
-	calls  []calledTool // a ring, once it is full
-	next   int          // of calls
-	tools  map[string]*toolFigures
-	ended  int64 // calls
-	failed int64 // calls without success
-	past   history
+	mu    sync.Mutex
+	calls []calledTool // a ring, once it is full
+	next  int          // of calls
+	tools map[string]*toolFigures
+	all   callHour
+	past  history
 }
 
 // Figures returns the figures of the service.
@@ -75,6 +75,7 @@ type toolFigures struct {
 	errors      map[string]int64
 	last        time.Time
 	took        histogram
+	hour        callHour
 }
 
 // add notes a call that has ended.
@@ -92,10 +93,7 @@ func (f *Figures) add(note callNote, session string, at time.Time, r abi.Result,
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.ended++
-	if r.Kind != abi.Success {
-		f.failed++
-	}
+	f.all.add(&c)
 	if !note.unlisted {
 		f.list(c)
 	}
@@ -139,6 +137,7 @@ func (t *toolFigures) add(c *calledTool) {
 		t.errors[cmp.Or(string(c.code), string(c.outcome))]++
 	}
 	t.took.add(c.took)
+	t.hour.add(c)
 }
 
 // CallQuery selects calls. Its zero value selects all, which is for operators.
@@ -232,7 +231,7 @@ func middle(bucket int) time.Duration {
 
 // quantile returns a duration that this part of the durations does not exceed.
 func (h *histogram) quantile(part float64) time.Duration {
-	rank, seen := int64(part*float64(h.count-1))+1, int64(0)
+	rank, seen := int64(math.Ceil(part*float64(h.count))), int64(0)
 	for i, n := range h.buckets {
 		if seen += n; seen >= rank && n > 0 {
 			return min(middle(i), h.max)

@@ -14,7 +14,7 @@ const (
 	maxMinutes  = 61 // an hour, and the minute that has begun
 )
 
-// history is what happened in the last hour, by minute.
+// history is what happened in the last hour, by minute, but for calls.
 type history struct {
 	minutes []wire.Minute
 	last    sample // up to which it is counted
@@ -22,16 +22,14 @@ type history struct {
 
 // sample is what has happened up to a moment.
 type sample struct {
-	at            time.Time
-	runs          background.Stats
-	host          host.Stats
-	calls, failed int64
+	at   time.Time
+	runs background.Stats
+	host host.Stats
 }
 
 // follow keeps the history until ctx is done. Samples are taken where minutes begin, so
 // that what happened between two of them belongs to one minute.
 func (f *Figures) follow(ctx context.Context) {
-	f.sample()
 	for {
 		now := time.Now()
 		next := time.NewTimer(now.Truncate(sampleEvery).Add(sampleEvery).Sub(now))
@@ -53,7 +51,7 @@ func (f *Figures) sample() {
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.past.add(sample{time.Now(), runs, calls, f.ended, f.failed})
+	f.past.add(sample{time.Now(), runs, calls})
 }
 
 // History returns what happened in the last hour, by minute, the oldest first.
@@ -61,7 +59,44 @@ func (f *Figures) History() []wire.Minute {
 	f.sample()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]wire.Minute{}, f.past.minutes...)
+
+	f.all.settle()
+	minutes := append([]wire.Minute{}, f.past.minutes...)
+	for i := range minutes {
+		if c := f.all.at(minutes[i].At); c != nil {
+			c.count(&minutes[i])
+		}
+	}
+	return minutes
+}
+
+// HistoryOf returns the direct calls of a tool in the last hour, by minute, the oldest
+// first. Fuel is that of these calls, MemoryPeak the most that one of them had, and all
+// that is about runs is zero. It is empty for a tool without such calls.
+func (f *Figures) HistoryOf(tool string) []wire.Minute {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	minutes := []wire.Minute{}
+	t := f.tools[tool]
+	if t == nil {
+		return minutes
+	}
+	t.hour.settle()
+	now := time.Now().UTC().Truncate(time.Minute)
+	for ago := maxMinutes - 1; ago >= 0; ago-- {
+		m := wire.Minute{At: now.Add(-time.Duration(ago) * time.Minute)}
+		c := t.hour.at(m.At)
+		if c == nil && len(minutes) == 0 {
+			continue
+		}
+		if c != nil {
+			c.count(&m)
+			m.Fuel, m.CPUSeconds, m.MemoryPeak = c.fuel, micros(c.cpu), c.memory
+		}
+		minutes = append(minutes, m)
+	}
+	return minutes
 }
 
 // add counts what happened between the last sample and s in the minute of the last one,
@@ -75,8 +110,6 @@ func (h *history) add(s sample) {
 	m.RunsSucceeded += s.runs.Succeeded - from.runs.Succeeded
 	m.RunsFailed += failures(s.runs) - failures(from.runs)
 	m.RunsCanceled += s.runs.Canceled - from.runs.Canceled
-	m.Calls += s.calls - from.calls
-	m.CallErrors += s.failed - from.failed
 	m.Fuel += s.host.Fuel - from.host.Fuel
 	m.CPUSeconds += (s.host.CPU - from.host.CPU).Seconds()
 	if s.host.MemoryPeak > from.host.MemoryPeak { // it was reached in between

@@ -130,7 +130,7 @@ func TestHostileApprovals(t *testing.T) {
 			})
 			return got
 		}},
-		{"an id that is none", with(func(_ *testing.T, s service, _ string) string { return s.decide("bg_../../x", yes) })},
+		{"an invalid id", with(func(_ *testing.T, s service, _ string) string { return s.decide("bg_../../x", yes) })},
 		{"kept always, and then another digest", func(t *testing.T) string {
 			dir := t.TempDir()
 			s := openAsking(t, Config{DataDir: dir}, "1.0.0")
@@ -235,7 +235,7 @@ func TestHostileApprovals(t *testing.T) {
 			waits(t, s, bob, "drop")
 			return r.Error
 		}},
-		{"a cursor that is none", with(func(t *testing.T, s service, _ string) string {
+		{"an invalid cursor", with(func(t *testing.T, s service, _ string) string {
 			_, err := ApprovalsOf(s.Service).List(t.Context(), "' OR 1=1", 0)
 			require.ErrorIs(t, err, engine.ErrNotFound)
 			return "not found"

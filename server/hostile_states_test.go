@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/examples/plugins/script"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -94,22 +92,5 @@ func TestHostileStates(t *testing.T) {
 		require.Contains(t, run.Error.Message, c.reason, c.name)
 	}
 	require.Equal(t, `"other"`, string(s.settled(alice, ids["other"]).Result))
-	require.NoError(t, s.Close(done()))
-}
-
-// TestUpdateWhileWaiting: a run that waits does not continue with another plugin, and says so.
-func TestUpdateWhileWaiting(t *testing.T) {
-	cfg := Config{DataDir: t.TempDir()}
-	ids := waitingScripts(t, cfg, "a")
-	wasm, err := script.FS.ReadFile("exec.wasm")
-	require.NoError(t, err)
-	wasm = append(bytes.Clone(wasm), 0, 2, 1, 'x') // a custom section without content
-
-	s := openFolder(t, scriptConfig(cfg), fstest.MapFS{"exec.wasm": {Data: wasm}})
-	run := s.settled(alice, ids["a"])
-	require.Equal(t, engine.KindOrphaned, run.Error.Kind)
-	require.Contains(t, run.Error.Message, "the plugin of exec was replaced in the meantime")
-	require.Contains(t, s.artifact(alice, ids["a"], wire.OutputLog), "before\n")
-	require.Equal(t, `"b"`, string(s.settled(alice, s.spawnScript(`await sleep(300); return "b"`)).Result))
 	require.NoError(t, s.Close(done()))
 }

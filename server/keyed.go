@@ -58,7 +58,7 @@ func (c toolCall) repeatKeyed(ctx context.Context) (r abi.Result, found bool, er
 // result. Its session needs no notice of an end that it is shown.
 func (c toolCall) attach(ctx context.Context, run engine.Run) (abi.Result, error) {
 	view, wait := c.Session(c.req.Session), background.MaxWait
-	if b, ok := c.rules.budget(c.tool, c.rules.limits(c.req.Limits, c.tool.Tool), c.req); ok {
+	if b, ok := c.tool.rules.budget(c.tool, c.tool.rules.limits(c.req.Limits, c.tool.Tool), c.req); ok {
 		wait = min(wait, b.park)
 	}
 	if run.Held != "" {

@@ -62,12 +62,10 @@ type rules struct {
 	own, most Limits        // for tools that ask for nothing; the most a tool may have
 	park      Park          // which calls are parked
 	parkAfter time.Duration // how long calls are waited for; 0: as long as they take
-	approvals ApprovalPolicy
 }
 
 func newRules(cfg Config) rules {
 	r := rules{
-		approvals: cfg.Approvals,
 		own: cfg.Limits.or(Limits{
 			Fuel: host.DefaultFuel, Memory: host.DefaultMemory, Output: host.DefaultOutput,
 			Timeout: host.DefaultTimeout, Background: background.DefaultTimeout,

@@ -63,13 +63,13 @@ func matching[V any](table map[string]V, name string) (key string, ok bool) {
 
 // deferred reports whether models find a tool by search only.
 func (s *toolset) deferred(t *callable) bool {
-	return s.listing.defers(t.Name, t.Tool.Deferrable == abi.DeferNever || t.Name == Exec)
+	return t.listing.defers(t.Name, t.Tool.Deferrable == abi.DeferNever || t.Name == Exec)
 }
 
 // defersAgent is deferred for the agent's own tools. With scripts a model needs only
 // those to check and to search.
 func (s *toolset) defersAgent(name string, scripts bool) bool {
-	return name != ToolsSearch && s.listing.defers(name, !scripts || name == CheckBackground)
+	return name != ToolsSearch && s.now().listing.defers(name, !scripts || name == CheckBackground)
 }
 
 // searches reports whether models are offered the search.

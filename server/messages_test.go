@@ -139,7 +139,7 @@ func TestFullMailbox(t *testing.T) {
 			require.Equal(t, "the mailbox of "+id+" is full: send the message again when its tool has read some of the others", r.Error, dry)
 		}
 
-		_, err := s.Regrant(t.Context(), nil)
+		_, err := s.Reconfigure(t.Context(), func(c *Config) { c.Grants = nil })
 		require.NoError(t, err)
 		require.Contains(t, s.shownAgentTools(), MessageBackground, "its tool has lost its grant, and the run still reads messages")
 		s.stop(alice, id, "")

@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/telemetry"
 )
 
 // Park says which calls continue in the background when they take long.
@@ -92,7 +93,7 @@ func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (ab
 	var r abi.Result
 	var rerr error
 	ended := false // and r and rerr are the result
-	req := c.parkable(call, version, b)
+	req := c.parkable(ctx, call, version, b)
 	req.Work = func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
 		ctx = withCallLog(ctx, sink, 1)
 		waits := suspension{service: c.Service, ctx: ctx, tool: c.tool, left: live.gone}
@@ -139,9 +140,9 @@ func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (ab
 }
 
 // parkable is the run that the call becomes if it is parked, without its work.
-func (c toolCall) parkable(call host.Call, version string, b budget) background.RunRequest {
+func (c toolCall) parkable(ctx context.Context, call host.Call, version string, b budget) background.RunRequest {
 	req := background.RunRequest{
-		SpawnRequest: background.SpawnRequest{Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: call.Args, Timeout: b.deadline, IdempotencyKey: c.req.Key, Terms: terms{Limits: c.req.Limits, Locale: c.req.Locale, Asks: c.req.AskLater && c.req.Ask != nil}.encode()},
+		SpawnRequest: background.SpawnRequest{Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: call.Args, Timeout: b.deadline, IdempotencyKey: c.req.Key, Terms: terms{Limits: c.req.Limits, Locale: c.req.Locale, Asks: c.req.AskLater && c.req.Ask != nil, Trace: telemetry.Link(ctx)}.encode()},
 		ParkAfter:    b.park, Stops: cancelsKeyed,
 	}
 	if public, secret := c.tool.PublicArgs(call.Args); secret {

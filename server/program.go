@@ -86,6 +86,7 @@ func (s *Service) Register(t gotool.Tool) error {
 	if err := s.load(t, s.registry.Take); err != nil {
 		return err
 	}
+	s.reoffer()
 	s.changed.send()
 	return nil
 }
@@ -103,6 +104,7 @@ func (s *Service) Unregister(name string) error {
 	}
 
 	s.registry.Free(name)
+	s.reoffer()
 	s.changed.send()
 	return nil
 }
@@ -112,7 +114,7 @@ func (s *Service) Unregister(name string) error {
 func (s *Service) ProgramTools() []wire.PluginTool {
 	var all []wire.PluginTool
 	for _, t := range s.program.all() {
-		all = append(all, s.newPluginTool(ofProgram(t)))
+		all = append(all, s.newPluginTool(ofProgram(t, s.now())))
 	}
 	return all
 }

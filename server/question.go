@@ -2,20 +2,24 @@ package server
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// questions are the open questions of running background runs. They are in memory
-// only: a run that starts again asks again. The zero value is empty.
+// questions are the open questions of background runs that are running here. Those of a run
+// that is suspended are kept with it, see [asking]; a run that begins again asks again. The
+// zero value is empty.
 type questions struct {
+	shared bool // other hosts answer too: what is asked is kept with a running run as well
+
 	mu       sync.Mutex
 	waiting  map[runKey]*waiting
 	watchers map[chan struct{}][]runKey // closed when one of these runs asks
@@ -26,37 +30,75 @@ type runKey struct{ session, id string }
 
 // waiting is a run that waits for answers.
 type waiting struct {
-	open  map[string]abi.Question
-	given map[string]abi.Answer
-	done  chan struct{} // closed when nothing is open
+	operation int32 // that asks, if the run can be suspended meanwhile; else 0
+	open      map[string]abi.Question
+	given     map[string]abi.Answer
+	done      chan struct{} // closed when nothing is open
 }
 
 // ask asks questions of a run, and waits until all are answered. The round makes
-// their keys unique in the life of the run, which may use a key again.
+// their keys unique in the life of the run, which may use a key again. A run that continues
+// resumes with what it has kept.
 func (q *questions) ask(ctx context.Context, run runKey, round int, asked abi.Questions) (abi.Answers, error) {
-	w := &waiting{open: map[string]abi.Question{}, given: map[string]abi.Answer{}, done: make(chan struct{})}
-	unique := func(key string) string { return fmt.Sprintf("%s.%d", key, round) }
-	for key, question := range asked.Questions {
-		w.open[unique(key)] = question
+	own, kept := askingOf(ctx), newQuestion(asked, round)
+	if own == nil && q.shared {
+		own = &asking{operation: unsuspended, open: new(atomic.Int32)}
 	}
-	q.begin(run, w)
-	defer func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		delete(q.waiting, run)
-	}()
+	w, err := q.begin(run, func() (*waiting, error) {
+		err := own.load(ctx, asked, &kept)
+		if err == nil && q.shared {
+			err = own.show(ctx, kept)
+		}
+		return &waiting{operation: kept.Operation, open: kept.Open, given: kept.Given, done: make(chan struct{})}, err
+	})
+	if err != nil {
+		return abi.Answers{}, err
+	}
 
-	select {
-	case <-w.done:
-	case <-ctx.Done():
-		return abi.Answers{}, ctx.Err()
+	err = q.await(ctx, run, w, kept)
+	if unkept := q.end(run, func() error { return own.leave(ctx, kept, err) }); err != nil {
+		return abi.Answers{}, errors.Join(err, unkept)
 	}
 
 	answers := map[string]abi.Answer{}
 	for key := range asked.Questions {
-		answers[key] = w.given[unique(key)]
+		answers[key] = w.given[kept.unique(key)]
 	}
 	return abi.Answers{Answers: answers}, nil
+}
+
+// await waits until all is answered, here or on another host.
+func (q *questions) await(ctx context.Context, run runKey, w *waiting, asked keptQuestion) error {
+	var again <-chan time.Time
+	if q.shared {
+		tick := time.NewTicker(questionPoll)
+		defer tick.Stop()
+		again = tick.C
+	}
+
+	for {
+		select {
+		case <-w.done:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-again:
+			if given := asked.givenElsewhere(ctx); len(given) > 0 {
+				_ = q.answer(run, given, func(int32) error { return nil })
+			}
+		}
+	}
+}
+
+// questionPoll is how often a host looks whether another one got answers, or asks.
+const questionPoll = time.Second
+
+// end makes the questions of a run closed, once leave has returned.
+func (q *questions) end(run runKey, leave func() error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer delete(q.waiting, run)
+	return leave()
 }
 
 // An asker asks the user of a run, one time after the other.
@@ -73,9 +115,13 @@ func newAsker(asked *questions, round int) *asker {
 // ask asks once what was asked before is answered.
 func (a *asker) ask(ctx context.Context, run runKey, q abi.Questions) (abi.Answers, error) {
 	select {
-	case a.turn <- struct{}{}:
-	case <-ctx.Done():
-		return abi.Answers{}, ctx.Err()
+	case a.turn <- struct{}{}: // also if the run is about to be suspended: what it asks first is kept
+	default:
+		select {
+		case a.turn <- struct{}{}:
+		case <-ctx.Done():
+			return abi.Answers{}, ctx.Err()
+		}
 	}
 	defer func() { <-a.turn }()
 	a.round++
@@ -92,30 +138,40 @@ func (x executor) asks(run engine.Run) func(context.Context, abi.Questions) (abi
 }
 
 // begin makes questions open, and wakes those who wait for it.
-func (q *questions) begin(run runKey, w *waiting) {
+func (q *questions) begin(run runKey, load func() (*waiting, error)) (*waiting, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	w, err := load()
+	if err != nil {
+		return nil, err
+	}
 	if q.waiting == nil {
 		q.waiting = map[runKey]*waiting{}
 	}
 
 	q.waiting[run] = w
+	if len(w.open) == 0 {
+		close(w.done)
+		return w, nil
+	}
 	for asked, runs := range q.watchers {
 		if slices.Contains(runs, run) {
 			delete(q.watchers, asked)
 			close(asked)
 		}
 	}
+	return w, nil
 }
 
-// open returns what a run asks its user, by key; nil if it asks nothing.
-func (q *questions) open(run runKey) map[string]abi.Question {
+// open returns what a run asks its user now, by key, and the operation that asks; nil if
+// it asks nothing.
+func (q *questions) open(run runKey) (map[string]abi.Question, int32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w := q.waiting[run]; w != nil {
-		return maps.Clone(w.open)
+		return maps.Clone(w.open), w.operation
 	}
-	return nil
+	return nil, 0
 }
 
 // runs returns the ids of the session's runs that wait for their user, sorted.
@@ -131,24 +187,31 @@ func (q *questions) runs(session string) (ids []string) {
 	return ids
 }
 
-// answer takes answers that were checked to those questions that are still open.
-func (q *questions) answer(run runKey, checked map[string]abi.Answer) {
+// answer takes answers that were checked to those questions that are still open: what the
+// run asks now, and what kept says of the others.
+func (q *questions) answer(run runKey, checked map[string]abi.Answer, kept func(operation int32) error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w := q.waiting[run]
-	if w == nil || len(w.open) == 0 {
-		return
+	if w == nil {
+		return kept(0)
 	}
-
-	for key, a := range checked {
-		if _, ok := w.open[key]; ok {
-			w.given[key] = a
-			delete(w.open, key)
-		}
-	}
-	if len(w.open) == 0 {
+	if take(w.open, w.given, checked) && len(w.open) == 0 {
 		close(w.done)
 	}
+	return kept(w.operation)
+}
+
+// take takes answers to open questions. It reports whether there were any.
+func take(open map[string]abi.Question, given, answers map[string]abi.Answer) (taken bool) {
+	for key, a := range answers {
+		if _, ok := open[key]; ok {
+			given[key] = a
+			delete(open, key)
+			taken = true
+		}
+	}
+	return taken
 }
 
 // watch returns a channel that is closed as soon as one of these runs asks its
@@ -196,23 +259,64 @@ func (v Session) Questions(ctx context.Context, id string) (map[string]abi.Quest
 	if err != nil {
 		return nil, err
 	}
-	return v.service.asked.open(runKey{run.Session, id}), nil
+	return v.questions(ctx, run), nil
 }
 
 // Asked returns a channel that is closed as soon as one of those runs asks its
 // user something, at once if one already does. Call stop when done.
 func (v Session) Asked(ctx context.Context, ids []string) (asked <-chan struct{}, stop func()) {
-	runs := make([]runKey, len(ids))
+	runs, remote := make([]runKey, len(ids)), []engine.Run(nil)
 	for i, id := range ids {
 		runs[i] = runKey{v.name, id}
-		if !reaches(v.name, v.name) {
+		run, err := v.record(ctx, id)
+		if err != nil {
 			continue
 		}
-		if run, err := v.record(ctx, id); err == nil {
-			runs[i].session = run.Session
+		runs[i].session = run.Session
+		if len(v.questions(ctx, run)) > 0 {
+			already := make(chan struct{})
+			close(already)
+			return already, func() {}
 		}
+		remote = append(remote, run)
 	}
-	return v.service.asked.watch(runs)
+	local, stop := v.service.asked.watch(runs)
+	if !v.service.asked.shared {
+		return local, stop
+	}
+	return v.askedElsewhere(ctx, remote, local, stop)
+}
+
+// askedElsewhere is Asked for runs that other hosts may have: it looks again each second.
+func (v Session) askedElsewhere(ctx context.Context, runs []engine.Run, local <-chan struct{}, unwatch func()) (asked <-chan struct{}, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	either := make(chan struct{})
+
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		tick := time.NewTicker(questionPoll)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-local:
+				close(either)
+				return
+			case <-tick.C:
+				if slices.ContainsFunc(runs, func(run engine.Run) bool { return len(v.questions(ctx, run)) > 0 }) {
+					close(either)
+					return
+				}
+			}
+		}
+	})
+
+	return either, func() {
+		cancel()
+		looking.Wait()
+		unwatch()
+	}
 }
 
 // Answer answers questions of a run, which continues when all are answered.
@@ -224,7 +328,7 @@ func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.A
 		return err
 	}
 
-	open := v.service.asked.open(runKey{run.Session, id})
+	open := v.questions(ctx, run)
 	checked := map[string]abi.Answer{}
 	for key, question := range open {
 		if a, ok := answers[key]; ok {
@@ -234,8 +338,16 @@ func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.A
 			checked[key] = a
 		}
 	}
-	if !InDryRun(ctx) {
-		v.service.asked.answer(runKey{run.Session, id}, checked)
+	if InDryRun(ctx) || len(checked) == 0 {
+		return nil
 	}
-	return nil
+	return v.service.asked.answer(runKey{run.Session, id}, checked, func(operation int32) error {
+		if !asksKept(run) {
+			return nil
+		}
+		if v.service.asked.shared { // other hosts see what is answered here
+			operation = 0
+		}
+		return v.answerKept(ctx, run, operation, checked)
+	})
 }

@@ -81,6 +81,7 @@ var sentinels = []struct {
 	{engine.ErrConflict, wire.CodeConflict, "it has changed in the meantime: read it again"},
 	{plugins.ErrNoTool, wire.CodeNotFound, ""},
 	{host.ErrDenied, wire.CodeDenied, ""},
+	{engine.ErrUnavailable, wire.CodeUnavailable, textUnavailable},
 	{background.ErrClosed, wire.CodeClosing, textClosing},
 	{engine.ErrClosed, wire.CodeClosing, textClosing},
 	{host.ErrClosed, wire.CodeClosing, textClosing},
@@ -95,7 +96,13 @@ var sentinels = []struct {
 	{context.Canceled, wire.CodeCanceled, "the call was canceled"},
 }
 
-const textClosing = "the server is shutting down"
+const (
+	textClosing     = "the server is shutting down"
+	textUnavailable = "background runs cannot be reached at the moment: try again in a few seconds, with the same idempotency key if there was one"
+)
+
+// retryUnavailable is when a store of runs that was away may be back.
+const retryUnavailable = 2 * time.Second
 
 // ReasonOf returns the reason of an error of a [Service]. What it does not know
 // is wire.CodeInternal: its details are for the log, not for the caller.
@@ -123,8 +130,11 @@ func ReasonOf(err error) Reason {
 		}
 
 		r := Reason{Code: s.code, Text: cmp.Or(s.text, textOf(err))}
-		if r.Code == wire.CodeClosing {
+		switch r.Code {
+		case wire.CodeClosing:
 			r.Retry = time.Second
+		case wire.CodeUnavailable:
+			r.Retry = retryUnavailable
 		}
 		return r
 	}
@@ -165,14 +175,14 @@ func limitText(e *engine.LimitError) string {
 	case errors.Is(e.Err, background.ErrHostLimit):
 		return fmt.Sprintf("this host already runs the maximum of %d background runs; try again when one has ended", e.Max)
 	case errors.Is(e.Err, engine.ErrRecordLimit):
-		return fmt.Sprintf("there is no room for the record of another background run or schedule: records may take %d bytes; "+
-			"check the runs that have ended, as a record is evicted only when the end of its run was seen, or have the operator raise background.record_quota", e.Max)
+		return fmt.Sprintf("the record quota of %d bytes is full, so no background run or schedule can be added; "+
+			"check the runs that have ended, because the record of a run is evicted only after its end was seen, or ask the operator to raise background.record_quota", e.Max)
 	case errors.Is(e.Err, engine.ErrValueCount):
 		return fmt.Sprintf("this session already has the maximum of %d values; delete one first", e.Max)
 	case errors.Is(e.Err, engine.ErrValueBytes):
 		return fmt.Sprintf("the values of this session would take more than the maximum of %d bytes together; delete or shorten one first", e.Max)
 	case errors.Is(e.Err, background.ErrDepthLimit):
-		return fmt.Sprintf("a run may have at most %d runs above it, and this parent has as many: use one further up as the parent", e.Max)
+		return fmt.Sprintf("a run may have at most %d ancestors, and this parent already has as many: use a parent further up", e.Max)
 	case errors.Is(e.Err, engine.ErrChildLimit):
 		return fmt.Sprintf("this parent already has the maximum of %d active children; wait for one to end or stop one", e.Max)
 	case errors.Is(e.Err, engine.ErrOwnerLimit):

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Reload reads the folders of plugins again, see [plugins.Registry.Reload]. Active
@@ -19,20 +20,66 @@ func (s *Service) Reload(ctx context.Context) (plugins.Changes, error) {
 	return c, err
 }
 
-// Regrant replaces Config.Grants, and reloads, see [plugins.Registry.Regrant]. Secrets of
-// users are encrypted with the first key, if they are not yet.
-func (s *Service) Regrant(ctx context.Context, grants map[string]plugins.Grant) (plugins.Changes, error) {
-	c, err := s.registry.Regrant(ctx, grants)
-	if err != nil {
-		return c, err
+// ReloadPlugins is [Service.Reload] with an answer for operators. It is for programs that
+// have no configuration to read again. In a dry run it changes nothing.
+func ReloadPlugins(ctx context.Context, s *Service) (wire.Reload, error) {
+	out := wire.Reload{Changed: []wire.SettingChange{}, Restart: []wire.SettingChange{}, Problems: []wire.FileProblem{}, DryRun: InDryRun(ctx)}
+	if out.DryRun {
+		return out, nil
 	}
-	s.reloaded(c)
-	return c, renewSecrets(ctx, s)
+
+	c, err := s.Reload(ctx)
+	out.Added, out.Replaced, out.Removed = c.Added, c.Changed, c.Removed
+	out.Problems = append(out.Problems, newProblems(c.Problems)...)
+	return out, err
 }
 
-// watch reloads whenever the folders change, until the service is closed.
-func (s *Service) watch(ctx context.Context) {
-	s.watching.Go(func() { s.registry.Watch(ctx, s.reloaded) })
+// reoffer tells hosts that share the engine what this one has now, and begins with the runs
+// that wait for it.
+func (s *Service) reoffer() {
+	if s.runs == nil {
+		return // it is being opened
+	}
+	if err := s.runs.Reoffer(context.Background()); err != nil {
+		s.log.Warn("other hosts do not know yet what this one has; trying again", "error", err)
+	}
+}
+
+// watcher reloads whenever the folders of plugins change, while it is on.
+type watcher struct {
+	notify func(plugins.Changes)
+
+	mu      sync.Mutex
+	closed  bool
+	off     context.CancelFunc // nil while it is off
+	running sync.WaitGroup
+}
+
+// set switches it on or off.
+func (w *watcher) set(r *plugins.Registry, on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.closed:
+	case on && w.off == nil:
+		var ctx context.Context
+		ctx, w.off = context.WithCancel(context.Background())
+		w.running.Go(func() { r.Watch(ctx, w.notify) })
+	case !on && w.off != nil:
+		w.off()
+		w.off = nil
+	}
+}
+
+// close switches it off for good, and waits until it has ended.
+func (w *watcher) close() {
+	w.mu.Lock()
+	w.closed = true
+	if w.off != nil {
+		w.off()
+	}
+	w.mu.Unlock()
+	w.running.Wait()
 }
 
 // reloaded reports the changes of a reload.
@@ -56,6 +103,7 @@ func (s *Service) reloaded(c plugins.Changes) {
 		}
 	}
 
+	s.reoffer()
 	if c.Tools() {
 		s.changed.send()
 	}
@@ -64,7 +112,7 @@ func (s *Service) reloaded(c plugins.Changes) {
 // soon reports whether a call failed only because the plugin's file has just
 // changed, and the watcher will soon reload it.
 func (s *toolset) soon(err error) bool {
-	return s.watched && errors.Is(err, plugins.ErrChanged) && !errors.Is(err, plugins.ErrReplaced)
+	return s.now().cfg.Watch && errors.Is(err, plugins.ErrChanged) && !errors.Is(err, plugins.ErrReplaced)
 }
 
 func replacing(tool *callable) error {

@@ -15,8 +15,9 @@ import (
 )
 
 // RunsConfig limits background runs, and says how they are kept. The fields
-// Executor, Engine, MaxTimeout, Readmit, Version, Provider, Hold, OnNotice, Owner,
-// PerOwner, OwnerQuota, Brief, InternalText and Logger are set by the Service. With Config.Host.Shared one
+// Executor, Engine, MaxTimeout, Readmit, Version, Provider, Hold, OnNotice, OnEnd, Owner,
+// PerOwner, OwnerQuota, Brief, InternalText, Offer and Logger are set by the Service. With
+// Config.Engine, Patience is [Patience] by default. With Config.Host.Shared one
 // client can have three quarters of PerHost and RecordQuota.
 type RunsConfig = background.Config
 
@@ -34,14 +35,19 @@ func (c Config) check(most time.Duration) error {
 	return nil
 }
 
+// places are how many runs this host works on at a time.
+func (c Config) places() int { return cmp.Or(c.Runs.PerHost, background.DefaultPerHost) }
+
 // openRuns opens the engine and the manager of runs.
 func (s *Service) openRuns(ctx context.Context) (err error) {
 	s.store, err = openStore(ctx, s.cfg)
 	if err != nil {
 		return err
 	}
+	s.seals = &Seals{engine: s.engine}
+	s.asked.shared = s.cfg.Engine != nil
 
-	if s.audit, err = openAudit(s.cfg, s.engine); err != nil { // the lock of the runs' folder is that of the log too
+	if s.audit, err = openAudit(s.cfg, s.engine, s.telemetry); err != nil { // the lock of the runs' folder is that of the log too
 		return err
 	}
 	s.audit.grants(s.registry.Plugins())
@@ -56,9 +62,14 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		}
 	}
 	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider, cfg.Hold = x.execute, x.readmit, x.version, x.provider, x.hold
+	cfg.Offer, cfg.OnEnd = x.offer, measureEnd(s.telemetry)
+	if s.cfg.Engine != nil {
+		cfg.Patience = cmp.Or(cfg.Patience, Patience)
+	}
 	cfg.Engine, cfg.Logger, cfg.InternalText = s.engine, s.cfg.Logger, abi.InternalMessage
-	cfg.MaxTimeout, cfg.Reaches, cfg.Brief = s.rules.most.Background, reaches, unnamed
-	if s.dir != nil {
+	s.now().bounds(&cfg)
+	cfg.Reaches, cfg.Brief = reaches, unnamed
+	if s.cfg.DataDir != "" {
 		cfg.RecordQuota = cmp.Or(cfg.RecordQuota, DefaultRecordQuota)
 	}
 	if s.cfg.OnNotice != nil {
@@ -66,8 +77,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	}
 	if s.cfg.Host.Shared {
 		quota := cmp.Or(cfg.RecordQuota, background.DefaultRecordQuota)
-		cfg.Owner, cfg.PerOwner = fair.ClientOf, fair.PerClient(cmp.Or(cfg.PerHost, background.DefaultPerHost))
-		cfg.OwnerQuota = max(1, quota-quota/4)
+		cfg.Owner, cfg.OwnerQuota = fair.ClientOf, max(1, quota-quota/4)
 	}
 
 	s.runs, err = background.New(context.WithoutCancel(ctx), cfg)
@@ -103,5 +113,5 @@ func hasRuns(ctx context.Context, m *background.Manager) bool {
 // kept at least that long, unless NoticeTTL is shorter. Others may be removed
 // sooner, if the session has more than RetainRuns or the record quota is full.
 func (s *Service) Retention() time.Duration {
-	return cmp.Or(s.cfg.Runs.Retention, background.DefaultRetention)
+	return cmp.Or(s.now().cfg.Runs.Retention, background.DefaultRetention)
 }

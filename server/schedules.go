@@ -51,7 +51,7 @@ func (v Schedules) Get(ctx context.Context, id string) (wire.Schedule, error) {
 // approval. Arguments that contain a secret (writeOnly or x-secret in the tool's
 // schema) are refused, because they would have to be stored.
 func (v Schedules) New(ctx context.Context, req ScheduleRequest) (wire.Schedule, error) {
-	tool, run, err := Session(v).prepare(req.SpawnRequest)
+	tool, run, err := Session(v).prepare(ctx, req.SpawnRequest)
 	switch {
 	case err != nil:
 		return wire.Schedule{}, err

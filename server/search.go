@@ -74,7 +74,7 @@ func newSearchDoc(t searchable) *searchDoc {
 	d.add(t.tool.Description, inDescription)
 	for _, schema := range []json.RawMessage{t.tool.InputSchema, t.tool.OutputSchema} {
 		var parsed any
-		_ = json.Unmarshal(schema, &parsed) // it was compiled, or there is none
+		_ = json.Unmarshal(schema, &parsed) // it is valid, or the tool has no schema
 		d.addSchema(parsed)
 	}
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -66,7 +67,7 @@ func Declarations(s *Service, query string, limit int) wire.Declarations {
 // findTools finds tools that may be found. The answer has about size bytes, unless its
 // first tool alone has more.
 func findTools(s *Service, query string, limit, size int, may func(searchable) bool) wire.Declarations {
-	all := s.searchables()
+	all := s.searchables(s.runs)
 	docs := s.index.among(all)
 	out := wire.Declarations{Tools: []wire.Declaration{}}
 
@@ -95,14 +96,14 @@ func findTools(s *Service, query string, limit, size int, may func(searchable) b
 
 // searchables are the tools that can be found: all that agents may call, without those of
 // their own that they are given.
-func (s *Service) searchables() (all []searchable) {
+func (s *toolset) searchables(runs *background.Manager) (all []searchable) {
 	tools := s.callables()
 	for _, t := range tools {
 		if t.Denied() == nil {
-			all = append(all, searchable{t.Tool, t.Name, t.Tool.Description + s.rules.hint(t.Tool)})
+			all = append(all, searchable{t.Tool, t.Name, t.Tool.Description + t.rules.hint(t.Tool)})
 		}
 	}
-	for _, a := range s.offered(tools, s.runs) {
+	for _, a := range s.offered(tools, runs) {
 		if name := a.definition.Name; s.defersAgent(name, scripts(tools)) {
 			all = append(all, searchable{a.found, name, a.definition.Description})
 		}

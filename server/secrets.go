@@ -24,12 +24,15 @@ var secretLimit = engine.ValueLimit{Count: 256, Bytes: 2 << 20}
 // are stored encrypted, with the runs. It is a small value, safe for concurrent use.
 type Secrets struct {
 	service *Service
+	source  host.Secrets // Config.Secrets at one moment
 	user    string
 }
 
 // Secrets returns the secrets of a user, whose sessions are USER/NAME. The user "" has
 // all other sessions.
-func (s *Service) Secrets(user string) Secrets { return Secrets{s, user} }
+func (s *Service) Secrets(user string) Secrets {
+	return Secrets{s, s.now().cfg.Secrets, user}
+}
 
 // userOf returns the user of a session.
 func userOf(session string) string {
@@ -42,7 +45,7 @@ func userOf(session string) string {
 
 // vault has the sources of secrets; it is nil if the program has secrets of another kind.
 func (v Secrets) vault() *vault.Vault {
-	found, _ := v.service.cfg.Secrets.(*vault.Vault)
+	found, _ := v.source.(*vault.Vault)
 	return found
 }
 
@@ -143,7 +146,7 @@ func (v Secrets) check(name string) error {
 // Secret implements [host.Secrets]: those of the user, and those of the operator.
 func (v Secrets) Secret(ctx context.Context, name string) (host.Secret, error) {
 	if v.vault() == nil || !v.vault().PerUser(name) {
-		return v.service.cfg.Secrets.Secret(ctx, name)
+		return v.source.Secret(ctx, name)
 	}
 	stored, err := v.service.engine.Value(ctx, v.scope(), name)
 	if errors.Is(err, engine.ErrNotFound) {
@@ -157,12 +160,12 @@ func (v Secrets) Secret(ctx context.Context, name string) (host.Secret, error) {
 	return secret, err
 }
 
-// secretsFor are the secrets of a call; nil if there are none at all.
-func secretsFor(s *Service, call host.Call) host.Secrets {
-	if s.cfg.Secrets == nil {
+// secretsFor returns the secrets of a tool call; nil if no secrets are configured.
+func secretsFor(s *Service, tool *callable, call host.Call) host.Secrets {
+	if tool.cfg.Secrets == nil {
 		return nil
 	}
-	return s.Secrets(userOf(call.Session))
+	return Secrets{s, tool.cfg.Secrets, userOf(call.Session)}
 }
 
 // renewSecrets encrypts with the first key what was encrypted with another one, so that

@@ -174,7 +174,7 @@ func TestKeysOfSecrets(t *testing.T) {
 	k.call("ana/default", "asks", `{}`)
 	require.Equal(t, "Bearer "+valueOfAna, <-k.seen, "both decrypt")
 	require.Equal(t, first, stored())
-	_, err := k.Regrant(ctx, k.cfg.Grants)
+	_, err := k.Reconfigure(ctx, func(*Config) {})
 	require.NoError(t, err)
 	require.NotEqual(t, first, stored())
 

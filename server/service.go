@@ -13,6 +13,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/telemetry"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -39,7 +41,8 @@ import (
 type Config struct {
 	Folders   []plugins.Folder
 	Grants    map[string]plugins.Grant // by plugin name
-	PinDir    string                   // of the pins of plugins, see plugins.Config; empty pins nothing
+	Lock      plugins.Lock             // what was accepted of the plugins; zero accepts everything
+	Verifier  plugins.Verifier         // of the signatures of plugins; nil asks for none
 	CacheDir  string                   // for compiled plugins, shared between processes; empty keeps them in memory
 	Interpret []string                 // plugins that are interpreted, and never compiled; "*" is all
 	Limits    Limits                   // of a call whose tool asks for nothing; zero fields are the host's defaults
@@ -56,8 +59,10 @@ type Config struct {
 	// everything in memory, unless Engine is set.
 	DataDir string
 	// Engine stores runs and schedules instead of DataDir: any implementation
-	// that passes the conformance suite enginetest. The caller closes it after
-	// the Service. Nil leaves it to DataDir.
+	// that passes the conformance suite enginetest. Services on several machines may
+	// share one. The caller closes it after the Service. Nil leaves it to DataDir.
+	// With it, DataDir has only copies of the plugins that runs wait with, and without
+	// DataDir such runs continue with the plugins as they are.
 	Engine engine.Engine
 	Runs   RunsConfig // bounds background runs
 
@@ -108,6 +113,13 @@ type Config struct {
 	// A run that was approved is not asked about again when it is started
 	// later, or once more after the host went down. Nil refuses each such call.
 	Approve func(ctx context.Context, a Approval) error
+	// Name and Version are what other hosts that share the engine, and their operators,
+	// know this one by: any name, and the version of the program. An empty name is that of
+	// the machine.
+	Name, Version string
+	// Telemetry says where metrics and traces go: by default to the global providers of
+	// OpenTelemetry.
+	Telemetry telemetry.Config
 	// Logger gets messages for operators. Nil discards them.
 	Logger *slog.Logger
 }
@@ -132,7 +144,7 @@ type Service struct {
 	toolset
 	store
 
-	cfg         Config
+	cfg         Config // as it was opened; see now for what may have changed
 	log         *slog.Logger
 	host        *host.Host
 	runs        *background.Manager
@@ -142,12 +154,19 @@ type Service struct {
 	repeats     repeats
 	connections Connections
 	links       *SecretLinks
+	seals       *Seals
+	drift       drift
 	figures     *Figures
+	telemetry   *telemetry.Telemetry
 
+	versions *versions
 	changed  signal
-	reports  sync.Mutex // makes calls of Config.OnReload take turns
-	watching sync.WaitGroup
-	unwatch  context.CancelFunc
+	watcher  watcher
+
+	configuring sync.Mutex // held by Reconfigure
+	reports     sync.Mutex // makes calls of Config.OnReload take turns
+	watching    sync.WaitGroup
+	unwatch     context.CancelFunc
 }
 
 // Open loads the plugins and returns a Service. A plugin that cannot be loaded
@@ -157,12 +176,18 @@ type Service struct {
 // With Config.DataDir, runs that an earlier process left continue if their tools
 // allow it: see [background.Config]'s Readmit.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
-	s := &Service{cfg: cfg, toolset: newToolset(cfg), log: cfg.Logger, unwatch: func() {}}
+	cfg.Name = hostName(cfg.Name)
+	s := &Service{cfg: cfg, log: cfg.Logger, unwatch: func() {}}
+	s.watcher.notify = s.reloaded
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.links = newSecretLinks(s)
+	s.links, s.versions, s.drift.process = newSecretLinks(s), newVersions(cfg.DataDir, cfg.Engine), rand.Text()
 	s.figures = &Figures{service: s, tools: map[string]*toolFigures{}}
+	var err error
+	if s.telemetry, err = telemetry.New(cfg.Telemetry); err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
 	if err := s.open(ctx); err != nil {
 		_ = s.Close(ctx)
 		return nil, err
@@ -171,8 +196,8 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 }
 
 func (s *Service) open(ctx context.Context) (err error) {
-	cfg := s.cfg
-	if err := errors.Join(cfg.check(s.rules.most.Background), cfg.Approvals.check(), s.listing.check()); err != nil {
+	cfg, now := s.cfg, newSettings(s.cfg)
+	if err := now.check(); err != nil {
 		return err
 	}
 
@@ -186,7 +211,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{
-		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, Taken: slices.Collect(maps.Keys(s.program.tools)), CacheDir: cfg.CacheDir, Interpret: cfg.Interpret, PinDir: cfg.PinDir,
+		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, Taken: slices.Collect(maps.Keys(s.program.tools)), CacheDir: cfg.CacheDir, Interpret: cfg.Interpret, Lock: cfg.Lock, Verifier: cfg.Verifier, Attached: now,
 	})
 	if err != nil {
 		return err
@@ -198,14 +223,20 @@ func (s *Service) open(ctx context.Context) (err error) {
 		return err
 	}
 
+	if err := s.telemetry.Observe(s.measure); err != nil {
+		return fmt.Errorf("telemetry: %w", err)
+	}
 	ctx, s.unwatch = context.WithCancel(context.WithoutCancel(ctx))
+	s.figures.sample() // what comes now belongs to the first minute
 	s.watching.Go(func() { s.figures.follow(ctx) })
-	if s.cfg.Approvals.Ask {
-		s.watching.Go(func() { ApprovalsOf(s).expireApprovals(ctx) })
+	if s.versions.dir != "" {
+		s.watching.Go(func() { executor{s}.forgetVersions(ctx) })
 	}
-	if s.cfg.Watch {
-		s.watch(ctx)
+	if s.cfg.Engine != nil {
+		s.watching.Go(func() { executor{s}.followHosts(ctx) })
 	}
+	s.watching.Go(func() { ApprovalsOf(s).expireApprovals(ctx) })
+	s.watcher.set(s.registry, cfg.Watch)
 	if s.cfg.CompileAhead {
 		s.watching.Go(func() { s.registry.CompileAhead(ctx, s.reloaded) })
 	}
@@ -222,10 +253,11 @@ func (s *Service) Close(ctx context.Context) error {
 	s.closed.Store(true)
 	s.unwatch()
 	s.waits("a reload of the plugins")
+	s.watcher.close()
 	s.watching.Wait()
 	s.changed.send()
+	errs := []error{s.telemetry.Close()}
 
-	var errs []error
 	if s.registry != nil {
 		s.registry.Freeze()
 	}
@@ -235,10 +267,8 @@ func (s *Service) Close(ctx context.Context) error {
 	}
 	s.waits("the program's own tools")
 	errs = append(errs, s.closeProgram(ctx))
-	if s.dir != nil {
-		s.waits("the database")
-		errs = append(errs, s.dir.Close())
-	}
+	s.waits("the database")
+	errs = append(errs, s.store.close())
 	errs = append(errs, s.audit.close())
 	if s.host != nil {
 		s.waits("calls and compilations")

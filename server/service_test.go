@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 	"github.com/toolhost/toolhost/plugins"
 )
@@ -145,10 +145,15 @@ func TestConcurrentCalls(t *testing.T) {
 	require.NoError(t, errors.Join(errs...))
 }
 
-// TestEngineOrDataDir: an engine stores runs instead of a folder, not besides one.
-func TestEngineOrDataDir(t *testing.T) {
-	_, err := Open(t.Context(), Config{Engine: memory.New(), DataDir: t.TempDir()})
-	var field *background.FieldError
-	require.ErrorAs(t, err, &field)
-	require.Equal(t, "Engine", field.Field)
+// TestEngineAndDataDir: an engine stores runs instead of a folder, which one service uses
+// nevertheless.
+func TestEngineAndDataDir(t *testing.T) {
+	cfg := Config{Engine: memory.New(), DataDir: t.TempDir()}
+	first := open(t, cfg, "echo")
+	require.NoFileExists(t, filepath.Join(cfg.DataDir, "state.db"))
+	_, err := Open(t.Context(), Config{Engine: memory.New(), DataDir: cfg.DataDir})
+	require.ErrorIs(t, err, ErrLocked)
+
+	require.NoError(t, first.Close(done()))
+	require.NoError(t, open(t, cfg, "echo").Close(done()))
 }

@@ -210,7 +210,7 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 		run.ResultBytes, run.ContentBytes = large.ResultBytes, large.ContentBytes
 		run.WaitedSeconds, run.Output = tenths(checked.Waited), newExcerpt(report.Output)
 		if !run.Done {
-			run.Questions = v.service.asked.open(runKey{run.Session, run.TaskID})
+			run.Questions = v.questions(ctx, report.Run)
 		}
 		out.Runs = append(out.Runs, run)
 	}

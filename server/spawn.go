@@ -46,7 +46,7 @@ func (v Session) planned(ctx context.Context, tool *callable, checked background
 		return wire.Run{}, err
 	}
 	held := ""
-	if asks && v.service.cfg.Approve == nil {
+	if asks && tool.cfg.Approve == nil {
 		held = heldForApproval
 	}
 	return wire.Run{DryRun: true, Held: held, Tool: run.Tool, Title: run.Title, DeadlineSeconds: deadlineSeconds(run.Timeout), SignalOnCompletion: run.SignalOnCompletion}, nil
@@ -56,7 +56,7 @@ func (v Session) planned(ctx context.Context, tool *callable, checked background
 // [Service.Call], and that the tool supports background runs. Reused says that
 // the run is an earlier one with the same idempotency key.
 func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) {
-	tool, checked, err := v.prepare(req)
+	tool, checked, err := v.prepare(ctx, req)
 	if err != nil {
 		return wire.Run{}, err
 	}
@@ -85,12 +85,12 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 // prepare makes the checks of a spawn, except for a person's approval: nobody is
 // asked about a run that would be refused anyway. Their order decides which error
 // an agent sees first: what it named, before what it asked for.
-func (v Session) prepare(req SpawnRequest) (tool *callable, checked background.SpawnRequest, err error) {
+func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *callable, checked background.SpawnRequest, err error) {
 	name := strings.TrimSpace(req.Tool)
 	if tool, err = v.service.target(name); err != nil {
 		return nil, checked, err
 	}
-	timeout, err := v.service.rules.deadline(req.Timeout, tool.Tool)
+	timeout, err := tool.rules.deadline(req.Timeout, tool.Tool)
 	if err != nil {
 		return nil, checked, err
 	}
@@ -105,7 +105,7 @@ func (v Session) prepare(req SpawnRequest) (tool *callable, checked background.S
 	version, err := v.service.version(tool)
 	switch {
 	case errors.Is(err, plugins.ErrReplaced):
-		return v.prepare(req) // for the new plugin
+		return v.prepare(ctx, req) // for the new plugin
 	case err != nil:
 		return nil, checked, err
 	}
@@ -120,7 +120,7 @@ func (v Session) prepare(req SpawnRequest) (tool *callable, checked background.S
 	checked = background.SpawnRequest{
 		Tool: name, Version: version, Args: args.Raw(), Title: cmp.Or(strings.TrimSpace(req.Title), titleOf(tool)),
 		Silent: silent, Wake: wake, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By, Parent: req.Parent, Anew: tool.anew(),
-		Terms: termsOf(Limits{}, req.Locale),
+		Terms: termsOf(ctx, Limits{}, req.Locale),
 	}
 	if public, secret := tool.PublicArgs(args.Raw()); secret {
 		checked.Stored = public

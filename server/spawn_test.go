@@ -206,7 +206,7 @@ func TestRecordsOfOneUser(t *testing.T) {
 			s.spawn(fmt.Sprint("ana/", i), "sleeper", "{}")
 		}
 		require.Contains(t, s.refused("ana/new", SpawnBackground, `{"tool":"sleeper","args":{}}`),
-			fmt.Sprintf("records may take %d bytes; check the runs that have ended", 6*(engine.RecordOverhead+100)))
+			fmt.Sprintf("the record quota of %d bytes is full, so no background run or schedule can be added; check the runs that have ended", 6*(engine.RecordOverhead+100)))
 		s.spawn("bo/new", "sleeper", "{}")
 		s.spawn(alice, "sleeper", "{}")
 	})

@@ -2,9 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
 	"path/filepath"
+	"time"
 
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 	"github.com/toolhost/toolhost/pkg/background/sqlite"
@@ -30,22 +34,42 @@ type StorageStats struct {
 type store struct {
 	engine engine.Engine
 	dir    *sqlite.Engine // the engine, if it is that of Config.DataDir; else nil
+	lock   io.Closer      // of Config.DataDir, if it has no engine; else nil
 	audit  auditor
 }
 
 // openStore opens the engine that the configuration asks for.
-func openStore(ctx context.Context, cfg Config) (store, error) {
+func openStore(ctx context.Context, cfg Config) (s store, err error) {
 	switch {
-	case cfg.Engine != nil && cfg.DataDir != "":
-		return store{}, &background.FieldError{Field: "Engine", Problem: "set either Engine or DataDir"}
 	case cfg.Engine != nil:
-		return store{engine: cfg.Engine}, nil
+		s.engine = cfg.Engine
+		if cfg.DataDir != "" {
+			if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+				return s, err
+			}
+			s.lock, err = sqlite.Lock(cfg.DataDir)
+		}
 	case cfg.DataDir == "":
-		return store{engine: memory.New()}, nil
+		s.engine = memory.New()
+	default:
+		s.dir, err = sqlite.Open(ctx, cfg.DataDir, sqlite.Config{LogQuota: cfg.LogQuota, Logger: cfg.Logger})
+		s.engine = s.dir
 	}
+	return s, err
+}
 
-	dir, err := sqlite.Open(ctx, cfg.DataDir, sqlite.Config{LogQuota: cfg.LogQuota, Logger: cfg.Logger})
-	return store{engine: dir, dir: dir}, err
+// close closes what openStore has opened.
+func (s *store) close() error {
+	var errs []error
+	if s.dir != nil {
+		errs = append(errs, s.dir.Close())
+	}
+	if s.lock != nil {
+		if err := s.lock.Close(); !errors.Is(err, os.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // kept reports whether runs have files that an operator can open.
@@ -68,6 +92,28 @@ func (s *store) damages(dataDir string) (found []wire.FileProblem) {
 func (s *Service) StorageErr() error {
 	if e, ok := s.engine.(interface{ Err() error }); ok {
 		return e.Err()
+	}
+	return nil
+}
+
+// readyWithin is how long the engine has to answer.
+const readyWithin = 3 * time.Second
+
+// ErrUnreachable: the engine of runs does not answer, such as one on a database that is
+// down. The log says why. It matches [engine.ErrUnavailable].
+var ErrUnreachable = fmt.Errorf("the engine of runs does not answer: %w", engine.ErrUnavailable)
+
+// Ready returns why nothing can be stored now: an error of [Service.StorageErr], or
+// [ErrUnreachable].
+func (s *Service) Ready(ctx context.Context) error {
+	if err := s.StorageErr(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	if _, err := s.engine.Now(ctx); err != nil {
+		s.log.Warn("the engine does not answer", "error", err)
+		return ErrUnreachable
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -30,6 +31,8 @@ type suspension struct {
 
 	session  string
 	children map[int32]background.Child // of operations that have not begun
+	question atomic.Int32               // the operation whose open questions are kept; 0: none has
+	secret   bool                       // it has called a tool with secret arguments
 	kept     *background.Suspension     // what the run continues from; nil before it is suspended
 }
 
@@ -37,8 +40,9 @@ type suspension struct {
 func (s *suspension) into(call host.Call) host.Call {
 	s.session, s.children = call.Session, map[int32]background.Child{}
 	call.Continue = background.StateOf(s.ctx)
+
 	var seal func([]byte) ([]byte, error)
-	if v := (Secrets{service: s.service}).vault(); v != nil {
+	if v := s.service.Secrets("").vault(); v != nil {
 		if plain, err := v.OpenState(s.name(), call.Continue); err == nil {
 			call.Continue = plain
 		} else { // the host refuses it
@@ -48,7 +52,13 @@ func (s *suspension) into(call host.Call) host.Call {
 			seal = func(state []byte) ([]byte, error) { return v.SealState(s.name(), state) }
 		}
 	}
-	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Anew: s.anew, Live: s.live, Revived: s.left, Short: s.short, Keep: s.keep, Seal: seal, Tool: s.manner, Await: s.await}
+
+	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Anew: s.anew, Live: s.live, Revived: s.left, Short: s.short, Keep: s.keep, Seal: seal, Tool: s.manner, Await: s.await, Image: s.image}
+	if ask := call.Ask; ask != nil {
+		call.Suspend.Ask = func(ctx context.Context, op int32, q abi.Questions) (abi.Answers, error) {
+			return checkedAsk(ask)(context.WithValue(ctx, askingKey{}, &asking{operation: op, open: &s.question}), q)
+		}
+	}
 	if hints := s.tool.Tool.Hints; !hints.Readonly && !hints.Idempotent {
 		call.Suspend.Drop = func() error { return background.DropState(s.ctx) }
 	}
@@ -60,20 +70,38 @@ func (s *suspension) into(call host.Call) host.Call {
 func (t *callable) anew() bool { return t.plugin != nil && len(t.plugin.Grant.Files) == 0 }
 
 // live reports whether the call is a run that nobody waits for. The state of one with
-// secret arguments would have them.
+// secret arguments, or that has called a tool with some, would have them.
 func (s *suspension) live() bool {
 	run, ok := background.RunOf(s.ctx)
-	return ok && !run.Secret && (s.left == nil || isClosed(s.left))
+	return ok && !run.Secret && !s.secret && (s.left == nil || isClosed(s.left))
 }
 
 // short reports whether other runs need the place of this one.
 func (s *suspension) short() bool { return background.Crowded(s.ctx) }
+
+// image is how the plugin of the run started when the run was suspended.
+func (s *suspension) image(digest string) ([]byte, error) {
+	version, err := s.tool.Version()
+	if err != nil {
+		return nil, err
+	}
+	return s.service.versions.image(s.ctx, version, digest)
+}
 
 // outcome is the end of the work of a run that was suspended.
 func (s *suspension) outcome() background.Outcome { return background.Outcome{Suspend: s.kept} }
 
 // keep stores a state, and the runs that begin with it.
 func (s *suspension) keep(k host.Kept) error {
+	if err := s.service.versions.keep(s.ctx, s.tool.plugin, k.Image); err != nil {
+		if !k.Hold {
+			return fmt.Errorf("keeping its plugin: %w", err)
+		}
+		s.service.log.Warn("a run continues after a crash only with the plugin's file as it is: it was not kept", "task_id", s.name(), "plugin", s.tool.source(), "error", err)
+	}
+	if !k.Hold && len(k.Asks) > 0 && !slices.Contains(k.Asks, s.question.Load()) {
+		return errors.New("what it asks was not kept")
+	}
 	stored := background.Suspension{State: k.State}
 	for _, op := range k.Begin {
 		stored.Children = append(stored.Children, s.children[op])
@@ -139,6 +167,9 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 		return host.Again
 	}
 
+	if _, secret := tool.PublicArgs(args.Raw()); secret {
+		s.secret = true
+	}
 	hints, with := tool.Tool.Hints, host.Once
 	if hints.Readonly || hints.Idempotent {
 		with = host.Again
@@ -161,7 +192,7 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 // asks reports whether a call of a tool waits until a person has approved it. The error
 // says that it is refused, or that the program decides.
 func (s *suspension) asks(tool *callable, args Args) (bool, error) {
-	cfg := s.service.cfg
+	cfg := tool.cfg
 	switch cfg.Approvals.decide(tool) {
 	case DecideAllow:
 		return false, nil
@@ -189,11 +220,11 @@ func (s *suspension) child(tool *callable, args Args, t host.ToolCall) (backgrou
 		return background.SpawnRequest{}, err
 	}
 
-	limits := s.service.rules.limits(Limits{}, tool.Tool)
+	limits := tool.rules.limits(Limits{}, tool.Tool)
 	req := background.SpawnRequest{
 		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: args.Raw(), By: s.tool.Name, Silent: true, Parked: true, Anew: tool.anew(),
-		Timeout: min(max(limits.Timeout, limits.Background), s.service.rules.most.Background),
-		Terms:   termsOf(Limits{Fuel: min(limits.Fuel, t.Fuel)}, own.Locale),
+		Timeout: min(max(limits.Timeout, limits.Background), tool.rules.most.Background),
+		Terms:   termsOf(s.ctx, Limits{Fuel: min(limits.Fuel, t.Fuel)}, own.Locale),
 	}
 	if t.Timeout > 0 {
 		req.Timeout = min(req.Timeout, t.Timeout)
@@ -215,27 +246,46 @@ func (s *suspension) await(ctx context.Context, op int32, _ host.ToolCall) (abi.
 }
 
 func (s *suspension) awaitChild(ctx context.Context, id string) (abi.Result, error) {
-	for {
-		checked, err := s.service.runs.Check(ctx, s.session, background.CheckRequest{IDs: []string{id}, Wait: background.MaxWait, MaxChars: -1, Peek: true})
+	for logged := false; ; {
+		run, err := s.checkChild(ctx, id)
 		switch {
 		case ctx.Err() != nil:
 			s.withdraw(ctx, id)
 			return canceled(ctx, abi.Result{})
 		case errors.Is(err, engine.ErrNotFound):
 			return abi.Result{}, lost("its record was removed")
-		case err != nil:
-			return explain(err)
-		}
-		run := checked.Reports[0].Run
-		if !run.Status.Terminal() {
+		case err == nil && run.Status.Terminal():
+			return ofChild(run)
+		case err == nil:
 			continue
+		case !errors.Is(err, engine.ErrUnavailable):
+			return abi.Result{}, lost("its record cannot be read")
+		case !logged: // it continues, and must not count as failed
+			logged = true
+			s.service.log.Warn("a call that a run waits for cannot be read; trying again", "task_id", id, "error", err)
 		}
 
-		if err := s.service.Session(s.session).load(ctx, &run, engine.PartResult, engine.PartContent); err != nil {
-			return explain(err)
+		select {
+		case <-time.After(awaitAgain):
+		case <-ctx.Done():
 		}
-		return ofChild(run)
 	}
+}
+
+// awaitAgain is the pause before a child is looked for again that could not be read.
+const awaitAgain = time.Second
+
+// checkChild waits for the end of a child. It returns the run as it is then, with its result.
+func (s *suspension) checkChild(ctx context.Context, id string) (engine.Run, error) {
+	checked, err := s.service.runs.Check(ctx, s.session, background.CheckRequest{IDs: []string{id}, Wait: background.MaxWait, MaxChars: -1, Peek: true})
+	if err != nil {
+		return engine.Run{}, err
+	}
+	run := checked.Reports[0].Run
+	if run.Status.Terminal() {
+		err = s.service.Session(s.session).load(ctx, &run, engine.PartResult, engine.PartContent)
+	}
+	return run, err
 }
 
 // withdraw stops a child that nobody waits for any more, unless its parent continues to

@@ -208,7 +208,7 @@ func TestToolCallMemory(t *testing.T) {
 		"poor":  {program: plugintest.Do().Request("tool.call", toolRequest("large", `{}`)).Echo(), may: []string{"large"}},
 	})
 	require.Contains(t, string(s.call(alice, "deep", `{}`).Value), `{"kind":"limit","error":"out of memory on this host`)
-	require.JSONEq(t, `{"code":"limit","message":"the answer of large has more than 262144 bytes, which is all memory of this plugin"}`, string(s.call(alice, "small", `{}`).Value))
+	require.JSONEq(t, `{"code":"limit","message":"the answer of large has more than 262144 bytes, the memory limit of this plugin's call"}`, string(s.call(alice, "small", `{}`).Value))
 	for range 20 { // what is held for an answer is given back
 		require.True(t, s.call(alice, "poor", `{}`).IsSuccess())
 	}

@@ -12,7 +12,7 @@ import (
 
 // List returns up to limit of the calls that wait, the oldest first: those that were asked
 // about after the call after, which may have been decided meanwhile. No id begins with the
-// oldest, and a limit of 0 is none.
+// oldest, and a limit of 0 means no limit.
 func (p Approvals) List(ctx context.Context, after string, limit int) (wire.Approvals, error) {
 	out := wire.Approvals{Approvals: []wire.WaitingCall{}}
 	waiting, err := p.waiting(ctx, "")

@@ -10,14 +10,16 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/toolhost/toolhost/bench/internal/docs"
 )
 
 func main() {
-	docs := flag.String("docs", "", "page whose tables to replace")
+	file := flag.String("docs", "", "page whose tables to replace")
 	flag.Parse()
 	table, err := measure(context.Background())
-	if err == nil && *docs != "" {
-		err = replace(*docs, table)
+	if err == nil && *file != "" {
+		err = docs.Replace(*file, "turns", table)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "turns:", err)
@@ -124,24 +126,4 @@ func thousands(n int) string {
 		return fmt.Sprint(n)
 	}
 	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
-}
-
-// The tables of a page are between these.
-const (
-	begin = "<!-- bench/turns -->\n"
-	end   = "<!-- bench/turns ends -->\n"
-)
-
-// replace puts a table into a page.
-func replace(file, table string) error {
-	page, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	before, rest, ok := strings.Cut(string(page), begin)
-	_, after, ended := strings.Cut(rest, end)
-	if !ok || !ended {
-		return fmt.Errorf("%s: expected %q and %q", file, begin, end)
-	}
-	return os.WriteFile(file, []byte(before+begin+table+end+after), 0o644)
 }

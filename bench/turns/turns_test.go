@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/toolhost/toolhost/bench/internal/docs"
 )
 
 // TestMain serves the office over MCP on its standard streams if the benchmark has
@@ -46,7 +48,7 @@ func TestTasks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tables := m.tables(); !strings.Contains(string(text), begin+tables+end) {
+	if tables := m.tables(); !strings.Contains(string(text), docs.Section("turns", tables)) {
 		t.Errorf("%s has other figures: go run ./turns -docs ../docs/scripts.md", page)
 	}
 }

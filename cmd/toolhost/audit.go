@@ -197,6 +197,7 @@ func eventText(e audit.Event) string {
 			words = append(words, name+value)
 		}
 	}
+
 	add("", e.Action)
 	add("", e.Tool)
 	add("", e.Outcome)
@@ -206,6 +207,7 @@ func eventText(e audit.Event) string {
 	if e.Status != 0 {
 		add("status=", strconv.Itoa(e.Status))
 	}
+
 	add("plugin=", e.Plugin)
 	add("session=", e.Session)
 	add("by=", e.By)
@@ -216,6 +218,7 @@ func eventText(e audit.Event) string {
 	if e.Millis != 0 {
 		add("ms=", strconv.FormatInt(e.Millis, 10))
 	}
+
 	add("", strings.Join(e.Names, ", "))
 	add("", e.Reason)
 	return strings.Join(words, "  ")

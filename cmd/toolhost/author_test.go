@@ -14,15 +14,15 @@ import (
 	"github.com/toolhost/toolhost/internal/plugintest"
 )
 
-// TestAuthorsPage does what the first section of docs/plugins.md says, to the letter,
+// TestByHand does what the last section of docs/go.md says, to the letter,
 // with a clone and without a network.
-func TestAuthorsPage(t *testing.T) {
+func TestByHand(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the page has commands of a Unix shell")
 	}
-	text, err := os.ReadFile("../../docs/plugins.md")
+	text, err := os.ReadFile("../../docs/go.md")
 	require.NoError(t, err)
-	_, section, found := strings.Cut(string(text), "## From nothing to a tested tool\n")
+	_, section, found := strings.Cut(string(text), "## By hand\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	require.True(t, found)
 
@@ -51,4 +51,30 @@ func TestAuthorsPage(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s\n%s", script, out)
 	require.Contains(t, string(out), "Hello, Ada!\n")
+}
+
+// TestLanguagePages does what the pages for authors say, each in its language.
+func TestLanguagePages(t *testing.T) {
+	for _, page := range []string{"python.md", "javascript.md", "go.md"} {
+		t.Run(page, func(t *testing.T) {
+			t.Parallel() // it mostly waits
+			p := newReader(t, page)
+			if page == "go.md" {
+				p.env = append(p.env, offline(t)...)
+			}
+			p.follow()
+		})
+	}
+}
+
+// TestExtismPage does what docs/extism.md says, with plugins that behave as those of the page.
+func TestExtismPage(t *testing.T) {
+	p := newReader(t, "extism.md")
+	for plugin, folder := range map[string]string{"count_vowels": "plugins", "greet": "hosted", "hash": "mcp"} {
+		build := exec.Command("go", "build", "-buildmode=c-shared", "-o", filepath.Join(p.dir, folder, plugin+".wasm"), "./testdata/extism/"+plugin)
+		build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
+		out, err := build.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	p.follow()
 }

@@ -302,5 +302,9 @@ func (u *ui) printResult(value json.RawMessage, content []abi.Block) {
 
 // cost describes what a call used.
 func cost(u abi.Usage) string {
-	return fmt.Sprintf("fuel %s · %s · memory %s · output %s", count(u.Fuel), u.Wall.Round(10*time.Microsecond), human.Bytes(u.MemoryPeak), human.Bytes(u.OutputBytes))
+	text := fmt.Sprintf("fuel %s · %s · memory %s · output %s", count(u.Fuel), u.Wall.Round(10*time.Microsecond), human.Bytes(u.MemoryPeak), human.Bytes(u.OutputBytes))
+	if u.StartupFuel > 0 {
+		text += fmt.Sprintf(" · start-up fuel %s, %s", count(u.StartupFuel), u.Startup.Round(10*time.Microsecond))
+	}
+	return text
 }

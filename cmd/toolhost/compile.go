@@ -3,10 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolhost/toolhost/cmd/toolhost/internal/starter"
 	"github.com/toolhost/toolhost/examples/demo"
 	"github.com/toolhost/toolhost/examples/pluginbuild"
 	"github.com/toolhost/toolhost/host"
@@ -69,21 +73,33 @@ func (a *app) compileAll(ctx context.Context) error {
 }
 
 func demoCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	cluster := false
+	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Play an agent session on the bundled example plugins, built from source",
-		Args:  cobra.NoArgs,
+		Long: `Play an agent session on the bundled example plugins, built from source. With
+--cluster, three hosts that share a PostgreSQL database play it behind a balancer, and
+one of them is killed: on a server of its own, or on the database that TOOLHOST_ENGINE
+names.`,
+		Args: cobra.NoArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) { // an ignored configuration does not matter here
 			a.flags = cmd.Flags()
 			a.config, err = loadConfig(a.flags, a.environ)
 			return err
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.playDemo(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cluster {
+				return playCluster(cmd.Context(), a)
+			}
+			return playDemo(cmd.Context(), a)
+		},
 	}
+	cmd.Flags().BoolVar(&cluster, "cluster", false, "play with three hosts, and kill one; needs PostgreSQL")
+	return cmd
 }
 
 // playDemo builds the plugins of the demo, opens them, and plays the session.
-func (a *app) playDemo(ctx context.Context) error {
+func playDemo(ctx context.Context, a *app) error {
 	cache, err := a.config.cacheDir()
 	if err != nil {
 		return err
@@ -104,9 +120,19 @@ func (a *app) playDemo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	temp, err := os.MkdirTemp("", "toolhost-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	work, projects := filepath.Join(temp, "work"), filepath.Join(temp, "plugins")
+	if err := buildDemo(ctx, a, work, projects, progress); err != nil {
+		return err
+	}
 
 	s, err := server.Open(ctx, server.Config{
-		Folders: []plugins.Folder{plugins.Dir(dist)}, CacheDir: cache, Logger: a.logger(),
+		Folders:  []plugins.Folder{plugins.Dir(dist), plugins.Dir(projects), {Path: "starter", FS: starter.FS(demo.Starter), Pack: true}},
+		CacheDir: cache, Logger: a.logger(), Grants: demo.Grants(work),
 		Limits: server.Limits{Background: time.Hour}, // enough for any machine
 	})
 	if err != nil {
@@ -117,6 +143,32 @@ func (a *app) playDemo(ctx context.Context) error {
 		return err
 	}
 	return demo.Play(ctx, s, a.printf)
+}
+
+// buildDemo makes the folder that the demo works in, and one with the plugins of its
+// projects.
+func buildDemo(ctx context.Context, a *app, work, dist string, progress *bar) error {
+	for _, dir := range []string{work, dist} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+	}
+
+	clone, err := pluginbuild.Clone()
+	if err != nil {
+		return err
+	}
+	for i, project := range demo.Projects {
+		dir := filepath.Join(clone, filepath.FromSlash(project))
+		if progress.width == 0 {
+			a.notef("building %s (%d of %d)", project, i+1, len(demo.Projects))
+		}
+		progress.set(float64(i), float64(len(demo.Projects)), "building "+project)
+		if _, err := makePlugin(ctx, a, dir, filepath.Join(dist, filepath.Base(dir)+".wasm")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // compileFirst compiles all plugins, so that the times of the session do not

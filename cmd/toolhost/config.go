@@ -28,10 +28,11 @@ func path(key string) string { return strings.ReplaceAll(key, ".", delim) }
 // value is what a source says about a key.
 type value struct {
 	setting
-	raw    any // as in a file
-	source string
-	from   sourceKind
-	err    error // why no setting takes it
+	raw     any      // as in a file
+	written []string // a list of a file, before its paths were made relative to another folder
+	source  string
+	from    sourceKind
+	err     error // why no setting takes it
 }
 
 type sourceKind int
@@ -50,8 +51,10 @@ type loaded struct {
 	layers   []map[string]value // by key; later ones win
 	values   map[string]value   // where each merged value is from
 	problems problems
-	ignored  []ignoredFile // of the working directory
-	files    []string      // that were read; later ones win
+	ignored  []ignoredFile     // of the working directory
+	files    []string          // that were read; later ones win
+	trusted  map[string][]byte // those of files that had to be trusted
+	lockedAt string            // the last of the files with a lock next to it
 }
 
 func newLoaded() *loaded {
@@ -66,13 +69,16 @@ func newLoaded() *loaded {
 func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 	c := newLoaded()
 	whole := c.addFiles(flags, environ)
+	c.findLock()
 	c.addVariables(environ)
 	c.addFlags(flags)
 
 	for _, p := range readValues(c.values, func(key string) any { return c.merged.Get(path(key)) }) {
 		c.problem(p.key, "%s", p.text)
 	}
-	c.checkEgress()
+	check := configCheck{c}
+	check.checkEgress()
+	check.checkTrust()
 	for name, secret := range c.secrets {
 		if err := secret.Check(); err != nil {
 			c.problem("secrets."+name, "%v", err)
@@ -90,7 +96,7 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 	}
 
 	if whole { // otherwise what is missing may be in the file that cannot be read
-		c.check()
+		check.check()
 	}
 	return c, c.problems.usage()
 }
@@ -99,7 +105,7 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 const maxCA = 1 << 20
 
 // checkEgress reads the file of certificates.
-func (c *loaded) checkEgress() {
+func (c configCheck) checkEgress() {
 	e := &c.server.Host.Egress
 	if err := e.Check(); err != nil {
 		c.problem("egress.proxy", "%v", err)
@@ -138,7 +144,7 @@ func (c *loaded) add(from sourceKind, layer map[string]value) {
 // flagKeys are the flags that set a key.
 var flagKeys = map[string]string{
 	"plugins": "plugins", "data": "data", "log-level": "log.level", "log-format": "log.format",
-	"addr": "addr", "listen": "serve.listen",
+	"trusted-root": "trusted_root", "addr": "addr", "listen": "serve.listen", "engine": "engine",
 }
 
 // addFlags adds the values of the flags that are set.

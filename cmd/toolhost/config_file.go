@@ -163,11 +163,23 @@ func (c *loaded) parse(name string, data []byte) (map[string]value, error) {
 	layer := map[string]value{}
 	flatten(c.table, raw, "", func(key string, v value) {
 		if v.source = name; v.kind.paths {
+			v.written = asWritten(v.raw)
 			v.raw = rebase(v.raw, filepath.Dir(name))
 		}
 		layer[key] = v
 	})
 	return layer, nil
+}
+
+// asWritten are the texts of a list.
+func asWritten(raw any) (all []string) {
+	list, _ := raw.([]any)
+	for _, item := range list {
+		if s, ok := item.(string); ok {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // flat is an error in one line, without the path it is reported with.

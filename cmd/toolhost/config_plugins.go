@@ -16,9 +16,9 @@ import (
 
 // checkPlugins reports settings for plugins and tools that do not exist. It loads the plugins, and
 // makes no folder.
-func (c *loaded) checkPlugins(ctx context.Context) error {
+func (c configCheck) checkPlugins(ctx context.Context) error {
 	folders := slices.ContainsFunc(c.problems, func(p problem) bool { return strings.HasPrefix(p.key, "plugins") })
-	if len(c.plugins) == 0 && !c.exec || folders || len(c.server.Grants)+len(c.server.Interpret)+len(c.server.Approvals.Tools)+len(c.server.Listing) == 0 {
+	if len(c.plugins) == 0 && !c.exec && c.starter == nil || folders || len(c.server.Grants)+len(c.server.Interpret)+len(c.server.Approvals.Tools)+len(c.server.Listing) == 0 {
 		return nil
 	}
 
@@ -55,7 +55,7 @@ func (c *loaded) checkPlugins(ctx context.Context) error {
 }
 
 // checkTools reports names of tools that do not exist.
-func (c *loaded) checkTools(r *plugins.Registry, hint string) {
+func (c configCheck) checkTools(r *plugins.Registry, hint string) {
 	check := func(key, name string) {
 		if name == abi.EveryTool {
 			return

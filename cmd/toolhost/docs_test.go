@@ -16,6 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/cmd/toolhost/internal/sigstoretest"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/document"
 	"github.com/toolhost/toolhost/server/vault"
@@ -37,7 +38,7 @@ func TestDocumentedSettings(t *testing.T) {
 	have, after, ends := strings.Cut(rest, tableEnd)
 	require.True(t, begins && ends, "the markers of the table are missing")
 
-	want := settingsTable()
+	want := settingsTable(t)
 	if *update {
 		require.NoError(t, os.WriteFile(page, []byte(before+tableBegin+want+tableEnd+after), 0o644))
 		return
@@ -45,8 +46,8 @@ func TestDocumentedSettings(t *testing.T) {
 	require.Equal(t, want, have, "run the test with -update")
 }
 
-func settingsTable() string {
-	table := bytes.NewBufferString("| key | default | meaning |\n|---|---|---|\n")
+func settingsTable(t *testing.T) string {
+	table := bytes.NewBufferString("| key | default | a change applies | meaning |\n|---|---|---|---|\n")
 	all := newLoaded().table
 	for _, s := range grantSettings(new(host.Grant)) {
 		s.key = "grants.PLUGIN." + s.key
@@ -65,7 +66,9 @@ func settingsTable() string {
 		if text, ok := s.builtIn.(note); ok {
 			value = string(text)
 		}
-		fmt.Fprintf(table, "| `%s` | %s | %s |\n", s.key, value, s.doc)
+		when := map[effect]string{live: "at a reload", restart: "after a restart"}[s.effect]
+		require.NotEmpty(t, when, s.key)
+		fmt.Fprintf(table, "| `%s` | %s | %s | %s |\n", s.key, value, when, s.doc)
 	}
 	return table.String()
 }
@@ -110,7 +113,10 @@ func TestSchemaAcceptsExamples(t *testing.T) {
 		}
 		page, err := os.ReadFile(name)
 		for i, block := range blocks.FindAllSubmatch(page, -1) {
-			if regexp.MustCompile(`(?m)^(plugins|limits|grants|oauth|host|background|serve|log|secrets|approve|approvals|audit):`).Match(block[1]) {
+			if bytes.HasPrefix(block[1], []byte("version: ")) { // a lock
+				continue
+			}
+			if regexp.MustCompile(`(?m)^(plugins|limits|grants|trust|require_signature|oauth|host|background|serve|log|secrets|approve|approvals|audit):`).Match(block[1]) {
 				examples[fmt.Sprintf("%s.%d.yaml", filepath.Base(name), i)] = block[1]
 			}
 		}
@@ -128,6 +134,8 @@ func TestSchemaAcceptsExamples(t *testing.T) {
 func configFile(t *testing.T, data []byte) error {
 	file := filepath.Join(t.TempDir(), "toolhost.yaml")
 	require.NoError(t, os.WriteFile(file, data, 0o600))
+	root := sigstoretest.New(t).Root(t, true, true)
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(file), "trusted_root.json"), root, 0o600))
 	code, _, errs := toolhost(t.Context(), "config", "--config", file)
 	if code != exitOK {
 		return fmt.Errorf("exit code %d: %s", code, errs)

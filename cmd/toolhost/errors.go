@@ -8,6 +8,8 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/client"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/registry"
+	"github.com/toolhost/toolhost/internal/signature"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -80,6 +82,7 @@ var reasons = map[wire.Code]struct {
 	wire.CodeTrap:         {exitToolError, ""},
 	wire.CodePlugin:       {exitToolError, ""},
 	wire.CodeInternal:     {exitToolError, ""},
+	wire.CodeUnavailable:  {exitToolError, "the server's database is away: toolhost config shows engine, and /readyz of the server answers 200 once it is back"},
 	wire.CodeClosing:      {exitToolError, ""},
 	wire.CodeIssuer:       {exitToolError, ""},
 }
@@ -113,8 +116,16 @@ func diagnose(ctx context.Context, err error) diagnosis {
 		}
 	case errors.As(err, &refused):
 		d.set(refused.Code)
+	case errors.Is(err, registry.ErrReference):
+		d.exit, d.Code, d.Hint = exitUsage, "usage", "a reference is oci://HOST/NAME:TAG"
+	case errors.Is(err, registry.ErrDenied):
+		d.exit, d.Code = exitDenied, "denied"
+	case errors.Is(err, registry.ErrNotFound):
+		d.exit, d.Code = exitNotFound, "not_found"
 	case errors.Is(err, host.ErrCacheFolder):
 		d.exit, d.Code, d.Hint = exitUsage, "usage", "fix this, or choose another folder with --data"
+	case errors.Is(err, signature.ErrUnsigned), errors.Is(err, signature.ErrUntrusted), errors.Is(err, signature.ErrInvalid):
+		d.exit, d.Code = exitDenied, "signature"
 	case errors.Is(err, fs.ErrNotExist):
 		d.exit, d.Code = exitNotFound, "not_found"
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:

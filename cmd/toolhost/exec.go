@@ -8,9 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/examples/plugins/script"
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/plugins"
 )
 
 // execTool is the plugin that runs scripts, and its tool.
@@ -22,17 +20,6 @@ func (c *config) runScripts() {
 	if _, granted := c.server.Grants[execTool]; !granted {
 		c.server.Grants[execTool] = host.Grant{Clock: true, Ask: true, Tools: []string{abi.EveryTool}}
 	}
-}
-
-// folders are the folders of plugins, and what comes with the program.
-func (c *config) folders() (all []plugins.Folder) {
-	for _, dir := range c.plugins {
-		all = append(all, plugins.Dir(dir))
-	}
-	if c.exec {
-		all = append(all, plugins.Folder{Path: "built-in", FS: script.FS})
-	}
-	return all
 }
 
 func execCommand(a *app) *cobra.Command {
@@ -58,7 +45,7 @@ Exit codes: those of toolhost call.`,
 				return err
 			}
 			if len(code) == 0 || !utf8.Valid(code) {
-				return &usageError{errors.New("the script is empty, or no text in UTF-8"), ""}
+				return &usageError{errors.New("the script is empty or not UTF-8 text"), ""}
 			}
 			a.config.runScripts()
 			f.req.Tool = execTool

@@ -16,6 +16,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/registry"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -49,10 +50,12 @@ var (
 
 	list    = listOf(text, func(text string) any { return anyList(filepath.SplitList(text)) })
 	folders = listOf(folder, list.parse)
+	sources = listOf(kind{schema: text.schema, set: setSource, paths: true}, list.parse)
 	words   = listOf(text, func(text string) any { return anyList(strings.Fields(text)) })
 	mounts  = listOf(kind{schema: mountSchema(), set: setMount, paths: true}, nil)
 	texts   = mapOf(text)
 
+	signers   = listOf(kind{schema: signerSchema(), set: setSigner, paths: true}, nil)
 	httpRules = listOf(kind{schema: ruleSchema(), set: setRule}, nil)
 	decisions = mapOf(oneOf(string(server.DecideAllow), string(server.DecideAsk), string(server.DecideDeny)))
 	listings  = mapOf(oneOf(string(server.ListDirectly), string(server.ListBySearch)))
@@ -211,6 +214,21 @@ func setText(to reflect.Value, value any) error {
 	return nil
 }
 
+// setSource reads a folder of plugins, or the reference to a plugin in a registry.
+func setSource(to reflect.Value, value any) error {
+	if err := setText(to, value); err != nil {
+		return err
+	}
+	switch source := to.String(); {
+	case registry.IsReference(source):
+		_, err := registry.ParseReference(source)
+		return err
+	case strings.HasPrefix(source, "//"): // what is left of one in a variable
+		return errors.New("a reference has colons, which separate folders in a variable: name it in a file or with --plugins")
+	}
+	return nil
+}
+
 // listOf is the kind of a list.
 func listOf(item kind, parse func(text string) any) kind {
 	set := func(to reflect.Value, value any) error {
@@ -258,9 +276,9 @@ type mount struct{ dir, path, mode string }
 
 func mountSettings(m *mount) []setting {
 	return []setting{
-		{"dir", folder, &m.dir, none, "Folder of the host."},
-		{"path", text, &m.path, none, "Where the plugin sees it: an absolute path below `/`."},
-		{"mode", oneOf("read", "write"), &m.mode, none, "What the plugin may do there."},
+		{"dir", live, folder, &m.dir, none, "Folder of the host."},
+		{"path", live, text, &m.path, none, "Where the plugin sees it: an absolute path below `/`."},
+		{"mode", live, oneOf("read", "write"), &m.mode, none, "What the plugin may do there."},
 	}
 }
 
@@ -286,11 +304,11 @@ func setMount(to reflect.Value, raw any) error {
 
 func ruleSettings(r *host.HTTPRule) []setting {
 	return []setting{
-		{"url", text, &r.URL, none, "https://HOST[:PORT]/PATH, or http:// for plain HTTP."},
-		{"methods", words, &r.Methods, none, "In upper case; GET and HEAD if there are none."},
-		{"secret", text, &r.Secret, none, "Name of the secret that goes into the requests."},
-		{"max_body", size, &r.MaxBody, none, "Bytes of one body in either direction."},
-		{"private", flag, &r.Private, nil, "Whether HOST may have a private address."},
+		{"url", live, text, &r.URL, none, "https://HOST[:PORT]/PATH, or http:// for plain HTTP."},
+		{"methods", live, words, &r.Methods, none, "In upper case; GET and HEAD by default."},
+		{"secret", live, text, &r.Secret, none, "Name of the secret that goes into the requests."},
+		{"max_body", live, size, &r.MaxBody, none, "Bytes of one body in either direction."},
+		{"private", live, flag, &r.Private, nil, "Whether HOST may have a private address."},
 	}
 }
 
@@ -345,11 +363,11 @@ func anyList(texts []string) []any {
 }
 
 // rebase makes a path absolute or relative to the working directory, or the paths in a
-// list, or dir of a mapping.
+// list, or dir and sources of a mapping. A URL stays.
 func rebase(value any, dir string) any {
 	switch v := value.(type) {
 	case string:
-		if v != "" && !filepath.IsAbs(v) {
+		if v != "" && !filepath.IsAbs(v) && !strings.Contains(v, "://") {
 			return filepath.Join(dir, v)
 		}
 	case []any:
@@ -357,8 +375,10 @@ func rebase(value any, dir string) any {
 			v[i] = rebase(v[i], dir)
 		}
 	case map[string]any:
-		if at, ok := v["dir"]; ok {
-			v["dir"] = rebase(at, dir)
+		for _, key := range []string{"dir", "sources"} {
+			if at, ok := v[key]; ok {
+				v[key] = rebase(at, dir)
+			}
 		}
 	}
 	return value

@@ -60,6 +60,7 @@ func (r *remote) listStores(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	return r.answer(wire.KVStores{Stores: stores}, nil, func() {
 		if len(stores) == 0 {
 			r.printf("No plugin keeps anything.\n")

@@ -8,13 +8,13 @@ import (
 	"net"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/document"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -31,7 +31,7 @@ func (c *config) lacking(all ...*plugins.Plugin) string {
 		if text.Len() == 0 {
 			text.WriteString("grants:\n")
 		}
-		fmt.Fprintf(&text, "  %s:\n", quoted(p.Manifest.Name))
+		fmt.Fprintf(&text, "  %s:\n", document.QuoteYAML(p.Manifest.Name))
 		add := p.Grant.Lacking(p.Manifest.Needs)
 		writeGrant(&text, add)
 		for _, r := range add.HTTP {
@@ -55,13 +55,13 @@ func writeSecret(text *strings.Builder, name string, rules []host.HTTPRule) {
 	var hosts []string
 	plain := false
 	for _, r := range rules {
-		if h := quoted(secretHost(r.URL)); !slices.Contains(hosts, h) {
+		if h := document.QuoteYAML(secretHost(r.URL)); !slices.Contains(hosts, h) {
 			hosts = append(hosts, h)
 		}
 		plain = plain || strings.HasPrefix(r.URL, "http://")
 	}
 
-	fmt.Fprintf(text, "  %s:\n    env: %s\n    hosts: [%s]\n    bearer: true\n", quoted(name), host.Choose, strings.Join(hosts, ", "))
+	fmt.Fprintf(text, "  %s:\n    env: %s\n    hosts: [%s]\n    bearer: true\n", document.QuoteYAML(name), host.Choose, strings.Join(hosts, ", "))
 	if plain {
 		text.WriteString("    http: true\n")
 	}
@@ -101,10 +101,14 @@ func writeGrant(text *strings.Builder, g host.Grant) {
 		case map[string]string:
 			fmt.Fprintf(text, "    %s:\n", s.key)
 			for _, name := range slices.Sorted(maps.Keys(v)) {
-				fmt.Fprintf(text, "      %s: %s\n", quoted(name), quoted(v[name]))
+				fmt.Fprintf(text, "      %s: %s\n", document.QuoteYAML(name), document.QuoteYAML(v[name]))
 			}
 		case []string:
-			fmt.Fprintf(text, "    %s: [%s]\n", s.key, strings.Join(v, ", ")) // names of tools
+			names := make([]string, len(v)) // of tools
+			for i, name := range v {
+				names[i] = document.QuoteYAML(name)
+			}
+			fmt.Fprintf(text, "    %s: [%s]\n", s.key, strings.Join(names, ", "))
 		case []host.HTTPRule:
 			fmt.Fprintf(text, "    %s:\n", s.key)
 			for _, r := range v {
@@ -114,7 +118,7 @@ func writeGrant(text *strings.Builder, g host.Grant) {
 			fmt.Fprintf(text, "    %s:\n", s.key)
 			for _, m := range v {
 				mode := map[bool]string{false: "read", true: "write"}[m.Write]
-				fmt.Fprintf(text, "      - {dir: %s, path: %s, mode: %s}\n", quoted(m.Dir), quoted(m.Path), mode)
+				fmt.Fprintf(text, "      - {dir: %s, path: %s, mode: %s}\n", document.QuoteYAML(m.Dir), document.QuoteYAML(m.Path), mode)
 			}
 		}
 	}
@@ -122,34 +126,24 @@ func writeGrant(text *strings.Builder, g host.Grant) {
 
 // ruleText is a rule as YAML has it.
 func ruleText(r host.HTTPRule) string {
-	out := "{url: " + quoted(r.URL)
+	out := "{url: " + document.QuoteYAML(r.URL)
 	if len(r.Methods) > 0 {
 		methods := make([]string, len(r.Methods))
 		for i, m := range r.Methods {
-			methods[i] = quoted(m)
+			methods[i] = document.QuoteYAML(m)
 		}
 		out += ", methods: [" + strings.Join(methods, ", ") + "]"
 	}
 	if r.Secret != "" {
-		out += ", secret: " + quoted(r.Secret)
+		out += ", secret: " + document.QuoteYAML(r.Secret)
+	}
+	if r.MaxBody > 0 {
+		out += ", max_body: " + strconv.FormatInt(r.MaxBody, 10)
 	}
 	if r.Private {
 		out += ", private: true"
 	}
 	return out + "}"
-}
-
-// bare matches texts that YAML takes as they are, unless they are words of YAML.
-var bare = regexp.MustCompile(`^(/[A-Za-z0-9_./-]*|[A-Za-z_][A-Za-z0-9_]*)$`)
-
-var yamlWords = []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
-
-// quoted is a text as YAML has it.
-func quoted(s string) string {
-	if bare.MatchString(s) && !slices.Contains(yamlWords, strings.ToLower(s)) {
-		return s
-	}
-	return strconv.QuoteToASCII(s)
 }
 
 // addTo says where lines of a configuration belong, before they follow.
@@ -170,11 +164,11 @@ func (c *loaded) addTo() string {
 // announceLacking prints what to add to the configuration for plugins that lack
 // grants.
 func (a *app) announceLacking(all []*plugins.Plugin) {
-	switch lines := a.config.lacking(all...); {
+	switch lines := a.now().lacking(all...); {
 	case lines == "":
 	case a.config.logFormat == formatJSON:
-		a.announceAs(slog.LevelWarn, a.config.addTo(), "configuration", lines)
+		a.announceAs(slog.LevelWarn, a.now().addTo(), "configuration", lines)
 	default:
-		a.notef("toolhost: %s\n%s", a.config.addTo(), strings.TrimSuffix(lines, "\n"))
+		a.notef("toolhost: %s\n%s", a.now().addTo(), strings.TrimSuffix(lines, "\n"))
 	}
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// listen listens at the socket, and at the address if one is configured.
-func (a *app) listen() ([]net.Listener, error) {
-	socket, err := listenSocket(socketPath(a.config.data))
+// listeners listens at the socket, and at the address if one is configured.
+func (c *config) listeners() ([]net.Listener, error) {
+	socket, err := listenSocket(socketPath(c.data))
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("socket: %w", err), "choose another folder with --data"}
 	}
 
 	listeners := []net.Listener{socket}
-	if address := a.config.listen; address != "" {
+	if address := c.listen; address != "" {
 		l, err := net.Listen(family(address), address)
 		if err != nil {
-			return nil, errors.Join(&usageError{err, "choose another address with --listen"}, socket.Close(), os.Remove(socketPath(a.config.data)))
+			return nil, errors.Join(&usageError{err, "choose another address with --listen"}, socket.Close(), os.Remove(socketPath(c.data)))
 		}
 		listeners = append(listeners, l)
 	}
@@ -69,24 +69,24 @@ func urlOf(address string) string { return (&url.URL{Scheme: "http", Host: addre
 
 // here is the URL of a listener for clients on this machine, which cannot connect
 // to an address that stands for all.
-func (a *app) here(l net.Listener) string {
+func (c *config) here(l net.Listener) string {
 	if ip, _ := literal(l.Addr().String()); !ip.IsUnspecified() {
 		return where(l)
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	near := map[string]string{"tcp": "localhost", "tcp4": "127.0.0.1", "tcp6": "::1"}
-	return urlOf(net.JoinHostPort(near[family(a.config.listen)], port))
+	return urlOf(net.JoinHostPort(near[family(c.listen)], port))
 }
 
 // secretForm is the URL of the page where users set secrets, for their browsers; empty if
 // they reach none.
-func (a *app) secretForm(listeners []net.Listener) string {
-	if audience := a.config.oauth.Audience; audience != "" {
+func (c *config) secretForm(listeners []net.Listener) string {
+	if audience := c.oauth.Audience; audience != "" {
 		return strings.TrimSuffix(strings.TrimSuffix(audience, "/"), "/mcp") + "/secret/"
 	}
 	for _, l := range listeners {
 		if l.Addr().Network() == "tcp" {
-			return a.here(l) + "/secret/"
+			return c.here(l) + "/secret/"
 		}
 	}
 	return ""

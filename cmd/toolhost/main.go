@@ -12,8 +12,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,8 +27,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/cmd/toolhost/internal/exporters"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/owned"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/vault"
 )
@@ -48,7 +50,9 @@ type app struct {
 	config  *loaded
 	flags   *pflag.FlagSet // that config was read with
 	environ []string
-	inForce atomic.Pointer[loaded] // whose grants are in force; nil: those of config
+	inForce atomic.Pointer[loaded] // see now
+	level   slog.LevelVar          // of the log
+	exports *exporters.Exporters   // of a server; nil: of a command, which measures nothing
 }
 
 // run is the whole program, without the process: it takes arguments and streams,
@@ -79,8 +83,10 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 
 // commands make the commands, in no particular order.
 var commands = []func(*app) *cobra.Command{
-	callCommand, compileCommand, configCommand, demoCommand, execCommand, inspectCommand, listCommand, mcpCommand, pinCommand, serveCommand, trustCommand, unpinCommand,
-	approveCommand, auditCommand, checkCommand, kvCommand, logsCommand, messageCommand, removeCommand, schedulesCommand, searchCommand, secretCommand, spawnCommand, stopCommand, tasksCommand, waitCommand,
+	callCommand, compileCommand, configCommand, demoCommand, devCommand, diffCommand, execCommand, inspectCommand, listCommand, lockCommand, mcpCommand, serveCommand, trustCommand,
+	approveCommand, auditCommand, benchCommand, buildCommand, checkCommand, hostsCommand, kvCommand, logsCommand, messageCommand, newCommand, reloadCommand, removeCommand, schedulesCommand, searchCommand, secretCommand, signCommand, spawnCommand, stopCommand, tasksCommand, testCommand, verifyCommand, waitCommand,
+	exportCommand, healthCommand, manCommand, versionCommand,
+	addCommand, pullCommand, pushCommand, updateCommand,
 }
 
 func (a *app) root() *cobra.Command {
@@ -91,20 +97,24 @@ func (a *app) root() *cobra.Command {
 is metered by fuel and has limits on time, memory and output. Long calls can run
 in the background, where an agent checks and stops them.`,
 		SilenceErrors: true, SilenceUsage: true,
-		Version:           version(),
-		Args:              cobra.NoArgs,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.load(cmd.Flags()) },
+		Version: version(),
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Name() == cobra.ShellCompRequestCmd { // which loads it for the command that it completes
+				return nil
+			}
+			return a.load(cmd.Flags())
+		},
 	}
 	root.SetVersionTemplate("toolhost {{.Version}}\n")
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.Args = unknownCommand
 
 	flags := root.PersistentFlags()
 	flags.String("config", "", "configuration `file` (default toolhost.yaml, .toml or .json in this folder, if it is trusted)")
-	flags.StringArray("plugins", nil, "`folder` of plugins; may be repeated")
-	flags.String("data", "", "`folder` for compiled plugins, pins and background runs")
+	flags.StringArray("plugins", nil, "`folder` of plugins, or oci://HOST/NAME:TAG; may be repeated")
+	flags.String("data", "", "`folder` for compiled and accepted plugins and background runs")
 	flags.String("log-level", "", "least severe `level` that is logged: debug, info, warn or error (default warn)")
 	flags.String("log-format", "", "`format` of the log: text or json (default text)")
 
@@ -113,6 +123,7 @@ in the background, where an agent checks and stops them.`,
 		c.Args = usageArgs(c.Args)
 		root.AddCommand(c)
 	}
+	addCompletion(a, root)
 	return root
 }
 
@@ -151,10 +162,19 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 func (a *app) load(flags *pflag.FlagSet) (err error) {
 	a.flags = flags
 	a.config, err = loadConfig(flags, a.environ)
-	for _, f := range a.config.ignored {
-		a.announceAs(slog.LevelWarn, f.String(), "file", f.path)
-	}
+	a.setLevel(a.config)
+	a.announceIgnored(a.config, newLoaded())
 	return err
+}
+
+// announceIgnored warns of files in the working directory that a configuration ignored, and
+// the one before did not.
+func (a *app) announceIgnored(c, before *loaded) {
+	for _, f := range c.ignored {
+		if !slices.Contains(before.ignored, f) {
+			a.announceAs(slog.LevelWarn, f.String(), "file", f.path)
+		}
+	}
 }
 
 // usageArgs makes errors about the arguments of a command usage errors.
@@ -167,19 +187,25 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// version is the version of the module, as the Go toolchain recorded it.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
+// now is the configuration whose live settings are in force: that of the last reload. The
+// others are those of config.
+func (a *app) now() *loaded {
+	if c := a.inForce.Load(); c != nil {
+		return c
 	}
-	return "(devel)"
+	return a.config
+}
+
+// setLevel sets what is logged from now on.
+func (a *app) setLevel(c *loaded) {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.logLevel)) // checked when it was loaded
+	a.level.Set(level)
 }
 
 // logger logs to stderr, as the configuration says.
 func (a *app) logger() *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(a.config.logLevel)) // checked when it was loaded
-	opts := &slog.HandlerOptions{Level: level}
+	opts := &slog.HandlerOptions{Level: &a.level}
 
 	if a.config.logFormat == formatJSON {
 		return slog.New(slog.NewJSONHandler(a.err, opts))
@@ -187,25 +213,19 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.err, opts))
 }
 
+var errNoFolder = &usageError{errors.New("no folder of plugins"), "name one with --plugins, or in plugins of the configuration"}
+
 // open opens a service that keeps its runs in memory, unless adapt changes that.
 // The returned function closes it, and interrupts active runs.
 func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.Service, done func(), err error) {
-	if len(a.config.plugins) == 0 && !a.config.exec {
-		return nil, nil, &usageError{errors.New("no folder of plugins"), "name one with --plugins, or in plugins of the configuration"}
+	if len(a.config.folders()) == 0 {
+		return nil, nil, errNoFolder
 	}
 
-	cfg := a.config.server
-	if cfg.CacheDir, err = a.config.cacheDir(); err != nil {
+	cfg, err := a.serviceConfig()
+	if err != nil {
 		return nil, nil, err
 	}
-	cfg.PinDir, cfg.Logger, cfg.Approve = a.config.pinDir(), a.logger(), a.config.decide
-	if a.config.approve == approveAsk {
-		cfg.Approve, cfg.Approvals.Ask = nil, true
-	}
-	if cfg.Secrets, err = a.secrets(); err != nil {
-		return nil, nil, err
-	}
-	cfg.Folders = a.config.folders()
 	if adapt != nil {
 		adapt(&cfg)
 	}
@@ -216,23 +236,60 @@ func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.S
 	return s, func() { a.closeService(ctx, s) }, nil
 }
 
-// secrets returns the secrets of the configuration.
-func (a *app) secrets() (host.Secrets, error) {
-	if err := a.config.checkKeys(); err != nil {
+// serviceConfig is what the configuration says of a service.
+func (a *app) serviceConfig() (cfg server.Config, err error) {
+	cfg = a.config.server
+	if cfg.CacheDir, err = a.config.cacheDir(); err != nil {
+		return cfg, err
+	}
+	cfg.Lock, cfg.Logger = a.config.lock(), a.logger()
+	a.config.apply(&cfg)
+	if a.exports != nil {
+		cfg.Telemetry = a.exports.Config
+	}
+	cfg.Secrets, err = a.secrets(a.config)
+	return cfg, err
+}
+
+// apply sets what a reload can change of a service, but for its secrets and for watching,
+// which not every command does.
+func (c *loaded) apply(to *server.Config) {
+	s := c.server
+	to.Folders, to.Grants, to.Interpret = c.folders(), s.Grants, s.Interpret
+	to.Limits, to.MaxLimits, to.Park, to.ParkAfter = s.Limits, s.MaxLimits, s.Park, s.ParkAfter
+	to.Runs, to.Listing, to.Approvals = to.Runs.Reconfigured(s.Runs), s.Listing, s.Approvals
+	if to.Verifier = nil; len(c.trust.Rules) > 0 {
+		to.Verifier = &c.trust
+	}
+
+	to.Approve = c.decide
+	if c.approve == approveAsk {
+		to.Approve, to.Approvals.Ask = nil, true
+	}
+}
+
+// secrets returns the secrets of a configuration.
+func (a *app) secrets(c *loaded) (host.Secrets, error) {
+	if err := c.checkKeys(); err != nil {
 		return nil, &usageError{fmt.Errorf("secrets_key: %w", err), ""}
 	}
 	sources := map[string]vault.Source{}
-	for name, s := range a.config.secrets {
+	for name, s := range c.secrets {
 		sources[name] = *s
 	}
-	return vault.New(sources, vault.Keys(a.config.secretsKey), a.logger())
+	return vault.New(sources, vault.Keys(c.secretsKey), a.logger())
 }
 
-// openKept opens a service that keeps its runs in a folder, for one client or
-// for several.
-func (a *app) openKept(ctx context.Context, folder string, shared bool) (*server.Service, func(), error) {
+// sameSecrets reports whether the secrets of two configurations are from the same sources.
+func (c *loaded) sameSecrets(as *loaded) bool {
+	return c.secretsKey == as.secretsKey && reflect.DeepEqual(c.secrets, as.secrets)
+}
+
+// openKept opens a service that keeps its runs in a folder, or in an engine that is not
+// nil, for one client or for several.
+func (a *app) openKept(ctx context.Context, folder string, e engine.Engine, shared bool) (*server.Service, func(), error) {
 	return a.open(ctx, func(cfg *server.Config) {
-		cfg.DataDir, cfg.Watch, cfg.OnReload = folder, a.config.watch, a.reloaded
+		cfg.Engine, cfg.DataDir, cfg.Watch, cfg.OnReload = e, folder, a.config.watch, a.reloaded
 		if a.config.audit {
 			cfg.AuditDir, cfg.Audit.Logger = auditFolder(a.config.data, folder), a.logger()
 		}

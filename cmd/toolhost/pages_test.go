@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -20,12 +21,21 @@ import (
 
 	"github.com/toolhost/toolhost/client"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/internal/registry/registrytest"
 )
 
 // TestGrantingPage does what docs/granting.md says, in order and to the letter, and
 // compares what the commands print with the page.
 func TestGrantingPage(t *testing.T) {
 	p := newReader(t, "granting.md")
+	require.NoError(t, os.MkdirAll(filepath.Join(p.clone, "examples/plugins"), 0o755))
+	require.NoError(t, os.Symlink(buildExamples(t), filepath.Join(p.clone, "examples/plugins/dist")))
+	p.follow()
+}
+
+// TestStarterPage does what docs/starter.md says.
+func TestStarterPage(t *testing.T) {
+	p := newReader(t, "starter.md")
 	require.NoError(t, os.MkdirAll(filepath.Join(p.clone, "examples/plugins"), 0o755))
 	require.NoError(t, os.Symlink(buildExamples(t), filepath.Join(p.clone, "examples/plugins/dist")))
 	p.follow()
@@ -58,6 +68,44 @@ func TestReachingPage(t *testing.T) {
 	p.follow()
 }
 
+// TestCPage does what docs/c.md says: it makes a plugin in C, and calls it as an agent.
+func TestCPage(t *testing.T) {
+	if _, err := compilerOfC(t.Context()); err != nil {
+		t.Skipf("%v: %s", err, installC)
+	}
+	newReader(t, "c.md").follow()
+}
+
+// TestDeployingPage does what docs/deploying.md says, with a registry of its own.
+func TestDeployingPage(t *testing.T) {
+	p := newReader(t, "deploying.md")
+	p.registry = registrytest.Start(t, "")
+	p.follow()
+}
+
+// With -update the page gets what each command printed, also where it has the command twice.
+func TestRenewedPage(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip(err)
+	}
+	before := *update
+	*update = true
+	defer func() { *update = before }()
+
+	page := func(first, second, third string) string {
+		return "Text.\n\n```console\n$ cat n 2>&1\n" + first + "$ echo 7 >n\n$ cat n 2>&1\n" + second + "```\n\n```console\n$ cat n 2>&1\n" + third + "```\n"
+	}
+	dir := filepath.Join(t.TempDir(), "agent")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "n"), []byte("1\n"), 0o600))
+	p := &reader{t: t, text: page("1\n", "1\n", "one\n"), dir: dir, addr: "127.0.0.1:7070", ids: map[string]string{}}
+	p.start()
+	for _, at := range blocks.FindAllStringSubmatchIndex(p.text, -1) {
+		p.console(at[4], at[5])
+	}
+	require.Equal(t, page("1\n", "7\n", "7\n"), p.renewed+p.text[p.done:])
+}
+
 // offline is an environment of the go command without a network, with the caches of
 // this process.
 func offline(t *testing.T) []string {
@@ -75,17 +123,18 @@ func offline(t *testing.T) []string {
 //     what they print. "…" stands for any text in a line, or alone for any lines. Times,
 //     digests and ids of runs differ, but an id is the same wherever it is repeated.
 type reader struct {
-	t     *testing.T
-	page  string // name
-	text  string
-	dir   string // where the reader is: the page calls it /srv/agent
-	clone string // $HOME/toolhost
-	env   []string
-	addr  string            // what the page calls 127.0.0.1:7070
-	ids   map[string]string // of runs, by their ids in the page
-	shell *exec.Cmd
-	in    io.Writer
-	codes *bufio.Scanner // exit codes of the commands
+	t        *testing.T
+	page     string // name
+	text     string
+	dir      string // where the reader is: the page calls it /srv/agent
+	clone    string // $HOME/toolhost
+	env      []string
+	addr     string            // what the page calls 127.0.0.1:7070
+	registry string            // what the page calls 127.0.0.1:5000
+	ids      map[string]string // of runs, by their ids in the page
+	shell    *exec.Cmd
+	in       io.Writer
+	codes    *bufio.Scanner // exit codes of the commands
 
 	renewed string // the page with what was printed, up to text[done:]
 	done    int
@@ -120,8 +169,8 @@ func newReader(t *testing.T, page string) *reader {
 	return p
 }
 
-// freeAddress is an address at which nobody listens. Its port is none that the system gives
-// to a connection.
+// freeAddress is an address at which nobody listens. The system gives no connection a port
+// of its range.
 func freeAddress(t *testing.T) string {
 	for range 100 {
 		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(10_000)))
@@ -138,7 +187,7 @@ var (
 	blocks  = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
 	fileOf  = regexp.MustCompile("(?m)^`([a-zA-Z0-9_./-]+)`[^\n]*:\n\n$")
 	runID   = regexp.MustCompile(`bg_[a-z2-7]{26}`)
-	varying = regexp.MustCompile(`…|\b20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z?|\b[0-9a-f]{12}\b|\b[0-9a-f]{64}\b|bg_[a-z2-7]{26}| {2,}`)
+	varying = regexp.MustCompile(`…|\b20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z?|\b[0-9a-f]{12}\b|\b[0-9a-f]{64}\b|bg_[a-z2-7]{26}|\b\d+(\.\d+)?(µs|ms)\b| {2,}`)
 )
 
 // follow does all that the page says.
@@ -155,7 +204,7 @@ func (p *reader) follow() {
 		name := fileOf.FindStringSubmatch(before)
 		switch {
 		case kind == "console":
-			commands += p.console(body, 1+strings.Count(p.text[:at[4]], "\n"))
+			commands += p.console(at[4], at[5])
 		case name != nil:
 			file := filepath.Join(p.dir, name[1])
 			require.NoError(p.t, os.MkdirAll(filepath.Dir(file), 0o755))
@@ -187,19 +236,25 @@ func (p *reader) start() {
 
 // here puts the folder and the address of this test into a text of the page.
 func (p *reader) here(text string) string {
-	return strings.NewReplacer("/srv/agent", p.dir, "127.0.0.1:7070", p.addr, "localhost:7070", "localhost"+p.addr[strings.LastIndex(p.addr, ":"):]).Replace(text)
+	return strings.NewReplacer("/srv/agent", p.dir, "127.0.0.1:7070", p.addr, "127.0.0.1:5000", cmp.Or(p.registry, "127.0.0.1:5000"), "localhost:7070", "localhost"+p.addr[strings.LastIndex(p.addr, ":"):]).Replace(text)
 }
 
-// console runs the commands of a block and compares what they print. It returns how
-// many there are.
-func (p *reader) console(body string, line int) int {
-	commands := strings.Split("\n"+body, "\n$ ")
+// console runs the commands of the block text[from:to] and compares what they print. It
+// returns how many there are.
+func (p *reader) console(from, to int) int {
+	const prompt = "\n$ "
+	line := 1 + strings.Count(p.text[:from], "\n")
+	commands := strings.Split("\n"+p.text[from:to], prompt)
 	require.Empty(p.t, strings.TrimSpace(commands[0]), "docs/%s:%d: a block of console begins with a command", p.page, line)
+
+	at := from - 1 + len(commands[0]) // of the prompt
 	for _, c := range commands[1:] {
+		start := at + len(prompt)
+		at = start + len(c)
 		command, want, _ := strings.Cut(strings.TrimSuffix(c, "\n"), "\n")
 		got := p.run(command)
 		if *update && !p.matches(want, got) {
-			p.renew(strings.TrimSuffix(c, "\n"), command, got)
+			p.renew(start, strings.TrimSuffix(c, "\n"), command, got)
 			continue
 		}
 		require.True(p.t, p.matches(want, got), "docs/%s:%d: $ %s\n--- the page:\n%s\n--- printed:\n%s", p.page, line, command, want, got)
@@ -207,15 +262,14 @@ func (p *reader) console(body string, line int) int {
 	return len(commands) - 1
 }
 
-// renew notes what a command printed, for the page.
-func (p *reader) renew(old, command, got string) {
-	got = strings.NewReplacer(p.dir, "/srv/agent", p.addr, "127.0.0.1:7070").Replace(strings.TrimSuffix(got, "\n"))
+// renew notes for the page what the command printed that is old there, at text[start:].
+func (p *reader) renew(start int, old, command, got string) {
+	got = strings.NewReplacer(p.dir, "/srv/agent", p.addr, "127.0.0.1:7070", cmp.Or(p.registry, "127.0.0.1:5000"), "127.0.0.1:5000").Replace(strings.TrimSuffix(got, "\n"))
 	for page, id := range p.ids {
 		got, command = strings.ReplaceAll(got, id, page), strings.ReplaceAll(command, id, page)
 	}
-	i := strings.Index(p.text[p.done:], "$ "+old+"\n")
-	p.renewed += p.text[p.done:p.done+i] + strings.TrimSuffix("$ "+command+"\n"+got, "\n")
-	p.done += i + len("$ "+old)
+	p.renewed += p.text[p.done:start] + strings.TrimSuffix(command+"\n"+got, "\n")
+	p.done = start + len(old)
 }
 
 // save writes the page with what was printed, for a person to read and shorten.
@@ -283,6 +337,8 @@ func (p *reader) matches(want, got string) bool {
 			case runID.MatchString(text):
 				ids = append(ids, text)
 				pattern += "(" + runID.String() + ")"
+			case strings.HasSuffix(text, "s"): // what a call takes on this machine
+				pattern += `\d+(?:\.\d+)?(?:µs|ms|s)`
 			case strings.Contains(text, ":"):
 				pattern += `20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?`
 			default:

@@ -5,40 +5,45 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"os/signal"
-	"reflect"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/watch"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // A reloader reads the configuration and the plugins of a service again.
 type reloader struct {
 	*app
 	service *server.Service
-	granted map[string]host.Grant // now
+	serves  bool // over HTTP
+
+	mu sync.Mutex // held by a reload
 }
 
-// reloadOnHangup reads the grants and the plugins again at each SIGHUP, which Windows
-// never sends. The function it returns ends that, and waits for it.
-func reloadOnHangup(a *app, s *server.Service) (end func()) {
+// keepReloading reloads at each SIGHUP, which Windows never sends, and when a file of the
+// configuration changes. The function it returns ends that, and waits for it.
+func (r *reloader) keepReloading() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGHUP)
 
 	var reloading sync.WaitGroup
 	reloading.Go(func() {
-		r := reloader{a, s, a.config.server.Grants}
 		for range asked {
-			r.reload(ctx)
+			_, _ = r.reload(ctx) // it is announced
 		}
+	})
+	reloading.Go(func() {
+		watch.Poll(ctx, r.look, func() { _, _ = r.reloadChanged(ctx) })
 	})
 	return func() {
 		cancel()
@@ -48,82 +53,132 @@ func reloadOnHangup(a *app, s *server.Service) (end func()) {
 	}
 }
 
-// reload reads the configuration and the plugins again, and announces what has changed.
-func (r *reloader) reload(ctx context.Context) {
-	now, err := r.reread()
-	if err != nil {
-		r.announceAs(slog.LevelWarn, "the configuration stays as it was: "+strings.ReplaceAll(err.Error(), "\n", "; "))
-		now = nil
+// look describes the files of the configuration as they are; empty if they are not watched.
+func (r *reloader) look() string {
+	var text strings.Builder
+	if !r.now().watch {
+		return ""
 	}
-
-	grants := r.granted
-	var regranted, restart []string
-	if now != nil {
-		grants = now.server.Grants
-		regranted, restart = changedGrants(r.granted, grants), r.config.changedKeys(now)
+	for _, file := range r.configFiles() {
+		watch.Describe(&text, file)
 	}
-	if len(regranted) > 0 {
-		r.announce("grants changed: "+strings.Join(regranted, ", "), "plugins", regranted)
-	}
-	if len(restart) > 0 {
-		r.announceAs(slog.LevelWarn, "changed in the configuration, and in force only after a restart: "+strings.Join(restart, ", "), "keys", restart)
-	}
-
-	c, reloadErr := r.service.Regrant(ctx, grants)
-	switch {
-	case reloadErr != nil: // it is shutting down
-		return
-	case now != nil:
-		r.inForce.Store(now)
-	}
-	r.granted = grants
-
-	switch {
-	case err == nil && c.Empty() && len(regranted)+len(restart) == 0:
-		r.announce("reloaded: nothing has changed in the plugins and the configuration")
-	case c.Empty():
-		r.announce("reloaded: nothing has changed in the plugins")
-	}
+	return text.String()
 }
 
-// reread reads the configuration again, as at the start. A file that was in force and
-// is not trusted any more is an error: without it most grants would be gone.
+// configFiles are the files that the configuration may be in, whether they exist or not,
+// and those that record which of them are trusted.
+func (r *reloader) configFiles() (files []string) {
+	if dir := userConfig(); dir != "" {
+		for _, name := range configNames {
+			files = append(files, filepath.Join(dir, name))
+		}
+	}
+	if name := namedConfig(r.flags, r.environ); name != "" {
+		return append(files, name)
+	}
+
+	for _, name := range configNames {
+		files = append(files, name)
+		if path, err := realPath(name); err == nil {
+			files = append(files, trustStore(userData()).record(path))
+		}
+	}
+	return files
+}
+
+// reload reads the configuration and the plugins again, puts what can change into force, and
+// announces what has changed. The error says why nothing has. In a dry run nothing changes.
+func (r *reloader) reload(ctx context.Context) (wire.Reload, error) {
+	out, err := r.reloadChanged(ctx)
+	if err == nil && out.Empty() && !out.DryRun {
+		r.announce("reloaded: nothing has changed in the plugins and the configuration")
+	}
+	return out, err
+}
+
+// reloadChanged is reload that announces nothing if nothing has changed.
+func (r *reloader) reloadChanged(ctx context.Context) (wire.Reload, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := wire.Reload{Changed: []wire.SettingChange{}, Restart: []wire.SettingChange{}, Problems: []wire.FileProblem{}, DryRun: server.InDryRun(ctx)}
+	next, err := r.reread()
+	if err == nil {
+		out.Changed, out.Restart = r.difference(next)
+		if out.DryRun {
+			return out, nil
+		}
+		err = r.apply(ctx, next, &out)
+	}
+
+	switch {
+	case err == nil:
+		return out, nil
+	case errors.Is(err, host.ErrClosed) || ctx.Err() != nil: // it is shutting down
+	default:
+		r.announceAs(slog.LevelWarn, "reload refused, nothing has changed: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return wire.Reload{}, err
+}
+
+// reread reads the configuration again, as at the start. What a start would refuse is an
+// error, and so is a file that was in force and is gone or not trusted any more: without it
+// most grants would be gone.
 func (r *reloader) reread() (*loaded, error) {
-	now, err := loadConfig(r.flags, r.environ)
+	next, err := loadConfig(r.flags, r.environ)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range now.ignored {
-		if !slices.Contains(r.config.ignored, f) {
-			return nil, fmt.Errorf("%s %s, and send SIGHUP again", oneLine(f.path), f.why)
+	for _, file := range r.now().files {
+		if slices.Contains(next.files, file) {
+			continue
 		}
+		if f, ok := next.ignoredAs(file); ok {
+			return nil, fmt.Errorf("%s %s", oneLine(f.path), f.why)
+		}
+		return nil, fmt.Errorf("%s is missing: restore it, or restart without it", oneLine(file))
 	}
-	return now, nil
+
+	next.keepLock(r.now())
+	if len(next.folders()) == 0 {
+		return nil, errNoFolder
+	}
+	if r.serves {
+		configCheck{next}.checkListen()
+	}
+	return next, next.problems.usage()
 }
 
-// changedGrants are the names of plugins that are granted something else.
-func changedGrants(before, now map[string]host.Grant) (names []string) {
-	all := maps.Clone(before)
-	maps.Copy(all, now)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if !reflect.DeepEqual(before[name], now[name]) {
-			names = append(names, name)
-		}
+// apply puts a configuration into force, as far as that can change, and announces it.
+func (r *reloader) apply(ctx context.Context, next *loaded, out *wire.Reload) error {
+	secrets, err := r.secrets(next)
+	if err != nil {
+		return err
 	}
-	return names
-}
+	before := r.now()
+	next.data = r.config.data // the store of plugins is in it
+	r.inForce.Store(next)     // what is announced of plugins refers to it
+	c, err := r.service.Reconfigure(ctx, func(cfg *server.Config) {
+		next.apply(cfg)
+		cfg.Watch, cfg.Lock = next.watch, next.lock()
+		if !next.sameSecrets(before) { // else what commands have printed is kept
+			cfg.Secrets = secrets
+		}
+	})
+	if err != nil {
+		r.inForce.Store(before)
+		return err
+	}
+	r.setLevel(next)
 
-// changedKeys are the keys, without those of grants, whose values differ in another
-// configuration.
-func (c *loaded) changedKeys(now *loaded) (keys []string) {
-	all := maps.Clone(c.values)
-	maps.Copy(all, now.values)
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		if !strings.HasPrefix(key, "grants.") && !reflect.DeepEqual(c.merged.Get(path(key)), now.merged.Get(path(key))) {
-			keys = append(keys, key)
-		}
+	r.announceIgnored(next, before)
+	for _, change := range out.Changed {
+		r.announce("configuration: "+change.String(), "key", change.Key, "old", change.Old, "new", change.New)
 	}
-	return keys
+	for _, change := range out.Restart {
+		r.announceAs(slog.LevelWarn, "configuration, in force only after a restart: "+change.String(), "key", change.Key, "old", change.Old, "new", change.New)
+	}
+	out.Added, out.Replaced, out.Removed, out.Problems = c.Added, c.Changed, c.Removed, append(out.Problems, fileProblems(c.Problems)...)
+	return nil
 }
 
 // reloaded announces what a reload has changed.
@@ -142,6 +197,9 @@ func (a *app) reloaded(c plugins.Changes) {
 
 	if len(parts) > 0 {
 		a.announce("reloaded: "+strings.Join(parts, "; "), attrs...)
+	}
+	for _, p := range c.Overridden {
+		a.announce(oneLine(p.String()), "file", p.File)
 	}
 	a.warnOf(fileProblems(c.Problems))
 	var lack []*plugins.Plugin

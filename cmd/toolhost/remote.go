@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/toolhost/toolhost/client"
 	"github.com/toolhost/toolhost/server/wire"
@@ -23,26 +24,13 @@ type remote struct {
 
 // remote completes a command that talks to a running server.
 func (a *app) remote(cmd *cobra.Command, run func(ctx context.Context, r *remote, args []string) error) *cobra.Command {
-	var session string
 	flags := cmd.Flags()
 	flags.String("addr", "", "`address` of the server: host:port, a URL or the path of a socket (default: the socket of the data folder)")
-	flags.StringVar(&session, "session", wire.DefaultSession, "session of the runs")
+	flags.String("session", wire.DefaultSession, "session of the runs")
 	flags.Bool("json", false, "print JSON")
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		address := a.config.addr
-		if address == "" && a.config.data == "" {
-			return errNoData
-		}
-		if address == "" {
-			address = "unix:" + socketPath(a.config.data)
-		}
-		token, err := a.config.clientToken()
-		if err != nil {
-			return err
-		}
-		dry, _ := flags.GetBool("dry-run") // false for a command without it
-		c, err := client.New(address, client.Options{Token: token, ApprovalToken: a.config.approvalToken, Session: session, DryRun: dry})
+		c, err := a.dial(flags)
 		if err != nil {
 			return err
 		}
@@ -50,6 +38,26 @@ func (a *app) remote(cmd *cobra.Command, run func(ctx context.Context, r *remote
 		return run(cmd.Context(), &remote{&a.ui, c}, args)
 	}
 	return cmd
+}
+
+// dial returns a client of the server that the configuration and the flags of a remote
+// command name.
+func (a *app) dial(flags *pflag.FlagSet) (*client.Client, error) {
+	address := a.config.addr
+	if address == "" && a.config.data == "" {
+		return nil, errNoData
+	}
+	if address == "" {
+		address = "unix:" + socketPath(a.config.data)
+	}
+	token, err := a.config.clientToken()
+	if err != nil {
+		return nil, err
+	}
+
+	session, _ := flags.GetString("session")
+	dry, _ := flags.GetBool("dry-run") // false for a command without it
+	return client.New(address, client.Options{Token: token, ApprovalToken: a.config.approvalToken, Session: session, DryRun: dry})
 }
 
 // checkRun refuses what cannot be a run id, without a request.

@@ -45,14 +45,14 @@ in TypeScript, as models and scripts see it that search for it.`,
 
 // printDeclarations shows tools to people: what authors wrote on few lines, and without
 // control characters.
-func (a *app) printDeclarations(found wire.Declarations) {
+func (u *ui) printDeclarations(found wire.Declarations) {
 	for _, t := range found.Tools {
-		a.printf("// %s\n%s\n\n", oneLine(t.Description), t.Declaration)
+		u.printf("// %s\n%s\n\n", oneLine(t.Description), t.Declaration)
 	}
 	switch {
 	case len(found.Tools) == 0:
-		a.notef("no tool has these words")
+		u.notef("no tool has these words")
 	case found.More > 0:
-		a.notef("%d more: --limit shows more of them", found.More)
+		u.notef("%d more: --limit shows more of them", found.More)
 	}
 }

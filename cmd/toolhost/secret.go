@@ -29,7 +29,7 @@ get their value from the configuration. No command shows a value.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.secretList(), a.secretSet(), a.secretRemove(), a.secretKey())
+	cmd.AddCommand(secretListCommand(a), secretSetCommand(a), secretRemoveCommand(a), secretKeyCommand())
 	return cmd
 }
 
@@ -38,7 +38,7 @@ func ofUser(cmd *cobra.Command) *string {
 	return cmd.Flags().String("of", "", "the `user` whose secret it is, by an operator (default: who calls)")
 }
 
-func (a *app) secretList() *cobra.Command {
+func secretListCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "Show the secrets and whether they have a value", Args: cobra.NoArgs}
 	user := ofUser(cmd)
 	return a.remote(cmd, func(ctx context.Context, r *remote, _ []string) error {
@@ -67,7 +67,7 @@ func (a *app) secretList() *cobra.Command {
 	})
 }
 
-func (a *app) secretSet() *cobra.Command {
+func secretSetCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Set the value of a user's secret",
@@ -90,23 +90,35 @@ read from stdin without its last line break:
 
 // secretValue asks for a value, or reads it.
 func (u *ui) secretValue(ctx context.Context, name string) (string, error) {
-	var data []byte
-	var err error
-	if f, ok := u.in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		fmt.Fprintf(u.err, "%s: ", oneLine(name))
-		data, err = term.ReadPassword(int(f.Fd()))
-		fmt.Fprintln(u.err)
-	} else {
-		data, err = readUntil(ctx, io.LimitReader(u.in, vault.MaxValue+2))
-	}
-	value := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
+	value, err := u.hidden(ctx, oneLine(name), vault.MaxValue)
 	if err == nil && value == "" {
 		err = &usageError{errors.New("the value is empty"), "toolhost secret remove removes one"}
 	}
 	return value, err
 }
 
-func (a *app) secretRemove() *cobra.Command {
+// hidden asks for a text that nobody may see on a terminal, and else reads it from stdin
+// without its last line break.
+func (u *ui) hidden(ctx context.Context, prompt string, most int64) (string, error) {
+	var data []byte
+	var err error
+	if u.asks() {
+		fmt.Fprintf(u.err, "%s: ", prompt)
+		data, err = term.ReadPassword(int(u.in.(*os.File).Fd()))
+		fmt.Fprintln(u.err)
+	} else {
+		data, err = readUntil(ctx, io.LimitReader(u.in, most+2))
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), err
+}
+
+// asks reports whether stdin is a terminal.
+func (u *ui) asks() bool {
+	f, ok := u.in.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func secretRemoveCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "remove NAME", Short: "Remove the value of a user's secret", Args: cobra.ExactArgs(1)}
 	user := ofUser(cmd)
 	cmd.Flags().Bool("dry-run", false, "remove nothing")
@@ -115,7 +127,7 @@ func (a *app) secretRemove() *cobra.Command {
 	})
 }
 
-func (a *app) secretKey() *cobra.Command {
+func secretKeyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "key FILE",
 		Short: "Add a new key for the secrets of users to a file",

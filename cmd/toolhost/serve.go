@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	sd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
 	"github.com/toolhost/toolhost/plugins"
@@ -31,12 +32,12 @@ func serveCommand(a *app) *cobra.Command {
 		Long: `Serve the tools over HTTP on a socket in the data folder. The commands spawn,
 check, wait, stop, logs, tasks, remove and schedules talk to it. With --listen it also serves
 a TCP address, with a page for operators. Runs, their output, notices and schedules
-are kept in the data folder. A restarted server continues the runs
-whose tools allow it.
+are kept in the data folder, or with --engine in a PostgreSQL database that several
+servers may share. A restarted server continues the runs whose tools allow it.
 
-Plugins that are added, replaced or removed are reloaded while it runs (unless
-watch is false). SIGHUP reloads them and reads grants again. Other settings are
-read once: SIGHUP names those that have changed and need a restart.
+The configuration and the plugins are read again when their files change (unless
+watch is false), at SIGHUP, and by toolhost reload. What has changed is printed, and
+which settings need a restart. A configuration that has problems changes nothing.
 
 SIGINT or SIGTERM shuts it down: it accepts nothing new, waits for calls and runs
 as long as serve.drain says, and interrupts the rest. If that takes longer, it
@@ -48,18 +49,29 @@ it at once.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runServer(cmd.Context()) },
 	}
+	cmd.Flags().String("engine", "", "keep runs in the PostgreSQL database with this `URL`, which other hosts may share")
 	cmd.Flags().String("listen", "", "also serve this `address`, such as 127.0.0.1:7070; other machines are served only with a token or oauth")
 	return cmd
 }
 
 // runServer serves until ctx ends.
 func (a *app) runServer(ctx context.Context) error {
-	a.config.checkListen()
+	configCheck{a.config}.checkListen()
 	if err := a.config.problems.usage(); err != nil {
 		return err
 	}
+	shared, disconnect, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer disconnect()
+	closeExports, err := a.openExports(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer closeExports()
 	s, done, err := a.openFreed(ctx, func() (*server.Service, func(), error) {
-		return a.openKept(ctx, filepath.Join(a.config.data, "runs"), true)
+		return a.openKept(ctx, filepath.Join(a.config.data, "runs"), shared, true)
 	})
 	if err != nil {
 		return err
@@ -72,7 +84,7 @@ func (a *app) runServer(ctx context.Context) error {
 	}
 	defer within(endGrace, mcp.Close)
 
-	listeners, err := a.listen()
+	listeners, err := a.config.listeners()
 	if err != nil {
 		done()
 		return err
@@ -81,13 +93,18 @@ func (a *app) runServer(ctx context.Context) error {
 	defer removeSocket(socketPath(a.config.data))()
 
 	signal.Ignore(syscall.SIGPIPE) // the process continues if nobody reads its log any more
-	page := webui.New(s, webui.Config{Version: version(), Settings: a.pageSettings, ApprovalToken: a.config.approvalToken, Logger: a.logger()})
-	api := httpapi.New(s, httpapi.Config{
-		Version: version(), Token: a.config.token, ApprovalToken: a.config.approvalToken, OAuth: a.config.issuer(), MCP: mcp, Page: page,
-		SecretForm: webui.NewSecretForm(s, a.logger()), Logger: a.logger(),
+	reloads := &reloader{app: a, service: s, serves: true}
+	page := webui.New(s, webui.Config{
+		Version: version(), Settings: operatorPage{a}.settings, Lacking: operatorPage{a}.lacking(s),
+		Reload: reloads.reload, ApprovalToken: a.config.approvalToken, Logger: a.logger(),
 	})
-	server.SecretLinksOf(s).ServeAt(a.secretForm(listeners))
-	defer within(endGrace, reloadOnHangup(a, s))
+	api := httpapi.New(s, httpapi.Config{
+		Reload:  reloads.reload,
+		Version: version(), Token: a.config.token, ApprovalToken: a.config.approvalToken, OAuth: a.config.issuer(), MCP: mcp, Page: page,
+		SecretForm: webui.NewSecretForm(s, a.logger()), Metrics: a.exports.Metrics, MetricsToken: a.config.metricsToken, Logger: a.logger(),
+	})
+	server.SecretLinksOf(s).ServeAt(a.config.secretForm(listeners))
+	defer within(endGrace, reloads.keepReloading())
 	d := daemon{a, s, api, listeners}
 	return d.serve(ctx)
 }
@@ -140,12 +157,14 @@ func (d daemon) serve(ctx context.Context) (err error) {
 		})
 	}
 	d.announceReady()
+	d.tellSupervisor(sd.SdNotifyReady)
 
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
 
+	d.tellSupervisor(sd.SdNotifyStopping)
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(again)
@@ -156,6 +175,14 @@ func (d daemon) serve(ctx context.Context) (err error) {
 		ended <- closed
 	}()
 	return errors.Join(err, d.awaitEnd(ended, again, d.service.WaitsFor))
+}
+
+// tellSupervisor reports a state to systemd, if that has started the process as a service
+// of the type notify.
+func (d daemon) tellSupervisor(state string) {
+	if _, err := sd.SdNotify(false, state); err != nil {
+		d.logger().Warn("systemd was not notified", "state", state, "error", err)
+	}
 }
 
 // Bounds of a shutdown. Runs that it leaves are recovered by the next start, as
@@ -170,9 +197,9 @@ const (
 // endLimit, or until a second signal. After the drain it prints what it waits for.
 func (d daemon) awaitEnd(ended <-chan error, again <-chan os.Signal, waitsFor func() string) error {
 	began := time.Now()
-	tell := time.NewTimer(d.config.drain + endTell)
+	tell := time.NewTimer(d.now().drain + endTell)
 	defer tell.Stop()
-	late := time.NewTimer(d.config.drain + endLimit)
+	late := time.NewTimer(d.now().drain + endLimit)
 	defer late.Stop()
 
 	for {
@@ -186,7 +213,7 @@ func (d daemon) awaitEnd(ended <-chan error, again <-chan os.Signal, waitsFor fu
 			tell.Reset(endTell)
 		case <-late.C:
 			return fmt.Errorf("the shutdown did not end within %v: it waited for %s; the next start recovers what was left",
-				d.config.drain+endLimit, waitsFor())
+				d.now().drain+endLimit, waitsFor())
 		}
 	}
 }
@@ -210,14 +237,15 @@ func (d daemon) announceReady() {
 	for _, l := range d.listeners {
 		d.announce("listening on "+where(l), "address", where(l))
 		if l.Addr().Network() == "tcp" {
-			d.announce("page for operators: "+d.here(l)+"/", "address", d.here(l)+"/")
+			d.announce("page for operators: "+d.config.here(l)+"/", "address", d.config.here(l)+"/")
 		}
 	}
 
 	found := d.service.Findings()
 	d.announce(fmt.Sprintf("ready: %s, %s", plural(len(d.service.Tools()), "tool"), plural(len(found), "problem")))
 	d.warnOf(found)
-	d.announceLacking(d.service.Plugins())
+	d.announceStarter(d.service)
+	d.announceLacking(ownPlugins(d.service.Plugins()))
 }
 
 // httpGrace is how long the server waits until clients have read their answers.
@@ -227,11 +255,11 @@ const httpGrace = 2 * time.Second
 // It announces first what it waits for.
 func (d daemon) drain() error {
 	if n := d.service.Stats().Runs.Active; n > 0 {
-		d.announce(fmt.Sprintf("shutting down: waiting up to %s for %d runs; a second signal ends at once", d.config.drain, n))
+		d.announce(fmt.Sprintf("shutting down: waiting up to %s for %d runs; a second signal ends at once", d.now().drain, n))
 	}
 	d.api.Drain()
 
-	ctx, cancel := context.WithTimeout(context.Background(), d.config.drain)
+	ctx, cancel := context.WithTimeout(context.Background(), d.now().drain)
 	defer cancel()
 	err := d.service.Close(ctx)
 
@@ -282,8 +310,9 @@ func mcpCommand(a *app) *cobra.Command {
 revision of the protocol. Background runs and tasks are kept in the data folder: a
 client that starts this command again finds them under the same session.
 
-Plugins that are added, replaced or removed are reloaded while it runs (unless
-watch is false). SIGHUP reloads them and reads grants again. The client is notified.`,
+The configuration and the plugins are read again when their files change (unless
+watch is false), and at SIGHUP. What has changed is printed. The client is notified
+of other tools.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMCP(cmd.Context(), session, dry) },
 	}
@@ -293,12 +322,17 @@ watch is false). SIGHUP reloads them and reads grants again. The client is notif
 }
 
 func (a *app) runMCP(ctx context.Context, session string, dry bool) error {
+	closeExports, err := a.openExports(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer closeExports()
 	s, done, err := a.openFree(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	defer reloadOnHangup(a, s)()
+	defer (&reloader{app: a, service: s}).keepReloading()()
 
 	var in io.Reader // nil is the process's own, which can be closed to end a read
 	if a.in != os.Stdin {
@@ -306,7 +340,8 @@ func (a *app) runMCP(ctx context.Context, session string, dry bool) error {
 	}
 	signal.Ignore(syscall.SIGPIPE) // a client that goes away ends the session, not the process
 	a.warnOf(s.Findings())
-	a.announceLacking(s.Plugins())
+	a.announceStarter(s)
+	a.announceLacking(ownPlugins(s.Plugins()))
 	return mcpapi.Run(ctx, s, mcpapi.Config{Version: version(), Session: session, DryRun: dry, In: in, Out: a.out, Logger: a.logger()})
 }
 
@@ -327,7 +362,7 @@ func (c *loaded) mcpFolder(n int) string {
 // uses: each MCP client may start a process of its own.
 func (a *app) openFree(ctx context.Context) (*server.Service, func(), error) {
 	for n := 1; ; n++ {
-		s, done, err := a.openKept(ctx, a.config.mcpFolder(n), false)
+		s, done, err := a.openKept(ctx, a.config.mcpFolder(n), nil, false)
 		switch {
 		case err == nil:
 			a.logger().Info("runs are kept", "folder", a.config.mcpFolder(n))

@@ -216,9 +216,9 @@ func TestMCPFolders(t *testing.T) {
 	_, done, err := a.openFree(t.Context())
 	require.NoError(t, err)
 	defer done()
-	_, _, err = a.openKept(t.Context(), a.config.mcpFolder(5), false)
+	_, _, err = a.openKept(t.Context(), a.config.mcpFolder(5), nil, false)
 	require.ErrorIs(t, err, server.ErrLocked)
-	_, _, err = a.openKept(t.Context(), a.config.mcpFolder(1), false)
+	_, _, err = a.openKept(t.Context(), a.config.mcpFolder(1), nil, false)
 	require.ErrorContains(t, err, fmt.Sprintf("is used by process %d", os.Getpid()))
 	require.NoDirExists(t, filepath.Join(data, "runs"))
 }
@@ -246,7 +246,7 @@ func TestServeWaitsForTheFolder(t *testing.T) {
 		plugins: []string{t.TempDir()}, data: data, logLevel: "warn",
 	}}}
 	runs := func() (*server.Service, func(), error) {
-		return a.openKept(t.Context(), filepath.Join(data, "runs"), true)
+		return a.openKept(t.Context(), filepath.Join(data, "runs"), nil, true)
 	}
 	first, _, err := a.openFreed(t.Context(), runs)
 	require.NoError(t, err)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/registry"
+	"github.com/toolhost/toolhost/internal/signature"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/audit"
@@ -22,8 +24,12 @@ type config struct {
 	grants map[string]*host.Grant // by the name of the plugin; server has them once all are read
 	oauth  identity.OAuth
 
-	plugins             []string // folders
-	data                string   // folder; empty if no home folder is known
+	plugins             []string                      // folders, and references to registries
+	plainHTTP           []string                      // registries
+	staged              map[string]registry.Reference // new versions that nobody has accepted yet, by source
+	starter             []string                      // names of plugins; nil: see starters
+	data                string                        // folder; empty if no home folder is known
+	engine              string                        // URL; empty is a database in data
 	exec                bool
 	watch               bool
 	compile, approve    string
@@ -33,8 +39,11 @@ type config struct {
 	audit               bool
 	egressCA            string // file
 	approvalToken       string
+	metricsToken        string
 	secrets             map[string]*vault.Source
 	secretsKey          string
+	trust               signature.Policy
+	trustedRoot         string // file
 }
 
 // Values of settings that are names.
@@ -64,14 +73,23 @@ func newConfig() config {
 // setting is one key of the configuration. Tables of settings drive reading,
 // checking and showing it, its JSON Schema and its table in docs/operating.md.
 type setting struct {
-	key  string // as in a file: log.level, which is TOOLHOST_LOG_LEVEL in the environment
-	kind kind
-	to   any // pointer to the field
+	key    string // as in a file: log.level, which is TOOLHOST_LOG_LEVEL in the environment
+	effect effect
+	kind   kind
+	to     any // pointer to the field
 	// builtIn is the default that the packages below apply to a zero field, or a
 	// note about it. If it is nil, the default is what newConfig sets.
 	builtIn any
 	doc     string // in Markdown
 }
+
+// effect is when a change of a setting takes effect in a server that runs.
+type effect string
+
+const (
+	live    effect = "live"    // at a reload
+	restart effect = "restart" // when it is started again
+)
 
 // note is a default in words.
 type note string
@@ -84,73 +102,81 @@ func settings(c *config) []setting {
 	runs, most := &s.Runs, &s.MaxLimits
 
 	return []setting{
-		{"plugins", folders, &c.plugins, none, "Folders of plugins. Subfolders are not read."},
-		{"exec", flag, &c.exec, nil, "Whether agents have the tool `exec`, which runs [scripts](scripts.md) that call their tools. Unless `grants.exec` says otherwise, it is granted the clock, questions to the user and every tool."},
-		{"watch", flag, &c.watch, nil, "Whether `serve` and `mcp` reload plugins that are added, replaced or removed. See [Reloading](#reloading)."},
-		{"compile", oneOf(compileAhead, compileOnDemand), &c.compile, nil, "When `serve` and `mcp` compile plugins: in the background once they are ready, or each at its first call. See [Compiled code](#compiled-code)."},
-		{"interpret", list, &s.Interpret, none, "Names of plugins that run in an interpreter and are never compiled; `[\"*\"]` for all. See [Compiled code](#compiled-code)."},
-		{"data", folder, &c.data, note("`$XDG_DATA_HOME/toolhost` or `~/.local/share/toolhost`"), "Folder for compiled plugins, pins, and background runs. It is refused if other users own it or can write to it."},
-		{"log.level", oneOf("debug", "info", "warn", "error"), &c.logLevel, nil, "Least severe level that is logged to stderr. Problems with plugins and announcements of `serve` are always printed."},
-		{"log.format", oneOf(formatText, formatJSON), &c.logFormat, nil, "Format of the log. In `json`, announcements have the level INFO, problems WARN, and durations are in nanoseconds."},
+		{"plugins", live, sources, &c.plugins, none, "Folders of plugins, and plugins of [registries](#registries) as `oci://HOST/NAME:TAG`. Subfolders are not read."},
+		{"registry.plain_http", live, words, &c.plainHTTP, none, "Registries, as HOST or HOST:PORT, that are contacted over plain HTTP. Registries on this machine always use plain HTTP, all others HTTPS."},
+		{"starter", live, starterPack, &c.starter, note("`true` without `plugins`, else `false`"), "Which plugins of the [starter pack](starter.md) are served: `true` for all, `false` for none, or a list of names. In the environment, separate names as in `PATH`."},
+		{"exec", live, flag, &c.exec, nil, "Whether agents have the tool `exec`, which runs [scripts](scripts.md) that call their tools. Unless `grants.exec` says otherwise, it gets the clock, questions to the user and every tool."},
+		{"watch", live, flag, &c.watch, nil, "Whether `serve` and `mcp` apply changes to plugins and the configuration automatically. See [Reloading](#reloading)."},
+		{"compile", restart, oneOf(compileAhead, compileOnDemand), &c.compile, nil, "When `serve` and `mcp` compile plugins: `ahead`, in the background once the server is ready, or `on_demand`, each at its first call. See [Compiled code](#compiled-code)."},
+		{"interpret", live, list, &s.Interpret, none, "Plugins that run in an interpreter and are never compiled, by name; `[\"*\"]` for all. See [Compiled code](#compiled-code)."},
+		{"data", restart, folder, &c.data, note("`$XDG_DATA_HOME/toolhost` or `~/.local/share/toolhost`"), "Folder for compiled plugins, accepted plugins, and background runs. Toolhost refuses a folder that other users own or can write to."},
+		{"engine", restart, text, &c.engine, none, "URL of the PostgreSQL database where `serve` keeps runs, such as `postgres://toolhost@db/toolhost`. Hosts with the same database share their runs: see [Several hosts](cluster.md). Without it, runs are kept in `data`. Use `TOOLHOST_ENGINE`, `PGPASSWORD` or a `.pgpass` to keep the password out of the configuration and the process list."},
+		{"lease", restart, durationFrom(time.Second), &runs.LeaseTTL, note("`30s`, or `60s` with `engine`"), "How long a host may lose contact with the database before its runs end and other hosts take them over. It must be longer than a database failover."},
+		{"log.level", live, oneOf("debug", "info", "warn", "error"), &c.logLevel, nil, "Lowest level that is logged to stderr. Plugin problems and the announcements of `serve` are always printed."},
+		{"log.format", restart, oneOf(formatText, formatJSON), &c.logFormat, nil, "Log format. In `json`, announcements have the level INFO, problems have WARN, and durations are in nanoseconds."},
 
-		{"limits.fuel", whole, &s.Limits.Fuel, int64(host.DefaultFuel), "Fuel of a call whose tool asks for no amount, in units."},
-		{"limits.memory", size, &s.Limits.Memory, int64(host.DefaultMemory), "Linear memory of a call."},
-		{"limits.output", size, &s.Limits.Output, int64(host.DefaultOutput), "Bytes that a call may write to all its streams."},
-		{"limits.timeout", budget, &s.Limits.Timeout, host.DefaultTimeout, "Time limit of a call that its caller waits for. `none` is no limit, and lifts `max_limits.timeout` too unless that is set."},
-		{"limits.background", budget, &s.Limits.Background, background.DefaultTimeout, "Time limit of a background run. `none` is no limit, and lifts `max_limits.background` too unless that is set."},
-		{"max_limits.fuel", whole, &most.Fuel, int64(server.DefaultMaxFuel), "The most fuel that a tool or a caller may ask for."},
-		{"max_limits.memory", size, &most.Memory, int64(server.DefaultMaxMemory), "The most memory that a tool or a caller may ask for."},
-		{"max_limits.output", size, &most.Output, int64(server.DefaultMaxOutput), "The most output that a tool or a caller may ask for."},
-		{"max_limits.timeout", duration, &most.Timeout, background.DefaultMaxTimeout, "The longest time limit of a call that a tool or a caller may ask for."},
-		{"max_limits.background", duration, &most.Background, background.DefaultMaxTimeout, "The longest time limit of a background run that a tool or a caller may ask for."},
+		{"limits.fuel", live, whole, &s.Limits.Fuel, int64(host.DefaultFuel), "Fuel of a call, in units, unless its tool requests an amount."},
+		{"limits.memory", live, size, &s.Limits.Memory, int64(host.DefaultMemory), "Linear memory of a call."},
+		{"limits.output", live, size, &s.Limits.Output, int64(host.DefaultOutput), "Bytes that a call can write to all its streams together."},
+		{"limits.timeout", live, budget, &s.Limits.Timeout, host.DefaultTimeout, "Time limit of a call whose caller waits for it. `none` means no limit, and also lifts `max_limits.timeout` unless that is set."},
+		{"limits.background", live, budget, &s.Limits.Background, background.DefaultTimeout, "Time limit of a background run. `none` means no limit, and also lifts `max_limits.background` unless that is set."},
+		{"max_limits.fuel", live, whole, &most.Fuel, int64(server.DefaultMaxFuel), "The most fuel that a tool or a caller can request."},
+		{"max_limits.memory", live, size, &most.Memory, int64(server.DefaultMaxMemory), "The most memory that a tool or a caller can request."},
+		{"max_limits.output", live, size, &most.Output, int64(server.DefaultMaxOutput), "The most output that a tool or a caller can request."},
+		{"max_limits.timeout", live, duration, &most.Timeout, background.DefaultMaxTimeout, "The longest time limit that a tool or a caller can request for a call."},
+		{"max_limits.background", live, duration, &most.Background, background.DefaultMaxTimeout, "The longest time limit that a tool or a caller can request for a background run."},
 
-		{"background.per_session", whole, &runs.PerSession, background.DefaultPerSession, "Active background runs of a session, without its parked calls."},
-		{"background.per_host", whole, &runs.PerHost, background.DefaultPerHost, "Active background runs of all sessions, parked calls included. In `serve`, one client gets at most three quarters."},
-		{"background.parked", whole, &runs.Parked, background.DefaultParked, "Parked calls of a session."},
-		{"background.schedules", anyWhole, &runs.Schedules, background.DefaultSchedules, "Enabled schedules of a session. A negative number allows none, and models do not read of them."},
-		{"background.park", oneOf(string(server.ParkOverdue), string(server.ParkHinted), string(server.ParkAll), string(server.ParkNever)), &s.Park, nil, "Which long calls continue in the background. `overdue`: those of tools with the hint `supports_background`, and any other at `limits.timeout`, unless its tool or its caller has set a time limit. `hinted`: only the former. `all`, or `never`."},
-		{"background.park_after", delay, &s.ParkAfter, server.DefaultParkAfter, "How long a call runs before it is parked; a tool can only ask for less. `0` is never. This time and the 5 minutes that a parked call gets must fit into `max_limits.background`."},
-		{"background.retention", duration, &runs.Retention, background.DefaultRetention, "How long finished runs are kept."},
-		{"background.retain_runs", whole, &runs.RetainRuns, background.DefaultRetainRuns, "How many finished runs of a session are kept."},
-		{"background.notice_ttl", duration, &runs.NoticeTTL, background.DefaultNoticeTTL, "How long an unacknowledged notice is kept, and its run with it."},
-		{"background.output_cap", size, &runs.OutputCap, int64(background.DefaultOutputCap), "Output that is kept of a run: its beginning and its end."},
-		{"background.log_quota", size, &s.LogQuota, int64(server.DefaultLogQuota), "Output of all runs on disk. The logs of runs that finished first are deleted first."},
-		{"background.record_quota", size, &runs.RecordQuota, int64(server.DefaultRecordQuota), "Records of all runs and schedules. In `serve`, one client gets at most three quarters. See [Records](#records)."},
-		{"background.end_session", oneOf(string(background.EndParked), string(background.EndAll)), &runs.EndSession, nil, "What the end of a session stops: its parked calls, or all its runs."},
-		{"background.min_interval", duration, &runs.MinInterval, background.DefaultInterval, "The shortest time between two firings of a schedule, by the clock of its time zone."},
-		{"background.misfire", duration, &runs.Misfire, background.DefaultMisfire, "How late a missed firing is still made up for. However many were missed, the schedule fires once."},
+		{"background.per_session", live, whole, &runs.PerSession, background.DefaultPerSession, "Maximum of active background runs per session. Parked calls do not count."},
+		{"background.per_host", live, whole, &runs.PerHost, background.DefaultPerHost, "Maximum of active background runs of all sessions, parked calls included. In `serve`, one client gets at most three quarters."},
+		{"background.parked", live, whole, &runs.Parked, background.DefaultParked, "Maximum of parked calls per session."},
+		{"background.schedules", live, anyWhole, &runs.Schedules, background.DefaultSchedules, "Maximum of enabled schedules per session. A negative number allows none and hides schedules from models."},
+		{"background.park", live, oneOf(string(server.ParkOverdue), string(server.ParkHinted), string(server.ParkAll), string(server.ParkNever)), &s.Park, nil, "Which long calls continue in the background. `hinted`: those of tools with the hint `supports_background`. `overdue`: these, and any other call that reaches `limits.timeout`, unless its tool or its caller has set a time limit. `all`: every long call. `never`: none."},
+		{"background.park_after", live, delay, &s.ParkAfter, server.DefaultParkAfter, "How long a call runs before it is parked. A tool can only request less. `0` means never. This time plus the 5 minutes that a parked call gets must fit into `max_limits.background`."},
+		{"background.retention", live, duration, &runs.Retention, background.DefaultRetention, "How long a finished run is kept."},
+		{"background.retain_runs", live, whole, &runs.RetainRuns, background.DefaultRetainRuns, "How many finished runs are kept per session."},
+		{"background.notice_ttl", live, duration, &runs.NoticeTTL, background.DefaultNoticeTTL, "How long an unacknowledged notice and its run are kept."},
+		{"background.output_cap", live, size, &runs.OutputCap, int64(background.DefaultOutputCap), "How much output of a run is kept: its beginning and its end."},
+		{"background.log_quota", restart, size, &s.LogQuota, int64(server.DefaultLogQuota), "Disk space for the output of all runs. The logs of the runs that finished first are deleted first."},
+		{"background.record_quota", restart, size, &runs.RecordQuota, int64(server.DefaultRecordQuota), "Space for the records of all runs and schedules. In `serve`, one client gets at most three quarters. See [Records](#records)."},
+		{"background.end_session", live, oneOf(string(background.EndParked), string(background.EndAll)), &runs.EndSession, nil, "What the end of a session stops: `parked` for its parked calls, `all` for all its runs."},
+		{"background.min_interval", live, duration, &runs.MinInterval, background.DefaultInterval, "The shortest time between two firings of a schedule, in local time of its time zone."},
+		{"background.misfire", live, duration, &runs.Misfire, background.DefaultMisfire, "How late a missed firing may still happen. The schedule then fires once, however many firings it has missed."},
 
-		{"audit.enabled", flag, &c.audit, nil, "Whether `serve` and `mcp` keep an [audit log](#the-audit-log) in the data folder."},
-		{"audit.file_size", size, &s.Audit.FileSize, int64(audit.DefaultFileSize), "Size at which the next file of the audit log begins."},
-		{"audit.files", anyWhole, &s.Audit.Files, audit.DefaultFiles, "How many files of the audit log are kept. A negative number keeps all."},
+		{"audit.enabled", restart, flag, &c.audit, nil, "Whether `serve` and `mcp` keep an [audit log](#the-audit-log) in the data folder."},
+		{"audit.file_size", restart, size, &s.Audit.FileSize, int64(audit.DefaultFileSize), "Size at which the audit log continues in a new file."},
+		{"audit.files", restart, anyWhole, &s.Audit.Files, audit.DefaultFiles, "How many audit log files are kept. A negative number keeps all."},
 
-		{"serve.listen", text, &c.listen, none, "Address at which `serve` listens besides its socket, such as `127.0.0.1:7070`. See [Serving](#serving)."},
-		{"serve.drain", duration, &c.drain, nil, "How long a server that shuts down waits for calls and runs before it interrupts them."},
-		{"addr", text, &c.addr, note("the socket of the data folder"), "Server that `spawn`, `check`, `wait`, `stop`, `logs`, `tasks`, `remove` and `schedules` talk to: `host:port`, a URL or the path of a socket."},
-		{"token", text, &c.token, none, "Token that commands send to a server over TCP, [only to the address it was given for](#where-a-token-goes), and that a server accepts from its operator. Set `TOOLHOST_TOKEN` to keep it out of files. A server that other machines can reach needs 16 characters or more."},
-		{"oauth.issuer", text, &c.oauth.Issuer, none, "URL of the issuer whose access tokens a server accepts over TCP. Each subject is a user with sessions of its own. See [Users](http.md#users)."},
-		{"oauth.audience", text, &c.oauth.Audience, none, "URL of this server that access tokens must be issued for."},
-		{"oauth.jwks", text, &c.oauth.JWKS, note("from the issuer's metadata"), "URL of the issuer's keys."},
-		{"oauth.scopes", words, &c.oauth.Scopes, none, "Scopes that every access token needs. In the environment they are separated by spaces."},
+		{"serve.listen", restart, text, &c.listen, none, "Address on which `serve` listens in addition to its socket, such as `127.0.0.1:7070`. See [Serving](#serving)."},
+		{"serve.drain", live, duration, &c.drain, nil, "How long a server waits for calls and runs at shutdown before it interrupts them."},
+		{"addr", live, text, &c.addr, note("the socket of the data folder"), "Server that `spawn`, `check`, `wait`, `stop`, `logs`, `tasks`, `remove` and `schedules` connect to: `host:port`, a URL or a socket path."},
+		{"token", restart, text, &c.token, none, "Token that a server accepts from its operator, and that commands send to a server over TCP, [only to the address it was given for](#where-a-token-goes). Set `TOOLHOST_TOKEN` to keep it out of files. It needs at least 16 characters if other machines can reach the server."},
+		{"oauth.issuer", restart, text, &c.oauth.Issuer, none, "URL of the issuer whose access tokens a server accepts over TCP. Each subject is a user with separate sessions. See [Users](http.md#users)."},
+		{"oauth.audience", restart, text, &c.oauth.Audience, none, "URL of this server. Access tokens must be issued for it."},
+		{"oauth.jwks", restart, text, &c.oauth.JWKS, note("from the issuer's metadata"), "URL of the issuer's keys."},
+		{"oauth.scopes", restart, words, &c.oauth.Scopes, none, "Scopes that every access token needs. In the environment, separate them with spaces."},
 
-		{"host.memory", size, &s.Host.Memory, int64(host.DefaultHostMemory), "Memory of all calls and of the instances kept for the next ones. See [Memory of the host](#memory-of-the-host)."},
-		{"host.total_calls", whole, &s.Host.TotalCalls, host.DefaultTotalCalls, "Direct calls at a time, of all plugins. Others [wait](#waiting) while their time runs. In `serve`, one client gets at most three quarters. Background runs have their own limit."},
-		{"host.calls", whole, &s.Host.Calls, host.DefaultCalls, "Calls of one plugin at a time, background runs included. Others wait. In `serve`, one client gets at most three quarters."},
-		{"host.warm", anyWhole, &s.Host.Warm, host.DefaultWarm, "Clean instances of a plugin that are kept for its next calls. A negative number keeps none."},
-		{"host.warm_for", duration, &s.Host.WarmFor, host.DefaultWarmFor, "How long a clean instance is kept."},
-		{"host.cache", size, &s.Host.CacheSize, int64(host.DefaultCacheSize), "Compiled code in the data folder. The least recently used is deleted first. See [Compiled code](#compiled-code)."},
-		{"host.compile_memory", sizeFrom(128 << 20), &s.Host.CompileMemory, int64(host.DefaultCompileMemory), "Memory that compiling one plugin may take, at least 128 MiB."},
-		{"host.compile_time", durationFrom(time.Second), &s.Host.CompileTime, host.DefaultCompileTime, "Processor time that compiling one plugin may take, at least 1s."},
-		{"egress.proxy", text, &s.Host.Egress.Proxy, none, "URL of the proxy that HTTP requests of plugins go through, `http://HOST:PORT` or `https://HOST:PORT`, with an optional user and password. Requests of private rules do not. The environment names no proxy."},
-		{"egress.ca", folder, &c.egressCA, none, "File of certificates in PEM that requests of plugins trust besides the system's."},
-		{"listing", listings, &s.Listing, none, "How models learn of tools, by name or pattern, such as `{\"*\": search, \"files_*\": list}`: `list` gives them the definition, `search` lets them [find](agents.md#many-tools) it. A name wins over patterns, a longer pattern over a shorter one. Tools that are not named are listed."},
-		{"approve", oneOf(approveDeny, approveAuto, approveAsk), &c.approve, nil, "What happens to calls that need a person's [approval](#approvals): `deny` refuses them and `auto` makes them, both for tools whose manifest requires approval; `ask` waits for an answer, also for destructive tools. `toolhost call` counts as approval."},
-		{"approvals.tools", decisions, &s.Approvals.Tools, none, "Decisions on tools by name or pattern, such as `{files_delete: ask, \"mail_*\": deny}`: `allow`, `ask` or `deny`. A name wins over patterns, a longer pattern over a shorter one, and all of them over hints."},
-		{"approvals.wait", duration, &s.Approvals.Wait, server.DefaultApprovalWait, "How long a call waits for approval before it is refused."},
-		{"approvals.token", text, &c.approvalToken, none, "Token with which approvals are decided over TCP. Without it they are decided over the socket only. Set `TOOLHOST_APPROVALS_TOKEN` to keep it out of files."},
-		{"secrets_key", folder, &c.secretsKey, none, "File with the keys that encrypt the secrets of users: one a line, 32 bytes in base64. The first encrypts. `toolhost secret key FILE` adds one. See [Secrets](#secrets)."},
-		{"secrets.*", kind{each: c.secret}, nil, none, "Secrets that go into HTTP requests of plugins, by their names."},
-		{"grants.*", kind{each: c.grant}, nil, none, "What each plugin is granted, by its name. A plugin that is not named gets nothing."},
+		{"host.memory", restart, size, &s.Host.Memory, int64(host.DefaultHostMemory), "Memory of all calls and of the warm instances kept for later calls. See [Memory of the host](#memory-of-the-host)."},
+		{"host.total_calls", restart, whole, &s.Host.TotalCalls, host.DefaultTotalCalls, "Direct calls at the same time, of all plugins. Other calls [wait](#waiting), and their time limit keeps running. In `serve`, one client gets at most three quarters. Background runs have their own limit."},
+		{"host.calls", restart, whole, &s.Host.Calls, host.DefaultCalls, "Calls of one plugin at the same time, background runs included. Other calls wait. In `serve`, one client gets at most three quarters."},
+		{"host.warm", restart, anyWhole, &s.Host.Warm, host.DefaultWarm, "Warm instances kept per plugin: clean ones, ready for its next calls. A negative number keeps none."},
+		{"host.warm_for", restart, duration, &s.Host.WarmFor, host.DefaultWarmFor, "How long a warm instance is kept."},
+		{"host.cache", restart, size, &s.Host.CacheSize, int64(host.DefaultCacheSize), "Space for compiled code in the data folder. The least recently used is deleted first. See [Compiled code](#compiled-code)."},
+		{"host.compile_memory", restart, sizeFrom(128 << 20), &s.Host.CompileMemory, int64(host.DefaultCompileMemory), "Memory limit for compiling one plugin, at least 128 MiB."},
+		{"host.compile_time", restart, durationFrom(time.Second), &s.Host.CompileTime, host.DefaultCompileTime, "Limit on processor time for compiling one plugin, at least 1s."},
+		{"egress.proxy", restart, text, &s.Host.Egress.Proxy, none, "URL of the proxy for HTTP requests of plugins, `http://HOST:PORT` or `https://HOST:PORT`, with an optional user and password. Requests that a `private` rule allows bypass it. Proxy variables in the environment have no effect."},
+		{"egress.ca", restart, folder, &c.egressCA, none, "PEM file with certificates that plugins' requests trust in addition to the system's."},
+		{"listing", live, listings, &s.Listing, none, "How models find tools, by name or pattern, such as `{\"*\": search, \"files_*\": list}`. With `list` they get the definition, with `search` they [search](agents.md#many-tools) for it. A name takes precedence over patterns, and a longer pattern over a shorter one. The default is `list`."},
+		{"approve", live, oneOf(approveDeny, approveAuto, approveAsk), &c.approve, nil, "What happens to calls that need a person's [approval](#approvals). For tools whose manifest requires approval, `deny` refuses calls and `auto` allows them. `ask` makes calls of these tools and of destructive tools wait for a decision. `toolhost call` counts as approval."},
+		{"approvals.tools", live, decisions, &s.Approvals.Tools, none, "Decisions on tools by name or pattern, such as `{files_delete: ask, \"mail_*\": deny}`: `allow`, `ask` or `deny`. A name takes precedence over patterns, a longer pattern over a shorter one, and each of them over hints."},
+		{"approvals.wait", live, duration, &s.Approvals.Wait, server.DefaultApprovalWait, "How long a call waits for approval before it is refused."},
+		{"approvals.token", restart, text, &c.approvalToken, none, "Token for deciding on approvals over TCP. Without it, approvals can be decided only over the socket. Set `TOOLHOST_APPROVALS_TOKEN` to keep it out of files."},
+		{"metrics.token", restart, text, &c.metricsToken, none, "Token for reading `/metrics` over TCP, and for nothing else. Without it, `/metrics` needs the operator's `token`. Set `TOOLHOST_METRICS_TOKEN` to keep it out of files. See [Metrics and traces](#metrics-and-traces)."},
+		{"secrets_key", live, folder, &c.secretsKey, none, "File with the keys for users' secrets: one per line, 32 bytes in base64. The first encrypts. `toolhost secret key FILE` adds a key. See [Secrets](#secrets)."},
+		{"secrets.*", live, kind{each: c.secret}, nil, none, "Secrets that the host puts into HTTP requests of plugins, by name."},
+		{"trust", live, signers, &c.trust.Rules, none, "Signers whose plugin [signatures](#signatures) are accepted: a list of `{minisign: KEY}`, `{sigstore: {issuer, identity}}` and `{key: PEM}`, each optionally limited to `plugins` and `sources`. The setting applies to plugins, the command `toolhost trust` to configurations."},
+		{"trusted_root", live, folder, &c.trustedRoot, none, "Sigstore's trusted root, a file `trusted_root.json`. Signers with `sigstore` need it."},
+		{"require_signature", live, flag, &c.trust.Require, nil, "Whether plugins without a signature from a signer in `trust` are refused."},
+		{"grants.*", live, kind{each: c.grant}, nil, none, "The grants of each plugin, by name. A plugin that is not named gets nothing."},
 	}
 }
 
@@ -173,16 +199,16 @@ func (c *config) secret(name string) []setting {
 // secretSettings is the table of a secret, as keys of secrets.NAME. The values go to s.
 func secretSettings(s *vault.Source) []setting {
 	return []setting{
-		{"env", text, &s.Env, none, "Variable of the environment that has the value."},
-		{"file", folder, &s.File, none, "File that has the value. It is read each time, and refused if other users can read or write it. It may be a link that they cannot replace, as those of Kubernetes are."},
-		{"command", words, &s.Command, none, "Program and arguments that print the value, without a shell. It has 10 seconds, and its output is kept for a minute."},
-		{"scope", oneOf(string(vault.OfOperator), string(vault.OfUser)), &s.Scope, string(vault.OfOperator), "Whose the value is: `operator`, or `user`: each user sets their own, without `env`, `file` and `command`."},
-		{"hosts", words, &s.Hosts, none, "Hosts that the value may go to: names, addresses and `*.example.com`."},
-		{"bearer", flag, &s.Place.Bearer, nil, "Whether the value goes into `Authorization: Bearer`."},
-		{"header", text, &s.Place.Header, none, "Header that the value goes into."},
-		{"query", text, &s.Place.Query, none, "Parameter of the query that the value goes into."},
-		{"basic", text, &s.Place.Basic, none, "User that the value is the password of, in `Authorization: Basic`."},
-		{"http", flag, &s.HTTP, nil, "Whether the value may go over plain HTTP too."},
+		{"env", live, text, &s.Env, none, "Environment variable that contains the value."},
+		{"file", live, folder, &s.File, none, "File that contains the value. It is read for each request, and refused if other users can read or write it. It may be a link that they cannot replace, like those of Kubernetes."},
+		{"command", live, words, &s.Command, none, "Program that prints the value, and its arguments. It runs without a shell for at most 10 seconds, and its output is cached for a minute."},
+		{"scope", live, oneOf(string(vault.OfOperator), string(vault.OfUser)), &s.Scope, string(vault.OfOperator), "Who sets the value. `operator`: you, with `env`, `file` or `command`. `user`: each user sets their own."},
+		{"hosts", live, words, &s.Hosts, none, "Hosts that the value may be sent to: names, addresses and `*.example.com`."},
+		{"bearer", live, flag, &s.Place.Bearer, nil, "Whether the value is sent as `Authorization: Bearer`."},
+		{"header", live, text, &s.Place.Header, none, "Header that carries the value."},
+		{"query", live, text, &s.Place.Query, none, "Query parameter that carries the value."},
+		{"basic", live, text, &s.Place.Basic, none, "User name for `Authorization: Basic`; the value is the password."},
+		{"http", live, flag, &s.HTTP, nil, "Whether the value may also be sent over plain HTTP."},
 	}
 }
 
@@ -204,7 +230,7 @@ func grantSettings(g *host.Grant) (table []setting) {
 			continue
 		}
 		key := strings.ToLower(inner.ReplaceAllString(fields.Type().Field(i).Name, "${1}_$2"))
-		s := setting{key: key, to: fields.Field(i).Addr().Interface(), doc: sentence(docs[key])}
+		s := setting{key: key, effect: live, to: fields.Field(i).Addr().Interface(), doc: sentence(docs[key])}
 		switch s.to.(type) {
 		case *bool:
 			s.kind = flag
@@ -228,10 +254,10 @@ func grantSettings(g *host.Grant) (table []setting) {
 
 func kvSettings(kv *host.KV) []setting {
 	return []setting{
-		{"kv.mode", oneOf(string(abi.StoreRead), string(abi.StoreWrite)), &kv.Mode, none, "A key-value store of the plugin's own, which is kept for later calls: `read` or `write`."},
-		{"kv.scope", oneOf(string(host.KVPlugin), string(host.KVSession)), &kv.Scope, string(host.KVPlugin), "Whether all sessions share the store, or each session has its own, which ends with it: `plugin` or `session`."},
-		{"kv.keys", whole, &kv.Keys, host.DefaultKVKeys, "The most values in a store."},
-		{"kv.bytes", size, &kv.Bytes, int64(host.DefaultKVBytes), "The most bytes of all values of a store, with their keys."},
+		{"kv.mode", live, oneOf(string(abi.StoreRead), string(abi.StoreWrite)), &kv.Mode, none, "A key-value store that belongs to the plugin and persists between calls: `read` or `write`."},
+		{"kv.scope", live, oneOf(string(host.KVPlugin), string(host.KVSession)), &kv.Scope, string(host.KVPlugin), "`plugin`: all sessions share one store. `session`: each session has its own, which is removed when the session ends."},
+		{"kv.keys", live, whole, &kv.Keys, host.DefaultKVKeys, "The most values that a store can have."},
+		{"kv.bytes", live, size, &kv.Bytes, int64(host.DefaultKVBytes), "The most bytes that a store can have, keys and values together."},
 	}
 }
 

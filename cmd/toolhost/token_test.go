@@ -118,7 +118,7 @@ func TestTokenIsNotRedirected(t *testing.T) {
 	code, _, errs := toolhost(t.Context(), "tasks", "--addr", first.URL, "--data", t.TempDir())
 
 	require.Equal(t, exitUsage, code)
-	require.Contains(t, errs, "redirects to "+other.URL+"/v1/runs, and requests are not redirected")
+	require.Contains(t, errs, "redirects to "+other.URL+"/v1/runs: use that address if it is the right one")
 	require.Contains(t, errs, "use that address if it is the right one")
 	require.Empty(t, heard)
 }

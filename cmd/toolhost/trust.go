@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolhost/toolhost/internal/lock"
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
@@ -23,14 +24,15 @@ func trustCommand(a *app) *cobra.Command {
 		Short: "Trust the configuration of this folder, or FILE, as it is now",
 		Long: `Trust the configuration of this folder, or FILE, as it is now: it takes effect
 whenever a command runs in its folder. The command shows every setting in the
-file. When the file changes, it is ignored until it is trusted again.
+file. When the file, or the toolhost.lock next to it, changes, it is ignored until it
+is trusted again.
 
 A configuration decides which plugins run, what they may touch, and which server
 the commands talk to. A working directory may be a checkout that somebody else
 wrote, so its configuration is ignored until you trust it. Your own configuration
 and a file named by --config or TOOLHOST_CONFIG need no trust.`,
 		Args:              cobra.MaximumNArgs(1),
-		PersistentPreRunE: func(*cobra.Command, []string) error { return nil }, // the configuration in force does not matter
+		PersistentPreRunE: withoutConfig,
 		RunE: func(_ *cobra.Command, args []string) error {
 			store := trustStore(userData())
 			switch {
@@ -71,6 +73,10 @@ func trustFile(u *ui, store trustStore, args []string) error {
 	}
 	u.table(rows)
 
+	locked, err := showLock(u, path)
+	if err != nil {
+		return err
+	}
 	own := newLoaded()
 	own.addUserFile()
 	if _, ok := values["plugins"]; ok && len(own.grants) > 0 {
@@ -78,11 +84,39 @@ func trustFile(u *ui, store trustStore, args []string) error {
 		u.printf("its plugins also get what your own configuration grants to the names %s\n", oneLine(strings.Join(names, ", ")))
 	}
 
-	if err := store.add(path, data); err != nil {
+	if err := store.add(path, data, locked); err != nil {
 		return err
 	}
 	u.printf("trusted until it changes: %s\n", oneLine(path))
 	return nil
+}
+
+// showLock shows what the lock next to a configuration accepts, and returns its content.
+func showLock(u *ui, config string) ([]byte, error) {
+	text, err := lockBeside(config)
+	if err != nil || text == nil {
+		return nil, err
+	}
+	f, err := lock.Parse(text)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("%s: %w", lock.Name, err), "a file is trusted only together with the lock next to it"}
+	}
+
+	var names []string
+	for _, p := range f.Plugins {
+		names = append(names, p.Name)
+	}
+	u.printf("%s accepts the plugins %s\n", lock.Name, orDash(strings.Join(names, ", ")))
+	return text, nil
+}
+
+// lockBeside returns the content of the lock next to a configuration, nil without a lock.
+func lockBeside(config string) ([]byte, error) {
+	text, err := lock.ReadBytes(filepath.Join(filepath.Dir(config), lock.Name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
 }
 
 // fileToTrust is the file of the arguments, or the one of this folder.
@@ -113,7 +147,7 @@ func realPath(name string) (string, error) {
 }
 
 // trustStore is the folder of this user for data. It keeps the digests of trusted
-// files by path: a copy of a file elsewhere is not trusted, because its relative
+// files, and of the locks next to them, by path: a copy of a file elsewhere is not trusted, because its relative
 // paths lead elsewhere. The setting data does not move it, because trusted files
 // have that setting.
 type trustStore string
@@ -128,14 +162,43 @@ func (s trustStore) record(path string) string {
 // line is the content of a record, as sha256sum writes it.
 func line(path string, data []byte) string { return fmt.Sprintf("%x  %s\n", sha256.Sum256(data), path) }
 
-func (s trustStore) add(path string, data []byte) error {
+// recorded returns the content of the record of a file and the lock next to it. Locked is
+// nil without a lock.
+func recorded(path string, data, locked []byte) string {
+	text := line(path, data)
+	if locked != nil {
+		text += lockLine(path, locked)
+	}
+	return text
+}
+
+// lockLine is the line of a record about the lock next to a configuration.
+func lockLine(config string, locked []byte) string {
+	return line(filepath.Join(filepath.Dir(config), lock.Name), locked)
+}
+
+// checkLock returns an error unless a lock was trusted together with the configuration next
+// to it.
+func (s trustStore) checkLock(config string, locked []byte) error {
+	path, err := realPath(config)
+	var record []byte
+	if err == nil {
+		record, err = owned.ReadFile(s.record(path))
+	}
+	if err == nil && !strings.HasSuffix(string(record), lockLine(path, locked)) {
+		err = fmt.Errorf("it is not the one that was trusted with %s: read it, then run toolhost trust", filepath.Base(config))
+	}
+	return err
+}
+
+func (s trustStore) add(path string, data, locked []byte) error {
 	if err := os.MkdirAll(s.folder(), 0o700); err != nil {
 		return err
 	}
 	if err := owned.Folder(s.folder()); err != nil {
 		return &usageError{err, ""}
 	}
-	return owned.WriteFile(s.record(path), []byte(line(path, data)))
+	return owned.WriteFile(s.record(path), []byte(recorded(path, data, locked)))
 }
 
 // revoke removes the record of a file, or of all files of this folder. The files
@@ -169,7 +232,10 @@ func (s trustStore) revoke(u *ui, args []string) error {
 
 // check says why a file is not trusted; empty if it is. err is that of reading it.
 func (s trustStore) check(path string, data []byte, err error) (why string) {
-	var record []byte
+	var record, locked []byte
+	if err == nil {
+		locked, err = lockBeside(path)
+	}
 	if err == nil && s != "" {
 		err = owned.Folder(s.folder())
 	}
@@ -182,10 +248,13 @@ func (s trustStore) check(path string, data []byte, err error) (why string) {
 		return "cannot be trusted: " + oneLine(flat(err))
 	case err != nil || s == "":
 		return "is not trusted: read it, then run toolhost trust"
-	case string(record) != line(path, data):
+	case string(record) == recorded(path, data, locked):
+		return ""
+	case strings.HasPrefix(string(record), line(path, data)):
+		return "is not trusted with the " + lock.Name + " next to it, which has changed: read that, then run toolhost trust"
+	default:
 		return "has changed since it was trusted: read it, then run toolhost trust"
 	}
-	return ""
 }
 
 // ignoredFile is a configuration in the working directory that does not take
@@ -194,6 +263,16 @@ type ignoredFile struct{ path, why string }
 
 func (f ignoredFile) String() string {
 	return fmt.Sprintf("ignored %s, which %s", oneLine(f.path), f.why)
+}
+
+// ignoredAs returns the entry of a file that was ignored.
+func (c *loaded) ignoredAs(file string) (ignoredFile, bool) {
+	path, err := realPath(file)
+	i := slices.IndexFunc(c.ignored, func(f ignoredFile) bool { return err == nil && f.path == path })
+	if i < 0 {
+		return ignoredFile{}, false
+	}
+	return c.ignored[i], true
 }
 
 // addTrusted reads the trusted configuration of the working directory, and notes
@@ -216,6 +295,7 @@ func (c *loaded) addTrusted() bool {
 		trusted = append(trusted, name)
 		texts[name] = data
 	}
+	c.trusted = texts
 
 	return c.addFile(namedFile, trusted, texts)
 }

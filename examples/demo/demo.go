@@ -1,6 +1,6 @@
-// Package demo is an agent session on the example plugins: a call, a long run in
-// the background, a stop, and a call without enough fuel. The command toolhost
-// demo plays it.
+// Package demo is an agent session on the example plugins: calls of tools in Go, JavaScript
+// and Python on a folder, a long run in the background, a stop, and a call without enough
+// fuel. The command toolhost demo plays it.
 package demo
 
 import (
@@ -8,16 +8,33 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/human"
+	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
 
 // Plugins are the example plugins that the session calls.
 var Plugins = []string{"wordcount", "primes", "spin"}
+
+// Projects are the folders of the clone whose plugins it calls too, as toolhost build makes
+// them. They take no network, and no toolchain but Go's.
+var Projects = []string{"examples/python/tables", "examples/python/snippet", "examples/tools/regex"}
+
+// Starter are the plugins of the starter pack that it calls.
+var Starter = []string{"files"}
+
+// Grants are what the session's plugins reach: the folder at work.
+func Grants(work string) map[string]plugins.Grant {
+	mount := func(path string, write bool) plugins.Grant {
+		return plugins.Grant{Files: []host.Mount{{Dir: work, Path: path, Write: write}}}
+	}
+	return map[string]plugins.Grant{"files": mount("/work", true), "regex": mount("/work", true), "tables": mount("/data", false), "python": mount("/data", false)}
+}
 
 // session plays an agent: it calls tools as a model would, and fails if an answer
 // is wrong.
@@ -30,7 +47,7 @@ type session struct {
 func Play(ctx context.Context, service *server.Service, printf func(format string, args ...any)) error {
 	s := &session{service, printf}
 	s.printf("An agent session on real WebAssembly plugins. Each call has a sandbox of its own.\n")
-	for _, step := range []func(context.Context) error{s.callTool, s.spawnAndCheck, s.stopInLoop, s.outOfFuel} {
+	for _, step := range []func(context.Context) error{s.callTool, s.workInFolder, s.outOfFolder, s.spawnAndCheck, s.stopInLoop, s.outOfFuel} {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("demo: %w", err)
 		}
@@ -102,6 +119,57 @@ func (s *session) callTool(ctx context.Context) error {
 	}
 	if counts.Words != 6 {
 		return fmt.Errorf("wordcount counted %d words, expected 6", counts.Words)
+	}
+	return nil
+}
+
+const sales = "day,product,amount\n2026-01-02,tea,12.5\n2026-01-02,coffee,30\n2026-01-03,tea,7\n"
+
+func (s *session) workInFolder(ctx context.Context) error {
+	s.say("One in JavaScript, which comes with Toolhost, writes in the folder that it was granted.")
+	var wrote struct{ Bytes int }
+	if err := s.read(ctx, "write_file", object{"path": "sales.csv", "content": sales}, &wrote, nil); err != nil {
+		return err
+	}
+	if wrote.Bytes != len(sales) {
+		return fmt.Errorf("write_file wrote %d bytes, expected %d", wrote.Bytes, len(sales))
+	}
+
+	s.say("One in Python reads there, and a snippet that the agent has just written does.")
+	var table struct{ Rows [][]any }
+	if err := s.read(ctx, "tables_query", object{
+		"file": "sales.csv", "group_by": []string{"product"}, "aggregate": []object{{"function": "sum", "column": "amount"}}, "sort": []string{"product"},
+	}, &table, nil); err != nil {
+		return err
+	}
+	if got := fmt.Sprint(table.Rows); got != "[[coffee 30] [tea 19.5]]" {
+		return fmt.Errorf("tables_query answered %s, expected coffee 30 and tea 19.5", got)
+	}
+	var total float64
+	code := "import csv\nsum(float(row['amount']) for row in csv.DictReader(open('/data/sales.csv')))"
+	if err := s.read(ctx, "python", object{"code": code}, &total, nil); err != nil {
+		return err
+	}
+	if total != 49.5 {
+		return fmt.Errorf("python added up %v, expected 49.5", total)
+	}
+
+	s.say("One in Go searches there.")
+	var found struct{ Matches []struct{ Line int } }
+	if err := s.read(ctx, "regex_search", object{"pattern": "^.*,tea,"}, &found, nil); err != nil {
+		return err
+	}
+	if len(found.Matches) != 2 {
+		return fmt.Errorf("regex_search found %d lines, expected 2", len(found.Matches))
+	}
+	return nil
+}
+
+func (s *session) outOfFolder(ctx context.Context) error {
+	s.say("Nothing else of the machine is there for them.")
+	r, err := s.call(ctx, "python", object{"code": "open('/etc/passwd').read()"}, server.Limits{}, nil)
+	if err != nil || r.Kind != abi.ToolError || !strings.Contains(r.Error, "/etc/passwd") {
+		return fmt.Errorf("python read a file outside of its folder: %s, %w", r.Kind, err)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func Build(ctx context.Context, h Describer, s Source, out string) error {
 		return err
 	}
 
-	wasm, err := compile(ctx, s.Dir, len(sidecars) == 0)
+	wasm, err := Compile(ctx, s.Dir, len(sidecars) == 0, "-mod=readonly")
 	if err != nil {
 		return fmt.Errorf("build %s: %w", s.Name, err)
 	}
@@ -102,7 +102,7 @@ func Build(ctx context.Context, h Describer, s Source, out string) error {
 		if err != nil {
 			return err
 		}
-		if err := replace(filepath.Join(out, filepath.Base(sidecar)), data); err != nil {
+		if err := Replace(filepath.Join(out, filepath.Base(sidecar)), data); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func Build(ctx context.Context, h Describer, s Source, out string) error {
 			return fmt.Errorf("seal %s: %w", s.Name, err)
 		}
 	}
-	return replace(s.output(out), wasm)
+	return Replace(s.output(out), wasm)
 }
 
 // ErrNoClone: the working directory is in no clone of this project, whose sources
@@ -123,7 +123,7 @@ var ErrNoClone = errors.New("not in a clone of the project: the example plugins 
 // folder; if dist is empty, that is examples/plugins/dist of the clone. building
 // is called before each, with the number of those before.
 func Examples(ctx context.Context, cfg host.Config, dist string, names []string, building func(name string, done, total int)) (string, error) {
-	root, err := clone()
+	root, err := Clone()
 	if err != nil {
 		return "", err
 	}
@@ -157,8 +157,9 @@ func Examples(ctx context.Context, cfg host.Config, dist string, names []string,
 	return dist, nil
 }
 
-// clone is the top of the clone around the working directory.
-func clone() (string, error) {
+// Clone is the top of the clone around the working directory. Its error is ErrNoClone, or that
+// of the working directory.
+func Clone() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -191,8 +192,8 @@ func (s Source) sidecars() ([]string, error) {
 	return found, nil
 }
 
-// compile runs the Go toolchain.
-func compile(ctx context.Context, dir string, reactor bool) ([]byte, error) {
+// Compile runs the Go toolchain in the folder of a program, with GOFLAGS.
+func Compile(ctx context.Context, dir string, reactor bool, flags string) ([]byte, error) {
 	temp, err := os.MkdirTemp("", "toolhost-build-*")
 	if err != nil {
 		return nil, err
@@ -207,7 +208,7 @@ func compile(ctx context.Context, dir string, reactor bool) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", append(args, ".")...)
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second // for the compilers it has started
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=-mod=readonly", "GOWASM=")
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS="+flags, "GOWASM=")
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 
@@ -244,8 +245,8 @@ func Seal(ctx context.Context, h Describer, wasm []byte) ([]byte, error) {
 	return wasmbin.AppendCustom(wasm, abi.SectionManifest, manifest), nil
 }
 
-// replace writes a file so that a reader sees the old one or the new one.
-func replace(name string, data []byte) error {
+// Replace writes a file so that a reader sees the old one or the new one.
+func Replace(name string, data []byte) error {
 	temp, err := os.CreateTemp(filepath.Dir(name), ".build-*")
 	if err != nil {
 		return err

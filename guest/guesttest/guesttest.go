@@ -20,8 +20,8 @@ import (
 	"github.com/toolhost/toolhost/internal/schema"
 )
 
-// Check fails the test if a host would refuse the plugin's manifest, or if an
-// example does not give the answer it states. Each example is a subtest.
+// Check fails the test if a host would refuse the plugin's manifest, or if an example
+// does not have the result that it states. Each example is a subtest.
 func Check(t *testing.T, p *guest.Plugin) {
 	t.Helper()
 	m, err := p.Manifest()

@@ -20,10 +20,10 @@ import (
 // knows no facts and never stops a call. It is safe for concurrent use.
 type Host struct {
 	Facts guest.Facts
-	// Capabilities answers [guest.Call.Host] by the name of the capability. A nil
-	// function is a capability that is not granted, as are those of the contract that
-	// are missing here. Any other missing name is one that the host does not know. An
-	// error is a failure; a [*guest.HostError] is returned as it is.
+	// Capabilities has the functions behind [guest.Call.Host], by the name of the
+	// capability. A nil function stands for a capability that is not granted. So does a
+	// missing one that is part of the contract; any other missing name is unknown to
+	// the host. An error is a failure; a [*guest.HostError] is returned unchanged.
 	Capabilities map[string]func(request json.RawMessage) (response any, err error)
 	// StopAfter is the number of progress reports after which the call is being
 	// stopped: the last report and everything after it return [guest.ErrCanceled].
@@ -36,22 +36,24 @@ type Host struct {
 	// Messages are sent to the run before the call, in this order. Nil is a call that is
 	// not a background run.
 	Messages []json.RawMessage
-	// Tools are other tools that the plugin may call. A [guest.ToolAnswer] is all of the
-	// answer, and any other value is that of a success. An error is a tool error. A
-	// missing tool is not granted. [Host.ToolOf] makes one of another plugin.
+	// Tools are other tools that the plugin may call. A [guest.ToolAnswer] is the
+	// complete outcome, and any other value is that of a success. An error is a tool
+	// error, and a [*guest.HostError] an error of the call itself, such as one with the
+	// code "lost". A missing tool is not granted. [Host.ToolOf] makes a function from a
+	// tool of another plugin.
 	Tools map[string]func(args json.RawMessage) (any, error)
 	// Session has the values of the session. Nil is a plugin without the grant.
 	Session *Store
 	// KV is the key-value store of the plugin. Nil is a plugin without the grant.
 	KV *Store
-	// HTTP answers the requests of the plugin that its needs cover, see [Play] and
-	// [Recorded]. During a call it also stands for [http.DefaultTransport], so tests with
-	// it should not run in parallel. Nil is a plugin without the grant.
+	// HTTP responds to the requests that the plugin's needs cover, see [Play] and
+	// [Recorded]. During a call it also stands for [http.DefaultTransport], so tests
+	// with it should not run in parallel. Nil is a plugin without the grant.
 	HTTP http.RoundTripper
-	// HTTPRules are what the operator admits besides the needs of the plugin.
+	// HTTPRules are what the operator allows in addition to the needs of the plugin.
 	HTTPRules []guest.HTTPNeed
-	// Secrets says of each secret that a rule of the grant http names whether it has a
-	// value. Any other is not granted.
+	// Secrets has the secrets in the rules of the grant http, and whether each has a
+	// value. Any other secret is not granted.
 	Secrets map[string]bool
 }
 

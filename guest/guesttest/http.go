@@ -19,7 +19,7 @@ import (
 	"github.com/toolhost/toolhost/internal/egress"
 )
 
-// Exchange is a request and its answer.
+// Exchange is a request and its response.
 type Exchange struct {
 	Method  string      `json:"method,omitempty"` // empty is GET
 	URL     string      `json:"url"`
@@ -30,9 +30,9 @@ type Exchange struct {
 	Bytes   []byte      `json:"bytes,omitempty"` // the body, if it is not text
 }
 
-// Play answers requests with exchanges, for [Host].HTTP. Each answers one request with
-// its method, URL and body. Of several that match the first counts. A request that none
-// matches fails.
+// Play responds to requests with exchanges, for [Host.HTTP]. Each is for one request
+// with its method, URL and body. If several match, the first is used. A request that
+// none matches fails.
 func Play(exchanges ...Exchange) http.RoundTripper {
 	return &player{left: slices.Clone(exchanges)}
 }

@@ -12,9 +12,9 @@ import (
 )
 
 // Store has the values of a session or of a key-value store, without the limits of a
-// host. The zero Store has none. It is safe for concurrent use.
+// host. The zero Store is empty. It is safe for concurrent use.
 type Store struct {
-	ReadOnly bool // the plugin was granted to read only
+	ReadOnly bool // the grant is for reading only
 
 	mu      sync.Mutex
 	version int64

@@ -2,6 +2,7 @@ package guesttest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/toolhost/toolhost/abi"
@@ -26,6 +27,9 @@ func (c *call) callTool(request []byte) (any, error) {
 	}
 
 	result, err := f(in.Args)
+	if refused, ok := errors.AsType[*guest.HostError](err); ok {
+		return nil, refused
+	}
 	if err != nil {
 		return guest.ToolAnswer{Kind: abi.ToolError, Error: err.Error()}, nil
 	}

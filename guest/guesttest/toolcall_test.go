@@ -27,6 +27,9 @@ func TestCallTool(t *testing.T) {
 		"halve": Host{}.ToolOf(halver, "tool"),
 		"count": func(args json.RawMessage) (any, error) { return len(args), nil },
 		"fails": func(json.RawMessage) (any, error) { return nil, errors.New("no luck") },
+		"pay": func(json.RawMessage) (any, error) {
+			return nil, &guest.HostError{Code: "lost", Message: "its host has died"}
+		},
 		"texts": func(json.RawMessage) (any, error) { return "two", nil },
 		"spent": func(json.RawMessage) (any, error) {
 			return guest.ToolAnswer{Kind: abi.LimitReached, Limit: abi.LimitFuel, Error: "out of fuel"}, nil
@@ -40,6 +43,7 @@ func TestCallTool(t *testing.T) {
 	require.Equal(t, "2", string(call("halve").Value))
 	require.Equal(t, "7", string(call("count").Value))
 	require.Equal(t, "fails: no luck", call("fails").Error)
+	require.Equal(t, "tool.call: lost: its host has died", call("pay").Error)
 	require.Equal(t, "the result of texts: json: cannot unmarshal string into Go value of type int", call("texts").Error)
 	require.Equal(t, "spent: out of fuel", call("spent").Error)
 	require.Equal(t, abi.Result{Kind: abi.ConnectionRequired, Error: "connect mail first", Connection: &guest.Connection{Provider: "mail"}}, call("mail").Result)

@@ -4,22 +4,23 @@
 //
 //	import _ "github.com/toolhost/toolhost/guest/web"
 //
-// It is a package of its own because net/http makes a module 5 to 7 MB larger. A module
-// of that size may be too large to be asked for its manifest in the 5 seconds that this
-// may take: put the manifest in a sidecar, or run `toolhost compile` once.
+// It is a separate package because net/http makes a module 5 to 7 MB larger. Such a
+// module may be too large to describe itself within the limit of 5 seconds: put the
+// manifest in a sidecar, or run `toolhost compile` once.
 //
-// A plugin names what it must reach in its needs, and the operator grants it with rules,
-// which can put secrets into requests. The host checks each request and each hop of a
-// redirect. A request that it refuses fails with an error that matches [guest.ErrDenied]
-// and says what would allow it; one with a body over its bound matches [guest.ErrLimit].
-// A request that needs a secret without a value ends the call: it requires a connection.
+// A plugin names in its needs what it must reach, and the operator grants it with
+// rules, which can add secrets to requests. The host checks each request and each hop
+// of a redirect. A refused request fails with an error that matches [guest.ErrDenied]
+// and says what would allow it. If a body is too large, the error matches
+// [guest.ErrLimit]. A request that needs a secret without a value ends the call with a
+// required connection.
 //
 // Responses are complete before they are returned, without trailers, and decompressed.
 // Connections are the host's: settings of an [http.Transport] have no counterpart. The
 // deadline of a request's context is its timeout, 30 seconds without one. In a module the
 // end of the context, like a stop of the call, ends the request.
 //
-// In tests, package guesttest plays recorded exchanges in place of the network.
+// In tests, package guesttest plays recorded exchanges instead of using the network.
 package web
 
 import (
@@ -36,11 +37,11 @@ import (
 )
 
 // Transport makes requests through the host. The zero Transport uses the call that is
-// running. It is safe for concurrent use: requests of several goroutines are made at the
+// running. It is safe for concurrent use: several goroutines can make requests at the
 // same time.
 type Transport struct {
-	// Call is the call that makes the requests. Nil stands for the running one, which
-	// there is only in a module for wasip1.
+	// Call is the call that makes the requests. Nil means the running call, which
+	// exists only in a module for wasip1.
 	Call *guest.Call
 }
 

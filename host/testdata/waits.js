@@ -90,9 +90,10 @@ note('ticks', ticks);
 const queue = [], waiters = [];
 const put = (v) => { const w = waiters.shift(); if (w) w(v); else queue.push(v); };
 const take = () => (queue.length ? Promise.resolve(queue.shift()) : new Promise((r) => waiters.push(r)));
-const eat = async (name) => { const got = []; for (let i = 0; i < 3; i++) { got.push(await take()); await wait(3); } return `${name} ${got}`; };
+const eat = async () => { const got = []; for (let i = 0; i < 3; i++) { got.push(await take()); await wait(3); } return got; };
 const feed = (async () => { for (let i = 0; i < 6; i++) { await wait(10); put(i); } })();
-note(await Promise.all([eat('x'), eat('y'), feed]));
+const [x, y] = await Promise.all([eat(), eat(), feed]); // who takes what after the first depends on how much time has passed
+note(x[0], y[0], [...x, ...y].sort());
 
 // Random numbers, and the time that passes.
 const before = Date.now(), random = [Math.random(), await wait(1, Math.random()), Math.random()];

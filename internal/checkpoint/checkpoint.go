@@ -214,22 +214,9 @@ func (c *Checkpoint) Encode() ([]byte, error) {
 // takes at most about twice as much memory itself, and twice MaxHost. Its error matches ErrDamaged or
 // ErrTooLarge.
 func Decode(data []byte, most uint64) (*Checkpoint, error) {
-	frame, ok := bytes.CutPrefix(data, []byte(magic))
-	if !ok {
-		return nil, fmt.Errorf("%w: it has no known beginning", ErrDamaged)
-	}
-	room := most + most/block*20 + MaxHost + 8*MaxGlobals + 4096
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(room), zstd.WithDecoderLowmem(true))
+	body, err := unpack(data, magic, most+most/block*20+MaxHost+8*MaxGlobals+4096)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	defer d.Close()
-	body, err := d.DecodeAll(frame, nil)
-	switch {
-	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded):
-		return nil, fmt.Errorf("%w: it has more than a memory of %d bytes can have", ErrTooLarge, most)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return nil, err
 	}
 	return parse(body, most)
 }

@@ -217,6 +217,38 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+func TestImage(t *testing.T) {
+	for seed := range uint64(10) {
+		memory, image, at := guest(seed, 4, 3)
+		data := EncodeImage(Image{image, at})
+		back, err := DecodeImage(data, DigestImage(image, at), uint64(len(memory)))
+		require.NoError(t, err)
+		require.True(t, back.Apply(memory))
+		require.Equal(t, DigestImage(image, at), DigestImage(memory, 0), "nothing else is left in the memory")
+
+		require.False(t, back.Apply(memory[:at+uint64(len(image))-1]))
+		_, err = DecodeImage(data, DigestImage(image, at+1), uint64(len(memory)))
+		require.ErrorIs(t, err, ErrDamaged, "it is another one")
+		_, err = DecodeImage(data, DigestImage(image, at), at+uint64(len(image))-1)
+		require.ErrorIs(t, err, ErrDamaged, "it is larger than the memory")
+		_, err = DecodeImage(data[:len(data)-1], DigestImage(image, at), uint64(len(memory)))
+		require.ErrorIs(t, err, ErrDamaged)
+	}
+	bomb := EncodeImage(Image{Bytes: make([]byte, 64<<20)})
+	require.Less(t, len(bomb), 1<<20)
+	_, err := DecodeImage(bomb, Digest{}, pageSize)
+	require.ErrorIs(t, err, ErrTooLarge)
+}
+
+func FuzzDecodeImage(f *testing.F) {
+	f.Add(EncodeImage(Image{[]byte("image"), 5}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if i, err := DecodeImage(data, DigestImage([]byte("image"), 5), 4*pageSize); err == nil {
+			require.True(t, i.Apply(make([]byte, 4*pageSize)))
+		}
+	})
+}
+
 // FuzzParse is FuzzDecode for what was compressed.
 func FuzzParse(f *testing.F) {
 	f.Add(binary.AppendUvarint(make([]byte, 64), pageSize))

@@ -1,5 +1,5 @@
-// Package document decodes YAML, TOML and JSON of authors who may be hostile. It
-// bounds time and memory, which the decoders do not.
+// Package document decodes YAML, TOML and JSON of authors who may be hostile. It bounds
+// time and memory, which the decoders do not. It also appends to lists of YAML files.
 package document
 
 import (

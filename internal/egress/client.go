@@ -47,7 +47,7 @@ type Client struct {
 	trusted netip.Prefix
 }
 
-// poolKey divides connections. Requests of different keys share none.
+// poolKey separates connections. Requests with different keys share no connection.
 type poolKey struct {
 	plugin, user, secret string
 	private              bool
@@ -208,6 +208,7 @@ func (c *Client) transport(private bool) *http.Transport {
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second},
 	}
+
 	if c.proxied(private) {
 		t.Proxy = http.ProxyURL(c.proxy)
 		t.DialContext = c.dialProxy

@@ -17,7 +17,7 @@
 //     request is refused.
 //   - The address that is checked is the one that is dialed. Only public addresses
 //     are, unless the rule is private.
-//   - The environment names no proxy.
+//   - Proxy variables in the environment have no effect.
 //   - Bodies, headers, time, the number of requests and of connections are bounded. A
 //     body over its bound is an error; nothing is cut.
 //   - A secret goes only to its own hosts, and only over https unless it says

@@ -20,20 +20,21 @@ type Rule struct {
 	// /* stands for everything below.
 	URL string
 
-	// Methods are in upper case; "*" stands for all. GET admits HEAD. Empty stands for
-	// GET and HEAD.
+	// Methods are in upper case; "*" means all. GET includes HEAD. Empty means GET and
+	// HEAD.
 	Methods []string
 
-	// Secret names the secret that goes into the requests.
+	// Secret names the secret that is added to the requests.
 	Secret string
 
 	// MaxBody bounds one body in either direction, in bytes. Zero stands for
 	// [Limits].MaxBody. The most is [MaxBodyLimit].
 	MaxBody int64
 
-	// Private admits loopback and private addresses of HOST, which must not be "*".
-	// Other special addresses, such as link-local ones and those of metadata services,
-	// must be HOST themselves. Multicast and unspecified addresses are never admitted.
+	// Private also allows loopback and private addresses of HOST, which must not be
+	// "*". Other special addresses, such as link-local ones and those of metadata
+	// services, must be HOST themselves. Multicast and unspecified addresses are never
+	// admitted.
 	Private bool
 }
 

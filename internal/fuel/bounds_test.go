@@ -2,6 +2,7 @@ package fuel
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +14,14 @@ import (
 // loop. What they use between two checks the counter is bounded.
 func TestNothingRunsLong(t *testing.T) {
 	c, end := wasmbin.OpI32Const, wasmbin.OpEnd
+	long := func(move ...any) []byte {
+		body := code(append(append([]any{wasmbin.OpLoop, void}, move...), wasmbin.OpBr, uint32(0), end)...)
+		return module([]fn{{name: "f", body: body}}, func(m *wasmbin.Module) {
+			m.Memories = []wasmbin.Limits{{Min: 1 << 14}}
+			segments := uint32(1)
+			m.Data, m.DataCount = []wasmbin.Data{{Mode: wasmbin.Passive, Init: make([]byte, 48<<20)}}, &segments
+		})
+	}
 	tests := map[string][]byte{
 		// Function i calls function i+1 twice: 2^40 calls, no loop, no recursion.
 		"call tree": callTree(40),
@@ -22,8 +31,10 @@ func TestNothingRunsLong(t *testing.T) {
 			m.Tables = []wasmbin.Table{{TableType: wasmbin.TableType{Elem: wasmbin.FuncRef, Limits: wasmbin.Limits{Min: 1}}}}
 			m.Elements = []wasmbin.Element{{Offset: code(c, 0), Type: wasmbin.FuncRef, Funcs: []uint32{0}}}
 		}),
-		"one long fill": module([]fn{{name: "f", body: code(wasmbin.OpLoop, void, c, 0, c, 1, c, 1<<30, wasmbin.OpMemoryFill, byte(0), wasmbin.OpBr, uint32(0), end)}},
-			func(m *wasmbin.Module) { m.Memories = []wasmbin.Limits{{Min: 1 << 14}} }),
+		"one long fill":      long(c, 0, c, 1, c, 1<<30, wasmbin.OpMemoryFill, byte(0)),
+		"one long copy up":   long(c, 1, c, 0, c, 1<<29, wasmbin.OpMemoryCopy, byte(0), byte(0)),
+		"one long copy down": long(c, 0, c, 1, c, 1<<29, wasmbin.OpMemoryCopy, byte(0), byte(0)),
+		"one long init":      long(c, 0, c, 0, c, 48<<20, wasmbin.OpMemoryInit, byte(0), byte(0)),
 	}
 	for name, wasm := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -36,7 +47,7 @@ func TestNothingRunsLong(t *testing.T) {
 				left := int64(g.counter().Get())
 				used := g.meter.count(left)
 				most := int64(Slice + 4*maxRun)
-				if name == "one long fill" {
+				if strings.HasPrefix(name, "one long") {
 					most = bulkSlice + 2*chunk>>bytesShift
 				}
 				require.Less(t, used-last, most, "between two looks")
@@ -113,6 +124,60 @@ func TestLongBulk(t *testing.T) {
 		require.EqualValues(t, 4, used)
 		require.Equal(t, want, memory, "a trap moves nothing")
 	}
+}
+
+// TestLongInit copies a data segment in chunks as if it were copied at once.
+func TestLongInit(t *testing.T) {
+	const size, offset, to = 3*chunk + 777, 100, 9
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(i * 31 >> 3)
+	}
+	get := func(i uint32) []byte { return wasmbin.AppendOpX(nil, wasmbin.OpLocalGet, i) }
+	init := func(name string, segment byte) fn {
+		return fn{name: name, sig: sig(vals{i32, i32, i32}, nil), body: code(get(0), get(1), get(2), wasmbin.OpMemoryInit, segment, byte(0))}
+	}
+	segments := uint32(2)
+	g := instantiate(t, module([]fn{
+		init("short", 0), init("long", 1),
+		{name: "drop", body: code(wasmbin.OpDataDrop, byte(1))},
+	}, func(m *wasmbin.Module) {
+		m.Memories = []wasmbin.Limits{{Min: 8}}
+		m.Exports = []wasmbin.Export{{Name: "memory", Kind: wasmbin.KindMemory}}
+		m.DataCount = &segments
+		m.Data = []wasmbin.Data{
+			{Mode: wasmbin.Passive, Init: data[:chunk]},
+			{Mode: wasmbin.Passive, Init: data},
+		}
+	}), nil, nil)
+	memory, ok := g.mod.Memory().Read(0, 8*wasmbin.PageSize)
+	require.True(t, ok)
+
+	want := make([]byte, len(memory))
+	copy(want[to:], data[offset:])
+	_, used, err := g.call(MaxBudget, "long", to, offset, size-offset)
+	require.NoError(t, err)
+	require.EqualValues(t, 4+(size-offset)/64, used)
+	require.Equal(t, want, memory)
+	copy(want, data[:chunk])
+	_, used, err = g.call(MaxBudget, "short", 0, 0, chunk)
+	require.NoError(t, err)
+	require.EqualValues(t, 4+chunk/64, used)
+	require.Equal(t, want, memory)
+
+	traps := func(name string, params ...uint64) {
+		t.Helper()
+		_, used, err := g.call(MaxBudget, name, params...)
+		require.ErrorContains(t, err, "out of bounds memory access")
+		require.EqualValues(t, 4, used)
+		require.Equal(t, want, memory, "a trap moves nothing")
+	}
+	traps("long", 0, 1, size)
+	traps("long", 0, 1<<32-1, size)
+	traps("long", 8*wasmbin.PageSize-size+1, 0, size)
+	_, _, err = g.call(MaxBudget, "drop")
+	require.NoError(t, err)
+	traps("long", 0, 0, size)
 }
 
 func TestTablesAreLimited(t *testing.T) {

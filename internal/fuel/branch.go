@@ -64,7 +64,7 @@ func (w *writer) branchIf(in *wasmbin.Instr, nd *node) {
 	case values:
 		w.scratch = max(w.scratch, 1)
 		w.set(w.first)
-		if n > 0 {
+		if n != 0 {
 			w.chargeIf(n, w.first)
 		}
 		if back {

@@ -8,10 +8,6 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// maxLoops is the deepest nesting of loops a graph is made for; code written by
-// compilers has a tenth of it.
-const maxLoops = 64
-
 // maxNodes and maxAllNodes are how many nodes the graphs of a function and of a
 // module may have: a node and its loop take some 200 bytes, and three bytes of
 // code make one. The largest programs have 70,000 and 1.5 million.
@@ -30,7 +26,6 @@ type builder struct {
 	nodes  []node // of the graph before, to be used again
 	cur    int32  // current node, below zero in dead code
 	loop   int32  // innermost loop
-	loops  int    // open loops
 	locals uint32
 	prev   [2]before // the two instructions before, of the current node
 	blocks bool      // the current node is a loop's first and has had blocks only
@@ -59,7 +54,7 @@ func (b *builder) build(code *wasmbin.Code, t *wasmbin.FuncType) (*graph, error)
 	g := &graph{nodes: b.nodes[:0]}
 	b.g, b.code = g, code
 	b.locals = localCount(code, t)
-	b.loop, b.loops, b.cur = 0, 0, -1
+	b.loop, b.cur = 0, -1
 	g.loops = append(g.loops, loop{parent: -1, header: -1, label: -1})
 	g.labels = append(g.labels, exit)
 	b.frames = append(b.frames[:0], block{op: wasmbin.OpBlock, targeted: true, arity: len(t.Results)})
@@ -82,7 +77,7 @@ func (b *builder) build(code *wasmbin.Code, t *wasmbin.FuncType) (*graph, error)
 
 	b.nodes = g.nodes
 	g.nodes = slices.Clone(g.nodes)
-	g.pin()
+	g.countBacks()
 	return g, nil
 }
 
@@ -153,9 +148,6 @@ func (b *builder) open(n uint32, in *wasmbin.Instr) error {
 		switch in.Op {
 		case wasmbin.OpLoop:
 			b.finish(n, endFall, 0)
-			if b.loops++; b.loops > maxLoops {
-				b.g.flat = true
-			}
 			b.g.loops = append(b.g.loops, loop{parent: b.loop, header: int32(len(b.g.nodes)), label: f.label})
 			b.loop = int32(len(b.g.loops) - 1)
 			b.g.labels[f.label] = int32(len(b.g.nodes))
@@ -200,10 +192,10 @@ func (b *builder) close(n uint32) {
 	if f.dead {
 		return
 	}
-	b.loop = f.loop
 	if f.op == wasmbin.OpLoop {
-		b.loops--
+		b.g.loops[b.loop].end = int32(len(b.g.nodes))
 	}
+	b.loop = f.loop
 	if len(b.frames) == 0 {
 		if b.cur >= 0 {
 			b.finish(n, endFinish, 0)
@@ -252,7 +244,7 @@ func (b *builder) live(n uint32, in *wasmbin.Instr) error {
 	default:
 		if _, ok := sizeOf(in.Op); ok {
 			b.g.nodes[b.cur].busy = true
-			b.r.bulky = b.r.bulky || in.Op == wasmbin.OpMemoryFill || in.Op == wasmbin.OpMemoryCopy
+			b.r.noteBulk(in)
 		}
 	}
 
@@ -266,16 +258,19 @@ func (b *builder) spend(n int64) { b.g.nodes[b.cur].cost += n }
 
 func (b *builder) call(in *wasmbin.Instr) {
 	nd := &b.g.nodes[b.cur]
-	nd.busy = true
+	nd.busy, b.g.calling = true, true
 	nd.leaves++
 	if in.Op != wasmbin.OpCall && in.Op != wasmbin.OpReturnCall {
 		b.g.calls = append(b.g.calls, site{node: b.cur, callee: indirect})
+		nd.called = nd.cost
 		return
 	}
 	if in.X < b.r.imported {
 		nd.cost += HostCallCost
+		nd.called = nd.cost
 		return
 	}
+	nd.called = nd.cost
 	b.g.calls = append(b.g.calls, site{node: b.cur, callee: in.X - b.r.imported})
 }
 

@@ -42,12 +42,13 @@ func (p *planner) plan() {
 		for _, c := range g.calls {
 			if c.callee != indirect {
 				g.nodes[c.node].cost += p.r.prepaid[c.callee]
+				g.nodes[c.node].called += p.r.prepaid[c.callee]
 			}
 		}
 
 		switch {
 		case p.early[f]:
-			g.place(p.r.prepaid[f])
+			g.place(p.r.prepaid[f], false)
 		default:
 			p.prepay(f)
 		}
@@ -66,13 +67,13 @@ func (p *planner) plan() {
 // around many calls.
 func (p *planner) checksItself(f uint32) bool { return p.back[f] > 2 }
 
-// prepay places the charges of a function and moves the charge at its entry to
-// its callers, if all of them are known.
+// prepay places the charges of a function, and lets its callers charge in advance if
+// all of them are known.
 func (p *planner) prepay(f uint32) {
 	g := p.graphs[f]
-	g.place(0)
-	if n := g.entry(0); !p.r.taken[f] && n <= maxPrepaid && g.nodes[0].trap < 0 {
-		p.r.prepaid[f] = n
+	known := !p.r.taken[f]
+	if g.place(0, known); known && g.nodes[0].trap < 0 {
+		p.r.prepaid[f] = g.nodes[0].in
 	}
 }
 

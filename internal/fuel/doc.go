@@ -13,18 +13,19 @@
 // was before the counter was added to it.
 //
 // ARCHITECTURE.md rewrites a function as an example. place.go says how the places
-// to charge are found, calls.go what happens between functions, and branch.go and
+// to charge are found, likely.go which ones run rarely, calls.go what happens between functions, and branch.go and
 // emit.go why the code has the shapes it has: they are what wazero's compiler makes
 // good machine code of.
 //
 // # What is exact
 //
 // The fuel of a call that returns is the price of the operators it has executed,
-// whatever is done to place the charges. It ends with [ErrExhausted] if and only if that is more than its
-// budget. A call that ends in another way (a trap, an exit, a stop) may have been
-// charged for some operators it did not come to, or, where a function held the
-// counter in a local, not yet for those since the last slice; the same call with
-// the same program and budget always has the same figure, but for stops.
+// whatever is done to place the charges. It ends with [ErrExhausted] if and only if that
+// is more than its budget. A call that ends in another way (a trap, an exit, a stop) may
+// have been charged for some operators it did not come to, or not yet for some that it
+// has executed: a few in each function, or, where a function held the counter in a local,
+// those since the last slice. The same call with the same program and budget always has
+// the same figure, but for stops.
 //
 // # Use
 //

@@ -96,10 +96,11 @@ func (e *emitter) checkpoint() {
 	e.end()
 }
 
-// checkpointInLoop does so at the head of a loop.
+// checkpointInLoop does so at the head of a loop. The refill is in the else, because
+// the runtime's compiler puts that last, and what an if guards in the way.
 func (e *emitter) checkpointInLoop() {
-	e.getCounter().i64(0).op(wasmbin.OpI64LtS)
-	e.block(wasmbin.OpIf).refill().opX(wasmbin.OpBr, 1).end()
+	e.getCounter().i64(0).op(wasmbin.OpI64GeS)
+	e.block(wasmbin.OpIf).op(wasmbin.OpElse).refill().opX(wasmbin.OpBr, 1).end()
 }
 
 // chargeIf subtracts n from the counter if the condition in local c holds.

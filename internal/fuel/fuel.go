@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/toolhost/toolhost/internal/exceptions"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -24,7 +25,7 @@ const (
 
 // RewriterVersion changes whenever the same input makes another output. It
 // belongs in the key of every cache of compiled programs.
-const RewriterVersion = 5
+const RewriterVersion = 9
 
 // ErrReserved says that the guest imports or exports a name reserved for metering.
 var ErrReserved = errors.New("reserved name")
@@ -36,13 +37,17 @@ type Stats struct {
 }
 
 // Rewrite changes a module, in place, to one that counts what it executes. Its
-// results, traps and their order stay the same.
+// results, traps and their order stay the same. Exceptions become branches first, see
+// package exceptions: what is counted is the code that they become.
 //
 // Errors wrap wasmbin.ErrMalformed, wasmbin.ErrUnsupported or [ErrReserved], and leave
 // the module half changed. Function bodies are decoded but not type-checked: a module
 // that is not valid is refused here or when the runtime compiles it.
 func Rewrite(m *wasmbin.Module) (Stats, error) {
 	if err := refuseReserved(m); err != nil {
+		return Stats{}, err
+	}
+	if err := exceptions.Lower(m); err != nil {
 		return Stats{}, err
 	}
 	r := newRewriter(m)

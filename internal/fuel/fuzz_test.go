@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/tetratelabs/wazero"
 
+	"github.com/toolhost/toolhost/internal/exceptions"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -21,6 +22,10 @@ func FuzzRewrite(f *testing.F) {
 	f.Add(module([]fn{{name: "f", body: code(wasmbin.OpRefFunc, uint32(1), wasmbin.OpDrop)}}, counted))
 	f.Add(module([]fn{{name: "f", body: code()}, {name: "g", body: code(wasmbin.OpI32Const, 0, wasmbin.OpRefFunc, uint32(1), wasmbin.OpTableSet, uint32(0))}}, counted))
 	f.Add(module([]fn{{name: "f", body: code(wasmbin.OpI32Const, 0, wasmbin.OpCallIndirect, uint32(0), uint32(0))}}, counted))
+	f.Add(module([]fn{{name: "f", body: code(wasmbin.OpBlock, byte(0x40), wasmbin.OpTryTable, byte(0x40), byte(1), byte(2), byte(0), wasmbin.OpThrow, uint32(0), wasmbin.OpEnd, wasmbin.OpEnd)}}, func(m *wasmbin.Module) {
+		m.Tags = []uint32{uint32(len(m.Types))}
+		m.Types = append(m.Types, wasmbin.FuncType{})
+	}))
 	for i := range byte(8) {
 		f.Add(generate([]byte{4, i, 11, 2, 9, i, 3, 6, 12, 8, 14, i, 5, 7, 11, 3, 2, 1, 10, 9, 6, 13, 4, 2}))
 	}
@@ -42,7 +47,8 @@ func FuzzRewrite(f *testing.F) {
 		}
 		m, err := wasmbin.Parse(wasm)
 		require.NoError(t, err)
-		m.Customs = nil // the runtime refuses some that do not matter
+		require.NoError(t, exceptions.Lower(m)) // the runtime does not know them
+		m.Customs = nil                         // the runtime refuses some that do not matter
 		plain, metered := compile(m.Encode()), compile(p.Wasm)
 		require.Equal(t, plain == nil, metered == nil, "plain: %v, metered: %v", plain, metered)
 	})

@@ -12,7 +12,7 @@ type graph struct {
 	labels     []int32 // node that each label leads to, exit for the end of the function
 	tables     []int32 // labels of the br_table instructions, one after the other
 	calls      []site  // in the order of the code
-	flat       bool    // every node is charged where it starts
+	calling    bool    // calls something
 	selfChecks bool    // checks the counter when it is entered and when it returns
 }
 
@@ -29,9 +29,9 @@ type node struct {
 	tableLen    int32
 	end         ending
 	lead        bool  // its first instruction is the end, else or loop that begins it
-	pinned      bool  // a br_table leads to it: its potential is that of its loop's base
 	busy        bool  // calls something, or is charged by size
 	leaves      int32 // calls
+	called      int64 // price up to the last call, with what callers charge for callees
 
 	in, out int64 // potential where it is entered and where it is left
 	start   int64 // charged when it starts, after being entered with in
@@ -58,13 +58,10 @@ const (
 type loop struct {
 	parent     int32
 	header     int32
+	end        int32 // the node after its last one
 	label      int32
-	fixed      bool  // its base is that of the loop around it
-	backs      int   // back edges
-	selfChecks bool  // checks the counter by itself whenever it runs
-	base       int64 // potential of its back edges' sources, relative to that of the loop around it
-	exits      []exitEdge
-	backOut    int64 // highest potential of a source of its back edges
+	backs      int  // back edges
+	selfChecks bool // checks the counter by itself whenever it runs
 	dispatch   dispatch
 }
 
@@ -78,12 +75,17 @@ type dispatch struct {
 	tableLen int32 // 0 if the loop does not begin so
 }
 
-// checksHeader reports whether the loop is checked at its header: one check
-// there is better than one on each of many back edges.
-func (l *loop) checksHeader() bool { return l.backs > 2 && !l.selfChecks }
+// maxBacks is how many back edges of a loop are each checked. A check at the header
+// is less code, and slower: the runtime's compiler spills what the loop carries around
+// a call at the head of an interpreter's loop, once for each bytecode.
+const maxBacks = 1024
+
+// checksHeader reports whether the loop is checked at its header, because it has so
+// many back edges that a check on each would take too much code.
+func (l *loop) checksHeader() bool { return l.backs > maxBacks && !l.selfChecks }
 
 // checksBack reports whether the loop is checked on its back edges.
-func (l *loop) checksBack() bool { return l.backs <= 2 && !l.selfChecks }
+func (l *loop) checksBack() bool { return l.backs <= maxBacks && !l.selfChecks }
 
 // site is a call of a function of the module.
 type site struct {
@@ -96,26 +98,14 @@ type site struct {
 // indirect is the callee of a call through a reference.
 const indirect = math.MaxUint32
 
-// pin counts back edges, and marks the nodes that a br_table leads forward to. They all have the
-// potential of their loop's base, so that nothing has to be charged between the
-// table and the most of them.
-func (g *graph) pin() {
+// countBacks counts the back edges of loops.
+func (g *graph) countBacks() {
 	for i := range g.nodes {
-		nd := &g.nodes[i]
 		g.each(int32(i), func(to int32) {
 			if to <= int32(i) {
 				g.loops[g.nodes[to].loop].backs++
 			}
 		})
-		if nd.end != endTable {
-			continue
-		}
-
-		for _, l := range g.tables[nd.table : nd.table+nd.tableLen] {
-			if to := g.labels[l]; to != exit && to > int32(i) {
-				g.nodes[to].pinned = true
-			}
-		}
 	}
 }
 

@@ -25,6 +25,13 @@ var endless = map[string]func() []byte{
 		return module([]fn{{name: "f", body: code(wasmbin.OpLoop, void, wasmbin.OpI32Const, 7,
 			wasmbin.OpBrTable, uint32(2), uint32(1), uint32(1), uint32(0), wasmbin.OpEnd)}}, nil)
 	},
+	"loop checked at its header": func() []byte {
+		var backs []byte
+		for range maxBacks {
+			backs = append(backs, wasmbin.AppendOpX([]byte{byte(wasmbin.OpI32Const), 0}, wasmbin.OpBrIf, 0)...)
+		}
+		return module([]fn{{name: "f", body: code(wasmbin.OpLoop, void, backs, wasmbin.OpBr, uint32(0), wasmbin.OpEnd)}}, nil)
+	},
 	"recursion": func() []byte {
 		// Leaves the stack by returning after 100 levels, and starts again.
 		return module([]fn{

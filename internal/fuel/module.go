@@ -27,8 +27,10 @@ type rewriter struct {
 	stubbed  []uint32 // imported functions that have a stub, in order
 	declared []bool   // functions that ref.func may name
 	refs     references
-	bulky    bool // there is a memory.fill or memory.copy
-	grown    bool // there is a table.grow
+	bulks    []bulk // that have a function for long ones
+	grown    bool   // there is a table.grow
+
+	bulkIndex map[bulk]uint32 // in bulks
 
 	taken   []bool  // functions of the module that may be called other than by name
 	prepaid []int64 // what callers charge in advance for each function of the module
@@ -42,6 +44,8 @@ func newRewriter(m *wasmbin.Module) *rewriter {
 		funcs:    uint32(m.Count(wasmbin.KindFunc)),
 		globals:  uint32(m.Count(wasmbin.KindGlobal)),
 		refs:     references{index: make(map[uint32]uint32)},
+
+		bulkIndex: make(map[bulk]uint32),
 	}
 	for _, i := range m.Imports {
 		if i.Kind == wasmbin.KindFunc {
@@ -114,21 +118,13 @@ func (r *rewriter) reference(f uint32) uint32 {
 	}
 	if r.stubs[f] == 0 {
 		r.stubbed = append(r.stubbed, f)
-		r.stubs[f] = r.more() + 1 + uint32(len(r.stubbed))
-		if r.bulky {
-			r.stubs[f] += 2
-		}
+		r.stubs[f] = r.more() + 1 + uint32(len(r.bulks)+len(r.stubbed))
 	}
 	return r.stubs[f]
 }
 
-// bulkFunc is the index of the function for long fills or copies.
-func (r *rewriter) bulkFunc(op wasmbin.Op) uint32 {
-	if op == wasmbin.OpMemoryFill {
-		return r.more() + 2
-	}
-	return r.more() + 3
-}
+// bulkFunc is the index of the function for long ones of an operator.
+func (r *rewriter) bulkFunc(b bulk) uint32 { return r.more() + 2 + r.bulkIndex[b] }
 
 // take notes that a function is called by others than the module's own calls of it.
 func (r *rewriter) take(f uint32) {
@@ -240,9 +236,7 @@ func (r *rewriter) addMeter() {
 	held.get(0).opX(wasmbin.OpCall, r.imported).opX(wasmbin.OpLocalTee, 0)
 	held.opX(wasmbin.OpGlobalSet, r.globals) // so that a trap is accounted to a slice
 	r.addFunction(t, held.get(0).end())
-	if r.bulky {
-		r.addBulk(uint32(r.types))
-	}
+	r.addBulks()
 
 	m.Globals = append(m.Globals, wasmbin.Global{
 		GlobalType: wasmbin.GlobalType{Type: wasmbin.I64, Mutable: true},

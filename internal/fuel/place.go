@@ -1,228 +1,222 @@
 package fuel
 
-import "math"
+import (
+	"cmp"
+	"slices"
+)
+
+const (
+	// maxDebt is how much a function may have run without being charged for it when
+	// it calls another: as often as the stack has frames.
+	maxDebt = 32
+	// maxLoopDebt is how much that may be at the head of a loop.
+	maxLoopDebt = 1 << 12
+	// unlimited is above any potential.
+	unlimited = 1 << 50
+)
 
 // place decides where a function is charged. Every point of its code gets a
 // potential: what has been charged when control is there, less what has been
 // executed. An edge then charges the difference between the potential it leads
 // to and the one it comes from, so that whatever path is taken the charges sum
-// up to what it executes; the idea is Ball and Larus's, who place the counters
-// of path profiles so ("Efficient Path Profiling", MICRO 1996).
+// up to what it executes. The difference may be below zero: then the edge gives
+// back what another way would have cost.
 //
-// Potentials are chosen from the end backwards. A node is left with the lowest
-// potential among the nodes it leads to, so that the cheaper way costs nothing
-// and the dearer one charges the rest. A back edge is charged and checked in any
-// case, so it takes no part in that. A way out of a loop does not either: instead
-// the whole loop is lifted or lowered against the code around it (its base) as
-// far as all its ways out can charge something or nothing, and the most binding
-// one nothing. The potential of a loop's points is relative to its base until
-// resolve adds the bases up.
+// Two points of each node have a potential, where it is entered and where it
+// starts, and so has the end of the function: zero. A step between two points that
+// costs nothing fixes the potential of one by that of the other, and the steps that
+// cost nothing form a forest. It is made of the steps that are taken most often, as
+// far as can be guessed, see steps; the idea is Ball and Larus's, who place the
+// counters of path profiles so ("Efficient Path Profiling", MICRO 1996).
 //
-// As no edge charges less than nothing, what was charged in advance is always
-// less than what any path from here to the end executes. So a counter that is
-// found below zero with nothing left to grant means that the call needs more
-// than its budget, wherever it is checked.
+// Potentials have bounds where something looks at the counter. No more may be
+// charged in advance there than any path from there to the end executes: so a
+// counter that is found below zero with nothing left to grant means that the call
+// needs more than its budget. And little may be owed before a call and at the head of
+// a loop, or much could run before a check sees it. Steps that would break a bound
+// are left out of the forest.
 //
-// Some loops would have to be lowered so far that the code before them had to
-// give something back. They are held at the level of the code around them
-// (fixed), and their ways out limit the potentials of the nodes they leave. With
-// all loops fixed and back edges limiting too, which is strict, every potential
-// is zero or more and every edge leads to no less than it comes from.
-func (g *graph) place(prepaid int64) {
-	if g.flat {
-		g.flatten()
-		return
-	}
-	for i := range g.loops {
-		g.loops[i].fixed = false
-	}
-
-	for try := range 4 { // some loops fixed; all of them not and then fixed, with back edges limiting too
-		if try > 1 {
-			for i := range g.loops {
-				g.loops[i].fixed = try > 2
-			}
-		}
-		if g.potentials(try > 1) {
-			g.resolve()
-			if g.chargesAreCharges(prepaid) {
-				return
-			}
-		}
-	}
-	g.flat = true // see above: this does not happen
-	g.flatten()
-}
-
-// flatten charges every node where it starts.
-func (g *graph) flatten() {
-	for i := range g.nodes {
-		nd := &g.nodes[i]
-		nd.in, nd.out, nd.start, nd.trap = 0, 0, nd.cost, -1
-	}
-}
-
-const none = math.MaxInt64
-
-// potentials sets the potentials of all nodes, relative to the base of their
-// loop. If strict, back edges limit them too. It fails if an edge would have to
-// give something back.
-func (g *graph) potentials(strict bool) bool {
-	for i := range g.loops {
-		l := &g.loops[i]
-		l.exits, l.base, l.backOut = l.exits[:0], 0, math.MinInt64
-	}
-
-	ok := true
-	for i := int32(len(g.nodes)) - 1; i >= 0; i-- {
-		nd := &g.nodes[i]
-		g.leave(i, strict)
-		if nd.trap < 0 {
-			nd.in, nd.start = nd.cost+nd.out, 0
-			if nd.pinned {
-				nd.start, nd.in = nd.in, 0
-			}
-		}
-		if l := &g.loops[nd.loop]; l.header == i && !g.closeLoop(nd.loop) {
-			ok = false
-		}
-	}
-
-	return ok
-}
-
-// leave sets the potential node i is left with, or finds that all its ways trap.
-func (g *graph) leave(i int32, strict bool) {
-	nd := &g.nodes[i]
-	stay, back, trap, leads := int64(none), false, int64(0), false
-	busy := nd.busy
-	first, fixed := len(g.loops[nd.loop].exits), g.loops[nd.loop].fixed
-	g.each(i, func(to int32) {
-		if to <= i { // a back edge
-			leads = true
-			if l := g.nodes[to].loop; l == nd.loop {
-				back = true
-			} else if fixed {
-				stay = min(stay, 0)
-			} else {
-				g.leaveLoop(nd.loop, l, 0)
-			}
-			return
-		}
-		if to != exit && g.nodes[to].trap >= 0 {
-			trap = max(trap, g.nodes[to].trap)
-			busy = busy || g.nodes[to].busy
-			return
-		}
-
-		leads = true
-		level, value := g.level(to)
-		if level == nd.loop || fixed {
-			stay = min(stay, value)
-		} else {
-			g.leaveLoop(nd.loop, level, value)
-		}
-	})
-	if !leads {
-		nd.trap, nd.busy, nd.start = trap+nd.cost, busy, 0
+// The caller has charged prepaid. If free, place decides what callers charge.
+func (g *graph) place(prepaid int64, free bool) {
+	g.findTraps()
+	if g.nodes[0].trap >= 0 {
 		return
 	}
 
-	nd.trap = -1
-	if back && strict && stay != none {
-		stay = min(stay, 0)
+	f := newForest(2*len(g.nodes) + 1)
+	end := int32(2 * len(g.nodes))
+	calls := g.bound(f, free)
+
+	steps := g.steps(calls)
+	entry := step{from: end, to: 0, change: prepaid, weight: entryEdge}
+	if free {
+		entry.weight = 0
 	}
-	if nd.out = stay; stay == none {
-		nd.out = 0
-		if d := &g.loops[nd.loop].dispatch; back && d.tableLen > 0 {
-			nd.out = d.cost // what its header will have: the back edge charges nothing
-		}
+	steps = append(steps, entry)
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.weight, a.weight) })
+	for _, s := range steps {
+		f.join(s, false)
+	}
+	for _, s := range steps {
+		f.join(s, true)
 	}
 
-	l := &g.loops[nd.loop]
-	if back {
-		l.backOut = max(l.backOut, nd.out)
-	}
-	for e := first; e < len(l.exits); e++ {
-		l.exits[e].out = nd.out
-	}
-}
-
-// level is the loop that an edge to a later node leads into, seen from before
-// it, and the potential there.
-func (g *graph) level(to int32) (int32, int64) {
-	if to == exit {
-		return 0, 0
-	}
-	nd := &g.nodes[to]
-	if l := &g.loops[nd.loop]; l.header == to {
-		return l.parent, nd.in + l.base
-	}
-	return nd.loop, nd.in
-}
-
-// exitEdge is a way out of a loop: the potential it comes from, and the loop and
-// potential it leads to.
-type exitEdge struct {
-	level      int32
-	out, value int64
-}
-
-func (g *graph) leaveLoop(from, level int32, value int64) {
-	l := &g.loops[from]
-	l.exits = append(l.exits, exitEdge{level: level, value: value})
-}
-
-// closeLoop sets the base of a loop whose nodes are all done.
-func (g *graph) closeLoop(i int32) bool {
-	l := &g.loops[i]
-	if l.backOut > g.nodes[l.header].in {
-		return false
-	}
-	if l.fixed {
-		return true
-	}
-
-	base := int64(none)
-	for _, e := range l.exits {
-		if e.level == l.parent {
-			base = min(base, e.value-e.out)
-		}
-	}
-
-	if base != none {
-		l.base = base
-	}
-	if l.base+g.nodes[l.header].in < 0 {
-		l.fixed = true // for the next try
-		return false
-	}
-
-	parent := &g.loops[l.parent]
-	for _, e := range l.exits {
-		if e.level != l.parent {
-			e.out += l.base
-			parent.exits = append(parent.exits, e)
-		}
-	}
-
-	return true
-}
-
-// resolve makes all potentials absolute.
-func (g *graph) resolve() {
-	for i := 1; i < len(g.loops); i++ {
-		g.loops[i].base += g.loops[g.loops[i].parent].base
-	}
 	for i := range g.nodes {
 		nd := &g.nodes[i]
 		if nd.trap >= 0 {
 			continue
 		}
-		base := g.loops[nd.loop].base
-		nd.in += base
-		nd.out += base
+		nd.in = f.above(int32(2*i), end)
+		nd.start = f.above(int32(2*i+1), end) - nd.in
+		nd.out = nd.in + nd.start - nd.cost
 	}
+}
+
+// findTraps finds the nodes that nothing but traps follows.
+func (g *graph) findTraps() {
+	for i := int32(len(g.nodes)) - 1; i >= 0; i-- {
+		nd := &g.nodes[i]
+		trap, leads, busy := int64(0), false, nd.busy
+		g.each(i, func(to int32) {
+			if to <= i || to == exit || g.nodes[to].trap < 0 {
+				leads = true
+				return
+			}
+			trap = max(trap, g.nodes[to].trap)
+			busy = busy || g.nodes[to].busy
+		})
+
+		if nd.trap = -1; !leads {
+			nd.trap, nd.busy = trap+nd.cost, busy
+		}
+	}
+}
+
+// bound sets the bounds of all potentials, and returns how many calls are at least
+// on the way from each node to the end or back to a loop.
+func (g *graph) bound(f *forest, free bool) []int32 {
+	rest, calls := g.least()
+	for i := range g.nodes {
+		nd := &g.nodes[i]
+		if nd.trap >= 0 {
+			continue
+		}
+		if nd.busy || nd.end == endBrIf && g.labels[nd.target] <= int32(i) {
+			f.limit(int32(2*i+1), -unlimited, rest[i])
+		}
+		if nd.leaves > 0 {
+			f.limit(int32(2*i+1), nd.called-maxDebt, unlimited)
+		}
+		if g.loops[nd.loop].header == int32(i) {
+			f.limit(int32(2*i), -maxLoopDebt, rest[i])
+		}
+	}
+
+	most := rest[0]
+	if free {
+		most = min(most, maxPrepaid)
+	}
+	f.limit(0, 0, most)
+	f.limit(int32(2*len(g.nodes)), 0, 0)
+	return calls
+}
+
+// least returns the least that runs from each node to the end, and the fewest calls from
+// it to the end or back to a loop. The shortest path takes no back edge to a loop that it
+// has been at, so the second turn knows all that is needed of the heads of loops.
+func (g *graph) least() (rest []int64, calls []int32) {
+	rest, calls = make([]int64, len(g.nodes)), make([]int32, len(g.nodes))
+	for i := range rest {
+		rest[i] = unlimited
+	}
+
+	for range 2 {
+		for i := int32(len(g.nodes)) - 1; i >= 0; i-- {
+			nd := &g.nodes[i]
+			if nd.trap >= 0 {
+				continue
+			}
+			least, fewest := int64(unlimited), int32(1<<30)
+			g.each(i, func(to int32) {
+				switch {
+				case to == exit:
+					least, fewest = 0, 0
+				case to <= i:
+					least, fewest = min(least, rest[to]), 0
+				case g.nodes[to].trap < 0:
+					least, fewest = min(least, rest[to]), min(fewest, calls[to])
+				}
+			})
+			rest[i], calls[i] = nd.cost+least, fewest+nd.leaves
+		}
+	}
+	return rest, calls
+}
+
+// A forest is a set of points whose potentials are known by those of others.
+type forest struct {
+	up     []int32 // of a root: itself
+	lift   []int64 // potential above that of up
+	lo, hi []int64 // bounds of the potential of a root
+}
+
+func newForest(points int) *forest {
+	f := &forest{up: make([]int32, points), lift: make([]int64, points), lo: make([]int64, points), hi: make([]int64, points)}
+	for i := range f.up {
+		f.up[i], f.lo[i], f.hi[i] = int32(i), -unlimited, unlimited
+	}
+	return f
+}
+
+// limit bounds the potential of a point that has not been joined yet.
+func (f *forest) limit(p int32, lo, hi int64) {
+	f.lo[p], f.hi[p] = max(f.lo[p], lo), min(f.hi[p], hi)
+}
+
+// root returns the root of the tree of p, and how far p is above it.
+func (f *forest) root(p int32) (int32, int64) {
+	root, above := p, int64(0)
+	for f.up[root] != root {
+		above += f.lift[root]
+		root = f.up[root]
+	}
+
+	for rest := above; p != root; {
+		up, lift := f.up[p], f.lift[p]
+		f.up[p], f.lift[p] = root, rest
+		p, rest = up, rest-lift
+	}
+	return root, above
+}
+
+// above is how far p is above q, in one tree with it.
+func (f *forest) above(p, q int32) int64 {
+	_, a := f.root(p)
+	_, b := f.root(q)
+	return a - b
+}
+
+// join makes a step free, unless bounds forbid it; then, if forced, it makes it as
+// cheap as they permit.
+func (f *forest) join(s step, forced bool) {
+	a, aboveA := f.root(s.from)
+	b, aboveB := f.root(s.to)
+	if a == b {
+		return
+	}
+
+	lift := aboveA + s.change - aboveB
+	least, most := f.lo[b]-f.hi[a], f.hi[b]-f.lo[a]
+	if lift < least || lift > most {
+		if !forced {
+			return
+		}
+		lift = min(max(lift, least), most)
+	}
+
+	f.up[b], f.lift[b] = a, lift
+	f.lo[a] = max(f.lo[a], f.lo[b]-lift)
+	f.hi[a] = min(f.hi[a], f.hi[b]-lift)
 }
 
 // edge is what the edge from node i to node to charges.
@@ -259,24 +253,9 @@ func (g *graph) entry(prepaid int64) int64 {
 	return nd.in - prepaid
 }
 
-func (g *graph) chargesAreCharges(prepaid int64) bool {
-	ok := prepaid > 0 || g.entry(0) >= 0
-	for i := range g.nodes {
-		if g.nodes[i].start < 0 {
-			ok = false
-		}
-		g.each(int32(i), func(to int32) {
-			if g.edge(int32(i), to) < 0 {
-				ok = false
-			}
-		})
-	}
-	return ok
-}
-
 // holds reports whether the function should keep the counter in a local: that
 // saves a store wherever it charges, and costs a store and a load around every
-// call. Loops are taken to run eight times.
+// call.
 func (g *graph) holds() bool {
 	if len(g.loops) == 1 {
 		return false
@@ -286,7 +265,7 @@ func (g *graph) holds() bool {
 	for i := range often {
 		often[i] = 1
 		if i > 0 {
-			often[i] = min(often[g.loops[i].parent]*8, 1<<20)
+			often[i] = min(often[g.loops[i].parent]*turns, 1<<20)
 		}
 	}
 

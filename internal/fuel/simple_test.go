@@ -161,9 +161,9 @@ func (w *walker) sized(in *wasmbin.Instr, s size) {
 	n := w.locals
 	w.scratch = max(w.scratch, s.scratch())
 	w.stretch = wasmbin.AppendOpX(w.stretch, wasmbin.OpLocalTee, n)
-	if in.Op == wasmbin.OpMemoryFill || in.Op == wasmbin.OpMemoryCopy {
+	if b, long := w.r.bulkOf(in); long {
 		w.flush()
-		w.bulk(w.r, in.Op, n)
+		w.bulk(w.r, b, n)
 	} else {
 		w.copy(in)
 		w.flush()

@@ -244,8 +244,8 @@ func (w *writer) plain(in *wasmbin.Instr) {
 
 	w.scratch = max(w.scratch, s.scratch())
 	w.opX(wasmbin.OpLocalTee, w.first)
-	if in.Op == wasmbin.OpMemoryFill || in.Op == wasmbin.OpMemoryCopy {
-		w.bulk(w.r, in.Op, w.first)
+	if b, long := w.r.bulkOf(in); long {
+		w.bulk(w.r, b, w.first)
 	} else {
 		w.copy(in)
 	}

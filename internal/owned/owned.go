@@ -173,18 +173,29 @@ func ReadFile(name string) ([]byte, error) {
 }
 
 // WriteFile writes a file for this user only, and creates its folder. It is atomic:
-// readers see the old content or all of data.
+// readers see the old content or all of data, also after a loss of power.
 func WriteFile(name string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
+	return Replace(name, data, 0o600)
+}
 
+// Replace writes a file with these permissions into a folder that exists. It is as atomic
+// as [WriteFile].
+func Replace(name string, data []byte, perm fs.FileMode) error {
 	temp, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {
 		return err
 	}
 
 	_, err = temp.Write(data)
+	if err == nil {
+		err = temp.Chmod(perm)
+	}
+	if err == nil {
+		err = temp.Sync()
+	}
 	err = errors.Join(err, temp.Close())
 	if err == nil {
 		err = os.Rename(temp.Name(), name)

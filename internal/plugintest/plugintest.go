@@ -15,13 +15,18 @@ import (
 )
 
 // CacheDir is a folder for compiled plugins that outlives a test run: compiling
-// one written in Go takes seconds, and under the race detector half a minute.
+// one written in Go takes seconds, and under the race detector half a minute. It exists,
+// since some tests link to it.
 func CacheDir() string {
 	base, err := os.UserCacheDir()
 	if err != nil {
 		base = os.TempDir()
 	}
-	return filepath.Join(base, "toolhost-test", "cache")
+	dir := filepath.Join(base, "toolhost-test", "cache")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		panic(err) // no test can run
+	}
+	return dir
 }
 
 // Plugin is a hand-made plugin. Its zero value answers every call without a result and

@@ -8,6 +8,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
+// HasSecrets reports whether the schema marks some value as secret.
+func (s *Schema) HasSecrets() bool { return s.secrets }
+
 // Public returns a document without the values that the schema marks as secret, by
 // writeOnly or x-secret, and reports whether there were any. Secret members of objects
 // are left out and secret items of arrays become null. A document without secrets is

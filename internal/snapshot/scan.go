@@ -27,6 +27,7 @@ func scan(m *wasmbin.Module) (findings, error) {
 		rd wasmbin.Reader
 		in wasmbin.Instr
 	)
+	rd.Exceptions = true // [Why] reads modules that nothing has rewritten
 	for i := range m.Codes {
 		rd.Reset(&m.Codes[i], len(m.Types))
 		for rd.Next(&in) {

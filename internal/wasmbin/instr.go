@@ -6,10 +6,24 @@ type Instr struct {
 	Pos, End int       // its bytes are Body[Pos:End]
 	X, Y     uint32    // indices, as many as it has, in the order of the format
 	Const    int64     // of i32.const and i64.const
-	Block    BlockType // of block, loop and if
+	Block    BlockType // of block, loop, if, try and try_table
 	Labels   []uint32  // of br_table, the default last; valid until the next call of Next
-	Type     ValType   // of ref.null
+	Type     ValType   // of ref.null, and of select if it has one
+	Catches  []Catch   // of try_table; valid until the next call of Next
 }
+
+// Catch is a clause of try_table: which exceptions it catches, and where they go.
+type Catch struct {
+	Kind  byte   // 0 catch, 1 catch_ref, 2 catch_all, 3 catch_all_ref
+	Tag   uint32 // of the first two
+	Label uint32
+}
+
+// Ref reports whether the clause passes on the exception itself.
+func (c Catch) Ref() bool { return c.Kind&1 != 0 }
+
+// All reports whether the clause catches exceptions of every tag.
+func (c Catch) All() bool { return c.Kind >= 2 }
 
 // BlockType is the type of a block: a function type by its index, or no
 // parameter and at most one result.
@@ -22,14 +36,18 @@ type BlockType struct {
 // Reader reads the instructions of one function body or constant expression in
 // order. It knows nothing of nesting or types.
 type Reader struct {
-	c      cursor
-	labels []uint32
+	// Exceptions switches their instructions on, which [Features] has not.
+	Exceptions bool
+
+	c       cursor
+	labels  []uint32
+	catches []Catch
 }
 
 // Reset starts reading the body of a function of a module with types types. It
 // keeps what it has allocated.
 func (r *Reader) Reset(code *Code, types int) {
-	r.c = cursor{b: code.Body, base: code.Offset, section: "code", types: types}
+	r.c = cursor{b: code.Body, base: code.Offset, section: "code", types: types, exceptions: r.Exceptions}
 }
 
 // Err returns the error that stopped Next, nil at the end of the body.
@@ -114,7 +132,7 @@ func (r *Reader) prefixed(prefix byte, in *Instr) {
 
 // unsupported says why instructions of a form are refused.
 var unsupported = map[form]string{
-	formExceptions: "exception handling is not supported; build without it, such as with -fno-exceptions",
+	formExceptions: "exceptions in a module without tags are not supported",
 	formTyped:      "typed function references are not supported",
 	formGC:         "garbage-collected types are not supported",
 	formThreads:    "atomic instructions need threads, which are not supported",
@@ -152,11 +170,13 @@ func (r *Reader) immediates(f form, in *Instr) {
 		r.memArg()
 		c.byte("lane")
 	case formSelect:
-		r.selectTypes()
+		in.Type = r.selectTypes()
 	case formBrTable:
 		in.Labels = r.brTable()
 	case formHeap:
 		in.Type = r.refType()
+	case formExceptions:
+		r.exception(in)
 	default:
 		if reason := unsupported[f]; reason != "" {
 			c.fail(ErrUnsupported, in.Pos, "%s", reason)
@@ -164,6 +184,43 @@ func (r *Reader) immediates(f form, in *Instr) {
 		}
 		c.malformed(in.Pos, "unknown %s", in.Op)
 	}
+}
+
+// exception decodes the instructions of exceptions, those of before the standard too.
+func (r *Reader) exception(in *Instr) {
+	c := &r.c
+	if !r.Exceptions {
+		c.fail(ErrUnsupported, in.Pos, "%s", unsupported[formExceptions])
+		return
+	}
+
+	switch in.Op {
+	case OpTry:
+		in.Block = r.blockType()
+	case OpCatch, OpThrow, OpRethrow, OpDelegate:
+		in.X = c.u32("index")
+	case OpTryTable:
+		in.Block = r.blockType()
+		in.Catches = r.catchClauses()
+	}
+}
+
+func (r *Reader) catchClauses() []Catch {
+	c := &r.c
+	r.catches = r.catches[:0]
+	for n := c.count(2, "try_table"); n > 0 && c.err == nil; n-- {
+		at := c.pos
+		clause := Catch{Kind: c.byte("catch")}
+		if clause.Kind > 3 {
+			c.malformed(at, "unknown catch clause %#x", clause.Kind)
+		}
+		if !clause.All() {
+			clause.Tag = c.u32("tag")
+		}
+		clause.Label = c.u32("label")
+		r.catches = append(r.catches, clause)
+	}
+	return r.catches
 }
 
 // zero reads a memory index of an instruction, which is a zero byte.
@@ -219,11 +276,11 @@ func (r *Reader) refType() (t ValType) {
 	return t
 }
 
-func (r *Reader) selectTypes() {
+func (r *Reader) selectTypes() ValType {
 	at := r.c.pos
 	if n := r.c.u32("number of types"); n != 1 {
 		r.c.malformed(at, "select with %d types", n)
-		return
+		return 0
 	}
-	r.c.valType("type")
+	return r.c.valType("type")
 }

@@ -15,6 +15,11 @@ const (
 	OpLoop               Op = 0x03
 	OpIf                 Op = 0x04
 	OpElse               Op = 0x05
+	OpTry                Op = 0x06
+	OpCatch              Op = 0x07
+	OpThrow              Op = 0x08
+	OpRethrow            Op = 0x09
+	OpThrowRef           Op = 0x0a
 	OpEnd                Op = 0x0b
 	OpBr                 Op = 0x0c
 	OpBrIf               Op = 0x0d
@@ -24,8 +29,12 @@ const (
 	OpCallIndirect       Op = 0x11
 	OpReturnCall         Op = 0x12
 	OpReturnCallIndirect Op = 0x13
+	OpDelegate           Op = 0x18
+	OpCatchAll           Op = 0x19
 	OpDrop               Op = 0x1a
 	OpSelect             Op = 0x1b
+	OpSelectTyped        Op = 0x1c
+	OpTryTable           Op = 0x1f
 	OpLocalGet           Op = 0x20
 	OpLocalSet           Op = 0x21
 	OpLocalTee           Op = 0x22
@@ -57,8 +66,10 @@ const (
 	OpI64Add             Op = 0x7c
 	OpI64Sub             Op = 0x7d
 	OpI64Mul             Op = 0x7e
+	OpI64Or              Op = 0x84
 	OpI64Shl             Op = 0x86
 	OpI64ShrU            Op = 0x88
+	OpI32WrapI64         Op = 0xa7
 	OpI64ExtendI32U      Op = 0xad
 	OpRefNull            Op = 0xd0
 	OpRefIsNull          Op = 0xd1
@@ -81,6 +92,7 @@ var opNames = map[Op]string{
 	OpCall: "call", OpReturnCall: "return_call", OpRefFunc: "ref.func", OpBr: "br", OpBrIf: "br_if", OpBrTable: "br_table",
 	OpLocalGet: "local.get", OpLocalSet: "local.set", OpLocalTee: "local.tee", OpCallIndirect: "call_indirect",
 	OpTableInit: "table.init", OpElemDrop: "elem.drop",
+	OpCatch: "catch", OpThrow: "throw", OpRethrow: "rethrow", OpDelegate: "delegate", OpCatchAll: "catch_all", OpTryTable: "try_table",
 }
 
 // String is the name of the operation in the text format, or its number.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 )
 
@@ -39,6 +40,35 @@ func Scan(file io.ReaderAt, size int64, customs ...string) (*Module, error) {
 	}
 	p := parser{size: int(size), file: file, wanted: customs}
 	return p.parse()
+}
+
+// Sections yields the sections of a binary as they stand there, the header first, each
+// with its name if it is a custom section. What does not parse is the last one.
+func Sections(wasm []byte) iter.Seq2[string, []byte] {
+	return func(yield func(custom string, section []byte) bool) {
+		at := min(len(header), len(wasm))
+		if !yield("", wasm[:at]) {
+			return
+		}
+
+		for at < len(wasm) {
+			c := cursor{b: wasm, pos: at}
+			id := c.byte("section id")
+			size := int(c.u32("section size"))
+			end := len(wasm)
+			if c.err == nil && size <= c.left() {
+				end = c.pos + size
+			}
+			custom := ""
+			if n := int(c.u32("custom section name")); id == secCustom && c.err == nil && n <= end-c.pos {
+				custom = string(wasm[c.pos : c.pos+n])
+			}
+			if !yield(custom, wasm[at:end]) {
+				return
+			}
+			at = end
+		}
+	}
 }
 
 // parser fills a module section by section, from a binary in memory or a file.
@@ -115,8 +145,6 @@ func (p *parser) section(pos int) (int, error) {
 		switch {
 		case rank >= 0:
 			c.section = sections[rank].name
-		case id == secTag:
-			c.fail(ErrUnsupported, 0, "%s", unsupported[formExceptions])
 		default:
 			c.malformed(0, "unknown section id %d", id)
 		}
@@ -163,7 +191,7 @@ func (p *parser) entries(s *sectionKind, start, size int) error {
 		return err
 	}
 
-	c := codec{in: cursor{b: b, base: start, section: s.name}, m: &p.m, exports: p.exports}
+	c := codec{in: cursor{b: b, base: start, section: s.name, exceptions: true}, m: &p.m, exports: p.exports}
 	count := c.in
 	switch n := count.u32("number of entries"); s.id {
 	case secCode:
@@ -234,6 +262,12 @@ func checkHeader(wasm []byte) error {
 		return refuse(ErrMalformed, "this is a text file, not a WebAssembly binary")
 	}
 
+	for _, magic := range []string{"\x7fELF", "\xcf\xfa\xed\xfe", "MZ"} { // ELF, Mach-O, PE
+		if bytes.HasPrefix(wasm, []byte(magic)) {
+			return refuse(ErrMalformed, "this is a native program, not a WebAssembly binary: build it for wasm32-wasip1, in Go with GOOS=wasip1 GOARCH=wasm")
+		}
+	}
+
 	return refuse(ErrMalformed, `not a WebAssembly binary: it does not start with "\0asm"`)
 }
 
@@ -253,7 +287,7 @@ func (p *parser) finish() error {
 		return fail(ErrUnsupported, "memory", "more than one memory is not supported")
 	}
 
-	var counts [KindGlobal + 1]int
+	var counts [KindTag + 1]int
 	for k := range counts {
 		counts[k] = m.Count(Kind(k))
 	}

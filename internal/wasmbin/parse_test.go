@@ -42,12 +42,17 @@ func TestParseRefuses(t *testing.T) {
 		{"empty file", nil, ErrMalformed, "the file is empty"},
 		{"text", []byte("#!/bin/sh\necho hi\n"), ErrMalformed, "text file"},
 		{"wat", []byte("  (module)"), ErrMalformed, "wat2wasm"},
-		{"other binary", []byte("\x7fELF\x02\x01\x01\x00"), ErrMalformed, `"\0asm"`},
+		{"program", []byte("\x7fELF\x02\x01\x01\x00"), ErrMalformed, "native program"},
+		{"other binary", []byte("\x89PNG\r\n\x1a\n\x00\x00"), ErrMalformed, `"\0asm"`},
 		{"cut header", []byte("\x00asm\x01"), ErrTruncated, "cut off"},
 		{"component", []byte("\x00asm\x0d\x00\x01\x00"), ErrUnsupported, "core modules"},
 		{"version 2", []byte("\x00asm\x02\x00\x00\x00"), ErrUnsupported, "version 1"},
-		{"tags", binary(voidType, section(13, 1, 0, 0)), ErrUnsupported, "exception handling"},
-		{"import of a tag", binary(voidType, section(secImport, 1, 1, 'e', 1, 't', 4, 0, 0)), ErrUnsupported, `import "t": exception handling`},
+		{"attribute of a tag", binary(voidType, section(secTag, 1, 1, 0)), ErrMalformed, "attribute 0x1"},
+		{"tag without type", binary(section(secTag, 1, 0, 0)), ErrMalformed, "no type 0"},
+		{"tag after globals", binary(voidType, section(secGlobal, 0), section(secTag, 1, 0, 0)), ErrMalformed, "out of order"},
+		{"export of a tag that is not there", binary(section(secExport, 1, 1, 't', 4, 0)), ErrMalformed, "export of a tag"},
+		{"table of exceptions", binary(section(secTable, 1, 0x69, 0, 0)), ErrUnsupported, "table of exceptions"},
+		{"import of a tag", binary(voidType, section(secImport, 1, 1, 'e', 1, 't', 4, 0, 0)), ErrUnsupported, `import "t": the tags`},
 		{"unknown kind", binary(voidType, section(secImport, 1, 1, 'e', 1, 't', 5, 0, 0)), ErrMalformed, `unknown kind 0x5 of import "t"`},
 		{"unknown section", binary(section(14)), ErrMalformed, "unknown section id 14"},
 		{"cut section", binary([]byte{1, 100, 0}), ErrTruncated, "cut off"},
@@ -103,7 +108,7 @@ func TestReaderRefuses(t *testing.T) {
 		say  string
 	}{
 		{"unknown", []byte{0xff, 0x0b}, ErrMalformed, "0xff"},
-		{"legacy try", []byte{0x06, 0x40, 0x0b, 0x0b}, ErrUnsupported, "-fno-exceptions"},
+		{"legacy try", []byte{0x06, 0x40, 0x0b, 0x0b}, ErrUnsupported, "without tags"},
 		{"atomic", []byte{0xfe, 0x03, 0x00, 0x0b}, ErrUnsupported, "threads"},
 		{"struct.new", []byte{0xfb, 0x00, 0x00, 0x0b}, ErrUnsupported, "garbage-collected"},
 		{"call_ref", []byte{0x14, 0, 0x0b}, ErrUnsupported, "typed function references"},
@@ -121,7 +126,7 @@ func TestReaderRefuses(t *testing.T) {
 		{"i64 above 64 bits", []byte{0x42, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01, 0x0b}, ErrMalformed, "64 bits"},
 		{"br_table longer than the body", []byte{0x0e, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x0b}, ErrMalformed, "count"},
 		{"select of two types", []byte{0x1c, 2, 0x7f, 0x7f, 0x0b}, ErrMalformed, "select"},
-		{"try_table", []byte{0x1f, 0x40, 0, 0x0b, 0x0b}, ErrUnsupported, "exception handling"},
+		{"try_table", []byte{0x1f, 0x40, 0, 0x0b, 0x0b}, ErrUnsupported, "without tags"},
 		{"cut immediate", []byte{0x43, 0, 0, 0x0b}, ErrTruncated, "f32.const"},
 	}
 	for _, test := range tests {

@@ -14,6 +14,8 @@ type cursor struct {
 	section string
 	types   int // number of types a block type may refer to
 	err     *Error
+
+	exceptions bool // exnref is a type
 }
 
 func (c *cursor) left() int { return len(c.b) - c.pos }
@@ -177,6 +179,10 @@ func (c *cursor) valType(what string) ValType {
 	switch t := ValType(b); t {
 	case I32, I64, F32, F64, V128, FuncRef, ExternRef:
 		return t
+	case ExnRef:
+		if c.exceptions {
+			return t
+		}
 	}
 	c.badType(b, at, what)
 	return 0

@@ -118,6 +118,28 @@ func TestScanFileFails(t *testing.T) {
 	require.ErrorIs(t, err, ErrTruncated)
 }
 
+// TestSections: each section comes as it stands there, with the names of custom ones.
+func TestSections(t *testing.T) {
+	wasm := AppendCustom(everything().Encode(), "last", []byte("data"))
+	var names []string
+	for name := range Sections(wasm) {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	require.Equal(t, []string{"first", "toolhost.manifest", "last"}, names)
+	require.Equal(t, wasm, joined(wasm))
+}
+
+// joined is what Sections yields in one piece.
+func joined(wasm []byte) []byte {
+	all := []byte{}
+	for _, section := range Sections(wasm) {
+		all = append(all, section...)
+	}
+	return all
+}
+
 // FuzzScan: Scan accepts what Parse accepts and finds the same there. Where
 // they differ, it is about the parts that Scan does not read.
 func FuzzScan(f *testing.F) {
@@ -127,6 +149,7 @@ func FuzzScan(f *testing.F) {
 	f.Add(binary(section(secType, 0xff, 0xff, 0xff, 0xff, 0x0f)))
 	f.Fuzz(func(t *testing.T, wasm []byte) {
 		customs := []string{"x", "toolhost.manifest"}
+		require.Equal(t, wasm, joined(wasm))
 		m, err := Parse(wasm)
 		got, serr := scan(wasm, customs...)
 		if err == nil {

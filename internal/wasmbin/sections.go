@@ -33,6 +33,7 @@ var sections = [...]sectionKind{
 	{id: secFunction, name: "function", entries: func(c *codec, m *Module) { entries(c, &m.Functions, 1, c.typeIndex) }},
 	{id: secTable, name: "table", entries: func(c *codec, m *Module) { entries(c, &m.Tables, 3, c.table) }},
 	{id: secMemory, name: "memory", entries: func(c *codec, m *Module) { entries(c, &m.Memories, 2, c.memory) }},
+	{id: secTag, name: "tag", entries: func(c *codec, m *Module) { entries(c, &m.Tags, 2, c.tag) }},
 	{id: secGlobal, name: "global", entries: func(c *codec, m *Module) { entries(c, &m.Globals, 3, c.global) }},
 	{id: secExport, name: "export", entries: func(c *codec, m *Module) { entries(c, &m.Exports, 3, c.export) }},
 	{id: secStart, name: "start", entries: func(c *codec, m *Module) { c.optional(&m.Start, "start function") }},
@@ -83,6 +84,14 @@ func (c *codec) typeIndex(i *uint32) {
 	c.check(c.writes || uint64(*i) < uint64(len(c.m.Types)), at, "no type %d", *i)
 }
 
+// tag is the type of a tag, after a zero byte.
+func (c *codec) tag(t *uint32) {
+	at, attribute := c.in.pos, byte(0)
+	c.byte(&attribute, "tag")
+	c.check(attribute == 0, at, "unknown attribute %#x of a tag", attribute)
+	c.typeIndex(t)
+}
+
 func (c *codec) importEntry(i *Import) {
 	c.name(&i.Module, "import module")
 	c.name(&i.Name, "import name")
@@ -115,10 +124,10 @@ func (c *codec) export(e *Export) {
 func (c *codec) kind(k *Kind, what, name string) {
 	at := c.in.pos
 	c.byte((*byte)(k), what+" kind")
-	if *k == kindTag {
-		c.in.fail(ErrUnsupported, at, "%s %q: %s", what, name, unsupported[formExceptions])
+	if *k == KindTag && what == "import" {
+		c.in.fail(ErrUnsupported, at, "import %q: the tags of exceptions cannot be imported", name)
 	}
-	c.check(*k <= KindGlobal, at, "unknown kind %#x of %s %q", byte(*k), what, name)
+	c.check(*k <= KindTag, at, "unknown kind %#x of %s %q", byte(*k), what, name)
 }
 
 // limits are limits with their flag. What says whose they are.
@@ -160,6 +169,9 @@ func (c *codec) tableType(t *TableType) {
 		c.in.fail(ErrUnsupported, c.in.pos, "a table with an initializer is not supported")
 	}
 	c.refType(&t.Elem, "table type")
+	if t.Elem == ExnRef {
+		c.in.fail(ErrUnsupported, c.in.pos, "a table of exceptions is not supported")
+	}
 	c.limits(&t.Limits, "table")
 }
 

@@ -17,10 +17,11 @@ const (
 	V128      ValType = 0x7b
 	FuncRef   ValType = 0x70
 	ExternRef ValType = 0x6f
+	ExnRef    ValType = 0x69 // needs exceptions
 )
 
 // IsRef reports whether values of the type are references.
-func (t ValType) IsRef() bool { return t == FuncRef || t == ExternRef }
+func (t ValType) IsRef() bool { return t == FuncRef || t == ExternRef || t == ExnRef }
 
 // String is the name of the type in the text format.
 func (t ValType) String() string {
@@ -32,7 +33,7 @@ func (t ValType) String() string {
 
 var typeNames = map[ValType]string{
 	I32: "i32", I64: "i64", F32: "f32", F64: "f64", V128: "v128",
-	FuncRef: "funcref", ExternRef: "externref",
+	FuncRef: "funcref", ExternRef: "externref", ExnRef: "exnref",
 }
 
 // FuncType is the type of a function.

@@ -24,8 +24,8 @@ import (
 // memories and garbage-collected types are not in it. Two features that wazero 1.12
 // has are not either. Typed function references: it lets a module put null where a
 // reference cannot be null. Exceptions: it copies the guest's whole stack for each
-// try_table that is entered, outside the limit of the call (measured: 287 MiB at a
-// depth of 3,000).
+// try_table that is entered, outside the limit of the call, and loses what a body has
+// assigned to locals; [Parse] reads them, and internal/exceptions replaces them.
 const Features = api.CoreFeaturesV2 | experimental.CoreFeaturesTailCall | experimental.CoreFeaturesExtendedConst
 
 // Limits of [Parse], in addition to those of the format.
@@ -54,6 +54,7 @@ type Module struct {
 	Functions []uint32 // type index of each defined function
 	Tables    []Table
 	Memories  []Limits // at most one, in pages
+	Tags      []uint32 // type index of each tag of exceptions
 	Globals   []Global
 	Exports   []Export
 	Start     *uint32 // index of the start function, or nil
@@ -74,12 +75,12 @@ const (
 	KindMemory
 	KindGlobal
 
-	kindTag // needs exceptions
+	KindTag // exports only
 )
 
 // String is the name of the kind in the text format.
 func (k Kind) String() string {
-	names := [...]string{"func", "table", "memory", "global"}
+	names := [...]string{"func", "table", "memory", "global", "tag"}
 	if int(k) >= len(names) {
 		return "unknown"
 	}
@@ -204,7 +205,7 @@ func (m *Module) ImportCount(k Kind) int {
 func (m *Module) Count(k Kind) int {
 	defined := [...]int{
 		KindFunc: len(m.Functions), KindTable: len(m.Tables), KindMemory: len(m.Memories),
-		KindGlobal: len(m.Globals),
+		KindGlobal: len(m.Globals), KindTag: len(m.Tags),
 	}
 	return m.ImportCount(k) + defined[k]
 }

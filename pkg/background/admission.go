@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -41,8 +42,8 @@ func (a *admission) take() error {
 
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.used >= a.cfg.PerHost {
-		return &engine.LimitError{Err: ErrHostLimit, Max: a.cfg.PerHost}
+	if a.used >= a.cfg().PerHost {
+		return &engine.LimitError{Err: ErrHostLimit, Max: a.cfg().PerHost}
 	}
 	a.count(1)
 	return nil
@@ -51,7 +52,15 @@ func (a *admission) take() error {
 // count counts slots that are taken, or given back. The lock must be held.
 func (a *admission) count(n int) {
 	a.used += n
-	a.crowded.Store(4*a.used >= 3*a.cfg.PerHost)
+	a.crowded.Store(4*a.used >= 3*a.cfg().PerHost)
+}
+
+// resized takes note of another number of slots.
+func (a *admission) resized() {
+	a.mu.Lock()
+	a.count(0)
+	a.mu.Unlock()
+	a.expect(true) // there may be more
 }
 
 // release gives a slot back.
@@ -65,7 +74,7 @@ func (a *admission) release() {
 func (a *admission) expecting() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.queued && a.used < a.cfg.PerHost
+	return a.queued && a.used < a.cfg().PerHost
 }
 
 // expect claims runs soon if there may be some: queued says that there are. Claims
@@ -103,19 +112,20 @@ func (a *admission) claim() {
 func (a *admission) fill() {
 	for !a.runs.isClosing() {
 		a.mu.Lock()
-		free := min(a.cfg.PerHost-a.used, claimAtOnce)
+		free := min(a.cfg().PerHost-a.used, claimAtOnce)
 		a.mu.Unlock()
 		if free <= 0 {
 			return
 		}
 
-		claimed, err := a.member.worker().Claim(a.base, free, a.cfg.permits())
+		worker := a.member.worker()
+		claimed, err := worker.Claim(a.base, free, a.cfg().permits())
 		if err != nil && !errors.Is(err, engine.ErrFenced) {
 			a.log.Error("queued background runs not claimed; trying again", "error", err)
 		}
 
 		for _, run := range claimed {
-			a.start(run)
+			a.start(worker, run)
 		}
 		if len(claimed) < free {
 			return
@@ -125,11 +135,11 @@ func (a *admission) fill() {
 
 // start gives a claimed run a slot, or returns it to the queue if the manager
 // is closing.
-func (a *admission) start(run engine.Run) {
+func (a *admission) start(worker engine.Worker, run engine.Run) {
 	t := newTask(a.base, run)
-	t.ask = true
+	t.ask, t.worker = true, worker
 	if err := a.runs.add(t); err != nil {
-		if err := a.member.worker().Requeue(a.base, run.ID, run.Attempt); err != nil && !fenced(err) {
+		if err := worker.Requeue(a.base, run.ID, run.Attempt); err != nil && !fenced(err) {
 			a.log.Warn("background run not given back", "task_id", run.ID, "error", err)
 		}
 		return
@@ -141,20 +151,27 @@ func (a *admission) start(run engine.Run) {
 	a.begin(t)
 }
 
-// admit takes a slot for a run, stores its record and starts it. If it fails,
-// nothing of that is left.
+// admit takes a slot for a run, stores its record and starts it, or queues it for a
+// worker that has a slot. If it fails, nothing of that is left.
 func (a *admission) admit(ctx context.Context, t *task) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := a.take(); err != nil {
-		return a.refused(err)
+		if t.run.Secret || !a.elsewhere(ctx, t.run) { // the arguments of the former are here only
+			return a.refused(err)
+		}
+		defer t.cancel(nil)
+		permits := a.cfg().permits()
+		permits.Queue = true
+		return a.refused(a.submit(ctx, a.member.worker(), t.run, &permits))
 	}
 
+	t.worker = a.member.worker()
 	err := a.runs.add(t)
 	if err == nil {
-		permits := a.cfg.permits()
-		if err = a.submit(ctx, t.run, &permits); err != nil {
+		permits := a.cfg().permits()
+		if err = a.submit(ctx, t.worker, t.run, &permits); err != nil {
 			a.runs.drop(t)
 			a.runs.running.Done()
 		}
@@ -167,6 +184,23 @@ func (a *admission) admit(ctx context.Context, t *task) error {
 	return nil
 }
 
+// elsewhere reports whether another worker seems to have a slot for a run.
+func (a *admission) elsewhere(ctx context.Context, run engine.Run) bool {
+	if a.runs.isClosing() {
+		return false
+	}
+	workers, err := a.engine.Workers(ctx)
+	if err != nil {
+		a.log.Warn("other workers not asked for a place", "error", err)
+		return false
+	}
+
+	self := a.member.worker().ID()
+	return slices.ContainsFunc(workers, func(w engine.WorkerState) bool {
+		return w.ID != self && w.Live && w.Offer.Takes(run) && w.Claimed+w.Running < w.Offer.Places
+	})
+}
+
 // refused counts err if it is a limit, and returns it.
 func (a *admission) refused(err error) error {
 	if _, limit := errors.AsType[*engine.LimitError](err); limit || errors.Is(err, ErrClosed) {
@@ -177,9 +211,9 @@ func (a *admission) refused(err error) error {
 
 // submit stores the record of a new run: in the shared queue, or claimed by this
 // worker if it has permits. The end of ctx does not interrupt that.
-func (a *admission) submit(ctx context.Context, run engine.Run, permits *engine.Permits) error {
+func (a *admission) submit(ctx context.Context, worker engine.Worker, run engine.Run, permits *engine.Permits) error {
 	ctx = context.WithoutCancel(ctx)
-	err := a.member.worker().Submit(ctx, run, permits)
+	err := worker.Submit(ctx, run, permits)
 	if _, limit := errors.AsType[*engine.LimitError](err); limit || errors.Is(err, engine.ErrExists) || errors.Is(err, engine.ErrStorageLost) {
 		return err
 	}
@@ -200,7 +234,7 @@ func (a *admission) enqueue(ctx context.Context, run engine.Run) error {
 	if a.runs.isClosing() {
 		return ErrClosed
 	}
-	if err := a.submit(ctx, run, nil); err != nil {
+	if err := a.submit(ctx, a.member.worker(), run, nil); err != nil {
 		return err
 	}
 	a.expect(true)

@@ -2,6 +2,7 @@ package background
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -212,5 +213,31 @@ func TestEarlierNoticesReadLate(t *testing.T) {
 		time.Sleep(HeartbeatEvery)
 		synctest.Wait()
 		require.Equal(t, []string{earlier, now}, box.ids(), "each once, in order")
+	})
+}
+
+// A run that continues after a wait, and whose start is stored but not confirmed, continues
+// in another attempt.
+func TestUnconfirmedStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &lossy{Engine: memory.New()}
+		m := newManager(t, Config{Engine: store, Logger: logTo(new(testlog.Buffer)), Executor: steps(
+			func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
+				return Outcome{Suspend: &Suspension{State: []byte{1}, Wake: time.Now().Add(time.Hour)}}, nil
+			},
+			func(_ context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
+				return value(fmt.Sprint(run.Attempt))
+			},
+		)})
+		id := spawned(t, m, alice, "waits")
+		synctest.Wait()
+		require.Equal(t, engine.StatusWaiting, must(store.Get(t.Context(), id)).Status)
+
+		store.start.Store(1)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		run := payload(t, store, id)
+		require.Equal(t, engine.StatusSucceeded, run.Status)
+		require.JSONEq(t, "2", string(run.Result))
 	})
 }

@@ -33,7 +33,7 @@ type CheckRequest struct {
 	Enough <-chan struct{}
 }
 
-// A CheckResult is the answer to a check. Reports are in the order of the ids.
+// A CheckResult is the result of a check. Reports are in the order of the ids.
 type CheckResult struct {
 	Reports []Report
 	Waited  time.Duration  // how long the check waited
@@ -47,11 +47,11 @@ type Report struct {
 	Repeated   bool         // this is the third check within 10 seconds, or a later one, that found the same
 }
 
-// Check reports on runs of a session, and waits for their end first if asked
-// to. Reading changes nothing: the same check gives the same answer until the
-// run changes. The only exception: showing a stored end acknowledges its notice, unless
-// the request sets Peek. A wait ends with the end of a run
-// even if that cannot be stored; the next wait then ends when it is stored.
+// Check reports on runs of a session, and waits for their end first if asked to.
+// Reading changes nothing: the same check gives the same result until the run changes.
+// The only exception: showing a stored end acknowledges its notice, unless the request
+// sets Peek. A wait ends with the end of a run even if that cannot be stored; the next
+// wait then ends when it is stored.
 //
 // If the session has none of the runs, the error is a *[NotFoundError]; if it
 // has some of them, Check waits for those and lists the others in Missing. A bad request

@@ -41,7 +41,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		}
 	}
 
-	late, release := context.WithTimeout(m.base, m.cfg.Grace+hung)
+	late, release := context.WithTimeout(m.base, m.cfg().Grace+hung)
 	defer release()
 	var errs []error
 
@@ -87,8 +87,8 @@ func (m *Manager) endHelpers() error {
 }
 
 // Unfinished returns the runs whose work has not ended, and the calls in the
-// foreground: what [Manager.Close] waits for, the oldest first. They are as they
-// were when they came in; a call has an ID that nobody else knows.
+// foreground, which [Manager.Close] waits for, oldest first. Their state is that of
+// their admission. A call has an ID that nobody else knows.
 func (m *Manager) Unfinished() []engine.Run {
 	var left []engine.Run
 	for _, t := range m.runs.all() {

@@ -106,3 +106,51 @@ func TestTwoManagers(t *testing.T) {
 		require.EqualValues(t, 2, where.Load())
 	})
 }
+
+// A process that stood still for longer than its lease may act no more, before anything has
+// noticed that the lease has ended.
+func TestMayAct(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(chan error, 2)
+		m := newManager(t, Config{Executor: func(ctx context.Context, _ engine.Run, _ *output.Sink) (Outcome, error) {
+			asked <- MayAct(ctx)
+			worker := ctx.Value(workKey{}).(*workOf).member
+			worker.mu.Lock()
+			until := worker.until
+			worker.until = time.Now()
+			worker.mu.Unlock()
+			asked <- MayAct(ctx)
+			worker.mu.Lock()
+			worker.until = until
+			worker.mu.Unlock()
+			return Outcome{}, MayAct(ctx)
+		}})
+		id := spawned(t, m, alice, "tool")
+		require.NoError(t, <-asked)
+		require.ErrorIs(t, <-asked, engine.ErrFenced)
+		require.Equal(t, engine.StatusSucceeded, wait(t, m, alice, id).Status)
+		require.NoError(t, MayAct(t.Context()), "of no run")
+	})
+}
+
+// TestMayActWithItsOwnLease: what a worker began with a lease that has ended may not act
+// because the worker has a new one, even if nobody has canceled it yet.
+func TestMayActWithItsOwnLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(chan error, 2)
+		m := newManager(t, Config{Executor: func(ctx context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
+			if run.Attempt > 1 {
+				return Outcome{}, MayAct(ctx)
+			}
+			asked <- MayAct(ctx)
+			member := ctx.Value(workKey{}).(*workOf).member
+			_ = member.rejoin(t.Context(), member.worker())
+			asked <- MayAct(ctx)
+			return Outcome{}, nil
+		}})
+		id := spawned(t, m, alice, "tool")
+		require.NoError(t, <-asked)
+		require.ErrorIs(t, <-asked, engine.ErrFenced)
+		require.True(t, wait(t, m, alice, id).Status.Terminal(), "the new lease takes it over")
+	})
+}

@@ -19,7 +19,7 @@ const (
 	DefaultPerHost     = 64                 // runs that one process works on
 	DefaultParked      = 32                 // active parked calls of one session
 	DefaultSchedules   = 5                  // enabled schedules of one session
-	DefaultAttempts    = 3                  // how often a run is started at most
+	DefaultAttempts    = 3                  // how many times a run is started at most
 	DefaultGrace       = 5 * time.Second    // from a stop to the end of the run's context
 	DefaultOutputCap   = output.DefaultCap  // bytes of output kept for a run
 	DefaultTimeout     = 5 * time.Minute    // deadline of a run that names none
@@ -27,21 +27,22 @@ const (
 	DefaultRetention   = 24 * time.Hour     // how long an ended run is kept
 	DefaultRetainRuns  = 500                // how many ended runs of a session are kept
 	DefaultInterval    = time.Minute        // the shortest time between two firings of a schedule
-	DefaultMisfire     = time.Hour          // how late a missed firing is still caught up
-	DefaultNoticeTTL   = 7 * 24 * time.Hour // how long a notice is kept that nobody acknowledges
+	DefaultMisfire     = time.Hour          // how late a missed firing may still happen
+	DefaultNoticeTTL   = 7 * 24 * time.Hour // how long an unacknowledged notice is kept
 	DefaultRecordQuota = 256 << 20          // bytes of all records
 	MaxWait            = 9 * time.Minute    // the longest wait of one Check; longer ones are cut to it
 	MaxIDs             = 20                 // ids in one Check
 	DefaultChars       = 2048               // characters of output in a Report
 	MaxChars           = 16384              // the most characters of output in a Report
 	MaxCheckpoint      = 1 << 20            // bytes of a checkpoint
-	MaxDepth           = 8                  // runs above a run: its parent, the parent of that, …
+	MaxDepth           = 8                  // ancestors of a run
 	MaxChildren        = 64                 // active children of one run
-	HeartbeatEvery     = 2 * time.Second    // how often a worker renews its lease
+	HeartbeatEvery     = 2 * time.Second    // how often a worker renews its lease, or four times in a shorter one
 )
 
 const (
-	leaseTTL   = engine.DefaultTTL
+	leaseTTL   = engine.DefaultTTL // of Config.LeaseTTL
+	minLease   = time.Second
 	maxTitle   = 120
 	maxKey     = 128
 	maxReason  = 200
@@ -49,7 +50,8 @@ const (
 	maxMessage = 2000
 	maxTerms   = 1 << 10
 	pruneEvery = time.Minute
-	flushEvery = 50 * time.Millisecond // from news in a sink to the engine
+	flushEvery = 50 * time.Millisecond // when news of sinks go to the engine
+	fullEvery  = time.Second           // how often at most those of a sink do that is full
 	maxDelay   = time.Second           // how long a slow engine may delay a stop
 )
 
@@ -64,8 +66,8 @@ const (
 //     [engine.KindTimeout] or [engine.KindInterrupted];
 //   - any other error, a panic, or [runtime.Goexit]: failed with [engine.KindInternal].
 //
-// After a stop request, an error without an Outcome.Result means that the work
-// gave way, and the run is canceled; a result is kept.
+// After a stop request, an error without an Outcome.Result means that the work was
+// stopped, and the run is canceled; a result is kept.
 //
 // An Executor is called from many goroutines at once. It must return soon
 // after ctx is done, and must not use sink afterwards.
@@ -75,14 +77,14 @@ type Executor func(ctx context.Context, run engine.Run, sink *output.Sink) (Outc
 type Outcome struct {
 	Summary  string          // one or two sentences, cut to 1,000 characters; may be empty
 	Result   json.RawMessage // any JSON value; nil for none
-	Content  json.RawMessage // what is shown next to the result or the error: any JSON value; nil for none
+	Content  json.RawMessage // content shown next to the result or the error: any JSON value; nil for none
 	ExitCode *int            // nil if the work has no exit code
 	// Diagnosis says why the work failed, for operators only. It is cleaned and cut to
 	// 4 KiB. Nil leaves it to the error that is logged, if there is one.
 	Diagnosis *engine.Diagnosis
-	// Suspend has the run wait instead of ending, if the work returned a nil error: no
-	// worker has it then, it holds no slot and no permit, and a stop ends it at once.
-	// Later the Executor is called again, see [StateOf]; the run's Timeout begins anew.
+	// Suspend makes the run wait instead of ending, if the work returned a nil error.
+	// The run then has no worker, slot or permit, and a stop ends it at once. Later the
+	// Executor is called again, see [StateOf]; the run's Timeout begins anew.
 	Suspend *Suspension
 }
 
@@ -92,38 +94,51 @@ type Config struct {
 	Executor   Executor      // does the work; required
 	Engine     engine.Engine // stores runs; nil: a new one in memory
 	PerSession int           // active runs of one session, parked calls not counted; 0: DefaultPerSession
-	PerOwner   int           // active runs of all sessions of one owner, parked calls counted; 0: PerHost
+	PerOwner   int           // active runs of all sessions of one client, parked calls counted; 0: PerHost
 	PerHost    int           // runs that this process works on, parked calls counted; 0: DefaultPerHost
 	Parked     int           // active parked calls of one session; 0: DefaultParked
 	Schedules  int           // enabled schedules of one session; 0: DefaultSchedules; negative: none
-	Attempts   int           // how often a run is started at most; 0: DefaultAttempts
+	Attempts   int           // how many times a run is started at most; 0: DefaultAttempts
 	Grace      time.Duration // from a stop to the end of the run's context; 0: DefaultGrace
 	OutputCap  int           // bytes of output kept for a run; 0: DefaultOutputCap
 	Timeout    time.Duration // deadline of a run that names none; 0: DefaultTimeout, or MaxTimeout if that is shorter
 	MaxTimeout time.Duration // the longest deadline a run may name; 0: DefaultMaxTimeout
 	Retention  time.Duration // how long an ended run is kept; 0: DefaultRetention
 	RetainRuns int           // how many ended runs of a session are kept; 0: DefaultRetainRuns
-	NoticeTTL  time.Duration // how long a notice is kept that nobody acknowledges, and its run, and values of a session that nobody writes; 0: DefaultNoticeTTL
+	NoticeTTL  time.Duration // how long an unacknowledged notice and its run are kept, and session values that nobody writes; 0: DefaultNoticeTTL
 
-	// Brief reports whether nobody can come back to a session: its values are removed
-	// a day after the last change, unless it has an active run. Nil: no session is.
+	// Brief reports whether nobody can return to a session. Its values are then removed
+	// a day after the last change, unless it has an active run. Nil: no session is
+	// brief.
 	Brief func(session string) bool
 
-	// RecordQuota is how many bytes the records of all runs and schedules may
-	// take, and OwnerQuota those of one owner: [engine.Quota] says what counts, and
-	// which records are evicted to make room.
+	// RecordQuota is how many bytes the records of all runs and schedules may take, and
+	// OwnerQuota those of one client: [engine.Quota] says what counts, and which
+	// records are evicted to make room.
 	RecordQuota int64 // 0: DefaultRecordQuota
 	OwnerQuota  int64 // at most RecordQuota; 0: RecordQuota
+
+	// LeaseTTL is how long this process may lose contact with the engine before its
+	// runs are ended and others take them over; 0: [engine.DefaultTTL]. It must be at
+	// least a second, and longer than a database failover.
+	LeaseTTL time.Duration
+
+	// Offer says which queued runs this process can start: see [engine.Offer]. It is
+	// called at each heartbeat, and by [Manager.Reoffer]. Nil means every run. Patience
+	// is how long the other runs wait for a worker that offers them before this one
+	// claims and rejects them; 0: not at all.
+	Offer    func() engine.Offer
+	Patience time.Duration
 
 	EndSession SessionEnd // what the end of a session does to its runs; "": EndParked
 
 	MinInterval time.Duration // the shortest time between two firings of a schedule; 0: DefaultInterval
-	Misfire     time.Duration // how late a missed firing is still caught up; 0: DefaultMisfire
+	Misfire     time.Duration // how late a missed firing may still happen; 0: DefaultMisfire
 
-	// Readmit decides whether a run may start that comes from the queue: it was
-	// fired by a schedule, or waited when its worker died (Attempt 0), or was running
-	// then (Attempt >= 1). With a nil error it starts. With an *[Error] it fails with
-	// its kind and message; any other error is logged, and the run fails with
+	// Readmit decides whether a run from the queue may start: it was fired by a
+	// schedule, or waited when its worker died (Attempt 0), or was running then
+	// (Attempt >= 1). With a nil error it starts. With an *[Error] it fails with its
+	// kind and message; any other error is logged, and the run fails with
 	// [engine.KindRejected], or [engine.KindOrphaned] if it was running before. Nil
 	// admits runs with Attempt 0. It is called from many goroutines.
 	Readmit func(ctx context.Context, run engine.Run) error
@@ -132,31 +147,36 @@ type Config struct {
 	// fires. If it is nil or returns "", they have the version of the schedule.
 	Version func(tool string) string
 
-	// Provider returns what a tool is part of, kept with each run of it for people.
-	// With nil that is unknown. It is called from many goroutines.
+	// Provider returns what a tool is part of. It is stored with each run, for display.
+	// Nil means unknown. It is called from many goroutines.
 	Provider func(tool string) engine.Provider
 
-	// Hold sets Held of the run of a firing that waits for something before it starts,
-	// see [SpawnRequest], and its Terms. Nil holds none. It is called from many goroutines.
+	// Hold can set Held and Terms of a run that a schedule fires, if the run must wait
+	// for something before it starts: see [SpawnRequest]. Nil holds no run. It is
+	// called from many goroutines.
 	Hold func(ctx context.Context, run *engine.Run)
 
 	// OnNotice is called with a run that is to be signaled after its end was stored,
 	// one at a time and in the order of the ends; not for an end that an agent has
-	// already seen. Runs whose notice nobody acknowledged are passed to it again
-	// after a restart. It may block, which delays nothing but later notices.
+	// already seen. Runs with unacknowledged notices are passed to it again after a
+	// restart. It may block, which delays only later notices.
 	OnNotice func(engine.Run)
 
-	// Owner returns whose a session is, for PerOwner and OwnerQuota. It must depend
-	// on the session alone, and is called under locks. With nil each session is its
-	// own owner.
+	// OnEnd is called with each run that has ended by this process, once its end is
+	// stored. It is called from many goroutines, and must not block.
+	OnEnd func(engine.Run)
+
+	// Owner returns the client that a session belongs to, for PerOwner and OwnerQuota.
+	// It must depend on the session alone, and is called under locks. If it is nil,
+	// each session is a client by itself.
 	Owner func(session string) string
 
-	// Reaches reports whether a session has a run or a schedule of another one, if it
-	// knows the id. It does not see them in lists and events. Nil is never.
+	// Reaches reports whether a session can access the runs and schedules of another
+	// one by their ids. Lists and events do not show them. Nil means never.
 	Reaches func(session, other string) bool
 
-	// InternalText is what a model is shown of a run that failed by an internal
-	// error; "": "An internal error occurred".
+	// InternalText is what a model sees of a run that failed with an internal error;
+	// "": "An internal error occurred".
 	InternalText string
 
 	Logger *slog.Logger // nil: nothing is logged
@@ -195,11 +215,13 @@ func (c Config) withDefaults() (Config, error) {
 		fill("Attempts", &c.Attempts, DefaultAttempts),
 		fill("OutputCap", &c.OutputCap, DefaultOutputCap),
 		fill("RetainRuns", &c.RetainRuns, DefaultRetainRuns),
+		fill("LeaseTTL", &c.LeaseTTL, leaseTTL),
 		fill("Grace", &c.Grace, DefaultGrace),
 		fill("MaxTimeout", &c.MaxTimeout, DefaultMaxTimeout),
 		fill("Timeout", &c.Timeout, min(DefaultTimeout, c.MaxTimeout)),
 		fill("Retention", &c.Retention, DefaultRetention),
 		fill("NoticeTTL", &c.NoticeTTL, DefaultNoticeTTL),
+		fill("Patience", &c.Patience, 0),
 		fill("MinInterval", &c.MinInterval, DefaultInterval),
 		fill("Misfire", &c.Misfire, DefaultMisfire),
 		fill("RecordQuota", &c.RecordQuota, DefaultRecordQuota),
@@ -213,6 +235,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, &FieldError{"Timeout", fmt.Sprintf("%v is longer than MaxTimeout, %v", c.Timeout, c.MaxTimeout)}
 	case c.OwnerQuota > c.RecordQuota:
 		return c, &FieldError{"OwnerQuota", fmt.Sprintf("%d is more than RecordQuota, %d", c.OwnerQuota, c.RecordQuota)}
+	case c.LeaseTTL < minLease:
+		return c, &FieldError{"LeaseTTL", fmt.Sprintf("must be at least %v, is %v", minLease, c.LeaseTTL)}
 	case c.EndSession != EndParked && c.EndSession != EndAll:
 		return c, &FieldError{"EndSession", fmt.Sprintf("must be %q or %q, is %q", EndParked, EndAll, c.EndSession)}
 	}
@@ -230,6 +254,17 @@ func fill[T int | int64 | time.Duration](name string, v *T, def T) error {
 	}
 	return nil
 }
+
+// offer is which runs this process can start now.
+func (c Config) offer() engine.Offer {
+	if c.Offer == nil {
+		return engine.Offer{}
+	}
+	return c.Offer()
+}
+
+// heartbeatEvery is how often the lease is renewed.
+func (c Config) heartbeatEvery() time.Duration { return min(HeartbeatEvery, c.LeaseTTL/4) }
 
 // permits returns the limits that the engine holds over all workers.
 func (c Config) permits() engine.Permits {

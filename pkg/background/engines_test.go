@@ -143,6 +143,10 @@ func (l *hookLease) Complete(ctx context.Context, s engine.Status, b engine.Beat
 	return hook(l.e, "complete", func() (engine.Run, error) { return l.Lease.Complete(ctx, s, b, end) })
 }
 
+func (l *hookLease) Suspend(ctx context.Context, s engine.Suspension) (engine.Run, error) {
+	return hook(l.e, "suspend", func() (engine.Run, error) { return l.Lease.Suspend(ctx, s) })
+}
+
 // A brokenEngine refuses writes while it is broken, as with a full disk: the lease
 // of the worker needs none.
 type brokenEngine struct {

@@ -11,9 +11,9 @@ import (
 
 // Errors to branch on with [errors.Is], in addition to those of package engine.
 var (
-	// ErrHostLimit: this process already works on as many runs as it may.
+	// ErrHostLimit: this process has reached its limit of runs.
 	ErrHostLimit = errors.New("host limit of background runs reached")
-	// ErrDepthLimit: the parent of a run already has MaxDepth runs above it.
+	// ErrDepthLimit: the parent of a run already has [MaxDepth] ancestors.
 	ErrDepthLimit = errors.New("limit of the depth of runs reached")
 	// ErrNoSchedule: the session has no such schedule.
 	ErrNoSchedule = errors.New("no such schedule in this session")
@@ -32,10 +32,10 @@ var (
 	ErrStopped = errors.New("background run stopped")
 )
 
-// An Error is what an [Executor] returns to say why its run failed. Message is
-// shown to the model, cleaned and cut to 2,000 characters. With the kind
-// [engine.KindInternal], or none, it goes to the log instead and the model is
-// shown [Config.InternalText]; so does any error that is no *Error.
+// An Error is what an [Executor] returns to say why its run failed. Message is shown to
+// the model, cleaned and cut to 2,000 characters. With the kind [engine.KindInternal],
+// or none, it goes to the log instead and the model is shown [Config.InternalText]; so
+// does any error that is not an *Error.
 type Error struct {
 	Kind    engine.ErrorKind
 	Message string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
@@ -15,8 +16,25 @@ const byParent = "parent"
 type workKey struct{}
 
 type workOf struct {
-	core *core
-	task *task
+	core   *core
+	task   *task
+	member *member
+}
+
+// MayAct returns an error if the run whose work ctx belongs to may have no further
+// effect: its context has ended, or by the clock of this process another worker may
+// have taken the run over. A context alone does not show that in time after the process
+// was paused, for example because its machine was suspended. Call MayAct just before
+// anything that has an effect outside.
+func MayAct(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	w, _ := ctx.Value(workKey{}).(*workOf)
+	if w != nil && w.task.live.Load() && w.member.over(w.task.worker) {
+		return engine.ErrFenced
+	}
+	return nil
 }
 
 // RunOf returns the run whose work ctx belongs to: that of the [Executor] that was
@@ -101,7 +119,9 @@ func stoppedWith(parent, reason string) string {
 }
 
 // stopOrphan cancels a run of a dead worker if its parent was stopped: that worker
-// may have died before it stopped the child. It reports whether it did.
+// may have died before it stopped the child. It also cancels a run that has not started, if
+// its parent began it with a state and could not continue from there: nobody waits for it.
+// It reports whether it did.
 func (w *worker) stopOrphan(ctx context.Context, run engine.Run) (stopped bool, err error) {
 	if run.Parent == "" || run.Cancel != nil {
 		return false, nil
@@ -110,12 +130,20 @@ func (w *worker) stopOrphan(ctx context.Context, run engine.Run) (stopped bool, 
 	if errors.Is(err, engine.ErrNotFound) {
 		return false, nil
 	}
-	if err != nil || parent.Cancel == nil || parent.Cancel.Alone {
+	if err != nil {
 		return false, err
 	}
 
-	c := *parent.Cancel
-	c.By, c.Reason = byParent, stoppedWith(parent.ID, c.Reason)
+	var c engine.Cancellation
+	switch {
+	case parent.Cancel != nil && !parent.Cancel.Alone:
+		c = *parent.Cancel
+		c.By, c.Reason = byParent, stoppedWith(parent.ID, c.Reason)
+	case parent.Status.Terminal() && isOperation(run) && run.Attempt == 0:
+		c = engine.Cancellation{At: time.Now(), By: byParent, Reason: "its parent " + parent.ID + " has ended, and does not wait for it any more"}
+	default:
+		return false, nil
+	}
 	_, err = w.engine.Cancel(ctx, run.ID, c, canceled(c.At))
 	return err == nil, err
 }

@@ -30,10 +30,10 @@ func (s *scheduler) fire(ctx context.Context, id string, now time.Time) error {
 	due, err := s.engine.GetSchedule(ctx, id)
 	if err == nil && due.Enabled && !due.NextAt.After(now) {
 		f := s.firingOf(due, now)
-		var run string
+		var run engine.Run
 		var fresh bool
 		if run, fresh, err = s.startFiring(ctx, due, f); err == nil {
-			_, err = s.change(ctx, id, func(d *engine.Schedule) error { return f.note(d, run, fresh, now) })
+			_, err = s.change(ctx, id, func(d *engine.Schedule) error { return f.note(d, run.ID, fresh, now) })
 		}
 	}
 
@@ -72,7 +72,7 @@ func (f firing) note(d *engine.Schedule, run string, fresh bool, now time.Time) 
 // firingOf returns the time that a due schedule fires for: the latest one up to
 // now, so that missed ones are caught up once, unless that is too long ago.
 func (s *scheduler) firingOf(due engine.Schedule, now time.Time) firing {
-	oldest := now.Add(-s.cfg.Misfire)
+	oldest := now.Add(-s.cfg().Misfire)
 	if due.Cron == "" {
 		if due.At.Before(oldest) {
 			return firing{at: due.At, reason: engine.DisabledMissed}
@@ -103,18 +103,22 @@ func (s *scheduler) firingOf(due engine.Schedule, now time.Time) firing {
 }
 
 // startFiring stores the run of a firing in the queue, unless a run of an earlier
-// one prevents that. It returns its id, "" for none, and whether it is new.
-func (s *scheduler) startFiring(ctx context.Context, due engine.Schedule, f firing) (id string, fresh bool, err error) {
+// one prevents that. It returns it as it was stored, without an id if it was not, and
+// whether it is new.
+func (s *scheduler) startFiring(ctx context.Context, due engine.Schedule, f firing) (run engine.Run, fresh bool, err error) {
 	if f.at.IsZero() {
-		return "", false, nil
+		return engine.Run{}, false, nil
 	}
-	run := s.firingRun(due, f.at)
+	run = s.firingRun(due, f.at)
 	active, err := s.engine.List(ctx, engine.Query{Session: due.Session, Schedule: due.ID, Active: true})
 	if err != nil {
-		return "", false, fmt.Errorf("listing the runs of the schedule: %w", err)
+		return engine.Run{}, false, fmt.Errorf("listing the runs of the schedule: %w", err)
 	}
 	if slices.ContainsFunc(active, func(r engine.Run) bool { return r.ID == run.ID }) {
-		return run.ID, false, nil
+		if f.reason == engine.DisabledMissed { // storing its end has failed
+			err = s.endMissed(ctx, run)
+		}
+		return run, false, err
 	}
 
 	if f.reason == engine.DisabledMissed {
@@ -123,31 +127,31 @@ func (s *scheduler) startFiring(ctx context.Context, due engine.Schedule, f firi
 		var free bool
 		if run.After, free = s.makeWay(ctx, due, active); !free {
 			s.log.Info("background schedule skipped a firing: a run of it is active", "schedule_id", due.ID, "session", due.Session, "due", f.at, "active", active[0].ID)
-			return "", false, nil
+			return engine.Run{}, false, nil
 		}
-		if s.cfg.Hold != nil {
-			s.cfg.Hold(ctx, &run)
+		if s.cfg().Hold != nil {
+			s.cfg().Hold(ctx, &run)
 		}
 		err = s.admission.enqueue(ctx, run)
 	}
 
 	if errors.Is(err, engine.ErrExists) {
-		return run.ID, false, nil
+		return run, false, nil
 	}
-	return run.ID, err == nil, err
+	return run, err == nil, err
 }
 
 // firingRun makes the record of the run for one time that a schedule is due. Its
 // id follows from the two, so that no time is fired for twice.
 func (s *scheduler) firingRun(due engine.Schedule, at time.Time) engine.Run {
-	if s.cfg.Version != nil {
-		due.Version = cmp.Or(s.cfg.Version(due.Tool), due.Version)
+	if s.cfg().Version != nil {
+		due.Version = cmp.Or(s.cfg().Version(due.Tool), due.Version)
 	}
 	return engine.Run{
 		ID:      digestID(runPrefix, due.ID+"@"+at.UTC().Format(time.RFC3339Nano)),
 		Session: due.Session, Tool: due.Tool, Version: due.Version, Provider: s.provider(due.Tool), Args: due.Args, Terms: due.Terms, Title: due.Title, By: due.By,
 		Origin: engine.OriginScheduled, Schedule: due.ID, ScheduledFor: at, SignalOnCompletion: due.SignalOnCompletion, Wake: due.Wake,
-		Status: engine.StatusQueued, Timeout: due.Timeout, OutputCap: s.cfg.OutputCap, CreatedAt: time.Now(),
+		Status: engine.StatusQueued, Timeout: due.Timeout, OutputCap: s.cfg().OutputCap, CreatedAt: time.Now(),
 	}
 }
 
@@ -180,15 +184,23 @@ func (s *scheduler) makeWay(ctx context.Context, due engine.Schedule, active []e
 // missFiring stores a run that was not started in time, and is too late now, as
 // failed: so its session is notified.
 func (s *scheduler) missFiring(ctx context.Context, run engine.Run) error {
-	if err := s.admission.submit(ctx, run, &engine.Permits{}); err != nil {
+	if err := s.admission.submit(ctx, s.worker.member.worker(), run, &engine.Permits{}); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("It was due at %s, when the host was down or had no room for its record, and is not caught up after more than %v", run.ScheduledFor.Format(time.RFC3339), s.cfg.Misfire)
+	return s.endMissed(ctx, run)
+}
+
+// endMissed stores the end of such a run, if it is still this worker's.
+func (s *scheduler) endMissed(ctx context.Context, run engine.Run) error {
+	text := fmt.Sprintf("It was due at %s, when the host was down or the record quota was full, and is not made up for after more than %v", run.ScheduledFor.Format(time.RFC3339), s.cfg().Misfire)
 	ended, err := s.worker.member.worker().Abandon(ctx, run.ID, run.Attempt, engine.StatusFailed, engine.Beat{}, failure(&engine.RunError{Kind: engine.KindInterrupted, Message: text}))
+	if fenced(err) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("storing the end of the run: %w", err)
 	}
-	s.counters.add(func(s *Stats) { s.ended(ended) })
+	s.counters.ended(ended)
 	return nil
 }
 

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -95,6 +97,48 @@ func TestOutputIsStoredLive(t *testing.T) {
 	})
 }
 
+// All runs flush at the same moments, and one whose head is full once a second at most.
+func TestFlushMoments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy(0)
+		var mu sync.Mutex
+		moments := map[time.Duration]int{}
+		began := time.Now()
+		store.appended = func(int) {
+			mu.Lock()
+			defer mu.Unlock()
+			moments[time.Since(began)]++
+		}
+		m := newManager(t, Config{Engine: store, OutputCap: 4000, Executor: func(_ context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
+			time.Sleep(time.Duration(len(run.Tool)) * time.Millisecond)
+			for time.Since(began) < 10*time.Second {
+				_, _ = fmt.Fprintln(sink.Stdout(), time.Since(began))
+				time.Sleep(7 * time.Millisecond)
+			}
+			return Outcome{}, nil
+		}})
+		for _, tool := range []string{"a", "bb", "ccc"} {
+			spawned(t, m, alice, tool)
+		}
+		time.Sleep(9 * time.Second)
+		synctest.Wait() // for what is stored at this moment
+
+		mu.Lock()
+		defer mu.Unlock()
+		ordered := slices.Sorted(maps.Keys(moments))
+		for i, moment := range ordered {
+			require.Zero(t, moment%flushEvery, "%s", moment)
+			require.Equal(t, 3, moments[moment], "of all at %s", moment)
+			switch {
+			case i > 0 && moment < time.Second:
+				require.Equal(t, flushEvery, moment-ordered[i-1])
+			case moment > 6*time.Second:
+				require.Equal(t, fullEvery, moment-ordered[i-1], "the heads are full")
+			}
+		}
+	})
+}
+
 func TestBeatsAreHeardOfLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		steps := make(chan func(*output.Sink))
@@ -150,13 +194,13 @@ func TestSlowEngineIsAskedLess(t *testing.T) {
 func TestSlowEngineDoesNotHoldUpAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(time.Minute)
-		m := newManager(t, Config{Engine: store})
 		var ended time.Time
-		m.cfg.Executor = func(ctx context.Context, _ engine.Run, _ *output.Sink) (Outcome, error) {
+		m := newManager(t, Config{Engine: store, Executor: func(ctx context.Context, _ engine.Run, _ *output.Sink) (Outcome, error) {
 			<-ctx.Done()
 			ended = time.Now()
 			return Outcome{}, ctx.Err()
-		}
+		}})
+
 		id := spawned(t, m, alice, "tool")
 		began := time.Now()
 		_, err := m.Stop(t.Context(), alice, id, StopRequest{Force: true})

@@ -25,10 +25,12 @@ type keeper struct {
 // run is the goroutine of the keeper.
 func (k *keeper) run(ctx context.Context, events <-chan engine.Event) {
 	defer close(k.ended)
-	heartbeat := time.NewTicker(HeartbeatEvery)
+	heartbeat := time.NewTicker(k.cfg().heartbeatEvery())
 	defer heartbeat.Stop()
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()
+	pruning := make(turn, 1) // it may take longer than the lease lasts
+	defer pruning.Lock()
 
 	for {
 		select {
@@ -41,7 +43,12 @@ func (k *keeper) run(ctx context.Context, events <-chan engine.Event) {
 		case <-heartbeat.C:
 			k.heartbeat(ctx)
 		case <-prune.C:
-			k.prune(ctx)
+			if pruning.TryLock() {
+				go func() {
+					defer pruning.Unlock()
+					k.prune(ctx)
+				}()
+			}
 		}
 	}
 }
@@ -50,7 +57,7 @@ func (k *keeper) run(ctx context.Context, events <-chan engine.Event) {
 func (k *keeper) follow(ctx context.Context, e engine.Event) {
 	switch e.Kind {
 	case engine.EventQueued:
-		if e.Run.Origin != engine.OriginSpawned || e.Run.Attempt > 0 || e.Run.Parent != "" { // else its worker has claimed it
+		if !e.Claimed {
 			k.admission.expect(true)
 		}
 	case engine.EventEnded:
@@ -63,7 +70,7 @@ func (k *keeper) follow(ctx context.Context, e engine.Event) {
 			k.scheduler.look()
 		}
 	case engine.EventStopping:
-		k.stop(e.Run.ID)
+		k.stop(*e.Run)
 	case engine.EventMessage:
 		if t := k.runs.get(e.Run.ID); t != nil {
 			signal(t.mail)
@@ -80,9 +87,9 @@ func (k *keeper) follow(ctx context.Context, e engine.Event) {
 }
 
 // stop asks a run to end, as the engine says.
-func (k *keeper) stop(id string) {
-	if t := k.runs.get(id); t != nil {
-		t.requestStop(k.cfg.Grace)
+func (k *keeper) stop(run engine.Run) {
+	if t := k.runs.get(run.ID); t != nil {
+		t.requestStop(StopRequest{Force: run.Cancel != nil && run.Cancel.Force}.grace(k.cfg()))
 	}
 }
 
@@ -90,8 +97,8 @@ func (k *keeper) stop(id string) {
 // the engine answers.
 func (k *keeper) heartbeat(ctx context.Context) {
 	held := make(map[string]engine.Beat)
-	for _, t := range k.runs.all() {
-		k.worker.retry(ctx, t)
+	tasks := k.runs.all()
+	for _, t := range tasks {
 		if t.live.Load() {
 			held[t.run.ID] = t.sink.Beat()
 		}
@@ -100,9 +107,17 @@ func (k *keeper) heartbeat(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	k.retry(ctx, tasks)
 
+	if _, err := k.member.reoffer(ctx); err != nil && !fenced(err) && ctx.Err() == nil {
+		k.log.Warn("what this host can run was not stored; trying again", "error", err)
+	}
 	for _, id := range news.Stops {
-		k.stop(id)
+		run, err := k.engine.Get(ctx, id)
+		if err != nil {
+			run.ID = id
+		}
+		k.stop(run)
 	}
 
 	for _, id := range news.Strays {
@@ -117,6 +132,17 @@ func (k *keeper) heartbeat(ctx context.Context) {
 		k.notifier.look()
 	}
 	k.admission.renewed(news.Queued)
+}
+
+// retry stores of tasks what could not be stored before, as long as the next heartbeat is
+// not late for it.
+func (k *keeper) retry(ctx context.Context, tasks []*task) {
+	until := time.Now().Add(k.cfg().heartbeatEvery())
+	for _, t := range tasks {
+		if time.Now().Before(until) {
+			k.worker.retry(ctx, t)
+		}
+	}
 }
 
 // takeOver takes over the runs of dead workers.
@@ -162,8 +188,8 @@ const briefTTL = 24 * time.Hour
 func (k *keeper) prune(ctx context.Context) {
 	now := time.Now()
 	_, err := k.engine.Prune(ctx, engine.Retention{
-		Before: now.Add(-k.cfg.Retention), Keep: k.cfg.RetainRuns, Notices: now.Add(-k.cfg.NoticeTTL), Values: now.Add(-k.cfg.NoticeTTL),
-		Brief: k.cfg.Brief, BriefValues: now.Add(-min(k.cfg.NoticeTTL, briefTTL)),
+		Before: now.Add(-k.cfg().Retention), Keep: k.cfg().RetainRuns, Notices: now.Add(-k.cfg().NoticeTTL), Values: now.Add(-k.cfg().NoticeTTL),
+		Brief: k.cfg().Brief, BriefValues: now.Add(-min(k.cfg().NoticeTTL, briefTTL)),
 	})
 	if err != nil && ctx.Err() == nil {
 		k.log.Warn("background records not pruned", "error", err)

@@ -24,13 +24,16 @@ func (m *Manager) WithKey(ctx context.Context, session string, req SpawnRequest)
 	if err != nil {
 		return engine.Run{}, false, err
 	}
-	return m.sameKey(ctx, run)
+	return m.reader.sameKey(ctx, run)
 }
 
 // runKeyed is Run for a call with a key.
 func (m *Manager) runKeyed(ctx context.Context, c *call, req RunRequest) (RunResult, error) {
 	w, t := m.worker, c.task
 	if err := w.park(t, time.Time{}); err != nil {
+		if t.unsure { // if it is stored, it is a stray
+			w.admission.release()
+		}
 		w.runs.drop(t)
 		w.runs.running.Done()
 		t.cancel(nil)
@@ -89,5 +92,6 @@ func (w *worker) ended(c *call, r workResult) {
 	c.outcome, c.err = r.outcome, r.err
 	end := w.judge(c.task, r)
 	end.end.Shown = c.waiter.CompareAndSwap(waiterThere, waiterServed)
+	c.task.alone = !end.end.Shown
 	w.settle(c.task, &end)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// Bounds of the mailbox of a run: of the messages that its work has not taken.
+// Bounds of the mailbox of a run, which has its unacknowledged messages.
 const (
 	MaxMessages     = 64        // messages
 	MaxMessage      = 16 << 10  // bytes of one
@@ -32,9 +32,9 @@ type Message struct {
 	Data json.RawMessage `json:"message"`
 }
 
-// A Mailbox has the messages of an active run that its work has not taken yet. They
-// are stored like the run, are read by each of its attempts until they are taken, and
-// are removed when the run ends.
+// A Mailbox has the unacknowledged messages of an active run. They are stored like the
+// run, and removed when the run ends. Each attempt reads them again until they are
+// acknowledged.
 type Mailbox struct {
 	reader  *reader
 	session string
@@ -83,11 +83,13 @@ func (b Mailbox) Check(ctx context.Context, by string, data json.RawMessage) (Me
 		return Message{}, fmt.Errorf("reading the messages of run %s: %w", b.run, err)
 	}
 
-	size := int64(len(engine.VersionKey(1)) + len(text))
+	count, size := 1, int64(len(engine.VersionKey(1))+len(text))
 	for _, v := range stored {
-		size += int64(len(v.Key) + v.Bytes)
+		if v.Key != questionKey {
+			count, size = count+1, size+int64(len(v.Key)+v.Bytes)
+		}
 	}
-	return m, mailboxLimit.Check(len(stored)+1, size)
+	return m, mailboxLimit.Check(count, size)
 }
 
 // prepare returns a message to send, and how it is stored.
@@ -106,8 +108,7 @@ func (b Mailbox) prepare(ctx context.Context, by string, data json.RawMessage) (
 	return m, stored, err
 }
 
-// List returns the messages that the run's work has not taken, in the order they were
-// sent.
+// List returns the unacknowledged messages, in the order they were sent.
 func (b Mailbox) List(ctx context.Context) ([]Message, error) {
 	if _, err := b.reader.lookup(ctx, b.session, b.run); err != nil {
 		return nil, err
@@ -121,29 +122,33 @@ func readMessages(ctx context.Context, e engine.Engine, s engine.Scope, max int)
 		return nil, fmt.Errorf("reading the messages of run %s: %w", s.Run, err)
 	}
 
-	all := make([]Message, len(stored))
-	for i, v := range stored {
-		if err := json.Unmarshal(v.Data, &all[i]); err != nil {
+	all := make([]Message, 0, len(stored))
+	for _, v := range stored {
+		if v.Key == questionKey {
+			continue
+		}
+		m := Message{ID: v.Version, At: v.At}
+		if err := json.Unmarshal(v.Data, &m); err != nil {
 			return nil, fmt.Errorf("reading message %d of run %s: %w", v.Version, s.Run, err)
 		}
-		all[i].ID, all[i].At = v.Version, v.At
+		all = append(all, m)
 	}
 	return all, nil
 }
 
 // Receive returns the messages of the run whose work ctx belongs to, up to MaxReceived
 // of them in the order they were sent. It waits for the first one, but no longer than
-// wait, and not after the run was asked to stop; then it returns none. First it takes
-// those up to the id after, 0 for none: they are not returned again. Others are, also
-// to a later attempt. If ctx does not belong to a run, the error matches
-// [output.ErrNoRun].
+// wait, and not after the run was asked to stop; then it returns none. First it
+// acknowledges those with ids up to after, 0 for none: they are not returned again. All
+// others are, also to a later attempt. If ctx does not belong to a run, the error
+// matches [output.ErrNoRun].
 func Receive(ctx context.Context, after int64, wait time.Duration) ([]Message, error) {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {
 		return nil, output.ErrNoRun
 	}
 
-	s := engine.Scope{Session: w.task.run.Session, Run: w.task.run.ID}
+	s := w.scope()
 	if after > 0 {
 		if err := w.core.engine.DropValues(ctx, s, engine.VersionKey(after)); err != nil {
 			return nil, fmt.Errorf("taking messages of run %s: %w", s.Run, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
@@ -25,37 +26,44 @@ type Manager struct {
 	notifier  *notifier  // hands out notices
 	scheduler *scheduler // fires schedules
 	keeper    *keeper    // keeps the lease and the records
+	given     given
 }
 
 // core is what all parts of a Manager share.
 type core struct {
-	cfg      Config
+	config   atomic.Pointer[Config]
 	engine   engine.Engine
 	log      *slog.Logger
 	base     context.Context // never done; it has the values of New's context
+	born     time.Time       // when it was made
 	counters counters
 	crowded  atomic.Bool // at least three quarters of the slots of this process are taken
 }
 
+// cfg is the configuration in force, with its defaults filled in. It must not be changed.
+func (c *core) cfg() *Config { return c.config.Load() }
+
 // New joins the engine, takes over the runs of dead workers, such as an earlier
 // process, and returns a Manager. Runs that may be run again are queued again. The
 // others end as failed with [engine.KindOrphaned], or as canceled if a stop was
-// requested. Their output is kept. Queued runs keep their
-// place.
+// requested. Their output is kept. Queued runs keep their position.
 //
 // Runs may be executed before New returns. They see the values of ctx, but not
 // its end. The error, if any, matches [ErrInvalid], or says why the engine
 // could not be used.
 func New(ctx context.Context, cfg Config) (*Manager, error) {
+	asked := cfg
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("background: %w", err)
 	}
 
-	c := &core{cfg: cfg, engine: cfg.Engine, log: cfg.Logger, base: context.WithoutCancel(ctx)}
-	c.counters.stats.Failed = make(map[engine.ErrorKind]int64)
+	c := &core{engine: cfg.Engine, log: cfg.Logger, base: context.WithoutCancel(ctx), born: time.Now()}
+	c.config.Store(&cfg)
+	asked.Engine = cfg.Engine
+	c.counters.stats.Failed, c.counters.onEnd = make(map[engine.ErrorKind]int64), cfg.OnEnd
 	keeping, quit := context.WithCancel(c.base)
-	m := &Manager{core: c, member: &member{core: c}, runs: &registry{tasks: make(map[string]*task)}}
+	m := &Manager{core: c, member: &member{core: c}, runs: &registry{tasks: make(map[string]*task)}, given: given{cfg: asked}}
 	m.admission = &admission{core: c, member: m.member, runs: m.runs, turn: make(turn, 1)}
 	m.reader = &reader{core: c, runs: m.runs, quit: keeping.Done()}
 	m.worker = &worker{core: c, member: m.member, runs: m.runs, admission: m.admission, reader: m.reader}
@@ -79,4 +87,14 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	m.keeper.heartbeat(ctx) // learns what is left in the queue
 	go m.keeper.run(keeping, events)
 	return m, nil
+}
+
+// Reoffer passes the current Config.Offer to the engine at once, instead of at the next
+// heartbeat, and claims the runs that waited for it.
+func (m *Manager) Reoffer(ctx context.Context) error {
+	changed, err := m.member.reoffer(ctx)
+	if changed {
+		m.admission.expect(true)
+	}
+	return err
 }

@@ -1,8 +1,10 @@
 package background
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -15,10 +17,14 @@ type member struct {
 	*core
 	lost func() // called when the lease has ended; set before the first renewal
 
+	offering sync.Mutex // held while the offer is changed
+
 	mu     sync.Mutex
 	lease  engine.Worker // the last one; its writes are refused once it has ended
 	ended  bool          // lease has ended, and there is no new one yet
-	expiry *time.Timer   // ends the lease if it is not renewed in time
+	until  time.Time     // when lease ends, by the clock of this process
+	expiry *time.Timer   // ends the lease then
+	offer  engine.Offer  // that the engine knows
 }
 
 // worker returns the lease.
@@ -30,10 +36,13 @@ func (m *member) worker() engine.Worker {
 
 // join begins a new lease.
 func (m *member) join(ctx context.Context) error {
-	sent := time.Now()
+	m.offering.Lock()
+	defer m.offering.Unlock()
+	offer, sent := m.cfg().offer(), time.Now()
 	lease, err := m.engine.Join(ctx, engine.WorkerInfo{
-		TTL:   leaseTTL,
-		Quota: engine.Quota{Max: m.cfg.RecordQuota, Each: m.cfg.OwnerQuota, Owner: m.cfg.Owner},
+		TTL:   m.cfg().LeaseTTL,
+		Quota: engine.Quota{Max: m.cfg().RecordQuota, Each: m.cfg().OwnerQuota, Owner: m.cfg().Owner},
+		Offer: offer, Patience: m.cfg().Patience,
 	})
 	if err != nil {
 		return err
@@ -41,9 +50,42 @@ func (m *member) join(ctx context.Context) error {
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lease, m.ended = lease, false
-	m.expiry = time.AfterFunc(leaseTTL-time.Since(sent), func() { m.end(lease) })
+	m.lease, m.ended, m.until, m.offer = lease, false, sent.Add(m.cfg().LeaseTTL), offer
+	m.expiry = time.AfterFunc(time.Until(m.until), func() { m.end(lease) })
 	return nil
+}
+
+// reoffer tells the engine what can be started now, if that has changed.
+func (m *member) reoffer(ctx context.Context) (changed bool, err error) {
+	m.offering.Lock()
+	defer m.offering.Unlock()
+	m.mu.Lock()
+	lease, before := m.lease, m.offer
+	m.mu.Unlock()
+
+	offer := m.cfg().offer()
+	if sameOffer(before, offer) {
+		return false, nil
+	}
+	if err := lease.Offer(ctx, offer); err != nil {
+		return false, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.offer = offer
+	return true, nil
+}
+
+func sameOffer(a, b engine.Offer) bool {
+	return (a.Tools == nil) == (b.Tools == nil) && maps.Equal(a.Tools, b.Tools) && a.Places == b.Places && bytes.Equal(a.About, b.About)
+}
+
+// over reports whether a lease has ended, even if nobody has noticed that yet, or there is
+// a new one since.
+func (m *member) over(lease engine.Worker) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lease != lease || m.ended || !time.Now().Before(m.until)
 }
 
 // renew sends a heartbeat. If the lease has ended, it begins a new one.
@@ -60,7 +102,10 @@ func (m *member) renew(ctx context.Context, held map[string]engine.Beat) (engine
 
 	switch {
 	case err == nil:
-		m.expiry.Reset(leaseTTL - time.Since(sent))
+		m.mu.Lock()
+		m.until = sent.Add(m.cfg().LeaseTTL)
+		m.expiry.Reset(time.Until(m.until))
+		m.mu.Unlock()
 	case errors.Is(err, engine.ErrFenced):
 		m.end(lease)
 		err = m.rejoin(ctx, lease)

@@ -20,8 +20,8 @@ const (
 )
 
 // NoticeText describes the end of a run on one line of at most 1,000 characters, which
-// is not escaped: how it ended, what its tool says of that, and its result, or as
-// much of it as 400 characters show.
+// is not escaped: the outcome, the summary of its tool, and the result or its first 400
+// characters.
 func NoticeText(run engine.Run) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[%s] %s", run.ID, run.Status)
@@ -65,11 +65,11 @@ type NoticeHints struct {
 // textEscaper keeps a tool's text from ending the element it stands in.
 var textEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// RenderNotices returns the ends of runs as a text to put before a model, as data
-// and never as an instruction of the host: the [NoticeText] of up to 10 of them,
-// in an element <background-results> that no text of a tool can close. It counts
-// the others, and more that the caller has, and adds the hints that apply. It returns
-// "" without any notices.
+// RenderNotices returns the ends of runs as a text to put before a model, as data and
+// never as an instruction of the host: the [NoticeText] of up to 10 of them, in an
+// element <background-results> that no text of a tool can close. It adds the number of
+// all others, including more that the caller knows of, and the hints that apply. It
+// returns "" without any notices.
 func RenderNotices(ended []engine.Run, more int, hints NoticeHints) string {
 	if rest := len(ended) - maxNotices; rest > 0 {
 		more = max(0, more) + rest
@@ -94,14 +94,15 @@ func RenderNotices(ended []engine.Run, more int, hints NoticeHints) string {
 	return b.String()
 }
 
-// Pending returns the runs of a session whose notice is not acknowledged: at most
-// max of them, all if max is not positive; those that ended first come first. More
-// counts the others. It changes nothing: [Manager.Acknowledge] those that were shown.
+// Pending returns the runs of a session whose notice is not acknowledged: at most max
+// of them, all if max is not positive; those that ended first come first. More is the
+// number of the others. It changes nothing: [Manager.Acknowledge] those that were
+// shown.
 func (m *Manager) Pending(ctx context.Context, session string, max int) (runs []engine.Run, more int, err error) {
 	if session == "" {
 		return nil, 0, fmt.Errorf("pending: %w", &FieldError{"session", "required"})
 	}
-	runs, total, err := m.engine.Pending(ctx, session, time.Now().Add(-m.cfg.NoticeTTL), max)
+	runs, total, err := m.engine.Pending(ctx, session, time.Now().Add(-m.cfg().NoticeTTL), max)
 	if err != nil {
 		return nil, 0, fmt.Errorf("pending: listing notices: %w", err)
 	}
@@ -111,9 +112,8 @@ func (m *Manager) Pending(ctx context.Context, session string, max int) (runs []
 // expired reports whether the notice of an ended run is not delivered any more.
 func (c Config) expired(run engine.Run) bool { return time.Since(run.FinishedAt) > c.NoticeTTL }
 
-// Acknowledge records that the notices of these runs were shown: they are not
-// handed out again. Unknown ids, those of other sessions and those without a
-// notice are ignored.
+// Acknowledge records that the notices of these runs were shown: they are not delivered
+// again. Unknown ids, those of other sessions and those without a notice are ignored.
 func (m *Manager) Acknowledge(ctx context.Context, session string, ids []string) error {
 	if session == "" {
 		return fmt.Errorf("acknowledge: %w", &FieldError{"session", "required"})

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
+
+// handAgain is when a notice is handed out again whose run could not be read.
+const handAgain = 10 * time.Second
 
 // A notifier takes the notices of ended runs from the engine and hands them to
 // Config.OnNotice, which may block: so one goroutine takes them, and another one
@@ -37,7 +41,7 @@ func startNotifier(ctx context.Context, c *core, m *member, runs *registry) *not
 		viewers: make(map[string]int), held: make(map[string]bool),
 	}
 	n.changed = sync.NewCond(&n.mu)
-	if n.cfg.OnNotice == nil {
+	if n.cfg().OnNotice == nil {
 		close(n.ended)
 		return n
 	}
@@ -95,14 +99,14 @@ func (n *notifier) takeAll(ctx context.Context) error {
 		if errors.Is(err, engine.ErrFenced) {
 			return nil // the next lease gets them
 		}
-		if err != nil {
-			return err
-		}
 
 		for _, run := range runs {
-			if !n.cfg.expired(run) {
+			if !n.cfg().expired(run) {
 				n.add(run.ID)
 			}
+		}
+		if err != nil {
+			return err
 		}
 		if len(runs) < batch {
 			return nil
@@ -159,14 +163,15 @@ func (n *notifier) hand(ctx context.Context, id string) {
 	case errors.Is(err, engine.ErrNotFound) || ctx.Err() != nil:
 		return
 	case err != nil:
-		n.log.Warn("notice of a background run not handed out; it stays pending", "task_id", id, "error", err)
+		n.log.Warn("notice of a background run not handed out; trying again", "task_id", id, "error", err)
+		time.AfterFunc(handAgain, func() { n.add(id) })
 		return
 	case run.Notice != engine.NoticePending:
 		return
 	}
 
 	n.counters.add(func(s *Stats) { s.Notices++ })
-	if err := guarded(func() error { n.cfg.OnNotice(run); return nil }); err != nil {
+	if err := guarded(func() error { n.cfg().OnNotice(run); return nil }); err != nil {
 		n.log.Error("OnNotice panicked", "task_id", id, "error", err)
 	}
 }

@@ -25,41 +25,39 @@ type RunRequest struct {
 	// context has the values of Run's.
 	Work func(ctx context.Context, sink *output.Sink) (Outcome, error)
 
-	// Stops reports whether the end of Run's context with this cause stops a call with
-	// an IdempotencyKey. For any other cause, and if it is nil, the call continues.
+	// Stops reports whether a call with an IdempotencyKey is stopped when Run's context
+	// ends with this cause. Otherwise, and if Stops is nil, the call continues.
 	Stops func(cause error) bool
 }
 
 // A RunResult is the outcome of a call.
 type RunResult struct {
 	Parked  bool       // the work continues as Run
-	Left    bool       // so it does, because the context of a call with a key has ended: the error is its cause
+	Left    bool       // the work continues because the context of a call with a key has ended; the error is its cause
 	Reused  bool       // Work was not called: Run is an earlier one with the same idempotency key, tool and arguments
 	Run     engine.Run // the record, if the call has one
 	Outcome Outcome    // what Work returned, if it was neither parked nor reused
 }
 
-// Run calls Work and waits for it. If it has returned within ParkAfter, Run
-// returns what it did, its error unchanged, and no trace is left. Otherwise
-// the call is parked: it becomes a background run of the session, with a
-// record, the same deadline, and a notice of its end, and Run returns that.
+// Run calls Work and waits for it. If Work returns within ParkAfter, Run returns its
+// outcome, with the error unchanged, and leaves no trace. Otherwise the call is parked:
+// it becomes a background run of the session, with a record, the same deadline, and a
+// notice of its end, and Run returns that.
 //
-// If ctx ends before the call is parked, the context of the work is canceled
-// with ctx's cause, and Run returns what Work does then. A parked run no
-// longer depends on ctx.
+// If ctx ends before the call is parked, the context of the work is canceled with ctx's
+// cause, and Run returns what Work then returns. A parked run no longer depends on ctx.
 //
-// If the session has too many parked calls or the host too many runs when the
-// call is to be parked, or there is no room for its record, the work is stopped,
-// and the error is an *[engine.LimitError] unless it gave a result. If the call
-// cannot be parked for another reason, which is logged, or the manager is closing,
-// it continues in the foreground. A bad request is a *[FieldError]; after Close
-// the error is [ErrClosed].
+// If the session has too many parked calls or the host too many runs when the call is
+// to be parked, or the record quota is full, the work is stopped, and the error is an
+// [*engine.LimitError] unless the work returned a result. If the call cannot be parked
+// for another reason, which is logged, or the manager is closing, it continues in the
+// foreground. A bad request is a *[FieldError]; after Close the error is [ErrClosed].
 //
-// With an IdempotencyKey the call is a run from its start: its record is stored
-// before Work is called, and its end before Run returns what Work did. If ctx ends,
-// the run continues, unless Stops says otherwise. Its end makes a notice only if Run
-// has returned before. If the session has a run with that key, Run returns it, or the
-// error matches [ErrKeyReused], as for [Manager.Spawn].
+// With an IdempotencyKey the call is a run from its start: its record is stored before
+// Work is called, and its end before Run returns what Work returned. If ctx ends, the
+// run continues, unless Stops says otherwise. Its end makes a notice only if Run has
+// returned before. If the session has a run with that key, Run returns it, or the error
+// matches [ErrKeyReused], as for [Manager.Spawn].
 func (m *Manager) Run(ctx context.Context, session string, req RunRequest) (RunResult, error) {
 	c, err := m.worker.newCall(ctx, session, req)
 	if err != nil {
@@ -129,9 +127,19 @@ func (w *worker) returned(c *call, r workResult) {
 	c.outcome, c.err = r.outcome, r.err
 	close(c.worked)
 	if parked := <-c.fate; parked {
+		c.task.alone = true
 		end := w.judge(c.task, r)
 		w.settle(c.task, &end)
 		return
+	}
+	if c.task.unsure {
+		if _, err := w.engine.Get(w.base, c.task.run.ID); !errors.Is(err, engine.ErrNotFound) {
+			end := w.judge(c.task, r)
+			end.end.Shown = true
+			w.settle(c.task, &end)
+			return
+		}
+		w.admission.release()
 	}
 	w.runs.drop(c.task)
 }
@@ -161,7 +169,7 @@ func (w *worker) attend(ctx context.Context, c *call, parkAfter time.Duration) (
 	}
 
 	if _, limit := errors.AsType[*engine.LimitError](err); limit {
-		c.task.requestStop(w.cfg.Grace)
+		c.task.requestStop(w.cfg().Grace)
 	} else {
 		w.log.Warn("call not parked; it continues in the foreground", "session", c.task.run.Session, "tool", c.task.run.Tool, "error", err)
 		err = nil
@@ -198,13 +206,17 @@ func (w *worker) park(t *task, at time.Time) error {
 
 	t.io.Lock()
 	defer t.io.Unlock()
-	lease, err := w.member.worker().Adopt(w.base, run, w.cfg.permits())
-	if err != nil {
-		w.admission.release()
+	worker := w.member.worker()
+	t.worker = worker
+	lease, err := worker.Adopt(w.base, run, w.cfg().permits())
+	if t.unsure = errors.Is(err, engine.ErrUnavailable); err != nil {
+		if !t.unsure {
+			w.admission.release()
+		}
 		return w.admission.refused(fmt.Errorf("storing the run: %w", err))
 	}
 
-	w.hold(t, lease)
+	w.hold(t, worker, lease)
 	w.counters.add(func(s *Stats) { s.Spawned++ })
 	did := "call parked"
 	if at.IsZero() {

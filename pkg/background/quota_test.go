@@ -127,7 +127,7 @@ func TestFiringWithoutRoomForLong(t *testing.T) {
 		runs := must(m.engine.List(t.Context(), engine.Query{Schedule: s.ID}))
 		require.Len(t, runs, 1)
 		require.Equal(t, engine.StatusFailed, runs[0].Status)
-		require.Contains(t, runs[0].Error.Message, "no room for its record")
+		require.Contains(t, runs[0].Error.Message, "the record quota was full")
 		require.False(t, must(m.GetSchedule(t.Context(), alice, s.ID)).Enabled)
 	})
 }

@@ -14,8 +14,8 @@ const (
 	maxWrite = 256 << 10 // bytes of a log in memory at a time
 )
 
-// Get returns the record of a run of the session without its payload, or an
-// error matching [engine.ErrNotFound]. A running run is as it is now.
+// Get returns the record of a run of the session without its payload, or an error
+// matching [engine.ErrNotFound]. A running run is returned in its current state.
 func (m *Manager) Get(ctx context.Context, session, id string) (engine.Run, error) {
 	h, err := m.reader.lookup(ctx, session, id)
 	return h.run, err
@@ -67,10 +67,9 @@ func (m *Manager) List(ctx context.Context, q engine.Query) ([]engine.Run, error
 	return m.reader.list(ctx, q)
 }
 
-// Watch returns what happens to the runs and schedules of a session from now
-// on, or of all sessions if session is "": see [engine.Engine.Watch]. News of a
-// run of this worker comes within 100 ms. The channel is closed after ctx is
-// done.
+// Watch returns a channel of events of the runs and schedules of a session from now on,
+// or of all sessions if session is "": see [engine.Engine.Watch]. Events of a run of
+// this worker arrive within 100 ms. The channel is closed after ctx is done.
 func (m *Manager) Watch(ctx context.Context, session string) <-chan engine.Event {
 	return m.engine.Watch(ctx, session)
 }
@@ -94,8 +93,7 @@ func (m *Manager) Tail(ctx context.Context, session, id string, offset int64, ma
 	return chunk, nil
 }
 
-// A Log is the raw log of a run, as it was kept when it was asked for. It is for
-// one reader.
+// A Log is the raw log of a run at the time of [Manager.Log]. It is for one reader.
 type Log struct {
 	Attempt int // of the run, whose log it is
 

@@ -81,7 +81,7 @@ func (r *reader) lookup(ctx context.Context, session, id string) (handle, error)
 
 // has reports whether what belongs to owner is found from a session by its id.
 func (c *core) has(session, owner string) bool {
-	return owner == session || c.cfg.Reaches != nil && session != "" && c.cfg.Reaches(session, owner)
+	return owner == session || c.cfg().Reaches != nil && session != "" && c.cfg().Reaches(session, owner)
 }
 
 // relook is lookup for a run that was found before. One that has ended does not
@@ -321,4 +321,24 @@ func (r *reader) awaitElsewhere(t *task) {
 		t.final = &run
 	}
 	close(t.done)
+}
+
+// sameKey returns the earlier run that has the key of a run.
+func (r *reader) sameKey(ctx context.Context, run engine.Run) (first engine.Run, found bool, err error) {
+	if run.IdempotencyKey == "" {
+		return first, false, nil
+	}
+	all, err := r.list(ctx, engine.Query{Session: run.Session, IdempotencyKey: run.IdempotencyKey, Limit: 1})
+	if err != nil || len(all) == 0 {
+		return first, false, err
+	}
+
+	first = all[0]
+	if first.Args, err = r.engine.Payload(ctx, first.ID, engine.PartArgs); err != nil {
+		return first, false, err
+	}
+	if first.Tool != run.Tool || !sameJSON(first.Args, run.Args) {
+		return first, false, fmt.Errorf("%w: %s", ErrKeyReused, first.ID)
+	}
+	return first, true, nil
 }

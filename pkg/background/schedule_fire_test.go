@@ -323,7 +323,7 @@ func TestScheduleMissed(t *testing.T) {
 				got = append(got, run.ScheduledFor.Sub(start))
 				if test.disabled == engine.DisabledMissed {
 					require.Equal(t, engine.KindInterrupted, run.Error.Kind)
-					require.Equal(t, "It was due at 2000-01-01T01:00:00Z, when the host was down or had no room for its record, and is not caught up after more than 1h0m0s", run.Error.Message)
+					require.Equal(t, "It was due at 2000-01-01T01:00:00Z, when the host was down or the record quota was full, and is not made up for after more than 1h0m0s", run.Error.Message)
 					require.Equal(t, engine.NoticePending, run.Notice, "the session is told")
 				} else {
 					require.Equal(t, engine.StatusSucceeded, run.Status)

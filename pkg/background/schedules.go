@@ -66,7 +66,7 @@ func (s *scheduler) newSchedule(ctx context.Context, session string, req Schedul
 	case made.Cron == "":
 		err = once(&made, req.At.UTC().Round(0), now)
 	default:
-		err = recurring(&made, s.cfg.MinInterval, now)
+		err = recurring(&made, s.cfg().MinInterval, now)
 	}
 
 	return made, err
@@ -121,7 +121,7 @@ func (m *Manager) Schedule(ctx context.Context, session string, req ScheduleRequ
 	case m.runs.isClosing():
 		err = ErrClosed
 	default:
-		s, err = m.engine.PutSchedule(context.WithoutCancel(ctx), s, max(0, m.cfg.Schedules))
+		s, err = m.engine.PutSchedule(context.WithoutCancel(ctx), s, max(0, m.cfg().Schedules))
 		err = m.admission.refused(err)
 	}
 	if err != nil {
@@ -134,9 +134,9 @@ func (m *Manager) Schedule(ctx context.Context, session string, req ScheduleRequ
 }
 
 // Schedules returns the schedules of a session, the newest first and without their
-// arguments: enabled ones and those that fire no more. With session "" it returns
-// those of all sessions, which is for operators: a front end for agents must name
-// the session.
+// arguments: enabled ones and those that will not fire again. With session "" it
+// returns those of all sessions, which is for operators: a front end for agents must
+// name the session.
 func (m *Manager) Schedules(ctx context.Context, session string) ([]engine.Schedule, error) {
 	return m.engine.Schedules(ctx, session, false)
 }
@@ -189,10 +189,10 @@ func (m *Manager) Unschedule(ctx context.Context, session, id string) (engine.Sc
 	return s, nil
 }
 
-// RemoveSchedule removes a schedule of a session, and returns it as it was. It fires
-// no more from then on, also if it is being fired. Runs that it has fired stay, and
-// still name it. If the session does not have the schedule, or it was removed before,
-// the error matches [ErrNoSchedule].
+// RemoveSchedule removes a schedule of a session, and returns it as it was. It never
+// fires again, even if it is just being fired. Its runs are kept, and still name it. If
+// the session does not have the schedule, or it was removed before, the error matches
+// [ErrNoSchedule].
 func (m *Manager) RemoveSchedule(ctx context.Context, session, id string) (engine.Schedule, error) {
 	s, err := m.GetSchedule(ctx, session, id)
 	if err != nil {
@@ -225,12 +225,12 @@ func (m *Manager) Enable(ctx context.Context, session, id string) (engine.Schedu
 	}
 
 	now := m.scheduler.now(ctx)
-	s, err = m.scheduler.changeWithin(context.WithoutCancel(ctx), id, max(0, m.cfg.Schedules), func(s *engine.Schedule) error {
+	s, err = m.scheduler.changeWithin(context.WithoutCancel(ctx), id, max(0, m.cfg().Schedules), func(s *engine.Schedule) error {
 		s.Enabled, s.Disabled, s.Rejected = true, "", 0
 		if s.Cron == "" {
 			return once(s, s.At, now)
 		}
-		return recurring(s, m.cfg.MinInterval, now)
+		return recurring(s, m.cfg().MinInterval, now)
 	})
 	switch {
 	case errors.Is(err, engine.ErrNotFound):
@@ -244,9 +244,9 @@ func (m *Manager) Enable(ctx context.Context, session, id string) (engine.Schedu
 	return s, nil
 }
 
-// Fire queues a run of a schedule of a session now, whether the schedule is enabled
-// or not, and returns the run. The schedule's next time stays as it is. By is kept
-// with the run; "" means who made the schedule.
+// Fire queues a run of a schedule of a session now, whether the schedule is enabled or
+// not, and returns the run. The schedule's next time stays as it is. By is stored with
+// the run; "" means the creator of the schedule.
 //
 // While an earlier run of the schedule is active, its Overlap applies; if that skips
 // the firing, the error matches [ErrOverlap]. If the session does not have the
@@ -268,19 +268,20 @@ func (m *Manager) Fire(ctx context.Context, session, id, by string) (engine.Run,
 		return engine.Run{}, noSchedule(id)
 	case err != nil:
 		return engine.Run{}, fmt.Errorf("schedule: %w", m.admission.refused(err))
-	case run == "":
+	case run.ID == "":
 		return engine.Run{}, fmt.Errorf("%w: %s", ErrOverlap, id)
 	case !fresh: // it fires at this very moment
-		return m.Get(ctx, session, run)
+		return m.Get(ctx, session, run.ID)
 	}
 
 	_, err = m.scheduler.change(ctx, id, func(s *engine.Schedule) error {
-		s.LastAt, s.LastRun = now, run
+		s.LastAt, s.LastRun = now, run.ID
 		s.Fired++
 		return nil
 	})
 	if err != nil && !errors.Is(err, engine.ErrNotFound) { // the run is stored, and will start
-		m.log.Error("firing not noted in its schedule", "schedule_id", id, "task_id", run, "error", err)
+		m.log.Error("firing not noted in its schedule", "schedule_id", id, "task_id", run.ID, "error", err)
 	}
-	return m.Get(ctx, session, run)
+	run.Args = nil
+	return run, nil
 }

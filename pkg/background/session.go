@@ -14,11 +14,11 @@ import (
 // maxSnapshot bounds [Manager.Snapshot], in characters.
 const maxSnapshot = 1000
 
-// Snapshot returns what a model has to know of the session's active runs when
-// the beginning of its conversation is cut away: ids, tools, titles and
-// progress, a line each, the newest first, in at most 1,000 characters. If it is
-// cut, it ends with hint, how to see the rest. It is "" if there are none. Texts of
-// tools are escaped as in [RenderNotices].
+// Snapshot returns what a model has to know of the session's active runs when the
+// beginning of its conversation is cut away: ids, tools, titles and progress, a line
+// each, the newest first, in at most 1,000 characters. If it is cut, it ends with hint,
+// which says how to see the rest. It is "" without active runs. Texts of tools are
+// escaped as in [RenderNotices].
 func (m *Manager) Snapshot(ctx context.Context, session, hint string) (string, error) {
 	if session == "" {
 		return "", fmt.Errorf("snapshot: %w", &FieldError{"session", "required"})
@@ -64,11 +64,11 @@ func snapshotLine(run engine.Run, now time.Time) string {
 	return b.String()
 }
 
-// EndSession says that a session is over: its parked calls are stopped, and
-// with [EndAll] all its runs; others continue. Its values of all scopes are removed. Records,
-// notices and schedules stay: [Manager.Unschedule] ends those. It waits until those it stopped have ended, but no
-// longer than the grace period and a second, or until ctx is done; then the error
-// is its, and the stops continue.
+// EndSession ends a session: its parked calls are stopped, and with [EndAll] all its
+// runs; others continue. Its values of all scopes are removed. Records, notices and
+// schedules stay: [Manager.Unschedule] ends those. It waits until the stopped runs have
+// ended, for at most the grace period plus a second. If ctx is done first, the error is
+// that of ctx, and the stops continue.
 func (m *Manager) EndSession(ctx context.Context, session string) error {
 	if session == "" {
 		return fmt.Errorf("end session: %w", &FieldError{"session", "required"})
@@ -82,7 +82,7 @@ func (m *Manager) EndSession(ctx context.Context, session string) error {
 	var stopped []handle
 	var errs []error
 	for _, run := range runs {
-		if run.Origin != engine.OriginParked && m.cfg.EndSession != EndAll {
+		if (run.Origin != engine.OriginParked || isOperation(run)) && m.cfg().EndSession != EndAll {
 			continue
 		}
 		family, err := m.worker.stopFamily(ctx, handle{run: run}, request)
@@ -97,7 +97,7 @@ func (m *Manager) EndSession(ctx context.Context, session string) error {
 		m.log.Info("background runs stopped with their session", "session", session, "stopped", len(stopped))
 	}
 
-	errs = append(errs, m.reader.await(ctx, session, stopped, waitLimits{until: UntilAll, most: m.cfg.Grace + time.Second}))
+	errs = append(errs, m.reader.await(ctx, session, stopped, waitLimits{until: UntilAll, most: m.cfg().Grace + time.Second}))
 	scopes, err := m.engine.Scopes(ctx, session, "")
 	errs = append(errs, err)
 	for _, s := range scopes {

@@ -12,14 +12,26 @@ import (
 // flushChunk is how much of a log is passed to the engine at once.
 const flushChunk = 256 << 10
 
-// hold connects a task's sink to its lease. The lock io must be held.
-func (w *worker) hold(t *task, lease engine.Lease) {
-	t.lease = lease
+// hold connects a task's sink to its lease, which is this worker's. The lock io must be held.
+func (w *worker) hold(t *task, worker engine.Worker, lease engine.Lease) {
+	t.worker, t.lease = worker, lease
 	t.flusher = time.AfterFunc(flushEvery, func() { w.flush(t) })
 	t.flusher.Stop()
 	t.sink.Attach(lease.Run().Cost, lease.Checkpoint(), func(data []byte) error { return w.checkpoint(t, data) },
-		func() { t.flusher.Reset(flushEvery) })
+		func() { t.flusher.Reset(w.untilFlush(time.Duration(t.rest.Load()))) })
 	t.live.Store(true)
+	if w.member.over(worker) { // abortAll may have been there before the task was live
+		t.cancel(engine.ErrFenced)
+	}
+}
+
+// untilFlush returns how long it is until the next flush that is not before rest has passed
+// since the start. All runs flush at the same moments, so that an engine can store what they
+// have in one write.
+func (w *worker) untilFlush(rest time.Duration) time.Duration {
+	now := time.Since(w.born)
+	next := max(now+1, rest) + flushEvery - 1
+	return next - next%flushEvery - now
 }
 
 // flush stores what a running run wrote and reported since the last time. The sink
@@ -33,6 +45,9 @@ func (w *worker) flush(t *task) {
 	}
 
 	t.sink.Fresh()
+	if t.sink.Full() { // a run that writes much would have all of it stored to drop most of it
+		t.rest.Store(int64(time.Since(w.born) + fullEvery))
+	}
 	switch err := t.appendLog(w.base); {
 	case err == nil:
 		t.stuck.Store(false)
@@ -55,7 +70,7 @@ func (w *worker) flush(t *task) {
 }
 
 // appendLog appends to the lease what the sink has kept and the lease does not
-// have. The lock io must be held.
+// have. What is written meanwhile waits for the next time. The lock io must be held.
 func (t *task) appendLog(ctx context.Context) error {
 	for {
 		chunk := t.sink.Tail(t.flushed, flushChunk)
@@ -65,7 +80,9 @@ func (t *task) appendLog(ctx context.Context) error {
 		if err := t.lease.Append(ctx, chunk.Offset, chunk.Data); err != nil {
 			return err
 		}
-		t.flushed = chunk.Offset + int64(len(chunk.Data))
+		if t.flushed = chunk.Offset + int64(len(chunk.Data)); t.flushed == chunk.End {
+			return nil
+		}
 	}
 }
 
@@ -134,7 +151,7 @@ func (w *worker) over(t *task) {
 		attrs = append(attrs, "kind", run.Error.Kind) // not its message: that is the tool's own text
 	}
 	w.log.Info("background run ended", attrs...)
-	w.counters.add(func(s *Stats) { s.ended(run) })
+	w.counters.ended(run)
 }
 
 // storeEnd writes the end of a run. It returns the run as it ended, and false if
@@ -172,8 +189,15 @@ func (w *worker) storeEnd(t *task, e *ending) (final engine.Run, stored bool) {
 // save writes the end of a run, and before it the part of its log that is not
 // stored yet. The lock io must be held.
 func (w *worker) save(ctx context.Context, t *task, e *ending) (engine.Run, error) {
-	if t.lease == nil { // refused if it is not queued and claimed by this worker any more
-		return w.member.worker().Abandon(ctx, t.run.ID, t.run.Attempt, e.status, e.beat, e.end)
+	switch {
+	case e.lost:
+		return engine.Run{}, engine.ErrFenced
+	case t.lease == nil: // refused if it is not queued and claimed by this worker any more
+		attempt := t.run.Attempt
+		if t.call {
+			attempt = 1
+		}
+		return t.worker.Abandon(ctx, t.run.ID, attempt, e.status, e.beat, e.end)
 	}
 	if err := t.appendLog(ctx); fenced(err) {
 		return engine.Run{}, err

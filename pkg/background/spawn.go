@@ -61,9 +61,9 @@ type SpawnResult struct {
 // Spawn returns that one instead. With the same key and another tool or other
 // arguments, the error matches [ErrKeyReused].
 //
-// If there is no slot or permit for the run, or no room for its record, the error
-// is an *[engine.LimitError], and nothing is stored. A bad request is a
-// *[FieldError]; after Close the error is [ErrClosed].
+// If there is no slot or permit for the run, or the record quota is full, the error is
+// an *[engine.LimitError], and nothing is stored. A bad request is a *[FieldError];
+// after Close the error is [ErrClosed].
 func (m *Manager) Spawn(ctx context.Context, session string, req SpawnRequest) (SpawnResult, error) {
 	run, err := m.newStoredRun(session, req)
 	if err != nil {
@@ -100,7 +100,7 @@ func (m *Manager) Spawn(ctx context.Context, session string, req SpawnRequest) (
 	return result, nil
 }
 
-// Release lets a run start that is held, and returns it. Any other run does not change.
+// Release lets a held run start, and returns it. It does not change any other run.
 func (m *Manager) Release(ctx context.Context, id string) (engine.Run, error) {
 	run, err := m.engine.Release(context.WithoutCancel(ctx), id)
 	if err != nil {
@@ -110,8 +110,8 @@ func (m *Manager) Release(ctx context.Context, id string) (engine.Run, error) {
 	return run, nil
 }
 
-// PlanRun makes the checks of a spawn, except for slots, permits and room, and returns the
-// run that it would start. Nothing is stored.
+// PlanRun makes the checks of a spawn, except those of slots, permits and quotas, and
+// returns the run that it would start. Nothing is stored.
 func (m *Manager) PlanRun(ctx context.Context, session string, req SpawnRequest) (engine.Run, error) {
 	run, err := m.newStoredRun(session, req)
 	if err == nil {
@@ -132,7 +132,7 @@ func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 		Title: strings.TrimSpace(req.Title), By: output.Shorten(req.By, maxReason),
 		Origin: engine.OriginSpawned, Status: engine.StatusQueued,
 		IdempotencyKey: req.IdempotencyKey, SignalOnCompletion: !req.Silent, Wake: req.Wake,
-		Timeout: cmp.Or(req.Timeout, c.cfg.Timeout), OutputCap: c.cfg.OutputCap, CreatedAt: time.Now(),
+		Timeout: cmp.Or(req.Timeout, c.cfg().Timeout), OutputCap: c.cfg().OutputCap, CreatedAt: time.Now(),
 	}
 	if run.Secret {
 		run.Args = req.Stored
@@ -163,8 +163,8 @@ func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 		return engine.Run{}, &FieldError{"wake", "expected end or failure, and not with signal_on_completion false"}
 	case len(run.Terms) > maxTerms, run.Terms != nil && !json.Valid(run.Terms):
 		return engine.Run{}, &FieldError{"terms", fmt.Sprintf("not valid JSON of at most %d bytes", maxTerms)}
-	case run.Timeout < 0 || run.Timeout > c.cfg.MaxTimeout:
-		return engine.Run{}, &FieldError{"timeout_seconds", fmt.Sprintf("must be between 1 and %.0f", c.cfg.MaxTimeout.Seconds())}
+	case run.Timeout < 0 || run.Timeout > c.cfg().MaxTimeout:
+		return engine.Run{}, &FieldError{"timeout_seconds", fmt.Sprintf("must be between 1 and %.0f", c.cfg().MaxTimeout.Seconds())}
 	}
 
 	return run, nil
@@ -185,10 +185,10 @@ func (c *core) newStoredRun(session string, req SpawnRequest) (engine.Run, error
 
 // provider returns what a tool is part of now.
 func (c *core) provider(tool string) engine.Provider {
-	if c.cfg.Provider == nil {
+	if c.cfg().Provider == nil {
 		return engine.Provider{}
 	}
-	return c.cfg.Provider(tool)
+	return c.cfg().Provider(tool)
 }
 
 var errArgs = &FieldError{"args", "not valid JSON"}
@@ -203,7 +203,7 @@ func ownArgs(args json.RawMessage) (json.RawMessage, error) {
 
 // reuse returns the earlier run that has the key of a run that was refused.
 func (m *Manager) reuse(ctx context.Context, run engine.Run, refused error) (SpawnResult, error) {
-	first, found, err := m.sameKey(ctx, run)
+	first, found, err := m.reader.sameKey(ctx, run)
 	switch {
 	case errors.Is(err, ErrKeyReused):
 		return SpawnResult{}, err
@@ -213,26 +213,6 @@ func (m *Manager) reuse(ctx context.Context, run engine.Run, refused error) (Spa
 		return SpawnResult{}, refused
 	}
 	return SpawnResult{Run: first, Reused: true}, nil
-}
-
-// sameKey returns the earlier run that has the key of a run.
-func (m *Manager) sameKey(ctx context.Context, run engine.Run) (first engine.Run, found bool, err error) {
-	if run.IdempotencyKey == "" {
-		return first, false, nil
-	}
-	all, err := m.reader.list(ctx, engine.Query{Session: run.Session, IdempotencyKey: run.IdempotencyKey, Limit: 1})
-	if err != nil || len(all) == 0 {
-		return first, false, err
-	}
-
-	first = all[0]
-	if first.Args, err = m.engine.Payload(ctx, first.ID, engine.PartArgs); err != nil {
-		return first, false, err
-	}
-	if first.Tool != run.Tool || !sameJSON(first.Args, run.Args) {
-		return first, false, fmt.Errorf("%w: %s", ErrKeyReused, first.ID)
-	}
-	return first, true, nil
 }
 
 // sameJSON reports whether two texts are the same JSON value.

@@ -7,25 +7,25 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// Stats are counts of what a [Manager] does, and did since it was made.
+// Stats are counts of the current and past activity of a Manager.
 type Stats struct {
 	Active    int `json:"active"`    // runs that hold a slot of this process, parked calls counted
-	PerHost   int `json:"per_host"`  // slots there are: see [Config]
+	PerHost   int `json:"per_host"`  // number of slots: see [Config]
 	Parked    int `json:"parked"`    // parked calls among them
 	Queued    int `json:"queued"`    // runs of all workers that wait in the queue
-	Waiting   int `json:"waiting"`   // runs of all workers that have begun, and wait without a slot
+	Waiting   int `json:"waiting"`   // suspended runs of all workers, without a slot
 	Unstored  int `json:"unstored"`  // runs whose end is not stored yet
 	Unnoticed int `json:"unnoticed"` // notices that wait for Config.OnNotice
 
-	RecordBytes int64 `json:"record_bytes"` // what records of runs and schedules take
-	RecordQuota int64 `json:"record_quota"` // what they may take: see [Config]
+	RecordBytes int64 `json:"record_bytes"` // size of the records of runs and schedules
+	RecordQuota int64 `json:"record_quota"` // their quota: see [Config]
 
-	Spawned   int64                      `json:"spawned"`      // runs that came in
+	Spawned   int64                      `json:"spawned"`      // runs that were stored
 	Succeeded int64                      `json:"succeeded"`    // runs that ended so
 	Failed    map[engine.ErrorKind]int64 `json:"failed"`       // runs that ended so, by kind of error
 	Canceled  int64                      `json:"canceled"`     // runs that ended so
 	Refused   int64                      `json:"refused"`      // spawns, parked calls and schedules that were refused by a limit
-	Notices   int64                      `json:"notices"`      // notices handed to Config.OnNotice
+	Notices   int64                      `json:"notices"`      // notices passed to Config.OnNotice
 	Rerun     int64                      `json:"rerun"`        // runs that were started again after an interruption
 	Output    int64                      `json:"output_bytes"` // bytes of output of ended runs, kept or not
 }
@@ -34,6 +34,7 @@ type Stats struct {
 type counters struct {
 	mu    sync.Mutex
 	stats Stats
+	onEnd func(engine.Run) // nil: nobody wants to know
 }
 
 // add changes the counts.
@@ -50,9 +51,9 @@ func (m *Manager) Stats() Stats {
 	s.Failed = maps.Clone(s.Failed)
 	m.counters.mu.Unlock()
 
-	s.Active, s.PerHost = m.admission.active(), m.cfg.PerHost
+	s.Active, s.PerHost = m.admission.active(), m.cfg().PerHost
 	s.Unnoticed = m.notifier.waiting()
-	s.RecordBytes, s.RecordQuota = m.engine.Recorded(), m.cfg.RecordQuota
+	s.RecordBytes, s.RecordQuota = m.engine.Recorded(), m.cfg().RecordQuota
 
 	claimed := 0 // queued runs of this worker
 	for _, t := range m.runs.all() {
@@ -70,6 +71,14 @@ func (m *Manager) Stats() Stats {
 	counts := m.engine.Counts()
 	s.Queued, s.Waiting = max(0, counts[engine.StatusQueued]-claimed), counts[engine.StatusWaiting]
 	return s
+}
+
+// ended counts the end of a run, and reports it.
+func (c *counters) ended(run engine.Run) {
+	c.add(func(s *Stats) { s.ended(run) })
+	if c.onEnd != nil {
+		c.onEnd(run)
+	}
 }
 
 // ended counts the end of a run.

@@ -10,9 +10,9 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// A StopRequest says how to stop a run. Its zero value asks politely.
+// A StopRequest says how to stop a run. The zero value allows a grace period.
 type StopRequest struct {
-	Force  bool   // no grace period: the run's context is canceled at once, if it runs in this process
+	Force  bool   // no grace period: the run's context is canceled at once
 	Reason string // kept with the run, cut to 200 characters; may be empty
 	By     string // the requester, kept with the run; "": "session", the agent: the notice of an end it is shown counts as acknowledged
 	Alone  bool   // the run's children are not stopped with it
@@ -22,29 +22,28 @@ type StopRequest struct {
 func (r StopRequest) own() bool { return r.By == "" || r.By == "session" }
 
 // grace returns how long the work may take to end by itself.
-func (r StopRequest) grace(c Config) time.Duration {
+func (r StopRequest) grace(c *Config) time.Duration {
 	if r.Force {
 		return 0
 	}
 	return c.Grace
 }
 
-// Stop asks a run to end and waits until it has, but no longer than the grace
-// period and a second. First [output.Sink.Stopping] is closed; when the grace
-// period is over, or at once with Force, the run's context is canceled with the
-// cause [ErrStopped]. The first request is kept with the run; a later one can
-// only make the end come sooner. A run of another worker is asked through the
-// engine.
+// Stop asks a run to end and waits until it has, for at most the grace period plus a
+// second. First [output.Sink.Stopping] is closed; when the grace period is over, or at
+// once with Force, the run's context is canceled with the cause [ErrStopped]. The first
+// request is kept with the run; a later one can only make the end come sooner. A run of
+// another worker is asked through the engine.
 //
 // The run's active children, and theirs, are stopped too, whether the run itself is
 // still active or not, and waited for like it: see [SpawnRequest].Parent. A child is
-// stopped with its parent and by nothing else that happens to it: it outlives a
-// parent that ends by itself, and is still the child of one that is run again.
+// stopped when its parent is stopped, but not when the parent ends by itself. It
+// remains the child of a parent that is run again.
 //
-// Stop returns the run as it is then, without its payload. It is canceled only
-// after its work has ended, and a result that arrived before that wins. The error
-// matches [engine.ErrNotFound] if the session does not have the run. If ctx ends
-// first, the error is its, and the stop continues.
+// Stop returns the run as it is then, without its payload. It is canceled only after
+// its work has ended, and a result that arrived before that wins. The error matches
+// [engine.ErrNotFound] if the session does not have the run. If ctx ends first, the
+// error is that of ctx, and the stop continues.
 func (m *Manager) Stop(ctx context.Context, session, id string, req StopRequest) (engine.Run, error) {
 	h, err := m.reader.lookup(ctx, session, id)
 	if err != nil {
@@ -62,7 +61,7 @@ func (m *Manager) Stop(ctx context.Context, session, id string, req StopRequest)
 		if all[0].run.ID == id {
 			h = all[0]
 		}
-		if err := m.reader.await(ctx, session, all, waitLimits{until: UntilAll, most: req.grace(m.cfg) + time.Second}); err != nil {
+		if err := m.reader.await(ctx, session, all, waitLimits{until: UntilAll, most: req.grace(m.cfg()) + time.Second}); err != nil {
 			return h.run, fmt.Errorf("stop: waiting for run %s: %w", id, err)
 		}
 		if h, err = m.reader.relook(ctx, session, h); err != nil {
@@ -81,8 +80,8 @@ func (m *Manager) Stop(ctx context.Context, session, id string, req StopRequest)
 // than a second. That it could not be stored is an error only if this worker does
 // not work on the run.
 func (w *worker) stop(ctx context.Context, id string, req StopRequest) (handle, error) {
-	c := engine.Cancellation{At: time.Now(), By: cmp.Or(req.By, "session"), Reason: output.Shorten(req.Reason, maxReason), Alone: req.Alone}
-	grace := req.grace(w.cfg)
+	c := engine.Cancellation{At: time.Now(), By: cmp.Or(req.By, "session"), Reason: output.Shorten(req.Reason, maxReason), Alone: req.Alone, Force: req.Force}
+	grace := req.grace(w.cfg())
 	t := w.runs.get(id)
 	if t != nil {
 		t.shorten(grace) // before the engine's event of this request
@@ -103,7 +102,7 @@ func (w *worker) stop(ctx context.Context, id string, req StopRequest) (handle, 
 		t.requestStop(grace)
 		return handle{run: run, task: t}, nil
 	case err == nil && run.Status == engine.StatusCanceled && run.Cancel.At.Equal(c.At):
-		w.counters.add(func(s *Stats) { s.ended(run) })
+		w.counters.ended(run)
 	}
 	return handle{run: run}, err
 }

@@ -22,6 +22,11 @@ type task struct {
 	call bool            // it began as a call in the foreground
 	ask  bool            // Config.Readmit is asked before the start
 
+	// alone is set, before the end is stored, if Run has returned or is about to.
+	alone bool
+	// unsure is set if the call has a slot and may have a record, though parking it failed.
+	unsure bool
+
 	sink  *output.Sink
 	mail  chan struct{} // has an element if there may be new messages
 	done  chan struct{} // closed after the terminal write
@@ -39,10 +44,12 @@ type task struct {
 
 	io       turn                   // held while the lease is used
 	lease    engine.Lease           // nil before the run is started
+	worker   engine.Worker          // that claimed the run, and whose lease it is
 	flushed  int64                  // how much of the log has been appended to the lease
 	beat     engine.Beat            // as it was reported last
 	stuck    atomic.Bool            // the log could not be stored; logged once
 	flusher  *time.Timer            // appends what is new; made with the lease
+	rest     atomic.Int64           // until when it does not, in nanoseconds since the start
 	stated   atomic.Bool            // the run has a state to continue from
 	mailSeen atomic.Int64           // version of the last message that the work has, or could have, received
 	live     atomic.Bool            // the run is started: the sink has all of its log
@@ -59,6 +66,7 @@ type ending struct {
 	end     engine.End
 	suspend *engine.Suspension // the run does not end: it waits
 	requeue bool               // the run does not end: it is queued again for another worker, or the next start
+	lost    bool               // nothing is stored: the run is not this worker's, as far as it knows
 }
 
 // newTask returns a task whose work has a context below base.

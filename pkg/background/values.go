@@ -24,7 +24,7 @@ var valueKey = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,128}$`)
 
 // Values are the values of a session: small JSON documents by key, stored like runs.
 // They are kept until the session ends, or until none was written or deleted for
-// Config.NoticeTTL. They are not for secrets: the store does not hide them.
+// Config.NoticeTTL. Do not store secrets: the store does not protect them.
 //
 // It is a small value, safe for concurrent use.
 type Values struct {
@@ -43,9 +43,9 @@ func ValuesOf(e engine.Engine, session string) Values {
 	return ValuesIn(e, engine.Scope{Session: session}, engine.ValueLimit{Count: MaxValues, Bytes: MaxValueBytes}, MaxValue)
 }
 
-// ValuesIn returns the values of a scope with bounds of its own. A named scope of a
-// session is kept until the session ends, however old its values are, and one of no
-// session for good. Most bounds one value, in bytes.
+// ValuesIn returns the values of a scope with separate bounds. A named scope of a
+// session is kept until the session ends, however old its values are, and one without a
+// session forever. Most is the limit of one value, in bytes.
 func ValuesIn(e engine.Engine, scope engine.Scope, limit engine.ValueLimit, most int) Values {
 	return Values{e, scope, limit, most}
 }
@@ -58,17 +58,18 @@ func (v Values) Get(ctx context.Context, key string) (engine.Value, error) {
 	return v.engine.Value(ctx, v.scope, key)
 }
 
-// Set stores a value, which is JSON of at most MaxValue bytes, or what [ValuesIn] was
-// given, and returns it with its new version. The error matches [engine.ErrConflict] if the stored version is
-// another: 0 is that of a missing value, and [engine.AnyVersion] stores in any case.
-// A key is 1 to 128 letters, digits and . _ : @ -, but not "." or "..". Beyond a limit of the session the
-// error is an *[engine.LimitError].
+// Set stores a value, which is JSON of at most MaxValue bytes, or the limit given to
+// [ValuesIn], and returns it with its new version. The error matches
+// [engine.ErrConflict] if the stored version is another: 0 is that of a missing value,
+// and [engine.AnyVersion] stores in any case. A key is 1 to 128 letters, digits and . _
+// : @ -, but not "." or "..". Beyond a limit of the session the error is an
+// *[engine.LimitError].
 func (v Values) Set(ctx context.Context, key string, data json.RawMessage, version int64) (engine.Value, error) {
 	return v.SetUntil(ctx, key, data, version, time.Time{})
 }
 
-// SetUntil is Set for a value that counts as missing from a time on; never if it is
-// zero.
+// SetUntil is like Set, but the value counts as missing from expires on; zero means
+// never.
 func (v Values) SetUntil(ctx context.Context, key string, data json.RawMessage, version int64, expires time.Time) (engine.Value, error) {
 	err := v.check(key)
 	switch {
@@ -95,13 +96,13 @@ func (v Values) Delete(ctx context.Context, key string, version int64) (bool, er
 	return err == nil, err
 }
 
-// List returns all values without their data, by key.
+// List returns all values without their data, sorted by key.
 func (v Values) List(ctx context.Context) ([]engine.Value, error) {
 	return v.engine.Values(ctx, v.scope, "", 0, false)
 }
 
-// Page returns up to most values whose keys begin with prefix and come after after,
-// without their data, by key.
+// Page returns up to most values whose keys begin with prefix and sort after after,
+// without their data, sorted by key.
 func (v Values) Page(ctx context.Context, prefix, after string, most int) ([]engine.Value, error) {
 	if prefix != "" && !valueKey.MatchString(prefix) {
 		return nil, &FieldError{"prefix", "expected up to 128 letters, digits and . _ : @ -"}

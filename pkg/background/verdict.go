@@ -56,7 +56,11 @@ func (w *worker) verdict(t *task, r workResult) ending {
 
 	_, crashed := errors.AsType[*panicError](err)
 	e.beat = t.sink.Beat()
-	if err == nil && o.Suspend != nil {
+	switch {
+	case err != nil || o.Suspend == nil:
+	case r.stopped: // even if the engine does not know
+		err = ErrStopped
+	default:
 		err = w.suspend(t, &e, *o.Suspend)
 	}
 	switch {
@@ -102,5 +106,5 @@ func (w *worker) runError(t *task, err, cause error) *engine.RunError {
 		attrs = append(attrs, "message", typed.Message, "cause", typed.Err)
 	}
 	w.log.Error("background run failed by an internal error", attrs...)
-	return &engine.RunError{Kind: engine.KindInternal, Message: w.cfg.InternalText}
+	return &engine.RunError{Kind: engine.KindInternal, Message: w.cfg().InternalText}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -18,15 +19,15 @@ var errNoState = errors.New("only a background run can be suspended")
 
 // A Suspension says what a run continues from, and what it waits for.
 type Suspension struct {
-	State    []byte    // from 1 to [engine.MaxState] bytes, for [StateOf]; nil: that which is stored
+	State    []byte    // from 1 to [engine.MaxState] bytes, for [StateOf]; nil: the stored one
 	Wake     time.Time // when the run continues at the latest; zero: not by time
-	Await    []string  // the runs whose end lets it continue, at most [engine.MaxAwait]; one that is not active has ended
-	Children []Child   // that are stored in the same write as the state, at most [engine.MaxAwait]
+	Await    []string  // runs whose end lets it continue, at most [engine.MaxAwait]; a run that is not active counts as ended
+	Children []Child   // runs that are stored in the same write as the state, at most [engine.MaxAwait]
 }
 
-// A Child is a run that is stored with the state of its parent that knows of it. Op
-// gives it its id, see [ChildID]: one that is stored already is left out. Key, Parent
-// and Stored of the request must be empty.
+// A Child is a run that is stored together with the state of its parent. Op determines
+// its id, see [ChildID]. A child that is already stored is left out. Key, Parent and
+// Stored of the request must be empty.
 type Child struct {
 	Op int64
 	SpawnRequest
@@ -35,8 +36,8 @@ type Child struct {
 // ChildID returns the id of the child that a run started with an operation.
 func ChildID(run string, op int64) string { return run + "-" + strconv.FormatInt(op, 10) }
 
-// StateOf returns what the run whose work ctx belongs to was suspended with, or has
-// saved, last: it continues from there. It is nil at the beginning.
+// StateOf returns the last state that the run whose work ctx belongs to was suspended
+// with or has saved. The run continues from it. It is nil at the beginning.
 func StateOf(ctx context.Context) []byte {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {
@@ -45,9 +46,15 @@ func StateOf(ctx context.Context) []byte {
 	return w.task.lease.State()
 }
 
+// isOperation reports whether a run is what its parent has begun with a state: it ends with
+// its parent, see [Child].
+func isOperation(run engine.Run) bool {
+	return run.Parent != "" && strings.HasPrefix(run.ID, run.Parent+"-")
+}
+
 // SaveState stores the state and the children of the run whose work ctx belongs to in
-// one write, and the run continues. After a crash it continues from there: work that
-// must not be done twice begins after SaveState. Wake and Await are not used.
+// one write, while the run continues. After a crash it continues from this state: begin
+// work that must not be done twice only after SaveState. Wake and Await are not used.
 func SaveState(ctx context.Context, s Suspension) error {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {
@@ -56,9 +63,9 @@ func SaveState(ctx context.Context, s Suspension) error {
 	return w.task.saveState(w.core, s)
 }
 
-// DropState removes the state of the run whose work ctx belongs to: after a crash it does
-// not continue from there, nor begin anew. Work that must not be done twice, and that no state knows of,
-// begins after DropState.
+// DropState removes the state of the run whose work ctx belongs to: after a crash the
+// run neither continues from it nor begins anew. Call it before work that must not be
+// done twice and that no state records.
 func DropState(ctx context.Context) error {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {
@@ -67,8 +74,8 @@ func DropState(ctx context.Context) error {
 	return w.task.store(w.core, engine.Suspension{Drop: true, Hold: true})
 }
 
-// Crowded reports whether most slots of the process are taken in which the run runs whose
-// work ctx belongs to: work that waits had better be suspended at once.
+// Crowded reports whether most slots are in use in the process that executes the run
+// whose work ctx belongs to. Work that waits should then be suspended at once.
 func Crowded(ctx context.Context) bool {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	return w != nil && w.core.crowded.Load()
@@ -83,8 +90,24 @@ func (t *task) saveState(c *core, s Suspension) error {
 	return t.store(c, stored)
 }
 
-// store stores a state, or that there is none any more.
+// store stores a state, or removes the one that is stored. A write whose answer is lost is
+// repeated, which changes nothing if it was done: the work must not hear that children have
+// not begun which have.
 func (t *task) store(c *core, stored engine.Suspension) error {
+	for {
+		err := t.storeOnce(c, stored)
+		if !errors.Is(err, engine.ErrUnavailable) {
+			return err
+		}
+		select {
+		case <-time.After(startAgain):
+		case <-t.ctx.Done(): // as it is when the lease has ended
+			return err
+		}
+	}
+}
+
+func (t *task) storeOnce(c *core, stored engine.Suspension) error {
 	t.io.Lock()
 	defer t.io.Unlock()
 	if t.settled.Load() {
@@ -142,6 +165,11 @@ func (w *worker) suspend(t *task, e *ending, s Suspension) error {
 // instead. The lock io must be held.
 func (w *worker) storeSuspension(ctx context.Context, t *task, e *ending) (run engine.Run, stored bool, err error) {
 	run, err = t.lease.Suspend(ctx, *e.suspend)
+	for errors.Is(err, engine.ErrUnavailable) && !w.runs.isClosing() { // only this process has the state
+		time.Sleep(startAgain)
+		run, err = t.lease.Suspend(ctx, *e.suspend)
+	}
+
 	e.suspend = nil
 	switch {
 	case err == nil:
@@ -154,7 +182,7 @@ func (w *worker) storeSuspension(ctx context.Context, t *task, e *ending) (run e
 	}
 
 	w.log.Error("background run not suspended: it continues", "task_id", t.run.ID, "error", err)
-	e.status, e.end = engine.StatusFailed, failure(&engine.RunError{Kind: engine.KindInternal, Message: w.cfg.InternalText})
+	e.status, e.end = engine.StatusFailed, failure(&engine.RunError{Kind: engine.KindInternal, Message: w.cfg().InternalText})
 	e.requeue = t.stated.Load() // it is tried again
 	return run, false, nil
 }
@@ -229,12 +257,12 @@ func (t *task) interrupted() engine.Run {
 	return run
 }
 
-// suspended gives up the task of a run that waits: who waits for its end follows the
+// suspended gives up the task of a run that waits: callers that wait for its end follow the
 // run from now on.
 func (w *worker) suspended(t *task) {
 	w.runs.remove(t)
 	w.log.Info("background run waits", "task_id", t.run.ID, "session", t.run.Session, "tool", t.run.Tool, "until", t.final.WakeAt, "runs", len(t.final.Await))
-	if t.call && !w.runs.isClosing() {
+	if t.call && !t.alone && !w.runs.isClosing() {
 		go w.reader.awaitElsewhere(t)
 		return
 	}

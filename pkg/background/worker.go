@@ -69,7 +69,7 @@ func (w *worker) execute(t *task) {
 			if t.stopAsked() {
 				return Outcome{}, ErrStopped
 			}
-			return w.cfg.Executor(ctx, *run, t.sink)
+			return w.cfg().Executor(ctx, *run, t.sink)
 		}
 		go w.perform(t, work, func(r workResult) {
 			end := w.judge(t, r)
@@ -93,7 +93,7 @@ func (t *task) record() *engine.Run {
 func (w *worker) perform(t *task, work func(context.Context) (Outcome, error), after func(workResult)) {
 	defer w.runs.running.Done()
 	defer t.cancel(nil)
-	ctx, release := context.WithTimeoutCause(context.WithValue(t.ctx, workKey{}, &workOf{w.core, t}), t.run.Timeout, context.DeadlineExceeded)
+	ctx, release := context.WithTimeoutCause(context.WithValue(t.ctx, workKey{}, &workOf{w.core, t, w.member}), t.run.Timeout, context.DeadlineExceeded)
 	defer release()
 
 	r := workResult{err: errExited}
@@ -123,8 +123,8 @@ func (w *worker) started(t *task) bool {
 		switch {
 		case err == nil:
 			return true
-		case fenced(err): // it was canceled before it started
-			w.settle(t, &ending{status: engine.StatusFailed, beat: t.run.Beat, end: failure(errLost)})
+		case fenced(err): // it was canceled, or an answer of the engine was lost: then it is a stray
+			w.settle(t, &ending{status: engine.StatusFailed, beat: t.run.Beat, end: failure(errLost), lost: true})
 			return false
 		case !logged:
 			logged = true
@@ -153,13 +153,13 @@ func (w *worker) started(t *task) bool {
 func (w *worker) start(t *task) error {
 	t.io.Lock()
 	defer t.io.Unlock()
-	lease, err := w.member.worker().Start(w.base, t.run.ID)
+	lease, err := t.worker.Start(w.base, t.run.ID) // a later lease may have claimed it for another task
 	if err != nil {
 		return err
 	}
 
 	w.resume(w.base, t, lease)
-	w.hold(t, lease)
+	w.hold(t, t.worker, lease)
 	if attempt := lease.Run().Attempt; attempt > 1 && !t.run.Woken {
 		w.counters.add(func(s *Stats) { s.Rerun++ })
 		t.sink.Status(fmt.Sprintf("running again, attempt %d", attempt))
@@ -177,6 +177,10 @@ func (w *worker) readmit(t *task) (refused *engine.RunError, err error) {
 	if err != nil || run.Status != engine.StatusQueued { // else its start will fail
 		return nil, err
 	}
+	if run.Cancel != nil { // it was stopped while it was queued again
+		_, err := w.engine.Cancel(t.ctx, run.ID, *run.Cancel, canceled(time.Now()))
+		return nil, err
+	}
 	if stopped, err := w.stopOrphan(t.ctx, run); err != nil || stopped {
 		return nil, err
 	}
@@ -192,10 +196,10 @@ func (w *worker) readmit(t *task) (refused *engine.RunError, err error) {
 // refusal returns why a run may not start that was not admitted right before, nil
 // if it may.
 func (w *worker) refusal(ctx context.Context, run engine.Run) *engine.RunError {
-	if refused := w.barred(run); refused != nil || w.cfg.Readmit == nil {
+	if refused := w.barred(run); refused != nil || w.cfg().Readmit == nil {
 		return refused
 	}
-	err := guarded(func() error { return w.cfg.Readmit(ctx, run) })
+	err := guarded(func() error { return w.cfg().Readmit(ctx, run) })
 	if err == nil {
 		return nil
 	}
@@ -213,12 +217,14 @@ func (w *worker) refusal(ctx context.Context, run engine.Run) *engine.RunError {
 
 // barred returns why a run may not start again, whatever [Config.Readmit] says.
 func (w *worker) barred(run engine.Run) *engine.RunError {
-	stated := run.Woken || run.StateSize > 0 && run.Attempt-run.StateOf < w.cfg.Attempts // it says itself what must not be done twice
+	stated := run.Woken || run.StateSize > 0 && run.Attempt-run.StateOf < w.cfg().Attempts // it says itself what must not be done twice
 	switch {
 	case stated:
 		return nil
-	case run.Attempt > 0 && (run.Secret || run.Attempt >= w.cfg.Attempts || w.cfg.Readmit == nil):
+	case run.Attempt > 0 && (run.Secret || w.cfg().Readmit == nil):
 		return errOrphaned
+	case run.Attempt >= w.cfg().Attempts:
+		return &engine.RunError{Kind: engine.KindOrphaned, Message: fmt.Sprintf("The host went down during each of %d attempts to run it, and there are no more", run.Attempt)}
 	case run.Secret:
 		return errIncomplete
 	}

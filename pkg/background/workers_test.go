@@ -150,6 +150,20 @@ func TestRunOfAnotherWorker(t *testing.T) {
 		began = time.Now()
 		require.Equal(t, engine.StatusCanceled, must(b.Stop(t.Context(), alice, polite, StopRequest{})).Status)
 		require.LessOrEqual(t, time.Since(began), time.Second)
+
+		forced := spawned(t, a, alice, "deaf")
+		began = time.Now()
+		require.Equal(t, engine.StatusCanceled, must(b.Stop(t.Context(), alice, forced, StopRequest{Force: true})).Status)
+		require.Less(t, time.Since(began), time.Second, "it has no grace period there either")
+
+		forced = spawned(t, a, alice, "deaf")
+		asked := make(chan engine.Run)
+		go func() { asked <- must(b.Stop(t.Context(), alice, forced, StopRequest{})) }()
+		synctest.Wait()
+		began = time.Now()
+		require.Equal(t, engine.StatusCanceled, must(b.Stop(t.Context(), alice, forced, StopRequest{Force: true})).Status)
+		require.Less(t, time.Since(began), time.Second, "a later request can force the end")
+		require.Equal(t, engine.StatusCanceled, (<-asked).Status)
 	})
 }
 
@@ -209,5 +223,133 @@ func TestIdempotencyKeyAtTwoWorkers(t *testing.T) {
 		require.True(t, second.Reused)
 		require.Equal(t, first.ID, second.ID)
 		require.Equal(t, engine.StatusSucceeded, wait(t, b, alice, first.ID).Status)
+	})
+}
+
+// A host that is updated while others are not: each run is executed where its version is,
+// and what nobody has any more is rejected after a while.
+func TestWorkersHaveVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := memory.New()
+		var versions [2]atomic.Pointer[string]
+		host := func(i int, version string) *Manager {
+			versions[i].Store(&version)
+			return newManager(t, Config{
+				Engine: shared, PerHost: 1, Patience: 5 * time.Minute,
+				Offer: func() engine.Offer {
+					return engine.Offer{Tools: map[string]string{"tool": *versions[i].Load()}}
+				},
+				Readmit: func(_ context.Context, run engine.Run) error {
+					if run.Version != *versions[i].Load() {
+						return &Error{Kind: engine.KindRejected, Message: "the plugin was replaced"}
+					}
+					return nil
+				},
+				Executor: func(_ context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
+					time.Sleep(time.Second)
+					return Outcome{Summary: run.Version + " at " + *versions[i].Load()}, nil
+				},
+			})
+		}
+		old, updated := host(0, "v1"), host(1, "v2")
+		queued := func(m *Manager, version string) string {
+			run, err := m.newRun(alice, SpawnRequest{Tool: "tool", Version: version})
+			require.NoError(t, err)
+			require.NoError(t, m.admission.enqueue(t.Context(), run))
+			return run.ID
+		}
+		ended := func(id string) string {
+			run := wait(t, old, alice, id)
+			if run.Error != nil {
+				return run.Error.Message
+			}
+			return run.Summary
+		}
+
+		var ids []string
+		for i := range 6 {
+			ids = append(ids, queued([]*Manager{old, updated}[i%2], []string{"v2", "v1"}[i%2]))
+		}
+		for i, id := range ids {
+			require.Equal(t, []string{"v2 at v2", "v1 at v1"}[i%2], ended(id))
+		}
+
+		version := "v2"
+		last := queued(updated, "v3")
+		busy, late := queued(old, "v1"), queued(old, "v1")
+		synctest.Wait()
+		versions[0].Store(&version)
+		require.NoError(t, old.Reoffer(t.Context()))
+		require.Equal(t, "v1 at v2", ended(busy), "it had begun")
+		began := time.Now()
+		require.Equal(t, "the plugin was replaced", ended(late))
+		require.WithinDuration(t, began.Add(5*time.Minute), time.Now(), 2*HeartbeatEvery)
+		require.Equal(t, "the plugin was replaced", ended(last))
+
+		version3 := "v3"
+		next := queued(updated, "v3")
+		synctest.Wait()
+		require.Equal(t, engine.StatusQueued, status(t, old, alice, next))
+		versions[0].Store(&version3)
+		began = time.Now()
+		require.NoError(t, old.Reoffer(t.Context()))
+		require.Equal(t, "v3 at v3", ended(next))
+		require.WithinDuration(t, began.Add(time.Second), time.Now(), 0, "at once")
+	})
+}
+
+// A spawn at a host that is full is executed at one that has a place.
+func TestSpawnAtAFullHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var where sync.Map
+		shared := memory.New()
+		host := func(name string, tools ...string) *Manager {
+			offer := engine.Offer{Tools: map[string]string{}, Places: 1}
+			for _, tool := range tools {
+				offer.Tools[tool] = "v1"
+			}
+			return newManager(t, Config{
+				Engine: shared, PerHost: 1, PerOwner: 10, PerSession: 2, Readmit: yes, Patience: time.Minute,
+				Offer: func() engine.Offer { return offer },
+				Executor: func(_ context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
+					where.Store(run.ID, name)
+					time.Sleep(time.Second)
+					return Outcome{}, nil
+				},
+			})
+		}
+		a, b := host("a", "tool", "own"), host("b", "tool")
+		spawn := func(session, tool string) (string, error) {
+			result, err := a.Spawn(t.Context(), session, SpawnRequest{Tool: tool, Version: "v1"})
+			synctest.Wait()
+			return result.ID, err
+		}
+		at := func(id string, err error) any {
+			require.NoError(t, err)
+			require.Equal(t, engine.StatusSucceeded, wait(t, b, alice, id).Status)
+			name, _ := where.Load(id)
+			return name
+		}
+
+		first, err := spawn(alice, "tool")
+		require.NoError(t, err)
+		_, err = spawn(alice, "own")
+		require.ErrorIs(t, err, ErrHostLimit, "the other host does not have it")
+		second, err := spawn(alice, "tool")
+		require.NoError(t, err)
+		_, err = spawn(bob, "tool")
+		require.ErrorIs(t, err, ErrHostLimit, "both are full")
+		require.Equal(t, "a", at(first, nil))
+		require.Equal(t, "b", at(second, nil))
+
+		_, err = spawn(alice, "tool")
+		require.NoError(t, err)
+		_, err = a.Spawn(t.Context(), bob, SpawnRequest{Tool: "tool", Version: "v1", Args: json.RawMessage(`{"key":"secret"}`), Stored: json.RawMessage(`{}`)})
+		require.ErrorIs(t, err, ErrHostLimit, "its arguments are known here only")
+		_, err = spawn(alice, "tool")
+		require.NoError(t, err)
+		_, err = spawn(alice, "tool")
+		require.ErrorIs(t, err, ErrHostLimit)
+		time.Sleep(time.Minute)
 	})
 }

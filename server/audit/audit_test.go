@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,6 +91,91 @@ func TestNoLog(t *testing.T) {
 	l.Append(Event{Kind: Call})
 	require.Zero(t, l.Head())
 	require.NoError(t, l.Close())
+}
+
+// TestSearch: pages of a search have each event once, however little is read for each.
+func TestSearch(t *testing.T) {
+	dir, _ := written(t, 2000, Config{FileSize: 200 << 10, Files: -1})
+	for name, test := range map[string]struct {
+		query Query
+		most  int64
+		want  int
+	}{
+		"all, by pages":        {Query{Limit: 100}, 1 << 30, 2001},
+		"all, by bytes":        {Query{}, 3000, 2001},
+		"a kind":               {Query{Kinds: []Kind{Closed}}, 50_000, 1},
+		"two kinds":            {Query{Kinds: []Kind{Closed, Call}, Limit: 7}, 50_000, 2001},
+		"a tool, by bytes":     {Query{Tool: "tool77"}, 10_000, 1},
+		"part of a name":       {Query{Tool: "tool7"}, 1 << 20, 1},
+		"a session":            {Query{Session: "ana/default", Limit: 500}, 100_000, 2000},
+		"no such session":      {Query{Session: "<b>"}, 100_000, 0},
+		"one byte after other": {Query{Before: 60}, 1, 59},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, seen := test.query.Before, int64(1<<60)
+			found := 0
+			for pages := 0; ; pages++ {
+				events, next, err := Search(dir, test.query, test.most)
+				require.NoError(t, err)
+				for _, e := range events {
+					require.Less(t, e.Seq, seen)
+					seen = e.Seq
+				}
+				found += len(events)
+				if next == 0 {
+					break
+				}
+				require.True(t, before == 0 || next < before, "it advances")
+				before, test.query.Before = next, next
+			}
+			require.Equal(t, test.want, found)
+		})
+	}
+	none, next, err := Search(filepath.Join(dir, "none"), Query{}, 1)
+	require.NoError(t, err)
+	require.Empty(t, none)
+	require.Zero(t, next)
+}
+
+// TestSearchReadsLittle: a page in the middle of a large file is found by halving, and what
+// is not a line of a log neither ends a search nor takes more than its bound.
+func TestSearchReadsLittle(t *testing.T) {
+	dir, _ := written(t, 5000, Config{})
+	counted := &countingReader{}
+	file, err := os.Open(filepath.Join(dir, fileName(1)))
+	require.NoError(t, err)
+	defer file.Close()
+	info, err := file.Stat()
+	require.NoError(t, err)
+	counted.ReaderAt = file
+	end := endBefore(counted, info.Size(), 2500)
+	_, seq := lineAfter(file, end-1)
+	require.GreaterOrEqual(t, seq, int64(2500))
+	require.Less(t, seq, int64(2500+chunk/100))
+	require.Less(t, counted.bytes, int64(100<<10))
+
+	garbage := filepath.Join(t.TempDir(), "garbage")
+	require.NoError(t, os.Mkdir(garbage, 0o700))
+	data := bytes.Repeat([]byte("x"), 3*maxLine)
+	data = append(data, "\n\n{\n[]\nnull\n"...)
+	require.NoError(t, os.WriteFile(filepath.Join(garbage, fileName(1)), data, 0o600))
+	for _, most := range []int64{1, 1 << 30} {
+		found, _, err := Search(garbage, Query{Before: 9}, most)
+		require.NoError(t, err)
+		require.Empty(t, found)
+	}
+}
+
+// countingReader counts what is read.
+type countingReader struct {
+	io.ReaderAt
+	bytes int64
+}
+
+func (r *countingReader) ReadAt(p []byte, at int64) (int, error) {
+	n, err := r.ReaderAt.ReadAt(p, at)
+	r.bytes += int64(n)
+	return n, err
 }
 
 // TestForging: whoever changes the log without making all later lines anew is noticed,
@@ -250,7 +336,7 @@ func TestLongTexts(t *testing.T) {
 	for i := range names {
 		names[i] = "plugin"
 	}
-	l.Append(Event{Kind: Call, Session: long, User: long, By: long, ID: long, Parent: long, Tool: long, Plugin: long, Digest: long, Action: long, Outcome: long, Code: long, Reason: long, Method: long, Host: long, Names: names})
+	l.Append(Event{Kind: Call, Session: long, User: long, By: long, ID: long, Parent: long, Tool: long, Plugin: long, Digest: long, Signer: long, Action: long, Outcome: long, Code: long, Reason: long, Method: long, Host: long, Names: names})
 	l.Append(Event{Kind: Call, Tool: "a\nb\xff"})
 	require.NoError(t, l.Close())
 	r, err := Verify(dir, Head{})
@@ -272,8 +358,14 @@ func FuzzVerify(f *testing.F) {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fileName(1)), data, 0o600))
 		_, before := Verify(dir, Head{})
-		_, err := Read(dir, Query{})
+		all, err := Read(dir, Query{})
 		require.NoError(t, err)
+		for _, q := range []Query{{Before: 2}, {Tool: "a", Limit: 1}} {
+			found, next, err := Search(dir, q, 10)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(found), len(all))
+			require.True(t, q.Before == 0 || next < q.Before)
+		}
 		l, err := Open(dir, Config{})
 		if err != nil {
 			return

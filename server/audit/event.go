@@ -49,6 +49,7 @@ type Event struct {
 	Tool    string `json:"tool,omitempty"`
 	Plugin  string `json:"plugin,omitempty"`
 	Digest  string `json:"digest,omitempty"` // of the plugin's file
+	Signer  string `json:"signer,omitempty"` // of the plugin
 
 	Action  string   `json:"action,omitempty"`  // what was done, such as removed
 	Outcome string   `json:"outcome,omitempty"` // how it ended

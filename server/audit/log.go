@@ -44,6 +44,8 @@ type Log struct {
 	dirty bool
 	lost  int64 // events since the last that was written
 	why   error // of the first of them
+	count int64 // lines that this process has written
+	gone  int64 // events that it could not write
 	ended bool
 	line  bytes.Buffer
 
@@ -205,13 +207,13 @@ func (l *Log) Append(e Event) {
 
 	if l.lost > 0 {
 		if l.write(Event{Kind: Lost, Count: l.lost, Reason: "not written: " + l.why.Error()}) != nil {
-			l.lost++
+			l.lost, l.gone = l.lost+1, l.gone+1
 			return
 		}
 		l.lost, l.why = 0, nil
 	}
 	if err := l.write(e); err != nil {
-		l.lost, l.why = l.lost+1, plainError(err)
+		l.lost, l.gone, l.why = l.lost+1, l.gone+1, plainError(err)
 		l.cfg.Logger.Error("the audit log cannot be written: events are missing until there is a line of kind lost", "folder", l.dir, "error", err)
 	}
 }
@@ -250,13 +252,14 @@ func (l *Log) write(e Event) error {
 	}
 	l.size += int64(n)
 	l.dirty = true
+	l.count++
 	l.head = Head{e.Seq, hashOf(line[:len(line)-1])}
 	return nil
 }
 
 // cut shortens texts that are too long, which others may have chosen.
 func (e *Event) cut() {
-	for _, text := range []*string{&e.Session, &e.User, &e.By, &e.ID, &e.Parent, &e.Tool, &e.Plugin, &e.Digest, &e.Action, &e.Outcome, &e.Code, &e.Reason, &e.Method, &e.Host} {
+	for _, text := range []*string{&e.Session, &e.User, &e.By, &e.ID, &e.Parent, &e.Tool, &e.Plugin, &e.Digest, &e.Signer, &e.Action, &e.Outcome, &e.Code, &e.Reason, &e.Method, &e.Host} {
 		if len(*text) > maxText {
 			*text = strings.ToValidUTF8((*text)[:maxText], "") + "…"
 		}
@@ -316,6 +319,14 @@ func (l *Log) sync() {
 	if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) { // rotate syncs what it closes
 		l.cfg.Logger.Error("the audit log may not be on disk", "error", err)
 	}
+}
+
+// Counts returns how many lines this process has written, and how many events it could
+// not write.
+func (l *Log) Counts() (written, lost int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count, l.gone
 }
 
 // Head returns the end of the log.

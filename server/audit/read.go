@@ -2,11 +2,15 @@ package audit
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Query selects events. Its zero value selects all.
@@ -29,31 +33,182 @@ func (q Query) matches(e Event) bool {
 // Read returns events of the log in a folder, the newest first. It does not check the
 // chain, and leaves out lines that are not events.
 func Read(dir string, q Query) ([]Event, error) {
+	found, _, err := Search(dir, q, math.MaxInt64)
+	return found, err
+}
+
+// Search is [Read] that reads about most bytes of the log, or a little more. If older
+// events may match, next is what Query.Before has to be to continue; else it is 0.
+func Search(dir string, q Query, most int64) (found []Event, next int64, err error) {
 	files, err := filesOf(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
+		return nil, 0, err
 	}
-	var found []Event
+
+	s := searching{Query: q, marks: q.marks(), left: most}
 	for _, name := range slices.Backward(files) {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if errors.Is(err, os.ErrNotExist) {
-			continue // it was just removed
+		first := firstOf(name)
+		if q.Before > 0 && first >= q.Before {
+			continue
 		}
-		if err != nil {
-			return found, err
+
+		err := s.file(filepath.Join(dir, name))
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // it was just removed
+			return s.found, 0, err
 		}
-		for len(data) > 0 {
-			data = bytes.TrimSuffix(data, []byte("\n"))
-			i := bytes.LastIndexByte(data, '\n')
-			if e, err := decode(data[i+1:]); err == nil && q.matches(e) {
-				if found = append(found, e); len(found) == q.Limit {
-					return found, nil
-				}
+		if s.done {
+			if s.last == 0 { // no line of the file could be read so far
+				s.last = first
 			}
-			data = data[:i+1]
+			return s.found, s.last, nil
 		}
 	}
-	return found, nil
+	return s.found, 0, nil
+}
+
+// searching is a search of a log, from its end.
+type searching struct {
+	Query
+	marks [][]byte // that a line has which matches
+	left  int64    // bytes that may be read
+	found []Event
+	last  int64 // the number of the last event that was read
+	done  bool  // the limit or the bound is reached
+}
+
+// marks are the texts that a line has which matches, as it is written. They spare most
+// lines the decoding.
+func (q Query) marks() (marks [][]byte) {
+	for name, value := range map[string]string{"session": q.Session, "tool": q.Tool, "plugin": q.Plugin, "id": q.ID} {
+		if value == "" {
+			continue
+		}
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		_ = enc.Encode(value) // a text: it cannot fail
+		marks = append(marks, []byte(`"`+name+`":`+strings.TrimSuffix(b.String(), "\n")))
+	}
+	if len(q.Kinds) == 1 {
+		marks = append(marks, []byte(`"kind":"`+string(q.Kinds[0])+`"`))
+	}
+	return marks
+}
+
+// file searches one file.
+func (s *searching) file(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+
+	end := info.Size()
+	if s.Before > 0 {
+		end = endBefore(f, end, s.Before)
+	}
+	return backward(f, end, s.line)
+}
+
+// line searches a line, and reports whether the search continues.
+func (s *searching) line(line []byte) bool {
+	seq := numberOf(line)
+	if s.Before > 0 && seq >= s.Before {
+		return true
+	}
+	s.left -= int64(len(line)) + 1
+	if seq > 0 {
+		s.last = seq
+	}
+
+	if !slices.ContainsFunc(s.marks, func(mark []byte) bool { return !bytes.Contains(line, mark) }) {
+		if e, err := decode(line); err == nil && s.matches(e) {
+			s.found = append(s.found, e)
+		}
+	}
+	s.done = s.left <= 0 || s.Limit > 0 && len(s.found) >= s.Limit
+	return !s.done
+}
+
+// numberOf reads the number at the beginning of a line; 0 without a number.
+func numberOf(line []byte) (seq int64) {
+	digits, ok := bytes.CutPrefix(line, []byte(`{"seq":`))
+	if i := bytes.IndexByte(digits[:min(len(digits), 20)], ','); ok && i >= 0 {
+		seq, _ = strconv.ParseInt(string(digits[:i]), 10, 64) // else it is 0
+	}
+	return seq
+}
+
+// chunk is how much of a file is read at a time.
+const chunk = 64 << 10
+
+// backward reads the lines that end before end, the last first, until one returns false.
+// Those longer than any line of a log are left out.
+func backward(f io.ReaderAt, end int64, each func(line []byte) bool) error {
+	var rest []byte // the end of the line that the next chunk ends with
+	long := false   // and that it is not all of it
+	for end > 0 {
+		n := min(chunk, end)
+		buf := make([]byte, n, n+int64(len(rest)))
+		if read, err := f.ReadAt(buf, end-n); err != nil && !(errors.Is(err, io.EOF) && int64(read) == n) {
+			return err
+		}
+		buf, end = append(buf, rest...), end-n
+
+		for i := bytes.LastIndexByte(buf, '\n'); i >= 0; i = bytes.LastIndexByte(buf, '\n') {
+			line := buf[i+1:]
+			buf = buf[:i]
+			if len(line) > 0 && !long && !each(line) {
+				return nil
+			}
+			long = false
+		}
+		if rest = buf; len(rest) > maxLine {
+			rest, long = nil, true
+		}
+	}
+	if len(rest) > 0 && !long {
+		each(rest)
+	}
+	return nil
+}
+
+// endBefore returns where the lines end whose numbers are below before. The numbers of a
+// log rise; where they cannot be read it is the end of the file.
+func endBefore(f io.ReaderAt, size, before int64) int64 {
+	low, high := int64(0), size // the line at low is below, the one at high is not
+	for high-low > chunk {
+		middle := low + (high-low)/2
+		begin, seq := lineAfter(f, middle)
+		switch {
+		case seq == 0:
+			return size // what is too much does not match
+		case begin >= high:
+			return high
+		case seq < before:
+			low = begin
+		default:
+			high = begin
+		}
+	}
+	return high
+}
+
+// lineAfter returns where the first line begins that begins after a place, and its number;
+// 0 if it has none.
+func lineAfter(f io.ReaderAt, at int64) (begin, seq int64) {
+	for _, size := range []int{4 << 10, maxLine + 64} { // few lines are long
+		buf := make([]byte, size)
+		n, _ := f.ReadAt(buf, at) // an error leaves less to find
+		if i := bytes.IndexByte(buf[:n], '\n'); i >= 0 && (i+64 < n || n < size) {
+			return at + int64(i) + 1, numberOf(buf[i+1 : n])
+		}
+	}
+	return at, 0
 }
 
 // fileEnd is the end of a file.

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// kind is the kind of a JSON value; zero is none.
+// kind is the kind of a JSON value; zero is invalid.
 type kind byte
 
 const (

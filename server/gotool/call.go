@@ -31,8 +31,8 @@ const (
 // ErrOver is the error of writes after the call has ended.
 var ErrOver = errors.New("the call has ended")
 
-// Call is one call of a tool, for its handler. It is safe for concurrent use. Nothing
-// that a handler does with it after its call has ended reaches anybody.
+// Call is one call of a tool, for its handler. It is safe for concurrent use. After the
+// call has ended, it has no effect.
 type Call struct {
 	tool  *Loaded
 	req   host.Call
@@ -83,7 +83,8 @@ func (c *Call) Progress(done, total float64, message string) {
 	c.report()
 }
 
-// Status says in a few words what the tool is doing, until it says something else.
+// Status reports in a few words what the tool is doing. It replaces the previous
+// status.
 func (c *Call) Status(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +107,7 @@ func (c *Call) report() {
 	}
 }
 
-// Summary says in a sentence or two what came out of the call, for notices and lists
+// Summary reports the outcome of the call in a sentence or two, for notices and lists
 // that do not show the result. The last one counts.
 func (c *Call) Summary(text string) {
 	c.mu.Lock()
@@ -157,8 +158,8 @@ func (c *Call) count(n int) error {
 	return nil
 }
 
-// Content appends a block to the answer: at most 256, which count as output. The error
-// says what is wrong with the block.
+// Content appends a block to the result: at most 256, which count as output. The error
+// says why a block is invalid.
 func (c *Call) Content(b abi.Block) error {
 	data, err := typed.Marshal(b)
 	if err != nil {
@@ -200,10 +201,10 @@ func (c *Call) Ask(ctx context.Context, questions map[string]abi.Question) (map[
 	return answers.Answers, err
 }
 
-// CallTool calls another tool by the name that agents know it by, in the session of this
-// call and with the checks of an agent's call. A tool that is readonly can call readonly
-// tools only, and one that says it is not open to the world none that is. Give it the
-// handler's context.
+// CallTool calls another tool by the name that agents use, in the session of this call
+// and with the checks of an agent's call. A readonly tool can only call readonly tools,
+// and a tool that declares open_world false can call none that reaches the network.
+// Give it the handler's context.
 //
 // The result says how the call ended, also if it failed. The error matches host.ErrDenied
 // if there was no call.

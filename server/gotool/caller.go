@@ -24,11 +24,12 @@ const maxStuck = 16
 
 // Config configures a [Caller].
 type Config struct {
-	// Calls limits the calls at a time, without background runs and without those that
-	// another handler makes. Others wait while their time runs. 0 is
-	// host.DefaultTotalCalls.
+	// Calls limits the calls at the same time, without background runs and without
+	// those that another handler makes. Other calls wait, and their time limit keeps
+	// running. 0 means host.DefaultTotalCalls.
 	Calls int
-	// Shared keeps a quarter of the calls for the next client, as host.Config.Shared.
+	// Shared reserves a quarter of the calls for other clients, like
+	// host.Config.Shared.
 	Shared bool
 	// Logger gets what operators should know. Nil discards it.
 	Logger *slog.Logger
@@ -63,7 +64,7 @@ func NewCaller(cfg Config) *Caller {
 
 // Close refuses new calls and waits for those that run until ctx is done. Then it
 // cancels them. The error names the handlers that have not returned [LeaveTime] later;
-// nothing waits for these any more.
+// Close does not wait for these.
 func (c *Caller) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
@@ -186,5 +187,5 @@ func (s *stuck) refusal(tool string) error {
 	if s.n < maxStuck {
 		return nil
 	}
-	return fmt.Errorf("%s is not available: %d of its calls do not end although they were canceled, which is a fault of the program that has it", tool, s.n)
+	return fmt.Errorf("%s is not available: %d of its calls do not end although they were canceled, which is a bug of the program that provides it", tool, s.n)
 }

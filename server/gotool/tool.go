@@ -1,4 +1,4 @@
-// Package gotool makes tools of functions of the program. They are called like the
+// Package gotool makes tools from functions of the program. They are called like the
 // tools of plugins: with the same definitions, checks of arguments and results,
 // approval, limits of time and output, background runs, schedules and notices. Register
 // them with server.Config.Tools or server.Service.Register.
@@ -6,8 +6,8 @@
 // The arguments are a struct. Its tags make the schema, as in package guest: json,
 // desc, default, enum, min, max, pattern, format, example and secret.
 //
-// A handler is code of the program: nothing is sandboxed. It has no fuel and no limit on
-// memory, and it may do whatever the program may. Definitions say so (unsandboxed).
+// A handler is code of the program and is not sandboxed. It has no fuel and no memory
+// limit, and can do whatever the program can. Its definition says so (unsandboxed).
 package gotool
 
 import (
@@ -32,11 +32,11 @@ type Tool struct {
 	Title       string
 	Description string // all that a model knows of the tool
 	Handler     Handler
-	// Version changes with the behavior of the handler. A run that outlived its process
-	// continues only if the next one registers the tool with the same Version and the
-	// same definition. It may be empty.
+	// Version changes with the behavior of the handler. A run that outlives its process
+	// continues only if the next process registers the tool with the same Version and
+	// the same definition. It may be empty.
 	Version    string
-	Hints      abi.Hints // without one, a tool is taken to change and to destroy things
+	Hints      abi.Hints // without any, a tool counts as destructive
 	Approval   abi.Approval
 	Deferrable abi.Deferrable
 	Limits     abi.Limits // of time and output
@@ -49,18 +49,20 @@ type Handler struct {
 	run     func(ctx context.Context, c *Call, args json.RawMessage) (json.RawMessage, error)
 }
 
-// None is the result type of a tool without a result, or whose answer is all in its
-// content blocks (see [Call.Content]).
+// None is the result type of a tool that has no result, or that returns only content
+// blocks (see [Call.Content]).
 type None struct{}
 
-// Handle makes a handler of a function from arguments, which were checked against their
-// schema, to a result. In is a struct. Out is any type that encoding/json can write, or
-// [None]; an [any] or [json.RawMessage] has no output schema.
+// Handle makes a handler from a function that takes arguments, which were checked
+// against their schema, and returns a result. In is a struct. Out is any type that
+// encoding/json can write, or [None]; an [any] or [json.RawMessage] has no output
+// schema.
 //
 // The context is done when the call has to end: at its time limit, when its caller has
 // left, or when somebody stops its run. The function should then return soon; a result
-// without an error still counts. If it does not return within [LeaveTime], the caller is
-// answered without it, the log says so, and the call keeps its slot until it returns.
+// without an error still counts. If it does not return within [LeaveTime], the caller
+// gets a result without it, the log says so, and the call keeps its slot until the
+// function returns.
 //
 // The model sees the text of an error. A panic ends only its call: the model sees that
 // an internal error occurred, and the log has the stack. Code outside the function's

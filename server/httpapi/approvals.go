@@ -1,9 +1,6 @@
 package httpapi
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
-
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -35,19 +32,18 @@ func revokeApproval(r *request, _ none) (none, error) {
 	return none{}, err
 }
 
-// mayApprove refuses decisions of whoever can only call tools: over TCP they need a token
-// of their own.
+// mayApprove refuses decisions of clients that may only call tools: over TCP, a decision
+// needs a token of its own.
 func (r *request) mayApprove() error {
 	if overSocket(r.Request) {
 		return nil
 	}
 	token := r.api.approval
 	if token == "" {
-		return refuse(wire.CodeForbidden, "approvals are decided over the server's socket, as toolhost approve does, unless approvals.token is set")
+		return refuse(wire.CodeForbidden, "decisions on approvals over TCP are disabled: use the server's socket, as toolhost approve does, or set approvals.token")
 	}
-	given, want := sha256.Sum256([]byte(r.Header.Get(wire.ApprovalHeader))), sha256.Sum256([]byte(token))
-	if subtle.ConstantTimeCompare(given[:], want[:]) != 1 {
-		return refuse(wire.CodeForbidden, "%s is not the token for approvals", wire.ApprovalHeader)
+	if !isToken(r.Header.Get(wire.ApprovalHeader), token) {
+		return refuse(wire.CodeForbidden, "invalid token in %s: send the value of approvals.token", wire.ApprovalHeader)
 	}
 	return nil
 }

@@ -13,13 +13,14 @@ import (
 
 const (
 	maxConns   = 4096 // connections of a listener
-	minConns   = 16   // however few files the process may open
-	spareConns = 16   // one in so many connections is never occupied by a request
+	minConns   = 16   // even if the process may open only a few files
+	spareConns = 16   // one in this many connections is never occupied by a request
 )
 
-// conns is a listener with a bounded number of connections. A new one evicts one
-// that no request occupies: it has sent no head yet, waits for its next request,
-// or was refused. Requests occupy fewer than there may be, so there is always one.
+// conns is a listener with a limited number of connections. At the limit, a new
+// connection evicts one that no request occupies: it has not sent its headers yet, waits
+// for its next request, or was refused. There is always one, because requests may occupy
+// fewer connections than the limit.
 type conns struct {
 	net.Listener
 	max      int
@@ -34,9 +35,9 @@ func newConns(l net.Listener, max int) *conns {
 	return &conns{Listener: l, max: max, requests: fair.NewPool(requests, requests/perClient), all: map[*conn]bool{}}
 }
 
-// connLimit is how many connections a listener may have: a quarter of the files
-// the process may open. Runs, logs and granted folders need files too, and there
-// are two listeners.
+// connLimit is the connection limit of a listener: a quarter of the open-file limit of
+// the process. Runs, logs and granted folders need files too, and there are two
+// listeners.
 func connLimit() int {
 	if files := openFiles(); files > 0 {
 		return int(min(max(files/4, minConns), maxConns))
@@ -44,7 +45,7 @@ func connLimit() int {
 	return maxConns
 }
 
-// Accept evicts a connection if there are too many.
+// Accept accepts a connection, and evicts another if there are too many.
 func (l *conns) Accept() (net.Conn, error) {
 	inner, err := l.Listener.Accept()
 	if err != nil {
@@ -57,7 +58,7 @@ func (l *conns) Accept() (net.Conn, error) {
 	if len(l.all) >= l.max {
 		var ok bool
 		if victim, ok = fair.Victim(maps.Keys(l.all), (*conn).holding, c.host); !ok {
-			victim = c // its host has enough, and all of it is busy
+			victim = c // its host has its share, and all of that is busy
 		}
 	}
 	l.all[c] = true
@@ -75,13 +76,13 @@ type conn struct {
 	of   *conns
 	host string
 
-	busy  bool      // a request occupies it; of.mu guards it
-	since time.Time // since when it is not busy; likewise
+	busy  bool      // a request occupies it; guarded by of.mu
+	since time.Time // when busy last changed; guarded by of.mu
 }
 
 func (c *conn) holding() fair.Holding { return fair.Holding{Key: c.host, Busy: c.busy, Since: c.since} }
 
-// Close closes the connection and makes room for another.
+// Close closes the connection and frees its slot.
 func (c *conn) Close() error {
 	c.of.mu.Lock()
 	delete(c.of.all, c)
@@ -89,7 +90,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets a client read why it was refused. net/http calls it.
+// CloseWrite is called by net/http, so that a client can read why it was refused.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -110,8 +111,8 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// hostOf is the host of an address: for IPv6 its network, because a host has
-// more addresses than it needs.
+// hostOf returns the host of an address. For IPv6 it returns the /64 network, because
+// one host can use all of its addresses.
 func hostOf(addr net.Addr) string {
 	a, err := netip.ParseAddrPort(addr.String())
 	if err != nil {

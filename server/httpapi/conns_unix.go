@@ -4,8 +4,8 @@ package httpapi
 
 import "syscall"
 
-// openFiles is how many files the process may have open. Go raises it to what
-// it may be raised to.
+// openFiles returns the open-file limit of the process, which Go raises to the hard
+// limit at the start. It returns 0 if the limit is unknown.
 func openFiles() uint64 {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// listCalls lists the latest direct calls: for the operator those of all sessions, for a
-// user those of its own.
+// listCalls returns the latest calls: of all sessions for the operator, and of their own
+// sessions for users.
 func listCalls(r *request, _ none) (wire.Calls, error) {
 	q := server.CallQuery{Tool: r.get("tool"), Failed: r.get("failed") == "true", Limit: r.number("limit", defaultPage)}
 	operator := r.caller.Operator()
@@ -23,7 +23,7 @@ func listCalls(r *request, _ none) (wire.Calls, error) {
 		if !operator {
 			c.Diagnosis = nil
 			if strings.HasPrefix(c.Session, wire.UnnamedPrefix) {
-				c.Session = "" // its name is the secret of its client
+				c.Session = "" // only its client may know its name
 			}
 		}
 	}

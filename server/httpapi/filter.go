@@ -14,7 +14,7 @@ var errorKinds = []string{
 	string(wire.KindOrphaned), string(wire.KindInterrupted),
 }
 
-// filters are the parameters that select runs by what they are.
+// filters returns the parameters that select runs by their properties.
 func filters() []param {
 	status := oneOf("status", string(wire.StatusQueued), string(wire.StatusRunning), string(wire.StatusWaiting), string(wire.StatusSucceeded), string(wire.StatusFailed), string(wire.StatusCanceled))
 	status.many = 5
@@ -40,7 +40,7 @@ func filterNames() (names []string) {
 	return names
 }
 
-// filter returns what the parameters select.
+// filter returns the filter that the parameters describe.
 func (r *request) filter() server.RunFilter {
 	f := server.RunFilter{
 		Tool: r.get("tool"), Kind: r.get("kind"), Plugin: r.get("plugin"), Text: r.get("text"),
@@ -56,8 +56,8 @@ func (r *request) filter() server.RunFilter {
 	return f
 }
 
-// time returns a parameter that is a time; zero if it is absent.
+// time returns a parameter as a time; zero if it is absent.
 func (r *request) time(name string) time.Time {
-	at, _ := time.Parse(time.RFC3339, r.get(name)) // it was checked
+	at, _ := time.Parse(time.RFC3339, r.get(name)) // checked before
 	return at
 }

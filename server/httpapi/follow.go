@@ -17,39 +17,42 @@ import (
 // chunk is how much of a log one event carries, in bytes.
 const chunk = 32 << 10
 
-// follower sends what a run writes, as it writes it.
+// follower streams the output of a run as it is written.
 type follower struct {
 	*request
 	out     events
 	id      string
-	attempt int      // whose log is read
-	at      int64    // the offset in it
-	sent    wire.Run // the last state that was sent
+	attempt int      // the attempt whose log is read
+	at      int64    // offset in that log
+	sent    wire.Run // last state that was sent
 }
 
-// followOutput streams a run's output until the run has ended: from the beginning, or
-// after the last event a client has seen. If the run was started again since,
-// the output of the new attempt comes from its beginning.
+// followOutput streams the output of a run until the run has ended. It starts at the
+// beginning, or after the last event that the client received. If a new attempt has
+// started since, it starts at the beginning of that attempt's output.
 func followOutput(r *request, run wire.Run) error {
 	f := &follower{request: r, id: run.TaskID, attempt: run.Attempt}
 	if err := f.resume(r.Header.Get("Last-Event-ID")); err != nil {
 		return err
 	}
-	happens := r.session.Watch(r.Context()) // before the first read, so that nothing is missed in between
+	happens := r.session.Watch(r.Context()) // before the first read, so that no event is missed
 	var err error
 	if f.out, err = r.stream(); err != nil || r.Method == http.MethodHead {
-		return nil // the client is gone
+		return nil // the client has disconnected
 	}
 	if err := f.follow(r.Context(), happens); err != nil && r.Context().Err() == nil && !errors.Is(err, errGone) {
 		r.api.log.Warn("following output failed", "task_id", run.TaskID, "error", err)
 	}
-	return nil // the answer has begun, and its end says the rest
+	return nil // the response has begun: the client sees that the end event is missing
 }
 
-// errGone reports that the client does not read what it is sent.
+// lookAgain is how often a followed run is polled, in case its events are lost.
+const lookAgain = time.Second
+
+// errGone reports that the client has disconnected or reads too slowly.
 var errGone = errors.New("the client is gone")
 
-// resume continues after the event with an id.
+// resume continues after the event with this id.
 func (f *follower) resume(id string) error {
 	if id == "" {
 		return nil
@@ -60,7 +63,7 @@ func (f *follower) resume(id string) error {
 
 	attempt, offset, _ := strings.Cut(id, ":")
 	n, _ := strconv.Atoi(attempt)
-	at, _ := strconv.ParseInt(offset, 10, 64) // the form allows only numbers
+	at, _ := strconv.ParseInt(offset, 10, 64) // the pattern allows only numbers
 	if n == f.attempt {
 		f.at = at
 	}
@@ -68,8 +71,9 @@ func (f *follower) resume(id string) error {
 }
 
 func (f *follower) follow(ctx context.Context, happens <-chan wire.Event) error {
-	alive := time.NewTicker(heartbeat)
+	alive, again := time.NewTicker(heartbeat), time.NewTicker(lookAgain)
 	defer alive.Stop()
+	defer again.Stop()
 
 	for {
 		run, err := f.session.Run(ctx, f.id)
@@ -87,6 +91,8 @@ func (f *follower) follow(ctx context.Context, happens <-chan wire.Event) error 
 					return nil
 				}
 				changed = e.Kind == wire.EventMissed || e.Run != nil && e.Run.TaskID == f.id
+			case <-again.C: // events of other hosts may be lost
+				changed = true
 			case <-alive.C:
 				if f.out.beat() != nil {
 					return errGone
@@ -98,8 +104,8 @@ func (f *follower) follow(ctx context.Context, happens <-chan wire.Event) error 
 	}
 }
 
-// report sends what is new of a run: output first, so that it is complete before
-// the end.
+// report sends the changes of a run. Output comes first, so that it is complete before
+// the end event.
 func (f *follower) report(ctx context.Context, run wire.Run) error {
 	f.reach(run.Attempt)
 	for more := true; more; {
@@ -124,7 +130,7 @@ func (f *follower) report(ctx context.Context, run wire.Run) error {
 	return nil
 }
 
-// reach continues with the log of a later attempt, if there is one.
+// reach switches to the log of attempt if that is a later one, and reports whether it is.
 func (f *follower) reach(attempt int) bool {
 	if attempt <= f.attempt {
 		return false
@@ -133,19 +139,19 @@ func (f *follower) reach(attempt int) bool {
 	return true
 }
 
-// sameState reports whether two states of a run look the same except for output.
+// sameState reports whether two states of a run are the same, apart from output.
 func sameState(a, b wire.Run) bool {
 	same := a.Progress == b.Progress || a.Progress != nil && b.Progress != nil && *a.Progress == *b.Progress
 	return same && a.Status == b.Status && a.Attempt == b.Attempt && a.Detail == b.Detail && (a.Stopping == nil) == (b.Stopping == nil)
 }
 
-// read sends the next piece of the log, and reports whether there may be more.
+// read sends the next chunk of the log, and reports whether there may be more.
 func (f *follower) read(ctx context.Context, ended bool) (more bool, err error) {
 	c, err := f.session.Tail(ctx, f.id, f.at, chunk)
 	if err != nil {
 		return false, err
 	}
-	if from := f.at; f.reach(c.Attempt) && from > 0 { // the run was started again since it was read
+	if from := f.at; f.reach(c.Attempt) && from > 0 { // a new attempt has started since the run was read
 		return true, nil
 	}
 
@@ -166,7 +172,8 @@ func (f *follower) read(ctx context.Context, ended bool) (more bool, err error) 
 	return f.at < c.End, f.send(wire.StreamOutput, out)
 }
 
-// send sends an event. Its id is where the log ends for a client that has it.
+// send sends an event. Its id is the position in the log up to which the client has
+// received the output.
 func (f *follower) send(event string, data any) error {
 	if err := f.out.send(event, fmt.Sprintf("%d:%d", f.attempt, f.at), data); err != nil {
 		return fmt.Errorf("%w: %w", errGone, err)

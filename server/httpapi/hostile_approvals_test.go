@@ -14,8 +14,8 @@ import (
 // TestHostileApprovals: nobody decides who can only call tools, whatever credentials they
 // have for that.
 func TestHostileApprovals(t *testing.T) {
-	const notOverTCP = "approvals are decided over the server's socket, as toolhost approve does, unless approvals.token is set"
-	const wrong = "Toolhost-Approval-Token is not the token for approvals"
+	const notOverTCP = "decisions on approvals over TCP are disabled: use the server's socket, as toolhost approve does, or set approvals.token"
+	const wrong = "invalid token in Toolhost-Approval-Token: send the value of approvals.token"
 	const operators = "this is about all sessions, and only for the operator"
 	agent := []string{"Authorization", "Bearer s3cret"}
 	user := func(t *testing.T, headers ...string) []string { return as(t, "ana", headers...) }
@@ -37,7 +37,7 @@ func TestHostileApprovals(t *testing.T) {
 		"a user with the token":                  {"may approve", "POST", "/v1/approvals/{id}", func(t *testing.T) []string { return user(t, wire.ApprovalHeader, "may approve") }, operators},
 		"a user lists":                           {"may approve", "GET", "/v1/approvals", func(t *testing.T) []string { return user(t) }, operators},
 		"a user reads one":                       {"may approve", "GET", "/v1/approvals/{id}", func(t *testing.T) []string { return user(t) }, operators},
-		"a user listens":                         {"may approve", "GET", "/v1/events?approvals=true", func(t *testing.T) []string { return user(t) }, "approvals are for the operator only"},
+		"a user listens":                         {"may approve", "GET", "/v1/events?approvals=true", func(t *testing.T) []string { return user(t) }, "approvals are reserved for the operator"},
 		"a user revokes":                         {"may approve", "DELETE", "/v1/kept_approvals/waits", func(t *testing.T) []string { return user(t) }, operators},
 		"the agent revokes":                      {"may approve", "DELETE", "/v1/kept_approvals/waits", func(*testing.T) []string { return agent }, wrong},
 	} {

@@ -6,10 +6,10 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// pluginForm is of names of plugins.
+// pluginForm matches names of plugins.
 var pluginForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 
-// plugin is the plugin whose key-value store a request is about.
+// plugin returns the name of the plugin whose key-value store is requested.
 func (r *request) plugin() (string, error) {
 	name := r.PathValue("plugin")
 	if !pluginForm.MatchString(name) {

@@ -8,15 +8,15 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// What clients share. One client can have a quarter of each.
+// Limits that all clients share. One client can use a quarter of each.
 const (
 	perClient  = 4
-	maxBodies  = 256 << 20 // bytes of the bodies of requests that are being answered
-	maxAnswers = 256 << 20 // bytes of answers that wait for their clients to take them
+	maxBodies  = 256 << 20 // bytes of the bodies of requests in progress
+	maxAnswers = 256 << 20 // bytes of responses that clients have not read yet
 )
 
-// share is how much of a pool all clients of the caller's kind can have
-// together: users leave an eighth to the operator.
+// share is how much of a pool the operator's clients, or all users together, can use:
+// an eighth is reserved for the operator.
 func share(p *fair.Pool, c identity.Caller) int {
 	if c.Operator() {
 		return p.Max()
@@ -24,7 +24,8 @@ func share(p *fair.Pool, c identity.Caller) int {
 	return p.Max() - p.Max()/8
 }
 
-// take takes units of a pool for the caller's client. text has a verb for the limit.
+// take takes n units of a pool for the caller's client. If that exceeds its share, it
+// returns an error; text describes the limit, with a verb for the number.
 func take(p *fair.Pool, c identity.Caller, n int, text string) error {
 	if limit, ok := p.TakeBelow(share(p, c), c.Client(), n); !ok {
 		return tooMany(limit, text)
@@ -32,15 +33,16 @@ func take(p *fair.Pool, c identity.Caller, n int, text string) error {
 	return nil
 }
 
-// tooMany refuses what exceeds a limit. text has a verb for it.
+// tooMany returns the error for a request that exceeds a limit. text describes
+// the limit, with a verb for the number.
 func tooMany(limit int, text string) error {
-	p := refuse(wire.CodeLimit, text+": try again later", limit)
+	p := refuse(wire.CodeLimit, "limit of "+text+" reached: retry later", limit)
 	p.Max, p.retry = limit, 1
 	return p
 }
 
-// upload is the body of a request. It counts from when it is read until the
-// request is answered, as arguments are kept that long.
+// upload is the body of a request. Its bytes count until the request is finished,
+// because the arguments are kept that long.
 type upload struct {
 	io.ReadCloser
 	pool   *fair.Pool
@@ -50,7 +52,7 @@ type upload struct {
 
 func (u *upload) Read(p []byte) (int, error) {
 	n, err := u.ReadCloser.Read(p)
-	if refused := take(u.pool, u.caller, n, "request bodies take %d bytes"); refused != nil {
+	if refused := take(u.pool, u.caller, n, "%d bytes of request bodies"); refused != nil {
 		return 0, refused
 	}
 	u.size += n

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -25,6 +27,8 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	enginememory "github.com/toolhost/toolhost/pkg/background/engine/memory"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
@@ -121,11 +125,24 @@ type fixture struct {
 	service *server.Service
 	logs    *testlog.Buffer
 	net     *memory
+
+	others []*memory // the listeners of the other hosts, which take turns with it
+	turn   atomic.Int64
 }
+
+// hosts runs the tests a second way: so many hosts on one engine, and each connection at
+// the next one.
+var hosts = flag.Int("hosts", 1, "hosts that take turns with the connections of a test")
 
 // serve serves a new service on those plugins of the zoo. In a bubble the end
 // of the test finds goroutines that are left.
 func serve(t testing.TB, cfg httpapi.Config, names ...string) *fixture {
+	t.Helper()
+	return serveOn(t, nil, cfg, names...)
+}
+
+// serveOn is serve with an engine.
+func serveOn(t testing.TB, e engine.Engine, cfg httpapi.Config, names ...string) *fixture {
 	t.Helper()
 	f := &fixture{t: t, files: fstest.MapFS{}, logs: &testlog.Buffer{}, net: &memory{conns: make(chan net.Conn), closed: make(chan struct{})}}
 	log := slog.New(slog.NewJSONHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -141,27 +158,42 @@ func serve(t testing.TB, cfg httpapi.Config, names ...string) *fixture {
 	if slices.Contains(names, "waits") {
 		policy = server.ApprovalPolicy{Ask: true, Tools: map[string]server.Decision{"waits": server.DecideAsk, "[!d]*": server.DecideAllow, "dangerous": server.DecideDeny}}
 	}
-	var err error
-	f.service, err = server.Open(t.Context(), server.Config{
+	of := server.Config{
 		Approvals: policy, Secrets: secrets(t),
 		Folders: []plugins.Folder{{Path: "zoo", FS: files}}, Grants: grants, CacheDir: plugintest.CacheDir(), Logger: log,
-		Runs: server.RunsConfig{OutputCap: 32 << 10}, ParkAfter: 30 * time.Second,
-	})
-	require.NoError(t, err)
-	require.Empty(t, f.service.Problems())
+		Runs: server.RunsConfig{OutputCap: 32 << 10}, ParkAfter: 30 * time.Second, Engine: e,
+	}
+	if *hosts > 1 && e == nil {
+		of.Engine = enginememory.New()
+	}
 	cfg.Logger = log
-	f.API = httpapi.New(f.service, cfg)
+	f.service, f.API = serveHost(t, of, cfg, f.net)
+	for range *hosts - 1 {
+		one := &memory{conns: make(chan net.Conn), closed: make(chan struct{})}
+		serveHost(t, of, cfg, one)
+		f.others = append(f.others, one)
+	}
+	return f
+}
+
+// serveHost serves a service on a listener.
+func serveHost(t testing.TB, of server.Config, cfg httpapi.Config, on net.Listener) (*server.Service, *httpapi.API) {
+	t.Helper()
+	service, err := server.Open(t.Context(), of)
+	require.NoError(t, err)
+	require.Empty(t, service.Problems())
+	api := httpapi.New(service, cfg)
 	served := make(chan error)
-	go func() { served <- f.API.Serve(f.net) }()
+	go func() { served <- api.Serve(on) }()
 	t.Cleanup(func() {
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = f.Shutdown(gone)
+		_ = api.Shutdown(gone)
 		require.NoError(t, <-served)
-		require.NoError(t, f.service.Close(gone))
+		require.NoError(t, service.Close(gone))
 		time.Sleep(time.Second) // net/http lingers over connections it refused
 	})
-	return f
+	return service, api
 }
 
 // bubble runs a test in a bubble of its own, where time is not real.
@@ -205,7 +237,8 @@ func (f *fixture) dial(network string) net.Conn {
 	f.t.Helper()
 	client, server := net.Pipe()
 	f.t.Cleanup(func() { _ = client.Close() })
-	f.net.conns <- pipe{server, address{network}}
+	all := append([]*memory{f.net}, f.others...)
+	all[int(f.turn.Add(1))%len(all)].conns <- pipe{server, address{network}}
 	return client
 }
 

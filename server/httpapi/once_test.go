@@ -80,7 +80,7 @@ func TestCallWithAKey(t *testing.T) {
 		} {
 			require.Equal(t, want, f.refused("POST", "/v1/calls", call, key, given).Detail)
 		}
-		require.Contains(t, f.refused("POST", "/v1/calls", call, key, "k", wire.SessionHeader, "").Detail, "only with the header Toolhost-Session")
+		require.Contains(t, f.refused("POST", "/v1/calls", call, key, "k", wire.SessionHeader, "").Detail, "requires the header Toolhost-Session")
 	})
 }
 

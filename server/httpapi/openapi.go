@@ -12,8 +12,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// document describes the API. It is written by hand; tests compare it with the
-// routes, the types and the conversations in testdata.
+// document describes the API. It is edited by hand. Tests compare it with the routes,
+// the types and the conversations in testdata.
 //
 //go:embed openapi.json
 var document []byte
@@ -27,8 +27,8 @@ var documentTag = func() string {
 // /v1/openapi.json. The caller may change it.
 func Document() []byte { return bytes.Clone(document) }
 
-// getOpenAPI answers with the document. A client may keep it, but has to ask each
-// time whether it has changed.
+// getOpenAPI responds with the document. Clients may cache it, but must revalidate it
+// each time.
 func getOpenAPI(r *request) error {
 	h := r.w.Header()
 	h.Set("Cache-Control", "private, no-cache")
@@ -39,19 +39,19 @@ func getOpenAPI(r *request) error {
 	return nil
 }
 
-// getMetadata says where to get an access token. Both of its paths answer the same,
-// because there is one audience.
+// getMetadata responds with the OAuth metadata, which says where to get an access token.
+// Both paths return the same metadata, because there is one audience.
 func getMetadata(r *request, _ none) (identity.Metadata, error) {
 	m := r.api.auth.Metadata()
 	if m == nil {
-		return identity.Metadata{}, refuse(wire.CodeNotFound, "this server has no OAuth")
+		return identity.Metadata{}, refuse(wire.CodeNotFound, "OAuth is not configured on this server")
 	}
 	anyOrigin(r.w.Header())
 	return *m, nil
 }
 
-// metadataPreflight lets pages of other origins read the metadata with headers
-// of their own, as MCP clients in browsers do.
+// metadataPreflight lets pages of other origins request the metadata with custom
+// headers, as MCP clients in browsers do.
 func metadataPreflight(w http.ResponseWriter, _ *http.Request) {
 	anyOrigin(w.Header())
 	w.Header().Set("Access-Control-Allow-Methods", "GET")
@@ -59,5 +59,5 @@ func metadataPreflight(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// anyOrigin lets pages of all origins read an answer: the metadata is public.
+// anyOrigin lets pages of any origin read a response: the metadata is public.
 func anyOrigin(h http.Header) { h.Set("Access-Control-Allow-Origin", "*") }

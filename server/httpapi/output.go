@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	plainText = "text/plain; charset=utf-8" // browsers show it as nothing else, see newResponse
-	maxRead   = 256 << 10                   // bytes of a log that are read at once
+	plainText = "text/plain; charset=utf-8" // browsers do not guess another type, see newResponse
+	maxRead   = 256 << 10                   // bytes of a log per read
 )
 
-// record returns the run a request names, without its large parts.
+// record returns the requested run, without its large parts.
 func (r *request) record() (wire.Run, error) {
 	return r.session.Run(r.Context(), r.PathValue("run"))
 }
 
-// readOutput answers with a run's log: all of it, a range of bytes, or events that
-// follow it.
+// readOutput responds with the log of a run: all of it, a range of bytes, or a stream of
+// events.
 func readOutput(r *request) error {
 	run, err := r.record()
 	if err != nil {
@@ -51,14 +51,14 @@ func readOutput(r *request) error {
 	}
 	h.Set(wire.AttemptHeader, strconv.Itoa(log.Attempt))
 	if _, err := log.WriteTo(r.w); err != nil {
-		panic(http.ErrAbortHandler) // the client has to see that the end is missing
+		panic(http.ErrAbortHandler) // the client must notice that the end is missing
 	}
 	return nil
 }
 
-// outputRange sends one range of the log. Offsets are those of the whole log as
-// it was written. Dropped bytes are not sent: the answer begins after the gap or
-// ends before it, as Content-Range says.
+// outputRange sends one range of the log. Offsets refer to the complete log as it was
+// written. Dropped bytes cannot be sent: the response begins after the gap or ends
+// before it, as Content-Range says.
 func (r *request) outputRange(id string, wanted byteRange) error {
 	c, err := r.session.Tail(r.Context(), id, wanted.first, maxRead)
 	if err != nil {
@@ -79,13 +79,12 @@ func (r *request) outputRange(id string, wanted byteRange) error {
 	return nil
 }
 
-// byteRange is a range of bytes, both ends included. A negative first counts from
-// the end.
+// byteRange is an inclusive range of bytes. A negative first counts from the end.
 type byteRange struct{ first, last int64 }
 
-// rangeOf returns the range a request asks for; nil for all. The answer is all
-// for several ranges, other units, other methods than GET (RFC 9110, 14.2), and
-// for If-Range (13.1.5): nothing here has a tag or a date.
+// rangeOf returns the requested range, or nil for the complete content. It ignores
+// several ranges, other units, methods other than GET (RFC 9110, 14.2), and requests with
+// If-Range (13.1.5), because nothing here has an ETag or a date.
 func rangeOf(r *http.Request) (*byteRange, error) {
 	unit, spec, _ := strings.Cut(strings.Join(r.Header.Values("Range"), ","), "=")
 	if !strings.EqualFold(unit, "bytes") || strings.Contains(spec, ",") || r.Method != http.MethodGet || r.Header.Get("If-Range") != "" {
@@ -96,7 +95,7 @@ func rangeOf(r *http.Request) (*byteRange, error) {
 	return &wanted, err
 }
 
-// parseRange parses one range. Numbers may be of any size.
+// parseRange parses one range. Numbers that do not fit in an int64 are capped.
 func parseRange(spec string) (byteRange, error) {
 	if !rangeForm.MatchString(spec) {
 		return byteRange{}, invalid("Range", "expected bytes=FIRST-LAST, bytes=FIRST- or bytes=-COUNT")
@@ -112,7 +111,7 @@ func parseRange(spec string) (byteRange, error) {
 	first, last, _ := strings.Cut(spec, "-")
 	out := byteRange{number(first), math.MaxInt64}
 	switch {
-	case first == "" && number(last) > 0: // the last bytes; the last 0 are beyond the end
+	case first == "" && number(last) > 0: // the last bytes; the last 0 bytes are beyond the end
 		out.first = -number(last)
 	case first != "" && last != "":
 		out.last = number(last)
@@ -133,7 +132,7 @@ func readArtifact(r *request) error {
 	name := r.PathValue("name")
 	file, err := r.session.Open(r.Context(), run.TaskID, name)
 	if err != nil && server.ReasonOf(err).Code == wire.CodeNotFound {
-		return refuse(wire.CodeNotFound, "run %s has no file %s: a run that has ended has %s and %s", run.TaskID, shorten(name), wire.OutputLog, wire.ResultJSON)
+		return refuse(wire.CodeNotFound, "run %s has no file %s: a finished run has %s and %s", run.TaskID, shorten(name), wire.OutputLog, wire.ResultJSON)
 	}
 	if err != nil {
 		return err
@@ -161,7 +160,7 @@ func (r *request) sendFile(file io.ReadSeeker) error {
 		return err
 	}
 
-	r.Header = http.Header{} // conditions need a tag or a date, and the file has none
+	r.Header = http.Header{} // conditions need an ETag or a date, and the file has neither
 	if wanted != nil {
 		first := wanted.first
 		if first < 0 {

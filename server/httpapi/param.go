@@ -11,17 +11,17 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// param is a parameter of a query. It is checked before a handler sees it.
+// param is a query parameter. It is checked before a handler runs.
 type param struct {
 	name     string
 	valid    func(value string) bool
-	expected string // of a value that is not valid
-	many     int    // how often it may be given; 0 is once
+	expected string // what an invalid value should have been
+	many     int    // how often it may be given; 0 means once
 }
 
 var (
 	runForm = regexp.MustCompile(wire.RunIDForm)
-	// durationForm is of durations that time.ParseDuration accepts without overflow.
+	// durationForm matches durations that time.ParseDuration accepts without overflow.
 	durationForm = regexp.MustCompile(`^(0|([0-9]{1,5}(\.[0-9]{1,9})?(ns|us|µs|ms|s|m|h)){1,4})$`)
 	textForm     = regexp.MustCompile(`^(?s:.{1,128})$`)
 	queryForm    = regexp.MustCompile(`^(?s:.{0,400})$`)
@@ -31,7 +31,7 @@ var (
 	placeForm    = regexp.MustCompile(`^(0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,17})$`) // an attempt, and an offset in its log
 )
 
-// expectedKey is what valueKeyForm matches.
+// expectedKey describes what valueKeyForm matches.
 const expectedKey = "expected 1 to 128 letters, digits and . _ : @ -"
 
 func formed(name string, form *regexp.Regexp, expected string) param {
@@ -71,18 +71,18 @@ func (p *param) check(values []string) error {
 	return nil
 }
 
-// get returns a parameter; empty if it is absent.
+// get returns a parameter, or an empty string if it is absent.
 func (r *request) get(name string) string { return r.URL.Query().Get(name) }
 
-// duration returns a parameter such as 30s, or 0.
+// duration returns a parameter such as 30s as a duration, or 0 if it is absent.
 func (r *request) duration(name string) time.Duration {
-	d, _ := time.ParseDuration(r.get(name)) // it was checked
+	d, _ := time.ParseDuration(r.get(name)) // checked before
 	return d
 }
 
-// number returns a parameter that is a number, or otherwise.
+// number returns a parameter as a number, or otherwise if it is absent.
 func (r *request) number(name string, otherwise int) int {
-	if n, err := strconv.Atoi(r.get(name)); err == nil { // it was checked
+	if n, err := strconv.Atoi(r.get(name)); err == nil { // checked before
 		return n
 	}
 	return otherwise

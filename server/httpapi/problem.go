@@ -22,7 +22,7 @@ const (
 	textClosing  = "the server is shutting down"
 )
 
-// statuses are what each code comes with.
+// statuses maps each code to its HTTP status and title.
 var statuses = map[wire.Code]struct {
 	status int
 	title  string
@@ -42,23 +42,25 @@ var statuses = map[wire.Code]struct {
 	wire.CodeUnsupported:  {http.StatusUnprocessableEntity, "The tool cannot do that"},
 	wire.CodeLimit:        {http.StatusTooManyRequests, "A limit is reached"},
 	wire.CodeInternal:     {http.StatusInternalServerError, "Internal error"},
+	wire.CodeUnavailable:  {http.StatusServiceUnavailable, "Background runs cannot be reached now"},
 	wire.CodeClosing:      {http.StatusServiceUnavailable, "The server is shutting down"},
 	wire.CodeIssuer:       {http.StatusServiceUnavailable, "Tokens cannot be checked now"},
 }
 
-// problem is an answer that is an error.
+// problem is an error response.
 type problem struct {
 	wire.Problem
 	challenge string // for WWW-Authenticate
-	retry     int    // seconds, for Retry-After; 0 for none
+	retry     int    // seconds, for Retry-After; 0 sends no header
 }
 
-// Unwrap lets handlers of other protocols, which read a body, find the status.
+// Unwrap lets handlers of other protocols get the status when reading a body fails.
 func (p *problem) Unwrap() error { return &p.Problem }
 
+// refuse returns the error response for a code.
 func refuse(code wire.Code, format string, args ...any) *problem {
 	s, ok := statuses[code]
-	if !ok { // why a call had no result, which only results tell
+	if !ok { // a code of call results, which is never a code of responses
 		return refuse(wire.CodeInternal, textInternal)
 	}
 
@@ -75,14 +77,14 @@ func refuse(code wire.Code, format string, args ...any) *problem {
 	return p
 }
 
-// invalid refuses a field, parameter or header.
+// invalid returns the error response for an invalid field, parameter or header.
 func invalid(field, format string, args ...any) *problem {
 	p := refuse(wire.CodeInvalid, "%s: %s", field, fmt.Sprintf(format, args...))
 	p.Field = field
 	return p
 }
 
-// clip cuts a text that may quote the request.
+// clip shortens a text that may quote the request.
 func clip(s string) string {
 	if len(s) <= maxDetail {
 		return s
@@ -90,7 +92,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:maxDetail], "") + "…"
 }
 
-// problemOf maps every error to what a client may know of it.
+// problemOf maps any error to an error response without internals of the server.
 func problemOf(err error) *problem {
 	var p *problem
 	var login *identity.Error
@@ -136,10 +138,10 @@ func (p *problem) write(w http.ResponseWriter) {
 
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(p.Problem) // what fails here is a client that is gone
+	_ = enc.Encode(p.Problem) // fails only if the client has disconnected
 }
 
-// fail answers a request with an error.
+// fail responds to a request with an error.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
 		switch {
@@ -148,7 +150,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		case identity.FromContext(r.Context()).Expired():
 			problemOf(a.auth.Expired()).write(w)
 		}
-		return // or the client is gone
+		return // otherwise the client has disconnected
 	}
 
 	p := problemOf(err)

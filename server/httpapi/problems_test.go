@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	enginememory "github.com/toolhost/toolhost/pkg/background/engine/memory"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/wire"
@@ -93,6 +94,10 @@ var refusals = map[string][]string{
 	"listRuns closing": {"/v1/runs?id={sleeper}&wait=1m"}, // while they wait
 	"getRun closing":   {"/v1/runs/{sleeper}?wait=1m"},
 
+	"callTool unavailable":       {"/v1/calls", `{"tool":"sleeper"}`, wire.KeyHeader, "tuesday"},
+	"decideApproval unavailable": {"/v1/approvals/{run}", `{"approve":true}`, wire.ApprovalHeader, "may approve"},
+	"revokeApproval unavailable": {"/v1/kept_approvals/echo", "", wire.ApprovalHeader, "may approve"},
+
 	"createSchedule unsupported": {"/v1/schedules", `{"tool":"plain","cron_expression":"0 0 * * *"}`},
 }
 
@@ -132,19 +137,20 @@ func TestDocumentedProblems(t *testing.T) {
 type scene struct {
 	*fixture
 	issuer *issuer
+	away   *awayEngine
 	names  *strings.Replacer // what stands for ids and names in the tables above
 	made   map[string]string // by others
 }
 
 func newScene(t *testing.T) *scene {
-	i := startIssuer(t)
-	f := serve(t, httpapi.Config{Token: "s3cret", ApprovalToken: "may approve", OAuth: i.trust("tools")}, "echo", "plain", "dangerous", "denied", "sleeper", "listener", "vault", "waits")
+	i, away := startIssuer(t), &awayEngine{Engine: enginememory.New()}
+	f := serveOn(t, away, httpapi.Config{Token: "s3cret", ApprovalToken: "may approve", OAuth: i.trust("tools")}, "echo", "plain", "dangerous", "denied", "sleeper", "listener", "vault", "waits")
 	token := []string{"Authorization", "Bearer s3cret"}
 	run := f.ask("POST", "/v1/runs", `{"tool":"echo"}`, append(token, wire.KeyHeader, "monday")...)["task_id"].(string)
 	f.ask("GET", "/v1/runs/"+run+"?wait=1m", "", token...)
 	sleeper := f.ask("POST", "/v1/runs", `{"tool":"sleeper"}`, token...)["task_id"].(string)
 	nobody := strings.Repeat("a", 26)
-	return &scene{f, i, strings.NewReplacer("{run}", run, "{sleeper}", sleeper, "{none}", "bg_"+nobody,
+	return &scene{f, i, away, strings.NewReplacer("{run}", run, "{sleeper}", sleeper, "{none}", "bg_"+nobody,
 		"{tool}", "echo", "{plugin}", "keeper", "{name}", "output.log", "{schedule}", "sc_"+nobody, "{key}", "k"), map[string]string{}}
 }
 
@@ -230,6 +236,9 @@ func (s *scene) provoke(r httpapi.Route, code wire.Code) {
 		length += 1000
 	case wire.CodeLimit:
 		s.fill(r.Name)
+	case wire.CodeUnavailable:
+		s.away.away.Store(true)
+		defer s.away.away.Store(false)
 	case wire.CodeClosing:
 		s.Drain()
 		if _, waits := refusals[r.Name+" closing"]; !r.Begins && !r.Open && !waits { // it is caught in the middle of a login
@@ -242,7 +251,8 @@ func (s *scene) provoke(r httpapi.Route, code wire.Code) {
 	}
 	p, h := s.problem(r.Method, path, body, length, headers...)
 	require.Equal(s.t, code, p.Code, "%s: %+v", r.Name, p)
-	passes := code == wire.CodeClosing || code == wire.CodeIssuer || code == wire.CodeLimit && r.Name != "createSchedule"
+	require.NotContains(s.t, p.Detail, "10.0.0.7")
+	passes := code == wire.CodeClosing || code == wire.CodeUnavailable || code == wire.CodeIssuer || code == wire.CodeLimit && r.Name != "createSchedule"
 	require.Equal(s.t, passes, h.Get("Retry-After") != "", "what passes by itself says when to come again: %v", h)
 }
 

@@ -19,38 +19,38 @@ import (
 
 const (
 	maxKey    = 128                     // characters of an idempotency key
-	maxBody   = server.MaxArgs + 64<<10 // bytes: the largest arguments, and what is around them
+	maxBody   = server.MaxArgs + 64<<10 // bytes: the largest arguments, and the rest of the body
 	firstRead = 64 << 10                // bytes allocated before any of a body has arrived
 )
 
-// request is a request as handlers see it, and the answer to it.
+// request is a checked request with its response.
 type request struct {
 	*http.Request
 	api     *API
 	w       *response
 	route   *route
 	caller  identity.Caller
-	session server.Session // what the caller's session has
+	session server.Session // the session of the caller
 }
 
-// newRequest checks the ids in the path and the parameters of the query.
+// newRequest checks the ids in the path and the query parameters.
 func (a *API) newRequest(w *response, r *http.Request, route *route) (*request, error) {
 	if id := r.PathValue("run"); id != "" && !wire.IsRunID(id) {
-		return nil, invalid("run", "expected an id: bg_ and 26 characters")
+		return nil, invalid("run", expectedRun)
 	}
 	if id := r.PathValue("schedule"); id != "" && !wire.IsScheduleID(id) {
-		return nil, invalid("schedule", "expected an id: sc_ and 26 characters")
+		return nil, invalid("schedule", "expected the id of a schedule, which begins with sc_")
 	}
 
 	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil { // url.URL.Query would skip what is invalid
+	if err != nil { // url.URL.Query would ignore invalid parts
 		return nil, refuse(wire.CodeInvalid, "invalid query in the URL: %v", err)
 	}
 	for name, values := range query {
 		i := slices.IndexFunc(route.query, func(p param) bool { return p.name == name })
 		switch {
 		case i < 0 && len(route.query) == 0:
-			return nil, invalid(shorten(name), "unknown parameter, none is expected here")
+			return nil, invalid(shorten(name), "unknown parameter: this endpoint has no parameters")
 		case i < 0:
 			return nil, invalid(shorten(name), "unknown parameter, expected one of %s", route.parameters())
 		}
@@ -63,7 +63,7 @@ func (a *API) newRequest(w *response, r *http.Request, route *route) (*request, 
 	return &request{Request: r, api: a, w: w, route: route, caller: caller, session: a.service.Session(caller.Session)}, nil
 }
 
-// key returns the idempotency key; empty for none.
+// key returns the idempotency key, or an empty string without one.
 func (r *request) key() (string, error) {
 	switch given := r.Header.Values(wire.KeyHeader); {
 	case len(given) == 0:
@@ -71,7 +71,7 @@ func (r *request) key() (string, error) {
 	case len(given) > 1:
 		return "", invalid(wire.KeyHeader, "given more than once")
 	case r.caller.Unnamed:
-		return "", invalid(wire.KeyHeader, "only with the header %s: the same key in another session starts another run", wire.SessionHeader)
+		return "", invalid(wire.KeyHeader, "requires the header %s: a key is valid in one session only", wire.SessionHeader)
 	case given[0] == "":
 		return "", invalid(wire.KeyHeader, "empty: give a key, or leave the header out")
 	case utf8.RuneCountInString(given[0]) > maxKey:
@@ -81,7 +81,7 @@ func (r *request) key() (string, error) {
 	}
 }
 
-// noKey refuses an idempotency key where it would not prevent repetition: its
+// noKey refuses an idempotency key on endpoints that do not support it, because the
 // client relies on it.
 func (r *request) noKey(instead string) error {
 	if len(r.Header.Values(wire.KeyHeader)) > 0 {
@@ -90,7 +90,7 @@ func (r *request) noKey(instead string) error {
 	return nil
 }
 
-// shorten cuts a name that a client made up.
+// shorten shortens a name from a request.
 func shorten(name string) string {
 	if len(name) > 64 {
 		return strings.ToValidUTF8(name[:64], "") + "…"
@@ -98,8 +98,8 @@ func shorten(name string) string {
 	return name
 }
 
-// body decodes the JSON object of a request into v. An empty body is an empty
-// object.
+// body decodes the JSON object in the body of a request into v. An empty body counts as
+// an empty object.
 func (r *request) body(v any) error {
 	data, err := readBody(http.MaxBytesReader(r.w, r.Body, maxBody), r.ContentLength)
 	var large *http.MaxBytesError
@@ -120,10 +120,10 @@ func (r *request) body(v any) error {
 	return decode(data, v)
 }
 
-// readBody reads a body into a buffer of its announced length. It allocates that
-// much only when a part has arrived.
+// readBody reads a body into a buffer of its announced length. It allocates the full
+// length only after the first part has arrived.
 func readBody(body io.Reader, length int64) ([]byte, error) {
-	size := int(min(max(length, 0), maxBody)) + 1 // one more, to see the end
+	size := int(min(max(length, 0), maxBody)) + 1 // one more, to detect the end
 	data := make([]byte, 0, min(size, firstRead))
 
 	for {
@@ -140,8 +140,8 @@ func readBody(body io.Reader, length int64) ([]byte, error) {
 	}
 }
 
-// checkMediaType accepts JSON only: a form of a web page cannot send that unless
-// the browser asks this server first.
+// checkMediaType accepts JSON only: a form on a web page cannot send it without a CORS
+// preflight.
 func checkMediaType(header string, empty bool) error {
 	if header == jsonMedia || header == "" && empty {
 		return nil
@@ -155,7 +155,8 @@ func checkMediaType(header string, empty bool) error {
 	return nil
 }
 
-// decode reads one JSON object strictly, in one pass, and names what is wrong.
+// decode decodes one JSON object strictly, in one pass. Its error names the invalid
+// field.
 func decode(data []byte, v any) error {
 	var wrong *strictjson.Error
 	switch err := strictjson.Decode(data, v); {

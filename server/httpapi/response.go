@@ -15,23 +15,23 @@ import (
 
 const (
 	jsonMedia = "application/json"
-	piece     = 256 << 10 // bytes of an answer that a client has to take in time
+	piece     = 256 << 10 // bytes of a response that a client must read within writeTimeout
 )
 
-// response gives the client writeTimeout for each piece of an answer. A larger
-// piece of memory counts as unread until the client has taken it.
+// response gives the client writeTimeout to read each piece of a response. A larger
+// buffer counts as unread until the client has read it.
 type response struct {
 	http.ResponseWriter
-	status   int       // 0: the answer has not begun
-	extended time.Time // when the client got its last deadline
+	status   int       // 0 until the response begins
+	extended time.Time // when the deadline was last extended
 	unread   *fair.Pool
-	client   string // whose unread bytes they are
+	client   string // the client that the unread bytes count for
 	receipts []func(delivered bool)
-	err      error // of the first write that failed
+	err      error // error of the first failed write
 }
 
-// settle says whether the answer was delivered: whether all of it has left this process
-// while the client was there.
+// settle reports to the receipts whether the response was delivered: all of it was
+// written while the client was connected.
 func (w *response) settle(ctx context.Context) {
 	if len(w.receipts) == 0 {
 		return
@@ -42,10 +42,10 @@ func (w *response) settle(ctx context.Context) {
 	}
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap implements the interface that http.ResponseController uses.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader notes the status.
+// WriteHeader records the status.
 func (w *response) WriteHeader(status int) {
 	if status >= 200 && w.status == 0 {
 		w.status = status
@@ -75,7 +75,7 @@ func (w *response) Write(p []byte) (n int, err error) {
 	}
 }
 
-// FlushError sends what was written. It is for http.ResponseController.
+// FlushError sends buffered data. http.ResponseController calls it.
 func (w *response) FlushError() error {
 	if w.status == 0 {
 		w.status = http.StatusOK
@@ -84,8 +84,8 @@ func (w *response) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// extend gives the client a new deadline, at most once a second: it costs about as
-// much as a small answer.
+// extend extends the client's deadline, at most once a second: it costs about as much as
+// a small response.
 func (w *response) extend() {
 	if now := time.Now(); now.Sub(w.extended) >= time.Second {
 		w.extended = now
@@ -93,7 +93,7 @@ func (w *response) extend() {
 	}
 }
 
-// send answers with a body, which may come in parts.
+// send sends a response whose body may have several parts.
 func (w *response) send(status int, media string, body ...[]byte) {
 	size := 0
 	for _, part := range body {
@@ -105,14 +105,14 @@ func (w *response) send(status int, media string, body ...[]byte) {
 	w.WriteHeader(status)
 	for _, part := range body {
 		if _, err := w.Write(part); err != nil {
-			return // the client is gone
+			return // the client has disconnected
 		}
 	}
 }
 
-// encode returns v as JSON and a line end, without the escapes for HTML. The value
-// of a result is a part by itself, as it is: it was checked when the tool returned
-// it, and may be large.
+// encode returns v as JSON with a final line break, without HTML escapes. The value of a
+// result is a part of its own and is not encoded again: it was checked when the tool
+// returned it, and may be large.
 func encode(v any) ([][]byte, error) {
 	result, ok := v.(abi.Result)
 	value := result.Value

@@ -12,15 +12,15 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// route is one endpoint. openapi.json describes it to clients.
+// route is one endpoint. openapi.json describes it for clients.
 type route struct {
 	method   string
 	path     string // a pattern of net/http
 	query    []param
-	begins   bool // it begins work: refused when the server drains
-	operator bool // it is about all sessions: refused to users
+	begins   bool // starts work: refused while the server drains
+	operator bool // concerns all sessions: refused for users
 
-	in, out reflect.Type // of the JSON bodies, for tests; nil for none, or another media type
+	in, out reflect.Type // types of the JSON bodies, for tests; nil without a body or for other media types
 	handle  func(r *request) error
 }
 
@@ -32,7 +32,7 @@ func (r *route) parameters() string {
 	return strings.Join(names, ", ")
 }
 
-// none is the type of a body that does not exist.
+// none is the type of a missing body.
 type none struct{}
 
 func typeOf[T any]() reflect.Type {
@@ -42,7 +42,7 @@ func typeOf[T any]() reflect.Type {
 	return nil
 }
 
-// endpoint makes a route with JSON in and JSON out.
+// endpoint returns a route with JSON request and response bodies.
 func endpoint[In, Out any](method, path string, handle func(r *request, in In) (Out, error), query ...param) route {
 	return answers(method, path, func(r *request, in In) (int, Out, error) {
 		out, err := handle(r, in)
@@ -50,7 +50,7 @@ func endpoint[In, Out any](method, path string, handle func(r *request, in In) (
 	}, query...)
 }
 
-// answers is endpoint for a handler that chooses the status.
+// answers is like endpoint, for a handler that chooses the status.
 func answers[In, Out any](method, path string, handle func(r *request, in In) (int, Out, error), query ...param) route {
 	route := route{method: method, path: path, query: query, in: typeOf[In](), out: typeOf[Out]()}
 	route.handle = func(r *request) error {
@@ -80,7 +80,7 @@ func answers[In, Out any](method, path string, handle func(r *request, in In) (i
 	return route
 }
 
-// raw makes a route whose handler writes the answer itself.
+// raw returns a route whose handler writes the response itself.
 func raw(path string, handle func(r *request) error, query ...param) route {
 	return route{method: http.MethodGet, path: path, handle: handle, query: query}
 }
@@ -89,7 +89,7 @@ func (r route) beginning() route { r.begins = true; return r }
 
 func (r route) forOperator() route { r.operator = true; return r }
 
-// newMux dispatches to the routes, and refuses other methods and paths.
+// newMux returns a mux that dispatches to the routes and refuses other methods and paths.
 func (a *API) newMux(routes []route) *http.ServeMux {
 	mux := http.NewServeMux()
 	methods := map[string][]string{}
@@ -120,7 +120,7 @@ func (a *API) newMux(routes []route) *http.ServeMux {
 
 func (a *API) serve(w *response, r *http.Request, route *route) error {
 	if route.begins && a.draining.Load() {
-		return refuse(wire.CodeClosing, "the server is shutting down and begins nothing new")
+		return refuse(wire.CodeClosing, "the server is shutting down and accepts no new work: retry later")
 	}
 	if route.operator {
 		if err := onlyOperator(identity.FromContext(r.Context()), "this is about all sessions, and only for the operator"); err != nil {
@@ -135,7 +135,7 @@ func (a *API) serve(w *response, r *http.Request, route *route) error {
 	return route.handle(req)
 }
 
-// notFound refuses a path, and suggests a similar one of this API.
+// notFound returns the error for an unknown path, and suggests a similar path.
 func notFound(r *http.Request, paths []string) error {
 	asked := strings.Split(r.URL.Path, "/")
 	paths = slices.Clone(paths)

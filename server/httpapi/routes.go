@@ -18,13 +18,14 @@ const (
 	pathMetadataMCP = pathMetadata + pathMCP
 )
 
-// isHealth reports whether a path needs no login and is always answered.
+// isHealth reports whether a path is a health check, which needs no login and is always
+// served.
 func isHealth(path string) bool { return path == pathHealth || path == pathReady }
 
-// isMetadata reports whether a path is public, also to other web pages.
+// isMetadata reports whether a path is OAuth metadata, which pages of any origin may read.
 func isMetadata(path string) bool { return path == pathMetadata || path == pathMetadataMCP }
 
-// The pages of lists.
+// The page sizes of lists.
 const (
 	defaultPage = 50
 	maxPage     = 200
@@ -35,8 +36,11 @@ var (
 	limitParam = number("limit", 1, maxPage)
 	waitParam  = duration("wait")
 	tailParam  = number("tail", 0, server.MaxChars)
-	ofSession  = formed("of_session", textForm, "expected a session of up to 128 characters")
+	ofSession  = formed("of_session", textForm, "expected the name of a session, of up to 128 characters")
 )
+
+// expectedRun describes what runForm matches.
+const expectedRun = "expected the id of a run, which begins with bg_"
 
 // routes returns all endpoints.
 func routes() []route {
@@ -54,12 +58,12 @@ func callRoutes() []route {
 }
 
 func runRoutes() []route {
-	before := formed("before", runForm, "expected an id: bg_ and 26 characters")
-	parent := formed("parent", runForm, "expected an id: bg_ and 26 characters")
-	ids := formed("id", runForm, "expected ids: bg_ and 26 characters")
+	before := formed("before", runForm, expectedRun)
+	parent := formed("parent", runForm, expectedRun)
+	ids := formed("id", runForm, expectedRun)
 	ids.many = server.MaxIDs
 	until := oneOf("until", server.UntilAny, server.UntilAll)
-	cursor := formed("cursor", placeForm, "expected the cursor of an earlier answer")
+	cursor := formed("cursor", placeForm, "expected the cursor of an earlier response")
 
 	return []route{
 		answers("POST", "/v1/runs", spawnRun).beginning(),
@@ -91,7 +95,7 @@ func scheduleRoutes() []route {
 
 func sessionRoutes() []route {
 	version := formed("version", versionForm, "expected the version of a value")
-	ofUser := formed("of_user", userForm, "expected a user: up to 64 letters, digits and . _ : @ -")
+	ofUser := formed("of_user", userForm, "expected the name of a user: up to 64 letters, digits and . _ : @ -")
 
 	return []route{
 		endpoint("GET", "/v1/notices", listNotices, limitParam),
@@ -111,7 +115,7 @@ func sessionRoutes() []route {
 
 func operatorRoutes() []route {
 	return []route{
-		endpoint("GET", "/v1/approvals", listApprovals, limitParam, formed("after", runForm, "expected an id: bg_ and 26 characters")).forOperator(),
+		endpoint("GET", "/v1/approvals", listApprovals, limitParam, formed("after", runForm, expectedRun)).forOperator(),
 		endpoint("GET", "/v1/approvals/{run}", getApproval).forOperator(),
 		endpoint("POST", "/v1/approvals/{run}", decideApproval).forOperator(),
 		endpoint("GET", "/v1/kept_approvals", listKeptApprovals).forOperator(),
@@ -121,14 +125,16 @@ func operatorRoutes() []route {
 		endpoint("DELETE", "/v1/kv/{plugin}", clearStore, ofSession).forOperator(),
 		endpoint("GET", "/v1/kv/{plugin}/{key}", getStored, ofSession).forOperator(),
 		endpoint("DELETE", "/v1/kv/{plugin}/{key}", deleteStored, ofSession).forOperator(),
+		endpoint("POST", "/v1/reload", reload).beginning().forOperator(),
 		endpoint("GET", "/v1/stats", getStats).forOperator(),
 		endpoint("GET", "/v1/connections", getConnections).forOperator(),
+		endpoint("GET", "/v1/hosts", listHosts).forOperator(),
 		endpoint("GET", "/v1/stats/tools", getToolStats).forOperator(),
 		endpoint("GET", "/v1/stats/history", getHistory).forOperator(),
 	}
 }
 
-// publicRoutes say what the server is, and how it is.
+// publicRoutes describe the server and its health.
 func publicRoutes() []route {
 	return []route{
 		raw(pathOpenAPI, getOpenAPI),

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// asker is the requester that records name for actions of HTTP clients.
+	// asker is the requester in records of requests of HTTP clients.
 	asker = "api"
-	// maxResults bounds the results and the content of several runs in one
-	// answer, in bytes.
+	// maxResults limits the results and the content of several runs in one response,
+	// in bytes.
 	maxResults = 1 << 20
 )
 
@@ -44,7 +44,7 @@ func spawnRun(r *request, in spawnBody) (status int, run wire.Run, err error) {
 	}
 	if run.Reused {
 		status = http.StatusOK
-		if run, err = r.session.WholeRun(r.Context(), run.TaskID); err != nil { // its client may not know the result
+		if run, err = r.session.WholeRun(r.Context(), run.TaskID); err != nil { // the client may not have the result yet
 			return 0, run, err
 		}
 		run.Reused = true
@@ -55,14 +55,14 @@ func spawnRun(r *request, in spawnBody) (status int, run wire.Run, err error) {
 
 // rerun starts a run with the arguments of an earlier one.
 func rerun(r *request, _ none) (status int, run wire.Run, err error) {
-	if err := r.noKey("each request starts another run. For a key, start the run with POST /v1/runs"); err != nil {
+	if err := r.noKey("each request starts another run. To use a key, start the run with POST /v1/runs"); err != nil {
 		return 0, run, err
 	}
 	run, err = r.session.Rerun(r.Context(), r.PathValue("run"), asker)
 	return r.created(run, err)
 }
 
-// created answers with a new run.
+// created responds with a new run.
 func (r *request) created(run wire.Run, err error) (int, wire.Run, error) {
 	if err != nil {
 		return 0, wire.Run{}, err
@@ -74,7 +74,7 @@ func (r *request) created(run wire.Run, err error) (int, wire.Run, error) {
 	return http.StatusCreated, r.shown(run), nil
 }
 
-// planned is the run that a dry run would start.
+// planned returns the run that a dry run would start.
 func (r *request) planned(run wire.Run) wire.Run {
 	run.Session, run.CreatedAt = r.caller.Session, time.Now().UTC()
 	run.Status, run.Origin = wire.StatusQueued, wire.OriginSpawned
@@ -95,7 +95,7 @@ func spawnRequest(in wire.Spawn, args server.Args) (server.SpawnRequest, error) 
 	}, err
 }
 
-// seconds returns a number of seconds as a duration; 0 for none.
+// seconds converts a number of seconds to a duration.
 func seconds(field string, n float64) (time.Duration, error) {
 	if n < 0 || n > math.MaxInt32 {
 		return 0, invalid(field, "expected a number of seconds")
@@ -103,13 +103,13 @@ func seconds(field string, n float64) (time.Duration, error) {
 	return time.Duration(n * float64(time.Second)), nil
 }
 
-// shown returns a run as its caller sees it: a user does not see its own key.
+// shown returns a run as its caller sees it: without the user's key in the session name.
 func (r *request) shown(run wire.Run) wire.Run {
 	run.Session = r.caller.SessionName(run.Session)
 	return run
 }
 
-// listRuns lists the runs of a session, or returns those with an id.
+// listRuns returns a page of the session's runs, or the runs with the given ids.
 func listRuns(r *request, _ none) (wire.Runs, error) {
 	if ids := r.URL.Query()["id"]; len(ids) > 0 {
 		if err := r.absent("not with id", append(filterNames(), "limit", "before", "active", "parent")...); err != nil {
@@ -123,7 +123,7 @@ func listRuns(r *request, _ none) (wire.Runs, error) {
 
 	limit, before := r.number("limit", defaultPage), r.get("before")
 	found, err := r.session.Runs(r.Context(), server.RunQuery{Parent: r.get("parent"), Active: r.get("active") == "true", Before: before, Limit: limit + 1, RunFilter: r.filter()})
-	if err == nil && before != "" && len(found) == 0 { // it may be the end, or the run is gone: then nobody knows
+	if err == nil && before != "" && len(found) == 0 { // the list ends here, or that run is gone, which is an error
 		_, err = r.session.Run(r.Context(), before)
 	}
 	if err != nil {
@@ -142,7 +142,7 @@ func listRuns(r *request, _ none) (wire.Runs, error) {
 	return out, nil
 }
 
-// absent refuses parameters that do not go with others.
+// absent refuses parameters that cannot be combined with others.
 func (r *request) absent(why string, names ...string) error {
 	for _, name := range names {
 		if r.get(name) != "" {
@@ -166,8 +166,8 @@ func getRun(r *request, _ none) (wire.Run, error) {
 	return run, err
 }
 
-// checkRuns returns runs, after it has waited for them if asked to. It leaves their
-// notices alone: the client need not be the agent that has to be notified.
+// checkRuns returns runs, after waiting for them if the request says so. Their notices
+// stay pending: the client need not be the agent that is to be notified.
 func checkRuns(r *request, ids []string) (wire.Runs, error) {
 	req := server.CheckRequest{
 		IDs: ids, Until: r.get("until"), Cursor: r.get("cursor"), Wait: r.duration("wait"), MaxChars: r.number("tail", 0),
@@ -183,7 +183,7 @@ func checkRuns(r *request, ids []string) (wire.Runs, error) {
 	return out, err
 }
 
-// listRunCalls lists what the tool of a run has called.
+// listRunCalls returns the calls that the tool of a run made.
 func listRunCalls(r *request, _ none) (wire.InnerCalls, error) {
 	return r.session.Calls(r.Context(), r.PathValue("run"))
 }
@@ -193,12 +193,12 @@ func removeRun(r *request, _ none) (none, error) {
 	return none{}, r.session.Remove(r.Context(), r.PathValue("run"))
 }
 
-// stopRun asks a run to end.
+// stopRun stops a run.
 func stopRun(r *request, in wire.Stop) (wire.Stopped, error) {
 	return r.session.Stop(r.Context(), r.PathValue("run"), asker, in)
 }
 
-// answerRun answers questions of a run.
+// answerRun passes a person's answers to the questions of a run.
 func answerRun(r *request, in wire.Answers) (none, error) {
 	if len(in.Answers) == 0 {
 		return none{}, invalid("answers", "required")

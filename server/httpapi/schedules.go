@@ -9,8 +9,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// scheduleBody is a [wire.NewSchedule] whose arguments are checked while the body
-// is read.
+// scheduleBody is a [wire.NewSchedule] whose arguments are checked while the body is
+// read.
 type scheduleBody struct {
 	wire.NewSchedule
 	Args server.Args `json:"args"`
@@ -44,8 +44,8 @@ func createSchedule(r *request, in scheduleBody) (status int, s wire.Schedule, e
 	return http.StatusCreated, r.shownSchedule(s), nil
 }
 
-// once returns the time of a schedule that fires once, and zero for one with a
-// cron expression. It needs exactly one of the two.
+// once returns the time of a schedule that fires once, or zero for a schedule with a cron
+// expression. Exactly one of the two must be set.
 func once(in wire.NewSchedule) (time.Time, error) {
 	recurring := strings.TrimSpace(in.Cron) != ""
 	switch {

@@ -7,14 +7,14 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// userForm is of the keys of users, as the operator sees them.
+// userForm matches the names of users, as the operator sees them.
 var userForm = regexp.MustCompile(`^([A-Za-z0-9._:@-]{1,64}|~[0-9a-f]{64})$`)
 
-// secrets are those of the caller, or of a user whom the operator names.
+// secrets returns the secrets of the caller, or of the user that the operator names.
 func (r *request) secrets() (server.Secrets, error) {
 	user := r.get("of_user")
 	if user != "" && !r.caller.Operator() {
-		return server.Secrets{}, refuse(wire.CodeForbidden, "of_user is for the operator only")
+		return server.Secrets{}, refuse(wire.CodeForbidden, "of_user is reserved for the operator")
 	}
 	if user == "" {
 		user = r.caller.User
@@ -22,7 +22,7 @@ func (r *request) secrets() (server.Secrets, error) {
 	return r.api.service.Secrets(user), nil
 }
 
-// secret is the secret that a request is about.
+// secret returns the name of the requested secret.
 func (r *request) secret() (string, error) {
 	name := r.PathValue("secret")
 	if !valueKeyForm.MatchString(name) {

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"crypto/sha256"
+	"crypto/subtle"
 	"net"
 	"net/http"
 	"net/url"
@@ -10,8 +12,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// guard returns who sends a request and in which session, and refuses requests
-// that do not come from where they should.
+// guard returns the caller of a request with its session and dry-run mode. It refuses
+// requests without a login and those from web pages of other origins.
 func (a *API) guard(r *http.Request) (identity.Caller, error) {
 	caller, err := a.identify(r)
 	if err != nil {
@@ -36,11 +38,11 @@ func (a *API) guard(r *http.Request) (identity.Caller, error) {
 	return caller, nil
 }
 
-// identify returns who sends a request. Whoever can open the unix socket is the
-// operator, by the permissions of its file. Over TCP a request needs a login, if
-// one is configured. If none is, it has to name this machine as its host: a web
-// page whose name resolves to a loopback address (DNS rebinding) names another.
-// Web pages of other origins are refused everywhere but for public metadata.
+// identify returns the caller of a request. Anyone who can open the unix socket is the
+// operator; the permissions of the file control that. Over TCP, a request needs a login
+// if one is configured. Otherwise its Host must be this machine: a web page whose name
+// resolves to a loopback address (DNS rebinding) sends another Host. Web pages of other
+// origins are refused on all paths except public metadata.
 func (a *API) identify(r *http.Request) (identity.Caller, error) {
 	if isMetadata(r.URL.Path) {
 		return identity.Nobody, nil
@@ -58,18 +60,41 @@ func (a *API) identify(r *http.Request) (identity.Caller, error) {
 		}
 		return identity.Caller{}, nil
 	}
-	if isHealth(r.URL.Path) || isSecretForm(r.URL.Path) { // whose links are logins
+	if isHealth(r.URL.Path) || isSecretForm(r.URL.Path) { // the link to a form is its login
+		return identity.Nobody, nil
+	}
+
+	if r.URL.Path == pathMetrics && isToken(bearerOf(r), a.scrape) {
 		return identity.Nobody, nil
 	}
 
 	caller, err := a.auth.Login(r.Context(), r.Header.Values("Authorization"), isPage(r.URL.Path))
 	if err == nil && isPage(r.URL.Path) {
-		err = onlyOperator(caller, "the page is for the operator, who sees all sessions: log in with the server's token")
+		err = onlyOperator(caller, "the page shows all sessions and is reserved for the operator: log in with the server's token")
+	}
+	if err == nil && r.URL.Path == pathMetrics {
+		err = onlyOperator(caller, "metrics are reserved for the operator: send the server's token, or metrics.token")
 	}
 	return caller, err
 }
 
-// onlyOperator refuses users.
+// bearerOf returns the bearer token of a request, or an empty string without one. If the
+// header is repeated, the result is not a valid token.
+func bearerOf(r *http.Request) string {
+	scheme, token, _ := strings.Cut(strings.Join(r.Header.Values("Authorization"), ","), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// isToken compares a text with a token in constant time. An empty token never matches.
+func isToken(text, token string) bool {
+	given, want := sha256.Sum256([]byte(text)), sha256.Sum256([]byte(token))
+	return token != "" && subtle.ConstantTimeCompare(given[:], want[:]) == 1
+}
+
+// onlyOperator returns an error with the text why, unless the caller is the operator.
 func onlyOperator(c identity.Caller, why string) error {
 	if c.Operator() {
 		return nil
@@ -77,10 +102,10 @@ func onlyOperator(c identity.Caller, why string) error {
 	return refuse(wire.CodeForbidden, "%s", why)
 }
 
-// sameOrigin refuses what a browser sends for a page of another origin. That
-// includes GET: a page cannot read the answer to an image or a frame, but it
-// sees whether and when it came. Following a link is allowed. Programs send none
-// of these headers.
+// sameOrigin refuses requests that a browser sends for a page of another origin. That
+// includes GET: a page cannot read the response for an image or a frame, but it sees
+// whether and when the response arrived. Following a link is allowed. Other programs do
+// not send these headers.
 func sameOrigin(r *http.Request) error {
 	var browser http.CrossOriginProtection
 	origin := r.Header.Get("Origin")
@@ -90,8 +115,8 @@ func sameOrigin(r *http.Request) error {
 	return refuse(wire.CodeForbidden, "requests from web pages of another origin are refused")
 }
 
-// embedded reports whether a page of another origin makes a browser ask without
-// a person going there.
+// embedded reports whether a page of another origin caused a request other than a
+// top-level navigation.
 func embedded(h http.Header) bool {
 	switch h.Get("Sec-Fetch-Site") {
 	case "cross-site", "same-site":

@@ -180,3 +180,54 @@ func TestTokenIsNotTold(t *testing.T) {
 		require.NotContains(t, f.logs.String(), "hunter2")
 	})
 }
+
+// Metrics are for the operator and for a scraper, whose token opens nothing else.
+func TestMetricsToken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("toolhost_tools 1\n")) })
+		f := serve(t, httpapi.Config{Token: "s3cret", OAuth: startIssuer(t).trust(), Metrics: page, MetricsToken: "scrape"}, "echo")
+		for name, test := range map[string]struct {
+			path    string
+			headers []string
+			want    wire.Code // "": answered
+		}{
+			"without a token":              {want: wire.CodeUnauthorized},
+			"with another token":           {headers: []string{"Authorization", "Bearer scrap"}, want: wire.CodeUnauthorized},
+			"with an empty token":          {headers: []string{"Authorization", "Bearer "}, want: wire.CodeUnauthorized},
+			"with the token for it":        {headers: []string{"Authorization", "bearer scrape"}},
+			"with the operator's token":    {headers: []string{"Authorization", "Bearer s3cret"}},
+			"as a user":                    {headers: as(t, "ana"), want: wire.CodeForbidden},
+			"of a page of another origin":  {headers: []string{"Authorization", "Bearer scrape", "Origin", "https://attacker.example"}, want: wire.CodeForbidden},
+			"another path":                 {path: "/v1/stats", headers: []string{"Authorization", "Bearer scrape"}, want: wire.CodeUnauthorized},
+			"another path that ends in it": {path: "/v1/tools/../../metrics", headers: []string{"Authorization", "Bearer scrape"}, want: wire.CodeUnauthorized},
+			"the page":                     {path: "/", headers: []string{"Authorization", "Bearer scrape"}, want: wire.CodeUnauthorized},
+			"MCP":                          {path: "/mcp", headers: []string{"Authorization", "Bearer scrape"}, want: wire.CodeUnauthorized},
+		} {
+			path := test.path
+			if path == "" {
+				path = "/metrics"
+			}
+			resp, text := exchange(t, f.dial("tcp"), newRequest(t, "GET", path, "", test.headers...))
+			if test.want == "" {
+				require.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", name, text)
+				require.Contains(t, text, "toolhost_tools", name)
+			} else {
+				require.Contains(t, text, `"code":"`+string(test.want)+`"`, name)
+			}
+		}
+
+		resp, text := f.overSocket("GET", "/metrics", "")
+		require.Equal(t, http.StatusOK, resp.StatusCode, text)
+	})
+}
+
+// Without a token for it, an empty one is nobody's; without metrics there is no such path.
+func TestNoMetrics(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := serve(t, httpapi.Config{Token: "s3cret"}, "echo")
+		_, text := exchange(t, f.dial("tcp"), newRequest(t, "GET", "/metrics", "", "Authorization", "Bearer "))
+		require.Contains(t, text, `"code":"unauthorized"`)
+		resp, _ := f.overSocket("GET", "/metrics", "")
+		require.Equal(t, http.StatusNotFound, resp.StatusCode)
+	})
+}

@@ -11,21 +11,22 @@ import (
 
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/telemetry"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// ServeHTTP answers one request. It panics with http.ErrAbortHandler if the
-// client has to see that an answer is incomplete.
+// ServeHTTP handles one request. It panics with http.ErrAbortHandler to make an incomplete
+// response visible to the client.
 func (a *API) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	began, w := time.Now(), a.newResponse(inner, r)
 	a.active.Add(1)
 	defer a.active.Add(-1)
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := context.WithCancel(telemetry.FromHeader(r.Context(), r.Header))
 	defer cancel()
 	defer context.AfterFunc(a.ending, cancel)()
 
 	release := func() {}
-	defer func() { release() }() // last: a request counts until its answer is written
+	defer func() { release() }() // last: a request counts until its response is written
 	defer func() { a.finish(w, r, began, recover()) }()
 
 	caller, err := a.guard(r)
@@ -43,7 +44,7 @@ func (a *API) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	if caller.Unnamed && strings.HasPrefix(r.URL.Path, pathAPI) {
 		w.Header().Set(wire.SessionHeader, caller.SessionName(caller.Session))
 	}
-	if safe(r) && !caller.Until.IsZero() { // what streams or waits needs a valid token
+	if safe(r) && !caller.Until.IsZero() { // streams and waits need a valid token throughout
 		defer time.AfterFunc(time.Until(caller.Until), cancel).Stop()
 	}
 
@@ -51,13 +52,13 @@ func (a *API) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	if !isHealth(r.URL.Path) { // which is answered in any case
+	if !isHealth(r.URL.Path) { // health checks are always served
 		if release, err = a.admit(r, caller); err != nil {
 			a.fail(w, r, err)
 			return
 		}
 	}
-	if path.Clean(r.URL.Path) != r.URL.Path && r.URL.Path != pathUI || r.RequestURI == "*" { // the mux would redirect, or say nothing
+	if path.Clean(r.URL.Path) != r.URL.Path && r.URL.Path != pathUI || r.RequestURI == "*" { // the mux would redirect, or send no problem
 		a.fail(w, r, notFound(r, nil))
 		return
 	}
@@ -65,8 +66,8 @@ func (a *API) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(w, r)
 }
 
-// visit notes a request for the operator's list of connections until leave is called.
-// MCP does that itself.
+// visit adds a request to the operator's list of connections until leave is called.
+// Package mcpapi does that itself.
 func (a *API) visit(r *http.Request, c identity.Caller) (leave func()) {
 	if !strings.HasPrefix(r.URL.Path, pathAPI) {
 		return func() {}
@@ -81,13 +82,13 @@ func (a *API) visit(r *http.Request, c identity.Caller) (leave func()) {
 	return a.service.Connections().Visit("http "+c.Audience()+" "+name, c.Client(), conn)
 }
 
-// finish ends an answer, also if its handler panicked with v.
+// finish completes a response. v is the panic of its handler, or nil.
 func (a *API) finish(w *response, r *http.Request, began time.Time, v any) {
 	if v != nil && v != http.ErrAbortHandler {
 		a.log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
 	}
 	if v != nil && w.status != 0 {
-		panic(http.ErrAbortHandler) // the client has to see that the answer is incomplete
+		panic(http.ErrAbortHandler) // the client must notice that the response is incomplete
 	}
 
 	if v != nil {
@@ -99,8 +100,8 @@ func (a *API) finish(w *response, r *http.Request, began time.Time, v any) {
 	}
 }
 
-// newResponse returns the answer of a request. Its headers keep browsers from
-// running it: it contains what tools wrote.
+// newResponse returns the response to a request. Its headers keep browsers from executing
+// the content, which comes from tools.
 func (a *API) newResponse(inner http.ResponseWriter, r *http.Request) *response {
 	w := &response{ResponseWriter: inner, unread: a.answers}
 	if r.ContentLength != 0 {
@@ -108,7 +109,7 @@ func (a *API) newResponse(inner http.ResponseWriter, r *http.Request) *response 
 	}
 
 	h := w.Header()
-	if len(r.TransferEncoding) > 0 { // a proxy may take what follows a body in chunks for part of it
+	if len(r.TransferEncoding) > 0 { // a proxy may take what follows a chunked body for a part of it
 		h.Set("Connection", "close")
 	}
 	h.Set("Cache-Control", "no-store")
@@ -117,21 +118,21 @@ func (a *API) newResponse(inner http.ResponseWriter, r *http.Request) *response 
 	return w
 }
 
-// safe reports whether a request changes nothing, so that it can be repeated.
+// safe reports whether a request changes nothing and can be repeated.
 func safe(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// admit lets a request occupy its connection and count its body until release. A
-// client that has left too much unread is refused here, before anything is done: the
-// result of a request is never dropped.
+// admit lets a request occupy its connection, and counts its body, until release is
+// called. A client with too many unread bytes is refused here, before any work is done,
+// because the result of a completed request is never dropped.
 func (a *API) admit(r *http.Request, c identity.Caller) (release func(), err error) {
 	if limit, ok := a.answers.Room(share(a.answers, c), c.Client()); !ok {
-		return func() {}, tooMany(limit, "%d bytes of answers are waiting to be read")
+		return func() {}, tooMany(limit, "%d bytes of unread responses")
 	}
 
 	u := &upload{ReadCloser: r.Body, pool: a.bodies, caller: c}
 	conn, _ := r.Context().Value(connKey{}).(*conn)
-	if conn != nil { // an API accepted it
-		if err := take(conn.of.requests, c, 1, "%d requests are being answered"); err != nil {
+	if conn != nil { // the connection came through Serve
+		if err := take(conn.of.requests, c, 1, "%d requests in progress"); err != nil {
 			return func() {}, err
 		}
 		conn.setBusy(true)
@@ -147,8 +148,8 @@ func (a *API) admit(r *http.Request, c identity.Caller) (release func(), err err
 	}, nil
 }
 
-// plainBody refuses compressed bodies, so that their bound holds for what is
-// decoded too.
+// plainBody refuses compressed bodies, so that the size limit also holds for the decoded
+// body.
 func plainBody(w http.ResponseWriter, r *http.Request) error {
 	for _, coding := range r.Header.Values("Content-Encoding") {
 		if coding = strings.TrimSpace(coding); coding != "" && !strings.EqualFold(coding, "identity") {
@@ -159,12 +160,13 @@ func plainBody(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// The paths that are not part of the table of routes.
+// The paths outside the table of routes.
 const (
-	pathMCP    = "/mcp"
-	pathAPI    = "/v1/"     // what the paths of the table are below, except for health and metadata
-	pathSecret = "/secret/" // what the links for secrets are below
-	pathUI     = "/ui/"     // what the page's paths are below, except for the first
+	pathMCP     = "/mcp"
+	pathMetrics = "/metrics"
+	pathAPI     = "/v1/"     // prefix of the routes, except health and metadata
+	pathSecret  = "/secret/" // prefix of the links for secrets
+	pathUI      = "/ui/"     // prefix of the page's paths, except /
 )
 
 // isPage reports whether a path belongs to the operator's page.
@@ -173,7 +175,7 @@ func isPage(path string) bool { return path == "/" || strings.HasPrefix(path+"/"
 // isSecretForm reports whether a path may be a link for a secret.
 func isSecretForm(path string) bool { return strings.HasPrefix(path, pathSecret) }
 
-// mount serves what is not in the table of routes.
+// mount serves the paths outside the table of routes.
 func (a *API) mount(cfg Config) {
 	if cfg.OAuth != nil {
 		a.mux.HandleFunc("OPTIONS "+pathMetadata, metadataPreflight)
@@ -183,6 +185,9 @@ func (a *API) mount(cfg Config) {
 		a.mux.Handle(pathMCP, mounted(cfg.MCP))
 	}
 
+	if cfg.Metrics != nil {
+		a.mux.Handle("GET "+pathMetrics, mounted(cfg.Metrics))
+	}
 	if cfg.SecretForm != nil {
 		a.mux.Handle(pathSecret, mounted(cfg.SecretForm))
 	}
@@ -204,11 +209,12 @@ func mounted(h http.Handler) http.Handler {
 	})
 }
 
-// setReadDeadline bounds how long the rest of a request may take; 0 is no bound.
+// setReadDeadline limits how long reading the rest of a request may take; 0 means no
+// limit.
 func setReadDeadline(w http.ResponseWriter, d time.Duration) {
 	var at time.Time
 	if d > 0 {
 		at = time.Now().Add(d)
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(at) // a test has no connection
+	_ = http.NewResponseController(w).SetReadDeadline(at) // fails only in tests, which have no connection
 }

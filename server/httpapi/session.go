@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -28,7 +29,7 @@ func listNotices(r *request, _ none) (wire.Notices, error) {
 	return out, err
 }
 
-// maxSeen bounds the notices of one acknowledgement.
+// maxSeen limits the notices of one acknowledgement.
 const maxSeen = 1000
 
 func acknowledgeNotices(r *request, in wire.Seen) (none, error) {
@@ -43,10 +44,10 @@ func acknowledgeNotices(r *request, in wire.Seen) (none, error) {
 	return none{}, r.session.Acknowledge(r.Context(), in.TaskIDs)
 }
 
-// Stats is the answer of GET /v1/stats: counts of all sessions.
+// Stats is the response body of GET /v1/stats: statistics of all sessions.
 type Stats struct {
 	server.Stats
-	OpenAnswers int `json:"open_answers"` // other requests that are being answered: calls, waits, streams
+	OpenAnswers int `json:"open_answers"` // other requests in progress: calls, waits and streams
 }
 
 func getStats(r *request, _ none) (Stats, error) {
@@ -57,6 +58,10 @@ func getConnections(r *request, _ none) (wire.Connections, error) {
 	return wire.Connections{Connections: r.api.service.Connections().List()}, nil
 }
 
+func listHosts(r *request, _ none) (wire.Hosts, error) {
+	return server.ListHosts(r.Context(), r.api.service)
+}
+
 func getHealth(r *request, _ none) (wire.Health, error) {
 	return wire.Health{Status: "ok", Version: r.api.version}, nil
 }
@@ -65,14 +70,16 @@ func getReadiness(r *request, _ none) (wire.Health, error) {
 	if r.api.draining.Load() || r.api.service.Closed() {
 		return wire.Health{}, refuse(wire.CodeClosing, textClosing)
 	}
-	if err := r.api.service.StorageErr(); err != nil {
+	if err := r.api.service.Ready(r.Context()); err != nil {
+		if errors.Is(err, server.ErrUnreachable) {
+			return wire.Health{}, err
+		}
 		return wire.Health{}, refuse(wire.CodeInternal, "%v", err)
 	}
-	return wire.Health{Status: "ready", Version: r.api.version}, nil
+	return wire.Health{Status: "ready", Version: r.api.version, Warnings: server.HostWarnings(r.api.service)}, nil
 }
 
-// watchEvents streams what happens to the tools, and to the runs and schedules of a
-// session.
+// watchEvents streams changes of the tools, and of the runs and schedules of a session.
 func watchEvents(r *request) error {
 	happens, tools, err := r.watched()
 	if err != nil {
@@ -80,7 +87,7 @@ func watchEvents(r *request) error {
 	}
 	out, err := r.stream()
 	if err != nil || r.Method == http.MethodHead {
-		return nil // the client is gone
+		return nil // the client has disconnected
 	}
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
@@ -93,7 +100,7 @@ func watchEvents(r *request) error {
 			}
 			err = out.send(string(e.Kind), "", r.shownEvent(e))
 		case _, ok := <-tools:
-			if !ok { // nothing reloads any more, and runs may still end
+			if !ok { // no more reloads, but runs may still end
 				tools = nil
 				continue
 			}
@@ -104,17 +111,17 @@ func watchEvents(r *request) error {
 			return nil
 		}
 	}
-	return nil // the client is gone
+	return nil // the client has disconnected
 }
 
-// watched returns what a stream of events has: what happens to the session and to tools, or
-// to calls that wait for approval, of all sessions.
+// watched returns the events to stream: those of the session and of the tools, or those of
+// calls in all sessions that wait for approval.
 func (r *request) watched() (happens <-chan wire.Event, tools <-chan struct{}, err error) {
 	switch {
 	case r.get("approvals") != "true":
 		return r.session.Watch(r.Context()), r.api.service.ToolsChanged(r.Context()), nil
 	case !r.caller.Operator():
-		return nil, nil, refuse(wire.CodeForbidden, "approvals are for the operator only")
+		return nil, nil, refuse(wire.CodeForbidden, "approvals are reserved for the operator")
 	}
 	happens, err = server.ApprovalsOf(r.api.service).Watch(r.Context())
 	return happens, nil, err

@@ -12,10 +12,10 @@ import (
 
 const eventStream = "text/event-stream"
 
-// events is an answer as a stream of server-sent events (HTML standard).
+// events is a response that is a stream of server-sent events (HTML standard).
 type events struct{ w *response }
 
-// stream begins a stream of events.
+// stream starts a stream of events.
 func (r *request) stream() (events, error) {
 	h := r.w.Header()
 	h.Set("Content-Type", eventStream)
@@ -24,8 +24,8 @@ func (r *request) stream() (events, error) {
 	return events{r.w}, r.w.FlushError()
 }
 
-// send sends one event. A client that comes back asks for what follows the last
-// event with an id.
+// send sends one event. A client that reconnects asks for the events after the last one
+// with an id.
 func (e events) send(event, id string, data any) error {
 	text, err := json.Marshal(data)
 	if err != nil {
@@ -39,7 +39,7 @@ func (e events) send(event, id string, data any) error {
 	return e.write(fmt.Sprintf("%sevent: %s\ndata: %s\n\n", head, event, text))
 }
 
-// beat keeps the stream alive, and finds out whether the client is.
+// beat keeps the stream open and detects a client that has disconnected.
 func (e events) beat() error { return e.write(": alive\n\n") }
 
 func (e events) write(text string) error {
@@ -49,7 +49,7 @@ func (e events) write(text string) error {
 	return e.w.FlushError()
 }
 
-// wantsEvents reports whether a client accepts a stream of events by name.
+// wantsEvents reports whether the Accept header names the media type of event streams.
 func wantsEvents(r *http.Request) bool {
 	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
 		if media, params, err := mime.ParseMediaType(part); err == nil && media == eventStream {

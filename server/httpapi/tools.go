@@ -7,7 +7,7 @@ import (
 )
 
 func listTools(r *request, _ none) (wire.Tools, error) {
-	none := []wire.Definition{} // in JSON a list, not null
+	none := []wire.Definition{} // an empty list in JSON, not null
 	if r.get("all") == "true" {
 		return wire.Tools{Tools: append(none, server.AllDefinitions(r.api.service, r.caller.Session)...)}, nil
 	}
@@ -39,8 +39,8 @@ type callBody struct {
 	Args server.Args `json:"args"`
 }
 
-// callTool calls a tool. The outcome of a call that was started is always a result;
-// an error says why the call was not started.
+// callTool calls a tool. A call that was started always returns a result. The error says
+// why a call was refused.
 func callTool(r *request, in callBody) (abi.Result, error) {
 	req, err := r.callRequest(in)
 	if err != nil {
@@ -53,13 +53,13 @@ func callTool(r *request, in callBody) (abi.Result, error) {
 	}
 
 	switch server.ReasonOf(err).Code {
-	case wire.CodeNotFound, wire.CodeDenied, wire.CodeClosing, wire.CodeCanceled, wire.CodeConflict, wire.CodeLimit:
+	case wire.CodeNotFound, wire.CodeDenied, wire.CodeClosing, wire.CodeCanceled, wire.CodeConflict, wire.CodeLimit, wire.CodeUnavailable:
 		return abi.Result{}, err
 	}
 	if result.Kind == abi.Internal && !server.Broke(err) {
 		r.api.log.Error("call failed", "session", r.caller.Session, "tool", in.Tool, "error", err)
 	}
-	return result, nil // it says what a client may know
+	return result, nil // it has no internals of the server
 }
 
 func (r *request) callRequest(in callBody) (server.Request, error) {

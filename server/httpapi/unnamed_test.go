@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -40,6 +41,7 @@ func TestClientsThatNameNoSession(t *testing.T) {
 
 			// By its id, alone and with a run of yet another session.
 			second := f.spawn("sleeper", unnamed(caller)...)
+			synctest.Wait() // until both run
 			require.Equal(t, "running", f.ask("GET", "/v1/runs/"+id, "", unnamed(caller)...)["status"])
 			both := f.ask("GET", "/v1/runs?id="+id+"&id="+second, "", unnamed(caller)...)
 			require.Len(t, both["runs"], 2)

@@ -11,7 +11,7 @@ func getValue(r *request, _ none) (wire.Value, error) {
 	return r.session.Values().Get(r.Context(), r.PathValue("key"))
 }
 
-// putValue stores a value, if the stored one has the version that was asked for.
+// putValue stores a value, if the stored value has the expected version.
 func putValue(r *request, in wire.SetValue) (wire.Value, error) {
 	version := int64(server.AnyVersion)
 	if in.Version != nil {

@@ -181,8 +181,9 @@ var (
 	}{
 		{regexp.MustCompile(`\b[0-9a-f]{64}\b`), "DIGEST"},
 		{regexp.MustCompile(`(?s)"host": \{.*?\n  \}`), `"host": {}`}, // the figures of GET /v1/stats are the machine's
+		{regexp.MustCompile(`"host_id": ?"[^"]*",(\s+)"name": ?"[^"]*"`), `"host_id": "HOST",${1}"name": "NAME"`},
 		{regexp.MustCompile(`"call_[0-9a-f-]{36}"`), `"CALL"`},
-		{regexp.MustCompile(`"(wall|cpu|wait)_ns": ?\d+`), `"${1}_ns": NANOSECONDS`},
+		{regexp.MustCompile(`"(wall|cpu|wait|startup)_ns": ?\d+`), `"${1}_ns": NANOSECONDS`},
 		{regexp.MustCompile(`"(cpu|wait)_seconds": ?[\d.e-]+`), `"${1}_seconds": SECONDS`},
 		{regexp.MustCompile(`("cpu_seconds": SECONDS,\s+"memory_peak": )\d+`), `${1}BYTES`}, // of a minute
 		{regexp.MustCompile(`(?m)^(data: .*"elapsed_seconds":)[\d.]+`), `${1}SECONDS`},      // of the moment an event was sent

@@ -134,7 +134,7 @@ func (a *Authenticator) isToken(text string) bool {
 	return a.token != nil && subtle.ConstantTimeCompare(sum[:], a.token) == 1
 }
 
-// password returns the password of basic credentials; empty if they are none.
+// password returns the password of basic credentials; empty for other credentials.
 func password(credentials string) string {
 	r := http.Request{Header: http.Header{"Authorization": {credentials}}}
 	_, password, _ := r.BasicAuth()

@@ -104,7 +104,10 @@ func TestEndOfSessionEndsCalls(t *testing.T) {
 		w, _ := request(http.MethodDelete, "")
 		require.Equal(t, http.StatusNoContent, w.StatusCode)
 		require.Contains(t, <-answered, `"id":2`)
-		require.Zero(t, time.Since(began))
+		if *hosts == 1 {
+			require.Zero(t, time.Since(began))
+		}
+		require.LessOrEqual(t, time.Since(began), time.Second)
 
 		time.Sleep(time.Hour)
 		require.Zero(t, e.service.Stats().Runs.Spawned, "no call became a run that nobody knows")

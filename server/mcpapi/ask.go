@@ -40,7 +40,7 @@ type asker struct {
 var errAsked = fmt.Errorf("the user is asked first: %w", server.ErrAskAgain)
 
 // newAsker reads the answers that a call brings. Its error is for the client.
-func (a *api) newAsker(who caller, req *mcp.CallToolRequest, cancel context.CancelCauseFunc) (*asker, error) {
+func (a *api) newAsker(ctx context.Context, who caller, req *mcp.CallToolRequest, cancel context.CancelCauseFunc) (*asker, error) {
 	k := &asker{api: a, who: who, session: req.Session, tool: req.Params.Name, digest: digest(who.Audience(), req.Params), cancel: cancel, known: map[string]abi.Answer{}, patience: silentLimit}
 	if req.Params.GetProgressToken() != nil {
 		k.patience = connectLimit
@@ -50,9 +50,9 @@ func (a *api) newAsker(who caller, req *mcp.CallToolRequest, cancel context.Canc
 	}
 
 	if state := req.Params.RequestState; state != "" {
-		known, err := a.states.open(state, k.digest, time.Now())
+		known, err := a.unseal(ctx, state, k.digest)
 		if err != nil {
-			return nil, invalidParams("requestState: " + err.Error())
+			return nil, err
 		}
 		k.known = known
 	}
@@ -141,7 +141,11 @@ func toAnswer(r *mcp.ElicitResult) abi.Answer {
 }
 
 // result is the answer to a call with open questions.
-func (k *asker) result() *mcp.CallToolResult {
-	sealed := k.api.states.seal(k.known, k.digest, time.Now())
-	return &mcp.CallToolResult{InputRequests: *k.wanted.Load(), RequestState: sealed}
+func (k *asker) result(ctx context.Context) (*mcp.CallToolResult, error) {
+	sealed, err := k.api.seal(ctx, k.known, k.digest)
+	if err != nil {
+		k.api.log.Error("a request state was not made", "tool", k.tool, "session", k.who.Session, "error", err)
+		return nil, hostError(err)
+	}
+	return &mcp.CallToolResult{InputRequests: *k.wanted.Load(), RequestState: sealed}, nil
 }

@@ -14,21 +14,16 @@ import (
 	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
-// askers is a service whose plugins may ask.
-func askers(t *testing.T) *server.Service {
-	t.Helper()
+// askers configures a service whose plugins may ask.
+func askers() server.Config {
 	cfg := serviceConfig("test", "confirm")
 	cfg.Grants = map[string]plugins.Grant{"test": {Clock: true, Ask: true}, "confirm": {Clock: true, Ask: true}}
-	return open(t, cfg)
+	return cfg
 }
 
 func serveAskers(t *testing.T) *endpoint {
 	t.Helper()
-	s := askers(t)
-	h, err := mcpapi.NewHandler(s, mcpapi.Config{})
-	require.NoError(t, err)
-	t.Cleanup(h.Close)
-	return &endpoint{Handler: h, t: t, service: s}
+	return serveHosts(t, askers(), mcpapi.Config{})
 }
 
 const (
@@ -126,7 +121,7 @@ func TestElicitation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := connect(t, askers(t))
+				c := connect(t, open(t, askers()))
 				c.sendEach([]byte(form))
 				c.send([]byte(call))
 				for _, answer := range test.answers {

@@ -37,7 +37,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	defer cancel(nil)
 	defer context.AfterFunc(a.ctx, func() { cancel(context.Cause(a.ctx)) })()
 
-	asker, err := a.newAsker(who, req, cancel)
+	asker, err := a.newAsker(ctx, who, req, cancel)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 		a.addNotices(ctx, who, started, out)
 		return out, nil
 	case run == nil && asker.wanted.Load() != nil:
-		return asker.result(), nil
+		return asker.result(ctx)
 	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound: // removed by a reload
 		return nil, unknownTool(call.Tool)
 	case err != nil && server.ReasonOf(err).Code == wire.CodeConflict: // of the key, which is not the model's

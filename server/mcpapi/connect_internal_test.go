@@ -11,7 +11,7 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// A user who has agreed, and does not set the secret, is waited for as long as the client
+// The server waits for a user who has agreed but does not set the secret as long as the client
 // waits for the call.
 func TestConnectGivesUp(t *testing.T) {
 	for name, patience := range map[string]time.Duration{"without progress": silentLimit, "with progress": connectLimit} {

@@ -28,8 +28,14 @@ const (
 type connections struct {
 	live func() iter.Seq[*mcp.ServerSession] // all sessions of the SDK
 
-	mu   sync.Mutex
-	open map[string]*connection // by Mcp-Session-Id
+	// follow takes the messages of a connection that other hosts got, while it has open
+	// requests; nil if there are no other hosts.
+	follow    func(ctx context.Context, owner identity.Caller, id, name string)
+	following sync.WaitGroup
+
+	mu    sync.Mutex
+	open  map[string]*connection // by the SDK's id
+	names map[string]string      // the SDK's ids, by the Mcp-Session-Id of clients
 }
 
 type connection struct {
@@ -41,6 +47,58 @@ type connection struct {
 	quiet   chan struct{} // closed once ended without open requests
 	busy    int
 	used    time.Time // when it was last busy
+
+	name  string // its Mcp-Session-Id
+	calls int    // requests that are followed
+	still context.CancelFunc
+}
+
+// name notes the Mcp-Session-Id that the client of a connection uses.
+func (c *connections) name(id, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn := c.open[id]; conn != nil {
+		conn.name, c.names[name] = name, id
+	}
+}
+
+// named returns the SDK's id of a connection that is open here, or "".
+func (c *connections) named(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.names[name]
+}
+
+// closed notes that the SDK has closed a connection.
+func (c *connections) closed(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn := c.open[id]; conn != nil {
+		delete(c.names, conn.name)
+		delete(c.open, id)
+	}
+}
+
+// wait waits until nothing is followed.
+func (c *connections) wait() { c.following.Wait() }
+
+// followCall has a connection followed until leave is called. c.mu is held, also by the
+// caller of leave.
+func (c *connections) followCall(conn *connection) (leave func()) {
+	if c.follow == nil || conn.name == "" {
+		return func() {}
+	}
+	if conn.calls++; conn.calls == 1 {
+		ctx, cancel := context.WithCancel(context.Background())
+		conn.still = cancel
+		owner, id, name := conn.owner, conn.session.ID(), conn.name
+		c.following.Go(func() { c.follow(ctx, owner, id, name) })
+	}
+	return func() {
+		if conn.calls--; conn.calls == 0 {
+			conn.still()
+		}
+	}
 }
 
 // enter marks a connection of a user as busy with a request until leave is called, and
@@ -103,11 +161,14 @@ func (c *connections) track(ctx context.Context, req mcp.Request) (_ context.Con
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(conn.ended, func() { cancel(context.Cause(conn.ended)) })
-	release := c.hold(conn)
+	release, unfollow := c.hold(conn), c.followCall(conn)
 	return ctx, func() {
 		stop()
 		cancel(nil)
 		release()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		unfollow()
 	}
 }
 
@@ -170,16 +231,16 @@ func (c *connections) evict(client string) (victim *connection, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	live, own := map[string]*connection{}, 0
+	live, names, own := map[string]*connection{}, map[string]string{}, 0
 	for session := range c.live() {
 		if conn := c.open[session.ID()]; conn != nil {
-			live[session.ID()] = conn
+			live[session.ID()], names[conn.name] = conn, session.ID()
 			if conn.owner.Client() == client {
 				own++
 			}
 		}
 	}
-	c.open = live
+	c.open, c.names = live, names
 	if len(live) < maxConnections && own < maxConnectionsOfClient {
 		return nil, true
 	}
@@ -194,6 +255,7 @@ func (c *connections) evict(client string) (victim *connection, ok bool) {
 	victim, ok = fair.Victim(maps.Values(live), holding, newcomer)
 	if ok {
 		delete(c.open, victim.session.ID())
+		delete(c.names, victim.name)
 	}
 	return victim, ok
 }

@@ -37,6 +37,7 @@ const (
 type events struct {
 	pool   *fair.Pool                  // bytes
 	client func(session string) string // whose they are
+	closed func(session string)        // called when a session has ended
 
 	mu       sync.Mutex
 	sessions map[string]*keptSession
@@ -70,8 +71,8 @@ type holder struct {
 	receipt *receipt      // of the request that it answers
 }
 
-func newEvents(client func(session string) string) *events {
-	return &events{pool: fair.NewPool(maxEvents, maxEventsOfClient), client: client, sessions: map[string]*keptSession{}}
+func newEvents(client func(session string) string, closed func(session string)) *events {
+	return &events{pool: fair.NewPool(maxEvents, maxEventsOfClient), client: client, closed: closed, sessions: map[string]*keptSession{}}
 }
 
 // Open implements [mcp.EventStore]. The stream "" begins a session.
@@ -255,6 +256,7 @@ func (e *events) after(session, stream string, index int) (after [][]byte, ok bo
 
 // SessionClosed implements [mcp.EventStore].
 func (e *events) SessionClosed(_ context.Context, session string) error {
+	e.closed(session) // it locks the connections
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.sessions[session]; s != nil {

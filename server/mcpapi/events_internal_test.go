@@ -37,7 +37,7 @@ func (e *events) list(t *testing.T, session, stream string, index int) (all []st
 
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEvents(func(session string) string { return session })
+		e := newEvents(func(session string) string { return session }, func(string) {})
 		for i := range 100 { // the first event, and progress
 			e.add(t, "a", "s", map[bool][]byte{true: nil, false: note(i)}[i == 0])
 		}

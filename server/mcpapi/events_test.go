@@ -65,6 +65,7 @@ func lastID(t *testing.T, text string) string {
 // A client whose connection breaks in the middle of a call gets the rest, once, in
 // every revision with sessions; also if the call ends meanwhile.
 func TestResumedStream(t *testing.T) {
+	needsOneHost(t, "streams")
 	for _, version := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
 		for name, away := range map[string]time.Duration{"before the end": time.Second, "after the end": time.Minute} {
 			t.Run(version+" "+name, func(t *testing.T) {
@@ -95,6 +96,7 @@ func TestResumedStream(t *testing.T) {
 
 // A connection may be broken without a sign: then the new one takes over.
 func TestResumedStreamTakesOver(t *testing.T) {
+	needsOneHost(t, "streams")
 	bubble(t, func(t *testing.T) {
 		l := connectLink(t, serveHTTP(t, server.Config{}), "ana", "2025-11-25")
 		_, first := l.during(time.Second, http.MethodPost, slowCall)
@@ -148,6 +150,7 @@ func TestResumedStreamOfOthers(t *testing.T) {
 // A result that is too large to be kept is not lost in silence. The client that stays
 // gets it.
 func TestResumedStreamWithLargeResult(t *testing.T) {
+	needsOneHost(t, "streams")
 	bubble(t, func(t *testing.T) {
 		l := connectLink(t, serveHTTP(t, server.Config{}), "ana", "2025-11-25")
 		large := strings.NewReplacer("TEXT", strings.Repeat("x", 1100<<10), "sleeper", "large").Replace(slowCall)

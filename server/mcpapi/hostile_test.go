@@ -90,6 +90,7 @@ func TestRequestsWithoutParams(t *testing.T) {
 
 // A panic while a request is answered is that request's.
 func TestPanicsAreContained(t *testing.T) {
+	needsOneHost(t, "log")
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
 		var log bytes.Buffer
@@ -136,6 +137,7 @@ func TestArrays(t *testing.T) {
 // A client that begins sessions without end loses its own, and takes those of
 // nobody else. One that is in use stays, whoever has it.
 func TestSessionsOfAGreedyClient(t *testing.T) {
+	needsOneHost(t, "limits")
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
 		ana := e.begin("ana")
@@ -150,7 +152,8 @@ func TestSessionsOfAGreedyClient(t *testing.T) {
 		}
 		require.Equal(t, mcpapi.MaxSessionsOfClient+1, e.Sessions())
 		w, _ := e.within("mallory", first, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-		require.Equal(t, http.StatusNotFound, w.Code, "it gave way, and the client knows to begin anew")
+		require.Equal(t, http.StatusOK, w.Code, "it gave way, and continues")
+		require.Equal(t, mcpapi.MaxSessionsOfClient+1, e.Sessions())
 		w, _ = e.within("mallory", watched, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 		require.Equal(t, http.StatusOK, w.Code)
 		e.works("ana", ana)
@@ -162,6 +165,7 @@ func TestSessionsOfAGreedyClient(t *testing.T) {
 // Names are free too. Sessions that nobody used for the longest time give way,
 // and none of them blocks the others.
 func TestSessionsUnderManyNames(t *testing.T) {
+	needsOneHost(t, "limits")
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
 		ana := e.begin("ana")
@@ -180,6 +184,7 @@ func TestSessionsUnderManyNames(t *testing.T) {
 
 // When a client has all of its sessions in use it gets no more, and others do.
 func TestSessionsInUse(t *testing.T) {
+	needsOneHost(t, "limits")
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
 		for range mcpapi.MaxSessionsOfClient {
@@ -224,6 +229,7 @@ func TestLargeInitialize(t *testing.T) {
 // Before 2026-07-28 a client that disconnects has not canceled its calls. They
 // still count against the limits, and pings and other clients get through.
 func TestCallsOfClientsThatLeave(t *testing.T) {
+	needsOneHost(t, "limits")
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
 		session := e.begin("mallory")

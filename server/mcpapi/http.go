@@ -2,14 +2,15 @@ package mcpapi
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -36,6 +37,10 @@ type Handler struct {
 	modern http.Handler // for requests that stand alone, since 2026-07-28
 	legacy http.Handler // for connections that begin with initialize
 	end    context.CancelCauseFunc
+
+	relay   *server.Relay // nil: there are no other hosts
+	mark    mark
+	joining sync.Mutex // held while a session of another host begins here
 }
 
 // The limits on requests without an answer, over HTTP. Before 2026-07-28 a request
@@ -54,7 +59,7 @@ func NewHandler(service *server.Service, cfg Config) (*Handler, error) {
 	ctx, end := context.WithCancelCause(context.Background())
 	a := newAPI(ctx, service, cfg)
 	a.calls = fair.NewPool(maxCallsHTTP, maxCallsOfClient)
-	a.connections = &connections{open: map[string]*connection{}}
+	a.connections = &connections{open: map[string]*connection{}, names: map[string]string{}}
 
 	srv, err := a.newServer(cfg)
 	if err != nil {
@@ -64,7 +69,7 @@ func NewHandler(service *server.Service, cfg Config) (*Handler, error) {
 	}
 	a.connections.live = srv.Sessions
 
-	kept := newEvents(a.connections.client)
+	kept := newEvents(a.connections.client, a.connections.closed)
 	handler := func(stateless bool, timeout time.Duration, store mcp.EventStore) http.Handler {
 		return auth.RequireBearerToken(knownToken, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(
 			mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return srv }, &mcp.StreamableHTTPOptions{
@@ -72,7 +77,12 @@ func NewHandler(service *server.Service, cfg Config) (*Handler, error) {
 				Logger: a.sdkLog(), MaxRequestBodyBytes: maxMessage, DisableLocalhostProtection: true, // see Handler
 			}))
 	}
-	return &Handler{api: a, server: srv, events: kept, modern: handler(true, 0, nil), legacy: handler(false, connectionTimeout, kept), end: end}, nil
+	h := &Handler{api: a, server: srv, events: kept, modern: handler(true, 0, nil), legacy: handler(false, connectionTimeout, kept), end: end, relay: server.RelayOf(service)}
+	if h.relay != nil {
+		h.mark = mark(1 + rand.N[int64](markLimit-1))
+		a.connections.follow = h.follow
+	}
+	return h, nil
 }
 
 type tokenKey struct{}
@@ -91,6 +101,7 @@ func (h *Handler) Close() {
 	for s := range h.server.Sessions() {
 		_ = s.Close()
 	}
+	h.api.connections.wait()
 	h.api.close()
 }
 
@@ -143,7 +154,7 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	if alone {
 		h.serveModern(w, from.attach(r), m)
 	} else {
-		h.serveLegacy(w, r, m, from, len(body))
+		h.serveLegacy(w, r, m, from, body)
 	}
 }
 
@@ -175,39 +186,31 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m envelope
 	h.modern.ServeHTTP(w, r)
 }
 
+// textSessions refuses a session.
+const textSessions = "session limit reached and every session is in use: close one, or retry later"
+
 // serveLegacy serves a connection. A POST without one opens one, and the SDK keeps
 // it if it was initialized.
-func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope, from origin, size int) {
-	id := r.Header.Get(headerSession)
+func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope, from origin, body []byte) {
+	name := r.Header.Get(headerSession)
 	switch {
-	case id != "":
-		owner, leave, ok := h.api.connections.enter(id, from.User, r.Method == http.MethodPost)
+	case name != "":
+		leave, ok := h.enter(w, r, m, &from, body)
 		if !ok {
-			http.Error(w, "session not found", http.StatusNotFound) // the client begins a new one
 			return
 		}
 		defer leave()
-		if from.Unnamed {
-			from.Session = owner.Session
-		}
-		if r.Method == http.MethodDelete {
-			select {
-			case <-h.api.connections.abort(id):
-			case <-time.After(abortTimeout): // somebody does not read an answer
-			case <-r.Context().Done():
-			}
-			defer h.api.service.Connections().Depart(connectionID(id))
-		}
 	case r.Method != http.MethodPost: // the SDK refuses it
-	case size > maxInitialize:
+	case len(body) > maxInitialize:
 		refuse(w, http.StatusRequestEntityTooLarge, m.ID, invalidRequest(fmt.Sprintf("the request that begins a session has more than %d bytes", maxInitialize)))
 		return
 	case !h.api.connections.admit(from.Client()):
 		w.Header().Set("Retry-After", "60")
-		refuse(w, http.StatusServiceUnavailable, m.ID, &jsonrpc.Error{Code: codeBusy, Message: "session limit reached and every session is in use: close one, or retry later"})
+		refuse(w, http.StatusServiceUnavailable, m.ID, &jsonrpc.Error{Code: codeBusy, Message: textSessions})
 		return
 	}
 
+	from.answer.mark = h.mark
 	r, done, ok := h.resumable(from.answer, from.attach(r), from.receipt)
 	defer done()
 	if !ok {
@@ -215,12 +218,64 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 		return
 	}
 	h.legacy.ServeHTTP(w, r)
+	if h.relay != nil && m.Method == methodInitialize && from.answer.begun != "" {
+		h.inject(r.Context(), from.Caller, from.answer.begun, sayInitialized) // the client may say it to another host
+	}
+}
+
+// enter lets a request into the session that it names, until leave is called. It reports
+// false once it has answered the request.
+func (h *Handler) enter(w http.ResponseWriter, r *http.Request, m envelope, from *origin, body []byte) (leave func(), ok bool) {
+	name := r.Header.Get(headerSession)
+	id, ok := h.local(w, r, from)
+	if !ok {
+		return nil, false
+	}
+	owner, release, ok := h.api.connections.enter(id, from.User, r.Method == http.MethodPost)
+	if !ok {
+		http.Error(w, "session not found", http.StatusNotFound) // the client begins a new one
+		return nil, false
+	}
+	if from.Unnamed {
+		from.Session = owner.Session
+	}
+	r.Header.Set(headerSession, id)
+
+	switch {
+	case r.Method == http.MethodDelete:
+		h.revoke(r.Context(), name)
+		select {
+		case <-h.api.connections.abort(id):
+		case <-time.After(abortTimeout): // somebody does not read an answer
+		case <-r.Context().Done():
+		}
+		return func() {
+			release()
+			h.api.service.Connections().Depart(connectionID(id))
+		}, true
+	case r.Method != http.MethodPost:
+		return release, true
+	}
+
+	here, err := h.pass(r.Context(), name, m, body)
+	switch {
+	case err != nil:
+		h.api.log.Error("a message was not passed to other hosts", "session", from.Session, "error", err)
+		http.Error(w, "the message could not be passed to the host that waits for it: retry later", http.StatusServiceUnavailable)
+	case !here || h.relay != nil && m.Method == methodInitialized:
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		r.Body = io.NopCloser(bytes.NewReader(h.mark.strip(body)))
+		return release, true
+	}
+	release()
+	return nil, false
 }
 
 // resumable lets the stream of an answer be resumed later, and resumes the one that the
 // request names. It reports false if that one is not kept. Call done when it is served.
 func (h *Handler) resumable(w *stream, r *http.Request, of *receipt) (_ *http.Request, done func(), ok bool) {
-	session := func() string { return cmp.Or(r.Header.Get(headerSession), w.Header().Get(headerSession)) }
+	session := func() string { return sessionOf(r, w) }
 	outer := r.Context()
 	ctx, cancel := context.WithCancel(outer)
 	here := &holder{leave: cancel, left: make(chan struct{}), receipt: of}

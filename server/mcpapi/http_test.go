@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -40,6 +41,8 @@ func zoo() map[string]plugintest.Plugin {
 // endpoint is a handler over a service with the zoo, called in memory.
 type endpoint struct {
 	*mcpapi.Handler
+	others  []*mcpapi.Handler // of the other hosts, which take turns with it
+	turn    *atomic.Int64
 	t       *testing.T
 	service *server.Service
 	id      int
@@ -51,6 +54,11 @@ type endpoint struct {
 
 func serveHTTP(t *testing.T, cfg server.Config) *endpoint {
 	t.Helper()
+	return serveHosts(t, zooConfig(cfg), mcpapi.Config{Version: "test"})
+}
+
+// zooConfig adds the zoo to a configuration.
+func zooConfig(cfg server.Config) server.Config {
 	files := fstest.MapFS{}
 	cfg.Grants = map[string]plugins.Grant{}
 	for name, p := range zoo() {
@@ -62,17 +70,13 @@ func serveHTTP(t *testing.T, cfg server.Config) *endpoint {
 		cfg.Grants[name] = plugins.Grant{Clock: true}
 	}
 	cfg.Folders, cfg.CacheDir = []plugins.Folder{{Path: "zoo", FS: files}}, plugintest.CacheDir()
-	s := open(t, cfg)
-	h, err := mcpapi.NewHandler(s, mcpapi.Config{Version: "test"})
-	require.NoError(t, err)
-	t.Cleanup(h.Close)
-	return &endpoint{Handler: h, t: t, service: s}
+	return cfg
 }
 
 // ServeHTTP takes a header for the user, as the API around a handler takes a token.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user := r.Header.Get("User")
-	e.Handler.ServeHTTP(w, r.WithContext(identity.NewContext(r.Context(), identity.Caller{User: user, Session: "of " + user, Until: e.until, Unnamed: e.unnamed})))
+	e.next().ServeHTTP(w, r.WithContext(identity.NewContext(r.Context(), identity.Caller{User: user, Session: "of " + user, Until: e.until, Unnamed: e.unnamed})))
 }
 
 // response is what an endpoint answers.
@@ -167,6 +171,10 @@ func TestTaskEnds(t *testing.T) {
 				require.EqualValues(t, 1000, m.Result["pollIntervalMs"])
 				require.EqualValues(t, 24*time.Hour/time.Millisecond, m.Result["ttlMs"])
 				if tool == "sleeper" {
+					if *hosts > 1 { // others see it with the next heartbeat
+						time.Sleep(3 * time.Second)
+						m = e.get("ana", id)
+					}
 					require.Contains(t, m.Result["statusMessage"], "half way")
 				}
 				time.Sleep(11 * time.Second)

@@ -47,7 +47,7 @@ func TestBothErasAsk(t *testing.T) {
 	const modern = `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
 	bubble(t, func(t *testing.T) {
 		extend := mcpapi.Extend{Options: func(o *mcp.ServerOptions) { o.KeepAlive = time.Second }}
-		c := connectWith(t, askers(t), mcpapi.Config{Extend: extend})
+		c := connectWith(t, open(t, askers()), mcpapi.Config{Extend: extend})
 		asks := func(id int) (state string) {
 			c.sendf(call, id, modern)
 			m := c.said()

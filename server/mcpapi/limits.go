@@ -19,17 +19,20 @@ type limitsResource struct {
 	Tools map[string]wire.ToolLimits `json:"tools,omitempty"` // those that have others
 }
 
-func (a *api) addLimits(srv *mcp.Server) {
+// limits serves the limits of a service.
+type limits struct{ service *server.Service }
+
+func (l limits) add(srv *mcp.Server) {
 	srv.AddResource(&mcp.Resource{
 		Name: "limits", Title: "Limits of calls", URI: limitsURI, MIMEType: "application/json",
 		Description: "what a call may use: time, memory, output, arguments",
-	}, a.readLimits)
+	}, l.read)
 }
 
-// readLimits answers with the usual limits, and those of the tools that differ.
-func (a *api) readLimits(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-	out := limitsResource{Usual: server.UsualLimits(a.service), Tools: map[string]wire.ToolLimits{}}
-	for _, d := range server.AllDefinitions(a.service, originOf(req.Extra).Session) {
+// read answers with the usual limits, and those of the tools that differ.
+func (l limits) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	out := limitsResource{Usual: server.UsualLimits(l.service), Tools: map[string]wire.ToolLimits{}}
+	for _, d := range server.AllDefinitions(l.service, originOf(req.Extra).Session) {
 		usual := out.Usual
 		if !d.SupportsBackground {
 			usual.BackgroundSeconds = 0

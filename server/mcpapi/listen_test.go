@@ -149,7 +149,7 @@ func TestListenToQuestions(t *testing.T) {
 		<-answered
 		said := saidOf(events)
 		require.Equal(t, "working ", said[1])
-		asked := slices.Index(said, "input_required ")
+		asked := slices.IndexFunc(said, func(one string) bool { return strings.HasPrefix(one, "input_required ") })
 		require.Positive(t, asked, "%v", said)
 		for key := range events[asked].Params.InputRequests {
 			require.Regexp(t, `^confirm\.[0-9]+$`, key)

@@ -44,7 +44,6 @@ type api struct {
 	service *server.Service
 	log     *slog.Logger
 	grace   time.Duration // how long a client that takes tasks waits for a result
-	states  states        // that clients carry for us
 
 	calls       *fair.Pool   // requests without an answer; nil on a pipe, which counts them itself
 	connections *connections // nil on a pipe
@@ -59,7 +58,7 @@ type api struct {
 }
 
 func newAPI(ctx context.Context, service *server.Service, cfg Config) *api {
-	a := &api{ctx: ctx, service: service, log: cfg.Logger, grace: cmp.Or(cfg.Grace, taskGrace), states: newStates(), leave: func() {}}
+	a := &api{ctx: ctx, service: service, log: cfg.Logger, grace: cmp.Or(cfg.Grace, taskGrace), leave: func() {}}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -102,7 +101,7 @@ func (a *api) newServer(cfg Config) (*mcp.Server, error) {
 	srv := mcp.NewServer(&mcp.Implementation{Name: "toolhost", Title: "Toolhost", Version: cfg.Version}, options)
 	a.serveTools(srv)
 	a.addFiles(srv)
-	a.addLimits(srv)
+	limits{a.service}.add(srv)
 	if err := addTasks(srv); err != nil {
 		return nil, err
 	}
@@ -120,6 +119,7 @@ func (a *api) newServer(cfg Config) (*mcp.Server, error) {
 		cfg.Server(srv)
 	}
 	srv.AddReceivingMiddleware(a.guard)
+	srv.AddReceivingMiddleware(a.measure)
 	return srv, nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // guard is the outermost middleware. It limits the requests of a client, except
@@ -34,6 +35,9 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 			var leave func()
 			ctx, leave = a.connections.track(ctx, req)
 			defer leave()
+			if method == methodInitialize {
+				a.issue(ctx, req)
+			}
 		}
 		if originOf(req.GetExtra()).DryRun {
 			ctx = server.WithDryRun(ctx)
@@ -64,12 +68,24 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// codeBusy is the error of one request too many. It is HTTP's code: MCP requires codes
-// outside the range that JSON-RPC reserves (2026-07-28, basic, error codes).
-const codeBusy = http.StatusTooManyRequests
+// codeBusy is the error of one request too many, and codeUnavailable that of a store of runs
+// that is away. They are HTTP's codes: MCP requires codes outside the range that JSON-RPC
+// reserves (2026-07-28, basic, error codes).
+const (
+	codeBusy        = http.StatusTooManyRequests
+	codeUnavailable = http.StatusServiceUnavailable
+)
 
 func busy(limit int) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("%d requests are waiting for an answer already: wait for some of them, then retry", limit)}
+}
+
+// hostError is what a client may know of an error of the host.
+func hostError(err error) *jsonrpc.Error {
+	if reason := server.ReasonOf(err); reason.Code == wire.CodeUnavailable {
+		return &jsonrpc.Error{Code: codeUnavailable, Message: reason.Text}
+	}
+	return internalError()
 }
 
 func internalError() *jsonrpc.Error {

@@ -99,7 +99,9 @@ func TestNoticesOfCallsAtTheSameTime(t *testing.T) {
 			})
 		}
 		calls.Wait()
-		require.Equal(t, 1, strings.Count(all, "succeeded"))
+		count := strings.Count(all, "succeeded")
+		require.Positive(t, count)
+		require.LessOrEqual(t, count, *hosts, "two hosts may tell of it at the same time")
 	})
 }
 

@@ -45,6 +45,7 @@ const wasLost = "This repeats a call of send whose answer could not be delivered
 // Before 2026-07-28 a call outlives its connection: a client that calls again instead of
 // resuming the stream gets the answer of the first call.
 func TestRepeatAfterABrokenStream(t *testing.T) {
+	needsOneHost(t, "calls in flight")
 	for name, away := range map[string]time.Duration{"running": time.Second, "ended": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -66,6 +67,7 @@ func TestRepeatAfterABrokenStream(t *testing.T) {
 // A client that resumes the stream has its answer: the same call after that is another
 // one.
 func TestNoRepeatAfterAResumedStream(t *testing.T) {
+	needsOneHost(t, "calls in flight")
 	for name, away := range map[string]time.Duration{"running": time.Second, "ended": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -85,6 +87,7 @@ func TestNoRepeatAfterAResumedStream(t *testing.T) {
 
 // A stream that breaks again while it is resumed has not delivered the answer.
 func TestRepeatAfterAStreamThatBreaksTwice(t *testing.T) {
+	needsOneHost(t, "calls in flight")
 	bubble(t, func(t *testing.T) {
 		var letters atomic.Int32
 		l := connectLink(t, serveHTTP(t, sender(&letters)), "ana", "2025-11-25")
@@ -99,6 +102,7 @@ func TestRepeatAfterAStreamThatBreaksTwice(t *testing.T) {
 
 // Since 2026-07-28 closing the stream cancels the call, which may have taken effect.
 func TestRepeatAfterAClosedStream(t *testing.T) {
+	needsOneHost(t, "calls in flight")
 	bubble(t, func(t *testing.T) {
 		var letters atomic.Int32
 		e := serveHTTP(t, sender(&letters))
@@ -116,6 +120,7 @@ func TestRepeatAfterAClosedStream(t *testing.T) {
 
 // An answer that could not be written comes with the repeat.
 func TestRepeatAfterAWriteThatFailed(t *testing.T) {
+	needsOneHost(t, "calls in flight")
 	bubble(t, func(t *testing.T) {
 		var letters atomic.Int32
 		e := serveHTTP(t, sender(&letters))

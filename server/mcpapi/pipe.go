@@ -3,7 +3,7 @@ package mcpapi
 import (
 	"bufio"
 	"bytes"
-	"context"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,10 +23,14 @@ const (
 
 	slotTimeout = 10 * time.Second // how long a request waits for a slot
 
-	// drainGrace is how long calls of tools may still run when the input has
-	// ended: a client that writes all its requests and closes its end gets its
-	// answers, and one that is gone does not keep the process running.
-	drainGrace = time.Second
+	// drainTimeout is how long requests may still run when the input has ended: a
+	// client that writes all its requests and closes its end gets its responses, even
+	// if the first call has to load a runtime on a busy machine.
+	drainTimeout = 30 * time.Second
+
+	// goneInterval is how often it is looked meanwhile whether anybody reads: the process
+	// of a client that is gone holds its runs, which the next one is to find.
+	goneInterval = 100 * time.Millisecond
 
 	// hungTimeout bounds what normally takes a moment. It is long, because a slow
 	// machine must not be mistaken for a hung one.
@@ -47,14 +51,16 @@ type pipe struct {
 	in     io.Reader
 	lines  *bufio.Reader
 	origin origin
-	grace  time.Duration // see drainGrace; negative: no drain
+	grace  time.Duration // see drainTimeout; negative: none
 
 	legacy, modern *lane
 
-	slots chan struct{} // one for each request without an answer
-	full  bool          // the last request found no slot in time
-	ended chan struct{} // closed when the input has ended
-	err   error         // why; set before ended is closed
+	slots chan struct{}   // one for each request without an answer
+	full  bool            // the last request found no slot in time
+	last  chan struct{}   // closed when the last message was read
+	stop  <-chan struct{} // closed when the process is to end
+	ended chan struct{}   // closed when nothing is waited for any more
+	err   error           // why; set before ended is closed
 
 	writing sync.Mutex // one line at a time
 	out     io.Writer
@@ -78,7 +84,7 @@ type openCall struct {
 func newPipe(in io.Reader, out io.Writer, from origin, grace time.Duration) *pipe {
 	p := &pipe{
 		in: in, lines: bufio.NewReader(in), out: out, origin: from, grace: grace,
-		slots: make(chan struct{}, maxCalls), ended: make(chan struct{}),
+		slots: make(chan struct{}, maxCalls), last: make(chan struct{}), ended: make(chan struct{}),
 		calls: map[jsonrpc.ID]*openCall{}, closed: make(chan struct{}),
 	}
 	p.origin.send = p.write
@@ -93,8 +99,8 @@ func (p *pipe) run() {
 	for {
 		line, err := p.readLine()
 		if err != nil {
-			p.drain()
-			p.err = err
+			close(p.last)
+			p.err = cmp.Or(p.drain(), err)
 			return
 		}
 
@@ -267,33 +273,35 @@ func (p *pipe) answer(response *jsonrpc.Response) (settle func(written bool)) {
 	}
 }
 
-// drain waits for the answers to open calls: drainGrace for tools, hungTimeout for
-// other requests, and not at all for subscriptions.
-func (p *pipe) drain() {
+// drain waits for the answers to open requests, but not to subscriptions. It returns an
+// error if some take too long.
+func (p *pipe) drain() error {
 	if p.grace < 0 {
-		return
+		return nil
 	}
-	grace, cancel := context.WithTimeout(context.Background(), p.grace)
-	defer cancel()
-	late, cancel := context.WithTimeout(context.Background(), hungTimeout)
-	defer cancel()
+	late := time.After(p.grace)
+	look := time.NewTicker(goneInterval)
+	defer look.Stop()
 
 	for _, call := range p.unanswered() {
-		limit := late
-		switch call.method {
-		case methodListen:
-			continue
-		case methodCall:
-			limit = grace
-		}
-
-		select {
-		case <-call.done:
-		case <-limit.Done():
-		case <-p.closed:
-			return
+		for answered := call.method == methodListen; !answered; {
+			select {
+			case <-call.done:
+				answered = true
+			case <-look.C:
+				if unread(p.out) {
+					return nil
+				}
+			case <-late:
+				return fmt.Errorf("canceled what was still running %s after the input had ended", p.grace)
+			case <-p.stop:
+				return nil
+			case <-p.closed:
+				return nil
+			}
 		}
 	}
+	return nil
 }
 
 func (p *pipe) unanswered() []*openCall {
@@ -311,11 +319,25 @@ func (p *pipe) refuse(id json.RawMessage, reason *jsonrpc.Error) error {
 	return p.write(answer)
 }
 
+// write sends a message, unless nobody reads it: SDKs that have closed the input have the
+// process end by SIGTERM after two seconds, and Python's fails if it gets a response then.
 func (p *pipe) write(message []byte) error {
 	p.writing.Lock()
 	defer p.writing.Unlock()
+	if isClosed(p.last) && isClosed(p.stop) {
+		return io.ErrClosedPipe
+	}
 	_, err := p.out.Write(append(message, '\n'))
 	return err
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // Close ends both sessions, and a read that waits if the input can be closed.

@@ -2,6 +2,7 @@ package mcpapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -166,34 +167,53 @@ func TestPipeMakesRoom(t *testing.T) {
 	})
 }
 
-// When the input has ended, calls of tools have their grace, and what the server
-// answers by itself is waited for, however slow the machine is; but not for ever.
+// When the input has ended, open requests are waited for, however slow the machine is; but
+// not for ever, and not once the process is to end: then nothing more is written.
 func TestPipeDrains(t *testing.T) {
 	for name, test := range map[string]struct {
 		method   string
 		answered time.Duration // 0: never
+		stopped  time.Duration // 0: never
 		ended    time.Duration
 	}{
-		"a call":                {methodCall, drainGrace / 2, drainGrace / 2},
-		"a long call":           {methodCall, 0, drainGrace},
-		"a list":                {"tools/list", hungTimeout / 2, hungTimeout / 2},
-		"a list nobody answers": {"tools/list", 0, hungTimeout},
-		"a subscription":        {methodListen, 0, 0},
+		"a call":                {methodCall, drainTimeout / 2, 0, drainTimeout / 2},
+		"a long call":           {methodCall, 0, 0, drainTimeout},
+		"a list":                {"tools/list", drainTimeout / 2, 0, drainTimeout / 2},
+		"a list nobody answers": {"tools/list", 0, 0, drainTimeout},
+		"a subscription":        {methodListen, 0, 0, 0},
+		"a call and a stop":     {methodCall, 3 * time.Second, 2 * time.Second, 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newPipe(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+test.method+`","params":{}}`), io.Discard, origin{}, drainGrace)
+				var out bytes.Buffer
+				p := newPipe(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+test.method+`","params":{}}`), &out, origin{}, drainTimeout)
 				p.begun = true
+				if test.stopped > 0 {
+					ctx, cancel := context.WithTimeout(t.Context(), test.stopped)
+					defer cancel()
+					p.stop = ctx.Done()
+				}
 				began := time.Now()
 				go p.run()
 				m, err := p.legacy.Read(t.Context())
 				require.NoError(t, err)
+
+				ended := make(chan time.Duration, 1)
+				go func() {
+					<-p.ended
+					ended <- time.Since(began)
+				}()
 				if test.answered > 0 {
 					time.Sleep(test.answered)
-					require.NoError(t, p.legacy.Write(t.Context(), &jsonrpc.Response{ID: m.(*jsonrpc.Request).ID, Result: json.RawMessage("{}")}))
+					err := p.legacy.Write(t.Context(), &jsonrpc.Response{ID: m.(*jsonrpc.Request).ID, Result: json.RawMessage("{}")})
+					if test.stopped > 0 {
+						require.ErrorIs(t, err, io.ErrClosedPipe)
+					} else {
+						require.NoError(t, err)
+					}
+					require.Equal(t, test.stopped == 0, out.Len() > 0)
 				}
-				<-p.ended
-				require.Equal(t, test.ended, time.Since(began))
+				require.Equal(t, test.ended, <-ended)
 			})
 		})
 	}

@@ -105,7 +105,7 @@ func (a *api) readFile(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.
 	}
 	if err != nil {
 		a.log.Error("cannot read a file of a run", "task_id", id, "file", name, "error", err)
-		return nil, internalError()
+		return nil, hostError(err)
 	}
 
 	contents := &mcp.ResourceContents{URI: req.Params.URI, MIMEType: fileLink(id, name).MIMEType}

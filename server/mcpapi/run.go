@@ -51,13 +51,14 @@ type Config struct {
 	// DryRun makes all requests of Run change nothing, see [server.WithDryRun].
 	DryRun bool
 
-	drain time.Duration // 0 means drainGrace; negative none: a guest that spins stops the clock of a test
+	drain time.Duration // 0 means drainTimeout; negative none: a guest that spins stops the clock of a test
 }
 
 // Run serves one client. It returns nil when the client has closed In or is gone, and
-// the cause of ctx when ctx is done. When In is closed, Run first answers the open
-// requests; it waits a second for calls of tools and then cancels them. It returns
-// [ErrStuck] if a call does not end, or the client does not read, for 30 seconds.
+// the cause of ctx when ctx is done before that. When In is closed, Run first answers the
+// open requests; those that take longer than 30 seconds are canceled. If ctx is done
+// meanwhile, it cancels them at once and writes nothing more. It returns [ErrStuck] if a call does not
+// end, or the client does not read, for 30 seconds.
 // Background runs, parked calls and tasks continue until the service is closed.
 //
 // A program that serves its standard output should ignore SIGPIPE. Otherwise the
@@ -77,7 +78,8 @@ func Run(ctx context.Context, service *server.Service, cfg Config) error {
 		return fmt.Errorf("MCP session: %w", err)
 	}
 
-	p := newPipe(cfg.In, cfg.Out, origin{Caller: identity.Caller{Session: cmp.Or(cfg.Session, wire.DefaultSession), DryRun: cfg.DryRun}}, cmp.Or(cfg.drain, drainGrace))
+	p := newPipe(cfg.In, cfg.Out, origin{Caller: identity.Caller{Session: cmp.Or(cfg.Session, wire.DefaultSession), DryRun: cfg.DryRun}}, cmp.Or(cfg.drain, drainTimeout))
+	p.stop = ctx.Done()
 	var sessions []*mcp.ServerSession
 	for _, l := range []*lane{p.legacy, p.modern} {
 		session, err := srv.Connect(ctx, l, nil)
@@ -114,7 +116,12 @@ func serve(ctx context.Context, p *pipe, sessions []*mcp.ServerSession) error {
 		}
 	}
 
-	defer p.Close()
+	defer func() {
+		_ = p.Close()
+		for _, call := range p.unanswered() { // the SDK sends nothing once a session ends
+			call.receipt.settle(false)
+		}
+	}()
 	late := time.After(hungTimeout)
 	var first error
 	for range sessions {
@@ -125,12 +132,14 @@ func serve(ctx context.Context, p *pipe, sessions []*mcp.ServerSession) error {
 			return fmt.Errorf("%w: a call or a write is still running after %s", ErrStuck, hungTimeout)
 		}
 	}
-	return sessionError(ctx, first)
+	return p.sessionError(ctx, first)
 }
 
-// sessionError returns why a session ended: nil if the client is gone.
-func sessionError(ctx context.Context, err error) error {
+// sessionError returns why a session ended: nil if the client has left.
+func (p *pipe) sessionError(ctx context.Context, err error) error {
 	switch {
+	case ctx.Err() != nil && isClosed(p.last):
+		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err == nil, errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe), errors.Is(err, os.ErrClosed):

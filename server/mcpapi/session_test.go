@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,6 +129,92 @@ func TestHeldCall(t *testing.T) {
 	require.Contains(t, m.Result.Content[0].Text, "primes waits until a person approves it, and then runs in the background, as run TASK-1. Do not call it again")
 	c.call(3, "stop_background", `{"task_id":"TASK-1","force":true}`)
 	c.receive(1)
+}
+
+// callOf is a request of a client that begins with it.
+func callOf(tool string) string {
+	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}},"name":"` + tool + `","arguments":{}}}` + "\n"
+}
+
+// A client that closes its end gets the responses that it waits for, and none that comes
+// after it has asked for the end of the process.
+func TestEndOfInput(t *testing.T) {
+	for name, test := range map[string]struct {
+		tool      string
+		signaled  time.Duration // 0: never
+		ended     time.Duration
+		err       string
+		responses int
+	}{
+		"a call ends":       {"sleeper", 0, 10 * time.Second, "", 1},
+		"it takes too long": {"forever", 0, 30 * time.Second, "MCP session: canceled what was still running 30s after the input had ended", 0},
+		"a signal":          {"forever", 2 * time.Second, 2 * time.Second, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := open(t, zooConfig(server.Config{}))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if test.signaled > 0 {
+					time.AfterFunc(test.signaled, cancel)
+				}
+				began := time.Now()
+				var out bytes.Buffer
+				err := mcpapi.Run(ctx, s, mcpapi.Config{In: strings.NewReader(callOf(test.tool)), Out: &out})
+				if test.err == "" {
+					require.NoError(t, err)
+				} else {
+					require.EqualError(t, err, test.err)
+				}
+				require.Equal(t, test.ended, time.Since(began))
+				require.Equal(t, test.responses, strings.Count(out.String(), "\n"), out.String())
+			})
+		})
+	}
+}
+
+// A response that cannot be written is an error, whether the client has closed its end or
+// not.
+func TestOutputFails(t *testing.T) {
+	for name, in := range map[string]func() io.Reader{
+		"closed input": func() io.Reader { return strings.NewReader(callOf("echo")) },
+		"open input": func() io.Reader {
+			in, client := io.Pipe()
+			go func() { _, _ = io.WriteString(client, callOf("echo")) }()
+			return in
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := open(t, zooConfig(server.Config{}))
+				err := mcpapi.Run(t.Context(), s, mcpapi.Config{In: in(), Out: fullDisk{}})
+				require.ErrorIs(t, err, syscall.ENOSPC)
+			})
+		})
+	}
+}
+
+// fullDisk is a stream that takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// A client that repeats a call in a session of its own, after the first one was stopped
+// without a response, learns that at once.
+func TestRepeatAfterAStop(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var letters atomic.Int32
+		s := open(t, sender(&letters))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		for _, ctx := range []context.Context{ctx, t.Context()} {
+			began := time.Now()
+			var out bytes.Buffer
+			require.NoError(t, mcpapi.Run(ctx, s, mcpapi.Config{Session: "ana", In: strings.NewReader(callOf("send")), Out: &out}))
+			require.Less(t, time.Since(began), time.Minute)
+			t.Log(time.Since(began), out.String())
+		}
+	})
 }
 
 // A client that neither reads nor leaves cannot hold the process.

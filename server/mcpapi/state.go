@@ -1,10 +1,9 @@
 package mcpapi
 
 import (
-	"crypto/hmac"
-	"crypto/rand"
+	"bytes"
+	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server"
 )
 
 // stateLife is how long a client may take to answer.
@@ -35,43 +35,41 @@ func digest(session string, params *mcp.CallToolParamsRaw) []byte {
 	return h.Sum(nil)
 }
 
-// states seals and opens the state of calls that ask. Its key lasts as long as the
-// process: after a restart clients are asked again.
-type states struct{ key []byte }
+// statePurpose is what a state is sealed for.
+const statePurpose = "mcp request state"
 
-func newStates() states {
-	k := states{make([]byte, 32)}
-	_, _ = rand.Read(k.key) // it never fails
-	return k
+// seal returns the state of a call that asks. Every host that shares the engine opens it.
+func (a *api) seal(ctx context.Context, known map[string]abi.Answer, digest []byte) (string, error) {
+	body, err := json.Marshal(state{time.Now().Add(stateLife).Unix(), digest, known})
+	if err != nil {
+		return "", err
+	}
+	return server.SealsOf(a.service).Seal(ctx, statePurpose, body)
 }
 
-func (k states) seal(known map[string]abi.Answer, digest []byte, now time.Time) string {
-	body, _ := json.Marshal(state{now.Add(stateLife).Unix(), digest, known}) // answers were JSON: it cannot fail
-	return base64.RawURLEncoding.EncodeToString(append(k.sign(body), body...))
-}
-
-func (k states) sign(body []byte) []byte {
-	mac := hmac.New(sha256.New, k.key)
-	mac.Write(body)
-	return mac.Sum(nil)
-}
-
-// open returns the answers in a state that this server sealed for that call.
-func (k states) open(sealed string, digest []byte, now time.Time) (map[string]abi.Answer, error) {
+// unseal returns the answers in a state that was sealed for that call. Its error is for the
+// client.
+func (a *api) unseal(ctx context.Context, sealed string, digest []byte) (map[string]abi.Answer, error) {
 	var s state
-	data, err := base64.RawURLEncoding.DecodeString(sealed)
-	if err != nil || len(data) < sha256.Size || !hmac.Equal(data[:sha256.Size], k.sign(data[sha256.Size:])) ||
-		json.Unmarshal(data[sha256.Size:], &s) != nil {
-		return nil, errors.New("this server did not issue it: call again without it")
+	body, err := server.SealsOf(a.service).Open(ctx, statePurpose, sealed)
+	if err != nil && !errors.Is(err, server.ErrSeal) {
+		a.log.Error("a request state was not checked", "error", err)
+		return nil, hostError(err)
 	}
 
 	switch {
-	case now.Unix() > s.Expires:
-		return nil, errors.New("it has expired: call again without it")
-	case !hmac.Equal(s.Digest, digest):
-		return nil, errors.New("it was issued for another call: call again without it")
+	case err != nil || json.Unmarshal(body, &s) != nil:
+		return nil, invalidState("this server did not issue it")
+	case time.Now().Unix() > s.Expires:
+		return nil, invalidState("it has expired")
+	case !bytes.Equal(s.Digest, digest):
+		return nil, invalidState("it was issued for another call")
 	case s.Known == nil:
 		s.Known = map[string]abi.Answer{}
 	}
 	return s.Known, nil
+}
+
+func invalidState(why string) error {
+	return invalidParams("requestState: " + why + ": call again without it")
 }

@@ -33,7 +33,19 @@ type stream struct {
 	err   error  // of the first write that failed
 	first string // an event that waits for the next one
 
-	largest int // bytes of the largest event
+	largest int    // bytes of the largest event
+	begun   string // the SDK's id of the session that the request begins
+	mark    mark   // of requests to the client; 0: their ids stay
+}
+
+// issue gives the session that the request begins another id for its client.
+func (w *stream) issue(id, name string) {
+	w.lock()
+	defer w.unlock()
+	if w.state == streamOpen {
+		w.begun = id
+		w.Header().Set(headerSession, name)
+	}
 }
 
 // resumable is what a stream of a session that begins with initialize needs, so that
@@ -122,7 +134,14 @@ func (w *stream) Write(p []byte) (n int, err error) {
 		return 0, err
 	}
 	w.largest = max(w.largest, len(p))
-	return w.ResponseWriter.Write(p)
+	out := p
+	if w.mark != 0 && len(data) > 0 {
+		out = bytes.Replace(p, data, w.mark.put(data), 1)
+	}
+	if _, err := w.ResponseWriter.Write(out); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // begin makes the answer a stream of events. w is locked.

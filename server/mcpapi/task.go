@@ -168,7 +168,7 @@ func taskProblem(id string, err error) error {
 	case wire.CodeCanceled, wire.CodeTime:
 		return err
 	}
-	return internalError()
+	return hostError(err)
 }
 
 func (a *api) getTask(ctx context.Context, who caller, id string) (*task, error) {

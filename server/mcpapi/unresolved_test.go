@@ -32,6 +32,7 @@ var undelivered = regexp.MustCompile(`msg="the answer of a call was not delivere
 // The answer of a call that nobody has fetched is in the log, once, when its stream is
 // dropped: never before, and never what it says.
 func TestUndeliveredAnswers(t *testing.T) {
+	needsOneHost(t, "log")
 	call := strings.Replace(slowCall, "TEXT", "hunter2", 1)
 	end := func(t *testing.T, l link) {
 		code, _ := l.during(time.Minute, http.MethodDelete, "")
@@ -81,6 +82,7 @@ func TestUndeliveredAnswers(t *testing.T) {
 
 // A question that a client never answered is in the log, without what was asked.
 func TestUnansweredQuestionsAreLogged(t *testing.T) {
+	needsOneHost(t, "log")
 	bubble(t, func(t *testing.T) {
 		e := serveAskers(t)
 		log := withLog(t, e)
@@ -97,6 +99,7 @@ func TestUnansweredQuestionsAreLogged(t *testing.T) {
 
 // An answer that is an event some clients lose is in the log, with its size alone.
 func TestLargeEventsAreLogged(t *testing.T) {
+	needsOneHost(t, "log")
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
 		log := withLog(t, e)

@@ -44,6 +44,7 @@ type runPages struct{ *site }
 func (s runPages) register() {
 	s.show("GET /ui/runs", s.runs)
 	s.show("GET /ui/runs/{run}", s.run)
+	s.show("GET /ui/logs", s.logs)
 	s.handleRun("GET /ui/runs/{run}/output", s.output)
 	s.handleRun("GET /ui/runs/{run}/artifacts/{name}", s.artifact)
 	s.handleRun("POST /ui/runs/{run}/stop", s.stop)

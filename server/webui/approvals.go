@@ -46,7 +46,7 @@ func (s approvalPages) approvals(r *http.Request) (page, error) {
 	}
 
 	v := approvalList{waiting.Approvals, waiting.Waiting - len(waiting.Approvals), kept.Kept, s.ApprovalToken != ""}
-	return page{"Approvals", "/ui/approvals", []section{{"approvals", v}, {"kept", v}}}, nil
+	return page{title: "Approvals", menu: "/ui/approvals", sections: []section{{"approvals", v}, {"kept", v}}}, nil
 }
 
 // decides answers a posted form that has the token for approvals, and returns to the page.

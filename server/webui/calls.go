@@ -35,6 +35,7 @@ type toolRow struct {
 	wire.ToolFigures
 	Failed int64
 	Why    string // how often for which reason
+	Hour   chart  // its calls in the last hour
 }
 
 // A callRow is a call that has ended.
@@ -80,13 +81,18 @@ func (s *site) calls(r *http.Request) (page, error) {
 	for _, c := range figures.Calls(server.CallQuery{Tool: f.Tool, Failed: f.Failed, Limit: maxCalls}) {
 		rows = append(rows, callRow{c})
 	}
-	return page{"Calls", "/ui/calls", []section{{"call-tools", newCallFigures(figures.Tools())}, {"call-filter", f}, {"calls", rows}}}, nil
+	sections := []section{{"call-tools", newCallFigures(figures)}, {"call-filter", f}, {"calls", rows}}
+	if minutes := figures.HistoryOf(f.Tool); len(minutes) > 0 {
+		sections = slices.Insert(sections, 2, section{"history", newHistory(f.Tool, minutes)})
+	}
+	return page{title: "Calls", menu: "/ui/calls", sections: sections}, nil
 }
 
-func newCallFigures(tools []wire.ToolFigures) callFigures {
+func newCallFigures(figures *server.Figures) callFigures {
+	tools := figures.Tools()
 	v := callFigures{More: max(0, len(tools)-maxToolRows)}
 	for _, t := range tools[:len(tools)-v.More] {
-		row := toolRow{ToolFigures: t}
+		row := toolRow{ToolFigures: t, Hour: calledSeries.chart(figures.HistoryOf(t.Tool))}
 		var why []string
 		for _, kind := range slices.Sorted(maps.Keys(t.Errors)) {
 			row.Failed += t.Errors[kind]

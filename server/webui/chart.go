@@ -22,11 +22,12 @@ const (
 // history says the same in numbers.
 type chart struct {
 	Name   string
-	Now    string // the latest full minute
+	Now    string // the latest minute
 	Most   string
 	Desc   string // for those who do not see it
 	Bars   string // a path
 	Failed string // a path: the part of the bars that failed
+	Median string // a path: the part of the bars below the median
 	Width  int
 	Height int
 }
@@ -35,31 +36,54 @@ type chart struct {
 type series struct {
 	name   string
 	of     func(wire.Minute) float64
-	failed func(wire.Minute) float64 // nil: nothing of it can fail
 	text   func(float64) string
+	failed func(wire.Minute) float64 // nil: nothing of it can fail
+	median func(wire.Minute) float64 // nil: it has none
 }
 
-var chartSeries = []series{
-	{"Active runs", func(m wire.Minute) float64 { return float64(m.RunsActive) }, nil, number[float64]},
-	{"Runs ended per minute", func(m wire.Minute) float64 { return float64(m.RunsSucceeded + m.RunsFailed + m.RunsCanceled) },
-		func(m wire.Minute) float64 { return float64(m.RunsFailed) }, number[float64]},
-	{"Calls per minute", func(m wire.Minute) float64 { return float64(m.Calls) }, func(m wire.Minute) float64 { return float64(m.CallErrors) }, number[float64]},
-	{"Runs in the queue", func(m wire.Minute) float64 { return float64(m.RunsQueued) }, nil, number[float64]},
-	{"Memory", func(m wire.Minute) float64 { return float64(m.MemoryPeak) }, nil, func(v float64) string { return human.Bytes(int64(v)) }},
-	{"Processor time per minute", func(m wire.Minute) float64 { return m.CPUSeconds }, nil,
-		func(v float64) string { return duration(time.Duration(v * float64(time.Second))) }},
+var (
+	calledSeries = series{name: "Calls", of: func(m wire.Minute) float64 { return float64(m.Calls) }, text: number[float64],
+		failed: func(m wire.Minute) float64 { return float64(m.CallErrors) }}
+	latencySeries = series{name: "Latency (95 %)", of: func(m wire.Minute) float64 { return m.CallP95Seconds }, text: durationText,
+		median: func(m wire.Minute) float64 { return m.CallP50Seconds }}
+	fuelSeries = series{name: "Fuel", of: func(m wire.Minute) float64 { return float64(m.Fuel) }, text: number[float64]}
+)
+
+// hostSeries are the figures of a host.
+var hostSeries = []series{
+	calledSeries, latencySeries, fuelSeries,
+	{name: "Memory", of: func(m wire.Minute) float64 { return float64(m.MemoryPeak) }, text: sizeText},
+	{name: "Active runs", of: func(m wire.Minute) float64 { return float64(m.RunsActive) }, text: number[float64]},
+	{name: "Runs in the queue", of: func(m wire.Minute) float64 { return float64(m.RunsQueued) }, text: number[float64]},
+	{name: "Runs ended", of: func(m wire.Minute) float64 { return float64(m.RunsSucceeded + m.RunsFailed + m.RunsCanceled) }, text: number[float64],
+		failed: func(m wire.Minute) float64 { return float64(m.RunsFailed) }},
+	{name: "Processor time", of: func(m wire.Minute) float64 { return m.CPUSeconds }, text: durationText},
 }
+
+// toolSeries are the figures of the calls of a tool.
+var toolSeries = []series{
+	calledSeries, latencySeries, fuelSeries,
+	{name: "Memory of a call", of: func(m wire.Minute) float64 { return float64(m.MemoryPeak) }, text: sizeText},
+}
+
+func durationText(s float64) string { return duration(time.Duration(s * float64(time.Second))) }
+
+func sizeText(n float64) string { return human.Bytes(int64(n)) }
 
 // A historyView is the last hour, in charts and as a table.
 type historyView struct {
+	Tool    string // whose calls they are; empty: all that the host has done
 	Charts  []chart
 	Minutes []wire.Minute // the latest first
 }
 
-func newHistory(minutes []wire.Minute) historyView {
+func newHistory(tool string, minutes []wire.Minute) historyView {
 	minutes = minutes[max(0, len(minutes)-maxBars):]
-	var v historyView
-	for _, s := range chartSeries {
+	v, all := historyView{Tool: tool}, hostSeries
+	if tool != "" {
+		all = toolSeries
+	}
+	for _, s := range all {
 		v.Charts = append(v.Charts, s.chart(minutes))
 	}
 	v.Minutes = slices.Clone(minutes)
@@ -81,19 +105,10 @@ func (s series) chart(minutes []wire.Minute) chart {
 			failed += s.failed(m)
 		}
 	}
-
-	var bars, bad strings.Builder
-	for i, m := range minutes {
-		x := (maxBars - len(minutes) + i) * barWidth
-		drawBar(&bars, x, s.of(m), most)
-		if s.failed != nil {
-			drawBar(&bad, x, s.failed(m), most)
-		}
-	}
-	c.Bars, c.Failed = bars.String(), bad.String()
+	c.Bars, c.Failed, c.Median = drawBars(minutes, s.of, most), drawBars(minutes, s.failed, most), drawBars(minutes, s.median, most)
 
 	c.Now, c.Most = s.text(now), s.text(most)
-	c.Desc = fmt.Sprintf("%s in the last hour: %s now", s.name, c.Now)
+	c.Desc = fmt.Sprintf("%s by minute, in the last hour: %s now", s.name, c.Now)
 	if most > 0 {
 		c.Desc += fmt.Sprintf(", at most %s at %s UTC", c.Most, when.UTC().Format("15:04"))
 	}
@@ -101,6 +116,18 @@ func (s series) chart(minutes []wire.Minute) chart {
 		c.Desc += fmt.Sprintf(", %s failed", number(failed))
 	}
 	return c
+}
+
+// drawBars returns a bar for each minute as a path. Nil draws none.
+func drawBars(minutes []wire.Minute, of func(wire.Minute) float64, most float64) string {
+	if of == nil {
+		return ""
+	}
+	var path strings.Builder
+	for i, m := range minutes {
+		drawBar(&path, (maxBars-len(minutes)+i)*barWidth, of(m), most)
+	}
+	return path.String()
 }
 
 // drawBar adds a bar to a path. The smallest can be seen too.

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 )
 
 const (
-	maxFields  = 64      // that a form is made of; arguments with more are given as JSON
+	maxFields  = 64      // that a form is made of; what has more is given as JSON
+	maxNested  = 3       // how deep objects are given by fields; deeper ones are given as JSON
 	maxOptions = 200     // of a choice; with more the value is given as JSON
 	maxValue   = 4 << 10 // bytes of a default that a field begins with
 	argPrefix  = "arg."  // of the names of fields, before those of arguments
@@ -26,80 +26,52 @@ type form struct {
 	ID     string // of the elements: several forms may be on a page
 }
 
-// A field is the input of one property.
-type field struct {
-	Name, Description string
-	Kind              fieldKind
-	Required          bool
-	Input             string // the type of the HTML input of kindText
-	Min, Max, Step    string // of a number; may be empty
-	Options           []option
-	Value             string // as it was typed, or the default
-	Checked           bool
-	Problem           string // of the value
-
-	list    bool // the type is array
-	byTrue  bool // the default is true, so that false has to be sent
-	choices []json.RawMessage
-}
-
-type fieldKind string
-
-const (
-	kindText   fieldKind = "text"   // one line
-	kindLong   fieldKind = "long"   // a text of several lines
-	kindNumber fieldKind = "number" // also integers
-	kindCheck  fieldKind = "check"  // a boolean
-	kindChoice fieldKind = "choice" // one of some values
-	kindJSON   fieldKind = "json"   // anything else
-	kindSecret fieldKind = "secret" // a string that is never shown
-	kindHidden fieldKind = "hidden" // JSON that is never shown
-)
-
-type option struct {
-	Value, Text string
-	Selected    bool
-}
-
-// A property is the part of a property's schema that its field is made of.
-type property struct {
-	Type        json.RawMessage   `json:"type"`
-	Title       string            `json:"title"`
-	Description string            `json:"description"`
-	Enum        []json.RawMessage `json:"enum"`
-	Default     json.RawMessage   `json:"default"`
-	Format      string            `json:"format"`
-	Pattern     string            `json:"pattern"`
-	MaxLength   *float64          `json:"maxLength"`
-	Minimum     json.Number       `json:"minimum"`
-	Maximum     json.Number       `json:"maximum"`
-}
-
-// secretMark matches what marks a value as secret, wherever it is in a schema.
-var secretMark = regexp.MustCompile(`"(writeOnly|x-secret)"\s*:\s*true`)
-
 // newForm makes a form from a schema. Without a field only JSON can be given.
 func newForm(id string, schema json.RawMessage) form {
 	f := form{ID: id, Secret: secretMark.Match(schema)}
-	var root struct {
+	m := formMaker{f.Secret, maxFields}
+	f.Fields = m.fields(schema, "", id, 0)
+	return f
+}
+
+// formMaker makes the fields of a form.
+type formMaker struct {
+	secrets bool // there are some in the schema
+	left    int  // fields that may be made
+}
+
+// fields returns a field for each property of an object; none if it has no properties, or
+// too many.
+func (m *formMaker) fields(schema json.RawMessage, path, id string, depth int) (all []field) {
+	var object struct {
 		Properties json.RawMessage `json:"properties"`
 		Required   []string        `json:"required"`
 	}
-	if json.Unmarshal(schema, &root) != nil {
-		return f
+	if json.Unmarshal(schema, &object) != nil {
+		return nil
+	}
+	members, ok := membersOf(object.Properties)
+	if !ok || len(members) > m.left {
+		return nil
 	}
 
-	members, ok := membersOf(root.Properties)
-	if !ok || len(members) > maxFields {
-		return f
+	m.left -= len(members)
+	for i, one := range members {
+		f := newField(one.name, one.value, m.secrets)
+		f.Required = slices.Contains(object.Required, one.name)
+		f.Path, f.ID = path+pointerName(one.name), fmt.Sprintf("%s-%d", id, i)
+		if f.object && depth < maxNested {
+			if f.Fields = m.fields(one.value, f.Path+"/", f.ID, depth+1); f.Fields != nil {
+				f.Kind, f.Value = kindGroup, ""
+			}
+		}
+		all = append(all, f)
 	}
-	for _, m := range members {
-		one := newField(m.name, m.value, f.Secret)
-		one.Required = slices.Contains(root.Required, m.name)
-		f.Fields = append(f.Fields, one)
-	}
-	return f
+	return all
 }
+
+// pointerName is a name as a part of a JSON Pointer (RFC 6901).
+func pointerName(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
 
 // A member is one of a JSON object.
 type member struct {
@@ -124,142 +96,11 @@ func membersOf(object json.RawMessage) (all []member, ok bool) {
 	return all, true
 }
 
-// newField makes the field of a property. In a schema that has secrets, a reference
-// may lead to one.
-func newField(name string, schema json.RawMessage, secrets bool) field {
-	var p property
-	f := field{Name: name, Kind: kindJSON}
-	hidden := secrets && (secretMark.Match(schema) || bytes.Contains(schema, []byte(`"$ref"`)))
-	if json.Unmarshal(schema, &p) != nil {
-		if hidden {
-			f.Kind = kindHidden
-		}
-		return f
-	}
-
-	f.Description = p.Description
-	if f.Description == "" {
-		f.Description = p.Title
-	}
-	kind := p.kind()
-	switch {
-	case hidden && kind == "string":
-		f.Kind = kindSecret
-	case hidden:
-		f.Kind = kindHidden
-	case len(p.Enum) > 0 && len(p.Enum) <= maxOptions:
-		f.Kind, f.choices = kindChoice, p.Enum
-	case kind == "string":
-		f.Kind, f.Input = p.text()
-	case kind == "boolean":
-		f.Kind = kindCheck
-	case kind == "number", kind == "integer":
-		f.Kind, f.Min, f.Max, f.Step = kindNumber, p.Minimum.String(), p.Maximum.String(), "any"
-		if kind == "integer" {
-			f.Step = "1"
-		}
-	case kind == "array":
-		f.list = true
-	}
-
-	f.begin(p.Default)
-	return f
-}
-
-// kind is the type of a property, if it has one besides null.
-func (p property) kind() string {
-	var one string
-	if json.Unmarshal(p.Type, &one) == nil {
-		return one
-	}
-	var several []string
-	_ = json.Unmarshal(p.Type, &several) // it may be absent
-	several = slices.DeleteFunc(several, func(t string) bool { return t == "null" })
-	if len(several) == 1 {
-		return several[0]
-	}
-	return ""
-}
-
-// text is how a text is typed.
-func (p property) text() (fieldKind, string) {
-	switch p.Format {
-	case "date", "email":
-		return kindText, p.Format
-	case "uri":
-		return kindText, "url"
-	}
-	if p.Format != "" || p.Pattern != "" || p.MaxLength != nil && *p.MaxLength <= 200 {
-		return kindText, "text"
-	}
-	return kindLong, ""
-}
-
-// begin sets the value that a field begins with.
-func (f *field) begin(value json.RawMessage) {
-	if f.Kind == kindSecret || f.Kind == kindHidden || len(value) > maxValue {
-		value = nil
-	}
-
-	var text string
-	switch f.Kind {
-	case kindChoice:
-		f.choose(slices.IndexFunc(f.choices, func(c json.RawMessage) bool { return value != nil && bytes.Equal(compact(c), compact(value)) }))
-	case kindCheck:
-		f.byTrue = string(value) == "true"
-		f.Checked = f.byTrue
-	case kindText, kindLong:
-		if json.Unmarshal(value, &text) == nil {
-			f.Value = text
-		}
-	default:
-		f.Value = string(value)
-	}
-}
-
-// choose makes the options of a choice.
-func (f *field) choose(selected int) {
-	f.Options = []option{{Text: "–"}}
-	for i, c := range f.choices {
-		text := string(c)
-		_ = json.Unmarshal(c, &text) // else it is not a string, and shown as JSON
-		f.Options = append(f.Options, option{fmt.Sprint(i), cut(text, 100), i == selected})
-	}
-}
-
-func compact(data json.RawMessage) []byte {
-	var b bytes.Buffer
-	if json.Compact(&b, data) != nil {
-		return data
-	}
-	return b.Bytes()
-}
-
 // fill puts what was typed into the form, and returns it as a JSON object. It is not
 // ok if a field has a problem. Whether the object fits the schema is checked where it
 // is used.
 func (f *form) fill(typed url.Values) (args json.RawMessage, ok bool) {
-	ok = true
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i := range f.Fields {
-		one := &f.Fields[i]
-		value, problem := one.fill(typed.Get(argPrefix + one.Name))
-		if problem != "" {
-			one.Problem, ok = problem, false
-		}
-		if value != nil {
-			if b.Len() > 1 {
-				b.WriteByte(',')
-			}
-			name, _ := json.Marshal(one.Name) // a string: it cannot fail
-			b.Write(name)
-			b.WriteByte(':')
-			b.Write(value)
-		}
-	}
-	b.WriteByte('}')
-
+	args, _, ok = fillAll(f.Fields, typed)
 	whole := strings.TrimSpace(typed.Get(argsField))
 	if !f.Secret {
 		f.JSON = whole
@@ -267,64 +108,47 @@ func (f *form) fill(typed url.Values) (args json.RawMessage, ok bool) {
 	if whole != "" {
 		return json.RawMessage(whole), true
 	}
-	return b.Bytes(), ok
+	return args, ok
 }
 
-// typedNumber reads a number as browsers send it.
-func typedNumber(typed string) (json.RawMessage, bool) {
-	sign, digits := "", typed
-	if strings.HasPrefix(digits, "-") {
-		sign, digits = "-", digits[1:]
-	}
-	if strings.HasPrefix(digits, ".") { // JSON does not have that
-		digits = "0" + digits
-	}
-	value := json.RawMessage(sign + digits)
-	return value, digits != "" && digits[0] >= '0' && digits[0] <= '9' && json.Valid(value)
-}
-
-// fill puts what was typed into a field, and returns its value; nil for none.
-func (f *field) fill(typed string) (value json.RawMessage, problem string) {
-	typed = strings.ReplaceAll(typed, "\r\n", "\n")
-	if f.Kind != kindSecret && f.Kind != kindHidden {
-		f.Value, f.Checked = typed, typed != ""
-	}
-	if f.Kind == kindChoice {
-		i := slices.IndexFunc(f.Options, func(o option) bool { return o.Value == typed })
-		f.choose(i - 1)
-		if i > 0 {
-			return f.choices[i-1], ""
+// fillAll puts what was typed into fields, and returns their values as an object. Touched
+// says that something differs from an untouched form.
+func fillAll(fields []field, typed url.Values) (object json.RawMessage, touched, ok bool) {
+	ok = true
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i := range fields {
+		f := &fields[i]
+		value, changed, fine := f.fillFrom(typed)
+		touched, ok = touched || changed, ok && fine
+		if value == nil {
+			continue
 		}
-		return nil, ""
-	}
-
-	switch trimmed := strings.TrimSpace(typed); {
-	case f.Kind == kindCheck && typed != "":
-		return json.RawMessage("true"), ""
-	case f.Kind == kindCheck && (f.Required || f.byTrue):
-		return json.RawMessage("false"), ""
-	case typed == "" && (!f.Required || f.Kind != kindText && f.Kind != kindLong && f.Kind != kindSecret):
-		return nil, "" // the check of the schema names what is missing
-	case f.Kind == kindText, f.Kind == kindLong, f.Kind == kindSecret:
-		text, _ := json.Marshal(typed) // a string: it cannot fail
-		return text, ""
-	case f.Kind == kindNumber:
-		value, ok := typedNumber(trimmed)
-		if !ok {
-			return nil, "Expected a number"
+		if b.Len() > 1 {
+			b.WriteByte(',')
 		}
-		return value, ""
-	case !json.Valid([]byte(trimmed)):
-		return nil, "Expected JSON, such as " + f.sample()
-	default:
-		return json.RawMessage(trimmed), ""
+		name, _ := json.Marshal(f.Name) // a string: it cannot fail
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(value)
 	}
+	b.WriteByte('}')
+	return b.Bytes(), touched, ok
 }
 
-// sample shows the form of a value.
-func (f *field) sample() string {
-	if f.list {
-		return `["a", "b"]`
+// fillFrom puts what was typed into a field and those in it. The value is nil for none: an
+// object that is not required and was not touched is left out, whatever its defaults.
+func (f *field) fillFrom(typed url.Values) (value json.RawMessage, touched, ok bool) {
+	if f.Kind != kindGroup {
+		text := typed.Get(argPrefix + f.Path)
+		value, f.Problem = f.fill(text)
+		touched = strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")) != strings.TrimSpace(f.first)
+		return value, touched && (f.Kind == kindCheck || typed.Has(argPrefix+f.Path)), f.Problem == ""
 	}
-	return `{"name": "value"}`
+
+	value, touched, ok = fillAll(f.Fields, typed)
+	if !touched && !f.Required {
+		return nil, false, true
+	}
+	return value, touched, ok
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/human"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -44,7 +45,7 @@ var hostile = []string{
 // What may be in a page. Nothing else can come of a text.
 var (
 	allowedTags = strings.Fields(`html head meta title link script body a header nav p span time main section h1 h2 ul li dl dt dd div
-		meter progress table thead tbody tr th td strong bdi code pre form label input button article footer h3 img textarea select option details summary svg desc path figure figcaption`)
+		meter progress table thead tbody tr th td strong bdi code pre form label input button article footer h3 img textarea select option details summary svg desc path figure figcaption mark fieldset legend`)
 	allowedAttrs = strings.Fields(`lang data-build charset name content rel href type src class id aria-label aria-labelledby aria-hidden aria-current
 		role datetime title min max value scope data-label method action formaction maxlength required autocapitalize autocomplete spellcheck placeholder checked tabindex
 		viewBox preserveAspectRatio d alt width height data-copy for rows step selected open download`)
@@ -139,6 +140,9 @@ func FuzzRender(f *testing.F) {
 		inspect(t, clients)
 		renderFigures(t, s, n)
 		renderReach(t, s, n)
+		renderAudit(t, s, n)
+		renderPlugin(t, s)
+		renderLogs(t, run, s)
 	})
 }
 
@@ -158,6 +162,45 @@ func renderReach(t *testing.T, s string, n int64) {
 	}
 }
 
+// renderAudit renders events made of any text and number.
+func renderAudit(t *testing.T, s string, n int64) {
+	event := audit.Event{
+		Seq: n, At: time.Unix(n%1e9, 0), Kind: audit.Kind(s), Session: s, User: s, By: s, ID: s, Parent: s, Tool: s, Plugin: s, Digest: s, Action: s, Outcome: s, Code: s, Reason: s,
+		Names: []string{s, s}, Fuel: n, Millis: n, DryRun: n%2 == 0, Count: n, Method: s, Host: s, Status: int(n), Sent: n, Received: n,
+	}
+	f := auditFilter{Kind: s, Session: s, Tool: s, Plugin: s, ID: s, Before: n}
+	v := auditList{Filter: f, Events: []auditRow{{event}, {audit.Event{User: s}}}, Next: f.at(n), Newest: f.at(0)}
+	for _, name := range []string{"audit-filter", "audit"} {
+		html, err := render(name, v)
+		require.NoError(t, err)
+		inspect(t, html)
+	}
+}
+
+// renderPlugin renders a plugin made of any text.
+func renderPlugin(t *testing.T, s string) {
+	plugin := wire.Plugin{
+		Name: s, Version: s, Description: s, File: s, Digest: s, Needs: []string{s}, Grants: []string{s}, Missing: []string{s},
+		Folders: []wire.Folder{{Dir: s, Path: s}}, Tools: []wire.PluginTool{{Name: s, Title: s, Description: s}},
+	}
+	rules := rulesOf("p", []Setting{{"grants.p." + s, s, s}, {"grants.p.x", string(args([]string{s})), s}})
+	html, err := render("plugins", catalog{Plugins: []pluginView{{plugin, rules, s, s}}, Reloaded: &reloadView{s, []string{s}}})
+	require.NoError(t, err)
+	inspect(t, html)
+}
+
+// renderLogs renders lines made of any text, found by a part of it.
+func renderLogs(t *testing.T, run wire.Run, s string) {
+	f := logFilter{Text: s, Run: s, Tool: s, Plugin: s, Session: s, Before: s}
+	find := newFinder(cut(s, 5))
+	v := logList{Filter: f, Runs: []runLog{{run, find.in(s, 5), f.with(s, s)}, {run, []logLine{find.mark(s)}, ""}}, Next: f.with(s, s), Newest: f.with("", s)}
+	for _, name := range []string{"log-filter", "logs"} {
+		html, err := render(name, v)
+		require.NoError(t, err)
+		inspect(t, html)
+	}
+}
+
 // renderFigures renders calls and minutes made of any text and number.
 func renderFigures(t *testing.T, s string, n int64) {
 	call := wire.CallRecord{
@@ -166,8 +209,8 @@ func renderFigures(t *testing.T, s string, n int64) {
 	}
 	minute := wire.Minute{At: time.Unix(n%1e9, 0), RunsActive: int(n), RunsFailed: n, Calls: n, CallErrors: n, MemoryPeak: n, CPUSeconds: float64(n)}
 	for name, data := range map[string]any{
-		"calls": []callRow{{call}}, "call-filter": callFilter{Tool: s}, "history": newHistory([]wire.Minute{minute, {}}),
-		"call-tools": newCallFigures([]wire.ToolFigures{{Tool: s, Plugin: s, Errors: map[string]int64{s: n}, Fuel: n}}),
+		"calls": []callRow{{call}}, "call-filter": callFilter{Tool: s}, "history": newHistory(s, []wire.Minute{minute, {}}),
+		"call-tools": callFigures{Tools: []toolRow{{ToolFigures: wire.ToolFigures{Tool: s, Plugin: s, Errors: map[string]int64{s: n}, Fuel: n}, Why: s}}},
 	} {
 		html, err := render(name, data)
 		require.NoError(t, err)
@@ -181,6 +224,7 @@ func renderTool(t *testing.T, s string) {
 	for i, p := range []map[string]any{
 		{"type": "number", "default": 1.5, "minimum": 0}, {"type": "boolean", "default": true}, {"enum": []any{s, 1, nil}}, {"type": "array", "default": []string{s}},
 		{"type": "string", "writeOnly": true}, {"type": s}, {"type": "string", "format": "date"}, {"type": "object", "x-secret": true},
+		{"type": "object", "description": s, "properties": map[string]any{s: map[string]any{"type": "object", "properties": map[string]any{s: map[string]any{"type": "string", "description": s}}}}},
 	} {
 		properties[string(rune('a'+i))] = p
 	}
@@ -190,7 +234,7 @@ func renderTool(t *testing.T, s string) {
 	})
 	typed := url.Values{argsField: {s}}
 	for _, f := range v.Form.Fields {
-		typed.Set(argPrefix+f.Name, s)
+		typed.Set(argPrefix+f.Path, s)
 	}
 	_, _ = v.Form.fill(typed)
 	v.Session, v.Title, v.Problem, v.When = s, s, s, when{s, s, s, wire.Overlap(s)}

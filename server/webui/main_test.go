@@ -23,6 +23,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/vault"
@@ -128,6 +129,18 @@ const retention = 10 * time.Minute
 // open opens a service on those plugins of the zoo. Call it in a bubble.
 func open(t testing.TB, names ...string) *fixture {
 	t.Helper()
+	return openHost(t, nil, "", names...)
+}
+
+// openHost opens a host that shares the engine with others.
+func openHost(t testing.TB, shared engine.Engine, name string, names ...string) *fixture {
+	t.Helper()
+	return openConfig(t, server.Config{Engine: shared, Name: name}, names...)
+}
+
+// openConfig opens a service with a configuration, on those plugins of the zoo.
+func openConfig(t testing.TB, cfg server.Config, names ...string) *fixture {
+	t.Helper()
 	f := &fixture{t: t, logs: &testlog.Buffer{}}
 	log := slog.New(slog.NewTextHandler(f.logs, nil))
 	files, all := fstest.MapFS{}, zoo()
@@ -139,18 +152,24 @@ func open(t testing.TB, names ...string) *fixture {
 		grants[name] = plugins.Grant{Clock: p.Manifest.Needs.Clock, Ask: p.Manifest.Needs.Ask, Tools: p.Manifest.Needs.Tools, KV: host.KV{Mode: p.Manifest.Needs.KV}, Env: map[string]string{"LANG": "a value nobody is shown"}}
 	}
 	f.files = files
-	var policy server.ApprovalPolicy
 	if slices.Contains(names, "waits") {
-		policy = server.ApprovalPolicy{Ask: true, Tools: map[string]server.Decision{"waits": server.DecideAsk, "*": server.DecideAllow}}
+		cfg.Approvals = server.ApprovalPolicy{Ask: true, Tools: map[string]server.Decision{"waits": server.DecideAsk, "*": server.DecideAllow}}
 	}
+	cfg.Secrets, cfg.Version, cfg.CacheDir, cfg.Logger = secrets(t), "1.2.3", plugintest.CacheDir(), log
+	cfg.Folders, cfg.Grants = []plugins.Folder{{Path: "zoo", FS: files}}, grants
+	cfg.Runs = server.RunsConfig{PerSession: 64, Retention: retention}
 	var err error
-	f.service, err = server.Open(t.Context(), server.Config{
-		Approvals: policy, Secrets: secrets(t),
-		Folders: []plugins.Folder{{Path: "zoo", FS: files}}, Grants: grants, CacheDir: plugintest.CacheDir(), Logger: log,
-		Runs: server.RunsConfig{PerSession: 64, Retention: retention},
-	})
+	f.service, err = server.Open(t.Context(), cfg)
 	require.NoError(t, err)
-	f.page = New(f.service, Config{Version: "1.2.3", Logger: log, ApprovalToken: "may approve", Settings: func() []Setting { return []Setting{{"limits.fuel", "1000", "toolhost.yaml"}} }})
+	f.page = New(f.service, Config{
+		Version: "1.2.3", Logger: log, ApprovalToken: "may approve",
+		Settings: func() []Setting {
+			return []Setting{{"grants.needy.clock", "true", "toolhost.yaml"}, {"grants.reader.http", `[{"url":"https://a.example/*"},{"url":"https://b.example/*","secret":"token"}]`, "/etc/toolhost.yaml"}, {"limits.fuel", "1000", "toolhost.yaml"}}
+		},
+		Lacking: func(plugin string) (string, string) {
+			return "add to toolhost.yaml:", "grants:\n  " + plugin + ":\n    files:\n      - {dir: /CHOOSE, path: /work, mode: write}\n"
+		},
+	})
 	t.Cleanup(func() {
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -230,6 +249,8 @@ func golden(t *testing.T, name, page string) {
 	content = regexp.MustCompile(`(max="(?:4294967296|268435456)" value=)"\d+"`).ReplaceAllString(content, `$1"N"`)
 	// What is sampled at the very moment that something happens may be before or after it.
 	content = regexp.MustCompile(`(?s)<section id="history".*?</section>`).ReplaceAllString(content, "HISTORY")
+	content = regexp.MustCompile(`call_[0-9a-f-]{36}`).ReplaceAllString(content, "CALL")
+	content = regexp.MustCompile(`digest [0-9a-f]{12}`).ReplaceAllString(content, "digest DIGEST")
 	file := filepath.Join("testdata", name+".html")
 	if *update {
 		require.NoError(t, os.MkdirAll("testdata", 0o755))

@@ -36,12 +36,16 @@ func (s *site) overview(r *http.Request) (page, error) {
 			waiting++
 		}
 	}
+	hosts, err := server.ListHosts(r.Context(), s.service)
+	if err != nil {
+		return page{}, err
+	}
 	stats, clients := s.service.Stats(), s.service.Connections().List()
 	ended = slices.DeleteFunc(ended, func(r wire.Run) bool { return !r.Status.Terminal() })
 	slices.SortStableFunc(ended, func(a, b wire.Run) int { return b.FinishedAt.Compare(a.FinishedAt) })
-	return page{"Overview", "/", []section{
-		{"problems", newProblems(s.service.Findings())}, {"asked", waiting}, {"load", stats},
-		{"active", newTable(active, tableActive)}, {"ended", newTable(ended[:min(len(ended), maxEnded)], tableEnded)}, {"history", newHistory(s.service.Figures().History())},
+	return page{title: "Overview", menu: "/", sections: []section{
+		{"problems", newProblems(s.service.Findings())}, {"asked", waiting}, {"load", stats}, {"hosts", hosts},
+		{"active", newTable(active, tableActive)}, {"ended", newTable(ended[:min(len(ended), maxEnded)], tableEnded)}, {"history", newHistory("", s.service.Figures().History())},
 		{"clients", clients[:min(len(clients), maxClients)]}, {"totals", newTotals(stats)},
 	}}, nil
 }

@@ -16,6 +16,7 @@ type page struct {
 	title    string
 	menu     string // the menu entry it belongs to
 	sections []section
+	still    bool // it is not kept up to date: what it shows takes long to find, or does not change
 }
 
 // A section is one element of a page, not rendered yet.
@@ -71,7 +72,7 @@ func (s *site) document(w http.ResponseWriter, r *http.Request, p page) error {
 		return err
 	}
 
-	f.Live = true
+	f.Live = !p.still
 	tag := fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(build+string(f.Body))))
 	w.Header().Set("ETag", tag)
 	if r.Header.Get("If-None-Match") == tag {

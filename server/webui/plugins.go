@@ -2,10 +2,13 @@ package webui
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -14,51 +17,117 @@ const maxDescription = 300
 
 // catalog is what the page of the plugins shows.
 type catalog struct {
-	Plugins []wire.Plugin
-	Program []wire.PluginTool // of the program that has the server
-	Tools   int
-	Said    string // of a reload
+	Plugins    []pluginView
+	Program    []wire.PluginTool // of the program that has the server
+	Tools      int
+	Configured bool // a reload also reads the configuration
+	Reloaded   *reloadView
+}
+
+// A reloadView is what a reload has changed, or why it was refused.
+type reloadView struct {
+	Title string
+	Lines []string
+}
+
+// A pluginView is a plugin with the rules behind its grants.
+type pluginView struct {
+	wire.Plugin
+	Rules []Setting // a row for each entry of a list
+	AddTo string    // says where Lines belong
+	Lines string    // of a configuration, that grant what is missing
 }
 
 // plugins shows which plugins are loaded, what they were granted, and what is
 // wrong.
 func (s *site) plugins(r *http.Request) (page, error) {
-	return s.catalog(r.Context(), "")
+	return s.catalog(r.Context(), nil)
 }
 
-func (s *site) catalog(ctx context.Context, said string) (page, error) {
+func (s *site) catalog(ctx context.Context, reloaded *reloadView) (page, error) {
 	loaded, found, err := s.service.Catalog(ctx)
 	if err != nil {
 		return page{}, err
 	}
 
-	c := catalog{Plugins: loaded, Program: s.service.ProgramTools(), Said: said}
+	c := catalog{Program: s.service.ProgramTools(), Configured: s.Reload != nil, Reloaded: reloaded}
+	var settings []Setting
+	if s.Settings != nil {
+		settings = s.Settings()
+	}
 	for _, p := range loaded {
 		c.Tools += len(p.Tools)
+		v := pluginView{Plugin: p, Rules: rulesOf(p.Name, settings)}
+		if len(p.Missing) > 0 && s.Lacking != nil {
+			v.AddTo, v.Lines = s.Lacking(p.Name)
+		}
+		c.Plugins = append(c.Plugins, v)
 	}
-	return page{"Plugins", "/ui/plugins", []section{{"problems", newProblems(found)}, {"plugins", c}}}, nil
+	return page{title: "Plugins", menu: "/ui/plugins", sections: []section{{"problems", newProblems(found)}, {"plugins", c}}}, nil
 }
 
-// reload reads the folders of plugins again, and shows what has changed.
+// rulesOf returns the settings that grant a plugin something, those that are lists by
+// entry.
+func rulesOf(plugin string, settings []Setting) (rules []Setting) {
+	for _, s := range settings {
+		if !strings.HasPrefix(s.Key, "grants."+plugin+".") {
+			continue
+		}
+		var entries []json.RawMessage
+		if json.Unmarshal([]byte(s.Value), &entries) != nil || len(entries) == 0 {
+			rules = append(rules, s)
+			continue
+		}
+		for i, entry := range entries {
+			rules = append(rules, Setting{fmt.Sprintf("%s.%d", s.Key, i), string(entry), s.Source})
+		}
+	}
+	return rules
+}
+
+// reload reads the configuration and the plugins again, and shows what has changed. An
+// operator who leaves does not end it half way.
 func (s *site) reload(w http.ResponseWriter, r *http.Request) error {
 	if err := readForm(w, r, maxForm); err != nil {
 		return err
 	}
-	changes, err := s.service.Reload(r.Context())
-	if err != nil {
-		return err
-	}
 
-	said := "Reloaded: nothing has changed."
-	if !changes.Empty() {
-		said = fmt.Sprintf("Reloaded: %d added, %d changed, %d removed.", len(changes.Added), len(changes.Changed), len(changes.Removed))
+	status, view := http.StatusOK, &reloadView{Title: "Reloaded:"}
+	out, err := s.reloadAll(context.WithoutCancel(r.Context()))
+	switch {
+	case err == nil:
+		view.Lines = out.Lines()
+		s.Logger.Info("reloaded by an operator")
+	case server.ReasonOf(err).Code == wire.CodeInternal: // it is the operator's own configuration
+		status, view.Title, view.Lines = http.StatusUnprocessableEntity, "Reload refused, nothing has changed:", strings.Split(err.Error(), "\n")
+	default:
+		return err
 	}
-	s.Logger.Info("plugins reloaded by an operator")
-	p, err := s.catalog(r.Context(), said)
+	view.bound()
+
+	p, err := s.catalog(r.Context(), view)
 	if err != nil {
 		return err
 	}
-	return s.answer(w, r, http.StatusOK, p)
+	return s.answer(w, r, status, p)
+}
+
+// reloadAll reloads what the program can reload.
+func (s *site) reloadAll(ctx context.Context) (wire.Reload, error) {
+	if s.Reload == nil {
+		return server.ReloadPlugins(ctx, s.service)
+	}
+	return s.Reload(ctx)
+}
+
+// bound cuts what is shown to as many lines, and as long ones, as problems have.
+func (v *reloadView) bound() {
+	if more := len(v.Lines) - maxProblems; more > 0 {
+		v.Lines = append(v.Lines[:maxProblems:maxProblems], fmt.Sprintf("%d more lines are not shown", more))
+	}
+	for i, line := range v.Lines {
+		v.Lines[i] = cut(line, maxProblem)
+	}
 }
 
 // settings shows the configuration in force.
@@ -67,7 +136,7 @@ func (s *site) settings(*http.Request) (page, error) {
 	if s.Settings != nil {
 		all = s.Settings()
 	}
-	return page{"Settings", "/ui/settings", []section{{"settings", all}}}, nil
+	return page{title: "Settings", menu: "/ui/settings", sections: []section{{"settings", all}}}, nil
 }
 
 // brief cuts a description.

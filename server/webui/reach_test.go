@@ -69,7 +69,7 @@ func TestApprovals(t *testing.T) {
 		f.page = New(f.service, Config{})
 		require.Contains(t, f.get("/ui/approvals"), "Decide with <code>toolhost approve</code>")
 		require.NotContains(t, f.get("/ui/approvals"), "<form")
-		require.Equal(t, http.StatusForbidden, f.post("/ui/approvals/"+id, "decision=approve&token=").Code, "no token is none")
+		require.Equal(t, http.StatusForbidden, f.post("/ui/approvals/"+id, "decision=approve&token=").Code, "an empty token opens nothing")
 	})
 }
 
@@ -114,4 +114,19 @@ func TestSecrets(t *testing.T) {
 		require.Equal(t, http.StatusSeeOther, f.post("/ui/secrets/example/remove", "user=ana").Code)
 		require.Contains(t, f.get("/ui/secrets?user=ana"), "missing")
 	})
+}
+
+// The rules behind the grants of a plugin are its settings, lists by entry.
+func TestRulesOf(t *testing.T) {
+	all := []Setting{
+		{"grants.web.http", `[{"url":"https://a.example/*"},{"url":"https://b.example/*","secret":"token"}]`, "/etc/toolhost.yaml"},
+		{"grants.web.clock", "true", "TOOLHOST_GRANTS"}, {"grants.web.env", "LANG=…", "/etc/toolhost.yaml"}, {"grants.web.tools", "[]", "/etc/toolhost.yaml"},
+		{"grants.webs.clock", "true", "/etc/toolhost.yaml"}, {"limits.fuel", "1", "default"},
+	}
+	require.Equal(t, []Setting{
+		{"grants.web.http.0", `{"url":"https://a.example/*"}`, "/etc/toolhost.yaml"},
+		{"grants.web.http.1", `{"url":"https://b.example/*","secret":"token"}`, "/etc/toolhost.yaml"},
+		{"grants.web.clock", "true", "TOOLHOST_GRANTS"}, {"grants.web.env", "LANG=…", "/etc/toolhost.yaml"}, {"grants.web.tools", "[]", "/etc/toolhost.yaml"},
+	}, rulesOf("web", all))
+	require.Empty(t, rulesOf("none", all))
 }

@@ -100,7 +100,9 @@ func (s runPages) readRun(ctx context.Context, id string) (runView, error) {
 	return v, nil
 }
 
-func (v runView) page() page { return page{headingOf(v.Run), "/ui/runs", v.sections()} }
+func (v runView) page() page {
+	return page{title: headingOf(v.Run), menu: "/ui/runs", sections: v.sections()}
+}
 
 func (v runView) sections() []section {
 	return []section{{"run", v}, {"questions", v}, {"actions", v}, {"end", v}, {"inner-calls", v.Calls}, {"children", v.Children}, {"output", v}, {"details", v}}

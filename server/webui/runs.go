@@ -104,7 +104,7 @@ func (s runPages) runs(r *http.Request) (page, error) {
 	if len(found) > rowsOfPage {
 		list.Next = f.before(found[rowsOfPage-1].TaskID)
 	}
-	return page{"Runs", "/ui/runs", []section{{"filter", f}, {"runs", list}}}, nil
+	return page{title: "Runs", menu: "/ui/runs", sections: []section{{"filter", f}, {"runs", list}}}, nil
 }
 
 // before is the address of the runs of the same filter before another one; empty

@@ -54,7 +54,7 @@ func (s schedulePages) schedules(r *http.Request) (page, error) {
 		return 0
 	})
 	shown := found[:min(len(found), maxSchedules)]
-	return page{"Schedules", "/ui/schedules", []section{{"schedules", scheduleList{session, shown, len(found) - len(shown)}}}}, nil
+	return page{title: "Schedules", menu: "/ui/schedules", sections: []section{{"schedules", scheduleList{session, shown, len(found) - len(shown)}}}}, nil
 }
 
 // handleSchedule answers a posted form about a schedule: change does what it asks, and

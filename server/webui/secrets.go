@@ -49,7 +49,7 @@ func (s secretPages) secrets(r *http.Request) (page, error) {
 	for _, one := range v.Found {
 		v.Settle = v.Settle || one.Scope == wire.SecretOfUser
 	}
-	return page{"Secrets", "/ui/secrets", []section{{"secrets", v}}}, nil
+	return page{title: "Secrets", menu: "/ui/secrets", sections: []section{{"secrets", v}}}, nil
 }
 
 // set stores the value of a user's secret.

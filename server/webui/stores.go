@@ -37,7 +37,7 @@ func (s storePages) stores(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	shown := found.Stores[:min(len(found.Stores), maxStores)]
-	return page{"Stores", "/ui/stores", []section{{"stores", storeList{shown, len(found.Stores) - len(shown)}}}}, nil
+	return page{title: "Stores", menu: "/ui/stores", sections: []section{{"stores", storeList{shown, len(found.Stores) - len(shown)}}}}, nil
 }
 
 // storeView is what the page of one store shows: a page of its values, or one of them.
@@ -102,7 +102,7 @@ func (s storePages) store(r *http.Request) (page, error) {
 		v.Values = v.Values[:storePage]
 		v.Next = v.Values[storePage-1].Key
 	}
-	return page{v.Plugin, "/ui/stores", []section{{"store", v}}}, nil
+	return page{title: v.Plugin, menu: "/ui/stores", sections: []section{{"store", v}}}, nil
 }
 
 // value shows one value of a store.
@@ -119,7 +119,7 @@ func (s storePages) value(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	v.Value = newResultView(v.Written.Value)
-	return page{v.Key, "/ui/stores", []section{{"stored", v}}}, nil
+	return page{title: v.Key, menu: "/ui/stores", sections: []section{{"stored", v}}}, nil
 }
 
 // clear removes a store, and returns to all of them.

@@ -26,6 +26,7 @@ const (
 type toolView struct {
 	wire.Definition
 	Form    form
+	Schema  resultView // of the arguments
 	Session string
 	Title   string // of a run
 	Notify  bool   // the session is notified of the run's end
@@ -63,7 +64,7 @@ func (s toolPages) register() {
 
 // tools shows the tools that can be called.
 func (s toolPages) tools(*http.Request) (page, error) {
-	return page{"Tools", "/ui/tools", []section{{"tools", server.AllDefinitions(s.service, pageSession)}}}, nil
+	return page{title: "Tools", menu: "/ui/tools", sections: []section{{"tools", server.AllDefinitions(s.service, pageSession)}}}, nil
 }
 
 // definition returns a tool that can be called.
@@ -80,7 +81,7 @@ func (s *site) definition(name string) (wire.Definition, error) {
 }
 
 func newToolView(d wire.Definition) toolView {
-	return toolView{Definition: d, Form: newForm("args", d.InputSchema), Session: pageSession, When: when{Timezone: "UTC"}}
+	return toolView{Definition: d, Form: newForm("args", d.InputSchema), Schema: newResultView(d.InputSchema), Session: pageSession, When: when{Timezone: "UTC"}}
 }
 
 func (v toolView) page() page {
@@ -88,7 +89,7 @@ func (v toolView) page() page {
 	if v.Result != nil {
 		sections = []section{{"tool", v}, {"result", *v.Result}, {"call", v}}
 	}
-	return page{v.Name, "/ui/tools", sections}
+	return page{title: v.Name, menu: "/ui/tools", sections: sections}
 }
 
 // tool shows a tool, and the form to call it.

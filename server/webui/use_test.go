@@ -74,6 +74,90 @@ func TestCall(t *testing.T) {
 	}
 }
 
+// Objects are given by fields, as deep as forms go, and left out if nothing was typed.
+func TestNestedForm(t *testing.T) {
+	const schema = `{"type":"object","properties":{
+		"to":{"type":"object","description":"Whom","properties":{"name":{"type":"string","maxLength":9},"a/b~c":{"type":"integer"},"vip":{"type":"boolean"}},"required":["name"]},
+		"page":{"type":"object","properties":{"size":{"type":"integer"},"wrap":{"type":"boolean","default":true},"sort":{"type":"string","default":"up","maxLength":9}},"required":["size"]},
+		"deep":{"type":"object","properties":{"er":{"type":"object","properties":{"est":{"type":"object","properties":{"end":{"type":"object","properties":{"x":{"type":"string"}}}}}}}}},
+		"free":{"type":"object"},
+		"preset":{"type":"object","default":{"x":1},"properties":{"x":{"type":"integer"}}},
+		"login":{"type":"object","properties":{"code":{"type":"string","x-secret":true}}}
+	},"required":["to"]}`
+	f := newForm("args", json.RawMessage(schema))
+	kinds := map[string]fieldKind{}
+	var walk func([]field)
+	walk = func(all []field) {
+		for _, one := range all {
+			kinds[one.Path] = one.Kind
+			walk(one.Fields)
+		}
+	}
+	walk(f.Fields)
+	require.Equal(t, map[string]fieldKind{
+		"to": kindGroup, "to/name": kindText, "to/a~1b~0c": kindNumber, "to/vip": kindCheck,
+		"page": kindGroup, "page/size": kindNumber, "page/wrap": kindCheck, "page/sort": kindText,
+		"deep": kindGroup, "deep/er": kindGroup, "deep/er/est": kindGroup, "deep/er/est/end": kindJSON,
+		"free": kindJSON, "preset": kindJSON, "login": kindHidden,
+	}, kinds)
+
+	untouched := map[string]string{"page/wrap": "true", "page/sort": "up", "preset": `{"x":1}`}
+	for name, test := range map[string]struct {
+		typed map[string]string
+		want  string // empty: a value has a problem
+	}{
+		"untouched":             {nil, `{"to":{"name":""},"preset":{"x":1}}`},
+		"what is required":      {map[string]string{"to/name": "Ana"}, `{"to":{"name":"Ana"},"preset":{"x":1}}`},
+		"an odd name":           {map[string]string{"to/a~1b~0c": "7", "to/vip": "true"}, `{"to":{"name":"","a/b~c":7,"vip":true},"preset":{"x":1}}`},
+		"an optional object":    {map[string]string{"page/size": "3"}, `{"to":{"name":""},"page":{"size":3,"wrap":true,"sort":"up"},"preset":{"x":1}}`},
+		"a box that is cleared": {map[string]string{"page/wrap": ""}, `{"to":{"name":""},"page":{"wrap":false,"sort":"up"},"preset":{"x":1}}`},
+		"deep":                  {map[string]string{"deep/er/est/end": `{"x":"y"}`}, `{"to":{"name":""},"deep":{"er":{"est":{"end":{"x":"y"}}}},"preset":{"x":1}}`},
+		"a problem inside":      {map[string]string{"page/size": "many"}, ""},
+	} {
+		typed := url.Values{}
+		for _, all := range []map[string]string{untouched, test.typed} {
+			for path, value := range all {
+				typed.Set(argPrefix+path, value)
+				if value == "" {
+					typed.Del(argPrefix + path)
+				}
+			}
+		}
+		f := newForm("args", json.RawMessage(schema))
+		args, ok := f.fill(typed)
+		require.Equal(t, test.want != "", ok, name)
+		if ok {
+			require.JSONEq(t, test.want, string(args), name)
+		}
+	}
+}
+
+// However many properties there are, and however deep, a form has a bounded number of
+// fields.
+func TestFormIsBounded(t *testing.T) {
+	wide := func(n int, of string) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`"p%d":%s`, i, of))
+		}
+		return `{"type":"object","properties":{` + strings.Join(all, ",") + `}}`
+	}
+	count := 0
+	var walk func([]field)
+	walk = func(all []field) {
+		for _, f := range all {
+			count++
+			walk(f.Fields)
+		}
+	}
+	walk(newForm("args", json.RawMessage(wide(10, wide(10, wide(10, `{"type":"string"}`))))).Fields)
+	require.LessOrEqual(t, count, maxFields)
+	require.Greater(t, count, 10)
+	require.Empty(t, newForm("args", json.RawMessage(wide(maxFields+1, `true`))).Fields)
+	deep := strings.Repeat(`{"type":"object","properties":{"x":`, 1000) + "{}" + strings.Repeat("}}", 1000)
+	require.Len(t, newForm("args", json.RawMessage(deep)).Fields, 1)
+}
+
 // What cannot be called says why, and leaves what was typed in the form, except for
 // secrets.
 func TestCallRefused(t *testing.T) {
@@ -355,17 +439,5 @@ func TestRemove(t *testing.T) {
 		require.Len(t, left, 2)
 		require.Equal(t, []string{three, active}, []string{left[0].TaskID, left[1].TaskID})
 		require.Nil(t, f.run(active).Stopping)
-	})
-}
-
-func TestReload(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := open(t, "echo")
-		w := f.post("/ui/plugins", "")
-		require.Equal(t, http.StatusOK, w.Code)
-		inspect(t, w.Body.String())
-		require.Contains(t, w.Body.String(), "Reloaded: nothing has changed.")
-		delete(f.files, "echo.wasm")
-		require.Contains(t, f.post("/ui/plugins", "").Body.String(), "Reloaded: 0 added, 0 changed, 1 removed.")
 	})
 }

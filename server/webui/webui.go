@@ -16,6 +16,7 @@
 package webui
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -30,6 +31,12 @@ type Config struct {
 	// Settings returns the configuration in force, without secrets, each time it is
 	// shown. Nil shows none.
 	Settings func() []Setting
+	// Lacking returns lines of a configuration that grant a plugin what it needs and
+	// lacks, and a phrase that says where they belong. Nil shows none.
+	Lacking func(plugin string) (addTo, lines string)
+	// Reload reads the configuration of the program and the plugins again. An error is
+	// shown to the operator. Nil reloads the plugins only.
+	Reload func(ctx context.Context) (wire.Reload, error)
 	// ApprovalToken is the token with which approvals are decided on the page. Empty
 	// decides none.
 	ApprovalToken string
@@ -53,15 +60,16 @@ const (
 // site is the page.
 type site struct {
 	Config
-	service *server.Service
-	mux     *http.ServeMux
+	service  *server.Service
+	mux      *http.ServeMux
+	searches chan struct{} // has an element while a search of logs reads
 }
 
 // New returns the page. It answers / and what is below /ui/, and is safe for
 // concurrent use. It does not own the service. Its mount limits how slowly a
 // client may read its answers.
 func New(service *server.Service, cfg Config) http.Handler {
-	s := &site{Config: cfg, service: service, mux: http.NewServeMux()}
+	s := &site{Config: cfg, service: service, mux: http.NewServeMux(), searches: make(chan struct{}, 1)}
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -74,6 +82,7 @@ func New(service *server.Service, cfg Config) http.Handler {
 	toolPages{s}.register()
 	storePages{s}.register()
 	secretPages{s}.register()
+	s.show("GET /ui/audit", s.audit)
 	s.show("GET /ui/plugins", s.plugins)
 	s.handle("POST /ui/plugins", s.reload)
 	s.show("GET /ui/settings", s.settings)
@@ -145,6 +154,7 @@ func notFound(err error) bool { return err != nil && server.ReasonOf(err).Code =
 var statuses = map[wire.Code]int{
 	wire.CodeInvalid: http.StatusUnprocessableEntity, wire.CodeUnsupported: http.StatusUnprocessableEntity, wire.CodeDenied: http.StatusForbidden,
 	wire.CodeNotFound: http.StatusNotFound, wire.CodeConflict: http.StatusConflict, wire.CodeLimit: http.StatusTooManyRequests,
+	wire.CodeUnavailable: http.StatusServiceUnavailable,
 }
 
 // explain says why a request is not answered. What it does not know is only logged.

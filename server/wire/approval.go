@@ -2,61 +2,61 @@ package wire
 
 import "time"
 
-// A WaitingCall is a call that waits until a person has approved it.
+// A WaitingCall is a call that waits for a person's approval.
 type WaitingCall struct {
-	TaskID        string    `json:"task_id"` // of the run that it is
+	TaskID        string    `json:"task_id"` // id of the run that holds the call
 	Session       string    `json:"session"`
-	By            string    `json:"by,omitempty"` // who asked for it, if not the session's agent
+	By            string    `json:"by,omitempty"` // the requester, unless it is the session's agent
 	Tool          string    `json:"tool"`
-	Description   string    `json:"description,omitempty"` // of the tool, in the plugin's words
+	Description   string    `json:"description,omitempty"` // description of the tool, as written by the plugin
 	Plugin        string    `json:"plugin,omitempty"`
 	PluginVersion string    `json:"plugin_version,omitempty"`
-	ToolVersion   string    `json:"tool_version,omitempty"` // the digest of the plugin's file
-	Args          string    `json:"args"`                   // JSON, at most 16 KiB of it
-	ArgsCut       bool      `json:"args_cut,omitempty"`     // there is more of the arguments: GET /v1/approvals/{run} has all
-	ArgsBytes     int       `json:"args_bytes"`             // of all
-	ArgsDigest    string    `json:"args_digest"`            // their SHA-256
-	Grants        []string  `json:"grants"`                 // what the plugin may use
-	Fingerprint   string    `json:"fingerprint"`            // of the tool's code and grants: give it back with the decision
-	Changed       bool      `json:"changed,omitempty"`      // the plugin was replaced or removed: the call can only be refused
+	ToolVersion   string    `json:"tool_version,omitempty"` // digest of the plugin's file
+	Args          string    `json:"args"`                   // JSON; lists have at most 16 KiB of it
+	ArgsCut       bool      `json:"args_cut,omitempty"`     // args is cut off: GET /v1/approvals/{run} returns all of it
+	ArgsBytes     int       `json:"args_bytes"`             // size of the complete arguments
+	ArgsDigest    string    `json:"args_digest"`            // SHA-256 of the complete arguments, hexadecimal
+	Grants        []string  `json:"grants"`                 // capabilities granted to the plugin
+	Fingerprint   string    `json:"fingerprint"`            // identifies the tool's code and grants: send it with the decision
+	Changed       bool      `json:"changed,omitempty"`      // the plugin or its grants changed, or the tool is gone: the call can only be refused
 	AskedAt       time.Time `json:"asked_at"`
-	ExpiresAt     time.Time `json:"expires_at"` // when it is refused
+	ExpiresAt     time.Time `json:"expires_at"` // when the call is refused if nobody has decided
 }
 
-// Approvals is a page of the answer of GET /v1/approvals.
+// Approvals is the response body of GET /v1/approvals: a page of waiting calls.
 type Approvals struct {
-	Approvals []WaitingCall `json:"approvals"`      // the oldest first
-	Waiting   int           `json:"waiting"`        // how many wait, these and those after them
-	Next      string        `json:"next,omitempty"` // the `after` of the next page
+	Approvals []WaitingCall `json:"approvals"`      // oldest first
+	Waiting   int           `json:"waiting"`        // number of waiting calls on this page and after it
+	Next      string        `json:"next,omitempty"` // value of `after` for the next page
 }
 
-// Keep says how long an approval holds.
+// Keep says how long an approval stays in force.
 type Keep string
 
-// How long approvals hold. Empty is for this call only.
+// The durations of an approval. Empty approves this call only.
 const (
-	KeepSession Keep = "session" // for all calls of the tool in this session, until it ends
-	KeepAlways  Keep = "always"  // for all calls of the tool
+	KeepSession Keep = "session" // all calls of the tool in this session, until the session ends
+	KeepAlways  Keep = "always"  // all calls of the tool, in all sessions
 )
 
-// Decide is the body of POST /v1/approvals/{run}.
+// Decide is the request body of POST /v1/approvals/{run}.
 type Decide struct {
 	Approve     bool   `json:"approve"`
-	Keep        Keep   `json:"keep,omitempty" schema:"enum=session|always"` // as long as the plugin's file and grants do not change
-	Fingerprint string `json:"fingerprint,omitempty"`                       // as it was shown; 409 if it is another one now
-	Reason      string `json:"reason,omitempty" schema:"maxLength=200"`     // of a refusal, for the agent
+	Keep        Keep   `json:"keep,omitempty" schema:"enum=session|always"` // approves later calls too, while the plugin's file and grants stay the same
+	Fingerprint string `json:"fingerprint,omitempty"`                       // the fingerprint that was shown; 409 if it has changed
+	Reason      string `json:"reason,omitempty" schema:"maxLength=200"`     // reason for a refusal, shown to the agent
 }
 
-// A KeptApproval is an approval of all calls of a tool.
+// A KeptApproval is a stored approval for all calls of a tool.
 type KeptApproval struct {
 	Tool    string    `json:"tool"`
-	Session string    `json:"session,omitempty"` // absent: in all sessions
+	Session string    `json:"session,omitempty"` // absent: all sessions
 	By      string    `json:"by"`
 	At      time.Time `json:"at"`
-	InForce bool      `json:"in_force"` // the plugin and its grants are those that were approved
+	InForce bool      `json:"in_force"` // the plugin and its grants have not changed since the approval
 }
 
-// KeptApprovals is the answer of GET /v1/kept_approvals.
+// KeptApprovals is the response body of GET /v1/kept_approvals.
 type KeptApprovals struct {
-	Kept []KeptApproval `json:"kept"` // by session and tool
+	Kept []KeptApproval `json:"kept"` // sorted by session and tool
 }

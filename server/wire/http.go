@@ -2,30 +2,30 @@ package wire
 
 // The headers of the HTTP API.
 const (
-	// SessionHeader names the session a request is for: 1 to 128 letters, digits
-	// and . _ : @ -. A request without it is in a new session of its own, which the
-	// same header of the answer names.
+	// SessionHeader names the session of a request: 1 to 128 letters, digits and
+	// . _ : @ -. The operator names a session of a user as USER/NAME. A request
+	// without the header gets a new session, which the response names in the same
+	// header.
 	SessionHeader = "Toolhost-Session"
-	// ApprovalHeader is the token with which approvals are decided over TCP.
+	// ApprovalHeader carries the token that is needed to decide on approvals over TCP.
 	ApprovalHeader = "Toolhost-Approval-Token"
-	// KeyHeader is the idempotency key of a call or a spawn, up to 128 characters.
+	// KeyHeader carries the idempotency key of a call or a spawn: 1 to 128 characters.
 	KeyHeader = "Idempotency-Key"
-	// DryRunHeader makes a request change nothing: "true" or "false". See the dry runs
-	// of docs/agents.md.
+	// DryRunHeader is "true" for a dry run, which changes nothing, or "false". See
+	// "Dry runs" in docs/agents.md.
 	DryRunHeader = "Toolhost-Dry-Run"
-	// AttemptHeader is the attempt of the run whose output an answer is.
+	// AttemptHeader is the attempt of the run that wrote the output in a response.
 	AttemptHeader = "Toolhost-Attempt"
 )
 
-// DefaultSession is the session of the command and of package client, unless they
-// are given another.
+// DefaultSession is the session that the command and package client use by default.
 const DefaultSession = "default"
 
-// UnnamedPrefix begins the name of a session that the server made for a client that
-// named none. The rest of the name cannot be guessed.
+// UnnamedPrefix begins the name of a session that the server created for a request
+// without one. The rest of the name cannot be guessed.
 const UnnamedPrefix = "~/"
 
-// The events of a followed output.
+// The events of a stream that follows the output of a run.
 const (
 	StreamOutput = "output" // an [Output]
 	StreamRun    = "run"    // a [Run] whose status, detail or progress has changed

@@ -6,32 +6,37 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// MaxInnerCalls is how many calls that a run has made are kept with it, the first.
+// MaxInnerCalls is how many of the calls that a run makes are stored with it: the first.
 const MaxInnerCalls = 200
 
-// CallLost is the error of a call of which only a host knew that has ended since: it may have taken effect.
+// CallLost is the error of a call whose outcome is unknown because its host went away. The
+// call may have taken effect.
 const CallLost = "lost"
 
-// InnerCalls is the answer of GET /v1/runs/{run}/calls: what the tool of a run has called, by itself and through the tools that it called, each after its caller, and those of the same caller in the order in which they began. The calls of runs that it has made are among them.
+// InnerCalls is the response body of GET /v1/runs/{run}/calls: the calls that the tool of a
+// run made, directly or through other tools. Each call follows its caller, and calls of the
+// same caller are in the order in which they began. If a call is a run of its own, the calls
+// of that run are included.
 type InnerCalls struct {
-	Attempt int         `json:"attempt,omitempty"` // of the run, that has made them
+	Attempt int         `json:"attempt,omitempty"` // attempt of the run that made the calls
 	Calls   []InnerCall `json:"calls"`
-	More    int         `json:"more,omitempty"` // calls that began later and were not kept
+	More    int         `json:"more,omitempty"` // number of further calls, which are not listed
 }
 
-// An InnerCall is a call of a tool that the tool of a run has made. It never has arguments or results. Its cost is part of the run's.
+// An InnerCall is a call that the tool of a run made. It never contains arguments or
+// results. The cost of the run includes it.
 type InnerCall struct {
-	Number         int       `json:"number"`            // from 1, in this answer
-	Within         int       `json:"within,omitempty"`  // the number of the call whose tool has made it; absent: the run's own tool has
-	Depth          int       `json:"depth"`             // how many calls it is within, and 1
-	Tool           string    `json:"tool"`              // as its caller named it, at most 40 characters
-	At             time.Time `json:"at"`                // when it began
-	ElapsedSeconds float64   `json:"elapsed_seconds"`   // until it ended, or until now
-	Outcome        abi.Kind  `json:"outcome,omitempty"` // how it ended; absent while it runs, and if nobody knows
-	Error          string    `json:"error,omitempty"`   // why it had no result: a code of calls, or lost
+	Number         int       `json:"number"`            // position in this list, from 1
+	Within         int       `json:"within,omitempty"`  // number of the call whose tool made this one; absent if the run's own tool did
+	Depth          int       `json:"depth"`             // nesting depth: 1 if the run's own tool made the call
+	Tool           string    `json:"tool"`              // name that the caller used, cut to 40 bytes
+	At             time.Time `json:"at"`                // when the call began
+	ElapsedSeconds float64   `json:"elapsed_seconds"`   // until the call ended, or until now
+	Outcome        abi.Kind  `json:"outcome,omitempty"` // how the call ended; absent while it runs, or if unknown
+	Error          string    `json:"error,omitempty"`   // why the call returned no result: a code, or lost
 	Fuel           int64     `json:"fuel,omitempty"`    // units
-	TaskID         string    `json:"task_id,omitempty"` // the run that the call is: one that must not be made twice is a run of its own
+	TaskID         string    `json:"task_id,omitempty"` // id of the call's own run, for a call that must not be made twice
 }
 
-// Open reports whether the call has not ended, as far as is known.
+// Open reports whether the call is still in progress, as far as the host knows.
 func (c InnerCall) Open() bool { return c.Outcome == "" && c.Error == "" }

@@ -1,58 +1,59 @@
 package wire
 
-// A Code says why a request was refused, or why a call had no result. Codes are
-// stable: programs branch on them, and on nothing else of a [Problem].
+// A Code is the reason why a request was refused or a call returned no result. Codes are
+// stable. Programs should branch on the code, and on no other field of a [Problem].
 type Code string
 
-// The codes that any transport may meet.
+// The codes that all transports share.
 const (
 	CodeInvalid     Code = "invalid"     // a field, parameter or argument is wrong
-	CodeDenied      Code = "denied"      // the tool lacks a grant, or nobody approved the call
+	CodeDenied      Code = "denied"      // the tool lacks a grant, or the call was not approved
 	CodeNotFound    Code = "not_found"   // no such tool, run, schedule, file or path
-	CodeConflict    Code = "conflict"    // the idempotency key belongs to another request, or the thing has changed meanwhile
-	CodeUnsupported Code = "unsupported" // the tool cannot do that, such as run in the background
+	CodeConflict    Code = "conflict"    // the idempotency key was used for another request, or the resource has changed
+	CodeUnsupported Code = "unsupported" // the tool does not support this, such as background runs
 	CodeLimit       Code = "limit"       // a limit on runs, schedules, records or open requests is reached
 	CodeInternal    Code = "internal"    // the host failed; its log has the details
+	CodeUnavailable Code = "unavailable" // the store of runs is unreachable at the moment; the request may have taken effect
 	CodeClosing     Code = "closing"     // the server is shutting down
-	CodeCanceled    Code = "canceled"    // the caller gave up
+	CodeCanceled    Code = "canceled"    // the caller canceled the request
 )
 
-// The codes of calls that ran and had no result of the tool.
+// The codes of calls that started but returned no result.
 const (
 	CodeFuel       Code = "fuel"
-	CodeMemory     Code = "memory"      // the limit of the call
-	CodeHostMemory Code = "host_memory" // the limit of the host
+	CodeMemory     Code = "memory"      // the memory limit of the call
+	CodeHostMemory Code = "host_memory" // the memory limit of the host
 	CodeTime       Code = "time"
 	CodeOutput     Code = "output"
 	CodeFiles      Code = "files"  // the process has too many open files
 	CodeTrap       Code = "trap"   // the plugin crashed
-	CodePlugin     Code = "plugin" // the plugin breaks the contract
+	CodePlugin     Code = "plugin" // the plugin violated the contract
 )
 
-// The codes that only HTTP has.
+// The codes that are specific to HTTP.
 const (
 	CodeUnauthorized Code = "unauthorized"       // the bearer token is missing or wrong
-	CodeForbidden    Code = "forbidden"          // the request comes from another site's page, has a wrong host name, or is a user's for what is the operator's
+	CodeForbidden    Code = "forbidden"          // the request comes from a page of another origin, has the wrong host name, or is reserved for the operator
 	CodeScope        Code = "insufficient_scope" // the access token lacks a scope
 	CodeMethod       Code = "method_not_allowed"
-	CodeTimeout      Code = "timeout"            // the body of the request came too slowly
-	CodeTooLarge     Code = "too_large"          // the body of the request
-	CodeMediaType    Code = "media_type"         // the body of the request is not application/json, or is compressed
-	CodeRange        Code = "range"              // the output does not reach that far
+	CodeTimeout      Code = "timeout"            // the request body arrived too slowly
+	CodeTooLarge     Code = "too_large"          // the request body is too large
+	CodeMediaType    Code = "media_type"         // the request body is not application/json, or is compressed
+	CodeRange        Code = "range"              // the range begins after the end of the output
 	CodeIssuer       Code = "issuer_unavailable" // access tokens cannot be checked now
 )
 
-// A Problem is the body of every answer that is an error: problem details of
-// RFC 9457, with a code and details that help to fix the request.
+// A Problem is the body of every error response: problem details (RFC 9457), with a code
+// and details that help to fix the request.
 type Problem struct {
-	Type   string   `json:"type"` // where the code is described
+	Type   string   `json:"type"` // URL of the description of the code
 	Title  string   `json:"title"`
 	Status int      `json:"status"`
 	Detail string   `json:"detail,omitempty"`
 	Code   Code     `json:"code"`
-	Field  string   `json:"field,omitempty"`  // of CodeInvalid: which field, parameter or header
-	Max    int      `json:"max,omitempty"`    // of CodeLimit: the limit; bytes for records
-	Active []string `json:"active,omitempty"` // of CodeLimit and CodeNotFound: active runs of the session
+	Field  string   `json:"field,omitempty"`  // for CodeInvalid: the invalid field, parameter or header
+	Max    int      `json:"max,omitempty"`    // for CodeLimit: the limit; in bytes for records
+	Active []string `json:"active,omitempty"` // for CodeLimit and CodeNotFound: active runs of the session
 }
 
 // Error returns the detail.

@@ -2,30 +2,31 @@ package wire
 
 import "time"
 
-// SecretScope says whose a secret is.
+// SecretScope says who sets the value of a secret.
 type SecretScope string
 
-// The scopes.
+// The scopes of secrets.
 const (
-	SecretOfOperator SecretScope = "operator" // its value comes from the configuration
+	SecretOfOperator SecretScope = "operator" // the value comes from the configuration
 	SecretOfUser     SecretScope = "user"     // each user has a value of their own
 )
 
-// Secret is a secret that goes into HTTP requests of plugins. Nobody is shown its value.
+// A Secret is inserted into HTTP requests of plugins. Its value is never returned.
 type Secret struct {
 	Name  string      `json:"name"`
 	Scope SecretScope `json:"scope"`
-	Hosts []string    `json:"hosts"`           // that it may go to
-	Set   bool        `json:"set"`             // it has a value
-	SetAt time.Time   `json:"set_at,omitzero"` // of a user's
+	Hosts []string    `json:"hosts"`           // hosts that may receive the value
+	Set   bool        `json:"set"`             // whether there is a value
+	SetAt time.Time   `json:"set_at,omitzero"` // when a user set the value
 }
 
-// Secrets are those of a user, by name; for an operator those of the operator too.
+// Secrets is the response body of GET /v1/secrets: the secrets that a user can set, sorted
+// by name. The operator also gets those of the configuration.
 type Secrets struct {
 	Secrets []Secret `json:"secrets"`
 }
 
-// SecretValue is a new value of a user's secret.
+// SecretValue is the request body of PUT /v1/secrets/{secret}.
 type SecretValue struct {
 	Value string `json:"value"` // 6 to 16,384 bytes without control characters
 }

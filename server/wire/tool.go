@@ -6,66 +6,65 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Definition is a tool as a model sees it. The methods give the shapes of the
-// model APIs.
+// A Definition describes a tool to a model. Its methods return the formats of the model
+// APIs.
 type Definition struct {
 	Name         string          `json:"name"`
 	Title        string          `json:"title,omitempty"`
 	Description  string          `json:"description"`
 	InputSchema  json.RawMessage `json:"input_schema"`
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
-	Plugin       string          `json:"plugin,omitempty"`      // empty for a tool of the program, and for the agent's own tools
-	Unsandboxed  bool            `json:"unsandboxed,omitempty"` // a tool of the program that has the server: it may do whatever that may
+	Plugin       string          `json:"plugin,omitempty"`      // absent for tools of the embedding program and for the agent's own tools
+	Unsandboxed  bool            `json:"unsandboxed,omitempty"` // a tool of the embedding program, which has all rights of that program
 	Approval     abi.Approval    `json:"approval"`
 	Deferrable   abi.Deferrable  `json:"deferrable"`
-	Deferred     bool            `json:"deferred,omitempty"` // models find it with tools_search, and are not given it
+	Deferred     bool            `json:"deferred,omitempty"` // not listed for models, which find the tool with tools_search
 	Annotations  Annotations     `json:"annotations"`
-	// SupportsBackground says that spawn_background takes the tool.
+	// SupportsBackground says that spawn_background accepts the tool.
 	SupportsBackground bool `json:"supports_background"`
-	// ReadsMessages says that its runs read messages that are sent to them.
+	// ReadsMessages says that runs of the tool read the messages sent to them.
 	ReadsMessages bool `json:"reads_messages,omitempty"`
-	// MayPark says that a call that takes long is answered with
-	// {"type":"background", …} instead of what OutputSchema describes.
+	// MayPark says that a call that takes long returns {"type":"background", …}
+	// instead of a value that fits OutputSchema.
 	MayPark bool `json:"may_park"`
-	// Limits are what a call may use. The agent's own tools have none.
+	// Limits are the limits of a call. Absent for the agent's own tools.
 	Limits ToolLimits `json:"limits,omitzero"`
 }
 
-// ToolLimits are what a call of a tool may use, if its caller asks for nothing. An
-// absent one does not apply.
+// ToolLimits are the limits of a call whose caller does not ask for others. Absent limits
+// do not apply.
 type ToolLimits struct {
 	TimeoutSeconds    float64 `json:"timeout_seconds,omitempty"`    // of a call
-	BackgroundSeconds float64 `json:"background_seconds,omitempty"` // of a background run that names no deadline
+	BackgroundSeconds float64 `json:"background_seconds,omitempty"` // of a background run without a deadline of its own
 	MemoryBytes       int64   `json:"memory_bytes,omitempty"`       // of linear memory
 	OutputBytes       int64   `json:"output_bytes,omitempty"`       // of the result and all other output together
 	ArgsBytes         int64   `json:"args_bytes,omitempty"`         // of the arguments
-	BodyBytes         int64   `json:"body_bytes,omitempty"`         // of the body of an HTTP request that it makes, or of the answer: the largest of its grants
+	BodyBytes         int64   `json:"body_bytes,omitempty"`         // of the body of an HTTP request or response of the tool: the largest limit of its grants
 }
 
-// Tools is the answer of GET /v1/tools.
+// Tools is the response body of GET /v1/tools.
 type Tools struct {
 	Tools []Definition `json:"tools"`
 }
 
-// Declarations are tools that a search has found, the best first: the answer of
-// GET /v1/declarations and of tools_search.
+// Declarations is the response body of GET /v1/declarations, and the result of
+// tools_search: the tools that match a query, best match first.
 type Declarations struct {
 	Tools []Declaration `json:"tools"`
-	More  int           `json:"more"`           // tools that were found and are not shown
-	Hint  string        `json:"hint,omitempty"` // what to do if none was found
+	More  int           `json:"more"`           // number of further matches
+	Hint  string        `json:"hint,omitempty"` // what to do if nothing matches
 }
 
-// A Declaration is a tool in TypeScript.
+// A Declaration is a tool as a TypeScript declaration.
 type Declaration struct {
 	Name        string `json:"name"`
 	Declaration string `json:"declaration"` // a method, without the description
 	Description string `json:"description"`
 }
 
-// Annotations say what a call may do, in MCP's terms. They are not what the
-// plugin claims, but what its claims and the operator's grants leave possible:
-// a tool that says it is readonly gets no folder it could write to, and one
-// without a grant to reach the network cannot be open to it.
+// Annotations say what a call may do, in MCP's terms. They combine the plugin's hints
+// with what the grants permit: a tool that declares itself readonly gets no writable
+// folder, and a tool without a network grant is not open to the outside world.
 type Annotations struct {
 	ReadOnly    bool `json:"readOnlyHint"`
 	Destructive bool `json:"destructiveHint"`
@@ -73,7 +72,7 @@ type Annotations struct {
 	OpenWorld   bool `json:"openWorldHint"`
 }
 
-// Anthropic is the tool for the Messages API: a member of "tools".
+// Anthropic returns the tool for the Messages API: an element of "tools".
 func (d Definition) Anthropic() json.RawMessage {
 	return shape(struct {
 		Name        string          `json:"name"`
@@ -82,7 +81,7 @@ func (d Definition) Anthropic() json.RawMessage {
 	}{d.Name, d.Description, d.InputSchema})
 }
 
-// OpenAI is the tool for the Chat Completions API: a member of "tools".
+// OpenAI returns the tool for the Chat Completions API: an element of "tools".
 func (d Definition) OpenAI() json.RawMessage {
 	type function struct {
 		Name        string          `json:"name"`
@@ -95,7 +94,7 @@ func (d Definition) OpenAI() json.RawMessage {
 	}{"function", function{d.Name, d.Description, d.InputSchema}})
 }
 
-// MCP is the tool for a result of tools/list: a member of "tools".
+// MCP returns the tool for a result of tools/list: an element of "tools".
 func (d Definition) MCP() json.RawMessage {
 	return shape(struct {
 		Name         string          `json:"name"`
@@ -108,46 +107,47 @@ func (d Definition) MCP() json.RawMessage {
 }
 
 func shape(v any) json.RawMessage {
-	data, _ := json.Marshal(v) // strings and schemas that were parsed before: it cannot fail
+	data, _ := json.Marshal(v) // cannot fail: strings, and schemas that were parsed before
 	return data
 }
 
-// A Plugin is a loaded plugin file. Of granted variables and settings it has
-// only the names.
+// A Plugin is a loaded plugin file. It has the names of granted variables and settings,
+// but not their values.
 type Plugin struct {
 	Name        string       `json:"name"`
 	Version     string       `json:"version"`
 	Description string       `json:"description,omitempty"`
 	File        string       `json:"file"`
-	Digest      string       `json:"digest"` // SHA-256; empty if the file cannot be read
-	Pinned      bool         `json:"pinned,omitempty"`
+	Digest      string       `json:"digest"`           // SHA-256; empty if the file cannot be read
+	Locked      bool         `json:"locked,omitempty"` // the file matches toolhost.lock
+	Signer      string       `json:"signer,omitempty"` // the signer, described for people; absent if no trusted signer signed the file
 	Needs       []string     `json:"needs"`
 	Grants      []string     `json:"grants"`
-	Missing     []string     `json:"missing_grants,omitempty"` // needed and not granted: its tools are refused
-	Folders     []Folder     `json:"folders,omitempty"`        // granted, and where they are on the host
+	Missing     []string     `json:"missing_grants,omitempty"` // needed but not granted: calls of the plugin's tools are refused
+	Folders     []Folder     `json:"folders,omitempty"`        // granted folders
 	Tools       []PluginTool `json:"tools"`
 }
 
 // A Folder is a folder of the host that a plugin was granted.
 type Folder struct {
-	Dir   string `json:"dir"`  // on the host
-	Path  string `json:"path"` // as the plugin sees it
+	Dir   string `json:"dir"`  // path on the host
+	Path  string `json:"path"` // path that the plugin sees
 	Write bool   `json:"write,omitempty"`
 }
 
-// A PluginTool is a tool of a plugin, as operators see it.
+// A PluginTool is a tool of a plugin, as shown to the operator.
 type PluginTool struct {
-	Name        string       `json:"name"` // as agents see it
+	Name        string       `json:"name"` // name that agents see
 	Title       string       `json:"title,omitempty"`
 	Description string       `json:"description"`
 	Approval    abi.Approval `json:"approval,omitempty"`
-	Deferred    bool         `json:"deferred,omitempty"` // models find it with tools_search, and are not given it
+	Deferred    bool         `json:"deferred,omitempty"` // not listed for models, which find the tool with tools_search
 	Hints       abi.Hints    `json:"hints"`
 	Annotations Annotations  `json:"annotations"`
 }
 
-// A FileProblem is something an operator has to look at: a plugin file that
-// could not be loaded, a plugin that lacks grants, or damaged stored data.
+// A FileProblem needs the operator's attention: a plugin file that could not be loaded, a
+// plugin that lacks grants, or damaged stored data.
 type FileProblem struct {
 	File  string `json:"file"`
 	Error string `json:"error"`

@@ -369,6 +369,8 @@ func Plugin() *guest.Plugin {
 			tool("session", "Uses the values of the session.", guest.Handle(session)),
 			tool("report", "Reports on itself.", guest.Handle(report)),
 			tool("stop", "Reports progress until it is stopped.", guest.Handle(stop)),
+			tool("wait", "Waits for operations.", guest.Handle(wait)),
+			tool("stuck", "Waits for nothing.", guest.Handle(stuck)),
 			tool("exit", "Exits.", guest.Handle(exit)),
 			tool("state", "Counts the calls of its instance.", guest.Handle(state)),
 		},

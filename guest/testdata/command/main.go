@@ -21,7 +21,11 @@ func main() {
 	case "text":
 		fmt.Println("no JSON:", len(stdin), "bytes")
 	case "nothing":
-	case "flags":
+	case "stdin": // as it came
+		os.Stdout.Write(stdin)
+	case "env":
+		fmt.Println(strings.Join(os.Environ(), "|"))
+	case "words":
 		fmt.Println(strings.Join(os.Args[1:], "|"))
 	case "exit":
 		fmt.Print(`{"partial": true}`)

@@ -25,6 +25,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/toolhost/toolhost/host/internal/compiler"
+	"github.com/toolhost/toolhost/internal/exceptions"
 	"github.com/toolhost/toolhost/internal/fuel"
 	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/internal/snapshot"
@@ -173,13 +174,13 @@ const (
 	moduleName = "module"
 )
 
-// key names the entry of a module: it changes with all that changes the outcome of
-// a build. The name of the folder where wazero looks has its version, the system
+// key names the entry of a module, by the digest of its source: it changes with all
+// that changes the outcome of a build. The name of the folder where wazero looks has its version, the system
 // and the processor; the features of the processor are in the names of the files,
 // which are wazero's.
 func (c *Cache) key(digest string) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s: format %d, rewriter %d, state %d, features %d, runtime %s",
-		digest, format, fuel.RewriterVersion, snapshot.Version, compiler.Features, filepath.Base(c.where)))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s: format %d, exceptions %d, rewriter %d, state %d, features %d, runtime %s",
+		digest, format, exceptions.Version, fuel.RewriterVersion, snapshot.Version, compiler.Features, filepath.Base(c.where)))
 	return hex.EncodeToString(sum[:keyLen/2])
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/host/internal/compiler"
+	"github.com/toolhost/toolhost/internal/exceptions"
 	"github.com/toolhost/toolhost/internal/fuel"
 	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/internal/snapshot"
@@ -57,8 +58,8 @@ type Limits struct {
 // refusalVersion names all that decides whether a module is refused, but for the
 // limits.
 func refusalVersion() string {
-	return fmt.Sprintf("rewriter %d, state %d, bounds %s, features %d, runtime %s",
-		fuel.RewriterVersion, snapshot.Version, compiler.Bounds, compiler.Features, compiler.Runtime())
+	return fmt.Sprintf("exceptions %d, rewriter %d, state %d, bounds %s, features %d, runtime %s",
+		exceptions.Version, fuel.RewriterVersion, snapshot.Version, compiler.Bounds, compiler.Features, compiler.Runtime())
 }
 
 // Remember notes why a module cannot be compiled, if that is the module's fault

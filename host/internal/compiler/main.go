@@ -83,22 +83,23 @@ func confine(j job) error {
 const (
 	// memoryInterval is how often a child checks its memory.
 	memoryInterval = 5 * time.Millisecond
-	// halfMark is the line on stderr of a child that has taken half of its memory.
-	halfMark = "toolhost: half of the memory is taken\n"
+	// muchMark is the line on stderr of a child that has taken much of its memory: a
+	// quarter, as what it takes can double between two checks.
+	muchMark = "toolhost: a quarter of the memory is taken\n"
 )
 
-// watchMemory writes halfMark when Go's runtime has taken more than half of most
+// watchMemory writes muchMark when Go's runtime has taken more than a quarter of most
 // bytes of memory, and ends this process when it has taken more than most. Systems
 // that limit a process's data do the latter without a delay.
 func watchMemory(most int64) {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-	half := false
+	much := false
 	for range time.Tick(memoryInterval) {
 		metrics.Read(samples)
 		taken := samples[0].Value.Uint64() - samples[1].Value.Uint64()
-		if taken > uint64(most)/2 && !half {
-			half = true
-			_, _ = os.Stderr.WriteString(halfMark)
+		if taken > uint64(most)/4 && !much {
+			much = true
+			_, _ = os.Stderr.WriteString(muchMark)
 		}
 		if taken > uint64(most) {
 			os.Exit(exitMemory)

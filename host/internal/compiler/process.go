@@ -98,9 +98,9 @@ const (
 )
 
 // ended says why a child ended without an answer. One that was refused memory
-// before it had half of what it may have was refused it by the system.
+// before it had much of what it may have was refused it by the system.
 func (p *Process) ended(state *os.ProcessState, stderr string, err error) error {
-	before, after, half := strings.Cut(stderr, halfMark)
+	before, after, much := strings.Cut(stderr, muchMark)
 	stderr = before + after
 	if state == nil {
 		return fmt.Errorf("the compiler process does not start: %w", err)
@@ -109,7 +109,7 @@ func (p *Process) ended(state *os.ProcessState, stderr string, err error) error 
 	switch used := state.UserTime() + state.SystemTime(); {
 	case state.ExitCode() == exitProcessor, used >= p.Processor:
 		return exceeded(Processor, "more than the %v of processor time allowed", p.Processor)
-	case state.ExitCode() == exitMemory, outOfMemory(stderr) && half:
+	case state.ExitCode() == exitMemory, much && outOfMemory(stderr):
 		return exceeded(Memory, "more than the %d MiB of memory allowed", p.Memory>>20)
 	case outOfMemory(stderr): // the system's, not its own
 	case state.ExitCode() == 2 || crashed(state):
@@ -126,7 +126,15 @@ func outOfMemory(stderr string) bool {
 			return true
 		}
 	}
-	return false
+	return collectorFailed(stderr)
+}
+
+// collectorFailed reports whether Go's garbage collector faulted. Go 1.26 does not check
+// that it gets memory for its queues (runtime.spanQueue).
+func collectorFailed(stderr string) bool {
+	_, frames, found := strings.Cut(stderr, "\ngoroutine 0 ") // the stack of the system, which no module is compiled on
+	_, first, _ := strings.Cut(frames, "\n")
+	return found && strings.HasPrefix(stderr, "SIGSEGV: ") && strings.HasPrefix(first, "runtime.")
 }
 
 // firstLine is the line in which Go says why a process died.

@@ -3,8 +3,10 @@ package compiler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +70,7 @@ func takeMemory() error {
 			b[i] = byte(i)
 		}
 		taken = append(taken, b)
+		runtime.Gosched() // a busy machine might not let the watcher of the memory run otherwise
 	}
 	return errors.New("there was room for it")
 }
@@ -208,5 +211,20 @@ func TestFirstLine(t *testing.T) {
 		"something else\nand more":                                        "something else",
 	} {
 		require.Equal(t, want, firstLine(stderr))
+	}
+}
+
+// TestCollectorFailed: what Go says when its collector is refused memory, and what it says
+// of other faults.
+func TestCollectorFailed(t *testing.T) {
+	const stack = "SIGSEGV: segmentation violation\nPC=0x43637d m=6 sigcode=1 addr=0x0\n\n%s\n%s\n\t/usr/local/go/src/x.go:520 +0x5d\n"
+	for text, want := range map[string]bool{
+		fmt.Sprintf(stack, "goroutine 0 gp=0x3e36 m=6 mp=0x3e36 [idle]:", "runtime.(*spanQueue).tryDrain(0x7fe6, 0x436d)"): true,
+		fmt.Sprintf(stack, "goroutine 1 gp=0x3e36 m=6 mp=0x3e36 [running]:", "runtime.memmove(0x7fe6)"):                    false,
+		fmt.Sprintf(stack, "goroutine 0 gp=0x3e36 m=6 mp=0x3e36 [idle]:", "github.com/tetratelabs/wazero.compile()"):       false,
+		"panic: runtime error\n\ngoroutine 0 [idle]:\nruntime.x()\n":                                                       false,
+		"": false,
+	} {
+		require.Equal(t, want, collectorFailed(text), text)
 	}
 }

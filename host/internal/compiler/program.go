@@ -15,7 +15,9 @@ package compiler
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 
@@ -29,6 +31,19 @@ import (
 type Program struct {
 	snapshot.Program
 	Overhead uint64 // bytes that each instance takes in addition to its memory
+}
+
+// Key is the digest of what the code of a plugin is made of, in hex: all but its custom
+// sections, of which only the names of functions are read, for the stacks of traps.
+// Plugins that differ in anything else, such as their scripts, have the same code.
+func Key(wasm []byte) string {
+	h := sha256.New()
+	for custom, section := range wasmbin.Sections(wasm) {
+		if custom == "" || custom == "name" {
+			h.Write(section)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Rewrite makes a plugin ready for the runtime: bounded, metered, and with its

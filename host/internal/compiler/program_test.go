@@ -17,7 +17,7 @@ import (
 
 // rewritten is what comes of the modules in bench/workloads, by the versions of
 // what rewrites them.
-const rewritten = "rewriter 5, state 2: 2aa11283374676e0"
+const rewritten = "rewriter 9, state 2: e16717797ae29a0d"
 
 // TestVersionsNameWhatComesOfAModule: entries of the cache are found by these
 // versions. Who changes what comes of a module changes a version, and puts the

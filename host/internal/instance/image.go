@@ -21,7 +21,7 @@ type Image struct {
 	file    *os.File                 // of the same content, to be mapped; nil where copying is quicker, or all there is
 }
 
-// copyMost is up to which size a memory is put back by copying: mapping it anew
+// copyMost is up to which size an image is put into a memory by copying: mapping it
 // takes a system call, and a fault for each page that is used.
 const copyMost = 128 << 10
 
@@ -63,6 +63,11 @@ func (i *Image) copy(data []byte) error {
 
 // Digest identifies the content of the image.
 func (i *Image) Digest() checkpoint.Digest { return i.digest() }
+
+// Encode returns the content of the image for [checkpoint.DecodeImage].
+func (i *Image) Encode() []byte {
+	return checkpoint.EncodeImage(checkpoint.Image{Bytes: i.bytes, At: i.at})
+}
 
 // apply puts the image into a memory that is zero. It is false if that failed, and
 // the memory may then hold anything.

@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
-	"slices"
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/toolhost/toolhost/internal/checkpoint"
+	"github.com/toolhost/toolhost/internal/exceptions"
 	"github.com/toolhost/toolhost/internal/fuel"
 	"github.com/toolhost/toolhost/internal/snapshot"
 	"github.com/toolhost/toolhost/internal/wasmbin"
@@ -30,6 +29,7 @@ type Instance struct {
 	account *Account
 	globals []api.MutableGlobal
 	entries []*Entry // those that are called again
+	stacks  uint64   // bytes of their stacks that are paid for
 
 	since time.Time // it waits
 }
@@ -72,12 +72,23 @@ func (in *Instance) reset() bool {
 	return true
 }
 
+// Threw reports whether the trap that has ended a call was an exception of WebAssembly that
+// left the module.
+func (in *Instance) Threw() bool {
+	tag := in.Module.ExportedGlobal(exceptions.TagExport)
+	return tag != nil && tag.Get() != 0
+}
+
 // Finish ends the service of an instance. One that is clean, so that it can be put
 // back to its snapshot, waits for the next call. Any other is discarded.
 func (in *Instance) Finish(clean bool) {
-	if !clean || in.Snapshot == nil || !in.reset() || !in.account.ledger.keep(in) {
-		in.Discard()
+	if clean && in.Snapshot != nil && in.reset() {
+		in.keepStacks()
+		if in.account.ledger.keep(in) {
+			return
+		}
 	}
+	in.Discard()
 }
 
 // Discard closes an instance and gives back what it holds.
@@ -85,74 +96,9 @@ func (in *Instance) Discard() {
 	_ = in.Module.Close(context.Background())
 	in.Release()
 	in.Memory.Release()
+	in.account.Give(Linear, in.stacks)
 	in.account.instances(-1)
 	in.Snapshot.Release()
-}
-
-// Entry is a function of an instance that is called from outside, with the stack
-// that wazero keeps for its calls. The stack is on Go's heap and grows as the guest
-// recurses, outside the memory that a guest can see.
-type Entry struct {
-	Function api.Function
-	name     string
-	stack    reflect.Value // a []byte; invalid if this wazero has no such field
-}
-
-const (
-	// StackMost is about how large wazero lets the stack of a guest become, in
-	// bytes.
-	StackMost = 100_000_000
-	// StackKept is the largest stack that is kept for the next call and not paid
-	// for; wazero starts with 10 KiB.
-	StackKept = 16 << 10
-)
-
-// Entry returns an exported function, or nil.
-func (in *Instance) Entry(name string) *Entry {
-	f := in.Module.ExportedFunction(name)
-	if f == nil {
-		return nil
-	}
-
-	e := &Entry{Function: f, name: name}
-	if v := reflect.ValueOf(f); v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
-		if s := v.Elem().FieldByName("stack"); s.Kind() == reflect.Slice {
-			e.stack = s
-		}
-	}
-	return e
-}
-
-// Cached returns an entry that is made once for an instance, unless a call made
-// its stack grow.
-func (in *Instance) Cached(name string) *Entry {
-	for i, e := range in.entries {
-		if e.name != name {
-			continue
-		}
-		if e.Stack() > StackKept {
-			in.entries[i] = in.Entry(name)
-		}
-		return in.entries[i]
-	}
-
-	e := in.Entry(name)
-	in.entries = append(in.entries, e)
-	return e
-}
-
-// Shrink forgets the stack of an entry that a call made grow.
-func (in *Instance) Shrink(name string) {
-	in.entries = slices.DeleteFunc(in.entries, func(e *Entry) bool { return e.name == name && e.Stack() > StackKept })
-}
-
-// Stack is the size of the stack in bytes. wazero does not expose it: it is read
-// from an unexported field, and is StackMost if that field is missing.
-func (e *Entry) Stack() int64 {
-	if !e.stack.IsValid() {
-		return StackMost
-	}
-	return int64(e.stack.Cap()) * int64(e.stack.Type().Elem().Size()) // an interpreter's is of words
 }
 
 // Image is what the instance started with: that of its snapshot, or of its module.
@@ -180,9 +126,10 @@ func (in *Instance) Started(image checkpoint.Digest) bool {
 	return in.Snapshot == nil && checkpoint.DigestImage(trim(in.Memory.room[:in.Memory.size])) == image
 }
 
-// Load gives an instance that is as its image the state that Save has noted, of an equal
-// image. Its error matches ErrMemory, or says that the globals are others.
-func (in *Instance) Load(c *checkpoint.Checkpoint) error {
+// Load gives an instance the state that Save has noted. The instance is as its image, and
+// that equals the one of the state, unless image is given: then it may be as it likes. The
+// error matches ErrMemory, or says what does not fit the module.
+func (in *Instance) Load(c *checkpoint.Checkpoint, image *checkpoint.Image) error {
 	if len(c.Globals) != len(in.globals)-1 {
 		return errors.New("the checkpoint has other globals than the module")
 	}
@@ -196,7 +143,11 @@ func (in *Instance) Load(c *checkpoint.Checkpoint) error {
 		}
 	}
 
-	c.Apply(in.Memory.room[:in.Memory.size])
+	room := in.Memory.room[:in.Memory.size]
+	if image != nil && !image.Apply(room) {
+		return errors.New("the image of the checkpoint is larger than its memory")
+	}
+	c.Apply(room)
 	for i, g := range c.Globals {
 		in.globals[i].Set(g)
 	}

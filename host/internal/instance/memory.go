@@ -15,7 +15,10 @@ const (
 	// keeps them: a page that is mapped anew costs a fault at its next use. It
 	// bounds what a warm instance holds too.
 	writtenMost = 1024
-	// scanMost is how large a memory may be that is scanned for them.
+	// scanLeast is how large a part of a memory is at least that is scanned for them: a
+	// smaller one is copied in the time that the system takes to tell.
+	scanLeast = 64 << 10
+	// scanMost is how large such a part may be.
 	scanMost = 64 << 20
 	// grownMost is how much of what a memory has grown by is kept, and paid for,
 	// for the next call to grow into. A running call cannot give it up, so a host
@@ -153,7 +156,7 @@ func (m *Memory) reset() bool {
 // else the pages that were written to. It is false if the system cannot tell
 // which, or if they are too many.
 func (m *Memory) restore(from, to uint64) bool {
-	if to-from <= copyMost {
+	if to-from <= scanLeast {
 		m.image.restore(m.room[from:to], from)
 		return true
 	}

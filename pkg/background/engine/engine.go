@@ -33,11 +33,16 @@ const DefaultTTL = 30 * time.Second
 // who do not write to them. Each write is atomic, and as durable as the engine makes
 // anything when the method returns nil. The id of an unknown run or schedule is an
 // error matching [ErrNotFound]; once the storage is gone, every write returns one
-// matching [ErrStorageLost].
+// matching [ErrStorageLost]. An engine on a network returns errors matching
+// [ErrUnavailable] while its storage is away.
 type Engine interface {
 	// Join makes the caller a worker. An engine that only one worker can use
 	// returns an error matching [ErrLocked] while there is one.
 	Join(ctx context.Context, w WorkerInfo) (Worker, error)
+
+	// Workers returns the workers that have not left, those that joined first come first.
+	// Dead ones are among them for a while.
+	Workers(ctx context.Context) ([]WorkerState, error)
 
 	// Get returns a run without its payload (Args, Result and Content).
 	Get(ctx context.Context, id string) (Run, error)
@@ -50,11 +55,11 @@ type Engine interface {
 
 	// Cancel records that a run is to end, and returns it without its payload. A
 	// queued or waiting run ends with end and the status canceled; a running run keeps its
-	// status, and its first cancellation; a terminal run does not change.
+	// status, and its first cancellation, see [Run.Canceled]; a terminal run does not change.
 	Cancel(ctx context.Context, id string, c Cancellation, end End) (Run, error)
 
-	// Release lets a queued run be claimed that is Held, and returns it without its
-	// payload. Any other run does not change.
+	// Release lets a held, queued run be claimed, and returns it without its payload.
+	// It does not change any other run.
 	Release(ctx context.Context, id string) (Run, error)
 
 	// Tail reads up to max bytes of the log of the run's current attempt, from
@@ -88,13 +93,13 @@ type Engine interface {
 	// Schedules start runs at their times.
 	Schedules
 
-	// Values are what sessions keep besides runs.
+	// Values are what sessions store in addition to runs.
 	Values
 
-	// Watch returns what happens to the runs and schedules of a session, or of all
-	// if session is "", from now on and on any worker. An engine may deliver events
-	// late, twice, or drop some and send [EventMissed]. The channel is closed after
-	// ctx is done.
+	// Watch returns the events of the runs and schedules of a session, or of all
+	// sessions if session is "", from now on and on any worker. An engine may deliver
+	// events late, twice, or drop some and send [EventMissed]. The channel is closed
+	// after ctx is done.
 	Watch(ctx context.Context, session string) <-chan Event
 
 	// Now returns the time that leases and schedules go by.
@@ -135,12 +140,6 @@ type Schedules interface {
 	Due(ctx context.Context, now time.Time, max int) (due []Schedule, next time.Time, err error)
 }
 
-// A WorkerInfo describes a worker that joins.
-type WorkerInfo struct {
-	TTL   time.Duration // of its lease; 0: DefaultTTL
-	Quota Quota         // of records, from now on; the zero Quota bounds nothing
-}
-
 // A Worker is the right to work on an engine's runs. It is safe for concurrent
 // use.
 //
@@ -148,8 +147,11 @@ type WorkerInfo struct {
 // every write after the worker's lease has ended, changes nothing and returns an
 // error matching [ErrFenced]. Runs are returned without their payload.
 type Worker interface {
+	// ID is that of its [WorkerState].
+	ID() string
+
 	// Submit stores a new queued run: in the queue that all workers share if permits
-	// is nil, else claimed by this worker. The error matches [ErrExists] if the id is
+	// is nil or says so, else claimed by this worker. The error matches [ErrExists] if the id is
 	// taken, and is an *[ExistsError] if the session has a run with its idempotency
 	// key. It is a *[LimitError] matching [ErrSessionLimit] or [ErrOwnerLimit] if no
 	// permit is left, or [ErrRecordLimit] if evicting records makes too little room.
@@ -163,9 +165,15 @@ type Worker interface {
 	// of [ErrSessionLimit].
 	Adopt(ctx context.Context, run Run, permits Permits) (Lease, error)
 
+	// Offer replaces what the worker can start. Runs that it has claimed stay its own.
+	Offer(ctx context.Context, o Offer) error
+
 	// Claim takes up to max runs out of the shared queue for this worker: the oldest
 	// first, of sessions and owners with a permit left, not before the run named by
-	// After has ended, and none that is Held. A claimed run holds its permits and is still queued.
+	// After has ended, and none that is Held. A claimed run holds its permits and is
+	// still queued. It takes a run that it does not offer only if that was submitted its
+	// Patience ago, and no worker with a lease has offered it since then. An engine that
+	// only one worker can use gives it each run at once.
 	Claim(ctx context.Context, max int, permits Permits) ([]Run, error)
 
 	// Start makes a run that this worker claimed running: its attempt is one
@@ -223,6 +231,10 @@ type Permits struct {
 	Owner   int // of all sessions of an owner, parked calls counted
 	// Children bounds the active children of one run; Claim does not check it.
 	Children int
+	// Queue has Submit store the run in the queue that all workers share. Then the runs
+	// that wait there, but those that are Held, count as claimed. An engine that only one
+	// worker can use ignores it.
+	Queue bool
 }
 
 // A Lease is the right to work on a run, for one goroutine at a time. When it is no
@@ -235,7 +247,8 @@ type Lease interface {
 	// Checkpoint returns what an earlier attempt of the run saved last, or nil.
 	Checkpoint() []byte
 
-	// Report records b as Renew does.
+	// Report records b as Renew does. If only the output has grown, an engine may publish that
+	// at once and record it with the next Renew.
 	Report(ctx context.Context, b Beat) error
 
 	// Append adds p, which begins at offset of the stream, to the log of this
@@ -256,8 +269,8 @@ type Lease interface {
 	// one write, and ends the lease; with Hold it keeps the run and the lease. It
 	// returns the run without its payload: waiting; queued again if what it waits for
 	// has happened already; running with Hold. The error matches [ErrStopping] if the
-	// run is canceled, and [ErrRecordLimit] if there is no room for the state or the
-	// children: then nothing is stored and the run is running.
+	// run is canceled, and [ErrRecordLimit] if the quota has no space for the state or
+	// the children: then nothing is stored and the run keeps running.
 	Suspend(ctx context.Context, s Suspension) (Run, error)
 
 	// Complete ends the run with a terminal status and returns it without its

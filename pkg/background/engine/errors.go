@@ -15,6 +15,9 @@ var (
 	ErrLocked   = errors.New("data directory in use")
 	ErrParent   = errors.New("the parent is not an active run of this session, or it is being stopped")
 	ErrClosed   = errors.New("engine closed")
+	// ErrUnavailable means that the engine cannot reach its storage now, and may again
+	// later. The request may have taken effect.
+	ErrUnavailable = errors.New("the storage cannot be reached now")
 	// ErrStorageLost means that the engine stores nothing more until it is opened
 	// again; what it seemed to store since the loss is not kept.
 	ErrStorageLost = errors.New("the storage was deleted or replaced while it was in use")
@@ -23,7 +26,7 @@ var (
 	ErrActive = errors.New("the run has not ended")
 
 	ErrSessionLimit  = errors.New("session limit of background runs reached")
-	ErrOwnerLimit    = errors.New("limit of background runs of all sessions of an owner reached")
+	ErrOwnerLimit    = errors.New("client limit of background runs reached")
 	ErrParkedLimit   = errors.New("session limit of parked calls reached")
 	ErrScheduleLimit = errors.New("session limit of schedules reached") // of enabled ones
 	ErrChildLimit    = errors.New("limit of active children of a run reached")

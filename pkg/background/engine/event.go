@@ -13,7 +13,7 @@ type EventKind string
 const (
 	EventQueued    EventKind = "queued"    // a run was submitted, queued again, or given up by the worker that had claimed it
 	EventStarted   EventKind = "started"   // a run was started, or adopted
-	EventBeat      EventKind = "beat"      // a running run said something new of itself
+	EventBeat      EventKind = "beat"      // a running run reported new status
 	EventWaiting   EventKind = "waiting"   // a running run was suspended
 	EventStopping  EventKind = "stopping"  // a running run was canceled
 	EventEnded     EventKind = "ended"     // a run became terminal
@@ -30,6 +30,7 @@ type Event struct {
 	Session  string    `json:"session,omitempty"`
 	Run      *Run      `json:"run,omitempty"`      // as it is after the change; for a schedule nil
 	Schedule *Schedule `json:"schedule,omitempty"` // as it is after the change, with its Args; for a run nil
+	Claimed  bool      `json:"-"`                  // of EventQueued: the worker that submitted the run has claimed it
 }
 
 // watchBuffer is how many events a watcher may be behind.
@@ -105,4 +106,16 @@ func (w *watcher) send(e Event) {
 func RunEvent(kind EventKind, run Run) Event {
 	run = run.Light()
 	return Event{Kind: kind, Session: run.Session, Run: &run}
+}
+
+// Missed notifies all watchers to read everything again.
+func (f *Feed) Missed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	for _, all := range f.watchers {
+		for _, w := range all {
+			w.send(Event{Kind: EventMissed})
+		}
+	}
 }

@@ -127,24 +127,24 @@ func (r Run) Light() Run {
 	return r
 }
 
-// A Beat is what a running run says of itself.
+// A Beat is a status update of a running run.
 type Beat struct {
 	Detail       string    `json:"detail,omitempty"`    // what it is doing
-	Narration    string    `json:"narration,omitempty"` // a sentence for a person, on what it does or did
+	Narration    string    `json:"narration,omitempty"` // a status text for a person
 	Progress     *Progress `json:"progress,omitempty"`
 	LastOutputAt time.Time `json:"last_output_at,omitzero"`
 	OutputBytes  int64     `json:"output_bytes,omitempty"` // bytes written to the log so far, kept or not
 	Cost         Cost      `json:"cost,omitzero"`          // so far, of all attempts
 }
 
-// Equal reports whether b and c say the same.
+// Equal reports whether b and c are equal.
 func (b Beat) Equal(c Beat) bool {
 	same := b.Progress == c.Progress || b.Progress != nil && c.Progress != nil && *b.Progress == *c.Progress
 	return same && b.Detail == c.Detail && b.Narration == c.Narration && b.LastOutputAt.Equal(c.LastOutputAt) && b.OutputBytes == c.OutputBytes && b.Cost == c.Cost
 }
 
-// A Cost is what the work of a run used. What an attempt used that a crash ended may
-// be missing.
+// A Cost is the usage of a run's work. The usage of an attempt that ended in a crash
+// may be missing.
 type Cost struct {
 	Fuel       int64         `json:"fuel,omitempty"`
 	CPU        time.Duration `json:"cpu_ns,omitempty"`      // on a processor
@@ -195,12 +195,27 @@ type RunError struct {
 	Message string    `json:"message"`
 }
 
-// A Cancellation says who asked for the end of a run, when and why.
+// A Cancellation records who stopped a run, when and why.
 type Cancellation struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 	Alone  bool      `json:"alone,omitempty"` // its children are not stopped with it
+	Force  bool      `json:"force,omitempty"` // its work has no grace period
+}
+
+// Canceled returns r with a cancellation. A later one changes nothing of the first, but
+// that it can force the end.
+func (r Run) Canceled(c Cancellation) Run {
+	switch {
+	case r.Cancel == nil:
+		r.Cancel = &c
+	case c.Force && !r.Cancel.Force:
+		first := *r.Cancel
+		first.Force = true
+		r.Cancel = &first
+	}
+	return r
 }
 
 // NoticeState is the state of the notice of a run's end.

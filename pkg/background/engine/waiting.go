@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Bounds of what a run that waits has.
+// Bounds of a waiting run.
 const (
 	MaxState = 16 << 20 // bytes of its state
-	MaxCalls = 64 << 10 // bytes of what it has called
-	MaxAwait = 64       // runs that it waits for, and children that one write stores
+	MaxCalls = 64 << 10 // bytes of its calls
+	MaxAwait = 64       // runs that it awaits, and children that one write stores
 )
 
-// ErrStopping means that a run that is to end cannot be suspended.
+// ErrStopping means that a run cannot be suspended because it is being stopped.
 var ErrStopping = errors.New("the run is being stopped")
 
 // Waiting is what the record of a run has of a state that was stored with

@@ -53,8 +53,8 @@ func (b *Buffer) AppendAt(offset int64, p []byte) {
 	b.Append(p[min(int64(len(p)), b.total-offset):])
 }
 
-// Cut has the stream end at n, and forgets what came after it. What was dropped
-// before n stays so.
+// Cut makes the stream end at n, and forgets everything after it. Bytes before n that
+// were dropped stay dropped.
 func (b *Buffer) Cut(n int64) {
 	head, kept := int64(len(b.head)), b.kept()
 	begin := b.total - int64(len(kept))

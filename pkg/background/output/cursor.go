@@ -12,7 +12,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A Cursor is a place in the output of a run. Its text form is "attempt:offset".
+// A Cursor is a position in the output of a run. Its text form is "attempt:offset".
 type Cursor struct {
 	Attempt int
 	Offset  int64 // in the log of the attempt
@@ -20,7 +20,7 @@ type Cursor struct {
 
 func (c Cursor) String() string { return fmt.Sprintf("%d:%d", c.Attempt, c.Offset) }
 
-// ParseCursor accepts exactly what String makes.
+// ParseCursor accepts exactly what String returns.
 func ParseCursor(s string) (Cursor, error) {
 	a, o, ok := strings.Cut(s, ":")
 	attempt, errA := strconv.Atoi(a)
@@ -36,7 +36,7 @@ func ParseCursor(s string) (Cursor, error) {
 // A Page is a part of a run's output, cleaned as by [Clean].
 type Page struct {
 	Text         string    `json:"text"`
-	Cursor       string    `json:"cursor"`                  // give it to the next check to see what comes after Text
+	Cursor       string    `json:"cursor"`                  // pass it to the next check to get the output after Text
 	OmittedBytes int64     `json:"omitted_bytes,omitempty"` // between the cursor, or the beginning, and Text
 	PendingBytes int64     `json:"pending_bytes,omitempty"` // after Text, not shown yet
 	LastOutputAt time.Time `json:"last_output_at,omitzero"`

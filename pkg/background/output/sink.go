@@ -26,9 +26,9 @@ const (
 // stderrTag stands before each line that was written to the standard error.
 const stderrTag = "[stderr] "
 
-// A Sink takes what a run says while it works: output, status and progress. It
-// never blocks and never fails, and keeps a bounded part of the output: the
-// first three quarters of its capacity and the last quarter.
+// A Sink receives what a run reports while it works: output, status and progress. It
+// never blocks and never fails, and keeps a bounded part of the output: the first three
+// quarters of its capacity and the last quarter.
 //
 // Standard output and standard error go into one log, in the order they were
 // written. Lines of the standard error begin with "[stderr] ", once a line; a
@@ -137,7 +137,7 @@ func (s *Sink) Status(message string) {
 	s.update(func() { s.beat.Detail = message })
 }
 
-// Narrate says in a sentence for a person what the run does, or did. It is cleaned
+// Narrate sets the status text for a person: what the run does, or did. It is cleaned
 // and cut to 300 characters.
 func (s *Sink) Narrate(sentence string) {
 	sentence = Shorten(sentence, maxNarration)
@@ -170,31 +170,31 @@ func finite(f float64) float64 {
 	return 0
 }
 
-// Cost says what the work has used in this attempt, at its end.
+// Cost records the usage of the work in this attempt, at its end.
 func (s *Sink) Cost(c engine.Cost) {
 	s.update(func() { s.beat.Cost, s.meter = s.before.Add(c), nil })
 }
 
 // Meter gives the sink a function that returns what the work has used so far in this
-// attempt. It must be safe for concurrent use, and fast: it is called for whoever looks
-// at the run.
+// attempt. It must be safe for concurrent use, and fast: it is called whenever somebody
+// reads the run.
 func (s *Sink) Meter(soFar func() engine.Cost) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.meter = soFar
 }
 
-// Calls gives the sink a function that returns what the work has called so far, in JSON,
-// at most [engine.MaxCalls] bytes: it is stored with each suspension of the run and with
-// its end. It must be safe for concurrent use.
+// Calls gives the sink a function that returns the calls that the work has made so far,
+// in JSON, at most [engine.MaxCalls] bytes: it is stored with each suspension of the
+// run and with its end. It must be safe for concurrent use.
 func (s *Sink) Calls(soFar func() []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.called = soFar
 }
 
-// Called returns what the work has called so far, or nil. At the beginning it is what was
-// stored last with the state that the run continues from.
+// Called returns the calls that the work has made so far, or nil. At the beginning it
+// is what was stored last with the state that the run continues from.
 func (s *Sink) Called() []byte {
 	s.mu.Lock()
 	called := s.called
@@ -281,14 +281,22 @@ func (s *Sink) Continue(beat engine.Beat, end int64, chunks []engine.Chunk) {
 	s.beat.Cost = engine.Cost{} // Attach adds it
 }
 
-// Fresh says that everything so far is being stored.
+// Full reports whether the head is full: what is written from now on replaces what was
+// written before.
+func (s *Sink) Full() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.sealed
+}
+
+// Fresh records that everything so far is being stored.
 func (s *Sink) Fresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dirty = false
 }
 
-// Note writes a line of the host's own into the log.
+// Note writes a line of the host into the log.
 func (s *Sink) Note(line string) {
 	s.update(func() {
 		if s.midLine {
@@ -334,7 +342,7 @@ func (s *Sink) Output() Output {
 	return s.buf.Output()
 }
 
-// Close makes the sink ignore what comes after the end of its run.
+// Close makes the sink ignore everything after the end of its run.
 func (s *Sink) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -120,6 +120,7 @@ func (c *conn) query(each func(row []driver.Value) error, sql string, args ...dr
 			err = e
 		}
 	}()
+
 	row := make([]driver.Value, len(rows.Columns()))
 	for {
 		if err := rows.Next(row); err == io.EOF {

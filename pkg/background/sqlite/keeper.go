@@ -59,7 +59,7 @@ func (k *keeper) storeBeats(ctx context.Context) error {
 	g.mu.Lock()
 	var held []*active
 	var rows []row
-	for _, a := range g.runs {
+	for _, a := range g.holders {
 		if a.changed && a.mu.TryLock() {
 			defer a.mu.Unlock()
 			a.changed = false

@@ -4,11 +4,22 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
+
+// Lock makes this process the only one that uses a directory, as an [Engine] does, until
+// it is closed. The error matches [engine.ErrLocked] if another one uses it.
+func Lock(dir string) (io.Closer, error) {
+	f, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
 
 // lockDir makes this process the only one that uses dir. The file says which
 // process it is.

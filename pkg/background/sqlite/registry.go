@@ -122,8 +122,24 @@ func (g *registry) add(a *active) {
 func (g *registry) enqueue(a *active) {
 	g.giveBack(a)
 	a.worker, a.lease = nil, nil
-	at, _ := slices.BinarySearchFunc(g.waiting, a.seq, func(b *active, seq int64) int { return cmp.Compare(b.seq, seq) })
-	g.waiting = slices.Insert(g.waiting, at, a)
+	if at, queued := g.place(a); !queued {
+		g.waiting = slices.Insert(g.waiting, at, a)
+	}
+}
+
+// dequeue takes a run out of the queue, and reports whether it was there. The lock must be
+// held.
+func (g *registry) dequeue(a *active) bool {
+	at, queued := g.place(a)
+	if queued {
+		g.waiting = slices.Delete(g.waiting, at, at+1)
+	}
+	return queued
+}
+
+// place returns where a run is in the queue, or would be. The lock must be held.
+func (g *registry) place(a *active) (at int, queued bool) {
+	return slices.BinarySearchFunc(g.waiting, a.seq, func(b *active, seq int64) int { return cmp.Compare(b.seq, seq) })
 }
 
 // drop removes a run that has ended, and returns those it wakes. The lock must be held.
@@ -134,9 +150,7 @@ func (g *registry) drop(a *active) (woken []engine.Run) {
 	g.giveBack(a)
 	delete(g.runs, a.run.ID)
 	a.worker, a.lease = nil, nil
-	if i := slices.Index(g.waiting, a); i >= 0 {
-		g.waiting = slices.Delete(g.waiting, i, i+1)
-	}
+	g.dequeue(a)
 	return g.awaken(slices.Clone(g.sleep.awaited[a.run.ID])...)
 }
 

@@ -209,7 +209,7 @@ func (e *Engine) Cancel(ctx context.Context, id string, c engine.Cancellation, e
 		return nil
 	}
 	err = e.active.change(id, check, func(a *active, r row) error {
-		r.Cancel = cmp.Or(r.Cancel, &c)
+		r.Run = r.Run.Canceled(c)
 		if r.Status == engine.StatusQueued || r.Status == engine.StatusWaiting {
 			run, err = e.end(ctx, a, r.Finish(engine.StatusCanceled, r.Beat, end))
 			return err

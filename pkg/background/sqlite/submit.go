@@ -72,7 +72,9 @@ func (w *worker) create(ctx context.Context, run engine.Run, permits *engine.Per
 			g.mu.Lock()
 			g.add(a)
 			g.mu.Unlock()
-			e.feed.Publish(engine.RunEvent(kind, run))
+			event := engine.RunEvent(kind, run)
+			event.Claimed = permits != nil
+			e.feed.Publish(event)
 		})
 		return err
 	})

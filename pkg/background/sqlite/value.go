@@ -176,6 +176,9 @@ func (vs valueStore) PutValue(ctx context.Context, at engine.Scope, v engine.Val
 		if err := s.store(w, before); err != nil {
 			return err
 		}
+		if at.Run != "" { // last: after an error that is not SQLite's, the transaction continues
+			vs.announce(w, at.Run)
+		}
 		return w.run(`INSERT OR REPLACE INTO pairs (scope, key, version, at, data, expires) VALUES (?, ?, ?, ?, ?, ?)`,
 			s.seq, put.Key, put.Version, put.At.UnixNano(), append([]byte{}, put.Data...), expiryOf(put))
 	})
@@ -186,22 +189,23 @@ func (vs valueStore) PutValue(ctx context.Context, at engine.Scope, v engine.Val
 }
 
 // checkMailbox returns an error unless the run of a scope is active in this
-// transaction, which lets watchers know of the message.
+// transaction.
 func (vs valueStore) checkMailbox(w *conn, at engine.Scope) error {
 	found, err := w.one(`SELECT 1 FROM runs WHERE id = ? AND session = ? AND finished IS NULL`, at.Run, at.Session)
 	if err == nil && found == nil {
 		err = fmt.Errorf("%w: active run %s", engine.ErrNotFound, at.Run)
 	}
-	if err != nil {
-		return err
-	}
+	return err
+}
+
+// announce has the transaction wake a run, and let watchers know of its message.
+func (vs valueStore) announce(w *conn, id string) {
 	w.after = append(w.after, func() {
-		if run, ok := vs.active.light(at.Run); ok {
+		if run, ok := vs.active.light(id); ok {
 			vs.feed.Publish(engine.RunEvent(engine.EventMessage, run))
-			vs.wake(at.Run)
+			vs.wake(id)
 		}
 	})
-	return nil
 }
 
 // DeleteValue implements [engine.Values].

@@ -19,6 +19,7 @@ import (
 // A wake is not stored: the next process finds again that it is due.
 type sleep struct {
 	times    alarms
+	sweep    int                  // how many times there are when the void ones are removed
 	awaited  map[string][]*active // runs that wait for the end of a run, by its id
 	children map[string]int       // how many children of a run wait
 }
@@ -35,6 +36,18 @@ type alarm struct {
 
 func (a alarm) void() bool {
 	return a.run.run.Status != engine.StatusWaiting || !a.run.run.WakeAt.Equal(a.at)
+}
+
+// tidy removes the times that are void, or there twice.
+func (s *sleep) tidy() {
+	there := make(map[*active]bool)
+	s.times = slices.DeleteFunc(s.times, func(a alarm) bool {
+		again := a.void() || there[a.run]
+		there[a.run] = there[a.run] || !again
+		return again
+	})
+	heaps.Init(&s.times)
+	s.sweep = 2*len(s.times) + 64
 }
 
 type alarms []alarm
@@ -56,6 +69,9 @@ func (g *registry) rest(a *active) {
 	g.giveBack(a)
 	a.worker, a.lease = nil, nil
 	if !a.run.WakeAt.IsZero() {
+		if len(g.sleep.times) >= g.sleep.sweep {
+			g.sleep.tidy()
+		}
 		heaps.Push(&g.sleep.times, alarm{a.run.WakeAt, a})
 	}
 	for _, id := range a.run.Await {

@@ -146,3 +146,33 @@ func suspendedQuietly(t testing.TB, e *tester, id string) {
 	_, err = l.Suspend(t.Context(), engine.Suspension{State: []byte("state"), Wake: time.Now().Add(time.Hour)})
 	require.NoError(t, err)
 }
+
+// A message that is refused wakes nobody.
+func TestRefusedMessage(t *testing.T) {
+	e := opened(t, t.TempDir())
+	suspended(t, e, "bg_a", engine.Suspension{})
+	_, err := e.PutValue(t.Context(), engine.Scope{Session: "s", Run: "bg_a"}, engine.Value{Data: []byte("too long")}, engine.ValueLimit{Bytes: 1})
+	require.ErrorIs(t, err, engine.ErrValueBytes)
+	require.Equal(t, engine.StatusWaiting, statusOfRun(t, e, "bg_a"))
+}
+
+// What a run does not wait for any more is forgotten.
+func TestVoidAlarms(t *testing.T) {
+	e := opened(t, t.TempDir())
+	run := engine.Run{ID: "bg_a", Session: "s", Tool: "waits", Args: []byte("{}"), OutputCap: 100, CreatedAt: time.Now()}
+	require.NoError(t, e.worker.Submit(t.Context(), run, &engine.Permits{}))
+	for i := range 300 {
+		if i > 0 {
+			_, err := e.worker.Claim(t.Context(), 1, engine.Permits{})
+			require.NoError(t, err)
+		}
+		l, err := e.worker.Start(t.Context(), "bg_a")
+		require.NoError(t, err)
+		box := engine.Scope{Session: "s", Run: "bg_a"}
+		_, err = l.Suspend(t.Context(), engine.Suspension{State: []byte("x"), Wake: time.Now().Add(24 * time.Hour), Mail: int64(i)})
+		require.NoError(t, err)
+		_, err = e.PutValue(t.Context(), box, engine.Value{Data: []byte(fmt.Sprint(i))}, engine.ValueLimit{})
+		require.NoError(t, err)
+	}
+	require.Less(t, len(e.active.sleep.times), 200)
+}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,15 +15,21 @@ import (
 // A worker is the one that has the engine. Its lease is kept in memory: the
 // process that dies takes it along.
 type worker struct {
-	engine  *Engine
-	ttl     time.Duration
-	renewed time.Time // guarded by the registry's lock
+	engine *Engine
+	id     string
+	ttl    time.Duration
+	since  time.Time
+
+	// Guarded by the registry's lock.
+	renewed time.Time
+	offer   engine.Offer
 }
 
 // Join implements [engine.Engine]. While the lease of a worker lasts, the error
 // matches [engine.ErrLocked].
 func (e *Engine) Join(ctx context.Context, info engine.WorkerInfo) (engine.Worker, error) {
-	w := &worker{engine: e, ttl: cmp.Or(info.TTL, engine.DefaultTTL), renewed: time.Now()}
+	now := time.Now()
+	w := &worker{engine: e, id: rand.Text(), ttl: cmp.Or(info.TTL, engine.DefaultTTL), since: now, renewed: now, offer: info.Offer}
 	g := e.active
 	g.mu.Lock()
 	before := g.worker
@@ -48,6 +55,45 @@ func (w *worker) ended() error {
 		return nil
 	}
 	return fmt.Errorf("%w: of the worker", engine.ErrFenced)
+}
+
+// ID implements [engine.Worker].
+func (w *worker) ID() string { return w.id }
+
+// Offer implements [engine.Worker].
+func (w *worker) Offer(_ context.Context, o engine.Offer) error {
+	g := w.engine.active
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if err := w.ended(); err != nil {
+		return err
+	}
+	w.offer = o
+	return nil
+}
+
+// Workers implements [engine.Engine]: there is one at most.
+func (e *Engine) Workers(context.Context) ([]engine.WorkerState, error) {
+	g := e.active
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	w := g.worker
+	if w == nil {
+		return nil, nil
+	}
+	state := engine.WorkerState{ID: w.id, Offer: w.offer, Since: w.since, RenewedAt: w.renewed, TTL: w.ttl, Live: w.ended() == nil}
+	for _, a := range g.holders {
+		switch {
+		case a.worker != w:
+		case a.run.Status == engine.StatusQueued:
+			state.Claimed++
+		case a.run.Status == engine.StatusRunning:
+			state.Running++
+		}
+	}
+	return []engine.WorkerState{state}, nil
 }
 
 // Claim implements [engine.Worker]. It writes nothing: with the process, its
@@ -122,7 +168,12 @@ func (w *worker) Start(ctx context.Context, id string) (engine.Lease, error) {
 		if err != nil {
 			return err
 		}
-		return e.update(ctx, r, engine.EventStarted, func() { a.run, a.log, a.lease = r.Run, log, l })
+		return e.update(ctx, r, engine.EventStarted, func() {
+			a.run, a.log, a.lease = r.Run, log, l
+			if e.active.dequeue(a) { // another worker has joined in the meantime, whose orphan it is
+				e.active.holders[id] = a
+			}
+		})
 	})
 	if err != nil {
 		return nil, w.refused(ctx, id, err)

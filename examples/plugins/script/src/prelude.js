@@ -1,9 +1,9 @@
 // The world of a script: what it can call, how it waits, and what it has come to. It is
 // evaluated once, before the first call, and is a function of the host's functions. What
-// it returns is called with each thing that happens, see shim.c. Nothing here trusts what
+// it returns is called with each thing that happens, see guest/js/src/shim.c. Nothing here trusts what
 // a script may have replaced, such as a method of a prototype, more than it must: the
 // sandbox is around all of it, and a script can only break itself.
-(function (read, write, start, call, progress, load) {
+(function (read, write, start, call, progress, load, module, bound) {
   'use strict';
   const { JSON, Object, Array, ArrayBuffer, Map, Set, Date, RegExp, Math, String, Promise, Proxy, Error, TypeError, SyntaxError, AggregateError, Function, isNaN } = globalThis;
   const { stringify, parse } = JSON, { keys, create, defineProperty } = Object;
@@ -13,6 +13,8 @@
   const most = 2000; // characters of a value in the output, and of a message
   const mostRejected = 20; // rejections that are reported
   const longest = 2 ** 52; // milliseconds
+
+  bound(48 << 20);
 
   let outcome; // of the script: { code, text }
   let source = ''; // as it was sent

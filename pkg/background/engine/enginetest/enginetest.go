@@ -70,6 +70,11 @@ var sharedCases = map[string]func(*testing.T, *store){
 	"events and stops of other workers": eventsOfWorkers,
 	"notices of one worker":             noticesWorkers,
 	"one of many idempotency keys":      keysWorkers,
+	"offers":                            offers,
+	"offers change":                     offersChange,
+	"versions that runs want":           offersWanted,
+	"nobody offers a run":               offersPatience,
+	"permits of the queue":              permitsQueue,
 }
 
 // cases are those that every engine passes.
@@ -166,6 +171,7 @@ var cases = map[string]func(*testing.T, *store){
 	"values expire":                     valuesExpire,
 	"scopes":                            scopes,
 	"messages of a run":                 messages,
+	"states of workers":                 workerStates,
 }
 
 const outputCap = 64

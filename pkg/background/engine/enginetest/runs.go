@@ -86,6 +86,13 @@ func cancelRunning(t *testing.T, e *store) {
 		require.NoError(t, err)
 		require.Equal(t, engine.StatusRunning, run.Status)
 		require.Equal(t, "first", run.Cancel.By)
+		require.False(t, run.Cancel.Force)
+	}
+	for _, force := range []bool{true, false} {
+		_, err := e.Cancel(t.Context(), "bg_a", engine.Cancellation{At: time.Now(), By: "third", Force: force})
+		require.NoError(t, err)
+		require.True(t, get(t, e, "bg_a").Cancel.Force, "a later request can force the end")
+		require.Equal(t, "first", get(t, e, "bg_a").Cancel.By)
 	}
 	news, err := e.worker.Renew(t.Context(), map[string]engine.Beat{"bg_a": {}})
 	require.NoError(t, err)

@@ -79,7 +79,7 @@ func valuesConflict(t *testing.T, e *store) {
 		return v.Version, err
 	}
 	_, err := compare(1)
-	require.ErrorIs(t, err, engine.ErrConflict, "there is none")
+	require.ErrorIs(t, err, engine.ErrConflict, "there is no value")
 	first, err := compare(0)
 	require.NoError(t, err)
 	_, err = compare(0)

@@ -33,6 +33,8 @@ type store struct {
 	pending   []*record   // those whose notice is pending
 	schedules []*schedule // in the order they were made
 	scopes    map[engine.Scope]*scope
+	workers   []*worker // in the order they joined; those that are gone for a while too
+	joined    int
 	feed      engine.Feed
 	quota     engine.Quota
 	ledger    *ledger.Ledger // nil before the first Join
@@ -62,7 +64,9 @@ func (st *store) add(run engine.Run, holder *worker, kind engine.EventKind) {
 	st.byID[run.ID] = r
 	st.runs, st.active = append(st.runs, r), append(st.active, r)
 	st.count(r)
-	st.publish(kind, r)
+	event := engine.RunEvent(kind, run)
+	event.Claimed = holder != nil
+	st.feed.Publish(event)
 }
 
 func newLog(run engine.Run) output.Buffer { return output.NewBuffer(max(1, run.OutputCap)) }
@@ -84,8 +88,8 @@ func (st *store) publish(kind engine.EventKind, r *record) {
 	st.feed.Publish(engine.RunEvent(kind, r.run))
 }
 
-// which returns the records that match.
-func which(all []*record, match func(*record) bool) (found []*record) {
+// which returns those that match.
+func which[T any](all []T, match func(T) bool) (found []T) {
 	for _, r := range all {
 		if match(r) {
 			found = append(found, r)
@@ -151,9 +155,7 @@ func (e *Engine) Cancel(_ context.Context, id string, c engine.Cancellation, end
 			return r.run.Light(), nil
 		}
 
-		if r.run.Cancel == nil {
-			r.run.Cancel = &c
-		}
+		r.run = r.run.Canceled(c)
 		if r.run.Status == engine.StatusQueued || r.run.Status == engine.StatusWaiting {
 			return e.end(r, engine.StatusCanceled, r.run.Beat, end), nil
 		}

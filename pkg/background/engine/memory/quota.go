@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -89,4 +90,81 @@ func (st *store) evictables() (all []evictable) {
 
 	slices.SortStableFunc(all, func(a, b evictable) int { return a.since.Compare(b.since) })
 	return all
+}
+
+// admit makes room for a run, or says why it is refused: with the error session if
+// its session has no permit left.
+func (st *store) admit(run engine.Run, permits *engine.Permits, session error) error {
+	if st.byID[run.ID] != nil {
+		return fmt.Errorf("%w: %s", engine.ErrExists, run.ID)
+	}
+	if run.IdempotencyKey != "" {
+		for _, r := range st.runs {
+			if r.run.IdempotencyKey == run.IdempotencyKey && r.run.Session == run.Session {
+				return &engine.ExistsError{ID: r.run.ID}
+			}
+		}
+	}
+
+	if run.Schedule != "" && st.findSchedule(run.Schedule) == nil {
+		return fmt.Errorf("%w: schedule %s", engine.ErrNotFound, run.Schedule)
+	}
+	if run.Parent != "" {
+		if err := st.parented(run, permits); err != nil {
+			return err
+		}
+	}
+
+	if permits != nil {
+		if err := st.permitted(run, *permits, session); err != nil {
+			return err
+		}
+	}
+	return st.makeRoom(run.Session, run.Size())
+}
+
+// parented returns an error if the parent of a run can have no further child.
+func (st *store) parented(run engine.Run, permits *engine.Permits) error {
+	p := st.byID[run.Parent]
+	if p == nil || p.run.Session != run.Session || p.run.Status.Terminal() || p.run.Cancel != nil {
+		return fmt.Errorf("%w: %s", engine.ErrParent, run.Parent)
+	}
+
+	children := which(st.active, func(r *record) bool { return r.run.Parent == run.Parent })
+	if permits != nil && permits.Children > 0 && len(children) >= permits.Children {
+		return &engine.LimitError{Err: engine.ErrChildLimit, Max: permits.Children}
+	}
+	return nil
+}
+
+// permitted returns an error if the session or the owner of a run has no permit
+// left for it.
+func (st *store) permitted(run engine.Run, permits engine.Permits, session error) error {
+	parked := run.Origin == engine.OriginParked
+	most := permits.Session
+	if parked {
+		most = permits.Parked
+	}
+
+	owner, owned := st.quota.OwnerOf(run.Session), 0
+	var active []string
+	for _, r := range st.active {
+		queued := permits.Queue && r.run.Status == engine.StatusQueued && r.run.Held == ""
+		if r.holder == nil && !queued || st.quota.OwnerOf(r.run.Session) != owner {
+			continue
+		}
+		owned++
+		if r.run.Session == run.Session && (r.run.Origin == engine.OriginParked) == parked {
+			active = append(active, r.run.ID)
+		}
+	}
+
+	switch {
+	case most > 0 && len(active) >= most:
+		slices.Sort(active)
+		return &engine.LimitError{Err: session, Max: most, Active: active}
+	case permits.Owner > 0 && owned >= permits.Owner:
+		return &engine.LimitError{Err: engine.ErrOwnerLimit, Max: permits.Owner}
+	}
+	return nil
 }

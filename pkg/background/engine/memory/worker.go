@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -15,9 +16,12 @@ import (
 // A worker implements [engine.Worker].
 type worker struct {
 	engine  *Engine
+	id      string
 	ttl     time.Duration
+	since   time.Time
 	renewed time.Time
 	left    bool
+	offers
 }
 
 // Join implements [engine.Engine].
@@ -38,8 +42,15 @@ func (e *Engine) Join(_ context.Context, info engine.WorkerInfo) (engine.Worker,
 		s.counted = counted{}
 		e.recount(at.Session, &s.counted, engine.ScopeSize(len(s.values), s.bytes), false)
 	}
-	return &worker{engine: e, ttl: cmp.Or(info.TTL, engine.DefaultTTL), renewed: time.Now()}, nil
+
+	e.joined++
+	now := time.Now()
+	w := &worker{engine: e, id: strconv.Itoa(e.joined), ttl: cmp.Or(info.TTL, engine.DefaultTTL), since: now, renewed: now, offers: offers{now: info.Offer, patience: info.Patience}}
+	e.workers = append(which(e.workers, func(w *worker) bool { return w.live() || w.remembered() }), w)
+	return w, nil
 }
+
+func (w *worker) ID() string { return w.id }
 
 // live reports whether the lease of w lasts. A nil worker has none.
 func (w *worker) live() bool { return w != nil && !w.left && time.Since(w.renewed) < w.ttl }
@@ -80,7 +91,7 @@ func (w *worker) Submit(_ context.Context, run engine.Run, permits *engine.Permi
 
 	run.Status = engine.StatusQueued
 	holder := w
-	if permits == nil {
+	if permits == nil || permits.Queue {
 		holder = nil
 	}
 	e.add(run, holder, engine.EventQueued)
@@ -100,80 +111,6 @@ func (w *worker) Adopt(_ context.Context, run engine.Run, permits engine.Permits
 	run.Status, run.Attempt, run.HeartbeatAt = engine.StatusRunning, 1, time.Now()
 	e.add(run, w, engine.EventStarted)
 	return e.byID[run.ID].begin(w), nil
-}
-
-// admit makes room for a run, or says why it is refused: with the error session if
-// its session has no permit left.
-func (st *store) admit(run engine.Run, permits *engine.Permits, session error) error {
-	if st.byID[run.ID] != nil {
-		return fmt.Errorf("%w: %s", engine.ErrExists, run.ID)
-	}
-	if run.IdempotencyKey != "" {
-		for _, r := range st.runs {
-			if r.run.IdempotencyKey == run.IdempotencyKey && r.run.Session == run.Session {
-				return &engine.ExistsError{ID: r.run.ID}
-			}
-		}
-	}
-	if run.Schedule != "" && st.findSchedule(run.Schedule) == nil {
-		return fmt.Errorf("%w: schedule %s", engine.ErrNotFound, run.Schedule)
-	}
-	if run.Parent != "" {
-		if err := st.parented(run, permits); err != nil {
-			return err
-		}
-	}
-	if permits != nil {
-		if err := st.permitted(run, *permits, session); err != nil {
-			return err
-		}
-	}
-	return st.makeRoom(run.Session, run.Size())
-}
-
-// parented returns an error if the parent of a run can have no further child.
-func (st *store) parented(run engine.Run, permits *engine.Permits) error {
-	p := st.byID[run.Parent]
-	if p == nil || p.run.Session != run.Session || p.run.Status.Terminal() || p.run.Cancel != nil {
-		return fmt.Errorf("%w: %s", engine.ErrParent, run.Parent)
-	}
-
-	children := which(st.active, func(r *record) bool { return r.run.Parent == run.Parent })
-	if permits != nil && permits.Children > 0 && len(children) >= permits.Children {
-		return &engine.LimitError{Err: engine.ErrChildLimit, Max: permits.Children}
-	}
-	return nil
-}
-
-// permitted returns an error if the session or the owner of a run has no permit
-// left for it.
-func (st *store) permitted(run engine.Run, permits engine.Permits, session error) error {
-	parked := run.Origin == engine.OriginParked
-	most := permits.Session
-	if parked {
-		most = permits.Parked
-	}
-
-	owner, owned := st.quota.OwnerOf(run.Session), 0
-	var active []string
-	for _, r := range st.active {
-		if r.holder == nil || st.quota.OwnerOf(r.run.Session) != owner {
-			continue
-		}
-		owned++
-		if r.run.Session == run.Session && (r.run.Origin == engine.OriginParked) == parked {
-			active = append(active, r.run.ID)
-		}
-	}
-
-	switch {
-	case most > 0 && len(active) >= most:
-		slices.Sort(active)
-		return &engine.LimitError{Err: session, Max: most, Active: active}
-	case permits.Owner > 0 && owned >= permits.Owner:
-		return &engine.LimitError{Err: engine.ErrOwnerLimit, Max: permits.Owner}
-	}
-	return nil
 }
 
 // ownerless reports whether a run in that state has no live worker.
@@ -199,7 +136,7 @@ func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) (clai
 		}
 		earlier := e.byID[r.run.After]
 		blocked := earlier != nil && !earlier.run.Status.Terminal()
-		if blocked || r.run.Held != "" || e.permitted(r.run, permits, engine.ErrSessionLimit) != nil {
+		if blocked || !w.takes(r.run) || r.run.Held != "" || e.permitted(r.run, permits, engine.ErrSessionLimit) != nil {
 			continue
 		}
 		r.holder = w
@@ -336,7 +273,9 @@ func (w *worker) Notices(_ context.Context, max int) (taken []engine.Run, err er
 func (w *worker) Leave(context.Context) error {
 	e, err := w.lock()
 	defer e.mu.Unlock()
-	w.left = true
+	if !w.left {
+		w.left, w.renewed = true, time.Now()
+	}
 	if err != nil {
 		return nil // its runs were free already
 	}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -12,8 +13,14 @@ import (
 )
 
 type args struct {
-	Steps int  `json:"steps,omitempty" desc:"Lines to write, five in a second"`
-	Ask   bool `json:"ask,omitempty" desc:"Ask for a name first"`
+	Steps int       `json:"steps,omitempty" desc:"Lines to write, five in a second"`
+	Ask   bool      `json:"ask,omitempty" desc:"Ask for a name first"`
+	Greet *greeting `json:"greet,omitempty" desc:"Whom to greet at the end"`
+}
+
+type greeting struct {
+	Name  string `json:"name" desc:"A <b>name</b>"`
+	Times int    `json:"times,omitempty" desc:"How often"`
 }
 
 type result struct {
@@ -40,6 +47,9 @@ func write(c *guest.Call, in args) (result, error) {
 		if c.Sleep(200*time.Millisecond) != nil {
 			break
 		}
+	}
+	if in.Greet != nil {
+		return result{strings.Repeat("Hello "+in.Greet.Name+". ", max(1, in.Greet.Times))}, nil
 	}
 	return result{attack}, nil
 }

@@ -1,0 +1,72 @@
+package abi
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTemplates: a template is text and names, and no brace is lost that belongs to none.
+func TestTemplates(t *testing.T) {
+	for template, want := range map[string]string{
+		"":              "",
+		"{a}":           "x y",
+		"{a}{a}":        "x yx y",
+		"<{a}|{n}>":     "<x y|1.50>",
+		"{o} {l}":       `{"k": 1} [1,"b"]`,
+		"{missing}{no}": "",
+		"{{a}}":         "{a}",
+		"{{{a}}}":       "{x y}",
+		"{":             "{", "}": "}", "{}": "{}", "a}b{c": "a}b{c", "{a": "{a", "{ {a}": "{ x y",
+		"awk '{{print $1}}'": "awk '{print $1}'",
+		"{t}{f}":             "truefalse",
+		"{ü}":                "\u0000",
+	} {
+		args := json.RawMessage(`{"a":"x y","n":1.50,"o":{"k": 1},"l":[1,"b"],"no":null,"t":true,"f":false,"ü":"\u0000"}`)
+		got, err := ExpandTemplate(template, args)
+		require.NoError(t, err)
+		require.Equal(t, want, got, "%q", template)
+	}
+}
+
+// TestBombs: a few templates cannot become more than a command gets.
+func TestBombs(t *testing.T) {
+	args, err := json.Marshal(map[string]any{"a": strings.Repeat("x", 1<<20), "l": slices.Repeat([]string{strings.Repeat("x", 1<<10)}, 1000)})
+	require.NoError(t, err)
+	_, err = ExpandTemplate(strings.Repeat("{a}", 1000), args)
+	require.ErrorIs(t, err, ErrExpanded)
+	for _, word := range []string{strings.Repeat("{a}", 1000), "{l}", "{a}"} {
+		_, err = Argv{Words: slices.Repeat([]Word{{Templates: slices.Repeat([]string{word}, MaxWords), Group: true}}, MaxWords)}.Expand(args)
+		require.ErrorIs(t, err, ErrExpanded)
+	}
+	got, err := ExpandTemplate("{a}", args)
+	require.NoError(t, err)
+	require.Len(t, got, 1<<20)
+}
+
+// FuzzArgv: whatever a command line is, what it is expanded to is bounded by the arguments,
+// and it is read as it is written.
+func FuzzArgv(f *testing.F) {
+	f.Add([]byte(`["-c","{a}",["--b","{b}"],"{{x}}"]`), `{"a":[1,"two",null],"b":true}`)
+	f.Add([]byte(`true`), `{"a":"x\u0000y","b":{}}`)
+	f.Fuzz(func(t *testing.T, manifest []byte, args string) {
+		var a, again Argv
+		if json.Unmarshal(manifest, &a) != nil {
+			return
+		}
+		line, err := a.Expand(json.RawMessage(args))
+		if err != nil {
+			return
+		}
+		require.False(t, slices.ContainsFunc(line, func(s string) bool { return strings.Contains(s, "\x00") }))
+		data, err := json.Marshal(a)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(data, &again))
+		repeated, err := again.Expand(json.RawMessage(args))
+		require.NoError(t, err)
+		require.Equal(t, line, repeated, "%s", data)
+	})
+}

@@ -1,0 +1,7 @@
+(set-logic QF_BV)
+(declare-fun x () (_ BitVec 12))
+(declare-fun y () (_ BitVec 12))
+(assert (= (bvmul ((_ zero_extend 12) x) ((_ zero_extend 12) y)) (_ bv15678791 24)))
+(assert (bvugt x (_ bv1 12)))
+(assert (bvugt y (_ bv1 12)))
+(check-sat)

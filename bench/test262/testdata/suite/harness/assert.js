@@ -1,0 +1,3 @@
+function assert(ok) {
+  if (!ok) throw new Test262Error('expected true');
+}

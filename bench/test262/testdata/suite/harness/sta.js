@@ -1,0 +1,2 @@
+function Test262Error(message) { this.message = message; }
+function $DONOTEVALUATE() { throw 'evaluated'; }

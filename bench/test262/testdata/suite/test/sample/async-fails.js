@@ -1,0 +1,4 @@
+/*---
+flags: [async]
+---*/
+Promise.reject(new TypeError("no")).then(() => $DONE(), $DONE);

@@ -1,0 +1,4 @@
+/*---
+description: fails
+---*/
+assert(false);

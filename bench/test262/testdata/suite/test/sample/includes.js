@@ -1,0 +1,4 @@
+/*---
+includes: [constant.js]
+---*/
+assert(answer === 42);

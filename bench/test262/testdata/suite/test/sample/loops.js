@@ -1,0 +1,4 @@
+/*---
+flags: [onlyStrict]
+---*/
+for (;;) ;

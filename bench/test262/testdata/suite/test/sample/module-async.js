@@ -1,0 +1,4 @@
+/*---
+flags: [module, async]
+---*/
+await Promise.resolve(); $DONE();

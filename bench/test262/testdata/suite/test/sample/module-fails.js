@@ -1,0 +1,4 @@
+/*---
+flags: [module]
+---*/
+assert(false);

@@ -1,0 +1,4 @@
+/*---
+flags: [module]
+---*/
+export default 1; assert(this === undefined);

@@ -1,0 +1,4 @@
+/*---
+description: fails in strict mode
+---*/
+undeclared = 1;

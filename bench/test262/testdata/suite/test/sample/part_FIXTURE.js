@@ -1,0 +1,4 @@
+/*---
+description: none
+---*/
+assert(false);

@@ -1,0 +1,4 @@
+/*---
+description: passes
+---*/
+assert(true);

@@ -1,0 +1,4 @@
+/*---
+flags: [noStrict]
+---*/
+with ({ x: 1 }) assert(x === 1);

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/toolhost/toolhost/internal/owned"
+	"github.com/toolhost/toolhost/internal/registry"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/vault"
+)
+
+// configCheck adds what is wrong with a configuration to its problems.
+type configCheck struct{ *loaded }
+
+// check reports values that contradict others.
+func (c configCheck) check() {
+	c.checkEngine()
+	most := cmp.Or(c.server.MaxLimits.Background, background.DefaultMaxTimeout)
+	after := c.server.ParkAfter
+	if c.server.Park != server.ParkNever && after > 0 && after+server.ParkedTime > most && !c.problems.has("max_limits.background") {
+		c.problem("background.park_after", "a call that is parked after %v may take %v, and max_limits.background is %v: raise it, park sooner, or set background.park to never",
+			after, after+server.ParkedTime, most)
+	}
+
+	if o := c.issuer(); o != nil && o.Check() != nil {
+		for line := range strings.SplitSeq(o.Check().Error(), "\n") {
+			key, text, _ := strings.Cut(line, ": ")
+			c.problem("oauth."+key, "%s", text)
+		}
+	}
+}
+
+// issuer is the issuer of access tokens; nil if none is configured.
+func (c *config) issuer() *identity.OAuth {
+	if o := c.oauth; o.Issuer == "" && o.Audience == "" && o.JWKS == "" && len(o.Scopes) == 0 {
+		return nil
+	}
+	return &c.oauth
+}
+
+// checkUse reports settings that are valid on their own but cannot work here:
+// missing or unsafe folders, contradictory limits, an open address, an untrusted
+// file.
+func (c configCheck) checkUse() {
+	c.checkListen()
+	c.checkLimits()
+	for _, f := range c.ignored {
+		c.problems = append(c.problems, problem{text: f.String()})
+	}
+
+	for i, source := range c.plugins {
+		key := fmt.Sprintf("plugins.%d", i)
+		ref, err := registry.ParseReference(source)
+		if err != nil {
+			c.checkFolder(key, source, true)
+			continue
+		}
+		if _, err := c.store().Find(ref); err != nil {
+			c.problem(key, "%v", err)
+		}
+	}
+	for name, g := range c.server.Grants {
+		for i, m := range g.Files {
+			c.checkFolder(fmt.Sprintf("grants.%s.files.%d.dir", name, i), m.Dir, false)
+		}
+		for i, rule := range g.HTTP {
+			if rule.Secret != "" && c.secrets[rule.Secret] == nil {
+				c.problem(fmt.Sprintf("grants.%s.http.%d.secret", name, i), "there is no secret %q: add secrets.%s", rule.Secret, rule.Secret)
+			}
+		}
+	}
+	if err := c.checkKeys(); err != nil {
+		c.problem("secrets_key", "%v", err)
+	}
+	c.checkSecrets()
+	if _, err := os.Stat(c.data); !errors.Is(err, fs.ErrNotExist) { // it would be made
+		c.checkFolder("data", c.data, true)
+	}
+}
+
+// checkKeys returns what is wrong with the keys for secrets of users, if there are any.
+func (c *config) checkKeys() error {
+	for name, s := range c.secrets {
+		if s.Scope == vault.OfUser && c.secretsKey == "" {
+			return fmt.Errorf("the secret %q is of users, and needs a key: run toolhost secret key FILE, and name the file here", name)
+		}
+	}
+	if c.secretsKey == "" {
+		return nil
+	}
+	return vault.Keys(c.secretsKey).Check()
+}
+
+// checkSecrets reports missing files of secrets: calls would end with a connection that is
+// required.
+func (c configCheck) checkSecrets() {
+	for name, s := range c.secrets {
+		if s.File == "" {
+			continue
+		}
+		if _, err := os.Stat(s.File); err != nil {
+			c.problem("secrets."+name+".file", "%v", err)
+		}
+	}
+}
+
+// checkFolder reports a missing folder, or one that must be safe and is not.
+func (c configCheck) checkFolder(key, dir string, safe bool) {
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a folder", dir)
+	}
+	if err == nil && safe {
+		if unsafe := owned.Behind(dir); errors.Is(unsafe, owned.ErrUnsafe) {
+			err = unsafe
+		}
+	}
+	if err != nil {
+		c.problem(key, "%v", err)
+	}
+}
+
+// checkLimits reports limits that another limit keeps from ever being reached.
+func (c configCheck) checkLimits() {
+	limits := map[string]string{"background.per_session": "background.per_host"}
+	for _, name := range []string{"fuel", "memory", "output", "timeout", "background"} {
+		limits["limits."+name] = "max_limits." + name
+	}
+	for limit, most := range limits {
+		if _, set := c.values[limit]; !set || c.number(limit) <= c.number(most) || c.problems.has(most) {
+			continue
+		}
+		switch _, bounded := c.values[most]; {
+		case c.number(limit) < int64(server.NoLimit):
+			c.problem(limit, "exceeds %s: lower one or raise the other", most)
+		case bounded:
+			c.problem(limit, "none exceeds %s: leave that out for no limit, or set this one", most)
+		}
+	}
+}
+
+// number is the number in force for a key.
+func (c configCheck) number(key string) int64 {
+	s := c.table[slices.IndexFunc(c.table, func(s setting) bool { return s.key == key })]
+	return cmp.Or(reflect.ValueOf(s.to).Elem().Int(), reflect.ValueOf(s.builtIn).Int())
+}
+
+// minToken is the smallest length of a token, in bytes, if other machines can try
+// to guess it.
+const minToken = 16
+
+// checkListen reports an address that other machines could reach without a good
+// token.
+func (c configCheck) checkListen() {
+	const key = "serve.listen"
+	if c.listen == "" {
+		return
+	}
+	if _, _, err := net.SplitHostPort(c.listen); err != nil {
+		c.problem(key, "%s: expected host:port, such as 127.0.0.1:7070", c.listen)
+		return
+	}
+	if identity.Loopback(c.listen) {
+		return
+	}
+
+	if n := len(c.token); n > 0 && n < minToken {
+		c.problem("token", "other machines could reach %s, and a token of %d characters can be guessed: set TOOLHOST_TOKEN to %d or more random characters, such as the output of openssl rand -hex 16",
+			c.listen, n, minToken)
+	}
+
+	if c.token == "" && c.issuer() == nil {
+		c.problem(key, "other machines could reach %s, and no token is configured: listen on 127.0.0.1 or localhost, set TOOLHOST_TOKEN to a long random token, or set oauth.issuer and oauth.audience",
+			c.listen)
+	}
+}

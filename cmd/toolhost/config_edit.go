@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/toolhost/toolhost/internal/document"
+	"github.com/toolhost/toolhost/internal/owned"
+)
+
+// configEditor changes the file of a configuration.
+type configEditor struct{ *app }
+
+// file returns the file that a source of plugins is added to: the one that names the
+// others, or the one that is read last, or else the user's own. It reports whether the file
+// takes effect because it is trusted.
+func (e configEditor) file() (name string, trusted bool, err error) {
+	c := e.config
+	v, set := c.values["plugins"]
+	switch {
+	case set && v.from == byHand:
+		return "", false, &usageError{fmt.Errorf("plugins is set by %s, which overrides files", v.source), "add it there, or unset that first"}
+	case set:
+		name = v.source
+	case len(c.files) > 0:
+		name = c.files[len(c.files)-1]
+	default:
+		dir := userConfig()
+		if dir == "" {
+			return "", false, &usageError{errors.New("no configuration: no home folder is known"), "name one with --config"}
+		}
+		return filepath.Join(dir, configNames[0]), false, nil
+	}
+	own := userConfig() != "" && filepath.Dir(name) == userConfig()
+	return name, !own && namedConfig(e.flags, e.environ) == "", nil
+}
+
+// add adds a source to the configuration, and returns the file. The error says what to add
+// by hand if the file cannot be changed.
+func (e configEditor) add(source string) (string, error) {
+	name, trusted, err := e.file()
+	if err != nil {
+		return "", err
+	}
+	byHand := func(why error) error {
+		return &usageError{fmt.Errorf("%s: %w", name, why), "add to plugins: " + source}
+	}
+	if ending := filepath.Ext(name); ending != ".yaml" && ending != ".yml" {
+		return "", byHand(errors.New("only configurations in YAML are changed"))
+	}
+
+	data, err := readConfig(name, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		data, err = nil, os.MkdirAll(filepath.Dir(name), 0o700)
+	}
+	if err != nil {
+		return "", err
+	}
+	edited, err := document.AppendYAML(data, "plugins", source)
+	if err != nil {
+		return "", byHand(err)
+	}
+
+	to, err := filepath.EvalSymlinks(name) // a link stays one
+	if err != nil {
+		to = name
+	}
+	if err := rewrite(to, edited); err != nil {
+		return "", err
+	}
+	if !trusted {
+		return name, nil
+	}
+	var locked []byte
+	path, err := realPath(name)
+	if err == nil {
+		locked, err = lockBeside(path)
+	}
+	if err == nil {
+		err = trustStore(userData()).add(path, edited, locked) // whoever trusted the rest has just asked for this
+	}
+	return name, err
+}
+
+// rewrite replaces a file, which keeps its permissions. A new one is for this user only.
+func rewrite(name string, data []byte) error {
+	info, statErr := os.Stat(name)
+	if err := owned.WriteFile(name, data); err != nil || statErr != nil {
+		return err
+	}
+	return os.Chmod(name, info.Mode().Perm())
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/webui"
+)
+
+// operatorPage is what the page for operators shows of the configuration.
+type operatorPage struct{ *app }
+
+// settings returns all settings for the operators' page. Of mappings, which are
+// variables and settings of plugins, it has only the names: their values may be secret.
+func (p operatorPage) settings() (out []webui.Setting) {
+	all := p.now().inForce()
+	needsRestart := func(_ string, v value) bool { return v.effect == restart }
+	maps.DeleteFunc(all, needsRestart)
+	for key, v := range p.config.inForce() {
+		if needsRestart(key, v) {
+			all[key] = v
+		}
+	}
+	for key, v := range all {
+		if names := reflect.ValueOf(v.raw); names.Kind() == reflect.Map {
+			var known []string
+			for _, name := range names.MapKeys() {
+				known = append(known, fmt.Sprint(name.Interface())+"=…")
+			}
+			slices.Sort(known)
+			all[key] = value{raw: strings.Join(known, " "), source: v.source}
+		}
+	}
+	for _, s := range showValues(all) {
+		out = append(out, webui.Setting{Key: s.Key, Value: s.text(), Source: s.Source})
+	}
+	return out
+}
+
+// lacking returns the lines that grant a plugin what it lacks for the operators' page,
+// and where they belong.
+func (p operatorPage) lacking(s *server.Service) func(plugin string) (addTo, lines string) {
+	return func(plugin string) (addTo, lines string) {
+		c := p.config
+		if now := p.inForce.Load(); now != nil {
+			c = now
+		}
+		for _, loaded := range s.Plugins() {
+			if loaded.Manifest.Name == plugin {
+				lines = c.lacking(loaded)
+			}
+		}
+		return c.addTo(), lines
+	}
+}

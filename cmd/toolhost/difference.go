@@ -1,0 +1,94 @@
+package main
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// difference is what is new in a configuration: what a reload changes, compared with what
+// is in force now, and what needs a restart, compared with what the process began with.
+func (r *reloader) difference(next *loaded) (changed, later []wire.SettingChange) {
+	changed, later = []wire.SettingChange{}, []wire.SettingChange{}
+	now := r.now()
+	keys := map[string]effect{}
+	for _, c := range []*loaded{now, next, r.config} {
+		for key, v := range c.values {
+			keys[key] = v.effect
+		}
+	}
+
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		switch {
+		case keys[key] == live && now.differs(next, key):
+			changed = append(changed, now.change(next, key))
+		case keys[key] == restart && r.config.differs(next, key):
+			later = append(later, r.config.change(next, key))
+		}
+	}
+	return changed, later
+}
+
+// field is the value of a key; nil if it is in a mapping and not set.
+func (c *loaded) field(key string) any {
+	if s, ok := c.setting(key); ok {
+		return reflect.ValueOf(s.to).Elem().Interface()
+	}
+	return nil
+}
+
+// setting is the row of a key.
+func (c *loaded) setting(key string) (setting, bool) {
+	if v, ok := c.values[key]; ok {
+		return v.setting, true
+	}
+	i := slices.IndexFunc(c.table, func(s setting) bool { return s.key == key && s.kind.each == nil })
+	if i < 0 {
+		return setting{}, false
+	}
+	return c.table[i], true
+}
+
+// differs reports whether a key has another value in another configuration, and whether it
+// is said otherwise: 0 may be the default.
+func (c *loaded) differs(next *loaded, key string) bool {
+	return !reflect.DeepEqual(c.field(key), next.field(key)) && (mayBeSecret(key) || c.shown(key) != next.shown(key))
+}
+
+// change is the change of a key, without values that may be secret.
+func (c *loaded) change(next *loaded, key string) wire.SettingChange {
+	if mayBeSecret(key) {
+		return wire.SettingChange{Key: key}
+	}
+	return wire.SettingChange{Key: key, Old: c.shown(key), New: next.shown(key)}
+}
+
+// mayBeSecret reports whether the value of a key may have a token, a password or a secret.
+func mayBeSecret(key string) bool {
+	inside := func(group string, names ...string) bool {
+		rest, ok := strings.CutPrefix(key, group)
+		return ok && slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(rest, "."+name) })
+	}
+	return slices.Contains(tokens, key) || key == "engine" || key == "egress.proxy" ||
+		inside("grants.", "env", "config", "http") || inside("secrets.", "command")
+}
+
+// maxShownValue is how much of a value is shown, in characters.
+const maxShownValue = 200
+
+// shown is the value of a key as operators are shown it.
+func (c *loaded) shown(key string) string {
+	v, set := c.values[key]
+	if set {
+		v.raw = c.merged.Get(path(key))
+	} else if s, ok := c.setting(key); ok {
+		v.raw = s.byDefault()
+	}
+	if text := showValues(map[string]value{key: v})[0].text(); text != "" {
+		return short(text, maxShownValue)
+	}
+	return "none"
+}

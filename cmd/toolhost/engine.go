@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/postgres"
+)
+
+// Of an engine that several hosts share.
+const (
+	sharedLease   = time.Minute      // longer than a failover of most databases
+	connectWithin = 30 * time.Second // also for bringing the schema to the present version
+)
+
+// connect connects to the engine that the configuration names: nil if it names none. Call
+// disconnect at the end.
+func (a *app) connect(ctx context.Context) (e engine.Engine, disconnect func(), err error) {
+	if a.config.engine == "" {
+		return nil, func() {}, nil
+	}
+
+	opening, cancel := context.WithTimeoutCause(ctx, connectWithin, fmt.Errorf("it does not answer within %v", connectWithin))
+	defer cancel()
+	shared, err := postgres.Open(opening, a.config.engine, postgres.Options{})
+	var weak []string
+	if err == nil {
+		weak, err = shared.Weaknesses(opening)
+	}
+	if err != nil {
+		if shared != nil {
+			_ = shared.Close()
+		}
+		return nil, nil, unconnected(ctx, opening, a.config.engine, err)
+	}
+
+	if a.config.server.Runs.LeaseTTL == 0 {
+		a.config.server.Runs.LeaseTTL = sharedLease
+	}
+	a.config.server.Name, a.config.server.Version = hostName(a.config.listen), version()
+	for _, text := range weak {
+		a.announceAs(slog.LevelWarn, "problem: engine: "+text)
+	}
+	return shared, func() { within(endGrace, func() { _ = shared.Close() }) }, nil
+}
+
+// hostName is what a server is called among those that share its engine: by the machine,
+// and its port, as there may be several on one machine.
+func hostName(listen string) string {
+	name, _ := os.Hostname() // else empty
+	if _, port, err := net.SplitHostPort(listen); err == nil && name != "" && port != "0" {
+		name = net.JoinHostPort(name, port)
+	}
+	return name
+}
+
+// unconnected is the error of a database that cannot be used, and what to do.
+func unconnected(ctx, opening context.Context, database string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if opening.Err() != nil {
+		err = errors.Join(context.Cause(opening), err)
+	}
+	hint := "start the database, or correct engine in the configuration"
+	if errors.Is(err, postgres.ErrNewer) || errors.Is(err, postgres.ErrServer) {
+		hint = ""
+	}
+	return &usageError{fmt.Errorf("engine %s: %w", shownEngine(database), err), hint}
+}
+
+// checkEngine checks the URL of the engine, without what only the database knows.
+func (c configCheck) checkEngine() {
+	if c.engine == "" {
+		return
+	}
+	u, err := url.Parse(c.engine)
+	if err != nil || !slices.Contains([]string{"postgres", "postgresql"}, u.Scheme) {
+		c.problem("engine", "expected the URL of a PostgreSQL database, such as postgres://user@host/database")
+		return
+	}
+	for name := range u.Query() {
+		if strings.Contains(name, "password") {
+			c.problem("engine", "%s stands in the query, where it is shown: write user:password@host, or set PGPASSWORD", name)
+		}
+	}
+}
+
+// shownEngine is the URL of an engine that may be shown: without a password.
+func shownEngine(raw string) string {
+	u, err := url.Parse(raw)
+	if raw == "" {
+		return ""
+	}
+	if err != nil || u.Scheme == "" || u.Opaque != "" || strings.Contains(u.RawQuery, "password") {
+		return "<redacted>"
+	}
+	return u.Redacted()
+}

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/toolhost/toolhost/cmd/toolhost/internal/exporters"
+)
+
+// exportGrace is how long a server waits at its end for its last metrics and traces to be
+// sent.
+const exportGrace = 5 * time.Second
+
+// openExports makes what metrics and traces go to. Scraped has a page for Prometheus.
+func (a *app) openExports(ctx context.Context, scraped bool) (end func(), err error) {
+	instance := cmp.Or(hostName(a.config.listen), "unnamed")
+	a.exports, err = exporters.Open(ctx, exporters.Config{Version: version(), Instance: instance, Scraped: scraped, Logger: a.logger()})
+	if err != nil {
+		return nil, &usageError{err, "see Metrics and traces in docs/operating.md"}
+	}
+	return func() { a.exports.CloseWithin(exportGrace, a.logger()) }, nil
+}

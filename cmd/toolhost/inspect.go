@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/human"
+	"github.com/toolhost/toolhost/internal/wasmbin"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+func inspectCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "inspect FILE",
+		Short: "Show the manifest, imports, exports, cost and needs of a plugin file",
+		Args:  cobra.ExactArgs(1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return inspectFile(cmd.Context(), a, args[0]) },
+	}
+	cmd.Flags().Bool("json", false, "print JSON")
+	return cmd
+}
+
+// inspected is what inspect shows.
+type inspected struct {
+	File      string         `json:"file"`
+	Module    *host.Info     `json:"module"`
+	Source    string         `json:"manifest_source"`
+	Manifest  *abi.Manifest  `json:"manifest"`
+	Cost      host.Cost      `json:"cost"`
+	Lock      string         `json:"lock,omitempty"`      // what the plugin's name is locked to, for people
+	Signature string         `json:"signature,omitempty"` // by whom, or why not, for people; empty if trust names no signer
+	Isolation host.Isolation `json:"isolation"`           // how calls are kept apart
+	Waiting   waiting        `json:"waiting"`             // what becomes of a run that waits
+	Lacking   string         `json:"needed_grants_yaml,omitempty"`
+}
+
+func inspectFile(ctx context.Context, a *app, name string) error {
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return &usageError{errors.New(name + " is a folder: expected a file that ends in .wasm"), "toolhost list --plugins shows what is in a folder"}
+	}
+	wasm, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &hinted{err, "inspect takes the file of a plugin: toolhost list --json has the file of each"}
+	}
+	if err != nil {
+		return err
+	}
+
+	if filepath.Ext(name) != ".wasm" {
+		return &usageError{errors.New(name + ": expected a file that ends in .wasm"), ""}
+	}
+
+	if wasmbin.IsComponent(wasm) {
+		return inspectComponent(&a.ui, name, wasm)
+	}
+	i, err := inspectPlugin(ctx, a, name, wasm)
+	if err != nil {
+		return err
+	}
+	return a.answer(i, nil, func() { i.print(a) })
+}
+
+// inspectComponent shows what a component imports and exports. Its error says that it is
+// no plugin, and what to build instead.
+func inspectComponent(u *ui, name string, wasm []byte) error {
+	c, err := wasmbin.ParseComponent(wasm)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	_, err = wasmbin.Parse(wasm) // which refuses it
+	err = &hinted{fmt.Errorf("%s: module: %w", name, err), "Rust: cargo build --target wasm32-wasip1; Go: GOOS=wasip1 GOARCH=wasm go build; C: clang --target=wasm32-wasip1; JavaScript, TypeScript, Python: toolhost new"}
+
+	shown := struct {
+		File      string             `json:"file"`
+		Component *wasmbin.Component `json:"component"`
+		Error     string             `json:"error"`
+	}{name, c, err.Error()}
+	return u.answer(shown, err, func() {
+		u.printf("%s is a component of %s with %d core modules\n", name, human.Bytes(int64(len(wasm))), c.Modules)
+		for _, list := range []struct {
+			title string
+			names []wasmbin.ComponentName
+		}{{"imports", c.Imports}, {"exports", c.Exports}} {
+			u.printf("\n%s\n", list.title)
+			for _, n := range list.names {
+				u.printf("  %s (%s)\n", oneLine(n.Name), n.Kind)
+			}
+		}
+	})
+}
+
+// inspectPlugin loads a plugin, with nothing granted, and examines its module.
+func inspectPlugin(ctx context.Context, a *app, name string, wasm []byte) (i inspected, err error) {
+	err = a.withHost(ctx, func(h *host.Host, cacheDir string) error {
+		folder := plugins.Folder{Path: filepath.Dir(name), FS: os.DirFS(filepath.Dir(name))} // anyone may have written it
+		p, problems, err := plugins.Load(ctx, h, plugins.Config{Folders: []plugins.Folder{folder}, CacheDir: cacheDir}, filepath.Base(name))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := p.Refused(); err != nil {
+			problems = append(problems, plugins.Problem{File: p.File, Err: err})
+		}
+
+		if i, err = a.examine(h, p, name, wasm); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		a.warnOf(fileProblems(problems))
+		return nil
+	})
+	return i, err
+}
+
+// examine says what a plugin is.
+func (a *app) examine(h *host.Host, p *plugins.Plugin, name string, wasm []byte) (i inspected, err error) {
+	i = inspected{File: name, Source: p.Source, Manifest: p.Manifest, Lacking: a.config.lacking(p)}
+	i.Module, err = h.Inspect(wasm)
+	if err == nil {
+		i.Cost, err = h.Cost(wasm)
+	}
+	if err == nil {
+		i.Isolation, err = h.Isolation(wasm)
+	}
+	i.Waiting = a.config.waiting(p, i.Module, i.Isolation)
+	if err == nil {
+		i.Lock, err = a.config.describeLock(p)
+	}
+	i.Signature = a.config.describeSignature(p, name)
+	return i, err
+}
+
+// print shows it to people.
+func (i inspected) print(a *app) {
+	m := i.Manifest
+	a.printf("%s %s: %s\n\n", m.Name, m.Version, oneLine(m.Description))
+
+	row := func(name, value string) { a.printf("%-10s %s\n", name, value) }
+	row("file", fmt.Sprintf("%s, %s, sha256 %s", i.File, human.Bytes(int64(i.Module.Size)), i.Module.Digest))
+	if i.Lock != "" {
+		row("locked", i.Lock)
+	}
+	if i.Signature != "" {
+		row("signature", i.Signature)
+	}
+	row("manifest", i.Source)
+	row("shape", string(i.Module.Shape))
+	row("memory", fmt.Sprintf("%s to %s", human.Bytes(i.Module.MinBytes), human.Bytes(i.Module.MaxBytes)))
+	row("isolation", describeIsolation(i.Isolation, m.Tools))
+	row("waiting", i.Waiting.String())
+	row("needs", needs(m.Needs))
+	row("cost", fmt.Sprintf("table %d: %d functions; metering changes the size by %+.0f%%", i.Cost.Table, i.Cost.Functions, 100*i.Cost.Growth))
+
+	for _, t := range m.Tools {
+		var schema bytes.Buffer
+		_ = json.Compact(&schema, t.InputSchema) // decoded before
+		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(t.Hints, t.Approval, false), &schema)
+	}
+
+	a.printf("\nimports\n")
+	for _, name := range i.Module.Imports {
+		a.printf("  %s\n", oneLine(name))
+	}
+	a.printf("exports\n  %s\n", oneLine(strings.Join(i.Module.Exports, ", ")))
+	if i.Lacking != "" {
+		a.printf("\nto grant what it needs, %s\n%s", a.config.addTo(), i.Lacking)
+	}
+}
+
+// needs is what a plugin needs, as the operator would grant it.
+func needs(n abi.Needs) string {
+	return cmp.Or(strings.Join(plugins.Grant{}.Missing(n), ", "), "-")
+}
+
+// describeIsolation says how calls are kept apart, and why.
+func describeIsolation(i host.Isolation, tools []abi.Tool) string {
+	if i.Mode != host.Reset {
+		return "a fresh instance for each call: " + i.Why
+	}
+
+	text := "each call starts from a snapshot of the plugin after its start-up: " + i.Why
+	var impure []string
+	for _, t := range tools {
+		if !t.Hints.IsPureInit() {
+			impure = append(impure, t.Name)
+		}
+	}
+	if impure != nil {
+		text += "; calls of " + strings.Join(impure, ", ") + " get a fresh instance: pure_init is false"
+	}
+	return text
+}
+
+// waiting says what becomes of a background run that waits for operations that it has
+// started.
+type waiting struct {
+	Suspends bool     `json:"suspends"`         // it gives up its instance
+	Why      string   `json:"why,omitempty"`    // it does not
+	Unless   []string `json:"unless,omitempty"` // what makes a run keep its instance
+}
+
+// waiting returns what becomes of runs of a plugin, with its grant and with what it needs.
+func (c *config) waiting(p *plugins.Plugin, m *host.Info, i host.Isolation) waiting {
+	needs, grant := p.Manifest.Needs, c.server.Grants[p.Manifest.Name]
+	why := host.Resident(i, len(needs.Files)+len(grant.Files) > 0)
+	if why == "" && !slices.Contains(m.Exports, abi.ExportResume) {
+		why = "it waits in its code, because it does not export " + abi.ExportResume
+	}
+	if why != "" {
+		return waiting{Why: why}
+	}
+
+	w := waiting{Suspends: true}
+	secret := func(r host.HTTPRule) bool { return r.Secret != "" }
+	if c.secretsKey == "" && (len(needs.Secrets) > 0 || slices.ContainsFunc(grant.HTTP, secret)) {
+		w.Unless = append(w.Unless, "it has used a secret, because secrets_key is not set")
+	}
+	if slices.ContainsFunc(p.Tools, (*plugins.Tool).TakesSecrets) {
+		w.Unless = append(w.Unless, "it has secret arguments")
+	}
+	return w
+}
+
+// String is for people.
+func (w waiting) String() string {
+	if !w.Suspends {
+		return "a run that waits keeps its instance: " + w.Why
+	}
+	text := "a run that waits gives up its instance"
+	if w.Unless != nil {
+		text += ", unless " + strings.Join(w.Unless, ", or ")
+	}
+	return text
+}

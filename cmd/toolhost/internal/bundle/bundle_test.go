@@ -1,0 +1,140 @@
+package bundle
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// project writes files into a new folder, and returns the path of the first.
+func project(t *testing.T, files ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 0; i < len(files); i += 2 {
+		name := filepath.Join(dir, files[i])
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, []byte(files[i+1]), 0o600))
+	}
+	return filepath.Join(dir, files[0])
+}
+
+// TestModule: types go, packages and JSON come in, and what nobody uses stays out.
+func TestModule(t *testing.T) {
+	module, err := Module(project(t,
+		"tool.ts", `import { tool } from "toolhost";
+import { used } from "package";
+import data from "./data.json";
+interface Unused { a: string }
+export const a = tool({ description: data.text }, (x: Unused): number => used(x));
+`,
+		"node_modules/package/package.json", `{"name":"package","module":"lib/index.js","sideEffects":false}`,
+		"node_modules/package/lib/index.js", "/*! a license */\nexport const used = (x) => 'grüezi';\nexport const other = 'left out';\n",
+		"data.json", `{"text":"from JSON"}`,
+	))
+	require.NoError(t, err)
+	text := string(module)
+	for _, want := range []string{"globalThis.toolhost", "grüezi", "from JSON", "a license", "export {", "\n//# lines={"} {
+		require.Contains(t, text, want)
+	}
+	for _, not := range []string{"left out", "interface", "import "} {
+		require.NotContains(t, text, not)
+	}
+}
+
+// TestLibraries: a module has what it imports of Toolhost and of Node, and no more.
+func TestLibraries(t *testing.T) {
+	for _, name := range []string{"node:fs/promises", "fs/promises"} {
+		module, err := Module(project(t, "tool.ts", `import { readdir } from "`+name+`"; export const a = readdir;`))
+		require.NoError(t, err)
+		require.Contains(t, string(module), "ENOENT")
+		require.NotContains(t, string(module), "import ")
+	}
+	module, err := Module(project(t, "tool.ts", `import { tool } from "toolhost"; export const a = tool;`))
+	require.NoError(t, err)
+	require.NotContains(t, string(module), "ENOENT")
+}
+
+// TestLines: the lines of a module are those of its sources.
+func TestLines(t *testing.T) {
+	l, err := originOf([]byte(`{"sources":["a.ts","b.ts"],"mappings":";AAAA,EAAE;ACCA,CAFA"}`))
+	require.NoError(t, err)
+	require.Equal(t, &lines{[]string{"a.ts", "b.ts"}, []*[2]int{nil, {0, 1}, {1, 2}}}, l)
+	for _, mappings := range []string{"!", "g", "gggggggggggg", "é"} {
+		_, err := originOf(fmt.Appendf(nil, `{"mappings":%q}`, mappings))
+		require.ErrorIs(t, err, errMap, mappings)
+	}
+}
+
+// TestMistakes: what cannot be bundled is told with its place, and with what to do.
+func TestMistakes(t *testing.T) {
+	for name, c := range map[string]struct{ source, want string }{
+		"syntax":          {"export const a = ;", "tool.ts:1:18: Unexpected \";\"\n    export const a = ;"},
+		"missing package": {"import x from 'no-such-package'; export { x }", "npm install"},
+		"missing file":    {"import x from './missing'; export { x }", `Could not resolve "./missing"`},
+		"of Node":         {"import fs from 'node:fs'; export { fs }", "node:fs is a module of Node, which tools do not have"},
+		"missing export":  {"import { tol } from 'toolhost'; export const a = tol", `No matching export in "toolhost:toolhost" for import "tol"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Module(project(t, "tool.ts", c.source))
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+
+	_, err := Module(filepath.Join(t.TempDir(), "tool.ts"))
+	require.Error(t, err)
+}
+
+// TestHostileSources: what is nested for as long as a file may be is refused, or bundled,
+// and never ends the process.
+func TestHostileSources(t *testing.T) {
+	for name, c := range map[string]struct{ open, middle, end string }{
+		"lists": {"[", "1", "]"}, "blocks": {"{", "", "}"}, "parentheses": {"(", "1", ")"}, "not": {"!", "1", ""}, "minus": {"- ", "1", ""},
+		"arrows": {"a=>", "1", ""}, "conditions": {"a?", "1", ":0"}, "branches": {"if(a);else ", ";", ""}, "branch": {"if(a)", ";", ""},
+		"templates": {"`${", "1", "}`"}, "assignments": {"a=", "1", ""}, "powers": {"a**", "1", ""}, "types": {"let a:[", "", ""},
+		"new": {"new ", "a", ""}, "await": {"await ", "1", ""}, "labels": {"a:", ";", ""}, "calls": {"a(", "", ")"}, "functions": {"function f(){", "", "}"},
+		"with comments": {"/*]*/[", "1", "]"}, "with strings": {"[']',", "1", "]"}, "members": {"a.b", "", ""}, "loops": {"for(;;)", ";", ""}, "while": {"while(a)", ";", ""},
+		"loops with blocks": {"for(;;{})", ";", ""}, "objects": {"a={}?", "1", ":0"}, "blocks and branches": {"if(a){}else ", ";", ""}, "commas": {"a,", "1", ""}, "sums": {"a+", "1", ""},
+		"branches after comments": {"if(a);/**/else ", ";", ""}, "instances": {"a={}in ", "1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, size := range []int{maxRun - 100, maxSource - 100} {
+				n := size / (len(c.open) + len(c.end))
+				_, err := Module(project(t, "tool.ts", strings.Repeat(c.open, n)+c.middle+strings.Repeat(c.end, n)))
+				if err != nil {
+					require.NotErrorIs(t, err, os.ErrNotExist)
+				}
+			}
+		})
+	}
+}
+
+// TestNesting: ordinary sources are not nested too deeply, whatever their strings have.
+func TestNesting(t *testing.T) {
+	for _, source := range []string{
+		strings.Repeat("[1, {a: (2)}];\n", 100_000),
+		strings.Repeat(`x = "(((((" + '[[[' + "\"(";`+"\n", 10_000),
+		strings.Repeat("// it's (((\n/* [[[ ' */ f(`{{{ ${g(`(`)} ((`);\n", 10_000),
+		strings.Repeat("[", maxDepth-1),
+	} {
+		require.NoError(t, checkNesting([]byte(source)))
+	}
+	for _, source := range []string{strings.Repeat("[", maxDepth+1), strings.Repeat("!", maxRun+1), strings.Repeat("for(;;{})", maxRun), strings.Repeat(";", maxSource+1)} {
+		require.ErrorIs(t, checkNesting([]byte(source)), errNested)
+	}
+}
+
+func FuzzCheckNesting(f *testing.F) {
+	f.Add("a(`${b['c']}`, /* d */ \"e\\\"\") // f")
+	f.Fuzz(func(t *testing.T, source string) { _ = checkNesting([]byte(source)) })
+}
+
+func FuzzOriginOf(f *testing.F) {
+	f.Add(`{"sources":["a.ts"],"mappings":";AAAA,EAAE"}`)
+	f.Fuzz(func(t *testing.T, text string) { _, _ = originOf([]byte(text)) })
+}

@@ -1,0 +1,148 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The bundler recurses for what is nested, and the stack of a process has a bound: a
+// source that reaches it ends the process.
+const (
+	maxSource = 4 << 20   // bytes of a file
+	maxDepth  = 1_000     // brackets within each other
+	maxRun    = 100 << 10 // bytes of an expression, without what is in brackets of its own
+	maxCommas = 50_000    // between expressions of a statement
+)
+
+// errNested: a source that the bundler might not survive.
+var errNested = errors.New("the source cannot be bundled")
+
+// bracket is one that is open.
+type bracket struct {
+	kind      byte // ( [ { or, for a template, `
+	statement      // that it is in
+}
+
+// statement is what is counted of one.
+type statement struct{ run, commas int }
+
+// checkNesting refuses sources that are nested too deeply. It does not parse: it skips
+// strings and comments, and takes regular expressions for operators.
+func checkNesting(source []byte) error {
+	if len(source) > maxSource {
+		return fmt.Errorf("%w: it has %d bytes, and at most %d are allowed", errNested, len(source), maxSource)
+	}
+
+	var open []bracket
+	inner := func() byte { // the innermost
+		if len(open) == 0 {
+			return 0
+		}
+		return open[len(open)-1].kind
+	}
+	var now statement
+	for i := 0; i < len(source); i++ {
+		c := source[i]
+		if inner() == '`' { // the text of a template
+			switch {
+			case c == '\\':
+				i++
+			case c == '`':
+				now = open[len(open)-1].statement
+				open = open[:len(open)-1]
+			case c == '$' && i+1 < len(source) && source[i+1] == '{':
+				open, now = append(open, bracket{'{', now}), statement{}
+				i++
+			}
+			continue
+		}
+
+		now.run++
+		switch c {
+		case '(', '[', '{', '`':
+			open, now = append(open, bracket{c, now}), statement{}
+		case ')', ']', '}':
+			if len(open) > 0 {
+				now = open[len(open)-1].statement
+				open = open[:len(open)-1]
+			}
+			if c == '}' && endsStatement(source[i+1:]) {
+				now = statement{}
+			}
+		case ',':
+			switch inner() {
+			case '(':
+			case '[':
+				now = statement{}
+			default:
+				now = statement{commas: now.commas + 1}
+			}
+		case ';':
+			if inner() != '(' && !strings.HasPrefix(next(source[i+1:]), "else") {
+				now = statement{}
+			}
+		case '"', '\'':
+			for i++; i < len(source) && source[i] != c && source[i] != '\n'; i++ {
+				if source[i] == '\\' {
+					i++
+				}
+			}
+		case '/':
+			i = skipComment(source, i)
+		}
+		switch {
+		case len(open) > maxDepth:
+			return fmt.Errorf("%w: more than %d brackets are within each other at byte %d", errNested, maxDepth, i)
+		case now.run > maxRun:
+			return fmt.Errorf("%w: an expression has more than %d bytes at byte %d", errNested, maxRun, i)
+		case now.commas > maxCommas:
+			return fmt.Errorf("%w: a statement has more than %d commas at byte %d", errNested, maxCommas, i)
+		}
+	}
+	return nil
+}
+
+// endsStatement reports whether a block that is followed by rest may be the end of a
+// statement, and is not a part of a longer one.
+func endsStatement(rest []byte) bool {
+	word := next(rest)
+	for _, more := range []string{"else", "in", "instanceof", "of", "as", "satisfies"} {
+		if word == more {
+			return false
+		}
+	}
+	return word == "" || word[0] == '}' || word[0] == '_' || word[0] == '$' || word[0] == '@' || word[0]|32 >= 'a' && word[0]|32 <= 'z'
+}
+
+// next is the first word or character of a source, without spaces and comments.
+func next(source []byte) string {
+	for i := 0; i < len(source); i++ {
+		switch c := source[i]; {
+		case c == ' ' || c == '\n' || c == '\t' || c == '\r':
+		case c == '/' && skipComment(source, i) > i:
+			i = skipComment(source, i)
+		default:
+			end := i + 1
+			for end < len(source) && end < i+16 && source[end]|32 >= 'a' && source[end]|32 <= 'z' {
+				end++
+			}
+			return string(source[i:end])
+		}
+	}
+	return ""
+}
+
+// skipComment returns where the comment that may begin at i ends.
+func skipComment(source []byte, i int) int {
+	if i+1 >= len(source) || source[i+1] != '/' && source[i+1] != '*' {
+		return i
+	}
+	line := source[i+1] == '/'
+	for i += 2; i < len(source); i++ {
+		if line && source[i] == '\n' || !line && source[i] == '/' && source[i-1] == '*' {
+			break
+		}
+	}
+	return i
+}

@@ -1,0 +1,151 @@
+// Package export packs plugins, with a configuration that serves them, for programs that
+// start MCP servers: as an agent plugin (agent-plugins.org, version 1.0.0) and as an MCP
+// bundle (MCPB, version 0.3 of its manifest).
+//
+// Plugin descriptions are untrusted text. The package shortens each to one line, and replaces
+// characters with a special meaning in Markdown or to a client.
+package export
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/toolhost/toolhost/internal/human"
+)
+
+// A Bundle is the input of an export. All fields except Author and Program are required.
+type Bundle struct {
+	Name        string // see [CheckName]
+	Version     string // semantic
+	Description string // the operator's own
+	Author      string
+	Plugins     []Plugin
+	Config      []byte   // configuration that serves the files in the folder "tools" next to it
+	Program     *Program // nil: clients find toolhost on their PATH
+}
+
+// A Plugin is a plugin as it describes itself.
+type Plugin struct {
+	Name, Version, Description string
+	Files                      map[string][]byte // by their names, without folders
+	Tools                      []Tool
+}
+
+// A Tool is a tool as agents see it.
+type Tool struct {
+	Name, Description string
+	Readonly          bool
+}
+
+// A Program is Toolhost itself, for the system GOOS.
+type Program struct {
+	GOOS string
+	Data []byte
+}
+
+// A File is a file of an export.
+type File struct {
+	Data       []byte
+	Executable bool
+}
+
+// Limits on text from plugins, in characters.
+const (
+	maxAbout       = 400       // of a plugin or a tool
+	maxDescription = 1024      // of a skill, as Agent Skills has it
+	maxSkill       = 24 * 1024 // of the body of a skill
+)
+
+var name = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// CheckName returns an error if a bundle cannot have the name. Agent Plugins and Agent
+// Skills allow up to 64 lower-case letters, digits, and single hyphens between them.
+func CheckName(s string) error {
+	if len(s) > 64 || !name.MatchString(s) {
+		return fmt.Errorf("invalid name %q: expected up to 64 lower-case letters and digits, with single hyphens between them", s)
+	}
+	return nil
+}
+
+// check returns an error if the bundle cannot be exported.
+func (b Bundle) check() error {
+	if err := CheckName(b.Name); err != nil {
+		return err
+	}
+	if len(b.tools()) == 0 {
+		return errors.New("no tools to export")
+	}
+	for _, p := range b.Plugins {
+		for file := range p.Files {
+			if file != path.Base(file) || strings.ContainsAny(file, `\:`) {
+				return fmt.Errorf("plugin %s: invalid file name %q", p.Name, file)
+			}
+		}
+	}
+	return nil
+}
+
+func (b Bundle) tools() (all []Tool) {
+	for _, p := range b.Plugins {
+		all = append(all, p.Tools...)
+	}
+	return all
+}
+
+// files returns the files that both formats share: the plugins and their configuration.
+func (b Bundle) files() (map[string]File, error) {
+	files := map[string]File{"toolhost.yaml": {Data: b.Config}}
+	for _, p := range b.Plugins {
+		for _, file := range slices.Sorted(maps.Keys(p.Files)) {
+			to := "tools/" + file
+			if _, ok := files[to]; ok {
+				return nil, fmt.Errorf("two files are called %s: rename one", file)
+			}
+			files[to] = File{Data: p.Files[file]}
+		}
+	}
+	return files, nil
+}
+
+// program adds the program to files, in a folder, and returns its path.
+func (p Program) add(files map[string]File, folder string) string {
+	to := folder + "/toolhost"
+	if p.GOOS == "windows" {
+		to += ".exe"
+	}
+	files[to] = File{Data: p.Data, Executable: true}
+	return to
+}
+
+// document is a value as indented JSON.
+func document(v any) File {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	_ = enc.Encode(v) // the types have nothing that cannot be encoded
+	return File{Data: text.Bytes()}
+}
+
+// line turns a plugin's text into one line of at most n characters, with terminal control
+// characters made visible.
+func line(s string, n int) string {
+	s = string(human.Visible([]byte(strings.Join(strings.Fields(strings.ToValidUTF8(s, "�")), " "))))
+	return cut(s, n)
+}
+
+// cut shortens a text to n characters.
+func cut(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}

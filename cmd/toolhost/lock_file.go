@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/toolhost/toolhost/internal/lock"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// lock is the lock of the configuration that names the plugins. Its file is empty if no
+// file of a configuration is in force.
+func (c *loaded) lock() plugins.Lock {
+	config := c.lockedConfig()
+	if config == "" || c.data == "" {
+		return plugins.Lock{}
+	}
+	k := plugins.Lock{File: filepath.Join(filepath.Dir(config), lock.Name), Kept: filepath.Join(c.data, "accepted")}
+	if _, ok := c.trusted[config]; ok {
+		k.Check = func(text []byte) error { return trustStore(userData()).checkLock(config, text) }
+	}
+	return k
+}
+
+// lockedConfig is the file whose folder has the lock: the one that names the plugins. If
+// none does, it is the last one that had a lock when they were read, or else the last one.
+func (c *loaded) lockedConfig() string {
+	if source := c.values["plugins"].source; slices.Contains(c.files, source) {
+		return source
+	}
+	if c.lockedAt != "" || len(c.files) == 0 {
+		return c.lockedAt
+	}
+	return c.files[len(c.files)-1]
+}
+
+// findLock finds the last file that has a lock.
+func (c *loaded) findLock() {
+	for _, name := range c.files {
+		if hasLock(name) {
+			c.lockedAt = name
+		}
+	}
+}
+
+func hasLock(config string) bool {
+	_, err := os.Stat(filepath.Join(filepath.Dir(config), lock.Name))
+	return err == nil
+}
+
+// keepLock keeps the file that gave the lock before a reload if that lock was removed since:
+// what it accepted stays in force until a restart, and no other lock takes its place.
+func (c *loaded) keepLock(before *loaded) {
+	if at := before.lockedAt; slices.Contains(c.files, at) && !hasLock(at) {
+		c.lockedAt = at
+	}
+}
+
+// trustLock trusts a lock that is about to be written, if its configuration has to be
+// trusted.
+func (c *loaded) trustLock(f *lock.File) error {
+	config := c.lockedConfig()
+	data, ok := c.trusted[config]
+	if !ok {
+		return nil
+	}
+	text, err := f.Encode()
+	if err != nil {
+		return err
+	}
+	real, err := realPath(config)
+	if err != nil {
+		return err
+	}
+	return trustStore(userData()).add(real, data, text)
+}
+
+// describeLock says what the lock has for the name of a plugin; empty without a lock.
+func (c *loaded) describeLock(p *plugins.Plugin) (string, error) {
+	k := c.lock()
+	if k.File == "" {
+		return "", nil
+	}
+	f, err := lock.Read(k.File)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+
+	e := f.Named(p.Manifest.Name)
+	if e == nil {
+		return "not accepted by " + k.File, nil
+	}
+	have, err := p.Entry(k.File)
+	switch {
+	case err != nil:
+		return "", err
+	case have.Module != e.Module:
+		return "to another module, " + e.Module, nil
+	case have.Sidecar != e.Sidecar:
+		return "to this module with another manifest next to it", nil
+	}
+	return "to this plugin", nil
+}

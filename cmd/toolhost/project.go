@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/examples/pluginbuild"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/human"
+	"github.com/toolhost/toolhost/internal/wasmbin"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// language makes plugins of sources in one language.
+type language interface {
+	// files are those of a new project whose plugin has that name, by their paths.
+	files(name string) map[string]string
+	// main is the source that a project in this language has, or empty if dir has no such project.
+	main(dir string) string
+	// compile makes a plugin of a project. It need not have a manifest: the command
+	// asks the plugin for it.
+	compile(ctx context.Context, dir string) ([]byte, error)
+}
+
+// languages are those of toolhost new, by name. A project is built by the first of
+// them, by name, that finds its source.
+var languages = map[string]language{
+	"c":          inC{},
+	"go":         golang{},
+	"javascript": javascript{".js"},
+	"typescript": javascript{".ts"},
+	"python":     inPython{},
+	"rust":       rust{},
+}
+
+// buildFuel is the budget of describing a plugin that is built: scripts with large
+// libraries take billions of units to start up.
+const buildFuel = 20_000_000_000
+
+var projectName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
+
+func newCommand(a *app) *cobra.Command {
+	names := strings.Join(slices.Sorted(maps.Keys(languages)), ", ")
+	return &cobra.Command{
+		Use:   "new LANGUAGE NAME",
+		Short: "Make the project of a plugin: " + names,
+		Long: `Make a folder with the project of a plugin, which builds and runs at once.
+
+LANGUAGE is one of ` + names + `. NAME is the name of the plugin: lower-case
+letters, digits and _.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error { return newProject(a, args[0], args[1]) },
+	}
+}
+
+func newProject(a *app, lang, name string) error {
+	l, ok := languages[lang]
+	names := slices.Sorted(maps.Keys(languages))
+	switch {
+	case !ok:
+		hint := "expected one of " + strings.Join(names, ", ")
+		if near := abi.Nearest(lang, names); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		return &usageError{fmt.Errorf("unknown language %q", lang), hint}
+	case !projectName.MatchString(name):
+		return &usageError{fmt.Errorf("invalid name %q: expected a lower-case letter, and at most 31 more lower-case letters, digits and _", name), ""}
+	}
+
+	if err := os.Mkdir(name, 0o755); errors.Is(err, fs.ErrExist) {
+		return &usageError{fmt.Errorf("%s is there already", name), "choose another name, or remove it"}
+	} else if err != nil {
+		return err
+	}
+	files := l.files(name)
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		path := filepath.Join(name, filepath.FromSlash(file))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(files[file]), 0o644); err != nil {
+			return err
+		}
+		a.printf("%s\n", path)
+	}
+	folder, err := filepath.Abs(name)
+	if err != nil {
+		return err
+	}
+	a.printf("\nBuild it and call its tool:\n\n    toolhost build %[1]s\n    toolhost test %[1]s/%[1]s.wasm\n    toolhost call --plugins %[1]s %[1]s_count '{\"text\":\"one two\"}'\n", name)
+	a.printf("\nAn agent calls it over MCP, if its configuration has this server:\n\n    {\"command\": \"toolhost\", \"args\": [\"mcp\", \"--plugins\", %q]}\n", folder)
+	return nil
+}
+
+func buildCommand(a *app) *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "build [FOLDER]",
+		Short: "Build the plugin of a project",
+		Long: `Build the plugin of the project in a folder, or in this one: compile it, ask the
+plugin for its manifest, and write both into NAME.wasm, where NAME is its name.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			return a.build(cmd.Context(), dir, out)
+		},
+	}
+	cmd.Flags().Bool("json", false, "print JSON")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`file` of the plugin (default NAME.wasm in the folder of the project)")
+	return cmd
+}
+
+// built is what build --json prints.
+type built struct {
+	File     string   `json:"file"`
+	Bytes    int      `json:"bytes"`
+	Plugin   string   `json:"plugin"`
+	Tools    []string `json:"tools"`
+	manifest *abi.Manifest
+}
+
+func (b built) String() string {
+	return fmt.Sprintf("%s: %s, with %s: %s", b.File, human.Bytes(int64(b.Bytes)), plural(len(b.Tools), "tool"), strings.Join(b.Tools, ", "))
+}
+
+func (a *app) build(ctx context.Context, dir, out string) error {
+	done, err := makePlugin(ctx, a, dir, out)
+	if err != nil {
+		return err
+	}
+	return a.answer(done, nil, func() { a.printf("%s\n", done) })
+}
+
+// makePlugin builds the plugin of a project.
+func makePlugin(ctx context.Context, a *app, dir, out string) (done built, err error) {
+	l, err := languageOf(dir)
+	if err != nil {
+		return done, err
+	}
+	wasm, err := l.compile(ctx, dir)
+	if err != nil {
+		return done, err
+	}
+
+	h, err := buildHost(ctx, a)
+	if err != nil {
+		return done, err
+	}
+	defer h.Close(ctx)
+	wasm, err = pluginbuild.Seal(ctx, describer{h}, wasm)
+	var m *abi.Manifest
+	if err == nil {
+		m, err = manifestOf(wasm)
+	}
+	if err == nil {
+		err = plugins.CheckSchemas(m)
+	}
+	if err != nil {
+		return done, &hinted{fmt.Errorf("the plugin cannot be described: %w", ownWords(err)), describeHint(l.main(dir), err)}
+	}
+
+	if out == "" {
+		out = filepath.Join(dir, m.Name+".wasm")
+	}
+	if err := pluginbuild.Replace(out, wasm); err != nil {
+		return done, err
+	}
+	done = built{File: out, Bytes: len(wasm), Plugin: m.Name, Tools: []string{}, manifest: m}
+	for _, t := range m.Tools {
+		done.Tools = append(done.Tools, t.Name)
+	}
+	return done, nil
+}
+
+// authorPages are the pages of docs/ for authors, by the ending of their sources.
+var authorPages = map[string]string{".go": "go.md", ".js": "javascript.md", ".ts": "javascript.md", ".py": "python.md", ".rs": "rust.md", ".c": "c.md"}
+
+// ownWords is what a plugin says itself if it cannot start, such as an exception.
+func ownWords(err error) error {
+	if call, ok := errors.AsType[*host.CallError](err); ok && errors.Is(err, host.ErrABI) {
+		return errors.New(strings.TrimPrefix(call.Err.Error(), host.ErrABI.Error()+": "))
+	}
+	return err
+}
+
+// describeHint says what the author of a source can do about a plugin that cannot be described.
+func describeHint(source string, err error) string {
+	ext, text := filepath.Ext(source), err.Error()
+	switch {
+	case ext == ".py" && strings.Contains(text, "ModuleNotFoundError: "):
+		return "modules are packed if they are next to tool.py, or in a wheel: " + wheelHint
+	case ext == ".rs" && strings.Contains(text, abi.ExportInvoke):
+		return "plugin! { name: …, description: …, tools: […] } makes the exports"
+	}
+	return "docs/" + authorPages[ext] + " says what a tool declares"
+}
+
+// buildHost is a host that runs plugins to describe them.
+func buildHost(ctx context.Context, a *app) (_ *host.Host, err error) {
+	cfg := a.config.server.Host
+	cfg.Logger = a.logger()
+	if cfg.CacheDir, err = a.config.cacheDir(); err != nil {
+		return nil, err
+	}
+	return host.New(ctx, cfg)
+}
+
+// languageOf is the language of the project in a folder.
+func languageOf(dir string) (language, error) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, &usageError{fmt.Errorf("there is no folder %s", dir), "toolhost new LANGUAGE NAME makes a project"}
+	} else if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(languages)) {
+		if languages[name].main(dir) != "" {
+			return languages[name], nil
+		}
+	}
+	return nil, &usageError{fmt.Errorf("%s has no project: expected tool.ts, tool.js, tool.py, tool.c, main.go in a Go module, or src/lib.rs and Cargo.toml", dir), "toolhost new LANGUAGE NAME makes one"}
+}
+
+// describer gives plugins that are built more fuel to describe themselves.
+type describer struct{ *host.Host }
+
+// Describe implements pluginbuild.Describer.
+func (d describer) Describe(ctx context.Context, wasm []byte) ([]byte, error) {
+	return d.DescribeWith(ctx, wasm, host.DescribeOptions{Fuel: buildFuel})
+}
+
+// manifestOf reads the manifest that is in a plugin.
+func manifestOf(wasm []byte) (*abi.Manifest, error) {
+	m, err := wasmbin.Parse(wasm)
+	if err != nil {
+		return nil, err
+	}
+	data, _ := m.Custom(abi.SectionManifest)
+	return abi.DecodeManifest(data)
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// rust is Rust, built by cargo.
+type rust struct{}
+
+// rustTarget is the target of plugins.
+const rustTarget = "wasm32-wasip1"
+
+func (rust) files(name string) map[string]string {
+	crate := `{ git = "https://` + modulePath + `" }`
+	if clone := cloneOf(); clone != "" {
+		crate = fmt.Sprintf("{ path = %q }", filepath.ToSlash(filepath.Join(clone, "guest", "rust", "toolhost")))
+	}
+	return map[string]string{
+		"Cargo.toml": `[package]
+name = "` + name + `"
+version = "1.0.0"
+edition = "2021"
+publish = false
+
+[lib]
+crate-type = ["cdylib"]
+
+[dependencies]
+schemars = "1"
+serde = { version = "1", features = ["derive"] }
+toolhost = ` + crate + `
+
+[profile.release]
+lto = true
+codegen-units = 1
+panic = "abort"
+strip = true
+
+[workspace]
+`,
+		"src/lib.rs": `use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolhost::{plugin, tool, ToolError};
+
+#[derive(Deserialize, JsonSchema)]
+struct Text {
+    /// Text to count
+    text: String,
+}
+
+#[derive(Serialize)]
+struct Counts {
+    words: usize,
+}
+
+/// Counts the words of a text.
+#[tool(readonly, idempotent, examples = r#"[{"args": {"text": "one two"}, "result": {"words": 2}}]"#)]
+fn count(args: Text) -> Result<Counts, ToolError> {
+    let words = args.text.split_whitespace().count();
+    if words == 0 {
+        return Err(ToolError::new("the text has no words"));
+    }
+    Ok(Counts { words })
+}
+
+plugin! { name: "` + name + `", description: "Counts words.", tools: [count] }
+`,
+		".gitignore": "/target\n*.wasm\n",
+	}
+}
+
+func (rust) main(dir string) string {
+	for _, file := range []string{"Cargo.toml", "src/lib.rs"} {
+		if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(file))); err != nil {
+			return ""
+		}
+	}
+	return filepath.Join(dir, "src", "lib.rs")
+}
+
+// compile has cargo build the project into a folder of its own, so that there is one module
+// to find.
+func (rust) compile(ctx context.Context, dir string) ([]byte, error) {
+	target, err := filepath.Abs(filepath.Join(dir, "target"))
+	if err != nil {
+		return nil, err
+	}
+	modules := filepath.Join(target, rustTarget, "release", "*.wasm")
+	if err := removeAll(modules); err != nil { // of crates that the project has had before
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "cargo", "build", "--release", "--quiet", "--target", rustTarget, "--target-dir", target)
+	cmd.Dir = dir
+	cmd.WaitDelay = time.Second // for the compilers it has started
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+
+	err = cmd.Run()
+	text := strings.TrimSpace(output.String())
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, &hinted{errors.New("cargo was not found"), "install Rust from https://rustup.rs, then: rustup target add " + rustTarget}
+	case err != nil && strings.Contains(text, "`"+rustTarget+"` target may not be installed"):
+		return nil, &hinted{errors.New("there is no standard library of Rust for " + rustTarget), "rustup target add " + rustTarget}
+	case err != nil:
+		return nil, fmt.Errorf("cargo build: %w\n%s", err, text)
+	}
+
+	made, err := filepath.Glob(modules)
+	if err == nil && len(made) != 1 {
+		err = &hinted{fmt.Errorf("cargo has built %s of %s, expected one", plural(len(made), "module"), dir), `a project is one crate; Cargo.toml has crate-type = ["cdylib"] below [lib]`}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(made[0])
+}
+
+// removeAll removes the files that match a pattern.
+func removeAll(pattern string) error {
+	found, err := filepath.Glob(pattern)
+	for _, file := range found {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/human"
+	"github.com/toolhost/toolhost/internal/registry"
+	"github.com/toolhost/toolhost/internal/signature"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// store is where plugins of registries are kept.
+func (c *config) store() *registry.Store { return registry.NewStore(filepath.Join(c.data, "store")) }
+
+// references are the plugins of registries in the configuration.
+func (c *config) references() (refs []registry.Reference) {
+	for _, source := range c.plugins {
+		if ref, err := registry.ParseReference(source); err == nil && !slices.Contains(refs, ref) {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
+// registries are the registries that plugins are from, and the store of those that were
+// pulled.
+type registries struct {
+	*app
+	client *registry.Client
+}
+
+// openRegistries asks registries with the credentials of docker.
+func openRegistries(a *app) (*registries, error) {
+	if _, err := a.config.cacheDir(); err != nil { // checks the data folder
+		return nil, err
+	}
+	credential, err := registry.DockerCredentials()
+	if err != nil {
+		return nil, &usageError{err, "repair the file, or set DOCKER_CONFIG to another folder"}
+	}
+	return &registries{a, &registry.Client{
+		Store: a.config.store(), PlainHTTP: a.config.plainHTTP, Credential: credential,
+		Attachments: signatureTypes, Prefer: a.config.isTrusted,
+	}}, nil
+}
+
+// signatureTypes are the media types of signatures in registries, by the endings of their
+// files. That of minisign is no standard.
+var signatureTypes = map[string]string{
+	signature.MinisignEnding: "application/vnd.minisign.signature.v1",
+	signature.BundleEnding:   "application/vnd.dev.sigstore.bundle.v0.3+json",
+}
+
+// isTrusted reports whether a signature of a module is of a signer in trust, whatever that
+// is trusted with.
+func (c *config) isTrusted(ending string, module, document []byte) bool {
+	anywhere := signature.Policy{Rules: slices.Clone(c.trust.Rules), Bundles: c.trust.Bundles}
+	for i := range anywhere.Rules {
+		anywhere.Rules[i].Sources = nil
+	}
+	signer, err := anywhere.Signer("", []signature.File{{Name: "plugin.wasm", Data: module}}, func(name string) ([]byte, error) {
+		if name == "plugin.wasm"+ending {
+			return document, nil
+		}
+		return nil, fs.ErrNotExist
+	})
+	return err == nil && signer != signature.Signer{}
+}
+
+func pullCommand(a *app) *cobra.Command {
+	var prune bool
+	cmd := &cobra.Command{
+		Use:   "pull",
+		Short: "Fetch the plugins of registries that the configuration names",
+		Long: `Fetch the plugins of registries that the configuration names and that are not in
+the data folder yet. A server then starts without a network: no command except add,
+pull, push and update asks a registry.
+
+With a toolhost.lock the versions that it accepts are fetched. Without one a tag that
+was pulled stays what it was, whatever the registry has now. toolhost update shows what
+has changed, and asks. If trust names signers, the command also fetches their signatures
+of what is there already, unless the lock has the plugin as unsigned.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return pullPlugins(cmd.Context(), a, prune) },
+	}
+	cmd.Flags().BoolVar(&prune, "prune", false, "also remove what was pulled and is not in this configuration")
+	return cmd
+}
+
+// pullPlugins fetches what the store lacks. It tries all before it fails.
+func pullPlugins(ctx context.Context, a *app, prune bool) error {
+	r, err := openRegistries(a)
+	if err != nil {
+		return err
+	}
+	refs := a.config.references()
+	if len(refs) == 0 {
+		a.notef("toolhost: the configuration names no plugin of a registry: toolhost add oci://HOST/NAME:TAG adds one")
+	}
+
+	accepted, err := a.config.readLock()
+	if err != nil {
+		return err
+	}
+
+	var failed error
+	for _, ref := range refs {
+		at, unsigned := locked(accepted, ref)
+		if err := r.pullOne(ctx, ref, at, unsigned); err != nil {
+			a.fail(diagnose(ctx, err))
+			failed = err
+		}
+	}
+	if failed != nil {
+		return &reportedError{failed}
+	}
+	if prune {
+		return r.prune(refs)
+	}
+	return nil
+}
+
+// pullOne fetches what the lock has for a reference, or else what it names now. If it leads
+// to that already, only signatures by trusted signers are fetched, unless the plugin was
+// accepted unsigned.
+func (r *registries) pullOne(ctx context.Context, ref, accepted registry.Reference, unsigned bool) error {
+	had, err := r.client.Store.Find(ref)
+	if err == nil {
+		_, err = r.client.Store.Module(had)
+	}
+	if err == nil && (accepted.Digest == "" || accepted.Digest == had.Digest) {
+		r.printf("%s is here: %s\n", ref, had.Digest)
+		if !unsigned {
+			r.pullSignatures(ctx, ref, had)
+		}
+		return nil
+	}
+
+	if accepted.Digest == "" && had.Digest != "" { // it is damaged
+		accepted = ref.At(had.Digest)
+	}
+	got, err := r.client.Pull(ctx, accepted)
+	if err == nil {
+		err = r.client.Store.Name(ref, got)
+	}
+	if err != nil {
+		return err
+	}
+	r.printf("pulled %s: %s, %s\n", ref, got.Digest, human.Bytes(got.Size))
+	return nil
+}
+
+// pullSignatures fetches the signatures by trusted signers that a plugin in the store has got
+// since it was pulled. Without a network the plugin stays as it is.
+func (r *registries) pullSignatures(ctx context.Context, ref registry.Reference, had registry.Artifact) {
+	now, err := r.client.PullAttached(ctx, ref, had)
+	if err == nil && !maps.Equal(now.Attached, had.Attached) {
+		if err = r.client.Store.Name(ref, now); err == nil {
+			r.printf("%s has a new signature\n", ref)
+		}
+	}
+	if err != nil {
+		r.notef("toolhost: new signatures were not fetched: %s", oneLine(err.Error()))
+	}
+}
+
+// prune removes from the store what the configuration does not name.
+func (r *registries) prune(refs []registry.Reference) error {
+	keep := map[string]bool{}
+	for _, ref := range refs {
+		if found, err := r.client.Store.Find(ref); err == nil {
+			keep[found.Source] = true
+			keep[ref.At(found.Digest).String()] = true
+		}
+	}
+	cleaned, err := r.client.Store.Clean(func(found registry.Artifact) bool { return keep[found.Source] })
+	for _, source := range cleaned.Sources {
+		r.printf("removed %s\n", source)
+	}
+	if err == nil && cleaned.Bytes > 0 {
+		r.printf("%s are free\n", human.Bytes(cleaned.Bytes))
+	}
+	return err
+}
+
+// pluginsConfig loads plugins of folders as a server would.
+func (c *config) pluginsConfig(cacheDir string, folders ...plugins.Folder) plugins.Config {
+	cfg := plugins.Config{Folders: folders, Grants: c.server.Grants, CacheDir: cacheDir}
+	if len(c.trust.Rules) > 0 {
+		cfg.Verifier = &c.trust
+	}
+	return cfg
+}
+
+// loadStored loads a plugin from the store, with what is granted to its name.
+func (r *registries) loadStored(ctx context.Context, ref registry.Reference) (p *plugins.Plugin, err error) {
+	err = r.withHost(ctx, func(h *host.Host, cacheDir string) error {
+		cfg := r.config.pluginsConfig(cacheDir, plugins.Single(ref.String(), r.config.store().FS(ref), ""))
+		var problems []plugins.Problem
+		p, problems, err = plugins.Load(ctx, h, cfg, ref.Name()+".wasm")
+		if err != nil {
+			return fmt.Errorf("%s: %w", ref, err)
+		}
+		r.warnOf(fileProblems(problems))
+		return nil
+	})
+	return p, err
+}
+
+// withHost runs something with a host of its own.
+func (a *app) withHost(ctx context.Context, do func(h *host.Host, cacheDir string) error) error {
+	cfg := a.config.server.Host
+	cfg.Logger = a.logger()
+	var err error
+	if cfg.CacheDir, err = a.config.cacheDir(); err != nil {
+		return err
+	}
+	h, err := host.New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer h.Close(context.WithoutCancel(ctx))
+	return do(h, cfg.CacheDir)
+}
+
+// printStored shows what a plugin of a registry is, and what it asks for.
+func (r *registries) printStored(p *plugins.Plugin, found registry.Artifact) {
+	m := p.Manifest
+	r.printf("%s %s: %s\n", m.Name, m.Version, oneLine(m.Description))
+	rows := [][]string{
+		{"digest", string(found.Digest)},
+		{"module", fmt.Sprintf("%s, %s", found.Module, human.Bytes(found.Size))},
+		{"needs", needs(m.Needs)},
+	}
+	for _, t := range m.Tools {
+		rows = append(rows, []string{"tool", fmt.Sprintf("%s: %s (%s)", abi.AgentName(m.Name, t.Name), short(t.Description, 100), strings.TrimSpace(hints(t.Hints, t.Approval, false)))})
+	}
+	r.table(rows)
+}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/human"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+func testCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "test FILE",
+		Short: "Run the examples of a plugin's manifest as tests",
+		Long: `Run the examples of a plugin's manifest in the sandbox, under the limits of the
+configuration, and compare what they come to: a result as JSON, an error by a part of
+its text. A result has to fit the output schema.
+
+An example of a tool that says idempotent is run twice: the second call may not fail, and
+has to leave what the first has left. A tool that says readonly cannot write.
+
+The plugin is granted the clock, randomness, stores that begin empty, and variables of
+the environment, as far as it needs them. Each folder that it needs is a copy of that
+below testdata, next to FILE: for /work of testdata/work. What reaches further has to be
+granted by the configuration.
+
+Exit code 1 means that an example failed, or that there are no examples.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return testFile(cmd.Context(), a, args[0]) },
+	}
+	cmd.Flags().Bool("json", false, "print JSON")
+	return cmd
+}
+
+// tested is what test shows.
+type tested struct {
+	Plugin   string    `json:"plugin"`
+	Version  string    `json:"version"`
+	Examples []example `json:"examples"`
+	Untested []string  `json:"untested"` // tools without examples
+	Untyped  []string  `json:"untyped"`  // arguments whose schema allows any value, as TOOL.ARGUMENT
+}
+
+// example is an example of a tool, and what became of it.
+type example struct {
+	Tool    string          `json:"tool"`
+	Name    string          `json:"name,omitempty"`
+	Args    json.RawMessage `json:"args"`
+	Passed  bool            `json:"passed"`
+	Problem string          `json:"problem,omitempty"`
+	Usage   abi.Usage       `json:"usage"` // of the first call
+}
+
+func testFile(ctx context.Context, a *app, name string) error {
+	r, done, err := rehearse(ctx, a, name)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := r.granted(a); err != nil {
+		return err
+	}
+
+	m := r.plugin.Manifest
+	out := tested{Plugin: m.Name, Version: m.Version, Examples: []example{}, Untested: []string{}, Untyped: []string{}}
+	if err := r.plugin.Compile(ctx); err != nil {
+		return err
+	}
+	failed := 0
+	for _, tool := range r.plugin.Tools {
+		for _, name := range untyped(tool.InputSchema) {
+			out.Untyped = append(out.Untyped, tool.Name+"."+name)
+		}
+		if len(tool.Examples) == 0 {
+			out.Untested = append(out.Untested, tool.Name)
+		}
+		for _, one := range tool.Examples {
+			e, err := r.try(ctx, tool, one)
+			if err != nil {
+				return err
+			}
+			if !e.Passed {
+				failed++
+			}
+			out.Examples = append(out.Examples, e)
+		}
+	}
+
+	switch {
+	case len(out.Examples) == 0:
+		err = &hinted{errors.New("no tool has an example, so nothing was tested"), "add examples to the tools of the manifest"}
+	case failed > 0:
+		err = &reportedError{fmt.Errorf("%d of %s failed", failed, plural(len(out.Examples), "example"))}
+	}
+	return a.answer(out, err, func() { out.print(a, failed) })
+}
+
+// granted returns an error if the plugin lacks what only the configuration can grant.
+func (r *rehearsal) granted(a *app) error {
+	err := r.plugin.Denied()
+	if err == nil {
+		return nil
+	}
+	return &hinted{err, a.config.addTo() + "\n" + strings.TrimSuffix(a.config.lacking(r.plugin), "\n")}
+}
+
+// try runs an example, twice if the tool is idempotent.
+func (r *rehearsal) try(ctx context.Context, tool *plugins.Tool, one abi.Example) (example, error) {
+	out := example{Tool: tool.Name, Name: one.Name, Args: one.Args}
+	session, err := r.reset()
+	if err != nil {
+		return out, err
+	}
+	before, err := r.state(ctx, session)
+	if err != nil {
+		return out, err
+	}
+
+	result, callErr := r.call(ctx, session, tool, one.Args)
+	if ctx.Err() != nil {
+		return out, callErr
+	}
+	out.Usage, out.Problem = result.Usage, differs(one, result, callErr)
+	after, err := r.state(ctx, session)
+	if err != nil || out.Problem != "" {
+		return out, err
+	}
+	if changed := changes(before, after); tool.Hints.Readonly && len(changed) > 0 {
+		out.Problem = "the tool says readonly, and has changed " + strings.Join(changed, ", ")
+		return out, nil
+	}
+
+	if tool.Hints.Idempotent && one.Error == "" {
+		again, callErr := r.call(ctx, session, tool, one.Args)
+		if ctx.Err() != nil {
+			return out, callErr
+		}
+		twice, err := r.state(ctx, session)
+		if err != nil {
+			return out, err
+		}
+		out.Problem = repeats(again, callErr, changes(after, twice))
+	}
+	out.Passed = out.Problem == ""
+	return out, nil
+}
+
+// repeats says what is wrong with the second call of an idempotent tool, or nothing.
+func repeats(again abi.Result, err error, changed []string) string {
+	switch {
+	case again.Kind != abi.Success:
+		return "the tool says idempotent, and its second call fails: " + ends(again, err)
+	case len(changed) > 0:
+		return "the tool says idempotent, and its second call has changed " + strings.Join(changed, ", ")
+	}
+	return ""
+}
+
+// differs says how a call ended differently than its example, or nothing.
+func differs(one abi.Example, result abi.Result, err error) string {
+	switch {
+	case one.Error != "" && result.Kind == abi.Success:
+		return fmt.Sprintf("expected an error with %q, found the result %s", one.Error, brief(result.Value))
+	case one.Error != "" && !strings.Contains(result.Error, one.Error):
+		return fmt.Sprintf("expected an error with %q, found %s", one.Error, ends(result, err))
+	case one.Error != "":
+		return ""
+	case result.Kind != abi.Success:
+		return fmt.Sprintf("expected %s, found %s", brief(one.Result), ends(result, err))
+	case !sameValue(one.Result, result.Value):
+		return fmt.Sprintf("expected %s, found %s", brief(one.Result), brief(result.Value))
+	}
+	return ""
+}
+
+// ends says how a call ended that did not succeed, with the reason that its author needs.
+func ends(result abi.Result, err error) string {
+	text := fmt.Sprintf("%s: %s", result.Kind, result.Error)
+	if err != nil && !strings.Contains(result.Error, err.Error()) {
+		text += " (" + err.Error() + ")"
+	}
+	return text
+}
+
+// sameValue reports whether two texts are the same value. No text is null.
+func sameValue(a, b json.RawMessage) bool {
+	var one, other any
+	_ = json.Unmarshal(a, &one) // both are JSON
+	_ = json.Unmarshal(b, &other)
+	return reflect.DeepEqual(one, other)
+}
+
+// changes are the names of what differs.
+func changes(before, after map[string]string) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if old, ok := before[name]; !ok || old != after[name] {
+			names = append(names, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if _, ok := after[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// brief is a value as people see it.
+func brief(value json.RawMessage) string {
+	if len(value) == 0 {
+		return "no value"
+	}
+	text := oneLine(string(value))
+	if runes := []rune(text); len(runes) > 300 {
+		text = string(runes[:300]) + "…"
+	}
+	return text
+}
+
+func (t tested) print(a *app, failed int) {
+	rows := [][]string{{"", "TOOL", "ARGUMENTS", "FUEL", "TIME", "MEMORY"}}
+	for _, e := range t.Examples {
+		rows = append(rows, append([]string{map[bool]string{true: "ok", false: "FAIL"}[e.Passed], e.Tool, e.title()}, measured(e.Usage)...))
+	}
+	if len(t.Examples) > 0 {
+		a.table(rows)
+	}
+	for _, e := range t.Examples {
+		if !e.Passed {
+			a.printf("\n%s %s\n  %s\n", e.Tool, brief(e.Args), e.Problem)
+		}
+	}
+	if len(t.Untested) > 0 {
+		a.printf("\nwithout an example: %s\n", strings.Join(t.Untested, ", "))
+	}
+	if len(t.Untyped) > 0 {
+		a.printf("\nof any type, which a model has to guess: %s\n", strings.Join(t.Untyped, ", "))
+	}
+	a.printf("\n%s %s: %d passed, %d failed\n", t.Plugin, t.Version, len(t.Examples)-failed, failed)
+}
+
+// untyped returns the arguments of which a schema says nothing but what they are for.
+func untyped(schema json.RawMessage) (names []string) {
+	var s struct{ Properties map[string]json.RawMessage }
+	_ = json.Unmarshal(schema, &s) // it was compiled, and has them
+	for name, raw := range s.Properties {
+		var keywords map[string]json.RawMessage // none of true
+		_ = json.Unmarshal(raw, &keywords)
+		for _, about := range []string{"title", "description", "default", "examples"} {
+			delete(keywords, about)
+		}
+		if len(keywords) == 0 && string(raw) != "false" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// measured are the cells of what a call cost.
+func measured(u abi.Usage) []string {
+	return []string{count(u.Fuel), (u.Wall - u.Wait).Round(10 * time.Microsecond).String(), human.Bytes(u.MemoryPeak)}
+}
+
+// title is what an example is called.
+func (e example) title() string {
+	if e.Name != "" {
+		return oneLine(e.Name)
+	}
+	text := []rune(brief(e.Args))
+	if len(text) > 40 {
+		text = append(text[:39], '…')
+	}
+	return string(text)
+}

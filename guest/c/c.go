@@ -1,0 +1,9 @@
+// Package c has the SDK for plugins in C: one header.
+package c
+
+import _ "embed"
+
+// Header is toolhost.h.
+//
+//go:embed toolhost.h
+var Header string

@@ -1,0 +1,44 @@
+// Package js makes plugins of JavaScript: a module, behind the runtime that runs it.
+//
+// The runtime is QuickJS with a shim for the contract. It is built by build.sh and checked
+// in as it was built. Plugins of this package share its compiled code.
+package js
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+//go:embed runtime.wasm
+var runtime []byte
+
+//go:embed src/prelude.js
+var prelude string
+
+//go:embed src/web.js
+var web string
+
+// Files is the module "node:fs/promises" of tools, which uses what a plugin finds.
+//
+//go:embed src/fs.js
+var Files string
+
+// Types declares the module "toolhost" for TypeScript.
+//
+//go:embed toolhost.d.ts
+var Types []byte
+
+// Library is the module "toolhost" that tools import from.
+const Library = "export const { tool, ToolError, HostError, ToolCallError, ConnectionRequired } = globalThis.toolhost;\n"
+
+// Plugin returns the plugin whose tools an ES module without imports exports. It has no
+// manifest yet: it describes itself.
+func Plugin(module []byte) []byte {
+	world := strings.Replace(prelude, "/* web.js */", web, 1)
+	script := fmt.Appendf(nil, "%08d%s", len(world), world)
+	return wasmbin.AppendCustom(runtime, abi.SectionScript, append(script, module...))
+}

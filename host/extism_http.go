@@ -1,0 +1,72 @@
+package host
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/extism"
+	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/internal/egress"
+)
+
+// extismRequest is http_request. It follows redirects, as Extism does; each of them is
+// checked. A request that is refused or fails ends the call with an error of the tool.
+func extismRequest(c *extismCall, k *extism.Kernel, stack []uint64) {
+	var in struct {
+		URL     string            `json:"url"`
+		Method  string            `json:"method"`
+		Headers map[string]string `json:"headers"`
+	}
+	if err := json.Unmarshal(c.block(k, stack[0]), &in); err != nil {
+		panic(failTool("the plugin made an http request that is not valid: " + err.Error()))
+	}
+	request := httpRequest{Method: strings.ToUpper(in.Method), URL: in.URL, Redirects: egress.MaxRedirects}
+	if stack[1] != 0 {
+		request.BodyBase64 = bytes.Clone(c.block(k, stack[1]))
+	}
+	if len(in.Headers) > 0 {
+		request.Headers = map[string][]string{}
+	}
+	for name, value := range in.Headers {
+		request.Headers[name] = []string{value}
+	}
+	k.Free(stack[0])
+	k.Free(stack[1])
+
+	c.status, c.headers = 0, nil
+	if c.perform([]byte("http"), plainJSON(request)) < 0 {
+		var failure abi.CallFailure
+		_ = json.Unmarshal(c.response, &failure) // written by the host
+		panic(failTool(failure.Message))
+	}
+	var response httpResponse
+	_ = json.Unmarshal(c.response, &response) // likewise
+	c.response = nil
+	body := response.BodyBase64
+	if response.Body != nil {
+		body = []byte(*response.Body)
+	}
+
+	headers := map[string]string{}
+	for name, values := range response.Headers {
+		headers[strings.ToLower(name)] = strings.Join(values, ",")
+	}
+	c.status, c.headers = response.Status, plainJSON(headers)
+	stack[0] = c.put(k, body)
+}
+
+// extismHeaders is http_headers: those of the last response.
+func extismHeaders(c *extismCall, k *extism.Kernel, stack []uint64) {
+	stack[0] = c.put(k, c.headers)
+}
+
+// toolFailure ends a call with an error of the tool.
+type toolFailure struct{ message string }
+
+func (e *toolFailure) Error() string { return e.message }
+
+func failTool(message string) *instance.Stop {
+	return &instance.Stop{Reason: &toolFailure{message}}
+}

@@ -1,0 +1,248 @@
+package host
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/instance"
+)
+
+// MCP is the convention by which an Extism plugin lists its tools as MCP does, as
+// hyper-mcp plugins do.
+type MCP string
+
+// The conventions. Empty means that the plugin follows neither.
+const (
+	MCPv1 MCP = "hyper-mcp v1" // exports describe and call
+	MCPv2 MCP = "hyper-mcp v2" // exports list_tools and call_tool
+)
+
+// mcpOf returns the convention of a plugin with these functions.
+func mcpOf(functions map[string]bool) MCP {
+	switch {
+	case functions["describe"] && functions["call"]:
+		return MCPv1
+	case functions["list_tools"] && functions["call_tool"]:
+		return MCPv2
+	}
+	return ""
+}
+
+// list and call are the functions of a convention.
+func (p MCP) list() string {
+	if p == MCPv1 {
+		return "describe"
+	}
+	return "list_tools"
+}
+
+func (p MCP) call() string {
+	if p == MCPv1 {
+		return "call"
+	}
+	return "call_tool"
+}
+
+// mcpContext is what a tool of v2 learns of the request.
+type mcpContext struct {
+	ID   string   `json:"id"`
+	Meta struct{} `json:"_meta"`
+}
+
+// listInput is what the function that lists the tools reads.
+func (p MCP) listInput() []byte {
+	if p == MCPv1 {
+		return nil
+	}
+	return encode(map[string]any{"context": mcpContext{ID: "list"}})
+}
+
+// callInput is what the function that calls a tool reads.
+func (p MCP) callInput(c *extismCall) []byte {
+	request := map[string]any{"name": c.MCPTool, "arguments": c.Args}
+	if p == MCPv1 {
+		return encode(map[string]any{"params": request})
+	}
+	return encode(map[string]any{"request": request, "context": mcpContext{ID: c.ID}})
+}
+
+// takeMCP takes the answer of a tool, a CallToolResult of MCP.
+func (c *extismCall) takeMCP(output []byte) int32 {
+	broken := func(err error) {
+		panic(&instance.Stop{Reason: fmt.Errorf("%w: the result of the tool: %w", ErrABI, err)})
+	}
+	var result struct {
+		Content    json.RawMessage `json:"content"` // as many as it likes
+		Structured json.RawMessage `json:"structuredContent"`
+		IsError    bool            `json:"isError"`
+	}
+	if err := json.Unmarshal(c.take(output), &result); err != nil {
+		broken(err)
+	}
+	blocks, err := decodeMost[mcpBlock](result.Content, maxBlocks)
+	if err != nil {
+		broken(err)
+	}
+
+	if only := len(blocks) == 1 && blocks[0].Type == "text"; result.IsError || only && len(result.Structured) == 0 {
+		var texts []string
+		for _, b := range blocks {
+			texts = append(texts, b.Text)
+		}
+		text := []byte(strings.Join(texts, "\n"))
+		if result.IsError {
+			c.answer.errText = text
+			return abi.InvokeToolError
+		}
+		c.answer.result, c.answer.given = text, true
+		return abi.InvokeOK
+	}
+
+	for _, b := range blocks {
+		if b.Type == "text" && len(result.Structured) > 0 && jsonAlike(b.Text, result.Structured) {
+			continue // the same again, for clients that read no structured content
+		}
+		if err := c.answer.add(encode(b.block()), &c.screen); err != nil {
+			broken(err)
+		}
+	}
+	if string(result.Structured) != "null" {
+		c.answer.result = result.Structured
+	}
+	c.answer.given = true
+	return abi.InvokeOK
+}
+
+// jsonAlike reports whether a text is the JSON of a value.
+func jsonAlike(text string, value json.RawMessage) bool {
+	var a, b bytes.Buffer
+	return json.Compact(&a, []byte(text)) == nil && json.Compact(&b, value) == nil && bytes.Equal(a.Bytes(), b.Bytes())
+}
+
+// mcpBlock is a content block of MCP. Of what it says about itself only the fields of
+// abi.Block are passed on.
+type mcpBlock struct {
+	abi.Block
+	Resource *struct {
+		abi.Block
+		Blob []byte `json:"blob"`
+	} `json:"resource"`
+}
+
+// block is the block as the contract has it, which has an embedded resource without a
+// resource around its fields. One that is not text cannot be shown: it is left at its name.
+func (b mcpBlock) block() abi.Block {
+	if b.Resource == nil {
+		return b.Block
+	}
+	block := b.Resource.Block
+	block.Type = b.Type
+	if block.Text == "" && len(b.Resource.Blob) > 0 {
+		block.Text = fmt.Sprintf("(%d bytes)", len(b.Resource.Blob))
+	}
+	return block
+}
+
+// decodeMost decodes an array of at most so many elements, or null.
+func decodeMost[T any](data json.RawMessage, most int) (list []T, err error) {
+	if len(data) == 0 || string(data) == "null" {
+		return nil, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return nil, fmt.Errorf("expected an array")
+	}
+	for d.More() {
+		if len(list) == most {
+			return nil, fmt.Errorf("expected at most %d elements in an array", most)
+		}
+		var element T
+		if err := d.Decode(&element); err != nil {
+			return nil, err
+		}
+		list = append(list, element)
+	}
+	return list, nil
+}
+
+// MCPManifest returns the manifest of a plugin that lists its tools as MCP does. The
+// name must begin with a letter. List is the response of the plugin.
+func MCPManifest(name string, list []byte) ([]byte, error) {
+	var answer struct {
+		Tools json.RawMessage `json:"tools"`
+	}
+	err := json.Unmarshal(list, &answer)
+	var tools []mcpTool
+	if err == nil {
+		tools, err = decodeMost[mcpTool](answer.Tools, abi.MaxTools)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: the list of its tools: %w", ErrABI, err)
+	}
+
+	m := abi.Manifest{ABI: abi.Version, Name: agentWord(name, 32), Version: "0.0.0", Description: "Tools of the hyper-mcp plugin " + name + ".", Tools: []abi.Tool{}}
+	for _, t := range tools {
+		m.Tools = append(m.Tools, t.tool())
+	}
+	return json.Marshal(m)
+}
+
+// mcpTool is a tool as MCP lists it.
+type mcpTool struct {
+	Name         string          `json:"name"`
+	Title        string          `json:"title"`
+	Description  string          `json:"description"`
+	InputSchema  json.RawMessage `json:"inputSchema"`
+	OutputSchema json.RawMessage `json:"outputSchema"`
+	Annotations  struct {
+		Title       string `json:"title"`
+		ReadOnly    bool   `json:"readOnlyHint"`
+		Destructive *bool  `json:"destructiveHint"`
+		Idempotent  bool   `json:"idempotentHint"`
+		OpenWorld   *bool  `json:"openWorldHint"`
+	} `json:"annotations"`
+}
+
+// tool is the tool in a manifest.
+func (t mcpTool) tool() abi.Tool {
+	a := t.Annotations
+	tool := abi.Tool{Name: agentWord(t.Name, abi.MaxAgentName), MCPTool: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema}
+	tool.Hints = abi.Hints{Readonly: a.ReadOnly, Idempotent: a.Idempotent, Destructive: a.Destructive, OpenWorld: a.OpenWorld}
+	if a.ReadOnly {
+		tool.Hints.Destructive = nil // which MCP says means nothing then
+	}
+	if tool.Title == "" {
+		tool.Title = a.Title
+	}
+	if strings.TrimSpace(tool.Description) == "" {
+		tool.Description = t.Name
+	}
+	if r := []rune(tool.Description); len(r) > abi.MaxDescription {
+		tool.Description = string(r[:abi.MaxDescription-1]) + "…"
+	}
+	if s := string(t.OutputSchema); s != "" && s != "null" {
+		tool.OutputSchema = t.OutputSchema
+	}
+	if s := string(t.InputSchema); s == "" || s == "null" {
+		tool.InputSchema = json.RawMessage(`{"type":"object"}`)
+	}
+	return tool
+}
+
+// agentWord is a name of at most so many characters that a plugin or a tool may have.
+func agentWord(name string, most int) string {
+	word := []byte(strings.ToLower(name))
+	for i, b := range word {
+		if (b < 'a' || b > 'z') && (b < '0' || b > '9') {
+			word[i] = '_'
+		}
+	}
+	if len(word) == 0 || word[0] < 'a' {
+		word = slices.Concat([]byte("p"), word)
+	}
+	return string(word[:min(len(word), most)])
+}

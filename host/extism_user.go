@@ -1,0 +1,92 @@
+package host
+
+import (
+	"encoding/json"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/extism"
+)
+
+// extismUser is the module from which plugins of Extism import what their own host offers.
+// Here it has the functions of hyper-mcp.
+const extismUser = "extism:host/user"
+
+var mcpFunctions = map[string]extismFunction{
+	"notify_progress":              {one, none, notifyProgress},
+	"notify_logging_message":       {one, none, notifyLog},
+	"notify_tool_list_changed":     {none, none, ignore},
+	"notify_prompt_list_changed":   {none, none, ignore},
+	"notify_resource_list_changed": {none, none, ignore},
+	"notify_resource_updated":      {one, none, ignore},
+	"list_roots": {none, one, func(c *extismCall, k *extism.Kernel, stack []uint64) {
+		stack[0] = c.put(k, []byte(`{"roots":[]}`))
+	}},
+	"create_elicitation": {one, one, createElicitation},
+	"create_message":     lacking("create_message, which asks the client's model"),
+}
+
+// ignore is for what concerns nobody here.
+func ignore(*extismCall, *extism.Kernel, []uint64) {}
+
+// lacking is a function with which a call ends.
+func lacking(what string) extismFunction {
+	return extismFunction{one, one, func(*extismCall, *extism.Kernel, []uint64) { panic(failTool("this host has no " + what)) }}
+}
+
+// createElicitation is create_elicitation of hyper-mcp: the operation ask with one question.
+// It waits as long as the call may take, whatever timeout the plugin gives. The call ends
+// where the user cannot be asked.
+func createElicitation(c *extismCall, k *extism.Kernel, stack []uint64) {
+	var in struct {
+		Message string          `json:"message"`
+		Schema  json.RawMessage `json:"requestedSchema"`
+	}
+	if err := json.Unmarshal(c.block(k, stack[0]), &in); err != nil {
+		panic(failTool("create_elicitation: " + err.Error()))
+	}
+
+	const only = "question"
+	c.performed("ask", abi.Questions{Questions: map[string]abi.Question{only: {Message: in.Message, Schema: in.Schema}}})
+	var answers abi.Answers
+	_ = json.Unmarshal(c.response, &answers) // written by the host
+	c.response = nil
+	stack[0] = c.put(k, encode(answers.Answers[only]))
+}
+
+// notifyProgress is notify_progress of hyper-mcp. A report that is not valid is ignored.
+func notifyProgress(c *extismCall, k *extism.Kernel, stack []uint64) {
+	in := struct {
+		Progress, Total float64
+		Message         string
+	}{Total: -1}
+	if json.Unmarshal(c.block(k, stack[0]), &in) != nil || in.Progress < 0 || c.describing {
+		return
+	}
+	c.said.Done, c.said.Total, c.said.Message = in.Progress, in.Total, clip(c.screen.text(in.Message), maxMessage)
+	c.sayProgress()
+}
+
+// notifyLog is notify_logging_message of hyper-mcp, for the log of the host.
+func notifyLog(c *extismCall, k *extism.Kernel, stack []uint64) {
+	var in struct {
+		Level string
+		Data  json.RawMessage
+	}
+	text := c.block(k, stack[0])
+	if json.Unmarshal(text, &in) == nil && len(in.Data) > 0 {
+		text = in.Data
+	}
+	stream := abi.StreamInfo
+	switch in.Level {
+	case "debug":
+		stream = abi.StreamDebug
+	case "warning":
+		stream = abi.StreamWarn
+	case "error", "critical", "alert", "emergency":
+		stream = abi.StreamErrorLog
+	}
+	c.logCounted(stream, text)
+}
+
+// extismModules are the modules of Extism's that plugins import from.
+var extismModules = map[string]map[string]extismFunction{extismModule: extismFunctions, extismUser: mcpFunctions}

@@ -1,0 +1,112 @@
+package document
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// ErrForm says that a document has a form that AppendYAML does not change, such as a list
+// in brackets.
+var ErrForm = errors.New("add it by hand")
+
+// AppendYAML appends a text to a list of a YAML document, which is the value of a key at
+// its top. A key that is missing is added at the end. It inserts lines: everything else
+// stays as it is written, comments and blank lines too. The error is ErrForm for a document
+// that cannot be changed so.
+func AppendYAML(data []byte, key, item string) ([]byte, error) {
+	var root yaml.Node
+	if err := yaml.Unmarshal(data, &root); err != nil {
+		return nil, err
+	}
+	line, text, err := insertion(&root, key, QuoteYAML(item))
+	if err != nil {
+		return nil, err
+	}
+
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	if last := len(lines) - 1; len(lines[last]) == 0 {
+		lines = lines[:last]
+	}
+	if line > len(lines) { // at the end
+		line = len(lines)
+	}
+	if line > 0 && !bytes.HasSuffix(lines[line-1], []byte("\n")) {
+		lines[line-1] = append(slices.Clone(lines[line-1]), '\n')
+	}
+	edited := bytes.Join(slices.Insert(lines, line, []byte(text)), nil)
+	if err := checkAppended(data, edited, key, item); err != nil {
+		return nil, err
+	}
+	return edited, nil
+}
+
+// insertion returns a text to insert, and how many lines are before it.
+func insertion(root *yaml.Node, key, item string) (after int, text string, err error) {
+	const atEnd = 1 << 30
+	if len(root.Content) == 0 {
+		return atEnd, key + ":\n  - " + item + "\n", nil
+	}
+	top := root.Content[0]
+	if top.Kind != yaml.MappingNode || top.Style&yaml.FlowStyle != 0 {
+		return 0, "", ErrForm
+	}
+
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		name, list := top.Content[i], top.Content[i+1]
+		if name.Value != key {
+			continue
+		}
+		switch {
+		case list.Kind == yaml.ScalarNode && list.Tag == "!!null":
+			return name.Line, "  - " + item + "\n", nil
+		case list.Kind == yaml.SequenceNode && list.Style&yaml.FlowStyle == 0:
+			last := list.Content[len(list.Content)-1]
+			return last.Line, strings.Repeat(" ", list.Column-1) + "- " + item + "\n", nil
+		}
+		return 0, "", ErrForm
+	}
+	return atEnd, key + ":\n  - " + item + "\n", nil
+}
+
+// checkAppended verifies that a document differs from what it was by one item.
+func checkAppended(before, after []byte, key, item string) error {
+	was, err := Decode(".yaml", before)
+	if err != nil {
+		return err
+	}
+	is, err := Decode(".yaml", after)
+	if err != nil {
+		return ErrForm
+	}
+
+	want, _ := was.(map[string]any)
+	if want == nil {
+		want = map[string]any{}
+	}
+	list, _ := want[key].([]any)
+	want[key] = append(slices.Clone(list), item)
+	if !reflect.DeepEqual(is, any(want)) {
+		return ErrForm
+	}
+	return nil
+}
+
+// bare matches texts that YAML takes as they are, unless they are words of YAML.
+var bare = regexp.MustCompile(`^(/[A-Za-z0-9_./-]*|[A-Za-z_][A-Za-z0-9_]*)$`)
+
+var yamlWords = []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+
+// QuoteYAML returns a text as a scalar of YAML, in quotes if it needs them.
+func QuoteYAML(s string) string {
+	if bare.MatchString(s) && !slices.Contains(yamlWords, strings.ToLower(s)) {
+		return s
+	}
+	return strconv.QuoteToASCII(s)
+}

@@ -1,0 +1,224 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/registry/remote"
+)
+
+// Limits on the documents that refer to a manifest.
+const (
+	maxReferrerPages = 8
+	maxAttached      = 64      // of one type
+	maxAttachment    = 1 << 20 // bytes
+)
+
+// Attach attaches a document of a media type, such as a signature, to the manifest that a
+// reference names. The document becomes a referrer: a manifest of its own, with the given
+// annotations. Attach returns the digest of the manifest that it attached to. Errors are of
+// type [Error].
+func (c *Client) Attach(ctx context.Context, ref Reference, mediaType string, document []byte, annotations map[string]string) (digest.Digest, error) {
+	ctx, cancel := c.limit(ctx)
+	defer cancel()
+	repo, err := c.repository(ref)
+	if err != nil {
+		return "", err
+	}
+
+	subject, err := resolve(ctx, repo, ref)
+	if err == nil {
+		err = attach(ctx, repo, subject, mediaType, document, annotations)
+	}
+	return subject.Digest, failed(ctx, ref, err)
+}
+
+func attach(ctx context.Context, repo *remote.Repository, subject ocispec.Descriptor, mediaType string, document []byte, annotations map[string]string) error {
+	layer, empty := describe(mediaType, document), ocispec.DescriptorEmptyJSON
+	empty.Data = nil
+	manifest, err := json.Marshal(ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
+		ArtifactType: mediaType, Config: empty, Layers: []ocispec.Descriptor{layer},
+		Subject: &subject, Annotations: annotations,
+	})
+	if err != nil {
+		return err
+	}
+
+	if err := pushBlob(ctx, repo, empty, ocispec.DescriptorEmptyJSON.Data); err != nil {
+		return err
+	}
+	if err := pushBlob(ctx, repo, layer, document); err != nil {
+		return err
+	}
+	return repo.Push(ctx, describe(ocispec.MediaTypeImageManifest, manifest), bytes.NewReader(manifest)) // which lists it where the registry does not
+}
+
+// Attached returns the documents of a media type that are attached to the manifest with a
+// digest, in the registry's order. They are not trusted: anyone who can push may attach
+// documents. Errors are of type [Error].
+func (c *Client) Attached(ctx context.Context, ref Reference, d digest.Digest, mediaType string) ([][]byte, error) {
+	ctx, cancel := c.limit(ctx)
+	defer cancel()
+	ref = ref.At(d)
+	repo, err := c.repository(ref)
+	if err != nil {
+		return nil, err
+	}
+
+	subject, err := resolve(ctx, repo, ref)
+	var documents [][]byte
+	if err == nil {
+		documents, err = attached(ctx, repo, subject, mediaType)
+	}
+	return documents, failed(ctx, ref, err)
+}
+
+func attached(ctx context.Context, repo *remote.Repository, subject ocispec.Descriptor, mediaType string) (documents [][]byte, err error) {
+	var found []ocispec.Descriptor
+	err = repo.Referrers(ctx, subject, mediaType, func(page []ocispec.Descriptor) error {
+		if found = append(found, page...); len(found) > maxAttached {
+			return fmt.Errorf("%w: more than %d documents of %s are attached to it", ErrTooLarge, maxAttached, mediaType)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	for _, desc := range found {
+		data, err := fetchDocument(ctx, repo, desc)
+		if err != nil {
+			return nil, err
+		}
+		var m ocispec.Manifest
+		if err := decodeManifest(data, desc, &m); err != nil {
+			return nil, err
+		}
+		if m.Subject == nil || m.Subject.Digest != subject.Digest { // the registry's list is not trusted
+			return nil, fmt.Errorf("%w: %s is listed as attached to %s, and is not", ErrDigest, desc.Digest, subject.Digest)
+		}
+		for _, layer := range m.Layers {
+			if layer.MediaType != mediaType {
+				continue
+			}
+			document, err := fetch(ctx, repo.Blobs(), layer, "an attached document", maxAttachment)
+			if err != nil {
+				return nil, err
+			}
+			if documents = append(documents, document); len(documents) > maxAttached {
+				return nil, fmt.Errorf("%w: more than %d documents of %s are attached to it", ErrTooLarge, maxAttached, mediaType)
+			}
+		}
+	}
+	return documents, nil
+}
+
+// attachments stores the documents that are attached to an artifact, one of each media type.
+func (c *Client) attachments(ctx context.Context, repo *remote.Repository, subject ocispec.Descriptor, a Artifact) (map[string]digest.Digest, error) {
+	var found map[string]digest.Digest
+	for _, ending := range slices.Sorted(maps.Keys(c.Attachments)) {
+		documents, err := attached(ctx, repo, subject, c.Attachments[ending])
+		if err != nil {
+			return nil, err
+		}
+		if len(documents) == 0 {
+			continue
+		}
+
+		chosen := documents[0]
+		if len(documents) > 1 && c.Prefer != nil {
+			wasm, err := c.Store.Module(a)
+			if err != nil {
+				return nil, err
+			}
+			if preferred, ok := c.preferred(ending, wasm, documents); ok {
+				chosen = preferred
+			}
+		}
+		if err := c.Store.write(chosen); err != nil {
+			return nil, err
+		}
+		if found == nil {
+			found = map[string]digest.Digest{}
+		}
+		found[ending] = digest.FromBytes(chosen)
+	}
+	return found, nil
+}
+
+// preferred returns the first document that the client prefers.
+func (c *Client) preferred(ending string, wasm []byte, documents [][]byte) ([]byte, bool) {
+	i := slices.IndexFunc(documents, func(d []byte) bool { return c.Prefer(ending, wasm, d) })
+	if i < 0 {
+		return nil, false
+	}
+	return documents[i], true
+}
+
+// PullAttached stores the documents that were attached to a stored artifact after its pull,
+// those that [Client.Prefer] prefers, and returns the artifact with them. It removes none,
+// and does not ask the registry if the artifact has a preferred document. References to the
+// digest lead to the result, tags only after [Store.Name]. Errors are of type [Error].
+func (c *Client) PullAttached(ctx context.Context, ref Reference, a Artifact) (Artifact, error) {
+	wasm, err := c.Store.Module(a)
+	if err != nil || c.Prefer == nil || c.hasPreferred(a, wasm) {
+		return a, err
+	}
+
+	ctx, cancel := c.limit(ctx)
+	defer cancel()
+	at := ref.At(a.Digest)
+	repo, err := c.repository(at)
+	if err != nil {
+		return a, err
+	}
+	subject, err := resolve(ctx, repo, at)
+	if err != nil {
+		return a, failed(ctx, at, err)
+	}
+	a.Source = at.String()
+	now, err := c.untilComplete(func() (Artifact, error) { return c.bringAttached(ctx, repo, subject, a, wasm) })
+	return now, failed(ctx, at, err)
+}
+
+// hasPreferred reports whether an artifact was pulled with a document that the client prefers.
+func (c *Client) hasPreferred(a Artifact, wasm []byte) bool {
+	for ending, d := range a.Attached {
+		if document, err := c.Store.content(d); err == nil && c.Prefer(ending, wasm, document) {
+			return true
+		}
+	}
+	return false
+}
+
+// bringAttached adds the preferred documents to an artifact.
+func (c *Client) bringAttached(ctx context.Context, repo *remote.Repository, subject ocispec.Descriptor, a Artifact, wasm []byte) (Artifact, error) {
+	a.Attached = maps.Clone(a.Attached)
+	for _, ending := range slices.Sorted(maps.Keys(c.Attachments)) {
+		documents, err := attached(ctx, repo, subject, c.Attachments[ending])
+		if err != nil {
+			return a, err
+		}
+		document, ok := c.preferred(ending, wasm, documents)
+		if !ok {
+			continue
+		}
+
+		if err := c.Store.write(document); err != nil {
+			return a, err
+		}
+		if a.Attached == nil {
+			a.Attached = map[string]digest.Digest{}
+		}
+		a.Attached[ending] = digest.FromBytes(document)
+	}
+	return a, c.Store.name(a)
+}

@@ -1,0 +1,75 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// A database is what all parts of an engine share: its connections, transactions, clock
+// and events.
+type database struct {
+	pool        *pgxpool.Pool
+	feed        engine.Feed
+	clock       func() time.Time // nil: the server's
+	hints       *hints           // nil: none are sent or heard
+	timeout     time.Duration    // of a write
+	connections atomic.Int64     // that were made so far
+
+	writes group // of runs
+	logs   group // to logs
+
+	mu     sync.Mutex
+	quota  engine.Quota // of the last Join
+	joined bool
+}
+
+// newDatabase returns a database without connections.
+func newDatabase(o Options) *database {
+	d := &database{clock: o.clock, timeout: cmp.Or(o.timeout, writeTimeout)}
+	d.writes = group{most: groupLeaders, bytes: groupBytes, together: d.together}
+	d.logs = group{most: 1, delay: logDelay, bytes: logBytes, together: d.appendTogether}
+	return d
+}
+
+// serverNow is the time that leases go by, in SQL: a parameter, or the server's.
+func serverNow(parameter int) string {
+	return fmt.Sprintf("coalesce($%d::bigint, (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint)", parameter)
+}
+
+// now returns the parameter of [serverNow].
+func (d *database) now() *int64 {
+	if d.clock == nil {
+		return nil
+	}
+	now := d.clock().UnixNano()
+	return &now
+}
+
+// Now implements [engine.Engine].
+func (d *database) Now(ctx context.Context) (time.Time, error) {
+	var now int64
+	err := d.pool.QueryRow(ctx, "SELECT "+serverNow(1), d.now()).Scan(&now)
+	return instant(&now), d.fail(err)
+}
+
+// quotaNow returns the quota of the last Join.
+func (d *database) quotaNow() engine.Quota {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.quota
+}
+
+// hasJoined reports whether there was a Join.
+func (d *database) hasJoined() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.joined
+}

@@ -1,0 +1,146 @@
+// Package postgres has an [engine.Engine] that keeps runs in PostgreSQL 15 or newer,
+// for any number of processes on any number of machines. [Open] makes the schema, and
+// brings an older one to the present version.
+//
+// What is stored is as durable as a commit of the server: see its settings
+// synchronous_commit and synchronous_standby_names. All leases and schedules go by the
+// clock of the server.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// An Engine stores runs in a schema of a PostgreSQL database. Make one with [Open],
+// and [Engine.Close] it. It is safe for concurrent use.
+type Engine struct {
+	*database
+	scheduleStore
+	valueStore
+
+	recorded atomic.Int64 // what was read last
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// Options change how an engine works.
+type Options struct {
+	// Poll is how often watchers are told to read everything again while hints of other
+	// processes do not come; 0: each second.
+	Poll time.Duration
+
+	// NoHints has changes not be told to other processes by NOTIFY, for a pooler that
+	// does not pass it on: they see them when they poll.
+	NoHints bool
+
+	clock   func() time.Time // in place of the server's
+	timeout time.Duration    // in place of writeTimeout
+}
+
+// Open connects to the database that a URL or a DSN names, as in
+// https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING, and
+// prepares its schema: the first one of search_path. It may name several hosts, of which
+// target_session_attrs=read-write takes the primary. pool_max_conns bounds the
+// connections; it is 4, or the number of processors if that is more. An error matches
+// [ErrServer] or [ErrNewer] if the database cannot be used. ctx bounds only the opening.
+func Open(ctx context.Context, url string, o Options) (*Engine, error) {
+	config, err := configure(url)
+	if err != nil {
+		return nil, err
+	}
+
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig.Copy())
+	if err != nil {
+		return nil, err
+	}
+	err = prepare(ctx, conn)
+	if err = errors.Join(err, conn.Close(ctx)); err != nil {
+		return nil, err
+	}
+
+	d := newDatabase(o)
+	config.AfterConnect = func(context.Context, *pgx.Conn) error { d.connections.Add(1); return nil }
+	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, err
+	}
+	if o.Poll >= 0 {
+		d.hints = startHints(d, config.ConnConfig.Copy(), o)
+	}
+	return &Engine{database: d, scheduleStore: scheduleStore{d}, valueStore: valueStore{d}}, nil
+}
+
+// Weaknesses returns what of the server's settings may lose runs that were acknowledged, a
+// sentence each.
+func (e *Engine) Weaknesses(ctx context.Context) (found []string, err error) {
+	var commit, sync, pages string
+	err = e.pool.QueryRow(ctx, "SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes')").Scan(&commit, &sync, &pages)
+	if err != nil {
+		return nil, e.fail(err)
+	}
+	if commit == "off" {
+		found = append(found, "synchronous_commit is off: a crash of the database loses the runs of its last moments, though they were acknowledged")
+	}
+	if sync == "off" || pages == "off" {
+		found = append(found, "fsync or full_page_writes is off: a crash of the machine may lose or damage all runs")
+	}
+	return found, nil
+}
+
+// Close ends all connections, after what they do at the moment. Workers that have not
+// left are dead when their leases end.
+func (e *Engine) Close() error {
+	if e.hints != nil {
+		e.hints.close()
+	}
+	e.pool.Close()
+	return nil
+}
+
+// Watch implements [engine.Engine].
+func (e *Engine) Watch(ctx context.Context, session string) <-chan engine.Event {
+	return e.feed.Watch(ctx, session)
+}
+
+// Recorded implements [engine.Engine]. When the database does not answer, it is what
+// was recorded last.
+func (e *Engine) Recorded() int64 {
+	if !e.hasJoined() {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var used int64
+	if err := e.pool.QueryRow(ctx, "SELECT coalesce(sum(used), 0)::bigint FROM totals").Scan(&used); err != nil {
+		return e.recorded.Load()
+	}
+	e.recorded.Store(used)
+	return used
+}
+
+// Counts implements [engine.Engine]. It is nil when the database does not answer.
+func (e *Engine) Counts() map[engine.Status]int {
+	if !e.hasJoined() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	rows, err := e.pool.Query(ctx, "SELECT status, count(*) FROM runs WHERE finished IS NULL GROUP BY status")
+	if err != nil {
+		return nil
+	}
+	counts := map[engine.Status]int{}
+	var status engine.Status
+	var n int
+	if _, err := pgx.ForEachRow(rows, []any{&status, &n}, func() error { counts[status] = n; return nil }); err != nil {
+		return nil
+	}
+	return counts
+}

@@ -1,0 +1,260 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+const (
+	// channel of NOTIFY; it is followed by the schema.
+	channel = "toolhost_"
+
+	// hintEvery is how often at most the hints of a process are sent. They are sent in
+	// transactions of their own: NOTIFY has commits wait for each other.
+	hintEvery = 20 * time.Millisecond
+
+	hintBytes = 7000 // of a notification, which has at most 8000
+	hintsKept = 1000 // that wait to be sent; further ones are replaced by one that says so
+)
+
+// hints tell watchers of what other processes do. They may be lost: then watchers are
+// told to read everything again.
+type hints struct {
+	db     *database
+	config *pgx.ConnConfig
+	poll   time.Duration
+	name   string // of this process
+	send   bool
+
+	mu      sync.Mutex
+	waiting []hint
+	missed  bool // there were too many
+	ready   chan struct{}
+
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+}
+
+// A hint is an event without what happened to, which the receiver reads.
+type hint struct {
+	Kind     engine.EventKind `json:"k"`
+	Session  string           `json:"s,omitempty"`
+	Run      string           `json:"r,omitempty"`
+	Schedule string           `json:"c,omitempty"`
+	Claimed  bool             `json:"w,omitempty"`
+}
+
+// A note is what NOTIFY carries.
+type note struct {
+	From  string `json:"f"`
+	Hints []hint `json:"h"`
+}
+
+func startHints(d *database, config *pgx.ConnConfig, o Options) *hints {
+	h := &hints{db: d, config: config, poll: o.Poll, name: rand.Text(), send: !o.NoHints, ready: make(chan struct{}, 1)}
+	if h.poll == 0 {
+		h.poll = time.Second
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	h.cancel = cancel
+	if h.send {
+		h.ended.Go(func() { h.sending(ctx) })
+		h.ended.Go(func() { h.listening(ctx) })
+	} else {
+		h.ended.Go(func() { h.polling(ctx) })
+	}
+	return h
+}
+
+func (h *hints) close() {
+	h.cancel()
+	h.ended.Wait()
+}
+
+// publish tells the watchers of this process, and has those of others told.
+func (d *database) publish(event engine.Event) {
+	d.feed.Publish(event)
+	h := d.hints
+	if h == nil || !h.send {
+		return
+	}
+
+	one := hint{Kind: event.Kind, Session: event.Session, Claimed: event.Claimed}
+	if event.Run != nil {
+		one.Run = event.Run.ID
+	}
+	if event.Schedule != nil {
+		one.Schedule = event.Schedule.ID
+	}
+	h.mu.Lock()
+	if len(h.waiting) < hintsKept {
+		h.waiting = append(h.waiting, one)
+	} else {
+		h.missed = true
+	}
+	h.mu.Unlock()
+	select {
+	case h.ready <- struct{}{}:
+	default:
+	}
+}
+
+// sending sends what waits.
+func (h *hints) sending(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.ready:
+		}
+		h.mu.Lock()
+		batch, missed := h.waiting, h.missed
+		h.waiting, h.missed = nil, false
+		h.mu.Unlock()
+		if missed {
+			batch = []hint{{Kind: engine.EventMissed}}
+		}
+		h.notify(ctx, batch)
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(hintEvery):
+		}
+	}
+}
+
+// notify sends hints. When that fails, others see the changes when they poll.
+func (h *hints) notify(ctx context.Context, all []hint) {
+	var batch pgx.Batch
+	batch.Queue("SET LOCAL synchronous_commit = off")
+	for len(all) > 0 {
+		n, size := 0, 0
+		for n < len(all) && size < hintBytes {
+			text, _ := json.Marshal(all[n])
+			size += len(text) + 1
+			if size < hintBytes || n == 0 {
+				n++
+			}
+		}
+		text, err := json.Marshal(note{h.name, all[:n]})
+		if err == nil && len(text) < 7990 {
+			batch.Queue("SELECT pg_notify($1 || current_schema(), $2)", channel, string(text))
+		}
+		all = all[n:]
+	}
+	_ = h.db.pool.SendBatch(ctx, &batch).Close()
+}
+
+// listening hears what others send. While there is no connection, watchers are told to
+// read everything again.
+func (h *hints) listening(ctx context.Context) {
+	for ctx.Err() == nil {
+		if conn, err := h.connect(ctx); err == nil {
+			h.db.feed.Missed() // what there was until now
+			for err == nil {
+				var heard *pgconn.Notification
+				if heard, err = conn.WaitForNotification(ctx); err == nil {
+					h.hear(ctx, heard.Payload)
+				}
+			}
+			_ = conn.Close(context.WithoutCancel(ctx))
+		}
+		h.db.feed.Missed()
+		select {
+		case <-ctx.Done():
+		case <-time.After(h.poll):
+		}
+	}
+}
+
+func (h *hints) connect(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, h.config)
+	if err != nil {
+		return nil, err
+	}
+	var schema string
+	if err = conn.QueryRow(ctx, "SELECT current_schema()").Scan(&schema); err == nil {
+		_, err = conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel + schema}.Sanitize())
+	}
+	if err != nil {
+		_ = conn.Close(ctx)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// hear tells the watchers of this process what another one did.
+func (h *hints) hear(ctx context.Context, payload string) {
+	var n note
+	if json.Unmarshal([]byte(payload), &n) != nil || n.From == h.name {
+		return
+	}
+
+	runs := h.runsOf(ctx, n.Hints)
+	for _, one := range n.Hints {
+		event := engine.Event{Kind: one.Kind, Session: one.Session, Claimed: one.Claimed}
+		switch {
+		case one.Kind == engine.EventMissed:
+			h.db.feed.Missed()
+			continue
+		case one.Run != "":
+			run := runs[one.Run]
+			event.Run = &run
+		case one.Schedule != "":
+			s, err := scheduleStore{h.db}.GetSchedule(ctx, one.Schedule)
+			if err != nil {
+				s = engine.Schedule{ID: one.Schedule, Session: one.Session}
+			}
+			event.Schedule = &s
+		}
+		h.db.feed.Publish(event)
+	}
+}
+
+// runsOf reads the runs that hints name, by id. Of those that are gone it returns the id.
+func (h *hints) runsOf(ctx context.Context, hints []hint) map[string]engine.Run {
+	runs := map[string]engine.Run{}
+	var ids []string
+	for _, one := range hints {
+		if _, twice := runs[one.Run]; one.Run != "" && !twice {
+			runs[one.Run] = engine.Run{ID: one.Run, Session: one.Session}
+			ids = append(ids, one.Run)
+		}
+	}
+	if len(ids) == 0 {
+		return runs
+	}
+
+	found, err := h.db.pool.Query(ctx, "SELECT "+columns+" FROM runs r WHERE r.id = ANY($1)", ids)
+	if err != nil {
+		return runs
+	}
+	rows, _ := scanRuns(found) // what was read until an error
+	for _, r := range rows {
+		runs[r.ID] = r.Run
+	}
+	return runs
+}
+
+// polling has watchers read everything again, for a server without hints.
+func (h *hints) polling(ctx context.Context) {
+	tick := time.NewTicker(h.poll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			h.db.feed.Missed()
+		}
+	}
+}

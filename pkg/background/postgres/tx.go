@@ -1,0 +1,245 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/puddle/v2"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// A tx is a transaction: it reads at once, and what it writes goes to the server
+// together with the commit.
+type tx struct {
+	ctx     context.Context
+	db      *database
+	conn    *pgxpool.Conn
+	pending pgx.Batch
+	sent    int // how often something was sent
+	charges []charge
+	ended   []engine.Run   // that end with it
+	events  []engine.Event // that are published once it is stored
+}
+
+// attempts is how often a transaction is tried that others got in the way of.
+const attempts = 20
+
+// write runs do in a transaction. The statements of first are sent with its beginning,
+// in one round trip. It is repeated, with do, when another transaction got in its way.
+func (d *database) write(ctx context.Context, first func(b *pgx.Batch), do func(t *tx) error) error {
+	for n := 1; ; n++ {
+		_, err := d.try(ctx, first, do)
+		if n == attempts || !collided(err) {
+			return d.fail(err)
+		}
+	}
+}
+
+// try runs do once. It reports whether the connection is in order afterwards: an error
+// then means that nothing was changed.
+func (d *database) try(ctx context.Context, first func(b *pgx.Batch), do func(t *tx) error) (alive bool, err error) {
+	ctx, answer := within(ctx, d.timeout)
+	defer func() { err = answer(err) }()
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Release() // which closes a connection within a transaction
+
+	t := &tx{ctx: ctx, db: d, conn: conn}
+	var begin pgx.Batch
+	begin.Queue("BEGIN")
+	if first != nil {
+		first(&begin)
+	}
+	err = conn.SendBatch(ctx, &begin).Close()
+	if err == nil {
+		err = do(t)
+	}
+	if err == nil {
+		err = t.commit()
+	}
+	if err != nil {
+		if !conn.Conn().IsClosed() {
+			_, _ = conn.Exec(context.WithoutCancel(ctx), "ROLLBACK")
+		}
+		return !conn.Conn().IsClosed(), err
+	}
+	if err := synced(conn); err != nil {
+		return false, err
+	}
+
+	for _, event := range t.events {
+		d.publish(event)
+	}
+	return true, nil
+}
+
+// commit sends what is queued, what follows from it, and the commit.
+func (t *tx) commit() error {
+	if len(t.ended) > 0 {
+		t.afterEnds()
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	t.settle()
+	t.queue("COMMIT")
+	return t.flush()
+}
+
+// sendBatch sends statements in one round trip, as a transaction of their own.
+func (d *database) sendBatch(ctx context.Context, b *pgx.Batch) (err error) {
+	ctx, answer := within(ctx, d.timeout)
+	defer func() { err = answer(err) }()
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+		return err
+	}
+	return synced(conn)
+}
+
+const uniqueViolation = "23505"
+
+// collided reports whether a transaction can be repeated: it changed nothing, because
+// of another one at the same time.
+func collided(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && slices.Contains([]string{
+		"40001",         // serialization_failure
+		"40P01",         // deadlock_detected
+		uniqueViolation, // the next try sees what it is
+	}, refused.Code)
+}
+
+// fail returns err as callers of the engine see it.
+func (d *database) fail(err error) error {
+	switch {
+	case errors.Is(err, puddle.ErrClosedPool):
+		return engine.ErrClosed
+	case unreachable(err) && !errors.Is(err, engine.ErrUnavailable):
+		return fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+	}
+	return err
+}
+
+// away are the errors of a server that does not serve now, see
+// https://www.postgresql.org/docs/current/errcodes-appendix.html.
+var away = []string{
+	"25006", // read_only_sql_transaction: it is a standby now
+	"25P03", // idle_in_transaction_session_timeout: this process stood still
+	"53300", // too_many_connections
+	"57014", // query_canceled: by statement_timeout
+	"57P01", // admin_shutdown
+	"57P02", // crash_shutdown
+	"57P03", // cannot_connect_now
+	"57P05", // idle_session_timeout
+}
+
+// unreachable reports whether an error is that the server could not be asked, or its
+// answer is missing. The end of a caller's context is not.
+func unreachable(err error) bool {
+	if errors.Is(err, errSilent) || errors.Is(err, errUnsynced) {
+		return true
+	}
+	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return !errors.Is(connect, context.Canceled)
+	}
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return strings.HasPrefix(refused.Code, "08") || slices.Contains(away, refused.Code) // connection_exception
+	}
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+
+	_, network := errors.AsType[net.Error](err)
+	return network || pgconn.SafeToRetry(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+}
+
+// queue adds a statement that is sent with the next flush.
+func (t *tx) queue(sql string, args ...any) *pgx.QueuedQuery { return t.pending.Queue(sql, args...) }
+
+// flush sends what is queued, in one round trip.
+func (t *tx) flush() error {
+	t.sent++
+	batch := t.pending
+	t.pending = pgx.Batch{}
+	return t.conn.SendBatch(t.ctx, &batch).Close()
+}
+
+// row runs a query of one row at once.
+func (t *tx) row(sql string, args ...any) pgx.Row {
+	t.sent++
+	return t.conn.QueryRow(t.ctx, sql, args...)
+}
+
+// runs runs a query of columns at once.
+func (t *tx) runs(sql string, args ...any) ([]row, error) {
+	t.sent++
+	rows, err := t.conn.Query(t.ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return scanRuns(rows)
+}
+
+// publish has watchers told of a change of a run.
+func (t *tx) publish(kind engine.EventKind, run engine.Run) {
+	t.events = append(t.events, engine.RunEvent(kind, run))
+}
+
+// more is what is read of a run besides [columns].
+type more struct {
+	columns string
+	args    []any // from $2 on
+	to      []any
+}
+
+// onRun locks a run and calls do with it, in a transaction.
+func (d *database) onRun(ctx context.Context, id string, m more, do func(t *tx, r row) error) error {
+	first, then := lockRun(id, m, do)
+	return d.write(ctx, first, then)
+}
+
+// onRunShared is onRun in a transaction with others: see [joint].
+func (d *database) onRunShared(ctx context.Context, id string, m more, do func(t *tx, r row) error) error {
+	first, then := lockRun(id, m, do)
+	return d.writeShared(ctx, id, first, then)
+}
+
+// lockRun returns what locks a run and calls do with it.
+func lockRun(id string, m more, do func(t *tx, r row) error) (first func(b *pgx.Batch), then func(t *tx) error) {
+	var r row
+	var missing error
+	return func(b *pgx.Batch) {
+			missing = nil
+			b.Queue("SELECT "+columns+m.columns+" FROM runs r WHERE r.id = $1 FOR UPDATE OF r", append([]any{id}, m.args...)...).QueryRow(func(found pgx.Row) (err error) {
+				r, err = scan(found, m.to...)
+				if errors.Is(err, pgx.ErrNoRows) {
+					missing, err = notFound(id), nil
+				}
+				return err
+			})
+		}, func(t *tx) error {
+			if missing != nil {
+				return missing
+			}
+			return do(t, r)
+		}
+}
+
+func notFound(id string) error { return fmt.Errorf("%w: %s", engine.ErrNotFound, id) }

@@ -1,0 +1,49 @@
+package background
+
+import (
+	"fmt"
+	"sync"
+)
+
+// given is the configuration without its defaults.
+type given struct {
+	mu  sync.Mutex
+	cfg Config
+}
+
+// Reconfigured returns c with the fields that [Manager.Reconfigure] may change taken
+// from another configuration.
+func (c Config) Reconfigured(to Config) Config {
+	c.PerSession, c.PerOwner, c.PerHost, c.Parked, c.Schedules = to.PerSession, to.PerOwner, to.PerHost, to.Parked, to.Schedules
+	c.Attempts, c.OutputCap, c.Timeout, c.MaxTimeout = to.Attempts, to.OutputCap, to.Timeout, to.MaxTimeout
+	c.Retention, c.RetainRuns, c.NoticeTTL, c.EndSession = to.Retention, to.RetainRuns, to.NoticeTTL, to.EndSession
+	c.MinInterval, c.Misfire = to.MinInterval, to.Misfire
+	return c
+}
+
+// Reconfigure changes the configuration from now on: change gets a copy of the one that was
+// given, and may set PerSession, PerOwner, PerHost, Parked, Schedules, Attempts, OutputCap,
+// Timeout, MaxTimeout, Retention, RetainRuns, NoticeTTL, EndSession, MinInterval and Misfire.
+// What it does to other fields has no effect.
+//
+// Spawned runs keep their deadline, their output cap and their slots, even if there are
+// more of them than the new limits allow. A schedule that fires more often than
+// MinInterval allows continues. If there is an error, it matches [ErrInvalid], and
+// nothing has changed.
+func (m *Manager) Reconfigure(change func(*Config)) error {
+	m.given.mu.Lock()
+	defer m.given.mu.Unlock()
+	now := m.given.cfg
+	wanted := now
+	change(&wanted)
+	now = now.Reconfigured(wanted)
+	whole, err := now.withDefaults()
+	if err != nil {
+		return fmt.Errorf("background: %w", err)
+	}
+
+	m.given.cfg = now
+	m.config.Store(&whole)
+	m.admission.resized()
+	return nil
+}

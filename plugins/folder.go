@@ -1,0 +1,132 @@
+package plugins
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"syscall"
+
+	"github.com/toolhost/toolhost/internal/owned"
+)
+
+// Folder is a folder of plugins.
+type Folder struct {
+	Path string // for messages
+	FS   fs.FS
+	// Pack is true for plugins that come with the program. Agents know their tools by
+	// the tools' own names, without that of the plugin. A plugin of a pack gives way to
+	// one of another folder that has its name, or the name of one of its tools: see
+	// [Registry.Overridden].
+	Pack bool
+	// BuiltIn is true for plugins that are part of the program. Like those of a pack they
+	// need no signature.
+	BuiltIn bool
+	// Source is what a lock has for the folder, such as a path as the operator wrote it.
+	// Empty is Path. See [Folder.LockSource] for what comes with the program.
+	Source string
+	// Resolved returns what a lock has for the folder's only plugin in place of the name
+	// of its file. Nil is that name.
+	Resolved func() (string, error)
+
+	dir    string // on disk, to watch it; empty for other file systems
+	single bool   // see Single
+	source string // for Verifier, if it is not Path
+}
+
+// Dir returns the folder of that path, which need not exist yet. A folder or file that
+// others than this user and root can write to is refused, because their plugins would
+// get what the operator granted. So is the target of a link that others can replace.
+func Dir(path string) Folder {
+	return Folder{Path: path, FS: dirFS{os.DirFS(path).(statDirFS), path}, dir: path}
+}
+
+// Single returns a folder with one plugin, which messages call by the name of the folder,
+// such as a reference to a registry. The folder dir on disk changes whenever the plugin
+// does: it is watched.
+func Single(name string, fsys fs.FS, dir string) Folder {
+	return Folder{Path: name, FS: fsys, dir: dir, single: true}
+}
+
+// file is the name of a file of the folder in messages.
+func (f Folder) file(name string) string {
+	if f.single {
+		return f.Path
+	}
+	return path.Join(f.Path, name)
+}
+
+// dirFS is os.DirFS that does not block when it opens a pipe: one that has just
+// replaced a file would hold up the reload, and the end of the process, forever.
+type dirFS struct {
+	statDirFS
+	path string
+}
+
+type statDirFS interface {
+	fs.StatFS
+	fs.ReadDirFS
+}
+
+// ReadDir reads a folder, unless others can write to it.
+func (d dirFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	if err := owned.Behind(filepath.Join(d.path, filepath.FromSlash(name))); errors.Is(err, owned.ErrUnsafe) {
+		return nil, err
+	}
+	return d.statDirFS.ReadDir(name)
+}
+
+// Open opens a file for reading, unless others can write to it.
+func (d dirFS) Open(name string) (fs.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	file, err := os.OpenFile(filepath.Join(d.path, filepath.FromSlash(name)), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil { // not a nil *os.File
+		return nil, err
+	}
+	if err := owned.Opened(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// same reports whether two folders have the same files. File systems that are not on disk
+// are compared by their values, or maps by their identity.
+func (f Folder) same(g Folder) bool {
+	if f.Path != g.Path || f.Pack != g.Pack || f.BuiltIn != g.BuiltIn || f.dir != g.dir || f.single != g.single {
+		return false
+	}
+	a, b := reflect.ValueOf(f.FS), reflect.ValueOf(g.FS)
+	switch {
+	case f.dir != "":
+		return true
+	case a.Type() != b.Type():
+		return false
+	case a.Kind() == reflect.Map:
+		return a.Pointer() == b.Pointer()
+	}
+	return a.Comparable() && a.Equal(b)
+}
+
+// number returns the numbers of folders. A folder that was read before keeps its number.
+func (r *Registry) number(before *set, folders []Folder) []int {
+	numbers := make([]int, len(folders))
+	used := map[int]bool{}
+	for i, f := range folders {
+		numbers[i] = -1
+		for n, earlier := range before.cfg.Folders {
+			if id := before.folders[n]; !used[id] && earlier.same(f) {
+				numbers[i], used[id] = id, true
+				break
+			}
+		}
+		if numbers[i] < 0 {
+			numbers[i] = r.folders
+			r.folders++
+		}
+	}
+	return numbers
+}

@@ -1,0 +1,98 @@
+package plugins
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/toolhost/toolhost/internal/signature"
+)
+
+// Signer is who signed a plugin. The zero Signer is nobody: the plugin is not signed, or
+// by nobody whom the operator trusts.
+type Signer = signature.Signer
+
+// SignedFile is a file of a plugin whose signature is verified.
+type SignedFile = signature.File
+
+// Verifier decides whose signatures count, and which plugins need one. It is safe for
+// concurrent use.
+type Verifier interface {
+	// Signer returns who signed the files of a plugin: its module, and its sidecar if it
+	// has one. Read reads a file next to them, such as plugin.wasm.minisig. An error
+	// refuses the plugin, of which nothing has run yet. Source is the path of its folder.
+	Signer(source string, files []SignedFile, read func(name string) ([]byte, error)) (Signer, error)
+	// Check returns the signer if it is trusted with a plugin of that name and source,
+	// else the zero Signer. An error refuses the plugin.
+	Check(plugin, source string, s Signer) (Signer, error)
+}
+
+// verifies reports whether the signature of a plugin counts. The program vouches for
+// those that come with it.
+func (l *loader) verifies(p *Plugin) bool { return l.cfg.Verifier != nil && !p.Pack && !p.builtIn }
+
+// verify finds out who signed the bytes of a module, and of the sidecar that is used.
+func (l *loader) verify(p *Plugin, wasm []byte, side sidecarFile) (err error) {
+	if !l.verifies(p) {
+		return nil
+	}
+	files := []SignedFile{{Name: p.name, Data: wasm}}
+	if side.name != "" {
+		files = append(files, SignedFile{Name: side.name, Data: side.data})
+	}
+
+	found := p.signatureFiles(side.name)
+	p.signed, p.verifier = found.digest(), l.cfg.Verifier
+	p.Signer, err = l.cfg.Verifier.Signer(p.source, files, found.read)
+	return err
+}
+
+// sameSignatures reports whether the signatures of a plugin are unchanged since it was
+// loaded.
+func (l *loader) sameSignatures(p *Plugin, sidecar string) bool {
+	return !l.verifies(p) || p.signatureFiles(sidecar).digest() == p.signed
+}
+
+// signatureFiles are the signatures next to a plugin, by name, and errors of reading them.
+type signatureFiles struct {
+	names []string
+	files map[string][]byte
+	errs  map[string]error
+}
+
+func (p *Plugin) signatureFiles(sidecar string) signatureFiles {
+	s := signatureFiles{files: map[string][]byte{}, errs: map[string]error{}}
+	for _, signed := range []string{p.name, sidecar} {
+		for _, ending := range signature.Endings {
+			name := signed + ending
+			if signed == "" {
+				continue
+			}
+			data, _, err := readFile(p.folder, name, signature.MaxSize)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			s.names = append(s.names, name)
+			s.files[name], s.errs[name] = data, err
+		}
+	}
+	return s
+}
+
+func (s signatureFiles) read(name string) ([]byte, error) {
+	data, ok := s.files[name]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	return data, s.errs[name]
+}
+
+func (s signatureFiles) digest() string {
+	h := sha256.New()
+	for _, name := range s.names {
+		fmt.Fprintf(h, "%q %q %v\n", name, s.files[name], s.errs[name])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,167 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/toolhost/toolhost/internal/lock"
+	"github.com/toolhost/toolhost/internal/owned"
+)
+
+// versions are plugins as they were before their files were replaced, by digest.
+type versions struct {
+	mu     sync.Mutex
+	loaded map[string]*Plugin
+}
+
+func (v *versions) all() []*Plugin {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Collect(maps.Values(v.loaded))
+}
+
+// Files returns the files of the plugin as they were loaded, by name: its module, and the
+// sidecar that has its manifest, if there is one. The error is [ErrChanged] if it is too
+// late.
+func (p *Plugin) Files() (map[string][]byte, error) {
+	wasm, err := p.contents()
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{p.name: wasm}
+	if p.beside == "" {
+		return files, nil
+	}
+
+	side, err := p.sidecar()
+	if err == nil && digestOf(side.manifest) != p.beside {
+		err = ErrChanged
+	}
+	if err != nil {
+		return nil, missing(err)
+	}
+	files[side.name] = side.data
+	return files, nil
+}
+
+// Keep stores the file of the plugin in a folder by its digest, with its sidecar if it has
+// one, and their signatures, for [Registry.Version]. The error is [ErrChanged] if it is
+// too late.
+func (p *Plugin) Keep(dir string) error {
+	digest, err := p.Digest()
+	if err != nil {
+		return err
+	}
+	return p.keep(dir, digest)
+}
+
+// keep stores the files of the plugin in a folder under another name.
+func (p *Plugin) keep(dir, stem string) error {
+	wasm, err := p.contents()
+	if err != nil {
+		return err
+	}
+	own := strings.TrimSuffix(p.name, ".wasm")
+	keep := func(name string, data []byte) error { // by the stem in place of its own
+		return owned.WriteFile(filepath.Join(dir, stem+strings.TrimPrefix(name, own)), data)
+	}
+
+	var side sidecarFile
+	if p.beside != "" {
+		if side, err = p.sidecar(); err == nil && digestOf(side.manifest) != p.beside {
+			err = ErrChanged
+		}
+		if err == nil {
+			err = keep(side.name, side.data)
+		}
+		if err != nil {
+			return missing(err)
+		}
+	}
+
+	for name, data := range p.signatureFiles(side.name).files {
+		if err := keep(name, data); err != nil {
+			return err
+		}
+	}
+	return keep(p.name, wasm)
+}
+
+// Version returns an earlier version of a loaded plugin, which [Plugin.Keep] has stored in
+// a folder. It has what is granted to the plugin now. The error matches fs.ErrNotExist
+// if the plugin is not loaded any more or that version was not kept, and
+// [ErrNotAccepted] if the lock has another version of the plugin.
+func (r *Registry) Version(ctx context.Context, dir, name, digest string) (*Plugin, error) {
+	now := r.set.Load().byName()[name]
+	switch {
+	case now == nil:
+		return nil, fmt.Errorf("the plugin %q: %w", name, fs.ErrNotExist)
+	case now.locked != nil:
+		return nil, &LockError{name, []string{lock.ModuleChange(now.locked.Module, lock.OfHex(digest))}}
+	}
+
+	r.versions.mu.Lock()
+	defer r.versions.mu.Unlock()
+	p := r.versions.loaded[digest]
+	if p != nil && p.interpret == now.interpret && reflect.DeepEqual(p.Grant, now.Grant) && reflect.DeepEqual(p.verifier, now.verifier) {
+		return p, nil
+	}
+	later, err := r.load(ctx, dir, now, digest)
+	if err != nil {
+		return nil, err
+	}
+	if p != nil {
+		_ = p.retire(context.WithoutCancel(ctx), ErrReplaced)
+	}
+	if r.versions.loaded == nil {
+		r.versions.loaded = map[string]*Plugin{}
+	}
+	r.versions.loaded[digest] = later
+	return later, nil
+}
+
+// load loads a version of a plugin.
+func (r *Registry) load(ctx context.Context, dir string, now *Plugin, digest string) (*Plugin, error) {
+	if err := owned.Folder(dir); err != nil { // the digest does not cover the sidecar
+		return nil, err
+	}
+	name := now.Manifest.Name
+	folder := Dir(dir)
+	folder.Pack, folder.BuiltIn, folder.source = now.Pack, now.builtIn, now.source
+	cfg := Config{Folders: []Folder{folder}, Grants: map[string]Grant{name: now.Grant}, Verifier: now.verifier, CacheDir: r.cfg.CacheDir}
+	if now.interpret {
+		cfg.Interpret = []string{allPlugins}
+	}
+	l := newLoader(r.host, cfg)
+	l.describing, l.digests, l.compilations = ctx, r.digests, &r.compilations
+
+	p, err := l.plugin(0, cfg.Folders[0], digest)
+	if err != nil {
+		return nil, err
+	}
+	switch have, err := p.Digest(); {
+	case err != nil:
+		return nil, err
+	case have != digest || p.Manifest.Name != name:
+		return nil, errors.New(p.File + " is not what its name says")
+	}
+	return p, nil
+}
+
+// Forget frees a version of a plugin that nothing needs any more. Calls of it end in it.
+func (r *Registry) Forget(ctx context.Context, digest string) {
+	r.versions.mu.Lock()
+	defer r.versions.mu.Unlock()
+	if p := r.versions.loaded[digest]; p != nil {
+		delete(r.versions.loaded, digest)
+		_ = p.retire(ctx, ErrReplaced)
+	}
+}

@@ -1,0 +1,33 @@
+package plugins
+
+import (
+	"fmt"
+	"slices"
+)
+
+// View is what a [Registry] has at one moment: its tools, and Config.Attached as it was set
+// with them. It does not change.
+type View struct{ set *set }
+
+// View returns what the registry has now.
+func (r *Registry) View() View { return View{r.set.Load()} }
+
+// Attached returns Config.Attached, as the last [Registry.Reconfigure] has set it.
+func (v View) Attached() any { return v.set.cfg.Attached }
+
+// Tools is [Registry.Tools].
+func (v View) Tools() []*Tool {
+	tools := make([]*Tool, len(v.set.names))
+	for i, name := range v.set.names {
+		tools[i] = v.set.tools[name]
+	}
+	return tools
+}
+
+// Lookup is [Registry.Lookup].
+func (v View) Lookup(name string, others ...string) (*Tool, error) {
+	if t, ok := v.set.tools[name]; ok {
+		return t, nil
+	}
+	return nil, fmt.Errorf("%w: %.64q%s", ErrNoTool, name, didYouMean(name, slices.Concat(v.set.names, others)))
+}

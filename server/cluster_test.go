@@ -1,0 +1,201 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/pgtest"
+	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
+	"github.com/toolhost/toolhost/pkg/background/postgres"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// clusterHost is a host of its own, as on another machine, with a version of the plugin exec.
+func clusterHost(t *testing.T, database string, version byte, change ...func(*Config)) service {
+	t.Helper()
+	e, err := postgres.Open(t.Context(), database, postgres.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+
+	cfg := scriptConfig(Config{Engine: e, DataDir: t.TempDir(), Runs: RunsConfig{LeaseTTL: 2 * time.Second}})
+	s := service{t: t, logs: &testlog.Buffer{}}
+	cfg.Folders = []plugins.Folder{{Path: "zoo", FS: fstest.MapFS{"exec.wasm": execVersion(t, version)}}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	cfg.Logger = slog.New(slog.NewJSONHandler(s.logs, nil))
+	s.Service, err = Open(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close(done()) }) // a test may have closed its engine
+	return s
+}
+
+// TestHosts: what one host has spawned is checked, read, waited for and stopped at another.
+func TestHosts(t *testing.T) {
+	database := pgtest.Schema(t)
+	a, b, c := clusterHost(t, database, 0), clusterHost(t, database, 0), clusterHost(t, database, 0)
+
+	id := a.spawnScript(`console.log("here"); for (;;) await sleep(20)`)
+	c.said(alice, id, "here\n")
+	require.Equal(t, engine.StatusRunning, engine.Status(b.run(id).Status))
+	b.stop(alice, id, "")
+	require.Equal(t, engine.StatusCanceled, c.settled(alice, id).Status)
+
+	short := b.spawnScript(`await sleep(50); return "done"`)
+	require.Equal(t, `"done"`, string(a.settled(alice, short).Result))
+	require.NoError(t, c.Ready(t.Context()))
+}
+
+// TestSpawnedElsewhere: what a full host spawns is executed by one that has its version of
+// the plugin, and hosts know of each other.
+func TestSpawnedElsewhere(t *testing.T) {
+	database := pgtest.Schema(t)
+	named := func(name string) func(*Config) {
+		return func(cfg *Config) { cfg.Name, cfg.Version, cfg.Runs.PerHost, cfg.Runs.PerOwner = name, "v1.2.3", 1, 5 }
+	}
+	a := clusterHost(t, database, 0, named("a"))
+	clusterHost(t, database, 1, named("b"))
+	c := clusterHost(t, database, 0, named("c"))
+
+	const endless = `for (;;) await sleep(20)`
+	first, second := a.spawnScript(endless), a.spawnScript(endless)
+	runs := func() string {
+		hosts, err := ListHosts(t.Context(), c.Service)
+		require.NoError(t, err)
+		text := ""
+		for _, h := range hosts.Hosts {
+			require.Equal(t, wire.HostLive, h.State)
+			require.Equal(t, "v1.2.3", h.Version)
+			require.Equal(t, h.Name == "c", h.Self)
+			text += fmt.Sprintf("%s: %d of %d ", h.Name, h.Running, h.PerHost)
+		}
+		return text
+	}
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		require.Equal(t, "a: 1 of 1 b: 0 of 1 c: 1 of 1 ", runs(), "%+v %+v", a.run(first), a.run(second))
+	}, time.Minute, 10*time.Millisecond)
+	_, err := a.Session(alice).Spawn(t.Context(), SpawnRequest{Tool: Exec, Args: code("return 1")})
+	require.ErrorIs(t, err, background.ErrHostLimit, "the host that has a place has another version")
+
+	hosts, err := ListHosts(t.Context(), a.Service)
+	require.NoError(t, err)
+	require.Len(t, hosts.Differences, 1)
+	require.Equal(t, "exec", hosts.Differences[0].Plugin)
+	require.Equal(t, [][]string{{"a", "c"}, {"b"}}, [][]string{hosts.Differences[0].Builds[0].Hosts, hosts.Differences[0].Builds[1].Hosts})
+	for _, id := range []string{first, second} {
+		a.stop(alice, id, "")
+		require.Equal(t, engine.StatusCanceled, c.settled(alice, id).Status, "%+v", c.run(id).Error)
+	}
+
+	b := &drift{}
+	now := time.Now()
+	require.Empty(t, b.note(hosts.Differences, now))
+	require.Empty(t, b.note(hosts.Differences, now.Add(differAtMost-1)), "hosts are updated one after the other")
+	require.Len(t, b.note(hosts.Differences, now.Add(differAtMost)), 1)
+	require.Empty(t, b.note(hosts.Differences, now.Add(2*differAtMost)), "once")
+	require.Regexp(t, `^differs between hosts: .*[0-9a-f]{12} on a, c; .*[0-9a-f]{12} on b$`, b.problems()[0].Error)
+	require.Empty(t, b.note(nil, now.Add(3*differAtMost)))
+	require.Empty(t, b.problems())
+}
+
+// TestWakesElsewhere: a run that waits continues on a host that never had its version of the
+// plugin, after the host that began it is gone.
+func TestWakesElsewhere(t *testing.T) {
+	database := pgtest.Schema(t)
+	a := clusterHost(t, database, 0)
+	b := clusterHost(t, database, 1)
+
+	id := a.spawnScript(`await sleep(1500); return (await tools.count({text: "b c"})).words`)
+	a.waits(id)
+	version := a.run(id).ToolVersion
+	require.NoError(t, a.Close(done()))
+	require.NoDirExists(t, b.versions.folder(version))
+	require.Equal(t, "2", string(b.settled(alice, id).Result), "%+v", b.run(id).Error)
+	require.Len(t, entries(t, b.versions.folder(version)), 2, "the plugin, and what it starts with")
+}
+
+// TestHostTakesOver: a host that is gone without a word leaves its runs to another one: those
+// that may be repeated run again.
+func TestHostTakesOver(t *testing.T) {
+	database := pgtest.Schema(t)
+	a := clusterHost(t, database, 0)
+	id := a.spawnScript(`console.log("began"); await sleep(100000); return 1`)
+	a.waits(id)
+	queued := a.spawnScript(`await sleep(700); return 2`)
+	a.waits(queued)
+	deaf := a.store.engine.(*postgres.Engine)
+	require.NoError(t, deaf.Close()) // from now on nothing that a does is stored
+
+	b := clusterHost(t, database, 0)
+	require.Equal(t, "2", string(b.settled(alice, queued).Result), "%+v", b.run(queued).Error)
+	b.stop(alice, id, "")
+	require.Equal(t, engine.StatusCanceled, b.settled(alice, id).Status)
+	require.ErrorIs(t, a.Ready(t.Context()), ErrUnreachable)
+}
+
+// TestShelf: files are kept once, whole, and until nobody needs them any more.
+func TestShelf(t *testing.T) {
+	e := memory.New()
+	worker, err := e.Join(t.Context(), engine.WorkerInfo{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, worker.Leave(t.Context())) }()
+	s, ctx := shelf{e}, t.Context()
+	large := make([]byte, 2*shelfPiece+10)
+	large[2*shelfPiece] = 7
+
+	made := 0
+	content := func() ([]byte, error) { made++; return large, nil }
+	for range 2 {
+		require.NoError(t, s.keep(ctx, "digest", "digest.wasm", content))
+	}
+	require.Equal(t, 1, made)
+	require.NoError(t, s.keep(ctx, "digest", "empty.image", func() ([]byte, error) { return nil, nil }))
+	names, err := s.names(ctx, "digest")
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"digest.wasm", "empty.image"}, names)
+
+	data, err := s.file(ctx, "digest", "digest.wasm")
+	require.NoError(t, err)
+	require.Equal(t, large, data)
+	_, err = s.file(ctx, "digest", "other.wasm")
+	require.ErrorIs(t, err, os.ErrNotExist)
+
+	needed := func(digests ...string) func() (map[string]bool, error) {
+		needs := map[string]bool{}
+		for _, digest := range digests {
+			needs[digest] = true
+		}
+		return func() (map[string]bool, error) { return needs, nil }
+	}
+	require.NoError(t, s.forget(ctx, needed()), "it is too new")
+	_, err = s.file(ctx, "digest", "digest.wasm")
+	require.NoError(t, err)
+
+	all, err := e.Values(ctx, shelfScope("digest"), "", 0, false)
+	require.NoError(t, err)
+	require.Len(t, all, 5)
+	_, err = e.PutValue(ctx, shelfScope("digest"), engine.Value{Key: "digest.wasm", Data: []byte(`{}`), Version: engine.AnyVersion}, engine.ValueLimit{})
+	require.NoError(t, err, "another host uses it meanwhile")
+	require.NoError(t, s.drop(ctx, "digest", all))
+	left, err := e.Values(ctx, shelfScope("digest"), "", 0, false)
+	require.NoError(t, err)
+	require.NotEmpty(t, left, "what is used is left")
+
+	require.NoError(t, s.drop(ctx, "digest", left))
+	left, err = e.Values(ctx, shelfScope("digest"), "", 0, false)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}

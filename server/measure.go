@@ -1,0 +1,222 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/telemetry"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// measureWithin is how long the store of runs has to answer when metrics are collected.
+const measureWithin = 2 * time.Second
+
+// TelemetryOf returns the instruments of a service, for transports.
+func TelemetryOf(s *Service) *telemetry.Telemetry { return s.telemetry }
+
+// failureOf says why a call has no success: the code of its error, or its outcome.
+func failureOf(r abi.Result, err error) string {
+	if r.Kind == abi.Success {
+		return ""
+	}
+	if err == nil {
+		return string(r.Kind)
+	}
+	return string(cmp.Or(ReasonOf(err).Code, wire.Code(r.Kind)))
+}
+
+// ended is how the call has ended, for its span.
+func (n callNote) ended(r abi.Result, err error) telemetry.Ended {
+	e := endedAs(n.tool, n.provider.Plugin, r, err)
+	e.Known, e.ID, e.Run = n.known, n.id, n.run
+	return e
+}
+
+func endedAs(tool, plugin string, r abi.Result, err error) telemetry.Ended {
+	return telemetry.Ended{
+		Tool: tool, Known: true, Plugin: plugin, Failure: failureOf(r, err),
+		Fuel: r.Usage.Fuel, CPU: r.Usage.CPU, Wait: r.Usage.Wait, Memory: r.Usage.MemoryPeak, Output: r.Usage.OutputBytes,
+	}
+}
+
+// measureEnd records the end of a run of this host.
+func measureEnd(t *telemetry.Telemetry) func(engine.Run) {
+	return func(run engine.Run) {
+		kind, took := "", time.Duration(0)
+		if run.Error != nil {
+			kind = string(run.Error.Kind)
+		}
+		if !run.StartedAt.IsZero() {
+			took = run.FinishedAt.Sub(run.StartedAt)
+		}
+		t.RunEnded(run.Tool, string(run.Status), kind, took)
+	}
+}
+
+// measureExchange records an HTTP request of a plugin.
+func measureExchange(t *telemetry.Telemetry, tool *callable, x host.Exchange) {
+	result := "answered"
+	switch {
+	case x.Refusal != "":
+		result = "refused"
+	case x.Err != "":
+		result = "failed"
+	}
+	t.Egress(telemetry.Exchange{Tool: tool.Name, Result: result, Duration: x.Duration, Sent: x.Sent, Received: x.Received})
+}
+
+// measureReload counts a reload that has changed something.
+func measureReload(t *telemetry.Telemetry, c plugins.Changes) {
+	result := "ok"
+	if len(c.Problems) > 0 {
+		result = "problems"
+	}
+	t.Count(telemetry.Reloads, telemetry.Result.String(result))
+}
+
+// measureDecision counts what became of a call that needs approval.
+func measureDecision(t *telemetry.Telemetry, kind audit.Kind) {
+	decision := map[audit.Kind]string{audit.Asked: "asked", audit.Approved: "approved", audit.Refused: "refused"}[kind]
+	t.Count(telemetry.Approvals, telemetry.Decision.String(decision))
+}
+
+// measure reports what metrics are at the moment.
+func (s *Service) measure(ctx context.Context, o telemetry.Observer) {
+	measureCalls(s.host.Stats(), o)
+	if s.closed.Load() {
+		return
+	}
+	measureRuns(s, o)
+	measureCatalog(s, o)
+
+	ctx, cancel := context.WithTimeout(ctx, measureWithin)
+	defer cancel()
+	up := 1.0
+	if err := measureStore(ctx, s, o); err != nil || s.Stats().Storage.Failed != "" {
+		up = 0
+	}
+	o.Set(telemetry.StoreUp, up)
+}
+
+func measureCalls(h host.Stats, o telemetry.Observer) {
+	outcomes := h.Outcomes
+	set := func(m *telemetry.Metric, key attribute.Key, values map[string]float64) {
+		for value, n := range values {
+			o.Set(m, n, key.String(value))
+		}
+	}
+
+	set(telemetry.PluginCalls, telemetry.Outcome, map[string]float64{
+		"success": float64(outcomes.Success), "tool_error": float64(outcomes.ToolError), "connection_required": float64(outcomes.ConnectionRequired),
+		"canceled": float64(outcomes.Canceled), "fuel": float64(outcomes.Fuel), "time": float64(outcomes.Time), "memory": float64(outcomes.Memory),
+		"host_memory": float64(outcomes.HostMemory), "output": float64(outcomes.Output), "internal": float64(outcomes.Internal),
+	})
+	set(telemetry.PluginStarts, telemetry.Start, map[string]float64{"warm": float64(h.Warm), "restored": float64(h.Restored), "started": float64(h.Started)})
+	set(telemetry.CallsActive, telemetry.State, map[string]float64{"running": float64(h.Running), "waiting": float64(h.Waiting)})
+	o.Set(telemetry.CallsWaited, float64(h.Waited))
+	o.Set(telemetry.CallsWaitTime, h.WaitTime.Seconds())
+	set(telemetry.ProcessorCalls, telemetry.State, map[string]float64{"computing": float64(h.Processors.Computing), "waiting": float64(h.Processors.Waiting)})
+	o.Set(telemetry.ProcessorWait, h.Processors.WaitTime.Seconds())
+
+	set(telemetry.Instances, telemetry.State, map[string]float64{"busy": float64(h.Instances - h.Idle), "idle": float64(h.Idle)})
+	set(telemetry.Memory, telemetry.Use, map[string]float64{
+		"instances": float64(h.MemoryOf.Instances), "images": float64(h.MemoryOf.Images), "stacks": float64(h.MemoryOf.Stacks), "buffers": float64(h.MemoryOf.Buffers),
+	})
+	o.Set(telemetry.MemoryLimit, float64(h.MemoryLimit))
+	set(telemetry.Compilations, telemetry.Source, map[string]float64{"cache": float64(h.Compiled.Cached), "compiler": float64(h.Compiled.Anew)})
+	o.Set(telemetry.CompileTime, h.Compiled.Time.Seconds())
+}
+
+func measureRuns(s *Service, o telemetry.Observer) {
+	r := s.runs.Stats()
+	for state, n := range map[string]int{"running": r.Active - r.Parked, "parked": r.Parked, "queued": r.Queued, "waiting": r.Waiting, "unstored": r.Unstored} {
+		o.Set(telemetry.Runs, float64(n), telemetry.State.String(state))
+	}
+
+	o.Set(telemetry.RunSlots, float64(r.PerHost))
+	o.Set(telemetry.RunsSpawned, float64(r.Spawned))
+	o.Set(telemetry.RunsRefused, float64(r.Refused))
+	o.Set(telemetry.RunsRerun, float64(r.Rerun))
+	o.Set(telemetry.Records, float64(r.RecordBytes))
+	o.Set(telemetry.RecordsLimit, float64(r.RecordQuota))
+}
+
+func measureCatalog(s *Service, o telemetry.Observer) {
+	o.Set(telemetry.Plugins, float64(len(s.registry.Plugins())))
+	o.Set(telemetry.Tools, float64(len(s.registry.Tools())))
+	o.Set(telemetry.Problems, float64(len(s.Findings())))
+	o.Set(telemetry.Connections, float64(len(s.connections.List())))
+	if s.audit.log != nil {
+		written, lost := s.audit.log.Counts()
+		o.Set(telemetry.AuditEvents, float64(written))
+		o.Set(telemetry.AuditLost, float64(lost))
+	}
+	if s.dir != nil {
+		o.Set(telemetry.StoreProblems, float64(s.dir.Stats().Problems))
+	}
+}
+
+// measureStore reports what only the store of runs knows.
+func measureStore(ctx context.Context, s *Service, o telemetry.Observer) error {
+	waiting, err := ApprovalsOf(s).waiting(ctx, "")
+	if err != nil {
+		return err
+	}
+	o.Set(telemetry.ApprovalsWaiting, float64(len(waiting)))
+	if err := measureKV(ctx, s, o); err != nil || s.cfg.Engine == nil {
+		return err
+	}
+
+	hosts, err := ListHosts(ctx, s)
+	if err != nil {
+		return err
+	}
+	running, slots, states := 0, 0, map[wire.HostState]int{wire.HostLive: 0, wire.HostLost: 0}
+	for _, h := range hosts.Hosts {
+		states[h.State]++
+		if h.State == wire.HostLive {
+			running, slots = running+h.Running, slots+h.PerHost
+		}
+	}
+	for state, n := range states {
+		o.Set(telemetry.Hosts, float64(n), telemetry.State.String(string(state)))
+	}
+	o.Set(telemetry.HostsRunning, float64(running))
+	o.Set(telemetry.HostsSlots, float64(slots))
+	o.Set(telemetry.HostsDiffer, float64(len(hosts.Differences)))
+	return nil
+}
+
+// measureKV reports the sizes of key-value stores by plugin, those of plugins that are gone
+// together.
+func measureKV(ctx context.Context, s *Service, o telemetry.Observer) error {
+	stores, err := s.KV().List(ctx)
+	if err != nil {
+		return err
+	}
+	loaded := map[string]bool{}
+	for _, p := range s.registry.Plugins() {
+		loaded[p.Manifest.Name] = true
+	}
+
+	type size struct{ keys, bytes int64 }
+	sizes := map[attribute.KeyValue]size{}
+	for _, one := range stores.Stores {
+		plugin := o.Plugin(one.Plugin, loaded[one.Plugin])
+		sum := sizes[plugin]
+		sizes[plugin] = size{sum.keys + int64(one.Keys), sum.bytes + one.Bytes}
+	}
+	for plugin, sum := range sizes {
+		o.Set(telemetry.KVKeys, float64(sum.keys), plugin)
+		o.Set(telemetry.KVUsage, float64(sum.bytes), plugin)
+	}
+	return nil
+}

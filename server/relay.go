@@ -1,0 +1,44 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// The bounds of a Relay.
+const (
+	relayLife  = 5 * time.Minute
+	relayCount = 256     // messages to one name
+	relayBytes = 4 << 20 // of them
+)
+
+// A Relay passes messages between the hosts that share an engine. A message is for every
+// host that reads what was sent to its name, and is kept for 5 minutes. It is safe for
+// concurrent use.
+type Relay struct{ engine engine.Engine }
+
+// RelayOf returns the relay of the service's engine. It is nil if the service has an engine of
+// its own, and thus no other hosts.
+func RelayOf(s *Service) *Relay {
+	if s.cfg.Engine == nil {
+		return nil
+	}
+	return &Relay{s.engine}
+}
+
+func relayScope(to string) engine.Scope { return engine.Scope{Name: "relay:" + to} }
+
+// Send sends a message to a name. Beyond 256 messages or 4 MiB the error is an
+// *[engine.LimitError].
+func (r *Relay) Send(ctx context.Context, to string, message []byte) error {
+	v := engine.Value{Data: message, Expires: time.Now().Add(relayLife)}
+	_, err := r.engine.PutValue(context.WithoutCancel(ctx), relayScope(to), v, engine.ValueLimit{Count: relayCount, Bytes: relayBytes})
+	return err
+}
+
+// Receive returns the messages to a name, those after one with their Key after.
+func (r *Relay) Receive(ctx context.Context, to, after string) ([]engine.Value, error) {
+	return r.engine.Values(ctx, relayScope(to), after, 0, true)
+}

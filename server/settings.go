@@ -1,0 +1,128 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"reflect"
+
+	"github.com/toolhost/toolhost/internal/fair"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// settings are a configuration that is in force, and what follows from it. They do not
+// change: [Service.Reconfigure] replaces them, together with the plugins.
+type settings struct {
+	cfg     Config
+	rules   rules
+	listing listings
+}
+
+func newSettings(cfg Config) *settings {
+	return &settings{cfg: cfg, rules: newRules(cfg), listing: cfg.Listing}
+}
+
+// check refuses contradictions, with a *background.FieldError.
+func (s *settings) check() error {
+	return errors.Join(s.cfg.check(s.rules.most.Background), s.cfg.Approvals.check(), s.listing.check())
+}
+
+// now returns the settings in force. A call keeps those that its tool was found with.
+func (s *toolset) now() *settings { return s.registry.View().Attached().(*settings) }
+
+// changed returns c with those fields of another configuration that may change while a
+// Service is open.
+func (c Config) changed(to Config) Config {
+	c.Folders, c.Grants, c.Interpret, c.Verifier, c.Lock = to.Folders, to.Grants, to.Interpret, to.Verifier, to.Lock
+	c.Limits, c.MaxLimits, c.Park, c.ParkAfter = to.Limits, to.MaxLimits, to.Park, to.ParkAfter
+	c.Secrets, c.Listing, c.Approvals, c.Approve, c.Watch = to.Secrets, to.Listing, to.Approvals, to.Approve, to.Watch
+	c.Runs = c.Runs.Reconfigured(to.Runs)
+	return c
+}
+
+// fixed returns a *background.FieldError that names a field that differs in another
+// configuration and may not change.
+func (c Config) fixed(to Config) error {
+	to = to.changed(c)
+	if name := differing(reflect.ValueOf(c), reflect.ValueOf(to)); name != "" {
+		return &background.FieldError{Field: name, Problem: "cannot change while the Service is open: close it, and open another one"}
+	}
+	return nil
+}
+
+// differing returns the name of the first field of a struct whose values differ; of Runs, Lock
+// and Host, that of the field in it.
+func differing(a, b reflect.Value) string {
+	for i := range a.NumField() {
+		name, x, y := a.Type().Field(i).Name, a.Field(i), b.Field(i)
+		switch {
+		case name == "Runs" || name == "Host" || name == "Lock":
+			if inner := differing(x, y); inner != "" {
+				return name + "." + inner
+			}
+		case x.Kind() == reflect.Func:
+			if x.Pointer() != y.Pointer() {
+				return name
+			}
+		case !reflect.DeepEqual(x.Interface(), y.Interface()):
+			return name
+		}
+	}
+	return ""
+}
+
+// Reconfigure changes the configuration while the Service is open, and reloads the plugins:
+// change gets a copy of the one in force. It may set Folders, Grants, Interpret, Verifier, Lock,
+// Limits, MaxLimits, Park, ParkAfter, Secrets, Listing, Approvals, Approve, Watch, and of Runs what
+// [background.Manager.Reconfigure] names. It must not change what maps and slices of the
+// copy have, but set others.
+//
+// All of it applies at once. Calls and runs that have begun keep the plugin, the grants, the
+// limits and the secrets that they began with. A tool that they call is a call of its own.
+//
+// The error is a *[background.FieldError] for a field that cannot change, or for values that
+// contradict others. Otherwise it is the cause of ctx, or matches [host.ErrClosed]. Nothing
+// has changed then. Concurrent changes are made one after the other.
+func (s *Service) Reconfigure(ctx context.Context, change func(*Config)) (plugins.Changes, error) {
+	s.configuring.Lock()
+	defer s.configuring.Unlock()
+	if s.closed.Load() {
+		return plugins.Changes{}, errShutdown
+	}
+
+	before := s.now()
+	wanted := before.cfg
+	change(&wanted)
+	now := newSettings(before.cfg.changed(wanted))
+	if err := errors.Join(before.cfg.fixed(wanted), now.check()); err != nil {
+		return plugins.Changes{}, err
+	}
+	if err := s.runs.Reconfigure(now.bounds); err != nil { // it refuses negative numbers
+		return plugins.Changes{}, err
+	}
+	c, err := s.registry.Reconfigure(ctx, func(cfg *plugins.Config) {
+		cfg.Folders, cfg.Grants, cfg.Interpret, cfg.Verifier = now.cfg.Folders, now.cfg.Grants, now.cfg.Interpret, now.cfg.Verifier
+		cfg.Lock, cfg.Attached = now.cfg.Lock, now
+	})
+	if err != nil {
+		return c, errors.Join(err, s.runs.Reconfigure(before.bounds))
+	}
+
+	s.watcher.set(s.registry, now.cfg.Watch)
+	if err := renewSecrets(ctx, s); err != nil {
+		s.log.Warn("secrets of users were not encrypted with the first key; the next reload tries again", "error", err)
+	}
+	s.reloaded(c)
+	s.reoffer()
+	s.changed.send()
+	return c, nil
+}
+
+// bounds sets what bounds the runs of a configuration.
+func (s *settings) bounds(to *background.Config) {
+	*to = to.Reconfigured(s.cfg.Runs)
+	to.MaxTimeout = s.rules.most.Background
+	if s.cfg.Host.Shared {
+		to.PerOwner = fair.PerClient(s.cfg.places())
+	}
+}

@@ -1,0 +1,294 @@
+package webui
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+const (
+	maxWatched  = 20       // runs whose last lines are shown
+	watchedTail = 2 << 10  // bytes of the end of each
+	watchedLast = 6        // lines of it
+	maxSearched = 200      // runs that a search reads
+	maxLogRead  = 16 << 20 // bytes of output that a search reads
+	maxFound    = 300      // lines that a search finds
+	maxFoundRun = 20       // of one run, where several are searched
+	maxLogLine  = 400      // bytes of a line that are shown
+	logBefore   = 100      // bytes of them before what was found
+	logPiece    = 256 << 10
+)
+
+// A logFilter selects the output of runs, as it was typed.
+type logFilter struct {
+	Text                       string // empty: the last lines
+	Run, Tool, Plugin, Session string // empty: all
+	Before                     string // only runs older than this one
+}
+
+func newLogFilter(q url.Values) (f logFilter, err error) {
+	f.Before = q.Get("before")
+	for name, to := range map[string]*string{"run": &f.Run, "tool": &f.Tool, "plugin": &f.Plugin, "session": &f.Session} {
+		*to = strings.TrimSpace(q.Get(name))
+	}
+	f.Text = q.Get("text")
+	for _, text := range []string{f.Text, f.Run, f.Tool, f.Plugin, f.Session} {
+		if len(text) > maxSession {
+			return f, refuse(http.StatusBadRequest, "A parameter is too long")
+		}
+	}
+	for _, id := range []string{f.Run, f.Before} {
+		if id != "" && !wire.IsRunID(id) {
+			return f, refuse(http.StatusBadRequest, "The parameters run and before are run ids")
+		}
+	}
+	return f, nil
+}
+
+// Given reports whether the form has something to clear.
+func (f logFilter) Given() bool { f.Before = ""; return f != logFilter{} }
+
+// with returns the address of the same search, in one run or before one.
+func (f logFilter) with(run, before string) string {
+	q := url.Values{}
+	for name, value := range map[string]string{"text": f.Text, "run": run, "tool": f.Tool, "plugin": f.Plugin, "session": f.Session, "before": before} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return "/ui/logs?" + q.Encode()
+}
+
+// logList is what the page of the logs shows.
+type logList struct {
+	Filter logFilter
+	Runs   []runLog
+	Lines  int    // that were found
+	Read   int64  // bytes that were searched
+	Cut    bool   // the run that is searched was not read to its end
+	Next   string // the address of the search in older runs; empty if there are none
+	Newest string // the address of the search in the newest runs; empty on its page
+}
+
+// A runLog is lines of the output of a run.
+type runLog struct {
+	wire.Run
+	Lines []logLine
+	More  string // the address of a search in this run, if it may have more lines
+}
+
+// A logLine is a line of output.
+type logLine struct{ Parts []linePart }
+
+// A linePart is a part of a line, which may be what is searched.
+type linePart struct {
+	Text  string
+	Found bool
+}
+
+// logs shows the last lines of runs, or those that have a text.
+func (s runPages) logs(r *http.Request) (page, error) {
+	f, err := newLogFilter(r.URL.Query())
+	if err != nil {
+		return page{}, err
+	}
+
+	v := logList{Filter: f}
+	if f.Text == "" {
+		err = s.watch(r.Context(), &v)
+	} else {
+		err = s.search(r.Context(), &v)
+	}
+	if err != nil {
+		return page{}, err
+	}
+	return page{title: "Logs", menu: "/ui/logs", sections: []section{{"log-filter", v}, {"logs", v}}, still: f.Text != ""}, nil
+}
+
+// query selects the runs of a filter.
+func (f logFilter) query(limit int) (q server.RunQuery) {
+	q = server.RunQuery{Session: f.Session, Before: f.Before, Limit: limit}
+	q.Tool, q.Plugin = f.Tool, f.Plugin
+	return q
+}
+
+// runsOf returns the run that a filter names, or those that it selects, the newest first.
+func (s runPages) runsOf(ctx context.Context, f logFilter, q server.RunQuery) ([]wire.Run, error) {
+	if f.Run == "" {
+		return s.service.AllSessions().Runs(ctx, q)
+	}
+	run, err := s.service.AllSessions().Run(ctx, f.Run)
+	if notFound(err) {
+		return nil, errNoRun
+	}
+	return []wire.Run{run}, err
+}
+
+// watch finds the last lines of active runs, and then of others.
+func (s runPages) watch(ctx context.Context, v *logList) error {
+	q := v.Filter.query(maxWatched)
+	latest, err := s.runsOf(ctx, v.Filter, q)
+	if err != nil {
+		return err
+	}
+	q.Active = true
+	active, err := s.runsOf(ctx, v.Filter, q)
+	if err != nil {
+		return err
+	}
+
+	seen := map[string]bool{}
+	for _, run := range append(active, latest...) {
+		if seen[run.TaskID] || len(v.Runs) == maxWatched {
+			continue
+		}
+		seen[run.TaskID] = true
+		chunk, err := s.service.Session(run.Session).Tail(ctx, run.TaskID, -watchedTail, watchedTail)
+		if notFound(err) || err == nil && len(chunk.Data) == 0 {
+			continue // it is gone, or has written nothing
+		}
+		if err != nil {
+			return err
+		}
+		v.Runs = append(v.Runs, runLog{Run: run, Lines: lastLines(chunk)})
+	}
+	return nil
+}
+
+// lastLines returns the last whole lines of an output, or the end of a long one.
+func lastLines(c server.Chunk) (lines []logLine) {
+	text := strings.TrimSuffix(server.Clean(c.Data), "\n")
+	all := strings.Split(text, "\n")
+	if c.Offset > 0 && len(all) > 1 {
+		all = all[1:] // it begins in the middle
+	}
+	for _, line := range all[max(0, len(all)-watchedLast):] {
+		lines = append(lines, logLine{[]linePart{{Text: cut(line, maxLogLine)}}})
+	}
+	return lines
+}
+
+// search finds lines in the output of runs, the newest run first, until it has read or
+// found enough.
+func (s runPages) search(ctx context.Context, v *logList) error {
+	select { // one search at a time reads
+	case s.searches <- struct{}{}:
+		defer func() { <-s.searches }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+
+	runs, err := s.runsOf(ctx, v.Filter, v.Filter.query(maxSearched))
+	if err != nil {
+		return err
+	}
+	most := maxFoundRun
+	if v.Filter.Run != "" {
+		most = maxFound
+	}
+	find := newFinder(v.Filter.Text)
+	for i, run := range runs {
+		lines, more, err := s.searchRun(ctx, run, find, min(most, maxFound-v.Lines), v)
+		if err != nil && !notFound(err) { // a run that is gone has no lines
+			return err
+		}
+		if len(lines) > 0 {
+			found := runLog{Run: run, Lines: lines}
+			if more && v.Filter.Run == "" {
+				found.More = v.Filter.with(run.TaskID, "")
+			}
+			v.Runs, v.Lines = append(v.Runs, found), v.Lines+len(lines)
+		}
+		v.Cut = more && v.Filter.Run != ""
+		if full := v.Lines >= maxFound || v.Read >= maxLogRead; v.Filter.Run == "" && (full && i+1 < len(runs) || i+1 == maxSearched) {
+			v.Next = v.Filter.with("", run.TaskID)
+			break
+		}
+	}
+	if v.Filter.Before != "" {
+		v.Newest = v.Filter.with("", "")
+	}
+	return nil
+}
+
+// searchRun finds at most so many lines of a run. More says that it may have others.
+func (s runPages) searchRun(ctx context.Context, run wire.Run, find finder, most int, v *logList) (lines []logLine, more bool, err error) {
+	session := s.service.Session(run.Session)
+	var rest []byte // of a line whose end was not read yet
+	for at := int64(0); ; {
+		c, err := session.Tail(ctx, run.TaskID, at, logPiece)
+		if err != nil {
+			return lines, false, err
+		}
+		if c.Offset > at {
+			rest = append(rest, '\n') // what was between was not kept
+		}
+		last := len(c.Data) == 0 || c.Offset+int64(len(c.Data)) >= c.End
+		at = c.Offset + int64(len(c.Data))
+		v.Read += int64(len(c.Data))
+
+		text := append(rest, c.Data...)
+		if end := bytes.LastIndexByte(text, '\n') + 1; !last && end > 0 {
+			text, rest = text[:end], bytes.Clone(text[end:])
+		} else { // the last lines, or one of some length
+			rest = nil
+		}
+		lines = append(lines, find.in(server.Clean(text), most-len(lines))...)
+		if full := len(lines) >= most; full || last || v.Read >= maxLogRead {
+			return lines, full || !last, nil
+		}
+	}
+}
+
+// A finder finds a text in lines, in upper or lower case.
+type finder struct {
+	lower string
+	where *regexp.Regexp
+}
+
+func newFinder(text string) finder {
+	return finder{strings.ToLower(text), regexp.MustCompile("(?i)" + regexp.QuoteMeta(strings.ToValidUTF8(text, "\ufffd")))}
+}
+
+// in returns at most so many lines of a text that have what is searched.
+func (f finder) in(text string, most int) (found []logLine) {
+	if !strings.Contains(strings.ToLower(text), f.lower) {
+		return nil
+	}
+	for line := range strings.Lines(text) {
+		if len(found) == most {
+			break
+		}
+		if strings.Contains(strings.ToLower(line), f.lower) {
+			found = append(found, f.mark(strings.TrimSuffix(line, "\n")))
+		}
+	}
+	return found
+}
+
+// mark cuts a line to what is around the first match, and marks what was found.
+func (f finder) mark(line string) (l logLine) {
+	if at := f.where.FindStringIndex(line); at != nil && at[0] > logBefore {
+		line = "…" + strings.ToValidUTF8(line[at[0]-logBefore:], "")
+	}
+	line = cut(line, maxLogLine)
+
+	from := 0
+	for _, at := range f.where.FindAllStringIndex(line, -1) {
+		if at[0] > from {
+			l.Parts = append(l.Parts, linePart{Text: line[from:at[0]]})
+		}
+		l.Parts = append(l.Parts, linePart{line[at[0]:at[1]], true})
+		from = at[1]
+	}
+	if from < len(line) {
+		l.Parts = append(l.Parts, linePart{Text: line[from:]})
+	}
+	return l
+}
