@@ -148,7 +148,9 @@ func (a archive) addWheel(project fs.FS, name string) error {
 		return err
 	}
 	for _, f := range r.File {
-		if !fs.ValidPath(f.Name) { // a folder, which has no data, or a name that leaves the archive
+		// Skips folders, which have no data, names that leave the archive, and names that
+		// Python's zip reader cuts off at the zero byte.
+		if !fs.ValidPath(f.Name) || strings.ContainsRune(f.Name, 0) {
 			continue
 		}
 		if err := a.add(r, f.Name); err != nil {
