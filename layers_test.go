@@ -48,7 +48,7 @@ var layers = map[string][]string{
 	"internal/strictjson":                {"abi"},
 	"internal/document":                  {},
 	"internal/registry":                  {"internal/owned", "internal/strictjson"},   // answers of strangers in, files out; knows no plugin
-	"internal/registry/registrytest":     {},                                          // for tests only
+	"internal/registry/registrytest":     {"internal/fulltest"},                       // for tests only
 	"internal/lock":                      {"abi", "internal/human", "internal/owned"}, // a file: knows no plugin that is loaded
 	"internal/signature":                 {},                                          // knows no plugin, and no certificates
 	"internal/fair":                      {},
@@ -70,7 +70,7 @@ var layers = map[string][]string{
 	"pkg/background/engine/enginetest":   {"pkg/background/engine"},
 	"pkg/background/postgres":            {"pkg/background/engine", "pkg/background/engine/enginetest", "pkg/background/internal/ledger", "pkg/background/output", "internal/pgtest", "internal/pglocal"},
 	"internal/pglocal":                   {}, // a database server of its own
-	"internal/pgtest":                    {"internal/pglocal"},
+	"internal/pgtest":                    {"internal/pglocal", "internal/fulltest"},
 	"internal/fleet":                     {}, // several hosts and a balancer, as processes
 	"internal/fleet/balanced":            {"internal/fleet", "internal/pglocal"},
 	"pkg/background/sqlite":              {"pkg/background/engine", "pkg/background/engine/enginetest", "pkg/background/internal/ledger", "pkg/background/output"},
@@ -92,6 +92,7 @@ var layers = map[string][]string{
 	"internal/plugintest":                {"abi", "internal/wasmbin"},                        // for tests only
 	"internal/plugintest/bombs":          {"abi", "internal/plugintest", "internal/wasmbin"}, // likewise
 	"internal/testlog":                   {},                                                 // likewise
+	"internal/fulltest":                  {},                                                 // likewise
 	"internal/wiretest":                  {},                                                 // likewise
 	"examples/pluginbuild":               {"abi", "host", "internal/wasmbin"},
 	"examples/demo":                      {"abi", "host", "plugins", "server", "internal/human"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -33,9 +34,7 @@ func mistaken(t *testing.T, mistake, mode string) []byte {
 // TestMistakes holds what an author reads about the commonest mistakes of a plugin
 // written in Go.
 func TestMistakes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds plugins")
-	}
+	fulltest.Only(t, "builds plugins with the go command")
 	for mistake, c := range map[string]struct {
 		mode, want string
 	}{
@@ -70,9 +69,7 @@ func TestMistakes(t *testing.T) {
 
 // TestMistakenReach: Go's own words are those of a fault in a network, or in a folder.
 func TestMistakenReach(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds plugins")
-	}
+	fulltest.Only(t, "builds plugins with the go command")
 	for mistake, want := range map[string]string{
 		"dial":    "dial tcp 127.0.0.1:80: address 127.0.0.1:80: connect: Connection refused (plugins have no network but the operation http: in Go, import guest/web)",
 		"look up": "Connection reset by peer (plugins have no network but the operation http: in Go, import guest/web)",

@@ -18,6 +18,7 @@ import (
 
 	"github.com/toolhost/toolhost/examples/plugins/script"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/fulltest"
 )
 
 const (
@@ -112,6 +113,7 @@ var raced bool
 // that TOOLHOST_ROTATE names ("native,386,arm64,s390x"). Without it there are fewer programs,
 // and only some of the waits are between processes.
 func TestProcessesThatWait(t *testing.T) {
+	fulltest.Only(t, "starts a process for each wait")
 	if os.Getenv(stretchFile) != "" {
 		t.Skip("this is a process of it")
 	}

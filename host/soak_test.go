@@ -19,6 +19,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -29,6 +30,7 @@ const soakCalls = 20_000
 // TestSoak: however many calls there were, in whatever mode and however they
 // ended, heap, mappings, open files and goroutines are where they were.
 func TestSoak(t *testing.T) {
+	fulltest.Only(t, "takes minutes with the race detector")
 	calls := soakCalls
 	if n, err := strconv.Atoi(os.Getenv("TOOLHOST_SOAK_CALLS")); err == nil {
 		calls = n

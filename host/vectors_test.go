@@ -19,6 +19,7 @@ import (
 	"github.com/toolhost/toolhost/guest/js"
 	"github.com/toolhost/toolhost/guest/python"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/fulltest"
 )
 
 // vector is one case of abi/testdata; its README says what the fields mean.
@@ -98,10 +99,14 @@ func vectorModules(t *testing.T, h *host.Host) map[string][][]byte {
 	}
 	module, err := os.ReadFile("../guest/js/testdata/vectors.js")
 	require.NoError(t, err)
-	inPython, err := python.Plugin(os.DirFS("../guest/python/testdata/vectors"))
-	require.NoError(t, err)
+	scripted := [][]byte{js.Plugin(module)}
+	if fulltest.Enabled() { // starting Python for each vector takes half a minute
+		inPython, err := python.Plugin(os.DirFS("../guest/python/testdata/vectors"))
+		require.NoError(t, err)
+		scripted = append(scripted, inPython)
+	}
 	for _, file := range []string{"calls.json", "waiting.json"} {
-		modules[file] = append(modules[file], js.Plugin(module), inPython)
+		modules[file] = append(modules[file], scripted...)
 	}
 	for _, name := range filepath.SplitList(os.Getenv("TOOLHOST_VECTORS")) {
 		wasm, err := os.ReadFile(name)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolhost/toolhost/examples/plugins/script"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/fulltest"
 )
 
 // TestScriptThatWaits: a script has the same result, output and fuel when it continues in
@@ -56,6 +57,7 @@ func TestScriptThatWaits(t *testing.T) {
 // TestGoroutinesThatWait: so has a Go program with goroutines, channels, timers and locks,
 // with the clock of another host each time.
 func TestGoroutinesThatWait(t *testing.T) {
+	fulltest.Only(t, "takes minutes with the race detector")
 	wasm := waitingWasm(t)
 	for _, c := range []struct{ name, more, want string }{
 		{"ticker", ``, `5`},

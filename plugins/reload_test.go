@@ -20,6 +20,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/plugintest"
 )
 
@@ -436,9 +437,9 @@ func (s *switchFS) Open(name string) (fs.File, error) { return s.now.Load().Open
 // again and again: none of them fails, all see one set or the other, and nothing
 // is left of what was replaced.
 func TestReloadUnderLoad(t *testing.T) {
-	rounds := 300
-	if testing.Short() {
-		rounds = 50
+	rounds := 50
+	if fulltest.Enabled() {
+		rounds = 300
 	}
 	folder := &switchFS{}
 	install := func(version int) {

@@ -111,6 +111,14 @@ func TestSpawnedElsewhere(t *testing.T) {
 	require.Empty(t, b.problems())
 }
 
+// becomesWaiting waits until a run waits, outside of a bubble.
+func (s service) becomesWaiting(id string) {
+	s.t.Helper()
+	for hangs := time.Now().Add(2 * time.Minute); s.run(id).Status != wire.StatusWaiting; time.Sleep(time.Millisecond) {
+		require.True(s.t, time.Now().Before(hangs), s.logs.String())
+	}
+}
+
 // TestWakesElsewhere: a run that waits continues on a host that never had its version of the
 // plugin, after the host that began it is gone.
 func TestWakesElsewhere(t *testing.T) {
@@ -119,7 +127,7 @@ func TestWakesElsewhere(t *testing.T) {
 	b := clusterHost(t, database, 1)
 
 	id := a.spawnScript(`await sleep(1500); return (await tools.count({text: "b c"})).words`)
-	a.waits(id)
+	a.becomesWaiting(id)
 	version := a.run(id).ToolVersion
 	require.NoError(t, a.Close(done()))
 	require.NoDirExists(t, b.versions.folder(version))
@@ -133,9 +141,9 @@ func TestHostTakesOver(t *testing.T) {
 	database := pgtest.Schema(t)
 	a := clusterHost(t, database, 0)
 	id := a.spawnScript(`console.log("began"); await sleep(100000); return 1`)
-	a.waits(id)
+	a.becomesWaiting(id)
 	queued := a.spawnScript(`await sleep(700); return 2`)
-	a.waits(queued)
+	a.becomesWaiting(queued)
 	deaf := a.store.engine.(*postgres.Engine)
 	require.NoError(t, deaf.Close()) // from now on nothing that a does is stored
 

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -48,6 +49,7 @@ const killedScript = `
 // idempotent is never done twice: its result arrives, or the script learns that it is not
 // known. TOOLHOST_CRASH_KILLS says how often.
 func TestKilledScripts(t *testing.T) {
+	fulltest.Only(t, "kills processes")
 	if os.Getenv(scriptsFolder) != "" {
 		t.Skip("this is a host of the harness")
 	}

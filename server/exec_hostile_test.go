@@ -9,11 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/fulltest"
 )
 
 // TestHostileScripts: no script traps. One that fails says why, unless the reason is its
 // fuel.
 func TestHostileScripts(t *testing.T) {
+	fulltest.Only(t, "takes half a minute")
 	s := openScripts(t, Config{})
 	for name, c := range map[string]struct{ code, err string }{
 		"a getter that throws in the result":   {`return {get a() { throw new Error("no") }}`, "no"},

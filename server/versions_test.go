@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -29,39 +30,40 @@ func execVersion(t *testing.T, n byte) *fstest.MapFile {
 	return &fstest.MapFile{Data: append(bytes.Clone(wasm), 0, 2, 1, 'a'+n)} // a custom section without content
 }
 
-// waits waits until a run does.
+// waits lets a run of a bubble begin to wait.
 func (s service) waits(id string) {
 	s.t.Helper()
-	for n := 0; s.run(id).Status != wire.StatusWaiting; n++ {
-		time.Sleep(time.Millisecond)
-		require.Less(s.t, n, 4_000, s.logs.String())
-	}
+	time.Sleep(suspendAfter + time.Millisecond)
+	synctest.Wait()
+	require.Equal(s.t, wire.StatusWaiting, s.run(id).Status, s.logs.String())
 }
 
 // TestUpdateWhileWaiting: a run that waits continues with the version of its plugin that it
 // began with, also after a restart, and new runs have the new one.
 func TestUpdateWhileWaiting(t *testing.T) {
-	cfg := Config{DataDir: t.TempDir()}
-	ids := waitingScripts(t, cfg, "a")
+	bubble(t, func(t *testing.T) {
+		cfg := Config{DataDir: t.TempDir()}
+		ids := waitingScripts(t, cfg, "a")
 
-	files := fstest.MapFS{"exec.wasm": execVersion(t, 1)}
-	s := openFolder(t, scriptConfig(cfg), files)
-	require.Equal(t, `"a"`, string(s.settled(alice, ids["a"]).Result), "%+v", s.run(ids["a"]).Error)
-	require.Equal(t, "before\n", s.artifact(alice, ids["a"], wire.OutputLog))
+		files := fstest.MapFS{"exec.wasm": execVersion(t, 1)}
+		s := openFolder(t, scriptConfig(cfg), files)
+		require.Equal(t, `"a"`, string(s.settled(alice, ids["a"]).Result), "%+v", s.run(ids["a"]).Error)
+		require.Equal(t, "before\n", s.artifact(alice, ids["a"], wire.OutputLog))
 
-	second := s.spawnScript(`await sleep(600); await sleep(600); return await tools.count({text: "b c"}).then(r => r.words)`)
-	s.waits(second)
-	files["exec.wasm"] = execVersion(t, 2)
-	require.Equal(t, []string{"exec"}, s.reload().Changed)
-	third := s.spawnScript(`await sleep(600); return "third"`)
-	require.Equal(t, `2`, string(s.settled(alice, second).Result), "%+v", s.run(second).Error)
-	require.Equal(t, `"third"`, string(s.settled(alice, third).Result))
+		second := s.spawnScript(`await sleep(600); await sleep(600); return await tools.count({text: "b c"}).then(r => r.words)`)
+		s.waits(second)
+		files["exec.wasm"] = execVersion(t, 2)
+		require.Equal(t, []string{"exec"}, s.reload().Changed)
+		third := s.spawnScript(`await sleep(600); return "third"`)
+		require.Equal(t, `2`, string(s.settled(alice, second).Result), "%+v", s.run(second).Error)
+		require.Equal(t, `"third"`, string(s.settled(alice, third).Result))
 
-	forgotten, err := s.versions.forget(func() (map[string]bool, error) { return s.needed(t.Context()) })
-	require.NoError(t, err)
-	require.Len(t, forgotten, 3)
-	require.Empty(t, entries(t, filepath.Join(cfg.DataDir, "versions")))
-	require.NoError(t, s.Close(done()))
+		forgotten, err := s.versions.forget(func() (map[string]bool, error) { return s.needed(t.Context()) })
+		require.NoError(t, err)
+		require.Len(t, forgotten, 3)
+		require.Empty(t, entries(t, filepath.Join(cfg.DataDir, "versions")))
+		require.NoError(t, s.Close(done()))
+	})
 }
 
 func entries(t *testing.T, dir string) (names []string) {
@@ -76,29 +78,31 @@ func entries(t *testing.T, dir string) (names []string) {
 
 // TestVersionsStay: the version that a run waits with stays until the run has ended.
 func TestVersionsStay(t *testing.T) {
-	s := openScripts(t, Config{DataDir: t.TempDir()})
-	forget := func() []string {
-		forgotten, err := s.versions.forget(func() (map[string]bool, error) { return s.needed(t.Context()) })
+	bubble(t, func(t *testing.T) {
+		s := openScripts(t, Config{DataDir: t.TempDir()})
+		forget := func() []string {
+			forgotten, err := s.versions.forget(func() (map[string]bool, error) { return s.needed(t.Context()) })
+			require.NoError(t, err)
+			return forgotten
+		}
+		require.Empty(t, forget())
+		id := s.spawnScript(`await sleep(1e8)`)
+		s.waits(id)
+		require.Empty(t, forget())
+		digest := s.run(id).ToolVersion
+		require.Len(t, entries(t, s.versions.folder(digest)), 2, "the plugin, and what it starts with")
+		state, err := checkpoint.Decode(stateOf(t, s.cfg.DataDir, id), 1<<30)
 		require.NoError(t, err)
-		return forgotten
-	}
-	require.Empty(t, forget())
-	id := s.spawnScript(`await sleep(1e8)`)
-	s.waits(id)
-	require.Empty(t, forget())
-	digest := s.run(id).ToolVersion
-	require.Len(t, entries(t, s.versions.folder(digest)), 2, "the plugin, and what it starts with")
-	state, err := checkpoint.Decode(stateOf(t, s.cfg.DataDir, id), 1<<30)
-	require.NoError(t, err)
-	data, err := s.versions.image(t.Context(), digest, hex.EncodeToString(state.Image[:]))
-	require.NoError(t, err)
-	_, err = checkpoint.DecodeImage(data, state.Image, 1<<30)
-	require.NoError(t, err)
+		data, err := s.versions.image(t.Context(), digest, hex.EncodeToString(state.Image[:]))
+		require.NoError(t, err)
+		_, err = checkpoint.DecodeImage(data, state.Image, 1<<30)
+		require.NoError(t, err)
 
-	s.stop(alice, id, "")
-	s.settled(alice, id)
-	require.Equal(t, []string{digest}, forget())
-	require.NoError(t, s.Close(done()))
+		s.stop(alice, id, "")
+		s.settled(alice, id)
+		require.Equal(t, []string{digest}, forget())
+		require.NoError(t, s.Close(done()))
+	})
 }
 
 // stateOf is the state that a run is stored with.
@@ -133,22 +137,24 @@ func TestVersionsRefused(t *testing.T) {
 		{"it is granted less", func(_ *testing.T, cfg *Config, _ fstest.MapFS, _ string) { delete(cfg.Grants, "exec") }, "which the operator has not granted"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cfg := Config{DataDir: t.TempDir()}
-			ids := waitingScripts(t, cfg, "a")
-			kept := filepath.Join(cfg.DataDir, "versions")
-			kept = filepath.Join(kept, entries(t, kept)[0])
+			bubble(t, func(t *testing.T) {
+				cfg := Config{DataDir: t.TempDir()}
+				ids := waitingScripts(t, cfg, "a")
+				kept := filepath.Join(cfg.DataDir, "versions")
+				kept = filepath.Join(kept, entries(t, kept)[0])
 
-			cfg = scriptConfig(cfg)
-			files := fstest.MapFS{"exec.wasm": execVersion(t, 1)}
-			c.change(t, &cfg, files, kept)
-			s := openFolder(t, cfg, files)
-			run := s.settled(alice, ids["a"])
-			require.Equal(t, engine.StatusFailed, run.Status, "%s", run.Result)
-			require.Equal(t, engine.KindOrphaned, run.Error.Kind)
-			require.Contains(t, run.Error.Message, c.reason)
-			require.NotContains(t, run.Error.Message, cfg.DataDir)
-			require.Contains(t, s.artifact(alice, ids["a"], wire.OutputLog), "before\n")
-			require.NoError(t, s.Close(done()))
+				cfg = scriptConfig(cfg)
+				files := fstest.MapFS{"exec.wasm": execVersion(t, 1)}
+				c.change(t, &cfg, files, kept)
+				s := openFolder(t, cfg, files)
+				run := s.settled(alice, ids["a"])
+				require.Equal(t, engine.StatusFailed, run.Status, "%s", run.Result)
+				require.Equal(t, engine.KindOrphaned, run.Error.Kind)
+				require.Contains(t, run.Error.Message, c.reason)
+				require.NotContains(t, run.Error.Message, cfg.DataDir)
+				require.Contains(t, s.artifact(alice, ids["a"], wire.OutputLog), "before\n")
+				require.NoError(t, s.Close(done()))
+			})
 		})
 	}
 }

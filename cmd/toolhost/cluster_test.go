@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/client"
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/pglocal"
 	"github.com/toolhost/toolhost/internal/pgtest"
 	"github.com/toolhost/toolhost/internal/plugintest"
@@ -33,6 +34,7 @@ const clusterScript = `let sum = 0; for (let i = 1; i <= 6; i++) { console.log(i
 // Each run that was acknowledged ends once, with its result, or is told to have lost its host
 // as often as a run is tried. TOOLHOST_CLUSTER says for how long, as in 10m.
 func TestKilledServers(t *testing.T) {
+	fulltest.Only(t, "kills servers")
 	if runtime.GOOS == "windows" {
 		t.Skip("PostgreSQL is started on Unix only")
 	}
@@ -73,6 +75,7 @@ func TestKilledServers(t *testing.T) {
 // TestHostsCommand: servers are listed while they are there, and as lost when they are gone
 // without a word.
 func TestHostsCommand(t *testing.T) {
+	fulltest.Only(t, "starts PostgreSQL")
 	if runtime.GOOS == "windows" {
 		t.Skip("PostgreSQL is started on Unix only")
 	}

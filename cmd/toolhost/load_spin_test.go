@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/wire"
@@ -43,6 +44,7 @@ type spinning struct {
 //
 //	TOOLHOST_LOAD=30s go test ./cmd/toolhost -run '^TestLoadSpinning$' -count=3 -v -timeout=30m
 func TestLoadSpinning(t *testing.T) {
+	fulltest.Only(t, "puts a server under load")
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be asked to end there")
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/server/httpapi"
 )
 
@@ -64,6 +65,7 @@ func taken(name string) string {
 //
 //	TOOLHOST_LOAD=1m go test ./cmd/toolhost -run '^TestLoad$' -count=3 -v -timeout=30m
 func TestLoad(t *testing.T) {
+	fulltest.Only(t, "puts a server under load")
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be asked to end there")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/plugintest"
 )
 
@@ -20,6 +21,7 @@ import (
 // of testdata/mistakes says which it makes, and is then followed in an empty folder: a
 // file is written, one that ends in .hex as bytes, and a command prints what is below it.
 func TestMistakes(t *testing.T) {
+	fulltest.Only(t, "builds plugins in several languages")
 	files, err := filepath.Glob("testdata/mistakes/*.txtar")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/plugintest"
 )
 
@@ -127,6 +128,7 @@ func TestRustTargetIsMissing(t *testing.T) {
 
 // TestMistakesInC: an author learns what is wrong.
 func TestMistakesInC(t *testing.T) {
+	fulltest.Only(t, "builds a plugin in C")
 	if _, err := compilerOfC(t.Context()); err != nil {
 		t.Skipf("%v: %s", err, installC)
 	}

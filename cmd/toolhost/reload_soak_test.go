@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/server"
 )
@@ -23,6 +24,7 @@ import (
 // nothing is left behind. TOOLHOST_SOAK=1 makes it 5,000 reloads of plugins and 1,000 of
 // the configuration.
 func TestReloadSoak(t *testing.T) {
+	fulltest.Only(t, "puts a server under load")
 	ofPlugins, ofConfiguration := 60, 30
 	if os.Getenv("TOOLHOST_SOAK") != "" {
 		ofPlugins, ofConfiguration = 5000, 1000

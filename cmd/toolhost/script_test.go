@@ -27,6 +27,7 @@ import (
 	"github.com/toolhost/toolhost/client"
 	"github.com/toolhost/toolhost/examples/pluginbuild"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/plugintest/bombs"
@@ -90,8 +91,11 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Condition: func(name string) (bool, error) {
-			if name == "registry" {
-				return registrytest.Check() == nil, nil
+			switch name {
+			case "full":
+				return fulltest.Enabled(), nil
+			case "registry":
+				return fulltest.Enabled() && registrytest.Check() == nil, nil
 			}
 			variable, ok := strings.CutPrefix(name, "env:")
 			if !ok {

@@ -23,6 +23,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/guest/python"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/plugintest"
 )
 
@@ -285,6 +286,7 @@ func TestSDK(t *testing.T) {
 
 // TestMistakes: what an author gets wrong is named when the plugin is described.
 func TestMistakes(t *testing.T) {
+	fulltest.Only(t, "takes ten seconds")
 	w := newWorld(t)
 	begin := "from toolhost import tool\n"
 	for source, want := range map[string]string{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -32,6 +33,7 @@ func build(t testing.TB, pkg string) []byte {
 // TestRealPrograms: what the Go compiler makes stays inside, with room for
 // functions several times as large.
 func TestRealPrograms(t *testing.T) {
+	fulltest.Only(t, "compiles real programs")
 	m, err := prepared(t, goProgram(t))
 	require.NoError(t, err)
 	require.NoError(t, Check(m))

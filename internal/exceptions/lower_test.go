@@ -16,6 +16,7 @@ import (
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 	"github.com/tetratelabs/wazero/sys"
 
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -131,6 +132,7 @@ console.log(JSON.stringify(JSON.parse(read).map(text => {
 // TestAgainstNode compares generated programs, lowered and run by both engines, with the
 // programs as they are, run by node.
 func TestAgainstNode(t *testing.T) {
+	fulltest.Only(t, "runs programs in Node")
 	for name, form := range map[string]struct {
 		legacy bool
 		flags  []string

@@ -15,6 +15,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -24,8 +25,9 @@ import (
 // same values or trap the same way, and a call that returns must cost the same
 // fuel however it was charged.
 func TestSpec(t *testing.T) {
-	if testing.Short() || raceDetector {
-		t.Skip("compiles several thousand modules three times, each script in one goroutine")
+	fulltest.Only(t, "compiles several thousand modules three times")
+	if raceDetector {
+		t.Skip("each script is in one goroutine")
 	}
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tetratelabs/wazero").Output()
 	require.NoError(t, err)

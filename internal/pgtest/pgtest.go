@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/pglocal"
 )
 
@@ -40,6 +41,7 @@ func Main(m *testing.M) {
 // calls it has [Main] as its TestMain.
 func Schema(t testing.TB) string {
 	t.Helper()
+	fulltest.Only(t, "starts PostgreSQL")
 	shared.once.Do(func() {
 		if address := os.Getenv(Server); address != "" {
 			shared.cluster = &pglocal.Cluster{URL: address}

@@ -13,12 +13,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/toolhost/toolhost/internal/fulltest"
 )
 
 // Start starts an empty registry, which ends with the test, and returns its HOST:PORT. It
 // asks for a user and a password if there is a line of them, as htpasswd -B writes it. The
 // test is skipped if the registry cannot be built, but fails in CI.
 func Start(t testing.TB, htpasswd string) string {
+	fulltest.Only(t, "builds a registry")
 	if err := Check(); err != nil {
 		t.Skip(err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/pglocal"
 	"github.com/toolhost/toolhost/internal/pgtest"
 	"github.com/toolhost/toolhost/pkg/background"
@@ -59,6 +60,7 @@ const (
 // nothing has an effect once a later attempt has begun. A failover to a standby that lags
 // loses what was not sent to it, which is counted; nothing else is wrong.
 func TestChaos(t *testing.T) {
+	fulltest.Only(t, "kills processes")
 	if os.Getenv(chaosDatabase) != "" {
 		t.Skip("this is a host of it")
 	}

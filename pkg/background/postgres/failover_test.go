@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/pglocal"
 	"github.com/toolhost/toolhost/internal/pgtest"
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -20,6 +21,7 @@ import (
 // A commit that no synchronous standby has confirmed is not acknowledged: not while the
 // server waits for one, and not when an operator ends its waiting.
 func TestUnconfirmedCommit(t *testing.T) {
+	fulltest.Only(t, "starts PostgreSQL")
 	primary, err := pglocal.Start("fsync=off")
 	pgtest.Need(t, err)
 	t.Cleanup(primary.Stop)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
@@ -55,6 +56,7 @@ var (
 )
 
 func TestKilled(t *testing.T) {
+	fulltest.Only(t, "kills processes")
 	if os.Getenv(crashFolder) != "" {
 		t.Skip("this is a host of the harness")
 	}

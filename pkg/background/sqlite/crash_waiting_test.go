@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
@@ -30,6 +31,7 @@ const (
 // TestKilledWaiting kills hosts whose runs wait for one child after the other, which must
 // not be executed twice. TOOLHOST_CRASH_KILLS says how often.
 func TestKilledWaiting(t *testing.T) {
+	fulltest.Only(t, "kills processes")
 	if os.Getenv(waitingFolder) != "" {
 		t.Skip("this is a host of the harness")
 	}

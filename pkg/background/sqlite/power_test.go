@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
@@ -154,10 +155,8 @@ func checkLife(t testing.TB, e *tester, v life) {
 // meantime, and no output is so long that files of it are removed: a disk
 // would keep what was synced, but a slow copy could miss it.
 func TestPowerCut(t *testing.T) {
-	rounds := 4
-	if testing.Short() {
-		rounds = 2
-	}
+	fulltest.Only(t, "copies files while they are written")
+	const rounds = 4
 	dir := t.TempDir()
 	e := opened(t, dir)
 	var mu sync.Mutex
@@ -250,10 +249,8 @@ func TestEngineKilled(t *testing.T) {
 		writeUntilKilled(t, dir)
 		return
 	}
-	rounds := 6
-	if testing.Short() {
-		rounds = 2
-	}
+	fulltest.Only(t, "kills processes")
+	const rounds = 6
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 1))
 	for round := range rounds {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/fulltest"
 )
 
 // project writes files into a new folder, and returns the path of the first.
@@ -93,6 +95,7 @@ func TestMistakes(t *testing.T) {
 // TestHostileSources: what is nested for as long as a file may be is refused, or bundled,
 // and never ends the process.
 func TestHostileSources(t *testing.T) {
+	fulltest.Only(t, "parses sources of megabytes")
 	for name, c := range map[string]struct{ open, middle, end string }{
 		"lists": {"[", "1", "]"}, "blocks": {"{", "", "}"}, "parentheses": {"(", "1", ")"}, "not": {"!", "1", ""}, "minus": {"- ", "1", ""},
 		"arrows": {"a=>", "1", ""}, "conditions": {"a?", "1", ":0"}, "branches": {"if(a);else ", ";", ""}, "branch": {"if(a)", ";", ""},

@@ -15,6 +15,7 @@ import (
 	"github.com/toolhost/toolhost/cmd/toolhost/internal/bundle"
 	"github.com/toolhost/toolhost/guest/js"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/plugintest"
 )
 
@@ -23,6 +24,7 @@ var update = flag.Bool("update", false, "build the plugins of the pack from thei
 // TestSealed: what is embedded is what toolhost build makes of the sources. Run it with
 // -update after a change.
 func TestSealed(t *testing.T) {
+	fulltest.Only(t, "builds the plugins of the starter again")
 	ctx := context.Background()
 	h, err := host.New(ctx, host.Config{CacheDir: plugintest.CacheDir()})
 	require.NoError(t, err)

@@ -1,0 +1,33 @@
+// Package fulltest separates the tests of the full check from those of the gate.
+//
+// A plain go test runs what is exact and quick. What takes real time, kills processes,
+// runs compilers or starts servers of others runs only if the environment variable
+// TOOLHOST_TEST is "full", as in .ci/full.
+package fulltest
+
+import (
+	"os"
+	"testing"
+)
+
+var enabled = take() == "full"
+
+// take removes the variable: the command, which tests start as a process of its own,
+// refuses variables that are not its settings.
+func take() string {
+	const name = "TOOLHOST_TEST"
+	value := os.Getenv(name)
+	_ = os.Unsetenv(name)
+	return value
+}
+
+// Enabled reports whether this is the full check.
+func Enabled() bool { return enabled }
+
+// Only skips a test outside of the full check, and says why it is not in the gate.
+func Only(t testing.TB, why string) {
+	t.Helper()
+	if !enabled {
+		t.Skipf("%s: runs with TOOLHOST_TEST=full", why)
+	}
+}
