@@ -40,7 +40,7 @@ rust() {
 	"$work/toolhost" test "$CARGO_TARGET_DIR/$target/release/examples.wasm"
 	TOOLHOST_RUST_EXAMPLES="$CARGO_TARGET_DIR/$target/release/examples.wasm" go test ./cmd/toolhost -count=1 -run '^TestScripts$/^crash_rust$'
 	project rust
-	RUST_PAGE=1 go test ./cmd/toolhost -count=1 -run '^TestRustPage$'
+	TOOLHOST_TEST=full RUST_PAGE=1 go test ./cmd/toolhost -count=1 -run '^TestRustPage$'
 	vectors+=:$CARGO_TARGET_DIR/$target/release/vectors.wasm
 }
 
@@ -57,7 +57,7 @@ c() {
 
 	"$work/toolhost" test "$work/examples.wasm"
 	project c
-	go test ./cmd/toolhost -count=1 -run '^Test(CPage|MistakesInC)$' # which are skipped without a compiler
+	TOOLHOST_TEST=full go test ./cmd/toolhost -count=1 -run '^Test(CPage|MistakesInC)$' # which are skipped without a compiler
 	"$work/toolhost" build guest/c/vectors -o "$work/vectors.wasm"
 	vectors+=:$work/vectors.wasm
 }

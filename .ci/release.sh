@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the release in two clones, and compares: the archives, the checksums and what is
 # said to be in the binaries are the same. With RELEASE=all that is all of it, twice.
-# Otherwise, as in the gate, the first clone builds for one processor of each system, and
+# Otherwise, as in the full check, the first clone builds for one processor of each system, and
 # the second for this machine: linking takes a minute for each. Then it uses what is in the archive of
 # this machine: the commit in the binary, manual pages, completion scripts, and a server
 # in a root file system with nothing but the program, as a user who is not root.

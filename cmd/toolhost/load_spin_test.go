@@ -42,7 +42,7 @@ type spinning struct {
 // With TOOLHOST_LOAD=30s it asks for so long and measures, and then measures how
 // fast as many runs with work to do get it done.
 //
-//	TOOLHOST_LOAD=30s go test ./cmd/toolhost -run '^TestLoadSpinning$' -count=3 -v -timeout=30m
+//	TOOLHOST_TEST=full TOOLHOST_LOAD=30s go test ./cmd/toolhost -run '^TestLoadSpinning$' -count=3 -v -timeout=30m
 func TestLoadSpinning(t *testing.T) {
 	fulltest.Only(t, "puts a server under load")
 	if runtime.GOOS == "windows" {

@@ -63,7 +63,7 @@ func taken(name string) string {
 // with TOOLHOST_LOAD_PROFILE=FILE the server is profiled in the mix: FILE has
 // where its time went, FILE.allocs what it allocated, FILE.goroutines which goroutines wait.
 //
-//	TOOLHOST_LOAD=1m go test ./cmd/toolhost -run '^TestLoad$' -count=3 -v -timeout=30m
+//	TOOLHOST_TEST=full TOOLHOST_LOAD=1m go test ./cmd/toolhost -run '^TestLoad$' -count=3 -v -timeout=30m
 func TestLoad(t *testing.T) {
 	fulltest.Only(t, "puts a server under load")
 	if runtime.GOOS == "windows" {
