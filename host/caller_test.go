@@ -30,7 +30,7 @@ func TestInnerCallBecomesBackground(t *testing.T) {
 				r, _ := h.Call(ctx, spin, host.Call{Caller: c.Caller, Policy: host.Policy{Timeout: time.Hour}})
 				ended <- r
 			}()
-			require.Eventually(t, func() bool { return len(host.InnerBackground(c.Caller)) == 1 }, 5*time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return len(host.InnerBackground(c.Caller)) == 1 }, 2*time.Minute, time.Millisecond)
 			before = host.InnerBackground(c.Caller)[0]
 			(<-detached)()
 			after = host.InnerBackground(c.Caller)[0]

@@ -21,7 +21,7 @@ import (
 // processor. The time is for those that never do.
 func untilProcessors(t *testing.T, h *host.Host, computing, waiting int) {
 	t.Helper()
-	for late := time.Now().Add(5 * time.Minute); ; {
+	for late := time.Now().Add(2 * time.Minute); ; {
 		s := h.Stats().Processors
 		if s.Computing == computing && s.Waiting == waiting {
 			return

@@ -176,7 +176,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 // have taken their thread away. The time is for those that never do.
 func requireGoroutines(t *testing.T, most int) {
 	t.Helper()
-	for late := time.Now().Add(5 * time.Minute); runtime.NumGoroutine() > most && time.Now().Before(late); {
+	for late := time.Now().Add(2 * time.Minute); runtime.NumGoroutine() > most && time.Now().Before(late); {
 		runtime.Gosched()
 	}
 	require.LessOrEqual(t, runtime.NumGoroutine(), most)

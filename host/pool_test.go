@@ -62,7 +62,7 @@ func (o *holder) release(t *testing.T) {
 // those that never do.
 func untilWaiting(t *testing.T, m *host.Module, n int) {
 	t.Helper()
-	for late := time.Now().Add(5 * time.Minute); m.Stats().Waiting != n; {
+	for late := time.Now().Add(2 * time.Minute); m.Stats().Waiting != n; {
 		require.True(t, time.Now().Before(late), "%d wait", m.Stats().Waiting)
 	}
 }
@@ -381,7 +381,7 @@ func TestWarmInstancesEnd(t *testing.T) {
 	})
 	t.Run("age", func(t *testing.T) {
 		m := three(hostWith(t, host.Config{WarmFor: time.Millisecond}))
-		for late := time.Now().Add(5 * time.Minute); m.Stats().Idle > 0 || m.Stats().Memory > 0; {
+		for late := time.Now().Add(2 * time.Minute); m.Stats().Idle > 0 || m.Stats().Memory > 0; {
 			require.True(t, time.Now().Before(late))
 		}
 	})

@@ -100,7 +100,7 @@ func TestOneOfTwoCallersGivesUp(t *testing.T) {
 	go func() { _, err := p.use(ctx, host.CompileOptions{}); first <- err }()
 	<-files.opened
 	go func() { _, err := p.use(t.Context(), host.CompileOptions{}); second <- err }()
-	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.compiling.waiting == 2 }, 5*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.compiling.waiting == 2 }, 2*time.Minute, time.Millisecond)
 	cancel(gone)
 	require.ErrorIs(t, <-first, gone)
 	files.allow <- struct{}{}
@@ -201,7 +201,7 @@ func TestCloseWhileCompiling(t *testing.T) {
 	go func() { _, err := p.use(t.Context(), host.CompileOptions{}); caller <- err }()
 	<-files.opened
 	go func() { closed <- r.Close(t.Context()) }()
-	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.gone != nil }, 5*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.gone != nil }, 2*time.Minute, time.Millisecond)
 	files.allow <- struct{}{}
 	require.ErrorIs(t, <-caller, host.ErrClosed)
 	require.NoError(t, <-closed)

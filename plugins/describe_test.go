@@ -113,7 +113,7 @@ func TestCompileAhead(t *testing.T) {
 
 	compiled := func(n int64) {
 		t.Helper()
-		require.Eventually(t, func() bool { return h.Stats().Compiled.Anew+h.Stats().Compiled.Cached == n }, 5*time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return h.Stats().Compiled.Anew+h.Stats().Compiled.Cached == n }, 2*time.Minute, time.Millisecond)
 	}
 	compiled(3)
 	add(named("c"))
@@ -194,7 +194,7 @@ func TestUrgentCallerOvertakes(t *testing.T) {
 		_, err := p.use(t.Context(), host.CompileOptions{})
 		urgent <- err
 	}()
-	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.compiling.canceled }, 5*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.compiling.canceled }, 2*time.Minute, time.Millisecond)
 	files.allow <- struct{}{}
 	<-files.opened // anew
 	files.allow <- struct{}{}
@@ -218,7 +218,7 @@ func TestGiveUpWhenOvertaken(t *testing.T) {
 		_, err := p.use(t.Context(), host.CompileOptions{})
 		urgent <- err
 	}()
-	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.compiling.canceled }, 5*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.compiling.canceled }, 2*time.Minute, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-low, context.Canceled)
 	files.allow <- struct{}{}

@@ -47,7 +47,7 @@ func watchWith(t *testing.T, cfg Config) watched {
 // matter: a change that takes long may be seen half done.
 func (w watched) until(tools ...string) {
 	w.t.Helper()
-	late := time.After(5 * time.Minute) // only if no more changes are reported
+	late := time.After(2 * time.Minute) // only if no more changes are reported
 	for !slices.Equal(toolNames(w.Registry), tools) {
 		select {
 		case <-w.told:

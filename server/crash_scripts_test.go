@@ -72,7 +72,7 @@ type killedFigures struct{ kills, attempts, runs, effects, lost int }
 func killScripts(t *testing.T, kills int, all *killedFigures) {
 	folder := t.TempDir()
 	for last := false; !last; {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestScriptsHost$", "-test.timeout=60s")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestScriptsHost$", "-test.timeout=5m")
 		cmd.Env = append(os.Environ(), scriptsFolder+"="+folder)
 		cmd.Stderr = t.Output()
 		out, err := cmd.StdoutPipe()

@@ -173,7 +173,7 @@ func TestToolCallStop(t *testing.T) {
 		})
 	}
 	stop(t, "spin", `{"code":"canceled","message":"the call is being stopped"}`, func(s service) {
-		require.Eventually(t, func() bool { return s.Stats().Host.Running == 3 }, 5*time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return s.Stats().Host.Running == 3 }, 2*time.Minute, time.Millisecond)
 	})
 }
 
@@ -189,7 +189,7 @@ func TestToolCallCanceled(t *testing.T) {
 		r, _ := s.Call(ctx, Request{Session: alice, Tool: "outer"})
 		ended <- r
 	}()
-	require.Eventually(t, func() bool { return s.Stats().Host.Running == 3 }, 5*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Stats().Host.Running == 3 }, 2*time.Minute, time.Millisecond)
 	cancel()
 	require.Equal(t, abi.CanceledKind, (<-ended).Kind)
 	require.Zero(t, s.Stats().Host.Running)
@@ -224,7 +224,7 @@ func TestToolCallUsage(t *testing.T) {
 	require.Eventually(t, func() bool {
 		run, err := s.Session(alice).Run(t.Context(), id)
 		return err == nil && run.Cost != nil && run.Cost.Fuel > 10_000_000 && run.Cost.MemoryPeak >= 3*256<<10 && run.Cost.CPUSeconds > 0
-	}, 5*time.Minute, 10*time.Millisecond)
+	}, 2*time.Minute, 10*time.Millisecond)
 	s.agent(alice, StopBackground, `{"task_id":"`+id+`","force":true}`)
 	run, err := s.Session(alice).Run(t.Context(), id)
 	require.NoError(t, err)

@@ -81,7 +81,7 @@ func startProcess(t *testing.T, command string, args ...string) *loadProcess {
 	p.cmd.Stderr = p.said
 	require.NoError(t, p.cmd.Start())
 	t.Cleanup(func() { _ = p.cmd.Process.Kill(); _ = p.cmd.Wait() })
-	require.Eventually(t, func() bool { return strings.Contains(p.said.String(), "ready: ") }, 5*time.Minute, 5*time.Millisecond, "%s", p.said)
+	require.Eventually(t, func() bool { return strings.Contains(p.said.String(), "ready: ") }, 2*time.Minute, 5*time.Millisecond, "%s", p.said)
 	p.base, p.debug = p.address(`listening on (http://[\d.:]+)`), p.address(`profiles at (http://[\d.:]+)`)
 	return p
 }

@@ -267,13 +267,13 @@ func (l *load) settle(before rest) {
 	after := l.idle()
 	require.LessOrEqual(l.t, after.memory, before.memory+1<<20, "bytes that count against the host's memory")
 	// Some are of the pools of libraries, whose number does not grow with clients.
-	if !assert.Eventually(l.t, func() bool { return l.server.goroutines() <= before.goroutines+20 }, 5*time.Minute, 50*time.Millisecond) {
+	if !assert.Eventually(l.t, func() bool { return l.server.goroutines() <= before.goroutines+20 }, 2*time.Minute, 50*time.Millisecond) {
 		l.t.Fatalf("%d goroutines before, and after:\n%s", before.goroutines, l.server.profile("goroutine?debug=1"))
 	}
 	if !hasProc {
 		return
 	}
-	require.Eventually(l.t, func() bool { return l.server.files() <= before.files+20 }, 5*time.Minute, 50*time.Millisecond,
+	require.Eventually(l.t, func() bool { return l.server.files() <= before.files+20 }, 2*time.Minute, 50*time.Millisecond,
 		"%d files before, %d after", before.files, l.server.files())
 	if l.whole {
 		now, most := l.server.resident()

@@ -30,7 +30,7 @@ func TestMCP(t *testing.T) {
 		require.NoError(t, err)
 	}
 	hear := func(part string) {
-		require.Eventually(t, func() bool { return strings.Contains(out.String(), part) }, 5*time.Minute, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(out.String(), part) }, 2*time.Minute, 5*time.Millisecond)
 	}
 	say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"script","version":"1"}}}`)
 	hear(`"serverInfo":{"name":"toolhost"`)

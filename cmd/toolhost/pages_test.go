@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -296,7 +297,8 @@ func (p *reader) run(command string) string {
 	printed := filepath.Join(filepath.Dir(p.dir), "printed")
 	_, err := fmt.Fprintf(p.in, "(exit $code)\n{ %s\n} >'%s' 2>&1; code=$?; echo $code\n", command, printed)
 	require.NoError(p.t, err)
-	stuck := time.AfterFunc(2*time.Minute, func() { _ = p.shell.Process.Kill() }) // only a broken command gets there
+	// Only a broken command gets there. The shell stays, to end the servers of the page.
+	stuck := time.AfterFunc(10*time.Minute, func() { _ = exec.Command("pkill", "-KILL", "-P", strconv.Itoa(p.shell.Process.Pid)).Run() })
 	defer stuck.Stop()
 	require.True(p.t, p.codes.Scan(), "the shell ended in %s", command)
 	if strings.Contains(command, "toolhost serve ") && strings.HasSuffix(command, "&") {

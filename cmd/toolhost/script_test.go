@@ -250,7 +250,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	pattern, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) { // only a broken command gets there
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) { // only a broken command gets there
 		_ = ts.Exec(args[1], args[2:]...) // it may fail until it does not
 		if pattern.MatchString(ts.ReadFile("stdout")) {
 			return
@@ -347,7 +347,7 @@ func poll(ts *testscript.TestScript, ask func(ctx context.Context, c *client.Cli
 	c, err := client.New("unix:"+socketPath(ts.Getenv("TOOLHOST_DATA")), client.Options{})
 	ts.Check(err)
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // only a broken server gets there
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // only a broken server gets there
 	defer cancel()
 	for !ask(ctx, c) {
 		if ctx.Err() != nil {

@@ -55,7 +55,7 @@ func startServer(t *testing.T, args ...string) *testlog.Buffer {
 		require.Equal(t, exitOK, <-ended, said)
 		require.NoFileExists(t, socketPath(data))
 	})
-	require.Eventually(t, func() bool { return strings.Contains(said.String(), "ready: ") }, 5*time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(said.String(), "ready: ") }, 2*time.Minute, 5*time.Millisecond)
 	return said
 }
 
@@ -134,7 +134,7 @@ func TestServeSharesRuns(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, out, _ := toolhost(t.Context(), "spawn", "spin", "--session", "ana/1")
 		return strings.HasPrefix(out, "bg_")
-	}, 5*time.Minute, 5*time.Millisecond)
+	}, 2*time.Minute, 5*time.Millisecond)
 	code, _, errs := toolhost(t.Context(), "spawn", "spin", "--session", "ana/2")
 	require.Equal(t, exitLimit, code)
 	require.Contains(t, errs, "your sessions together already have the maximum of 1 background runs")
