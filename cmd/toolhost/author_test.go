@@ -57,7 +57,6 @@ func TestByHand(t *testing.T) {
 
 // TestLanguagePages does what the pages for authors say, each in its language.
 func TestLanguagePages(t *testing.T) {
-	fulltest.Only(t, "follows a page of the docs, and builds its plugins")
 	for _, page := range []string{"python.md", "javascript.md", "go.md"} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel() // it mostly waits
@@ -72,7 +71,6 @@ func TestLanguagePages(t *testing.T) {
 
 // TestExtismPage does what docs/extism.md says, with plugins that behave as those of the page.
 func TestExtismPage(t *testing.T) {
-	fulltest.Only(t, "follows a page of the docs, and builds its plugins")
 	p := newReader(t, "extism.md")
 	for plugin, folder := range map[string]string{"count_vowels": "plugins", "greet": "hosted", "hash": "mcp"} {
 		build := exec.Command("go", "build", "-buildmode=c-shared", "-o", filepath.Join(p.dir, folder, plugin+".wasm"), "./testdata/extism/"+plugin)

@@ -29,7 +29,6 @@ import (
 // TestGrantingPage does what docs/granting.md says, in order and to the letter, and
 // compares what the commands print with the page.
 func TestGrantingPage(t *testing.T) {
-	fulltest.Only(t, "follows a page of the docs, and builds its plugins")
 	p := newReader(t, "granting.md")
 	require.NoError(t, os.MkdirAll(filepath.Join(p.clone, "examples/plugins"), 0o755))
 	require.NoError(t, os.Symlink(buildExamples(t), filepath.Join(p.clone, "examples/plugins/dist")))
@@ -38,7 +37,6 @@ func TestGrantingPage(t *testing.T) {
 
 // TestStarterPage does what docs/starter.md says.
 func TestStarterPage(t *testing.T) {
-	fulltest.Only(t, "follows a page of the docs, and builds its plugins")
 	p := newReader(t, "starter.md")
 	require.NoError(t, os.MkdirAll(filepath.Join(p.clone, "examples/plugins"), 0o755))
 	require.NoError(t, os.Symlink(buildExamples(t), filepath.Join(p.clone, "examples/plugins/dist")))
@@ -47,7 +45,6 @@ func TestStarterPage(t *testing.T) {
 
 // TestScriptsPage does what docs/scripts.md says.
 func TestScriptsPage(t *testing.T) {
-	fulltest.Only(t, "follows a page of the docs, and builds its plugins")
 	p := newReader(t, "scripts.md")
 	require.NoError(t, os.MkdirAll(filepath.Join(p.clone, "examples/plugins"), 0o755))
 	require.NoError(t, os.Symlink(buildExamples(t), filepath.Join(p.clone, "examples/plugins/dist")))
@@ -57,7 +54,6 @@ func TestScriptsPage(t *testing.T) {
 // TestReachingPage does what docs/reaching.md says: it writes, tests and builds the
 // plugins of the page, and calls them.
 func TestReachingPage(t *testing.T) {
-	fulltest.Only(t, "follows a page of the docs, and builds its plugins")
 	p := newReader(t, "reaching.md")
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
@@ -76,7 +72,6 @@ func TestReachingPage(t *testing.T) {
 
 // TestCPage does what docs/c.md says: it makes a plugin in C, and calls it as an agent.
 func TestCPage(t *testing.T) {
-	fulltest.Only(t, "follows a page of the docs, and builds its plugins")
 	if _, err := compilerOfC(t.Context()); err != nil {
 		t.Skipf("%v: %s", err, installC)
 	}
@@ -85,7 +80,6 @@ func TestCPage(t *testing.T) {
 
 // TestDeployingPage does what docs/deploying.md says, with a registry of its own.
 func TestDeployingPage(t *testing.T) {
-	fulltest.Only(t, "follows a page of the docs, and builds its plugins")
 	p := newReader(t, "deploying.md")
 	p.registry = registrytest.Start(t, "")
 	p.follow()
@@ -149,6 +143,8 @@ type reader struct {
 }
 
 func newReader(t *testing.T, page string) *reader {
+	t.Helper()
+	fulltest.Only(t, "follows a page of the docs, and builds its plugins")
 	if runtime.GOOS == "windows" {
 		t.Skip("the page has commands of a Unix shell")
 	}

@@ -6,13 +6,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/toolhost/toolhost/internal/fulltest"
 )
 
 // TestRustPage does what docs/rust.md says.
 func TestRustPage(t *testing.T) {
-	fulltest.Only(t, "follows a page of the docs, and builds its plugins")
 	p := newReader(t, "rust.md")
 	p.env = append(p.env, crates(t)...)
 	p.follow()
