@@ -46,18 +46,15 @@ func (m *Manager) runKeyed(ctx context.Context, c *call, req RunRequest) (RunRes
 	}
 	w.begin(c, req, func(r workResult) { w.ended(c, r) })
 
-	var due <-chan time.Time
-	if req.ParkAfter > 0 {
-		timer := time.NewTimer(req.ParkAfter)
-		defer timer.Stop()
-		due = timer.C
-	}
+	due, stop := req.due()
+	defer stop()
+	parks := false
 	select {
 	case <-t.done:
 	case <-due:
-		if c.waiter.CompareAndSwap(waiterThere, waiterLeft) {
-			return RunResult{Parked: true, Run: t.lease.Run()}, nil
-		}
+		parks = true
+	case <-req.Park:
+		parks = true
 	case <-ctx.Done():
 		cause := context.Cause(ctx)
 		if req.Stops != nil && req.Stops(cause) {
@@ -67,6 +64,9 @@ func (m *Manager) runKeyed(ctx context.Context, c *call, req RunRequest) (RunRes
 		}
 	}
 
+	if parks && c.waiter.CompareAndSwap(waiterThere, waiterLeft) {
+		return RunResult{Parked: true, Run: t.lease.Run()}, nil
+	}
 	<-t.done
 	switch {
 	case c.err == nil:

@@ -19,6 +19,8 @@ type RunRequest struct {
 
 	// ParkAfter is when a call that still runs becomes a background run; 0: never.
 	ParkAfter time.Duration
+	// Park is closed to make it one at once; nil: it never is.
+	Park <-chan struct{}
 
 	// Work does the work, under the rules of an [Executor]. It is the first
 	// attempt; if the call was parked, a later one is Config.Executor's. Its
@@ -68,7 +70,7 @@ func (m *Manager) Run(ctx context.Context, session string, req RunRequest) (RunR
 	}
 	m.worker.begin(c, req, func(r workResult) { m.worker.returned(c, r) })
 
-	parked, err := m.worker.attend(ctx, c, req.ParkAfter)
+	parked, err := m.worker.attend(ctx, c, req)
 	c.fate <- parked
 	if parked {
 		return RunResult{Parked: true, Run: c.task.lease.Run()}, nil
@@ -146,16 +148,18 @@ func (w *worker) returned(c *call, r workResult) {
 
 // attend waits until the work has returned or is parked. The error says why
 // the work was stopped, if it was.
-func (w *worker) attend(ctx context.Context, c *call, parkAfter time.Duration) (parked bool, err error) {
+func (w *worker) attend(ctx context.Context, c *call, req RunRequest) (parked bool, err error) {
 	detach := c.follow(ctx)
 	defer func() { detach() }()
-	var due <-chan time.Time
-	if parkAfter > 0 {
-		timer := time.NewTimer(parkAfter)
-		defer timer.Stop()
-		due = timer.C
+	due, stop := req.due()
+	defer stop()
+
+	select {
+	case <-c.worked:
+	case <-due:
+	case <-req.Park:
 	}
-	if closedFirst(c.worked, due) {
+	if closed(c.worked) {
 		return false, nil
 	}
 	if !detach() { // ctx has ended first: its work ends
@@ -177,6 +181,16 @@ func (w *worker) attend(ctx context.Context, c *call, parkAfter time.Duration) (
 	detach = c.follow(ctx)
 	<-c.worked
 	return false, err
+}
+
+// due returns a channel that delivers when the call is parked for its time. It never does
+// without one.
+func (r RunRequest) due() (due <-chan time.Time, stop func() bool) {
+	if r.ParkAfter == 0 {
+		return nil, func() bool { return false }
+	}
+	timer := time.NewTimer(r.ParkAfter)
+	return timer.C, timer.Stop
 }
 
 // follow ends the work with ctx, until the function it returns is called; that

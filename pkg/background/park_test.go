@@ -362,3 +362,55 @@ func TestParkedSecrets(t *testing.T) {
 		wait(t, m, alice, run.ID)
 	})
 }
+
+// A call is parked before its time when its caller wants it to be a run.
+func TestParkedOnRequest(t *testing.T) {
+	for name, key := range map[string]string{"call": "", "call with a key": "k"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newManager(t, Config{})
+				park, began := make(chan struct{}), time.Now()
+				time.AfterFunc(time.Second, func() { close(park) })
+
+				ran := call1(t, m, alice, RunRequest{SpawnRequest: SpawnRequest{IdempotencyKey: key}, Park: park, Work: works(time.Minute)})
+				require.True(t, ran.Parked)
+				require.Equal(t, time.Second, time.Since(began))
+
+				checked, err := m.Check(t.Context(), alice, CheckRequest{IDs: []string{ran.Run.ID}, Wait: 2 * time.Minute})
+				require.NoError(t, err)
+				require.Equal(t, engine.StatusSucceeded, checked.Reports[0].Run.Status)
+				require.Equal(t, time.Minute, time.Since(began))
+			})
+		})
+	}
+}
+
+// A held run is decided once.
+func TestHeldIsDecidedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{Executor: func(context.Context, engine.Run, *output.Sink) (Outcome, error) { return Outcome{}, nil }})
+		hold := func() string {
+			r, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "tool", Held: "approval"})
+			require.NoError(t, err)
+			return r.Run.ID
+		}
+
+		refused := hold()
+		run, err := m.Refuse(t.Context(), refused, "operator", "not now")
+		require.NoError(t, err)
+		require.Equal(t, engine.StatusCanceled, run.Status)
+		require.Equal(t, "not now", run.Cancel.Reason)
+		_, err = m.Release(t.Context(), refused)
+		require.ErrorIs(t, err, engine.ErrConflict)
+
+		released := hold()
+		_, err = m.Release(t.Context(), released)
+		require.NoError(t, err)
+		_, err = m.Refuse(t.Context(), released, "operator", "")
+		require.ErrorIs(t, err, engine.ErrConflict)
+		_, err = m.Release(t.Context(), released)
+		require.ErrorIs(t, err, engine.ErrConflict)
+		_, err = m.Check(t.Context(), alice, CheckRequest{IDs: []string{released}, Wait: time.Minute})
+		require.NoError(t, err)
+	})
+}

@@ -100,13 +100,26 @@ func (m *Manager) Spawn(ctx context.Context, session string, req SpawnRequest) (
 	return result, nil
 }
 
-// Release lets a held run start, and returns it. It does not change any other run.
+// Release lets a held run start, and returns it. For any other run the error matches
+// [engine.ErrConflict].
 func (m *Manager) Release(ctx context.Context, id string) (engine.Run, error) {
 	run, err := m.engine.Release(context.WithoutCancel(ctx), id)
 	if err != nil {
 		return run, fmt.Errorf("release: %w", err)
 	}
 	m.admission.expect(true)
+	return run, nil
+}
+
+// Refuse cancels a held run before it has started, and returns it. By and reason are kept
+// with it, as for [StopRequest]. For any other run the error matches [engine.ErrConflict].
+func (m *Manager) Refuse(ctx context.Context, id, by, reason string) (engine.Run, error) {
+	c := engine.Cancellation{At: time.Now(), By: by, Reason: output.Shorten(reason, maxReason), Force: true, Held: true}
+	run, err := m.engine.Cancel(context.WithoutCancel(ctx), id, c, canceled(c.At))
+	if err != nil {
+		return run, fmt.Errorf("refuse: %w", err)
+	}
+	m.worker.counters.ended(run)
 	return run, nil
 }
 

@@ -56,10 +56,12 @@ type Engine interface {
 	// Cancel records that a run is to end, and returns it without its payload. A
 	// queued or waiting run ends with end and the status canceled; a running run keeps its
 	// status, and its first cancellation, see [Run.Canceled]; a terminal run does not change.
+	// With [Cancellation.Held] the error matches [ErrConflict] unless the run is queued and
+	// held, and nothing changes.
 	Cancel(ctx context.Context, id string, c Cancellation, end End) (Run, error)
 
-	// Release lets a held, queued run be claimed, and returns it without its payload.
-	// It does not change any other run.
+	// Release lets a held, queued run be claimed, and returns it without its payload. For
+	// any other run the error matches [ErrConflict], and nothing changes.
 	Release(ctx context.Context, id string) (Run, error)
 
 	// Tail reads up to max bytes of the log of the run's current attempt, from

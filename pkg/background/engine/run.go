@@ -202,7 +202,12 @@ type Cancellation struct {
 	Reason string    `json:"reason,omitempty"`
 	Alone  bool      `json:"alone,omitempty"` // its children are not stopped with it
 	Force  bool      `json:"force,omitempty"` // its work has no grace period
+	Held   bool      `json:"-"`               // only if the run is queued and held
 }
+
+// Undecided reports whether the run is queued and held, so that it can still be released
+// or refused.
+func (r Run) Undecided() bool { return r.Status == StatusQueued && r.Held != "" }
 
 // Canceled returns r with a cancellation. A later one changes nothing of the first, but
 // that it can force the end.

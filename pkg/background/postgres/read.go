@@ -130,6 +130,9 @@ func (e *Engine) Cancel(ctx context.Context, id string, c engine.Cancellation, e
 	var kept keptParts
 	err = e.onRun(ctx, id, kept.more(), func(t *tx, r row) error {
 		run = r.Run
+		if c.Held && !r.Run.Undecided() {
+			return fmt.Errorf("%w: run %s", engine.ErrConflict, id)
+		}
 		if r.Run.Status.Terminal() {
 			return nil
 		}
@@ -149,10 +152,10 @@ func (e *Engine) Cancel(ctx context.Context, id string, c engine.Cancellation, e
 // Release implements [engine.Engine].
 func (e *Engine) Release(ctx context.Context, id string) (run engine.Run, err error) {
 	err = e.onRun(ctx, id, more{}, func(t *tx, r row) error {
-		before := r
-		if run = r.Run; r.Run.Status != engine.StatusQueued || r.Held == "" {
-			return nil
+		if !r.Run.Undecided() {
+			return fmt.Errorf("%w: run %s", engine.ErrConflict, id)
 		}
+		before := r
 		r.Held = ""
 		run = r.Run
 		t.publish(engine.EventQueued, r.Run)

@@ -203,7 +203,7 @@ var errEnded = errors.New("run not active")
 // Cancel implements [engine.Engine].
 func (e *Engine) Cancel(ctx context.Context, id string, c engine.Cancellation, end engine.End) (run engine.Run, err error) {
 	check := func(a *active) error {
-		if a == nil {
+		if a == nil || c.Held && !a.run.Undecided() {
 			return errEnded
 		}
 		return nil
@@ -217,7 +217,10 @@ func (e *Engine) Cancel(ctx context.Context, id string, c engine.Cancellation, e
 		run = r.Run
 		return e.update(ctx, r, engine.EventStopping, func() { a.run.Cancel = r.Cancel })
 	})
-	if errors.Is(err, errEnded) {
+	switch {
+	case errors.Is(err, errEnded) && c.Held:
+		return engine.Run{}, e.decided(ctx, id)
+	case errors.Is(err, errEnded):
 		return e.Get(ctx, id)
 	}
 	return run, err
@@ -226,7 +229,7 @@ func (e *Engine) Cancel(ctx context.Context, id string, c engine.Cancellation, e
 // Release implements [engine.Engine].
 func (e *Engine) Release(ctx context.Context, id string) (run engine.Run, err error) {
 	held := func(a *active) error {
-		if a == nil || a.run.Status != engine.StatusQueued || a.run.Held == "" {
+		if a == nil || !a.run.Undecided() {
 			return errEnded
 		}
 		return nil
@@ -237,9 +240,17 @@ func (e *Engine) Release(ctx context.Context, id string) (run engine.Run, err er
 		return e.update(ctx, r, engine.EventQueued, func() { a.run.Held = "" })
 	})
 	if errors.Is(err, errEnded) {
-		return e.Get(ctx, id)
+		return engine.Run{}, e.decided(ctx, id)
 	}
 	return run, err
+}
+
+// decided is why a run is neither released nor refused: it is not held, or unknown.
+func (e *Engine) decided(ctx context.Context, id string) error {
+	if _, err := e.Get(ctx, id); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: run %s", engine.ErrConflict, id)
 }
 
 // end stores the end of a run that is being changed: its log, its artifacts and its

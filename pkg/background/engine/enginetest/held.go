@@ -48,11 +48,24 @@ func held(t *testing.T, e *store) {
 
 	_, err = e.Engine.Cancel(t.Context(), "bg_c", engine.Cancellation{By: "operator"}, engine.End{})
 	require.NoError(t, err)
-	run, err = e.Release(t.Context(), "bg_c")
-	require.NoError(t, err)
-	require.Equal(t, engine.StatusCanceled, run.Status, "too late")
+	_, err = e.Release(t.Context(), "bg_c")
+	require.ErrorIs(t, err, engine.ErrConflict, "too late")
 	_, err = e.Release(t.Context(), "bg_b")
-	require.NoError(t, err, "again")
+	require.ErrorIs(t, err, engine.ErrConflict, "again")
+
+	refusal := engine.Cancellation{By: "operator", Held: true}
+	_, err = e.Engine.Cancel(t.Context(), "bg_b", refusal, engine.End{})
+	require.ErrorIs(t, err, engine.ErrConflict, "it was released")
+	_, err = e.Engine.Cancel(t.Context(), "bg_d", refusal, engine.End{})
+	require.ErrorIs(t, err, engine.ErrConflict, "it was never held")
+	stored, err = e.Get(t.Context(), "bg_b")
+	require.NoError(t, err)
+	require.Nil(t, stored.Cancel)
+	run, err = e.Engine.Cancel(t.Context(), "bg_a", refusal, engine.End{})
+	require.NoError(t, err)
+	require.Equal(t, engine.StatusCanceled, run.Status)
+	_, err = e.Engine.Cancel(t.Context(), "bg_a", refusal, engine.End{})
+	require.ErrorIs(t, err, engine.ErrConflict, "again")
 	_, err = e.Release(t.Context(), "bg_none")
 	require.ErrorIs(t, err, engine.ErrNotFound)
 }

@@ -151,6 +151,9 @@ func (e *Engine) List(_ context.Context, q engine.Query) (runs []engine.Run, err
 // Cancel implements [engine.Engine].
 func (e *Engine) Cancel(_ context.Context, id string, c engine.Cancellation, end engine.End) (engine.Run, error) {
 	return onRun(e.store, id, func(r *record) (engine.Run, error) {
+		if c.Held && !r.run.Undecided() {
+			return engine.Run{}, fmt.Errorf("%w: run %s", engine.ErrConflict, id)
+		}
 		if r.run.Status.Terminal() {
 			return r.run.Light(), nil
 		}
@@ -167,10 +170,11 @@ func (e *Engine) Cancel(_ context.Context, id string, c engine.Cancellation, end
 // Release implements [engine.Engine].
 func (e *Engine) Release(_ context.Context, id string) (engine.Run, error) {
 	return onRun(e.store, id, func(r *record) (engine.Run, error) {
-		if r.run.Status == engine.StatusQueued && r.run.Held != "" {
-			r.run.Held = ""
-			e.publish(engine.EventQueued, r)
+		if !r.run.Undecided() {
+			return engine.Run{}, fmt.Errorf("%w: run %s", engine.ErrConflict, id)
 		}
+		r.run.Held = ""
+		e.publish(engine.EventQueued, r)
 		return r.run.Light(), nil
 	})
 }
