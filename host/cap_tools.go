@@ -127,7 +127,7 @@ func (b *begun) manner(c *call, t ToolCall) {
 		return
 	}
 	manner := Once
-	if c.Suspend.Tool != nil && c.pending.durable() {
+	if c.Suspend.Tool != nil {
 		manner = c.Suspend.Tool(b.id, t)
 	}
 	b.once, b.apart = manner != Again, manner == Apart && b.id > 0

@@ -8,46 +8,58 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// errWaits means that a person has to approve a call, and that it can wait for that.
+// errWaits means that a person has to approve a call, which can be held for that.
 var errWaits = fmt.Errorf("%w", ErrApproval)
 
-// approve returns nil if a call may be made: no rule asks about it, somebody has approved
-// it, or does so now. Otherwise its error matches [ErrApproval]; it is errWaits if the
-// call may wait for an answer. It is the last check: nobody is asked about a call that
-// would be refused anyway.
-func (p Approvals) approve(ctx context.Context, tool *callable, a Approval, approved bool) error {
+// approve returns nil if a call may be made: no rule asks about it, an approval of it is
+// kept, or the program approves it. Otherwise its error matches [ErrApproval]; it is errWaits
+// if the call is to be held. It is the last check: nobody is asked about a call that would
+// be refused anyway.
+func (p Approvals) approve(ctx context.Context, tool *callable, a Approval) error {
 	s := p.service
 	a.Tool = tool.Name
 	decision, why := tool.cfg.Approvals.rule(tool)
 	switch {
-	case approved || decision == DecideAllow:
+	case decision == DecideAllow:
 		return nil
 	case decision == DecideDeny:
 		s.audit.decided(audit.Refused, a, "", "policy")
-		return fmt.Errorf("%w: the operator's policy refuses %s (%s)", ErrApproval, tool.Name, why)
-	case p.keptApproval(ctx, tool, a):
+		return refusedByPolicy(tool, why)
+	case p.kept(ctx, tool, a):
 		s.audit.decided(audit.Approved, a, "", "kept")
 		return nil
 	case tool.cfg.Approve != nil:
-		if err := tool.cfg.Approve(ctx, a); err != nil {
-			s.audit.decided(audit.Refused, a, "", "")
-			return fmt.Errorf("%w: %w", ErrApproval, err)
-		}
-		s.audit.decided(audit.Approved, a, "", "")
-		return nil
-	case tool.cfg.Approvals.Ask && a.ask != nil:
-		return p.askUser(ctx, tool, a)
+		return p.askProgram(ctx, tool, a)
 	case !tool.cfg.Approvals.Ask:
 		return fmt.Errorf("%w, and nobody can be asked here", ErrApproval)
 	}
 	return errWaits
+}
+
+func refusedByPolicy(tool *callable, why string) error {
+	return fmt.Errorf("%w: the operator's policy refuses %s (%s)", ErrApproval, tool.Name, why)
+}
+
+// askProgram has the program decide, which may take its time: the decision counts for the
+// code and the grants that were in force before.
+func (p Approvals) askProgram(ctx context.Context, tool *callable, a Approval) error {
+	before := fingerprint(tool)
+	err := tool.cfg.Approve(ctx, a)
+	if now, gone := p.service.lookup(tool.Name); err == nil && (gone != nil || before == "" || fingerprint(now) != before) {
+		err = ErrApprovalChanged
+	}
+	if err != nil {
+		p.service.audit.decided(audit.Refused, a, "", "")
+		return fmt.Errorf("%w: %w", ErrApproval, err)
+	}
+	p.service.audit.decided(audit.Approved, a, "", "")
+	return nil
 }
 
 // foresee is approve for a dry run: nobody is asked. Asks says that a person would be, and
@@ -55,10 +67,10 @@ func (p Approvals) approve(ctx context.Context, tool *callable, a Approval, appr
 func (p Approvals) foresee(ctx context.Context, tool *callable, a Approval) (text string, asks bool, err error) {
 	decision, why := tool.cfg.Approvals.rule(tool)
 	switch {
-	case decision == DecideAllow || decision == DecideAsk && p.keptApproval(ctx, tool, a):
+	case decision == DecideAllow || decision == DecideAsk && p.kept(ctx, tool, a):
 		return "", false, nil
 	case decision == DecideDeny:
-		return "", false, fmt.Errorf("%w: the operator's policy refuses %s (%s)", ErrApproval, tool.Name, why)
+		return "", false, refusedByPolicy(tool, why)
 	case tool.cfg.Approve == nil && !tool.cfg.Approvals.Ask:
 		return "", false, fmt.Errorf("%w (%s), and nobody can be asked here", ErrApproval, why)
 	}
@@ -112,36 +124,6 @@ func (p Approvals) held(ctx context.Context, session string, req background.Spaw
 	return req, nil
 }
 
-// holdCall stores a call as a run that starts once it is approved, and answers with it.
-func (p Approvals) holdCall(ctx context.Context, tool *callable, req Request, a Approval) (abi.Result, error) {
-	s := p.service
-	if req.Session == "" || req.DryRun {
-		return explain(fmt.Errorf("%w, and nobody can be asked here", ErrApproval))
-	}
-	version, err := s.version(tool)
-	if err != nil {
-		return explain(err)
-	}
-
-	limits := tool.rules.limits(req.Limits, tool.Tool)
-	held := background.SpawnRequest{
-		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: req.Args, IdempotencyKey: req.Key, Parked: true, Anew: tool.anew(), Terms: termsOf(ctx, req.Limits, req.Locale),
-		Timeout: min(max(limits.Timeout, limits.Background), tool.rules.most.Background),
-	}
-	if public, secret := tool.PublicArgs(req.Args); secret {
-		held.Stored = public
-	}
-	a.Tool = tool.Name
-	run, err := p.hold(ctx, req.Session, held, a)
-	if err != nil {
-		return explain(err)
-	}
-	if req.admitted != nil {
-		req.admitted(nil)
-	}
-	return toolCall{s, tool, req}.parked(run, 0)
-}
-
 // waiting returns the runs that wait for approval, of a session or of all, the newest
 // first.
 func (p Approvals) waiting(ctx context.Context, session string) ([]engine.Run, error) {
@@ -149,7 +131,7 @@ func (p Approvals) waiting(ctx context.Context, session string) ([]engine.Run, e
 	active, err := s.engine.List(ctx, engine.Query{Session: session, Active: true})
 	var held []engine.Run
 	for _, r := range active {
-		if r.Held == heldForApproval {
+		if r.Held == heldForApproval && r.Undecided() {
 			held = append(held, r)
 		}
 	}
@@ -172,107 +154,108 @@ func conflict(err error) error {
 	return &refusal{Reason: Reason{Code: wire.CodeConflict, Text: err.Error()}, err: err}
 }
 
-// Decide approves a call, which starts, or refuses it, which ends it. By names who
-// decides. The error matches [ErrApprovalChanged] if in.Fingerprint is set and the tool is
-// another one now, and engine.ErrNotFound if there is no such run.
+// Decide approves a held call, which starts, or refuses it, which ends it. By names the
+// person. A call is decided once: later decisions are conflicts. The error matches
+// [ErrApprovalChanged] if the tool is no longer what the decision is about, and
+// engine.ErrNotFound if there is no such run.
+//
+// Decide does not check who decides. Its callers are those of the table in
+// docs/operating.md: never let an agent use it.
 func (p Approvals) Decide(ctx context.Context, id, by string, in wire.Decide) (wire.Run, error) {
-	s := p.service
-	run, err := s.engine.Get(ctx, id)
-	switch {
-	case err != nil:
-		return wire.Run{}, err
-	case run.Held != heldForApproval || run.Status != engine.StatusQueued:
-		return wire.Run{}, conflict(fmt.Errorf("no call with the id %s waits for approval: it was decided on, stopped, or never waited", id))
-	}
-	a := Approval{Session: run.Session, Tool: run.Tool, run: id}
+	run, err := p.decide(ctx, id, by, in, keeping{})
+	return newRun(run, time.Now()), err
+}
 
+func (p Approvals) decide(ctx context.Context, id, by string, in wire.Decide, how keeping) (engine.Run, error) {
+	s := p.service
+	run, err := p.undecided(ctx, id)
+	if err != nil {
+		return run, err
+	}
+	a := Approval{Session: run.Session, Tool: run.Tool, Caller: run.By, run: id}
 	if !in.Approve {
-		if InDryRun(ctx) {
-			return newRun(run, time.Now()), nil
-		}
-		reason := "not approved"
-		if in.Reason != "" {
-			reason += ": " + in.Reason
-		}
-		h, err := s.runs.Stop(ctx, run.Session, id, background.StopRequest{By: by, Reason: reason, Force: true})
-		if err == nil {
-			s.audit.decided(audit.Refused, a, by, in.Reason)
-		}
-		return newRun(h, time.Now()), err
+		return p.refuse(ctx, a, by, in.Reason)
 	}
 
 	tool, err := s.lookup(run.Tool)
 	if err == nil {
-		err = sameVersion(tool, run)
+		err = unchanged(tool, run, in.Fingerprint)
 	}
+	if err != nil {
+		return run, err
+	}
+	if decision, why := tool.cfg.Approvals.rule(tool); decision == DecideDeny {
+		return run, refusedByPolicy(tool, why)
+	}
+	if InDryRun(ctx) {
+		return run, nil
+	}
+
+	released, err := s.runs.Release(ctx, id)
+	if errors.Is(err, engine.ErrConflict) {
+		return run, notHeld(id)
+	}
+	if err != nil {
+		return run, err
+	}
+	s.audit.decided(audit.Approved, a, by, string(in.Keep))
+	if in.Keep != "" {
+		if err := p.keepApproval(ctx, tool, run, in.Keep, by, how); err != nil {
+			s.log.Warn("a call was approved, but the approval of later calls was not kept", "tool", run.Tool, "session", run.Session, "task_id", id, "error", err)
+		}
+	}
+	return released, nil
+}
+
+// notApproved begins the reason for which a held call was refused.
+const notApproved = "not approved"
+
+// refuse ends a held call.
+func (p Approvals) refuse(ctx context.Context, a Approval, by, why string) (engine.Run, error) {
+	if InDryRun(ctx) {
+		return p.undecided(ctx, a.run)
+	}
+	reason := notApproved
+	if why != "" {
+		reason += ": " + why
+	}
+	run, err := p.service.runs.Refuse(ctx, a.run, by, reason)
+	switch {
+	case errors.Is(err, engine.ErrConflict):
+		return run, notHeld(a.run)
+	case err == nil:
+		p.service.audit.decided(audit.Refused, a, by, why)
+	}
+	return run, err
+}
+
+// undecided returns a run that holds a call about which nobody has decided.
+func (p Approvals) undecided(ctx context.Context, id string) (engine.Run, error) {
+	run, err := p.service.engine.Get(ctx, id)
+	if err == nil && (run.Held != heldForApproval || !run.Undecided()) {
+		err = notHeld(id)
+	}
+	return run, err
+}
+
+func notHeld(id string) error {
+	return conflict(fmt.Errorf("no call with the id %s waits for approval: it was decided on, stopped, or never waited", id))
+}
+
+// unchanged returns an error if a decision about a held run is about another tool than the
+// one that would run: other code, or other grants.
+func unchanged(tool *callable, run engine.Run, shown string) error {
+	err := sameVersion(tool, run)
 	if err == nil {
 		err = sameApproval(tool, run)
 	}
 	switch {
 	case err != nil:
-		return wire.Run{}, err
-	case in.Fingerprint != "" && in.Fingerprint != fingerprint(tool):
-		return wire.Run{}, conflict(ErrApprovalChanged)
-	case InDryRun(ctx):
-		return newRun(run, time.Now()), nil
+		return &refusal{Reason: Reason{Code: wire.CodeConflict, Text: ReasonOf(err).Text}, err: ErrApprovalChanged}
+	case shown != "" && shown != fingerprint(tool):
+		return conflict(ErrApprovalChanged)
 	}
-	switch in.Keep {
-	case wire.KeepSession:
-		err = p.keepApproval(ctx, tool, run.Session, by)
-	case wire.KeepAlways:
-		err = p.keepApproval(ctx, tool, "", by)
-	}
-	if err != nil {
-		return wire.Run{}, err
-	}
-	released, err := s.runs.Release(ctx, id)
-	if err == nil {
-		s.audit.decided(audit.Approved, a, by, string(in.Keep))
-	}
-	return newRun(released, time.Now()), err
-}
-
-// Kept returns the approvals that are kept, by session and tool.
-func (p Approvals) Kept(ctx context.Context) (wire.KeptApprovals, error) {
-	out := wire.KeptApprovals{Kept: []wire.KeptApproval{}}
-	scopes, err := p.service.engine.Scopes(ctx, "", "approvals")
-	if err != nil {
-		return out, err
-	}
-
-	for _, scope := range scopes {
-		values, err := p.service.engine.Values(ctx, scope.Scope, "", 0, true)
-		if err != nil {
-			return out, err
-		}
-		for _, v := range values {
-			var k kept
-			if json.Unmarshal(v.Data, &k) != nil {
-				continue
-			}
-			one := wire.KeptApproval{Tool: v.Key, Session: scope.Session, By: k.By, At: v.At}
-			if tool, err := p.service.lookup(v.Key); err == nil {
-				one.InForce = k.Fingerprint == fingerprint(tool)
-			}
-			out.Kept = append(out.Kept, one)
-		}
-	}
-	return out, nil
-}
-
-// Revoke removes a kept approval: of a session, or with "" that of all. It reports
-// whether there was one.
-func (p Approvals) Revoke(ctx context.Context, session, tool string) (bool, error) {
-	scope := p.service.approvalScope(session)
-	if InDryRun(ctx) {
-		_, err := scope.Get(ctx, tool)
-		return err == nil, nil
-	}
-	found, err := scope.Delete(ctx, tool, AnyVersion)
-	if found {
-		p.service.audit.admin("approval revoked", session, tool)
-	}
-	return found, err
+	return nil
 }
 
 func (p Approvals) approvalWait() time.Duration {

@@ -3,20 +3,27 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -163,46 +170,158 @@ func TestApprovalOfAnotherPlugin(t *testing.T) {
 	waits(t, s, bob, "drop")
 }
 
-// TestAskedUser: a client that can ask its user does so.
+// deciding is the user of a client who always decides so. It notes what they were asked.
+func deciding(asked *[]HeldCall, action, decision string) DecideFunc {
+	return func(_ context.Context, call HeldCall) (abi.Answer, error) {
+		*asked = append(*asked, call)
+		a := abi.Answer{Action: action}
+		if action == abi.AnswerAccept {
+			a.Content = json.RawMessage(fmt.Sprintf(`{"decision":%q}`, decision))
+		}
+		return a, nil
+	}
+}
+
+// TestAskedUser: a client that can ask its user does so, and what it answers decides the
+// held run. An answer that is none leaves it held.
 func TestAskedUser(t *testing.T) {
 	s := openAsking(t, Config{}, "1.0.0")
-	var asked string
-	answering := func(action, decision string) Request {
-		return Request{Session: alice, Tool: "drop", Args: json.RawMessage(`{"n":1}`), Ask: func(_ context.Context, q abi.Questions) (abi.Answers, error) {
-			asked = q.Questions[approvalKey].Message
-			a := abi.Answer{Action: action}
-			if action == abi.AnswerAccept {
-				a.Content = json.RawMessage(fmt.Sprintf(`{"decision":%q}`, decision))
-			}
-			return abi.Answers{Answers: map[string]abi.Answer{approvalKey: a}}, nil
-		}}
+	var asked []HeldCall
+	drop := func(action, decision string) Request {
+		return Request{Session: alice, Tool: "drop", Args: json.RawMessage(`{"n":1}`), Decide: deciding(&asked, action, decision)}
 	}
-	for _, c := range [][2]string{{abi.AnswerDecline, ""}, {abi.AnswerCancel, ""}, {abi.AnswerAccept, "no"}} {
-		r, err := s.Service.Call(t.Context(), answering(c[0], c[1]))
+	for _, c := range [][2]string{{abi.AnswerDecline, ""}, {abi.AnswerAccept, "no"}} {
+		r, err := s.Service.Call(t.Context(), drop(c[0], c[1]))
 		require.ErrorIs(t, err, ErrApproval)
 		require.Contains(t, r.Error, "the user did not allow it")
 	}
-	require.Regexp(t, `^Allow drop \(plugin drop 1\.0\.0, SHA-256 [0-9a-f]{12}…\)\? It may use: clock\. Its arguments: \{"n":1\}$`, asked)
+	require.Regexp(t, `^Allow drop \(plugin drop 1\.0\.0, SHA-256 [0-9a-f]{12}…\)\? It may use: clock\. Its arguments: \{"n":1\}$`, asked[0].Question.Message)
+	require.NotEqual(t, asked[0].Run, asked[1].Run)
 
-	_, err := s.Service.Call(t.Context(), answering(abi.AnswerAccept, "once"))
-	require.NoError(t, err)
-	asked = ""
-	_, err = s.Service.Call(t.Context(), answering(abi.AnswerAccept, "session"))
-	require.NoError(t, err)
-	require.NotEmpty(t, asked)
-	asked = ""
-	_, err = s.Service.Call(t.Context(), answering(abi.AnswerDecline, ""))
-	require.NoError(t, err, "nobody is asked any more")
-	require.Empty(t, asked)
-
-	cannot := answering(abi.AnswerAccept, "once")
-	cannot.Session = bob
-	cannot.Ask = func(context.Context, abi.Questions) (abi.Answers, error) {
-		return abi.Answers{}, fmt.Errorf("%w: no elicitation", ErrDenied)
-	}
-	r, err := s.Service.Call(t.Context(), cannot)
+	r, err := s.Service.Call(t.Context(), drop(abi.AnswerCancel, ""))
 	require.NoError(t, err)
 	require.Contains(t, string(r.Value), "It waits until a person approves it")
+	cannot := drop("", "")
+	cannot.Decide = func(context.Context, HeldCall) (abi.Answer, error) {
+		return abi.Answer{}, errors.New("method not found")
+	}
+	r, err = s.Service.Call(t.Context(), cannot)
+	require.NoError(t, err)
+	require.Contains(t, string(r.Value), "It waits until a person approves it")
+
+	r, err = s.Service.Call(t.Context(), drop(abi.AnswerAccept, "once"))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"n":1}`, string(r.Value), "the result is that of the run")
+	asked = nil
+	_, err = s.Service.Call(t.Context(), drop(abi.AnswerAccept, "session"))
+	require.NoError(t, err)
+	require.Len(t, asked, 1, "once is once")
+	_, err = s.Service.Call(t.Context(), drop(abi.AnswerDecline, ""))
+	require.NoError(t, err, "nobody is asked any more")
+	require.Len(t, asked, 1)
+}
+
+// An operator who keeps decisions for operators is not passed over by the user of a client.
+func TestOperatorsDecide(t *testing.T) {
+	s := openAsking(t, Config{Approvals: ApprovalPolicy{By: ByOperator}}, "1.0.0")
+	var asked []HeldCall
+	r, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "drop", Decide: deciding(&asked, abi.AnswerAccept, "once")})
+	require.NoError(t, err)
+	require.Contains(t, string(r.Value), "It waits until a person approves it")
+	require.Empty(t, asked)
+}
+
+// An approval for a session ends: with the connection, or after a day. It is for one caller,
+// and may be for the same arguments alone.
+func TestKeptApprovals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openAsking(t, Config{}, "1.0.0")
+		defer func() { require.NoError(t, s.Close(done())) }()
+		var asked []HeldCall
+		call := func(session, args, decision string, connected bool) int {
+			before := len(asked)
+			_, err := s.Service.Call(t.Context(), Request{Session: session, Tool: "drop", Args: json.RawMessage(args), Decide: deciding(&asked, abi.AnswerAccept, decision), Connected: connected})
+			require.NoError(t, err)
+			return len(asked) - before
+		}
+		require.Equal(t, 1, call(alice, `{"n":1}`, "arguments", false))
+		require.Equal(t, 0, call(alice, `{"n":1}`, "once", false))
+		require.Equal(t, 1, call(alice, `{"n":2}`, "session", false), "other arguments")
+		require.Equal(t, 0, call(alice, `{"n":3}`, "once", false))
+		require.Equal(t, 1, call(bob, `{"n":3}`, "session", true))
+		require.Equal(t, 0, call(bob, `{"n":4}`, "once", true))
+		require.Contains(t, string(asked[0].Question.Schema), "Allow in this session, for a day")
+		require.Contains(t, string(asked[2].Question.Schema), "Allow until this connection ends")
+		tool, err := s.lookup("drop")
+		require.NoError(t, err)
+		require.False(t, ApprovalsOf(s.Service).kept(t.Context(), tool, Approval{Session: alice, Tool: "drop", Caller: "research"}), "another caller")
+
+		s.process = "the next one" // to which a client of stdio connects
+		require.Equal(t, 1, call(bob, `{"n":4}`, "once", true))
+		require.Equal(t, 0, call(alice, `{"n":3}`, "once", false))
+		time.Sleep(25 * time.Hour)
+		require.Equal(t, 1, call(alice, `{"n":3}`, "once", false))
+	})
+}
+
+// A held call is decided once, however many decide at the same time, and the audit log has
+// one line of it.
+func TestDecisionsAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	s := openAsking(t, Config{AuditDir: dir}, "1.0.0")
+	id := waits(t, s, alice, "drop")
+
+	var taken atomic.Int32
+	var deciding sync.WaitGroup
+	for i := range 30 {
+		deciding.Go(func() {
+			_, err := ApprovalsOf(s.Service).Decide(t.Context(), id, fmt.Sprint("operator ", i), wire.Decide{Approve: i%2 == 0})
+			if err == nil {
+				taken.Add(1)
+			} else {
+				assert.Equal(t, wire.CodeConflict, ReasonOf(err).Code)
+			}
+		})
+	}
+	deciding.Wait()
+	require.EqualValues(t, 1, taken.Load())
+	s.settled(alice, id)
+	require.NoError(t, s.Close(done()))
+
+	found, _, err := audit.Search(dir, audit.Query{}, 1000)
+	require.NoError(t, err)
+	decided := slices.DeleteFunc(found, func(e audit.Event) bool { return e.Kind != audit.Approved && e.Kind != audit.Refused })
+	require.Len(t, decided, 1)
+}
+
+// The user of a client is not asked any longer once somebody else has decided.
+func TestDecidedElsewhere(t *testing.T) {
+	s := openAsking(t, Config{}, "1.0.0")
+	r, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "drop", Args: json.RawMessage(`{"n":1}`), Decide: func(ctx context.Context, call HeldCall) (abi.Answer, error) {
+		_, err := ApprovalsOf(s.Service).Decide(ctx, call.Run, "operator", wire.Decide{Approve: true})
+		require.NoError(t, err)
+		<-ctx.Done()
+		return abi.Answer{}, ctx.Err()
+	}})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"n":1}`, string(r.Value))
+}
+
+// A caller who leaves withdraws the call that is held for it, unless it has a key.
+func TestHeldCallIsLeft(t *testing.T) {
+	for key, want := range map[string]int{"": 0, "k": 1} {
+		s := openAsking(t, Config{}, "1.0.0")
+		ctx, leave := context.WithCancel(t.Context())
+		_, err := s.Service.Call(ctx, Request{Session: alice, Tool: "drop", Key: key, Decide: func(ctx context.Context, _ HeldCall) (abi.Answer, error) {
+			leave()
+			<-ctx.Done()
+			return abi.Answer{}, ctx.Err()
+		}})
+		require.ErrorIs(t, err, context.Canceled)
+		list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+		require.NoError(t, err)
+		require.Len(t, list.Approvals, want)
+	}
 }
 
 // TestApprovalPolicy: a name wins over patterns and hints.
@@ -317,6 +436,17 @@ func TestReleasedRunOfOtherGrants(t *testing.T) {
 	require.ErrorIs(t, x.approved(t.Context(), tool, run), ErrApproval, "it was never held")
 }
 
+// questionOf is what a user is asked about a call.
+func questionOf(t *testing.T, s service, tool *callable, args, caller string) string {
+	version, err := tool.Version()
+	require.NoError(t, err)
+	run, err := s.runs.Spawn(t.Context(), alice, background.SpawnRequest{Tool: tool.Name, Version: version, Args: json.RawMessage(args), By: caller, Held: heldForApproval})
+	require.NoError(t, err)
+	call, err := ApprovalsOf(s.Service).heldCall(t.Context(), tool, run.Run, keeping{})
+	require.NoError(t, err)
+	return call.Question.Message
+}
+
 // What the user is asked cannot be told by the arguments, and shows that they go on.
 func TestQuestion(t *testing.T) {
 	s := openAsking(t, Config{}, "1.0.0")
@@ -330,14 +460,14 @@ func TestQuestion(t *testing.T) {
 		"{\"a\":\"\x7f\"}":                          `Its arguments: {"a":"\u007f"}`,
 		`{"a":"Grüße, 世界 👋"}`:                       `Its arguments: {"a":"Grüße, 世界 👋"}`,
 	} {
-		text := question(tool, Approval{Tool: "drop", Args: json.RawMessage(args), Caller: "research"})
+		text := questionOf(t, s, tool, args, "research")
 		require.Regexp(t, `^Allow drop, called by research \(plugin drop 1\.0\.0, SHA-256 [0-9a-f]{12}…\)\? It may use: clock\. `, text)
 		require.Contains(t, text, want)
 		require.True(t, strings.HasSuffix(text, want), text)
 	}
 
 	long := json.RawMessage(`{"a":"` + strings.Repeat("x", 10_000) + `"}`)
-	text := question(tool, Approval{Tool: "drop", Args: long})
+	text := questionOf(t, s, tool, string(long), "")
 	require.Contains(t, text, " Its arguments have 10008 bytes (SHA-256 "+digestOf(long)+`), of which this is only the beginning: {"a":"xxx`)
 	require.True(t, strings.HasSuffix(text, "x…"), text)
 	require.Less(t, len(text), maxAskedArgs+400)

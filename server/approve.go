@@ -14,89 +14,100 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/strictjson"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
-	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-// The answers of a user.
+// A HeldCall is a call that waits until a person approves it, as the user of a client is
+// asked about it. The answer counts for that run alone, and only while the tool's code and
+// grants are those of Fingerprint.
+type HeldCall struct {
+	Run         string       // id of the run that holds the call
+	Fingerprint string       // of the tool's code and grants
+	Question    abi.Question // what the user is asked
+}
+
+// DecideFunc asks the user of a client about a held call, and returns the answer. It
+// returns [ErrAskAgain] if the client answers with its next request, see
+// [Request.Resumes]. Any other error leaves the call held.
+type DecideFunc func(ctx context.Context, call HeldCall) (abi.Answer, error)
+
+// What a user chooses in the form of a held call.
 const (
-	answerOnce    = "once"
-	answerSession = "session"
-	answerNo      = "no"
+	chooseOnce      = "once"
+	chooseArguments = "arguments"
+	chooseSession   = "session"
+	chooseNo        = "no"
 )
 
-// approvalKey is the key of the question. No plugin can use it.
-const approvalKey = "toolhost/approval"
+// form returns the schema of the answer about a held call. Keep offers to approve later
+// calls too.
+func (k keeping) form() json.RawMessage {
+	values, names := []string{chooseOnce}, []string{"Allow once"}
+	if k.session {
+		values = append(values, chooseArguments, chooseSession)
+		names = append(names, "Allow with these arguments "+k.span(), "Allow "+k.span())
+	}
+	choice := map[string]any{"type": "string", "title": "Decision", "enum": append(values, chooseNo), "enumNames": append(names, "Do not allow")}
+	schema, _ := json.Marshal(map[string]any{"type": "object", "properties": map[string]any{"decision": choice}, "required": []string{"decision"}})
+	return schema
+}
 
-// question is what the user of a client is asked. The arguments are the end of it, so that
-// nothing in them can pass for more of it.
-func question(tool *callable, a Approval) string {
+// heldCall describes a held run for the user of a client. The arguments are the end of the
+// question, so that nothing in them can pass for more of it.
+func (p Approvals) heldCall(ctx context.Context, tool *callable, run engine.Run, k keeping) (HeldCall, error) {
+	args, err := p.service.engine.Payload(ctx, run.ID, engine.PartArgs)
+	if err != nil && !errors.Is(err, engine.ErrNotFound) {
+		return HeldCall{}, err
+	}
 	text := "Allow " + tool.Name
-	if a.Caller != "" {
-		text += ", called by " + a.Caller
+	if run.By != "" {
+		text += ", called by " + run.By
 	}
 	if tool.plugin != nil {
 		m := tool.plugin.Manifest
-		text += fmt.Sprintf(" (plugin %s %s", m.Name, m.Version)
-		if version, err := tool.Version(); err == nil {
-			text += fmt.Sprintf(", SHA-256 %.12s…", version)
-		}
-		text += ")"
+		text += fmt.Sprintf(" (plugin %s %s, SHA-256 %.12s…)", m.Name, m.Version, run.Version)
 	}
 	text += "?"
 	if grants := grantsOf(tool); len(grants) > 0 {
 		text += " It may use: " + strings.Join(grants, ", ") + "."
 	}
 
-	args, cut := shownArgs(a.Args, maxAskedArgs)
-	if !cut {
-		return text + " Its arguments: " + args
+	shown, cut := shownArgs(args, maxAskedArgs)
+	if text += " Its arguments: " + shown; cut {
+		text = strings.TrimSuffix(text, " Its arguments: "+shown)
+		text += fmt.Sprintf(" Its arguments have %d bytes (SHA-256 %s), of which this is only the beginning: %s", len(args), digestOf(args), shown)
 	}
-	return text + fmt.Sprintf(" Its arguments have %d bytes (SHA-256 %s), of which this is only the beginning: %s", len(a.Args), digestOf(a.Args), args)
+	return HeldCall{run.ID, fingerprint(tool), abi.Question{Message: text, Schema: k.form()}}, nil
 }
 
-// askUser asks the user of a client, and keeps an approval for the session.
-func (p Approvals) askUser(ctx context.Context, tool *callable, a Approval) error {
-	s := p.service
-	text := question(tool, a)
-	schema := json.RawMessage(`{"type":"object","properties":{"decision":{"type":"string","title":"Decision","enum":["once","session","no"],"enumNames":["Allow once","Allow in this session","Do not allow"]}},"required":["decision"]}`)
+// errUndecided means that the user of a client has not decided: the call stays held.
+var errUndecided = errors.New("the user has not decided")
 
-	answers, err := a.ask(ctx, abi.Questions{Questions: map[string]abi.Question{approvalKey: {Message: text, Schema: schema}}})
+// decisionOf returns what a user has decided. It reads names exactly, as the schema does:
+// "Decision" is not "decision".
+func decisionOf(call HeldCall, answer abi.Answer) (wire.Decide, error) {
+	decision := wire.Decide{Fingerprint: call.Fingerprint, Reason: "the user did not allow it"}
 	switch {
-	case errors.Is(err, ErrDenied): // the client cannot ask
-		return errWaits
-	case errors.Is(err, abi.ErrAnswer):
-		s.audit.decided(audit.Asked, a, "user", "")
-		s.audit.decided(audit.Refused, a, "user", "")
-		return fmt.Errorf("%w: the client's answer does not fit the question, so nobody has allowed it", ErrApproval)
-	case err != nil:
-		return err
+	case answer.Action == abi.AnswerDecline:
+		return decision, nil
+	case answer.Action != abi.AnswerAccept || CheckAnswer("decision", call.Question, answer) != nil:
+		return decision, errUndecided
 	}
-	s.audit.decided(audit.Asked, a, "user", "")
-	decision := decisionOf(answers.Answers[approvalKey])
-	if decision != answerOnce && decision != answerSession {
-		s.audit.decided(audit.Refused, a, "user", "")
-		return fmt.Errorf("%w: the user did not allow it", ErrApproval)
-	}
-	if decision == answerSession {
-		if err := p.keepApproval(ctx, tool, a.Session, "user"); err != nil {
-			s.log.Warn("approval not kept", "tool", tool.Name, "session", a.Session, "error", err)
-		}
-	}
-	s.audit.decided(audit.Approved, a, "user", decision)
-	return nil
-}
 
-// decisionOf is what a user decided. It reads names exactly, as the schema does: a
-// "Decision" does not stand for a "decision".
-func decisionOf(answer abi.Answer) string {
-	var said map[string]any
-	if answer.Action != abi.AnswerAccept || strictjson.Decode(answer.Content, &said) != nil {
-		return answerNo
+	var chosen map[string]any
+	if err := strictjson.Decode(answer.Content, &chosen); err != nil {
+		return decision, errUndecided
 	}
-	decision, _ := said["decision"].(string)
-	return decision
+	switch chosen["decision"] {
+	case chooseOnce:
+		decision.Approve = true
+	case chooseArguments:
+		decision.Approve, decision.Keep = true, wire.KeepArguments
+	case chooseSession:
+		decision.Approve, decision.Keep = true, wire.KeepSession
+	}
+	return decision, nil
 }
 
 // fingerprint is what an approval is for: the code of a tool, and what it may use. It is
@@ -122,43 +133,6 @@ func grantsOf(tool *callable) []string {
 		return nil
 	}
 	return tool.plugin.Grant.Names()
-}
-
-// approvalScope has the approvals that are kept: of a session, or of all.
-func (s *store) approvalScope(session string) background.Values {
-	return background.ValuesIn(s.engine, engine.Scope{Session: session, Name: "approvals"}, engine.ValueLimit{Count: 1000, Bytes: 1 << 20}, 4<<10)
-}
-
-// kept is an approval that is kept.
-type kept struct {
-	Fingerprint string `json:"fingerprint"`
-	By          string `json:"by"`
-}
-
-func (p Approvals) keepApproval(ctx context.Context, tool *callable, session, by string) error {
-	s := p.service
-	print := fingerprint(tool)
-	if print == "" {
-		return replacing(tool)
-	}
-	data, err := json.Marshal(kept{print, by})
-	if err == nil {
-		_, err = s.approvalScope(session).Set(ctx, tool.Name, data, AnyVersion)
-	}
-	return err
-}
-
-// keptApproval reports whether an approval of the same code with the same grants is kept.
-func (p Approvals) keptApproval(ctx context.Context, tool *callable, a Approval) bool {
-	s := p.service
-	for _, session := range []string{"", a.Session} {
-		v, err := s.approvalScope(session).Get(ctx, tool.Name)
-		var k kept
-		if err == nil && json.Unmarshal(v.Data, &k) == nil && k.Fingerprint != "" && k.Fingerprint == fingerprint(tool) {
-			return true
-		}
-	}
-	return false
 }
 
 // shownArgs are up to so many bytes of arguments as a person sees them, and whether some

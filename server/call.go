@@ -42,9 +42,15 @@ type Request struct {
 	// Unnotified says that no later result of the caller can have the notices of the
 	// session, so that nothing is promised.
 	Unnotified bool
-	// Approved says that a person has approved this very call, for example by a click
-	// on the operators' page: Config.Approve is not asked. Never set it for an agent.
-	Approved bool
+	// Decide asks the caller's user about calls that are held for approval: this one, and
+	// those that its tool makes. Nil asks nobody: they stay held until an operator decides.
+	Decide DecideFunc
+	// Connected says that the session ends with the caller's connection, which is the only
+	// one of this process.
+	Connected bool
+	// Resumes is the id of the run that an earlier request with the same tool and arguments
+	// has become, and that was answered with [ErrAskAgain]. The call continues with it.
+	Resumes string
 
 	// Key is an idempotency key of at most MaxKey characters, made by the program that
 	// calls, never by a model; empty means no key. Such a call is a run of the session from
@@ -133,7 +139,7 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	ctx, span := s.telemetry.StartCall(ctx, from != nil)
 	r, err := s.call(ctx, req)
 	counted := r
-	if note.repeat {
+	if note.repeat || note.followed {
 		counted.Usage = abi.Usage{}
 	}
 	s.figures.add(note, req.Session, began, counted, err)
@@ -218,6 +224,11 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 	}
 
 	c := toolCall{s, tool, req}
+	if req.Resumes != "" {
+		if r, found, err := c.resume(ctx); found {
+			return r, err
+		}
+	}
 	if req.DryRun && !tool.Tool.Hints.Readonly {
 		return c.describe(ctx)
 	}
@@ -246,14 +257,14 @@ type toolCall struct {
 
 // perform makes a call that was checked, once a person has approved it.
 func (c toolCall) perform(ctx context.Context) (abi.Result, error) {
-	asked := Approval{Session: c.req.Session, Args: c.req.Args, ask: checkedAsk(c.req.Ask)}
+	asked := Approval{Session: c.req.Session, Args: c.req.Args}
 	from := originOf(ctx)
 	if from != nil {
 		asked.Caller = from.tool.Name
 	}
-	switch err := ApprovalsOf(c.Service).approve(ctx, c.tool, asked, c.req.Approved); {
-	case errors.Is(err, errWaits) && from == nil:
-		return ApprovalsOf(c.Service).holdCall(ctx, c.tool, c.req, asked)
+	switch err := ApprovalsOf(c.Service).approve(ctx, c.tool, asked); {
+	case errors.Is(err, errWaits):
+		return c.hold(ctx, asked)
 	case err != nil:
 		return explain(err)
 	}
@@ -271,8 +282,9 @@ func (c toolCall) perform(ctx context.Context) (abi.Result, error) {
 	if !ok {
 		budget.deadline = limits.Timeout
 	}
+	holds := c.tool.calls() && c.req.Session != "" && limits.Timeout <= c.tool.rules.most.Background // it becomes a run if it makes a call that is held
 	return c.connecting(ctx, func() (abi.Result, error) {
-		if (ok || c.req.Key != "") && !c.req.DryRun {
+		if (ok || holds || c.req.Key != "") && !c.req.DryRun {
 			return c.callParking(ctx, call, budget)
 		}
 		return c.run(ctx, c.tool, call)

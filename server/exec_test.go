@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -155,21 +154,13 @@ func TestScriptsAreCalls(t *testing.T) {
 
 	t.Run("a user approves them, and not the script", func(t *testing.T) {
 		s := openScripts(t, Config{Approvals: ApprovalPolicy{Ask: true}})
-		var mu sync.Mutex
-		var asked []string
-		r, err := s.Service.Call(context.Background(), Request{Tool: "exec", Args: code(`await tools.dangerous(); return "done"`),
-			Ask: func(_ context.Context, q abi.Questions) (abi.Answers, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				for _, one := range q.Questions {
-					asked = append(asked, one.Message)
-				}
-				return abi.Answers{Answers: map[string]abi.Answer{"toolhost/approval": {Action: abi.AnswerAccept, Content: json.RawMessage(`{"decision":"once"}`)}}}, nil
-			}})
+		var asked []HeldCall
+		req := Request{Session: "a", Tool: "exec", Args: code(`await tools.dangerous(); return "done"`), Decide: deciding(&asked, abi.AnswerAccept, "once")}
+		r, err := s.Service.Call(t.Context(), req)
 		require.NoError(t, err)
 		require.Equal(t, `"done"`, string(r.Value))
 		require.Len(t, asked, 1)
-		require.Contains(t, asked[0], "Allow dangerous, called by exec?")
+		require.Contains(t, asked[0].Question.Message, "Allow dangerous, called by exec?")
 	})
 
 	t.Run("scripts that start scripts", func(t *testing.T) {

@@ -128,18 +128,22 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 
 // approved returns an error unless a run that is about to start was approved. A run that
 // was held has been released, for the code and the grants that were asked about; any other
-// was approved when it was requested, and a firing is asked about now.
+// was approved when it was requested, and a firing is approved now. What the policy denies
+// by now does not start.
 func (x executor) approved(ctx context.Context, tool *callable, run engine.Run) error {
 	t, err := termsIn(run)
 	switch {
 	case err != nil:
 		return err
 	case t.Approval != "":
+		if decision, why := tool.cfg.Approvals.rule(tool); decision == DecideDeny {
+			return refusedByPolicy(tool, why)
+		}
 		return sameApproval(tool, run)
 	case run.Schedule == "":
 		return nil
 	}
-	return ApprovalsOf(x.service).approve(ctx, tool, Approval{Session: run.Session, Args: run.Args}, false)
+	return ApprovalsOf(x.service).approve(ctx, tool, Approval{Session: run.Session, Args: run.Args})
 }
 
 // sameApproval returns an error if a run was approved for other code or other grants.
@@ -163,7 +167,7 @@ func (x executor) hold(ctx context.Context, run *engine.Run) {
 		return
 	}
 	a := Approval{Session: run.Session, Tool: run.Tool, Args: run.Args, run: run.ID}
-	if tool.cfg.Approvals.decide(tool) != DecideAsk || ApprovalsOf(s).keptApproval(ctx, tool, a) {
+	if tool.cfg.Approvals.decide(tool) != DecideAsk || ApprovalsOf(s).kept(ctx, tool, a) {
 		return
 	}
 	t, err := termsIn(*run)
@@ -253,7 +257,13 @@ type terms struct {
 // termsOf encodes the terms of a call, and the span that makes it; nil if it has none of
 // its own.
 func termsOf(ctx context.Context, limits Limits, locale string) json.RawMessage {
-	return terms{Limits: limits, Locale: locale, Trace: telemetry.Link(ctx)}.encode()
+	return terms{Limits: limits, Locale: locale}.traced(ctx)
+}
+
+// traced encodes the terms with the span of a context.
+func (t terms) traced(ctx context.Context) json.RawMessage {
+	t.Trace = telemetry.Link(ctx)
+	return t.encode()
 }
 
 func (t terms) encode() json.RawMessage {

@@ -65,6 +65,7 @@ type callNote struct {
 	version  string // of the plugin: the digest of its file
 	run      string // that the call is, or continues as
 	repeat   bool   // it was answered with the result of another call, which has the cost
+	followed bool   // its run has the cost
 }
 
 // toolFigures are figures of the calls of a tool.

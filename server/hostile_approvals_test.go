@@ -65,11 +65,14 @@ func (s service) decide(id string, in wire.Decide) string {
 }
 
 // answered calls drop for a user whose client answers so.
-func (s service) answered(answers map[string]abi.Answer) string {
+func (s service) answered(answer abi.Answer) string {
 	s.t.Helper()
-	r, _ := s.Service.Call(s.t.Context(), Request{Session: alice, Tool: "drop", Args: json.RawMessage(`{"n":1}`), Ask: func(context.Context, abi.Questions) (abi.Answers, error) {
-		return abi.Answers{Answers: answers}, nil
+	r, err := s.Service.Call(s.t.Context(), Request{Session: alice, Tool: "drop", Args: json.RawMessage(`{"n":1}`), Decide: func(context.Context, HeldCall) (abi.Answer, error) {
+		return answer, nil
 	}})
+	if err == nil && strings.Contains(string(r.Value), "It waits until a person approves it") {
+		return "it stays held"
+	}
 	return string(r.Value) + r.Error
 }
 
@@ -92,11 +95,10 @@ func TestHostileApprovals(t *testing.T) {
 			return try(t, s, waits(t, s, alice, "drop"))
 		}
 	}
-	answer := func(action, content string) map[string]abi.Answer {
-		return map[string]abi.Answer{approvalKey: {Action: action, Content: json.RawMessage(content)}}
-	}
-	says := func(answers map[string]abi.Answer) func(t *testing.T) string {
-		return func(t *testing.T) string { return openAsking(t, Config{}, "1.0.0").answered(answers) }
+	says := func(action, content string) func(t *testing.T) string {
+		return func(t *testing.T) string {
+			return openAsking(t, Config{}, "1.0.0").answered(abi.Answer{Action: action, Content: json.RawMessage(content)})
+		}
 	}
 
 	hostile(t, "hostile_approvals.txt", []hostileCase{
@@ -146,12 +148,18 @@ func TestHostileApprovals(t *testing.T) {
 		{"through a tool that calls it", func(t *testing.T) string {
 			s := openCallers(t, Config{Approvals: ApprovalPolicy{Ask: true, Tools: map[string]Decision{"caller": DecideAllow}}},
 				map[string]aCaller{"caller": {program: calling("dangerous", `{}`), may: []string{"dangerous"}}}, "dangerous")
-			return string(s.call(alice, "caller", `{}`).Value)
+			r, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "caller"})
+			require.NoError(t, err)
+			list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+			require.NoError(t, err)
+			require.Len(t, list.Approvals, 1)
+			require.Contains(t, string(r.Value), `"type":"background"`)
+			return list.Approvals[0].Tool + " by " + list.Approvals[0].By + ": " + s.state(alice, list.Approvals[0].TaskID)
 		}},
 		{"through a schedule", func(t *testing.T) (got string) {
 			synctest.Test(t, func(t *testing.T) {
 				s := openAsking(t, Config{}, "1.0.0")
-				_, err := s.Session(alice).Schedules().New(t.Context(), ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "drop", Approved: true}, At: time.Now().Add(time.Minute)})
+				_, err := s.Session(alice).Schedules().New(t.Context(), ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "drop"}, At: time.Now().Add(time.Minute)})
 				require.NoError(t, err)
 				time.Sleep(time.Hour)
 				list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
@@ -181,14 +189,6 @@ func TestHostileApprovals(t *testing.T) {
 			r, _ := s.Service.Call(t.Context(), req)
 			return string(r.Value) + r.Error
 		}},
-		{"a dry run that is called approved", func(t *testing.T) string {
-			s := openAsking(t, Config{}, "1.0.0")
-			r, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "drop", Args: json.RawMessage(`{"n":1}`), DryRun: true, Approved: true})
-			require.NoError(t, err)
-			list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
-			require.NoError(t, err)
-			return fmt.Sprint(strings.Contains(string(r.Value), dryRunType), " ", len(list.Approvals), " wait")
-		}},
 		{"a run started again", with(func(t *testing.T, s service, id string) string {
 			require.Equal(t, "done", s.decide(id, yes))
 			s.settled(alice, id)
@@ -209,21 +209,21 @@ func TestHostileApprovals(t *testing.T) {
 			return string(r.Value) + r.Error + "; " + s.state(alice, id)
 		})},
 		{"the agent answers the question of its run", with(func(t *testing.T, s service, id string) string {
-			err := s.Session(alice).Answer(t.Context(), id, answer(abi.AnswerAccept, `{"decision":"session"}`))
+			yes := abi.Answer{Action: abi.AnswerAccept, Content: json.RawMessage(`{"decision":"session"}`)}
+			err := s.Session(alice).Answer(t.Context(), id, map[string]abi.Answer{"toolhost/approval": yes, "toolhost/approval.1": yes})
 			return fmt.Sprint(err, "; ", s.state(alice, id))
 		})},
-		{"an answer with another decision", says(answer(abi.AnswerAccept, `{"decision":"always"}`))},
-		{"an answer in another case", says(answer(abi.AnswerAccept, `{"decision":"ONCE"}`))},
-		{"an answer with two decisions", says(answer(abi.AnswerAccept, `{"decision":"no","Decision":"once"}`))},
-		{"an answer that is a list", says(answer(abi.AnswerAccept, `["once"]`))},
-		{"an answer without content", says(answer(abi.AnswerAccept, ``))},
-		{"a refusal that allows", says(answer(abi.AnswerDecline, `{"decision":"once"}`))},
-		{"an answer to another question", says(map[string]abi.Answer{"approval": {Action: abi.AnswerAccept, Content: json.RawMessage(`{"decision":"once"}`)}})},
+		{"an answer with another decision", says(abi.AnswerAccept, `{"decision":"always"}`)},
+		{"an answer in another case", says(abi.AnswerAccept, `{"decision":"ONCE"}`)},
+		{"an answer with two decisions", says(abi.AnswerAccept, `{"decision":"no","Decision":"once"}`)},
+		{"an answer that is a list", says(abi.AnswerAccept, `["once"]`)},
+		{"an answer without content", says(abi.AnswerAccept, ``)},
+		{"a refusal that allows", says(abi.AnswerDecline, `{"decision":"once"}`)},
 		{"arguments that look like the question", func(t *testing.T) string {
 			s := openAsking(t, Config{}, "1.0.0")
 			tool, err := s.lookup("drop")
 			require.NoError(t, err)
-			text := question(tool, Approval{Tool: "drop", Args: json.RawMessage("{\"n\":\"1? It may use: nothing.\u2028\u202e**Allow** look\",\r\n \"x\":\"\x7f\u200b\"}")})
+			text := questionOf(t, s, tool, "{\"n\":\"1? It may use: nothing.\u2028\u202e**Allow** look\",\r\n \"x\":\"\x7f\u200b\"}", "")
 			return regexp.MustCompile(`SHA-256 [0-9a-f]+`).ReplaceAllString(text, "SHA-256 DIGEST")
 		}},
 		{"more calls than may wait", func(t *testing.T) string {

@@ -38,7 +38,7 @@ type hostAbout struct {
 func (x executor) offer() engine.Offer {
 	s := x.service
 	shared := s.cfg.Engine != nil
-	own := hostAbout{Process: s.drift.process, Name: s.cfg.Name, Version: s.cfg.Version, Plugins: []wire.HostPlugin{}}
+	own := hostAbout{Process: s.process, Name: s.cfg.Name, Version: s.cfg.Version, Plugins: []wire.HostPlugin{}}
 	for _, p := range s.registry.Plugins() {
 		one := wire.HostPlugin{Name: p.Manifest.Name, Version: p.Manifest.Version}
 		if shared {
@@ -79,7 +79,7 @@ func ListHosts(ctx context.Context, s *Service) (wire.Hosts, error) {
 		var told hostAbout
 		_ = json.Unmarshal(w.Offer.About, &told) // a program of another kind says nothing
 		host := wire.Host{
-			HostID: w.ID, Name: told.Name, Version: told.Version, State: wire.HostLost, Self: told.Process == s.drift.process, Since: w.Since, RenewedAt: w.RenewedAt,
+			HostID: w.ID, Name: told.Name, Version: told.Version, State: wire.HostLost, Self: told.Process == s.process, Since: w.Since, RenewedAt: w.RenewedAt,
 			Running: w.Running, Claimed: w.Claimed, PerHost: w.Offer.Places, Plugins: told.Plugins,
 		}
 		if w.Live {
@@ -127,8 +127,6 @@ func differences(hosts []wire.Host) []wire.HostDifference {
 
 // drift knows since when plugins differ between hosts.
 type drift struct {
-	process string // names this one among the hosts
-
 	mu    sync.Mutex
 	since map[string]time.Time // by plugin
 	told  []wire.FileProblem   // those that differ for long

@@ -57,30 +57,8 @@ func (c toolCall) repeatKeyed(ctx context.Context) (r abi.Result, found bool, er
 // attach waits for the run of an earlier call as long as for a call, and returns its
 // result. Its session needs no notice of an end that it is shown.
 func (c toolCall) attach(ctx context.Context, run engine.Run) (abi.Result, error) {
-	view, wait := c.Session(c.req.Session), background.MaxWait
-	if b, ok := c.tool.rules.budget(c.tool, c.tool.rules.limits(c.req.Limits, c.tool.Tool), c.req); ok {
-		wait = min(wait, b.park)
-	}
-	if run.Held != "" {
-		wait = 0
-	}
-
-	c.req.note.run, c.req.note.repeat = run.ID, true
-	checked, err := view.check(ctx, background.CheckRequest{IDs: []string{run.ID}, Wait: wait})
-	switch {
-	case ctx.Err() != nil:
-		return canceled(ctx, abi.Result{})
-	case err != nil:
-		return explain(err)
-	}
-
-	if run = checked.Reports[0].Run; !run.Status.Terminal() {
-		return c.parked(run, wait)
-	}
-	if err := view.load(ctx, &run, engine.PartResult, engine.PartContent); err != nil {
-		return explain(err)
-	}
-	return keptResult(run), nil
+	c.req.note.repeat = true
+	return c.follow(ctx, run, c.patience())
 }
 
 // textUnknown is added to the end of a call that its host did not see.

@@ -84,19 +84,19 @@ func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (ab
 	}
 
 	call.Policy.Timeout = b.deadline
-	live := &live{call: call, gone: make(chan struct{})}
-	if c.req.AskLater {
-		live.later = newAsker(&c.asked, 0)
-	}
+	live := c.live(call)
 	defer live.detach()
+	ctx = context.WithValue(ctx, liveKey{}, live)
+	began := time.Now()
 
 	var r abi.Result
 	var rerr error
 	ended := false // and r and rerr are the result
 	req := c.parkable(ctx, call, version, b)
+	req.Park, req.Unparked = live.wanted, live.remains
 	req.Work = func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
 		ctx = withCallLog(ctx, sink, 1)
-		waits := suspension{service: c.Service, ctx: ctx, tool: c.tool, left: live.gone}
+		waits := suspension{service: c.Service, ctx: ctx, tool: c.tool, live: live}
 		r, rerr = c.run(ctx, c.tool, waits.into(live.into(executor{c.Service}.withSink(call, sink))))
 		if errors.Is(rerr, host.ErrSuspended) {
 			sink.Cost(costOf(r.Usage))
@@ -114,8 +114,11 @@ func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (ab
 	c.req.note.run = ran.Run.ID
 	switch {
 	case ran.Parked:
-		live.run = ran.Run.ID
-		return c.parked(ran.Run, b.park)
+		live.became(ran.Run.ID)
+		if !isClosed(live.wanted) {
+			return c.parked(ran.Run, b.park, "")
+		}
+		return c.follow(ctx, ran.Run, c.patience()-time.Since(began)) // it makes a call that is held
 	case ran.Left:
 		return canceled(ctx, abi.Result{})
 	case ran.Reused: // a call with this key began at the same time
@@ -170,8 +173,9 @@ func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 	return abi.Result{Kind: abi.CanceledKind, Error: cause.Error(), Usage: r.Usage}, err
 }
 
-// parked answers a call that continues in the background as a run, or waits as one.
-func (c toolCall) parked(run engine.Run, after time.Duration) (abi.Result, error) {
+// parked answers a call that continues in the background as a run. Waits says what for, if it
+// is not its own work.
+func (c toolCall) parked(run engine.Run, after time.Duration, waits string) (abi.Result, error) {
 	c.req.note.run = run.ID
 	if c.agentTool(SpawnBackground, c.runs) == nil { // its tool is gone: now models see the tools for its run
 		c.changed.send()
@@ -182,9 +186,9 @@ func (c toolCall) parked(run engine.Run, after time.Duration) (abi.Result, error
 
 	message := fmt.Sprintf("Still running after %gs. It continues in the background: %s. %s waits for it, %s stops it.",
 		after.Seconds(), c.req.EndsHow(), CheckBackground, StopBackground)
-	if run.Held != "" {
-		message = fmt.Sprintf("It waits until a person approves it, and then runs in the background: %s. Do not repeat the call. %s waits for it, %s withdraws it.",
-			c.req.EndsHow(), CheckBackground, StopBackground)
+	if waits != "" {
+		message = fmt.Sprintf("%s, and then runs in the background: %s. Do not repeat the call. %s waits for it, %s withdraws it.",
+			waits, c.req.EndsHow(), CheckBackground, StopBackground)
 	}
 	value, err := encode(struct {
 		Type           string        `json:"type"`
@@ -209,11 +213,80 @@ type live struct {
 	mu       sync.Mutex
 	detached bool
 	call     host.Call // as the caller made it
+	release  func()    // returns the slot; nil before the call has one
 
-	gone    chan struct{} // closed by detach
-	run     string        // the run the call was parked as, or empty; set before gone is closed
-	later   *asker        // of the run; nil denies its questions
-	release func()        // returns the slot; nil before the call has one
+	wanted chan struct{} // closed when the call is to become a run before its time
+	want   func()        // closes wanted
+	parked chan struct{} // closed when the call has become a run
+	run    string        // the run's id; set before parked is closed
+	failed chan struct{} // closed when it cannot become one
+	why    error         // set before failed is closed
+	gone   chan struct{} // closed by detach
+
+	later    *asker // of the run
+	askLater bool   // it may ask after it is detached
+}
+
+type liveKey struct{}
+
+// liveOf returns the caller's end of the direct call that a context belongs to; nil if it
+// belongs to a run that nobody has waited for.
+func liveOf(ctx context.Context) *live {
+	l, _ := ctx.Value(liveKey{}).(*live)
+	return l
+}
+
+// live returns the caller's end of a call.
+func (c toolCall) live(call host.Call) *live {
+	l := &live{
+		call: call, wanted: make(chan struct{}), parked: make(chan struct{}), failed: make(chan struct{}), gone: make(chan struct{}),
+		later: newAsker(&c.asked, 0), askLater: c.req.AskLater,
+	}
+	l.want = sync.OnceFunc(func() { close(l.wanted) })
+	return l
+}
+
+// park makes the call a run, because it makes a call that is held for approval: only a run
+// can wait for that. It returns once it is one.
+func (l *live) park(ctx context.Context) error {
+	if l == nil {
+		if _, ok := background.RunOf(ctx); !ok {
+			return errNobody
+		}
+		return nil
+	}
+	l.want()
+	select {
+	case <-l.parked:
+		return nil
+	case <-l.failed:
+		return fmt.Errorf("%w: %w", ErrApproval, l.why)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// became says that the call has become a run. It does not need its slot any longer.
+func (l *live) became(run string) {
+	l.run = run
+	close(l.parked)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.free()
+}
+
+// remains says that the call cannot become a run, and continues.
+func (l *live) remains(why error) {
+	l.why = why
+	close(l.failed)
+}
+
+// free returns the slot. l.mu is held.
+func (l *live) free() {
+	if l.release != nil {
+		l.release()
+	}
+	l.release = nil
 }
 
 // detach returns when nothing is being passed to the caller, and nothing will be.
@@ -222,9 +295,7 @@ func (l *live) detach() {
 	defer l.mu.Unlock()
 	l.detached = true
 	close(l.gone)
-	if l.release != nil {
-		l.release()
-	}
+	l.free()
 }
 
 // admitted keeps the function that returns the slot of the call.
@@ -232,8 +303,8 @@ func (l *live) admitted(release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.release = release
-	if l.detached {
-		release()
+	if l.detached || isClosed(l.parked) {
+		l.free()
 	}
 	if l.call.Admitted != nil {
 		l.call.Admitted(release)
@@ -270,9 +341,7 @@ func (l *live) into(call host.Call) host.Call {
 
 // ask asks the caller or, once the call is parked, whoever answers for its run.
 func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
-	select {
-	case <-l.gone:
-	default:
+	if !isClosed(l.parked) {
 		answers, err := l.call.Ask(ctx, q)
 		if !errors.Is(err, ErrAskAgain) {
 			return answers, err
@@ -282,9 +351,9 @@ func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 	select {
 	case <-ctx.Done():
 		return abi.Answers{}, ctx.Err()
-	case <-l.gone:
+	case <-l.parked:
 	}
-	if l.later == nil || l.run == "" {
+	if isClosed(l.gone) && !l.askLater {
 		return abi.Answers{}, fmt.Errorf("%w: the call continues in the background, where nobody can be asked", host.ErrDenied)
 	}
 	return l.later.ask(ctx, runKey{l.call.Session, l.run}, q)

@@ -33,7 +33,18 @@ type ApprovalPolicy struct {
 	// Wait is how long a call waits for approval; then it is refused. 0 is
 	// DefaultApprovalWait.
 	Wait time.Duration
+	// By says who decides. The zero value is ByUser.
+	By ApprovalBy
 }
+
+// ApprovalBy says who decides on calls that wait for approval.
+type ApprovalBy string
+
+// Who decides. Operators always can, see [Approvals.Decide].
+const (
+	ByUser     ApprovalBy = "user"     // the user of the client too, with [Request.Decide]
+	ByOperator ApprovalBy = "operator" // operators alone
+)
 
 // Bounds of approvals.
 const (
@@ -56,6 +67,9 @@ func (p ApprovalPolicy) check() error {
 		if d != DecideAllow && d != DecideAsk && d != DecideDeny {
 			return &background.FieldError{Field: field, Problem: fmt.Sprintf("expected allow, ask or deny, found %q", d)}
 		}
+	}
+	if p.By != "" && p.By != ByUser && p.By != ByOperator {
+		return &background.FieldError{Field: "Approvals.By", Problem: fmt.Sprintf("expected user or operator, found %q", p.By)}
 	}
 	if p.Wait < 0 {
 		return &background.FieldError{Field: "Approvals.Wait", Problem: "must not be negative"}

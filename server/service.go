@@ -25,7 +25,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -134,8 +133,7 @@ type Approval struct {
 	// for a call, a spawn, and a firing of a schedule.
 	Schedule *wire.Schedule
 
-	ask func(ctx context.Context, q abi.Questions) (abi.Answers, error) // the user of the caller; nil: it cannot be asked
-	run string                                                          // that the call has become
+	run string // that holds the call
 }
 
 // Service calls and spawns the tools of a set of plugins, which may change while
@@ -145,6 +143,7 @@ type Service struct {
 	store
 
 	cfg         Config // as it was opened; see now for what may have changed
+	process     string // random id of this Service: names it among the hosts, and approvals for a connection hold only for it
 	log         *slog.Logger
 	host        *host.Host
 	runs        *background.Manager
@@ -177,12 +176,12 @@ type Service struct {
 // allow it: see [background.Config]'s Readmit.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	cfg.Name = hostName(cfg.Name)
-	s := &Service{cfg: cfg, log: cfg.Logger, unwatch: func() {}}
+	s := &Service{cfg: cfg, process: rand.Text(), log: cfg.Logger, unwatch: func() {}}
 	s.watcher.notify = s.reloaded
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.links, s.versions, s.drift.process = newSecretLinks(s), newVersions(cfg.DataDir, cfg.Engine), rand.Text()
+	s.links, s.versions = newSecretLinks(s), newVersions(cfg.DataDir, cfg.Engine)
 	s.figures = &Figures{service: s, tools: map[string]*toolFigures{}}
 	var err error
 	if s.telemetry, err = telemetry.New(cfg.Telemetry); err != nil {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
@@ -30,9 +29,8 @@ type SpawnRequest struct {
 	By             string          // the requester, if it is not the session's agent
 	Locale         string          // BCP 47, at most MaxLocale bytes: of the sentences for people in its record; empty if unknown
 	Parent         string          // an active run of the session that becomes its parent; empty is the run whose Go tool was passed the context, if any
-	Approved       bool            // a person has approved this very run: Config.Approve is not asked. Never set it for an agent, and not for a schedule, whose firings are asked about
-	ask            func(ctx context.Context, q abi.Questions) (abi.Answers, error)
-	DryRun         bool // only make the checks: nothing is started or stored, and nobody is asked for approval
+	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
+	decider        decider         // nil: the user of the caller cannot be asked
 }
 
 // planned is what a spawn would start.
@@ -63,12 +61,15 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 	if req.DryRun || InDryRun(ctx) {
 		return v.planned(ctx, tool, checked)
 	}
-	asked := Approval{Session: v.name, Args: checked.Args, ask: checkedAsk(req.ask)}
-	switch err := ApprovalsOf(v.service).approve(ctx, tool, asked, req.Approved); {
+	approvals, asked := ApprovalsOf(v.service), Approval{Session: v.name, Args: checked.Args}
+	switch err := approvals.approve(ctx, tool, asked); {
 	case errors.Is(err, errWaits):
 		asked.Tool = tool.Name
-		run, err := ApprovalsOf(v.service).hold(ctx, v.name, checked, asked)
-		return newRun(run, time.Now()), err
+		run, err := approvals.hold(ctx, v.name, checked, asked)
+		if err != nil {
+			return wire.Run{}, err
+		}
+		return v.whenDecided(ctx, run, req)
 	case err != nil:
 		return wire.Run{}, err
 	}
@@ -80,6 +81,28 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 	run := newRun(r.Run, time.Now())
 	run.Reused = r.Reused
 	return run, nil
+}
+
+// spawnOrResume is Spawn for a request whose user may have decided on the run that an earlier
+// one has spawned, see [Request.Resumes].
+func (v Session) spawnOrResume(ctx context.Context, req SpawnRequest, resumes string) (wire.Run, error) {
+	run, err := v.service.runs.Get(ctx, v.name, resumes)
+	if resumes == "" || err != nil || run.Tool != strings.TrimSpace(req.Tool) {
+		return v.Spawn(ctx, req)
+	}
+	return v.whenDecided(ctx, run, req)
+}
+
+// whenDecided has the user of the caller decide on a run that is held.
+func (v Session) whenDecided(ctx context.Context, run engine.Run, req SpawnRequest) (wire.Run, error) {
+	var err error
+	if run.Undecided() {
+		run, err = ApprovalsOf(v.service).decided(ctx, run, req.decider)
+	}
+	if errors.Is(err, errOutdated) {
+		return v.Spawn(ctx, req) // for the new plugin, or its new grants
+	}
+	return newRun(run, time.Now()), err
 }
 
 // prepare makes the checks of a spawn, except for a person's approval: nobody is

@@ -91,10 +91,10 @@ func spawn(ctx context.Context, s *Service, req Request) (any, error) {
 	v := s.Session(req.Session)
 	run := SpawnRequest{
 		Tool: in.Tool, Args: in.Args, Title: in.Title, Timeout: duration(in.Timeout), IdempotencyKey: cmp.Or(in.Key, req.Key),
-		Silent: in.Signal != nil && !*in.Signal, DryRun: req.DryRun, Locale: req.Locale, ask: req.Ask,
+		Silent: in.Signal != nil && !*in.Signal, DryRun: req.DryRun, Locale: req.Locale, decider: toolCall{Service: s, req: req}.decider(),
 	}
 	if in.Schedule == nil {
-		r, err := v.Spawn(ctx, run)
+		r, err := v.spawnOrResume(ctx, run, req.Resumes)
 		return spawned{r.TaskID, r.Status, r.Reused, plannedIf(req.DryRun, r.Tool, r.Title, r.DeadlineSeconds)}, err
 	}
 

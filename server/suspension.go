@@ -26,8 +26,8 @@ type suspension struct {
 	service *Service
 	ctx     context.Context // of the run's work
 	tool    *callable
-	left    <-chan struct{} // closed once nobody waits for the call; nil: nobody does
-	anew    bool            // the run may begin anew
+	live    *live // the caller's end of a direct call; nil: it is a run from its start
+	anew    bool  // the run may begin anew
 
 	session  string
 	children map[int32]background.Child // of operations that have not begun
@@ -53,7 +53,10 @@ func (s *suspension) into(call host.Call) host.Call {
 		}
 	}
 
-	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Anew: s.anew, Live: s.live, Revived: s.left, Short: s.short, Keep: s.keep, Seal: seal, Tool: s.manner, Await: s.await, Image: s.image}
+	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Anew: s.anew, Live: s.isRun, Short: s.short, Keep: s.keep, Seal: seal, Tool: s.manner, Await: s.await, Image: s.image}
+	if s.live != nil {
+		call.Suspend.Revived = s.live.parked
+	}
 	if ask := call.Ask; ask != nil {
 		call.Suspend.Ask = func(ctx context.Context, op int32, q abi.Questions) (abi.Answers, error) {
 			return checkedAsk(ask)(context.WithValue(ctx, askingKey{}, &asking{operation: op, open: &s.question}), q)
@@ -69,11 +72,11 @@ func (s *suspension) into(call host.Call) host.Call {
 // nothing that must not be done twice: the host knows of all that its plugin does.
 func (t *callable) anew() bool { return t.plugin != nil && len(t.plugin.Grant.Files) == 0 }
 
-// live reports whether the call is a run that nobody waits for. The state of one with
-// secret arguments, or that has called a tool with some, would have them.
-func (s *suspension) live() bool {
+// isRun reports whether the call is a run that can be suspended. The state of one with
+// secret arguments, or that has called a tool with some, would contain them.
+func (s *suspension) isRun() bool {
 	run, ok := background.RunOf(s.ctx)
-	return ok && !run.Secret && !s.secret && (s.left == nil || isClosed(s.left))
+	return ok && !run.Secret && !s.secret && (s.live == nil || isClosed(s.live.parked))
 }
 
 // short reports whether other runs need the place of this one.
@@ -156,6 +159,9 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 	if slices.Contains(agentNames, t.Tool) || err != nil {
 		return host.Again
 	}
+	if !s.isRun() && tool.cfg.Approvals.decide(tool) != DecideAsk {
+		return host.Once
+	}
 	args, err := parseArgs(t.Tool, Args{}, t.Args)
 	if err == nil {
 		err = s.service.admit(tool, args)
@@ -175,6 +181,12 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 		with = host.Again
 	}
 	asks, err := s.asks(tool, args)
+	if asks && err == nil && op > 0 {
+		err = s.live.park(s.ctx)
+	}
+	if !s.isRun() {
+		return host.Once
+	}
 	if err != nil || op == 0 || with == host.Again && !asks && !hints.SupportsBackground {
 		return with
 	}
@@ -199,7 +211,7 @@ func (s *suspension) asks(tool *callable, args Args) (bool, error) {
 	case DecideDeny:
 		return false, ErrApproval
 	}
-	if ApprovalsOf(s.service).keptApproval(s.ctx, tool, Approval{Session: s.session, Tool: tool.Name, Args: args.Raw()}) {
+	if ApprovalsOf(s.service).kept(s.ctx, tool, Approval{Session: s.session, Tool: tool.Name, Args: args.Raw(), Caller: s.tool.Name}) {
 		return false, nil
 	}
 	if cfg.Approve != nil || !cfg.Approvals.Ask {

@@ -23,9 +23,21 @@ type origin struct {
 	caller *host.Caller
 	listed *atomic.Int64 // of the calls that begin with the same one
 	number int           // of that other call in the log of its run, see callLog
+	fuel   int64         // the most that it may use
+	outer  *origin       // the call that has made this one; nil: an agent's
 }
 
 type originKey struct{}
+
+// CallPath returns the names of the tools whose calls have led to what is done with this
+// context, the agent's first; nil without any.
+func CallPath(ctx context.Context) (path []string) {
+	for from := originOf(ctx); from != nil; from = from.outer {
+		path = append(path, from.tool.Name)
+	}
+	slices.Reverse(path)
+	return path
+}
 
 // originOf returns the call of a plugin's tool that makes the calls with this context, by
 // itself or through tools of the program; nil if no tool does.
@@ -53,7 +65,7 @@ func (s *Service) callTool(tool *callable, call host.Call) func(ctx context.Cont
 			log.end(number, abi.Result{}, host.ErrDenied)
 			return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: t.Tool + " is a tool of the agent, which no other tool can call"}
 		}
-		from := &origin{tool: tool, call: call, caller: t.Caller, listed: new(atomic.Int64), number: number}
+		from := &origin{tool: tool, call: call, caller: t.Caller, listed: new(atomic.Int64), number: number, fuel: t.Fuel, outer: outer}
 		if outer != nil {
 			from.listed = outer.listed
 		}
@@ -84,6 +96,9 @@ func (from *origin) admit(tool *callable, may Annotations) error {
 	}
 	return nil
 }
+
+// calls reports whether a tool may call others, which may have to be approved.
+func (t *callable) calls() bool { return t.plugin == nil || len(t.plugin.Grant.Tools) > 0 }
 
 // closed reports whether a tool says that it reaches nothing outside of the host.
 func closed(h abi.Hints) bool { return h.OpenWorld != nil && !*h.OpenWorld }

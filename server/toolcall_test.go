@@ -113,8 +113,6 @@ func TestHostileToolCalls(t *testing.T) {
 			`{"code":"denied","message":"spawn_background is a tool of the agent, which no other tool can call"}`},
 		"a tool that needs approval": {aCaller{program: calling("dangerous", `{}`), may: []string{"dangerous"}}, []string{"dangerous"}, Request{},
 			`{"code":"denied","message":"the tool needs a person's approval, and nobody can be asked here"}`},
-		"the approval of the outer call": {aCaller{program: calling("dangerous", `{}`), may: []string{"dangerous"}}, []string{"dangerous"}, Request{Approved: true},
-			`{"code":"denied","message":"the tool needs a person's approval, and nobody can be asked here"}`},
 		"a tool whose plugin lacks grants": {aCaller{program: calling("needy", `{}`), may: []string{"needy"}}, []string{"needy"}, Request{},
 			`{"code":"denied","message":"the plugin needy needs env HOME, which the operator has not granted"}`},
 		"writing through a readonly tool": {aCaller{program: calling("post_letter", `{}`), may: []string{"post_letter"}, hints: readonly}, nil, Request{},

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -53,12 +52,9 @@ func (p Approvals) after(ctx context.Context, waiting []engine.Run, id string) (
 
 // Get returns a call that waits, with all its arguments.
 func (p Approvals) Get(ctx context.Context, id string) (wire.WaitingCall, error) {
-	run, err := p.service.engine.Get(ctx, id)
-	switch {
-	case err != nil:
+	run, err := p.undecided(ctx, id)
+	if err != nil {
 		return wire.WaitingCall{}, err
-	case run.Held != heldForApproval || run.Status != engine.StatusQueued:
-		return wire.WaitingCall{}, conflict(fmt.Errorf("no call with the id %s waits for approval: it was decided on, stopped, or never waited", id))
 	}
 	return p.show(ctx, run, MaxArgs)
 }

@@ -21,6 +21,9 @@ type RunRequest struct {
 	ParkAfter time.Duration
 	// Park is closed to make it one at once; nil: it never is.
 	Park <-chan struct{}
+	// Unparked is called if the call could not become one, for another reason than a limit,
+	// and continues in the foreground; it may be nil.
+	Unparked func(err error)
 
 	// Work does the work, under the rules of an [Executor]. It is the first
 	// attempt; if the call was parked, a later one is Config.Executor's. Its
@@ -176,6 +179,9 @@ func (w *worker) attend(ctx context.Context, c *call, req RunRequest) (parked bo
 		c.task.requestStop(w.cfg().Grace)
 	} else {
 		w.log.Warn("call not parked; it continues in the foreground", "session", c.task.run.Session, "tool", c.task.run.Tool, "error", err)
+		if req.Unparked != nil {
+			req.Unparked(err)
+		}
 		err = nil
 	}
 	detach = c.follow(ctx)

@@ -2,73 +2,114 @@ package mcpapi
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-// asker puts the questions of one call to the client's user.
+// asker puts the questions of one call to the client's user: those that its tool asks, and
+// those about held calls.
 //
 // Before 2026-07-28 the server asks with elicitation/create, while the call waits.
 // Since then a server sends no requests: the call is answered with the questions,
-// and the client calls again with the answers (basic/patterns/mrtr). The tool then
-// runs from its beginning, with the answers it had before, which the client carries
-// in requestState. A call that has become a task asks through tasks/get and
-// tasks/update.
+// and the client calls again with the answers (basic/patterns/mrtr). A call that has become
+// a run continues then. The tool of any other call runs from its beginning, with the answers
+// it had before, which the client carries in requestState. A call that has become a task
+// asks through tasks/get and tasks/update.
 type asker struct {
 	api      *api
 	who      caller
 	session  *mcp.ServerSession
 	tool     string
-	digest   []byte // of what the answers are for
 	cancel   context.CancelCauseFunc
-	known    map[string]abi.Answer
-	patience time.Duration                       // how long a page is waited for
-	wanted   atomic.Pointer[mcp.InputRequestMap] // questions without an answer, once the call was ended for them
+	patience time.Duration // how long a page is waited for
+	sealed   state         // of the call; on a first request without questions
+
+	mu     sync.Mutex
+	given  map[string][]abi.Answer // answers that were not used, by the digests of their questions
+	wanted mcp.InputRequestMap     // questions without an answer, for which the call is ended
+	asks   map[string]string       // their digests
+	held   string                  // the run that the one about a held call is of
 }
 
 // errAsked is why a call with questions was ended.
 var errAsked = fmt.Errorf("the user is asked first: %w", server.ErrAskAgain)
 
-// newAsker reads the answers that a call brings. Its error is for the client.
+// newAsker reads the answers that a call brings: those to what it has asked. Its error is for
+// the client.
 func (a *api) newAsker(ctx context.Context, who caller, req *mcp.CallToolRequest, cancel context.CancelCauseFunc) (*asker, error) {
-	k := &asker{api: a, who: who, session: req.Session, tool: req.Params.Name, digest: digest(who.Audience(), req.Params), cancel: cancel, known: map[string]abi.Answer{}, patience: silentLimit}
+	k := &asker{api: a, who: who, session: req.Session, tool: req.Params.Name, cancel: cancel, given: map[string][]abi.Answer{}, patience: silentLimit}
+	k.sealed = state{Call: digest(who.Audience(), req.Params), Session: who.Session}
 	if req.Params.GetProgressToken() != nil {
 		k.patience = connectLimit
 	}
-	if !who.modern {
+	if !who.modern || req.Params.RequestState == "" {
 		return k, nil
 	}
 
-	if state := req.Params.RequestState; state != "" {
-		known, err := a.unseal(ctx, state, k.digest)
-		if err != nil {
-			return nil, err
-		}
-		k.known = known
+	sealed, err := a.unseal(ctx, req.Params.RequestState, k.sealed.Call)
+	if err != nil {
+		return nil, err
+	}
+	k.sealed = sealed
+	if k.sealed.Known == nil {
+		k.sealed.Known = map[string][]abi.Answer{}
 	}
 	for key, response := range req.Params.InputResponses {
-		if elicited, ok := response.(*mcp.ElicitResult); ok {
-			k.known[key] = toAnswer(elicited)
+		if asked, elicited := sealed.Asked[key], (*mcp.ElicitResult)(nil); asked != "" {
+			if elicited, _ = response.(*mcp.ElicitResult); elicited != nil {
+				k.sealed.Known[asked] = append(k.sealed.Known[asked], toAnswer(elicited))
+			}
 		}
+	}
+	for asked, answers := range k.sealed.Known {
+		k.given[asked] = slices.Clone(answers)
 	}
 	return k, nil
 }
 
+// take returns the answer to a question with that digest, which is used once.
+func (k *asker) take(asked string) (abi.Answer, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	answers := k.given[asked]
+	if len(answers) == 0 {
+		return abi.Answer{}, false
+	}
+	k.given[asked] = answers[1:]
+	return answers[0], true
+}
+
+// forget drops an answer that does not fit its question, so that it is asked again.
+func (k *asker) forget(asked string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known := k.sealed.Known[asked]
+	k.sealed.Known[asked] = known[:len(known)-1-len(k.given[asked])]
+}
+
+// questionDigest is of a question and of the calls in which it is asked.
+func questionDigest(ctx context.Context, key string, q abi.Question) string {
+	return hex.EncodeToString(digestOf(append(server.CallPath(ctx), key, q.Message, string(q.Schema))...))
+}
+
 // ask implements Ask of [server.Request].
 func (k *asker) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
-	answers, wanted := map[string]abi.Answer{}, map[string]abi.Question{}
+	answers, wanted, digests := map[string]abi.Answer{}, map[string]abi.Question{}, map[string]string{}
 	for key, question := range q.Questions {
-		answer, ok := k.known[key]
+		asked := questionDigest(ctx, key, question)
+		answer, ok := k.take(asked)
 		if ok {
 			problem := server.CheckAnswer(key, question, answer)
 			if problem == nil {
@@ -76,9 +117,9 @@ func (k *asker) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 				continue
 			}
 			question.Message += "\n\n(" + problem.Error() + ")" // so the user sees why it is asked again
-			delete(k.known, key)
+			k.forget(asked)
 		}
-		wanted[key] = question
+		wanted[key], digests[key] = question, asked
 	}
 
 	switch {
@@ -89,11 +130,53 @@ func (k *asker) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 	case !k.who.modern:
 		return k.elicit(ctx, wanted)
 	}
-
-	requests := inputRequests(wanted)
-	k.wanted.Store(&requests)
+	k.want(inputRequests(wanted), digests)
 	k.cancel(errAsked)
 	return abi.Answers{}, server.ErrAskAgain
+}
+
+// decider returns Decide of [server.Request]; nil if the client cannot ask its user.
+func (k *asker) decider() server.DecideFunc {
+	if !k.who.elicits {
+		return nil
+	}
+	return k.decide
+}
+
+// approvalKey is the key of the question about a held call. No plugin asks with a slash.
+const approvalKey = "toolhost/approval"
+
+// decide asks about a held call. The answer is bound to its run, and to the code and the
+// grants that the user was shown.
+func (k *asker) decide(ctx context.Context, call server.HeldCall) (abi.Answer, error) {
+	if !k.who.modern {
+		given, err := k.elicit(ctx, map[string]abi.Question{approvalKey: call.Question})
+		return given.Answers[approvalKey], err
+	}
+
+	asked := hex.EncodeToString(digestOf(call.Run, call.Fingerprint, call.Question.Message, string(call.Question.Schema)))
+	if answer, ok := k.take(asked); ok {
+		return answer, nil
+	}
+	k.want(inputRequests(map[string]abi.Question{approvalKey: call.Question}), map[string]string{approvalKey: asked})
+	k.mu.Lock()
+	k.held = call.Run
+	k.mu.Unlock()
+	return abi.Answer{}, server.ErrAskAgain
+}
+
+// want notes the questions that the call is answered with.
+func (k *asker) want(requests mcp.InputRequestMap, digests map[string]string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.wanted, k.asks = requests, digests
+}
+
+// asking reports whether the call is to be answered with questions.
+func (k *asker) asking() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.wanted != nil
 }
 
 // elicit asks one question after the other, while the call waits.
@@ -140,12 +223,24 @@ func toAnswer(r *mcp.ElicitResult) abi.Answer {
 	return answer
 }
 
-// result is the answer to a call with open questions.
-func (k *asker) result(ctx context.Context) (*mcp.CallToolResult, error) {
-	sealed, err := k.api.seal(ctx, k.known, k.digest)
+// result is the answer to a call with open questions. Run is what the call has become, if
+// anything.
+func (k *asker) result(ctx context.Context, run *wire.Run) (*mcp.CallToolResult, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	next := k.sealed
+	next.Asked = k.asks
+	if next.Run == "" {
+		next.Run = k.held
+	}
+	if run != nil {
+		next.Session, next.Run = run.Session, run.TaskID
+	}
+
+	sealed, err := k.api.seal(ctx, next)
 	if err != nil {
 		k.api.log.Error("a request state was not made", "tool", k.tool, "session", k.who.Session, "error", err)
 		return nil, hostError(err)
 	}
-	return &mcp.CallToolResult{InputRequests: *k.wanted.Load(), RequestState: sealed}, nil
+	return &mcp.CallToolResult{InputRequests: k.wanted, RequestState: sealed}, nil
 }

@@ -2,6 +2,7 @@ package mcpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -44,6 +45,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 
 	var run *wire.Run
 	call := a.request(who, req)
+	call.Session, call.Resumes, call.Decide = asker.sealed.Session, asker.sealed.Run, asker.decider()
 	call.Ask, call.Connect, call.Key, call.Locale, call.OnPark = asker.ask, asker.connector(), key, locale, func(r wire.Run) { run = &r }
 	if token := req.Params.GetProgressToken(); token != nil {
 		reporter := startReporter(ctx, func(ctx context.Context, p *mcp.ProgressNotificationParams) {
@@ -60,14 +62,14 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 		a.missed(who, call, run)
 	}
 	switch {
+	case asker.asking() && errors.Is(err, server.ErrAskAgain):
+		return asker.result(ctx, run)
 	case run != nil && who.tasks:
 		return nil, parked{a.newTask(*run)}
 	case run != nil && structured: // errors are exempt from its output schema
 		out := stillRunning(*run, call.EndsHow())
 		a.addNotices(ctx, who, started, out)
 		return out, nil
-	case run == nil && asker.wanted.Load() != nil:
-		return asker.result(ctx)
 	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound: // removed by a reload
 		return nil, unknownTool(call.Tool)
 	case err != nil && server.ReasonOf(err).Code == wire.CodeConflict: // of the key, which is not the model's
@@ -89,7 +91,7 @@ func (a *api) request(who caller, req *mcp.CallToolRequest) server.Request {
 	call := server.Request{
 		Session: who.Session, Unnotified: who.unnotified(), Tool: req.Params.Name, Args: req.Params.Arguments,
 		FileName: func(task, file string) string { return fileURI(task, file, 0) },
-		AskLater: who.tasks && who.elicits,
+		AskLater: who.tasks && who.elicits, Connected: who.answer == nil,
 	}
 	if who.receipt != nil {
 		call.Receipt = who.receipt.deliver

@@ -2,6 +2,7 @@ package mcpapi
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -32,10 +33,11 @@ func (k *asker) connect(ctx context.Context, need server.SecretNeed) error {
 	key := "toolhost/secret/" + need.Name // no plugin asks with a slash
 	params := &mcp.ElicitParams{Mode: "url", URL: need.URL, Message: connectMessage(k.tool, need)}
 
-	answer, known := k.known[key]
+	asked := hex.EncodeToString(digestOf(key, need.Name))
+	answer, known := k.take(asked)
 	switch {
 	case k.who.modern && !known:
-		k.wanted.Store(&mcp.InputRequestMap{key: params})
+		k.want(mcp.InputRequestMap{key: params}, map[string]string{key: asked})
 		k.cancel(errAsked)
 		return server.ErrAskAgain
 	case !k.who.modern:

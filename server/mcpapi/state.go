@@ -18,18 +18,26 @@ import (
 // stateLife is how long a client may take to answer.
 const stateLife = time.Hour
 
-// state is the content of a requestState. It is signed, so that a client can give
-// answers only to this very call.
+// state is the content of a requestState: what a call has asked. It is signed, so that a
+// client can answer only that, in this very call. An answer counts for a question with the
+// digest that is in the state.
 type state struct {
-	Expires int64                 `json:"exp"` // Unix time
-	Digest  []byte                `json:"for"`
-	Known   map[string]abi.Answer `json:"known,omitempty"`
+	Expires int64                   `json:"exp"` // Unix time
+	Call    []byte                  `json:"for"` // digest
+	Session string                  `json:"session,omitempty"`
+	Run     string                  `json:"run,omitempty"`   // that the call has become
+	Asked   map[string]string       `json:"asked,omitempty"` // digests of the open questions by their keys
+	Known   map[string][]abi.Answer `json:"known,omitempty"` // earlier answers by the digests of their questions, in their order
 }
 
 // digest binds answers to the session and the call they are for.
 func digest(session string, params *mcp.CallToolParamsRaw) []byte {
+	return digestOf(session, params.Name, string(params.Arguments))
+}
+
+func digestOf(parts ...string) []byte {
 	h := sha256.New()
-	for _, part := range []string{session, params.Name, string(params.Arguments)} {
+	for _, part := range parts {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	return h.Sum(nil)
@@ -39,35 +47,32 @@ func digest(session string, params *mcp.CallToolParamsRaw) []byte {
 const statePurpose = "mcp request state"
 
 // seal returns the state of a call that asks. Every host that shares the engine opens it.
-func (a *api) seal(ctx context.Context, known map[string]abi.Answer, digest []byte) (string, error) {
-	body, err := json.Marshal(state{time.Now().Add(stateLife).Unix(), digest, known})
+func (a *api) seal(ctx context.Context, s state) (string, error) {
+	s.Expires = time.Now().Add(stateLife).Unix()
+	body, err := json.Marshal(s)
 	if err != nil {
 		return "", err
 	}
 	return server.SealsOf(a.service).Seal(ctx, statePurpose, body)
 }
 
-// unseal returns the answers in a state that was sealed for that call. Its error is for the
-// client.
-func (a *api) unseal(ctx context.Context, sealed string, digest []byte) (map[string]abi.Answer, error) {
-	var s state
+// unseal returns a state that was sealed for that call. Its error is for the client.
+func (a *api) unseal(ctx context.Context, sealed string, call []byte) (s state, err error) {
 	body, err := server.SealsOf(a.service).Open(ctx, statePurpose, sealed)
 	if err != nil && !errors.Is(err, server.ErrSeal) {
 		a.log.Error("a request state was not checked", "error", err)
-		return nil, hostError(err)
+		return s, hostError(err)
 	}
 
 	switch {
 	case err != nil || json.Unmarshal(body, &s) != nil:
-		return nil, invalidState("this server did not issue it")
+		return s, invalidState("this server did not issue it")
 	case time.Now().Unix() > s.Expires:
-		return nil, invalidState("it has expired")
-	case !bytes.Equal(s.Digest, digest):
-		return nil, invalidState("it was issued for another call")
-	case s.Known == nil:
-		s.Known = map[string]abi.Answer{}
+		return s, invalidState("it has expired")
+	case !bytes.Equal(s.Call, call):
+		return s, invalidState("it was issued for another call")
 	}
-	return s.Known, nil
+	return s, nil
 }
 
 func invalidState(why string) error {

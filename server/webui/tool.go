@@ -126,7 +126,7 @@ func (s toolPages) use(w http.ResponseWriter, r *http.Request) error {
 
 	to := "" // the page of what has been made
 	if err == nil {
-		req := server.SpawnRequest{Tool: d.Name, Args: args, Title: v.Title, Silent: !v.Notify, By: operator, Approved: v.NeedsApproval() && !server.ApprovalsOf(s.service).Asks()}
+		req := server.SpawnRequest{Tool: d.Name, Args: args, Title: v.Title, Silent: !v.Notify, By: operator}
 		switch posted.Get("do") {
 		case "spawn":
 			to, err = s.spawn(r.Context(), v.Session, req)
@@ -203,7 +203,7 @@ func (s toolPages) call(ctx context.Context, session string, req server.SpawnReq
 	var written tail
 	var parked wire.Run
 	call := server.Request{
-		Session: session, Tool: req.Tool, Args: req.Args, Approved: req.Approved, Stdout: &written, Stderr: &written,
+		Session: session, Tool: req.Tool, Args: req.Args, Stdout: &written, Stderr: &written,
 		ParkAfter: waitForCall, OnPark: func(run wire.Run) { parked = run }, AskLater: true,
 	}
 	if d.MayPark { // the page of its run asks

@@ -35,25 +35,29 @@ type Keep string
 
 // The durations of an approval. Empty approves this call only.
 const (
-	KeepSession Keep = "session" // all calls of the tool in this session, until the session ends
-	KeepAlways  Keep = "always"  // all calls of the tool, in all sessions
+	KeepArguments Keep = "arguments" // calls of the tool with the same arguments in this session, for a day
+	KeepSession   Keep = "session"   // all calls of the tool in this session, for a day
+	KeepAlways    Keep = "always"    // all calls of the tool, in all sessions
 )
 
 // Decide is the request body of POST /v1/approvals/{run}.
 type Decide struct {
 	Approve     bool   `json:"approve"`
-	Keep        Keep   `json:"keep,omitempty" schema:"enum=session|always"` // approves later calls too, while the plugin's file and grants stay the same
-	Fingerprint string `json:"fingerprint,omitempty"`                       // the fingerprint that was shown; 409 if it has changed
-	Reason      string `json:"reason,omitempty" schema:"maxLength=200"`     // reason for a refusal, shown to the agent
+	Keep        Keep   `json:"keep,omitempty" schema:"enum=arguments|session|always"` // approves later calls by the same caller too, while the plugin's file and grants stay the same
+	Fingerprint string `json:"fingerprint,omitempty"`                                 // the fingerprint that was shown; 409 if it has changed
+	Reason      string `json:"reason,omitempty" schema:"maxLength=200"`               // reason for a refusal, shown to the agent
 }
 
-// A KeptApproval is a stored approval for all calls of a tool.
+// A KeptApproval is a stored approval for later calls of a tool.
 type KeptApproval struct {
-	Tool    string    `json:"tool"`
-	Session string    `json:"session,omitempty"` // absent: all sessions
-	By      string    `json:"by"`
-	At      time.Time `json:"at"`
-	InForce bool      `json:"in_force"` // the plugin and its grants have not changed since the approval
+	Tool       string    `json:"tool"`
+	Caller     string    `json:"caller,omitempty"`      // only calls by this tool; absent: only calls by the agent
+	ArgsDigest string    `json:"args_digest,omitempty"` // only calls with these arguments: their SHA-256, hexadecimal
+	Session    string    `json:"session,omitempty"`     // absent: all sessions
+	By         string    `json:"by"`
+	At         time.Time `json:"at"`
+	ExpiresAt  time.Time `json:"expires_at,omitzero"` // absent: it does not expire
+	InForce    bool      `json:"in_force"`            // the plugin and its grants have not changed since the approval, and the connection it holds for has not ended
 }
 
 // KeptApprovals is the response body of GET /v1/kept_approvals.

@@ -1,0 +1,420 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// decider has the user of a caller decide on held calls. The zero value cannot.
+type decider struct {
+	ask DecideFunc
+	how keeping
+}
+
+// decider returns how the user of the caller decides, if the operator lets users decide.
+func (c toolCall) decider() decider {
+	if c.req.Decide == nil || c.now().cfg.Approvals.By == ByOperator {
+		return decider{}
+	}
+	return decider{c.req.Decide, keeping{session: !c.req.Unnotified, connected: c.req.Connected}}
+}
+
+var (
+	// errOutdated means that a call cannot be approved any more, because its plugin or its
+	// grants have changed: it has been withdrawn, and is to be held anew.
+	errOutdated = fmt.Errorf("%w: it or its grants have changed since the call was held", plugins.ErrReplaced)
+	// errDecided is why the user is not asked any longer: somebody else has decided.
+	errDecided = errors.New("another person has decided")
+)
+
+// decided asks the user of a caller about a held run, and returns the run once somebody has
+// decided. If the user does not, the run stays held. The error matches [ErrApproval] if the
+// call was refused, errOutdated, or ErrAskAgain if the caller asks.
+func (p Approvals) decided(ctx context.Context, run engine.Run, by decider) (engine.Run, error) {
+	if by.ask == nil {
+		return run, nil
+	}
+	tool, err := p.service.lookup(run.Tool)
+	if err != nil || unchanged(tool, run, "") != nil {
+		return run, p.outdate(ctx, run)
+	}
+	call, err := p.heldCall(ctx, tool, run, by.how)
+	if err != nil {
+		return run, err
+	}
+
+	asking, stop := p.whileHeld(ctx, run)
+	answer, err := by.ask(asking, call)
+	stop()
+	switch {
+	case errors.Is(err, ErrAskAgain), ctx.Err() != nil:
+		return run, errors.Join(err, ctx.Err())
+	case err != nil && !errors.Is(context.Cause(asking), errDecided):
+		p.service.log.Info("the user of a client was not asked about a held call", "task_id", run.ID, "tool", run.Tool, "session", run.Session, "error", err)
+		return run, nil
+	case err == nil:
+		err = p.answer(ctx, call, answer, by.how)
+	}
+	if errors.Is(err, ErrApprovalChanged) {
+		return p.decided(ctx, run, by)
+	}
+	return p.outcome(ctx, run, err)
+}
+
+// outdate refuses a held call whose plugin or grants have changed. That of an agent leaves no
+// record, so that it can be held anew with the same key.
+func (p Approvals) outdate(ctx context.Context, run engine.Run) error {
+	a := Approval{Session: run.Session, Tool: run.Tool, Caller: run.By, run: run.ID}
+	if _, err := p.refuse(ctx, a, "host", "the plugin or its grants have changed"); err != nil {
+		return err
+	}
+	if run.By == "" {
+		if err := p.service.runs.Remove(context.WithoutCancel(ctx), run.Session, run.ID); err != nil {
+			return err
+		}
+	}
+	return errOutdated
+}
+
+// answer decides on a held call as its user has answered.
+func (p Approvals) answer(ctx context.Context, call HeldCall, answer abi.Answer, how keeping) error {
+	in, err := decisionOf(call, answer)
+	if err != nil {
+		return nil // it stays held
+	}
+	_, err = p.decide(ctx, call.Run, "user", in, how)
+	return err
+}
+
+// outcome is what has become of a run that was held, after a decision that err is of.
+func (p Approvals) outcome(ctx context.Context, run engine.Run, err error) (engine.Run, error) {
+	now, gone := p.service.engine.Get(ctx, run.ID)
+	switch {
+	case gone != nil:
+		return run, gone
+	case now.Held != "" && now.Status == engine.StatusCanceled:
+		return now, refusedBy(now)
+	case now.Undecided():
+		return now, err
+	}
+	return now, nil
+}
+
+// refusedBy is the error of a call that was refused while it was held.
+func refusedBy(run engine.Run) error {
+	why := "it was withdrawn"
+	if run.Cancel != nil {
+		why = strings.TrimPrefix(run.Cancel.Reason, notApproved+": ")
+	}
+	return fmt.Errorf("%w: %s", ErrApproval, why)
+}
+
+// whileHeld returns a context that ends once somebody has decided on a run.
+func (p Approvals) whileHeld(ctx context.Context, run engine.Run) (asking context.Context, stop func()) {
+	asking, cancel := context.WithCancelCause(ctx)
+	events := p.service.engine.Watch(asking, run.Session)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range events {
+			if now, err := p.service.engine.Get(asking, run.ID); err == nil && !now.Undecided() {
+				cancel(errDecided)
+			}
+		}
+	}()
+	return asking, func() {
+		cancel(nil)
+		<-ended
+	}
+}
+
+// hold stores a call as a run that starts once a person has approved it. An agent's call
+// follows that run, and the call of a tool waits for its end.
+func (c toolCall) hold(ctx context.Context, a Approval) (abi.Result, error) {
+	from := originOf(ctx)
+	if c.req.Session == "" || c.req.DryRun {
+		return explain(errNobody)
+	}
+	if from != nil {
+		if err := liveOf(ctx).park(ctx); err != nil {
+			return explain(err)
+		}
+	}
+	held, err := c.heldRequest(ctx, from)
+	if err != nil {
+		return explain(err)
+	}
+
+	a.Tool = c.tool.Name
+	run, err := ApprovalsOf(c.Service).hold(ctx, c.req.Session, held, a)
+	if err != nil {
+		return explain(err)
+	}
+	if c.req.admitted != nil {
+		c.req.admitted(nil)
+	}
+	if from != nil {
+		return c.awaitHeld(ctx, run.ID)
+	}
+	return c.follow(ctx, run, c.patience())
+}
+
+// errNobody is why a call that needs approval is refused where it cannot be held.
+var errNobody = fmt.Errorf("%w, and nobody can be asked here", ErrApproval)
+
+// heldRequest is the run that a held call becomes.
+func (c toolCall) heldRequest(ctx context.Context, from *origin) (background.SpawnRequest, error) {
+	version, err := c.version(c.tool)
+	if err != nil {
+		return background.SpawnRequest{}, err
+	}
+
+	limits := c.tool.rules.limits(c.req.Limits, c.tool.Tool)
+	t := terms{Limits: c.req.Limits, Locale: c.req.Locale, Asks: from == nil && c.req.Ask != nil && (c.req.AskLater || c.req.Decide != nil)}
+	held := background.SpawnRequest{
+		Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: c.req.Args, IdempotencyKey: c.req.Key, Parked: true, Anew: c.tool.anew(),
+		Timeout: min(max(limits.Timeout, limits.Background), c.tool.rules.most.Background),
+	}
+	if from != nil {
+		held.By, held.Silent = from.tool.Name, true
+		t.Fuel = min(limits.Fuel, from.fuel)
+		if c.req.Limits.Timeout > 0 {
+			held.Timeout = min(held.Timeout, c.req.Limits.Timeout)
+		}
+	}
+	held.Terms = t.traced(ctx)
+	if public, secret := c.tool.PublicArgs(c.req.Args); secret {
+		held.Stored = public
+	}
+	return held, nil
+}
+
+// awaitHeld waits for the end of the call of a tool that was held. If nobody waits for it
+// any more, it is withdrawn.
+func (c toolCall) awaitHeld(ctx context.Context, id string) (abi.Result, error) {
+	waits := suspension{service: c.Service, session: c.req.Session}
+	r, err := waits.awaitChild(ctx, id)
+	if ctx.Err() != nil {
+		c.withdraw(ctx, id, "the call that made it does not wait for it any more")
+	}
+	return r, err
+}
+
+// withdraw stops a run that a call has become, because nobody waits for it any more.
+func (c toolCall) withdraw(ctx context.Context, id, why string) {
+	_, err := c.runs.Stop(context.WithoutCancel(ctx), c.req.Session, id, background.StopRequest{Force: true, Reason: why})
+	if err != nil && !errors.Is(err, engine.ErrNotFound) {
+		c.log.Warn("a run was not stopped with the call that has made it", "task_id", id, "error", err)
+	}
+}
+
+// patience is how long the caller waits for a run.
+func (c toolCall) patience() time.Duration {
+	if b, ok := c.tool.rules.budget(c.tool, c.tool.rules.limits(c.req.Limits, c.tool.Tool), c.req); ok {
+		return min(background.MaxWait, b.park)
+	}
+	return background.MaxWait
+}
+
+// follow waits for a run that a call has become, as long as the caller waits for a call,
+// and returns its result. Meanwhile the caller's user decides on the calls that are held in
+// it, and answers its questions, which takes no part of that time.
+func (c toolCall) follow(ctx context.Context, run engine.Run, wait time.Duration) (abi.Result, error) {
+	c.req.note.run, c.req.note.followed = run.ID, true
+	for left := wait; ; {
+		news, stop := c.news(ctx, run)
+		open, err := c.relay(ctx, run.ID)
+		if err == nil && !open && ctx.Err() == nil {
+			began := time.Now()
+			run, err = c.await(ctx, run, max(left, 0), news)
+			left -= time.Since(began)
+		}
+		stop()
+
+		switch {
+		case errors.Is(err, ErrAskAgain):
+			return c.askedAgain(run, err)
+		case ctx.Err() != nil:
+			return c.left(ctx, run)
+		case errors.Is(err, errOutdated):
+			return abi.Result{}, err
+		case err != nil:
+			return explain(err)
+		case run.Status.Terminal():
+			return c.ended(ctx, run)
+		case open:
+			return c.parked(run, wait-left, waitsForPerson(run))
+		case left <= 0:
+			return c.parked(run, wait, "")
+		}
+	}
+}
+
+// waitsForPerson says what a run waits for that is held, or has made a call that is.
+func waitsForPerson(run engine.Run) string {
+	if run.Undecided() {
+		return "It waits until a person approves it (for an operator: toolhost approve " + run.ID + ")"
+	}
+	return "It waits until a person approves a call that it has made (for an operator: toolhost approve)"
+}
+
+// await returns a run as it is once it has ended, or there is news of it.
+func (c toolCall) await(ctx context.Context, run engine.Run, wait time.Duration, news <-chan struct{}) (engine.Run, error) {
+	checked, err := c.runs.Check(ctx, run.Session, background.CheckRequest{IDs: []string{run.ID}, Wait: wait, Enough: news})
+	if err != nil {
+		return run, err
+	}
+	return checked.Reports[0].Run, nil
+}
+
+// ended is the result of a call from the run that it has become.
+func (c toolCall) ended(ctx context.Context, run engine.Run) (abi.Result, error) {
+	if run.Held != "" {
+		return explain(refusedBy(run))
+	}
+	if err := c.Session(run.Session).load(ctx, &run, engine.PartResult, engine.PartContent); err != nil {
+		return explain(err)
+	}
+	return keptResult(run), nil
+}
+
+// askedAgain ends a call whose caller asks its user, and calls again with the answer.
+func (c toolCall) askedAgain(run engine.Run, err error) (abi.Result, error) {
+	if c.req.OnPark != nil {
+		c.req.OnPark(newRun(run, time.Now()))
+	}
+	return abi.Result{Kind: abi.CanceledKind, Error: err.Error()}, err
+}
+
+// left ends a call whose caller has left. So does its run, unless the call has a key.
+func (c toolCall) left(ctx context.Context, run engine.Run) (abi.Result, error) {
+	if cause := context.Cause(ctx); !c.req.note.repeat && (c.req.Key == "" || cancelsKeyed(cause)) {
+		c.withdraw(ctx, run.ID, cause.Error())
+	}
+	return canceled(ctx, abi.Result{})
+}
+
+// news returns a channel that is closed when something happens that the user of the caller
+// may have to decide on or to answer.
+func (c toolCall) news(ctx context.Context, run engine.Run) (news <-chan struct{}, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	events := c.engine.Watch(ctx, run.Session)
+	asked, unwatch := (<-chan struct{})(nil), func() {}
+	if c.req.Ask != nil {
+		asked, unwatch = c.Session(run.Session).Asked(ctx, []string{run.ID})
+	}
+
+	happened, ended := make(chan struct{}), make(chan struct{})
+	tell := sync.OnceFunc(func() { close(happened) })
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case e, ok := <-events:
+				if !ok {
+					return
+				}
+				if e.Kind == engine.EventMissed || e.Kind == engine.EventQueued && e.Run != nil && e.Run.Held != "" {
+					tell()
+				}
+			case <-asked:
+				asked = nil
+				tell()
+			}
+		}
+	}()
+	return happened, func() {
+		cancel()
+		<-ended
+		unwatch()
+	}
+}
+
+// relay has the caller's user decide on the calls that are held in a run, or that it is,
+// and answer what it asks. Open reports that a call is held on which the user has not
+// decided or cannot.
+func (c toolCall) relay(ctx context.Context, id string) (open bool, err error) {
+	approvals := ApprovalsOf(c.Service)
+	held, err := approvals.heldIn(ctx, c.req.Session, id)
+	if err != nil {
+		return false, err
+	}
+	for _, run := range held {
+		run, err := approvals.decided(ctx, run, c.decider())
+		switch {
+		case run.ID != id && (errors.Is(err, ErrApproval) || errors.Is(err, errOutdated)): // the tool that called it sees that
+		case err != nil:
+			return false, err
+		case run.Undecided():
+			open = true
+		}
+	}
+	if open || c.req.Ask == nil {
+		return open, nil
+	}
+	return false, c.relayQuestions(ctx, id)
+}
+
+// relayQuestions has the caller's user answer what a run asks.
+func (c toolCall) relayQuestions(ctx context.Context, id string) error {
+	view := c.Session(c.req.Session)
+	questions, err := view.Questions(ctx, id)
+	if err != nil || len(questions) == 0 {
+		return err
+	}
+	given, err := checkedAsk(c.req.Ask)(ctx, abi.Questions{Questions: questions})
+	if errors.Is(err, ErrAskAgain) || ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	if err != nil { // the client cannot ask
+		c.log.Info("a question of a run was not asked", "task_id", id, "session", c.req.Session, "error", err)
+		given.Answers = map[string]abi.Answer{}
+		for key := range questions {
+			given.Answers[key] = abi.Answer{Action: abi.AnswerCancel}
+		}
+	}
+	return view.Answer(ctx, id, given.Answers)
+}
+
+// heldIn returns the undecided runs among a run and those below it, the oldest first.
+func (p Approvals) heldIn(ctx context.Context, session, id string) ([]engine.Run, error) {
+	waiting, err := p.waiting(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(waiting)
+	return slices.DeleteFunc(waiting, func(r engine.Run) bool { return !p.isIn(ctx, r, id) }), nil
+}
+
+// isIn reports whether a run is another one, or below it.
+func (p Approvals) isIn(ctx context.Context, r engine.Run, id string) bool {
+	for r.ID != id && r.Parent != "" {
+		parent, err := p.service.engine.Get(ctx, r.Parent)
+		if err != nil {
+			return false
+		}
+		r = parent
+	}
+	return r.ID == id
+}
+
+// resume continues a call that was answered with a question, see [Request.Resumes]. Found is
+// false if the call is to be made anew.
+func (c toolCall) resume(ctx context.Context) (r abi.Result, found bool, err error) {
+	run, err := c.runs.Get(ctx, c.req.Session, c.req.Resumes)
+	if err != nil || run.Tool != c.tool.Name {
+		return abi.Result{}, false, nil // it was removed
+	}
+	r, err = c.follow(ctx, run, c.patience())
+	return r, !errors.Is(err, errOutdated), err
+}

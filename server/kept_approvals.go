@@ -1,0 +1,163 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// keptLife is how long an approval for a session is kept.
+const keptLife = 24 * time.Hour
+
+// keptApproval is an approval for later calls of a tool, as it is stored.
+type keptApproval struct {
+	Tool        string    `json:"tool"`
+	Caller      string    `json:"caller,omitempty"`    // the tool that made the approved call
+	Arguments   string    `json:"arguments,omitempty"` // digest of the only arguments that are approved
+	Fingerprint string    `json:"fingerprint"`
+	By          string    `json:"by"`
+	Until       time.Time `json:"until,omitzero"`
+	Process     string    `json:"process,omitempty"` // the only process for which it holds
+}
+
+// keeping says how an approval for a session is kept.
+type keeping struct {
+	session   bool // it can be
+	connected bool // the session ends with its connection, which is that of this process
+}
+
+// span says how long an approval for the session holds.
+func (k keeping) span() string {
+	if k.connected {
+		return "until this connection ends"
+	}
+	return "in this session, for a day"
+}
+
+// approvalScope holds the kept approvals of a session, or with "" those for all sessions.
+func (s *store) approvalScope(session string) background.Values {
+	return background.ValuesIn(s.engine, engine.Scope{Session: session, Name: "approvals"}, engine.ValueLimit{Count: 1000, Bytes: 1 << 20}, 4<<10)
+}
+
+// key is the key of the approval in its scope.
+func (k keptApproval) key() string {
+	sum := sha256.Sum256([]byte(k.Tool + "\x00" + k.Caller + "\x00" + k.Arguments))
+	return hex.EncodeToString(sum[:])
+}
+
+// keepApproval keeps the approval of a held run, as long as the decision says.
+func (p Approvals) keepApproval(ctx context.Context, tool *callable, run engine.Run, keep wire.Keep, by string, how keeping) error {
+	k := keptApproval{Tool: tool.Name, Caller: run.By, Fingerprint: fingerprint(tool), By: by}
+	session := run.Session
+	switch keep {
+	case wire.KeepAlways:
+		session = ""
+	case wire.KeepArguments:
+		args, err := p.service.engine.Payload(ctx, run.ID, engine.PartArgs)
+		if err != nil {
+			return err
+		}
+		k.Arguments = digestOf(args)
+	}
+	if session != "" {
+		k.Until = time.Now().Add(keptLife)
+		if how.connected {
+			k.Process = p.service.process
+		}
+	}
+
+	data, err := json.Marshal(k)
+	if err == nil {
+		_, err = p.service.approvalScope(session).SetUntil(ctx, k.key(), data, AnyVersion, k.Until)
+	}
+	return err
+}
+
+// kept reports whether a call was approved before: the same code with the same grants,
+// called by the same tool or the agent, and with the same arguments if those were approved
+// alone.
+func (p Approvals) kept(ctx context.Context, tool *callable, a Approval) bool {
+	for _, session := range []string{"", a.Session} {
+		for _, arguments := range []string{"", digestOf(a.Args)} {
+			k := keptApproval{Tool: tool.Name, Caller: a.Caller, Arguments: arguments}
+			v, err := p.service.approvalScope(session).Get(ctx, k.key())
+			if err == nil && json.Unmarshal(v.Data, &k) == nil && p.inForce(tool, k) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// inForce reports whether a kept approval still holds.
+func (p Approvals) inForce(tool *callable, k keptApproval) bool {
+	return k.Fingerprint != "" && k.Fingerprint == fingerprint(tool) && (k.Process == "" || k.Process == p.service.process) && (k.Until.IsZero() || time.Now().Before(k.Until))
+}
+
+// Kept returns the approvals that are kept, by session and tool.
+func (p Approvals) Kept(ctx context.Context) (wire.KeptApprovals, error) {
+	out := wire.KeptApprovals{Kept: []wire.KeptApproval{}}
+	err := p.eachKept(ctx, func(scope engine.Scope, _ string, at time.Time, k keptApproval) error {
+		one := wire.KeptApproval{Tool: k.Tool, Caller: k.Caller, ArgsDigest: k.Arguments, Session: scope.Session, By: k.By, At: at, ExpiresAt: k.Until}
+		if tool, err := p.service.lookup(k.Tool); err == nil {
+			one.InForce = p.inForce(tool, k)
+		}
+		out.Kept = append(out.Kept, one)
+		return nil
+	})
+	slices.SortStableFunc(out.Kept, func(a, b wire.KeptApproval) int {
+		return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Tool, b.Tool), a.At.Compare(b.At))
+	})
+	return out, err
+}
+
+// eachKept calls f with each approval that is kept, and its key.
+func (p Approvals) eachKept(ctx context.Context, f func(scope engine.Scope, key string, at time.Time, k keptApproval) error) error {
+	scopes, err := p.service.engine.Scopes(ctx, "", "approvals")
+	if err != nil {
+		return err
+	}
+	for _, scope := range scopes {
+		values, err := p.service.engine.Values(ctx, scope.Scope, "", 0, true)
+		if err != nil {
+			return err
+		}
+		for _, v := range values {
+			var k keptApproval
+			if json.Unmarshal(v.Data, &k) != nil {
+				continue
+			}
+			if err := f(scope.Scope, v.Key, v.At, k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Revoke removes the kept approvals of a tool: those of a session, or with "" those for all.
+// It reports whether there was one.
+func (p Approvals) Revoke(ctx context.Context, session, tool string) (found bool, err error) {
+	err = p.eachKept(ctx, func(scope engine.Scope, key string, _ time.Time, k keptApproval) error {
+		if scope.Session != session || k.Tool != tool {
+			return nil
+		}
+		if found = true; InDryRun(ctx) {
+			return nil
+		}
+		_, err := p.service.approvalScope(session).Delete(ctx, key, AnyVersion)
+		return err
+	})
+	if found && err == nil && !InDryRun(ctx) {
+		p.service.audit.admin("approval revoked", session, tool)
+	}
+	return found, err
+}
