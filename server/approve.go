@@ -74,11 +74,11 @@ func (p Approvals) heldCall(ctx context.Context, tool *callable, run engine.Run,
 	}
 
 	shown, cut := shownArgs(args, maxAskedArgs)
-	if text += " Its arguments: " + shown; cut {
-		text = strings.TrimSuffix(text, " Its arguments: "+shown)
-		text += fmt.Sprintf(" Its arguments have %d bytes (SHA-256 %s), of which this is only the beginning: %s", len(args), digestOf(args), shown)
+	about := " Its arguments: "
+	if cut {
+		about = fmt.Sprintf(" Its arguments have %d bytes (SHA-256 %s), of which this is only the beginning: ", len(args), digestOf(args))
 	}
-	return HeldCall{run.ID, fingerprint(tool), abi.Question{Message: text, Schema: k.form()}}, nil
+	return HeldCall{run.ID, fingerprint(tool), abi.Question{Message: text + about + shown, Schema: k.form()}}, nil
 }
 
 // errUndecided means that the user of a client has not decided: the call stays held.

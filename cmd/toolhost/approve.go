@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,13 +25,15 @@ func approveCommand(a *app) *cobra.Command {
 Calls wait if approve is ask in the configuration. An approved call runs in the
 background, with what its plugin may use now: if the plugin or its grants have
 changed since it was shown, the decision is refused. --keep also approves later calls
-of the tool, as long as its plugin's file and grants stay the same.`,
+of the tool by the same caller, as long as its plugin's file and grants stay the same:
+with the same arguments in this session, all in this session, or all. What is kept for a
+session expires after a day.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&deny, "deny", false, "refuse the call")
 	flags.StringVar(&in.Reason, "reason", "", "say why it is refused, for the agent")
-	flags.StringVar(&keep, "keep", "", "approve all later calls of the tool too: in this `session`, or always")
+	flags.StringVar(&keep, "keep", "", "approve later calls of the tool too: with the same `arguments` in this session, in this session, or always")
 	flags.BoolVar(&show, "show", false, "show the call with all its arguments, and decide nothing")
 	flags.BoolVar(&kept, "kept", false, "show the approvals that are kept")
 	flags.StringVar(&revoke, "revoke", "", "revoke the kept approval of a `tool`")
@@ -39,8 +42,8 @@ of the tool, as long as its plugin's file and grants stay the same.`,
 
 	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) error {
 		switch {
-		case keep != "" && keep != string(wire.KeepSession) && keep != string(wire.KeepAlways):
-			return &usageError{fmt.Errorf("--keep: expected session or always, found %q", keep), ""}
+		case keep != "" && !slices.Contains([]wire.Keep{wire.KeepArguments, wire.KeepSession, wire.KeepAlways}, wire.Keep(keep)):
+			return &usageError{fmt.Errorf("--keep: expected arguments, session or always, found %q", keep), ""}
 		case len(args) == 0 && (deny || show || keep != "" || in.Reason != ""):
 			return &usageError{errors.New("--deny, --show, --reason and --keep need the id of a call"), "toolhost approve lists the calls that wait"}
 		case deny && keep != "":
@@ -121,7 +124,11 @@ func (r *remote) printApproval(w wire.WaitingCall, most int) {
 	if w.Changed {
 		changed = ", its plugin has changed since: it can only be refused"
 	}
-	r.printf("%s  %s  session %s, since %s%s\n", w.TaskID, oneLine(w.Tool), oneLine(w.Session), w.AskedAt.Local().Format(time.DateTime), changed)
+	caller := ""
+	if w.By != "" {
+		caller = ", called by " + oneLine(w.By)
+	}
+	r.printf("%s  %s%s  session %s, since %s%s\n", w.TaskID, oneLine(w.Tool), caller, oneLine(w.Session), w.AskedAt.Local().Format(time.DateTime), changed)
 	r.printf("  arguments  %s\n", short(oneLine(w.Args), most))
 	if w.ArgsCut || len(w.Args) > most {
 		r.printf("             of %d bytes (SHA-256 %s): --show shows all\n", w.ArgsBytes, w.ArgsDigest)
@@ -144,13 +151,22 @@ func (r *remote) listKept(ctx context.Context) error {
 		for _, k := range kept {
 			inForce := "yes"
 			if !k.InForce {
-				inForce = "no: the plugin or its grants have changed"
+				inForce = "no: the plugin or its grants have changed, or its connection has ended"
+			} else if !k.ExpiresAt.IsZero() {
+				inForce = "until " + k.ExpiresAt.Local().Format(time.DateTime)
+			}
+			tool := k.Tool
+			if k.Caller != "" {
+				tool += ", called by " + k.Caller
+			}
+			if k.ArgsDigest != "" {
+				tool += ", arguments " + short(k.ArgsDigest, 12)
 			}
 			session := k.Session
 			if session == "" {
 				session = "all"
 			}
-			rows = append(rows, []string{k.Tool, session, k.By, k.At.Local().Format(time.DateTime), inForce})
+			rows = append(rows, []string{oneLine(tool), session, k.By, k.At.Local().Format(time.DateTime), inForce})
 		}
 		r.table(rows)
 	})

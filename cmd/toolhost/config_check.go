@@ -53,6 +53,7 @@ func (c *config) issuer() *identity.OAuth {
 // file.
 func (c configCheck) checkUse() {
 	c.checkListen()
+	c.checkApprovals()
 	c.checkLimits()
 	for _, f := range c.ignored {
 		c.problems = append(c.problems, problem{text: f.String()})
@@ -158,6 +159,13 @@ func (c configCheck) number(key string) int64 {
 // minToken is the smallest length of a token, in bytes, if other machines can try
 // to guess it.
 const minToken = 16
+
+// checkApprovals reports a token for approvals that can be guessed.
+func (c configCheck) checkApprovals() {
+	if _, err := identity.NewApprovalToken(c.approvalToken); err != nil {
+		c.problem("approvals.token", "%v: set TOOLHOST_APPROVALS_TOKEN to random characters, such as the output of openssl rand -hex 16", err)
+	}
+}
 
 // checkListen reports an address that other machines could reach without a good
 // token.

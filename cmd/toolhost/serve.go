@@ -20,6 +20,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/mcpapi"
 	"github.com/toolhost/toolhost/server/webui"
 	"github.com/toolhost/toolhost/server/wire"
@@ -94,13 +95,18 @@ func (a *app) runServer(ctx context.Context) error {
 
 	signal.Ignore(syscall.SIGPIPE) // the process continues if nobody reads its log any more
 	reloads := &reloader{app: a, service: s, serves: true}
+	approvals, err := identity.NewApprovalToken(a.config.approvalToken)
+	if err != nil {
+		done()
+		return err
+	}
 	page := webui.New(s, webui.Config{
 		Version: version(), Settings: operatorPage{a}.settings, Lacking: operatorPage{a}.lacking(s),
-		Reload: reloads.reload, ApprovalToken: a.config.approvalToken, Logger: a.logger(),
+		Reload: reloads.reload, Approvals: approvals, Logger: a.logger(),
 	})
 	api := httpapi.New(s, httpapi.Config{
 		Reload:  reloads.reload,
-		Version: version(), Token: a.config.token, ApprovalToken: a.config.approvalToken, OAuth: a.config.issuer(), MCP: mcp, Page: page,
+		Version: version(), Token: a.config.token, Approvals: approvals, OAuth: a.config.issuer(), MCP: mcp, Page: page,
 		SecretForm: webui.NewSecretForm(s, a.logger()), Metrics: a.exports.Metrics, MetricsToken: a.config.metricsToken, Logger: a.logger(),
 	})
 	server.SecretLinksOf(s).ServeAt(a.config.secretForm(listeners))

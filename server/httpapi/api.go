@@ -55,10 +55,10 @@ type Config struct {
 	// and OAuth, requests need no login, but their Host must be this machine. Requests
 	// over a unix socket never need a login.
 	Token string
-	// ApprovalToken is the token that decisions on approvals over TCP need in the header
-	// [wire.ApprovalHeader]. If it is empty, such decisions need the unix socket, so that
-	// a client that calls tools over TCP cannot approve its own calls.
-	ApprovalToken string
+	// Approvals checks the token that decisions on approvals over TCP need in the header
+	// [wire.ApprovalHeader]. If it is nil, such decisions need the unix socket, so that a
+	// client that calls tools over TCP cannot approve its own calls.
+	Approvals *identity.ApprovalToken
 	// OAuth configures the access tokens that are accepted over TCP, in addition to
 	// Token; nil accepts no access tokens. An invalid configuration, see
 	// [identity.OAuth.Check], accepts none either, and the log has the reason.
@@ -87,18 +87,18 @@ type Config struct {
 // An API serves a Service over HTTP. It is an http.Handler, and with [API.Serve] a
 // server with safe limits. It is safe for concurrent use.
 type API struct {
-	service  *server.Service
-	version  string
-	auth     *identity.Authenticator
-	approval string // the token for decisions over TCP
-	scrape   string // the token for metrics over TCP
-	reload   func(ctx context.Context) (wire.Reload, error)
-	log      *slog.Logger
-	mux      *http.ServeMux
-	http     *http.Server
-	draining atomic.Bool
-	ending   context.Context // done with Shutdown
-	end      context.CancelFunc
+	service   *server.Service
+	version   string
+	auth      *identity.Authenticator
+	approvals *identity.ApprovalToken
+	scrape    string // the token for metrics over TCP
+	reload    func(ctx context.Context) (wire.Reload, error)
+	log       *slog.Logger
+	mux       *http.ServeMux
+	http      *http.Server
+	draining  atomic.Bool
+	ending    context.Context // done with Shutdown
+	end       context.CancelFunc
 
 	active  atomic.Int64 // requests in progress
 	bodies  *fair.Pool   // bytes of request bodies
@@ -113,7 +113,7 @@ func New(service *server.Service, cfg Config) *API {
 	}
 
 	a := &API{
-		service: service, version: cfg.Version, log: cfg.Logger, approval: cfg.ApprovalToken, scrape: cfg.MetricsToken,
+		service: service, version: cfg.Version, log: cfg.Logger, approvals: cfg.Approvals, scrape: cfg.MetricsToken,
 		auth:   identity.New(identity.Config{Token: cfg.Token, OAuth: cfg.OAuth, Logger: cfg.Logger}),
 		bodies: fair.NewPool(maxBodies, maxBodies/perClient), answers: fair.NewPool(maxAnswers, maxAnswers/perClient),
 	}

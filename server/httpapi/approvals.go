@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"errors"
+
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -38,11 +41,12 @@ func (r *request) mayApprove() error {
 	if overSocket(r.Request) {
 		return nil
 	}
-	token := r.api.approval
-	if token == "" {
+	switch err := r.api.approvals.Check(r.Header.Get(wire.ApprovalHeader)); {
+	case errors.Is(err, identity.ErrNoApprovalToken):
 		return refuse(wire.CodeForbidden, "decisions on approvals over TCP are disabled: use the server's socket, as toolhost approve does, or set approvals.token")
-	}
-	if !isToken(r.Header.Get(wire.ApprovalHeader), token) {
+	case errors.Is(err, identity.ErrTooManyGuesses):
+		return refuse(wire.CodeLimit, "%v", err)
+	case err != nil:
 		return refuse(wire.CodeForbidden, "invalid token in %s: send the value of approvals.token", wire.ApprovalHeader)
 	}
 	return nil

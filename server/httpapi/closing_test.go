@@ -38,10 +38,10 @@ func TestClosedUnderRoutes(t *testing.T) {
 			})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = service.Close(gone) })
-			api := httpapi.New(service, httpapi.Config{OAuth: &identity.OAuth{Issuer: "https://login.example", Audience: audience}, Token: "s3cret", ApprovalToken: "may approve"})
+			api := httpapi.New(service, httpapi.Config{OAuth: &identity.OAuth{Issuer: "https://login.example", Audience: audience}, Token: "s3cret", Approvals: approvals("may approve as well")})
 			answer := func(method, path, body string) *httptest.ResponseRecorder {
 				w := httptest.NewRecorder()
-				api.ServeHTTP(w, newRequest(t, method, path, body, "Authorization", "Bearer s3cret", wire.ApprovalHeader, "may approve"))
+				api.ServeHTTP(w, newRequest(t, method, path, body, "Authorization", "Bearer s3cret", wire.ApprovalHeader, "may approve as well"))
 				return w
 			}
 			var run, schedule struct {

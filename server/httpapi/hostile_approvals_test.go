@@ -29,21 +29,21 @@ func TestHostileApprovals(t *testing.T) {
 	}{
 		"no token is set":                        {"", "POST", "/v1/approvals/{id}", func(*testing.T) []string { return agent }, notOverTCP},
 		"no token is set, and an empty one sent": {"", "POST", "/v1/approvals/{id}", func(*testing.T) []string { return append(agent, wire.ApprovalHeader, "") }, notOverTCP},
-		"without the token":                      {"may approve", "POST", "/v1/approvals/{id}", func(*testing.T) []string { return agent }, wrong},
-		"the agent's token as the token":         {"may approve", "POST", "/v1/approvals/{id}", func(*testing.T) []string { return append(agent, wire.ApprovalHeader, "s3cret") }, wrong},
-		"the token with a space more":            {"may approve", "POST", "/v1/approvals/{id}", func(*testing.T) []string { return append(agent, wire.ApprovalHeader, "may  approve") }, wrong},
-		"the token in another case":              {"may approve", "POST", "/v1/approvals/{id}", func(*testing.T) []string { return append(agent, wire.ApprovalHeader, "May approve") }, wrong},
-		"a user":                                 {"may approve", "POST", "/v1/approvals/{id}", func(t *testing.T) []string { return user(t) }, operators},
-		"a user with the token":                  {"may approve", "POST", "/v1/approvals/{id}", func(t *testing.T) []string { return user(t, wire.ApprovalHeader, "may approve") }, operators},
-		"a user lists":                           {"may approve", "GET", "/v1/approvals", func(t *testing.T) []string { return user(t) }, operators},
-		"a user reads one":                       {"may approve", "GET", "/v1/approvals/{id}", func(t *testing.T) []string { return user(t) }, operators},
-		"a user listens":                         {"may approve", "GET", "/v1/events?approvals=true", func(t *testing.T) []string { return user(t) }, "approvals are reserved for the operator"},
-		"a user revokes":                         {"may approve", "DELETE", "/v1/kept_approvals/waits", func(t *testing.T) []string { return user(t) }, operators},
-		"the agent revokes":                      {"may approve", "DELETE", "/v1/kept_approvals/waits", func(*testing.T) []string { return agent }, wrong},
+		"without the token":                      {"may approve as well", "POST", "/v1/approvals/{id}", func(*testing.T) []string { return agent }, wrong},
+		"the agent's token as the token":         {"may approve as well", "POST", "/v1/approvals/{id}", func(*testing.T) []string { return append(agent, wire.ApprovalHeader, "s3cret") }, wrong},
+		"the token with a space more":            {"may approve as well", "POST", "/v1/approvals/{id}", func(*testing.T) []string { return append(agent, wire.ApprovalHeader, "may  approve as well") }, wrong},
+		"the token in another case":              {"may approve as well", "POST", "/v1/approvals/{id}", func(*testing.T) []string { return append(agent, wire.ApprovalHeader, "May approve as well") }, wrong},
+		"a user":                                 {"may approve as well", "POST", "/v1/approvals/{id}", func(t *testing.T) []string { return user(t) }, operators},
+		"a user with the token":                  {"may approve as well", "POST", "/v1/approvals/{id}", func(t *testing.T) []string { return user(t, wire.ApprovalHeader, "may approve as well") }, operators},
+		"a user lists":                           {"may approve as well", "GET", "/v1/approvals", func(t *testing.T) []string { return user(t) }, operators},
+		"a user reads one":                       {"may approve as well", "GET", "/v1/approvals/{id}", func(t *testing.T) []string { return user(t) }, operators},
+		"a user listens":                         {"may approve as well", "GET", "/v1/events?approvals=true", func(t *testing.T) []string { return user(t) }, "approvals are reserved for the operator"},
+		"a user revokes":                         {"may approve as well", "DELETE", "/v1/kept_approvals/waits", func(t *testing.T) []string { return user(t) }, operators},
+		"the agent revokes":                      {"may approve as well", "DELETE", "/v1/kept_approvals/waits", func(*testing.T) []string { return agent }, wrong},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				f := serve(t, httpapi.Config{Token: "s3cret", ApprovalToken: c.token, OAuth: startIssuer(t).trust()}, "echo", "waits")
+				f := serve(t, httpapi.Config{Token: "s3cret", Approvals: approvals(c.token), OAuth: startIssuer(t).trust()}, "echo", "waits")
 				id := f.ask("POST", "/v1/runs", `{"tool":"waits"}`, agent...)["task_id"].(string)
 				body := ""
 				if c.method == "POST" {

@@ -32,6 +32,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/vault"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -156,7 +157,7 @@ func serveOn(t testing.TB, e engine.Engine, cfg httpapi.Config, names ...string)
 	}
 	var policy server.ApprovalPolicy
 	if slices.Contains(names, "waits") {
-		policy = server.ApprovalPolicy{Ask: true, Tools: map[string]server.Decision{"waits": server.DecideAsk, "[!d]*": server.DecideAllow, "dangerous": server.DecideDeny}}
+		policy = server.ApprovalPolicy{Ask: true, Tools: map[string]server.Decision{"waits": server.DecideAsk, "[^d]*": server.DecideAllow, "dangerous": server.DecideDeny}}
 	}
 	of := server.Config{
 		Approvals: policy, Secrets: secrets(t),
@@ -319,4 +320,13 @@ func (f *fixture) spawn(tool string, headers ...string) string {
 	id, _ := f.ask("POST", "/v1/runs", `{"tool":"`+tool+`"}`, headers...)["task_id"].(string)
 	require.Regexp(f.t, `^bg_[a-z2-7]{26}$`, id)
 	return id
+}
+
+// approvals is the check of a token for approvals; empty for none.
+func approvals(token string) *identity.ApprovalToken {
+	check, err := identity.NewApprovalToken(token)
+	if err != nil {
+		panic(err)
+	}
+	return check
 }

@@ -72,7 +72,7 @@ var refusals = map[string][]string{
 	"disableSchedule not_found": {"/v1/schedules/sc_aaaaaaaaaaaaaaaaaaaaaaaaaa/disable"},
 	"watchEvents limit":         {"/v1/events"},
 	"rerun not_found":           {"/v1/runs/{none}/rerun"},
-	"rerun denied":              {"/v1/runs/{approved}/rerun"},
+	"rerun denied":              {"/v1/runs/{allowed}/rerun"},
 	"rerun unsupported":         {"/v1/runs/{secret}/rerun"},
 	"sendMessage not_found":     {"/v1/runs/{none}/messages", `{"message":1}`},
 	"sendMessage conflict":      {"/v1/runs/{heard}/messages", `{"message":1}`},
@@ -83,8 +83,8 @@ var refusals = map[string][]string{
 	"listApprovals not_found":   {"/v1/approvals?after={none}"},
 	"getApproval not_found":     {"/v1/approvals/{none}"},
 	"getApproval conflict":      {"/v1/approvals/{run}"},
-	"decideApproval not_found":  {"/v1/approvals/{none}", `{"approve":true}`, wire.ApprovalHeader, "may approve"},
-	"decideApproval conflict":   {"/v1/approvals/{run}", `{"approve":true}`, wire.ApprovalHeader, "may approve"},
+	"decideApproval not_found":  {"/v1/approvals/{none}", `{"approve":true}`, wire.ApprovalHeader, "may approve as well"},
+	"decideApproval conflict":   {"/v1/approvals/{run}", `{"approve":true}`, wire.ApprovalHeader, "may approve as well"},
 	"setSecret not_found":       {"/v1/secrets/none", `{"value":"correct-horse-battery"}`},
 	"getStored not_found":       {"/v1/kv/keeper/none"},
 	"getValue not_found":        {"/v1/session/values/none"},
@@ -95,8 +95,8 @@ var refusals = map[string][]string{
 	"getRun closing":   {"/v1/runs/{sleeper}?wait=1m"},
 
 	"callTool unavailable":       {"/v1/calls", `{"tool":"sleeper"}`, wire.KeyHeader, "tuesday"},
-	"decideApproval unavailable": {"/v1/approvals/{run}", `{"approve":true}`, wire.ApprovalHeader, "may approve"},
-	"revokeApproval unavailable": {"/v1/kept_approvals/echo", "", wire.ApprovalHeader, "may approve"},
+	"decideApproval unavailable": {"/v1/approvals/{run}", `{"approve":true}`, wire.ApprovalHeader, "may approve as well"},
+	"revokeApproval unavailable": {"/v1/kept_approvals/echo", "", wire.ApprovalHeader, "may approve as well"},
 
 	"createSchedule unsupported": {"/v1/schedules", `{"tool":"plain","cron_expression":"0 0 * * *"}`},
 }
@@ -144,7 +144,7 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	i, away := startIssuer(t), &awayEngine{Engine: enginememory.New()}
-	f := serveOn(t, away, httpapi.Config{Token: "s3cret", ApprovalToken: "may approve", OAuth: i.trust("tools")}, "echo", "plain", "dangerous", "denied", "sleeper", "listener", "vault", "waits")
+	f := serveOn(t, away, httpapi.Config{Token: "s3cret", Approvals: approvals("may approve as well"), OAuth: i.trust("tools")}, "echo", "plain", "dangerous", "denied", "sleeper", "listener", "vault", "waits")
 	token := []string{"Authorization", "Bearer s3cret"}
 	run := f.ask("POST", "/v1/runs", `{"tool":"echo"}`, append(token, wire.KeyHeader, "monday")...)["task_id"].(string)
 	f.ask("GET", "/v1/runs/"+run+"?wait=1m", "", token...)
@@ -154,7 +154,7 @@ func newScene(t *testing.T) *scene {
 		"{tool}", "echo", "{plugin}", "keeper", "{name}", "output.log", "{schedule}", "sc_"+nobody, "{key}", "k"), map[string]string{}}
 }
 
-// others replaces what few refusals name: a run that was approved, one with a secret,
+// others replaces what few refusals name: a run of a tool that is denied now, one with a secret,
 // one that has read messages and ended, one that still reads them, a schedule whose run
 // is active, and a value.
 func (s *scene) others(path string) string {
@@ -172,15 +172,17 @@ func (s *scene) others(path string) string {
 func (s *scene) make(what string) (name string) {
 	session := s.service.Session(wire.DefaultSession)
 	spawn := func(tool, args string) string {
-		run, err := session.Spawn(s.t.Context(), server.SpawnRequest{Tool: tool, Args: json.RawMessage(args), Approved: true})
+		run, err := session.Spawn(s.t.Context(), server.SpawnRequest{Tool: tool, Args: json.RawMessage(args)})
 		require.NoError(s.t, err)
 		return run.TaskID
 	}
 
 	var err error
 	switch what {
-	case "approved":
+	case "allowed": // before the operator denied its tool
+		denies := s.policy(server.ApprovalPolicy{Tools: map[string]server.Decision{"*": server.DecideAllow}})
 		name = spawn("dangerous", "")
+		s.policy(denies)
 	case "secret":
 		name = spawn("vault", `{"key":"hunter2"}`)
 	case "listener":
@@ -200,6 +202,13 @@ func (s *scene) make(what string) (name string) {
 	}
 	require.NoError(s.t, err)
 	return name
+}
+
+// policy changes the policy, and returns the former one.
+func (s *scene) policy(to server.ApprovalPolicy) (from server.ApprovalPolicy) {
+	_, err := s.service.Reconfigure(s.t.Context(), func(cfg *server.Config) { from, cfg.Approvals = cfg.Approvals, to })
+	require.NoError(s.t, err)
+	return from
 }
 
 // provoke asks a route for what is answered with a code.

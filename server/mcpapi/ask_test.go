@@ -210,7 +210,12 @@ func TestApprovalOfTheUser(t *testing.T) {
 		require.Contains(t, m.Result["inputRequests"], "toolhost/approval")
 		state := m.Result["requestState"].(string)
 		_, m = e.ask("ana", canAsk, "tools/call", colors+with("toolhost/approval", `{"decision":"once"}`, state))
-		require.Contains(t, m.Result["inputRequests"], "step1", "it runs, and asks its own question: %v", m)
+		require.Contains(t, m.Result["inputRequests"], "step1.1", "it runs, and asks its own question: %v", m)
+		_, m = e.ask("ana", canAsk, "tools/call", colors+with("toolhost/approval", `{"decision":"no"}`, state))
+		require.Contains(t, m.Result["inputRequests"], "step1.1", "it was decided")
+
+		_, m = e.ask("ana", canAsk, "tools/call", colors)
+		state = m.Result["requestState"].(string)
 		_, m = e.ask("ana", canAsk, "tools/call", colors+with("toolhost/approval", `{"decision":"no"}`, state))
 		require.Contains(t, fmt.Sprint(m.Result["content"]), "the user did not allow it")
 

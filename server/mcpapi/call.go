@@ -62,7 +62,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 		a.missed(who, call, run)
 	}
 	switch {
-	case asker.asking() && errors.Is(err, server.ErrAskAgain):
+	case asker.asking() && (run == nil || errors.Is(err, server.ErrAskAgain)):
 		return asker.result(ctx, run)
 	case run != nil && who.tasks:
 		return nil, parked{a.newTask(*run)}

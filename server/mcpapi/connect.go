@@ -33,7 +33,7 @@ func (k *asker) connect(ctx context.Context, need server.SecretNeed) error {
 	key := "toolhost/secret/" + need.Name // no plugin asks with a slash
 	params := &mcp.ElicitParams{Mode: "url", URL: need.URL, Message: connectMessage(k.tool, need)}
 
-	asked := hex.EncodeToString(digestOf(key, need.Name))
+	asked := secretDigest(key)
 	answer, known := k.take(asked)
 	switch {
 	case k.who.modern && !known:
@@ -66,6 +66,9 @@ func (k *asker) connect(ctx context.Context, need server.SecretNeed) error {
 	}
 	return nil
 }
+
+// secretDigest is of the question for a secret.
+func secretDigest(key string) string { return hex.EncodeToString(digestOf(key)) }
 
 // connectMessage is what the user reads beside the address.
 func connectMessage(tool string, need server.SecretNeed) string {

@@ -17,7 +17,8 @@ func TestConnectGivesUp(t *testing.T) {
 	for name, patience := range map[string]time.Duration{"without progress": silentLimit, "with progress": connectLimit} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := &asker{who: caller{modern: true, opens: true}, patience: patience, known: map[string]abi.Answer{"toolhost/secret/example": {Action: abi.AnswerAccept}}}
+				asked := secretDigest("toolhost/secret/example")
+				k := &asker{who: caller{modern: true, opens: true}, patience: patience, given: map[string][]abi.Answer{asked: {{Action: abi.AnswerAccept}}}}
 				began := time.Now()
 				err := k.connector()(t.Context(), server.SecretNeed{Name: "example", URL: "https://tools.example/secret/A", Set: make(chan struct{})})
 				require.ErrorIs(t, err, server.ErrNotConnected)

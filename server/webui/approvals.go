@@ -1,16 +1,16 @@
 package webui
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
+	"errors"
 	"net/http"
 	"net/url"
 
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// maxApprovals bounds how many calls that wait for approval a page shows.
+// maxApprovals is how many calls that wait for approval a page shows.
 const maxApprovals = 100
 
 // approvalPages are the page of the calls that wait for approval, and what its forms do.
@@ -28,7 +28,8 @@ func (s approvalPages) register() {
 // approvalList is what the page shows.
 type approvalList struct {
 	Waiting []wire.WaitingCall
-	More    int // that are not shown
+	More    int    // calls on later pages
+	Next    string // the last call of this page, if there is another one
 	Kept    []wire.KeptApproval
 	Decides bool // decisions are taken here
 }
@@ -36,7 +37,7 @@ type approvalList struct {
 // approvals shows the calls that wait, the oldest first, and the approvals that are kept.
 func (s approvalPages) approvals(r *http.Request) (page, error) {
 	all := server.ApprovalsOf(s.service)
-	waiting, err := all.List(r.Context(), "", maxApprovals)
+	waiting, err := all.List(r.Context(), r.FormValue("after"), maxApprovals)
 	if err != nil {
 		return page{}, err
 	}
@@ -45,7 +46,7 @@ func (s approvalPages) approvals(r *http.Request) (page, error) {
 		return page{}, err
 	}
 
-	v := approvalList{waiting.Approvals, waiting.Waiting - len(waiting.Approvals), kept.Kept, s.ApprovalToken != ""}
+	v := approvalList{waiting.Approvals, waiting.Waiting - len(waiting.Approvals), waiting.Next, kept.Kept, s.Approvals.Set()}
 	return page{title: "Approvals", menu: "/ui/approvals", sections: []section{{"approvals", v}, {"kept", v}}}, nil
 }
 
@@ -55,9 +56,11 @@ func (s approvalPages) decides(pattern string, act func(r *http.Request) error) 
 		if err := readForm(w, r, maxForm); err != nil {
 			return err
 		}
-		given, want := sha256.Sum256([]byte(r.PostForm.Get("token"))), sha256.Sum256([]byte(s.ApprovalToken))
-		if s.ApprovalToken == "" || subtle.ConstantTimeCompare(given[:], want[:]) != 1 {
-			s.Logger.Warn("a decision on an approval was refused: it did not have the token for approvals", "path", r.URL.Path)
+		if err := s.Approvals.Check(r.PostForm.Get("token")); err != nil {
+			s.Logger.Warn("a decision on an approval was refused", "path", r.URL.Path, "error", err)
+			if errors.Is(err, identity.ErrTooManyGuesses) {
+				return refuse(http.StatusTooManyRequests, "There were too many wrong tokens for approvals: try again in a minute. toolhost approve decides without it")
+			}
 			return refuse(http.StatusForbidden, "That is not the token for approvals. toolhost approve decides without it")
 		}
 		if err := act(r); err != nil {
@@ -77,6 +80,8 @@ func (s approvalPages) decide(r *http.Request) error {
 		in.Approve = true
 	case "session":
 		in.Approve, in.Keep = true, wire.KeepSession
+	case "arguments":
+		in.Approve, in.Keep = true, wire.KeepArguments
 	case "always":
 		in.Approve, in.Keep = true, wire.KeepAlways
 	default:

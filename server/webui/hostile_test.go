@@ -150,7 +150,7 @@ func FuzzRender(f *testing.F) {
 func renderReach(t *testing.T, s string, n int64) {
 	at := time.Unix(n%1e9, 0)
 	waiting := wire.WaitingCall{TaskID: "bg_x", Session: s, By: s, Tool: s, Description: s, Plugin: s, PluginVersion: s, ToolVersion: s, Args: s, ArgsCut: true, Grants: []string{s}, Fingerprint: s, AskedAt: at, ExpiresAt: at}
-	list := approvalList{[]wire.WaitingCall{waiting}, int(n), []wire.KeptApproval{{Tool: s, Session: s, By: s, At: at, InForce: n%2 == 0}}, n%2 == 0}
+	list := approvalList{[]wire.WaitingCall{waiting}, int(n), s, []wire.KeptApproval{{Tool: s, Caller: s, ArgsDigest: s, Session: s, By: s, At: at, ExpiresAt: at, InForce: n%2 == 0}}, n%2 == 0}
 	store := storeView{Plugin: s, Session: s, Prefix: s, Values: []wire.Value{{Key: s, WrittenAt: at, ExpiresAt: at}}, Next: s, Key: s, Value: newResultView([]byte(s))}
 	for name, data := range map[string]any{
 		"approvals": list, "kept": list, "asked": int(n), "stores": storeList{[]wire.KVStore{{Plugin: s, Session: s, ChangedAt: at}}, 1}, "store": store, "stored": store,

@@ -26,6 +26,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/vault"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -162,7 +163,7 @@ func openConfig(t testing.TB, cfg server.Config, names ...string) *fixture {
 	f.service, err = server.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	f.page = New(f.service, Config{
-		Version: "1.2.3", Logger: log, ApprovalToken: "may approve",
+		Version: "1.2.3", Logger: log, Approvals: approvals("may approve as well"),
 		Settings: func() []Setting {
 			return []Setting{{"grants.needy.clock", "true", "toolhost.yaml"}, {"grants.reader.http", `[{"url":"https://a.example/*"},{"url":"https://b.example/*","secret":"token"}]`, "/etc/toolhost.yaml"}, {"limits.fuel", "1000", "toolhost.yaml"}}
 		},
@@ -265,4 +266,13 @@ func golden(t *testing.T, name, page string) {
 func args(v any) json.RawMessage {
 	data, _ := json.Marshal(v)
 	return data
+}
+
+// approvals is the check of a token for approvals.
+func approvals(token string) *identity.ApprovalToken {
+	check, err := identity.NewApprovalToken(token)
+	if err != nil {
+		panic(err)
+	}
+	return check
 }

@@ -38,33 +38,33 @@ func TestApprovals(t *testing.T) {
 		}{
 			"no token":            {"decision=approve", http.StatusForbidden},
 			"another token":       {form("s3cret", "approve"), http.StatusForbidden},
-			"no decision":         {form("may approve", ""), http.StatusUnprocessableEntity},
-			"another fingerprint": {"token=may+approve&decision=approve&fingerprint=x", http.StatusConflict},
+			"no decision":         {form("may approve as well", ""), http.StatusUnprocessableEntity},
+			"another fingerprint": {"token=may+approve+as+well&decision=approve&fingerprint=x", http.StatusConflict},
 		} {
 			require.Equal(t, test.status, f.post("/ui/approvals/"+id, test.form).Code, name)
 			require.Equal(t, wire.StatusQueued, f.run(id).Status, name)
 		}
 
-		w := f.post("/ui/approvals/"+id, form("may approve", "approve"))
+		w := f.post("/ui/approvals/"+id, form("may approve as well", "approve"))
 		require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
 		synctest.Wait()
 		require.Equal(t, wire.StatusSucceeded, f.run(id).Status)
-		require.Equal(t, http.StatusConflict, f.post("/ui/approvals/"+id, form("may approve", "refuse")).Code, "it is decided")
+		require.Equal(t, http.StatusConflict, f.post("/ui/approvals/"+id, form("may approve as well", "refuse")).Code, "it is decided")
 
 		refused := ask("ana")
-		require.Equal(t, http.StatusSeeOther, f.post("/ui/approvals/"+refused, form("may approve", "refuse")).Code)
+		require.Equal(t, http.StatusSeeOther, f.post("/ui/approvals/"+refused, form("may approve as well", "refuse")).Code)
 		synctest.Wait()
 		require.Equal(t, wire.StatusCanceled, f.run(refused).Status)
 		require.Contains(t, f.get("/ui/runs/"+refused), "not approved: not today")
 
-		require.Equal(t, http.StatusSeeOther, f.post("/ui/approvals/"+ask("bo"), form("may approve", "always")).Code)
+		require.Equal(t, http.StatusSeeOther, f.post("/ui/approvals/"+ask("bo"), form("may approve as well", "always")).Code)
 		synctest.Wait()
 		require.Equal(t, wire.StatusSucceeded, f.run(ask("ana")).Status, "it is kept")
 		golden(t, "kept-approvals", f.get("/ui/approvals"))
 		require.Equal(t, http.StatusForbidden, f.post("/ui/kept_approvals/waits/revoke", "token=x").Code)
-		require.Equal(t, http.StatusSeeOther, f.post("/ui/kept_approvals/waits/revoke", "token=may+approve").Code)
+		require.Equal(t, http.StatusSeeOther, f.post("/ui/kept_approvals/waits/revoke", "token=may+approve+as+well").Code)
 		require.Equal(t, wire.StatusQueued, f.run(ask("ana")).Status)
-		require.NotContains(t, f.logs.String(), "may approve")
+		require.NotContains(t, f.logs.String(), "may approve as well")
 
 		f.page = New(f.service, Config{})
 		require.Contains(t, f.get("/ui/approvals"), "Decide with <code>toolhost approve</code>")

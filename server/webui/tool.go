@@ -50,8 +50,8 @@ func (v toolView) Effects() []string { return effectsOf(v.Annotations) }
 // Approval reports whether a person has to approve a call.
 func (v toolView) NeedsApproval() bool { return v.Approval == abi.ApprovalRequired }
 
-// Confirm reports whether a call has to be confirmed.
-func (v toolView) Confirm() bool { return v.Annotations.Destructive || v.NeedsApproval() }
+// Confirm reports whether a call has to be confirmed, which is not an approval.
+func (v toolView) Confirm() bool { return v.Annotations.Destructive }
 
 // toolPages are the pages of tools, and what their forms do.
 type toolPages struct{ *site }

@@ -42,7 +42,6 @@ func TestForm(t *testing.T) {
 		golden(t, "settings", f.get("/ui/settings"))
 		require.Equal(t, http.StatusForbidden, f.do("GET", "/ui/tools/needy", "").Code, "it lacks grants")
 		require.Equal(t, http.StatusNotFound, f.do("GET", "/ui/tools/nothing", "").Code)
-		require.Contains(t, f.get("/ui/tools/danger"), "I approve this call")
 	})
 }
 
@@ -231,17 +230,26 @@ func TestCallParks(t *testing.T) {
 	}
 }
 
-// A person's approval is a box to check, and nothing runs without it.
-func TestCallConfirmed(t *testing.T) {
+// What the page calls is approved as any other call: a click on it, which whoever may call
+// tools can make, approves nothing.
+func TestCallIsNotApproval(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "danger")
 		for _, do := range []string{"call", "spawn", "schedule"} {
-			page := f.submit("danger", http.StatusUnprocessableEntity, url.Values{"do": {do}, "cron": {"0 3 * * *"}})
-			require.Contains(t, page, "confirm the call first")
+			page := f.submit("danger", http.StatusForbidden, url.Values{"do": {do}, "sure": {"true"}, "cron": {"0 3 * * *"}})
+			require.Contains(t, page, "nobody can be asked here")
 		}
-		require.Contains(t, f.submit("danger", http.StatusOK, url.Values{"sure": {"true"}, "json": {`{"n":41}`}}), "41")
-		f.submit("danger", http.StatusSeeOther, url.Values{"sure": {"true"}, "do": {"spawn"}})
-		f.submit("danger", http.StatusForbidden, url.Values{"sure": {"true"}, "do": {"schedule"}, "cron": {"0 3 * * *"}})
+	})
+	bubble(t, func(t *testing.T) {
+		f := open(t, "waits")
+		for _, do := range []string{"call", "spawn"} {
+			to := f.submit("waits", http.StatusSeeOther, url.Values{"do": {do}, "sure": {"true"}})
+			require.Contains(t, f.get(to), `Waits for <a href="/ui/approvals#wait-`)
+			yes := url.Values{"key": {"toolhost/approval"}, "action": {"accept"}, "arg.decision": {"session"}}
+			require.Equal(t, http.StatusConflict, f.post(to+"/answers", yes.Encode()).Code)
+			synctest.Wait()
+			require.Contains(t, f.get(to), `Waits for <a href="/ui/approvals#wait-`)
+		}
 	})
 }
 

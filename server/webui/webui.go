@@ -22,6 +22,7 @@ import (
 	"net/http"
 
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -37,9 +38,9 @@ type Config struct {
 	// Reload reads the configuration of the program and the plugins again. An error is
 	// shown to the operator. Nil reloads the plugins only.
 	Reload func(ctx context.Context) (wire.Reload, error)
-	// ApprovalToken is the token with which approvals are decided on the page. Empty
-	// decides none.
-	ApprovalToken string
+	// Approvals checks the token with which approvals are decided on the page. Nil decides
+	// none.
+	Approvals *identity.ApprovalToken
 	// Logger gets what operators should know. Nil discards.
 	Logger *slog.Logger
 }

@@ -1,0 +1,71 @@
+package identity
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// MinApprovalToken is the least length of a token for approvals, in bytes.
+const MinApprovalToken = 16
+
+// Wrong tokens are answered at this rate, after the first guesses. Then no token is
+// checked, so that it cannot be found by trying.
+const (
+	guesses    = 10
+	guessEvery = 10 * time.Second
+)
+
+// Why a token for approvals is not accepted.
+var (
+	ErrNoApprovalToken   = errors.New("there is no token for approvals")
+	ErrApprovalToken     = errors.New("that is not the token for approvals")
+	ErrTooManyGuesses    = errors.New("too many wrong tokens for approvals: try again later")
+	ErrWeakApprovalToken = fmt.Errorf("a token for approvals has at least %d bytes", MinApprovalToken)
+	noGuesses            = rate.Every(guessEvery)
+)
+
+// An ApprovalToken decides whether a request over TCP may decide on calls that wait for
+// approval. It is safe for concurrent use. The zero value accepts no token.
+type ApprovalToken struct {
+	digest [sha256.Size]byte
+	wrong  *rate.Limiter // nil: there is no token
+}
+
+// NewApprovalToken returns the check of a token. An empty one is never accepted. The error is
+// [ErrWeakApprovalToken] if it is too short.
+func NewApprovalToken(token string) (*ApprovalToken, error) {
+	switch {
+	case token == "":
+		return &ApprovalToken{}, nil
+	case len(token) < MinApprovalToken:
+		return nil, ErrWeakApprovalToken
+	}
+	return &ApprovalToken{sha256.Sum256([]byte(token)), rate.NewLimiter(noGuesses, guesses)}, nil
+}
+
+// Set reports whether there is a token.
+func (t *ApprovalToken) Set() bool { return t != nil && t.wrong != nil }
+
+// Check returns nil if a text is the token, in a time that does not depend on it, or
+// [ErrNoApprovalToken], [ErrApprovalToken] or [ErrTooManyGuesses].
+func (t *ApprovalToken) Check(text string) error {
+	if !t.Set() {
+		return ErrNoApprovalToken
+	}
+	if t.wrong.Tokens() < 1 {
+		return ErrTooManyGuesses
+	}
+	given := sha256.Sum256([]byte(text))
+	if subtle.ConstantTimeCompare(given[:], t.digest[:]) == 1 {
+		return nil
+	}
+	if !t.wrong.Allow() {
+		return ErrTooManyGuesses
+	}
+	return ErrApprovalToken
+}
