@@ -172,7 +172,7 @@ func (p Approvals) decide(ctx context.Context, id, by string, in wire.Decide, ho
 	if err != nil {
 		return run, err
 	}
-	a := Approval{Session: run.Session, Tool: run.Tool, Caller: run.By, run: id}
+	a := Approval{Session: run.Session, Tool: run.Tool, Caller: callerOf(run), run: id}
 	if !in.Approve {
 		return p.refuse(ctx, a, by, in.Reason)
 	}

@@ -440,7 +440,7 @@ func TestReleasedRunOfOtherGrants(t *testing.T) {
 func questionOf(t *testing.T, s service, tool *callable, args, caller string) string {
 	version, err := tool.Version()
 	require.NoError(t, err)
-	run, err := s.runs.Spawn(t.Context(), alice, background.SpawnRequest{Tool: tool.Name, Version: version, Args: json.RawMessage(args), By: caller, Held: heldForApproval})
+	run, err := s.runs.Spawn(t.Context(), alice, background.SpawnRequest{Tool: tool.Name, Version: version, Args: json.RawMessage(args), By: caller, Parked: true, Held: heldForApproval})
 	require.NoError(t, err)
 	call, err := ApprovalsOf(s.Service).heldCall(t.Context(), tool, run.Run, keeping{})
 	require.NoError(t, err)

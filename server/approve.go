@@ -61,8 +61,8 @@ func (p Approvals) heldCall(ctx context.Context, tool *callable, run engine.Run,
 		return HeldCall{}, err
 	}
 	text := "Allow " + tool.Name
-	if run.By != "" {
-		text += ", called by " + run.By
+	if caller := callerOf(run); caller != "" {
+		text += ", called by " + caller
 	}
 	if tool.plugin != nil {
 		m := tool.plugin.Manifest

@@ -74,11 +74,11 @@ func (p Approvals) decided(ctx context.Context, run engine.Run, by decider) (eng
 // outdate refuses a held call whose plugin or grants have changed. That of an agent leaves no
 // record, so that it can be held anew with the same key.
 func (p Approvals) outdate(ctx context.Context, run engine.Run) error {
-	a := Approval{Session: run.Session, Tool: run.Tool, Caller: run.By, run: run.ID}
+	a := Approval{Session: run.Session, Tool: run.Tool, Caller: callerOf(run), run: run.ID}
 	if _, err := p.refuse(ctx, a, "host", "the plugin or its grants have changed"); err != nil {
 		return err
 	}
-	if run.By == "" {
+	if a.Caller == "" {
 		if err := p.service.runs.Remove(context.WithoutCancel(ctx), run.Session, run.ID); err != nil {
 			return err
 		}
@@ -136,6 +136,15 @@ func (p Approvals) whileHeld(ctx context.Context, run engine.Run) (asking contex
 		cancel(nil)
 		<-ended
 	}
+}
+
+// callerOf is the tool that makes the call that a run holds; empty if an agent or an operator
+// does.
+func callerOf(run engine.Run) string {
+	if run.Origin == engine.OriginParked {
+		return run.By
+	}
+	return ""
 }
 
 // hold stores a call as a run that starts once a person has approved it. An agent's call

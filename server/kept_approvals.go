@@ -55,7 +55,7 @@ func (k keptApproval) key() string {
 
 // keepApproval keeps the approval of a held run, as long as the decision says.
 func (p Approvals) keepApproval(ctx context.Context, tool *callable, run engine.Run, keep wire.Keep, by string, how keeping) error {
-	k := keptApproval{Tool: tool.Name, Caller: run.By, Fingerprint: fingerprint(tool), By: by}
+	k := keptApproval{Tool: tool.Name, Caller: callerOf(run), Fingerprint: fingerprint(tool), By: by}
 	session := run.Session
 	switch keep {
 	case wire.KeepAlways:

@@ -107,7 +107,7 @@ func (p Approvals) show(ctx context.Context, r engine.Run, most int) (wire.Waiti
 	}
 	a := wire.WaitingCall{
 		TaskID: r.ID, Session: r.Session, Tool: r.Tool, Plugin: r.Plugin, PluginVersion: r.PluginVersion, ToolVersion: r.Version,
-		By: r.By, AskedAt: r.CreatedAt, ExpiresAt: r.CreatedAt.Add(p.approvalWait()), Grants: []string{},
+		By: r.By, Caller: callerOf(r), AskedAt: r.CreatedAt, ExpiresAt: r.CreatedAt.Add(p.approvalWait()), Grants: []string{},
 	}
 	a.Args, a.ArgsCut = shownArgs(args, most)
 	a.ArgsBytes, a.ArgsDigest = len(args), digestOf(args)

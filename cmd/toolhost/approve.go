@@ -125,8 +125,8 @@ func (r *remote) printApproval(w wire.WaitingCall, most int) {
 		changed = ", its plugin has changed since: it can only be refused"
 	}
 	caller := ""
-	if w.By != "" {
-		caller = ", called by " + oneLine(w.By)
+	if w.Caller != "" {
+		caller = ", called by " + oneLine(w.Caller)
 	}
 	r.printf("%s  %s%s  session %s, since %s%s\n", w.TaskID, oneLine(w.Tool), caller, oneLine(w.Session), w.AskedAt.Local().Format(time.DateTime), changed)
 	r.printf("  arguments  %s\n", short(oneLine(w.Args), most))

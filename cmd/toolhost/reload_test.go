@@ -107,7 +107,7 @@ func TestReload(t *testing.T) {
 func TestLiveSettings(t *testing.T) {
 	values := map[string]any{
 		"plugins": []any{t.TempDir()}, "starter": []any{"todos"}, "log.level": "debug", "background.park": "all", "background.end_session": "all",
-		"listing": map[string]any{"a": "search"}, "approve": "ask", "approvals.tools": map[string]any{"a": "ask"}, "interpret": []any{"a"},
+		"listing": map[string]any{"a": "search"}, "approve": "ask", "approvals.by": "operator", "approvals.tools": map[string]any{"a": "ask"}, "interpret": []any{"a"},
 		"secrets_key": "/nowhere", "addr": "127.0.0.1:1", "exec": true, "watch": false, "background.park_after": "1m",
 	}
 	for _, s := range newLoaded().table {

@@ -6,7 +6,8 @@ import "time"
 type WaitingCall struct {
 	TaskID        string    `json:"task_id"` // id of the run that holds the call
 	Session       string    `json:"session"`
-	By            string    `json:"by,omitempty"` // the requester, unless it is the session's agent
+	By            string    `json:"by,omitempty"`     // the requester, unless it is the session's agent
+	Caller        string    `json:"caller,omitempty"` // the tool that makes the call; absent: an agent or a person does
 	Tool          string    `json:"tool"`
 	Description   string    `json:"description,omitempty"` // description of the tool, as written by the plugin
 	Plugin        string    `json:"plugin,omitempty"`
