@@ -96,8 +96,17 @@ func (p Approvals) answer(ctx context.Context, call HeldCall, answer abi.Answer,
 	return err
 }
 
-// outcome is what has become of a run that was held, after a decision that err is of.
+// outcome returns a run that was held as it is after a decision, which may have failed with
+// err: because another one came first, or because the policy denies the tool by now. That
+// ends the call.
 func (p Approvals) outcome(ctx context.Context, run engine.Run, err error) (engine.Run, error) {
+	if errors.Is(err, ErrApproval) {
+		a := Approval{Session: run.Session, Tool: run.Tool, Caller: callerOf(run), run: run.ID}
+		if _, err := p.refuse(ctx, a, "policy", ""); err != nil {
+			return run, err
+		}
+		return run, err
+	}
 	now, gone := p.service.engine.Get(ctx, run.ID)
 	switch {
 	case gone != nil:
@@ -123,12 +132,19 @@ func refusedBy(run engine.Run) error {
 func (p Approvals) whileHeld(ctx context.Context, run engine.Run) (asking context.Context, stop func()) {
 	asking, cancel := context.WithCancelCause(ctx)
 	events := p.service.engine.Watch(asking, run.Session)
+	look := func() {
+		if now, err := p.service.engine.Get(asking, run.ID); err == nil && !now.Undecided() {
+			cancel(errDecided)
+		}
+	}
+
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for range events {
-			if now, err := p.service.engine.Get(asking, run.ID); err == nil && !now.Undecided() {
-				cancel(errDecided)
+		look() // it may have been decided before the first event
+		for e := range events {
+			if e.Kind == engine.EventMissed || e.Run != nil && e.Run.ID == run.ID {
+				look()
 			}
 		}
 	}()
@@ -324,7 +340,7 @@ func (c toolCall) news(ctx context.Context, run engine.Run) (news <-chan struct{
 	}
 
 	happened, ended := make(chan struct{}), make(chan struct{})
-	tell := sync.OnceFunc(func() { close(happened) })
+	report := sync.OnceFunc(func() { close(happened) })
 	go func() {
 		defer close(ended)
 		for {
@@ -334,11 +350,11 @@ func (c toolCall) news(ctx context.Context, run engine.Run) (news <-chan struct{
 					return
 				}
 				if e.Kind == engine.EventMissed || e.Kind == engine.EventQueued && e.Run != nil && e.Run.Held != "" {
-					tell()
+					report()
 				}
 			case <-asked:
 				asked = nil
-				tell()
+				report()
 			}
 		}
 	}()
