@@ -47,7 +47,6 @@ type Result struct {
 	Limit      Limit           `json:"limit,omitempty"`
 	Connection *Connection     `json:"connection,omitempty"`
 	ExitCode   *int            `json:"exit_code,omitempty"` // of a WASI command
-	Note       string          `json:"note,omitempty"`      // for the agent, from the host: what is special about this result
 	Usage      Usage           `json:"usage"`
 }
 

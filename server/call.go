@@ -36,9 +36,6 @@ type Request struct {
 	// DryRun makes a call that changes nothing, as one with the context of [WithDryRun].
 	DryRun bool
 	note   *callNote // of this call
-	// admitted is called when the tool is about to run, see host.Observers; nil: nobody
-	// wants to know.
-	admitted func(detach func())
 	// Unnotified says that no later result of the caller can have the notices of the
 	// session, so that nothing is promised.
 	Unnotified bool
@@ -59,9 +56,6 @@ type Request struct {
 	// a crash. The key with another tool or other arguments is an error of the code
 	// [wire.CodeConflict]. The end of the context only leaves the call, see [ErrCancel].
 	Key string
-	// Receipt is how the caller says whether the answer was delivered, see [Receipt].
-	// Nil means that it is once Call returns.
-	Receipt Receipt
 
 	// ParkAfter is how long the caller waits before a call that may be parked
 	// continues in the background. It can only shorten Config.ParkAfter, which
@@ -181,12 +175,7 @@ func (s *Service) call(ctx context.Context, req Request) (abi.Result, error) {
 	}
 	if a := s.agentTool(req.Tool, s.runs); a != nil {
 		req.note.known = true
-		return toolCall{Service: s, req: req}.once(ctx, !a.definition.Annotations.Idempotent, func(ctx context.Context, c toolCall) (abi.Result, error) {
-			if c.req.admitted != nil {
-				c.req.admitted(nil)
-			}
-			return a.call(ctx, s, c.req)
-		})
+		return a.call(ctx, s, req)
 	}
 	for {
 		r, err := s.callPlugin(ctx, req)
@@ -237,18 +226,11 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 			return r, err
 		}
 	}
-
-	if from != nil { // a tool may well make the same call twice
-		return c.perform(ctx)
-	}
-	hints := tool.Tool.Hints
-	return c.once(ctx, !hints.Readonly && !hints.Idempotent, func(ctx context.Context, c toolCall) (abi.Result, error) {
-		return c.perform(ctx)
-	})
+	return c.perform(ctx)
 }
 
 // toolCall is a call whose tool was found. Its methods are the steps of [Service.Call]
-// from there. It has no tool if it is a call of one of the agent's own tools.
+// from there.
 type toolCall struct {
 	*Service
 	tool *callable
@@ -272,7 +254,7 @@ func (c toolCall) perform(ctx context.Context) (abi.Result, error) {
 	limits := c.tool.rules.limits(c.req.Limits, c.tool.Tool)
 	call := host.Call{
 		ID: "call_" + uuid.NewString(), Session: c.req.Session, Args: c.req.Args, Locale: c.req.Locale, Policy: limits.policy(),
-		Observers: host.Observers{Stdout: c.req.Stdout, Stderr: c.req.Stderr, Progress: c.req.Progress, Admitted: c.req.admitted}, Services: host.Services{Ask: c.req.Ask},
+		Observers: host.Observers{Stdout: c.req.Stdout, Stderr: c.req.Stderr, Progress: c.req.Progress}, Services: host.Services{Ask: c.req.Ask},
 	}
 	c.req.note.id = call.ID
 	if from != nil {

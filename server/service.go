@@ -150,7 +150,6 @@ type Service struct {
 	closed      atomic.Bool
 	step        atomic.Pointer[string] // what Close waits for
 	asked       questions
-	repeats     repeats
 	connections Connections
 	links       *SecretLinks
 	seals       *Seals

@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"cmp"
-	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -26,20 +24,6 @@ type response struct {
 	extended time.Time // when the deadline was last extended
 	unread   *fair.Pool
 	client   string // the client that the unread bytes count for
-	receipts []func(delivered bool)
-	err      error // error of the first failed write
-}
-
-// settle reports to the receipts whether the response was delivered: all of it was
-// written while the client was connected.
-func (w *response) settle(ctx context.Context) {
-	if len(w.receipts) == 0 {
-		return
-	}
-	delivered := w.status != 0 && ctx.Err() == nil && w.err == nil && w.FlushError() == nil
-	for _, settle := range w.receipts {
-		settle(delivered)
-	}
 }
 
 // Unwrap implements the interface that http.ResponseController uses.
@@ -69,7 +53,6 @@ func (w *response) Write(p []byte) (n int, err error) {
 		w.extend()
 		m, err := w.ResponseWriter.Write(part)
 		if n += m; err != nil || n == len(p) {
-			w.err = cmp.Or(w.err, err)
 			return n, err
 		}
 	}

@@ -96,7 +96,6 @@ func (a *API) newMux(routes []route) *http.ServeMux {
 	for _, route := range routes {
 		methods[route.path] = append(methods[route.path], route.method)
 		mux.HandleFunc(route.method+" "+route.path, func(w http.ResponseWriter, r *http.Request) {
-			defer func() { w.(*response).settle(r.Context()) }()
 			if err := a.serve(w.(*response), r, &route); err != nil {
 				a.fail(w, r, err)
 			}

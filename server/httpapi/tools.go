@@ -86,7 +86,7 @@ func (r *request) callRequest(in callBody) (server.Request, error) {
 	limits := server.Limits{Fuel: in.Limits.Fuel, Memory: in.Limits.MemoryBytes, Output: in.Limits.OutputBytes, Timeout: timeout}
 	return server.Request{
 		Session: r.caller.Session, Tool: in.Tool, Parsed: in.Args, Limits: limits, Locale: in.Locale, DryRun: in.DryRun,
-		Key: key, Receipt: func(settle func(bool)) { r.w.receipts = append(r.w.receipts, settle) },
+		Key: key,
 	}, err
 }
 

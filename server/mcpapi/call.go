@@ -58,9 +58,6 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 
 	structured := a.served.Load().tools[call.Tool].structured
 	r, err := a.service.Call(ctx, call)
-	if ctx.Err() == nil { // else the service has logged it
-		a.missed(who, call, run)
-	}
 	switch {
 	case asker.asking() && (run == nil || errors.Is(err, server.ErrAskAgain)):
 		return asker.result(ctx, run)
@@ -93,9 +90,6 @@ func (a *api) request(who caller, req *mcp.CallToolRequest) server.Request {
 		FileName: func(task, file string) string { return fileURI(task, file, 0) },
 		AskLater: who.tasks && who.elicits, Connected: who.answer == nil,
 	}
-	if who.receipt != nil {
-		call.Receipt = who.receipt.deliver
-	}
 	if string(call.Args) == "null" { // as some clients send none
 		call.Args = nil
 	}
@@ -109,27 +103,12 @@ func (a *api) request(who caller, req *mcp.CallToolRequest) server.Request {
 	return call
 }
 
-// missed logs it if the client never gets the answer of a call.
-func (a *api) missed(who caller, call server.Request, run *wire.Run) {
-	if who.receipt == nil {
-		return
-	}
-	about := []any{"tool", call.Tool, "session", call.Session, "request", who.receipt.request}
-	if run != nil {
-		about = append(about, "task", run.TaskID)
-	}
-	who.receipt.miss(func() { a.log.Info("the answer of a call was not delivered, and nobody has fetched it", about...) })
-}
-
 // resultOf is the result of a call. What a dry run would have done does not fit the
 // output schema of its tool, and errors are exempt from that.
 func resultOf(r abi.Result, structured bool) *mcp.CallToolResult {
 	described := structured && server.IsDryRun(r)
 	out := toResult(r, structured && !described)
 	out.IsError = out.IsError || described
-	if r.Note != "" {
-		out.Content = append(out.Content, &mcp.TextContent{Text: r.Note})
-	}
 	return out
 }
 

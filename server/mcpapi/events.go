@@ -54,8 +54,6 @@ type keptStream struct {
 	next   int       // index of the next event
 	ended  time.Time // zero before the response
 	holder *holder   // the HTTP answer that the events are sent in
-	of     *receipt  // of the response
-	cut    bool      // an error is kept in place of the response
 }
 
 type event struct {
@@ -66,9 +64,8 @@ type event struct {
 
 // holder is an HTTP answer that a stream is sent in.
 type holder struct {
-	leave   context.CancelFunc
-	left    chan struct{} // closed when nothing is sent in it any more
-	receipt *receipt      // of the request that it answers
+	leave context.CancelFunc
+	left  chan struct{} // closed when nothing is sent in it any more
 }
 
 func newEvents(client func(session string) string, closed func(session string)) *events {
@@ -134,7 +131,7 @@ func (e *events) Append(_ context.Context, session, stream string, data []byte) 
 		case note:
 			return nil
 		case response:
-			data, t.cut = lost(id, len(data)), true
+			data = lost(id, len(data))
 		}
 		e.pool.Overdraw(s.client, len(data))
 	}
@@ -209,9 +206,6 @@ func (e *events) remove(s *keptSession, stream string) {
 		e.pool.Give(s.client, len(ev.data))
 	}
 	delete(s.streams, stream)
-	if t.of != nil {
-		t.of.abandon()
-	}
 }
 
 // After implements [mcp.EventStore]. Notifications may be missing: then the events are
@@ -285,24 +279,7 @@ func (e *events) hold(session, eventID string, h *holder) {
 	stream, _ := streamOf(eventID)
 	if _, t := e.find(session, stream); t != nil && stream != "" {
 		t.holder = h
-		if t.of == nil {
-			t.of = h.receipt
-			t.of.keep()
-		}
 	}
-}
-
-// responded returns the receipt of the response that an event is, nil for any other
-// event and for an error in its place.
-func (e *events) responded(session, eventID string) *receipt {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	stream, _ := streamOf(eventID)
-	_, t := e.find(session, stream)
-	if t == nil || t.cut || t.ended.IsZero() || eventID != stream+"_"+strconv.Itoa(t.next-1) {
-		return nil
-	}
-	return t.of
 }
 
 // resume moves a stream to another HTTP answer, and ends the one that it was sent in,

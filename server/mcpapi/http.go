@@ -211,7 +211,7 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 	}
 
 	from.answer.mark = h.mark
-	r, done, ok := h.resumable(from.answer, from.attach(r), from.receipt)
+	r, done, ok := h.resumable(from.answer, from.attach(r))
 	defer done()
 	if !ok {
 		http.Error(w, "the stream cannot be resumed: it ended long ago, or was answered without an event", http.StatusBadRequest)
@@ -274,25 +274,17 @@ func (h *Handler) enter(w http.ResponseWriter, r *http.Request, m envelope, from
 
 // resumable lets the stream of an answer be resumed later, and resumes the one that the
 // request names. It reports false if that one is not kept. Call done when it is served.
-func (h *Handler) resumable(w *stream, r *http.Request, of *receipt) (_ *http.Request, done func(), ok bool) {
+func (h *Handler) resumable(w *stream, r *http.Request) (_ *http.Request, done func(), ok bool) {
 	session := func() string { return sessionOf(r, w) }
-	outer := r.Context()
-	ctx, cancel := context.WithCancel(outer)
-	here := &holder{leave: cancel, left: make(chan struct{}), receipt: of}
-	last := "" // event
+	ctx, cancel := context.WithCancel(r.Context())
+	here := &holder{leave: cancel, left: make(chan struct{})}
 	done = func() {
-		if late := h.events.responded(session(), last); late != nil && w.resumes && outer.Err() == nil && w.delivered() {
-			late.resumed()
-		}
 		cancel()
 		close(here.left)
 	}
 
 	w.resumes = r.Method == http.MethodGet
-	w.sent = func(eventID string) {
-		last = eventID
-		h.events.hold(session(), eventID, here)
-	}
+	w.sent = func(eventID string) { h.events.hold(session(), eventID, here) }
 	w.alone = func(eventID string) { h.events.forget(session(), eventID) }
 	if seen := r.Header.Get(headerLastEvent); w.resumes && seen != "" {
 		if !h.events.resume(r.Context(), session(), seen, here) {

@@ -3,7 +3,6 @@ package mcpapi_test
 import (
 	"log/slog"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -25,59 +24,6 @@ func withLog(t *testing.T, e *endpoint) *testlog.Buffer {
 	e.Handler = h
 	t.Cleanup(h.Close)
 	return log
-}
-
-var undelivered = regexp.MustCompile(`msg="the answer of a call was not delivered, and nobody has fetched it" tool=sleeper session="of ana" request=2\n`)
-
-// The answer of a call that nobody has fetched is in the log, once, when its stream is
-// dropped: never before, and never what it says.
-func TestUndeliveredAnswers(t *testing.T) {
-	needsOneHost(t, "log")
-	call := strings.Replace(slowCall, "TEXT", "hunter2", 1)
-	end := func(t *testing.T, l link) {
-		code, _ := l.during(time.Minute, http.MethodDelete, "")
-		require.Equal(t, http.StatusNoContent, code)
-	}
-	for name, test := range map[string]struct {
-		do   func(t *testing.T, l link)
-		want int // lines
-	}{
-		"the client stays": {func(t *testing.T, l link) {
-			_, text := l.during(time.Minute, http.MethodPost, call)
-			require.Contains(t, text, "hunter2")
-			end(t, l)
-		}, 0},
-		"resumed": {func(t *testing.T, l link) {
-			_, text := l.during(5*time.Second, http.MethodPost, call)
-			time.Sleep(time.Minute)
-			_, text = l.resume(time.Minute, lastID(t, text))
-			require.Contains(t, text, "hunter2")
-			end(t, l)
-		}, 0},
-		"kept, and never resumed": {func(t *testing.T, l link) {
-			l.during(5*time.Second, http.MethodPost, call)
-			time.Sleep(time.Minute)
-			end(t, l)
-		}, 1},
-		"left before the first event": {func(t *testing.T, l link) {
-			l.during(5*time.Second, http.MethodPost, strings.Replace(call, `,"_meta":{"progressToken":1}`, "", 1))
-			time.Sleep(time.Minute)
-		}, 1},
-		"idle": {func(t *testing.T, l link) {
-			l.during(5*time.Second, http.MethodPost, call)
-			time.Sleep(31 * time.Minute)
-		}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				e := serveHTTP(t, server.Config{})
-				log := withLog(t, e)
-				test.do(t, connectLink(t, e, "ana", "2025-11-25"))
-				require.Len(t, undelivered.FindAllString(log.String(), -1), test.want, log.String())
-				require.NotContains(t, log.String(), "hunter2")
-			})
-		})
-	}
 }
 
 // A question that a client never answered is in the log, without what was asked.

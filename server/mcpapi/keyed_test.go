@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -40,101 +39,35 @@ const sendCall = `{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"name
 
 func sendWith(id string) string { return strings.ReplaceAll(sendCall, "ID", id) }
 
-const wasLost = "This repeats a call of send whose answer could not be delivered. It was not run again, and this is its result. To run it again, call it again."
-
-// Before 2026-07-28 a call outlives its connection: a client that calls again instead of
-// resuming the stream gets the answer of the first call.
-func TestRepeatAfterABrokenStream(t *testing.T) {
+// Without a key, equal calls are as many calls: at the same time, after a stream that
+// broke, and after one that was closed.
+func TestEqualCallsAreCallsOfTheirOwn(t *testing.T) {
 	needsOneHost(t, "calls in flight")
 	for name, away := range map[string]time.Duration{"running": time.Second, "ended": time.Minute} {
-		t.Run(name, func(t *testing.T) {
+		t.Run("2025-11-25, "+name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var letters atomic.Int32
 				l := connectLink(t, serveHTTP(t, sender(&letters)), "ana", "2025-11-25")
-				l.during(5*time.Second, http.MethodPost, sendWith("2"))
+				_, first := l.during(5*time.Second, http.MethodPost, sendWith("2"))
 				time.Sleep(away)
 				_, text := l.during(time.Hour, http.MethodPost, sendWith("3"))
-				require.Contains(t, text, "letter 1")
-				require.Contains(t, text, "This repeats a call of send")
-				_, text = l.during(time.Hour, http.MethodPost, sendWith("4"))
-				require.Contains(t, text, "letter 2", "that one was delivered")
-				require.NotContains(t, text, "This repeats")
-			})
-		})
-	}
-}
-
-// A client that resumes the stream has its answer: the same call after that is another
-// one.
-func TestNoRepeatAfterAResumedStream(t *testing.T) {
-	needsOneHost(t, "calls in flight")
-	for name, away := range map[string]time.Duration{"running": time.Second, "ended": time.Minute} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				var letters atomic.Int32
-				l := connectLink(t, serveHTTP(t, sender(&letters)), "ana", "2025-11-25")
-				_, text := l.during(5*time.Second, http.MethodPost, sendWith("2"))
-				time.Sleep(away)
-				_, text = l.resume(time.Hour, lastID(t, text))
-				require.Contains(t, text, "letter 1")
-				_, text = l.during(time.Hour, http.MethodPost, sendWith("3"))
 				require.Contains(t, text, "letter 2")
-				require.NotContains(t, text, "This repeats")
+				_, text = l.resume(time.Hour, lastID(t, first))
+				require.Contains(t, text, "letter 1", "the stream is kept")
+				require.EqualValues(t, 2, letters.Load())
 			})
 		})
 	}
-}
-
-// A stream that breaks again while it is resumed has not delivered the answer.
-func TestRepeatAfterAStreamThatBreaksTwice(t *testing.T) {
-	needsOneHost(t, "calls in flight")
-	bubble(t, func(t *testing.T) {
-		var letters atomic.Int32
-		l := connectLink(t, serveHTTP(t, sender(&letters)), "ana", "2025-11-25")
-		_, text := l.during(5*time.Second, http.MethodPost, sendWith("2"))
-		l.resume(time.Second, lastID(t, text))
-		time.Sleep(time.Minute)
-		_, text = l.during(time.Hour, http.MethodPost, sendWith("3"))
-		require.Contains(t, text, "letter 1")
-		require.Contains(t, text, wasLost)
-	})
-}
-
-// Since 2026-07-28 closing the stream cancels the call, which may have taken effect.
-func TestRepeatAfterAClosedStream(t *testing.T) {
-	needsOneHost(t, "calls in flight")
-	bubble(t, func(t *testing.T) {
-		var letters atomic.Int32
-		e := serveHTTP(t, sender(&letters))
-		e.patience = time.Second
-		e.ask("ana", "{}", "tools/call", `,"name":"send","arguments":{}`)
-		e.patience = 0
-		time.Sleep(time.Second)
-		_, m := e.ask("ana", "{}", "tools/call", `,"name":"send","arguments":{}`)
-		require.Equal(t, true, m.Result["isError"])
-		require.Contains(t, textsOf(m)[0], "send was not run again: the same call was stopped 1s ago")
-		_, m = e.ask("ana", "{}", "tools/call", `,"name":"send","arguments":{}`)
-		require.Equal(t, []string{"letter 2"}, textsOf(m))
-	})
-}
-
-// An answer that could not be written comes with the repeat.
-func TestRepeatAfterAWriteThatFailed(t *testing.T) {
-	needsOneHost(t, "calls in flight")
-	bubble(t, func(t *testing.T) {
-		var letters atomic.Int32
-		e := serveHTTP(t, sender(&letters))
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", strings.NewReader(
-			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}},"name":"send","arguments":{}}}`))
-		for name, value := range map[string]string{
-			"User": "ana", "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-			"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "send",
-		} {
-			r.Header.Set(name, value)
-		}
-		e.ServeHTTP(deaf{httptest.NewRecorder()}, r)
-		_, m := e.ask("ana", "{}", "tools/call", `,"name":"send","arguments":{}`)
-		require.Equal(t, []string{"letter 1", wasLost}, textsOf(m))
+	t.Run("2026-07-28", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			var letters atomic.Int32
+			e := serveHTTP(t, sender(&letters))
+			e.patience = time.Second
+			e.ask("ana", "{}", "tools/call", `,"name":"send","arguments":{}`)
+			e.patience = 0
+			_, m := e.ask("ana", "{}", "tools/call", `,"name":"send","arguments":{}`)
+			require.Equal(t, []string{"letter 2"}, textsOf(m))
+		})
 	})
 }
 

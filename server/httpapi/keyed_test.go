@@ -2,19 +2,15 @@ package httpapi_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/wire"
@@ -60,7 +56,6 @@ func TestCallWithAKey(t *testing.T) {
 			got := f.ask("POST", "/v1/calls", call, key, "k")
 			require.Equal(t, "letter 1", got["value"])
 			require.Equal(t, "success", got["kind"])
-			require.NotContains(t, got, "note")
 			time.Sleep(time.Hour)
 		}
 		require.EqualValues(t, 1, letters.Load())
@@ -84,59 +79,20 @@ func TestCallWithAKey(t *testing.T) {
 	})
 }
 
-// Without a key the call is canceled with its client, and the repeat is told once that
-// it may have taken effect.
-func TestRepeatAfterAHangUp(t *testing.T) {
+// Without a key, equal calls are as many calls: at the same time, one after the other, and
+// after one that ended with its client.
+func TestEqualCallsAreCallsOfTheirOwn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{})
 		letters := withSender(t, f)
 		const call = `{"tool":"send"}`
-		f.hangUp(time.Second, "POST", "/v1/calls", call)
-		synctest.Wait() // the server has noticed
-		got := f.ask("POST", "/v1/calls", call)
-		require.Equal(t, "tool_error", got["kind"])
-		require.Contains(t, got["error"], "send was not run again: the same call was stopped")
-		require.Equal(t, "letter 2", f.ask("POST", "/v1/calls", call)["value"])
-		require.Equal(t, "letter 3", f.ask("POST", "/v1/calls", call)["value"], "it was delivered")
-		require.EqualValues(t, 3, letters.Load())
-	})
-}
-
-// A repeat while the call runs, as of a client whose connection is dead without a sign,
-// is attached to it.
-func TestRepeatDuringTheCall(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := serve(t, httpapi.Config{})
-		letters := withSender(t, f)
-		go f.hangUp(5*time.Second, "POST", "/v1/calls", `{"tool":"send"}`)
+		go f.hangUp(5*time.Second, "POST", "/v1/calls", call)
 		time.Sleep(time.Second)
-		got := f.ask("POST", "/v1/calls", `{"tool":"send"}`)
-		require.Equal(t, "letter 1", got["value"])
-		require.Contains(t, got["note"], "This repeats a call of send that was still running")
-		require.EqualValues(t, 1, letters.Load())
-	})
-}
-
-// brokenPipe is a client that is gone when it is answered.
-type brokenPipe struct{ *httptest.ResponseRecorder }
-
-func (brokenPipe) Write([]byte) (int, error) { return 0, fmt.Errorf("broken pipe") }
-
-// An answer that could not be written comes with the repeat.
-func TestRepeatAfterAWriteThatFailed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := serve(t, httpapi.Config{})
-		letters := withSender(t, f)
-		r := newRequest(t, "POST", "/v1/calls", `{"tool":"send"}`)
-		r.RemoteAddr = "127.0.0.1:1"
-		f.ServeHTTP(brokenPipe{httptest.NewRecorder()}, r.WithContext(t.Context()))
-		require.EqualValues(t, 1, letters.Load())
-		got := f.ask("POST", "/v1/calls", `{"tool":"send"}`)
-		require.Equal(t, "letter 1", got["value"])
-		require.Contains(t, got["note"], "whose answer could not be delivered")
-		var r2 abi.Result
-		require.NoError(t, json.Unmarshal([]byte(`{"note":"x"}`), &r2))
-		require.Equal(t, "x", r2.Note)
+		require.Equal(t, "letter 2", f.ask("POST", "/v1/calls", call)["value"], "the first one runs")
+		for i := range 100 {
+			require.Equal(t, fmt.Sprint("letter ", 3+i), f.ask("POST", "/v1/calls", call)["value"])
+		}
+		require.EqualValues(t, 102, letters.Load())
 	})
 }
 
