@@ -26,7 +26,7 @@ const (
 	ToolsSearch       = "tools_search"
 )
 
-// How the end of a run reaches whoever started it, see [Request.Unnotified].
+// How the end of a run reaches whoever started it, see [Request.Unnamed].
 const (
 	EndsNotified = "its end comes with a later tool result"
 	EndsChecked  = "wait for its end with " + CheckBackground
@@ -34,7 +34,7 @@ const (
 
 // EndsHow says how the caller learns of the end of a run.
 func (r Request) EndsHow() string {
-	if r.Unnotified {
+	if r.Unnamed {
 		return EndsChecked
 	}
 	return EndsNotified

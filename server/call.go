@@ -36,9 +36,9 @@ type Request struct {
 	// DryRun makes a call that changes nothing, as one with the context of [WithDryRun].
 	DryRun bool
 	note   *callNote // of this call
-	// Unnotified says that no later result of the caller can have the notices of the
-	// session, so that nothing is promised.
-	Unnotified bool
+	// Unnamed says that nobody named the session: later calls of the caller may be in
+	// another one, so nothing is promised of them.
+	Unnamed bool
 	// Decide asks the caller's user about calls that are held for approval: this one, and
 	// those that its tool makes. Nil asks nobody: they stay held until an operator decides.
 	Decide DecideFunc

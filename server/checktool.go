@@ -102,6 +102,12 @@ type listing struct {
 	Awaiting  []string      `json:"waiting_for_input,omitempty"` // runs with open questions to their user
 }
 
+// unlisted is the answer instead of a listing in a session where nothing can be listed.
+type unlisted struct {
+	Tasks []row  `json:"tasks"`
+	Next  string `json:"next"`
+}
+
 type scheduleRow struct {
 	ScheduleID    string    `json:"schedule_id"`
 	Title         string    `json:"title"`
@@ -131,7 +137,7 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 
 	switch {
 	case in.List || len(ids) == 0:
-		return v.list(ctx, in.Finished)
+		return v.list(ctx, in.Finished, req.Unnamed)
 	case in.ID != "" && len(in.IDs) > 0:
 		return nil, &background.FieldError{Field: "task_ids", Problem: "give either task_id or task_ids"}
 	}
@@ -144,7 +150,7 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 		r.MaxChars = int(max(0, min(*in.MaxChars, background.MaxChars)))
 	}
 
-	o := reportOptions{unnotified: req.Unnotified, several: len(ids) > 1, asked: in.Cursor != "" || in.MaxChars != nil, file: fileName(req, v.service.kept()), result: maxInline}
+	o := reportOptions{unnamed: req.Unnamed, several: len(ids) > 1, asked: in.Cursor != "" || in.MaxChars != nil, file: fileName(req, v.service.kept()), result: maxInline}
 	if in.MaxChars != nil && !o.several {
 		o.result = max(o.result, r.MaxChars)
 	}
@@ -160,12 +166,12 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 
 // reportOptions say what the report of a run has.
 type reportOptions struct {
-	unnotified bool                                   // the caller gets no notices
-	several    bool                                   // the answer has other reports too
-	asked      bool                                   // the agent wants output, also of a run that has succeeded
-	shortened  time.Duration                          // the longest wait here, if the agent asked for a longer one
-	result     int                                    // bytes of a result that is shown whole
-	file       func(r engine.Run, name string) string // how to read a file of a run; empty if nobody can
+	unnamed   bool                                   // the session is
+	several   bool                                   // the answer has other reports too
+	asked     bool                                   // the agent wants output, also of a run that has succeeded
+	shortened time.Duration                          // the longest wait here, if the agent asked for a longer one
+	result    int                                    // bytes of a result that is shown whole
+	file      func(r engine.Run, name string) string // how to read a file of a run; empty if nobody can
 }
 
 // fileName returns what an agent is told of the files of runs: how the caller calls
@@ -184,8 +190,9 @@ func fileName(req Request, kept bool) func(r engine.Run, name string) string {
 const recently = time.Hour
 
 // list lists the runs and schedules of the session: active ones, and those that have
-// ended, all or none, or if finished is nil the ones of the last hour.
-func (v Session) list(ctx context.Context, finished *bool) (any, error) {
+// ended, all or none, or if finished is nil the ones of the last hour. That a session
+// which nobody named has none says nothing of the caller's runs.
+func (v Session) list(ctx context.Context, finished *bool, unnamed bool) (any, error) {
 	runs, err := v.service.runs.List(ctx, engine.Query{Session: v.name})
 	if err != nil {
 		return nil, err
@@ -193,6 +200,10 @@ func (v Session) list(ctx context.Context, finished *bool) (any, error) {
 	schedules, err := v.service.runs.Schedules(ctx, v.name)
 	if err != nil {
 		return nil, err
+	}
+
+	if unnamed && len(runs)+len(schedules) == 0 {
+		return unlisted{[]row{}, "your runs are not listed here: find them by their task_ids only"}, nil
 	}
 
 	var active, ended []engine.Run
@@ -346,7 +357,7 @@ func (o reportOptions) next(r background.Report, out report, large excerpt) stri
 		return "check this task alone for the whole result"
 	case out.Done && large.ResultBytes > o.result && large.ResultBytes <= background.MaxChars:
 		return fmt.Sprintf("check this task alone with max_chars %d for the whole result", background.MaxChars)
-	case r.Repeated && !out.Done && r.SignalOnCompletion && !o.unnotified:
+	case r.Repeated && !out.Done && r.SignalOnCompletion && !o.unnamed:
 		return "nothing new; its end comes with a later tool result. Wait with wait_seconds, or continue with other work."
 	case r.Repeated && !out.Done:
 		return "nothing new. Wait with wait_seconds, or continue with other work."

@@ -30,6 +30,7 @@ type loadClient struct {
 	runs    []*loadRun           // known, and not yet seen to have ended well
 	ended   map[string]*loadRun  // the others
 	acked   map[string]bool      // whose notice was taken
+	shown   map[string]bool      // whose notice came with a result; the next MCP request takes it
 	keys    int                  // idempotency keys used
 	calls   int                  // calls made, which makes their arguments differ
 	watched map[string]*sighting // by run: what was seen of it as an event; nil if none are followed
@@ -53,7 +54,7 @@ func newLoadClient(base string, n int, seed uint64) *loadClient {
 		base: base, session: fmt.Sprintf("client-%03d", n), rng: rand.New(rand.NewPCG(seed, uint64(n))),
 		http:    &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}},
 		figures: newLatencies(),
-		ended:   map[string]*loadRun{}, acked: map[string]bool{}, watched: map[string]*sighting{},
+		ended:   map[string]*loadRun{}, acked: map[string]bool{}, shown: map[string]bool{}, watched: map[string]*sighting{},
 	}
 }
 
@@ -269,7 +270,7 @@ func (c *loadClient) checkNotices(ctx context.Context) error {
 		pending[n.TaskID] = true
 	}
 	for id, r := range c.ended {
-		if told.More == 0 && !r.taken && !pending[id] && !c.acked[id] {
+		if told.More == 0 && !r.taken && !pending[id] && !c.acked[id] && !c.shown[id] {
 			return fmt.Errorf("the notice of %s is lost", id)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"strings"
@@ -58,6 +59,10 @@ func (c *loadClient) mcp(ctx context.Context, what, body string, headers ...stri
 	if m.Error != nil {
 		return m, nil, fmt.Errorf("%s: %+v", what, *m.Error)
 	}
+	if strings.Contains(body, `"id":`) {
+		maps.Copy(c.acked, c.shown)
+		clear(c.shown)
+	}
 	return m, a.header, c.readNotices(m)
 }
 
@@ -73,7 +78,7 @@ func (c *loadClient) readNotices(m mcpMessage) error {
 			if c.acked[found[1]] {
 				return fmt.Errorf("the notice of %s was taken, and comes again", found[1])
 			}
-			c.acked[found[1]] = true
+			c.shown[found[1]] = true
 		}
 	}
 	return nil

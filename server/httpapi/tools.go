@@ -1,17 +1,33 @@
 package httpapi
 
 import (
+	"strings"
+
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
 func listTools(r *request, _ none) (wire.Tools, error) {
-	none := []wire.Definition{} // an empty list in JSON, not null
+	tools := []wire.Definition{} // an empty list in JSON, not null
 	if r.get("all") == "true" {
-		return wire.Tools{Tools: append(none, server.AllDefinitions(r.api.service, r.caller.Session)...)}, nil
+		tools = append(tools, server.AllDefinitions(r.api.service, r.caller.Session)...)
+	} else {
+		tools = append(tools, r.api.service.Definitions(r.caller.Session)...)
 	}
-	return wire.Tools{Tools: append(none, r.api.service.Definitions(r.caller.Session)...)}, nil
+	for i := range tools {
+		tools[i] = r.promising(tools[i])
+	}
+	return wire.Tools{Tools: tools}, nil
+}
+
+// promising returns a definition without promises of later requests if these may be in
+// other sessions.
+func (r *request) promising(d wire.Definition) wire.Definition {
+	if r.caller.Unnamed {
+		d.Description = strings.Replace(d.Description, server.EndsNotified, server.EndsChecked, 1)
+	}
+	return d
 }
 
 func listDeclarations(r *request, _ none) (wire.Declarations, error) {
@@ -22,7 +38,7 @@ func getTool(r *request, _ none) (wire.Definition, error) {
 	name := r.PathValue("tool")
 	for _, d := range server.AllDefinitions(r.api.service, r.caller.Session) {
 		if d.Name == name {
-			return d, nil
+			return r.promising(d), nil
 		}
 	}
 
@@ -85,7 +101,7 @@ func (r *request) callRequest(in callBody) (server.Request, error) {
 	timeout, err := seconds("limits.timeout_seconds", in.Limits.TimeoutSeconds)
 	limits := server.Limits{Fuel: in.Limits.Fuel, Memory: in.Limits.MemoryBytes, Output: in.Limits.OutputBytes, Timeout: timeout}
 	return server.Request{
-		Session: r.caller.Session, Tool: in.Tool, Parsed: in.Args, Limits: limits, Locale: in.Locale, DryRun: in.DryRun,
+		Session: r.caller.Session, Unnamed: r.caller.Unnamed, Tool: in.Tool, Parsed: in.Args, Limits: limits, Locale: in.Locale, DryRun: in.DryRun,
 		Key: key,
 	}, err
 }

@@ -74,6 +74,27 @@ func TestClientsThatNameNoSession(t *testing.T) {
 	})
 }
 
+// A client that names no session is promised nothing of its later requests, and not told
+// that it has no runs.
+func TestNothingIsPromisedToClientsThatNameNoSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const promise, check = "its end comes with a later tool result", "wait for its end with check_background"
+		f := serve(t, httpapi.Config{}, "sleeper")
+		for session, want := range map[string][2]string{"": {check, promise}, "ana": {promise, check}} {
+			for _, request := range [][3]string{
+				{"GET", "/v1/tools", ""}, {"GET", "/v1/tools?all=true", ""}, {"GET", "/v1/tools/spawn_background", ""}, {"POST", "/v1/calls", `{"tool":"sleeper"}`},
+			} {
+				_, text := f.do(request[0], request[1], request[2], wire.SessionHeader, session)
+				require.Contains(t, text, want[0], request[1])
+				require.NotContains(t, text, want[1], request[1])
+			}
+		}
+		const list = `{"tool":"check_background","args":{"list":true}}`
+		require.Equal(t, map[string]any{"tasks": []any{}, "next": "your runs are not listed here: find them by their task_ids only"}, f.ask("POST", "/v1/calls", list, wire.SessionHeader, "")["value"])
+		require.Equal(t, map[string]any{"active": 0.0, "finished": 0.0, "tasks": []any{}}, f.ask("POST", "/v1/calls", list, wire.SessionHeader, "bo")["value"])
+	})
+}
+
 // Over MCP a connection is a session. Requests that stand alone find runs by their
 // ids, and an answer to a question the call that asked it.
 func TestMCPClientsThatNameNoSession(t *testing.T) {

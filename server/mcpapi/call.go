@@ -86,7 +86,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 // request is what the service is asked for by a call.
 func (a *api) request(who caller, req *mcp.CallToolRequest) server.Request {
 	call := server.Request{
-		Session: who.Session, Unnotified: who.unnotified(), Tool: req.Params.Name, Args: req.Params.Arguments,
+		Session: who.Session, Unnamed: who.Unnamed, Tool: req.Params.Name, Args: req.Params.Arguments,
 		FileName: func(task, file string) string { return fileURI(task, file, 0) },
 		AskLater: who.tasks && who.elicits, Connected: who.answer == nil,
 	}

@@ -134,7 +134,7 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 		from.DryRun = true
 	}
 	defer func() {
-		from.receipt.settle(r.Context().Err() == nil && w.delivered())
+		from.receipt.settle(w.written())
 		if w.largest > maxResponse {
 			h.api.log.Warn("an answer was one event of more than 1 MiB, which some clients lose: call without a progress token, or with spawn_background",
 				"method", m.Method, "name", m.Name, "session", from.Session, "request", from.receipt.request, "bytes", w.largest)

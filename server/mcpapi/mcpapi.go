@@ -47,7 +47,7 @@ type api struct {
 
 	calls       *fair.Pool   // requests without an answer; nil on a pipe, which counts them itself
 	connections *connections // nil on a pipe
-	delivering  deliveries
+	notified    notified
 
 	served     atomic.Pointer[served]
 	listing    sync.RWMutex // held for reading while tools are listed
@@ -173,8 +173,7 @@ func (a *api) serveTools(srv *mcp.Server) {
 	}
 }
 
-// The end of the instructions, for clients that get notices and for those that do not,
-// see unnotified.
+// The end of the instructions, for clients in a named session and for others.
 const (
 	endsWithResult = "the end comes with a later tool result"
 	endsWithCheck  = "wait for the end with " + server.CheckBackground

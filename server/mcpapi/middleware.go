@@ -60,6 +60,10 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 			}
 			defer a.calls.Give(client, 1)
 		}
+		if method != methodPing && !strings.HasPrefix(method, notifications) {
+			a.acknowledge(ctx, originOf(req.GetExtra()).Session)
+		}
+
 		result, err = next(ctx, method, req)
 		if context.Cause(ctx) == context.Canceled { // by the client: its cause is nothing else
 			return nil, context.Canceled
@@ -133,7 +137,7 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		a.instruct(result)
 		a.leaveOut(result)
-		if r, ok := req.(request); ok && callerOf(r).unnotified() {
+		if originOf(req.GetExtra()).Unnamed {
 			result = promiseLess(result)
 		}
 		return a.offer2025(result, version), nil
@@ -165,13 +169,14 @@ func (a *api) instruct(result mcp.Result) {
 	}
 }
 
-// promiseLess takes from an answer what it promises to clients that get notices.
+// promiseLess takes from an answer what it promises to clients that name their session. A
+// later request of any other client may be in another session.
 func promiseLess(result mcp.Result) mcp.Result {
 	switch r := result.(type) {
+	case *mcp.InitializeResult:
+		r.Instructions = strings.Replace(r.Instructions, endsWithResult, endsWithCheck, 1)
 	case *mcp.DiscoverResult:
-		out := *r
-		out.Instructions = strings.Replace(r.Instructions, endsWithResult, endsWithCheck, 1)
-		return &out
+		r.Instructions = strings.Replace(r.Instructions, endsWithResult, endsWithCheck, 1)
 	case *mcp.ListToolsResult:
 		out := *r
 		out.Tools = slices.Clone(r.Tools)

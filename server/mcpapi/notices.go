@@ -7,93 +7,136 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// maxNotices is how many notices the result of one call has.
-const maxNotices = 10
+const (
+	maxNotices  = 10   // of one result
+	maxNotified = 1024 // sessions of a notified
+)
 
-// deliveries are the runs whose notices are in a result that is not written yet. It
-// keeps calls that end at the same time from showing a notice twice.
-type deliveries struct {
+// notified has the runs whose notices are in results, by session, until the next request
+// of the session acknowledges them. It keeps a notice from being shown twice meanwhile.
+// Beyond maxNotified sessions it forgets one, whose notices are shown again.
+type notified struct {
 	listing sync.RWMutex // held for reading from the list of pending notices to the last take
 
-	mu   sync.Mutex
-	runs map[string]bool // by id; at most maxNotices for each request without an answer
+	mu       sync.Mutex
+	sessions map[string]map[string]bool // by session and run: whether the result is complete
 }
 
-// take reports whether nobody else delivers the notice of a run.
-func (d *deliveries) take(id string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.runs[id] {
+// take reports whether the notice of a run is in no result yet, and notes that it is.
+func (n *notified) take(session, run string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, found := n.sessions[session][run]; found {
 		return false
 	}
-	if d.runs == nil {
-		d.runs = map[string]bool{}
+
+	if n.sessions == nil {
+		n.sessions = map[string]map[string]bool{}
 	}
-	d.runs[id] = true
+	if n.sessions[session] == nil {
+		for other := range n.sessions {
+			if len(n.sessions) < maxNotified {
+				break
+			}
+			delete(n.sessions, other)
+		}
+		n.sessions[session] = map[string]bool{}
+	}
+	n.sessions[session][run] = false
 	return true
 }
 
-// give ends the delivery of notices. It waits for lists that were read before they were
-// acknowledged: they would be taken again.
-func (d *deliveries) give(ids []string) {
-	d.listing.Lock()
-	defer d.listing.Unlock()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, id := range ids {
-		delete(d.runs, id)
+// complete says that a result with these notices is about to be sent.
+func (n *notified) complete(session string, runs []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, run := range runs {
+		if _, found := n.sessions[session][run]; found {
+			n.sessions[session][run] = true
+		}
 	}
+}
+
+// sent returns the runs whose notices are in complete results.
+func (n *notified) sent(session string) (runs []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for run, complete := range n.sessions[session] {
+		if complete {
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
+
+// give forgets notices: they were acknowledged, or the result was not sent. It waits for
+// lists that were read before: they would be taken again.
+func (n *notified) give(session string, runs []string) {
+	n.listing.Lock()
+	defer n.listing.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, run := range runs {
+		delete(n.sessions[session], run)
+	}
+	if len(n.sessions[session]) == 0 {
+		delete(n.sessions, session)
+	}
+}
+
+// acknowledge acknowledges the notices in earlier results of a session, which makes
+// another request.
+func (a *api) acknowledge(ctx context.Context, session string) {
+	runs := a.notified.sent(session)
+	if len(runs) == 0 {
+		return
+	}
+	if err := a.service.Session(session).Acknowledge(context.WithoutCancel(ctx), runs); err != nil {
+		a.log.Warn("cannot acknowledge notices: they are shown again", "session", session, "error", err)
+	}
+	a.notified.give(session, runs)
 }
 
 // addNotices adds the pending notices of the caller's session to the result of a call
-// that began at started: those of runs that were there before it. They are
-// acknowledged once the result is written. If that fails, they stay pending and come
-// with a later result. A client that takes tasks learns of its tasks otherwise.
+// that began at started: those of runs that were there before it. They stay pending if
+// the result has structuredContent, which is all that some clients show, and if the
+// client is gone. A client that takes tasks learns of its tasks otherwise.
 func (a *api) addNotices(ctx context.Context, who caller, started time.Time, out *mcp.CallToolResult) {
-	if who.receipt == nil || who.Session == "" {
+	if who.receipt == nil || who.Session == "" || out.StructuredContent != nil || ctx.Err() != nil {
 		return
 	}
 
-	view := a.service.Session(who.Session)
-	ids, text, err := a.takeNotices(ctx, view, who, started)
-	if err != nil {
-		a.delivering.give(ids)
+	runs, text, err := a.takeNotices(ctx, who, started)
+	lost := func() { a.notified.give(who.Session, runs) }
+	switch {
+	case err != nil:
+		lost()
 		if ctx.Err() == nil { // else nobody waits for the result
 			a.log.Warn("cannot read the notices of a session", "session", who.Session, "error", err)
 		}
-		return
+	case len(runs) == 0:
+	case !who.receipt.expect(lost):
+		lost()
+	default:
+		out.Content = append(out.Content, &mcp.TextContent{Text: text})
+		a.notified.complete(who.Session, runs)
 	}
-	if len(ids) == 0 {
-		return
-	}
-
-	out.Content = append(out.Content, &mcp.TextContent{Text: text})
-	who.receipt.expect(func(written bool) {
-		defer a.delivering.give(ids)
-		if !written {
-			return
-		}
-		if err := view.Acknowledge(context.WithoutCancel(ctx), ids); err != nil {
-			a.log.Warn("cannot acknowledge notices: they are shown again", "session", who.Session, "error", err)
-		}
-	})
 }
 
-// takeNotices returns what to show of the pending notices of a session, and the runs
-// they are of, whose delivery has begun even if it fails.
-func (a *api) takeNotices(ctx context.Context, view server.Session, who caller, started time.Time) (ids []string, text string, err error) {
-	a.delivering.listing.RLock()
-	defer a.delivering.listing.RUnlock()
-	found, err := view.SelectNotices(ctx, maxNotices, func(run wire.Run) bool {
-		if run.CreatedAt.After(started) || who.tasks && run.Origin == wire.OriginParked || !a.delivering.take(run.TaskID) {
+// takeNotices returns what to show of the pending notices of the caller's session, and
+// the runs they are of, which are taken even if it fails.
+func (a *api) takeNotices(ctx context.Context, who caller, started time.Time) (runs []string, text string, err error) {
+	a.notified.listing.RLock()
+	defer a.notified.listing.RUnlock()
+	found, err := a.service.Session(who.Session).SelectNotices(ctx, maxNotices, func(run wire.Run) bool {
+		if run.CreatedAt.After(started) || who.tasks && run.Origin == wire.OriginParked || !a.notified.take(who.Session, run.TaskID) {
 			return false
 		}
-		ids = append(ids, run.TaskID)
+		runs = append(runs, run.TaskID)
 		return true
 	})
-	return ids, found.Text, err
+	return runs, found.Text, err
 }

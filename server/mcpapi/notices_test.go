@@ -2,6 +2,7 @@ package mcpapi_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
@@ -36,6 +38,14 @@ func (e *endpoint) notices(user, capabilities string) string {
 	return strings.Join(texts[1:], "\n")
 }
 
+// pending is how many notices of a user's session are not acknowledged.
+func (e *endpoint) pending(user string) int {
+	e.t.Helper()
+	found, err := e.service.Session("of "+user).Notices(e.t.Context(), 100)
+	require.NoError(e.t, err)
+	return len(found.Notices)
+}
+
 func textsOf(m response) (texts []string) {
 	content, _ := m.Result["content"].([]any)
 	for _, block := range content {
@@ -47,6 +57,7 @@ func textsOf(m response) (texts []string) {
 // The end of a run comes with the next result of its session, once, as a block of its
 // own with the result of the run.
 func TestNoticesComeWithResults(t *testing.T) {
+	needsOneHost(t, "results")
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
 		id := e.spawn("ana", "sleeper")
@@ -54,7 +65,9 @@ func TestNoticesComeWithResults(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		require.Empty(t, e.notices("ben", "{}"), "another session")
 		require.Equal(t, "<background-results>\n["+id+`] succeeded "Background sleeper" (sleeper, 10.0s) result: {}`+"\n</background-results>", e.notices("ana", "{}"))
-		require.Empty(t, e.notices("ana", "{}"), "it is acknowledged")
+		require.Equal(t, 1, e.pending("ana"), "nobody knows yet whether it was read")
+		require.Empty(t, e.notices("ana", "{}"))
+		require.Zero(t, e.pending("ana"), "its client has made another request")
 
 		checked := e.spawn("ana", "fails")
 		time.Sleep(11 * time.Second)
@@ -66,6 +79,7 @@ func TestNoticesComeWithResults(t *testing.T) {
 
 // There are as many notices in a result as one can read, and the others follow.
 func TestManyNotices(t *testing.T) {
+	needsOneHost(t, "results")
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{Runs: server.RunsConfig{PerSession: 20}})
 		for range 13 {
@@ -101,7 +115,7 @@ func TestNoticesOfCallsAtTheSameTime(t *testing.T) {
 		calls.Wait()
 		count := strings.Count(all, "succeeded")
 		require.Positive(t, count)
-		require.LessOrEqual(t, count, *hosts, "two hosts may tell of it at the same time")
+		require.LessOrEqual(t, count, *hosts, "each host may show it")
 	})
 }
 
@@ -128,8 +142,66 @@ func TestNoticeIsNotLost(t *testing.T) {
 			e.ServeHTTP(deaf{httptest.NewRecorder()}, r)
 		}
 		require.Contains(t, e.notices("ana", "{}"), "succeeded")
-		require.Empty(t, e.notices("ana", "{}"))
+		require.Equal(t, 1, e.pending("ana"))
 	})
+}
+
+// A client that is not there any more when its call ends has not read the notice.
+func TestNoticeOfABrokenStream(t *testing.T) {
+	needsOneHost(t, "streams")
+	bubble(t, func(t *testing.T) {
+		e := serveHTTP(t, server.Config{})
+		l := connectLink(t, e, "ana", "2025-11-25")
+		e.spawn("ana", "sleeper")
+		time.Sleep(5 * time.Second)
+		_, text := l.during(time.Second, http.MethodPost, slowCall)
+		time.Sleep(time.Minute)
+		_, text = l.resume(time.Minute, lastID(t, text))
+		require.Contains(t, text, `"id":2,"result"`)
+		require.Equal(t, 1, e.pending("ana"))
+		require.Contains(t, e.notices("ana", "{}"), "succeeded")
+	})
+}
+
+// Clients show a model only the structuredContent of a result that has some: the notice
+// waits for another result, such as an error or an answer of the agent's own tools.
+func TestNoticesWaitForResultsThatShowThem(t *testing.T) {
+	needsOneHost(t, "results")
+	type sum struct {
+		Sum int `json:"sum"`
+	}
+	adds := gotool.Tool{Name: "add", Description: "For tests.", Handler: gotool.Handle(func(_ context.Context, _ *gotool.Call, in sum) (sum, error) {
+		if in.Sum < 0 {
+			return sum{}, errors.New("too small")
+		}
+		return in, nil
+	})}
+	for name, call := range map[string]string{
+		"an error": `,"name":"add","arguments":{"sum":-1}`, "bad arguments": `,"name":"add","arguments":{"sum":"x"}`,
+		"a list": `,"name":"check_background","arguments":{}`, "a spawn": `,"name":"spawn_background","arguments":{"tool":"sleeper","args":{}}`,
+		"a stop": `,"name":"stop_background","arguments":{"task_id":"bg_aaaaaaaaaaaaaaaaaaaaaaaaaa"}`, "no output schema": `,"name":"echo","arguments":{}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				e := serveHTTP(t, server.Config{Tools: []gotool.Tool{adds}})
+				id := e.spawn("ana", "sleeper")
+				time.Sleep(11 * time.Second)
+				for range 3 {
+					_, m := e.ask("ana", "{}", "tools/call", `,"name":"add","arguments":{"sum":1}`)
+					require.Equal(t, map[string]any{"sum": 1.0}, m.Result["structuredContent"])
+					require.Len(t, textsOf(m), 1)
+					require.Equal(t, 1, e.pending("ana"))
+				}
+				_, m := e.ask("ana", "{}", "tools/call", call)
+				require.NotContains(t, m.Result, "structuredContent")
+				require.Len(t, textsOf(m), 2, "%v", m)
+				require.Contains(t, textsOf(m)[1], "["+id+"] succeeded")
+				require.Equal(t, 1, e.pending("ana"))
+				e.ask("ana", "{}", "tools/call", `,"name":"add","arguments":{"sum":1}`)
+				require.Zero(t, e.pending("ana"))
+			})
+		})
+	}
 }
 
 // A client that takes tasks learns of their ends from them alone, and of what its model
@@ -144,7 +216,7 @@ func TestNoticesOfTasks(t *testing.T) {
 		require.Contains(t, found, spawned)
 		require.NotContains(t, found, id)
 		require.Equal(t, "completed", e.get("ana", id).Result["status"])
-		require.Empty(t, e.notices("ana", "{}"), "it was shown")
+		require.NotContains(t, e.notices("ana", "{}"), id, "it was shown")
 	})
 }
 
@@ -156,12 +228,15 @@ func TestNoticesOnAPipe(t *testing.T) {
 	require.Len(t, c.next().Result.Content, 1)
 	for id := 2; ; id++ { // until the run has ended
 		c.sendf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wordcount","arguments":{"text":"a b"}}}`, id)
-		if content := c.next().Result.Content; len(content) > 1 {
+		content := c.next().Result.Content
+		c.sendf(`{"jsonrpc":"2.0","id":"list %d","method":"tools/call","params":{"name":"check_background","arguments":{}}}`, id)
+		require.Len(t, content, 1, "it has structuredContent")
+		if content = c.next().Result.Content; len(content) > 1 {
 			require.Equal(t, 1, strings.Count(content[1].Text, `Found 25 primes up to 100; the largest is 97. result: {"limit":100,"count":25,"largest":97}`), content[1].Text)
 			break
 		}
 	}
-	c.sendf(`{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"wordcount","arguments":{"text":"a b"}}}`)
+	c.sendf(`{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"check_background","arguments":{}}}`)
 	require.Len(t, c.next().Result.Content, 1)
 }
 

@@ -46,10 +46,6 @@ type caller struct {
 	opens   bool // can ask its user to open a page
 }
 
-// unnotified reports whether nothing that the caller does later can have the notices of
-// its session: each of its requests is in a session of its own.
-func (c caller) unnotified() bool { return c.modern && c.Unnamed }
-
 // request is what requests of the SDK have in common.
 type request interface {
 	mcp.Request

@@ -6,31 +6,26 @@ import "sync"
 type receipt struct {
 	request string // the client's id of the request, for the log
 
-	mu    sync.Mutex
-	over  bool
-	after []func(written bool)
+	mu   sync.Mutex
+	over bool
+	lost func() // called if it was not; nil: nobody wants to know
 }
 
-// expect has f called once when the answer is written, or cannot be.
-func (r *receipt) expect(f func(written bool)) {
+// expect has lost called if the answer is not written. It reports false if that is known
+// already: the client is gone.
+func (r *receipt) expect(lost func()) bool {
 	r.mu.Lock()
-	over := r.over
-	if !over {
-		r.after = append(r.after, f)
-	}
-	r.mu.Unlock()
-	if over { // without the result of the handler
-		f(false)
-	}
+	defer r.mu.Unlock()
+	r.lost = lost
+	return !r.over
 }
 
 // settle says whether the answer was written. Only the first time counts.
 func (r *receipt) settle(written bool) {
 	r.mu.Lock()
-	after := r.after
-	r.over, r.after = true, nil
-	r.mu.Unlock()
-	for _, f := range after {
-		f(written)
+	defer r.mu.Unlock()
+	if !r.over && !written && r.lost != nil {
+		r.lost()
 	}
+	r.over = true
 }

@@ -33,9 +33,10 @@ type stream struct {
 	err   error  // of the first write that failed
 	first string // an event that waits for the next one
 
-	largest int    // bytes of the largest event
-	begun   string // the SDK's id of the session that the request begins
-	mark    mark   // of requests to the client; 0: their ids stay
+	answered bool   // the response was written
+	largest  int    // bytes of the largest event
+	begun    string // the SDK's id of the session that the request begins
+	mark     mark   // of requests to the client; 0: their ids stay
 }
 
 // issue gives the session that the request begins another id for its client.
@@ -94,11 +95,12 @@ func (w *stream) keepAlive() {
 	w.timer = time.AfterFunc(keepAliveInterval, func() { _ = w.comment() })
 }
 
-// delivered reports whether something was written, and all of it has left this process.
-func (w *stream) delivered() bool {
+// written reports whether the response was written and flushed. That the client has left
+// since says nothing: many do as soon as they have read it.
+func (w *stream) written() bool {
 	w.lock()
 	defer w.unlock()
-	return w.state != streamOpen && w.err == nil && http.NewResponseController(w.ResponseWriter).Flush() == nil
+	return w.answered && w.err == nil
 }
 
 // Write writes an event, or the body of an answer that is no stream.
@@ -117,7 +119,9 @@ func (w *stream) Write(p []byte) (n int, err error) {
 		w.first = "id: " + id + "\ndata: \n\n" // as in 2025-11-25, basic/transports
 		return len(p), nil
 	}
-	if _, ok := responseID(data); ok && w.state == streamOpen && !w.resumes {
+	_, response := responseID(data)
+	defer func() { w.answered = w.answered || response && err == nil }()
+	if response && w.state == streamOpen && !w.resumes {
 		w.whole()
 		w.Header().Set("Content-Type", "application/json")
 		_, err := w.ResponseWriter.Write(append(data, '\n'))
@@ -196,7 +200,8 @@ func (w *stream) FlushError() error {
 }
 
 // flush sends what was written, and delays the next comment. w is locked.
-func (w *stream) flush() error {
+func (w *stream) flush() (err error) {
+	defer func() { w.err = cmp.Or(w.err, err) }()
 	switch {
 	case w.first != "": // nothing was written
 		return nil

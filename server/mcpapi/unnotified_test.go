@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -43,8 +44,9 @@ func (e *endpoint) askUnnamed(version, session, method, params string) string {
 	return w.Body.String() + w.Header().Get("Mcp-Session-Id")
 }
 
-// Nothing promises notices to a client that gets none, since each of its requests is in
-// a session of its own. It is sent to check_background.
+// Nothing promises notices to a client that does not name its session: its next request
+// may be in another one. It is sent to check_background, and the list does not claim that
+// it has no runs.
 func TestNothingIsPromisedWithoutSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const promise, check = "with a later tool result", "with check_background"
@@ -64,7 +66,12 @@ func TestNothingIsPromisedWithoutSession(t *testing.T) {
 			require.NotContains(t, said, promise)
 		}
 
-		require.Contains(t, e.askUnnamed("2025-11-25", "", "initialize", ""), promise, "the connection is its session")
+		require.Equal(t, `{"tasks":[],"next":"your runs are not listed here: find them by their task_ids only"}`, strings.ReplaceAll(
+			regexp.MustCompile(`\{\\"tasks.*?\}`).FindString(e.askUnnamed("2026-07-28", "", "tools/call", `,"name":"check_background","arguments":{}`)), `\`, ""))
+
+		said := e.askUnnamed("2025-11-25", "", "initialize", "")
+		require.NotContains(t, said, promise, "it may open a session for each call")
+		require.Contains(t, said, check)
 		_, m := e.ask("ana", "{}", "tools/list", "")
 		require.Contains(t, fmt.Sprint(m.Result), promise, "it names its session, and the others have changed nothing")
 	})
