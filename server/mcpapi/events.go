@@ -121,6 +121,10 @@ func (e *events) Append(_ context.Context, session, stream string, data []byte) 
 	}
 
 	id, response := responseID(data)
+	if isCanceled(id, data) { // nothing is sent any more, and nobody resumes that
+		e.remove(s, stream)
+		return nil
+	}
 	note := !response && !bytes.HasPrefix(data, []byte(beforeID))
 	if response {
 		t.ended = time.Now()
@@ -336,6 +340,13 @@ func responseID(message []byte) (id json.RawMessage, ok bool) {
 		}
 	}
 	return nil, false
+}
+
+// isCanceled reports whether a response with that id is the SDK's to a request that its
+// client has canceled: such a client expects none (basic/utilities/cancellation).
+func isCanceled(id json.RawMessage, message []byte) bool {
+	rest, ok := bytes.CutPrefix(message, append([]byte(beforeID), id...))
+	return ok && string(rest) == `,"error":{"code":0,"message":"context canceled"}}`
 }
 
 // codeLost is the error of a response that was not kept for a client whose connection

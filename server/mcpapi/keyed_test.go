@@ -3,7 +3,6 @@ package mcpapi_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -15,7 +14,6 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/gotool"
-	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
 // sender is a tool that counts its letters, and takes ten seconds for each.
@@ -135,30 +133,17 @@ func TestCallWithAKeyThatAsks(t *testing.T) {
 func TestCallWithAKeyIsCanceledOnAPipe(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var letters atomic.Int32
-		s := open(t, sender(&letters))
-		in, client := io.Pipe()
-		out, answers := io.Pipe()
-		served := make(chan error)
-		go func() {
-			served <- mcpapi.Run(t.Context(), s, mcpapi.Config{Session: "ana", In: in, Out: answers})
-		}()
-		var read strings.Builder
-		ended := make(chan struct{})
-		go func() { _, _ = io.Copy(&read, out); close(ended) }()
-		say := func(line string) { _, _ = io.WriteString(client, line+"\n") }
+		p := pipeTo(t, sender(&letters))
 		call := `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"toolhost/idempotencyKey":"k"},"name":"send","arguments":{}}}`
-		say(fmt.Sprintf(call, 1))
+		p.say(fmt.Sprintf(call, 1))
 		time.Sleep(time.Second)
-		say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"requestId":1}}`)
+		p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"requestId":1}}`)
 		time.Sleep(time.Second)
-		say(fmt.Sprintf(call, 2))
+		p.say(fmt.Sprintf(call, 2))
 		time.Sleep(time.Minute)
-		_ = client.Close()
-		require.NoError(t, <-served)
-		_ = answers.Close()
-		<-ended
-		require.NotContains(t, read.String(), `"id":1,`)
-		require.Contains(t, read.String(), "the caller canceled the call")
+		said := p.end()
+		require.NotContains(t, said, `"id":1,`)
+		require.Contains(t, said, "the caller canceled the call")
 		require.EqualValues(t, 1, letters.Load())
 	})
 }

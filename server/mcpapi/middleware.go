@@ -49,7 +49,7 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 				if ctx.Err() != nil {
 					// The client expects no answer any more. It ignores an event, but the
 					// Python SDK 2.3 crashes on JSON that comes after its session has ended.
-					_ = answer.comment()
+					answer.leave()
 				}
 			}()
 		}

@@ -15,7 +15,7 @@ import (
 const keepAliveInterval = 15 * time.Second
 
 // stream is the HTTP answer to one request. The SDK writes all answers as streams of
-// events, a whole event at a time. The answer differs from that in three ways:
+// events, a whole event at a time. The answer differs from that in four ways:
 //
 //   - A response that is the only message is sent as application/json, which has no
 //     limit on its size in any client. Some clients lose events over 1 MiB.
@@ -23,6 +23,7 @@ const keepAliveInterval = 15 * time.Second
 //     silent streams, and net/http may notice only by a write that a client has left.
 //   - An event that only says where the stream begins waits for the next one, so that
 //     a response can still be the only message.
+//   - The stream of a request that its client has canceled ends without a response.
 type stream struct {
 	http.ResponseWriter
 	resumable // its zero value: the stream cannot be resumed
@@ -119,7 +120,10 @@ func (w *stream) Write(p []byte) (n int, err error) {
 		w.first = "id: " + id + "\ndata: \n\n" // as in 2025-11-25, basic/transports
 		return len(p), nil
 	}
-	_, response := responseID(data)
+	request, response := responseID(data)
+	if isCanceled(request, data) {
+		return len(p), nil
+	}
 	defer func() { w.answered = w.answered || response && err == nil }()
 	if response && w.state == streamOpen && !w.resumes {
 		w.whole()
@@ -217,6 +221,15 @@ func (w *stream) flush() (err error) {
 
 // comment sends an event that clients ignore.
 func (w *stream) comment() error { return w.send(": alive\n\n") }
+
+// leave says that the client expects no answer any more: it cannot resume a stream that
+// has not begun.
+func (w *stream) leave() {
+	w.lock()
+	w.first = ""
+	w.unlock()
+	_ = w.comment()
+}
 
 // sendMessage sends a message that does not come from the SDK.
 func (w *stream) sendMessage(message []byte) error {
