@@ -69,6 +69,32 @@ func TestEqualCallsAreCallsOfTheirOwn(t *testing.T) {
 	})
 }
 
+// On a pipe it is the same, also if the client closes its input at once.
+func TestEqualCallsOnAPipe(t *testing.T) {
+	for era, meta := range map[string]string{
+		"2025-11-25": `"progressToken":"p"`, "2026-07-28": `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`,
+	} {
+		t.Run(era, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var letters atomic.Int32
+				p := pipeTo(t, sender(&letters))
+				p.say(strings.TrimSpace(initialize))
+				for id := range 100 {
+					p.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"_meta":{%s},"name":"send","arguments":{}}}`, 1+id, meta))
+					if id >= 50 && id < 99 {
+						time.Sleep(11 * time.Second) // one after the other
+					}
+				}
+				said := p.end()
+				require.EqualValues(t, 100, letters.Load())
+				for n := range 100 {
+					require.Equal(t, 1, strings.Count(said, fmt.Sprintf(`"letter %d"`, 1+n)), said)
+				}
+			})
+		})
+	}
+}
+
 // keyed is a call with a key, as a modern client makes it.
 func (e *endpoint) keyed(user, key, call string, headers ...string) response {
 	e.t.Helper()
