@@ -42,6 +42,9 @@ type Request struct {
 	// Decide asks the caller's user about calls that are held for approval: this one, and
 	// those that its tool makes. Nil asks nobody: they stay held until an operator decides.
 	Decide DecideFunc
+	// OneRequest says that the session is of this request alone, so that no approval can be
+	// kept for it.
+	OneRequest bool
 	// Connected says that the session ends with the caller's connection, which is the only
 	// one of this process.
 	Connected bool

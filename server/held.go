@@ -26,7 +26,7 @@ func (c toolCall) decider() decider {
 	if c.req.Decide == nil || c.now().cfg.Approvals.By == ByOperator {
 		return decider{}
 	}
-	return decider{c.req.Decide, keeping{session: !c.req.Unnotified, connected: c.req.Connected}}
+	return decider{c.req.Decide, keeping{session: !c.req.OneRequest, connected: c.req.Connected}}
 }
 
 var (
@@ -184,9 +184,6 @@ func (c toolCall) hold(ctx context.Context, a Approval) (abi.Result, error) {
 	run, err := ApprovalsOf(c.Service).hold(ctx, c.req.Session, held, a)
 	if err != nil {
 		return explain(err)
-	}
-	if c.req.admitted != nil {
-		c.req.admitted(nil)
 	}
 	if from != nil {
 		return c.awaitHeld(ctx, run.ID)

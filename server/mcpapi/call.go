@@ -88,7 +88,7 @@ func (a *api) request(who caller, req *mcp.CallToolRequest) server.Request {
 	call := server.Request{
 		Session: who.Session, Unnamed: who.Unnamed, Tool: req.Params.Name, Args: req.Params.Arguments,
 		FileName: func(task, file string) string { return fileURI(task, file, 0) },
-		AskLater: who.tasks && who.elicits, Connected: who.answer == nil,
+		AskLater: who.tasks && who.elicits, OneRequest: who.modern && who.Unnamed, Connected: who.answer == nil,
 	}
 	if string(call.Args) == "null" { // as some clients send none
 		call.Args = nil
