@@ -166,7 +166,7 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 
 // reportOptions say what the report of a run has.
 type reportOptions struct {
-	unnamed   bool                                   // the session is
+	unnamed   bool                                   // nobody named the session
 	several   bool                                   // the answer has other reports too
 	asked     bool                                   // the agent wants output, also of a run that has succeeded
 	shortened time.Duration                          // the longest wait here, if the agent asked for a longer one
