@@ -53,7 +53,7 @@ var layers = map[string][]string{
 	"internal/signature":                 {},                                          // knows no plugin, and no certificates
 	"internal/fair":                      {},
 	"internal/watch":                     {},                                                                                                  // files, whatever they are
-	"internal/egress":                    {},                                                                                                  // knows no plugin and no wasm
+	"internal/egress":                    {"internal/fair"},                                                                                   // knows no plugin and no wasm
 	"host/internal/compiler":             {"internal/fuel", "internal/snapshot", "internal/complexity", "internal/wasmbin", "internal/owned"}, // bytes of a stranger in, files out
 	"host/internal/codecache":            {"host/internal/compiler", "internal/exceptions", "internal/fuel", "internal/snapshot", "internal/owned"},
 	"host/internal/sched":                {},

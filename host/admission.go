@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -103,17 +102,13 @@ type waitQueue struct {
 // newWaitQueue returns the queue for max calls. With shared one client can hold
 // only part of the slots. what and where name the calls in messages.
 func newWaitQueue(max int, shared bool, what, where string) waitQueue {
-	each := max
-	if shared {
-		each = fair.PerClient(max)
-	}
 	message := func(n int, whose string) string {
 		return fmt.Sprintf("at most %d calls%s%s run at a time%s: retry when others have ended, or ask the operator to raise the limit", n, what, whose, where)
 	}
 
-	q := waitQueue{Semaphore: fair.NewSemaphore(max, each), full: message(max, "")}
+	q := waitQueue{Semaphore: fair.NewSemaphore(max, shared), full: message(max, "")}
 	q.fullForClient = q.full
-	if each < max {
+	if each := q.Each(); each < max {
 		q.fullForClient = message(each, " of one client")
 	}
 	return q
@@ -122,7 +117,7 @@ func newWaitQueue(max int, shared bool, what, where string) waitQueue {
 // newSerialQueue returns the queue of serial calls: each session has one slot.
 func newSerialQueue() waitQueue {
 	const message = "the plugin runs one call of a session at a time, and another one is running: retry when that has ended"
-	return waitQueue{fair.NewSemaphore(math.MaxInt, 1), message, message}
+	return waitQueue{fair.NewSerial(), message, message}
 }
 
 // reason says why a call that gave up had to wait.

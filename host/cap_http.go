@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -56,13 +57,13 @@ type Egress struct {
 	Resolver *net.Resolver
 }
 
-func (e Egress) open() (*egress.Client, error) {
-	return egress.New(egress.Config{Proxy: e.Proxy, CA: e.CA, Resolver: e.Resolver})
+func (e Egress) open(shared bool) (*egress.Client, error) {
+	return egress.New(egress.Config{Proxy: e.Proxy, CA: e.CA, Resolver: e.Resolver, Shared: shared})
 }
 
 // Check returns what is wrong with the proxy or the certificates.
 func (e Egress) Check() error {
-	client, err := e.open()
+	client, err := e.open(false)
 	if err == nil {
 		client.Close()
 	}
@@ -203,6 +204,8 @@ type web struct {
 	egress *egress.Call
 	logged int // of those that were refused or failed
 	kept   int // bytes of the largest response, which is paid for
+
+	unsent atomic.Pointer[egress.WaitError] // a request that waited for a permit until the call ended
 }
 
 // webOf returns the requests of a call. Its policy is compiled at the first.
@@ -220,7 +223,7 @@ func (c *call) webOf() (*web, error) {
 		user = ""
 	}
 	c.web = &web{call: c, egress: c.host.egress.Call(egress.CallConfig{
-		Plugin: c.Plugin, User: user, Policy: policy, Readonly: c.Readonly, Secrets: c.Secrets, Observe: c.Observers.HTTP,
+		Plugin: c.Plugin, User: user, Client: c.client, Policy: policy, Readonly: c.Readonly, Secrets: c.Secrets, Observe: c.Observers.HTTP,
 		Shared: c.inner.first().shared(),
 	})}
 	return c.web, nil
@@ -269,6 +272,9 @@ func httpOperation(c *call, request []byte) (work, int32) {
 		defer done()
 		resp, err := w.egress.Do(until, in)
 		if err != nil {
+			if unsent, ok := errors.AsType[*egress.WaitError](err); ok && errors.Is(err, context.DeadlineExceeded) {
+				w.unsent.Store(unsent)
+			}
 			return end{cut: ctx.Err() != nil, finish: func() int32 { return w.refuse(err) }}
 		}
 		return end{bytes: len(resp.Body), finish: func() int32 { return w.answer(resp) }}
@@ -296,6 +302,15 @@ func (w *web) answer(resp *egress.Response) int32 {
 		w.kept = len(response)
 	}
 	return c.respond(response)
+}
+
+// waited returns the error of a call that reached its time limit, with what its requests
+// waited for until then, if they did.
+func (w *web) waited(err error) error {
+	if w == nil || w.unsent.Load() == nil || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &WaitedError{Err: err, For: w.unsent.Load().For}
 }
 
 // plainJSON is the JSON of a value without escapes for HTML.

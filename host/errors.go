@@ -100,7 +100,8 @@ func (e *CallError) Error() string {
 // Unwrap returns the reason.
 func (e *CallError) Unwrap() error { return e.Err }
 
-// WaitedError is the reason why a call ended while it waited to run.
+// WaitedError is the reason why a call ended while it waited to run, or for an HTTP
+// request of its own to begin.
 type WaitedError struct {
 	Err error  // why the wait ended, usually a TimeoutError
 	For string // what the call waited for, and what to do

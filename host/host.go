@@ -55,9 +55,9 @@ type Config struct {
 	// alternate. 0 means [runtime.GOMAXPROCS]. With a smaller number the rest of the
 	// program never waits for a guest.
 	Computing int
-	// Shared reserves slots for other clients: one client can hold at most three
-	// quarters of Calls and of TotalCalls, and at least one. Otherwise one client can
-	// hold them all.
+	// Shared reserves a quarter for other clients: one client can hold at most three
+	// quarters of Calls and of TotalCalls, at least one, and of the HTTP requests that a
+	// plugin or a host name has in flight. Otherwise one client can hold them all.
 	Shared bool
 	// Warm is how many clean instances of one module are kept for its next calls, and
 	// WarmFor is for how long. 0 means DefaultWarm and DefaultWarmFor. A negative
@@ -151,7 +151,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	})
 
 	var err error
-	if h.egress, err = cfg.Egress.open(); err != nil {
+	if h.egress, err = cfg.Egress.open(cfg.Shared); err != nil {
 		return nil, err
 	}
 	h.operations, h.extism = operations(), extismImports()

@@ -200,6 +200,34 @@ func TestHTTPStopLookup(t *testing.T) {
 	require.Empty(t, s.arrived)
 }
 
+// TestHTTPWaits: a call says what its request waited for until its time was up.
+func TestHTTPWaits(t *testing.T) {
+	s := newSlowServer(t, true)
+	m := compile(t, s.host, hostOps("http", `{"url":"`+s.url("example.com", "/header")+`","timeout_ms":1}`).wasm())
+	slow := compile(t, s.host, hostOps("http", `{"url":"`+s.url("example.com", "/header")+`","timeout_ms":3600000}`).wasm())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const permits = 16
+	ended := make(chan outcome, permits)
+	for range permits {
+		go func() { ended <- do(ctx, s.host, slow, host.Call{Policy: s.policy()}) }()
+		<-s.arrived
+	}
+
+	policy := s.policy()
+	policy.Timeout = 50 * time.Millisecond
+	o := do(t.Context(), s.host, m, host.Call{Policy: policy})
+	require.EqualError(t, o.err, "guest_tool: time limit of 50ms reached while the call waited: at most 16 http requests of one plugin are in flight at a time: retry when others have ended")
+	require.ErrorIs(t, o.err, context.DeadlineExceeded)
+
+	cancel()
+	for range permits {
+		require.Equal(t, "gone", <-s.ended)
+		<-ended
+	}
+	require.Empty(t, s.arrived)
+}
+
 // BenchmarkHTTPStop is the time from a stop to the end of the request as the server sees
 // it. The target is 100 ms at most.
 func BenchmarkHTTPStop(b *testing.B) {

@@ -155,7 +155,7 @@ func (o *outcome) ended(err error) error {
 		if started := o.module.Info.started; started != "" && errors.Is(reason, ErrTrap) {
 			reason = fmt.Errorf("%w; %s", reason, started)
 		}
-		return &CallError{Err: reason, Trace: trace}
+		return &CallError{Err: o.web.waited(reason), Trace: trace}
 	}
 
 	code := int(exit.ExitCode())

@@ -93,11 +93,13 @@ func (c *Call) Do(ctx context.Context, req *Request) (*Response, error) {
 	}
 	defer c.client.calls.Done()
 
-	limited, cancel := context.WithTimeout(ctx, orDefault(req.Timeout, c.cfg.Limits.Timeout))
-	defer cancel()
-	defer context.AfterFunc(c.client.ctx, cancel)()
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.client.ctx, func() { cancel(ErrClosed) })()
+	clock := newStopwatch(orDefault(req.Timeout, c.cfg.Limits.Timeout), func() { cancel(context.DeadlineExceeded) })
+	defer clock.stop()
 
-	resp, err := c.do(limited, req)
+	resp, err := c.do(limited, req, clock)
 	if err == nil {
 		return resp, nil
 	}
@@ -122,16 +124,18 @@ type hop struct {
 	method string
 	header http.Header
 	body   []byte
-	param  string // of the query, if the secret went there
+	param  string     // of the query, if the secret went there
+	clock  *stopwatch // of the request
 }
 
-func (c *Call) do(ctx context.Context, req *Request) (*Response, error) {
+func (c *Call) do(ctx context.Context, req *Request, clock *stopwatch) (*Response, error) {
 	h, err := c.first(req)
 	if err != nil {
 		return nil, err
 	}
 
-	leave, err := c.client.plugins.enter(ctx, c.cfg.Plugin)
+	h.clock = clock
+	leave, err := h.await(ctx, &c.client.plugins, c.cfg.Plugin, c.cfg.Client)
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +254,11 @@ func interrupted(err error) bool {
 	return network || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
+// timeout is the error of a request that was out of time, its own or that of its call.
 func timeout(err error) error {
+	if _, waited := errors.AsType[*WaitError](err); waited {
+		return err
+	}
 	host := "http request"
 	if n, ok := errors.AsType[*NetworkError](err); ok {
 		host = n.Host
@@ -273,7 +281,7 @@ func (c *Call) masked(err error) error {
 		mask(&e.Problem)
 	case *NetworkError:
 		mask(&e.Problem, &e.Detail)
-	case *LimitError, *SecretError:
+	case *LimitError, *SecretError, *WaitError:
 	default:
 		if !errors.Is(err, context.Canceled) && !errors.Is(err, ErrClosed) {
 			return &NetworkError{Host: "the request", Problem: "failed", Detail: c.shared.mask.String(err.Error())}

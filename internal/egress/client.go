@@ -68,8 +68,8 @@ func New(cfg Config) (*Client, error) {
 	if c.cfg.UserAgent == "" {
 		c.cfg.UserAgent = "toolhost"
 	}
-	c.hosts.limit = orDefault(cfg.PerHost, DefaultPerHost)
-	c.plugins.limit = orDefault(cfg.PerPlugin, DefaultPerPlugin)
+	c.hosts.max, c.hosts.shared, c.hosts.of = orDefault(cfg.PerHost, DefaultPerHost), cfg.Shared, "to one host"
+	c.plugins.max, c.plugins.shared, c.plugins.of = orDefault(cfg.PerPlugin, DefaultPerPlugin), cfg.Shared, "of one plugin"
 
 	if err := c.setProxy(cfg.Proxy); err != nil {
 		return nil, err
@@ -322,48 +322,4 @@ func (c *Client) untilClosed(ctx context.Context) (context.Context, context.Canc
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.ctx, cancel)
 	return ctx, func() { stop(); cancel() }
-}
-
-// gates limit how many requests of each key are in flight.
-type gates struct {
-	limit int
-
-	mu  sync.Mutex
-	all map[string]*gate
-}
-
-type gate struct {
-	slots chan struct{}
-	refs  int
-}
-
-// enter waits for a slot of key. The caller calls the function when it is done.
-func (g *gates) enter(ctx context.Context, key string) (func(), error) {
-	g.mu.Lock()
-	if g.all == nil {
-		g.all = map[string]*gate{}
-	}
-	one := g.all[key]
-	if one == nil {
-		one = &gate{slots: make(chan struct{}, g.limit)}
-		g.all[key] = one
-	}
-	one.refs++
-	g.mu.Unlock()
-
-	forget := func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if one.refs--; one.refs == 0 {
-			delete(g.all, key)
-		}
-	}
-
-	select {
-	case one.slots <- struct{}{}:
-		return func() { <-one.slots; forget() }, nil
-	case <-ctx.Done():
-		forget()
-		return nil, ctx.Err()
-	}
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -286,44 +285,6 @@ func TestClose(t *testing.T) {
 	c.Close()
 	_, err := call.Do(context.Background(), &Request{URL: s.url + "/"})
 	require.ErrorIs(t, err, ErrClosed)
-}
-
-// TestGates fills the requests of one host and of one plugin: more wait, and give up
-// with their call.
-func TestGates(t *testing.T) {
-	w := newWorld(t)
-	w.cfg.PerHost, w.cfg.PerPlugin = 2, 1
-	arrived, release := make(chan struct{}, 10), make(chan struct{})
-	s := newServer(t, w.ca, serverOptions{http2: true}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		arrived <- struct{}{}
-		<-release
-	}))
-	c := w.client(t)
-	p := policy(t, Rule{URL: s.url + "/*"})
-
-	var wg sync.WaitGroup
-	fill := func(plugin string) {
-		wg.Go(func() {
-			_, err := do(t, c, CallConfig{Plugin: plugin, Policy: p}, Request{URL: s.url + "/"})
-			require.NoError(t, err)
-		})
-		<-arrived
-	}
-	full := func(plugin string) {
-		_, err := do(t, c, CallConfig{Plugin: plugin, Policy: p}, Request{URL: s.url + "/", Timeout: 20 * time.Millisecond})
-		n, ok := errors.AsType[*NetworkError](err)
-		require.True(t, ok && n.Timeout, "%v", err)
-	}
-	fill("a")
-	full("a") // the plugin
-	fill("b")
-	full("c") // the host
-	require.Empty(t, arrived)
-	close(release)
-	wg.Wait()
-
-	require.Empty(t, c.hosts.all)
-	require.Empty(t, c.plugins.all)
 }
 
 // TestStopDuringBody has a body that ends after the stop: a server that sees the stop

@@ -58,6 +58,7 @@
 //	*SecretError    a secret without a value; matches        a required connection
 //	                ErrNoSecret if it is not set
 //	*NetworkError   the network, the server, TLS, a timeout  abi.CallFailed
+//	*WaitError      the end of the call, before the request was sent
 //	context.Canceled, ErrClosed                              abi.CallCanceled
 package egress
 
@@ -108,9 +109,14 @@ type Config struct {
 	Resolver *net.Resolver
 
 	// PerHost and PerPlugin limit the requests that are in flight at once to one host
-	// name and of one plugin. A request over the limit waits. Zero stands for 32 and
-	// 16.
+	// name and of one plugin. A request over the limit waits, which does not use up its
+	// own time. A free permit goes to the client that holds the fewest. Zero stands for
+	// 32 and 16.
 	PerHost, PerPlugin int
+
+	// Shared reserves permits for other clients: one client holds at most three quarters
+	// of PerHost and PerPlugin.
+	Shared bool
 
 	// UserAgent is sent if the plugin sets none. Empty stands for "toolhost".
 	UserAgent string
@@ -133,6 +139,9 @@ type CallConfig struct {
 	// Plugin and User divide connections: none is used for two of them. User is empty
 	// for the operator.
 	Plugin, User string
+
+	// Client is who waits for permits together, see [Config].PerHost.
+	Client string
 
 	// Policy is what the plugin may reach. Nil refuses everything.
 	Policy *Policy
@@ -175,8 +184,8 @@ type Request struct {
 	Header http.Header
 	Body   []byte
 
-	// Timeout is the time for the request and its redirects. Zero stands for
-	// [Limits].Timeout. An earlier end of the context holds too.
+	// Timeout is the time for the request and its redirects, without waits for permits.
+	// Zero stands for [Limits].Timeout. An earlier end of the context holds too.
 	Timeout time.Duration
 
 	// Redirects is how many redirects Do follows; at most [MaxRedirects]. With zero, a

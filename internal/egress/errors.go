@@ -84,6 +84,15 @@ type SecretError struct {
 func (e *SecretError) Error() string { return fmt.Sprintf("secret %q: %v", e.Name, e.Err) }
 func (e *SecretError) Unwrap() error { return e.Err }
 
+// WaitError is a request that was not sent before its call ended: it waited for a permit.
+type WaitError struct {
+	For string // what it waited for, and what to do
+	Err error  // of the context
+}
+
+func (e *WaitError) Error() string { return "the http request was not sent: " + e.For }
+func (e *WaitError) Unwrap() error { return e.Err }
+
 // NetworkError is a request that was admitted and failed.
 type NetworkError struct {
 	Host    string

@@ -136,7 +136,7 @@ func (c *Call) secret(ctx context.Context, h *hop, r *rule) (Secret, error) {
 // roundTrip sends a request when there is a slot for its host. The caller calls done
 // after it has read the body.
 func (c *Call) roundTrip(ctx context.Context, h *hop, r *rule, req *http.Request, x *Exchange) (resp *http.Response, done func(), err error) {
-	leave, err := c.client.hosts.enter(ctx, h.target.host)
+	leave, err := h.await(ctx, &c.client.hosts, h.target.host, c.cfg.Client)
 	if err != nil {
 		return nil, func() {}, err
 	}

@@ -17,7 +17,7 @@ func isRedirect(resp *http.Response) bool {
 // redirect returns the next hop. The caller checks it as if the plugin had asked. With
 // an error, the hop is what is known of it.
 func (c *Call) redirect(h *hop, status int, location string) (*hop, error) {
-	next := &hop{number: h.number + 1, target: h.target, method: h.method, header: h.header, body: h.body}
+	next := &hop{number: h.number + 1, target: h.target, method: h.method, header: h.header, body: h.body, clock: h.clock}
 	target, err := resolve(&h.target, location)
 	if err != nil {
 		return next, &NetworkError{Host: h.target.hostPort(), Problem: "redirect to an invalid location: " + err.Error()}

@@ -27,7 +27,7 @@ func BenchmarkSemaphore(b *testing.B) {
 	}
 	for _, clients := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprint(clients), func(b *testing.B) {
-			l, places := semaphoreOf(64, false), make(chan struct{}, 64)
+			l, places := NewSemaphore(64, false), make(chan struct{}, 64)
 			fair := func(i int) {
 				who := names[i%clients]
 				if w := l.enter(who); w != nil {

@@ -16,7 +16,7 @@ import (
 // learns which limit was reached.
 func TestAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := fair.NewSemaphore(3, 2)
+		s := fair.NewSemaphore(3, true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for range 2 {

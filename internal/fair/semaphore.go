@@ -2,6 +2,7 @@ package fair
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 )
@@ -36,11 +37,25 @@ type request struct {
 	granted chan struct{} // closed once it has a slot
 }
 
-// NewSemaphore returns a semaphore with max slots, of which one client can hold at
-// most each.
-func NewSemaphore(max, each int) *Semaphore {
+// NewSemaphore returns a semaphore with max slots. With shared one client can hold
+// only the part that [PerClient] says, or else all of them.
+func NewSemaphore(max int, shared bool) *Semaphore {
+	each := max
+	if shared {
+		each = PerClient(max)
+	}
+	return newSemaphore(max, each)
+}
+
+// NewSerial returns a semaphore with one slot for each client.
+func NewSerial() *Semaphore { return newSemaphore(math.MaxInt, 1) }
+
+func newSemaphore(max, each int) *Semaphore {
 	return &Semaphore{max: max, each: each, clients: map[string]*client{}}
 }
+
+// Each returns how many slots one client can hold.
+func (s *Semaphore) Each() int { return s.each }
 
 // TryAcquire takes a slot if one is free for the client. It does not wait.
 func (s *Semaphore) TryAcquire(key string) bool {

@@ -23,14 +23,6 @@ func granted(r *request) bool {
 	}
 }
 
-func semaphoreOf(most int, shared bool) *Semaphore {
-	each := most
-	if shared {
-		each = PerClient(most)
-	}
-	return NewSemaphore(most, each)
-}
-
 // TestGreedyClient: how many of its calls wait does not matter to others. Where
 // clients are expected there is a place for the next one, and where they are not
 // it has the first that comes free.
@@ -40,7 +32,7 @@ func TestGreedyClient(t *testing.T) {
 		has    int // places of the greedy one before anybody else is there
 	}{"shared": {true, 48}, "not shared": {false, 64}} {
 		t.Run(name, func(t *testing.T) {
-			s := semaphoreOf(64, c.shared)
+			s := NewSemaphore(64, c.shared)
 			var greedy []*request
 			for range 500 {
 				greedy = append(greedy, s.enter("greedy"))
@@ -83,7 +75,7 @@ func TestSemaphoreFollowsItsRule(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		most, clients := 1+rng.IntN(8), 1+rng.IntN(6)
-		s := semaphoreOf(most, seed%2 == 0)
+		s := NewSemaphore(most, seed%2 == 0)
 		var waiting, placed []call
 		has := func(who string) (n int) {
 			for _, c := range placed {
@@ -153,7 +145,7 @@ func TestSemaphoreFollowsItsRule(t *testing.T) {
 // many calls. That client gets its first slot when it is its turn, keeps one, and
 // gets more when no client without a slot waits.
 func TestEveryClientGetsASlot(t *testing.T) {
-	s := semaphoreOf(2, false)
+	s := NewSemaphore(2, false)
 	var others []*request
 	came, left := 0, 0
 	enter := func() {
@@ -189,7 +181,7 @@ func TestEveryClientGetsASlot(t *testing.T) {
 
 // TestCancelStorm: calls that give up at the moment they get a place pass it on.
 func TestCancelStorm(t *testing.T) {
-	s := semaphoreOf(4, true)
+	s := NewSemaphore(4, true)
 	var all sync.WaitGroup
 	for i := range 2000 {
 		who := fmt.Sprint(i % 7)
@@ -212,7 +204,7 @@ func TestCancelStorm(t *testing.T) {
 }
 
 func TestContended(t *testing.T) {
-	s := NewSemaphore(1, 1)
+	s := NewSemaphore(1, false)
 	require.True(t, s.TryAcquire("a"))
 	require.False(t, s.Contended())
 	w := s.enter("b")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -53,11 +52,7 @@ type Caller struct {
 // NewCaller returns a Caller. Close it when done.
 func NewCaller(cfg Config) *Caller {
 	c := &Caller{log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), max: cmp.Or(max(cfg.Calls, 0), host.DefaultTotalCalls), running: map[*Call]bool{}}
-	each := c.max
-	if cfg.Shared {
-		each = fair.PerClient(c.max)
-	}
-	c.slots = fair.NewSemaphore(c.max, each)
+	c.slots = fair.NewSemaphore(c.max, cfg.Shared)
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	return c
 }
@@ -163,11 +158,6 @@ func (c *Call) acquire(ctx context.Context, req *host.Call) (release func(), err
 		serial()
 	}, nil
 }
-
-// serial keeps the calls of a session from overlapping.
-type serial = fair.Semaphore
-
-func newSerial() *serial { return fair.NewSemaphore(math.MaxInt, 1) }
 
 // stuck counts the calls of a tool whose handlers ignore their context.
 type stuck struct {

@@ -20,6 +20,7 @@ import (
 	"reflect"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/internal/schema"
 	"github.com/toolhost/toolhost/internal/strictjson"
 	"github.com/toolhost/toolhost/internal/typed"
@@ -112,7 +113,7 @@ type Loaded struct {
 	version       string
 	handler       Handler
 	caller        *Caller
-	serial        *serial // nil unless its calls must not overlap
+	serial        *fair.Semaphore // nil unless its calls must not overlap
 	stuck         stuck
 }
 
@@ -169,7 +170,7 @@ func (c *Caller) load(t Tool) (*Loaded, error) {
 		}
 	}
 	if l.Hints.Concurrency == abi.Serial {
-		l.serial = newSerial()
+		l.serial = fair.NewSerial()
 	}
 
 	document, err := json.Marshal(l.Tool)

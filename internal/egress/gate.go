@@ -1,0 +1,107 @@
+package egress
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/toolhost/toolhost/internal/fair"
+)
+
+// gates limit the requests in flight for each name: a plugin or a host. The clients of
+// one name share its permits.
+type gates struct {
+	max    int
+	shared bool
+	of     string // what a name is, for messages
+
+	mu  sync.Mutex
+	all map[string]*gate
+}
+
+// gate is the permits of one name, while somebody holds or awaits one.
+type gate struct {
+	*fair.Semaphore
+	refs int
+}
+
+// enter waits for a permit of name. The caller calls leave when it is done. The error is
+// a [*WaitError].
+func (g *gates) enter(ctx context.Context, name, client string) (leave func(), err error) {
+	one := g.open(name)
+	ofClient, err := one.Acquire(ctx, client)
+	if err != nil {
+		g.close(name, one)
+		return nil, &WaitError{For: g.reason(one, ofClient), Err: err}
+	}
+	return func() {
+		one.Release(client)
+		g.close(name, one)
+	}, nil
+}
+
+func (g *gates) open(name string) *gate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if g.all == nil {
+		g.all = map[string]*gate{}
+	}
+	one := g.all[name]
+	if one == nil {
+		one = &gate{Semaphore: fair.NewSemaphore(g.max, g.shared)}
+		g.all[name] = one
+	}
+	one.refs++
+	return one
+}
+
+func (g *gates) close(name string, one *gate) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if one.refs--; one.refs == 0 {
+		delete(g.all, name)
+	}
+}
+
+func (g *gates) reason(one *gate, ofClient bool) string {
+	n, whose := g.max, ""
+	if each := one.Each(); ofClient && each < n {
+		n, whose = each, " of one client"
+	}
+	return fmt.Sprintf("at most %d http requests%s %s are in flight at a time: retry when others have ended", n, whose, g.of)
+}
+
+// stopwatch ends a request that takes too long. It stands still while the request waits
+// for a permit.
+type stopwatch struct {
+	timer   *time.Timer
+	left    time.Duration
+	started time.Time
+}
+
+// newStopwatch returns a stopwatch that calls expire once it has run for limit. It has
+// not started.
+func newStopwatch(limit time.Duration, expire func()) *stopwatch {
+	s := &stopwatch{timer: time.AfterFunc(limit, expire), left: limit, started: time.Now()}
+	s.stop()
+	return s
+}
+
+func (s *stopwatch) start() {
+	s.started = time.Now()
+	s.timer.Reset(s.left)
+}
+
+func (s *stopwatch) stop() {
+	s.timer.Stop()
+	s.left -= time.Since(s.started)
+}
+
+// await waits for a permit, without using up the time of the request.
+func (h *hop) await(ctx context.Context, g *gates, name, client string) (leave func(), err error) {
+	h.clock.stop()
+	defer h.clock.start()
+	return g.enter(ctx, name, client)
+}
