@@ -97,7 +97,7 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	h.cpus.Init(&c.guest, &c.ctx, sched.GuestOptions{
 		Client: c.client, Background: c.Background, Stopping: c.Stopping,
 	})
-	c.meter = meter{fuel: fuel.NewMeter(c.Policy.Fuel, c.interrupted), account: m.account}
+	c.meter = meter{fuel: fuel.NewMeter(c.Policy.Fuel, c.interrupted), payer: m.account.Payer(h.ledger.Client(c.client))}
 	c.answer.limit, c.said.Total = c.Policy.Output, -1
 	c.observe()
 	if c.Caller != nil {
@@ -112,6 +112,7 @@ func (c *call) end() {
 		c.Caller.leave(c)
 	}
 	c.meter.repay()
+	c.meter.payer.Leave()
 	c.ctx.end()
 	c.host.calls.Done()
 }

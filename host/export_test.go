@@ -29,7 +29,7 @@ func (h *Host) Expire() { h.ledger.DiscardOlder(0) }
 func (m *Module) OnDiscard(f func()) {
 	c, _ := m.host.begin(context.Background(), m, &Call{})
 	defer c.end()
-	in := m.account.Snapshot(c.start.view()).Warm()
+	in := m.account.Snapshot(c.start.view()).Warm(c.meter.payer)
 	env := in.Guest.(*environment)
 	env.open = append(env.open, closer(f))
 	in.Finish(true)

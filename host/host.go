@@ -41,7 +41,7 @@ type Config struct {
 	// overhead such as large tables, deep stacks, snapshots, large arguments and
 	// results of running calls, and interpreted plugins. Compiled code does not count.
 	// A call that needs more is refused, or ended when its memory grows, with an error that
-	// matches [ErrHostMemory]. 0 means DefaultHostMemory.
+	// matches [ErrHostMemory]. See also Shared. 0 means DefaultHostMemory.
 	Memory int64
 	// Calls limits the running calls of one module. Others wait, and their time limit
 	// keeps running. A free slot goes to the client that holds the fewest (see
@@ -56,8 +56,9 @@ type Config struct {
 	// program never waits for a guest.
 	Computing int
 	// Shared reserves a quarter for other clients: one client can hold at most three
-	// quarters of Calls and of TotalCalls, at least one, and of the HTTP requests that a
-	// plugin or a host name has in flight. Otherwise one client can hold them all.
+	// quarters of Memory, of Calls and of TotalCalls, at least one, and of the HTTP
+	// requests that a plugin or a host name has in flight. Otherwise one client can hold
+	// them all.
 	Shared bool
 	// Warm is how many clean instances of one module are kept for its next calls, and
 	// WarmFor is for how long. 0 means DefaultWarm and DefaultWarmFor. A negative
@@ -146,7 +147,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	h.slots = newWaitQueue(total, cfg.Shared, "", " on this host")
 	h.cpus = sched.New(func() int { return cmp.Or(max(cfg.Computing, 0), runtime.GOMAXPROCS(0)) })
 	h.ledger = instance.NewLedger(instance.Config{
-		Memory: limit(cfg.Memory, DefaultHostMemory, 1<<50), Warm: max(cmp.Or(cfg.Warm, DefaultWarm), 0),
+		Memory: limit(cfg.Memory, DefaultHostMemory, 1<<50), Shared: cfg.Shared, Warm: max(cmp.Or(cfg.Warm, DefaultWarm), 0),
 		WarmFor: limit(cfg.WarmFor, DefaultWarmFor, 1<<62),
 	})
 

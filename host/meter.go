@@ -14,7 +14,7 @@ import (
 // makes the host take.
 type meter struct {
 	fuel    *fuel.Meter
-	account *instance.Account
+	payer   instance.Payer
 	counter api.MutableGlobal // of the instance; nil before there is one and after
 	memory  *instance.Memory  // likewise
 	live    *live             // nil if nobody follows what the call uses
@@ -115,7 +115,7 @@ func (m *meter) payStack(in *instance.Instance) error {
 	if n <= max(m.stack, instance.StackFree) {
 		return nil
 	}
-	if err := m.account.Take(instance.Stacks, uint64(n-m.stack)); err != nil {
+	if err := m.payer.Take(instance.Stacks, uint64(n-m.stack)); err != nil {
 		return err
 	}
 	m.stack = n
@@ -130,7 +130,7 @@ func (m *meter) keep(n int) error {
 	if more <= keptFree {
 		return nil
 	}
-	if err := m.account.Take(instance.Buffers, uint64(more)); err != nil {
+	if err := m.payer.Take(instance.Buffers, uint64(more)); err != nil {
 		return err
 	}
 	m.buffers = m.kept
@@ -141,9 +141,9 @@ func (m *meter) keep(n int) error {
 func (m *meter) hold(n int) (err error) {
 	switch more := int64(n) - m.response; {
 	case more > 0:
-		err = m.account.Take(instance.Buffers, uint64(more))
+		err = m.payer.Take(instance.Buffers, uint64(more))
 	case more < 0:
-		m.account.Give(instance.Buffers, uint64(-more))
+		m.payer.Give(instance.Buffers, uint64(-more))
 	}
 	if err == nil {
 		m.response = int64(n)
@@ -154,10 +154,10 @@ func (m *meter) hold(n int) (err error) {
 // repay gives back what was paid for.
 func (m *meter) repay() {
 	if m.stack > 0 {
-		m.account.Give(instance.Stacks, uint64(m.stack))
+		m.payer.Give(instance.Stacks, uint64(m.stack))
 	}
 	if m.buffers+m.response > 0 {
-		m.account.Give(instance.Buffers, uint64(m.buffers+m.response))
+		m.payer.Give(instance.Buffers, uint64(m.buffers+m.response))
 	}
 	m.stack, m.buffers, m.response = 0, 0, 0
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -154,7 +155,7 @@ func TestMemoryCeiling(t *testing.T) {
 
 	refused := do(context.Background(), h, m, host.Call{})
 	require.ErrorIs(t, refused.err, host.ErrMemory)
-	require.ErrorContains(t, refused.err, "all calls together hold 393216 of the 655360 bytes")
+	require.ErrorContains(t, refused.err, "all calls may hold 655360 bytes together, and 393216 more are needed: retry when others have ended")
 	require.Equal(t, abi.LimitReached, refused.Kind)
 	require.Equal(t, abi.LimitMemory, refused.Limit)
 
@@ -170,6 +171,41 @@ func TestMemoryCeiling(t *testing.T) {
 	require.Equal(t, int64(10*page), h.Stats().MemoryPeak)
 	require.Equal(t, int64(6*page), m.Stats().MemoryPeak)
 	require.NoError(t, do(context.Background(), h, m, host.Call{Observers: host.Observers{Progress: func(host.Progress) {}}}).err)
+}
+
+// TestMemoryShares: one client takes all the memory that it can, and the calls of another
+// one still run. What others hold is not told.
+func TestMemoryShares(t *testing.T) {
+	h := hostWith(t, host.Config{Memory: 8 * page, Shared: true})
+	two := held
+	two.change = func(m *wasmbin.Module) { m.Memories[0].Min = 2 }
+	m := compile(t, h, two.wasm())
+	greedy := compile(t, h, guest{invoke: seq(tell(grow(1)), i32(0))}.wasm())
+	var all []*holder
+	for i := range 3 {
+		all = append(all, hold(t, h, m, host.Call{Session: fmt.Sprint("ana/", i)}))
+		<-all[i].in
+	}
+
+	refused := do(t.Context(), h, m, host.Call{Session: "ana/more"})
+	require.ErrorIs(t, refused.err, host.ErrHostMemory)
+	require.Equal(t, abi.LimitMemory, refused.Limit)
+	require.Equal(t, "out of memory on this host: the calls of one client may hold 393216 bytes together, and 131072 more are needed: retry when others of yours have ended", refused.Error)
+	require.NoError(t, do(t.Context(), h, greedy, host.Call{Session: "bo/main"}).err)
+
+	all[0].release(t)
+	grown := do(t.Context(), h, greedy, host.Call{Session: "ana/more"})
+	require.NoError(t, grown.err, "what is kept warm is not hers")
+	all[0] = hold(t, h, m, host.Call{Session: "ana/again"})
+	<-all[0].in
+	require.ErrorIs(t, do(t.Context(), h, greedy, host.Call{Session: "ana/more"}).err, host.ErrHostMemory, "a warm instance counts")
+	other := hold(t, h, m, host.Call{Session: "bo/main"})
+	<-other.in
+	refused = do(t.Context(), h, m, host.Call{Session: "cy/main"})
+	require.Equal(t, "out of memory on this host: all calls may hold 524288 bytes together, and 131072 more are needed: retry when others have ended", refused.Error)
+	for _, one := range append(all, other) {
+		one.release(t)
+	}
 }
 
 // TestWarmInstancesMakeRoom: memory that only waits is given to those that need

@@ -171,7 +171,7 @@ func TestBuffersCount(t *testing.T) {
 		o := do(context.Background(), h, writes(stream), host.Call{})
 		require.ErrorIs(t, o.err, host.ErrHostMemory)
 		require.ErrorIs(t, o.err, host.ErrMemory)
-		require.ErrorContains(t, o.err, "of the 524288 bytes")
+		require.ErrorContains(t, o.err, "may hold 524288 bytes together")
 	}
 	require.NoError(t, do(context.Background(), h, writes(abi.StreamOutput), host.Call{}).err, "which is not kept")
 

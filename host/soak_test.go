@@ -172,7 +172,7 @@ func TestCrowd(t *testing.T) {
 			continue
 		}
 		require.ErrorIs(t, o.err, host.ErrHostMemory)
-		require.ErrorContains(t, o.err, fmt.Sprint("of the ", ceiling, " bytes"))
+		require.ErrorContains(t, o.err, fmt.Sprint("may hold ", ceiling, " bytes together"))
 		require.Equal(t, abi.LimitMemory, o.Limit)
 	}
 	s := h.Stats()

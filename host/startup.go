@@ -36,7 +36,7 @@ func (u *startup) ready() (err error) {
 	}
 	s := c.module.account.Snapshot(view)
 	u.running = s == nil && view != ""
-	in := s.Warm()
+	in := s.Warm(c.meter.payer)
 	warm := in != nil
 	if !warm {
 		in, err = u.instantiate(s)
@@ -128,7 +128,7 @@ func (u *startup) instantiate(s *instance.Snapshot) (in *instance.Instance, err 
 		image = s.Image
 	}
 
-	if mem, err = m.account.NewMemory(image, uint64(c.Policy.Memory), uint64(m.Info.MaxBytes)); err != nil {
+	if mem, err = c.meter.payer.NewMemory(image, uint64(c.Policy.Memory), uint64(m.Info.MaxBytes)); err != nil {
 		return nil, &instance.Stop{Reason: err}
 	}
 

@@ -66,7 +66,7 @@ func startCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	}
 	s := c.pending.add(string(name))
 	if work != nil && c.Suspend != nil {
-		if err := c.module.account.Take(instance.Buffers, uint64(len(request))); err != nil {
+		if err := c.meter.payer.Take(instance.Buffers, uint64(len(request))); err != nil {
 			c.pending.drop(s)
 			return c.refuse(abi.CallLimit, "limit", "the host has no memory for the request now")
 		}
@@ -128,7 +128,7 @@ func (p *pending) work(s *started, work work) {
 
 // ended keeps an end for the guest. It is safe for concurrent use.
 func (p *pending) ended(s *started, ended end) {
-	if err := p.call.module.account.Take(instance.Buffers, uint64(ended.bytes)); err == nil {
+	if err := p.call.meter.payer.Take(instance.Buffers, uint64(ended.bytes)); err == nil {
 		s.kept += ended.bytes
 	} else {
 		ended.finish = p.noRoom(ended.finish)
@@ -279,7 +279,7 @@ func (p *pending) revived(suspend <-chan time.Time) <-chan struct{} {
 // give gives back what an end has paid for.
 func (p *pending) give(s *started) {
 	if s.kept > 0 {
-		p.call.module.account.Give(instance.Buffers, uint64(s.kept))
+		p.call.meter.payer.Give(instance.Buffers, uint64(s.kept))
 	}
 }
 

@@ -155,7 +155,7 @@ func settings(c *config) []setting {
 		{"oauth.jwks", restart, text, &c.oauth.JWKS, note("from the issuer's metadata"), "URL of the issuer's keys."},
 		{"oauth.scopes", restart, words, &c.oauth.Scopes, none, "Scopes that every access token needs. In the environment, separate them with spaces."},
 
-		{"host.memory", restart, size, &s.Host.Memory, int64(host.DefaultHostMemory), "Memory of all calls and of the warm instances kept for later calls. See [Memory of the host](#memory-of-the-host)."},
+		{"host.memory", restart, size, &s.Host.Memory, int64(host.DefaultHostMemory), "Memory of all calls and of the warm instances kept for later calls. In `serve`, one client gets at most three quarters. See [Memory of the host](#memory-of-the-host)."},
 		{"host.total_calls", restart, whole, &s.Host.TotalCalls, host.DefaultTotalCalls, "Direct calls at the same time, of all plugins. Other calls [wait](#waiting), and their time limit keeps running. In `serve`, one client gets at most three quarters. Background runs have their own limit."},
 		{"host.calls", restart, whole, &s.Host.Calls, host.DefaultCalls, "Calls of one plugin at the same time, background runs included. Other calls wait. In `serve`, one client gets at most three quarters."},
 		{"host.warm", restart, anyWhole, &s.Host.Warm, host.DefaultWarm, "Warm instances kept per plugin: clean ones, ready for its next calls. A negative number keeps none."},

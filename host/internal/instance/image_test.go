@@ -33,7 +33,7 @@ func TestImage(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, int64(len(i.bytes)), a.figures.Total())
 
-		m, err := a.NewMemory(i, 8*page, 8*page)
+		m, err := a.Payer(nil).NewMemory(i, 8*page, 8*page)
 		require.NoError(t, err)
 		require.Equal(t, memory, m.Reallocate(0))
 		for range 10 {

@@ -65,6 +65,7 @@ func (f *Figures) add(k Kind, n int64) {
 // Config configures a Ledger.
 type Config struct {
 	Memory  int64 // bytes that all modules may hold together
+	Shared  bool  // the running calls of one client may hold three quarters of it
 	Warm    int   // instances of a module that wait for calls
 	WarmFor time.Duration
 
@@ -85,8 +86,9 @@ type Ledger struct {
 
 	mu        sync.Mutex
 	figures   Figures
-	snapshots []*Snapshot // in any order
-	uses      int64       // of all snapshots
+	clients   map[string]*Client // those that have calls, or hold something
+	snapshots []*Snapshot        // in any order
+	uses      int64              // of all snapshots
 	timer     *time.Timer
 	expiring  sync.WaitGroup // what timer started or will start
 	closed    bool
@@ -94,7 +96,7 @@ type Ledger struct {
 
 // NewLedger returns a Ledger. Close it.
 func NewLedger(cfg Config) *Ledger {
-	return &Ledger{Config: cfg, pagemap: openPagemap(cmp.Or(cfg.Pagemap, pagemapPath))}
+	return &Ledger{Config: cfg, pagemap: openPagemap(cmp.Or(cfg.Pagemap, pagemapPath)), clients: map[string]*Client{}}
 }
 
 // Account is what one module holds of a Ledger.
@@ -127,48 +129,11 @@ func (a *Account) Figures() Figures {
 	return a.figures
 }
 
-// Take pays for n bytes. Warm instances and snapshots make room for them. Its
-// error matches ErrHostMemory.
-func (a *Account) Take(k Kind, n uint64) error {
-	l := a.ledger
-	if a.tryTake(k, n) {
-		return nil
-	}
+// Take pays for n bytes of nobody's call. Its error matches ErrHostMemory.
+func (a *Account) Take(k Kind, n uint64) error { return a.Payer(nil).Take(k, n) }
 
-	l.reclaiming.Lock()
-	defer l.reclaiming.Unlock()
-	for {
-		l.awaitFrees()
-		if a.tryTake(k, n) {
-			return nil
-		}
-		if !l.reclaim() {
-			held := l.Figures()
-			return fmt.Errorf("%w: all calls together hold %d of the %d bytes this host allows them, and %d more are needed: retry when others have ended",
-				ErrHostMemory, held.Total(), l.Memory, n)
-		}
-	}
-}
-
-func (a *Account) tryTake(k Kind, n uint64) bool {
-	l := a.ledger
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.figures.Total()+int64(n) > l.Memory {
-		return false
-	}
-	l.figures.add(k, int64(n))
-	a.figures.add(k, int64(n))
-	return true
-}
-
-// Give gives n bytes back.
-func (a *Account) Give(k Kind, n uint64) {
-	a.ledger.mu.Lock()
-	defer a.ledger.mu.Unlock()
-	a.ledger.figures.add(k, -int64(n))
-	a.figures.add(k, -int64(n))
-}
+// Give gives n bytes of nobody's call back.
+func (a *Account) Give(k Kind, n uint64) { a.Payer(nil).Give(k, n) }
 
 // instances counts instances that were made, or discarded.
 func (a *Account) instances(n int) {

@@ -24,7 +24,7 @@ func TestLedger(t *testing.T) {
 	err := b.Take(Linear, 1)
 	require.ErrorIs(t, err, ErrHostMemory)
 	require.ErrorIs(t, err, ErrMemory)
-	require.ErrorContains(t, err, "hold 100 of the 100 bytes this host allows them, and 1 more are needed")
+	require.ErrorContains(t, err, "all calls may hold 100 bytes together, and 1 more are needed")
 
 	a.Give(Stacks, 60)
 	require.NoError(t, b.Take(Linear, 1))
@@ -32,6 +32,31 @@ func TestLedger(t *testing.T) {
 	f := l.Figures()
 	require.EqualValues(t, 41, f.Total())
 	require.EqualValues(t, 100, f.Peak)
+}
+
+// TestClient: the calls of a client have three quarters, across modules, and the ledger
+// forgets a client that has and holds nothing.
+func TestClient(t *testing.T) {
+	l := NewLedger(Config{Memory: 100, Shared: true})
+	defer l.Close()
+	a, b := l.Account(0), l.Account(0)
+	ana, bo := l.Client("ana"), l.Client("bo")
+	require.NoError(t, a.Payer(ana).Take(Linear, 50))
+	require.NoError(t, b.Payer(l.Client("ana")).Take(Buffers, 25))
+	require.ErrorContains(t, a.Payer(ana).Take(Stacks, 1), "one client may hold 75 bytes together, and 1 more are needed")
+	require.NoError(t, a.Payer(bo).Take(Linear, 25))
+	require.ErrorContains(t, a.Payer(bo).Take(Linear, 1), "all calls may hold 100 bytes together")
+
+	b.Payer(ana).Give(Buffers, 25)
+	require.NoError(t, a.Take(Images, 25), "nobody's")
+	ana.Leave()
+	ana.Leave()
+	bo.Leave()
+	require.Len(t, l.clients, 2)
+	a.Payer(ana).Give(Linear, 50)
+	a.Payer(bo).Give(Linear, 25)
+	require.Empty(t, l.clients)
+	require.Equal(t, int64(25), l.figures.Total())
 }
 
 // TestTakeAwaitsFrees: memory that is on its way back is waited for.
@@ -69,7 +94,7 @@ func TestWritten(t *testing.T) {
 	data := bytes.Repeat([]byte{3}, 4*page)
 	i, err := a.NewImage(data, 2*page, 8*page)
 	require.NoError(t, err)
-	m, err := a.NewMemory(i, 64*page, 64*page)
+	m, err := a.Payer(nil).NewMemory(i, 64*page, 64*page)
 	require.NoError(t, err)
 	m.Reallocate(0)
 

@@ -34,10 +34,10 @@ const (
 // it would grow beyond what the host has left, it ends the call: a guest that
 // continued would behave differently whenever others hold much.
 type Memory struct {
-	account *Account // pays for it
-	image   *Image   // what it starts with
-	limit   uint64   // of the call
-	most    uint64   // what the module declares, if that is less
+	payer Payer  // of the call that has it, or of the ledger while it waits for one
+	image *Image // what it starts with
+	limit uint64 // of the call
+	most  uint64 // what the module declares, if that is less
 
 	room   []byte // reserved, or allocated; its length is how far it may grow
 	mapped bool   // room is reserved
@@ -56,13 +56,13 @@ type Memory struct {
 func (m *Memory) Allocate(_, _ uint64) experimental.LinearMemory { return m }
 
 // NewMemory returns a memory as its image says. Its error matches ErrMemory.
-func (a *Account) NewMemory(i *Image, limit, most uint64) (*Memory, error) {
-	if err := a.Take(Linear, i.size+a.Overhead); err != nil {
+func (p Payer) NewMemory(i *Image, limit, most uint64) (*Memory, error) {
+	if err := p.Take(Linear, i.size+p.Overhead); err != nil {
 		return nil, err
 	}
 
-	m := &Memory{account: a, image: i, limit: limit, most: most, size: i.size, paid: i.size, Peak: i.size, anew: true}
-	if !a.ledger.HeapOnly {
+	m := &Memory{payer: p, image: i, limit: limit, most: most, size: i.size, paid: i.size, Peak: i.size, anew: true}
+	if !p.ledger.HeapOnly {
 		room, err := reserve(max(min(limit, most), i.size))
 		if err == nil && i.apply(room, true) {
 			m.room, m.mapped = room, true
@@ -99,7 +99,7 @@ func (m *Memory) grow(size uint64) bool {
 	}
 
 	if size > m.paid {
-		if err := m.account.Take(Linear, size-m.paid); err != nil {
+		if err := m.payer.Take(Linear, size-m.paid); err != nil {
 			panic(&Stop{err})
 		}
 		m.paid = size
@@ -121,7 +121,7 @@ func (m *Memory) grow(size uint64) bool {
 func (m *Memory) reset() bool {
 	size := m.image.size
 	kept := size // and what it has grown by is forgotten
-	if m.Peak > size && m.account.ledger.roomy() {
+	if m.Peak > size && m.payer.ledger.roomy() {
 		kept = min(m.Peak, size+grownMost)
 	}
 
@@ -144,7 +144,7 @@ func (m *Memory) reset() bool {
 	}
 
 	if m.paid > kept {
-		m.account.Give(Linear, m.paid-kept)
+		m.payer.Give(Linear, m.paid-kept)
 		m.paid = kept
 	}
 	m.Peak, m.Refused = size, nil
@@ -164,7 +164,7 @@ func (m *Memory) restore(from, to uint64) bool {
 		return false
 	}
 
-	pagemap := m.account.ledger.pagemap
+	pagemap := m.payer.ledger.pagemap
 	var found [writtenMost]uint64
 	pages, ok := pagemap.pages(m.room[from:to], found[:0])
 	for _, at := range pages {
@@ -179,12 +179,30 @@ func (m *Memory) written() *checkpoint.Pages {
 	if !m.mapped {
 		return nil
 	}
-	pagemap := m.account.ledger.pagemap
+	pagemap := m.payer.ledger.pagemap
 	at, ok := pagemap.pages(m.room[:m.size], make([]uint64, 0, m.size/pagemap.size))
 	if !ok {
 		return nil
 	}
 	return &checkpoint.Pages{At: at, Size: pagemap.size}
+}
+
+// lend has a payer pay for a memory that the ledger pays for. It is false if its client
+// may not hold so much. The mutex of the ledger must be held.
+func (m *Memory) lend(p Payer) bool {
+	n := int64(m.paid + p.Overhead)
+	if !p.client.room(n) {
+		return false
+	}
+	p.client.add(n)
+	m.payer = p
+	return true
+}
+
+// reclaim has the ledger pay again. The mutex of the ledger must be held.
+func (m *Memory) reclaim() {
+	m.payer.client.add(-int64(m.paid + m.payer.Overhead))
+	m.payer.client = nil
 }
 
 // Free implements experimental.LinearMemory. It does nothing: wazero calls it
@@ -201,10 +219,10 @@ func (m *Memory) Release() {
 		if mapped {
 			unreserve(room)
 		}
-		m.account.Give(Linear, paid+m.account.Overhead)
+		m.payer.Give(Linear, paid+m.payer.Overhead)
 	}
 	if mapped && paid > freeAtOnce {
-		m.account.ledger.freeLater(free)
+		m.payer.ledger.freeLater(free)
 	} else {
 		free()
 	}

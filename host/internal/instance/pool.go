@@ -13,6 +13,7 @@ func (l *Ledger) keep(in *Instance) bool {
 		return false
 	}
 	in.since = time.Now()
+	in.Memory.reclaim()
 	s.idle = append(s.idle, in)
 	in.account.waiting(1)
 	if l.timer == nil {

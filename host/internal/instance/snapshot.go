@@ -124,9 +124,10 @@ func (a *Account) excess() *Snapshot {
 	return nil
 }
 
-// Warm returns an instance of the snapshot that waits, the one used last, or nil.
-// The instance uses the snapshot in place of the caller. Warm may be called for nil.
-func (s *Snapshot) Warm() *Instance {
+// Warm returns an instance of the snapshot that waits, the one used last, or nil if there
+// is none that the client may hold. The instance uses the snapshot in place of the caller.
+// Warm may be called for nil.
+func (s *Snapshot) Warm(p Payer) *Instance {
 	if s == nil {
 		return nil
 	}
@@ -138,6 +139,9 @@ func (s *Snapshot) Warm() *Instance {
 		return nil
 	}
 	in := s.idle[len(s.idle)-1]
+	if !in.Memory.lend(p) {
+		return nil
+	}
 	l.remove(in)
 	s.users--
 	return in

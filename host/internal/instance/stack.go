@@ -83,9 +83,11 @@ func (in *Instance) keepStacks() {
 		return false
 	})
 
-	if size > in.stacks && !in.account.tryTake(Linear, size-in.stacks) {
-		in.entries = slices.DeleteFunc(in.entries, func(e *Entry) bool { return e.paid > 0 })
-		size = 0
+	if size > in.stacks {
+		if ok, _ := in.account.Payer(nil).tryTake(Linear, size-in.stacks); !ok {
+			in.entries = slices.DeleteFunc(in.entries, func(e *Entry) bool { return e.paid > 0 })
+			size = 0
+		}
 	}
 	if size < in.stacks {
 		in.account.Give(Linear, in.stacks-size)

@@ -1,0 +1,126 @@
+package instance
+
+import "fmt"
+
+// Client is what the running calls of one client hold of a Ledger. A nil Client has no
+// limit of its own.
+type Client struct {
+	ledger *Ledger
+	key    string
+
+	// The mutex of the ledger guards the rest.
+	calls int
+	held  int64
+}
+
+// Client returns the client of a call, which has to Leave it. It is nil unless the
+// ledger is shared.
+func (l *Ledger) Client(key string) *Client {
+	if !l.Shared {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	c := l.clients[key]
+	if c == nil {
+		c = &Client{ledger: l, key: key}
+		l.clients[key] = c
+	}
+	c.calls++
+	return c
+}
+
+// Leave ends a call of the client. What it holds may be given back later.
+func (c *Client) Leave() {
+	if c == nil {
+		return
+	}
+	c.ledger.mu.Lock()
+	defer c.ledger.mu.Unlock()
+	c.calls--
+	c.add(0)
+}
+
+// add counts n bytes. The mutex must be held. c may be nil.
+func (c *Client) add(n int64) {
+	if c == nil {
+		return
+	}
+	if c.held += n; c.held == 0 && c.calls == 0 {
+		delete(c.ledger.clients, c.key)
+	}
+}
+
+// room reports whether the client may hold n bytes more. The mutex must be held.
+func (c *Client) room(n int64) bool { return c == nil || c.held+n <= c.ledger.each() }
+
+// each is how many bytes the running calls of one client may hold.
+func (l *Ledger) each() int64 { return l.Memory / 4 * 3 }
+
+// Payer takes memory for the calls of a client to one module.
+type Payer struct {
+	*Account
+	client *Client
+}
+
+// Payer returns the payer for a client, which may be nil.
+func (a *Account) Payer(c *Client) Payer { return Payer{a, c} }
+
+// Leave ends a call of the client.
+func (p Payer) Leave() { p.client.Leave() }
+
+// Take pays for n bytes. Warm instances and snapshots make room for them. Its
+// error matches ErrHostMemory.
+func (p Payer) Take(k Kind, n uint64) error {
+	l := p.ledger
+	if ok, _ := p.tryTake(k, n); ok {
+		return nil
+	}
+
+	l.reclaiming.Lock()
+	defer l.reclaiming.Unlock()
+	for {
+		l.awaitFrees()
+		ok, own := p.tryTake(k, n)
+		switch {
+		case ok:
+			return nil
+		case own:
+			return fmt.Errorf("%w: the calls of one client may hold %d bytes together, and %d more are needed: retry when others of yours have ended", ErrHostMemory, l.each(), n)
+		case !l.reclaim():
+			return fmt.Errorf("%w: all calls may hold %d bytes together, and %d more are needed: retry when others have ended", ErrHostMemory, l.Memory, n)
+		}
+	}
+}
+
+// tryTake is Take without making room. If it fails, own says that the client has
+// reached its own limit.
+func (p Payer) tryTake(k Kind, n uint64) (ok, own bool) {
+	l := p.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if !p.client.room(int64(n)) {
+		return false, true
+	}
+	if l.figures.Total()+int64(n) > l.Memory {
+		return false, false
+	}
+	p.add(k, int64(n))
+	return true, false
+}
+
+// Give gives n bytes back.
+func (p Payer) Give(k Kind, n uint64) {
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
+	p.add(k, -int64(n))
+}
+
+// add counts n bytes. The mutex must be held.
+func (p Payer) add(k Kind, n int64) {
+	p.ledger.figures.add(k, n)
+	p.figures.add(k, n)
+	p.client.add(n)
+}
