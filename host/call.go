@@ -28,6 +28,7 @@ type call struct {
 	answer answer
 	said   Progress // what the guest has reported last
 	inner  Caller   // of the calls that it makes
+	beyond ungranted
 	admission
 
 	start      startup            // of the instance
@@ -108,6 +109,7 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 
 // end gives back what the call holds.
 func (c *call) end() {
+	c.reportUngranted()
 	if c.Caller != nil {
 		c.Caller.leave(c)
 	}

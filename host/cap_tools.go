@@ -166,11 +166,7 @@ func (r *Caller) refuse(name string) int32 {
 	c := r.call
 	if !c.Policy.allowsTool(name) {
 		name = clip(name, abi.MaxAgentName)
-		c.host.log.Warn("a plugin called a tool that it was not granted", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "session", c.Session,
-			"wants", name, "grant", fmt.Sprintf("grants.%s.tools", c.Plugin))
-		if c.Ungranted != nil {
-			c.Ungranted(name)
-		}
+		c.beyond.count(name)
 		return c.deny(fmt.Sprintf("the tool %q is not granted to this plugin: have the operator add it to grants.%s.tools, and name it in the plugin's needs", name, c.Plugin))
 	}
 
@@ -183,6 +179,44 @@ func (r *Caller) refuse(name string) int32 {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d tools can call each other in turn", abi.MaxToolDepth))
 	}
 	return 0
+}
+
+// maxUngranted is how many tools that a plugin was not granted are reported by their names
+// in one call, and otherTools stands for the rest.
+const (
+	maxUngranted = 16
+	otherTools   = "(others)"
+)
+
+// ungranted counts the calls of tools that a plugin was not granted, by name.
+type ungranted struct {
+	names []string // in the order of their first calls
+	times map[string]int
+}
+
+func (u *ungranted) count(name string) {
+	if u.times == nil {
+		u.times = map[string]int{}
+	}
+	if u.times[name] == 0 && len(u.names) >= maxUngranted {
+		name = otherTools
+	}
+	if u.times[name]++; u.times[name] == 1 {
+		u.names = append(u.names, name)
+	}
+}
+
+// reportUngranted tells the operator, in a line for each tool, which tools the plugin has
+// called without a grant.
+func (c *call) reportUngranted() {
+	for _, name := range c.beyond.names {
+		times := c.beyond.times[name]
+		c.host.log.Warn("a plugin called a tool that it was not granted", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "session", c.Session,
+			"wants", name, "times", times, "grant", fmt.Sprintf("grants.%s.tools", c.Plugin))
+		if c.Ungranted != nil {
+			c.Ungranted(name, times)
+		}
+	}
 }
 
 // callTool makes the call, and ends it soon after this one was asked to stop.

@@ -82,8 +82,10 @@ type Observers struct {
 	// Config.TotalCalls. detach returns the slot early, and the call continues as a
 	// background call. It may be called at any time, and more than once.
 	Admitted func(detach func())
-	// Ungranted is called when the plugin calls a tool that it was not granted.
-	Ungranted func(tool string)
+	// Ungranted is called at the end of a call whose plugin has called a tool that it was
+	// not granted: once for each of the first 16 tools, and once for all others together,
+	// which are named "(others)".
+	Ungranted func(tool string, times int)
 	// Leak is called, at most once per call, when an operation was refused because the
 	// plugin has put a secret into its request.
 	Leak func(operation, secret string)

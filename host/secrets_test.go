@@ -252,7 +252,7 @@ func (x *exfiltration) call(t *testing.T, h *host.Host, steps []step) string {
 	req.Observers.Progress = func(p host.Progress) { x.note("progress: %s", p) }
 	req.Observers.HTTP = func(e host.Exchange) { x.note("audit: %s %s %d %s%s", e.Method, e.Host, e.Status, e.Refusal, e.Err) }
 	req.Leak = func(operation, secret string) { x.note("audit: leak of %s in %s", secret, operation) }
-	req.Ungranted = func(tool string) { x.note("audit: ungranted %s", tool) }
+	req.Ungranted = func(tool string, times int) { x.note("audit: ungranted %s, %d times", tool, times) }
 
 	// The other tool uses the secret itself, and answers with its arguments.
 	other := compile(t, h, program([]step{does("http", `{"url":"`+x.URL+`/used"}`), writes(abi.StreamResult, `"used"`)}).wasm())

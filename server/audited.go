@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -99,16 +101,45 @@ func (a *auditor) call(note callNote, req Request, began time.Time, r abi.Result
 	a.log.Append(e)
 }
 
-// refusedTool writes that a tool was refused another one: it was not granted, or is of the
-// agent. What is refused later is written as the call that it is.
-func (a *auditor) refusedTool(tool *callable, from host.Call, name string) {
-	if a.log == nil {
+// refusals counts the tools that a call was refused: they were not granted, or are of the
+// agent. What is refused later is written as the call that it is. It is safe for concurrent
+// use.
+type refusals struct {
+	audit auditor
+	tool  *callable
+	from  host.Call
+
+	mu    sync.Mutex
+	times map[string]int
+}
+
+func newRefusals(a auditor, tool *callable, from host.Call) *refusals {
+	return &refusals{audit: a, tool: tool, from: from}
+}
+
+func (r *refusals) add(name string, times int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.times == nil {
+		r.times = map[string]int{}
+	}
+	r.times[name] += times
+}
+
+// write writes a line for each tool once the call has ended, so that a plugin cannot fill
+// the log.
+func (r *refusals) write() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.audit.log == nil {
 		return
 	}
-	e := about(audit.Call, from.Session)
-	e.Parent, e.Tool, e.Outcome, e.Code = from.ID, name, string(abi.ToolError), string(wire.CodeDenied)
-	e.Reason = "refused to the tool " + tool.Name
-	a.log.Append(e)
+	for _, name := range slices.Sorted(maps.Keys(r.times)) {
+		e := about(audit.Call, r.from.Session)
+		e.Parent, e.Tool, e.Outcome, e.Code = r.from.ID, name, string(abi.ToolError), string(wire.CodeDenied)
+		e.Reason, e.Count = "refused to the tool "+r.tool.Name, int64(r.times[name])
+		r.audit.log.Append(e)
+	}
 }
 
 // leak writes that a plugin has put a secret into a request of its own.

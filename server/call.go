@@ -306,11 +306,13 @@ func (s *Service) run(ctx context.Context, tool *callable, call host.Call) (abi.
 func (s *Service) runChecked(ctx context.Context, tool *callable, call host.Call) (abi.Result, error) {
 	call.Ask, call.Values, call.KV = checkedAsk(call.Ask), s.valuesFor(call, s.log), s.kvFor(tool, call, s.log)
 	call.Secrets, call.May = secretsFor(s, tool, call), background.MayAct
-	call.CallTool = s.callTool(tool, call)
+	refused := newRefusals(s.audit, tool, call)
+	defer refused.write()
+	call.CallTool = s.callTool(tool, call, refused)
 	if tool.plugin != nil {
 		call.SearchTools = s.searchFor(tool)
 	}
-	call.Ungranted = func(name string) { s.audit.refusedTool(tool, call, name) }
+	call.Ungranted = refused.add
 	call.Leak = func(operation, secret string) { s.audit.leak(tool, call, operation, secret) }
 	call.HTTP = func(x host.Exchange) { s.audit.exchange(tool, call, x) }
 

@@ -56,12 +56,12 @@ func (from *origin) inLog() int {
 
 // callTool makes the calls of other tools for a call of a tool: with the same checks as
 // calls of an agent, in the same session.
-func (s *Service) callTool(tool *callable, call host.Call) func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
+func (s *Service) callTool(tool *callable, call host.Call, refused *refusals) func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
 	return func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
 		log, outer := callLogOf(ctx), originOf(ctx)
 		number := log.begin(outer.inLog(), t.Tool, "")
 		if slices.Contains(agentNames, t.Tool) {
-			s.audit.refusedTool(tool, call, t.Tool)
+			refused.add(t.Tool, 1)
 			log.end(number, abi.Result{}, host.ErrDenied)
 			return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: t.Tool + " is a tool of the agent, which no other tool can call"}
 		}

@@ -151,7 +151,7 @@ func TestToolCallRefusalIsLogged(t *testing.T) {
 	s := openCallers(t, Config{}, map[string]aCaller{"caller": {program: calling("echo", `{}`)}}, "echo")
 	s.call(alice, "caller", `{}`)
 	require.Contains(t, s.logs.String(), `"a plugin called a tool that it was not granted","plugin":"caller"`)
-	require.Contains(t, s.logs.String(), `"wants":"echo","grant":"grants.caller.tools"`)
+	require.Contains(t, s.logs.String(), `"wants":"echo","times":1,"grant":"grants.caller.tools"`)
 }
 
 // TestToolCallStaysInside: output and progress of inner calls do not reach the caller of
@@ -271,14 +271,44 @@ func TestToolCallAudit(t *testing.T) {
 	outer := found[4]
 	for i, want := range []audit.Event{
 		{Tool: "plain", Outcome: "success"},
-		{Tool: "echo", Outcome: "tool_error", Code: "denied", Reason: "refused to the tool caller"},
 		{Tool: "dangerous", Outcome: "tool_error", Code: "denied"},
-		{Tool: StopBackground, Outcome: "tool_error", Code: "denied", Reason: "refused to the tool caller"},
+		{Tool: "echo", Outcome: "tool_error", Code: "denied", Reason: "refused to the tool caller", Count: 1},
+		{Tool: StopBackground, Outcome: "tool_error", Code: "denied", Reason: "refused to the tool caller", Count: 1},
 	} {
 		require.Equal(t, outer.ID, found[i].Parent)
-		require.Equal(t, want, audit.Event{Tool: found[i].Tool, Outcome: found[i].Outcome, Code: found[i].Code, Reason: found[i].Reason})
+		require.Equal(t, want, audit.Event{Tool: found[i].Tool, Outcome: found[i].Outcome, Code: found[i].Code, Reason: found[i].Reason, Count: found[i].Count})
 	}
 	require.NotContains(t, fmt.Sprint(found), "hunter2")
+}
+
+// TestToolCallFlood: a plugin that calls tools that it may not call fills neither the log
+// nor the audit log.
+func TestToolCallFlood(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "audit")
+	program := plugintest.Do()
+	for range 60 {
+		program.Request("tool.call", toolRequest("echo", `{}`)).Request("tool.call", toolRequest(StopBackground, `{}`))
+	}
+	for i := range 40 {
+		program.Request("tool.call", toolRequest(fmt.Sprint("echo", i), `{}`))
+	}
+	s := openCallers(t, Config{AuditDir: dir}, map[string]aCaller{"caller": {program: program.Echo(), may: []string{StopBackground}}}, "echo")
+	s.call(alice, "caller", `{}`)
+	require.NoError(t, s.Close(done()))
+
+	found, err := audit.Read(dir, audit.Query{Kinds: []audit.Kind{audit.Call}})
+	require.NoError(t, err)
+	times := map[string]int64{}
+	for _, e := range found[1:] { // the first is the call itself
+		times[e.Tool] = e.Count
+	}
+	require.Len(t, found[1:], 18)
+	require.Equal(t, int64(60), times["echo"])
+	require.Equal(t, int64(60), times[StopBackground])
+	require.Equal(t, int64(1), times["echo14"])
+	require.Equal(t, int64(25), times["(others)"])
+	require.Equal(t, 17, strings.Count(s.logs.String(), "a plugin called a tool that it was not granted"))
+	require.Contains(t, s.logs.String(), `"wants":"echo","times":60,"grant":"grants.caller.tools"`)
 }
 
 // TestToolCallFindings: the operator learns of grants that cannot work.

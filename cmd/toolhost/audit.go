@@ -219,6 +219,9 @@ func eventText(e audit.Event) string {
 		add("ms=", strconv.FormatInt(e.Millis, 10))
 	}
 
+	if e.Count > 0 {
+		add("count=", strconv.FormatInt(e.Count, 10))
+	}
 	add("", strings.Join(e.Names, ", "))
 	add("", e.Reason)
 	return strings.Join(words, "  ")

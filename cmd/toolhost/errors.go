@@ -11,6 +11,7 @@ import (
 	"github.com/toolhost/toolhost/internal/registry"
 	"github.com/toolhost/toolhost/internal/signature"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -126,6 +127,8 @@ func diagnose(ctx context.Context, err error) diagnosis {
 		d.exit, d.Code, d.Hint = exitUsage, "usage", "fix this, or choose another folder with --data"
 	case errors.Is(err, signature.ErrUnsigned), errors.Is(err, signature.ErrUntrusted), errors.Is(err, signature.ErrInvalid):
 		d.exit, d.Code = exitDenied, "signature"
+	case errors.Is(err, audit.ErrNoLog):
+		d.exit, d.Code, d.Hint = exitNotFound, "not_found", "toolhost serve keeps its log in the folder audit of the data folder, unless audit.enabled is false"
 	case errors.Is(err, fs.ErrNotExist):
 		d.exit, d.Code = exitNotFound, "not_found"
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -65,6 +67,53 @@ func TestOldFilesAreRemoved(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, r.Files)
 	require.Greater(t, r.First, int64(1))
+}
+
+// TestYoungFilesAreRemoved: the log and the operator say if a flood of events removes those
+// of the same day.
+func TestYoungFilesAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, out := filepath.Join(t.TempDir(), "audit"), new(bytes.Buffer)
+		l, err := Open(dir, Config{FileSize: 400, Files: 2, Logger: slog.New(slog.NewTextHandler(out, nil))})
+		require.NoError(t, err)
+		for range 8 {
+			l.Append(Event{Kind: Call, Tool: "daily"})
+			time.Sleep(young)
+		}
+		found, err := Read(dir, Query{})
+		require.NoError(t, err)
+		require.NotEqual(t, int64(1), found[len(found)-1].Seq, "files were removed")
+		require.NotContains(t, fmt.Sprint(found), Rotated)
+		require.NotContains(t, out.String(), "level=WARN")
+
+		for range 12 {
+			l.Append(Event{Kind: Call, Tool: "flood"})
+		}
+		require.NoError(t, l.Close())
+		found, err = Read(dir, Query{Kinds: []Kind{Rotated}})
+		require.NoError(t, err)
+		require.NotEmpty(t, found)
+		require.Positive(t, found[0].Count)
+		require.Contains(t, out.String(), `level=WARN msg="the audit log was full, and events that are less than a day old were removed: raise audit.files or audit.file_size"`)
+		_, err = Verify(dir, l.Head())
+		require.NoError(t, err)
+	})
+}
+
+// TestVerifyNothing: a folder without a log, or with something else in its place, is not in
+// order.
+func TestVerifyNothing(t *testing.T) {
+	_, err := Verify(t.TempDir(), Head{})
+	require.ErrorIs(t, err, ErrNoLog)
+	require.EqualError(t, err, "no audit log: the folder has no file audit-NUMBER.jsonl")
+
+	dir, head := written(t, 3, Config{})
+	file := filepath.Join(dir, fileName(1))
+	require.NoError(t, os.Rename(file, file+".old"))
+	require.NoError(t, os.Symlink(file+".old", file))
+	_, err = Verify(dir, head)
+	require.ErrorIs(t, err, ErrBroken)
+	require.ErrorContains(t, err, fileName(1)+" is not a regular file")
 }
 
 func TestAppendAtTheSameTime(t *testing.T) {

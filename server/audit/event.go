@@ -7,9 +7,10 @@ type Kind string
 
 // The kinds.
 const (
-	Opened Kind = "opened" // a process began to write
-	Closed Kind = "closed" // and ended in order
-	Lost   Kind = "lost"   // Count events before it could not be written, see Reason
+	Opened  Kind = "opened"  // a process began to write
+	Closed  Kind = "closed"  // and ended in order
+	Lost    Kind = "lost"    // Count events before it could not be written, see Reason
+	Rotated Kind = "rotated" // a file with Count events was removed, the newest of which is less than a day old
 
 	Grant  Kind = "grant"  // what is in force for a plugin: at the start, and after a reload that changed it
 	Reload Kind = "reload" // plugins were added, changed or removed
@@ -32,7 +33,7 @@ const (
 )
 
 // Kinds lists all kinds.
-var Kinds = []Kind{Opened, Closed, Lost, Grant, Reload, Call, Spawned, Ended, Stop, Missed, Asked, Approved, Refused, Egress, Leak, Schedule, Admin}
+var Kinds = []Kind{Opened, Closed, Lost, Rotated, Grant, Reload, Call, Spawned, Ended, Stop, Missed, Asked, Approved, Refused, Egress, Leak, Schedule, Admin}
 
 // An Event is one line of the log. Fields that do not apply are left out. Texts longer
 // than 1 KiB are cut.

@@ -42,10 +42,11 @@ type Log struct {
 	size  int64
 	head  Head
 	dirty bool
-	lost  int64 // events since the last that was written
-	why   error // of the first of them
-	count int64 // lines that this process has written
-	gone  int64 // events that it could not write
+	lost  int64  // events since the last that was written
+	why   error  // of the first of them
+	count int64  // lines that this process has written
+	gone  int64  // events that it could not write
+	early *Event // says that a young file was removed; nil if none was, or the log says so
 	ended bool
 	line  bytes.Buffer
 
@@ -216,6 +217,12 @@ func (l *Log) Append(e Event) {
 		l.lost, l.gone, l.why = l.lost+1, l.gone+1, plainError(err)
 		l.cfg.Logger.Error("the audit log cannot be written: events are missing until there is a line of kind lost", "folder", l.dir, "error", err)
 	}
+	if early := l.early; early != nil {
+		l.early = nil // the line itself can begin another file
+		if l.write(*early) != nil {
+			l.early = early
+		}
+	}
 }
 
 // plainError is an error without the path of a file.
@@ -286,12 +293,49 @@ func (l *Log) rotate(first int64) error {
 	if err != nil || l.cfg.Files < 0 {
 		return nil
 	}
-	for _, old := range files[:max(0, len(files)-l.cfg.Files)] {
-		if err := os.Remove(filepath.Join(l.dir, old)); err != nil {
-			l.cfg.Logger.Error("an old file of the audit log is not removed", "error", err)
-		}
+	for i := range files[:max(0, len(files)-l.cfg.Files)] {
+		l.remove(files[i], firstOf(files[i+1])-firstOf(files[i]))
 	}
 	return nil
+}
+
+// young is the age below which the removal of events is worth a warning: whoever makes
+// many events could remove those of what was done before.
+const young = 24 * time.Hour
+
+// remove removes a file with so many events.
+func (l *Log) remove(name string, events int64) {
+	newest := newestOf(filepath.Join(l.dir, name))
+	if err := os.Remove(filepath.Join(l.dir, name)); err != nil {
+		l.cfg.Logger.Error("an old file of the audit log is not removed", "error", err)
+		return
+	}
+	if time.Since(newest) >= young {
+		return
+	}
+
+	l.cfg.Logger.Warn("the audit log was full, and events that are less than a day old were removed: raise audit.files or audit.file_size",
+		"folder", l.dir, "file", name, "events", events, "newest", newest)
+	if l.early == nil {
+		l.early = &Event{Kind: Rotated}
+	}
+	l.early.Count += events
+	l.early.Reason = "removed up to the event of " + newest.Format(time.RFC3339)
+}
+
+// newestOf returns when the last event of a file was written. If that line is damaged, the
+// file's own time stands for it.
+func newestOf(file string) time.Time {
+	if last, err := lastLine(file); err == nil {
+		if e, err := decode(last.text); err == nil {
+			return e.At
+		}
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return time.Now()
+	}
+	return info.ModTime()
 }
 
 // syncAll has the disk take what was written, until ctx is done.

@@ -13,6 +13,9 @@ import (
 // ErrBroken is why a log cannot be trusted: a line was changed, inserted or removed.
 var ErrBroken = errors.New("the chain is broken")
 
+// ErrNoLog is the error of a folder without a file of a log.
+var ErrNoLog = errors.New("no audit log")
+
 // LineError says which line breaks the chain. It matches [ErrBroken].
 type LineError struct {
 	File    string
@@ -44,10 +47,10 @@ const maxLine = 256 << 10
 
 // Verify reads the log in a folder and checks its chain. With known, a [Head] that was
 // kept elsewhere, it also checks that the log has this line, so that nothing up to it was
-// removed or made anew. The error is a *[LineError], matches [ErrBroken], or is that of
-// reading.
+// removed or made anew. The error is a *[LineError], matches [ErrBroken] or [ErrNoLog], or
+// is that of reading.
 func Verify(dir string, known Head) (Report, error) {
-	files, err := filesOf(dir)
+	files, err := checkedFiles(dir)
 	if err != nil {
 		return Report{}, err
 	}
@@ -63,6 +66,25 @@ func Verify(dir string, known Head) (Report, error) {
 		return v.Report, fmt.Errorf("%w: it has no line %d with the hash %s", ErrBroken, known.Seq, known.Hash)
 	}
 	return v.Report, nil
+}
+
+// checkedFiles is filesOf a log that was not replaced by links or folders.
+func checkedFiles(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if firstOf(e.Name()) > 0 && !e.Type().IsRegular() {
+			return nil, fmt.Errorf("%w: %s is not a regular file", ErrBroken, e.Name())
+		}
+	}
+
+	files, err := filesOf(dir)
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("%w: the folder has no file %sNUMBER%s", ErrNoLog, prefix, suffix)
+	}
+	return files, err
 }
 
 type verifier struct {
