@@ -49,8 +49,12 @@ type HTTPRule struct {
 // have no effect.
 type Egress struct {
 	// Proxy is the URL of an HTTP proxy, http or https, with an optional user and
-	// password. Requests that a private rule admits do not use it.
+	// password. Requests that a private rule admits do not use it. It has to refuse private
+	// addresses, because it resolves names itself.
 	Proxy string
+	// ProxyResolves sends names to the proxy that do not resolve here. Otherwise their
+	// requests fail.
+	ProxyResolves bool
 	// CA is a PEM bundle of additional trusted certificates.
 	CA []byte
 	// Resolver looks up names. Nil stands for the system's.
@@ -58,7 +62,7 @@ type Egress struct {
 }
 
 func (e Egress) open(shared bool) (*egress.Client, error) {
-	return egress.New(egress.Config{Proxy: e.Proxy, CA: e.CA, Resolver: e.Resolver, Shared: shared})
+	return egress.New(egress.Config{Proxy: e.Proxy, ProxyResolves: e.ProxyResolves, CA: e.CA, Resolver: e.Resolver, Shared: shared})
 }
 
 // Check returns what is wrong with the proxy or the certificates.

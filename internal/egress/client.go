@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -18,8 +19,10 @@ import (
 const (
 	dialTimeout = 10 * time.Second
 	idleTimeout = time.Minute
-	maxPools    = 128 // transports that are kept for reuse
-	maxIdle     = 4   // idle connections of one transport
+	// lookupTimeout is how long a name is looked up here that the proxy can resolve.
+	lookupTimeout = time.Second
+	maxPools      = 128 // transports that are kept for reuse
+	maxIdle       = 4   // idle connections of one transport
 )
 
 // Client makes the requests of one host's plugins. It is safe for concurrent use.
@@ -31,7 +34,7 @@ type Client struct {
 	roots     *x509.CertPool
 
 	hosts, plugins gates
-	dnsDown        time.Time // until when names are left to the proxy; guarded by mu
+	silent         silentNames
 
 	ctx   context.Context
 	close context.CancelFunc
@@ -280,34 +283,29 @@ func (c *Client) dialProxy(ctx context.Context, network, addr string) (net.Conn,
 }
 
 // checkProxied refuses names that are not at public addresses as this host resolves
-// them. Where names cannot be resolved, the proxy alone decides.
+// them. A name that it cannot resolve goes to the proxy only with [Config].ProxyResolves.
 func (c *Client) checkProxied(ctx context.Context, t *target) error {
 	if t.addr.IsValid() {
 		return c.admit(t.addr, false, netip.Addr{})
 	}
 
-	c.mu.Lock()
-	down := time.Now().Before(c.dnsDown)
-	c.mu.Unlock()
-	if down {
-		return nil
+	timeout := dialTimeout
+	if c.cfg.ProxyResolves {
+		if c.silent.has(t.host) {
+			return nil
+		}
+		timeout = lookupTimeout
+	}
+	lookup, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	addrs, err := cmp.Or(c.cfg.Resolver, net.DefaultResolver).LookupNetIP(lookup, "ip", absolute(t.host, t.addr))
+	switch {
+	case err != nil && !c.cfg.ProxyResolves:
+		return err
+	case err != nil && lookup.Err() != nil && ctx.Err() == nil:
+		c.silent.add(t.host)
 	}
 
-	lookup, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	resolver := c.cfg.Resolver
-	if resolver == nil {
-		resolver = net.DefaultResolver
-	}
-	addrs, err := resolver.LookupNetIP(lookup, "ip", absolute(t.host, t.addr))
-	if err != nil {
-		if lookup.Err() != nil && ctx.Err() == nil {
-			c.mu.Lock()
-			c.dnsDown = time.Now().Add(time.Minute)
-			c.mu.Unlock()
-		}
-		return nil
-	}
 	for _, a := range addrs {
 		if err := c.admit(a, false, netip.Addr{}); err != nil {
 			return err

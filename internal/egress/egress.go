@@ -97,9 +97,13 @@ const (
 type Config struct {
 	// Proxy is the URL of an egress proxy, http or https, with an optional user and
 	// password. Requests that a private rule admits do not use it.
-	// The proxy resolves names, so it decides which addresses a public name reaches;
-	// names that also resolve here must resolve to public addresses.
+	// Names must resolve here, and to public addresses. The proxy resolves them again, so
+	// it has to refuse private addresses itself.
 	Proxy string
+
+	// ProxyResolves sends names to the proxy that do not resolve here. Then only the proxy
+	// keeps such names from leading to private addresses.
+	ProxyResolves bool
 
 	// CA is a bundle of certificates in PEM that are trusted in addition to the
 	// system's.

@@ -1,13 +1,17 @@
 package egress
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -22,7 +26,7 @@ func TestProxy(t *testing.T) {
 	}))
 	proxy := newProxy(t)
 	w.dns.set("private.example.test", []string{"10.0.0.1"})
-	w.cfg.Proxy = "http://user:pass-" + plainSecret + "@" + proxy.addr
+	w.cfg.Proxy, w.cfg.ProxyResolves = "http://user:pass-"+plainSecret+"@"+proxy.addr, true
 	c := w.client(t)
 	p := policy(t, Rule{URL: "https://*:" + s.port + "/*"}, Rule{URL: "http://*:" + plain.port + "/*"},
 		Rule{URL: s.url + "/direct/*", Private: true}, Rule{URL: "https://*.denied.test/*"}, Rule{URL: "https://8.8.8.8/*"})
@@ -37,8 +41,14 @@ func TestProxy(t *testing.T) {
 	}
 	require.Equal(t, []string{"hidden.example.test:" + s.port, "api.example.test:" + s.port, "hidden.example.test:" + plain.port}, proxy.targets())
 
+	// Unless the proxy resolves, it does not learn of names that do not resolve here.
+	w.cfg.ProxyResolves = false
+	_, err := do(t, w.client(t), CallConfig{Policy: p}, Request{URL: "https://hidden.example.test:" + s.port + "/"})
+	require.ErrorContains(t, err, "no such host")
+	require.Empty(t, proxy.targets())
+
 	// A private rule is for what the proxy does not reach.
-	_, err := do(t, c, CallConfig{Policy: p}, Request{URL: s.url + "/direct/x"})
+	_, err = do(t, c, CallConfig{Policy: p}, Request{URL: s.url + "/direct/x"})
 	require.NoError(t, err)
 	_, err = do(t, c, CallConfig{Policy: p}, Request{URL: "https://private.example.test:" + s.port + "/"})
 	require.ErrorContains(t, err, "the host is at a private address")
@@ -53,6 +63,53 @@ func TestProxy(t *testing.T) {
 	_, err = do(t, w.client(t), CallConfig{Policy: p}, Request{URL: s.url + "/"})
 	require.ErrorContains(t, err, "connection refused")
 	require.NotContains(t, err.(*NetworkError).Detail, plainSecret)
+}
+
+// TestProxyNames: names that this host cannot resolve go to a proxy only if it resolves
+// them, and one whose servers do not answer changes nothing for any other name.
+func TestProxyNames(t *testing.T) {
+	const (
+		silent, unknown, inner = "slow.attacker.test", "nx.attacker.test", "intranet.corp.test"
+		public                 = "www.public.test"
+	)
+	// What net keeps for all resolvers must not be made in a bubble.
+	_, err := (&net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }}).LookupHost(t.Context(), "first.test.")
+	require.ErrorContains(t, err, "EOF")
+	for name, resolves := range map[string]bool{"names resolve here": false, "the proxy resolves": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dns := &dnsServer{zone: map[string]func(int) []netip.Addr{}, queries: map[string]int{}}
+				dns.set(inner, []string{"10.0.0.1"})
+				dns.set(public, []string{"8.8.8.8"})
+				var all sync.WaitGroup
+				defer all.Wait()
+				c, err := New(Config{Proxy: "http://proxy.test:3128", ProxyResolves: resolves, Resolver: dns.piped(&all, silent)})
+				require.NoError(t, err)
+				defer c.Close()
+				check := func(host string) error { return c.checkProxied(t.Context(), &target{host: host}) }
+
+				var refused *addressError
+				var lost *net.DNSError
+				for range 2 {
+					require.ErrorAs(t, check(inner), &refused)
+					require.NoError(t, check(public))
+					if resolves {
+						require.NoError(t, check(unknown))
+						require.NoError(t, check(silent))
+					} else {
+						require.ErrorAs(t, check(unknown), &lost)
+						require.ErrorAs(t, check(silent), &lost)
+					}
+				}
+				if resolves {
+					asked := dns.asked(silent)
+					time.Sleep(silentFor)
+					require.NoError(t, check(silent))
+					require.Greater(t, dns.asked(silent), asked, "it is asked again")
+				}
+			})
+		})
+	}
 }
 
 func TestEnvironmentNamesNoProxy(t *testing.T) {
