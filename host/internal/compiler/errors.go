@@ -24,6 +24,7 @@ const (
 	Memory    Kind = "memory"    // the limit was exceeded
 	Processor Kind = "processor" // the limit was exceeded
 	Wall      Kind = "time"      // the limit on real time was exceeded
+	Excess    Kind = "excess"    // more files or threads than any build needs
 )
 
 // Error says why a module cannot be compiled. As JSON it is what a child process

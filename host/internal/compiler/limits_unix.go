@@ -11,10 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	maxFile  = 1 << 30 // bytes in one file of a build
-	maxFiles = 64      // open at a time
-)
+// maxFiles is how many files a build may have open at a time.
+const maxFiles = 64
 
 // limitProcess limits what this process may take. Go's heap, stacks and mapped
 // code are data. A limit on address space would be of no use: Go reserves far
@@ -33,7 +31,7 @@ func limitProcess(j job) error {
 
 	limits := map[int]unix.Rlimit{
 		unix.RLIMIT_CPU:    {Cur: seconds, Max: seconds + 1},
-		unix.RLIMIT_FSIZE:  {Cur: maxFile, Max: maxFile},
+		unix.RLIMIT_FSIZE:  {Cur: maxFolder, Max: maxFolder},
 		unix.RLIMIT_CORE:   {},
 		unix.RLIMIT_NOFILE: {Cur: maxFiles, Max: maxFiles},
 	}
@@ -82,4 +80,12 @@ func crashed(state *os.ProcessState) bool {
 		return true
 	}
 	return false
+}
+
+// onDisk is how many bytes a file takes, which are few if most of it are holes.
+func onDisk(info os.FileInfo) int64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Blocks * 512
+	}
+	return info.Size()
 }

@@ -55,6 +55,8 @@ func (p *Process) Build(ctx context.Context, dir string, wasm []byte, low bool) 
 	wall := wallFactor * min(p.Processor, maxProcessor)
 	ctx, cancel := context.WithTimeoutCause(ctx, wall, exceeded(Wall, "longer than %v", wall))
 	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 
 	head, err := json.Marshal(job{p.Memory, p.Processor, low, len(wasm)})
 	if err != nil {
@@ -70,7 +72,9 @@ func (p *Process) Build(ctx context.Context, dir string, wasm []byte, low bool) 
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = time.Second
 
-	err = runConfined(cmd, dir, low)
+	w := watch{dir: dir, stop: stop, done: make(chan struct{})}
+	err = runConfined(cmd, dir, low, func() { w.start(cmd.Process.Pid) })
+	w.end()
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -89,6 +93,15 @@ func (p *Process) Build(ctx context.Context, dir string, wasm []byte, low bool) 
 		return errors.New(r.Failed)
 	}
 	return nil
+}
+
+// run runs cmd, and calls started once it runs.
+func run(cmd *exec.Cmd, started func()) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	started()
+	return cmd.Wait()
 }
 
 // Exit codes of a child that knows why it ends early. Go itself ends with 2.

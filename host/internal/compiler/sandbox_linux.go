@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -22,8 +23,9 @@ const niceness = 10
 // since a child inherits from that one, and Go lets nothing run between fork and
 // exec. The thread ends with this call.
 //
-// The child is killed should the thread, and with it this process, end first.
-func runConfined(cmd *exec.Cmd, dir string, low bool) error {
+// The child is killed should the thread, and with it this process, end first. Once it runs,
+// started is called.
+func runConfined(cmd *exec.Cmd, dir string, low bool, started func()) error {
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	ended := make(chan error, 1)
 	go onNewThread(func() {
@@ -31,7 +33,7 @@ func runConfined(cmd *exec.Cmd, dir string, low bool) error {
 			ended <- err
 			return
 		}
-		ended <- cmd.Run()
+		ended <- run(cmd, started)
 	})
 	return <-ended
 }
@@ -82,10 +84,14 @@ const (
 // a program is loaded from.
 func landlock(abi int, program, dir string) error {
 	handled := unix.LandlockRulesetAttr{Handled_access_fs: handledRights(abi)}
-	size := unsafe.Sizeof(handled.Handled_access_fs)
+	size := unsafe.Offsetof(handled.Handled_access_net)
 	if abi >= 4 {
 		handled.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
-		size += unsafe.Sizeof(handled.Handled_access_net)
+		size = unsafe.Offsetof(handled.Scoped)
+	}
+	if abi >= 6 {
+		handled.Scoped = scopes()
+		size = unsafe.Offsetof(handled.Quiet_access_fs)
 	}
 	set, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&handled)), size, 0)
 	if errno != 0 {
@@ -106,6 +112,22 @@ func landlock(abi int, program, dir string) error {
 		return fmt.Errorf("landlock: %w", errno)
 	}
 	return nil
+}
+
+// signalsInProcess is the number of the erratum for which Linux had kept a thread from
+// sending signals to others of its process.
+const signalsInProcess = 2
+
+// scopes are what a child cannot reach outside of its sandbox: sockets in the abstract
+// namespace, and other processes with signals. The thread that starts it is restricted as
+// well, and Go's runtime sends signals from each thread to others, so signals need a
+// kernel without that fault.
+func scopes() uint64 {
+	errata, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_ERRATA)
+	if errno != 0 || errata&(1<<(signalsInProcess-1)) == 0 {
+		return unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
+	}
+	return unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 }
 
 // handledRights are all rights that a version of landlock knows: what no rule
@@ -174,4 +196,24 @@ func confineProcess(j job) error {
 		return fmt.Errorf("seccomp: %w", err)
 	}
 	return nil
+}
+
+// hidden is what a child uses that its folder does not show: its threads, and files that it
+// has removed and keeps open.
+func hidden(pid int) (u usage) {
+	process := fmt.Sprintf("/proc/%d/", pid)
+	if threads, err := os.Stat(process + "task"); err == nil {
+		u.threads = int(threads.Sys().(*syscall.Stat_t).Nlink) - 2 // a folder for each
+	}
+
+	files, err := os.ReadDir(process + "fd")
+	if err != nil {
+		return u // it has ended
+	}
+	for _, f := range files {
+		if info, err := os.Stat(process + "fd/" + f.Name()); err == nil && info.Mode().IsRegular() && info.Sys().(*syscall.Stat_t).Nlink == 0 {
+			u.bytes += onDisk(info)
+		}
+	}
+	return u
 }

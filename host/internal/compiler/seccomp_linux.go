@@ -13,16 +13,16 @@ import (
 const (
 	dataNumber = 0
 	dataArch   = 4
-	dataArg0   = 16 // its low half, on machines that store that first
+	dataArgs   = 16 // of eight bytes each, the low half first on these machines
 )
 
 // allowedCalls are the system calls that Go's runtime and a build need on every
 // processor.
 var allowedCalls = []uint32{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_CLOSE, unix.SYS_LSEEK,
-	unix.SYS_OPENAT, unix.SYS_FSTAT, unix.SYS_FCNTL, unix.SYS_FTRUNCATE, unix.SYS_FSYNC, unix.SYS_GETCWD,
+	unix.SYS_OPENAT, unix.SYS_FSTAT, unix.SYS_FTRUNCATE, unix.SYS_FSYNC, unix.SYS_GETCWD,
 	unix.SYS_GETDENTS64, unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2,
-	unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MREMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_MINCORE, unix.SYS_BRK,
+	unix.SYS_MUNMAP, unix.SYS_MREMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_MINCORE, unix.SYS_BRK,
 	unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY,
 	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_RESTART_SYSCALL,
 	unix.SYS_GETPID, unix.SYS_GETTID, unix.SYS_SCHED_YIELD, unix.SYS_SCHED_GETAFFINITY, unix.SYS_MEMBARRIER,
@@ -54,33 +54,76 @@ func seccomp() error {
 	return nil
 }
 
-// seccompFilter is a program of classic BPF: it allows the calls listed, new
-// threads and signals to this process. Other calls fail with EPERM, and clone3
-// with ENOSYS, for which libraries fall back to clone.
-func seccompFilter(calls []uint32, pid uint32) []unix.SockFilter {
-	load := func(offset uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
-	}
-	ret := func(action uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
-	}
-	// unless skips so many instructions if what was loaded is not k.
-	unless := func(k uint32, skip uint8) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: k, Jf: skip}
-	}
-	allow, deny := ret(unix.SECCOMP_RET_ALLOW), ret(unix.SECCOMP_RET_ERRNO|uint32(unix.EPERM))
+// fcntlCommands are those of Go's os package. F_SETFL is checked further: O_ASYNC would
+// have the kernel send signals, to any process that F_SETOWN names.
+var fcntlCommands = []uint32{unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_DUPFD_CLOEXEC}
 
+// seccompFilter is a program of classic BPF: it allows the calls listed, new
+// threads, signals to this process, harmless uses of fcntl, and memory that counts as data
+// of this process. Other calls fail with EPERM, and clone3 with ENOSYS, for which
+// libraries fall back to clone.
+func seccompFilter(calls []uint32, pid uint32) []unix.SockFilter {
 	filter := []unix.SockFilter{
-		load(dataArch), unless(auditArch, 1), {Code: unix.BPF_JMP | unix.BPF_JA, K: 1}, ret(unix.SECCOMP_RET_KILL_PROCESS),
-		load(dataNumber),
+		bpfLoad(dataArch), bpfUnless(auditArch, 1), {Code: unix.BPF_JMP | unix.BPF_JA, K: 1}, bpfReturn(unix.SECCOMP_RET_KILL_PROCESS),
+		bpfLoad(dataNumber),
 	}
 	for _, call := range calls {
-		filter = append(filter, unless(call, 1), allow)
+		filter = append(filter, bpfUnless(call, 1), bpfAllow)
 	}
-	return append(filter,
-		unless(unix.SYS_CLONE3, 1), ret(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)),
-		unless(unix.SYS_CLONE, 4), load(dataArg0), unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: unix.CLONE_THREAD, Jf: 1}, allow, deny,
-		unless(unix.SYS_TGKILL, 3), load(dataArg0), unless(pid, 1), allow,
-		deny,
-	)
+
+	for _, call := range []struct {
+		number uint32
+		rule   []unix.SockFilter
+	}{
+		{unix.SYS_CLONE3, []unix.SockFilter{bpfReturn(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS))}},
+		{unix.SYS_CLONE, []unix.SockFilter{bpfLoadArg(0), bpfUnlessAny(unix.CLONE_THREAD, 1), bpfAllow, bpfDeny}},
+		{unix.SYS_TGKILL, []unix.SockFilter{bpfLoadArg(0), bpfUnless(pid, 1), bpfAllow, bpfDeny}},
+		{unix.SYS_FCNTL, fcntlRule()},
+		{unix.SYS_MMAP, []unix.SockFilter{
+			bpfLoadArg(3), // what is shared, a stack or a file is not limited as data
+			bpfIfAny(unix.MAP_SHARED|unix.MAP_GROWSDOWN, 2), bpfUnlessAny(unix.MAP_ANONYMOUS, 1), bpfAllow, bpfDeny,
+		}},
+	} {
+		filter = append(filter, bpfUnless(call.number, uint8(len(call.rule))))
+		filter = append(filter, call.rule...)
+	}
+	return append(filter, bpfDeny)
+}
+
+func fcntlRule() []unix.SockFilter {
+	rule := []unix.SockFilter{bpfLoadArg(1)}
+	for _, command := range fcntlCommands {
+		rule = append(rule, bpfUnless(command, 1), bpfAllow)
+	}
+	return append(rule, bpfUnless(unix.F_SETFL, 3), bpfLoadArg(2), bpfIfAny(unix.O_ASYNC, 1), bpfAllow, bpfDeny)
+}
+
+// Instructions of the filter. Those that test what was loaded skip some of the next ones.
+
+var bpfAllow, bpfDeny = bpfReturn(unix.SECCOMP_RET_ALLOW), bpfReturn(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM))
+
+func bpfLoad(offset uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+}
+
+// bpfLoadArg loads the low half of an argument.
+func bpfLoadArg(n uint32) unix.SockFilter { return bpfLoad(dataArgs + 8*n) }
+
+func bpfReturn(action uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
+}
+
+// bpfUnless skips if what was loaded is not k.
+func bpfUnless(k uint32, skip uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: k, Jf: skip}
+}
+
+// bpfUnlessAny skips if it has none of these bits.
+func bpfUnlessAny(bits uint32, skip uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: bits, Jf: skip}
+}
+
+// bpfIfAny skips if it has any of these bits.
+func bpfIfAny(bits uint32, skip uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: bits, Jt: skip}
 }
