@@ -52,7 +52,7 @@ func (e configEditor) add(source string) (string, error) {
 		return "", byHand(errors.New("only configurations in YAML are changed"))
 	}
 
-	data, err := readConfig(name, false)
+	data, err := readConfig(name, nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		data, err = nil, os.MkdirAll(filepath.Dir(name), 0o700)
 	}

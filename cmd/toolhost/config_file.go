@@ -85,13 +85,8 @@ func configsIn(dir string) (found []string) {
 }
 
 // readConfig reads a configuration, up to the limit of its format. It opens the file
-// once, so it reads what it checked: one of the user's own cannot be written by others.
-func readConfig(name string, own bool) ([]byte, error) {
-	if own {
-		if err := owned.Behind(filepath.Dir(name)); err != nil {
-			return nil, err
-		}
-	}
+// once, so it reads what check has checked; nil checks nothing.
+func readConfig(name string, check func(*os.File) error) ([]byte, error) {
 	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
 	if err != nil {
 		return nil, err
@@ -102,8 +97,8 @@ func readConfig(name string, own bool) ([]byte, error) {
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is not a regular file")
 	}
-	if err == nil && own {
-		err = owned.Opened(file)
+	if err == nil && check != nil {
+		err = check(file)
 	}
 	if err != nil {
 		return nil, err
@@ -115,6 +110,15 @@ func readConfig(name string, own bool) ([]byte, error) {
 		err = fmt.Errorf("the file has more than %d bytes, the limit", most)
 	}
 	return data, err
+}
+
+// checkOwn returns an error if others can write to a configuration of the user's own, or
+// put one in its place.
+func checkOwn(file *os.File) error {
+	if err := owned.Behind(filepath.Dir(file.Name())); err != nil {
+		return err
+	}
+	return owned.Opened(file)
 }
 
 // addFile adds the content of the only file of several names, and reports whether
@@ -133,7 +137,11 @@ func (c *loaded) addFile(kind sourceKind, names []string, contents map[string][]
 	name := names[0]
 	data, err := contents[name], error(nil)
 	if contents == nil {
-		data, err = readConfig(name, kind == userFile)
+		check := owned.Opened // a configuration can name commands to run
+		if kind == userFile {
+			check = checkOwn
+		}
+		data, err = readConfig(name, check)
 	}
 	var layer map[string]value
 	if err == nil {

@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,5 +34,46 @@ func TestUnsafeDataFolder(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, entries)
 		require.NoError(t, os.Chmod(dir, 0o755))
+	}
+}
+
+// TestNamedConfigOfOthers: a configuration that others can write to, or that is theirs, is
+// refused even if it was named, also behind a link.
+func TestNamedConfigOfOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(file string) error
+		want   string // what follows the name of the file
+	}{
+		"the group writes": {func(file string) error { return os.Chmod(file, 0o664) }, " can be written by others: chmod go-w FILE, after you have checked it"},
+		"others write":     {func(file string) error { return os.Chmod(file, 0o606) }, " can be written by others: chmod go-w FILE, after you have checked it"},
+		"another user's": {func(file string) error { return os.Chown(file, 65534, -1) },
+			" belongs to the user 65534: use one of your own, or have chown give it to you or root, after you have checked it"},
+		"others read": {func(file string) error { return os.Chmod(file, 0o644) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "another user's" && os.Geteuid() != 0 {
+				t.Skip("only root can give files away")
+			}
+			file := filepath.Join(t.TempDir(), "toolhost.yaml")
+			require.NoError(t, os.WriteFile(file, []byte("exec: true"), 0o600))
+			require.NoError(t, c.change(file))
+			link := filepath.Join(t.TempDir(), "link.yaml")
+			require.NoError(t, os.Symlink(file, link))
+
+			for _, named := range []string{file, link} {
+				code, _, errs := toolhost(t.Context(), "config", "--config", named)
+				if c.want == "" {
+					require.Equal(t, 0, code, errs)
+					continue
+				}
+				require.Equal(t, exitUsage, code)
+				require.Contains(t, errs, "toolhost: "+named+": unsafe: "+named+strings.ReplaceAll(c.want, "FILE", named))
+
+				t.Setenv("TOOLHOST_CONFIG", named)
+				code, _, _ = toolhost(t.Context(), "list")
+				require.Equal(t, exitUsage, code)
+				t.Setenv("TOOLHOST_CONFIG", "")
+			}
+		})
 	}
 }

@@ -58,7 +58,7 @@ func trustFile(u *ui, store trustStore, args []string) error {
 	var values map[string]value
 	path, err := realPath(name)
 	if err == nil {
-		data, err = readConfig(path, false)
+		data, err = readConfig(path, nil)
 	}
 	if err == nil {
 		values, err = newLoaded().parse(path, data)
@@ -287,7 +287,7 @@ func (c *loaded) addTrusted() bool {
 		if err != nil || filepath.Dir(path) == own {
 			continue
 		}
-		data, err := readConfig(name, false)
+		data, err := readConfig(name, nil)
 		if why := trustStore(userData()).check(path, data, err); why != "" {
 			c.ignored = append(c.ignored, ignoredFile{path, why})
 			continue

@@ -111,7 +111,7 @@ func writable(name string, info fs.FileInfo, first string) error {
 
 func ownedBy(name string, info fs.FileInfo) error {
 	if owner, known := ownerOf(info); known && owner != os.Geteuid() && owner != 0 {
-		return fmt.Errorf("%w: %s belongs to the user %d: use one of your own", ErrUnsafe, name, owner)
+		return fmt.Errorf("%w: %s belongs to the user %d: use one of your own, or have chown give it to you or root, after you have checked it", ErrUnsafe, name, owner)
 	}
 	return nil
 }
