@@ -21,6 +21,8 @@ type Message struct {
 // A message is acknowledged when Receive is called again and asks the host for more. If
 // the host goes down before that, the message is delivered again to the next attempt:
 // save a checkpoint with its ID after each message whose effect must not be repeated.
+// A checkpoint must contain all that the tool needs of the messages before it: a tool
+// that is idempotent or readonly begins again from its last checkpoint.
 // Do not call Receive from several goroutines.
 func (c *Call) Receive(wait time.Duration) (*Message, error) {
 	if len(c.inbox) == 0 {

@@ -10,18 +10,50 @@ import (
 )
 
 // once reports whether it matters to the call that something must not be done twice.
-func (p *pending) once() bool { return p.call.Suspend != nil && p.call.Suspend.Drop != nil }
+func (p *pending) once() bool {
+	s := p.call.Suspend
+	return s != nil && s.Drop != nil && !s.Repeats
+}
 
 // act is called before something is done that must not be done twice, and that is not in
 // the state that is stored.
 func (p *pending) act() {
-	if !p.stored || !p.once() {
-		return
+	if p.once() {
+		p.forget()
 	}
-	if err := p.call.Suspend.Drop(); err != nil {
+}
+
+// forget removes the stored state before something is done that makes it wrong for any
+// call.
+func (p *pending) forget() {
+	if err := p.removeState(); err != nil {
 		panic(&instance.Stop{Reason: fmt.Errorf("removing the state of the call: %w", err)})
 	}
-	p.stored = false
+}
+
+// removeState removes the stored state, if there is one.
+func (p *pending) removeState() error {
+	if !p.stored || p.call.Suspend.Drop == nil {
+		return nil
+	}
+	err := p.call.Suspend.Drop()
+	p.stored = err != nil
+	return err
+}
+
+// saved is called after a checkpoint was saved. A call that begins again does so from
+// there, and not from an older state.
+func (p *pending) saved() error {
+	if s := p.call.Suspend; s == nil || !s.Repeats {
+		return nil
+	}
+	return p.removeState()
+}
+
+// precedes reports whether a state is to be stored before an operation begins.
+func (p *pending) precedes(s *started) bool {
+	needs := s.Apart || s.Once || s.takes && (p.once() || p.stored || p.retry == 0)
+	return needs && p.durable()
 }
 
 // acting is begin of an operation that is done at once, and must not be done twice.
@@ -40,7 +72,7 @@ func (p *pending) ahead() error {
 	held := p.held
 	p.held = nil
 	if p.unfit() != "" {
-		_, err := guarded(func() int32 { p.act(); return 0 })
+		_, err := guarded(func() int32 { p.unrecorded(held); return 0 })
 		for _, s := range held {
 			s.Apart = false
 			p.proceed(s)
@@ -58,13 +90,27 @@ func (p *pending) ahead() error {
 	}
 	err = p.keep(st, held)
 	for _, s := range held {
-		if err != nil {
+		switch {
+		case err == nil:
+		case s.takes && !p.once() && !p.stored: // it begins again, and no state lacks what it takes
+			p.retry = minRetry
+		default:
 			s.Apart, s.Once = false, false
 			s.todo = p.unstored(err)
 		}
 		p.proceed(s)
 	}
 	return nil
+}
+
+// unrecorded is called before operations begin that no state can record.
+func (p *pending) unrecorded(held []*started) {
+	for _, s := range held {
+		if s.takes {
+			p.forget()
+		}
+	}
+	p.act()
 }
 
 // unstored is the work of an operation that did not begin, because the state of the call

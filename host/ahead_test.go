@@ -195,34 +195,51 @@ func TestAheadSuspended(t *testing.T) {
 	})
 }
 
-// TestAheadDrops: before something is done that the stored state does not know of, the
-// state is removed.
+// TestAheadDrops: before something is done that the stored state does not know of, and after
+// a checkpoint from which the call begins again, the state is removed.
 func TestAheadDrops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHost(t, nil)
-		g := waiter(2, sleeping(60_000))
-		op, request := "kv.set", `{"key":"a","value":1}`
-		at := dataAt + int64(len(g.data))
-		g.data += op + request
-		set := drop(seq(i32(at), i32(int64(len(op))), i32(at+int64(len(op))), i32(int64(len(request))), call(fnCall)))
-		g.resume = seq(set, set, i32(0))
-		m := compile(t, h, g.wasm())
-		o := owner{}
-		require.ErrorIs(t, do(t.Context(), h, m, o.request()).err, host.ErrSuspended)
-		time.Sleep(time.Minute)
+	set, take, save := startedOp{"kv.set", `{"key":"a","value":1}`}, startedOp{"messages.receive", `{"after":1}`}, startedOp{"checkpoint.save", `{"data":"eA=="}`}
+	for _, c := range []struct {
+		operation startedOp
+		repeats   bool
+		events    []string
+	}{
+		{set, false, []string{"drop"}},
+		{set, true, nil}, // the call may be made twice as a whole
+		{take, false, []string{"drop"}},
+		{take, true, []string{"drop"}},
+		{save, false, nil},
+		{save, true, []string{"drop"}},
+	} {
+		t.Run(fmt.Sprintf("%s/%v", c.operation.name, c.repeats), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHost(t, nil)
+				g := waiter(2, sleeping(60_000))
+				op, request := c.operation.name, c.operation.request
+				at := dataAt + int64(len(g.data))
+				g.data += op + request
+				call := drop(seq(i32(at), i32(int64(len(op))), i32(at+int64(len(op))), i32(int64(len(request))), call(fnCall)))
+				g.resume = seq(call, call, i32(0))
+				m := compile(t, h, g.wasm())
+				requestOf := func(o *owner) host.Call {
+					req := o.request()
+					req.Suspend.Repeats = c.repeats
+					req.Receive = func(context.Context, int64, time.Duration) ([]host.Message, error) { return nil, nil }
+					req.Checkpoint = &host.Checkpoint{Load: func() []byte { return nil }, Save: func([]byte) error { return nil }}
+					return req
+				}
+				o := owner{}
+				require.ErrorIs(t, do(t.Context(), h, m, requestOf(&o)).err, host.ErrSuspended)
+				time.Sleep(time.Minute)
 
-		after := &owner{}
-		req := after.request()
-		req.Continue = o.states[0].State
-		require.NoError(t, do(t.Context(), h, m, req).err)
-		require.Equal(t, []string{"drop"}, after.events, "once")
-
-		after = &owner{}
-		req = after.request()
-		req.Continue, req.Suspend.Drop = o.states[0].State, nil
-		require.NoError(t, do(t.Context(), h, m, req).err)
-		require.Empty(t, after.events, "the call may be made twice as a whole")
-	})
+				after := &owner{}
+				req := requestOf(after)
+				req.Continue = o.states[0].State
+				require.NoError(t, do(t.Context(), h, m, req).err)
+				require.Equal(t, c.events, after.events, "once")
+			})
+		})
+	}
 }
 
 // TestAheadWithdrawn: who makes calls apart learns that nobody waits for them any more.

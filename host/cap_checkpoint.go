@@ -63,6 +63,9 @@ func saveCheckpoint(c *call, request []byte) int32 {
 	c.meter.charge(saveCost)
 	c.guest.Lend()
 	err := c.Checkpoint.Save(in.Data)
+	if err == nil {
+		err = c.pending.saved()
+	}
 	c.guest.Reclaim()
 	switch {
 	case errors.Is(err, ErrDenied):

@@ -48,7 +48,7 @@ func receiveOperation(c *call, request []byte) (work, int32) {
 	c.meter.charge(readCost)
 	if in.After > 0 {
 		c.meter.charge(saveCost) // those up to it are removed
-		c.begun.ahead = true
+		c.begun.takes = true
 	}
 	wait := time.Duration(min(in.WaitMS, int64(time.Hour/time.Millisecond))) * time.Millisecond
 	return func(ctx context.Context) end {

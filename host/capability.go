@@ -39,7 +39,7 @@ type begun struct {
 	id    int32 // of one that is started; 0: the guest waits for it
 	apart bool  // it is a call of a tool that is made apart
 	once  bool  // it must not be done twice
-	ahead bool  // it may, if the call continues from a state that knows of it
+	takes bool  // it removes messages: the call continues only from a state that has them
 }
 
 // atOnce is begin of an operation that waits for nothing, or not for long.
@@ -73,7 +73,10 @@ func (c *call) perform(name, request []byte) int32 {
 	if work == nil {
 		return code
 	}
-	if c.begun.once || c.begun.ahead {
+	switch {
+	case c.begun.takes:
+		c.pending.forget()
+	case c.begun.once:
 		c.pending.act()
 	}
 

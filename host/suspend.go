@@ -63,10 +63,14 @@ type Suspend struct {
 	// error, means that the image is gone. A call is then continued only if its plugin
 	// still starts up as it did when the state was stored.
 	Image func(digest string) ([]byte, error)
-	// Drop removes the stored state, so that after a crash the call neither continues
-	// from it nor begins anew. It is called before an operation that must not be done
-	// twice and that no state can record. Nil is for a call that may be repeated as a
-	// whole.
+	// Repeats says that the call may be repeated as a whole: without a state it begins
+	// again after a crash, from its checkpoint.
+	Repeats bool
+	// Drop removes the stored state, so that after a crash the call does not continue
+	// from it, nor begins anew unless it Repeats. It is called before messages are
+	// taken that no state can record, after a checkpoint is saved in a call that
+	// Repeats, and in any other before an operation that must not be done twice and
+	// that no state can record. Nil removes nothing.
 	Drop func() error
 	// Tool says how a call of a tool is made; nil: each is [Once].
 	Tool func(operation int32, t ToolCall) Manner
@@ -151,7 +155,7 @@ func (p *pending) bound() string {
 
 // arrive is called before the guest runs: what it does is known only if it can be suspended.
 func (p *pending) arrive() error {
-	p.stored = p.call.Suspend != nil && p.call.Suspend.Anew
+	p.stored = p.once() && p.call.Suspend.Anew
 	if p.bound() == "" {
 		return nil
 	}

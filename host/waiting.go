@@ -40,6 +40,7 @@ type started struct {
 	canceled bool // by the guest
 	todo     work // while it is held
 	known    bool // to the state that is stored
+	takes    bool // it removes messages
 	end      end  // once it is in pending.ends
 	kept     int  // bytes that are paid for until the guest gets the end
 }
@@ -111,7 +112,8 @@ func (p *pending) begin(s *started, work work, code int32) {
 		return
 	}
 
-	if s.Apart, s.Once = b.apart, b.once && p.once(); (s.Apart || s.Once || b.ahead && p.once()) && p.durable() {
+	s.Apart, s.Once, s.takes = b.apart, b.once && p.once(), b.takes
+	if p.precedes(s) {
 		s.todo = work
 		p.held = append(p.held, s)
 		return

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -62,10 +63,31 @@ func (s *suspension) into(call host.Call) host.Call {
 			return checkedAsk(ask)(context.WithValue(ctx, askingKey{}, &asking{operation: op, open: &s.question}), q)
 		}
 	}
-	if hints := s.tool.Tool.Hints; !hints.Readonly && !hints.Idempotent {
-		call.Suspend.Drop = func() error { return background.DropState(s.ctx) }
+	hints := s.tool.Tool.Hints
+	call.Suspend.Repeats = hints.Readonly || hints.Idempotent
+	call.Suspend.Drop = func() error { return background.DropState(s.ctx) }
+	if call.Attempt > 1 && call.Continue == nil {
+		s.forget()
 	}
 	return call
+}
+
+// forget removes what the run asked before it began again: its operations have other
+// numbers now.
+func (s *suspension) forget() {
+	for {
+		asked, version, err := background.Question(s.ctx)
+		if err == nil && asked != nil {
+			err = background.SaveQuestion(s.ctx, json.RawMessage("[]"), version)
+		}
+		switch {
+		case errors.Is(err, engine.ErrConflict): // an answer came meanwhile
+			continue
+		case err != nil:
+			s.service.log.Warn("what a run asked before it began again is kept", "task_id", s.name(), "error", err)
+		}
+		return
+	}
 }
 
 // anew reports whether a run of the tool may begin anew after a crash while it has done
@@ -139,7 +161,7 @@ func (s *suspension) asked(child background.Child) {
 	if child.Held == "" {
 		return
 	}
-	id := s.id(int32(child.Op))
+	id := background.ChildID(s.name(), child.Op)
 	s.service.audit.decided(audit.Asked, Approval{Session: s.session, Tool: child.Tool, Args: child.Args, Caller: s.tool.Name, run: id}, "", "")
 	s.service.log.Warn("a call waits for approval: toolhost approve shows it", "task_id", id, "tool", child.Tool, "session", s.session)
 }
@@ -151,7 +173,13 @@ func (s *suspension) name() string {
 }
 
 // id is the id of the child that an operation begins.
-func (s *suspension) id(op int32) string { return background.ChildID(s.name(), int64(op)) }
+func (s *suspension) id(op int32) string { return background.ChildID(s.name(), s.number(op)) }
+
+// number tells an operation from those of attempts before the run began again.
+func (s *suspension) number(op int32) int64 {
+	run, _ := background.RunOf(s.ctx)
+	return int64(max(1, run.Begun)-1)<<31 + int64(op)
+}
 
 // manner says how a call of a tool is made. What is refused is refused when it is called.
 func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
@@ -197,7 +225,7 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 	if err != nil || child.Stored != nil {
 		return with
 	}
-	s.children[op] = background.Child{Op: int64(op), SpawnRequest: child}
+	s.children[op] = background.Child{Op: s.number(op), SpawnRequest: child}
 	return host.Apart
 }
 

@@ -110,7 +110,7 @@ func TestRecovery(t *testing.T) {
 		"queued, arguments were secret": {run: engine.Run{Secret: true}, readmit: yes, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: errIncomplete.Message}},
 		"running, may be run again":     {attempt: 1, readmit: yes, status: engine.StatusSucceeded, ends: 2},
 		"running, for the second time":  {attempt: 2, readmit: yes, status: engine.StatusSucceeded, ends: 3},
-		"running, out of attempts":      {attempt: 3, readmit: yes, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: "The host went down during each of 3 attempts to run it, and there are no more"}, ends: 3},
+		"running, out of attempts":      {attempt: 4, readmit: yes, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: "The host went down during each of 3 attempts to run it, and there are no more"}, ends: 4}, // the first has saved its checkpoint
 		"running, nobody to ask":        {attempt: 1, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: errOrphaned.Message}, ends: 1},
 		"running, may not be run again": {attempt: 1, readmit: func(context.Context, engine.Run) error { return no }, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: errOrphaned.Message}, ends: 1},
 		"running, Readmit panics":       {attempt: 1, readmit: func(context.Context, engine.Run) error { panic(no) }, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: errOrphaned.Message}, ends: 1},

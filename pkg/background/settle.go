@@ -1,6 +1,7 @@
 package background
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -109,6 +110,9 @@ func (w *worker) checkpoint(t *task, data []byte) error {
 	}
 
 	err := t.lease.Save(w.base, data)
+	if err == nil {
+		t.advanced.Store(t.advanced.Load() || !bytes.Equal(data, t.lease.Checkpoint()))
+	}
 	w.lostRun(t, err)
 	return err
 }

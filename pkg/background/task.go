@@ -51,6 +51,7 @@ type task struct {
 	flusher  *time.Timer            // appends what is new; made with the lease
 	rest     atomic.Int64           // until when it does not, in nanoseconds since the start
 	stated   atomic.Bool            // the run has a state to continue from
+	advanced atomic.Bool            // the work has stored a state, or another checkpoint than it began with
 	mailSeen atomic.Int64           // version of the last message that the work has, or could have, received
 	live     atomic.Bool            // the run is started: the sink has all of its log
 	settled  atomic.Bool            // an end was decided, and is about to be stored

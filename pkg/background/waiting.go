@@ -124,6 +124,9 @@ func (t *task) storeOnce(c *core, stored engine.Suspension) error {
 		return fmt.Errorf("storing the state: %w", err)
 	}
 	t.stated.Store(!stored.Drop)
+	if !stored.Drop {
+		t.advanced.Store(true)
+	}
 	return nil
 }
 
@@ -253,6 +256,9 @@ func (t *task) interrupted() engine.Run {
 		run.StateSize = 0
 	} else {
 		run.StateSize = max(1, run.StateSize)
+	}
+	if t.advanced.Load() {
+		run.SavedIn = run.Attempt
 	}
 	return run
 }

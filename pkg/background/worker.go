@@ -217,14 +217,14 @@ func (w *worker) refusal(ctx context.Context, run engine.Run) *engine.RunError {
 
 // barred returns why a run may not start again, whatever [Config.Readmit] says.
 func (w *worker) barred(run engine.Run) *engine.RunError {
-	stated := run.Woken || run.StateSize > 0 && run.Attempt-run.StateOf < w.cfg().Attempts // it says itself what must not be done twice
+	over := run.Idle() >= w.cfg().Attempts
 	switch {
-	case stated:
+	case run.Woken || run.StateSize > 0 && !over: // it says itself what must not be done twice
 		return nil
 	case run.Attempt > 0 && (run.Secret || w.cfg().Readmit == nil):
 		return errOrphaned
-	case run.Attempt >= w.cfg().Attempts:
-		return &engine.RunError{Kind: engine.KindOrphaned, Message: fmt.Sprintf("The host went down during each of %d attempts to run it, and there are no more", run.Attempt)}
+	case over:
+		return &engine.RunError{Kind: engine.KindOrphaned, Message: fmt.Sprintf("The host went down during each of %d attempts to run it, and there are no more", run.Idle())}
 	case run.Secret:
 		return errIncomplete
 	}

@@ -80,7 +80,9 @@ type Run struct {
 	CreatedAt          time.Time       `json:"created_at"`
 
 	Status      Status        `json:"status"`
-	Attempt     int           `json:"attempt"` // 0 while queued for the first time, then 1, 2, …
+	Attempt     int           `json:"attempt"`            // 0 while queued for the first time, then 1, 2, …
+	Begun       int           `json:"begun,omitempty"`    // the last attempt that had no state to continue from
+	SavedIn     int           `json:"saved_in,omitempty"` // the last attempt whose checkpoint is not the one that it began with
 	StartedAt   time.Time     `json:"started_at,omitzero"`
 	HeartbeatAt time.Time     `json:"heartbeat_at,omitzero"` // when its worker last renewed its lease
 	ParkedAt    time.Time     `json:"parked_at,omitzero"`    // when the call became a background run

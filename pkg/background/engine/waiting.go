@@ -108,6 +108,20 @@ func (r Run) Awaken() Run {
 	return r
 }
 
+// Checkpointed returns a run that saves a checkpoint, in an attempt that began as began
+// with another one, or with the same.
+func (r Run) Checkpointed(began Run, other, checkpoint []byte) Run {
+	r.SavedIn = began.SavedIn
+	if !bytes.Equal(other, checkpoint) {
+		r.SavedIn = r.Attempt
+	}
+	return r
+}
+
+// Idle returns how many attempts in a row got no further than those before them: they
+// ended with the state and the checkpoint that they began with.
+func (r Run) Idle() int { return r.Attempt - max(r.StateOf, r.SavedIn) }
+
 // Begin returns a queued run as it is started. A woken one continues its attempt;
 // any other begins the next.
 func (r Run) Begin(now time.Time) Run {
@@ -118,6 +132,9 @@ func (r Run) Begin(now time.Time) Run {
 	}
 
 	r.Attempt++
+	if r.StateSize == 0 {
+		r.Begun = r.Attempt
+	}
 	r.StartedAt = now
 	r.Beat = Beat{Cost: r.Cost, OutputBytes: r.StateLog}
 	return r

@@ -99,6 +99,7 @@ func (l *lease) Save(ctx context.Context, data []byte) error {
 		before := r
 		r.size += int64(len(data) - had)
 		r.with("checkpoint", append([]byte{}, data...))
+		r.Run = r.Checkpointed(l.run, l.checkpoint, data)
 		return t.update(before, r)
 	})
 }

@@ -56,10 +56,26 @@ func (l *lease) Append(ctx context.Context, offset int64, p []byte) error {
 
 // Save implements [engine.Lease].
 func (l *lease) Save(ctx context.Context, data []byte) error {
-	return l.change(func(a *active, _ row) error {
+	return l.change(func(a *active, r row) error {
 		more := int64(len(data)) - a.saved
-		return l.worker.engine.db.write(ctx, func(w *conn) error {
-			w.after = append(w.after, func() { a.saved, a.size = a.saved+more, a.size+more })
+		before := r.SavedIn
+		r.Run = r.Checkpointed(l.run, l.checkpoint, data)
+		record, err := r.encode()
+		if err != nil {
+			return err
+		}
+		e := l.worker.engine
+		return e.db.write(ctx, func(w *conn) error {
+			w.after = append(w.after, func() {
+				e.active.mu.Lock()
+				defer e.active.mu.Unlock()
+				a.saved, a.size, a.run.SavedIn = a.saved+more, a.size+more, r.SavedIn
+			})
+			if r.SavedIn != before {
+				if err := w.run(`UPDATE runs SET record = ? WHERE seq = ?`, record, r.seq); err != nil {
+					return err
+				}
+			}
 			return save(w, l.run.Session, a.seq, more, append([]byte{}, data...))
 		})
 	})

@@ -162,6 +162,7 @@ var cases = map[string]func(*testing.T, *store){
 	"waiting":                           waiting,
 	"waiting for times":                 waitingTimes,
 	"what waiting runs have called":     waitingCalls,
+	"attempts that get no further":      waitingIdle,
 	"waiting for children":              waitingChildren,
 	"waiting for messages":              waitingMessages,
 	"states that are held":              waitingHeld,

@@ -244,6 +244,40 @@ func waitingRefused(t *testing.T, e *store) {
 	require.Zero(t, e.Recorded(), "nothing is left")
 }
 
+// waitingIdle: an attempt counts as idle unless it stores a state, or ends with another
+// checkpoint than it began with.
+func waitingIdle(t *testing.T, e *store) {
+	submit(t, e, "bg_a", "s")
+	attempt := func(do ...func(engine.Lease)) int {
+		l := started(t, e, "bg_a")
+		for _, f := range do {
+			f(l)
+		}
+		require.NoError(t, e.Requeue(t.Context(), "bg_a", l.Run().Attempt))
+		return get(t, e, "bg_a").Idle()
+	}
+	save := func(text string) func(engine.Lease) {
+		return func(l engine.Lease) { require.NoError(t, l.Save(t.Context(), []byte(text))) }
+	}
+	state := func(l engine.Lease) { suspended(t, l, engine.Suspension{State: []byte("x"), Hold: true}) }
+	drop := func(l engine.Lease) {
+		_, err := l.Suspend(t.Context(), engine.Suspension{Drop: true, Hold: true})
+		require.NoError(t, err)
+	}
+
+	require.Equal(t, 1, attempt())
+	require.Equal(t, 0, attempt(save("half")))
+	require.Equal(t, 1, attempt(save("begun"), save("half")), "it ends where it began")
+	require.Equal(t, 0, attempt(save("done")))
+	require.Equal(t, 0, attempt(state))
+	require.Equal(t, 1, attempt())
+	require.Equal(t, 3, attempt(drop), "since the checkpoint")
+	require.Equal(t, 7, get(t, e, "bg_a").Attempt)
+	require.Equal(t, 5, get(t, e, "bg_a").Begun)
+	require.Equal(t, 4, attempt())
+	require.Equal(t, 8, get(t, e, "bg_a").Begun)
+}
+
 // waitingCalls: what a run has called is stored with its suspensions and with its end,
 // and stays if one of them does not say it.
 func waitingCalls(t *testing.T, e *store) {

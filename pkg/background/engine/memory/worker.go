@@ -323,7 +323,7 @@ func (l *lease) Append(_ context.Context, offset int64, p []byte) error {
 
 func (l *lease) Save(_ context.Context, data []byte) error {
 	return l.write(func(e *Engine, r *record) {
-		r.checkpoint = bytes.Clone(data)
+		r.checkpoint, r.run = bytes.Clone(data), r.run.Checkpointed(l.run, l.checkpoint, data)
 		e.count(r)
 	})
 }
