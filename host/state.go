@@ -14,13 +14,14 @@ import (
 
 // state is what the host adds to a checkpoint.
 type state struct {
-	Name    string    `json:"name,omitempty"` // see [Suspend]
-	Now     int64     `json:"now"`            // of the clock that stands
-	Elapsed int64     `json:"elapsed"`        // on the clock that does not
-	At      time.Time `json:"at"`             // when that was
-	Random  []byte    `json:"random"`         // position
-	Last    int32     `json:"last"`           // id of an operation
-	Fuel    int64     `json:"fuel"`           // used
+	Name    string    `json:"name,omitempty"`   // see [Suspend]
+	Now     int64     `json:"now"`              // of the clock that stands
+	Elapsed int64     `json:"elapsed"`          // on the clock that does not
+	At      time.Time `json:"at"`               // when that was
+	Waited  int64     `json:"waited,omitempty"` // how long the wait had lasted
+	Random  []byte    `json:"random"`           // position
+	Last    int32     `json:"last"`             // id of an operation
+	Fuel    int64     `json:"fuel"`             // used
 	Peak    int64     `json:"peak"`
 	Made    int       `json:"made,omitempty"`     // calls that began with this one
 	Web     int64     `json:"attempts,omitempty"` // requests
@@ -193,7 +194,7 @@ func decodeState(data []byte) (st state, err error) {
 		}
 	}
 
-	if len(seen) > abi.MaxPending || len(st.Secrets) > maxSecrets || st.Fuel < 0 || st.Peak < 0 || st.Answer.Bytes < 0 || st.Answer.Logged < 0 || st.Made < 0 || st.Web < 0 || st.Last < 0 || st.Last > maxStarted {
+	if len(seen) > abi.MaxPending || len(st.Secrets) > maxSecrets || st.Fuel < 0 || st.Waited < 0 || st.Peak < 0 || st.Answer.Bytes < 0 || st.Answer.Logged < 0 || st.Made < 0 || st.Web < 0 || st.Last < 0 || st.Last > maxStarted {
 		return st, errors.New("its state has a number that is out of range")
 	}
 	return st, nil
@@ -224,7 +225,7 @@ func (p *pending) restore(st state) error {
 		return &instance.Stop{Reason: err}
 	}
 
-	p.stored, p.resumed = true, true
+	p.stored, p.resumed, p.waited = true, true, time.Duration(st.Waited)
 	if err := p.restart(st); err != nil {
 		return err
 	}

@@ -205,7 +205,6 @@ func (p *pending) resident() string {
 
 // suspend gives the state of a call to its owner. It reports whether the call has to end.
 func (p *pending) suspend() error {
-	c := p.call
 	st, err := p.stop()
 	if err != nil {
 		return err
@@ -214,8 +213,7 @@ func (p *pending) suspend() error {
 		return p.restart(st)
 	}
 	if err := p.keep(st, nil); err != nil {
-		c.host.log.Warn("a call that waits keeps its instance for now: its state was not stored", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
-		p.retry = min(max(2*p.retry, minRetry), maxRetry)
+		p.unkept(err)
 		return p.restart(st)
 	}
 	return &instance.Stop{Reason: ErrSuspended}
@@ -355,6 +353,7 @@ func (p *pending) describe(st *state) {
 	st.Elapsed, st.At, st.Now = env.elapsed(), time.Now(), c.instance.Env.Now
 	st.Name = c.Suspend.name()
 	st.Random, _ = c.instance.Env.Random.MarshalBinary() // it has no error
+	st.Waited = int64(p.waited)
 	st.Last, st.Said, st.Made, st.Web = p.last, c.said, first.made, first.attempts.Load()
 	st.Fuel, st.Peak = c.meter.fuel.Used(c.meter.left()), int64(c.instance.Memory.Peak)
 	if m := c.screen.masker(); m != nil {

@@ -31,6 +31,8 @@ type pending struct {
 	retry   time.Duration   // how long the call keeps its instance, as storing the state has failed
 	resumed bool            // the call was continued, and nothing has ended since
 	stored  bool            // a state of the call, which it continues from after a crash
+	since   time.Time       // when the present wait began; zero: it has not been looked at
+	waited  time.Duration   // how long it had lasted when its state was stored last, here or before a crash
 }
 
 // started is an operation that was started.
@@ -175,7 +177,7 @@ func (p *pending) resume() (code int32, err error) {
 		return 0, err
 	}
 	delete(p.started, s.ID)
-	p.resumed = false
+	p.resumed, p.since, p.waited = false, time.Time{}, 0
 	s.cancel(nil)
 	code, err = guarded(func() int32 {
 		c.meter.check() // a call that has to end ends here
@@ -211,8 +213,16 @@ func (p *pending) next() (*started, error) {
 	c.guest.Idle()
 	suspend, stop := p.suspendLater()
 	defer stop()
+	hold, stopHold := p.holdLater(suspend)
+	defer stopHold()
 	select {
 	case <-p.revived(suspend):
+		return p.next()
+	case <-hold:
+		if err := c.compute(); err != nil {
+			return nil, &instance.Stop{Reason: err}
+		}
+		p.hold()
 		return p.next()
 	case <-suspend:
 		if err := c.compute(); err != nil {
@@ -255,6 +265,43 @@ func (p *pending) suspendLater() (_ <-chan time.Time, stop func()) {
 	after = max(after, p.retry)
 	timer := time.NewTimer(after)
 	return timer.C, func() { timer.Stop() }
+}
+
+// holdAfter is how long a call waits in its instance, at least, before its state is stored.
+const holdAfter = time.Second
+
+// holdLater returns a channel that says when the state of a call is to be stored that waits
+// in its instance, nil for never. That is each time that the wait has lasted twice as long,
+// also over crashes: a call that brings its host down gets no further.
+func (p *pending) holdLater(suspend <-chan time.Time) (_ <-chan time.Time, stop func()) {
+	if suspend != nil || p.unfit() != "" {
+		return nil, func() {}
+	}
+	if p.since.IsZero() {
+		p.since = time.Now()
+	}
+	after := max(holdAfter, p.call.Suspend.After, 2*p.waited, p.retry)
+	timer := time.NewTimer(after - time.Since(p.since))
+	return timer.C, func() { timer.Stop() }
+}
+
+// hold stores the state of a call that waits in its instance.
+func (p *pending) hold() {
+	p.waited = time.Since(p.since)
+	st, err := p.look()
+	if err == nil {
+		err = p.keep(st, []*started{})
+	}
+	if err != nil {
+		p.unkept(err)
+	}
+}
+
+// unkept has the state of a call that could not be stored stored later.
+func (p *pending) unkept(err error) {
+	c := p.call
+	c.host.log.Warn("a call that waits keeps its instance for now: its state was not stored", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
+	p.retry = min(max(2*p.retry, minRetry), maxRetry)
 }
 
 // short reports whether others need what the call holds.

@@ -90,18 +90,21 @@ func openBetween(t testing.TB, cfg Config, l *ledger) service {
 	t.Helper()
 	cfg.CacheDir = plugintest.CacheDir()
 	cfg.Grants = map[string]plugins.Grant{"between": {Clock: true, Ask: true, Tools: []string{abi.EveryTool}, KV: host.KV{Mode: abi.StoreWrite}}}
-	cfg.Tools = append(l.tools(), gotool.Tool{Name: "slow", Description: "Takes long.", Hints: abi.Hints{Readonly: true}, Handler: gotool.Handle(func(ctx context.Context, _ *gotool.Call, in struct {
-		Seconds int `json:"seconds"`
-	}) (int, error) {
-		select {
-		case <-time.After(time.Duration(in.Seconds) * time.Second):
-			return in.Seconds, nil
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
-	})})
+	cfg.Tools = append(l.tools(), slowTool)
 	return openFolder(t, cfg, fstest.MapFS{"between.wasm": {Data: js.Plugin([]byte(between))}})
 }
+
+// slowTool may be called again.
+var slowTool = gotool.Tool{Name: "slow", Description: "Takes long.", Hints: abi.Hints{Readonly: true}, Handler: gotool.Handle(func(ctx context.Context, _ *gotool.Call, in struct {
+	Seconds int `json:"seconds"`
+}) (int, error) {
+	select {
+	case <-time.After(time.Duration(in.Seconds) * time.Second):
+		return in.Seconds, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+})}
 
 // TestMessagesBetweenStates: messages that a run has taken since its last state are not
 // lost with its host, whatever the hints of its tool are.
@@ -146,12 +149,13 @@ func TestMessagesBetweenStates(t *testing.T) {
 func TestEventsBetweenStates(t *testing.T) {
 	for _, c := range []struct {
 		do      string
+		after   time.Duration // what it does
 		results []string // for the pairs of hints; empty: the run is orphaned
 		writes  []string
 	}{
-		{"checkpoint", []string{`["nothing",2]`, `["newer",2]`, `["newer",2]`, `["newer",2]`}, nil},
-		{"write", []string{"", `1`}, nil},
-		{"child", []string{`["nothing","second is 2"]`, `["first is 1","second is 2"]`}, []string{"first", "second"}},
+		{"checkpoint", time.Minute, []string{`["nothing",2]`, `["newer",2]`, `["newer",2]`, `["newer",2]`}, nil},
+		{"write", time.Minute, []string{"", `1`}, nil},
+		{"child", 0, []string{`["nothing","second is 2"]`, `["first is 1","second is 2"]`}, []string{"first", "second"}},
 	} {
 		for i, want := range c.results {
 			t.Run(c.do+"/"+pairsOfHints[i], func(t *testing.T) {
@@ -160,7 +164,7 @@ func TestEventsBetweenStates(t *testing.T) {
 					cfg := Config{Engine: newProcess()}
 					s := openBetween(t, cfg, &l)
 					id := s.spawn(alice, pairsOfHints[i], fmt.Sprintf(`{"do":%q}`, c.do))
-					time.Sleep(70 * time.Second)
+					time.Sleep(c.after + 500*time.Millisecond) // a second later there is a new state
 					require.Equal(t, wire.StatusRunning, s.run(id).Status)
 
 					s = openBetween(t, restarted(cfg), &l)
@@ -189,11 +193,47 @@ func TestAnswersBetweenStates(t *testing.T) {
 				require.NoError(t, err)
 				time.Sleep(time.Minute)
 				s.answers(id, "one")
-				time.Sleep(time.Second)
+				time.Sleep(500 * time.Millisecond)
 				s = openBetween(t, restarted(cfg), new(ledger))
 				time.Sleep(2 * time.Minute)
 				s.answers(id, "two")
 				require.Equal(t, `["one","two"]`, string(s.settled(alice, id).Result))
+			})
+		})
+	}
+}
+
+// TestAttemptsThatWait: an attempt that gets further than those before it, or waits longer,
+// is not one of the three after which a run is not started again.
+func TestAttemptsThatWait(t *testing.T) {
+	const slow = `return await tools.slow({seconds: 90})`
+	for name, c := range map[string]struct {
+		code  string
+		lives []int // seconds until the host goes down
+		end   wire.Status
+	}{
+		"three times in a call": {slow, []int{5, 5, 5}, wire.StatusSucceeded},
+		"no longer":             {slow, []int{5, 5, 5, 5}, wire.StatusFailed},
+		"ever longer":           {slow, []int{3, 3, 5, 9, 9, 17, 40, 70}, wire.StatusSucceeded},
+		"call after call":       {`for (let i = 0; i < 10; i++) await tools.slow({seconds: 4})`, []int{6, 6, 6, 6, 6, 6, 6}, wire.StatusSucceeded},
+		"at once":               {slow, []int{0, 0, 0}, wire.StatusFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				cfg := Config{Engine: newProcess()}
+				open := func() service {
+					next := cfg
+					next.Tools = []gotool.Tool{slowTool}
+					return openScripts(t, next)
+				}
+				s := open()
+				id := s.spawnScript(c.code)
+				for _, seconds := range c.lives {
+					time.Sleep(time.Duration(seconds)*time.Second + 100*time.Millisecond)
+					cfg = restarted(cfg)
+					s = open()
+				}
+				require.Equal(t, c.end, wire.Status(s.settled(alice, id).Status))
 			})
 		})
 	}
