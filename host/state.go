@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ type state struct {
 	Elapsed int64     `json:"elapsed"`          // on the clock that does not
 	At      time.Time `json:"at"`               // when that was
 	Waited  int64     `json:"waited,omitempty"` // how long the wait had lasted
+	Boot    string    `json:"boot,omitempty"`   // the process
+	Up      int64     `json:"up,omitempty"`     // how long it had run
 	Random  []byte    `json:"random"`           // position
 	Last    int32     `json:"last"`             // id of an operation
 	Fuel    int64     `json:"fuel"`             // used
@@ -33,6 +36,22 @@ type state struct {
 
 	Ended   []ended   `json:"ended,omitempty"`
 	Pending []waiting `json:"pending,omitempty"`
+}
+
+// boot is this process. Its clock tells how much time has passed since a state that it has
+// stored, even if the clock of the wall was set back.
+var boot = struct {
+	id string
+	at time.Time
+}{rand.Text(), time.Now()}
+
+// passed is how much time has passed since the state was stored.
+func (s state) passed() time.Duration {
+	passed := time.Since(s.At)
+	if s.Boot == boot.id {
+		passed = max(passed, time.Since(boot.at)-time.Duration(s.Up))
+	}
+	return max(0, passed)
 }
 
 // written is what the guest has written so far.
@@ -208,7 +227,12 @@ func (p *pending) restore(st state) error {
 		return cannotContinue("its state has no position of random numbers")
 	}
 	env.Now = st.Now
-	c.instance.Guest.(*environment).begin(st.Elapsed + int64(max(0, time.Since(st.At))))
+	passed := st.passed()
+	c.instance.Guest.(*environment).begin(st.Elapsed + int64(passed))
+	for i := range st.Pending {
+		w := &st.Pending[i]
+		w.At = time.Now().Add(w.At.Sub(st.At) - passed)
+	}
 	a, w := &c.answer, st.Answer
 	a.written, a.logged, a.result, a.given, a.errText, a.content, a.summary = w.Bytes, w.Logged, w.Result, w.Given, w.Error, w.Content, w.Summary
 	a.stderr.buf = w.Stderr

@@ -351,6 +351,11 @@ func (p *pending) describe(st *state) {
 	slices.SortFunc(st.Pending, func(a, b waiting) int { return cmp.Compare(a.ID, b.ID) })
 	env, first := c.instance.Guest.(*environment), c.inner.first()
 	st.Elapsed, st.At, st.Now = env.elapsed(), time.Now(), c.instance.Env.Now
+	st.Boot, st.Up = boot.id, int64(time.Since(boot.at))
+	for i := range st.Pending { // by the clock of the wall as it is now
+		w := &st.Pending[i]
+		w.At = st.At.Add(w.At.Sub(st.At))
+	}
 	st.Name = c.Suspend.name()
 	st.Random, _ = c.instance.Env.Random.MarshalBinary() // it has no error
 	st.Waited = int64(p.waited)

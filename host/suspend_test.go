@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/checkpoint"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
@@ -209,6 +211,56 @@ func TestContinueRefuses(t *testing.T) {
 			require.ErrorContains(t, o.err, c.text, name)
 		}
 	})
+}
+
+// TestContinueWhenTheClockIsSetBack: in the process that has suspended a call, its own clock
+// says how much time has passed. In another one only the clock of the wall can: by it none has.
+func TestContinueWhenTheClockIsSetBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		boot any // in place of that of the process; nil: it
+		want time.Duration
+	}{
+		"in the same process": {nil, 20 * time.Second},
+		"after a restart":     {"another", 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHost(t, nil)
+				m := compile(t, h, waiter(2, sleeping(30_000), sleeping(10_000)).wasm())
+				req := host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}, Timeout: 2 * time.Hour}}
+				var kept []byte
+				req.Suspend = &host.Suspend{Keep: func(k host.Kept) error { kept = k.State; return nil }}
+				require.ErrorIs(t, do(t.Context(), h, m, req).err, host.ErrSuspended)
+
+				point, err := checkpoint.Decode(kept, 1<<30)
+				require.NoError(t, err)
+				var state map[string]any
+				require.NoError(t, json.Unmarshal(point.Host, &state))
+				later := func(in map[string]any) { // as it was stored before the clock was set back
+					at, err := time.Parse(time.RFC3339Nano, in["at"].(string))
+					require.NoError(t, err)
+					in["at"] = at.Add(time.Hour)
+				}
+				later(state)
+				for _, w := range state["pending"].([]any) {
+					later(w.(map[string]any))
+				}
+				if c.boot != nil {
+					state["boot"] = c.boot
+				}
+				point.Host, err = json.Marshal(state)
+				require.NoError(t, err)
+				req.Continue, err = point.Encode()
+				require.NoError(t, err)
+
+				time.Sleep(10 * time.Second)
+				began := time.Now()
+				req.Suspend = nil
+				require.NoError(t, do(t.Context(), h, m, req).err)
+				require.Equal(t, c.want, time.Since(began))
+			})
+		})
+	}
 }
 
 // TestStatesAreHostile: what the host has added to a checkpoint is checked like anything

@@ -149,7 +149,7 @@ func specOf(s engine.Schedule) (schedule.Spec, error) {
 
 // fireDue fires what is due, and returns when to look again.
 func (s *scheduler) fireDue(ctx context.Context, now time.Time) time.Duration {
-	wakes := s.wake(ctx, now)
+	wakes := s.wake(ctx)
 	due, next, err := s.engine.Due(ctx, now, dueAtOnce+len(s.failed))
 	if err != nil {
 		if ctx.Err() == nil {
@@ -192,10 +192,7 @@ func (s *scheduler) fireDue(ctx context.Context, now time.Time) time.Duration {
 	if fired { // what was fired may be due again
 		return 0
 	}
-	if next.IsZero() || !wakes.IsZero() && wakes.Before(next) {
-		next = wakes
-	}
-	return s.pause(ctx, now, next)
+	return min(wakes, s.pause(ctx, now, next))
 }
 
 // pause returns when to look again for schedules that are due, the next at a time

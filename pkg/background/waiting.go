@@ -233,18 +233,27 @@ func (w *worker) resumeCalls(ctx context.Context, t *task) {
 	t.sink.Calls(func() []byte { return called })
 }
 
-// wake lets runs continue whose time has come, and returns when the next one is due.
-func (s *scheduler) wake(ctx context.Context, now time.Time) (next time.Time) {
+// wake lets runs continue whose time has come, and returns how long it is until the next
+// one is due, at most [clockEvery]. The times have the clock of the process, if the engine has it.
+func (s *scheduler) wake(ctx context.Context) time.Duration {
 	for {
+		now, err := s.engine.Now(ctx)
+		if err != nil {
+			return fireAgain
+		}
 		woken, next, err := s.worker.member.worker().Wake(ctx, now, wakeAtOnce)
 		if err != nil {
 			if ctx.Err() == nil && !fenced(err) {
 				s.log.Error("waiting background runs not woken; trying again", "error", err)
 			}
-			return now.Add(fireAgain)
+			return fireAgain
 		}
-		if woken < wakeAtOnce {
-			return next
+		switch {
+		case woken == wakeAtOnce:
+		case next.IsZero():
+			return clockEvery
+		default:
+			return min(next.Sub(now), clockEvery)
 		}
 	}
 }

@@ -184,8 +184,9 @@ type Worker interface {
 	// its attempt, its log and its Beat.
 	Start(ctx context.Context, id string) (Lease, error)
 
-	// Wake queues up to max waiting runs whose WakeAt is not after now, the earliest
-	// first. It returns how many, and when the next one is due: zero if none is.
+	// Wake queues up to max waiting runs whose time has come at now, which [Engine.Now]
+	// has returned: the earliest first. It returns how many, and when the next one is
+	// due: zero if none is. In an engine of one process, an [Alarm] says when that is.
 	Wake(ctx context.Context, now time.Time, max int) (woken int, next time.Time, err error)
 
 	// Renew is the heartbeat. It renews the lease of this worker and records the

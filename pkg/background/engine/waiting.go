@@ -102,6 +102,23 @@ func (r Run) Suspended(s Suspension, log int64) Run {
 	return r
 }
 
+// An Alarm is when a waiting run continues. Its time comes by the clock of the process, and
+// also by the clock of the wall, whichever is first: that one may be set back, and the other
+// stands still while the machine sleeps.
+type Alarm struct {
+	Wall time.Time // [Waiting.WakeAt]
+	At   time.Time // the same time by the clock of the process
+}
+
+// NewAlarm returns the alarm of a run that begins to wait, or is found waiting.
+func NewAlarm(wall time.Time) Alarm {
+	now := time.Now()
+	return Alarm{wall, now.Add(wall.Sub(now))}
+}
+
+// Due reports whether the time has come.
+func (a Alarm) Due(now time.Time) bool { return !a.At.After(now) || !a.Wall.After(now) }
+
 // Awaken returns a waiting run as it is queued to continue.
 func (r Run) Awaken() Run {
 	r.Status, r.Woken = StatusQueued, true

@@ -30,12 +30,12 @@ func newSleep() sleep {
 
 // An alarm is when a run continues. It is void when the run no longer waits for it.
 type alarm struct {
-	at  time.Time
+	engine.Alarm
 	run *active
 }
 
 func (a alarm) void() bool {
-	return a.run.run.Status != engine.StatusWaiting || !a.run.run.WakeAt.Equal(a.at)
+	return a.run.run.Status != engine.StatusWaiting || !a.run.run.WakeAt.Equal(a.Wall)
 }
 
 // tidy removes the times that are void, or there twice.
@@ -53,7 +53,7 @@ func (s *sleep) tidy() {
 type alarms []alarm
 
 func (s alarms) Len() int           { return len(s) }
-func (s alarms) Less(i, j int) bool { return s[i].at.Before(s[j].at) }
+func (s alarms) Less(i, j int) bool { return s[i].At.Before(s[j].At) }
 func (s alarms) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
 func (s *alarms) Push(a any)        { *s = append(*s, a.(alarm)) }
 func (s *alarms) Pop() any {
@@ -72,7 +72,7 @@ func (g *registry) rest(a *active) {
 		if len(g.sleep.times) >= g.sleep.sweep {
 			g.sleep.tidy()
 		}
-		heaps.Push(&g.sleep.times, alarm{a.run.WakeAt, a})
+		heaps.Push(&g.sleep.times, alarm{engine.NewAlarm(a.run.WakeAt), a})
 	}
 	for _, id := range a.run.Await {
 		g.sleep.awaited[id] = append(g.sleep.awaited[id], a)
@@ -145,8 +145,8 @@ func (w *worker) Wake(_ context.Context, now time.Time, max int) (woken int, nex
 		if first.void() {
 			continue
 		}
-		if len(runs) >= max || first.at.After(now) {
-			next = first.at
+		if len(runs) >= max || !first.Due(now) {
+			next = first.At
 			break
 		}
 		runs = append(runs, g.awaken(first.run)...)

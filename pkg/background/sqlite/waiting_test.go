@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -175,4 +176,23 @@ func TestVoidAlarms(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Less(t, len(e.active.sleep.times), 200)
+}
+
+// TestWaitingWhenTheClockIsSetBack: a run continues by the time that was promised.
+func TestWaitingWhenTheClockIsSetBack(t *testing.T) {
+	e := opened(t, t.TempDir())
+	now := time.Now()
+	suspended(t, e, "bg_a", engine.Suspension{Wake: now.Add(time.Minute).Round(0)})
+	back := func(t time.Time) time.Time { // both clocks, that of the wall an hour earlier
+		*(*uint64)(unsafe.Pointer(&t)) -= 3600 << 30
+		return t
+	}
+
+	woken, next, err := e.worker.Wake(t.Context(), back(now), 10)
+	require.NoError(t, err)
+	require.Zero(t, woken)
+	require.InDelta(t, time.Minute, next.Sub(back(now)), float64(time.Second))
+	woken, _, err = e.worker.Wake(t.Context(), back(now.Add(2*time.Minute)), 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, woken)
 }

@@ -46,7 +46,8 @@ type record struct {
 	log        output.Buffer
 	checkpoint []byte
 	state      []byte
-	lease      *lease  // the current one
+	lease      *lease // the current one
+	alarm      engine.Alarm
 	holder     *worker // that claimed it or works on it; nil: nobody
 	notifier   *worker // that took its notice; nil: nobody
 	counted

@@ -30,10 +30,10 @@ func (w *worker) Wake(_ context.Context, now time.Time, max int) (woken int, nex
 	}
 
 	timed := which(e.active, func(r *record) bool { return r.waits() && !r.run.WakeAt.IsZero() })
-	slices.SortStableFunc(timed, func(a, b *record) int { return a.run.WakeAt.Compare(b.run.WakeAt) })
+	slices.SortStableFunc(timed, func(a, b *record) int { return a.alarm.At.Compare(b.alarm.At) })
 	for _, r := range timed {
-		if woken >= max || r.run.WakeAt.After(now) {
-			return woken, r.run.WakeAt, nil
+		if woken >= max || !r.alarm.Due(now) {
+			return woken, r.alarm.At, nil
 		}
 		e.awaken(r)
 		woken++
@@ -96,7 +96,7 @@ func (st *store) suspend(r *record, s engine.Suspension) error {
 		return nil
 	}
 
-	r.holder, r.lease = nil, nil
+	r.holder, r.lease, r.alarm = nil, nil, engine.NewAlarm(s.Wake)
 	st.publish(engine.EventWaiting, r)
 	if st.happened(r) {
 		st.awaken(r)
