@@ -150,7 +150,7 @@ func TestEventsBetweenStates(t *testing.T) {
 	for _, c := range []struct {
 		do      string
 		after   time.Duration // what it does
-		results []string // for the pairs of hints; empty: the run is orphaned
+		results []string      // for the pairs of hints; empty: the run is orphaned
 		writes  []string
 	}{
 		{"checkpoint", time.Minute, []string{`["nothing",2]`, `["newer",2]`, `["newer",2]`, `["newer",2]`}, nil},

@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/engine/memory"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // A database that is deleted under the service is one of the problems an
@@ -39,10 +40,11 @@ func TestStorageThatIsLost(t *testing.T) {
 	require.NotEmpty(t, s.Stats().Storage.Failed)
 }
 
-// A fullEngine is one whose disk is full: no end is stored.
+// A fullEngine is one whose disk is full: no run and no end is stored.
 type fullEngine struct {
 	*memory.Engine
-	full atomic.Bool
+	full  atomic.Bool
+	later chan struct{} // ends are stored once it is closed; nil: at once
 }
 
 type fullWorker struct {
@@ -60,24 +62,43 @@ func (e *fullEngine) Join(ctx context.Context, info engine.WorkerInfo) (engine.W
 	return &fullWorker{w, e}, err
 }
 
+// Check is what sqlite has.
+func (e *fullEngine) Check(context.Context) error {
+	if e.full.Load() {
+		return fmt.Errorf("writing the database: %w", ErrFull)
+	}
+	return nil
+}
+
+func (w *fullWorker) Submit(ctx context.Context, run engine.Run, permits *engine.Permits) error {
+	if err := w.engine.Check(ctx); err != nil {
+		return err
+	}
+	return w.Worker.Submit(ctx, run, permits)
+}
+
 func (w *fullWorker) Start(ctx context.Context, id string) (engine.Lease, error) {
 	l, err := w.Worker.Start(ctx, id)
 	return &fullLease{l, w.engine}, err
 }
 
 func (l *fullLease) Complete(ctx context.Context, status engine.Status, b engine.Beat, end engine.End) (engine.Run, error) {
-	if l.engine.full.Load() {
-		return engine.Run{}, errors.New("no space left on device")
+	if l.engine.later != nil {
+		<-l.engine.later
+	}
+	if err := l.engine.Check(ctx); err != nil {
+		return engine.Run{}, err
 	}
 	return l.Lease.Complete(ctx, status, b, end)
 }
 
 // The agent is notified of an end that is not stored, and that it is not.
 func TestUnsavedEnd(t *testing.T) {
-	disk := &fullEngine{Engine: memory.New()}
-	disk.full.Store(true)
+	disk := &fullEngine{Engine: memory.New(), later: make(chan struct{})}
 	s := open(t, Config{Engine: disk}, "echo")
 	id := s.spawn("s", "echo", `{"n":1}`)
+	disk.full.Store(true)
+	close(disk.later)
 	run := s.settled("s", id)
 	require.True(t, run.Unsaved)
 
@@ -105,6 +126,21 @@ func TestUnsavedEnd(t *testing.T) {
 	require.Equal(t, true, report["done"])
 	require.NotContains(t, report, "unsaved")
 	require.NotContains(t, report, "next")
+}
+
+// A server whose disk is full is not ready, and says to its clients that nothing can be
+// stored now, until there is room.
+func TestFullDisk(t *testing.T) {
+	disk := &fullEngine{Engine: memory.New()}
+	s := open(t, Config{Engine: disk}, "echo")
+	require.NoError(t, s.Ready(t.Context()))
+	disk.full.Store(true)
+	require.ErrorIs(t, s.Ready(t.Context()), ErrFull)
+	_, err := s.Session("s").Spawn(t.Context(), SpawnRequest{Tool: "echo"})
+	require.Equal(t, Reason{Code: wire.CodeUnavailable, Text: textFull, Retry: retryUnavailable}, ReasonOf(err))
+	disk.full.Store(false)
+	require.NoError(t, s.Ready(t.Context()))
+	s.settled("s", s.spawn("s", "echo", `{"n":1}`))
 }
 
 // While the service closes it can say what it waits for.

@@ -82,6 +82,7 @@ var sentinels = []struct {
 	{plugins.ErrNoTool, wire.CodeNotFound, ""},
 	{host.ErrDenied, wire.CodeDenied, ""},
 	{engine.ErrUnavailable, wire.CodeUnavailable, textUnavailable},
+	{engine.ErrFull, wire.CodeUnavailable, textFull},
 	{background.ErrClosed, wire.CodeClosing, textClosing},
 	{engine.ErrClosed, wire.CodeClosing, textClosing},
 	{host.ErrClosed, wire.CodeClosing, textClosing},
@@ -98,6 +99,7 @@ var sentinels = []struct {
 
 const (
 	textClosing     = "the server is shutting down"
+	textFull        = "nothing can be stored at the moment: try again later, with the same idempotency key if there was one"
 	textUnavailable = "background runs cannot be reached at the moment: try again in a few seconds, with the same idempotency key if there was one"
 )
 

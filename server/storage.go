@@ -103,14 +103,24 @@ const readyWithin = 3 * time.Second
 // down. The log says why. It matches [engine.ErrUnavailable].
 var ErrUnreachable = fmt.Errorf("the engine of runs does not answer: %w", engine.ErrUnavailable)
 
-// Ready returns why nothing can be stored now: an error of [Service.StorageErr], or
-// [ErrUnreachable].
+// ErrFull: the disk is full. The server continues by itself once there is room. It matches
+// [engine.ErrFull].
+var ErrFull = fmt.Errorf("%w: no run, message, value or decision can be stored, and the ends of runs are only in memory: "+
+	"make room in the data folder, and do not end the server before", engine.ErrFull)
+
+// Ready returns why nothing can be stored now: an error of [Service.StorageErr],
+// [ErrFull] or [ErrUnreachable].
 func (s *Service) Ready(ctx context.Context) error {
 	if err := s.StorageErr(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
+	if e, ok := s.engine.(interface{ Check(context.Context) error }); ok {
+		if err := e.Check(ctx); errors.Is(err, engine.ErrFull) {
+			return ErrFull
+		}
+	}
 	if _, err := s.engine.Now(ctx); err != nil {
 		s.log.Warn("the engine does not answer", "error", err)
 		return ErrUnreachable

@@ -42,7 +42,7 @@ var statuses = map[wire.Code]struct {
 	wire.CodeUnsupported:  {http.StatusUnprocessableEntity, "The tool cannot do that"},
 	wire.CodeLimit:        {http.StatusTooManyRequests, "A limit is reached"},
 	wire.CodeInternal:     {http.StatusInternalServerError, "Internal error"},
-	wire.CodeUnavailable:  {http.StatusServiceUnavailable, "Background runs cannot be reached now"},
+	wire.CodeUnavailable:  {http.StatusServiceUnavailable, "Nothing can be stored now"},
 	wire.CodeClosing:      {http.StatusServiceUnavailable, "The server is shutting down"},
 	wire.CodeIssuer:       {http.StatusServiceUnavailable, "Tokens cannot be checked now"},
 }

@@ -13,7 +13,7 @@ const (
 	CodeUnsupported Code = "unsupported" // the tool does not support this, such as background runs
 	CodeLimit       Code = "limit"       // a limit on runs, schedules, records or open requests is reached
 	CodeInternal    Code = "internal"    // the host failed; its log has the details
-	CodeUnavailable Code = "unavailable" // the store of runs is unreachable at the moment; the request may have taken effect
+	CodeUnavailable Code = "unavailable" // nothing can be stored at the moment: the store of runs is unreachable, or its disk is full; the request may have taken effect
 	CodeClosing     Code = "closing"     // the server is shutting down
 	CodeCanceled    Code = "canceled"    // the caller canceled the request
 )

@@ -34,7 +34,8 @@ const DefaultTTL = 30 * time.Second
 // anything when the method returns nil. The id of an unknown run or schedule is an
 // error matching [ErrNotFound]; once the storage is gone, every write returns one
 // matching [ErrStorageLost]. An engine on a network returns errors matching
-// [ErrUnavailable] while its storage is away.
+// [ErrUnavailable] while its storage is away. A write that finds no room on the disk
+// returns one matching [ErrFull].
 type Engine interface {
 	// Join makes the caller a worker. An engine that only one worker can use
 	// returns an error matching [ErrLocked] while there is one.

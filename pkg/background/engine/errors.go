@@ -22,6 +22,10 @@ var (
 	// again; what it seemed to store since the loss is not kept.
 	ErrStorageLost = errors.New("the storage was deleted or replaced while it was in use")
 
+	// ErrFull means that nothing was stored because the disk is full. The engine works
+	// again once there is room.
+	ErrFull = errors.New("the disk is full")
+
 	// ErrActive means that a run has not ended, and cannot be removed.
 	ErrActive = errors.New("the run has not ended")
 

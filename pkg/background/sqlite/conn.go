@@ -170,6 +170,7 @@ var (
 // Result codes, https://www.sqlite.org/rescode.html.
 const (
 	codeCorrupt    = 11
+	codeFull       = 13
 	codeConstraint = 19
 	codeNotADB     = 26
 )

@@ -35,6 +35,7 @@ type database struct {
 	readers  chan *conn
 	files    map[string]identity   // that must stay what they were, by suffix
 	failed   atomic.Pointer[error] // why nothing is stored any more; nil: it is
+	full     atomic.Bool           // the last change found no room on the disk
 	mark     *markFile             // of the writer
 	recorded atomic.Int64          // bytes of records, as the last transaction left them
 

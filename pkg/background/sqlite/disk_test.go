@@ -38,7 +38,8 @@ func TestFullDatabase(t *testing.T) {
 			stored = append(stored, run.ID)
 		}
 	}
-	require.ErrorContains(t, err, "full")
+	require.ErrorIs(t, err, engine.ErrFull)
+	require.ErrorIs(t, e.Check(t.Context()), engine.ErrFull)
 	require.NotEmpty(t, stored)
 	for _, id := range stored {
 		get(t, e, id)
@@ -55,6 +56,8 @@ func TestFullDatabase(t *testing.T) {
 	require.Equal(t, "output", tail(t, e, "bg_running"))
 
 	sql(t, e, "PRAGMA max_page_count = 1000000")
+	require.NoError(t, e.Check(t.Context()))
+	require.NoError(t, e.Check(t.Context()))
 	_, err = l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, end)
 	require.NoError(t, err, "there is room again")
 	require.Equal(t, "output", artifact(t, e, "bg_running", engine.OutputLog))

@@ -217,3 +217,12 @@ func (e *Engine) Counts() map[engine.Status]int {
 // Err returns why nothing is stored any more: an error that matches
 // [engine.ErrStorageLost]. It is nil as long as the engine works.
 func (e *Engine) Err() error { return e.db.lost() }
+
+// Check returns why nothing can be stored now: the error of Err, or one that matches
+// [engine.ErrFull]. If the disk was full at the last change, it tries to store something.
+func (e *Engine) Check(ctx context.Context) error {
+	if err := e.Err(); err != nil {
+		return err
+	}
+	return e.db.room(ctx)
+}

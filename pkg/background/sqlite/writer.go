@@ -115,10 +115,15 @@ func (db *database) commit(w *conn, batch []*op) error {
 	if err != nil {
 		_ = w.run("ROLLBACK") // SQLite may have done so itself
 		db.suspect(err)
+		if code(err) == codeFull {
+			err = fmt.Errorf("%w: %w", engine.ErrFull, err)
+			db.filled(true)
+		}
 		return fmt.Errorf("writing the database: %w", err)
 	}
 
 	if changed {
+		db.filled(false)
 		if err := db.look(); err != nil {
 			return err
 		}
@@ -131,6 +136,32 @@ func (db *database) commit(w *conn, batch []*op) error {
 		after()
 	}
 	return nil
+}
+
+// filled notes whether the last change found the disk full, and logs when that changes.
+func (db *database) filled(full bool) {
+	switch {
+	case db.full.Swap(full) == full:
+	case full:
+		db.log.Error("the disk is full: nothing can be stored until there is room", "dir", db.dir)
+	default:
+		db.log.Info("there is room on the disk again", "dir", db.dir)
+	}
+}
+
+// probe is how many bytes have to fit on a disk that was full.
+const probe = 64 << 10
+
+// room returns an error that matches [engine.ErrFull] if the disk is still full.
+func (db *database) room(ctx context.Context) error {
+	if !db.full.Load() {
+		return nil
+	}
+	err := db.write(ctx, func(w *conn) error { return w.run(`INSERT OR REPLACE INTO meta VALUES ('room', zeroblob(?))`, int64(probe)) })
+	if err != nil {
+		return err
+	}
+	return db.write(ctx, func(w *conn) error { return w.run(`DELETE FROM meta WHERE name = 'room'`) })
 }
 
 // transact is one transaction. It reports whether there was anything to commit.
