@@ -57,15 +57,12 @@ func (a *answer) buffer(stream abi.Stream) *[]byte {
 	return nil
 }
 
-// add keeps a block of content without secrets. Its error says what is wrong with it.
-func (a *answer) add(data []byte, s *screen) error {
+// add keeps a block of content. Its error says what is wrong with it.
+func (a *answer) add(data []byte) error {
 	if len(a.content) == maxBlocks {
 		return fmt.Errorf("a result has at most %d content blocks", maxBlocks)
 	}
 	block, err := abi.DecodeBlock(data)
-	if err == nil {
-		err = s.block(&block)
-	}
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,6 @@ type call struct {
 	response   []byte             // abi.FieldResponse; nil before the first host call
 	extism     extismCall         // what a plugin of Extism has
 	web        *web               // nil before the first HTTP request
-	screen     screen             // of what it writes
 	pending    pending            // operations that it has started
 	leaving    bool               // it has been interrupted, and its state is being stored
 	begun      begun              // the operation whose first half runs
@@ -85,7 +84,7 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	}
 	c := &call{Call: *req, host: h, module: m, client: fair.ClientOf(req.Session), started: time.Now()}
 	c.Policy = c.Policy.withDefaults()
-	c.start.call, c.inner.call, c.screen.call, c.pending.call = c, c, c, c
+	c.start.call, c.inner.call, c.pending.call = c, c, c
 	if c.Caller != nil {
 		c.Policy.Fuel = min(c.Policy.Fuel, c.Caller.left())
 	}

@@ -40,13 +40,13 @@ func reportOperation(c *call, request []byte) int32 {
 	}
 
 	if in.Summary != nil {
-		c.answer.summary = c.screen.oneLine(*in.Summary, maxSummary)
+		c.answer.summary = oneLine(*in.Summary, maxSummary)
 	}
 	if in.Unit != nil {
-		c.said.Unit = c.screen.oneLine(*in.Unit, maxUnit)
+		c.said.Unit = oneLine(*in.Unit, maxUnit)
 	}
 	if in.Status != nil {
-		c.said.Status = c.screen.oneLine(*in.Status, maxStatus)
+		c.said.Status = oneLine(*in.Status, maxStatus)
 		c.sayProgress()
 	}
 	return c.respond([]byte("{}"))
@@ -59,9 +59,9 @@ func (c *call) sayProgress() {
 	}
 }
 
-// oneLine is a text of a plugin on one line, without secrets, control characters and
-// characters that are not seen, and cut to n bytes.
-func (s *screen) oneLine(text string, n int) string {
+// oneLine is a text of a plugin on one line, without control characters and characters
+// that are not seen, and cut to n bytes.
+func oneLine(text string, n int) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r), unicode.IsControl(r):
@@ -70,8 +70,8 @@ func (s *screen) oneLine(text string, n int) string {
 			return -1
 		}
 		return r
-	}, s.text(text))
-	return clip(s.text(strings.Join(strings.Fields(text), " ")), n)
+	}, text)
+	return clip(strings.Join(strings.Fields(text), " "), n)
 }
 
 // Progress is a tool's report on its progress and status. It has the latest value of

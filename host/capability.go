@@ -91,7 +91,6 @@ func (c *call) perform(name, request []byte) int32 {
 func (c *call) operation(name, request []byte) (work, int32) {
 	op := string(name[:min(len(name), maxOp+1)])
 	c.meter.charge(len(request))
-	c.screen.charge(len(request))
 	if c.describing {
 		return nil, c.deny("a plugin cannot call the host while it describes itself")
 	}
@@ -107,9 +106,6 @@ func (c *call) operation(name, request []byte) (work, int32) {
 
 	if !o.allowed(c) {
 		return nil, c.deny(o.denied)
-	}
-	if code := c.screen.refuse(op, request); code != 0 {
-		return nil, code
 	}
 	if c.May != nil && c.May(&c.ctx) != nil {
 		return nil, c.refuseStopped()

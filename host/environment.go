@@ -174,7 +174,6 @@ var errOutputLimit = errors.New("output limit reached")
 func (o output) Write(p []byte) (int, error) {
 	c := o.call
 	c.meter.charge(len(p))
-	c.screen.charge(len(p))
 	err := c.answer.count(len(p))
 	if err == nil && o.stream == abi.StreamOutput && c.module.Info.Shape == Command {
 		if err = c.meter.keep(len(p)); err == nil {
@@ -186,15 +185,8 @@ func (o output) Write(p []byte) (int, error) {
 		c.failed = err // which ends the call at its next check
 		return 0, errOutputLimit
 	}
-	c.emit(o.stream, p)
+	c.show(o.stream, p)
 	return len(p), nil
-}
-
-// emit hands live output to the caller, without secrets.
-func (c *call) emit(stream abi.Stream, p []byte) {
-	if p = c.screen.live(stream, p); len(p) > 0 {
-		c.show(stream, p)
-	}
 }
 
 // show hands live output to the caller. A writer that fails is the caller's business,

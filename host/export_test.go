@@ -70,14 +70,6 @@ func InnerBackground(c *Caller) (all []bool) {
 	return all
 }
 
-// MaskJSON masks a secret in a JSON value.
-func MaskJSON(data []byte, name, value string) []byte {
-	c := &call{}
-	c.inner.call, c.screen.call = c, c
-	c.inner.shared().Masker().Add(name, value)
-	return c.screen.value(data)
-}
-
 // CheckState says what is wrong with what the host adds to a checkpoint.
 func CheckState(data []byte) error {
 	_, err := decodeState(data)

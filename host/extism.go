@@ -216,7 +216,6 @@ func (c *extismCall) put(k *extism.Kernel, content []byte) uint64 {
 func (c *extismCall) block(k *extism.Kernel, handle uint64) []byte {
 	content := k.Block(handle)
 	c.meter.pay(int64(len(content) / bytesPerUnit)) // a call that has to end ends here
-	c.screen.charge(len(content))
 	return content
 }
 

@@ -106,7 +106,7 @@ func (c *extismCall) takeMCP(output []byte) int32 {
 		if b.Type == "text" && len(result.Structured) > 0 && jsonAlike(b.Text, result.Structured) {
 			continue // the same again, for clients that read no structured content
 		}
-		if err := c.answer.add(encode(b.block()), &c.screen); err != nil {
+		if err := c.answer.add(encode(b.block())); err != nil {
 			broken(err)
 		}
 	}

@@ -112,7 +112,6 @@ func (c *extismCall) takeExtism(code int32) int32 {
 // take copies what the guest answers, which counts as its output.
 func (c *extismCall) take(content []byte) []byte {
 	c.meter.charge(len(content))
-	c.screen.charge(len(content))
 	if err := cmp.Or(c.answer.count(len(content)), c.meter.keep(len(content))); err != nil {
 		panic(&instance.Stop{Reason: err})
 	}

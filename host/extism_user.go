@@ -62,7 +62,7 @@ func notifyProgress(c *extismCall, k *extism.Kernel, stack []uint64) {
 	if json.Unmarshal(c.block(k, stack[0]), &in) != nil || in.Progress < 0 || c.describing {
 		return
 	}
-	c.said.Done, c.said.Total, c.said.Message = in.Progress, in.Total, clip(c.screen.text(in.Message), maxMessage)
+	c.said.Done, c.said.Total, c.said.Message = in.Progress, in.Total, clip(in.Message, maxMessage)
 	c.sayProgress()
 }
 

@@ -217,7 +217,6 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 	data := bytesAt(mem, abi.ImportWrite, stack[1], stack[2])
 	stream := abi.Stream(api.DecodeI32(stack[0]))
 	c.meter.charge(len(data))
-	c.screen.charge(len(data))
 	if c.describing && stream != abi.StreamManifest && stream != abi.StreamError || !c.describing && stream == abi.StreamManifest {
 		return abi.RefusedStream
 	}
@@ -234,9 +233,9 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 
 	switch stream {
 	case abi.StreamOutput, abi.StreamStderr:
-		c.emit(stream, data)
+		c.show(stream, data)
 	case abi.StreamContent:
-		if err := c.answer.add(data, &c.screen); err != nil {
+		if err := c.answer.add(data); err != nil {
 			return c.refuse(abi.RefusedContent, "invalid", err.Error())
 		}
 	case abi.StreamDebug, abi.StreamInfo, abi.StreamWarn, abi.StreamErrorLog:
@@ -267,7 +266,7 @@ func progress(c *call, mem api.Memory, stack []uint64) int32 {
 	if !finite(done) || !finite(total) || done < 0 || !utf8.Valid(message) {
 		return abi.RefusedProgress
 	}
-	c.said.Done, c.said.Total, c.said.Message = done, total, clip(c.screen.text(string(message)), maxMessage)
+	c.said.Done, c.said.Total, c.said.Message = done, total, clip(string(message), maxMessage)
 	c.sayProgress()
 	return c.advice()
 }

@@ -78,17 +78,16 @@ func (o *outcome) answered(code int32) error {
 		o.Kind, o.Summary = abi.Success, o.answer.summary
 		return o.value(o.answer.result)
 	case abi.InvokeToolError:
-		o.Kind, o.Error = abi.ToolError, cmp.Or(o.words(o.answer.errText), "the tool reported an error without a message")
+		o.Kind, o.Error = abi.ToolError, cmp.Or(clean(o.answer.errText), "the tool reported an error without a message")
 		o.Summary = o.answer.summary
 		return nil
 	case abi.InvokePanic:
-		return fmt.Errorf("%w: it panicked: %s", ErrTrap, cmp.Or(o.words(o.answer.errText), "without a message"))
+		return fmt.Errorf("%w: it panicked: %s", ErrTrap, cmp.Or(clean(o.answer.errText), "without a message"))
 	case abi.InvokeConnection:
 		connection, err := abi.DecodeConnection(o.answer.errText)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrABI, err)
 		}
-		o.screen.connection(connection)
 		o.Kind, o.Connection, o.Error = abi.ConnectionRequired, connection, "connect "+connection.Provider+" first"
 		return nil
 	}
@@ -111,11 +110,11 @@ func (o *outcome) value(result []byte) error {
 	spaced, ok := checkJSON(result)
 	switch {
 	case ok && spaced:
-		o.Value = o.screen.value(compactJSON(result))
+		o.Value = compactJSON(result)
 	case ok:
-		o.Value = o.screen.value(result)
+		o.Value = result
 	case shape != Reactor:
-		text := strings.ToValidUTF8(o.screen.text(string(result)), "\uFFFD")
+		text := strings.ToValidUTF8(string(result), "\uFFFD")
 		if shape == Command {
 			text = strings.TrimRight(text, "\n")
 		}
@@ -246,9 +245,6 @@ func (o *outcome) classify(err *CallError) {
 	}
 }
 
-// words is a text of the plugin for an agent.
-func (o *outcome) words(text []byte) string { return clean(o.screen.bytes(text)) }
-
 // clean makes text of a plugin fit for an agent: valid, bounded, trimmed.
 func clean(text []byte) string {
 	return clip(strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD")), maxError)
@@ -274,7 +270,7 @@ func (c *call) log(stream abi.Stream, data []byte) {
 	case c.answer.logged <= maxLogged:
 		c.guest.Lend()
 		defer c.guest.Reclaim()
-		log.Log(&c.ctx, levels[stream], c.Plugin+" | "+clean(c.screen.bytes(data))) // it cannot pass for the host's own
+		log.Log(&c.ctx, levels[stream], c.Plugin+" | "+clean(data)) // it cannot pass for the host's own
 	case before <= maxLogged:
 		log.Warn("the plugin logs too much: the rest of this call's log is dropped", "bytes_allowed", maxLogged)
 	}

@@ -86,9 +86,6 @@ type Observers struct {
 	// not granted: once for each of the first 16 tools, and once for all others together,
 	// which are named "(others)".
 	Ungranted func(tool string, times int)
-	// Leak is called, at most once per call, when an operation was refused because the
-	// plugin has put a secret into its request.
-	Leak func(operation, secret string)
 	// HTTP is called after each HTTP request, and each hop of a redirect, has ended or was
 	// refused, before the plugin gets the response.
 	HTTP func(Exchange)

@@ -77,11 +77,6 @@ func (c *call) runAdmitted() (code int32, err error) {
 			code, err = c.pending.resume()
 		}
 	}
-	if !errors.Is(err, ErrSuspended) { // else the state has it
-		if unsaid := c.screen.flush(); err == nil {
-			err = unsaid
-		}
-	}
 	if err == nil {
 		err = c.settle()
 	}

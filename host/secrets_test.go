@@ -3,7 +3,6 @@ package host_test
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -21,7 +20,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -55,12 +53,6 @@ func does(op, request string) step {
 
 func fetches(path string) step { return does("http", `{"url":"SERVER`+path+`"}`) }
 
-func writes(s abi.Stream, text string) step {
-	return step{text, func(at, size int64) code {
-		return seq(set(1, write(s, at, size)), when(refused(), drop(response(abi.StreamDebug))))
-	}}
-}
-
 // refused is whether the last function of the contract refused what it got, in local 1.
 func refused() code { return seq(get(1), i32(0), []byte{0x48}) } // i32.lt_s
 
@@ -71,18 +63,6 @@ func response(s abi.Stream) code {
 
 // results writes the last response as the result.
 var results = step{"", func(int64, int64) code { return drop(response(abi.StreamResult)) }}
-
-// joins adds the last n bytes of the last body to a stream.
-func joins(s abi.Stream, n int64) step {
-	return step{"", func(int64, int64) code {
-		from := seq(i32(responseAt), get(0), []byte{0x6a}, i32(n+2), []byte{0x6b}) // before "}
-		return drop(seq(i32(int64(s)), from, i32(n), call(fnWrite)))
-	}}
-}
-
-func returns(n int64) step {
-	return step{"", func(int64, int64) code { return seq(i32(n), []byte{0x0f}) }}
-}
 
 func program(steps []step) guest {
 	g := guest{silent: true}
@@ -146,10 +126,6 @@ func (x *exfiltration) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, value[:9])
 		w.(http.Flusher).Flush()
 		_, _ = io.WriteString(w, value[9:])
-	case "/first-half":
-		_, _ = io.WriteString(w, url.PathEscape(value)[:12])
-	case "/second-half":
-		_, _ = io.WriteString(w, url.PathEscape(value)[12:])
 	case "/redirect":
 		w.Header().Set("Location", "/other?q="+url.QueryEscape(value))
 		w.WriteHeader(http.StatusFound)
@@ -165,40 +141,6 @@ func (x *exfiltration) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		_, _ = io.WriteString(w, value)
 	}
-}
-
-// keeper notes what is kept.
-type keeper struct {
-	*exfiltration
-	name string
-	has  string
-}
-
-func (k keeper) Get(context.Context, string) (host.Value, error) {
-	return host.Value{Version: 1, Data: json.RawMessage(k.has)}, nil
-}
-
-func (k keeper) Set(_ context.Context, key string, data json.RawMessage, _ int64, _ time.Duration) (int64, error) {
-	k.note("%s: %s=%s", k.name, key, data)
-	return 1, nil
-}
-
-func (k keeper) Delete(_ context.Context, key string, _ int64) (bool, error) {
-	k.note("%s: deleted %s", k.name, key)
-	return true, nil
-}
-
-func (k keeper) List(context.Context, string, string, int) ([]host.Value, error) { return nil, nil }
-
-// liveOutput notes each piece of live output.
-type liveOutput struct {
-	*exfiltration
-	name string
-}
-
-func (l liveOutput) Write(p []byte) (int, error) {
-	l.note("%s: %s", l.name, p)
-	return len(p), nil
 }
 
 func newExfiltration(t *testing.T) (*exfiltration, *host.Host) {
@@ -234,60 +176,16 @@ func (x *exfiltration) call(t *testing.T, h *host.Host, steps []step) string {
 	}
 
 	req := host.Call{
-		ID: "1", Session: "s", Observers: host.Observers{Stdout: liveOutput{x, "stdout"}, Stderr: liveOutput{x, "stderr"}},
-		Policy: host.Policy{Grant: host.Grant{
-			Session: abi.StoreWrite, KV: host.KV{Mode: abi.StoreWrite}, Tools: []string{"other"}, Ask: true,
-			HTTP: []host.HTTPRule{rule("/query", "query"), rule("/other", "", "*"), rule("/*", "example")},
-		}},
-		Services: host.Services{
-			Secrets: vault{"example": place(host.Place{Header: "X-Key"}), "query": place(host.Place{Query: "key"})},
-			Values:  keeper{x, "session", `1`}, KV: keeper{x, "kv", `1`},
-			Checkpoint: &host.Checkpoint{Load: func() []byte { return []byte("1") }, Save: func(data []byte) error { x.note("checkpoint: %s", data); return nil }},
-			Ask: func(_ context.Context, q abi.Questions) (abi.Answers, error) {
-				x.note("ask: %v", q)
-				return abi.Answers{}, nil
-			},
-		},
-	}
-	req.Observers.Progress = func(p host.Progress) { x.note("progress: %s", p) }
-	req.Observers.HTTP = func(e host.Exchange) { x.note("audit: %s %s %d %s%s", e.Method, e.Host, e.Status, e.Refusal, e.Err) }
-	req.Leak = func(operation, secret string) { x.note("audit: leak of %s in %s", secret, operation) }
-	req.Ungranted = func(tool string, times int) { x.note("audit: ungranted %s, %d times", tool, times) }
-
-	// The other tool uses the secret itself, and answers with its arguments.
-	other := compile(t, h, program([]step{does("http", `{"url":"`+x.URL+`/used"}`), writes(abi.StreamResult, `"used"`)}).wasm())
-	req.CallTool = func(ctx context.Context, tc host.ToolCall) (abi.Result, error) {
-		x.note("tool: %s %s", tc.Tool, tc.Args)
-		inner := host.Call{Tool: "other", Caller: tc.Caller, Policy: req.Policy, Services: host.Services{Secrets: req.Secrets}}
-		inner.Policy.Timeout = time.Hour
-		return h.Call(ctx, other, inner)
+		ID: "1", Session: "s",
+		Policy:    host.Policy{Grant: host.Grant{HTTP: []host.HTTPRule{rule("/query", "query"), rule("/other", "", "*"), rule("/*", "example")}}},
+		Observers: host.Observers{HTTP: func(e host.Exchange) { x.note("audit: %s %s %d %s%s", e.Method, e.Host, e.Status, e.Refusal, e.Err) }},
+		Services:  host.Services{Secrets: vault{"example": place(host.Place{Header: "X-Key"}), "query": place(host.Place{Query: "key"})}},
 	}
 
 	o := do(t.Context(), h, compile(t, h, g.wasm()), req)
 	x.note("kind: %s", o.Kind)
-	for _, part := range []struct {
-		name  string
-		value any
-	}{{"value", string(o.Value)}, {"content", o.Content}, {"error", o.Error}, {"summary", o.Summary}, {"connection", o.Connection}, {"cause", o.err}} {
-		if text := plainText(part.value); text != "" && text != "null" && text != `""` {
-			x.note("%s: %s", part.name, text)
-		}
-	}
+	x.note("value: %s", o.Value)
 	return x.seen.String()
-}
-
-func plainText(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case error:
-		return v.Error()
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(v)
-	return strings.TrimSpace(b.String())
 }
 
 // leaks are the forms in which nobody may see the secret.
@@ -317,13 +215,34 @@ func unescape(text string) string {
 	})
 }
 
-// TestHostileSecrets: a plugin that knows a secret cannot write it anywhere. The golden
-// file has all that anybody sees of each call.
+// secretCases are the ways in which a server gives a secret back.
+var secretCases = []struct {
+	name  string
+	steps []step
+}{
+	{"echo in a body", []step{fetches("/body"), results}},
+	{"echo in a header", []step{fetches("/header"), results}},
+	{"echo in the name of a header", []step{fetches("/header-name"), results}},
+	{"echo in base64, not aligned", []step{fetches("/base64"), results}},
+	{"echo in hexadecimal", []step{fetches("/hex"), results}},
+	{"echo in JSON", []step{fetches("/json"), results}},
+	{"echo in gzip", []step{fetches("/gzip"), results}},
+	{"echo in two chunks", []step{fetches("/chunks"), results}},
+	{"echo in an error page", []step{fetches("/error"), results}},
+	{"echo in a body that is cut", []step{fetches("/cut"), results}},
+	{"echo of a query", []step{fetches("/query"), results}},
+	{"a redirect as a response", []step{fetches("/redirect"), results}},
+	{"a redirect that is followed", []step{does("http", `{"url":"SERVER/redirect","redirects":3}`), results}},
+	{"a query twice", []step{fetches("/used"), does("http", `{"url":"SERVER/query?a=1"}`), results}},
+}
+
+// TestHostileSecrets: a plugin does not see the secret that a server gives back. The
+// golden file has all that anybody sees of each call.
 func TestHostileSecrets(t *testing.T) {
 	x, h := newExfiltration(t)
 	var golden strings.Builder
 	names := map[string]bool{}
-	for _, c := range secretCases() {
+	for _, c := range secretCases {
 		t.Run(c.name, func(t *testing.T) {
 			require.False(t, names[c.name], "the name of another case")
 			names[c.name] = true
@@ -333,7 +252,7 @@ func TestHostileSecrets(t *testing.T) {
 			fmt.Fprintf(&golden, "== %s\n%s\n", c.name, seen)
 		})
 	}
-	if t.Failed() || len(names) < len(secretCases()) {
+	if t.Failed() || len(names) < len(secretCases) {
 		return // one case alone
 	}
 
@@ -345,3 +264,23 @@ func TestHostileSecrets(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(want), golden.String(), "go test ./host -run TestHostileSecrets -update writes it")
 }
+
+// TestUnsearched: what a plugin writes is not searched for secrets, which would tell it
+// whether it has guessed one.
+func TestUnsearched(t *testing.T) {
+	s := newWebServer(t, false, func(http.ResponseWriter, *http.Request) {})
+	rule := s.rule("/*")
+	rule.Secret = "example"
+	request, own := fmt.Sprintf(`{"url":"%s/"}`, s.URL), `{"data":"`+base64.StdEncoding.EncodeToString([]byte(secretWord))+`"}`
+
+	var saved []byte
+	m := compile(t, s.host, program([]step{does("http", request), does("checkpoint.save", own), results}).wasm())
+	o := do(t.Context(), s.host, m, host.Call{Policy: granting(rule), Services: host.Services{
+		Secrets:    vault{"example": {Value: secretWord, Hosts: []string{"127.0.0.1"}, Place: host.Place{Bearer: true}}},
+		Checkpoint: &host.Checkpoint{Load: func() []byte { return nil }, Save: func(data []byte) error { saved = data; return nil }},
+	}})
+	require.NoError(t, o.err)
+	require.Equal(t, secretWord, string(saved))
+}
+
+const secretWord = "correct-horse-battery"

@@ -10,7 +10,6 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/instance"
-	"github.com/toolhost/toolhost/internal/egress"
 )
 
 // state is what the host adds to a checkpoint.
@@ -30,9 +29,6 @@ type state struct {
 	Web     int64     `json:"attempts,omitempty"` // requests
 	Answer  written   `json:"answer"`
 	Said    Progress  `json:"said"`
-
-	Secrets []egress.Masked `json:"secrets,omitempty"` // that it has used; such a state is sealed
-	Held    [2][]byte       `json:"held,omitzero"`     // live output that may be the beginning of one
 
 	Ended   []ended   `json:"ended,omitempty"`
 	Pending []waiting `json:"pending,omitempty"`
@@ -172,12 +168,9 @@ func (p *pending) beginAgain(w waiting) error {
 // costs fuel, so none comes near it.
 const maxStarted = 1 << 30
 
-// maxSecrets bounds the values of secrets that a state has.
-const maxSecrets = 1024
-
 // kept is how many bytes of a state stay on Go's heap.
 func (s state) kept() (n int) {
-	n = len(s.Answer.Result) + len(s.Answer.Error) + len(s.Answer.Summary) + len(s.Answer.Stderr) + len(s.Held[0]) + len(s.Held[1])
+	n = len(s.Answer.Result) + len(s.Answer.Error) + len(s.Answer.Summary) + len(s.Answer.Stderr)
 	for _, b := range s.Answer.Content {
 		n += len(b.Text) + len(b.Data) + len(b.URI) + len(b.Name)
 	}
@@ -213,7 +206,7 @@ func decodeState(data []byte) (st state, err error) {
 		}
 	}
 
-	if len(seen) > abi.MaxPending || len(st.Secrets) > maxSecrets || st.Fuel < 0 || st.Waited < 0 || st.Peak < 0 || st.Answer.Bytes < 0 || st.Answer.Logged < 0 || st.Made < 0 || st.Web < 0 || st.Last < 0 || st.Last > maxStarted {
+	if len(seen) > abi.MaxPending || st.Fuel < 0 || st.Waited < 0 || st.Peak < 0 || st.Answer.Bytes < 0 || st.Answer.Logged < 0 || st.Made < 0 || st.Web < 0 || st.Last < 0 || st.Last > maxStarted {
 		return st, errors.New("its state has a number that is out of range")
 	}
 	return st, nil
@@ -240,10 +233,6 @@ func (p *pending) restore(st state) error {
 	first := c.inner.first()
 	first.made = st.Made
 	first.attempts.Store(st.Web)
-	for _, s := range st.Secrets {
-		first.shared().Masker().Add(s.Name, string(s.Value))
-	}
-	c.screen.held = st.Held
 	c.instance.Memory.Peak = max(c.instance.Memory.Peak, uint64(st.Peak))
 	if err := c.meter.keep(st.kept()); err != nil {
 		return &instance.Stop{Reason: err}

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -26,8 +25,8 @@ var (
 // Suspend lets a waiting call give up its instance, and continue from its state, even
 // after a crash. A call can be suspended while everything that it waits for can be
 // waited for again: time, messages, the user, and tool calls that are made [Apart]. It
-// cannot be suspended while it uses folders, after it has used a secret unless its
-// states are sealed, or if its module cannot be restored to a state.
+// cannot be suspended while it uses folders, or if its module cannot be restored to a
+// state.
 type Suspend struct {
 	// After is how long a call waits before it is suspended.
 	After time.Duration
@@ -49,10 +48,6 @@ type Suspend struct {
 	// call then ends with ErrSuspended. If Keep fails, the call stays in its instance for
 	// now, and the operations in Begin do not begin. A [*Refusal] tells the plugin why.
 	Keep func(Kept) error
-	// Seal encrypts the states of a call that has used a secret, which contain its
-	// value; [Call.Continue] gets them decrypted. If Seal is nil, such a call keeps its
-	// instance.
-	Seal func(state []byte) ([]byte, error)
 	// Ask asks the user instead of [Call].Ask. It is called again with the same
 	// operation and questions if the call continues from a state in which it was
 	// asking. When ctx ends with a cause other than [ErrWithdrawn], the call is about
@@ -165,14 +160,11 @@ func (p *pending) arrive() error {
 
 // unfit says why no state of a call can be stored, or nothing.
 func (p *pending) unfit() string {
-	c := p.call
 	switch why := p.bound(); {
 	case !p.durable():
 		return "it is not a run"
 	case why != "":
 		return why
-	case c.screen.masker() != nil && c.Suspend.Seal == nil:
-		return "it has used a secret"
 	}
 	for _, s := range p.started {
 		if (s.Once || s.Apart) && !s.known && s.todo == nil {
@@ -237,14 +229,6 @@ func (p *pending) keep(st state, begin []*started) error {
 	k := Kept{Until: st.until(), Hold: begin != nil, Image: Image{hex.EncodeToString(point.Image[:]), c.instance.Image().Encode}}
 	if k.State, err = point.Encode(); err != nil {
 		return err
-	}
-	if len(st.Secrets) > maxSecrets {
-		return fmt.Errorf("it has used more than %d secrets", maxSecrets)
-	}
-	if len(st.Secrets) > 0 {
-		if k.State, err = c.Suspend.Seal(k.State); err != nil {
-			return fmt.Errorf("sealing it: %w", err)
-		}
 	}
 
 	for _, w := range st.Pending {
@@ -361,9 +345,6 @@ func (p *pending) describe(st *state) {
 	st.Waited = int64(p.waited)
 	st.Last, st.Said, st.Made, st.Web = p.last, c.said, first.made, first.attempts.Load()
 	st.Fuel, st.Peak = c.meter.fuel.Used(c.meter.left()), int64(c.instance.Memory.Peak)
-	if m := c.screen.masker(); m != nil {
-		st.Secrets, st.Held = m.All(), c.screen.held
-	}
 	a := &c.answer
 	st.Answer = written{a.written, a.logged, a.result, a.given, a.errText, a.content, a.summary, a.stderr.bytes()}
 }

@@ -142,16 +142,6 @@ func (r *refusals) write() {
 	}
 }
 
-// leak writes that a plugin has put a secret into a request of its own.
-func (a *auditor) leak(tool *callable, from host.Call, operation, secret string) {
-	if a.log == nil {
-		return
-	}
-	e := about(audit.Leak, from.Session)
-	e.ID, e.Tool, e.Plugin, e.Action, e.Code, e.Names = from.ID, tool.Name, tool.source(), operation, string(wire.CodeDenied), []string{secret}
-	a.log.Append(e)
-}
-
 // exchange writes an HTTP request of a plugin, or a hop of it. A refusal names the host.
 func (a *auditor) exchange(tool *callable, from host.Call, x host.Exchange) {
 	measureExchange(a.metrics, tool, x)

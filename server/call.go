@@ -313,7 +313,6 @@ func (s *Service) runChecked(ctx context.Context, tool *callable, call host.Call
 		call.SearchTools = s.searchFor(tool)
 	}
 	call.Ungranted = refused.add
-	call.Leak = func(operation, secret string) { s.audit.leak(tool, call, operation, secret) }
 	call.HTTP = func(x host.Exchange) { s.audit.exchange(tool, call, x) }
 
 	r, err := tool.Call(ctx, call)

@@ -60,6 +60,7 @@ func TestHostileStates(t *testing.T) {
 			{"changed at its end", func(own, _ []byte) []byte { return changed(own, len(own)-1) }, "damaged"},
 			{"of another run", func(_, other []byte) []byte { return other }, "its state is that of another call"},
 			{"zeros", func(own, _ []byte) []byte { return make([]byte, len(own)) }, "damaged"},
+			{"encrypted by an earlier version", func(own, _ []byte) []byte { return append([]byte("\x01key-id.."), own...) }, "another version made it"},
 			{"large", func([]byte, []byte) []byte { return bytes.Repeat([]byte("state"), 1<<20) }, "damaged"},
 		}
 		names := []string{"other"}

@@ -42,19 +42,7 @@ func (s *suspension) into(call host.Call) host.Call {
 	s.session, s.children = call.Session, map[int32]background.Child{}
 	call.Continue = background.StateOf(s.ctx)
 
-	var seal func([]byte) ([]byte, error)
-	if v := s.service.Secrets("").vault(); v != nil {
-		if plain, err := v.OpenState(s.name(), call.Continue); err == nil {
-			call.Continue = plain
-		} else { // the host refuses it
-			s.service.log.Warn("the state of a run cannot be decrypted", "task_id", s.name(), "error", err)
-		}
-		if v.Seals() {
-			seal = func(state []byte) ([]byte, error) { return v.SealState(s.name(), state) }
-		}
-	}
-
-	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Anew: s.anew, Live: s.isRun, Short: s.short, Keep: s.keep, Seal: seal, Tool: s.manner, Await: s.await, Image: s.image}
+	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Anew: s.anew, Live: s.isRun, Short: s.short, Keep: s.keep, Tool: s.manner, Await: s.await, Image: s.image}
 	if s.live != nil {
 		call.Suspend.Revived = s.live.parked
 	}

@@ -222,10 +222,6 @@ func (c *config) waiting(p *plugins.Plugin, m *host.Info, i host.Isolation) wait
 	}
 
 	w := waiting{Suspends: true}
-	secret := func(r host.HTTPRule) bool { return r.Secret != "" }
-	if c.secretsKey == "" && (len(needs.Secrets) > 0 || slices.ContainsFunc(grant.HTTP, secret)) {
-		w.Unless = append(w.Unless, "it has used a secret, because secrets_key is not set")
-	}
 	if slices.ContainsFunc(p.Tools, (*plugins.Tool).TakesSecrets) {
 		w.Unless = append(w.Unless, "it has secret arguments")
 	}

@@ -45,25 +45,22 @@ func TestDescribeWaiting(t *testing.T) {
 		name   string
 		change func(*plugintest.Plugin)
 		grant  host.Grant
-		key    string
 		want   string
 	}{
-		{"memory only", func(*plugintest.Plugin) {}, host.Grant{}, "", "a run that waits gives up its instance"},
-		{"without toolhost_resume", func(p *plugintest.Plugin) { p.Resume = nil }, host.Grant{}, "",
+		{"memory only", func(*plugintest.Plugin) {}, host.Grant{}, "a run that waits gives up its instance"},
+		{"without toolhost_resume", func(p *plugintest.Plugin) { p.Resume = nil }, host.Grant{},
 			"a run that waits keeps its instance: it waits in its code, because it does not export toolhost_resume"},
-		{"a command", func(p *plugintest.Plugin) { p.Command, p.Resume = true, nil }, host.Grant{}, "",
+		{"a command", func(p *plugintest.Plugin) { p.Command, p.Resume = true, nil }, host.Grant{},
 			"a run that waits keeps its instance: a command runs once and exits"},
-		{"needs a folder", func(p *plugintest.Plugin) { p.Manifest.Needs.Files = []abi.FileNeed{folder} }, host.Grant{}, "",
+		{"needs a folder", func(p *plugintest.Plugin) { p.Manifest.Needs.Files = []abi.FileNeed{folder} }, host.Grant{},
 			"a run that waits keeps its instance: it may have open files in its folders"},
-		{"has a folder", func(*plugintest.Plugin) {}, host.Grant{Files: []host.Mount{{Dir: t.TempDir(), Path: "/work"}}}, "",
+		{"has a folder", func(*plugintest.Plugin) {}, host.Grant{Files: []host.Mount{{Dir: t.TempDir(), Path: "/work"}}},
 			"a run that waits keeps its instance: it may have open files in its folders"},
-		{"needs a secret", func(p *plugintest.Plugin) { p.Manifest.Needs.Secrets = []string{"token"} }, host.Grant{}, "",
-			"a run that waits gives up its instance, unless it has used a secret, because secrets_key is not set"},
-		{"has a secret, and secret arguments", func(p *plugintest.Plugin) {
+		{"has secret arguments", func(p *plugintest.Plugin) {
 			p.Manifest.Tools[0].InputSchema = json.RawMessage(`{"type":"object","properties":{"pin":{"type":"string","x-secret":true}}}`)
-		}, host.Grant{HTTP: []host.HTTPRule{token}}, "",
-			"a run that waits gives up its instance, unless it has used a secret, because secrets_key is not set, or it has secret arguments"},
-		{"has a secret, and there is a key", func(*plugintest.Plugin) {}, host.Grant{HTTP: []host.HTTPRule{token}}, "keys", "a run that waits gives up its instance"},
+		}, host.Grant{},
+			"a run that waits gives up its instance, unless it has secret arguments"},
+		{"has a secret", func(*plugintest.Plugin) {}, host.Grant{HTTP: []host.HTTPRule{token}}, "a run that waits gives up its instance"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := plugintest.Plugin{Manifest: plugintest.Manifest("waits"), Invoke: ends, Resume: ends}
@@ -78,7 +75,7 @@ func TestDescribeWaiting(t *testing.T) {
 			require.NoError(t, err)
 			isolation, err := h.Isolation(p.Wasm())
 			require.NoError(t, err)
-			c := config{secretsKey: test.key}
+			c := config{}
 			c.server.Grants = map[string]host.Grant{"waits": test.grant}
 			require.Equal(t, test.want, c.waiting(loaded, info, isolation).String())
 		})

@@ -56,7 +56,7 @@ func (i Image) Apply(memory []byte) bool {
 func unpack(data []byte, magic string, most uint64) ([]byte, error) {
 	frame, ok := bytes.CutPrefix(data, []byte(magic))
 	if !ok {
-		return nil, fmt.Errorf("%w: it has no known beginning", ErrDamaged)
+		return nil, fmt.Errorf("%w, or another version made it", ErrDamaged)
 	}
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(most), zstd.WithDecoderLowmem(true))
 	if err != nil {

@@ -26,14 +26,13 @@ const (
 	Refused  Kind = "refused"  // or did not
 
 	Egress Kind = "egress" // a request of a plugin to another host
-	Leak   Kind = "leak"   // a plugin put a secret into a request of its own, see Action, and was refused
 
 	Schedule Kind = "schedule" // one was created, enabled, disabled, removed or fired: see Action
 	Admin    Kind = "admin"    // something was changed or removed: see Action
 )
 
 // Kinds lists all kinds.
-var Kinds = []Kind{Opened, Closed, Lost, Rotated, Grant, Reload, Call, Spawned, Ended, Stop, Missed, Asked, Approved, Refused, Egress, Leak, Schedule, Admin}
+var Kinds = []Kind{Opened, Closed, Lost, Rotated, Grant, Reload, Call, Spawned, Ended, Stop, Missed, Asked, Approved, Refused, Egress, Schedule, Admin}
 
 // An Event is one line of the log. Fields that do not apply are left out. Texts longer
 // than 1 KiB are cut.

@@ -137,26 +137,6 @@ func (k Keys) open(sealed, about []byte) (value string, old bool, err error) {
 	return string(plain), i > 0, nil
 }
 
-// SealState encrypts the state of a run that has used a secret, bound to the run's id.
-func (v *Vault) SealState(run string, state []byte) ([]byte, error) {
-	return v.keys.seal(string(state), aboutState(run))
-}
-
-// OpenState decrypts what SealState returned for the same run. What was not sealed is
-// returned as it is. The error matches [ErrNoKeys] or [ErrOtherKey], or is of the file of keys.
-func (v *Vault) OpenState(run string, state []byte) ([]byte, error) {
-	if len(state) == 0 || state[0] != sealVersion {
-		return state, nil
-	}
-	plain, _, err := v.keys.open(state, aboutState(run))
-	return []byte(plain), err
-}
-
-// Seals reports whether there is a key now.
-func (v *Vault) Seals() bool { return v.keys.Check() == nil }
-
-func aboutState(run string) []byte { return fmt.Appendf(nil, "toolhost state %q", run) }
-
 // about is what the secret of a user is bound to.
 func about(user, name string) []byte {
 	return fmt.Appendf(nil, "toolhost secret %q %q", user, name)

@@ -218,38 +218,3 @@ func TestStop(t *testing.T) {
 	require.Empty(t, log.String())
 	require.Zero(t, v.entries["example"].kept)
 }
-
-// TestSealedStates: a state is opened with the keys that have sealed it, for its own run.
-func TestSealedStates(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "keys")
-	v, err := New(nil, Keys(name), nil)
-	require.NoError(t, err)
-	require.False(t, v.Seals())
-	_, err = v.SealState("run", []byte("state"))
-	require.ErrorIs(t, err, ErrNoKeys)
-
-	old := NewKey() + "\n"
-	require.NoError(t, os.WriteFile(name, []byte(old), 0o600))
-	require.True(t, v.Seals())
-	sealed, err := v.SealState("run", []byte("state"))
-	require.NoError(t, err)
-	require.NotContains(t, string(sealed), "state")
-
-	require.NoError(t, os.WriteFile(name, []byte(NewKey()+"\n"+old), 0o600))
-	plain, err := v.OpenState("run", sealed)
-	require.NoError(t, err)
-	require.Equal(t, "state", string(plain))
-	_, err = v.OpenState("other", sealed)
-	require.ErrorIs(t, err, ErrOtherKey)
-	for i := range sealed[1:] {
-		changed := bytes.Clone(sealed)
-		changed[i+1] ^= 1
-		_, err = v.OpenState("run", changed)
-		require.ErrorIs(t, err, ErrOtherKey)
-		_, err = v.OpenState("run", sealed[:i+1])
-		require.ErrorIs(t, err, ErrOtherKey)
-	}
-	plain, err = v.OpenState("run", []byte("plain"))
-	require.NoError(t, err)
-	require.Equal(t, "plain", string(plain), "it was not sealed")
-}

@@ -129,7 +129,7 @@ func (r auditRow) State() state {
 		word = wordOf(wire.ErrorKind(r.Code))
 	}
 	switch {
-	case r.Kind == audit.Refused, r.Kind == audit.Leak, r.Kind == audit.Lost, r.Kind == audit.Missed, r.Kind == audit.Rotated:
+	case r.Kind == audit.Refused, r.Kind == audit.Lost, r.Kind == audit.Missed, r.Kind == audit.Rotated:
 		return state{"bad", "✗", strings.TrimSpace(string(r.Kind) + " " + word)}
 	case r.Code != "":
 		return state{"bad", "✗", word}
