@@ -108,14 +108,3 @@ func BenchmarkStop(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkMask looks for a secret that is not in 1 MiB, in all its forms.
-func BenchmarkMask(b *testing.B) {
-	var m Masker
-	m.Add("key", theSecret)
-	body := bytes.Repeat([]byte(`{"name":"value","n":12345,"url":"https://example.com/x?y=z"},`), 1<<20/61)
-	b.SetBytes(int64(len(body)))
-	for b.Loop() {
-		m.Bytes(body)
-	}
-}

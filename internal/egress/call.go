@@ -13,31 +13,31 @@ import (
 	"time"
 )
 
-// Call is one call of a tool: its requests share limits, and each is masked for the
-// secrets of all. It holds no resource and needs no Close. Do is safe for concurrent
-// use.
+// Call is one call of a tool: its requests share limits, and each response is masked for
+// the secrets of all rules. It holds no resource and needs no Close. Do is safe for
+// concurrent use.
 type Call struct {
 	client *Client
 	cfg    CallConfig
 	shared *Shared
 
+	mask masker
+
 	mu   sync.Mutex
 	used map[string]bool // secrets that were sent
+
+	learning sync.Mutex
+	learned  bool // the mask has the secrets of all rules
 }
 
-// Shared is what calls of tools have in common that wait for each other: they are masked
-// for the secrets of all, and the requests and bytes of all count against the limits of
-// each. The zero Shared is that of a call by itself. It is safe for concurrent use.
+// Shared is what calls of tools have in common that wait for each other: the requests and
+// bytes of all count against the limits of each. The zero Shared is that of a call by
+// itself. It is safe for concurrent use.
 type Shared struct {
-	mask Masker
-
 	mu       sync.Mutex
 	requests int
 	bytes    int64
 }
-
-// Masker has the secrets that requests have used so far.
-func (s *Shared) Masker() *Masker { return &s.mask }
 
 // count adds a request, of at most so many.
 func (s *Shared) count(most int) error {
@@ -73,9 +73,6 @@ func (c *Client) Call(cfg CallConfig) *Call {
 	}
 	return &Call{client: c, cfg: cfg, shared: cfg.Shared, used: map[string]bool{}}
 }
-
-// Masker has the secrets that requests have used so far, see [Shared].
-func (c *Call) Masker() *Masker { return &c.shared.mask }
 
 // Used returns the names of the secrets that were sent, sorted.
 func (c *Call) Used() []string {
@@ -270,7 +267,7 @@ func timeout(err error) error {
 func (c *Call) masked(err error) error {
 	mask := func(texts ...*string) {
 		for _, s := range texts {
-			*s = c.client.proxyMask.String(c.shared.mask.String(*s))
+			*s = c.client.proxyMask.string(c.mask.string(*s))
 		}
 	}
 
@@ -284,7 +281,7 @@ func (c *Call) masked(err error) error {
 	case *LimitError, *SecretError, *WaitError:
 	default:
 		if !errors.Is(err, context.Canceled) && !errors.Is(err, ErrClosed) {
-			return &NetworkError{Host: "the request", Problem: "failed", Detail: c.shared.mask.String(err.Error())}
+			return &NetworkError{Host: "the request", Problem: "failed", Detail: c.mask.string(err.Error())}
 		}
 	}
 	return err

@@ -30,7 +30,7 @@ type Client struct {
 	cfg       Config
 	logger    *slog.Logger
 	proxy     *url.URL
-	proxyMask Masker // the password of the proxy
+	proxyMask masker // the password of the proxy
 	roots     *x509.CertPool
 
 	hosts, plugins gates
@@ -107,9 +107,7 @@ func (c *Client) setProxy(raw string) error {
 
 	c.proxy = u
 	if password, ok := u.User.Password(); ok {
-		c.proxyMask.Add("egress.proxy", password)
-		user := Secret{Value: password, Place: Place{Basic: u.User.Username()}}
-		c.proxyMask.Add("egress.proxy", user.basic())
+		c.proxyMask.add("egress.proxy", password)
 	}
 	return nil
 }

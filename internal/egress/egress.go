@@ -1,7 +1,7 @@
 // Package egress makes the HTTP requests of plugins. It decides which requests the
 // rules of a plugin admit, which addresses a connection may reach, and which secrets
-// go into a request, and it masks those secrets in everything that comes back. It
-// knows nothing of plugins or of WebAssembly.
+// go into a request, and it masks those secrets in what comes back. It knows nothing of
+// plugins or of WebAssembly.
 //
 // One [Client] serves a host. For each call of a tool, [Client.Call] makes a [Call],
 // and [Call.Do] makes one request of it:
@@ -21,7 +21,8 @@
 //   - Bodies, headers, time, the number of requests and of connections are bounded. A
 //     body over its bound is an error; nothing is cut.
 //   - A secret goes only to its own hosts, and only over https unless it says
-//     otherwise. Afterwards, every response and error of the same call is masked.
+//     otherwise. This is the boundary of a secret. Every response and error is masked
+//     for the secrets of all rules, in the forms that servers give them: a second line.
 //
 // What is decided about URLs:
 //
@@ -41,8 +42,9 @@
 //
 //   - Plugins cannot set headers that frame a message or speak to a proxy. A header
 //     that names another method needs a rule for that method.
-//   - The host negotiates gzip and decodes it. A call that has used a secret gets no
-//     other encoding, because it could not be masked.
+//   - The host negotiates gzip and decodes it. A call whose rules have a secret gets no
+//     other encoding, because it could not be masked. A request with a secret gets no
+//     part of a response, because the part could have a part of the secret.
 //   - A redirect to another origin takes only headers along that are no credentials,
 //     and 301, 302 and 303 turn POST into GET. One whose location has a secret is
 //     refused, unless it repeats the query of the same origin.

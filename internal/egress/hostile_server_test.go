@@ -167,10 +167,12 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		out = html.EscapeString(secret)
 	case "query":
 		out = url.QueryEscape(secret)
-	case "query-twice":
-		out = url.QueryEscape(url.QueryEscape(secret))
 	case "lower-escapes":
 		out = lowerEscapes(url.QueryEscape(secret))
+	case "part":
+		w.Header().Set("Content-Range", "bytes 0-10/100")
+		w.WriteHeader(http.StatusPartialContent)
+		out = "Bearer s3cr"
 	case "status":
 		w.WriteHeader(http.StatusTeapot)
 	case "all":

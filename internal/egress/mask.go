@@ -1,274 +1,114 @@
 package egress
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
-	"html"
-	"maps"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
-// Masker replaces secrets by their names. It finds a value as it is and in the forms
-// that programs and servers give it: base64 in both alphabets and at each alignment,
-// hexadecimal, and escaped for URLs, JSON and HTML. It cannot find a value that was
-// split or transformed in another way.
+// masker replaces secrets by their names, in one pass whatever the number of secrets. It
+// finds a value in the forms that servers give it, in any letter case: as it is, and with
+// escapes of URLs, JSON and HTML for any of its characters. It also finds it in base64, in
+// both alphabets, at each alignment and broken into lines, and in hexadecimal.
 //
-// The zero value masks nothing. A Masker is safe for concurrent use.
-type Masker struct {
-	mu    sync.RWMutex
-	names map[string]string // by value
-	forms []form
-	first *[256][]form // by their first bytes, the longest first
+// Masking is a second line: a value in any other form is not found.
+//
+// The zero value masks nothing. It is safe for concurrent use.
+type masker struct {
+	mu     sync.RWMutex
+	values map[string]bool
+	begins [1 << 10]uint64 // bits of the pairs of bytes with which a form can begin
+	nodes  []node          // a trie of what forms begin with once it is decoded; the root first
 }
 
+// node is a place in a trie.
+type node struct {
+	next  [256]uint16 // by folded byte; 0: none
+	forms []*form     // that end here in the trie
+}
+
+// trieDepth is how many bytes of a form are in the trie.
+const trieDepth = 4
+
+// form is a text that stands for a secret.
 type form struct {
-	text, lower string
-	bytes       []byte
-	name, mark  string
+	mark   string
+	text   []byte     // folded
+	fold   *[256]byte // of what is compared with text
+	base64 bool       // it may be broken into lines
+	shared [2]bool    // the character before it, and after it, has bits of the value too
+	least  int        // bytes of text that are masked alone at the end of a response
 }
 
-// Add masks value from now on, as "[secret NAME]". A value shorter than [MinSecret]
-// is not masked.
-func (m *Masker) Add(name, value string) {
-	if len(value) < MinSecret {
-		return
-	}
+// minPrefix is how many bytes of a secret are masked alone at the end of a response.
+const minPrefix = 8
 
+// foldText ignores case, and takes + for a space, as in a query. foldBase64 takes the
+// alphabet of URLs for the standard one. foldBoth, for the trie, does both.
+var foldText, foldBase64, foldBoth = folds()
+
+func folds() (text, base64, both *[256]byte) {
+	text, base64, both = new([256]byte), new([256]byte), new([256]byte)
+	for i := range 256 {
+		text[i], base64[i] = byte(i), byte(i)
+	}
+	for c := byte('A'); c <= 'Z'; c++ {
+		text[c] += 'a' - 'A'
+	}
+	text['+'] = ' '
+	base64['-'], base64['_'] = '+', '/'
+
+	for i := range 256 {
+		both[i] = text[base64[i]]
+	}
+	return text, base64, both
+}
+
+// add masks value from now on, as "[secret NAME]". A value shorter than [MinSecret] is not
+// masked.
+func (m *masker) add(name, value string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, known := m.names[value]; known {
+	if len(value) < MinSecret || m.values[value] {
 		return
 	}
-	if m.names == nil {
-		m.names, m.first = map[string]string{}, new([256][]form)
+	if m.values == nil {
+		m.values, m.nodes = map[string]bool{}, make([]node, 1)
 	}
-	m.names[value] = name
+	m.values[value] = true
 
-	for _, text := range formsOf(value) {
-		f := form{text, strings.ToLower(text), []byte(text), name, "[secret " + name + "]"}
-		m.forms = append(m.forms, f)
-		same := append(m.first[text[0]], f)
-		slices.SortStableFunc(same, func(a, b form) int { return len(b.text) - len(a.text) })
-		m.first[text[0]] = same
-	}
-}
-
-// AddSecret adds the value of a secret, and what its place makes of it.
-func (m *Masker) AddSecret(name string, s Secret) {
-	m.Add(name, s.Value)
-	if s.Place.Basic != "" {
-		m.Add(name, s.basic())
-	}
-}
-
-// Masked is a value that is masked.
-type Masked struct {
-	Name  string `json:"name"`
-	Value []byte `json:"value"`
-}
-
-// All returns the values that are masked, sorted.
-func (m *Masker) All() (all []Masked) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	for _, value := range slices.Sorted(maps.Keys(m.names)) {
-		all = append(all, Masked{m.names[value], []byte(value)})
-	}
-	return all
-}
-
-// Empty reports whether m has nothing to mask.
-func (m *Masker) Empty() bool {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return len(m.forms) == 0
-}
-
-// String returns s with every secret masked.
-func (m *Masker) String(s string) string {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if slices.ContainsFunc(m.forms, func(f form) bool { return strings.Contains(s, f.text) }) {
-		return m.replace(s)
-	}
-	return s
-}
-
-// Bytes returns b with every secret masked: b itself if it has no secret.
-func (m *Masker) Bytes(b []byte) []byte {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if slices.ContainsFunc(m.forms, func(f form) bool { return bytes.Contains(b, f.bytes) }) {
-		return []byte(m.replace(string(b)))
-	}
-	return b
-}
-
-// replace masks in one pass, the longest form first, so that no mark is masked again
-// and no form hides a longer one.
-func (m *Masker) replace(s string) string {
-	forms := slices.Clone(m.forms)
-	slices.SortStableFunc(forms, func(a, b form) int { return len(b.text) - len(a.text) })
-	pairs := make([]string, 0, 2*len(forms))
-	for _, f := range forms {
-		pairs = append(pairs, f.text, f.mark)
-	}
-	return strings.NewReplacer(pairs...).Replace(s)
-}
-
-// Stream masks a text that comes in pieces. The last held bytes of text are not in what
-// it returns, because they may be the beginning of a secret: put them in front of the
-// next piece. They are fewer than the longest form of a secret has.
-func (m *Masker) Stream(text []byte) (masked []byte, held int) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if m.first == nil {
-		return text, 0
-	}
-
-	done := 0 // bytes of text that are in masked
-	for at := 0; at < len(text); {
-		f, begins := match(m.first[text[at]], text[at:])
-		switch {
-		case begins:
-			return append(masked, text[done:at]...), len(text) - at
-		case f == nil:
-			at++
-		default:
-			masked = append(append(masked, text[done:at]...), f.mark...)
-			at += len(f.bytes)
-			done = at
+	mark := "[secret " + name + "]"
+	seen := map[string]bool{}
+	for _, text := range []string{value, strings.ToLower(value), strings.ToUpper(value)} { // for letters beyond ASCII
+		if folded := foldAll(foldText, text); !seen[folded] {
+			seen[folded] = true
+			m.insert(&form{mark: mark, text: []byte(folded), fold: foldText, least: minPrefix})
 		}
 	}
-
-	if done == 0 {
-		return text, 0
-	}
-	return append(masked, text[done:]...), 0
-}
-
-// match returns the longest form at the start of a text. It begins one if the text ends
-// before a longer one does.
-func match(forms []form, text []byte) (_ *form, begins bool) {
-	for i, f := range forms {
-		switch {
-		case len(text) < len(f.bytes):
-			if bytes.HasPrefix(f.bytes, text) {
-				return nil, true
-			}
-		case bytes.HasPrefix(text, f.bytes):
-			return &forms[i], false
-		}
-	}
-	return nil, false
-}
-
-// In returns the name of a secret that is in s, or nothing.
-func (m *Masker) In(s string) string {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if i := slices.IndexFunc(m.forms, func(f form) bool { return strings.Contains(s, f.text) }); i >= 0 {
-		return m.forms[i].name
-	}
-	return ""
-}
-
-// Within is In for a text that others may decode, such as a URL: it looks below up to
-// three layers of URL escapes too.
-func (m *Masker) Within(s string) string {
-	if m.Empty() {
-		return ""
-	}
-
-	for range 4 {
-		name := m.In(s)
-		if name == "" && strings.Contains(s, "+") { // a space, in a query
-			spaced := strings.ReplaceAll(s, "+", " ")
-			name = cmp.Or(m.In(spaced), m.In(decodeOnce(spaced)))
-		}
-		if name != "" || !strings.Contains(s, "%") {
-			return name
-		}
-		s = decodeOnce(s)
-	}
-	return ""
-}
-
-// header masks values, and removes fields whose name has a secret.
-func (m *Masker) header(h http.Header) {
-	if m.Empty() {
-		return
-	}
-	for name, values := range h {
-		if m.inName(name) {
-			delete(h, name)
-			continue
-		}
-		for i, v := range values {
-			values[i] = m.String(v)
-		}
+	m.insert(&form{mark: mark, text: []byte(hex.EncodeToString([]byte(value))), fold: foldText, least: 2 * minPrefix})
+	for offset := range 3 {
+		m.insert(&form{
+			mark: mark, text: []byte(aligned(value, offset)), fold: foldBase64, base64: true,
+			shared: [2]bool{offset > 0, (offset+len(value))%3 != 0}, least: base64.RawStdEncoding.EncodedLen(minPrefix),
+		})
 	}
 }
 
-// inName ignores case, because names of headers change theirs on the way.
-func (m *Masker) inName(name string) bool {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	name = strings.ToLower(name)
-	return slices.ContainsFunc(m.forms, func(f form) bool { return strings.Contains(name, f.lower) })
+func foldAll(fold *[256]byte, text string) string {
+	folded := []byte(text)
+	for i, c := range folded {
+		folded[i] = fold[c]
+	}
+	return string(folded)
 }
 
-// formsOf returns a value in each form that is masked, without duplicates.
-func formsOf(value string) []string {
-	raw := []byte(value)
-	forms := []string{value, hex.EncodeToString(raw), strings.ToUpper(hex.EncodeToString(raw))}
-
-	for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
-		forms = append(forms, enc.EncodeToString(raw), enc.WithPadding(base64.NoPadding).EncodeToString(raw))
-		for offset := range 3 {
-			forms = append(forms, aligned(enc, raw, offset))
-		}
-	}
-
-	var all strings.Builder
-	for _, c := range raw {
-		writeEscape(&all, c)
-	}
-	forms = append(forms, all.String(), lowerEscapes(all.String()))
-	if strings.ContainsFunc(value, func(r rune) bool { return r >= 0x80 || !unreserved(byte(r)) }) {
-		forms = append(forms, escapedForms(value)...)
-	}
-
-	slices.Sort(forms)
-	return slices.Compact(forms)
-}
-
-// escapedForms are those in which only some characters change.
-func escapedForms(value string) []string {
-	query, path := url.QueryEscape(value), url.PathEscape(value)
-	forms := []string{query, path, url.QueryEscape(query), url.QueryEscape(path), lowerEscapes(query), lowerEscapes(path), html.EscapeString(value)}
-
-	quoted, err := json.Marshal(value)
-	if err != nil {
-		return forms
-	}
-	inner := string(quoted[1 : len(quoted)-1])
-	plain := strings.NewReplacer(`\u0026`, "&", `\u003c`, "<", `\u003e`, ">").Replace(inner)
-	again, _ := json.Marshal(inner) // JSON in a string of JSON
-	return append(forms, inner, strings.ReplaceAll(inner, "/", `\/`), plain, strings.ReplaceAll(plain, "/", `\/`), string(again[1:len(again)-1]))
-}
-
-// aligned returns the part of the encoding that does not depend on what is before and
+// aligned returns the part of a value's base64 that does not depend on what is before and
 // after the value, for a value that starts offset bytes after a multiple of three.
-func aligned(enc *base64.Encoding, value []byte, offset int) string {
-	text := enc.WithPadding(base64.NoPadding).EncodeToString(append(make([]byte, offset), value...))
+func aligned(value string, offset int) string {
+	text := base64.RawStdEncoding.EncodeToString(append(make([]byte, offset), value...))
 	if offset > 0 {
 		text = text[offset+1:]
 	}
@@ -278,12 +118,322 @@ func aligned(enc *base64.Encoding, value []byte, offset int) string {
 	return text
 }
 
-func lowerEscapes(s string) string {
-	b := []byte(s)
-	for i := 0; i+2 < len(b); i++ {
-		if b[i] == '%' {
-			copy(b[i+1:i+3], bytes.ToLower(b[i+1:i+3]))
+// insert adds a form to the tables of the pass.
+func (m *masker) insert(f *form) {
+	for b := range 256 {
+		for s := range 256 {
+			first, second := byte(b), byte(s)
+			if f.fold[first] == f.text[0] && f.follows(second) || f.escaped(first, second) {
+				pair := b<<8 | s
+				m.begins[pair>>6] |= 1 << (pair & 63)
+			}
 		}
 	}
-	return string(b)
+
+	// A character that could begin an escape has two readings, of which only match tries
+	// both.
+	at := 0
+	for depth := 0; depth < trieDepth && !isEscape(f.text[depth]); depth++ {
+		c := foldBoth[f.text[depth]]
+		if m.nodes[at].next[c] == 0 {
+			m.nodes = append(m.nodes, node{})
+			m.nodes[at].next[c] = uint16(len(m.nodes) - 1)
+		}
+		at = int(m.nodes[at].next[c])
+	}
+	m.nodes[at].forms = append(m.nodes[at].forms, f)
 }
+
+// follows reports whether a byte can follow the first one of a form.
+func (f *form) follows(second byte) bool {
+	return f.fold[second] == f.text[1] || isEscape(second) || f.base64 && isSpace(second)
+}
+
+// escaped reports whether two bytes can begin an escape of the first byte of a form.
+func (f *form) escaped(first, second byte) bool {
+	switch first {
+	case '%':
+		high := unhex(second)
+		for low := range 16 {
+			if high >= 0 && f.fold[high<<4|low] == f.text[0] {
+				return true
+			}
+		}
+	case '\\':
+		return strings.IndexByte("uUxX", second) >= 0 || f.fold[short(second)] == f.text[0]
+	case '&':
+		return second == '#' || !alphanumeric(f.text[0]) && alphanumeric(second)
+	}
+	return false
+}
+
+// empty reports whether m has nothing to mask.
+func (m *masker) empty() bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return len(m.values) == 0
+}
+
+// bytes returns text with every secret masked: text itself if it has none.
+func (m *masker) bytes(text []byte) []byte {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if len(m.values) == 0 {
+		return text
+	}
+
+	var out []byte
+	done := 0 // bytes of text that are in out
+	for {
+		start, end, f := m.find(text, done)
+		if f == nil {
+			break
+		}
+		out = append(append(out, text[done:start]...), f.mark...)
+		done = end
+	}
+
+	if done == 0 {
+		return text
+	}
+	return append(out, text[done:]...)
+}
+
+// string is bytes for a string.
+func (m *masker) string(text string) string {
+	if m.empty() {
+		return text
+	}
+	return string(m.bytes([]byte(text)))
+}
+
+// has reports whether a text has a secret.
+func (m *masker) has(text string) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	_, _, f := m.find([]byte(text), 0)
+	return f != nil
+}
+
+// header masks values, and removes fields whose name has a secret.
+func (m *masker) header(h http.Header) {
+	if m.empty() {
+		return
+	}
+	for name, values := range h {
+		if m.has(name) {
+			delete(h, name)
+			continue
+		}
+		for i, v := range values {
+			values[i] = m.string(v)
+		}
+	}
+}
+
+// find returns the first secret after a place of a text; f is nil if there is none.
+func (m *masker) find(text []byte, from int) (start, end int, f *form) {
+	if len(text) < 2 {
+		return 0, 0, nil
+	}
+
+	rest := text[from:]
+	for at := 1; at < len(rest); at++ {
+		pair := uint(rest[at-1])<<8 | uint(rest[at])
+		if m.begins[pair>>6&1023]>>(pair&63)&1 == 0 {
+			continue
+		}
+		start = from + at - 1
+		if f, end = m.longest(text, start); f == nil {
+			continue
+		}
+		if f.shared[0] && start > from && isBase64(text[start-1]) {
+			start--
+		}
+		if f.shared[1] && end < len(text) && isBase64(text[end]) {
+			end++
+			for n := 0; n < 2 && end < len(text) && text[end] == '='; n++ {
+				end++
+			}
+		}
+		return start, end, f
+	}
+	return 0, 0, nil
+}
+
+// longest returns the longest form that begins at a place of a text.
+func (m *masker) longest(text []byte, start int) (found *form, end int) {
+	state := &m.nodes[0]
+	for at, spaces := start, 0; ; {
+		for _, f := range state.forms {
+			if e := f.match(text, start); e > end {
+				found, end = f, e
+			}
+		}
+		if at == len(text) {
+			return found, end
+		}
+
+		c := text[at]
+		if i := state.next[foldBoth[c]]; i != 0 && !isEscape(c) {
+			state, at = &m.nodes[i], at+1
+			continue
+		}
+		if !isEscape(c) && !isSpace(c) {
+			return found, end
+		}
+
+		next, size := m.step(state, text[at:])
+		for ; next == nil && size > 0 && at > start && spaces < maxSpaces && at+size < len(text); spaces++ {
+			at += size
+			next, size = m.step(state, text[at:])
+		}
+		if next == nil {
+			return found, end
+		}
+		state, at = next, at+size
+	}
+}
+
+// step follows the trie by the character that a text begins with. A nil node with a size is
+// that of white space, which may be in base64.
+func (m *masker) step(from *node, text []byte) (next *node, size int) {
+	if isEscape(text[0]) {
+		r, size := unescape(text)
+		switch {
+		case size == 0:
+		case r < utf8.RuneSelf:
+			b := byte(max(r, -r))
+			if next = m.child(from, b); next != nil || isSpace(b) {
+				return next, size
+			}
+		default:
+			if next = m.descend(from, r); next != nil {
+				return next, size
+			}
+		}
+	}
+
+	if next = m.child(from, text[0]); next != nil || isSpace(text[0]) {
+		return next, 1
+	}
+	return nil, 0
+}
+
+// descend follows the trie by a character of several bytes, or by those that are in it.
+func (m *masker) descend(from *node, r rune) *node {
+	var char [utf8.UTFMax]byte
+	for _, b := range char[:utf8.EncodeRune(char[:], r)] {
+		next := m.child(from, b)
+		if next == nil && len(from.forms) == 0 {
+			return nil
+		}
+		if next == nil {
+			break
+		}
+		from = next
+	}
+	return from
+}
+
+func (m *masker) child(from *node, c byte) *node {
+	if i := from.next[foldBoth[c]]; i != 0 {
+		return &m.nodes[i]
+	}
+	return nil
+}
+
+// match returns where a form that begins at a place of a text ends, or 0.
+func (f *form) match(text []byte, at int) (end int) {
+	k := 0
+	for ; k < len(f.text) && at < len(text) && f.fold[text[at]] == f.text[k] && !isEscape(text[at]); k++ {
+		at++
+	}
+
+	for _, escapes := range readings {
+		end, other := f.matchAs(text, at, k, escapes)
+		if end > 0 || !other {
+			return end
+		}
+	}
+	return 0
+}
+
+// readings are the escapes that a text can have. Those of one language come after all of
+// them: to it, a value that has what looks like those of another has none.
+var readings = []string{`%\&`, "%", `\`, "&", ""}
+
+// matchAs is match from byte k of a form on, with one reading of the text. Other reports that
+// there is another one.
+func (f *form) matchAs(text []byte, at, k int, escapes string) (end int, other bool) {
+	for spaces := 0; k < len(f.text); {
+		if at >= len(text) {
+			return f.cut(text, k), other
+		}
+
+		c := text[at]
+		plain := f.fold[c] == f.text[k]
+		other = other || plain && isEscape(c)
+		if isEscape(c) && strings.IndexByte(escapes, c) >= 0 {
+			r, size := unescape(text[at:])
+			n := f.has(r, k)
+			switch {
+			case size > 0 && n > 0:
+				at, k = at+size, k+n
+				continue
+			case size > 0 && f.base64 && r < utf8.RuneSelf && isSpace(byte(max(r, -r))) && k > 0 && spaces < maxSpaces:
+				at, spaces = at+size, spaces+1
+				continue
+			case !plain && (size == 0 || at+size == len(text)) && len(text)-at < maxEscape:
+				return f.cut(text, k), other
+			}
+		}
+
+		switch {
+		case plain:
+			at, k, spaces = at+1, k+1, 0
+		case f.base64 && isSpace(c) && k > 0 && spaces < maxSpaces:
+			at, spaces = at+1, spaces+1
+		default:
+			return 0, other
+		}
+	}
+	return at, other
+}
+
+// maxSpaces is how many characters may be between two lines of base64.
+const maxSpaces = 16
+
+// cut returns the end of a text that ends after k bytes of a form, if those are enough.
+func (f *form) cut(text []byte, k int) int {
+	if k >= f.least {
+		return len(text)
+	}
+	return 0
+}
+
+// has returns how many bytes of a form, from byte k on, are what unescape returned, or 0.
+func (f *form) has(r rune, k int) int {
+	if r < utf8.RuneSelf {
+		if f.fold[byte(max(r, -r))] == f.text[k] {
+			return 1
+		}
+		return 0
+	}
+
+	var char [utf8.UTFMax]byte
+	n := utf8.EncodeRune(char[:], r)
+	if n > len(f.text)-k {
+		return 0
+	}
+	for i, c := range char[:n] {
+		if f.fold[c] != f.text[k+i] {
+			return 0
+		}
+	}
+	return n
+}
+
+func isEscape(c byte) bool { return c == '%' || c == '\\' || c == '&' }
+func isSpace(c byte) bool  { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+func isBase64(c byte) bool { return alphanumeric(c) || strings.IndexByte("+/-_", c) >= 0 }

@@ -273,17 +273,15 @@ func writeEscape(b *strings.Builder, c byte) {
 	b.WriteByte(digits[c&15])
 }
 
-func unhex(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
+func unhex(c byte) int { return int(hexDigits[c]) }
+
+// hexDigits has the value of each digit, and -1.
+var hexDigits = func() (digits [256]int8) {
+	for c := range digits {
+		digits[c] = int8(max(strings.IndexByte("0123456789abcdef", byte(c)), strings.IndexByte("0123456789ABCDEF", byte(c))))
 	}
-	return -1
-}
+	return digits
+}()
 
 func alphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'

@@ -46,16 +46,20 @@ func (c *Call) redirect(h *hop, status int, location string) (*hop, error) {
 	return next, nil
 }
 
-// carriesSecret looks for secrets in a location.
+// carriesSecret looks for secrets in a location, which may be escaped several times.
 func (c *Call) carriesSecret(t *target) bool {
-	if c.shared.mask.Empty() {
+	if c.mask.empty() {
 		return false
 	}
-	if c.shared.mask.inName(t.host) {
-		return true
-	}
 
-	return c.shared.mask.Within(t.path+"?"+t.query) != ""
+	text := t.host + t.path + "?" + t.query
+	for range 4 {
+		if c.mask.has(text) {
+			return true
+		}
+		text = decodeOnce(text)
+	}
+	return false
 }
 
 // resolve reads a location, which can be relative.
