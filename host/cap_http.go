@@ -2,7 +2,6 @@ package host
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -270,7 +269,7 @@ func httpOperation(c *call, request []byte) (work, int32) {
 	if problem != "" {
 		return nil, c.refuse(abi.CallInvalid, "invalid", problem)
 	}
-	c.begun.once = !slices.Contains(idempotentMethods, cmp.Or(in.Method, http.MethodGet))
+	c.begun.once = !in.Repeatable()
 	return func(ctx context.Context) end {
 		until, done := c.untilStopped(ctx)
 		defer done()
@@ -284,9 +283,6 @@ func httpOperation(c *call, request []byte) (work, int32) {
 		return end{bytes: len(resp.Body), finish: func() int32 { return w.answer(resp) }}
 	}, 0
 }
-
-// idempotentMethods are those that may be repeated, RFC 9110 section 9.2.2.
-var idempotentMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
 
 // answer answers with a response.
 func (w *web) answer(resp *egress.Response) int32 {

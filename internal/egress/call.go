@@ -207,7 +207,26 @@ func (c *Call) admit(h *hop) (*rule, error) {
 	case ReasonMethod:
 		return nil, c.refuse(h, reason, c.need(h, h.method), "the http rules of the plugin admit this URL, but not this method")
 	}
-	return r, nil
+	return r, c.admitPaths(h, r)
+}
+
+// admitPaths refuses a hop with a header that names a path, or a URL, which the rule of
+// the hop does not admit.
+func (c *Call) admitPaths(h *hop, r *rule) error {
+	for _, path := range paths(h.header) {
+		url := path
+		if strings.HasPrefix(path, "/") {
+			url = h.target.origin() + path
+		}
+		asked, err := parseTarget(url)
+		if err != nil {
+			return &RequestError{"headers", "a header asks for an invalid path: " + err.Error()}
+		}
+		if !r.pattern.matches(&asked) {
+			return c.refuse(h, ReasonURL, Rule{}, "a header asks for "+asked.shown()+", which the rule of the request does not admit")
+		}
+	}
+	return nil
 }
 
 // need is a rule that would admit a hop, for the message.

@@ -341,3 +341,16 @@ func TestRefusalIsLogged(t *testing.T) {
 	require.NotContains(t, log.String(), "token")
 	require.Contains(t, got.Refusal, "10.0.0.1")
 }
+
+func TestRepeatable(t *testing.T) {
+	for _, c := range []struct {
+		method, name, override string
+		want                   bool
+	}{
+		{"", "", "", true}, {"get", "", "", true}, {"PUT", "", "", true}, {"DELETE", "", "", true}, {"POST", "", "", false}, {"PATCH", "", "", false},
+		{"GET", "X-HTTP-Method-Override", "POST", false}, {"", "x_http_method", "patch", false}, {"PUT", "X-Method-Override", "DELETE", true}, {"POST", "X-HTTP-Method-Override", "PUT", false},
+	} {
+		req := Request{Method: c.method, Header: http.Header{c.name: {c.override}}}
+		require.Equal(t, c.want, req.Repeatable(), "%+v", c)
+	}
+}

@@ -41,7 +41,7 @@
 // What is decided about messages:
 //
 //   - Plugins cannot set headers that frame a message or speak to a proxy. A header
-//     that names another method needs a rule for that method.
+//     that names another method, or another path, needs a rule for that.
 //   - The host negotiates gzip and decodes it. A call whose rules have a secret gets no
 //     other encoding, because it could not be masked. A request with a secret gets no
 //     part of a response, because the part could have a part of the secret.
@@ -65,10 +65,13 @@
 package egress
 
 import (
+	"cmp"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -199,6 +202,20 @@ type Request struct {
 	// headers that hold no credentials, and each hop is checked like a
 	// request of its own.
 	Redirects int
+}
+
+// idempotent are the methods that may be repeated, RFC 9110 section 9.2.2.
+var idempotent = []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
+
+// Repeatable reports whether a request may be made again when it is not known whether the
+// server has got it: its method, and those that its header names, are idempotent.
+func (r *Request) Repeatable() bool {
+	for _, method := range append(overrides(r.Header), strings.ToUpper(cmp.Or(r.Method, http.MethodGet))) {
+		if !slices.Contains(idempotent, method) {
+			return false
+		}
+	}
+	return true
 }
 
 // Response is the whole answer. Secrets in it are masked.

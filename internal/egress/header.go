@@ -18,6 +18,7 @@ const (
 	headerSame              // it must say what the request says, and is not sent twice
 	headerDropped           // the host sets it
 	headerMethod            // some servers use this method instead
+	headerPath              // some servers use this path instead
 )
 
 var headerUses = map[string]headerUse{
@@ -35,6 +36,10 @@ var headerUses = map[string]headerUse{
 	"x-http-method":          headerMethod,
 	"x-http-method-override": headerMethod,
 	"x-method-override":      headerMethod,
+	"x-forwarded-uri":        headerPath,
+	"x-original-uri":         headerPath,
+	"x-original-url":         headerPath,
+	"x-rewrite-url":          headerPath,
 }
 
 func headerRule(name string) headerUse {
@@ -56,6 +61,16 @@ func overrides(h http.Header) []string {
 		}
 	}
 	return methods
+}
+
+// paths returns the paths and URLs that a header asks a server to use instead.
+func paths(h http.Header) (all []string) {
+	for name, values := range h {
+		if headerRule(name) == headerPath {
+			all = append(all, values...)
+		}
+	}
+	return all
 }
 
 // prepareHeader checks the header of a request and returns what is sent.
@@ -84,7 +99,7 @@ func prepareHeader(given http.Header, t *target, body int) (http.Header, error) 
 			if !sameAs(name, values, t, body) {
 				return fail("%s: the host sets it, to another value", name)
 			}
-		case headerFree, headerMethod:
+		case headerFree, headerMethod, headerPath:
 			key := http.CanonicalHeaderKey(name)
 			out[key] = append(out[key], values...)
 		}
