@@ -380,8 +380,11 @@ func (w *web) refuse(err error) int32 {
 		if refusal.Grant != "" {
 			message += fmt.Sprintf("; the operator can allow it below grants.%s with %s", c.Plugin, refusal.Grant)
 		}
-		log.Warn("http request refused", "reason", refusal.Reason, "what", refusal.What, "grant", refusal.Grant, "detail", refusal.Detail)
+		logRefusal(log, refusal)
 		return c.deny(message)
+	case failed && network.Refusal != nil:
+		logRefusal(log, network.Refusal)
+		return c.refuse(abi.CallFailed, "failed", err.Error())
 	case failed:
 		log.Info("http request failed", "host", network.Host, "problem", network.Problem, "detail", network.Detail)
 		return c.refuse(abi.CallFailed, "failed", err.Error())
@@ -395,4 +398,8 @@ func (w *web) refuse(err error) int32 {
 	}
 	log.Warn("http request failed", "error", err)
 	return c.refuse(abi.CallFailed, "failed", err.Error())
+}
+
+func logRefusal(log *slog.Logger, r *egress.Refusal) {
+	log.Warn("http request refused", "reason", r.Reason, "what", r.What, "grant", r.Grant, "detail", r.Detail)
 }

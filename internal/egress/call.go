@@ -297,6 +297,9 @@ func (c *Call) masked(err error) error {
 		mask(&e.Problem)
 	case *NetworkError:
 		mask(&e.Problem, &e.Detail)
+		if r := e.Refusal; r != nil {
+			mask(&r.What, &r.Grant, &r.Detail)
+		}
 	case *LimitError, *SecretError, *WaitError:
 	default:
 		if !errors.Is(err, context.Canceled) && !errors.Is(err, ErrClosed) {
@@ -309,7 +312,11 @@ func (c *Call) masked(err error) error {
 // observe reports the end of a hop.
 func (c *Call) observe(x *Exchange, start time.Time, err error) {
 	x.Duration = time.Since(start)
-	if r, ok := errors.AsType[*Refusal](err); ok {
+	r, refused := errors.AsType[*Refusal](err)
+	if n, ok := errors.AsType[*NetworkError](err); ok && n.Refusal != nil {
+		r, refused = n.Refusal, true
+	}
+	if refused {
 		c.masked(r)
 		x.Refusal = cmp.Or(r.Detail, r.What)
 		c.client.logger.Warn("http request refused", "plugin", x.Plugin, "method", x.Method, "host", x.Host, "reason", r.Reason, "what", r.What, "detail", r.Detail, "grant", r.Grant)

@@ -99,6 +99,11 @@ type NetworkError struct {
 	Problem string // for the agent: "connection refused", "no such host", "timeout" …
 	Timeout bool
 	Detail  string // for the operator's log, masked
+
+	// Refusal says that the request was refused, for the operator's log. The plugin must
+	// not learn it: its rule has a wildcard, so it could ask which names of the operator's
+	// network exist.
+	Refusal *Refusal
 }
 
 func (e *NetworkError) Error() string { return e.Host + ": " + e.Problem }

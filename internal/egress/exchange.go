@@ -322,15 +322,27 @@ func (l *lazyGzip) Read(p []byte) (int, error) {
 
 // failure turns the error of a transport into one for the agent.
 func (c *Call) failure(h *hop, r *rule, err error) error {
+	wildcard := hostRank(r.pattern.host) < 2 && !h.target.addr.IsValid()
 	if e, ok := errors.AsType[*addressError](err); ok {
-		return c.refuseAddress(h, r, e)
+		refusal := c.refuseAddress(h, r, e)
+		if !wildcard {
+			return refusal
+		}
+		return &NetworkError{Host: h.target.hostPort(), Problem: noHost, Detail: refusal.Detail, Refusal: refusal}
 	}
 	if e, ok := errors.AsType[*LimitError](err); ok {
 		return e
 	}
 	problem, timeout := problemOf(err)
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound && wildcard {
+		problem = noHost
+	}
 	return &NetworkError{Host: h.target.hostPort(), Problem: problem, Timeout: timeout, Detail: err.Error()}
 }
+
+// noHost is the problem of a name that a wildcard of a rule admits, whether it does not exist
+// or is at an address that the rule does not admit.
+const noHost = "no such host, or none at an address that the rule of the plugin allows"
 
 // refuseAddress does not tell the agent the address: it belongs to the operator's
 // network.

@@ -51,7 +51,7 @@ func TestProxy(t *testing.T) {
 	_, err = do(t, c, CallConfig{Policy: p}, Request{URL: s.url + "/direct/x"})
 	require.NoError(t, err)
 	_, err = do(t, c, CallConfig{Policy: p}, Request{URL: "https://private.example.test:" + s.port + "/"})
-	require.ErrorContains(t, err, "the host is at a private address")
+	require.ErrorContains(t, err, noHost)
 	require.Empty(t, proxy.targets())
 
 	_, err = do(t, c, CallConfig{Policy: p}, Request{URL: "https://www.denied.test/"})
