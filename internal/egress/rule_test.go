@@ -19,6 +19,9 @@ func TestCompileRefuses(t *testing.T) {
 		{Rule{URL: "https://**.example.com/*"}, `http[0].url: invalid host "**.example.com"`},
 		{Rule{URL: "https://*.0.0.1/*"}, `http[0].url: host "0.0.1" is neither a name nor an IPv4 address of four decimal numbers`},
 		{Rule{URL: "https://*.10.0.0.1/*"}, `http[0].url: host "*.10.0.0.1": an address has no wildcard`},
+		{Rule{URL: "https://*.com/*"}, `http[0].url: host "*.com": anyone can have a name below com: name a domain, such as "*.example.com"`},
+		{Rule{URL: "https://*.CO.uk./*"}, `http[0].url: host "*.CO.uk.": anyone can have a name below co.uk: name a domain, such as "*.example.co.uk"`},
+		{Rule{URL: "https://*.github.io/*"}, `http[0].url: host "*.github.io": anyone can have a name below github.io: name a domain, such as "*.example.github.io"`},
 		{Rule{URL: "https://api.example.com/**/x"}, `http[0].url: "https://api.example.com/**/x" has "**": a final "/*" stands for everything below`},
 		{Rule{URL: "https://api.example.com/a/..%2f*"}, `http[0].url: an encoded dot segment in the path`},
 		{Rule{URL: "https://10.0.0.1/*"}, `http[0].url: 10.0.0.1 is a private address: only a rule with private: true admits it`},
@@ -32,6 +35,20 @@ func TestCompileRefuses(t *testing.T) {
 	} {
 		_, err := Compile([]Rule{c.rule})
 		require.EqualError(t, err, c.want)
+	}
+}
+
+// TestSecretHosts: a secret goes to names that one owner has.
+func TestSecretHosts(t *testing.T) {
+	for host, want := range map[string]string{
+		"api.example.com": "", "*.example.com": "", "*.example.co.uk": "", "*.internal": "", "10.0.0.1": "",
+		"*": "a secret needs named hosts", "*.com": "anyone can have a name below com", "*.co.uk": "anyone can have a name below co.uk", "*.github.io": "anyone can have a name below github.io",
+	} {
+		if err := CheckHosts([]string{host}); want == "" {
+			require.NoError(t, err, host)
+		} else {
+			require.ErrorContains(t, err, want, host)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
 )
 
 // target is a normalized URL. Every part of a request that depends on the URL is made
@@ -78,9 +79,19 @@ func parseHostPattern(host string) (target, error) {
 		if t.addr.IsValid() {
 			return target{}, fmt.Errorf("host %q: an address has no wildcard", host)
 		}
+		if publicSuffix(t.host) {
+			return target{}, fmt.Errorf(`host %q: anyone can have a name below %s: name a domain, such as "*.example.%s"`, host, t.host, t.host)
+		}
 		t.host = "*." + t.host
 	}
 	return t, nil
+}
+
+// publicSuffix reports whether anyone can register names directly below a name, such as com,
+// co.uk and github.io. Names that are in no list, such as internal, are of private networks.
+func publicSuffix(name string) bool {
+	suffix, icann := publicsuffix.PublicSuffix(name)
+	return suffix == name && (icann || strings.Contains(name, "."))
 }
 
 // split cuts a URL into parts that are not normalized yet, except for scheme and port.
