@@ -158,7 +158,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		p = refuse(wire.CodeClosing, textClosing)
 	}
 	if p.Code == wire.CodeInternal {
-		a.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+		a.log.Error("request failed", "method", r.Method, "path", loggedPath(r), "error", err)
 	}
 	p.write(w)
 }

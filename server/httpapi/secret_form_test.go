@@ -32,3 +32,22 @@ func TestSecretFormNeedsNoLogin(t *testing.T) {
 		require.Equal(t, http.StatusTeapot, resp.StatusCode, "a link in a chat may be followed")
 	})
 }
+
+// TestSecretLinksAreNotLogged: whoever has a link can set its secret, so the log has no token.
+func TestSecretLinksAreNotLogged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		form := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				panic("broken")
+			}
+		})
+		f := serve(t, httpapi.Config{SecretForm: form}, "echo")
+		for _, path := range []string{"/secret/TOKEN", "//secret/TOKEN", "/tools/secret/TOKEN", "/secret/a/TOKEN", "/secret/%54OKEN"} {
+			f.do("GET", path, "")
+			f.do("POST", path, "value=x")
+		}
+		require.Contains(t, f.logs.String(), `"msg":"request","method":"GET","path":"/secret/…"`)
+		require.Contains(t, f.logs.String(), `"msg":"request panicked","method":"POST","path":"/secret/…"`)
+		require.NotContains(t, f.logs.String(), "TOKEN")
+	})
+}

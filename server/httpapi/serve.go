@@ -85,7 +85,7 @@ func (a *API) visit(r *http.Request, c identity.Caller) (leave func()) {
 // finish completes a response. v is the panic of its handler, or nil.
 func (a *API) finish(w *response, r *http.Request, began time.Time, v any) {
 	if v != nil && v != http.ErrAbortHandler {
-		a.log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+		a.log.Error("request panicked", "method", r.Method, "path", loggedPath(r), "panic", v, "stack", string(debug.Stack()))
 	}
 	if v != nil && w.status != 0 {
 		panic(http.ErrAbortHandler) // the client must notice that the response is incomplete
@@ -96,7 +96,7 @@ func (a *API) finish(w *response, r *http.Request, began time.Time, v any) {
 	}
 	w.extend() // net/http writes the rest
 	if a.log.Enabled(r.Context(), slog.LevelDebug) {
-		a.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", w.status, "seconds", time.Since(began).Seconds())
+		a.log.Debug("request", "method", r.Method, "path", loggedPath(r), "status", w.status, "seconds", time.Since(began).Seconds())
 	}
 }
 
@@ -174,6 +174,16 @@ func isPage(path string) bool { return path == "/" || strings.HasPrefix(path+"/"
 
 // isSecretForm reports whether a path may be a link for a secret.
 func isSecretForm(path string) bool { return strings.HasPrefix(path, pathSecret) }
+
+// loggedPath is the path of a request without the token of a link for a secret, also where
+// a proxy has put something before it.
+func loggedPath(r *http.Request) string {
+	before, _, link := strings.Cut(r.URL.Path, pathSecret)
+	if link {
+		return before + pathSecret + "…"
+	}
+	return r.URL.Path
+}
 
 // mount serves the paths outside the table of routes.
 func (a *API) mount(cfg Config) {
