@@ -46,6 +46,10 @@ type HTTPRule struct {
 // Egress is how HTTP requests reach the network. The zero Egress connects directly and
 // trusts the certificates that the system trusts. Proxy variables in the environment
 // have no effect.
+//
+// Package net/http writes the beginning of data that a server sends unasked to the
+// standard logger, which can be a secret that the server was sent. A program should send
+// that elsewhere: log.SetOutput(io.Discard).
 type Egress struct {
 	// Proxy is the URL of an HTTP proxy, http or https, with an optional user and
 	// password. Requests that a private rule admits do not use it. It has to refuse private

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	stdlog "log"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -37,6 +38,7 @@ import (
 
 func main() {
 	host.CompilerMain()
+	stdlog.SetOutput(io.Discard) // net/http writes bytes of servers to it, which may be a secret
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)

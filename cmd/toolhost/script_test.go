@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -120,7 +121,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")) // that of all tests
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining, "hangup": hangUp, "served": served, "forge": forge, "bomb": bomb, "listener": listener, "connect": connect, "registry": startRegistry, "sigstore": signBundle},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining, "hangup": hangUp, "served": served, "forge": forge, "bomb": bomb, "listener": listener, "chatty": chatty, "connect": connect, "registry": startRegistry, "sigstore": signBundle},
 	})
 }
 
@@ -240,6 +241,26 @@ func listener(ts *testscript.TestScript, neg bool, args []string) {
 		_ = file.Close()
 	})
 	ts.Setenv(args[0], strings.TrimPrefix(server.URL, "http://"))
+}
+
+// chatty FILE… listens at an address, and puts it into files in place of SERVER. It answers
+// each request with 204, and a body that repeats how the request is authorized.
+func chatty(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: chatty FILE…")
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		ts.Check(err)
+		fmt.Fprintf(conn, "HTTP/1.1 204 No Content\r\n\r\nHELLO %s", r.Header.Get("Authorization"))
+		_, _ = io.Copy(io.Discard, conn) // until the client closes
+		_ = conn.Close()
+	}))
+	ts.Defer(server.Close)
+	for _, name := range args {
+		text := strings.ReplaceAll(ts.ReadFile(name), "SERVER", strings.TrimPrefix(server.URL, "http://"))
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o600))
+	}
 }
 
 // until PATTERN COMMAND… runs a command again and again until its output has

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -364,5 +365,30 @@ func TestRepeatable(t *testing.T) {
 	} {
 		req := Request{Method: c.method, Header: http.Header{c.name: {c.override}}}
 		require.Equal(t, c.want, req.Repeatable(), "%+v", c)
+	}
+}
+
+// TestBodiless: after a response that must not have a body, its connection is not used
+// again: a body that the server has sent nevertheless would be the next response.
+func TestBodiless(t *testing.T) {
+	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
+		w := newWorld(t)
+		var addrs []string
+		s := newServer(t, w.ca, serverOptions{http2: http2}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			addrs = append(addrs, r.RemoteAddr)
+			status, _ := strconv.Atoi(r.URL.Path[1:])
+			w.WriteHeader(status)
+		}))
+		c := w.client(t)
+		for _, req := range []Request{{URL: "/200"}, {URL: "/204"}, {URL: "/304"}, {URL: "/200", Method: "HEAD"}, {URL: "/200"}, {URL: "/200"}} {
+			req.URL = s.url + req.URL
+			_, err := do(t, c, CallConfig{Policy: policy(t, Rule{URL: s.url + "/*"})}, req)
+			require.NoError(t, err)
+		}
+
+		want := []bool{true, false, false, false, true}
+		for i := range want {
+			require.Equal(t, want[i] || http2, addrs[i] == addrs[i+1], "%s: request %d", name, i+1)
+		}
 	}
 }

@@ -191,7 +191,16 @@ func (c *Call) roundTrip(ctx context.Context, h *hop, r *rule, req *http.Request
 	if err != nil {
 		return nil, done, c.failure(h, r, err)
 	}
+	if resp.ProtoMajor == 1 && bodiless(h.method, resp.StatusCode) {
+		p.transport.CloseIdleConnections()
+	}
 	return resp, done, nil
+}
+
+// bodiless reports whether a response has no body, whatever its header says. What a server
+// sends nevertheless would be the answer to the next request on the connection.
+func bodiless(method string, status int) bool {
+	return method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified
 }
 
 // response reads and masks a response.
