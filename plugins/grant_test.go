@@ -160,7 +160,7 @@ func TestGrantLacking(t *testing.T) {
 	for name, grant := range map[string]Grant{
 		"nothing granted": {},
 		"some granted":    {Clock: true, Files: []host.Mount{{Dir: "/in", Path: "/in"}}, Env: map[string]string{"OTHER": "1"}},
-		"too little":      {Random: true, Tools: []string{"files_read"}, Session: abi.StoreRead, KV: host.KV{Mode: abi.StoreRead}, HTTP: []host.HTTPRule{{URL: "https://*.com/*"}}, Files: []host.Mount{{Dir: "/srv", Path: "/out"}}},
+		"too little":      {Random: true, Tools: []string{"files_read"}, Session: abi.StoreRead, KV: host.KV{Mode: abi.StoreRead}, HTTP: []host.HTTPRule{{URL: "https://*.example.org/*"}}, Files: []host.Mount{{Dir: "/srv", Path: "/out"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lacking := grant.Lacking(needs)
