@@ -307,7 +307,7 @@ func (p *pending) unkept(err error) {
 // short reports whether others need what the call holds.
 func (p *pending) short() bool {
 	c := p.call
-	return c.module.slots.Contended() || c.host.ledger.Short() || c.Suspend.Short != nil && c.Suspend.Short()
+	return c.module.slots.Contended() || c.meter.payer.Short() || c.Suspend.Short != nil && c.Suspend.Short()
 }
 
 // revived returns a channel that says when a call that keeps its instance may have become

@@ -111,6 +111,15 @@ func (p Payer) tryTake(k Kind, n uint64) (ok, own bool) {
 	return true, false
 }
 
+// Short reports whether more than three quarters of the memory are taken, or of what the
+// client may hold.
+func (p Payer) Short() bool {
+	l := p.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.figures.Total() > l.Memory/4*3 || p.client != nil && p.client.held > l.each()/4*3
+}
+
 // Give gives n bytes back.
 func (p Payer) Give(k Kind, n uint64) {
 	p.ledger.mu.Lock()

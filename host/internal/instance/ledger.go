@@ -156,13 +156,6 @@ func (l *Ledger) roomy() bool {
 	return l.figures.Total() <= l.Memory/2
 }
 
-// Short reports whether more than three quarters of the memory are taken.
-func (l *Ledger) Short() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.figures.Total() > l.Memory/4*3
-}
-
 // freeLater has memory given back by another goroutine.
 func (l *Ledger) freeLater(free func()) {
 	l.freeing.RLock()
