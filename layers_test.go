@@ -88,7 +88,7 @@ var layers = map[string][]string{
 	"cmd/toolhost/internal/exporters":    {"server/telemetry"}, // the SDK of OpenTelemetry
 	"cmd/toolhost/internal/export":       {"internal/human"},   // plugins in, files of other formats out
 	"cmd/toolhost/internal/starter":      {"abi", "guest/js", "internal/wasmbin"},
-	"server/webui":                       {"abi", "server", "server/audit", "server/wire", "internal/human"},
+	"server/webui":                       {"abi", "server", "server/audit", "server/identity", "server/wire", "internal/human"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"},                        // for tests only
 	"internal/plugintest/bombs":          {"abi", "internal/plugintest", "internal/wasmbin"}, // likewise
 	"internal/testlog":                   {},                                                 // likewise

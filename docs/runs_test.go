@@ -13,7 +13,7 @@ import (
 
 // packages are the folders of the names that the page gives packages.
 var packages = map[string]string{
-	"abi": "abi", "guest": "guest", "background": "pkg/background", "enginetest": "pkg/background/engine/enginetest", "output": "pkg/background/output", "schedule": "pkg/background/internal/schedule", "sqlite": "pkg/background/sqlite", "host": "host",
+	"abi": "abi", "guest": "guest", "background": "pkg/background", "engine": "pkg/background/engine", "enginetest": "pkg/background/engine/enginetest", "output": "pkg/background/output", "schedule": "pkg/background/internal/schedule", "sqlite": "pkg/background/sqlite", "host": "host",
 	"httpapi": "server/httpapi", "mcpapi": "server/mcpapi", "plugins": "plugins", "schema": "internal/schema", "server": "server", "toolhost": "cmd/toolhost",
 	"echo": "examples/plugins/echo", "fail": "examples/plugins/fail", "files": "examples/plugins/files", "math": "examples/plugins/math",
 }

@@ -58,7 +58,7 @@ func internet(t testing.TB, handler http.HandlerFunc) host.Egress {
 		_, _ = io.Copy(there, here)
 	}))
 	t.Cleanup(proxy.Close)
-	return host.Egress{Proxy: proxy.URL, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+	return host.Egress{Proxy: proxy.URL, ProxyResolves: true, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
 func TestWeb(t *testing.T) {
