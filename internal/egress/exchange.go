@@ -51,7 +51,6 @@ func (c *Call) exchange(ctx context.Context, h *hop, follow bool) (resp *Respons
 	}
 	defer raw.Body.Close()
 	x.Status = raw.StatusCode
-	c.learn(ctx)
 
 	if follow && isRedirect(raw) {
 		io.Copy(io.Discard, io.LimitReader(raw.Body, 4<<10)) // so that the connection can be used again
@@ -194,6 +193,7 @@ func (c *Call) roundTrip(ctx context.Context, h *hop, r *rule, req *http.Request
 	if resp.ProtoMajor == 1 && bodiless(h.method, resp.StatusCode) {
 		p.transport.CloseIdleConnections()
 	}
+	c.learn(ctx)
 	return resp, done, nil
 }
 

@@ -263,61 +263,64 @@ func (m *masker) find(text []byte, from int) (start, end int, f *form) {
 
 // longest returns the longest form that begins at a place of a text.
 func (m *masker) longest(text []byte, start int) (found *form, end int) {
-	state := &m.nodes[0]
-	for at, spaces := start, 0; ; {
-		for _, f := range state.forms {
-			if e := f.match(text, start); e > end {
-				found, end = f, e
-			}
+	state, fresh, spaces := &m.nodes[0], true, 0
+	for at := start; ; {
+		if fresh && len(state.forms) > 0 {
+			found, end = state.longest(text, start, found, end)
 		}
 		if at == len(text) {
 			return found, end
 		}
 
-		c := text[at]
-		if i := state.next[foldBoth[c]]; i != 0 && !isEscape(c) {
-			state, at = &m.nodes[i], at+1
+		c, size := text[at], 1
+		var next *node
+		if isEscape(c) { // which is not in the trie
+			next, size = m.unescaped(state, text[at:])
+		} else {
+			next = m.child(state, c)
+		}
+		if fresh = next != nil; fresh {
+			state, at = next, at+size
 			continue
 		}
-		if !isEscape(c) && !isSpace(c) {
-			return found, end
-		}
 
-		next, size := m.step(state, text[at:])
-		for ; next == nil && size > 0 && at > start && spaces < maxSpaces && at+size < len(text); spaces++ {
-			at += size
-			next, size = m.step(state, text[at:])
-		}
-		if next == nil {
+		// White space may be between two lines of base64.
+		if !isSpace(c) && !isEscape(c) || size == 0 || at == start || spaces == maxSpaces {
 			return found, end
 		}
-		state, at = next, at+size
+		at, spaces = at+size, spaces+1
 	}
 }
 
-// step follows the trie by the character that a text begins with. A nil node with a size is
-// that of white space, which may be in base64.
-func (m *masker) step(from *node, text []byte) (next *node, size int) {
-	if isEscape(text[0]) {
-		r, size := unescape(text)
-		switch {
-		case size == 0:
-		case r < utf8.RuneSelf:
-			b := byte(max(r, -r))
-			if next = m.child(from, b); next != nil || isSpace(b) {
-				return next, size
-			}
-		default:
-			if next = m.descend(from, r); next != nil {
-				return next, size
-			}
+// longest returns the longest form of a node that begins at a place of a text, or found if
+// that is longer.
+func (n *node) longest(text []byte, start int, found *form, end int) (*form, int) {
+	for _, f := range n.forms {
+		if e := f.match(text, start); e > end {
+			found, end = f, e
 		}
 	}
+	return found, end
+}
 
-	if next = m.child(from, text[0]); next != nil || isSpace(text[0]) {
-		return next, 1
+// unescaped follows the trie by the escape that a text begins with. A nil node with a size
+// is that of white space.
+func (m *masker) unescaped(from *node, text []byte) (next *node, size int) {
+	r, size := unescape(text)
+	switch {
+	case size == 0:
+		return nil, 0
+	case r < utf8.RuneSelf:
+		b := byte(max(r, -r))
+		if next = m.child(from, b); next == nil && !isSpace(b) {
+			return nil, 0
+		}
+		return next, size
 	}
-	return nil, 0
+	if next = m.descend(from, r); next == nil {
+		return nil, 0
+	}
+	return next, size
 }
 
 // descend follows the trie by a character of several bytes, or by those that are in it.
@@ -350,21 +353,19 @@ func (f *form) match(text []byte, at int) (end int) {
 		at++
 	}
 
-	for _, escapes := range readings {
-		end, other := f.matchAs(text, at, k, escapes)
-		if end > 0 || !other {
-			return end
-		}
+	end, other := f.matchAs(text, at, k, `%\&`)
+	for i := 0; end == 0 && other && i < len(readings); i++ {
+		end, _ = f.matchAs(text, at, k, readings[i])
 	}
-	return 0
+	return end
 }
 
-// readings are the escapes that a text can have. Those of one language come after all of
-// them: to it, a value that has what looks like those of another has none.
-var readings = []string{`%\&`, "%", `\`, "&", ""}
+// readings are the escapes of one language, or of none: to it, a value that has what looks
+// like those of another has none.
+var readings = []string{"%", `\`, "&", ""}
 
-// matchAs is match from byte k of a form on, with one reading of the text. Other reports that
-// there is another one.
+// matchAs is match from byte k of a form on, with some escapes. Other reports that one of them
+// could be read as none.
 func (f *form) matchAs(text []byte, at, k int, escapes string) (end int, other bool) {
 	for spaces := 0; k < len(f.text); {
 		if at >= len(text) {
@@ -373,12 +374,12 @@ func (f *form) matchAs(text []byte, at, k int, escapes string) (end int, other b
 
 		c := text[at]
 		plain := f.fold[c] == f.text[k]
-		other = other || plain && isEscape(c)
 		if isEscape(c) && strings.IndexByte(escapes, c) >= 0 {
 			r, size := unescape(text[at:])
 			n := f.has(r, k)
 			switch {
 			case size > 0 && n > 0:
+				other = other || plain
 				at, k = at+size, k+n
 				continue
 			case size > 0 && f.base64 && r < utf8.RuneSelf && isSpace(byte(max(r, -r))) && k > 0 && spaces < maxSpaces:
