@@ -121,9 +121,13 @@ func aligned(value string, offset int) string {
 // insert adds a form to the tables of the pass.
 func (m *masker) insert(f *form) {
 	for b := range 256 {
+		first := byte(b)
+		plain := f.fold[first] == f.text[0]
+		if !plain && !isEscape(first) {
+			continue
+		}
 		for s := range 256 {
-			first, second := byte(b), byte(s)
-			if f.fold[first] == f.text[0] && f.follows(second) || f.escaped(first, second) {
+			if plain && f.follows(byte(s)) || f.escaped(first, byte(s)) {
 				pair := b<<8 | s
 				m.begins[pair>>6] |= 1 << (pair & 63)
 			}

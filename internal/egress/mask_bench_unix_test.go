@@ -50,6 +50,16 @@ func BenchmarkMask(b *testing.B) {
 	}
 }
 
+// BenchmarkMaskSecrets prepares the pass for three secrets, as each call with a secret does.
+func BenchmarkMaskSecrets(b *testing.B) {
+	for b.Loop() {
+		var m masker
+		for i, value := range []string{"s3cr3t-Token/+Value.42", "pässwört!~1/x-longer", "ghp_0123456789abcdefghij"} {
+			m.add(fmt.Sprint("key", i), value)
+		}
+	}
+}
+
 func random(n int) []byte {
 	data := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(data)

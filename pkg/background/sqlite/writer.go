@@ -157,7 +157,9 @@ func (db *database) room(ctx context.Context) error {
 	if !db.full.Load() {
 		return nil
 	}
-	err := db.write(ctx, func(w *conn) error { return w.run(`INSERT OR REPLACE INTO meta VALUES ('room', zeroblob(?))`, int64(probe)) })
+	err := db.write(ctx, func(w *conn) error {
+		return w.run(`INSERT OR REPLACE INTO meta VALUES ('room', zeroblob(?))`, int64(probe))
+	})
 	if err != nil {
 		return err
 	}
