@@ -80,6 +80,8 @@ func (p Approvals) foresee(ctx context.Context, tool *callable, a Approval) (tex
 // hold stores a call as a run that starts once it is approved.
 func (p Approvals) hold(ctx context.Context, session string, req background.SpawnRequest, a Approval) (engine.Run, error) {
 	s := p.service
+	s.holding.Lock() // from the count of those that are held to the next one
+	defer s.holding.Unlock()
 	req, err := p.held(ctx, session, req)
 	if err != nil {
 		return engine.Run{}, err
@@ -272,16 +274,12 @@ func (p Approvals) expireApprovals(ctx context.Context) {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 
-	for asked := false; ; {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if asked = asked || p.Asks(); !asked {
-			continue
-		}
-
 		waiting, err := p.waiting(ctx, "")
 		if err != nil {
 			s.log.Warn("calls that wait for approval not listed", "error", err)

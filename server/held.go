@@ -89,7 +89,7 @@ func (p Approvals) outdate(ctx context.Context, run engine.Run) error {
 // answer decides on a held call as its user has answered.
 func (p Approvals) answer(ctx context.Context, call HeldCall, answer abi.Answer, how keeping) error {
 	in, err := decisionOf(call, answer)
-	if err != nil {
+	if err != nil || p.service.now().cfg.Approvals.By == ByOperator { // since it was asked
 		return nil // it stays held
 	}
 	_, err = p.decide(ctx, call.Run, "user", in, how)
@@ -128,7 +128,8 @@ func refusedBy(run engine.Run) error {
 	return fmt.Errorf("%w: %s", ErrApproval, why)
 }
 
-// whileHeld returns a context that ends once somebody has decided on a run.
+// whileHeld returns a context that ends once somebody has decided on a run, or the service
+// closes.
 func (p Approvals) whileHeld(ctx context.Context, run engine.Run) (asking context.Context, stop func()) {
 	asking, cancel := context.WithCancelCause(ctx)
 	events := p.service.engine.Watch(asking, run.Session)
@@ -148,7 +149,9 @@ func (p Approvals) whileHeld(ctx context.Context, run engine.Run) (asking contex
 			}
 		}
 	}()
+	closing := context.AfterFunc(p.service.serving, func() { cancel(errShutdown) })
 	return asking, func() {
+		closing()
 		cancel(nil)
 		<-ended
 	}
@@ -202,7 +205,7 @@ func (c toolCall) heldRequest(ctx context.Context, from *origin) (background.Spa
 	}
 
 	limits := c.tool.rules.limits(c.req.Limits, c.tool.Tool)
-	t := terms{Limits: c.req.Limits, Locale: c.req.Locale, Asks: from == nil && c.req.Ask != nil && (c.req.AskLater || c.req.Decide != nil)}
+	t := terms{Limits: c.req.Limits, Locale: c.req.Locale, Asks: from == nil && c.asksLater()}
 	held := background.SpawnRequest{
 		Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: c.req.Args, IdempotencyKey: c.req.Key, Parked: true, Anew: c.tool.anew(),
 		Timeout: min(max(limits.Timeout, limits.Background), c.tool.rules.most.Background),
@@ -224,6 +227,7 @@ func (c toolCall) heldRequest(ctx context.Context, from *origin) (background.Spa
 // awaitHeld waits for the end of the call of a tool that was held. If nobody waits for it
 // any more, it is withdrawn.
 func (c toolCall) awaitHeld(ctx context.Context, id string) (abi.Result, error) {
+	defer background.GiveWay(ctx)()
 	waits := suspension{service: c.Service, session: c.req.Session}
 	r, err := waits.awaitChild(ctx, id)
 	if ctx.Err() != nil {
@@ -275,19 +279,23 @@ func (c toolCall) follow(ctx context.Context, run engine.Run, wait time.Duration
 		case run.Status.Terminal():
 			return c.ended(ctx, run)
 		case open:
-			return c.parked(run, wait-left, waitsForPerson(run))
+			return c.parked(run, wait-left, c.waitsFor(ctx, run))
 		case left <= 0:
-			return c.parked(run, wait, "")
+			return c.parked(run, wait, c.waitsFor(ctx, run))
 		}
 	}
 }
 
-// waitsForPerson says what a run waits for that is held, or has made a call that is.
-func waitsForPerson(run engine.Run) string {
-	if run.Undecided() {
+// waitsFor says what a run waits for that is held, or has made a call that is.
+func (c toolCall) waitsFor(ctx context.Context, run engine.Run) string {
+	held, err := ApprovalsOf(c.Service).heldIn(ctx, run.Session, run.ID)
+	switch {
+	case err != nil || len(held) == 0:
+		return ""
+	case held[0].ID == run.ID:
 		return "It waits until a person approves it (for an operator: toolhost approve " + run.ID + ")"
 	}
-	return "It waits until a person approves a call that it has made (for an operator: toolhost approve)"
+	return "It waits until a person approves a call of " + held[0].Tool + " (for an operator: toolhost approve " + held[0].ID + ")"
 }
 
 // await returns a run as it is once it has ended, or there is news of it.
@@ -318,9 +326,13 @@ func (c toolCall) askedAgain(run engine.Run, err error) (abi.Result, error) {
 	return abi.Result{Kind: abi.CanceledKind, Error: err.Error()}, err
 }
 
+// ErrClosing is the cause of a context that ends because the server does. A call that is held
+// stays, and can be decided on after a restart.
+var ErrClosing = errors.New("the server is shutting down")
+
 // left ends a call whose caller has left. So does its run, unless the call has a key.
 func (c toolCall) left(ctx context.Context, run engine.Run) (abi.Result, error) {
-	if cause := context.Cause(ctx); !c.req.note.repeat && (c.req.Key == "" || cancelsKeyed(cause)) {
+	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosing) && !c.req.note.repeat && (c.req.Key == "" || cancelsKeyed(cause)) {
 		c.withdraw(ctx, run.ID, cause.Error())
 	}
 	return canceled(ctx, abi.Result{})
@@ -340,8 +352,16 @@ func (c toolCall) news(ctx context.Context, run engine.Run) (news <-chan struct{
 	report := sync.OnceFunc(func() { close(happened) })
 	go func() {
 		defer close(ended)
+		var again <-chan time.Time
+		if c.asked.shared { // the events of other hosts are hints
+			tick := time.NewTicker(questionPoll)
+			defer tick.Stop()
+			again = tick.C
+		}
 		for {
 			select {
+			case <-again:
+				report()
 			case e, ok := <-events:
 				if !ok {
 					return

@@ -119,7 +119,8 @@ func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (ab
 			return c.parked(ran.Run, b.park, "")
 		}
 		return c.follow(ctx, ran.Run, c.patience()-time.Since(began)) // it makes a call that is held
-	case ran.Left:
+	case ran.Left: // it has a key, and is a run from its start
+		live.became(ran.Run.ID)
 		return canceled(ctx, abi.Result{})
 	case ran.Reused: // a call with this key began at the same time
 		return c.attach(ctx, ran.Run)
@@ -142,10 +143,16 @@ func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (ab
 	return r, rerr
 }
 
+// asksLater reports whether the user may be asked once the call is a run: the caller says so,
+// or its user is there, and is asked while the caller follows the run.
+func (c toolCall) asksLater() bool {
+	return c.req.Ask != nil && (c.req.AskLater || c.req.Decide != nil)
+}
+
 // parkable is the run that the call becomes if it is parked, without its work.
 func (c toolCall) parkable(ctx context.Context, call host.Call, version string, b budget) background.RunRequest {
 	req := background.RunRequest{
-		SpawnRequest: background.SpawnRequest{Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: call.Args, Timeout: b.deadline, IdempotencyKey: c.req.Key, Terms: terms{Limits: c.req.Limits, Locale: c.req.Locale, Asks: c.req.AskLater && c.req.Ask != nil, Trace: telemetry.Link(ctx)}.encode()},
+		SpawnRequest: background.SpawnRequest{Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: call.Args, Timeout: b.deadline, IdempotencyKey: c.req.Key, Terms: terms{Limits: c.req.Limits, Locale: c.req.Locale, Asks: c.asksLater(), Trace: telemetry.Link(ctx)}.encode()},
 		ParkAfter:    b.park, Stops: cancelsKeyed,
 	}
 	if public, secret := c.tool.PublicArgs(call.Args); secret {
@@ -240,7 +247,7 @@ func liveOf(ctx context.Context) *live {
 func (c toolCall) live(call host.Call) *live {
 	l := &live{
 		call: call, wanted: make(chan struct{}), parked: make(chan struct{}), failed: make(chan struct{}), gone: make(chan struct{}),
-		later: newAsker(&c.asked, 0), askLater: c.req.AskLater,
+		later: newAsker(&c.asked, 0), askLater: c.asksLater(),
 	}
 	l.want = sync.OnceFunc(func() { close(l.wanted) })
 	return l
@@ -277,6 +284,9 @@ func (l *live) became(run string) {
 
 // remains says that the call cannot become a run, and continues.
 func (l *live) remains(why error) {
+	if limit, ok := errors.AsType[*engine.LimitError](why); ok {
+		why = errors.New(limitText(limit))
+	}
 	l.why = why
 	close(l.failed)
 }

@@ -162,8 +162,10 @@ type Service struct {
 	watcher  watcher
 
 	configuring sync.Mutex // held by Reconfigure
+	holding     sync.Mutex // held while a call is held for approval
 	reports     sync.Mutex // makes calls of Config.OnReload take turns
 	watching    sync.WaitGroup
+	serving     context.Context // done once Close begins
 	unwatch     context.CancelFunc
 }
 
@@ -225,6 +227,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 		return fmt.Errorf("telemetry: %w", err)
 	}
 	ctx, s.unwatch = context.WithCancel(context.WithoutCancel(ctx))
+	s.serving = ctx
 	s.figures.sample() // what comes now belongs to the first minute
 	s.watching.Go(func() { s.figures.follow(ctx) })
 	if s.versions.dir != "" {

@@ -228,6 +228,7 @@ func (s *suspension) asks(tool *callable, args Args) (bool, error) {
 		return false, ErrApproval
 	}
 	if ApprovalsOf(s.service).kept(s.ctx, tool, Approval{Session: s.session, Tool: tool.Name, Args: args.Raw(), Caller: s.tool.Name}) {
+		s.service.audit.decided(audit.Approved, Approval{Session: s.session, Tool: tool.Name, Caller: s.tool.Name}, "", "kept")
 		return false, nil
 	}
 	if cfg.Approve != nil || !cfg.Approvals.Ask {

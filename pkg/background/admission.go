@@ -71,6 +71,23 @@ func (a *admission) release() {
 	a.expect(false)
 }
 
+// GiveWay gives the slot of the run whose work ctx belongs to back, while the work waits for
+// another run that needs one. The work calls resume when it continues, which takes a slot
+// again even if none is free. Without a run it does nothing.
+func GiveWay(ctx context.Context) (resume func()) {
+	w, _ := ctx.Value(workKey{}).(*workOf)
+	if w == nil || !w.task.live.Load() {
+		return func() {}
+	}
+	a := w.admission
+	a.release()
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.count(1)
+	}
+}
+
 func (a *admission) expecting() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,7 +131,7 @@ func (a *admission) fill() {
 		a.mu.Lock()
 		free := min(a.cfg().PerHost-a.used, claimAtOnce)
 		a.mu.Unlock()
-		if free <= 0 {
+		if free <= 0 { // less than none while those that gave way have continued
 			return
 		}
 

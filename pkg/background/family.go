@@ -16,9 +16,10 @@ const byParent = "parent"
 type workKey struct{}
 
 type workOf struct {
-	core   *core
-	task   *task
-	member *member
+	core      *core
+	task      *task
+	member    *member
+	admission *admission
 }
 
 // MayAct returns an error if the run whose work ctx belongs to may have no further

@@ -21,8 +21,8 @@ type RunRequest struct {
 	ParkAfter time.Duration
 	// Park is closed to make it one at once; nil: it never is.
 	Park <-chan struct{}
-	// Unparked is called if the call could not become one, for another reason than a limit,
-	// and continues in the foreground; it may be nil.
+	// Unparked is called if the call could not become one and continues in the foreground:
+	// for another reason than a limit, or if Park was closed. It may be nil.
 	Unparked func(err error)
 
 	// Work does the work, under the rules of an [Executor]. It is the first
@@ -175,7 +175,7 @@ func (w *worker) attend(ctx context.Context, c *call, req RunRequest) (parked bo
 		return true, nil
 	}
 
-	if _, limit := errors.AsType[*engine.LimitError](err); limit {
+	if _, limit := errors.AsType[*engine.LimitError](err); limit && !closed(req.Park) {
 		c.task.requestStop(w.cfg().Grace)
 	} else {
 		w.log.Warn("call not parked; it continues in the foreground", "session", c.task.run.Session, "tool", c.task.run.Tool, "error", err)

@@ -93,7 +93,7 @@ func (t *task) record() *engine.Run {
 func (w *worker) perform(t *task, work func(context.Context) (Outcome, error), after func(workResult)) {
 	defer w.runs.running.Done()
 	defer t.cancel(nil)
-	ctx, release := context.WithTimeoutCause(context.WithValue(t.ctx, workKey{}, &workOf{w.core, t, w.member}), t.run.Timeout, context.DeadlineExceeded)
+	ctx, release := context.WithTimeoutCause(context.WithValue(t.ctx, workKey{}, &workOf{w.core, t, w.member, w.admission}), t.run.Timeout, context.DeadlineExceeded)
 	defer release()
 
 	r := workResult{err: errExited}

@@ -69,7 +69,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 		return out, nil
 	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound: // removed by a reload
 		return nil, unknownTool(call.Tool)
-	case err != nil && server.ReasonOf(err).Code == wire.CodeConflict: // of the key, which is not the model's
+	case err != nil && key != "" && server.ReasonOf(err).Code == wire.CodeConflict: // of the key, which is not the model's
 		return nil, invalidParams("_meta: " + metaKey + ": " + server.ReasonOf(err).Text)
 	case err != nil && r.Kind == abi.Internal && !server.Broke(err):
 		a.log.Error("the call had no result", "tool", call.Tool, "session", who.Session, "error", err)

@@ -92,7 +92,7 @@ func knownToken(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo
 	return ctx.Value(tokenKey{}).(*auth.TokenInfo), nil
 }
 
-var errClosed = errors.New("the server is shutting down")
+var errClosed = server.ErrClosing
 
 // Close ends all calls and connections. Background runs continue until the service
 // is closed.
