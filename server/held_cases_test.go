@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -48,6 +49,7 @@ func TestHeldInsideAfterCallerLeft(t *testing.T) {
 				_, err = ApprovalsOf(s.Service).Decide(t.Context(), list.Approvals[0].TaskID, "operator", wire.Decide{Approve: true})
 				require.NoError(t, err)
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				require.Equal(t, []string{"wipe a"}, wiped)
 			})
 		})
