@@ -43,8 +43,8 @@
 //   - Plugins cannot set headers that frame a message or speak to a proxy. A header
 //     that names another method, or another path, needs a rule for that.
 //   - The host negotiates gzip and decodes it. A call whose rules have a secret gets no
-//     other encoding, because it could not be masked. A request with a secret gets no
-//     part of a response, because the part could have a part of the secret.
+//     other encoding, because it could not be masked. It gets no part of a response
+//     either, because the part could have a part of a secret.
 //   - A redirect to another origin takes only headers along that are no credentials,
 //     and 301, 302 and 303 turn POST into GET. One whose location has a secret is
 //     refused, unless it repeats the query of the same origin.

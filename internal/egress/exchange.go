@@ -77,12 +77,12 @@ func (c *Call) sendable(h *hop, limit int64) error {
 // request makes the request of a hop, with its secret.
 func (c *Call) request(ctx context.Context, h *hop, r *rule) (*http.Request, error) {
 	header, query := h.header.Clone(), h.target.query
-	if r.Secret != "" {
-		for name := range header {
-			if alike(name, "Range") || alike(name, "If-Range") {
-				return nil, &RequestError{"headers", name + ": a request with a secret cannot ask for a part of a response: the part could have a part of the secret"}
-			}
+	for name := range header {
+		if c.cfg.Policy.hasSecret() && (alike(name, "Range") || alike(name, "If-Range")) {
+			return nil, &RequestError{"headers", name + ": a plugin with secrets cannot ask for a part of a response: the part could have a part of a secret"}
 		}
+	}
+	if r.Secret != "" {
 		s, err := c.secret(ctx, h, r)
 		if err != nil {
 			return nil, err
@@ -208,8 +208,8 @@ func (c *Call) response(h *hop, r *rule, raw *http.Response, limit int64) (*Resp
 	if raw.StatusCode == http.StatusSwitchingProtocols {
 		return nil, &NetworkError{Host: h.target.host, Problem: "the server switched protocols, which was not asked for"}
 	}
-	if raw.StatusCode == http.StatusPartialContent && r.Secret != "" {
-		return nil, &NetworkError{Host: h.target.host, Problem: "the server sent a part of a response (206), which could have a part of the secret of the request"}
+	if raw.StatusCode == http.StatusPartialContent && c.cfg.Policy.hasSecret() {
+		return nil, &NetworkError{Host: h.target.host, Problem: "the server sent a part of a response (206), which could have a part of a secret"}
 	}
 	fields := 0
 	for _, values := range raw.Header {

@@ -177,6 +177,8 @@ func hostileCases() []hostileCase {
 		{name: "a part of a response without a secret", req: withHeader("Range", "bytes=0-10")},
 		{name: "a part that was not asked for", req: get("{api}/echo?as=part", 0), secret: bearer},
 		{name: "a part that was not asked for, without a secret", req: get("{api}/echo?as=part", 0)},
+		{name: "a part of a response, on a rule without a secret", req: Request{URL: "{evil}/echo", Header: http.Header{"Range": {"bytes=0-10"}}}, secret: bearer, unseen: true},
+		{name: "a part that was not asked for, on a rule without a secret", req: get("{evil}/echo?as=part", 0), secret: bearer},
 		{name: "echo of basic authentication", req: get("{api}/echo", 0), secret: Place{Basic: "user"}},
 		{name: "echo of a header name", req: get("{api}/echo?as=header-name", 0), secret: bearer},
 		{name: "secret in an error of the server", req: get("{api}/echo?as=status", 0), secret: bearer},

@@ -152,6 +152,12 @@ func (p *Policy) Public() bool {
 	return p != nil && slices.ContainsFunc(p.given, func(r Rule) bool { return !r.Private })
 }
 
+// hasSecret reports whether a rule has a secret. A server can repeat it to the requests of
+// every other rule.
+func (p *Policy) hasSecret() bool {
+	return p != nil && slices.ContainsFunc(p.given, func(r Rule) bool { return r.Secret != "" })
+}
+
 // Covers reports whether p admits every request that need admits. A need of every public
 // host ("*") leaves the choice of hosts to p: one rule of the scheme is enough for each
 // method. Only need's URL and Methods count. An invalid need is not covered.
