@@ -214,11 +214,7 @@ func (c *Call) admit(h *hop) (*rule, error) {
 // the hop does not admit.
 func (c *Call) admitPaths(h *hop, r *rule) error {
 	for _, path := range paths(h.header) {
-		url := path
-		if strings.HasPrefix(path, "/") {
-			url = h.target.origin() + path
-		}
-		asked, err := parseTarget(url)
+		asked, err := h.target.overridden(path)
 		if err != nil {
 			return &RequestError{"headers", "a header asks for an invalid path: " + err.Error()}
 		}

@@ -28,6 +28,13 @@ func withHeader(name string, values ...string) Request {
 	return Request{URL: "{api}/echo?as=all", Header: http.Header{name: values}}
 }
 
+// overriding is a request with a header that names another path.
+func overriding(path string) Request {
+	return Request{URL: "{api}/v1/x", Header: http.Header{"X-Original-URL": {path}}}
+}
+
+func below() []Rule { return []Rule{{URL: "{api}/v1/*"}} }
+
 func to(location string) string { return "{api}/redirect?to=" + url.QueryEscape(location) }
 
 var bearer = Place{Bearer: true}
@@ -59,6 +66,13 @@ func hostileCases() []hostileCase {
 		{name: "path override to another host", req: withHeader("X-Rewrite-URL", "https://evil.test/echo"), rules: []Rule{{URL: "{api}/echo"}}, unseen: true},
 		{name: "path override that is no path", req: withHeader("X-Original-URL", "admin"), rules: []Rule{{URL: "{api}/echo"}}, unseen: true},
 		{name: "path override within the rule", req: withHeader("X-Original-URL", "/echo?x=y"), rules: []Rule{{URL: "{api}/echo"}}},
+		{name: "path override with a fragment", req: overriding("/v1/a#/../../admin"), rules: below(), unseen: true},
+		{name: "path override with a list", req: overriding("/v1/x, /admin"), rules: below(), unseen: true},
+		{name: "path override with a list without spaces", req: overriding("/v1/x,/admin"), rules: below(), unseen: true},
+		{name: "path override with a space", req: overriding("/v1/a b"), rules: below(), unseen: true},
+		{name: "path override with dots that stay within the rule", req: overriding("/v1/x/../y"), rules: below(), unseen: true},
+		{name: "path override that names a host", req: overriding("//evil.test/x"), unseen: true},
+		{name: "path override as a URL", req: overriding("https://api.example.test:443/echo"), rules: below(), unseen: true},
 		{name: "dot segments out of a prefix", req: get("{api}/v1/../ok", 0), rules: []Rule{{URL: "{api}/v1/*"}}, unseen: true},
 		{name: "encoded dot segments out of a prefix", req: get("{api}/v1/%2e%2e/ok", 0), rules: []Rule{{URL: "{api}/v1/*"}}, unseen: true},
 		{name: "encoded slash out of a prefix", req: get("{api}/v1/..%2fok", 0), rules: []Rule{{URL: "{api}/v1/*"}}, unseen: true},
