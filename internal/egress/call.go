@@ -213,8 +213,8 @@ func (c *Call) admit(h *hop) (*rule, error) {
 // admitPaths refuses a hop with a header that names a path, or a URL, which the rule of
 // the hop does not admit.
 func (c *Call) admitPaths(h *hop, r *rule) error {
-	for _, path := range paths(h.header) {
-		asked, err := h.target.overridden(path)
+	for path, absolute := range paths(h.header) {
+		asked, err := h.target.overridden(path, absolute)
 		if err != nil {
 			return &RequestError{"headers", "a header asks for an invalid path: " + err.Error()}
 		}

@@ -41,7 +41,8 @@
 // What is decided about messages:
 //
 //   - Plugins cannot set headers that frame a message or speak to a proxy. A header
-//     that names another method, or another path, needs a rule for that.
+//     that names another method, path or URL needs a rule for that, and none names
+//     another host.
 //   - The host negotiates gzip and decodes it. A call whose rules have a secret gets no
 //     other encoding, because it could not be masked. It gets no part of a response
 //     either, because the part could have a part of a secret.

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"fmt"
+	"iter"
 	"net/http"
 	"strconv"
 	"strings"
@@ -15,37 +16,55 @@ type headerUse int
 const (
 	headerFree    headerUse = iota
 	headerRefused           // it frames the message, or speaks to a proxy
-	headerSame              // it must say what the request says, and is not sent twice
+	headerSame              // it must match the request, and is not sent twice
 	headerDropped           // the host sets it
 	headerMethod            // some servers use this method instead
-	headerPath              // some servers use this path instead
+	headerPath              // some servers use this path or URL too
+	headerSource            // some servers use this URL too; a path is of another kind, such as /BUCKET/KEY
+	headerHost              // some servers use this host instead
 )
 
 var headerUses = map[string]headerUse{
-	"accept-encoding":        headerDropped,
-	"connection":             headerSame,
-	"content-length":         headerSame,
-	"expect":                 headerRefused,
-	"host":                   headerSame,
-	"http2-settings":         headerRefused,
-	"keep-alive":             headerRefused,
-	"te":                     headerSame,
-	"trailer":                headerRefused,
-	"transfer-encoding":      headerRefused,
-	"upgrade":                headerRefused,
-	"x-http-method":          headerMethod,
-	"x-http-method-override": headerMethod,
-	"x-method-override":      headerMethod,
-	"x-forwarded-uri":        headerPath,
-	"x-original-uri":         headerPath,
-	"x-original-url":         headerPath,
-	"x-rewrite-url":          headerPath,
+	"accept-encoding":   headerDropped,
+	"connection":        headerSame,
+	"content-length":    headerSame,
+	"destination":       headerPath,
+	"expect":            headerRefused,
+	"forwarded":         headerRefused,
+	"host":              headerSame,
+	"http2-settings":    headerRefused,
+	"keep-alive":        headerRefused,
+	"te":                headerSame,
+	"trailer":           headerRefused,
+	"transfer-encoding": headerRefused,
+	"upgrade":           headerRefused,
+	"x-copy-from":       headerSource,
+}
+
+// headerEnds are the ends of names that begin with x-.
+var headerEnds = map[string]headerUse{
+	"-host":            headerHost,
+	"-method":          headerMethod,
+	"-method-override": headerMethod,
+	"-path":            headerPath,
+	"-prefix":          headerPath,
+	"-uri":             headerPath,
+	"-url":             headerPath,
+	"-copy-source":     headerSource,
+	"-rename-source":   headerSource,
 }
 
 func headerRule(name string) headerUse {
 	key := strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	if strings.HasPrefix(key, "proxy-") {
 		return headerRefused
+	}
+	if strings.HasPrefix(key, "x-") {
+		for end, use := range headerEnds {
+			if strings.HasSuffix(key, end) {
+				return use
+			}
+		}
 	}
 	return headerUses[key]
 }
@@ -63,14 +82,22 @@ func overrides(h http.Header) []string {
 	return methods
 }
 
-// paths returns the paths and URLs that a header asks a server to use instead.
-func paths(h http.Header) (all []string) {
-	for name, values := range h {
-		if headerRule(name) == headerPath {
-			all = append(all, values...)
+// paths returns the paths and URLs that a header asks a server to use too, and whether they
+// have to be URLs.
+func paths(h http.Header) iter.Seq2[string, bool] {
+	return func(yield func(string, bool) bool) {
+		for name, values := range h {
+			use := headerRule(name)
+			if use != headerPath && use != headerSource {
+				continue
+			}
+			for _, v := range values {
+				if !yield(v, use == headerSource) {
+					return
+				}
+			}
 		}
 	}
-	return all
 }
 
 // prepareHeader checks the header of a request and returns what is sent.
@@ -92,14 +119,13 @@ func prepareHeader(given http.Header, t *target, body int) (http.Header, error) 
 			}
 		}
 
-		switch headerRule(name) {
-		case headerRefused:
+		use := headerRule(name)
+		switch {
+		case use == headerRefused:
 			return fail("%s: plugins cannot set it", name)
-		case headerSame:
-			if !sameAs(name, values, t, body) {
-				return fail("%s: the host sets it, to another value", name)
-			}
-		case headerFree, headerMethod, headerPath:
+		case (use == headerSame || use == headerHost) && !sameAs(name, values, t, body):
+			return fail("%s: it must say what the request says", name)
+		case use != headerSame && use != headerDropped:
 			key := http.CanonicalHeaderKey(name)
 			out[key] = append(out[key], values...)
 		}
@@ -114,20 +140,21 @@ func prepareHeader(given http.Header, t *target, body int) (http.Header, error) 
 	return out, nil
 }
 
-// sameAs reports whether a header that the host sets by itself has that value.
+// sameAs reports whether a header that the host sets by itself, or one that names the host,
+// has that value.
 func sameAs(name string, values []string, t *target, body int) bool {
 	for _, v := range values {
 		v = strings.ToLower(strings.TrimSpace(v))
 		ok := false
 		switch strings.ToLower(name) {
-		case "host":
-			ok = v == t.hostPort() || v == t.hostPort()+":"+t.port
 		case "content-length":
 			ok = v == strconv.Itoa(body)
 		case "connection":
 			ok = v == "keep-alive" || v == "close"
 		case "te":
 			ok = v == "trailers"
+		default:
+			ok = v == t.hostPort() || v == t.hostPort()+":"+t.port
 		}
 		if !ok {
 			return false

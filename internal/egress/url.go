@@ -40,9 +40,9 @@ func parseTarget(raw string) (target, error) {
 
 // overridden reads a path or a URL in a header, which is sent as it is: so it has to be
 // what is compared, and not a list.
-func (t *target) overridden(path string) (target, error) {
+func (t *target) overridden(path string, absolute bool) (target, error) {
 	given := path
-	if strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") {
+	if !absolute && strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") {
 		given = t.origin() + path
 	}
 
