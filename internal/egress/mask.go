@@ -389,7 +389,7 @@ func (f *form) matchAs(text []byte, at, k int, escapes string) (end int, other b
 			case size > 0 && f.base64 && r < utf8.RuneSelf && isSpace(byte(max(r, -r))) && k > 0 && spaces < maxSpaces:
 				at, spaces = at+size, spaces+1
 				continue
-			case !plain && (size == 0 || at+size == len(text)) && len(text)-at < maxEscape:
+			case !plain && len(text)-at < maxEscape && beginsEscape.Match(text[at:]):
 				return f.cut(text, k), other
 			}
 		}

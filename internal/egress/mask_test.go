@@ -254,6 +254,12 @@ func TestMaskedEnds(t *testing.T) {
 	} {
 		require.Equal(t, want, m.string(text))
 	}
+	for _, rest := range []string{`%s"}`, "&hellip; docs", `\n"}`, `\u00e4"`, "%zz", `\ud834x`, "&#x;", "&#4x", "&amp;", "&abcdefghi", `\x4g`, "%2x"} {
+		require.Equal(t, "s3cr3t-T"+rest, m.string("s3cr3t-T"+rest), "no beginning of an escape")
+	}
+	for _, rest := range []string{"%", "%6", `\`, `\x`, `\X4`, `\u`, `\u006`, `\uD834`, `\ud834\`, `\ud834\uDd1`, "&", "&#", "&#x", "&#X6", "&#06", "&aacut"} {
+		require.Equal(t, "[secret key]", m.string("s3cr3t-T"+rest), "the beginning of an escape: %s", rest)
+	}
 }
 
 // TestReferences: the names are those of HTML.

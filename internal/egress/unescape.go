@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"regexp"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -8,6 +9,10 @@ import (
 
 // maxEscape is more than the bytes of the longest escape.
 const maxEscape = 16
+
+// beginsEscape matches what more could make an escape, or another one.
+var beginsEscape = regexp.MustCompile(`(?i)^(%[0-9a-f]?|&(#[0-9]*|#x[0-9a-f]*|[a-z][a-z0-9]{0,7})?|` +
+	`\\(x[0-9a-f]?|u[0-9a-f]{0,3}|ud[89ab][0-9a-f]{2}(\\(u[0-9a-f]{0,3})?)?)?)$`)
 
 // unescape decodes the escape that a text begins with: %XX of URLs, a backslash of JSON
 // and of programming languages, or a reference of HTML. It returns a character, or -b for
