@@ -140,7 +140,7 @@ func (c *Call) secret(ctx context.Context, h *hop, r *rule) (Secret, error) {
 }
 
 // learn adds the secrets of all rules to the mask, once: a server can repeat what an
-// earlier request has sent to it, of any call. A secret that cannot be read now is left
+// earlier request has sent to it, of any call, also in what becomes an error. A secret that cannot be read now is left
 // out.
 func (c *Call) learn(ctx context.Context) {
 	c.learning.Lock()
@@ -172,6 +172,7 @@ func (c *Call) roundTrip(ctx context.Context, h *hop, r *rule, req *http.Request
 		return nil, func() {}, err
 	}
 
+	c.learn(ctx)
 	proxied := c.client.proxied(r.Private)
 	p := c.client.acquire(poolKey{c.cfg.Plugin, c.cfg.User, r.Secret, r.Private})
 	done = func() { c.client.release(p); leave() }
@@ -193,7 +194,6 @@ func (c *Call) roundTrip(ctx context.Context, h *hop, r *rule, req *http.Request
 	if resp.ProtoMajor == 1 && bodiless(h.method, resp.StatusCode) {
 		p.transport.CloseIdleConnections()
 	}
-	c.learn(ctx)
 	return resp, done, nil
 }
 

@@ -197,6 +197,7 @@ func hostileCases() []hostileCase {
 		{name: "echo of a header name", req: get("{api}/echo?as=header-name", 0), secret: bearer},
 		{name: "secret in an error of the server", req: get("{api}/echo?as=status", 0), secret: bearer},
 		{name: "secret in bytes that are not HTTP", req: get("{raw}/", 0), secret: bearer, rules: []Rule{{URL: "{raw}/*", Secret: "example"}}},
+		{name: "secret of another rule in bytes that are not HTTP", req: get("{raw}/", 0), secret: bearer, rules: []Rule{{URL: "{raw}/*"}, {URL: "{api}/*", Secret: "example"}}},
 
 		// Servers that are not what they should be.
 		{name: "certificate of another host", req: get("{wrong}/ok", 0), rules: []Rule{{URL: "{wrong}/*"}}, unseen: true},

@@ -30,8 +30,8 @@ type Secret struct {
 }
 
 // Secrets gives the values of secrets. Do asks for a value once for each hop that
-// needs it, so a new value applies at once. At the first response of a call it asks for
-// those of all other rules, to mask them.
+// needs it, so a new value applies at once. Before the first request of a call it asks
+// for those of all other rules, to mask them.
 type Secrets interface {
 	// Secret returns the secret name for the user of the call. If it has no value
 	// and somebody can set one, the error matches [ErrNoSecret]. The text of any other
