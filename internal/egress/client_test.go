@@ -309,6 +309,35 @@ func TestStopDuringBody(t *testing.T) {
 	require.Error(t, err)
 }
 
+// TestMaskedLimit: a response that is longer than its limit once it is masked is refused.
+func TestMaskedLimit(t *testing.T) {
+	w := newWorld(t)
+	name := strings.Repeat("k", 64)
+	w.names[name] = Secret{Value: "abcdef", Hosts: []string{"api.example.test"}, Place: bearer}
+	s := newServer(t, w.ca, serverOptions{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := strconv.Atoi(r.URL.Path[1:])
+		if r.URL.RawQuery == "header" {
+			w.Header().Set("X-A", strings.Repeat("abcdef", n))
+		} else {
+			io.WriteString(w, strings.Repeat("abcdef", n))
+		}
+	}))
+
+	cfg := CallConfig{Policy: policy(t, Rule{URL: s.url + "/*", Secret: name, MaxBody: 1000}), Secrets: w}
+	for path, want := range map[string]string{
+		"/13": "", "/14": "response body of api.example.test: more than 1000 bytes: the operator can raise max_body in the http rule",
+		"/800?header": "", "/1000?header": "response headers of api.example.test: more than 65536 bytes",
+	} {
+		_, err := do(t, w.client(t), cfg, Request{URL: s.url + path})
+		if want == "" {
+			require.NoError(t, err, path)
+		} else {
+			require.EqualError(t, err, want)
+			require.IsType(t, &LimitError{}, err)
+		}
+	}
+}
+
 func TestAbsolute(t *testing.T) {
 	for host, want := range map[string]string{"api.example.test": "api.example.test.", "localhost": "localhost", "1.2.3.4": "1.2.3.4", "::1": "::1"} {
 		addr, _ := netip.ParseAddr(host)

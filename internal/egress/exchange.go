@@ -224,20 +224,54 @@ func (c *Call) response(h *hop, r *rule, raw *http.Response, limit int64) (*Resp
 		return nil, err
 	}
 
+	body, err = c.maskBody(h, body, limit)
+	if err != nil {
+		return nil, err
+	}
 	header := raw.Header
-	cleanResponse(header)
-	c.mask.header(header)
-	c.client.proxyMask.header(header)
-	body = c.client.proxyMask.bytes(c.mask.bytes(body))
+	if err := c.maskHeader(h, header); err != nil {
+		return nil, err
+	}
 	if h.method != http.MethodHead && raw.StatusCode != http.StatusNotModified {
 		header.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	return &Response{Status: raw.StatusCode, URL: c.mask.string(h.target.String()), Header: header, Body: body}, nil
 }
 
+func (c *Call) maskBody(h *hop, body []byte, limit int64) (masked []byte, err error) {
+	masked = body
+	for _, m := range []*masker{&c.mask, &c.client.proxyMask} {
+		if masked, err = m.within(masked, limit); err != nil {
+			return nil, h.tooLarge(limit)
+		}
+	}
+	return masked, nil
+}
+
+func (c *Call) maskHeader(h *hop, header http.Header) error {
+	cleanResponse(header)
+	c.mask.header(header)
+	c.client.proxyMask.header(header)
+
+	size := 0
+	for name, values := range header {
+		for _, v := range values {
+			size += len(name) + len(v) + 4
+		}
+	}
+	if size > MaxHeaderBytes {
+		return &LimitError{What: "response headers of " + h.target.host, Limit: MaxHeaderBytes, Unit: "bytes"}
+	}
+	return nil
+}
+
+func (h *hop) tooLarge(limit int64) *LimitError {
+	return &LimitError{What: "response body of " + h.target.host, Limit: limit, Unit: "bytes", Grant: "max_body"}
+}
+
 // readBody reads and decodes a body within its limit.
 func (c *Call) readBody(h *hop, r *rule, raw *http.Response, limit int64) ([]byte, error) {
-	tooLarge := &LimitError{What: "response body of " + h.target.host, Limit: limit, Unit: "bytes", Grant: "max_body"}
+	tooLarge := h.tooLarge(limit)
 	if h.method == http.MethodHead {
 		return nil, nil
 	}

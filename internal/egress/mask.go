@@ -3,6 +3,8 @@ package egress
 import (
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -178,12 +180,16 @@ func (m *masker) empty() bool {
 	return len(m.values) == 0
 }
 
-// bytes returns text with every secret masked: text itself if it has none.
-func (m *masker) bytes(text []byte) []byte {
+// errLonger is the error of a text that is longer than its limit once it is masked.
+var errLonger = errors.New("too long with the marks of secrets")
+
+// within returns text with every secret masked, in at most limit bytes: text itself if it
+// has none. The error is errLonger: marks can be longer than values.
+func (m *masker) within(text []byte, limit int64) ([]byte, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if len(m.values) == 0 {
-		return text
+		return text, nil
 	}
 
 	var out []byte
@@ -194,13 +200,24 @@ func (m *masker) bytes(text []byte) []byte {
 			break
 		}
 		out = append(append(out, text[done:start]...), f.mark...)
-		done = end
+		if done = end; int64(len(out)) > limit {
+			return nil, errLonger
+		}
 	}
 
 	if done == 0 {
-		return text
+		return text, nil
 	}
-	return append(out, text[done:]...)
+	if int64(len(out)+len(text)-done) > limit {
+		return nil, errLonger
+	}
+	return append(out, text[done:]...), nil
+}
+
+// bytes is within without a limit.
+func (m *masker) bytes(text []byte) []byte {
+	out, _ := m.within(text, math.MaxInt64)
+	return out
 }
 
 // string is bytes for a string.
