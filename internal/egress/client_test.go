@@ -338,6 +338,39 @@ func TestMaskedLimit(t *testing.T) {
 	}
 }
 
+// ending is a context that is canceled when it has been asked a number of times.
+type ending struct {
+	context.Context
+	left int
+}
+
+func (e *ending) Err() error {
+	if e.left--; e.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestStopDuringMask: masking stops with the request, where nothing is found and where much
+// is.
+func TestStopDuringMask(t *testing.T) {
+	c, err := New(Config{})
+	require.NoError(t, err)
+	defer c.Close()
+	call := c.Call(CallConfig{})
+	call.mask.add("key", "abcdef")
+	target, err := parseTarget("https://api.example.test/")
+	require.NoError(t, err)
+
+	for _, text := range []string{"abcdeX", "abcdef"} {
+		raw := &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(strings.Repeat(text, 1<<16)))}
+		raw.Request = (&http.Request{}).WithContext(&ending{t.Context(), 4}) // after the body was read
+		_, err = call.response(&hop{target: target}, &rule{}, raw, 1<<20)
+		require.ErrorContains(t, err, "api.example.test")
+		require.Equal(t, context.Canceled.Error(), err.(*NetworkError).Detail)
+	}
+}
+
 func TestAbsolute(t *testing.T) {
 	for host, want := range map[string]string{"api.example.test": "api.example.test.", "localhost": "localhost", "1.2.3.4": "1.2.3.4", "::1": "::1"} {
 		addr, _ := netip.ParseAddr(host)

@@ -224,10 +224,14 @@ func (c *Call) response(h *hop, r *rule, raw *http.Response, limit int64) (*Resp
 		return nil, err
 	}
 
-	body, err = c.maskBody(h, body, limit)
-	if err != nil {
-		return nil, err
+	body, err = c.maskBody(raw.Request.Context(), body, limit)
+	if errors.Is(err, errLonger) {
+		return nil, h.tooLarge(limit)
 	}
+	if err != nil {
+		return nil, c.failure(h, r, err)
+	}
+
 	header := raw.Header
 	if err := c.maskHeader(h, header); err != nil {
 		return nil, err
@@ -238,14 +242,12 @@ func (c *Call) response(h *hop, r *rule, raw *http.Response, limit int64) (*Resp
 	return &Response{Status: raw.StatusCode, URL: c.mask.string(h.target.String()), Header: header, Body: body}, nil
 }
 
-func (c *Call) maskBody(h *hop, body []byte, limit int64) (masked []byte, err error) {
-	masked = body
-	for _, m := range []*masker{&c.mask, &c.client.proxyMask} {
-		if masked, err = m.within(masked, limit); err != nil {
-			return nil, h.tooLarge(limit)
-		}
+func (c *Call) maskBody(ctx context.Context, body []byte, limit int64) ([]byte, error) {
+	body, err := c.mask.within(ctx, body, limit)
+	if err != nil {
+		return nil, err
 	}
-	return masked, nil
+	return c.client.proxyMask.within(ctx, body, limit)
 }
 
 func (c *Call) maskHeader(h *hop, header http.Header) error {

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -184,8 +185,8 @@ func (m *masker) empty() bool {
 var errLonger = errors.New("too long with the marks of secrets")
 
 // within returns text with every secret masked, in at most limit bytes: text itself if it
-// has none. The error is errLonger: marks can be longer than values.
-func (m *masker) within(text []byte, limit int64) ([]byte, error) {
+// has none. The error is that of ctx, or errLonger: marks can be longer than values.
+func (m *masker) within(ctx context.Context, text []byte, limit int64) ([]byte, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if len(m.values) == 0 {
@@ -195,7 +196,7 @@ func (m *masker) within(text []byte, limit int64) ([]byte, error) {
 	var out []byte
 	done := 0 // bytes of text that are in out
 	for {
-		start, end, f := m.find(text, done)
+		start, end, f := m.find(ctx, text, done)
 		if f == nil {
 			break
 		}
@@ -205,18 +206,20 @@ func (m *masker) within(text []byte, limit int64) ([]byte, error) {
 		}
 	}
 
-	if done == 0 {
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case done == 0:
 		return text, nil
-	}
-	if int64(len(out)+len(text)-done) > limit {
+	case int64(len(out)+len(text)-done) > limit:
 		return nil, errLonger
 	}
 	return append(out, text[done:]...), nil
 }
 
-// bytes is within without a limit.
+// bytes is within without bounds.
 func (m *masker) bytes(text []byte) []byte {
-	out, _ := m.within(text, math.MaxInt64)
+	out, _ := m.within(context.Background(), text, math.MaxInt64)
 	return out
 }
 
@@ -232,7 +235,7 @@ func (m *masker) string(text string) string {
 func (m *masker) has(text string) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	_, _, f := m.find([]byte(text), 0)
+	_, _, f := m.find(context.Background(), []byte(text), 0)
 	return f != nil
 }
 
@@ -252,19 +255,27 @@ func (m *masker) header(h http.Header) {
 	}
 }
 
-// find returns the first secret after a place of a text; f is nil if there is none.
-func (m *masker) find(text []byte, from int) (start, end int, f *form) {
-	if len(text) < 2 {
-		return 0, 0, nil
+// find returns the first secret after a place of a text; f is nil if there is none, or ctx
+// has ended.
+func (m *masker) find(ctx context.Context, text []byte, from int) (start, end int, f *form) {
+	const piece = 64 << 10 // bytes before the context is checked again
+	for at := from; at < len(text)-1 && ctx.Err() == nil; at += piece {
+		if start, end, f = m.findIn(text, from, at, min(at+piece, len(text)-1)); f != nil {
+			break
+		}
 	}
+	return start, end, f
+}
 
-	rest := text[from:]
+// findIn is find for a secret that begins between two places of a text.
+func (m *masker) findIn(text []byte, from, begin, until int) (start, end int, f *form) {
+	rest := text[begin : until+1]
 	for at := 1; at < len(rest); at++ {
 		pair := uint(rest[at-1])<<8 | uint(rest[at])
 		if m.begins[pair>>6&1023]>>(pair&63)&1 == 0 {
 			continue
 		}
-		start = from + at - 1
+		start = begin + at - 1
 		if f, end = m.longest(text, start); f == nil {
 			continue
 		}
