@@ -279,7 +279,7 @@ func (m *masker) findIn(text []byte, from, begin, until int) (start, end int, f 
 		if f, end = m.longest(text, start); f == nil {
 			continue
 		}
-		if f.shared[0] && start > from && isBase64(text[start-1]) {
+		if f.shared[0] && start > from && isBase64(text[start-1]) && !endsEscape(text[from:start]) {
 			start--
 		}
 		if f.shared[1] && end < len(text) && isBase64(text[end]) {

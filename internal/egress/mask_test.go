@@ -262,6 +262,18 @@ func TestMaskedEnds(t *testing.T) {
 	}
 }
 
+// TestMaskedNeighbors: the character before base64, which has bits of the value too, is masked
+// with it, but no part of an escape is.
+func TestMaskedNeighbors(t *testing.T) {
+	var m masker
+	m.add("key", "s3cr3t-Token/+Value.42")
+	text := base64.StdEncoding.EncodeToString([]byte("a=s3cr3t-Token/+Value.42!!!"))
+	for _, escape := range []string{`\/`, "%2F", `\u002f`, `\x2F`, "&#47", "&#x2f"} {
+		require.Equal(t, "YT"+escape+"[secret key]ISEh", m.string("YT"+escape+text[3:]))
+	}
+	require.Equal(t, "YT[secret key]ISEh", m.string(text))
+}
+
 // TestReferences: the names are those of HTML.
 func TestReferences(t *testing.T) {
 	for name, r := range references {

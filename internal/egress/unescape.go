@@ -14,6 +14,16 @@ const maxEscape = 16
 var beginsEscape = regexp.MustCompile(`(?i)^(%[0-9a-f]?|&(#[0-9]*|#x[0-9a-f]*|[a-z][a-z0-9]{0,7})?|` +
 	`\\(x[0-9a-f]?|u[0-9a-f]{0,3}|ud[89ab][0-9a-f]{2}(\\(u[0-9a-f]{0,3})?)?)?)$`)
 
+// endsEscape reports whether a text ends with an escape.
+func endsEscape(text []byte) bool {
+	for n := 2; n <= min(len(text), maxEscape); n++ {
+		if _, size := unescape(text[len(text)-n:]); size == n {
+			return true
+		}
+	}
+	return false
+}
+
 // unescape decodes the escape that a text begins with: %XX of URLs, a backslash of JSON
 // and of programming languages, or a reference of HTML. It returns a character, or -b for
 // a byte b of UTF-8, and the size of the escape, which is 0 if there is none.
