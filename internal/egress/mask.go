@@ -162,7 +162,7 @@ func (f *form) escaped(first, second byte) bool {
 	case '%':
 		high := unhex(second)
 		for low := range 16 {
-			if high >= 0 && f.fold[high<<4|low] == f.text[0] {
+			if high >= 0 && f.has(-rune(high<<4|low), 0) > 0 {
 				return true
 			}
 		}
@@ -344,10 +344,13 @@ func (m *masker) unescaped(from *node, text []byte) (next *node, size int) {
 		return nil, 0
 	case r < utf8.RuneSelf:
 		b := byte(max(r, -r))
-		if next = m.child(from, b); next == nil && !isSpace(b) {
+		if next = m.child(from, b); next != nil || isSpace(b) {
+			return next, size
+		}
+		if r > -utf8.RuneSelf {
 			return nil, 0
 		}
-		return next, size
+		r = -r // of Latin-1
 	}
 	if next = m.descend(from, r); next == nil {
 		return nil, 0
@@ -412,7 +415,7 @@ func (f *form) matchAs(text []byte, at, k int, escapes string) (end int, other b
 			switch {
 			case size > 0 && n > 0:
 				other = other || plain
-				at, k = at+size, k+n
+				at, k, spaces = at+size, k+n, 0
 				continue
 			case size > 0 && f.base64 && r < utf8.RuneSelf && isSpace(byte(max(r, -r))) && k > 0 && spaces < maxSpaces:
 				at, spaces = at+size, spaces+1
@@ -451,7 +454,10 @@ func (f *form) has(r rune, k int) int {
 		if f.fold[byte(max(r, -r))] == f.text[k] {
 			return 1
 		}
-		return 0
+		if r > -utf8.RuneSelf {
+			return 0
+		}
+		r = -r // of Latin-1
 	}
 
 	var char [utf8.UTFMax]byte

@@ -147,6 +147,18 @@ var maskedForms = []struct {
 	{"JSON, every character", escaping("", inJSON)},
 	{"JSON, upper case", upper(escaping("", inJSON))},
 	{"JavaScript, \\x", escaping(letters+"äöÜï€𝄞", func(r rune) string { return fmt.Sprintf(`\x%02x`, r) })},
+	{"JavaScript, \\x of every character", escaping("", func(r rune) string {
+		if r > 0xff {
+			return inJSON(r)
+		}
+		return fmt.Sprintf(`\x%02x`, r)
+	})},
+	{"percent, Latin-1", escaping(letters, func(r rune) string {
+		if r > 0xff {
+			return percent(r)
+		}
+		return fmt.Sprintf("%%%02X", r)
+	})},
 	{"Python's bytes", escaping(letters, func(r rune) string { return strings.ReplaceAll(percent(r), "%", `\x`) })},
 	{"a backslash before signs", escaping(letters+"äöÜï€𝄞", func(r rune) string { return `\` + string(r) })},
 
@@ -156,6 +168,8 @@ var maskedForms = []struct {
 	{"HTML, decimal", escaping("", decimal)},
 	{"HTML, decimal without a semicolon", escaping("", func(r rune) string { return strings.TrimSuffix(decimal(r), ";") })},
 	{"HTML, decimal with zeros", escaping("", func(r rune) string { return fmt.Sprintf("&#%07d;", r) })},
+	{"HTML, decimal of 16 digits", escaping("", func(r rune) string { return fmt.Sprintf("&#%016d;", r) })},
+	{"HTML, hexadecimal of 16 digits", escaping("", func(r rune) string { return fmt.Sprintf("&#x%016X;", r) })},
 	{"HTML, hexadecimal", escaping("", hexadecimal)},
 	{"HTML, hexadecimal in lower case", then(escaping("", hexadecimal), strings.ToLower)},
 	{"HTML, upper case", upper(html.EscapeString)},
@@ -179,6 +193,7 @@ var maskedForms = []struct {
 	{"base64, indented lines", broken(64, "\n    ")},
 	{"base64, lines in JSON", broken(76, `\r\n`)},
 	{"base64, lines in a query", broken(76, "%0D%0A")},
+	{"base64, short lines of escapes", then(broken(8, "\r\n      "), escaping("", inJSON))},
 	{"base64, in JSON of PHP", then(encoded(base64.StdEncoding, "", "???"), func(s string) string { return strings.ReplaceAll(s, "/", `\/`) })},
 	{"base64, in a query", then(encoded(base64.StdEncoding, "", "???"), url.QueryEscape)},
 	{"hexadecimal", func(v string) string { return hex.EncodeToString([]byte(v)) }},

@@ -8,7 +8,7 @@ import (
 )
 
 // maxEscape is more than the bytes of the longest escape.
-const maxEscape = 16
+const maxEscape = 24
 
 // beginsEscape matches what more could make an escape, or another one.
 var beginsEscape = regexp.MustCompile(`(?i)^(%[0-9a-f]?|&(#[0-9]*|#x[0-9a-f]*|[a-z][a-z0-9]{0,7})?|` +
@@ -26,7 +26,7 @@ func endsEscape(text []byte) bool {
 
 // unescape decodes the escape that a text begins with: %XX of URLs, a backslash of JSON
 // and of programming languages, or a reference of HTML. It returns a character, or -b for
-// a byte b of UTF-8, and the size of the escape, which is 0 if there is none.
+// a byte b of UTF-8 or Latin-1, and the size of the escape, which is 0 if there is none.
 func unescape(text []byte) (r rune, size int) {
 	switch text[0] {
 	case '%':
@@ -125,7 +125,7 @@ func reference(text []byte) (r rune, size int) {
 	return 0, 0
 }
 
-// number decodes a reference by number, of at most nine digits.
+// number decodes a reference by number, of at most 16 digits.
 func number(text []byte) (r rune, size int) {
 	base, at := rune(10), 2
 	if text[2]|0x20 == 'x' {
@@ -133,7 +133,7 @@ func number(text []byte) (r rune, size int) {
 	}
 
 	from := at
-	for at < len(text) && at < from+9 {
+	for at < len(text) && at < from+16 {
 		digit := rune(unhex(text[at]))
 		if digit < 0 || digit >= base {
 			break
