@@ -132,12 +132,7 @@ func (c *Call) do(ctx context.Context, req *Request, clock *stopwatch) (*Respons
 	}
 
 	h.clock = clock
-	leave, err := h.await(ctx, &c.client.plugins, c.cfg.Plugin, c.cfg.Client)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-
+	clock.start()
 	follow := min(max(req.Redirects, 0), MaxRedirects)
 	for {
 		resp, location, err := c.exchange(ctx, &h, follow > 0)

@@ -164,10 +164,10 @@ func (c *Call) learn(ctx context.Context) {
 	c.learned = ctx.Err() == nil
 }
 
-// roundTrip sends a request when there is a slot for its host. The caller calls done
+// roundTrip sends a request when there are permits for its host and its plugin. The caller calls done
 // after it has read the body.
 func (c *Call) roundTrip(ctx context.Context, h *hop, r *rule, req *http.Request, x *Exchange) (resp *http.Response, done func(), err error) {
-	leave, err := h.await(ctx, &c.client.hosts, h.target.host, c.cfg.Client)
+	leave, err := h.permits(ctx, c.client, c.cfg.Plugin, c.cfg.Client)
 	if err != nil {
 		return nil, func() {}, err
 	}

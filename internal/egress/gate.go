@@ -35,10 +35,24 @@ func (g *gates) enter(ctx context.Context, name, client string) (leave func(), e
 		g.close(name, one)
 		return nil, &WaitError{For: g.reason(one, ofClient), Err: err}
 	}
+	return g.leave(name, client, one), nil
+}
+
+// try is enter without a wait.
+func (g *gates) try(name, client string) (leave func(), ok bool) {
+	one := g.open(name)
+	if !one.TryAcquire(client) {
+		g.close(name, one)
+		return nil, false
+	}
+	return g.leave(name, client, one), true
+}
+
+func (g *gates) leave(name, client string, one *gate) func() {
 	return func() {
 		one.Release(client)
 		g.close(name, one)
-	}, nil
+	}
 }
 
 func (g *gates) open(name string) *gate {
@@ -99,9 +113,31 @@ func (s *stopwatch) stop() {
 	s.left -= time.Since(s.started)
 }
 
-// await waits for a permit, without using up the time of the request.
-func (h *hop) await(ctx context.Context, g *gates, name, client string) (leave func(), err error) {
+// permits waits for those of the host and the plugin of a hop, without using up the time of
+// the request. It holds none of the plugin while the host is busy, and none of the host
+// while the plugin is. Only a request that has found both busy keeps the one of the plugin.
+func (h *hop) permits(ctx context.Context, c *Client, plugin, client string) (leave func(), err error) {
 	h.clock.stop()
 	defer h.clock.start()
-	return g.enter(ctx, name, client)
+
+	leaveHost, err := c.hosts.enter(ctx, h.target.host, client)
+	if err != nil {
+		return nil, err
+	}
+	leavePlugin, ok := c.plugins.try(plugin, client)
+	if ok {
+		return func() { leaveHost(); leavePlugin() }, nil
+	}
+
+	leaveHost()
+	leavePlugin, err = c.plugins.enter(ctx, plugin, client)
+	if err != nil {
+		return nil, err
+	}
+	leaveHost, err = c.hosts.enter(ctx, h.target.host, client)
+	if err != nil {
+		leavePlugin()
+		return nil, err
+	}
+	return func() { leaveHost(); leavePlugin() }, nil
 }

@@ -164,3 +164,33 @@ func TestRedirectWaits(t *testing.T) {
 		require.Equal(t, []time.Duration{2 * replyTime}, w.sent["redirected"])
 	})
 }
+
+// TestOneBusyGate: requests that wait for a host leave the permits of their plugin to requests
+// to other hosts, and requests that wait for their plugin leave those of the host to other
+// plugins.
+func TestOneBusyGate(t *testing.T) {
+	for name, c := range map[string]struct {
+		busy, plugin, url string
+		cfg               Config
+	}{
+		"host":   {"q", "p", "http://other.example.test/", Config{PerHost: 2, PerPlugin: 2}},
+		"plugin": {"p", "q", "http://s.example.test/", Config{PerHost: 4, PerPlugin: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newSlowWorld(t, c.cfg, "p", "q")
+				defer w.close()
+				var all sync.WaitGroup
+				for _, plugin := range []string{c.busy, c.busy, "p", "p", "p", "p"} {
+					all.Go(func() { require.NoError(t, w.get(t.Context(), plugin, "many", "http://s.example.test/")) })
+					synctest.Wait()
+				}
+
+				require.NoError(t, w.get(t.Context(), c.plugin, "one", c.url))
+				all.Wait()
+				require.Equal(t, []time.Duration{0}, w.sent["one"])
+				require.Equal(t, []time.Duration{0, 0, replyTime, replyTime, 2 * replyTime, 2 * replyTime}, w.sent["many"])
+			})
+		})
+	}
+}
