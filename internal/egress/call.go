@@ -208,13 +208,19 @@ func (c *Call) admit(h *hop) (*rule, error) {
 // admitPaths refuses a hop with a header that names a path, or a URL, which the rule of
 // the hop does not admit.
 func (c *Call) admitPaths(h *hop, r *rule) error {
-	for path, absolute := range paths(h.header) {
-		asked, err := h.target.overridden(path, absolute)
-		if err != nil {
-			return &RequestError{"headers", "a header asks for an invalid path: " + err.Error()}
+	for name, values := range h.header {
+		use := headerRule(name)
+		if use != headerPath && use != headerSource {
+			continue
 		}
-		if !r.pattern.matches(&asked) {
-			return c.refuse(h, ReasonURL, Rule{}, "a header asks for "+asked.shown()+", which the rule of the request does not admit")
+		for _, path := range values {
+			asked, err := h.target.overridden(path, use == headerSource)
+			if err != nil {
+				return &RequestError{"headers", name + ": " + err.Error()}
+			}
+			if !r.pattern.matches(&asked) {
+				return c.refuse(h, ReasonURL, Rule{}, "the header "+name+" asks for "+asked.shown()+", which the rule of the request does not admit")
+			}
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package egress
 
 import (
 	"fmt"
-	"iter"
 	"net/http"
 	"strconv"
 	"strings"
@@ -82,24 +81,6 @@ func overrides(h http.Header) []string {
 	return methods
 }
 
-// paths returns the paths and URLs that a header asks a server to use too, and whether they
-// have to be URLs.
-func paths(h http.Header) iter.Seq2[string, bool] {
-	return func(yield func(string, bool) bool) {
-		for name, values := range h {
-			use := headerRule(name)
-			if use != headerPath && use != headerSource {
-				continue
-			}
-			for _, v := range values {
-				if !yield(v, use == headerSource) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // prepareHeader checks the header of a request and returns what is sent.
 func prepareHeader(given http.Header, t *target, body int) (http.Header, error) {
 	fail := func(format string, args ...any) (http.Header, error) {
@@ -124,7 +105,7 @@ func prepareHeader(given http.Header, t *target, body int) (http.Header, error) 
 		case use == headerRefused:
 			return fail("%s: plugins cannot set it", name)
 		case (use == headerSame || use == headerHost) && !sameAs(name, values, t, body):
-			return fail("%s: it must say what the request says", name)
+			return fail("%s: it must match the request", name)
 		case use != headerSame && use != headerDropped:
 			key := http.CanonicalHeaderKey(name)
 			out[key] = append(out[key], values...)

@@ -38,8 +38,8 @@ func parseTarget(raw string) (target, error) {
 	return t, err
 }
 
-// overridden reads a path or a URL in a header, which is sent as it is: so it has to be
-// what is compared, and not a list.
+// overridden reads a path or a URL in a header, or only a URL. The header is sent as it is,
+// so it has to be what is compared, and not a list.
 func (t *target) overridden(path string, absolute bool) (target, error) {
 	given := path
 	if !absolute && strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") {
