@@ -40,17 +40,20 @@ var headerUses = map[string]headerUse{
 	"x-copy-from":       headerSource,
 }
 
-// headerEnds are the ends of names that begin with x-.
+// routedEnds are the ends of names by which gateways and frameworks route, after one of
+// routedBy: X-Original-URL, but not X-Callback-URL, which is data to a server.
+var routedEnds = map[string]headerUse{
+	"-host": headerHost, "-method": headerMethod, "-path": headerPath, "-prefix": headerPath, "-uri": headerPath, "-url": headerPath,
+}
+
+var routedBy = map[string]bool{
+	"x": true, "x-original": true, "x-rewrite": true, "x-forwarded": true, "x-override": true, "x-envoy-original": true,
+	"x-waws-unencoded": true, "x-request": true, "x-real": true, "x-http": true,
+}
+
+// headerEnds are the ends of any names that begin with x-.
 var headerEnds = map[string]headerUse{
-	"-host":            headerHost,
-	"-method":          headerMethod,
-	"-method-override": headerMethod,
-	"-path":            headerPath,
-	"-prefix":          headerPath,
-	"-uri":             headerPath,
-	"-url":             headerPath,
-	"-copy-source":     headerSource,
-	"-rename-source":   headerSource,
+	"-method-override": headerMethod, "-copy-source": headerSource, "-rename-source": headerSource,
 }
 
 func headerRule(name string) headerUse {
@@ -58,11 +61,12 @@ func headerRule(name string) headerUse {
 	if strings.HasPrefix(key, "proxy-") {
 		return headerRefused
 	}
-	if strings.HasPrefix(key, "x-") {
-		for end, use := range headerEnds {
-			if strings.HasSuffix(key, end) {
-				return use
-			}
+	if i := strings.LastIndexByte(key, '-'); i > 0 && routedBy[key[:i]] && routedEnds[key[i:]] != headerFree {
+		return routedEnds[key[i:]]
+	}
+	for end, use := range headerEnds {
+		if strings.HasPrefix(key, "x-") && strings.HasSuffix(key, end) {
+			return use
 		}
 	}
 	return headerUses[key]

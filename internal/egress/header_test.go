@@ -48,7 +48,7 @@ func TestOverrides(t *testing.T) {
 	require.Error(t, send("Forwarded", "host=evil.test"))
 	require.Nil(t, s.last())
 
-	for _, name := range []string{"X-Forwarded-For", "Referer", "Origin", "X-Amz-Copy-Source-If-Match"} {
+	for _, name := range []string{"X-Forwarded-For", "Referer", "Origin", "X-Amz-Copy-Source-If-Match", "X-Callback-URL", "X-Payment-Method", "X-Webhook-Host"} {
 		require.NoError(t, send(name, "https://evil.test/"), name)
 	}
 }
