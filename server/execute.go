@@ -128,8 +128,8 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 
 // approved returns an error unless a run that is about to start was approved. A run that
 // was held has been released, for the code and the grants that were asked about; any other
-// was approved when it was requested, and a firing is approved now. What the policy denies
-// by now does not start.
+// was approved when it was requested, and a firing is approved now. What the policy now
+// denies does not start.
 func (x executor) approved(ctx context.Context, tool *callable, run engine.Run) error {
 	t, err := termsIn(run)
 	switch {

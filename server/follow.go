@@ -1,0 +1,230 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// patience is how long the caller waits for a run.
+func (c toolCall) patience() time.Duration {
+	if b, ok := c.tool.rules.budget(c.tool, c.tool.rules.limits(c.req.Limits, c.tool.Tool), c.req); ok {
+		return min(background.MaxWait, b.park)
+	}
+	return background.MaxWait
+}
+
+// follow waits for a run that a call has become, as long as the caller waits for a call,
+// and returns its result. Meanwhile the caller's user decides on the calls that are held in
+// it, and answers its questions, which takes no part of that time.
+func (c toolCall) follow(ctx context.Context, run engine.Run, wait time.Duration) (abi.Result, error) {
+	c.req.note.run, c.req.note.followed = run.ID, true
+	for left := wait; ; {
+		news, stop := c.news(ctx, run)
+		open, err := c.relay(ctx, run.ID)
+		if err == nil && !open && ctx.Err() == nil {
+			began := time.Now()
+			run, err = c.await(ctx, run, max(left, 0), news)
+			left -= time.Since(began)
+		}
+		stop()
+
+		switch {
+		case errors.Is(err, ErrAskAgain):
+			return c.askedAgain(run, err)
+		case ctx.Err() != nil:
+			return c.left(ctx, run)
+		case errors.Is(err, errOutdated):
+			return abi.Result{}, err
+		case err != nil:
+			return explain(err)
+		case run.Status.Terminal():
+			return c.ended(ctx, run)
+		case open:
+			return c.parked(run, wait-left, c.waitsFor(ctx, run))
+		case left <= 0:
+			return c.parked(run, wait, c.waitsFor(ctx, run))
+		}
+	}
+}
+
+// waitsFor says what a run waits for that is held, or has made a call that is.
+func (c toolCall) waitsFor(ctx context.Context, run engine.Run) string {
+	held, err := ApprovalsOf(c.Service).heldIn(ctx, run.Session, run.ID)
+	switch {
+	case err != nil || len(held) == 0:
+		return ""
+	case held[0].ID == run.ID:
+		return "It waits until a person approves it (for an operator: toolhost approve " + run.ID + ")"
+	}
+	return "It waits until a person approves a call of " + held[0].Tool + " (for an operator: toolhost approve " + held[0].ID + ")"
+}
+
+// await returns a run as it is once it has ended, or there is news of it.
+func (c toolCall) await(ctx context.Context, run engine.Run, wait time.Duration, news <-chan struct{}) (engine.Run, error) {
+	checked, err := c.runs.Check(ctx, run.Session, background.CheckRequest{IDs: []string{run.ID}, Wait: wait, Enough: news})
+	if err != nil {
+		return run, err
+	}
+	return checked.Reports[0].Run, nil
+}
+
+// ended is the result of a call from the run that it has become.
+func (c toolCall) ended(ctx context.Context, run engine.Run) (abi.Result, error) {
+	if run.Held != "" {
+		return explain(refusedBy(run))
+	}
+	if err := c.Session(run.Session).load(ctx, &run, engine.PartResult, engine.PartContent); err != nil {
+		return explain(err)
+	}
+	return keptResult(run), nil
+}
+
+// askedAgain ends a call whose caller asks its user, and calls again with the answer.
+func (c toolCall) askedAgain(run engine.Run, err error) (abi.Result, error) {
+	if c.req.OnPark != nil {
+		c.req.OnPark(newRun(run, time.Now()))
+	}
+	return abi.Result{Kind: abi.CanceledKind, Error: err.Error()}, err
+}
+
+// ErrClosing is the cause of a context that ends because the server does. A call that is held
+// stays, and can be decided on after a restart.
+var ErrClosing = errors.New("the server is shutting down")
+
+// left ends a call whose caller has left. So does its run, unless the call has a key.
+func (c toolCall) left(ctx context.Context, run engine.Run) (abi.Result, error) {
+	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosing) && !c.req.note.repeat && (c.req.Key == "" || cancelsKeyed(cause)) {
+		c.withdraw(ctx, run.ID, cause.Error())
+	}
+	return canceled(ctx, abi.Result{})
+}
+
+// news returns a channel that is closed when something happens that the user of the caller
+// may have to decide on or to answer.
+func (c toolCall) news(ctx context.Context, run engine.Run) (news <-chan struct{}, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	events := c.engine.Watch(ctx, run.Session)
+	asked, unwatch := (<-chan struct{})(nil), func() {}
+	if c.req.Ask != nil {
+		asked, unwatch = c.Session(run.Session).Asked(ctx, []string{run.ID})
+	}
+
+	happened, ended := make(chan struct{}), make(chan struct{})
+	report := sync.OnceFunc(func() { close(happened) })
+	go func() {
+		defer close(ended)
+		var again <-chan time.Time
+		if c.asked.shared { // the events of other hosts are hints
+			tick := time.NewTicker(questionPoll)
+			defer tick.Stop()
+			again = tick.C
+		}
+		for {
+			select {
+			case <-again:
+				report()
+			case e, ok := <-events:
+				if !ok {
+					return
+				}
+				if e.Kind == engine.EventMissed || e.Kind == engine.EventQueued && e.Run != nil && e.Run.Held != "" {
+					report()
+				}
+			case <-asked:
+				asked = nil
+				report()
+			}
+		}
+	}()
+	return happened, func() {
+		cancel()
+		<-ended
+		unwatch()
+	}
+}
+
+// relay has the caller's user decide on the calls that are held in a run, or that it is,
+// and answer what it asks. Open reports that a call is held on which the user has not
+// decided or cannot.
+func (c toolCall) relay(ctx context.Context, id string) (open bool, err error) {
+	approvals := ApprovalsOf(c.Service)
+	held, err := approvals.heldIn(ctx, c.req.Session, id)
+	if err != nil {
+		return false, err
+	}
+	for _, run := range held {
+		run, err := approvals.decided(ctx, run, c.decider())
+		switch {
+		case run.ID != id && (errors.Is(err, ErrApproval) || errors.Is(err, errOutdated)): // the tool that called it sees that
+		case err != nil:
+			return false, err
+		case run.Undecided():
+			open = true
+		}
+	}
+	if open || c.req.Ask == nil {
+		return open, nil
+	}
+	return false, c.relayQuestions(ctx, id)
+}
+
+// relayQuestions has the caller's user answer what a run asks.
+func (c toolCall) relayQuestions(ctx context.Context, id string) error {
+	view := c.Session(c.req.Session)
+	questions, err := view.Questions(ctx, id)
+	if err != nil || len(questions) == 0 {
+		return err
+	}
+	given, err := checkedAsk(c.req.Ask)(ctx, abi.Questions{Questions: questions})
+	if errors.Is(err, ErrAskAgain) || ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	if err != nil { // the client cannot ask
+		c.log.Info("a question of a run was not asked", "task_id", id, "session", c.req.Session, "error", err)
+		given.Answers = map[string]abi.Answer{}
+		for key := range questions {
+			given.Answers[key] = abi.Answer{Action: abi.AnswerCancel}
+		}
+	}
+	return view.Answer(ctx, id, given.Answers)
+}
+
+// heldIn returns the undecided runs among a run and those below it, the oldest first.
+func (p Approvals) heldIn(ctx context.Context, session, id string) ([]engine.Run, error) {
+	waiting, err := p.waiting(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(waiting)
+	return slices.DeleteFunc(waiting, func(r engine.Run) bool { return !p.isIn(ctx, r, id) }), nil
+}
+
+// isIn reports whether a run is another one, or below it.
+func (p Approvals) isIn(ctx context.Context, r engine.Run, id string) bool {
+	for r.ID != id && r.Parent != "" {
+		parent, err := p.service.engine.Get(ctx, r.Parent)
+		if err != nil {
+			return false
+		}
+		r = parent
+	}
+	return r.ID == id
+}
+
+// resume continues a call that was answered with a question, see [Request.Resumes]. Found is
+// false if the call is to be made anew.
+func (c toolCall) resume(ctx context.Context) (r abi.Result, found bool, err error) {
+	run, err := c.runs.Get(ctx, c.req.Session, c.req.Resumes)
+	if err != nil || run.Tool != c.tool.Name {
+		return abi.Result{}, false, nil // it was removed
+	}
+	r, err = c.follow(ctx, run, c.patience())
+	return r, !errors.Is(err, errOutdated), err
+}
