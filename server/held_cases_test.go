@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,15 +15,12 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background/engine/memory"
+	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-func accept(content string) abi.Answer {
-	return abi.Answer{Action: abi.AnswerAccept, Content: json.RawMessage(content)}
-}
-
-// A call with a key goes on when its caller leaves, and what it calls then is held.
+// A call with a key continues when its caller leaves, and what it calls then is held.
 func TestHeldInsideAfterCallerLeft(t *testing.T) {
 	for tool, args := range map[string]json.RawMessage{"later": json.RawMessage(`{}`), "exec": code(`await sleep(2000); return await tools.wipe({text: "a"})`)} {
 		t.Run(tool, func(t *testing.T) {
@@ -97,7 +95,7 @@ func TestOperatorsDecideFromNowOn(t *testing.T) {
 	s := openAsking(t, Config{}, "1.0.0")
 	r, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "drop", Args: json.RawMessage(`{"n":1}`), Decide: func(context.Context, HeldCall) (abi.Answer, error) {
 		s.reconfigure(func(c *Config) { c.Approvals.By = ByOperator })
-		return accept(`{"decision":"session"}`), nil
+		return accepted(`{"decision":"session"}`), nil
 	}})
 	require.NoError(t, err)
 	require.Contains(t, string(r.Value), "It waits until a person approves it")
@@ -109,7 +107,7 @@ func TestAskAfterHeld(t *testing.T) {
 	ana := func(_ context.Context, q abi.Questions) (abi.Answers, error) {
 		out := abi.Answers{Answers: map[string]abi.Answer{}}
 		for key := range q.Questions {
-			out.Answers[key] = accept(`{"answer":"Ana"}`)
+			out.Answers[key] = accepted(`{"answer":"Ana"}`)
 		}
 		return out, nil
 	}
@@ -118,7 +116,7 @@ func TestAskAfterHeld(t *testing.T) {
 		s := openWipers(t, &wiped)
 		r, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "exec", Args: args, Ask: ana, Decide: func(context.Context, HeldCall) (abi.Answer, error) {
 			time.Sleep(5 * time.Second)
-			return accept(`{"decision":"once"}`), nil
+			return accepted(`{"decision":"once"}`), nil
 		}})
 		require.NoError(t, err)
 		require.Equal(t, `"Ana"`, string(r.Value))
@@ -183,7 +181,7 @@ func TestHeldCallsAtOnce(t *testing.T) {
 	require.Len(t, list.Approvals, maxWaiting)
 }
 
-// A call that cannot become a run, because too many have, is told so, and goes on.
+// A call that cannot become a run, because too many have, is refused what it calls, and continues.
 func TestHeldInsideWithoutRoom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var wiped []string
@@ -223,4 +221,38 @@ func TestHeldCallWhenServerCloses(t *testing.T) {
 		require.Equal(t, "queued approval attempt 0", s.state(alice, id))
 		require.NoError(t, s.Close(done()))
 	})
+}
+
+// A kept approval that a call in a script uses is one line of the audit log, whether the
+// script is a direct call or a run.
+func TestKeptApprovalIsAudited(t *testing.T) {
+	for name, wait := range map[string]string{"direct call": "", "run": "await sleep(2000); "} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var wiped []string
+				dir := t.TempDir()
+				s := openScripts(t, Config{
+					AuditDir: dir, Tools: []gotool.Tool{wiper(&wiped, "wipe")},
+					Approvals: ApprovalPolicy{Ask: true, Tools: map[string]Decision{"exec": DecideAllow}},
+				})
+				var asked []HeldCall
+				script := func(text string) {
+					_, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "exec", Args: code(text), ParkAfter: time.Second, Decide: deciding(&asked, abi.AnswerAccept, "session")})
+					require.NoError(t, err)
+					time.Sleep(time.Minute)
+				}
+				script(`await tools.wipe({text: "a"})`)
+				script(wait + `await tools.wipe({text: "b"})`)
+				synctest.Wait()
+				require.Equal(t, []string{"wipe a", "wipe b"}, wiped)
+				require.Len(t, asked, 1)
+				require.NoError(t, s.Close(done()))
+
+				found, _, err := audit.Search(dir, audit.Query{}, 1<<20)
+				require.NoError(t, err)
+				kept := slices.DeleteFunc(found, func(e audit.Event) bool { return e.Kind != audit.Approved || e.Action != "kept" })
+				require.Len(t, kept, 1)
+			})
+		})
+	}
 }

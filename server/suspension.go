@@ -213,6 +213,9 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 	if err != nil || child.Stored != nil {
 		return with
 	}
+	if !asks && tool.cfg.Approvals.decide(tool) == DecideAsk { // any other manner is a call, which says so itself
+		s.service.audit.decided(audit.Approved, Approval{Session: s.session, Tool: tool.Name, Caller: s.tool.Name}, "", "kept")
+	}
 	s.children[op] = background.Child{Op: s.number(op), SpawnRequest: child}
 	return host.Apart
 }
@@ -228,7 +231,6 @@ func (s *suspension) asks(tool *callable, args Args) (bool, error) {
 		return false, ErrApproval
 	}
 	if ApprovalsOf(s.service).kept(s.ctx, tool, Approval{Session: s.session, Tool: tool.Name, Args: args.Raw(), Caller: s.tool.Name}) {
-		s.service.audit.decided(audit.Approved, Approval{Session: s.session, Tool: tool.Name, Caller: s.tool.Name}, "", "kept")
 		return false, nil
 	}
 	if cfg.Approve != nil || !cfg.Approvals.Ask {
