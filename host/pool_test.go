@@ -174,7 +174,7 @@ func TestMemoryCeiling(t *testing.T) {
 }
 
 // TestMemoryShares: one client takes all the memory that it can, and the calls of another
-// one still run. What others hold is not told.
+// one still run. The error does not say what others hold.
 func TestMemoryShares(t *testing.T) {
 	h := hostWith(t, host.Config{Memory: 8 * page, Shared: true})
 	two := held

@@ -183,7 +183,7 @@ func deciding(asked *[]HeldCall, action, decision string) DecideFunc {
 }
 
 // TestAskedUser: a client that can ask its user does so, and what it answers decides the
-// held run. An answer that is none leaves it held.
+// held run. Any other answer leaves it held.
 func TestAskedUser(t *testing.T) {
 	s := openAsking(t, Config{}, "1.0.0")
 	var asked []HeldCall

@@ -136,7 +136,7 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	ctx, span := s.telemetry.StartCall(ctx, from != nil)
 	r, err := s.call(ctx, req)
 	counted := r
-	if note.repeat || note.followed {
+	if note.followed {
 		counted.Usage = abi.Usage{}
 	}
 	s.figures.add(note, req.Session, began, counted, err)

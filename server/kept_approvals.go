@@ -85,8 +85,9 @@ func (p Approvals) keepApproval(ctx context.Context, tool *callable, run engine.
 // called by the same tool or the agent, and with the same arguments if those were approved
 // alone.
 func (p Approvals) kept(ctx context.Context, tool *callable, a Approval) bool {
+	digests := []string{"", digestOf(a.Args)}
 	for _, session := range []string{"", a.Session} {
-		for _, arguments := range []string{"", digestOf(a.Args)} {
+		for _, arguments := range digests {
 			k := keptApproval{Tool: tool.Name, Caller: a.Caller, Arguments: arguments}
 			v, err := p.service.approvalScope(session).Get(ctx, k.key())
 			if err == nil && json.Unmarshal(v.Data, &k) == nil && p.inForce(tool, k) {

@@ -150,7 +150,7 @@ type CallConfig struct {
 	// for the operator.
 	Plugin, User string
 
-	// Client is who waits for permits together, see [Config].PerHost.
+	// Client is the client whose requests share permits, see [Config].PerHost.
 	Client string
 
 	// Policy is what the plugin may reach. Nil refuses everything.

@@ -74,8 +74,8 @@ func TestClientsThatNameNoSession(t *testing.T) {
 	})
 }
 
-// A client that names no session is promised nothing of its later requests, and not told
-// that it has no runs.
+// A client that names no session is promised nothing of its later requests, and its list
+// does not say that it has no runs.
 func TestNothingIsPromisedToClientsThatNameNoSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const promise, check = "its end comes with a later tool result", "wait for its end with check_background"
