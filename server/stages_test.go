@@ -1,0 +1,215 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// A wrong is something that is wrong with a call, and what its caller is told of it.
+type wrong struct {
+	name string
+	tool string // a letter in the name of a tool that has it
+	call func(req *Request)
+	want string
+}
+
+// The letters of tools, see wrong.
+const (
+	ungranted = "u" // it needs what is not granted
+	forbidden = "f" // the policy denies it
+	broken    = "b" // its result does not fit its schema
+)
+
+// stageTool is the name of the tool that has all that is wrong with it.
+func stageTool(of ...wrong) string {
+	name := "tool_"
+	for _, w := range of {
+		name += w.tool
+	}
+	return name
+}
+
+// openStages opens a service with a tool for each combination of letters, and those plugins.
+func openStages(t *testing.T, cfg Config, others map[string]plugintest.Plugin) service {
+	files := fstest.MapFS{}
+	if cfg.Grants == nil {
+		cfg.Grants = map[string]plugins.Grant{}
+	}
+	for _, letters := range []string{"", "u", "f", "b", "uf", "ub", "fb", "ufb"} {
+		m := plugintest.Manifest("tool_" + letters)
+		cfg.Grants[m.Name] = plugins.Grant{KV: host.KV{Mode: abi.StoreWrite}} // so it is not readonly
+		m.Tools[0].InputSchema = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)
+		m.Tools[0].OutputSchema = json.RawMessage(`{"type":"object"}`)
+		m.Tools[0].Hints.SupportsBackground = true
+		if strings.Contains(letters, ungranted) {
+			m.Needs.Env = []string{"HOME"}
+		}
+		do := plugintest.Do().Echo()
+		if strings.Contains(letters, broken) {
+			do = plugintest.Do().Say(abi.StreamResult, `"text"`)
+		}
+		files[m.Name+".wasm"] = &fstest.MapFile{Data: plugintest.Plugin{Manifest: m, Invoke: do}.Wasm()}
+	}
+	for name, p := range others {
+		files[name+".wasm"] = &fstest.MapFile{Data: p.Wasm()}
+	}
+	cfg.Approvals = ApprovalPolicy{Tools: map[string]Decision{"tool_*f*": DecideDeny}}
+	return openFolder(t, cfg, files)
+}
+
+// told is what the caller is told of a call's end.
+func told(r abi.Result) string { return string(r.Kind) + ": " + r.Error + string(r.Value) }
+
+// eachPair calls test with each of the wrongs alone, and with each two of them of which the
+// first is found first.
+func eachPair(t *testing.T, all []wrong, test func(t *testing.T, found wrong, of ...wrong)) {
+	for i, first := range all {
+		t.Run(first.name, func(t *testing.T) {
+			test(t, first, first)
+			for _, second := range all[i+1:] {
+				if first.tool == "" || first.tool != second.tool {
+					t.Run("before "+second.name, func(t *testing.T) { test(t, first, first, second) })
+				}
+			}
+		})
+	}
+}
+
+// TestOrderOfCalls is the order in which an agent's call is checked: of two things that are
+// wrong, it is told the first. SECURITY.md promises it.
+func TestOrderOfCalls(t *testing.T) {
+	s := openStages(t, Config{}, nil)
+	_, err := s.Call(t.Context(), Request{Session: alice, Tool: "tool_", Args: json.RawMessage(`{"n":1}`), Key: "used"})
+	require.NoError(t, err)
+
+	eachPair(t, []wrong{
+		{name: "no object", call: func(r *Request) { r.Args = json.RawMessage(`[1]`) }, want: "expected an object, found an array"},
+		{name: "bad locale", call: func(r *Request) { r.Locale = "no locale" }, want: "locale: "},
+		{name: "long key", call: func(r *Request) { r.Key = strings.Repeat("k", MaxKey+1) }, want: "idempotency_key: longer than 128 characters"},
+		{name: "closing", call: func(*Request) { s.closed.Store(true) }, want: "the server is shutting down"},
+		{name: "no tool", call: func(r *Request) { r.Tool = "no" + r.Tool }, want: "no such tool"},
+		{name: "bad arguments", call: func(r *Request) {
+			if string(r.Args) == `{"n":2}` {
+				r.Args = json.RawMessage(`{"n":"x"}`)
+			}
+		}, want: "/n: expected integer, found string"},
+		{name: "not granted", tool: ungranted, want: "needs env HOME, which the operator has not granted"},
+		{name: "dry run", call: func(r *Request) { r.DryRun = true }, want: `success: {"type":"dry_run"`},
+		{name: "used key", call: func(r *Request) {
+			if r.Key == "" {
+				r.Key = "used"
+			}
+		}, want: "the idempotency key was used for another tool or other arguments"},
+		{name: "forbidden", tool: forbidden, want: "the operator's policy refuses"},
+		{name: "broken", tool: broken, want: "internal: "},
+	}, func(t *testing.T, found wrong, of ...wrong) {
+		defer s.closed.Store(false)
+		req := Request{Session: alice, Tool: stageTool(of...), Args: json.RawMessage(`{"n":2}`)}
+		for _, w := range of {
+			if w.call != nil {
+				w.call(&req)
+			}
+		}
+		want := found.want
+		if req.DryRun && strings.Contains(req.Tool, forbidden) && found.name == "dry run" {
+			want = "the operator's policy refuses" // a dry run says what would be refused
+		}
+		r, _ := s.Call(t.Context(), req)
+		require.Contains(t, told(r), want)
+	})
+}
+
+// TestOrderOfInnerCalls is the same for the call that a plugin's tool makes.
+func TestOrderOfInnerCalls(t *testing.T) {
+	type inner struct {
+		tool, args string
+		readonly   bool
+	}
+	change := map[string]func(*inner){
+		"no tool":       func(c *inner) { c.tool = "no" + c.tool },
+		"bad arguments": func(c *inner) { c.args = `{"n":"x"}` },
+		"hints":         func(c *inner) { c.readonly = true },
+	}
+	eachPair(t, []wrong{
+		{name: "no tool", want: "no such tool"},
+		{name: "bad arguments", want: "/n: expected integer, found string"},
+		{name: "not granted", tool: ungranted, want: "needs env HOME, which the operator has not granted"},
+		{name: "hints", want: "is readonly, so it can call readonly tools only"},
+		{name: "forbidden", tool: forbidden, want: "the operator's policy refuses"},
+		{name: "broken", tool: broken, want: `"kind":"internal"`},
+	}, func(t *testing.T, found wrong, of ...wrong) {
+		call := inner{tool: stageTool(of...), args: `{"n":2}`}
+		for _, w := range of {
+			if f := change[w.name]; f != nil {
+				f(&call)
+			}
+		}
+		m := plugintest.Manifest("caller")
+		m.Tools[0].Hints.Readonly = call.readonly
+		s := openStages(t, Config{Grants: map[string]plugins.Grant{"caller": {Tools: []string{call.tool}}}},
+			map[string]plugintest.Plugin{"caller": {Manifest: m, Invoke: calling(call.tool, call.args)}})
+		require.Contains(t, string(s.call(alice, "caller", `{}`).Value), found.want)
+	})
+}
+
+// TestOrderOfRuns is the same for a run that starts. Its arguments were parsed when it was
+// spawned, and a person was asked then.
+func TestOrderOfRuns(t *testing.T) {
+	s := openStages(t, Config{}, nil)
+	change := map[string]func(*engine.Run){
+		"no tool":         func(r *engine.Run) { r.Tool = "no" + r.Tool },
+		"no object":       func(r *engine.Run) { r.Args = json.RawMessage(`[1]`) },
+		"bad arguments":   func(r *engine.Run) { r.Args = json.RawMessage(`{"n":"x"}`) },
+		"another version": func(r *engine.Run) { r.Version = "another" },
+		"not approved":    func(r *engine.Run) { r.Terms = terms{Approval: "another"}.encode() },
+	}
+	eachPair(t, []wrong{
+		{name: "no tool", want: "no such tool"},
+		{name: "bad arguments", want: "/n: expected integer, found string"},
+		{name: "not granted", tool: ungranted, want: "needs env HOME, which the operator has not granted"},
+		{name: "another version", want: "was replaced in the meantime"},
+		{name: "not approved", want: "has changed since somebody was asked to approve it"},
+		{name: "broken", tool: broken, want: "internal: "},
+	}, func(t *testing.T, found wrong, of ...wrong) {
+		run := engine.Run{ID: "task_1", Session: alice, Tool: stageTool(of...), Args: json.RawMessage(`{"n":2}`), Attempt: 1}
+		tool, err := s.Lookup(run.Tool)
+		require.NoError(t, err)
+		run.Version, err = tool.Version()
+		require.NoError(t, err)
+		for _, w := range of {
+			if f := change[w.name]; f != nil {
+				f(&run)
+			}
+		}
+
+		ended := make(chan error, 1)
+		_, err = s.runs.Run(t.Context(), alice, background.RunRequest{
+			SpawnRequest: background.SpawnRequest{Tool: run.Tool, Args: run.Args, Version: run.Version},
+			Work: func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
+				out, err := executor{s.Service}.execute(ctx, run, sink)
+				ended <- err
+				return out, err
+			},
+		})
+		require.Error(t, err)
+		failed := <-ended
+		var why *background.Error
+		require.ErrorAs(t, failed, &why)
+		require.Contains(t, string(why.Kind)+": "+why.Message, found.want)
+		require.Equal(t, found.name != "broken", why.Kind == engine.KindRejected)
+		require.NotErrorIs(t, failed, host.ErrTrap)
+	})
+}
