@@ -220,6 +220,24 @@ func (s *toolset) backgroundNames(tools []*callable) (names, readers []string) {
 	return names, readers
 }
 
+// answerAgent is the stage that answers the calls of the agent's own tools.
+func (s *Service) answerAgent(next next) next {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		if a := s.agentTool(c.Tool, s.runs); a != nil {
+			c.note.known = true
+			return a.call(ctx, s, c.Request)
+		}
+		return next(ctx, c)
+	}
+}
+
+// offerRuns shows models the tools for runs again, if there were none before.
+func (s *Service) offerRuns() {
+	if s.agentTool(SpawnBackground, s.runs) == nil {
+		s.changed.send()
+	}
+}
+
 func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Result, error) {
 	req.Parsed = coerced(t.schema, req.Parsed)
 	req.Args = req.Parsed.Raw()

@@ -51,6 +51,18 @@ func ofProgram(t *gotool.Loaded, now *settings) *callable {
 	return &callable{Tool: t.Tool, Name: t.Name, settings: now, backend: t}
 }
 
+// admit makes the checks before the tool runs, except for a person's approval: its arguments
+// fit, and it has its grants.
+func (t *callable) admit(args Args) error {
+	if problems := t.CheckObject(args); len(problems) > 0 {
+		return badArgs(t.Name, problems)
+	}
+	if err := t.Denied(); err != nil {
+		return &host.CallError{Plugin: t.source(), Tool: t.Tool.Name, Name: t.Name, Err: err}
+	}
+	return nil
+}
+
 // source is the name of the plugin that has the tool; empty for a tool of the program.
 func (t *callable) source() string {
 	if t.plugin == nil {
@@ -118,4 +130,13 @@ func (s *toolset) lookup(name string, others ...string) (*callable, error) {
 		return nil, err
 	}
 	return ofPlugin(t, now), nil
+}
+
+// find returns the tool of a call. An error may suggest one of the agent's own tools too.
+func (s *Service) find(_ context.Context, c call) (*callable, error) {
+	tool, err := s.lookup(c.Tool)
+	if err != nil {
+		tool, err = s.lookup(c.Tool, s.offeredNames(s.runs)...)
+	}
+	return tool, err
 }

@@ -50,31 +50,48 @@ type described struct {
 	Message  string          `json:"message"`
 }
 
-// describe answers a call that was checked, and is not made.
-func (c toolCall) describe(ctx context.Context) (abi.Result, error) {
-	limits := c.tool.rules.limits(c.req.Limits, c.tool.Tool)
-	d := described{
-		Type: dryRunType, Tool: c.tool.Name, Args: c.req.Args, Approval: c.define(c.tool).Approval,
+// describer answers calls in dry runs.
+type describer struct {
+	define    func(*callable) Definition
+	approvals Approvals
+}
+
+// describe is the stage that says what a call would do, in a dry run of a tool that is not
+// readonly.
+func (d describer) describe(next next) next {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		if !c.DryRun || c.tool.Tool.Hints.Readonly {
+			return next(ctx, c)
+		}
+		return d.answer(ctx, c)
+	}
+}
+
+// answer answers a call that was checked, and is not made.
+func (d describer) answer(ctx context.Context, c call) (abi.Result, error) {
+	limits := c.tool.rules.limits(c.Limits, c.tool.Tool)
+	what := described{
+		Type: dryRunType, Tool: c.tool.Name, Args: c.Args, Approval: d.define(c.tool).Approval,
 		Limits:  wire.CallLimits{OutputBytes: limits.Output, TimeoutSeconds: limits.Timeout.Seconds()},
 		Message: "Dry run: " + c.tool.Name + " was not called, because it is not readonly. Its arguments fit.",
 	}
 	if c.tool.plugin != nil {
-		d.Grants, d.Limits.Fuel, d.Limits.MemoryBytes = c.tool.plugin.Grant.Names(), limits.Fuel, limits.Memory
+		what.Grants, what.Limits.Fuel, what.Limits.MemoryBytes = c.tool.plugin.Grant.Names(), limits.Fuel, limits.Memory
 	}
-	if public, secret := c.tool.PublicArgs(c.req.Args); secret {
-		d.Args = public
+	if public, secret := c.tool.PublicArgs(c.Args); secret {
+		what.Args = public
 	}
-	asked, _, err := ApprovalsOf(c.Service).foresee(ctx, c.tool, Approval{Session: c.req.Session})
+	asked, _, err := d.approvals.foresee(ctx, c.tool, Approval{Session: c.Session})
 	if err != nil {
-		return explain(err)
+		return abi.Result{}, err
 	}
 	if asked != "" {
-		d.Message += " " + asked
+		what.Message += " " + asked
 	}
 
-	value, err := encode(d)
+	value, err := encode(what)
 	if err != nil {
-		return explain(err)
+		return abi.Result{}, err
 	}
 	return abi.Result{Kind: abi.Success, Value: value}, nil
 }

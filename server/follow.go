@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -12,9 +13,22 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
+// A follower waits for the runs that calls have become.
+type follower struct {
+	runs      *background.Manager
+	engine    engine.Engine
+	approvals Approvals
+	asked     *questions
+	sessions  func(name string) Session
+	settings  func() *settings
+	version   func(*callable) (string, error)
+	offer     func() // shows models the tools for runs
+	log       *slog.Logger
+}
+
 // patience is how long the caller waits for a run.
-func (c toolCall) patience() time.Duration {
-	if b, ok := c.tool.rules.budget(c.tool, c.tool.rules.limits(c.req.Limits, c.tool.Tool), c.req); ok {
+func (c call) patience() time.Duration {
+	if b, ok := c.tool.rules.budget(c.tool, c.tool.rules.limits(c.Limits, c.tool.Tool), c.Request); ok {
 		return min(background.MaxWait, b.park)
 	}
 	return background.MaxWait
@@ -23,14 +37,14 @@ func (c toolCall) patience() time.Duration {
 // follow waits for a run that a call has become, as long as the caller waits for a call,
 // and returns its result. Meanwhile the caller's user decides on the calls that are held in
 // it, and answers its questions, which takes no part of that time.
-func (c toolCall) follow(ctx context.Context, run engine.Run, wait time.Duration) (abi.Result, error) {
-	c.req.note.run, c.req.note.followed = run.ID, true
+func (f follower) follow(ctx context.Context, c call, run engine.Run, wait time.Duration) (abi.Result, error) {
+	c.note.run, c.note.followed = run.ID, true
 	for left := wait; ; {
-		news, stop := c.news(ctx, run)
-		open, err := c.relay(ctx, run.ID)
+		news, stop := f.news(ctx, c, run)
+		open, err := f.relay(ctx, c, run.ID)
 		if err == nil && !open && ctx.Err() == nil {
 			began := time.Now()
-			run, err = c.await(ctx, run, max(left, 0), news)
+			run, err = f.await(ctx, run, max(left, 0), news)
 			left -= time.Since(began)
 		}
 		stop()
@@ -39,24 +53,22 @@ func (c toolCall) follow(ctx context.Context, run engine.Run, wait time.Duration
 		case errors.Is(err, ErrAskAgain):
 			return c.askedAgain(run, err)
 		case ctx.Err() != nil:
-			return c.left(ctx, run)
-		case errors.Is(err, errOutdated):
-			return abi.Result{}, err
+			return f.left(ctx, c, run)
 		case err != nil:
-			return explain(err)
+			return abi.Result{}, err
 		case run.Status.Terminal():
-			return c.ended(ctx, run)
+			return f.ended(ctx, run)
 		case open:
-			return c.parked(run, wait-left, c.waitsFor(ctx, run))
+			return f.parked(c, run, wait-left, f.waitsFor(ctx, run))
 		case left <= 0:
-			return c.parked(run, wait, c.waitsFor(ctx, run))
+			return f.parked(c, run, wait, f.waitsFor(ctx, run))
 		}
 	}
 }
 
 // waitsFor says what a run waits for that is held, or has made a call that is.
-func (c toolCall) waitsFor(ctx context.Context, run engine.Run) string {
-	held, err := ApprovalsOf(c.Service).heldIn(ctx, run.Session, run.ID)
+func (f follower) waitsFor(ctx context.Context, run engine.Run) string {
+	held, err := f.approvals.heldIn(ctx, run.Session, run.ID)
 	switch {
 	case err != nil || len(held) == 0:
 		return ""
@@ -67,8 +79,8 @@ func (c toolCall) waitsFor(ctx context.Context, run engine.Run) string {
 }
 
 // await returns a run as it is once it has ended, or there is news of it.
-func (c toolCall) await(ctx context.Context, run engine.Run, wait time.Duration, news <-chan struct{}) (engine.Run, error) {
-	checked, err := c.runs.Check(ctx, run.Session, background.CheckRequest{IDs: []string{run.ID}, Wait: wait, Enough: news})
+func (f follower) await(ctx context.Context, run engine.Run, wait time.Duration, news <-chan struct{}) (engine.Run, error) {
+	checked, err := f.runs.Check(ctx, run.Session, background.CheckRequest{IDs: []string{run.ID}, Wait: wait, Enough: news})
 	if err != nil {
 		return run, err
 	}
@@ -76,20 +88,20 @@ func (c toolCall) await(ctx context.Context, run engine.Run, wait time.Duration,
 }
 
 // ended is the result of a call from the run that it has become.
-func (c toolCall) ended(ctx context.Context, run engine.Run) (abi.Result, error) {
+func (f follower) ended(ctx context.Context, run engine.Run) (abi.Result, error) {
 	if run.Held != "" {
-		return explain(refusedBy(run))
+		return abi.Result{}, refusedBy(run)
 	}
-	if err := c.Session(run.Session).load(ctx, &run, engine.PartResult, engine.PartContent); err != nil {
-		return explain(err)
+	if err := f.sessions(run.Session).load(ctx, &run, engine.PartResult, engine.PartContent); err != nil {
+		return abi.Result{}, err
 	}
 	return keptResult(run), nil
 }
 
 // askedAgain ends a call whose caller asks its user, and calls again with the answer.
-func (c toolCall) askedAgain(run engine.Run, err error) (abi.Result, error) {
-	if c.req.OnPark != nil {
-		c.req.OnPark(newRun(run, time.Now()))
+func (c call) askedAgain(run engine.Run, err error) (abi.Result, error) {
+	if c.OnPark != nil {
+		c.OnPark(newRun(run, time.Now()))
 	}
 	return abi.Result{Kind: abi.CanceledKind, Error: err.Error()}, err
 }
@@ -99,21 +111,21 @@ func (c toolCall) askedAgain(run engine.Run, err error) (abi.Result, error) {
 var ErrClosing = errors.New("the server is shutting down")
 
 // left ends a call whose caller has left. So does its run, unless the call has a key.
-func (c toolCall) left(ctx context.Context, run engine.Run) (abi.Result, error) {
-	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosing) && !c.req.note.repeat && (c.req.Key == "" || cancelsKeyed(cause)) {
-		c.withdraw(ctx, run.ID, cause.Error())
+func (f follower) left(ctx context.Context, c call, run engine.Run) (abi.Result, error) {
+	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosing) && !c.note.repeat && (c.Key == "" || cancelsKeyed(cause)) {
+		f.withdraw(ctx, c.Session, run.ID, "", cause.Error())
 	}
 	return canceled(ctx, abi.Result{})
 }
 
 // news returns a channel that is closed when something happens that the user of the caller
 // may have to decide on or to answer.
-func (c toolCall) news(ctx context.Context, run engine.Run) (news <-chan struct{}, stop func()) {
+func (f follower) news(ctx context.Context, c call, run engine.Run) (news <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	events := c.engine.Watch(ctx, run.Session)
+	events := f.engine.Watch(ctx, run.Session)
 	asked, unwatch := (<-chan struct{})(nil), func() {}
-	if c.req.Ask != nil {
-		asked, unwatch = c.Session(run.Session).Asked(ctx, []string{run.ID})
+	if c.Ask != nil {
+		asked, unwatch = f.sessions(run.Session).Asked(ctx, []string{run.ID})
 	}
 
 	happened, ended := make(chan struct{}), make(chan struct{})
@@ -121,7 +133,7 @@ func (c toolCall) news(ctx context.Context, run engine.Run) (news <-chan struct{
 	go func() {
 		defer close(ended)
 		var again <-chan time.Time
-		if c.asked.shared { // the events of other hosts are hints
+		if f.asked.shared { // the events of other hosts are hints
 			tick := time.NewTicker(questionPoll)
 			defer tick.Stop()
 			again = tick.C
@@ -153,14 +165,13 @@ func (c toolCall) news(ctx context.Context, run engine.Run) (news <-chan struct{
 // relay has the caller's user decide on the calls that are held in a run, or that it is,
 // and answer what it asks. Open reports that a call is held on which the user has not
 // decided or cannot.
-func (c toolCall) relay(ctx context.Context, id string) (open bool, err error) {
-	approvals := ApprovalsOf(c.Service)
-	held, err := approvals.heldIn(ctx, c.req.Session, id)
+func (f follower) relay(ctx context.Context, c call, id string) (open bool, err error) {
+	held, err := f.approvals.heldIn(ctx, c.Session, id)
 	if err != nil {
 		return false, err
 	}
 	for _, run := range held {
-		run, err := approvals.decided(ctx, run, c.decider())
+		run, err := f.approvals.decided(ctx, run, f.decider(c.Request))
 		switch {
 		case run.ID != id && (errors.Is(err, ErrApproval) || errors.Is(err, errOutdated)): // the tool that called it sees that
 		case err != nil:
@@ -169,25 +180,25 @@ func (c toolCall) relay(ctx context.Context, id string) (open bool, err error) {
 			open = true
 		}
 	}
-	if open || c.req.Ask == nil {
+	if open || c.Ask == nil {
 		return open, nil
 	}
-	return false, c.relayQuestions(ctx, id)
+	return false, f.relayQuestions(ctx, c, id)
 }
 
 // relayQuestions has the caller's user answer what a run asks.
-func (c toolCall) relayQuestions(ctx context.Context, id string) error {
-	view := c.Session(c.req.Session)
+func (f follower) relayQuestions(ctx context.Context, c call, id string) error {
+	view := f.sessions(c.Session)
 	questions, err := view.Questions(ctx, id)
 	if err != nil || len(questions) == 0 {
 		return err
 	}
-	given, err := checkedAsk(c.req.Ask)(ctx, abi.Questions{Questions: questions})
+	given, err := checkedAsk(c.Ask)(ctx, abi.Questions{Questions: questions})
 	if errors.Is(err, ErrAskAgain) || ctx.Err() != nil {
 		return errors.Join(err, ctx.Err())
 	}
 	if err != nil { // the client cannot ask
-		c.log.Info("a question of a run was not asked", "task_id", id, "session", c.req.Session, "error", err)
+		f.log.Info("a question of a run was not asked", "task_id", id, "session", c.Session, "error", err)
 		given.Answers = map[string]abi.Answer{}
 		for key := range questions {
 			given.Answers[key] = abi.Answer{Action: abi.AnswerCancel}
@@ -220,11 +231,11 @@ func (p Approvals) isIn(ctx context.Context, r engine.Run, id string) bool {
 
 // resume continues a call that was answered with a question, see [Request.Resumes]. Found is
 // false if the call is to be made anew.
-func (c toolCall) resume(ctx context.Context) (r abi.Result, found bool, err error) {
-	run, err := c.runs.Get(ctx, c.req.Session, c.req.Resumes)
+func (f follower) resume(ctx context.Context, c call) (r abi.Result, found bool, err error) {
+	run, err := f.runs.Get(ctx, c.Session, c.Resumes)
 	if err != nil || run.Tool != c.tool.Name {
 		return abi.Result{}, false, nil // it was removed
 	}
-	r, err = c.follow(ctx, run, c.patience())
+	r, err = f.follow(ctx, c, run, c.patience())
 	return r, !errors.Is(err, errOutdated), err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
@@ -19,11 +20,11 @@ type decider struct {
 }
 
 // decider returns how the user of the caller decides, if the operator lets users decide.
-func (c toolCall) decider() decider {
-	if c.req.Decide == nil || c.now().cfg.Approvals.By == ByOperator {
+func (f follower) decider(req Request) decider {
+	if req.Decide == nil || f.settings().cfg.Approvals.By == ByOperator {
 		return decider{}
 	}
-	return decider{c.req.Decide, keeping{session: !c.req.OneRequest, connected: c.req.Connected}}
+	return decider{req.Decide, keeping{session: !req.OneRequest, connected: req.Connected}}
 }
 
 var (
@@ -163,80 +164,111 @@ func callerOf(run engine.Run) string {
 	return ""
 }
 
+// approve is the stage that has a call approved, or holds it until a person has done so.
+func (f follower) approve(next next) next {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		asked := Approval{Session: c.Session, Args: c.Args}
+		if c.outer != nil {
+			asked.Caller = c.outer.tool.Name
+		}
+		switch err := f.approvals.approve(ctx, c.tool, asked); {
+		case errors.Is(err, errWaits):
+			return f.hold(ctx, c, asked)
+		case err != nil:
+			return abi.Result{}, err
+		}
+		return next(ctx, c)
+	}
+}
+
 // hold stores a call as a run that starts once a person has approved it. An agent's call
 // follows that run, and the call of a tool waits for its end.
-func (c toolCall) hold(ctx context.Context, a Approval) (abi.Result, error) {
-	from := originOf(ctx)
-	if c.req.Session == "" || c.req.DryRun {
-		return explain(errNobody)
+func (f follower) hold(ctx context.Context, c call, a Approval) (abi.Result, error) {
+	if c.Session == "" || c.DryRun {
+		return abi.Result{}, errNobody
 	}
-	if from != nil {
+	if c.outer != nil {
 		if err := liveOf(ctx).park(ctx); err != nil {
-			return explain(err)
+			return abi.Result{}, err
 		}
 	}
-	held, err := c.heldRequest(ctx, from)
+	version, err := f.version(c.tool)
 	if err != nil {
-		return explain(err)
+		return abi.Result{}, err
 	}
-
 	a.Tool = c.tool.Name
-	run, err := ApprovalsOf(c.Service).hold(ctx, c.req.Session, held, a)
+	run, err := f.approvals.hold(ctx, c.Session, c.asLaterRun(ctx, version), a)
 	if err != nil {
-		return explain(err)
+		return abi.Result{}, err
 	}
-	if from != nil {
-		return c.awaitHeld(ctx, run.ID)
+	if c.outer != nil {
+		return f.awaitHeld(ctx, c, run.ID)
 	}
-	return c.follow(ctx, run, c.patience())
+	return f.follow(ctx, c, run, c.patience())
 }
 
 // errNobody is why a call that needs approval is refused where it cannot be held.
 var errNobody = fmt.Errorf("%w, and nobody can be asked here", ErrApproval)
 
-// heldRequest is the run that a held call becomes.
-func (c toolCall) heldRequest(ctx context.Context, from *origin) (background.SpawnRequest, error) {
-	version, err := c.version(c.tool)
-	if err != nil {
-		return background.SpawnRequest{}, err
-	}
-
-	limits := c.tool.rules.limits(c.req.Limits, c.tool.Tool)
-	t := terms{Limits: c.req.Limits, Locale: c.req.Locale, Asks: from == nil && c.asksLater()}
-	held := background.SpawnRequest{
-		Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: c.req.Args, IdempotencyKey: c.req.Key, Parked: true, Anew: c.tool.anew(),
-		Timeout: min(max(limits.Timeout, limits.Background), c.tool.rules.most.Background),
-	}
-	if from != nil {
-		held.By, held.Silent = from.tool.Name, true
-		t.Fuel = min(limits.Fuel, from.fuel)
-		if c.req.Limits.Timeout > 0 {
-			held.Timeout = min(held.Timeout, c.req.Limits.Timeout)
-		}
-	}
-	held.Terms = t.traced(ctx)
-	if public, secret := c.tool.PublicArgs(c.req.Args); secret {
-		held.Stored = public
-	}
-	return held, nil
-}
-
 // awaitHeld waits for the end of the call of a tool that was held. If nobody waits for it
 // any more, it is withdrawn.
-func (c toolCall) awaitHeld(ctx context.Context, id string) (abi.Result, error) {
+func (f follower) awaitHeld(ctx context.Context, c call, id string) (abi.Result, error) {
 	defer background.GiveWay(ctx)()
-	waits := suspension{service: c.Service, session: c.req.Session}
-	r, err := waits.awaitChild(ctx, id)
+	r, err := f.awaitChild(ctx, c.Session, id)
 	if ctx.Err() != nil {
-		c.withdraw(ctx, id, "the call that made it does not wait for it any more")
+		f.withdraw(ctx, c.Session, id, "", "the call that made it does not wait for it any more")
 	}
 	return r, err
 }
 
+// awaitChild waits for the end of a run that a call has become, and returns its result for the
+// tool that has made the call.
+func (f follower) awaitChild(ctx context.Context, session, id string) (abi.Result, error) {
+	for logged := false; ; {
+		run, err := f.checkChild(ctx, session, id)
+		switch {
+		case ctx.Err() != nil:
+			return canceled(ctx, abi.Result{})
+		case errors.Is(err, engine.ErrNotFound):
+			return abi.Result{}, lost("its record was removed")
+		case err == nil && run.Status.Terminal():
+			return ofChild(run)
+		case err == nil:
+			continue
+		case !errors.Is(err, engine.ErrUnavailable):
+			return abi.Result{}, lost("its record cannot be read")
+		case !logged: // it continues, and must not count as failed
+			logged = true
+			f.log.Warn("a call that a run waits for cannot be read; trying again", "task_id", id, "error", err)
+		}
+
+		select {
+		case <-time.After(awaitAgain):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// awaitAgain is the pause before a child is looked for again that could not be read.
+const awaitAgain = time.Second
+
+// checkChild waits for the end of a child. It returns the run as it is then, with its result.
+func (f follower) checkChild(ctx context.Context, session, id string) (engine.Run, error) {
+	checked, err := f.runs.Check(ctx, session, background.CheckRequest{IDs: []string{id}, Wait: background.MaxWait, MaxChars: -1, Peek: true})
+	if err != nil {
+		return engine.Run{}, err
+	}
+	run := checked.Reports[0].Run
+	if run.Status.Terminal() {
+		err = f.sessions(session).load(ctx, &run, engine.PartResult, engine.PartContent)
+	}
+	return run, err
+}
+
 // withdraw stops a run that a call has become, because nobody waits for it any more.
-func (c toolCall) withdraw(ctx context.Context, id, why string) {
-	_, err := c.runs.Stop(context.WithoutCancel(ctx), c.req.Session, id, background.StopRequest{Force: true, Reason: why})
+func (f follower) withdraw(ctx context.Context, session, id, by, why string) {
+	_, err := f.runs.Stop(context.WithoutCancel(ctx), session, id, background.StopRequest{Force: true, By: by, Reason: why})
 	if err != nil && !errors.Is(err, engine.ErrNotFound) {
-		c.log.Warn("a run was not stopped with the call that has made it", "task_id", id, "error", err)
+		f.log.Warn("a run was not stopped with the call that has made it", "task_id", id, "error", err)
 	}
 }

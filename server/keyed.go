@@ -34,15 +34,36 @@ func checkKey(req Request) error {
 	return nil
 }
 
+// repeat is the stage that answers a call from the run that an earlier request has become: one
+// with the same key, or one that was answered with a question.
+func (f follower) repeat(next next) next {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		if c.DryRun {
+			return next(ctx, c)
+		}
+		if c.Resumes != "" {
+			if r, found, err := f.resume(ctx, c); found {
+				return r, err
+			}
+		}
+		if c.Key != "" {
+			if r, found, err := f.repeatKeyed(ctx, c); found {
+				return r, err
+			}
+		}
+		return next(ctx, c)
+	}
+}
+
 // repeatKeyed answers a call whose key the session has used before. It reports false
 // for a new key.
-func (c toolCall) repeatKeyed(ctx context.Context) (r abi.Result, found bool, err error) {
-	same := background.SpawnRequest{Tool: c.tool.Name, Args: c.req.Args, IdempotencyKey: c.req.Key}
-	if public, secret := c.tool.PublicArgs(c.req.Args); secret {
+func (f follower) repeatKeyed(ctx context.Context, c call) (r abi.Result, found bool, err error) {
+	same := background.SpawnRequest{Tool: c.tool.Name, Args: c.Args, IdempotencyKey: c.Key}
+	if public, secret := c.tool.PublicArgs(c.Args); secret {
 		same.Stored = public
 	}
 
-	run, found, err := c.runs.WithKey(ctx, c.req.Session, same)
+	run, found, err := f.runs.WithKey(ctx, c.Session, same)
 	switch {
 	case err != nil:
 		r, _ = explain(err)
@@ -50,15 +71,15 @@ func (c toolCall) repeatKeyed(ctx context.Context) (r abi.Result, found bool, er
 	case !found:
 		return r, false, nil
 	}
-	r, err = c.attach(ctx, run)
+	r, err = f.repeated(ctx, c, run)
 	return r, true, err
 }
 
-// attach waits for the run of an earlier call as long as for a call, and returns its
+// repeated waits for the run of an earlier call as long as for a call, and returns its
 // result. Its session needs no notice of an end that it is shown.
-func (c toolCall) attach(ctx context.Context, run engine.Run) (abi.Result, error) {
-	c.req.note.repeat = true
-	return c.follow(ctx, run, c.patience())
+func (f follower) repeated(ctx context.Context, c call, run engine.Run) (abi.Result, error) {
+	c.note.repeat = true
+	return f.follow(ctx, c, run, c.patience())
 }
 
 // textUnknown is added to the end of a call that its host did not see.
@@ -109,8 +130,8 @@ func keptKind(kind wire.ErrorKind) (abi.Kind, abi.Limit) {
 
 // forgetUnmade removes the record of a call with a key that has not been made: its
 // user is asked first, or its plugin was replaced. The caller repeats it.
-func (c toolCall) forgetUnmade(ctx context.Context, run engine.Run) {
-	if err := c.runs.Remove(context.WithoutCancel(ctx), run.Session, run.ID); err != nil {
-		c.log.Warn("record of a call that was not made not removed: its key cannot be used again", "task_id", run.ID, "error", err)
+func (f follower) forgetUnmade(ctx context.Context, run engine.Run) {
+	if err := f.runs.Remove(context.WithoutCancel(ctx), run.Session, run.ID); err != nil {
+		f.log.Warn("record of a call that was not made not removed: its key cannot be used again", "task_id", run.ID, "error", err)
 	}
 }

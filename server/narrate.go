@@ -1,9 +1,26 @@
 package server
 
 import (
+	"context"
+	"errors"
+
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/plugins"
 )
+
+// narrate is the stage that tells what happens in sentences for people.
+func narrate(next next) next {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		var last func(r abi.Result)
+		c.work, last = narrated(c.tool, c.work)
+		r, err := next(ctx, c)
+		if !errors.Is(err, plugins.ErrReplaced) { // else nothing has run
+			last(r)
+		}
+		return r, err
+	}
+}
 
 // narrated returns a call whose reports of progress carry the sentence that the tool's
 // manifest has for it. The first one comes at once, and narrate makes the last one, for

@@ -14,7 +14,6 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
-	"github.com/toolhost/toolhost/server/telemetry"
 )
 
 // Park says which calls continue in the background when they take long.
@@ -75,16 +74,46 @@ func (r rules) overdue(limits Limits) budget {
 	return budget{park, min(max(limits.Background, park+ParkedTime), r.most.Background)}
 }
 
-// callParking runs an admitted tool and waits for it as long as its budget
-// allows.
-func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (abi.Result, error) {
-	version, err := c.version(c.tool)
+// A parker makes calls runs that take long.
+type parker struct {
+	follower
+	attach func(ctx context.Context, c call, sink *output.Sink, live *live) (context.Context, call, *suspension)
+}
+
+// park is the stage that waits for a call only so long: then it continues as a run in the
+// background.
+func (p parker) park(next next) next {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		if b, ok := c.budget(); ok {
+			return p.parking(ctx, c, b, next)
+		}
+		return next(ctx, c)
+	}
+}
+
+// budget returns the time limits of a call that may become a run. It does so when it takes
+// long, when it makes a call that is held for approval, and, with a key, from its start.
+func (c call) budget() (budget, bool) {
+	if c.DryRun {
+		return budget{}, false
+	}
+	b, ok := c.tool.rules.budget(c.tool, c.limits, c.Request)
+	if ok {
+		return b, true
+	}
+	holds := c.tool.calls() && c.Session != "" && c.limits.Timeout <= c.tool.rules.most.Background
+	return budget{deadline: c.limits.Timeout}, holds || c.Key != ""
+}
+
+// parking makes a call that may become a run, and waits for it as long as its budget allows.
+func (p parker) parking(ctx context.Context, c call, b budget, next next) (abi.Result, error) {
+	version, err := p.version(c.tool)
 	if err != nil {
-		return explain(err)
+		return abi.Result{}, err
 	}
 
-	call.Policy.Timeout = b.deadline
-	live := c.live(call)
+	c.work.Policy.Timeout = b.deadline
+	live := newLive(c, p.asked)
 	defer live.detach()
 	ctx = context.WithValue(ctx, liveKey{}, live)
 	began := time.Now()
@@ -92,12 +121,11 @@ func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (ab
 	var r abi.Result
 	var rerr error
 	ended := false // and r and rerr are the result
-	req := c.parkable(ctx, call, version, b)
-	req.Park, req.Unparked = live.wanted, live.remains
+	req := background.RunRequest{SpawnRequest: c.asRun(ctx, version), ParkAfter: b.park, Stops: cancelsKeyed, Park: live.wanted, Unparked: live.remains}
+	req.Timeout = b.deadline
 	req.Work = func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
-		ctx = withCallLog(ctx, sink, 1)
-		waits := suspension{service: c.Service, ctx: ctx, tool: c.tool, live: live}
-		r, rerr = c.run(ctx, c.tool, waits.into(live.into(executor{c.Service}.withSink(call, sink))))
+		ctx, c, waits := p.attach(ctx, c, sink, live)
+		r, rerr = next(ctx, c)
 		if errors.Is(rerr, host.ErrSuspended) {
 			sink.Cost(costOf(r.Usage))
 			return waits.outcome(), nil
@@ -109,32 +137,32 @@ func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (ab
 		return outcome(ctx, sink, r, rerr)
 	}
 
-	ran, err := c.runs.Run(ctx, call.Session, req)
+	ran, err := p.runs.Run(ctx, c.Session, req)
 	limit, limited := errors.AsType[*engine.LimitError](err)
-	c.req.note.run = ran.Run.ID
+	c.note.run = ran.Run.ID
 	switch {
 	case ran.Parked:
 		live.became(ran.Run.ID)
 		if !isClosed(live.wanted) {
-			return c.parked(ran.Run, b.park, "")
+			return p.parked(c, ran.Run, b.park, "")
 		}
-		return c.follow(ctx, ran.Run, c.patience()-time.Since(began)) // it makes a call that is held
+		return p.follow(ctx, c, ran.Run, c.patience()-time.Since(began)) // it makes a call that is held
 	case ran.Left: // it has a key, and is a run from its start
 		live.became(ran.Run.ID)
 		return canceled(ctx, abi.Result{})
 	case ran.Reused: // a call with this key began at the same time
-		return c.attach(ctx, ran.Run)
-	case c.req.Key != "" && !ended: // it has not begun
+		return p.repeated(ctx, c, ran.Run)
+	case c.Key != "" && !ended: // it has not begun
 		r, _ := explain(err)
 		return r, err
 	case limited:
-		return explain(refuse("%s was stopped after %gs: it would have continued in the background, but %s", c.tool.Name, b.park.Seconds(), limitText(limit)))
+		return abi.Result{}, refuse("%s was stopped after %gs: it would have continued in the background, but %s", c.tool.Name, b.park.Seconds(), limitText(limit))
 	case errors.Is(err, background.ErrClosed):
-		return explain(errShutdown)
+		return abi.Result{}, errShutdown
 	case !ended:
-		return explain(err)
+		return abi.Result{}, err
 	case ran.Run.ID != "" && (errors.Is(rerr, plugins.ErrReplaced) || errors.Is(context.Cause(ctx), ErrAskAgain)):
-		c.forgetUnmade(ctx, ran.Run)
+		p.forgetUnmade(ctx, ran.Run)
 	case ctx.Err() != nil && r.Kind != abi.Success:
 		return canceled(ctx, r)
 	case r.Limit == abi.LimitTime: // two clocks ended, and either may have been seen first
@@ -145,18 +173,35 @@ func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (ab
 
 // asksLater reports whether the user may be asked once the call is a run: the caller says so,
 // or its user is there, and is asked while the caller follows the run.
-func (c toolCall) asksLater() bool {
-	return c.req.Ask != nil && (c.req.AskLater || c.req.Decide != nil)
+func (c call) asksLater() bool {
+	return c.Ask != nil && (c.AskLater || c.Decide != nil)
 }
 
-// parkable is the run that the call becomes if it is parked, without its work.
-func (c toolCall) parkable(ctx context.Context, call host.Call, version string, b budget) background.RunRequest {
-	req := background.RunRequest{
-		SpawnRequest: background.SpawnRequest{Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: call.Args, Timeout: b.deadline, IdempotencyKey: c.req.Key, Terms: terms{Limits: c.req.Limits, Locale: c.req.Locale, Asks: c.asksLater(), Trace: telemetry.Link(ctx)}.encode()},
-		ParkAfter:    b.park, Stops: cancelsKeyed,
+// asRun is the run that a call is, or becomes.
+func (c call) asRun(ctx context.Context, version string) background.SpawnRequest {
+	t := terms{Limits: c.Limits, Locale: c.Locale, Asks: c.outer == nil && c.asksLater()}
+	req := background.SpawnRequest{Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: c.Args, IdempotencyKey: c.Key}
+	if c.outer != nil {
+		req.By, req.Silent = c.outer.tool.Name, true
+		t.Fuel = min(c.tool.rules.limits(c.Limits, c.tool.Tool).Fuel, c.outer.fuel)
 	}
-	if public, secret := c.tool.PublicArgs(call.Args); secret {
+	req.Terms = t.traced(ctx)
+	if public, secret := c.tool.PublicArgs(c.Args); secret {
 		req.Stored = public
+	}
+	return req
+}
+
+// asLaterRun is the run of a call that begins later than its caller makes it: once it is
+// approved, or once the state is stored that knows of it.
+func (c call) asLaterRun(ctx context.Context, version string) background.SpawnRequest {
+	rules := c.tool.rules
+	limits := rules.limits(c.Limits, c.tool.Tool)
+	req := c.asRun(ctx, version)
+	req.Parked, req.Anew = true, c.tool.anew()
+	req.Timeout = min(max(limits.Timeout, limits.Background), rules.most.Background)
+	if c.outer != nil && c.Limits.Timeout > 0 {
+		req.Timeout = min(req.Timeout, c.Limits.Timeout)
 	}
 	return req
 }
@@ -182,20 +227,18 @@ func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 
 // parked answers a call that continues in the background as a run. Waits says what for, if it
 // is not its own work.
-func (c toolCall) parked(run engine.Run, after time.Duration, waits string) (abi.Result, error) {
-	c.req.note.run = run.ID
-	if c.agentTool(SpawnBackground, c.runs) == nil { // its tool is gone: now models see the tools for its run
-		c.changed.send()
-	}
-	if c.req.OnPark != nil {
-		c.req.OnPark(newRun(run, time.Now()))
+func (f follower) parked(c call, run engine.Run, after time.Duration, waits string) (abi.Result, error) {
+	c.note.run = run.ID
+	f.offer()
+	if c.OnPark != nil {
+		c.OnPark(newRun(run, time.Now()))
 	}
 
 	message := fmt.Sprintf("Still running after %gs. It continues in the background: %s. %s waits for it, %s stops it.",
-		after.Seconds(), c.req.EndsHow(), CheckBackground, StopBackground)
+		after.Seconds(), c.EndsHow(), CheckBackground, StopBackground)
 	if waits != "" {
 		message = fmt.Sprintf("%s, and then runs in the background: %s. Do not repeat the call. %s waits for it, %s withdraws it.",
-			waits, c.req.EndsHow(), CheckBackground, StopBackground)
+			waits, c.EndsHow(), CheckBackground, StopBackground)
 	}
 	value, err := encode(struct {
 		Type           string        `json:"type"`
@@ -208,10 +251,7 @@ func (c toolCall) parked(run engine.Run, after time.Duration, waits string) (abi
 	}{
 		"background", run.ID, run.ID, run.Tool, after.Seconds(), run.Status, message,
 	})
-	if err != nil {
-		return explain(err)
-	}
-	return abi.Result{Kind: abi.Success, Value: value}, nil
+	return abi.Result{Kind: abi.Success, Value: value}, err
 }
 
 // live is the caller's end of a call: its writers, its progress and its slot
@@ -243,11 +283,11 @@ func liveOf(ctx context.Context) *live {
 	return l
 }
 
-// live returns the caller's end of a call.
-func (c toolCall) live(call host.Call) *live {
+// newLive returns the caller's end of a call.
+func newLive(c call, asked *questions) *live {
 	l := &live{
-		call: call, wanted: make(chan struct{}), parked: make(chan struct{}), failed: make(chan struct{}), gone: make(chan struct{}),
-		later: newAsker(&c.asked, 0), askLater: c.asksLater(),
+		call: c.work, wanted: make(chan struct{}), parked: make(chan struct{}), failed: make(chan struct{}), gone: make(chan struct{}),
+		later: newAsker(asked, 0), askLater: c.asksLater(),
 	}
 	l.want = sync.OnceFunc(func() { close(l.wanted) })
 	return l

@@ -80,7 +80,9 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		cfg.Owner, cfg.OwnerQuota = fair.ClientOf, max(1, quota-quota/4)
 	}
 
+	defer close(s.opened)
 	s.runs, err = background.New(context.WithoutCancel(ctx), cfg)
+	s.openStages()
 	return err
 }
 

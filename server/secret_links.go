@@ -222,9 +222,16 @@ func (l *SecretLinks) lacked(ctx context.Context, tool *callable, session string
 	return SecretLink{User: v.user, Session: session, Tool: tool.Name, Name: name, Hosts: v.vault().Sources()[name].Hosts}, err == nil, true
 }
 
-// explain adds to the result of a call that has lacked a secret of its user how that is
-// set.
-func (l *SecretLinks) explain(ctx context.Context, tool *callable, session string, r abi.Result) abi.Result {
+// link is the stage that adds to the result of a call that has lacked a secret of its user how
+// that is set. It is for users, and no plugin's business.
+func (l *SecretLinks) link(next next) next {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		r, err := next(ctx, c)
+		return l.linked(ctx, c.tool, c.Session, r), err
+	}
+}
+
+func (l *SecretLinks) linked(ctx context.Context, tool *callable, session string, r abi.Result) abi.Result {
 	need, _, ok := l.lacked(ctx, tool, session, r)
 	if !ok {
 		return r
@@ -244,16 +251,25 @@ func (l *SecretLinks) explain(ctx context.Context, tool *callable, session strin
 	return r
 }
 
-// connecting makes a call. If it lacks secrets of its user, who can be asked for them, it
-// is made again once they are set, from its beginning.
-func (c toolCall) connecting(ctx context.Context, attempt func() (abi.Result, error)) (abi.Result, error) {
+// connect is the stage that asks the user of a call for the secrets that it lacks. Once they
+// are set, the call is made again, from its beginning.
+func (l *SecretLinks) connect(next next) next {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		if c.Connect == nil || c.Key != "" || c.DryRun {
+			return next(ctx, c)
+		}
+		return l.connected(ctx, c, next)
+	}
+}
+
+func (l *SecretLinks) connected(ctx context.Context, c call, next next) (abi.Result, error) {
 	asked := map[string]bool{}
 	for {
-		r, err := attempt()
-		if err != nil || c.req.Connect == nil || c.req.Key != "" || c.req.DryRun || c.req.note.run != "" {
+		r, err := next(ctx, c)
+		if err != nil || c.note.run != "" {
 			return r, err
 		}
-		need, set, ok := c.links.lacked(ctx, c.tool, c.req.Session, r)
+		need, set, ok := l.lacked(ctx, c.tool, c.Session, r)
 		if !ok || r.Connection.SetupURL == "" || asked[need.Name] || len(asked) == maxConnects {
 			return r, nil
 		}
@@ -261,27 +277,27 @@ func (c toolCall) connecting(ctx context.Context, attempt func() (abi.Result, er
 			continue
 		}
 
-		err = c.connect(ctx, need, r.Connection.SetupURL)
+		err = l.ask(ctx, c, need, r.Connection.SetupURL)
 		switch {
 		case errors.Is(err, ErrAskAgain):
 			return abi.Result{Kind: abi.CanceledKind, Error: err.Error(), Usage: r.Usage}, err
 		case ctx.Err() != nil:
 			return canceled(ctx, r)
 		case err != nil:
-			c.log.Info("a secret of a user was asked for, and not set", "secret", need.Name, "tool", c.tool.Name, "session", c.req.Session, "reason", err)
+			l.service.log.Info("a secret of a user was asked for, and not set", "secret", need.Name, "tool", c.tool.Name, "session", c.Session, "reason", err)
 			return r, nil
 		}
 	}
 }
 
-// connect asks the user of a call for a secret, and waits until it is set.
-func (c toolCall) connect(ctx context.Context, need SecretLink, url string) error {
-	set, stop := c.links.watch(need.User, need.Name)
+// ask asks the user of a call for a secret, and waits until it is set.
+func (l *SecretLinks) ask(ctx context.Context, c call, need SecretLink, url string) error {
+	set, stop := l.watch(need.User, need.Name)
 	defer stop()
-	if _, err := c.Secrets(need.User).Secret(ctx, need.Name); err == nil { // it was set a moment ago
+	if _, err := l.service.Secrets(need.User).Secret(ctx, need.Name); err == nil { // it was set a moment ago
 		return nil
 	}
-	return c.req.Connect(ctx, SecretNeed{Name: need.Name, Hosts: need.Hosts, URL: url, Set: set})
+	return c.Connect(ctx, SecretNeed{Name: need.Name, Hosts: need.Hosts, URL: url, Set: set})
 }
 
 // callableBy are the names of the tools that a plugin's tool may call.

@@ -143,7 +143,10 @@ type Service struct {
 	store
 
 	cfg         Config // as it was opened; see now for what may have changed
-	process     string // random id of this Service: names it among the hosts, and approvals for a connection hold only for it
+	stages      stages
+	follower    follower
+	opened      chan struct{} // closed once there is all that runs need
+	process     string        // random id of this Service: names it among the hosts, and approvals for a connection hold only for it
 	log         *slog.Logger
 	host        *host.Host
 	runs        *background.Manager
@@ -177,7 +180,7 @@ type Service struct {
 // allow it: see [background.Config]'s Readmit.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	cfg.Name = hostName(cfg.Name)
-	s := &Service{cfg: cfg, process: rand.Text(), log: cfg.Logger, unwatch: func() {}}
+	s := &Service{cfg: cfg, opened: make(chan struct{}), process: rand.Text(), log: cfg.Logger, unwatch: func() {}}
 	s.watcher.notify = s.reloaded
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

@@ -119,7 +119,7 @@ func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *callable,
 	}
 	args, err := parseArgs(tool.Name, req.Parsed, req.Args)
 	if err == nil {
-		err = v.service.admit(tool, args)
+		err = tool.admit(args)
 	}
 	if err != nil {
 		return nil, checked, err

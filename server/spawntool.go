@@ -91,7 +91,7 @@ func spawn(ctx context.Context, s *Service, req Request) (any, error) {
 	v := s.Session(req.Session)
 	run := SpawnRequest{
 		Tool: in.Tool, Args: in.Args, Title: in.Title, Timeout: duration(in.Timeout), IdempotencyKey: cmp.Or(in.Key, req.Key),
-		Silent: in.Signal != nil && !*in.Signal, DryRun: req.DryRun, Locale: req.Locale, decider: toolCall{Service: s, req: req}.decider(),
+		Silent: in.Signal != nil && !*in.Signal, DryRun: req.DryRun, Locale: req.Locale, decider: s.follower.decider(req),
 	}
 	if in.Schedule == nil {
 		r, err := v.spawnOrResume(ctx, run, req.Resumes)

@@ -180,7 +180,7 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 	}
 	args, err := parseArgs(t.Tool, Args{}, t.Args)
 	if err == nil {
-		err = s.service.admit(tool, args)
+		err = tool.admit(args)
 	}
 	if err == nil {
 		err = (&origin{tool: s.tool}).admit(tool, s.service.annotate(tool))
@@ -250,85 +250,23 @@ func (s *suspension) child(tool *callable, args Args, t host.ToolCall) (backgrou
 	if err != nil {
 		return background.SpawnRequest{}, err
 	}
-
-	limits := tool.rules.limits(Limits{}, tool.Tool)
-	req := background.SpawnRequest{
-		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: args.Raw(), By: s.tool.Name, Silent: true, Parked: true, Anew: tool.anew(),
-		Timeout: min(max(limits.Timeout, limits.Background), tool.rules.most.Background),
-		Terms:   termsOf(s.ctx, Limits{Fuel: min(limits.Fuel, t.Fuel)}, own.Locale),
-	}
-	if t.Timeout > 0 {
-		req.Timeout = min(req.Timeout, t.Timeout)
-	}
-	if public, secret := tool.PublicArgs(args.Raw()); secret {
-		req.Stored = public
-	}
-	return req, nil
+	c := call{tool: tool, outer: &origin{tool: s.tool, fuel: t.Fuel}}
+	c.Args, c.Limits.Timeout, c.Locale = args.Raw(), t.Timeout, own.Locale
+	return c.asLaterRun(s.ctx, version), nil
 }
 
-// await waits for the end of the child that an operation has begun.
+// await waits for the end of the child that an operation has begun. A child that nobody waits
+// for any more is stopped, unless the run waits for it later.
 func (s *suspension) await(ctx context.Context, op int32, _ host.ToolCall) (abi.Result, error) {
-	id := s.id(op)
-	r, err := s.awaitChild(ctx, id)
-	if ctx.Err() == nil || withdrawn(ctx) { // else the run waits for it later
+	id, follow := s.id(op), s.service.follower
+	r, err := follow.awaitChild(ctx, s.session, id)
+	if ctx.Err() == nil || withdrawn(ctx) {
 		callLogOf(s.ctx).endRun(id, r, err)
 	}
+	if withdrawn(ctx) {
+		follow.withdraw(ctx, s.session, id, "parent", "the run that called it does not wait for it any more")
+	}
 	return r, err
-}
-
-func (s *suspension) awaitChild(ctx context.Context, id string) (abi.Result, error) {
-	for logged := false; ; {
-		run, err := s.checkChild(ctx, id)
-		switch {
-		case ctx.Err() != nil:
-			s.withdraw(ctx, id)
-			return canceled(ctx, abi.Result{})
-		case errors.Is(err, engine.ErrNotFound):
-			return abi.Result{}, lost("its record was removed")
-		case err == nil && run.Status.Terminal():
-			return ofChild(run)
-		case err == nil:
-			continue
-		case !errors.Is(err, engine.ErrUnavailable):
-			return abi.Result{}, lost("its record cannot be read")
-		case !logged: // it continues, and must not count as failed
-			logged = true
-			s.service.log.Warn("a call that a run waits for cannot be read; trying again", "task_id", id, "error", err)
-		}
-
-		select {
-		case <-time.After(awaitAgain):
-		case <-ctx.Done():
-		}
-	}
-}
-
-// awaitAgain is the pause before a child is looked for again that could not be read.
-const awaitAgain = time.Second
-
-// checkChild waits for the end of a child. It returns the run as it is then, with its result.
-func (s *suspension) checkChild(ctx context.Context, id string) (engine.Run, error) {
-	checked, err := s.service.runs.Check(ctx, s.session, background.CheckRequest{IDs: []string{id}, Wait: background.MaxWait, MaxChars: -1, Peek: true})
-	if err != nil {
-		return engine.Run{}, err
-	}
-	run := checked.Reports[0].Run
-	if run.Status.Terminal() {
-		err = s.service.Session(s.session).load(ctx, &run, engine.PartResult, engine.PartContent)
-	}
-	return run, err
-}
-
-// withdraw stops a child that nobody waits for any more, unless its parent continues to
-// wait for it later.
-func (s *suspension) withdraw(ctx context.Context, id string) {
-	if !withdrawn(ctx) {
-		return
-	}
-	_, err := s.service.runs.Stop(context.WithoutCancel(ctx), s.session, id, background.StopRequest{Force: true, By: "parent", Reason: "the run that called it does not wait for it any more"})
-	if err != nil && !errors.Is(err, engine.ErrNotFound) {
-		s.service.log.Warn("a call that a run has made was not stopped with it", "task_id", id, "error", err)
-	}
 }
 
 // withdrawn reports whether a context ended because its operation is not waited for any more.

@@ -1,0 +1,412 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/telemetry"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// executor does the work of background runs for the manager of runs.
+type executor struct{ service *Service }
+
+// running is a run that is executed.
+type running struct {
+	engine.Run
+	terms terms
+	sink  *output.Sink
+	waits *suspension // after begin
+}
+
+// execute calls the tool of a run, and lets the run's sink follow. It depends on
+// nothing but the record, so that a run can be executed again.
+func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink) (background.Outcome, error) {
+	<-x.service.opened // the manager may execute runs of an earlier process before there is one
+	own, err := termsIn(run)
+	if err != nil {
+		return background.Outcome{}, err
+	}
+	if run.Attempt == 1 && background.StateOf(ctx) == nil {
+		x.service.telemetry.RunStarted(time.Since(run.CreatedAt))
+	}
+	ctx, span := x.service.telemetry.StartRun(ctx, run.Tool, run.ID, own.Trace, run.Attempt)
+	var ended telemetry.Ended
+	defer func() { span.EndRun(ended) }()
+
+	executed := &running{Run: run, terms: own, sink: sink}
+	asked := Request{Session: run.Session, Tool: run.Tool, Args: run.Args, Limits: own.Limits, Locale: own.Locale}
+	r, err := x.service.stages.run(ctx, call{Request: asked, run: executed, note: &callNote{}})
+	switch {
+	case errors.Is(err, host.ErrSuspended):
+		sink.Cost(costOf(r.Usage))
+		ended = endedAs(run.Tool, run.Plugin, abi.Result{Kind: abi.Success, Usage: r.Usage}, nil)
+		return executed.waits.outcome(), nil
+	case err != nil && r.Kind == "": // it has not begun
+		ended = endedAs(run.Tool, run.Plugin, abi.Result{Kind: abi.ToolError}, err)
+		return background.Outcome{}, rejected(engine.KindRejected, "", err)
+	}
+	ended = endedAs(run.Tool, run.Plugin, r, err)
+	return outcome(ctx, sink, r, err)
+}
+
+// find returns the tool of a run, because its plugin may have been replaced since the run
+// was admitted. One that waited gets the version that it waits with, if that was kept.
+func (x executor) find(ctx context.Context, c call) (*callable, error) {
+	return x.lookup(ctx, c.run.Run)
+}
+
+// unchanged is the stage that refuses a run whose plugin was replaced since it was admitted,
+// or since a person approved it. A schedule takes any plugin that has the tool. Any other run
+// takes only the version its arguments were checked against, and so does a repeated one: its
+// checkpoint is of that version.
+func (x executor) unchanged(next next) next {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		var err error
+		if c.run.Schedule == "" || c.run.Attempt > 1 {
+			err = sameVersion(c.tool, c.run.Run)
+		}
+		if err == nil {
+			err = sameApproval(c.tool, c.run.Run)
+		}
+		if err != nil {
+			return abi.Result{}, err
+		}
+		return next(ctx, c)
+	}
+}
+
+// begin is the stage that has the sink of a run follow the call.
+func (x executor) begin(next next) next {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		run := c.run
+		c.work.ID, c.work.Attempt, c.work.Background = run.ID, run.Attempt, true
+		c.work.Policy.Timeout = run.Timeout
+		if run.terms.Asks {
+			c.work.Ask = x.asks(run.Run)
+		}
+		ctx, c, run.waits = x.attach(ctx, c, run.sink, nil)
+		return next(ctx, c)
+	}
+}
+
+// attach lets the sink of a run follow a call, next to the caller that may still wait for it.
+// The call may be suspended.
+func (x executor) attach(ctx context.Context, c call, sink *output.Sink, caller *live) (context.Context, call, *suspension) {
+	ctx = withCallLog(ctx, sink, max(1, c.work.Attempt))
+	waits := &suspension{service: x.service, ctx: ctx, tool: c.tool, live: caller, anew: c.run != nil && c.run.Anew}
+	c.work = x.withSink(c.work, sink)
+	if caller != nil {
+		c.work = caller.into(c.work)
+	}
+	c.work = waits.into(c.work)
+	return ctx, c, waits
+}
+
+// admit makes the checks of a call for a run, whose record may be old.
+func (x executor) admit(tool *callable, run engine.Run) error {
+	args, err := parseArgs(run.Tool, Args{}, run.Args)
+	if err != nil {
+		return err
+	}
+	return tool.admit(args)
+}
+
+// readmit decides whether a run may start that was not admitted just before: a
+// schedule fired it, or an earlier process left it. Everything is checked again:
+// the tool may be gone, replaced, or no longer granted.
+func (x executor) readmit(ctx context.Context, run engine.Run) error {
+	again := run.Attempt > 0
+	tool, err := x.lookup(ctx, run)
+	switch {
+	case err != nil:
+	case run.Secret:
+		err = refuse("its arguments contained a secret, which was not stored")
+	case again:
+		err = mayRunAgain(tool, run)
+	case !tool.Tool.Hints.SupportsBackground && run.Origin != engine.OriginParked:
+		err = refuse("%s does not support background runs", run.Tool)
+	}
+
+	if err == nil {
+		err = x.admit(tool, run)
+	}
+	if err == nil && !again {
+		err = x.approved(ctx, tool, run)
+	}
+
+	switch {
+	case err == nil:
+		return nil
+	case again:
+		return rejected(engine.KindOrphaned, "The host went down, and the run is not run again: ", err)
+	}
+	return rejected(engine.KindRejected, "", err)
+}
+
+// approved returns an error unless a run that is about to start was approved. A run that
+// was held has been released, for the code and the grants that were asked about; any other
+// was approved when it was requested, and a firing is approved now. What the policy now
+// denies does not start.
+func (x executor) approved(ctx context.Context, tool *callable, run engine.Run) error {
+	t, err := termsIn(run)
+	switch {
+	case err != nil:
+		return err
+	case t.Approval != "":
+		if decision, why := tool.cfg.Approvals.rule(tool); decision == DecideDeny {
+			return refusedByPolicy(tool, why)
+		}
+		return sameApproval(tool, run)
+	case run.Schedule == "":
+		return nil
+	}
+	return ApprovalsOf(x.service).approve(ctx, tool, Approval{Session: run.Session, Args: run.Args})
+}
+
+// sameApproval returns an error if a run was approved for other code or other grants.
+func sameApproval(tool *callable, run engine.Run) error {
+	t, err := termsIn(run)
+	if err == nil && t.Approval != "" && t.Approval != fingerprint(tool) {
+		err = refuse("the plugin of %s, or what it may use, has changed since somebody was asked to approve it", run.Tool)
+	}
+	return err
+}
+
+// hold prepares a run that a schedule fires: it holds it, if a person has to approve it.
+func (x executor) hold(ctx context.Context, run *engine.Run) {
+	s := x.service
+	tool, err := s.lookup(run.Tool)
+	if err != nil {
+		return // it is refused when it starts
+	}
+	run.Anew = tool.anew()
+	if !tool.cfg.Approvals.Ask || tool.cfg.Approve != nil {
+		return
+	}
+	a := Approval{Session: run.Session, Tool: run.Tool, Args: run.Args, run: run.ID}
+	if tool.cfg.Approvals.decide(tool) != DecideAsk || ApprovalsOf(s).kept(ctx, tool, a) {
+		return
+	}
+	t, err := termsIn(*run)
+	if t.Approval = fingerprint(tool); err != nil || t.Approval == "" {
+		return // likewise
+	}
+	run.Held, run.Terms = heldForApproval, t.encode()
+	s.audit.decided(audit.Asked, a, "", "")
+}
+
+// rejected is the end of a run that was not started.
+func rejected(kind engine.ErrorKind, prefix string, err error) error {
+	r, _ := explain(err)
+	return &background.Error{Kind: kind, Message: prefix + r.Error, Err: err}
+}
+
+// version is the version of a tool that a schedule is about to run; empty if the
+// tool is missing, or just being replaced.
+func (x executor) version(name string) string {
+	tool, err := x.service.lookup(name)
+	if err != nil {
+		return ""
+	}
+	version, _ := tool.Version()
+	return version
+}
+
+// provider says what a tool is part of; nothing if it is missing.
+func (x executor) provider(name string) engine.Provider {
+	tool, err := x.service.lookup(name)
+	if err != nil {
+		return engine.Provider{}
+	}
+	return tool.provider()
+}
+
+// formerProvider is provider for a run from before runs named it, when all tools were of
+// plugins. A plugin is named only if it still has the version of the run.
+func (x executor) formerProvider(name, version string) engine.Provider {
+	switch {
+	case version == "":
+		return engine.Provider{}
+	case x.version(name) != version:
+		return engine.Provider{Kind: kindWasm}
+	}
+	return x.provider(name)
+}
+
+// mayRunAgain returns why a run may not be executed twice.
+func mayRunAgain(tool *callable, run engine.Run) error {
+	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly && run.StateSize == 0 && !run.Anew { // else it continues from its state
+		return refuse("%s is neither idempotent nor readonly", run.Tool)
+	}
+	if err := tool.Refused(); err != nil {
+		return refuse("%v", err)
+	}
+	return sameVersion(tool, run)
+}
+
+// sameVersion returns an error if a tool is not the one a run was made for.
+func sameVersion(tool *callable, run engine.Run) error {
+	version, err := tool.Version()
+	if err == nil && run.Version != version || errors.Is(err, plugins.ErrReplaced) || errors.Is(err, plugins.ErrChanged) {
+		err = anotherPlugin(run.Tool)
+	}
+	return err
+}
+
+func anotherPlugin(tool string) error {
+	return refuse("the plugin of %s was replaced in the meantime", tool)
+}
+
+// terms are what a caller requested of a call besides its arguments and its
+// deadline. The record of its run keeps them: that of a parked call for a later attempt.
+type terms struct {
+	Limits
+	Locale string `json:"locale,omitempty"`
+	// Approval is what a person was asked to approve, see fingerprint; empty if the run
+	// was never held.
+	Approval string `json:"approval,omitempty"`
+	// Asks has its user asked when the run continues, see [Request.AskLater].
+	Asks bool `json:"asks,omitempty"`
+	// Trace is the span that has spawned the run, see [telemetry.Link].
+	Trace string `json:"trace,omitempty"`
+}
+
+// termsOf encodes the terms of a call, and the span that makes it; nil if it has none of
+// its own.
+func termsOf(ctx context.Context, limits Limits, locale string) json.RawMessage {
+	return terms{Limits: limits, Locale: locale}.traced(ctx)
+}
+
+// traced encodes the terms with the span of a context.
+func (t terms) traced(ctx context.Context) json.RawMessage {
+	t.Trace = telemetry.Link(ctx)
+	return t.encode()
+}
+
+func (t terms) encode() json.RawMessage {
+	data, _ := json.Marshal(t) // numbers and texts
+	if string(data) == "{}" {
+		return nil
+	}
+	return data
+}
+
+// termsIn returns the terms of a run.
+func termsIn(run engine.Run) (t terms, err error) {
+	if run.Terms != nil {
+		if err := json.Unmarshal(run.Terms, &t); err != nil {
+			return t, fmt.Errorf("reading the terms of %s: %w", run.ID, err)
+		}
+	}
+	return t, nil
+}
+
+// withSink lets the sink of a run follow a call, keep its checkpoints, and ask
+// it to stop.
+func (x executor) withSink(call host.Call, sink *output.Sink) host.Call {
+	call.Stdout, call.Stderr, call.Stopping = sink.Stdout(), sink.Stderr(), sink.Stopping()
+	call.Progress = func(p host.Progress) {
+		if p.Narration != "" {
+			sink.Narrate(p.Narration)
+		}
+		if p.Status != "" {
+			sink.Status(p.Status)
+		}
+		if p.Counted() {
+			sink.Unit(p.Unit)
+			sink.Progress(p.Done, max(p.Total, 0), p.Message)
+		}
+	}
+	call.Used = func(soFar func() abi.Usage) { sink.Meter(func() engine.Cost { return costOf(soFar()) }) }
+	call.Checkpoint = &host.Checkpoint{Load: sink.Restore, Save: func(data []byte) error {
+		err := sink.Checkpoint(data)
+		switch {
+		case errors.Is(err, output.ErrNoRun):
+			return fmt.Errorf("%w: %w", host.ErrDenied, err)
+		case err != nil:
+			x.service.log.Warn("checkpoint not stored", "call", call.ID, "session", call.Session, "error", err)
+		}
+		return err
+	}}
+	call.Receive = func(ctx context.Context, after int64, wait time.Duration) ([]host.Message, error) {
+		found, err := background.Receive(ctx, after, wait)
+		switch {
+		case errors.Is(err, output.ErrNoRun):
+			return nil, fmt.Errorf("%w: %w", host.ErrDenied, err)
+		case err != nil && ctx.Err() == nil:
+			x.service.log.Warn("messages not received", "call", call.ID, "session", call.Session, "error", err)
+		}
+		all := make([]host.Message, len(found))
+		for i, m := range found {
+			all[i] = host.Message{ID: m.ID, At: m.At, By: m.By, Data: m.Data}
+		}
+		return all, err
+	}
+	return call
+}
+
+// maxSummary bounds the summary of a run that its tool gives, in characters.
+const maxSummary = 500
+
+// outcome turns the end of a call into the end of its run.
+func outcome(ctx context.Context, sink *output.Sink, r abi.Result, err error) (background.Outcome, error) {
+	sink.Cost(costOf(r.Usage))
+	out := background.Outcome{ExitCode: r.ExitCode, Summary: output.Shorten(r.Summary, maxSummary), Diagnosis: newDiagnosis(err)}
+	if len(r.Content) > 0 && (r.Kind == abi.Success || r.Kind == abi.ToolError) { // the agent does not see what a broken plugin left
+		content, err := encode(r.Content)
+		if err != nil {
+			return out, err
+		}
+		out.Content = content
+	}
+
+	if r.Kind == abi.Success {
+		out.Result = r.Value
+		return out, nil
+	}
+
+	if r.Limit == abi.LimitTime {
+		<-ctx.Done() // the run's own deadline, which is now
+	}
+	if err != nil && ctx.Err() != nil {
+		return out, err // the manager knows why it ended the run
+	}
+
+	return out, &background.Error{Kind: engine.ErrorKind(errorKind(r, err)), Message: r.Error, Err: err}
+}
+
+// limitKinds are the kinds of errors of runs that reached a limit.
+var limitKinds = map[abi.Limit]wire.ErrorKind{
+	abi.LimitFuel: wire.KindFuelExhausted, abi.LimitMemory: wire.KindMemoryLimit, abi.LimitOutput: wire.KindOutputLimit,
+}
+
+// errorKind maps the end of a call to the reason why a run failed.
+func errorKind(r abi.Result, err error) wire.ErrorKind {
+	switch {
+	case r.Kind == abi.ToolError && (err == nil || errors.Is(err, host.ErrABI)): // the latter is a plugin that cannot be compiled
+		return wire.KindToolError
+	case r.Kind == abi.ConnectionRequired:
+		return wire.KindConnectionRequired
+	case errors.Is(err, host.ErrDenied):
+		return wire.KindRejected
+	case errors.Is(err, host.ErrState):
+		return wire.KindOrphaned
+	case errors.Is(err, host.ErrFiles):
+		return wire.KindLimit
+	case errors.Is(err, host.ErrTrap):
+		return wire.KindTrap
+	}
+	return cmp.Or(limitKinds[r.Limit], wire.KindInternal)
+}
