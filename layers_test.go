@@ -82,7 +82,10 @@ var layers = map[string][]string{
 	"client":                             {"abi", "server/wire"},     // the HTTP API as Go: no engine comes with it
 	"server/identity":                    {"server/wire"},            // tokens and users, for any transport
 	"server/httpapi":                     {"abi", "server", "server/identity", "server/telemetry", "server/wire", "internal/strictjson", "internal/fair"},
-	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/engine", "pkg/background/engine/memory", "pkg/background/output", "pkg/background/sqlite", "server/audit", "server/telemetry", "server/vault", "server/gotool", "server/declare", "server/wire", "internal/schema", "internal/fair", "internal/strictjson", "internal/owned"},
+	"server/internal/reason":             {"abi", "host", "plugins", "pkg/background", "pkg/background/engine", "server/vault", "server/wire"},                                                                        // errors in, words out
+	"server/internal/record":             {"abi", "host", "plugins", "pkg/background", "pkg/background/engine", "server/audit", "server/telemetry", "server/wire", "server/internal/reason", "server/internal/shape"}, // what calls have done: knows no Service
+	"server/internal/shape":              {"abi", "host", "pkg/background", "pkg/background/engine", "pkg/background/output", "server/wire"},                                                                          // records in, shapes out
+	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/engine", "pkg/background/engine/memory", "pkg/background/output", "pkg/background/sqlite", "server/audit", "server/telemetry", "server/vault", "server/gotool", "server/declare", "server/wire", "server/internal/reason", "server/internal/record", "server/internal/shape", "internal/schema", "internal/fair", "internal/strictjson", "internal/owned"},
 	"server/gotool":                      {"abi", "host", "internal/typed", "internal/schema", "internal/strictjson", "internal/fair"}, // knows no Service
 	"server/mcpapi":                      {"abi", "server", "server/telemetry", "server/wire", "server/identity", "internal/strictjson", "internal/fair"},
 	"cmd/toolhost/internal/exporters":    {"server/telemetry"}, // the SDK of OpenTelemetry

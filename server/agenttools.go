@@ -15,6 +15,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
 // The names of the agent's own tools. None of them can be spawned.
@@ -224,7 +225,7 @@ func (s *toolset) backgroundNames(tools []*callable) (names, readers []string) {
 func (s *Service) answerAgent(next next) next {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		if a := s.agentTool(c.Tool, s.runs); a != nil {
-			c.note.known = true
+			c.note.Known = true
 			return a.call(ctx, s, c.Request)
 		}
 		return next(ctx, c)
@@ -242,23 +243,23 @@ func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Resu
 	req.Parsed = coerced(t.schema, req.Parsed)
 	req.Args = req.Parsed.Raw()
 	if problems := t.input.CheckObject(req.Parsed); len(problems) > 0 {
-		return explain(badArgs(t.definition.Name, problems))
+		return reason.Explain(reason.BadArgs(t.definition.Name, problems))
 	}
 	if req.Session == "" && !t.anywhere {
-		return toolError("%s needs a session, and this call has none", t.definition.Name), nil
+		return reason.ToolError("%s needs a session, and this call has none", t.definition.Name), nil
 	}
 
 	answer, err := t.run(ctx, s, req)
 	if errors.Is(err, plugins.ErrNoTool) { // the tool that it was to run: the agent can name another
-		r, _ := explain(err)
+		r, _ := reason.Explain(err)
 		return r, nil
 	}
 	if err != nil {
-		return explain(err)
+		return reason.Explain(err)
 	}
 	value, err := encode(answer)
 	if err != nil {
-		return explain(fmt.Errorf("%s: %w", t.definition.Name, err))
+		return reason.Explain(fmt.Errorf("%s: %w", t.definition.Name, err))
 	}
 
 	return abi.Result{Kind: abi.Success, Value: value}, nil
@@ -281,9 +282,6 @@ var noticeHints = background.NoticeHints{
 	More:   "check_background without task_ids lists them",
 	Result: `A result that ends in … is longer: check_background with its task_ids shows it.`,
 }
-
-// textUnsaved is advice on a run whose end is not stored yet.
-const textUnsaved = "This result is not stored yet (is the disk full?): a crash would lose it. Check again until done is true."
 
 // decode reads arguments that were checked against their schema: it fails only for
 // numbers that no Go type holds.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/schema"
+	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -39,8 +40,8 @@ func CheckAnswer(key string, q abi.Question, a abi.Answer) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("%v %s: %s", abi.ErrAnswer, key, list(problems))
-	return &refusal{Reason{Code: wire.CodeInvalid, Field: "answers", Text: text}, abi.ErrAnswer}
+	text := fmt.Sprintf("%v %s: %s", abi.ErrAnswer, key, reason.List(problems))
+	return &reason.Error{Reason: Reason{Code: wire.CodeInvalid, Field: "answers", Text: text}, Err: abi.ErrAnswer}
 }
 
 type askFunc = func(ctx context.Context, q abi.Questions) (abi.Answers, error)

@@ -11,6 +11,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -29,10 +31,10 @@ func (p Approvals) approve(ctx context.Context, tool *callable, a Approval) erro
 	case decision == DecideAllow:
 		return nil
 	case decision == DecideDeny:
-		s.audit.decided(audit.Refused, a, "", "policy")
+		s.audit.Decided(audit.Refused, a.held(), "", "policy")
 		return refusedByPolicy(tool, why)
 	case p.kept(ctx, tool, a):
-		s.audit.decided(audit.Approved, a, "", "kept")
+		s.audit.Decided(audit.Approved, a.held(), "", "kept")
 		return nil
 	case tool.cfg.Approve != nil:
 		return p.askProgram(ctx, tool, a)
@@ -55,10 +57,10 @@ func (p Approvals) askProgram(ctx context.Context, tool *callable, a Approval) e
 		err = ErrApprovalChanged
 	}
 	if err != nil {
-		p.service.audit.decided(audit.Refused, a, "", "")
+		p.service.audit.Decided(audit.Refused, a.held(), "", "")
 		return fmt.Errorf("%w: %w", ErrApproval, err)
 	}
-	p.service.audit.decided(audit.Approved, a, "", "")
+	p.service.audit.Decided(audit.Approved, a.held(), "", "")
 	return nil
 }
 
@@ -89,7 +91,7 @@ func (p Approvals) hold(ctx context.Context, session string, req background.Spaw
 	r, err := s.runs.Spawn(ctx, session, req)
 	if err == nil && !r.Reused {
 		a.run = r.ID
-		s.audit.decided(audit.Asked, a, "", "")
+		s.audit.Decided(audit.Asked, a.held(), "", "")
 		s.log.Warn("a call waits for approval: toolhost approve shows it", "task_id", r.ID, "tool", req.Tool, "session", session)
 	}
 	return r.Run, err
@@ -106,7 +108,7 @@ func (p Approvals) held(ctx context.Context, session string, req background.Spaw
 		return req, err
 	}
 	if len(waiting) >= maxWaiting {
-		return req, refuse("%d calls of this session wait for approval already: wait until somebody has decided on them", len(waiting))
+		return req, reason.Refuse("%d calls of this session wait for approval already: wait until somebody has decided on them", len(waiting))
 	}
 
 	tool, err := s.lookup(req.Tool)
@@ -153,7 +155,7 @@ var ErrApprovalChanged = errors.New("the tool or what it may use has changed sin
 
 // conflict is a decision that is not taken.
 func conflict(err error) error {
-	return &refusal{Reason: Reason{Code: wire.CodeConflict, Text: err.Error()}, err: err}
+	return &reason.Error{Reason: Reason{Code: wire.CodeConflict, Text: err.Error()}, Err: err}
 }
 
 // Decide approves a held call, which starts, or refuses it, which ends it. By names the
@@ -165,7 +167,7 @@ func conflict(err error) error {
 // docs/operating.md: never let an agent use it.
 func (p Approvals) Decide(ctx context.Context, id, by string, in wire.Decide) (wire.Run, error) {
 	run, err := p.decide(ctx, id, by, in, keeping{})
-	return newRun(run, time.Now()), err
+	return shape.Run(run, time.Now()), err
 }
 
 func (p Approvals) decide(ctx context.Context, id, by string, in wire.Decide, how keeping) (engine.Run, error) {
@@ -200,7 +202,7 @@ func (p Approvals) decide(ctx context.Context, id, by string, in wire.Decide, ho
 	if err != nil {
 		return run, err
 	}
-	s.audit.decided(audit.Approved, a, by, string(in.Keep))
+	s.audit.Decided(audit.Approved, a.held(), by, string(in.Keep))
 	if in.Keep != "" {
 		if err := p.keepApproval(ctx, tool, run, in.Keep, by, how); err != nil {
 			s.log.Warn("a call was approved, but the approval of later calls was not kept", "tool", run.Tool, "session", run.Session, "task_id", id, "error", err)
@@ -226,7 +228,7 @@ func (p Approvals) refuse(ctx context.Context, a Approval, by, why string) (engi
 	case errors.Is(err, engine.ErrConflict):
 		return run, notHeld(a.run)
 	case err == nil:
-		p.service.audit.decided(audit.Refused, a, by, why)
+		p.service.audit.Decided(audit.Refused, a.held(), by, why)
 	}
 	return run, err
 }
@@ -253,7 +255,7 @@ func unchanged(tool *callable, run engine.Run, shown string) error {
 	}
 	switch {
 	case err != nil:
-		return &refusal{Reason: Reason{Code: wire.CodeConflict, Text: ReasonOf(err).Text}, err: ErrApprovalChanged}
+		return &reason.Error{Reason: Reason{Code: wire.CodeConflict, Text: reason.Of(err).Text}, Err: ErrApprovalChanged}
 	case shown != "" && shown != fingerprint(tool):
 		return conflict(ErrApprovalChanged)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/strictjson"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -139,7 +140,7 @@ func grantsOf(tool *callable) []string {
 // are left out.
 func shownArgs(args json.RawMessage, most int) (string, bool) {
 	text := legible(args)
-	return clip(text, most), len(text) > most
+	return reason.Clip(text, most), len(text) > most
 }
 
 // legible is JSON on one line in which nothing is hidden: characters that move the writing

@@ -10,6 +10,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/strictjson"
+	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -96,7 +97,7 @@ func parseArgs(tool string, parsed Args, raw json.RawMessage) (Args, error) {
 	size := max(len(raw), len(parsed.Raw()))
 	switch {
 	case size > MaxArgs:
-		return Args{}, refuse("the arguments have %d bytes, and at most %d are allowed", size, MaxArgs)
+		return Args{}, reason.Refuse("the arguments have %d bytes, and at most %d are allowed", size, MaxArgs)
 	case parsed.Raw() != nil:
 		return parsed, nil
 	case len(raw) == 0:
@@ -105,7 +106,7 @@ func parseArgs(tool string, parsed Args, raw json.RawMessage) (Args, error) {
 
 	parsed, err := strictjson.Parse(raw)
 	if wrong, ok := errors.AsType[*strictjson.Error](err); ok {
-		err = badArgs(tool, []abi.Problem{wrong.Problem})
+		err = reason.BadArgs(tool, []abi.Problem{wrong.Problem})
 	}
 	return parsed, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
 func TestCall(t *testing.T) {
@@ -68,7 +69,7 @@ func TestNoKeyIsSpecial(t *testing.T) {
 // agent in one sentence, and returned to the caller in full.
 func TestUnknownErrorsAreInternal(t *testing.T) {
 	full := fmt.Errorf("spawn: %w", errors.New("/srv/data: no space left on device"))
-	r, err := explain(full)
+	r, err := reason.Explain(full)
 	require.Equal(t, full, err)
 	require.Equal(t, abi.Result{Kind: abi.Internal, Error: abi.InternalMessage}, r)
 }

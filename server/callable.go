@@ -11,6 +11,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
 // callable is a tool that can be called, wherever it comes from. The embedded tool is
@@ -55,7 +56,7 @@ func ofProgram(t *gotool.Loaded, now *settings) *callable {
 // fit, and it has its grants.
 func (t *callable) admit(args Args) error {
 	if problems := t.CheckObject(args); len(problems) > 0 {
-		return badArgs(t.Name, problems)
+		return reason.BadArgs(t.Name, problems)
 	}
 	if err := t.Denied(); err != nil {
 		return &host.CallError{Plugin: t.source(), Tool: t.Tool.Name, Name: t.Name, Err: err}

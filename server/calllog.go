@@ -12,6 +12,8 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -62,7 +64,7 @@ func (l *callLog) begin(within int, tool, run string) int {
 	}
 
 	c := wire.InnerCall{
-		Number: len(l.called.Calls) + 1, Within: within, Depth: 1, Tool: clip(tool, abi.MaxAgentName), TaskID: run,
+		Number: len(l.called.Calls) + 1, Within: within, Depth: 1, Tool: reason.Clip(tool, abi.MaxAgentName), TaskID: run,
 		At: time.Now().UTC().Truncate(time.Microsecond),
 	}
 	if within > 0 {
@@ -80,7 +82,7 @@ func (l *callLog) end(number int, r abi.Result, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := &l.called.Calls[number-1]
-	c.ElapsedSeconds = micros(max(0, time.Since(c.At)))
+	c.ElapsedSeconds = shape.Micros(max(0, time.Since(c.At)))
 	c.Outcome, c.Error, c.Fuel = r.Kind, errorOf(err), r.Usage.Fuel
 }
 
@@ -111,7 +113,7 @@ func errorOf(err error) string {
 	case err == nil:
 		return ""
 	case !ok:
-		return string(ReasonOf(err).Code)
+		return string(reason.Of(err).Code)
 	case refused.Code == abi.CallLost:
 		return wire.CallLost
 	case refused.Code == abi.CallLimit:
@@ -180,9 +182,9 @@ func (v Session) called(ctx context.Context, r engine.Run) (called wire.InnerCal
 		switch {
 		case !c.Open():
 		case r.Status.Terminal():
-			c.Error, c.ElapsedSeconds = wire.CallLost, micros(max(0, r.FinishedAt.Sub(c.At)))
+			c.Error, c.ElapsedSeconds = wire.CallLost, shape.Micros(max(0, r.FinishedAt.Sub(c.At)))
 		default:
-			c.ElapsedSeconds = micros(max(0, time.Since(c.At)))
+			c.ElapsedSeconds = shape.Micros(max(0, time.Since(c.At)))
 		}
 	}
 	return called, nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -65,7 +66,7 @@ func (s *Service) Findings() []wire.FileProblem {
 		}
 		for _, name := range p.Grant.Tools {
 			if _, err := s.lookup(name); err != nil && name != abi.EveryTool {
-				found = append(found, wire.FileProblem{File: p.File, Error: "granted a tool that cannot be called: " + textOf(err)})
+				found = append(found, wire.FileProblem{File: p.File, Error: "granted a tool that cannot be called: " + reason.TextOf(err)})
 			}
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
 func TestCheckWhileRunning(t *testing.T) {
@@ -320,6 +322,6 @@ func TestUnknownRuns(t *testing.T) {
 func TestUnknownRunIsCut(t *testing.T) {
 	s := open(t, Config{}, "echo")
 	text := s.refused(alice, CheckBackground, `{"task_id":"`+strings.Repeat("ü", 1<<20)+`"}`)
-	require.LessOrEqual(t, len(text), maxText+len("…"))
+	require.LessOrEqual(t, len(text), reason.MaxText+len("…"))
 	require.True(t, strings.HasPrefix(text, "no such background task in this session: üü"))
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/shape"
 )
 
 // The default wait of check_background, and the sizes of its answers.
@@ -65,7 +67,7 @@ type row struct {
 }
 
 func newRow(r engine.Run, title string) row {
-	return row{r.ID, r.Tool, title, r.Status, r.Unsaved, r.Parent, tenths(r.Elapsed(time.Now()))}
+	return row{r.ID, r.Tool, title, r.Status, r.Unsaved, r.Parent, shape.Tenths(r.Elapsed(time.Now()))}
 }
 
 // A report is what check_background says of one run.
@@ -275,11 +277,11 @@ func (v Session) checkRuns(ctx context.Context, r background.CheckRequest, o rep
 			if answer.Tasks[i], err = v.fit(ctx, found, room, o); err != nil {
 				return nil, err
 			}
-			answer.Tasks[i].WaitedSeconds = tenths(waited)
+			answer.Tasks[i].WaitedSeconds = shape.Tenths(waited)
 		}
 
 		if checked.Missing != nil {
-			answer.Missing = notFound(checked.Missing)
+			answer.Missing = reason.NotFound(checked.Missing)
 		}
 
 		var shown any = answer
@@ -314,13 +316,13 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, o repor
 	out := report{
 		row: newRow(r.Run, r.Title), Done: r.Final(), Stopping: r.Cancel != nil && !r.Status.Terminal(),
 		Beat: engine.Beat{Detail: r.Detail, Progress: r.Progress}, Output: r.Output, excerpt: large,
-		Summary: clip(r.Summary, room), Result: r.Result, Content: r.Content, ExitCode: r.ExitCode, ArtifactError: r.ArtifactError,
+		Summary: reason.Clip(r.Summary, room), Result: r.Result, Content: r.Content, ExitCode: r.ExitCode, ArtifactError: r.ArtifactError,
 	}
 	if r.Error != nil {
-		out.Error = &engine.RunError{Kind: r.Error.Kind, Message: clip(r.Error.Message, room)}
+		out.Error = &engine.RunError{Kind: r.Error.Kind, Message: reason.Clip(r.Error.Message, room)}
 	}
 	if r.Status == engine.StatusRunning {
-		out.DeadlineInSeconds = tenths(max(0, r.Timeout-r.Elapsed(time.Now())))
+		out.DeadlineInSeconds = shape.Tenths(max(0, r.Timeout-r.Elapsed(time.Now())))
 	}
 	if r.Status == engine.StatusWaiting {
 		out.WaitsUntil = r.WakeAt.Truncate(time.Second)
@@ -350,7 +352,7 @@ func (o reportOptions) next(r background.Report, out report, large excerpt) stri
 	case len(out.Awaited) > 0:
 		return "it waits for your user to answer: ask them to, you cannot answer for them"
 	case r.Unsaved:
-		return textUnsaved
+		return shape.TextUnsaved
 	case o.shortened > 0 && !out.Done:
 		return fmt.Sprintf("still running after %.0f seconds, the longest wait here: check again to wait longer", o.shortened.Seconds())
 	case o.several && large.ResultBytes > 0 && large.ResultBytes <= maxInline:

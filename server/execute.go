@@ -8,26 +8,29 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/record"
 )
 
 // execute is the last stage: it calls the tool with all that it may use.
 func (s *Service) execute(next) next {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		work := c.work
-		refused := newRefusals(s.audit, c.tool, work)
-		defer refused.write()
+		from := record.Caller{ID: work.ID, Session: work.Session, Tool: c.tool.Name, Plugin: c.tool.source()}
+		refused := s.audit.Refusals(from)
+		defer refused.Write()
 
 		work.Ask, work.Values, work.KV = checkedAsk(work.Ask), s.valuesFor(work, s.log), s.kvFor(c.tool, work, s.log)
 		work.Secrets, work.May = secretsFor(s, c.tool, work), background.MayAct
-		work.CallTool, work.Ungranted = s.callTool(c.tool, work, refused), refused.add
-		work.HTTP = func(x host.Exchange) { s.audit.exchange(c.tool, work, x) }
+		work.CallTool, work.Ungranted = s.callTool(c.tool, work, refused), refused.Add
+		work.HTTP = func(x host.Exchange) { s.audit.Exchange(from, x) }
 		if c.tool.plugin != nil {
 			work.SearchTools = s.searchFor(c.tool)
 		}
 
 		r, err := c.tool.Call(ctx, work)
 		if s.soon(err) {
-			return explain(replacing(c.tool))
+			return reason.Explain(replacing(c.tool))
 		}
 		return r, err
 	}
@@ -46,7 +49,7 @@ func checked(log *slog.Logger) stage {
 				return r, nil
 			}
 
-			err = fmt.Errorf("%w: the result of %s does not fit its output_schema: %s", host.ErrABI, c.tool.Name, list(problems))
+			err = fmt.Errorf("%w: the result of %s does not fit its output_schema: %s", host.ErrABI, c.tool.Name, reason.List(problems))
 			log.Error("the plugin broke", "plugin", c.tool.source(), "tool", c.tool.Tool.Name, "call", c.work.ID, "error", err)
 			return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage, Usage: r.Usage}, err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/shape"
 )
 
 // How a call ends is reported of a run in the kinds of background runs, with what
@@ -60,7 +61,7 @@ func TestRunKeepsWhatCallGives(t *testing.T) {
 			id := s.spawn(alice, tool, `{}`)
 			run := s.settled(alice, id)
 			require.Equal(t, string(want.Value), string(run.Result), tool)
-			require.Equal(t, want.Content, blocks(run.Content), tool)
+			require.Equal(t, want.Content, shape.Blocks(run.Content), tool)
 			require.Equal(t, want.Kind == abi.ToolError, run.Error != nil, tool)
 			if run.Error != nil {
 				require.Equal(t, engine.RunError{Kind: engine.KindToolError, Message: want.Error}, *run.Error)

@@ -15,6 +15,9 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/telemetry"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -47,17 +50,17 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 
 	executed := &running{Run: run, terms: own, sink: sink}
 	asked := Request{Session: run.Session, Tool: run.Tool, Args: run.Args, Limits: own.Limits, Locale: own.Locale}
-	r, err := x.service.stages.run(ctx, call{Request: asked, run: executed, note: &callNote{}})
+	r, err := x.service.stages.run(ctx, call{Request: asked, run: executed, note: &record.Note{}})
 	switch {
 	case errors.Is(err, host.ErrSuspended):
-		sink.Cost(costOf(r.Usage))
-		ended = endedAs(run.Tool, run.Plugin, abi.Result{Kind: abi.Success, Usage: r.Usage}, nil)
+		sink.Cost(shape.CostOf(r.Usage))
+		ended = record.Ended(run.Tool, run.Plugin, abi.Result{Kind: abi.Success, Usage: r.Usage}, nil)
 		return executed.waits.outcome(), nil
 	case err != nil && r.Kind == "": // it has not begun
-		ended = endedAs(run.Tool, run.Plugin, abi.Result{Kind: abi.ToolError}, err)
+		ended = record.Ended(run.Tool, run.Plugin, abi.Result{Kind: abi.ToolError}, err)
 		return background.Outcome{}, rejected(engine.KindRejected, "", err)
 	}
-	ended = endedAs(run.Tool, run.Plugin, r, err)
+	ended = record.Ended(run.Tool, run.Plugin, r, err)
 	return outcome(ctx, sink, r, err)
 }
 
@@ -132,11 +135,11 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 	switch {
 	case err != nil:
 	case run.Secret:
-		err = refuse("its arguments contained a secret, which was not stored")
+		err = reason.Refuse("its arguments contained a secret, which was not stored")
 	case again:
 		err = mayRunAgain(tool, run)
 	case !tool.Tool.Hints.SupportsBackground && run.Origin != engine.OriginParked:
-		err = refuse("%s does not support background runs", run.Tool)
+		err = reason.Refuse("%s does not support background runs", run.Tool)
 	}
 
 	if err == nil {
@@ -179,7 +182,7 @@ func (x executor) approved(ctx context.Context, tool *callable, run engine.Run) 
 func sameApproval(tool *callable, run engine.Run) error {
 	t, err := termsIn(run)
 	if err == nil && t.Approval != "" && t.Approval != fingerprint(tool) {
-		err = refuse("the plugin of %s, or what it may use, has changed since somebody was asked to approve it", run.Tool)
+		err = reason.Refuse("the plugin of %s, or what it may use, has changed since somebody was asked to approve it", run.Tool)
 	}
 	return err
 }
@@ -204,12 +207,12 @@ func (x executor) hold(ctx context.Context, run *engine.Run) {
 		return // likewise
 	}
 	run.Held, run.Terms = heldForApproval, t.encode()
-	s.audit.decided(audit.Asked, a, "", "")
+	s.audit.Decided(audit.Asked, a.held(), "", "")
 }
 
 // rejected is the end of a run that was not started.
 func rejected(kind engine.ErrorKind, prefix string, err error) error {
-	r, _ := explain(err)
+	r, _ := reason.Explain(err)
 	return &background.Error{Kind: kind, Message: prefix + r.Error, Err: err}
 }
 
@@ -248,10 +251,10 @@ func (x executor) formerProvider(name, version string) engine.Provider {
 // mayRunAgain returns why a run may not be executed twice.
 func mayRunAgain(tool *callable, run engine.Run) error {
 	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly && run.StateSize == 0 && !run.Anew { // else it continues from its state
-		return refuse("%s is neither idempotent nor readonly", run.Tool)
+		return reason.Refuse("%s is neither idempotent nor readonly", run.Tool)
 	}
 	if err := tool.Refused(); err != nil {
-		return refuse("%v", err)
+		return reason.Refuse("%v", err)
 	}
 	return sameVersion(tool, run)
 }
@@ -266,7 +269,7 @@ func sameVersion(tool *callable, run engine.Run) error {
 }
 
 func anotherPlugin(tool string) error {
-	return refuse("the plugin of %s was replaced in the meantime", tool)
+	return reason.Refuse("the plugin of %s was replaced in the meantime", tool)
 }
 
 // terms are what a caller requested of a call besides its arguments and its
@@ -329,7 +332,7 @@ func (x executor) withSink(call host.Call, sink *output.Sink) host.Call {
 			sink.Progress(p.Done, max(p.Total, 0), p.Message)
 		}
 	}
-	call.Used = func(soFar func() abi.Usage) { sink.Meter(func() engine.Cost { return costOf(soFar()) }) }
+	call.Used = func(soFar func() abi.Usage) { sink.Meter(func() engine.Cost { return shape.CostOf(soFar()) }) }
 	call.Checkpoint = &host.Checkpoint{Load: sink.Restore, Save: func(data []byte) error {
 		err := sink.Checkpoint(data)
 		switch {
@@ -362,8 +365,8 @@ const maxSummary = 500
 
 // outcome turns the end of a call into the end of its run.
 func outcome(ctx context.Context, sink *output.Sink, r abi.Result, err error) (background.Outcome, error) {
-	sink.Cost(costOf(r.Usage))
-	out := background.Outcome{ExitCode: r.ExitCode, Summary: output.Shorten(r.Summary, maxSummary), Diagnosis: newDiagnosis(err)}
+	sink.Cost(shape.CostOf(r.Usage))
+	out := background.Outcome{ExitCode: r.ExitCode, Summary: output.Shorten(r.Summary, maxSummary), Diagnosis: shape.DiagnosisOf(err)}
 	if len(r.Content) > 0 && (r.Kind == abi.Success || r.Kind == abi.ToolError) { // the agent does not see what a broken plugin left
 		content, err := encode(r.Content)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/shape"
 )
 
 // A follower waits for the runs that calls have become.
@@ -38,7 +39,7 @@ func (c call) patience() time.Duration {
 // and returns its result. Meanwhile the caller's user decides on the calls that are held in
 // it, and answers its questions, which takes no part of that time.
 func (f follower) follow(ctx context.Context, c call, run engine.Run, wait time.Duration) (abi.Result, error) {
-	c.note.run, c.note.followed = run.ID, true
+	c.note.Run, c.note.Followed = run.ID, true
 	for left := wait; ; {
 		news, stop := f.news(ctx, c, run)
 		open, err := f.relay(ctx, c, run.ID)
@@ -101,7 +102,7 @@ func (f follower) ended(ctx context.Context, run engine.Run) (abi.Result, error)
 // askedAgain ends a call whose caller asks its user, and calls again with the answer.
 func (c call) askedAgain(run engine.Run, err error) (abi.Result, error) {
 	if c.OnPark != nil {
-		c.OnPark(newRun(run, time.Now()))
+		c.OnPark(shape.Run(run, time.Now()))
 	}
 	return abi.Result{Kind: abi.CanceledKind, Error: err.Error()}, err
 }
@@ -112,7 +113,7 @@ var ErrClosing = errors.New("the server is shutting down")
 
 // left ends a call whose caller has left. So does its run, unless the call has a key.
 func (f follower) left(ctx context.Context, c call, run engine.Run) (abi.Result, error) {
-	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosing) && !c.note.repeat && (c.Key == "" || cancelsKeyed(cause)) {
+	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosing) && !c.note.Repeat && (c.Key == "" || cancelsKeyed(cause)) {
 		f.withdraw(ctx, c.Session, run.ID, "", cause.Error())
 	}
 	return canceled(ctx, abi.Result{})

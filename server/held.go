@@ -11,6 +11,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
 // decider has the user of a caller decide on held calls. The zero value cannot.
@@ -147,7 +148,7 @@ func (p Approvals) whileHeld(ctx context.Context, run engine.Run) (asking contex
 			}
 		}
 	}()
-	closing := context.AfterFunc(p.service.serving, func() { cancel(errShutdown) })
+	closing := context.AfterFunc(p.service.serving, func() { cancel(reason.ErrShutdown) })
 	return asking, func() {
 		closing()
 		cancel(nil)

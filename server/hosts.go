@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -67,7 +68,7 @@ func (x executor) offer() engine.Offer {
 // ListHosts returns the hosts that share the engine of runs of s, s itself among them.
 func ListHosts(ctx context.Context, s *Service) (wire.Hosts, error) {
 	if s.closed.Load() {
-		return wire.Hosts{}, errShutdown
+		return wire.Hosts{}, reason.ErrShutdown
 	}
 	workers, err := s.engine.Workers(ctx)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -98,7 +99,7 @@ func (v storedValues) refused(err error) error {
 	if err == nil {
 		return nil
 	}
-	r := ReasonOf(err)
+	r := reason.Of(err)
 	codes := map[wire.Code]int32{wire.CodeInvalid: abi.CallInvalid, wire.CodeConflict: abi.CallConflict, wire.CodeLimit: abi.CallLimit}
 	code, ok := codes[r.Code]
 	if !ok {

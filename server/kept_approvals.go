@@ -158,7 +158,7 @@ func (p Approvals) Revoke(ctx context.Context, session, tool string) (found bool
 		return err
 	})
 	if found && err == nil && !InDryRun(ctx) {
-		p.service.audit.admin("approval revoked", session, tool)
+		p.service.audit.Admin("approval revoked", session, tool)
 	}
 	return found, err
 }

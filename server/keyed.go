@@ -10,6 +10,8 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -66,7 +68,7 @@ func (f follower) repeatKeyed(ctx context.Context, c call) (r abi.Result, found 
 	run, found, err := f.runs.WithKey(ctx, c.Session, same)
 	switch {
 	case err != nil:
-		r, _ = explain(err)
+		r, _ = reason.Explain(err)
 		return r, true, err
 	case !found:
 		return r, false, nil
@@ -78,7 +80,7 @@ func (f follower) repeatKeyed(ctx context.Context, c call) (r abi.Result, found 
 // repeated waits for the run of an earlier call as long as for a call, and returns its
 // result. Its session needs no notice of an end that it is shown.
 func (f follower) repeated(ctx context.Context, c call, run engine.Run) (abi.Result, error) {
-	c.note.repeat = true
+	c.note.Repeat = true
 	return f.follow(ctx, c, run, c.patience())
 }
 
@@ -88,7 +90,7 @@ const textUnknown = ". It is not known whether the tool took effect: check that 
 // keptResult is the result of a call as its record has it.
 func keptResult(run engine.Run) abi.Result {
 	r := abi.Result{
-		Kind: abi.Success, Value: run.Result, Content: blocks(run.Content), Summary: run.Summary, ExitCode: run.ExitCode,
+		Kind: abi.Success, Value: run.Result, Content: shape.Blocks(run.Content), Summary: run.Summary, ExitCode: run.ExitCode,
 		Usage: abi.Usage{
 			Fuel: run.Cost.Fuel, CPU: run.Cost.CPU, Wait: run.Cost.Wait, MemoryPeak: run.Cost.MemoryPeak,
 			Wall: run.Elapsed(time.Now()), OutputBytes: run.OutputBytes,

@@ -66,7 +66,7 @@ func (k KV) Delete(ctx context.Context, plugin, session, key string) (bool, erro
 	}
 	deleted, err := k.values(plugin, session).Delete(ctx, key, AnyVersion)
 	if deleted {
-		k.audit.admin("kv value removed", session, plugin+" "+key)
+		k.audit.Admin("kv value removed", session, plugin+" "+key)
 	}
 	return deleted, err
 }
@@ -78,7 +78,7 @@ func (k KV) Clear(ctx context.Context, plugin, session string) error {
 	}
 	err := k.engine.DropValues(context.WithoutCancel(ctx), engine.Scope{Session: session, Name: kvPrefix + plugin}, "")
 	if err == nil {
-		k.audit.admin("kv store removed", session, plugin)
+		k.audit.Admin("kv store removed", session, plugin)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -33,7 +34,7 @@ const (
 
 // NoLimit is a time limit that is never reached. As Config.Limits.Timeout or Background,
 // it lifts that of Config.MaxLimits too, unless that is set.
-const NoLimit time.Duration = 1 << 62
+const NoLimit = shape.NoLimit
 
 // or fills in the fields that are zero.
 func (l Limits) or(m Limits) Limits {
@@ -107,12 +108,12 @@ func (r rules) limits(wanted Limits, tool *abi.Tool) Limits {
 // shown are the limits of a tool as callers see them.
 func (r rules) shown(tool *abi.Tool, sandboxed bool) wire.ToolLimits {
 	l := r.limits(Limits{}, tool)
-	out := wire.ToolLimits{TimeoutSeconds: deadlineSeconds(l.Timeout), OutputBytes: l.Output, ArgsBytes: MaxArgs}
+	out := wire.ToolLimits{TimeoutSeconds: shape.Deadline(l.Timeout), OutputBytes: l.Output, ArgsBytes: MaxArgs}
 	if sandboxed {
 		out.MemoryBytes = l.Memory
 	}
 	if tool.Hints.SupportsBackground {
-		out.BackgroundSeconds = deadlineSeconds(l.Background)
+		out.BackgroundSeconds = shape.Deadline(l.Background)
 	}
 	return out
 }

@@ -1,17 +1,13 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background/engine"
-	"github.com/toolhost/toolhost/plugins"
-	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/telemetry"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -21,31 +17,6 @@ const measureWithin = 2 * time.Second
 
 // TelemetryOf returns the instruments of a service, for transports.
 func TelemetryOf(s *Service) *telemetry.Telemetry { return s.telemetry }
-
-// failureOf says why a call has no success: the code of its error, or its outcome.
-func failureOf(r abi.Result, err error) string {
-	if r.Kind == abi.Success {
-		return ""
-	}
-	if err == nil {
-		return string(r.Kind)
-	}
-	return string(cmp.Or(ReasonOf(err).Code, wire.Code(r.Kind)))
-}
-
-// ended is how the call has ended, for its span.
-func (n callNote) ended(r abi.Result, err error) telemetry.Ended {
-	e := endedAs(n.tool, n.provider.Plugin, r, err)
-	e.Known, e.ID, e.Run = n.known, n.id, n.run
-	return e
-}
-
-func endedAs(tool, plugin string, r abi.Result, err error) telemetry.Ended {
-	return telemetry.Ended{
-		Tool: tool, Known: true, Plugin: plugin, Failure: failureOf(r, err),
-		Fuel: r.Usage.Fuel, CPU: r.Usage.CPU, Wait: r.Usage.Wait, Memory: r.Usage.MemoryPeak, Output: r.Usage.OutputBytes,
-	}
-}
 
 // measureEnd records the end of a run of this host.
 func measureEnd(t *telemetry.Telemetry) func(engine.Run) {
@@ -59,33 +30,6 @@ func measureEnd(t *telemetry.Telemetry) func(engine.Run) {
 		}
 		t.RunEnded(run.Tool, string(run.Status), kind, took)
 	}
-}
-
-// measureExchange records an HTTP request of a plugin.
-func measureExchange(t *telemetry.Telemetry, tool *callable, x host.Exchange) {
-	result := "answered"
-	switch {
-	case x.Refusal != "":
-		result = "refused"
-	case x.Err != "":
-		result = "failed"
-	}
-	t.Egress(telemetry.Exchange{Tool: tool.Name, Result: result, Duration: x.Duration, Sent: x.Sent, Received: x.Received})
-}
-
-// measureReload counts a reload that has changed something.
-func measureReload(t *telemetry.Telemetry, c plugins.Changes) {
-	result := "ok"
-	if len(c.Problems) > 0 {
-		result = "problems"
-	}
-	t.Count(telemetry.Reloads, telemetry.Result.String(result))
-}
-
-// measureDecision counts what became of a call that needs approval.
-func measureDecision(t *telemetry.Telemetry, kind audit.Kind) {
-	decision := map[audit.Kind]string{audit.Asked: "asked", audit.Approved: "approved", audit.Refused: "refused"}[kind]
-	t.Count(telemetry.Approvals, telemetry.Decision.String(decision))
 }
 
 // measure reports what metrics are at the moment.
@@ -154,8 +98,7 @@ func measureCatalog(s *Service, o telemetry.Observer) {
 	o.Set(telemetry.Tools, float64(len(s.registry.Tools())))
 	o.Set(telemetry.Problems, float64(len(s.Findings())))
 	o.Set(telemetry.Connections, float64(len(s.connections.List())))
-	if s.audit.log != nil {
-		written, lost := s.audit.log.Counts()
+	if written, lost, kept := s.audit.Counts(); kept {
 		o.Set(telemetry.AuditEvents, float64(written))
 		o.Set(telemetry.AuditLost, float64(lost))
 	}

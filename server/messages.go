@@ -11,6 +11,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -45,17 +46,17 @@ func (s *toolset) readsMessages(run engine.Run) error {
 	tool, err := s.lookup(run.Tool)
 	switch {
 	case errors.Is(err, plugins.ErrNoTool):
-		return refuse("%s was removed from this host while %s ran: that run gets no more messages. Wait for its end, or stop it", run.Tool, run.ID)
+		return reason.Refuse("%s was removed from this host while %s ran: that run gets no more messages. Wait for its end, or stop it", run.Tool, run.ID)
 	case err == nil && !tool.Hints.Messages:
-		err = refuse("%s does not read messages: wait for the end of %s, or stop it and run %s with other arguments", run.Tool, run.ID, run.Tool)
+		err = reason.Refuse("%s does not read messages: wait for the end of %s, or stop it and run %s with other arguments", run.Tool, run.ID, run.Tool)
 	}
 	return err
 }
 
 // ended refuses a message to a run that has ended.
 func ended(run engine.Run) error {
-	return &refusal{Reason: Reason{Code: wire.CodeConflict,
-		Text: fmt.Sprintf("%s has ended (%s) and takes no more messages: read its result, or run %s again", run.ID, run.Status, run.Tool)}, err: background.ErrEnded}
+	return &reason.Error{Reason: Reason{Code: wire.CodeConflict,
+		Text: fmt.Sprintf("%s has ended (%s) and takes no more messages: read its result, or run %s again", run.ID, run.Status, run.Tool)}, Err: background.ErrEnded}
 }
 
 // refusedMessage says what to do about a message that the mailbox refused.
@@ -64,8 +65,8 @@ func refusedMessage(run engine.Run, err error) error {
 		return ended(run)
 	}
 	if limit, ok := errors.AsType[*engine.LimitError](err); ok && !errors.Is(err, engine.ErrRecordLimit) {
-		return &refusal{Reason: Reason{Code: wire.CodeLimit, Max: limit.Max, Retry: fullRetry, Text: fmt.Sprintf(
-			"the mailbox of %s is full: send the message again when its tool has read some of the others", run.ID)}, err: err}
+		return &reason.Error{Reason: Reason{Code: wire.CodeLimit, Max: limit.Max, Retry: fullRetry, Text: fmt.Sprintf(
+			"the mailbox of %s is full: send the message again when its tool has read some of the others", run.ID)}, Err: err}
 	}
 	return err
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/shape"
 )
 
 // Park says which calls continue in the background when they take long.
@@ -127,7 +129,7 @@ func (p parker) parking(ctx context.Context, c call, b budget, next next) (abi.R
 		ctx, c, waits := p.attach(ctx, c, sink, live)
 		r, rerr = next(ctx, c)
 		if errors.Is(rerr, host.ErrSuspended) {
-			sink.Cost(costOf(r.Usage))
+			sink.Cost(shape.CostOf(r.Usage))
 			return waits.outcome(), nil
 		}
 		ended = true
@@ -139,7 +141,7 @@ func (p parker) parking(ctx context.Context, c call, b budget, next next) (abi.R
 
 	ran, err := p.runs.Run(ctx, c.Session, req)
 	limit, limited := errors.AsType[*engine.LimitError](err)
-	c.note.run = ran.Run.ID
+	c.note.Run = ran.Run.ID
 	switch {
 	case ran.Parked:
 		live.became(ran.Run.ID)
@@ -153,12 +155,12 @@ func (p parker) parking(ctx context.Context, c call, b budget, next next) (abi.R
 	case ran.Reused: // a call with this key began at the same time
 		return p.repeated(ctx, c, ran.Run)
 	case c.Key != "" && !ended: // it has not begun
-		r, _ := explain(err)
+		r, _ := reason.Explain(err)
 		return r, err
 	case limited:
-		return abi.Result{}, refuse("%s was stopped after %gs: it would have continued in the background, but %s", c.tool.Name, b.park.Seconds(), limitText(limit))
+		return abi.Result{}, reason.Refuse("%s was stopped after %gs: it would have continued in the background, but %s", c.tool.Name, b.park.Seconds(), reason.LimitText(limit))
 	case errors.Is(err, background.ErrClosed):
-		return abi.Result{}, errShutdown
+		return abi.Result{}, reason.ErrShutdown
 	case !ended:
 		return abi.Result{}, err
 	case ran.Run.ID != "" && (errors.Is(rerr, plugins.ErrReplaced) || errors.Is(context.Cause(ctx), ErrAskAgain)):
@@ -228,10 +230,10 @@ func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 // parked answers a call that continues in the background as a run. Waits says what for, if it
 // is not its own work.
 func (f follower) parked(c call, run engine.Run, after time.Duration, waits string) (abi.Result, error) {
-	c.note.run = run.ID
+	c.note.Run = run.ID
 	f.offer()
 	if c.OnPark != nil {
-		c.OnPark(newRun(run, time.Now()))
+		c.OnPark(shape.Run(run, time.Now()))
 	}
 
 	message := fmt.Sprintf("Still running after %gs. It continues in the background: %s. %s waits for it, %s stops it.",
@@ -325,7 +327,7 @@ func (l *live) became(run string) {
 // remains says that the call cannot become a run, and continues.
 func (l *live) remains(why error) {
 	if limit, ok := errors.AsType[*engine.LimitError](why); ok {
-		why = errors.New(limitText(limit))
+		why = errors.New(reason.LimitText(limit))
 	}
 	l.why = why
 	close(l.failed)

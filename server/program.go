@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -81,7 +82,7 @@ func (s *toolset) load(t gotool.Tool, take func(name string) error) error {
 // to continue has to be in Config.Tools.
 func (s *Service) Register(t gotool.Tool) error {
 	if s.closed.Load() {
-		return errShutdown
+		return reason.ErrShutdown
 	}
 	if err := s.load(t, s.registry.Take); err != nil {
 		return err

@@ -7,14 +7,16 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/telemetry"
 )
 
 // recorder records calls: in figures, in traces and metrics, and in the audit log.
 type recorder struct {
-	figures   *Figures
+	figures   *record.Figures
 	telemetry *telemetry.Telemetry
-	audit     auditor
+	audit     record.Auditor
 	log       *slog.Logger
 }
 
@@ -22,30 +24,26 @@ type recorder struct {
 func (r recorder) record(next next) next {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		began := time.Now()
-		c.note = &callNote{tool: c.Tool}
+		c.note = &record.Note{Tool: c.Tool}
 		if c.outer != nil {
-			c.note.from(c.outer)
+			n := c.note
+			n.Outer, n.By, n.Unlisted = c.outer.call.ID, c.outer.tool.Name, c.outer.listed.Add(1) > maxListed
 		}
 		ctx, span := r.telemetry.StartCall(ctx, c.outer != nil)
 		answer, err := next(ctx, c)
 
 		counted := answer
-		if c.note.followed {
+		if c.note.Followed {
 			counted.Usage = abi.Usage{}
 		}
-		r.figures.add(*c.note, c.Session, began, counted, err)
-		span.End(c.note.ended(counted, err))
-		r.audit.call(*c.note, c.Request, began, counted, err)
+		r.figures.Add(*c.note, c.Session, began, counted, err)
+		span.End(c.note.Ended(counted, err))
+		r.audit.Call(*c.note, c.Session, c.DryRun, began, counted, err)
 		if ctx.Err() != nil && c.outer == nil {
 			r.unresolved(ctx, c, answer)
 		}
 		return answer, err
 	}
-}
-
-// from notes the call that makes this one.
-func (n *callNote) from(outer *origin) {
-	n.outer, n.by, n.unlisted = outer.call.ID, outer.tool.Name, outer.listed.Add(1) > maxListed
 }
 
 // unresolved logs a call whose caller has left without its answer: its connection was
@@ -59,5 +57,5 @@ func (r recorder) unresolved(ctx context.Context, c call, answer abi.Result) {
 		became = "finished, not delivered"
 	}
 	r.log.Info("the caller left before the call was answered",
-		"tool", clip(c.Tool, maxProblem), "session", c.Session, "call", c.note.id, "became", became, "cause", context.Cause(ctx))
+		"tool", reason.Clip(c.Tool, reason.MaxProblem), "session", c.Session, "call", c.note.ID, "became", became, "cause", context.Cause(ctx))
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -91,8 +92,8 @@ func (s *Service) reloaded(c plugins.Changes) {
 	s.reports.Lock()
 	defer s.reports.Unlock()
 
-	s.audit.reload(c)
-	s.audit.grants(s.registry.Plugins())
+	s.audit.Reload(c)
+	s.audit.Grants(s.registry.Plugins())
 	s.log.Info("plugins reloaded", "added", c.Added, "changed", c.Changed, "removed", c.Removed, "problems", len(c.Problems))
 
 	if s.cfg.OnReload != nil {
@@ -116,7 +117,7 @@ func (s *toolset) soon(err error) bool {
 }
 
 func replacing(tool *callable) error {
-	return refuse("the plugin of %s is being replaced: try again in a few seconds", tool.Name)
+	return reason.Refuse("the plugin of %s is being replaced: try again in a few seconds", tool.Name)
 }
 
 // version returns the version of a tool's plugin.

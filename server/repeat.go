@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -20,7 +21,7 @@ func (v Session) Rerun(ctx context.Context, id, by string) (wire.Run, error) {
 	case err != nil:
 		return wire.Run{}, err
 	case old.Secret:
-		return wire.Run{}, refuse("%s cannot be repeated: its arguments contain a secret, and secrets are not stored. Call %s with new arguments", id, old.Tool)
+		return wire.Run{}, reason.Refuse("%s cannot be repeated: its arguments contain a secret, and secrets are not stored. Call %s with new arguments", id, old.Tool)
 	}
 
 	return v.service.Session(old.Session).Spawn(ctx, SpawnRequest{

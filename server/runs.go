@@ -11,6 +11,8 @@ import (
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -47,10 +49,10 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	s.seals = &Seals{engine: s.engine}
 	s.asked.shared = s.cfg.Engine != nil
 
-	if s.audit, err = openAudit(s.cfg, s.engine, s.telemetry); err != nil { // the lock of the runs' folder is that of the log too
+	if s.audit, err = record.OpenAudit(s.cfg.AuditDir, s.cfg.Audit, s.engine, s.telemetry); err != nil { // the lock of the runs' folder is that of the log too
 		return err
 	}
-	s.audit.grants(s.registry.Plugins())
+	s.audit.Grants(s.registry.Plugins())
 	if err := renewSecrets(ctx, s); err != nil {
 		return err
 	}
@@ -73,7 +75,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		cfg.RecordQuota = cmp.Or(cfg.RecordQuota, DefaultRecordQuota)
 	}
 	if s.cfg.OnNotice != nil {
-		cfg.OnNotice = func(r engine.Run) { s.cfg.OnNotice(newNotice(r, s.kept())) }
+		cfg.OnNotice = func(r engine.Run) { s.cfg.OnNotice(shape.Notice(r, s.kept())) }
 	}
 	if s.cfg.Host.Shared {
 		quota := cmp.Or(cfg.RecordQuota, background.DefaultRecordQuota)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -31,7 +33,7 @@ func (v Schedules) List(ctx context.Context) ([]wire.Schedule, error) {
 	found, err := v.service.runs.Schedules(ctx, v.name) // no name: all sessions
 	out := make([]wire.Schedule, len(found))
 	for i, s := range found {
-		out[i] = newSchedule(s)
+		out[i] = shape.Schedule(s)
 	}
 	return out, err
 }
@@ -40,10 +42,10 @@ func (v Schedules) List(ctx context.Context) ([]wire.Schedule, error) {
 func (v Schedules) Get(ctx context.Context, id string) (wire.Schedule, error) {
 	if v.all {
 		s, err := v.service.runs.FindSchedule(ctx, id)
-		return newSchedule(s), err
+		return shape.Schedule(s), err
 	}
 	s, err := v.service.runs.GetSchedule(ctx, v.name, id)
-	return newSchedule(s), err
+	return shape.Schedule(s), err
 }
 
 // New stores a schedule, after the checks of [Session.Spawn]. They are
@@ -56,7 +58,7 @@ func (v Schedules) New(ctx context.Context, req ScheduleRequest) (wire.Schedule,
 	case err != nil:
 		return wire.Schedule{}, err
 	case run.Stored != nil:
-		return wire.Schedule{}, refuse("%s cannot be scheduled with these arguments: they contain a secret, and secrets are not stored", run.Tool)
+		return wire.Schedule{}, reason.Refuse("%s cannot be scheduled with these arguments: they contain a secret, and secrets are not stored", run.Tool)
 	case run.IdempotencyKey != "":
 		return wire.Schedule{}, &background.FieldError{Field: "idempotency_key", Problem: "not allowed for a schedule"}
 	case run.Parent != "":
@@ -65,7 +67,7 @@ func (v Schedules) New(ctx context.Context, req ScheduleRequest) (wire.Schedule,
 
 	checked := background.ScheduleRequest{SpawnRequest: run, Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: engine.Overlap(req.Overlap)}
 	planned, err := v.service.runs.Plan(v.name, checked)
-	plan := newSchedule(planned)
+	plan := shape.Schedule(planned)
 	if plan.DryRun = req.DryRun || InDryRun(ctx); err != nil || plan.DryRun {
 		return plan, err
 	}
@@ -75,7 +77,7 @@ func (v Schedules) New(ctx context.Context, req ScheduleRequest) (wire.Schedule,
 		return wire.Schedule{}, err
 	}
 	stored, err := v.service.runs.Schedule(ctx, v.name, checked)
-	return v.audited("created", newSchedule(stored), req.By, err)
+	return v.audited("created", shape.Schedule(stored), req.By, err)
 }
 
 // of returns the schedules of the session that a schedule belongs to.
@@ -97,7 +99,7 @@ func (v Schedules) Disable(ctx context.Context, id string) (wire.Schedule, error
 		return v.unchanged(ctx, id)
 	}
 	s, err := v.service.runs.Unschedule(ctx, v.name, id)
-	return v.audited("disabled", newSchedule(s), "", err)
+	return v.audited("disabled", shape.Schedule(s), "", err)
 }
 
 // Remove removes a schedule for good, and returns it as it was. It fires no
@@ -111,7 +113,7 @@ func (v Schedules) Remove(ctx context.Context, id string) (wire.Schedule, error)
 		return v.unchanged(ctx, id)
 	}
 	s, err := v.service.runs.RemoveSchedule(ctx, v.name, id)
-	return v.audited("removed", newSchedule(s), "", err)
+	return v.audited("removed", shape.Schedule(s), "", err)
 }
 
 // unchanged returns a schedule that a dry run leaves as it is.
@@ -132,7 +134,7 @@ func (v Schedules) Enable(ctx context.Context, id string) (wire.Schedule, error)
 		return v.unchanged(ctx, id)
 	}
 	s, err := v.service.runs.Enable(ctx, v.name, id)
-	return v.audited("enabled", newSchedule(s), "", err)
+	return v.audited("enabled", shape.Schedule(s), "", err)
 }
 
 // Fire queues a run of a schedule now, also of a disabled one. The checks of
@@ -152,14 +154,14 @@ func (v Schedules) Fire(ctx context.Context, id, by string) (wire.Run, error) {
 	if err != nil {
 		return wire.Run{}, err
 	}
-	v.service.audit.schedule("fired", wire.Schedule{Session: v.name, ScheduleID: id, Tool: r.Tool}, by)
-	return newRun(r, time.Now()), nil
+	v.service.audit.Schedule("fired", wire.Schedule{Session: v.name, ScheduleID: id, Tool: r.Tool}, by)
+	return shape.Run(r, time.Now()), nil
 }
 
 // audited writes a change of a schedule that was made to the audit log.
 func (v Schedules) audited(action string, s wire.Schedule, by string, err error) (wire.Schedule, error) {
 	if err == nil {
-		v.service.audit.schedule(action, s, by)
+		v.service.audit.Schedule(action, s, by)
 	}
 	return s, err
 }

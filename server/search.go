@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server/declare"
+	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
 // Bounds of a search.
@@ -145,7 +146,7 @@ func (d *searchDoc) match(word string) float64 {
 // tool that it names, and then those that have the most of its words, and the rarest. A
 // query without words finds all tools.
 func (x *searchIndex) find(query string, tools []searchable) []int {
-	query = clip(query, MaxQuery)
+	query = reason.Clip(query, MaxQuery)
 	wanted, docs := words(query), x.among(tools)
 	if telling := slices.DeleteFunc(slices.Clone(wanted), isFiller); len(telling) > 0 {
 		wanted = telling

@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -25,7 +26,7 @@ const (
 
 // ErrLink says that a link is unknown, was used or has expired, or that its secret has
 // been set in another way.
-var ErrLink = errors.New("the link was used or has expired")
+var ErrLink = reason.ErrLink
 
 // SecretLink is an address at which a user sets one of their secrets, once. Whoever knows
 // it can set that secret, and cannot read it.
@@ -203,7 +204,7 @@ func (l *SecretLinks) watch(user, name string) (set <-chan struct{}, stop func()
 // lacked returns the secret of its user that a call of a tool has lacked. A plugin may say
 // so too, of a secret that its grant has. Set reports that it has a value now.
 func (l *SecretLinks) lacked(ctx context.Context, tool *callable, session string, r abi.Result) (need SecretLink, set, ok bool) {
-	v := l.service.Secrets(userOf(session))
+	v := l.service.Secrets(wire.UserOf(session))
 	if r.Kind != abi.ConnectionRequired || r.Connection == nil || v.vault() == nil {
 		return SecretLink{}, false, false
 	}
@@ -266,7 +267,7 @@ func (l *SecretLinks) connected(ctx context.Context, c call, next next) (abi.Res
 	asked := map[string]bool{}
 	for {
 		r, err := next(ctx, c)
-		if err != nil || c.note.run != "" {
+		if err != nil || c.note.Run != "" {
 			return r, err
 		}
 		need, set, ok := l.lacked(ctx, c.tool, c.Session, r)

@@ -34,15 +34,6 @@ func (s *Service) Secrets(user string) Secrets {
 	return Secrets{s, s.now().cfg.Secrets, user}
 }
 
-// userOf returns the user of a session.
-func userOf(session string) string {
-	user, _, named := strings.Cut(session, "/")
-	if !named || user+"/" == wire.UnnamedPrefix {
-		return ""
-	}
-	return user
-}
-
 // vault has the sources of secrets; it is nil if the program has secrets of another kind.
 func (v Secrets) vault() *vault.Vault {
 	found, _ := v.source.(*vault.Vault)
@@ -105,7 +96,7 @@ func (v Secrets) Set(ctx context.Context, name, value string) error {
 	if err != nil {
 		return err
 	}
-	v.service.audit.secret("secret set", v.user, name)
+	v.service.audit.Secret("secret set", v.user, name)
 	v.service.links.set(v.user, name)
 	return nil
 }
@@ -123,7 +114,7 @@ func (v Secrets) Remove(ctx context.Context, name string) (bool, error) {
 		return false, nil
 	}
 	if err == nil && !InDryRun(ctx) {
-		v.service.audit.secret("secret removed", v.user, name)
+		v.service.audit.Secret("secret removed", v.user, name)
 	}
 	return err == nil, err
 }
@@ -165,7 +156,7 @@ func secretsFor(s *Service, tool *callable, call host.Call) host.Secrets {
 	if tool.cfg.Secrets == nil {
 		return nil
 	}
-	return Secrets{s, tool.cfg.Secrets, userOf(call.Session)}
+	return Secrets{s, tool.cfg.Secrets, wire.UserOf(call.Session)}
 }
 
 // renewSecrets encrypts with the first key what was encrypted with another one, so that
@@ -204,7 +195,7 @@ func (v Secrets) renew(ctx context.Context) error {
 		if err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrNotFound) { // else it was set or removed meanwhile
 			return err
 		}
-		v.service.audit.secret("secret encrypted with a new key", v.user, one.Key)
+		v.service.audit.Secret("secret encrypted with a new key", v.user, one.Key)
 	}
 	return nil
 }

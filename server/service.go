@@ -31,6 +31,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/telemetry"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -157,7 +158,7 @@ type Service struct {
 	links       *SecretLinks
 	seals       *Seals
 	drift       drift
-	figures     *Figures
+	figures     *record.Figures
 	telemetry   *telemetry.Telemetry
 
 	versions *versions
@@ -186,7 +187,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.links, s.versions = newSecretLinks(s), newVersions(cfg.DataDir, cfg.Engine)
-	s.figures = &Figures{service: s, tools: map[string]*toolFigures{}}
+	s.figures = record.NewFigures(func() (background.Stats, host.Stats) { return s.runs.Stats(), s.host.Stats() })
 	var err error
 	if s.telemetry, err = telemetry.New(cfg.Telemetry); err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
@@ -231,8 +232,8 @@ func (s *Service) open(ctx context.Context) (err error) {
 	}
 	ctx, s.unwatch = context.WithCancel(context.WithoutCancel(ctx))
 	s.serving = ctx
-	s.figures.sample() // what comes now belongs to the first minute
-	s.watching.Go(func() { s.figures.follow(ctx) })
+	s.figures.Sample() // what comes now belongs to the first minute
+	s.watching.Go(func() { s.figures.Follow(ctx) })
 	if s.versions.dir != "" {
 		s.watching.Go(func() { executor{s}.forgetVersions(ctx) })
 	}
@@ -273,7 +274,7 @@ func (s *Service) Close(ctx context.Context) error {
 	errs = append(errs, s.closeProgram(ctx))
 	s.waits("the database")
 	errs = append(errs, s.store.close())
-	errs = append(errs, s.audit.close())
+	errs = append(errs, s.audit.Close())
 	if s.host != nil {
 		s.waits("calls and compilations")
 		errs = append(errs, s.host.Close(ctx)) // no call runs any more

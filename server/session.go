@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
+	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -89,7 +90,7 @@ func (v Session) Run(ctx context.Context, id string) (wire.Run, error) {
 	if err != nil {
 		return wire.Run{}, err
 	}
-	return newRun(r, time.Now()), nil
+	return shape.Run(r, time.Now()), nil
 }
 
 // WholeRun returns a run with all it has, however large.
@@ -101,7 +102,7 @@ func (v Session) WholeRun(ctx context.Context, id string) (wire.Run, error) {
 	if err != nil {
 		return wire.Run{}, err
 	}
-	return newRun(r, time.Now()), nil
+	return shape.Run(r, time.Now()), nil
 }
 
 // Remove removes a run that has ended, with its output, its files and its notice. The
@@ -120,7 +121,7 @@ func (v Session) Remove(ctx context.Context, id string) error {
 	if err := v.service.runs.Remove(ctx, r.Session, id); err != nil {
 		return err
 	}
-	v.service.audit.admin("run removed", r.Session, id)
+	v.service.audit.Admin("run removed", r.Session, id)
 	return nil
 }
 
@@ -128,7 +129,7 @@ func (v Session) Remove(ctx context.Context, id string) error {
 // operators only: the text may have secrets of the tool and internals of the host.
 func (v Session) Diagnosis(ctx context.Context, id string) (*wire.Diagnosis, error) {
 	r, err := v.record(ctx, id)
-	return shownDiagnosis(r.Diagnosis), err
+	return shape.Diagnosis(r.Diagnosis), err
 }
 
 func (v Session) record(ctx context.Context, id string) (engine.Run, error) {
@@ -166,7 +167,7 @@ func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
 
 	runs, now := make([]wire.Run, len(found)), time.Now()
 	for i, r := range found {
-		runs[i] = newRun(r, now)
+		runs[i] = shape.Run(r, now)
 	}
 
 	return runs, nil
@@ -206,9 +207,9 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 			return wire.Runs{}, err
 		}
 		large := cut(&report.Run, &room)
-		run := newRun(report.Run, time.Now())
+		run := shape.Run(report.Run, time.Now())
 		run.ResultBytes, run.ContentBytes = large.ResultBytes, large.ContentBytes
-		run.WaitedSeconds, run.Output = tenths(checked.Waited), newExcerpt(report.Output)
+		run.WaitedSeconds, run.Output = shape.Tenths(checked.Waited), shape.Excerpt(report.Output)
 		if !run.Done {
 			run.Questions = v.questions(ctx, report.Run)
 		}
@@ -226,7 +227,7 @@ func (v Session) Watch(ctx context.Context) <-chan wire.Event {
 		defer close(to)
 		for e := range from {
 			select {
-			case to <- newEvent(e, time.Now()):
+			case to <- shape.Event(e, time.Now()):
 			case <-ctx.Done():
 				return
 			}
@@ -244,14 +245,14 @@ func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.S
 		return wire.Stopped{TaskID: run.TaskID, Status: run.Status, AlreadyFinished: run.Status.Terminal(), Unsaved: run.Unsaved, DryRun: true}, err
 	}
 	r, err := v.stop(ctx, id, by, how)
-	return newStopped(r), err
+	return shape.Stopped(r), err
 }
 
 // stop is Stop. It returns the run with its result and its content.
 func (v Session) stop(ctx context.Context, id, by string, how wire.Stop) (engine.Run, error) {
 	r, err := v.service.runs.Stop(ctx, v.name, id, background.StopRequest{Force: how.Force, Reason: how.Reason, By: by, Alone: how.Alone})
 	if err == nil {
-		v.service.audit.stop(r, by, how.Reason)
+		v.service.audit.Stop(r, by, how.Reason)
 		err = v.load(ctx, &r, engine.PartResult, engine.PartContent)
 	}
 	return r, err
@@ -301,7 +302,7 @@ func (v Session) SelectNotices(ctx context.Context, limit int, want func(wire.Ru
 			more += len(pending) - i
 			break
 		}
-		if want(newRun(run, now)) {
+		if want(shape.Run(run, now)) {
 			shown = append(shown, run)
 		}
 	}
@@ -312,7 +313,7 @@ func (v Session) SelectNotices(ctx context.Context, limit int, want func(wire.Ru
 func newNotices(shown []engine.Run, more int, kept bool) wire.Notices {
 	out := wire.Notices{Notices: make([]wire.Notice, len(shown)), More: more}
 	for i, n := range shown {
-		out.Notices[i] = newNotice(n, kept)
+		out.Notices[i] = shape.Notice(n, kept)
 	}
 
 	out.Text = background.RenderNotices(shown, out.More, noticeHints)
@@ -339,7 +340,7 @@ func (v Session) End(ctx context.Context) error {
 	if InDryRun(ctx) {
 		return nil
 	}
-	v.service.audit.admin("session ended", v.name, "")
+	v.service.audit.Admin("session ended", v.name, "")
 	return v.service.runs.EndSession(ctx, v.name)
 }
 

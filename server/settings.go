@@ -8,6 +8,7 @@ import (
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
 // settings are a configuration that is in force, and what follows from it. They do not
@@ -87,7 +88,7 @@ func (s *Service) Reconfigure(ctx context.Context, change func(*Config)) (plugin
 	s.configuring.Lock()
 	defer s.configuring.Unlock()
 	if s.closed.Load() {
-		return plugins.Changes{}, errShutdown
+		return plugins.Changes{}, reason.ErrShutdown
 	}
 
 	before := s.now()

@@ -13,6 +13,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -47,7 +49,7 @@ func (v Session) planned(ctx context.Context, tool *callable, checked background
 	if asks && tool.cfg.Approve == nil {
 		held = heldForApproval
 	}
-	return wire.Run{DryRun: true, Held: held, Tool: run.Tool, Title: run.Title, DeadlineSeconds: deadlineSeconds(run.Timeout), SignalOnCompletion: run.SignalOnCompletion}, nil
+	return wire.Run{DryRun: true, Held: held, Tool: run.Tool, Title: run.Title, DeadlineSeconds: shape.Deadline(run.Timeout), SignalOnCompletion: run.SignalOnCompletion}, nil
 }
 
 // Spawn starts a background run and returns at once. The checks are those of
@@ -78,7 +80,7 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 	if err != nil {
 		return wire.Run{}, err
 	}
-	run := newRun(r.Run, time.Now())
+	run := shape.Run(r.Run, time.Now())
 	run.Reused = r.Reused
 	return run, nil
 }
@@ -102,7 +104,7 @@ func (v Session) whenDecided(ctx context.Context, run engine.Run, req SpawnReque
 	if errors.Is(err, errOutdated) {
 		return v.Spawn(ctx, req) // for the new plugin, or its new grants
 	}
-	return newRun(run, time.Now()), err
+	return shape.Run(run, time.Now()), err
 }
 
 // prepare makes the checks of a spawn, except for a person's approval: nobody is
@@ -159,11 +161,11 @@ func (s *toolset) target(name string) (*callable, error) {
 	case name == "":
 		return nil, errNoTool
 	case slices.Contains(agentNames, name):
-		return nil, refuse("%s cannot be spawned: call it directly", name)
+		return nil, reason.Refuse("%s cannot be spawned: call it directly", name)
 	}
 	tool, err := s.lookup(name)
 	if err == nil && !tool.Tool.Hints.SupportsBackground {
-		err = refuse("%s does not support background runs: call it directly", name)
+		err = reason.Refuse("%s does not support background runs: call it directly", name)
 	}
 	return tool, err
 }

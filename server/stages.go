@@ -11,6 +11,8 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/telemetry"
 )
 
@@ -18,12 +20,12 @@ import (
 // on.
 type call struct {
 	Request
-	outer  *origin   // the call whose tool makes this one; nil: an agent's
-	run    *running  // the run that is executed; nil: somebody calls
-	note   *callNote // what is learned of it
-	tool   *callable // after find
-	limits Limits    // after limit
-	work   host.Call // of the tool; after limit
+	outer  *origin      // the call whose tool makes this one; nil: an agent's
+	run    *running     // the run that is executed; nil: somebody calls
+	note   *record.Note // what is learned of it
+	tool   *callable    // after find
+	limits Limits       // after limit
+	work   host.Call    // of the tool; after limit
 }
 
 // A next passes a call to the stages that follow.
@@ -56,14 +58,14 @@ func (s *Service) openStages() {
 		sessions: s.Session, settings: s.now, version: s.version, offer: s.offerRuns, log: s.log,
 	}
 	x, follow := executor{s}, s.follower
-	record := recorder{s.figures, s.telemetry, s.audit, s.log}.record
-	find := finder{s.find, s.audit.log != nil}.find
+	recorded := recorder{s.figures, s.telemetry, s.audit, s.log}.record
+	find := finder{s.find, s.audit.Kept()}.find
 	describe, park := describer{s.define, follow.approvals}.describe, parker{follow, x.attach}.park
 	admit, measure, check := admitted(s.annotate), measured(s.telemetry), checked(s.log)
 
 	s.stages = stages{
 		direct: chain(
-			record,            // in figures, traces and the audit log
+			recorded,          // in figures, traces and the audit log
 			explained,         // what is wrong, and what to do about it
 			parse,             // arguments, locale and key
 			s.answerAgent,     // the agent's own tools
@@ -82,7 +84,7 @@ func (s *Service) openStages() {
 			check,             // the result
 			s.execute,
 		),
-		nested: chain(record, explained, parse, s.answerAgent, find, admit, describe, follow.approve, limit, check, s.execute),
+		nested: chain(recorded, explained, parse, s.answerAgent, find, admit, describe, follow.approve, limit, check, s.execute),
 		run:    chain(parse, finder{x.find, false}.find, admit, x.unchanged, limit, x.begin, narrate, measure, s.links.link, check, s.execute),
 	}
 }
@@ -92,7 +94,7 @@ func explained(next next) next {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		r, err := next(ctx, c)
 		if err != nil && r.Kind == "" {
-			return explain(err)
+			return reason.Explain(err)
 		}
 		return r, err
 	}
@@ -127,7 +129,7 @@ func accept(closed *atomic.Bool) stage {
 	return func(next next) next {
 		return func(ctx context.Context, c call) (abi.Result, error) {
 			if closed.Load() {
-				return abi.Result{}, errShutdown
+				return abi.Result{}, reason.ErrShutdown
 			}
 			return next(ctx, c)
 		}
@@ -149,9 +151,9 @@ func (f finder) find(next next) next {
 			if err != nil {
 				return abi.Result{}, err
 			}
-			c.tool, c.note.known, c.note.provider = tool, true, tool.provider()
+			c.tool, c.note.Known, c.note.Provider = tool, true, tool.provider()
 			if f.audited {
-				c.note.version, _ = tool.Version() // an error is found when it is called
+				c.note.Version, _ = tool.Version() // an error is found when it is called
 			}
 
 			r, err := next(ctx, c)
@@ -189,7 +191,7 @@ func limit(next next) next {
 		if c.outer != nil {
 			c.work = c.outer.of(c.work)
 		}
-		c.note.id = c.work.ID
+		c.note.ID = c.work.ID
 		return next(ctx, c)
 	}
 }

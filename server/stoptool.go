@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -51,7 +53,7 @@ func stop(ctx context.Context, s *Service, req Request) (any, error) {
 	r, err := v.stop(ctx, in.ID, "", wire.Stop{Force: in.Force, Reason: in.Reason})
 	room := maxInline
 	large := cut(&r, &room)
-	return stopped{Stopped: newStopped(r), excerpt: large}, err
+	return stopped{Stopped: shape.Stopped(r), excerpt: large}, err
 }
 
 // stopSchedule disables a schedule. A run it started continues.
@@ -86,5 +88,5 @@ func noSchedule(ctx context.Context, v Session, id string) error {
 			ids = append(ids, s.ScheduleID)
 		}
 	}
-	return refuse("%s", named(background.ErrNoSchedule.Error()+": "+id, ids))
+	return reason.Refuse("%s", reason.Named(background.ErrNoSchedule.Error()+": "+id, ids))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 	"github.com/toolhost/toolhost/pkg/background/sqlite"
+	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -35,7 +36,7 @@ type store struct {
 	engine engine.Engine
 	dir    *sqlite.Engine // the engine, if it is that of Config.DataDir; else nil
 	lock   io.Closer      // of Config.DataDir, if it has no engine; else nil
-	audit  auditor
+	audit  record.Auditor
 }
 
 // openStore opens the engine that the configuration asks for.

@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
 // suspendAfter is how long a run waits before it gives up its instance and its place, unless
@@ -122,7 +123,7 @@ func (s *suspension) keep(k host.Kept) error {
 	}
 	err := background.SaveState(s.ctx, stored)
 	if limit, ok := errors.AsType[*engine.LimitError](err); ok {
-		err = &host.Refusal{Code: abi.CallLimit, Message: limitText(limit)}
+		err = &host.Refusal{Code: abi.CallLimit, Message: reason.LimitText(limit)}
 	}
 	if err != nil {
 		for _, op := range k.Begin {
@@ -150,7 +151,7 @@ func (s *suspension) asked(child background.Child) {
 		return
 	}
 	id := background.ChildID(s.name(), child.Op)
-	s.service.audit.decided(audit.Asked, Approval{Session: s.session, Tool: child.Tool, Args: child.Args, Caller: s.tool.Name, run: id}, "", "")
+	s.service.audit.Decided(audit.Asked, Approval{Session: s.session, Tool: child.Tool, Args: child.Args, Caller: s.tool.Name, run: id}.held(), "", "")
 	s.service.log.Warn("a call waits for approval: toolhost approve shows it", "task_id", id, "tool", child.Tool, "session", s.session)
 }
 
@@ -214,7 +215,7 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 		return with
 	}
 	if !asks && tool.cfg.Approvals.decide(tool) == DecideAsk { // any other manner is a call, which says so itself
-		s.service.audit.decided(audit.Approved, Approval{Session: s.session, Tool: tool.Name, Caller: s.tool.Name}, "", "kept")
+		s.service.audit.Decided(audit.Approved, Approval{Session: s.session, Tool: tool.Name, Caller: s.tool.Name}.held(), "", "kept")
 	}
 	s.children[op] = background.Child{Op: s.number(op), SpawnRequest: child}
 	return host.Apart

@@ -10,6 +10,8 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/record"
 )
 
 // maxListed is how many of the calls that begin with one call are among the latest calls,
@@ -56,12 +58,12 @@ func (from *origin) inLog() int {
 
 // callTool makes the calls of other tools for a call of a tool: with the same checks as
 // calls of an agent, in the same session.
-func (s *Service) callTool(tool *callable, call host.Call, refused *refusals) func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
+func (s *Service) callTool(tool *callable, call host.Call, refused *record.Refusals) func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
 	return func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
 		log, outer := callLogOf(ctx), originOf(ctx)
 		number := log.begin(outer.inLog(), t.Tool, "")
 		if slices.Contains(agentNames, t.Tool) {
-			refused.add(t.Tool, 1)
+			refused.Add(t.Tool, 1)
 			log.end(number, abi.Result{}, host.ErrDenied)
 			return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: t.Tool + " is a tool of the agent, which no other tool can call"}
 		}
@@ -75,7 +77,7 @@ func (s *Service) callTool(tool *callable, call host.Call, refused *refusals) fu
 		})
 		log.end(number, r, err)
 		if errors.Is(err, host.ErrDenied) {
-			err = &host.Refusal{Code: abi.CallDenied, Message: clip(strings.TrimPrefix(ReasonOf(err).Text, host.ErrDenied.Error()+": "), maxText)}
+			err = &host.Refusal{Code: abi.CallDenied, Message: reason.Clip(strings.TrimPrefix(reason.Of(err).Text, host.ErrDenied.Error()+": "), reason.MaxText)}
 		}
 		if IsDryRun(r) {
 			err = &host.Refusal{Code: abi.CallDenied, Message: "this is a dry run: " + t.Tool + " was not called, because it is not readonly"}

@@ -17,6 +17,7 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
 // versions are the plugins that runs which wait continue with, whatever becomes of the
@@ -268,7 +269,7 @@ func (x executor) lookup(ctx context.Context, run engine.Run) (*callable, error)
 			}
 		}
 	case errors.Is(problem, plugins.ErrNotAccepted):
-		return nil, refuse("the plugin of %s was replaced in the meantime, and toolhost.lock has only the new version", run.Tool)
+		return nil, reason.Refuse("the plugin of %s was replaced in the meantime, and toolhost.lock has only the new version", run.Tool)
 	case !errors.Is(problem, fs.ErrNotExist):
 		s.log.Warn("a run that waits cannot continue with the version of its plugin", "task_id", run.ID, "version", run.Version, "error", problem)
 	}

@@ -1,5 +1,7 @@
 package wire
 
+import "strings"
+
 // The headers of the HTTP API.
 const (
 	// SessionHeader names the session of a request: 1 to 128 letters, digits and
@@ -31,3 +33,12 @@ const (
 	StreamRun    = "run"    // a [Run] whose status, detail or progress has changed
 	StreamEnd    = "end"    // a [Run] that has ended: the last event
 )
+
+// UserOf returns the user of a session.
+func UserOf(session string) string {
+	user, _, named := strings.Cut(session, "/")
+	if !named || user+"/" == UnnamedPrefix {
+		return ""
+	}
+	return user
+}

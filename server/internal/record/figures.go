@@ -1,4 +1,4 @@
-package server
+package record
 
 import (
 	"cmp"
@@ -11,8 +11,11 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -27,7 +30,7 @@ const (
 // happened in the last hour. All of it is in memory, bounded, and begins with the
 // process. It is for operators: see [CallQuery]. It is safe for concurrent use.
 type Figures struct {
-	service  *Service
+	stats    func() (background.Stats, host.Stats)
 	sampling sync.Mutex
 
 	mu    sync.Mutex
@@ -38,12 +41,14 @@ type Figures struct {
 	past  history
 }
 
-// Figures returns the figures of the service.
-func (s *Service) Figures() *Figures { return s.figures }
+// NewFigures returns figures without a call. Stats returns those of runs and of the host.
+func NewFigures(stats func() (background.Stats, host.Stats)) *Figures {
+	return &Figures{stats: stats, tools: map[string]*toolFigures{}}
+}
 
 // calledTool is a direct call that has ended.
 type calledTool struct {
-	callNote
+	Note
 	session string
 	at      time.Time
 	took    time.Duration
@@ -51,21 +56,6 @@ type calledTool struct {
 	code    wire.Code
 	usage   abi.Usage
 	why     *engine.Diagnosis
-}
-
-// callNote is what is learned of a call while it is made.
-type callNote struct {
-	tool     string
-	id       string // of the call; empty if nothing has run
-	outer    string // the id of the call that has made it
-	by       string // the tool of that one
-	unlisted bool   // it is only counted
-	known    bool   // there is such a tool
-	provider engine.Provider
-	version  string // of the plugin: the digest of its file
-	run      string // that the call is, or continues as
-	repeat   bool   // it was answered with the result of another call, which has the cost
-	followed bool   // its run has the cost
 }
 
 // toolFigures are figures of the calls of a tool.
@@ -79,14 +69,14 @@ type toolFigures struct {
 	hour        callHour
 }
 
-// add notes a call that has ended.
-func (f *Figures) add(note callNote, session string, at time.Time, r abi.Result, err error) {
-	c := calledTool{callNote: note, session: session, at: at, took: time.Since(at), outcome: r.Kind, usage: r.Usage}
-	if c.tool = note.tool; len(c.tool) > maxToolName {
-		c.tool = strings.ToValidUTF8(strings.Clone(c.tool[:maxToolName]), "")
+// Add adds a call that has ended.
+func (f *Figures) Add(note Note, session string, at time.Time, r abi.Result, err error) {
+	c := calledTool{Note: note, session: session, at: at, took: time.Since(at), outcome: r.Kind, usage: r.Usage}
+	if len(c.Tool) > maxToolName {
+		c.Tool = strings.ToValidUTF8(strings.Clone(c.Tool[:maxToolName]), "")
 	}
 	if err != nil {
-		c.code, c.why = ReasonOf(err).Code, newDiagnosis(err)
+		c.code, c.why = reason.Of(err).Code, shape.DiagnosisOf(err)
 	}
 	if c.why != nil {
 		c.why = background.CleanDiagnosis(*c.why)
@@ -95,10 +85,10 @@ func (f *Figures) add(note callNote, session string, at time.Time, r abi.Result,
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.all.add(&c)
-	if !note.unlisted {
+	if !note.Unlisted {
 		f.list(c)
 	}
-	if note.known {
+	if note.Known {
 		f.of(&c).add(&c)
 	}
 }
@@ -116,7 +106,7 @@ func (f *Figures) list(c calledTool) {
 // of returns the figures of the tool of a call. For a new tool the one that was not
 // called for the longest time gives way.
 func (f *Figures) of(c *calledTool) *toolFigures {
-	t := f.tools[c.tool]
+	t := f.tools[c.Tool]
 	if t != nil {
 		return t
 	}
@@ -125,12 +115,12 @@ func (f *Figures) of(c *calledTool) *toolFigures {
 		delete(f.tools, oldest)
 	}
 	t = &toolFigures{errors: map[string]int64{}}
-	f.tools[c.tool] = t
+	f.tools[c.Tool] = t
 	return t
 }
 
 func (t *toolFigures) add(c *calledTool) {
-	t.plugin, t.last = c.provider.Plugin, c.at
+	t.plugin, t.last = c.Provider.Plugin, c.at
 	t.calls++
 	t.fuel += c.usage.Fuel
 	t.cpu += c.usage.CPU
@@ -161,7 +151,7 @@ func (f *Figures) Calls(q CallQuery) []wire.CallRecord {
 		c := &f.calls[(f.next-1-i+2*maxCalls)%maxCalls]
 		switch {
 		case q.Session != "" && c.session != q.Session, !strings.HasPrefix(c.session, q.Owner),
-			q.Tool != "" && c.tool != q.Tool, q.Failed && c.outcome == abi.Success:
+			q.Tool != "" && c.Tool != q.Tool, q.Failed && c.outcome == abi.Success:
 			continue
 		}
 		if found = append(found, c.record()); len(found) == q.Limit {
@@ -173,9 +163,9 @@ func (f *Figures) Calls(q CallQuery) []wire.CallRecord {
 
 func (c *calledTool) record() wire.CallRecord {
 	return wire.CallRecord{
-		Tool: c.tool, CallID: c.id, OuterID: c.outer, OuterTool: c.by, Kind: c.provider.Kind, Plugin: c.provider.Plugin, PluginVersion: c.provider.PluginVersion, Session: c.session,
-		At: c.at, ElapsedSeconds: micros(c.took), Outcome: c.outcome, Code: c.code, TaskID: c.run,
-		Cost: newCost(costOf(c.usage)), Diagnosis: shownDiagnosis(c.why),
+		Tool: c.Tool, CallID: c.ID, OuterID: c.Outer, OuterTool: c.By, Kind: c.Provider.Kind, Plugin: c.Provider.Plugin, PluginVersion: c.Provider.PluginVersion, Session: c.session,
+		At: c.at, ElapsedSeconds: shape.Micros(c.took), Outcome: c.outcome, Code: c.code, TaskID: c.Run,
+		Cost: shape.Cost(shape.CostOf(c.usage)), Diagnosis: shape.Diagnosis(c.why),
 	}
 }
 
@@ -188,8 +178,8 @@ func (f *Figures) Tools() []wire.ToolFigures {
 	for name, t := range f.tools {
 		all = append(all, wire.ToolFigures{
 			Tool: name, Plugin: t.plugin, Calls: t.calls, Errors: maps.Clone(t.errors),
-			P50Seconds: micros(t.took.quantile(0.5)), P95Seconds: micros(t.took.quantile(0.95)), MaxSeconds: micros(t.took.max),
-			Fuel: t.fuel, CPUSeconds: micros(t.cpu), LastAt: t.last,
+			P50Seconds: shape.Micros(t.took.quantile(0.5)), P95Seconds: shape.Micros(t.took.quantile(0.95)), MaxSeconds: shape.Micros(t.took.max),
+			Fuel: t.fuel, CPUSeconds: shape.Micros(t.cpu), LastAt: t.last,
 		})
 	}
 	slices.SortFunc(all, func(a, b wire.ToolFigures) int {

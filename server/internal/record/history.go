@@ -1,4 +1,4 @@
-package server
+package record
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -27,15 +28,15 @@ type sample struct {
 	host host.Stats
 }
 
-// follow keeps the history until ctx is done. Samples are taken where minutes begin, so
+// Follow keeps the history until ctx is done. Samples are taken where minutes begin, so
 // that what happened between two of them belongs to one minute.
-func (f *Figures) follow(ctx context.Context) {
+func (f *Figures) Follow(ctx context.Context) {
 	for {
 		now := time.Now()
 		next := time.NewTimer(now.Truncate(sampleEvery).Add(sampleEvery).Sub(now))
 		select {
 		case <-next.C:
-			f.sample()
+			f.Sample()
 		case <-ctx.Done():
 			next.Stop()
 			return
@@ -43,11 +44,11 @@ func (f *Figures) follow(ctx context.Context) {
 	}
 }
 
-// sample adds what has happened since the last one.
-func (f *Figures) sample() {
+// Sample adds what has happened since the last one.
+func (f *Figures) Sample() {
 	f.sampling.Lock() // samples are added in the order of their times
 	defer f.sampling.Unlock()
-	runs, calls := f.service.runs.Stats(), f.service.host.Stats()
+	runs, calls := f.stats()
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,7 +57,7 @@ func (f *Figures) sample() {
 
 // History returns what happened in the last hour, by minute, the oldest first.
 func (f *Figures) History() []wire.Minute {
-	f.sample()
+	f.Sample()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
@@ -92,7 +93,7 @@ func (f *Figures) HistoryOf(tool string) []wire.Minute {
 		}
 		if c != nil {
 			c.count(&m)
-			m.Fuel, m.CPUSeconds, m.MemoryPeak = c.fuel, micros(c.cpu), c.memory
+			m.Fuel, m.CPUSeconds, m.MemoryPeak = c.fuel, shape.Micros(c.cpu), c.memory
 		}
 		minutes = append(minutes, m)
 	}

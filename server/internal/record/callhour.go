@@ -1,9 +1,10 @@
-package server
+package record
 
 import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -80,5 +81,5 @@ func (h *callHour) at(begin time.Time) *callMinute {
 
 // count sets what a minute says of its calls.
 func (m *callMinute) count(out *wire.Minute) {
-	out.Calls, out.CallErrors, out.CallP50Seconds, out.CallP95Seconds = m.calls, m.failed, micros(m.p50), micros(m.p95)
+	out.Calls, out.CallErrors, out.CallP50Seconds, out.CallP95Seconds = m.calls, m.failed, shape.Micros(m.p50), shape.Micros(m.p95)
 }

@@ -1,4 +1,5 @@
-package server
+// Package shape turns records of runs and schedules into the JSON shapes of the transports.
+package shape
 
 import (
 	"encoding/json"
@@ -13,19 +14,19 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// newRun is a run as transports show it, with what it has of its payload.
-func newRun(r engine.Run, now time.Time) wire.Run {
+// Run is a run as transports show it, with what it has of its payload.
+func Run(r engine.Run, now time.Time) wire.Run {
 	run := wire.Run{
 		TaskID: r.ID, Session: r.Session, Tool: r.Tool, ToolVersion: r.Version, Title: r.Title, Held: r.Held, ArgsIncomplete: r.Secret,
 		Kind: r.Kind, Plugin: r.Plugin, PluginVersion: r.PluginVersion,
 		Origin: wire.Origin(r.Origin), By: r.By, Status: wire.Status(r.Status), Done: r.Final(), Unsaved: r.Unsaved, Attempt: r.Attempt,
-		Detail: r.Detail, Narration: r.Narration, Cost: newCost(r.Cost),
+		Detail: r.Detail, Narration: r.Narration, Cost: Cost(r.Cost),
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, ParkedAt: r.ParkedAt, FinishedAt: r.FinishedAt,
-		ElapsedSeconds: tenths(r.Elapsed(now)), DeadlineSeconds: deadlineSeconds(r.Timeout),
+		ElapsedSeconds: Tenths(r.Elapsed(now)), DeadlineSeconds: Deadline(r.Timeout),
 		OutputBytes: r.OutputBytes, LastOutputAt: r.LastOutputAt,
-		ExitCode: r.ExitCode, Error: newRunError(r.Error), Summary: r.Summary, ArtifactError: r.ArtifactError,
+		ExitCode: r.ExitCode, Error: RunError(r.Error), Summary: r.Summary, ArtifactError: r.ArtifactError,
 		SignalOnCompletion: r.SignalOnCompletion, Wake: wire.Wake(r.Wake), Notice: wire.NoticeState(r.Notice), IdempotencyKey: r.IdempotencyKey, Parent: r.Parent,
-		ScheduleID: r.Schedule, ScheduledFor: r.ScheduledFor, Result: r.Result, Content: blocks(r.Content),
+		ScheduleID: r.Schedule, ScheduledFor: r.ScheduledFor, Result: r.Result, Content: Blocks(r.Content),
 		LogPath: r.Path(engine.OutputLog), ResultPath: r.Path(engine.ResultJSON),
 	}
 
@@ -44,31 +45,31 @@ func newRun(r engine.Run, now time.Time) wire.Run {
 	return run
 }
 
-func costOf(u abi.Usage) engine.Cost {
+func CostOf(u abi.Usage) engine.Cost {
 	return engine.Cost{Fuel: u.Fuel, CPU: u.CPU, Wait: u.Wait, MemoryPeak: u.MemoryPeak}
 }
 
-func shownDiagnosis(d *engine.Diagnosis) *wire.Diagnosis {
+func Diagnosis(d *engine.Diagnosis) *wire.Diagnosis {
 	if d == nil {
 		return nil
 	}
 	return &wire.Diagnosis{Reason: d.Reason, Trace: d.Trace, LastWords: d.LastWords}
 }
 
-// newCost returns nil for a run that has not cost anything, or for which that is unknown.
-func newCost(c engine.Cost) *wire.Cost {
+// Cost returns nil for a run that has not cost anything, or for which that is unknown.
+func Cost(c engine.Cost) *wire.Cost {
 	if c == (engine.Cost{}) {
 		return nil
 	}
-	return &wire.Cost{Fuel: c.Fuel, CPUSeconds: micros(c.CPU), WaitSeconds: micros(c.Wait), MemoryPeak: c.MemoryPeak}
+	return &wire.Cost{Fuel: c.Fuel, CPUSeconds: Micros(c.CPU), WaitSeconds: Micros(c.Wait), MemoryPeak: c.MemoryPeak}
 }
 
-// micros returns seconds with six decimals.
-func micros(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }
+// Micros returns seconds with six decimals.
+func Micros(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }
 
-// newDiagnosis returns why a call failed, for operators; nil if its error says nothing
+// DiagnosisOf returns why a call failed, for operators; nil if its error says nothing
 // more than its result.
-func newDiagnosis(err error) *engine.Diagnosis {
+func DiagnosisOf(err error) *engine.Diagnosis {
 	call, ok := errors.AsType[*host.CallError](err)
 	if !ok {
 		return nil
@@ -76,15 +77,15 @@ func newDiagnosis(err error) *engine.Diagnosis {
 	return &engine.Diagnosis{Reason: call.Err.Error(), Trace: call.Trace, LastWords: call.LastWords}
 }
 
-func newRunError(e *engine.RunError) *wire.RunError {
+func RunError(e *engine.RunError) *wire.RunError {
 	if e == nil {
 		return nil
 	}
 	return &wire.RunError{Kind: wire.ErrorKind(e.Kind), Message: e.Message}
 }
 
-// blocks reads the content that the record of a run keeps besides its result.
-func blocks(content json.RawMessage) []abi.Block {
+// Blocks reads the content that the record of a run keeps besides its result.
+func Blocks(content json.RawMessage) []abi.Block {
 	var all []abi.Block
 	if content == nil || json.Unmarshal(content, &all) != nil { // no tool wrote it
 		return nil
@@ -92,7 +93,7 @@ func blocks(content json.RawMessage) []abi.Block {
 	return all
 }
 
-func newExcerpt(r *output.Page) *wire.Excerpt {
+func Excerpt(r *output.Page) *wire.Excerpt {
 	if r == nil {
 		return nil
 	}
@@ -101,25 +102,28 @@ func newExcerpt(r *output.Page) *wire.Excerpt {
 	}
 }
 
-// newStopped is what became of a stop.
-func newStopped(r engine.Run) wire.Stopped {
+// TextUnsaved is advice on a run whose end is not stored yet.
+const TextUnsaved = "This result is not stored yet (is the disk full?): a crash would lose it. Check again until done is true."
+
+// Stopped is what became of a stop.
+func Stopped(r engine.Run) wire.Stopped {
 	s := wire.Stopped{
 		TaskID: r.ID, Status: wire.Status(r.Status), Stopped: r.Status == engine.StatusCanceled, Stopping: !r.Status.Terminal(),
-		Unsaved: r.Unsaved, Error: newRunError(r.Error), Result: r.Result, Content: r.Content,
+		Unsaved: r.Unsaved, Error: RunError(r.Error), Result: r.Result, Content: r.Content,
 	}
 	s.AlreadyFinished = !s.Stopped && !s.Stopping
 	if r.Unsaved {
-		s.Next = textUnsaved
+		s.Next = TextUnsaved
 	}
 	return s
 }
 
-// newSchedule is a schedule as transports show it, with its arguments if it has
+// Schedule is a schedule as transports show it, with its arguments if it has
 // them.
-func newSchedule(s engine.Schedule) wire.Schedule {
+func Schedule(s engine.Schedule) wire.Schedule {
 	out := wire.Schedule{
 		ScheduleID: s.ID, Session: s.Session, Tool: s.Tool, ToolVersion: s.Version, Title: s.Title,
-		SignalOnCompletion: s.SignalOnCompletion, Wake: wire.Wake(s.Wake), DeadlineSeconds: deadlineSeconds(s.Timeout),
+		SignalOnCompletion: s.SignalOnCompletion, Wake: wire.Wake(s.Wake), DeadlineSeconds: Deadline(s.Timeout),
 		Cron: s.Cron, At: s.At, Timezone: s.Timezone, Overlap: wire.Overlap(s.Overlap),
 		Enabled: s.Enabled, DisabledReason: s.Disabled, CreatedAt: s.CreatedAt,
 		NextTriggerAt: s.NextAt, LastTriggeredAt: s.LastAt, LastTaskID: s.LastRun,
@@ -134,11 +138,11 @@ func newSchedule(s engine.Schedule) wire.Schedule {
 	return out
 }
 
-// newNotice is a notice with the path of the run's log, if that is kept in a data
+// Notice is a notice with the path of the run's log, if that is kept in a data
 // folder.
-func newNotice(r engine.Run, kept bool) wire.Notice {
+func Notice(r engine.Run, kept bool) wire.Notice {
 	n := wire.Notice{
-		TaskID: r.ID, Session: r.Session, Tool: r.Tool, Title: r.Title, Summary: r.Summary, Narration: r.Narration, Status: wire.Status(r.Status), ElapsedSeconds: tenths(r.Elapsed(r.FinishedAt)),
+		TaskID: r.ID, Session: r.Session, Tool: r.Tool, Title: r.Title, Summary: r.Summary, Narration: r.Narration, Status: wire.Status(r.Status), ElapsedSeconds: Tenths(r.Elapsed(r.FinishedAt)),
 		ExitCode: r.ExitCode, Text: background.NoticeText(r), ResultPath: r.Path(engine.ResultJSON), At: r.FinishedAt,
 	}
 	if r.Error != nil {
@@ -150,29 +154,32 @@ func newNotice(r engine.Run, kept bool) wire.Notice {
 	return n
 }
 
-func newEvent(e engine.Event, now time.Time) wire.Event {
+func Event(e engine.Event, now time.Time) wire.Event {
 	out := wire.Event{Kind: wire.EventKind(e.Kind)}
 	if e.Run != nil && e.Kind == engine.EventQueued && e.Run.Held != "" {
 		out.Kind = wire.EventHeld
 	}
 	if e.Run != nil {
-		run := newRun(*e.Run, now)
+		run := Run(*e.Run, now)
 		out.Run = &run
 	}
 	if e.Schedule != nil {
-		schedule := newSchedule(*e.Schedule)
+		schedule := Schedule(*e.Schedule)
 		schedule.Args = "" // as in lists
 		out.Schedule = &schedule
 	}
 	return out
 }
 
-func tenths(d time.Duration) float64 {
+func Tenths(d time.Duration) float64 {
 	return float64(d.Round(100*time.Millisecond)/(100*time.Millisecond)) / 10
 }
 
-// deadlineSeconds is a deadline as transports show it: 0 without one.
-func deadlineSeconds(d time.Duration) float64 {
+// NoLimit is a time limit that is never reached.
+const NoLimit time.Duration = 1 << 62
+
+// Deadline is a deadline as transports show it: 0 without one.
+func Deadline(d time.Duration) float64 {
 	if d >= NoLimit {
 		return 0
 	}

@@ -1,0 +1,268 @@
+// Package reason says why a request is refused or has failed, in words for its caller.
+package reason
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/vault"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// ErrLink says that a link is unknown, was used or has expired, or that its secret has
+// been set in another way.
+var ErrLink = errors.New("the link was used or has expired")
+
+// ErrApproval is why a call is refused that no person has approved. It matches
+// host.ErrDenied too.
+var ErrApproval = fmt.Errorf("%w: the tool needs a person's approval", host.ErrDenied)
+
+// ErrShutdown is why a call or a spawn is refused after Close.
+var ErrShutdown = fmt.Errorf("%w: it is shutting down", host.ErrClosed)
+
+// A Reason is what a caller may know of an error: every error of a Service has
+// one, see [Of]. Transports translate its code, and add nothing.
+type Reason struct {
+	Code   wire.Code
+	Text   string        // for users and agents: what failed, on what, and what to do
+	Field  string        // of CodeInvalid: the JSON name of the field
+	Max    int           // of CodeLimit: the limit; bytes for records
+	Active []string      // of CodeLimit and CodeNotFound: active runs of the session
+	Retry  time.Duration // after which a repeated request may succeed; 0: waiting alone does not help
+}
+
+// Error is an error that is nothing but its reason.
+type Error struct {
+	Reason
+	Err error // what it matches; may be nil
+}
+
+func (r *Error) Error() string { return r.Text }
+func (r *Error) Unwrap() error { return r.Err }
+
+// Refuse says why a request cannot be served, in words for the agent.
+func Refuse(format string, args ...any) error {
+	return &Error{Reason: Reason{Code: wire.CodeUnsupported, Text: fmt.Sprintf(format, args...)}}
+}
+
+// BadArgs says what in the arguments of a call does not fit the schema of its
+// tool, for a model to mend.
+func BadArgs(tool string, problems []abi.Problem) error {
+	return &Error{Reason: Reason{Code: wire.CodeInvalid, Field: "args",
+		Text: fmt.Sprintf("the arguments of %s do not fit its schema: %s", tool, List(problems))}}
+}
+
+// sentinels are the reasons of errors without evidence, the first match first.
+// An empty text stands for that of the error.
+var sentinels = []struct {
+	err  error
+	code wire.Code
+	text string
+}{
+	{background.ErrNoSchedule, wire.CodeNotFound, background.ErrNoSchedule.Error()},
+	{background.ErrOverlap, wire.CodeConflict, "a run of the schedule is active: stop it, or wait for its end"},
+	{engine.ErrNotFound, wire.CodeNotFound, "there is nothing with that name"},
+	{background.ErrKeyReused, wire.CodeConflict, "the idempotency key was used for another tool or other arguments: use a new one"},
+	{engine.ErrActive, wire.CodeConflict, "the run has not ended: stop it first, or wait for its end"},
+	{background.ErrEnded, wire.CodeConflict, background.ErrEnded.Error() + ": read its result, or start another run"},
+	{ErrLink, wire.CodeNotFound, ErrLink.Error()},
+	{vault.ErrNoKeys, wire.CodeDenied, "secrets of users cannot be kept here: have the operator set secrets_key"},
+	{engine.ErrConflict, wire.CodeConflict, "it has changed in the meantime: read it again"},
+	{plugins.ErrNoTool, wire.CodeNotFound, ""},
+	{host.ErrDenied, wire.CodeDenied, ""},
+	{engine.ErrUnavailable, wire.CodeUnavailable, textUnavailable},
+	{engine.ErrFull, wire.CodeUnavailable, textFull},
+	{background.ErrClosed, wire.CodeClosing, textClosing},
+	{engine.ErrClosed, wire.CodeClosing, textClosing},
+	{host.ErrClosed, wire.CodeClosing, textClosing},
+	{host.ErrFuel, wire.CodeFuel, ""},
+	{host.ErrHostMemory, wire.CodeHostMemory, ""}, // matches ErrMemory too
+	{host.ErrMemory, wire.CodeMemory, ""},
+	{host.ErrOutput, wire.CodeOutput, ""},
+	{context.DeadlineExceeded, wire.CodeTime, ""},
+	{host.ErrFiles, wire.CodeFiles, host.ErrFiles.Error()},
+	{host.ErrTrap, wire.CodeTrap, abi.InternalMessage},
+	{host.ErrABI, wire.CodePlugin, abi.InternalMessage},
+	{context.Canceled, wire.CodeCanceled, "the call was canceled"},
+}
+
+const (
+	textClosing     = "the server is shutting down"
+	textFull        = "nothing can be stored at the moment: try again later, with the same idempotency key if there was one"
+	textUnavailable = "background runs cannot be reached at the moment: try again in a few seconds, with the same idempotency key if there was one"
+)
+
+// retryUnavailable is when a store of runs that was away may be back.
+const retryUnavailable = 2 * time.Second
+
+// Of returns the reason of an error of a Service. What it does not know
+// is wire.CodeInternal: its details are for the log, not for the caller.
+func Of(err error) Reason {
+	if r, ok := errors.AsType[*Error](err); ok {
+		return r.Reason
+	}
+	if e, ok := errors.AsType[*engine.LimitError](err); ok {
+		return Reason{Code: wire.CodeLimit, Text: LimitText(e), Max: e.Max, Active: e.Active, Retry: retry(e)}
+	}
+	if e, ok := errors.AsType[*background.NotFoundError](err); ok {
+		return Reason{Code: wire.CodeNotFound, Text: e.Error(), Active: e.Active}
+	}
+	if e, ok := errors.AsType[*background.FieldError](err); ok {
+		return Reason{Code: wire.CodeInvalid, Field: e.Field, Text: e.Problem}
+	}
+
+	if e, ok := errors.AsType[*host.BusyError](err); ok {
+		return Reason{Code: wire.CodeConflict, Text: e.Error(), Retry: time.Second}
+	}
+
+	for _, s := range sentinels {
+		if !errors.Is(err, s.err) {
+			continue
+		}
+
+		r := Reason{Code: s.code, Text: cmp.Or(s.text, TextOf(err))}
+		switch r.Code {
+		case wire.CodeClosing:
+			r.Retry = time.Second
+		case wire.CodeUnavailable:
+			r.Retry = retryUnavailable
+		}
+		return r
+	}
+	return Reason{Code: wire.CodeInternal, Text: abi.InternalMessage}
+}
+
+// retry is when a limit may be free again. Schedules do not end by themselves,
+// and records are evicted only when somebody has seen the end of their run.
+func retry(limit *engine.LimitError) time.Duration {
+	if errors.Is(limit.Err, engine.ErrValueCount) || errors.Is(limit.Err, engine.ErrValueBytes) {
+		return 0
+	}
+	if errors.Is(limit.Err, engine.ErrScheduleLimit) || errors.Is(limit.Err, engine.ErrRecordLimit) || errors.Is(limit.Err, background.ErrDepthLimit) {
+		return 0
+	}
+	return 5 * time.Second
+}
+
+// TextOf is the text of an error for its caller, who knows which tool it called.
+// Errors that name what only the operator may see have another text for that.
+func TextOf(err error) string {
+	if call, ok := errors.AsType[*host.CallError](err); ok {
+		err = call.Err
+	}
+	if private, ok := errors.AsType[interface {
+		error
+		Public() string
+	}](err); ok {
+		return private.Public()
+	}
+	return err.Error()
+}
+
+// LimitText returns what an agent is shown of a limit that refused a run.
+func LimitText(e *engine.LimitError) string {
+	active := strings.Join(e.Active, ", ")
+	switch {
+	case errors.Is(e.Err, background.ErrHostLimit):
+		return fmt.Sprintf("this host already runs the maximum of %d background runs; try again when one has ended", e.Max)
+	case errors.Is(e.Err, engine.ErrRecordLimit):
+		return fmt.Sprintf("the record quota of %d bytes is full, so no background run or schedule can be added; "+
+			"check the runs that have ended, because the record of a run is evicted only after its end was seen, or ask the operator to raise background.record_quota", e.Max)
+	case errors.Is(e.Err, engine.ErrValueCount):
+		return fmt.Sprintf("this session already has the maximum of %d values; delete one first", e.Max)
+	case errors.Is(e.Err, engine.ErrValueBytes):
+		return fmt.Sprintf("the values of this session would take more than the maximum of %d bytes together; delete or shorten one first", e.Max)
+	case errors.Is(e.Err, background.ErrDepthLimit):
+		return fmt.Sprintf("a run may have at most %d ancestors, and this parent already has as many: use a parent further up", e.Max)
+	case errors.Is(e.Err, engine.ErrChildLimit):
+		return fmt.Sprintf("this parent already has the maximum of %d active children; wait for one to end or stop one", e.Max)
+	case errors.Is(e.Err, engine.ErrOwnerLimit):
+		return fmt.Sprintf("your sessions together already have the maximum of %d background runs; wait for one to end or stop one", e.Max)
+	case errors.Is(e.Err, engine.ErrParkedLimit):
+		return fmt.Sprintf("this session already has the maximum of %d calls that are runs (%s); wait for one to end or stop one", e.Max, active)
+	case errors.Is(e.Err, engine.ErrScheduleLimit) && e.Max == 0:
+		return "this host has no schedules: spawn the run when it is due"
+	case errors.Is(e.Err, engine.ErrScheduleLimit):
+		return fmt.Sprintf("this session already has the maximum of %d active schedules (%s); stop one first", e.Max, active)
+	}
+	return fmt.Sprintf("this session already has the maximum of %d active background runs (%s); wait for one to end or stop one", e.Max, active)
+}
+
+// Explain turns an error into what the agent sees: what is wrong, and what to do
+// about it. Errors that the agent can correct end here; the others are returned,
+// for callers and logs.
+func Explain(err error) (abi.Result, error) {
+	r := Of(err)
+	switch r.Code {
+	case wire.CodeInternal, wire.CodeTrap, wire.CodePlugin:
+		return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage}, err
+	case wire.CodeCanceled, wire.CodeTime:
+		return abi.Result{Kind: abi.CanceledKind, Error: "the call was canceled"}, err
+	case wire.CodeInvalid:
+		if r.Field != "args" && r.Field != "answers" { // their texts say so
+			r.Text = r.Field + ": " + r.Text
+		}
+		err = nil
+	case wire.CodeNotFound:
+		if missing, ok := errors.AsType[*background.NotFoundError](err); ok {
+			r.Text = NotFound(missing)
+		}
+		if !errors.Is(err, plugins.ErrNoTool) {
+			err = nil
+		}
+	case wire.CodeUnsupported, wire.CodeLimit, wire.CodeConflict:
+		err = nil
+	}
+	return ToolError("%s", r.Text), err
+}
+
+// NotFound names runs the agent may have meant. It is the same for runs that
+// never existed, that are gone, and that belong to another session.
+func NotFound(err *background.NotFoundError) string { return Named(err.Error(), err.Active) }
+
+// Named adds to a text the ids an agent may have meant.
+func Named(text string, active []string) string {
+	text = Clip(text, MaxText)
+	if len(active) == 0 {
+		return text + "; none is active"
+	}
+	return text + "; active: " + strings.Join(active[:min(len(active), 5)], ", ")
+}
+
+// ToolError is a text for the agent. It is cut, because it may quote a model or a
+// plugin.
+func ToolError(format string, args ...any) abi.Result {
+	return abi.Result{Kind: abi.ToolError, Error: Clip(fmt.Sprintf(format, args...), MaxText)}
+}
+
+// The bounds of error texts that are made here, in bytes.
+const (
+	MaxText    = 4 << 10
+	MaxProblem = 300 // of one of several problems
+)
+
+// Clip cuts a text to a number of bytes.
+func Clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// List is one line of problems.
+func List(problems []abi.Problem) string {
+	lines := make([]string, len(problems))
+	for i, p := range problems {
+		lines[i] = Clip(p.String(), MaxProblem)
+	}
+	return strings.Join(lines, "; ")
+}
