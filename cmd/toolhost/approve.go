@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolhost/toolhost/client"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -49,34 +50,54 @@ session expires after a day.`,
 		case deny && keep != "":
 			return &usageError{errors.New("--deny and --keep exclude each other"), ""}
 		case revoke != "":
-			return r.client.Approvals().Revoke(ctx, session, revoke)
+			return r.each(func(c *client.Client) error { return c.Approvals().Revoke(ctx, session, revoke) })
 		case kept:
 			return r.listKept(ctx)
 		case len(args) == 0:
 			return r.listApprovals(ctx)
 		}
-		if show {
-			return r.showApproval(ctx, args[0])
+		w, err := r.findApproval(ctx, args[0])
+		switch {
+		case err != nil:
+			return err
+		case show:
+			return r.answer(w, nil, func() { r.printApproval(w, len(w.Args)) })
 		}
 		in.Approve, in.Keep = !deny, wire.Keep(keep)
-		return r.decide(ctx, args[0], in)
+		return r.decide(ctx, w, in)
 	})
 }
 
-// decide shows a call that waits, and decides on it as it was shown.
-func (r *remote) decide(ctx context.Context, id string, in wire.Decide) error {
+// findApproval returns a call that waits, and makes r talk to the server where it does.
+func (r *remote) findApproval(ctx context.Context, id string) (found wire.WaitingCall, err error) {
 	if err := checkRun(id); err != nil {
-		return err
+		return found, err
 	}
-	if in.Approve {
-		w, err := r.client.Approvals().Get(ctx, id)
-		if err != nil {
-			return err
+
+	var missing *wire.Problem
+	err = r.each(func(c *client.Client) error {
+		w, err := c.Approvals().Get(ctx, id)
+		if errors.As(err, &missing) && missing.Code == wire.CodeNotFound {
+			return nil
 		}
+		if err == nil {
+			found, r.client = w, c
+		}
+		return err
+	})
+	if err == nil && found.TaskID == "" {
+		err = missing
+	}
+	return found, err
+}
+
+// decide decides on a call that waits, as it is shown.
+func (r *remote) decide(ctx context.Context, w wire.WaitingCall, in wire.Decide) error {
+	if in.Approve {
 		in.Fingerprint = w.Fingerprint
 		r.notef("%s", oneLine(fmt.Sprintf("toolhost: %s %s, may use: %s", w.Tool, short(w.Args, maxShownArgs), orDash(strings.Join(w.Grants, ", ")))))
 	}
-	run, err := r.client.Approvals().Decide(ctx, id, in)
+	run, err := r.client.Approvals().Decide(ctx, w.TaskID, in)
 	if err != nil {
 		return err
 	}
@@ -85,12 +106,23 @@ func (r *remote) decide(ctx context.Context, id string, in wire.Decide) error {
 		if !in.Approve {
 			did = "refused"
 		}
-		r.printf("%s: %s\n", did, id)
+		r.printf("%s: %s\n", did, w.TaskID)
 	})
 }
 
+// waiting returns the calls that wait, of each server.
+func (r *remote) waiting(ctx context.Context) ([]wire.WaitingCall, error) {
+	all := []wire.WaitingCall{}
+	err := r.each(func(c *client.Client) error {
+		waiting, err := c.Approvals().Waiting(ctx)
+		all = append(all, waiting...)
+		return err
+	})
+	return all, err
+}
+
 func (r *remote) listApprovals(ctx context.Context) error {
-	waiting, err := r.client.Approvals().Waiting(ctx)
+	waiting, err := r.waiting(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,17 +138,6 @@ func (r *remote) listApprovals(ctx context.Context) error {
 
 // maxShownArgs is how many characters of arguments are shown, unless --show asks for all.
 const maxShownArgs = 1000
-
-func (r *remote) showApproval(ctx context.Context, id string) error {
-	if err := checkRun(id); err != nil {
-		return err
-	}
-	w, err := r.client.Approvals().Get(ctx, id)
-	if err != nil {
-		return err
-	}
-	return r.answer(w, nil, func() { r.printApproval(w, len(w.Args)) })
-}
 
 // printApproval prints a call that waits, with up to so many characters of its arguments.
 func (r *remote) printApproval(w wire.WaitingCall, most int) {
@@ -138,7 +159,12 @@ func (r *remote) printApproval(w wire.WaitingCall, most int) {
 }
 
 func (r *remote) listKept(ctx context.Context) error {
-	kept, err := r.client.Approvals().Kept(ctx)
+	kept := []wire.KeptApproval{}
+	err := r.each(func(c *client.Client) error {
+		more, err := c.Approvals().Kept(ctx)
+		kept = append(kept, more...)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -125,19 +125,19 @@ func localPlugins(ctx context.Context, a *app, _ *cobra.Command) (words []comple
 }
 
 // remotely is a list of words that a server has.
-func remotely(list func(context.Context, *client.Client) ([]completion, error)) func(context.Context, *app, *cobra.Command) ([]completion, error) {
+func remotely(list func(context.Context, *remote) ([]completion, error)) func(context.Context, *app, *cobra.Command) ([]completion, error) {
 	return func(ctx context.Context, a *app, cmd *cobra.Command) ([]completion, error) {
-		c, err := a.dial(cmd.Flags())
+		r, err := a.dial(cmd.Flags())
 		if err != nil {
 			return nil, err
 		}
-		defer c.Close()
-		return list(ctx, c)
+		defer r.close()
+		return list(ctx, r)
 	}
 }
 
-var serverTools = remotely(func(ctx context.Context, c *client.Client) (words []completion, err error) {
-	tools, err := c.AllTools(ctx)
+var serverTools = remotely(func(ctx context.Context, r *remote) (words []completion, err error) {
+	tools, err := r.client.AllTools(ctx)
 	for _, t := range tools {
 		words = append(words, completion{t.Name, t.Description})
 	}
@@ -146,8 +146,8 @@ var serverTools = remotely(func(ctx context.Context, c *client.Client) (words []
 
 // runs are the newest runs of the session, or those that are active.
 func runs(active bool) func(context.Context, *app, *cobra.Command) ([]completion, error) {
-	return remotely(func(ctx context.Context, c *client.Client) (words []completion, err error) {
-		found, err := c.Runs(ctx, client.RunQuery{Active: active})
+	return remotely(func(ctx context.Context, r *remote) (words []completion, err error) {
+		found, err := r.client.Runs(ctx, client.RunQuery{Active: active})
 		for _, r := range found.Runs {
 			words = append(words, completion{r.TaskID, string(r.Status) + ": " + r.Title})
 		}
@@ -155,16 +155,16 @@ func runs(active bool) func(context.Context, *app, *cobra.Command) ([]completion
 	})
 }
 
-var waitingCalls = remotely(func(ctx context.Context, c *client.Client) (words []completion, err error) {
-	waiting, err := c.Approvals().Waiting(ctx)
+var waitingCalls = remotely(func(ctx context.Context, r *remote) (words []completion, err error) {
+	waiting, err := r.waiting(ctx)
 	for _, w := range waiting {
 		words = append(words, completion{w.TaskID, w.Tool})
 	}
 	return words, err
 })
 
-var stores = remotely(func(ctx context.Context, c *client.Client) (words []completion, err error) {
-	found, err := c.Stores(ctx)
+var stores = remotely(func(ctx context.Context, r *remote) (words []completion, err error) {
+	found, err := r.client.Stores(ctx)
 	for _, s := range found {
 		words = append(words, completion{word: s.Plugin})
 	}

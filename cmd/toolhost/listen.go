@@ -92,9 +92,25 @@ func (c *config) secretForm(listeners []net.Listener) string {
 	return ""
 }
 
+// socketName is the file of a socket, in a folder of the process that listens on it.
+const socketName = "http.sock"
+
 // socketPath is where a server on a data folder listens, and where clients look
 // for it.
-func socketPath(data string) string { return filepath.Join(data, "serve", "http.sock") }
+func socketPath(data string) string { return filepath.Join(data, "serve", socketName) }
+
+// sockets are the sockets of all processes on the data folder: that of serve, and those that
+// toolhost mcp has made.
+func (c *loaded) sockets() []string {
+	all := []string{socketPath(c.data)}
+	for n := range maxMCP {
+		socket := filepath.Join(c.mcpFolder(n+1), socketName)
+		if _, err := os.Lstat(socket); err == nil {
+			all = append(all, socket)
+		}
+	}
+	return all
+}
 
 // listenSocket makes the socket of a server: a file for this user only, in a
 // folder for this user only. It replaces the socket of an earlier server. The

@@ -82,9 +82,56 @@ func clientPlugins(t *testing.T) string {
 	return dir
 }
 
+// TestMCPApproval: the operator decides on the calls of agents on stdin and stdout, whichever
+// process of the data folder serves them.
+func TestMCPApproval(t *testing.T) {
+	data := t.TempDir()
+	t.Setenv("TOOLHOST_DATA", data)
+	settings := filepath.Join(t.TempDir(), "toolhost.yaml")
+	require.NoError(t, os.WriteFile(settings, []byte("approve: ask\napprovals: {tools: {echo: ask}}\n"), 0o600))
+	t.Setenv("TOOLHOST_CONFIG", settings)
+	operator := func(args ...string) string {
+		code, out, errs := toolhost(t.Context(), append([]string{"approve"}, args...)...)
+		require.Equal(t, exitOK, code, errs)
+		return out
+	}
+	text := func(s *mcp.ClientSession, name string, args map[string]any) string {
+		r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: args})
+		require.NoError(t, err)
+		return r.Content[0].(*mcp.TextContent).Text
+	}
+
+	held := map[string]*mcp.ClientSession{}
+	for range 2 {
+		s, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), startMCP(t), nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		id := regexp.MustCompile(`toolhost approve (bg_[a-z2-7]{26})`).FindStringSubmatch(text(s, "echo", map[string]any{"n": 1}))
+		require.NotNil(t, id)
+		held[id[1]] = s
+	}
+	require.FileExists(t, filepath.Join(data, "mcp-2", socketName))
+
+	for id, s := range held {
+		require.Contains(t, operator(), id)
+		require.Contains(t, operator(id, "--show"), "echo")
+		require.Contains(t, operator(id), "approved")
+		require.Contains(t, text(s, "check_background", map[string]any{"task_ids": []string{id}, "wait_seconds": 30}), `"succeeded"`)
+		code, _, errs := toolhost(t.Context(), "approve", id)
+		require.Equal(t, exitUsage, code)
+		require.Contains(t, errs, "no call with the id")
+	}
+	require.Contains(t, operator(), "Nothing waits")
+}
+
 // commandTransport is stdin and stdout of toolhost mcp, which ends with the test.
 func commandTransport(t *testing.T) mcp.Transport {
 	t.Setenv("TOOLHOST_DATA", t.TempDir())
+	return startMCP(t)
+}
+
+// startMCP is commandTransport on the data folder in force.
+func startMCP(t *testing.T) mcp.Transport {
 	t.Setenv("TOOLHOST_WATCH", "false") // a system can have too few watches, which is logged
 	serverIn, clientOut := io.Pipe()
 	clientIn, serverOut := io.Pipe()

@@ -20,7 +20,8 @@ func TestMCP(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "echo.wasm"), plugintest.Plugin{Manifest: plugintest.Manifest("echo")}.Wasm(), 0o600))
 	t.Setenv("TOOLHOST_PLUGINS", dir)
-	t.Setenv("TOOLHOST_DATA", t.TempDir())
+	data := t.TempDir()
+	t.Setenv("TOOLHOST_DATA", data)
 	t.Setenv("TOOLHOST_WATCH", "false") // a system can have too few watches, which is logged
 	in, typed := io.Pipe()
 	out, errs, ended := new(testlog.Buffer), new(testlog.Buffer), make(chan int)
@@ -37,7 +38,9 @@ func TestMCP(t *testing.T) {
 	say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	say(`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}`)
 	hear(`"name":"echo"`)
+	require.FileExists(t, filepath.Join(data, "mcp", socketName))
 	require.NoError(t, typed.Close())
 	require.Equal(t, exitOK, <-ended, errs)
 	require.Empty(t, errs.String())
+	require.NoFileExists(t, filepath.Join(data, "mcp", socketName))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,7 +20,8 @@ import (
 // remote is what a command has that talks to a running server.
 type remote struct {
 	*ui
-	client *client.Client
+	client *client.Client   // of serve, or of the configured address
+	all    []*client.Client // client, and without an address those of each toolhost mcp
 }
 
 // remote completes a command that talks to a running server.
@@ -30,25 +32,28 @@ func (a *app) remote(cmd *cobra.Command, run func(ctx context.Context, r *remote
 	flags.Bool("json", false, "print JSON")
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := a.dial(flags)
+		r, err := a.dial(flags)
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		return run(cmd.Context(), &remote{&a.ui, c}, args)
+		defer r.close()
+		return run(cmd.Context(), r, args)
 	}
 	return cmd
 }
 
-// dial returns a client of the server that the configuration and the flags of a remote
-// command name.
-func (a *app) dial(flags *pflag.FlagSet) (*client.Client, error) {
-	address := a.config.addr
-	if address == "" && a.config.data == "" {
+// dial returns the servers that the configuration and the flags of a remote command name: the
+// one of the address, or those of the data folder.
+func (a *app) dial(flags *pflag.FlagSet) (*remote, error) {
+	addresses := []string{a.config.addr}
+	if a.config.addr == "" && a.config.data == "" {
 		return nil, errNoData
 	}
-	if address == "" {
-		address = "unix:" + socketPath(a.config.data)
+	if a.config.addr == "" {
+		addresses = a.config.sockets()
+		for i, socket := range addresses {
+			addresses[i] = "unix:" + socket
+		}
 	}
 	token, err := a.config.clientToken()
 	if err != nil {
@@ -57,7 +62,42 @@ func (a *app) dial(flags *pflag.FlagSet) (*client.Client, error) {
 
 	session, _ := flags.GetString("session")
 	dry, _ := flags.GetBool("dry-run") // false for a command without it
-	return client.New(address, client.Options{Token: token, ApprovalToken: a.config.approvalToken, Session: session, DryRun: dry})
+	var all []*client.Client
+	for _, address := range addresses {
+		c, err := client.New(address, client.Options{Token: token, ApprovalToken: a.config.approvalToken, Session: session, DryRun: dry})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return &remote{&a.ui, all[0], all}, nil
+}
+
+func (r *remote) close() {
+	for _, c := range r.all {
+		c.Close()
+	}
+}
+
+// each calls f with a client of each server that is there. It is an error if none is.
+func (r *remote) each(f func(c *client.Client) error) error {
+	var away error
+	reached := false
+	for _, c := range r.all {
+		err := f(c)
+		switch {
+		case err == nil:
+			reached = true
+		case !errors.As(err, new(*client.Unreachable)):
+			return err
+		case away == nil:
+			away = err
+		}
+	}
+	if reached {
+		return nil
+	}
+	return away
 }
 
 // checkRun refuses what cannot be a run id, without a request.

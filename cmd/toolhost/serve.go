@@ -333,12 +333,14 @@ func (a *app) runMCP(ctx context.Context, session string, dry bool) error {
 		return err
 	}
 	defer closeExports()
-	s, done, err := a.openFree(ctx)
+	s, folder, done, err := a.openFree(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	defer (&reloader{app: a, service: s}).keepReloading()()
+	reloads := &reloader{app: a, service: s}
+	defer reloads.keepReloading()()
+	defer a.serveOperator(folder, httpapi.New(s, httpapi.Config{Version: version(), Reload: reloads.reload, Logger: a.logger()}))()
 
 	var in io.Reader // nil is the process's own, which can be closed to end a read
 	if a.in != os.Stdin {
@@ -349,6 +351,33 @@ func (a *app) runMCP(ctx context.Context, session string, dry bool) error {
 	a.announceStarter(s)
 	a.announceLacking(ownPlugins(s.Plugins()))
 	return mcpapi.Run(ctx, s, mcpapi.Config{Version: version(), Session: session, DryRun: dry, In: in, Out: a.out, Logger: a.logger()})
+}
+
+// serveOperator serves the API on a socket in the folder, for calls that wait for approval
+// and runs. The function it returns ends that. Without the socket, as in a folder whose path is
+// too long, agents are served all the same.
+func (a *app) serveOperator(folder string, api *httpapi.API) (end func()) {
+	socket := filepath.Join(folder, socketName)
+	l, err := listenSocket(socket)
+	if err != nil {
+		a.logger().Warn("no socket for the operator: toolhost approve does not reach this process", "error", err)
+		return func() {}
+	}
+
+	remove := removeSocket(socket)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := api.Serve(l); err != nil {
+			a.logger().Error("the socket for the operator is closed", "error", err)
+		}
+	})
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), httpGrace)
+		defer cancel()
+		_ = api.Shutdown(ctx)
+		serving.Wait()
+		remove()
+	}
 }
 
 // maxMCP is how many processes of toolhost mcp can keep runs in one data folder.
@@ -366,17 +395,18 @@ func (c *loaded) mcpFolder(n int) string {
 
 // openFree opens the service on the first of these folders that no other process
 // uses: each MCP client may start a process of its own.
-func (a *app) openFree(ctx context.Context) (*server.Service, func(), error) {
+func (a *app) openFree(ctx context.Context) (s *server.Service, folder string, done func(), err error) {
 	for n := 1; ; n++ {
-		s, done, err := a.openKept(ctx, a.config.mcpFolder(n), nil, false)
+		folder = a.config.mcpFolder(n)
+		s, done, err = a.openKept(ctx, folder, nil, false)
 		switch {
 		case err == nil:
-			a.logger().Info("runs are kept", "folder", a.config.mcpFolder(n))
-			return s, done, nil
+			a.logger().Info("runs are kept", "folder", folder)
+			return s, folder, done, nil
 		case !errors.Is(err, server.ErrLocked):
-			return nil, nil, err
+			return nil, "", nil, err
 		case n == maxMCP:
-			return nil, nil, &usageError{fmt.Errorf("%d processes of toolhost mcp already keep runs in %s", n, a.config.data), "end some of them, or choose another folder with --data"}
+			return nil, "", nil, &usageError{fmt.Errorf("%d processes of toolhost mcp already keep runs in %s", n, a.config.data), "end some of them, or choose another folder with --data"}
 		}
 	}
 }

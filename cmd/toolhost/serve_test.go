@@ -202,21 +202,23 @@ func TestMCPFolders(t *testing.T) {
 	}}}
 	var services []*server.Service
 	for n := range maxMCP {
-		s, done, err := a.openFree(t.Context())
+		s, folder, done, err := a.openFree(t.Context())
 		require.NoError(t, err)
 		defer done()
-		require.DirExists(t, a.config.mcpFolder(n+1))
+		require.Equal(t, a.config.mcpFolder(n+1), folder)
+		require.DirExists(t, folder)
 		services = append(services, s)
 	}
-	_, _, err := a.openFree(t.Context())
+	_, _, _, err := a.openFree(t.Context())
 	var usage *usageError
 	require.ErrorAs(t, err, &usage)
 	require.EqualError(t, err, "16 processes of toolhost mcp already keep runs in "+data)
 	require.NoError(t, services[4].Close(t.Context()))
-	_, done, err := a.openFree(t.Context())
+	_, folder, done, err := a.openFree(t.Context())
 	require.NoError(t, err)
 	defer done()
-	_, _, err = a.openKept(t.Context(), a.config.mcpFolder(5), nil, false)
+	require.Equal(t, a.config.mcpFolder(5), folder)
+	_, _, err = a.openKept(t.Context(), folder, nil, false)
 	require.ErrorIs(t, err, server.ErrLocked)
 	_, _, err = a.openKept(t.Context(), a.config.mcpFolder(1), nil, false)
 	require.ErrorContains(t, err, fmt.Sprintf("is used by process %d", os.Getpid()))
