@@ -184,17 +184,17 @@ func (c *Client) RunCalls(ctx context.Context, id string) (wire.InnerCalls, erro
 
 // Output returns the stored part of a run's raw output. The caller must close it.
 func (c *Client) Output(ctx context.Context, id string) (io.ReadCloser, error) {
-	return open(ctx, c, runPath(id)+"/output")
+	return open(ctx, c, "GET", runPath(id)+"/output")
 }
 
 // Artifact returns the file [wire.OutputLog] or [wire.ResultJSON] of a finished run. The
 // caller must close it.
 func (c *Client) Artifact(ctx context.Context, id, name string) (io.ReadCloser, error) {
-	return open(ctx, c, runPath(id)+"/artifacts/"+url.PathEscape(name))
+	return open(ctx, c, "GET", runPath(id)+"/artifacts/"+url.PathEscape(name))
 }
 
-func open(ctx context.Context, c *Client, path string) (io.ReadCloser, error) {
-	resp, err := c.send(ctx, "GET", path, nil)
+func open(ctx context.Context, c *Client, method, path string) (io.ReadCloser, error) {
+	resp, err := c.send(ctx, method, path, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"io"
 	"net/url"
 
 	"github.com/toolhost/toolhost/server/wire"
@@ -42,6 +43,13 @@ func (c *Client) Hosts(ctx context.Context) (wire.Hosts, error) {
 // reason. Only the operator may call it.
 func (c *Client) Reload(ctx context.Context) (wire.Reload, error) {
 	return do[wire.Reload](ctx, c, "POST", "/v1/reload", nil)
+}
+
+// Backup makes a backup of the server's data folder and returns it, a zip archive. After an
+// error of a read, what was read is not a backup. The caller must close it. Only the operator
+// may call it.
+func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
+	return open(ctx, c, "POST", "/v1/backup")
 }
 
 // History returns the statistics of the last hour, by minute. Only the operator may call

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -22,13 +21,15 @@ const (
 	DefaultRecordQuota = 1 << 30 // bytes of the records of all runs and schedules
 )
 
+// ErrDamaged is why Open refuses a Config.DataDir whose database is damaged, or is not as it
+// was left.
+var ErrDamaged = sqlite.ErrDamaged
+
 // StorageStats say which stored state was damaged or lost. They are zero for an
 // engine that does not report it.
 type StorageStats struct {
-	Failed     string `json:"failed,omitempty"` // why nothing is stored any more, until the server is restarted
-	Problems   int    `json:"problems"`         // damage and losses since the start
-	Quarantine int64  `json:"quarantine"`       // folders and files in the folder quarantine
-	Salvaged   int64  `json:"salvaged"`         // records read from damaged files since the start
+	Failed   string `json:"failed,omitempty"` // why nothing is stored any more, until the server is restarted
+	Problems int    `json:"problems"`         // damaged records, logs and files found since the start
 }
 
 // store is where runs and schedules are.
@@ -81,8 +82,11 @@ func (s *store) damages(dataDir string) (found []wire.FileProblem) {
 	if s.dir == nil {
 		return nil
 	}
-	for _, p := range s.dir.Problems() {
-		found = append(found, wire.FileProblem{File: filepath.Join(dataDir, p.Moved), Error: p.String()})
+	stats := s.dir.Stats()
+	if stats.Failed != "" {
+		found = append(found, wire.FileProblem{File: dataDir, Error: stats.Failed})
+	} else if stats.Problems > 0 {
+		found = append(found, wire.FileProblem{File: dataDir, Error: fmt.Sprintf("%d stored records or files are damaged, and count as missing: the log names them", stats.Problems)})
 	}
 	return found
 }

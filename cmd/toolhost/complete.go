@@ -34,7 +34,7 @@ var arguments = map[string]argument{
 	"lock": {words: localPlugins}, "diff": {words: localPlugins}, "kv": {most: 1, words: stores},
 	"new":     {most: 1, words: projectLanguages},
 	"inspect": {files: []string{"wasm"}}, "test": {files: []string{"wasm"}}, "bench": {files: []string{"wasm"}},
-	"exec": {files: []string{"js", "ts", "mjs", "mts"}}, "trust": {files: configExtensions},
+	"exec": {files: []string{"js", "ts", "mjs", "mts"}}, "trust": {files: configExtensions}, "restore": {files: []string{"zip"}},
 }
 
 var configExtensions = []string{"yaml", "yml", "toml", "json"}

@@ -123,6 +123,8 @@ func diagnose(ctx context.Context, err error) diagnosis {
 		d.exit, d.Code = exitDenied, "denied"
 	case errors.Is(err, registry.ErrNotFound):
 		d.exit, d.Code = exitNotFound, "not_found"
+	case errors.Is(err, server.ErrDamaged):
+		d.Code, d.Hint = "damaged", "move that folder away, then restore a backup with toolhost restore, or start with an empty folder"
 	case errors.Is(err, host.ErrCacheFolder):
 		d.exit, d.Code, d.Hint = exitUsage, "usage", "fix this, or choose another folder with --data"
 	case errors.Is(err, signature.ErrUnsigned), errors.Is(err, signature.ErrUntrusted), errors.Is(err, signature.ErrInvalid):

@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 // commands make the commands, in no particular order.
 var commands = []func(*app) *cobra.Command{
 	callCommand, compileCommand, configCommand, demoCommand, devCommand, diffCommand, execCommand, inspectCommand, listCommand, lockCommand, mcpCommand, serveCommand, trustCommand,
-	approveCommand, auditCommand, benchCommand, buildCommand, checkCommand, hostsCommand, kvCommand, logsCommand, messageCommand, newCommand, reloadCommand, removeCommand, schedulesCommand, searchCommand, secretCommand, signCommand, spawnCommand, stopCommand, tasksCommand, testCommand, verifyCommand, waitCommand,
+	approveCommand, auditCommand, backupCommand, benchCommand, buildCommand, checkCommand, hostsCommand, kvCommand, logsCommand, messageCommand, newCommand, reloadCommand, removeCommand, restoreCommand, schedulesCommand, searchCommand, secretCommand, signCommand, spawnCommand, stopCommand, tasksCommand, testCommand, verifyCommand, waitCommand,
 	exportCommand, healthCommand, manCommand, versionCommand,
 	addCommand, pullCommand, pushCommand, updateCommand,
 }

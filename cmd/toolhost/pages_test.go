@@ -43,6 +43,9 @@ func TestStarterPage(t *testing.T) {
 	p.follow()
 }
 
+// TestBackupPage does what docs/backup.md says.
+func TestBackupPage(t *testing.T) { newReader(t, "backup.md").follow() }
+
 // TestScriptsPage does what docs/scripts.md says.
 func TestScriptsPage(t *testing.T) {
 	p := newReader(t, "scripts.md")

@@ -31,7 +31,7 @@ func serveCommand(a *app) *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the tools and background runs over HTTP",
 		Long: `Serve the tools over HTTP on a socket in the data folder. The commands spawn,
-check, wait, stop, logs, tasks, remove and schedules talk to it. With --listen it also serves
+check, wait, stop, logs, tasks, remove, schedules, backup and others talk to it. With --listen it also serves
 a TCP address, with a page for operators. Runs, their output, notices and schedules
 are kept in the data folder, or with --engine in a PostgreSQL database that several
 servers may share. A restarted server continues the runs whose tools allow it.
@@ -72,7 +72,7 @@ func (a *app) runServer(ctx context.Context) error {
 	}
 	defer closeExports()
 	s, done, err := a.openFreed(ctx, func() (*server.Service, func(), error) {
-		return a.openKept(ctx, filepath.Join(a.config.data, "runs"), shared, true)
+		return a.openKept(ctx, a.config.runsFolder(), shared, true)
 	})
 	if err != nil {
 		return err

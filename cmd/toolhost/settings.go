@@ -148,7 +148,7 @@ func settings(c *config) []setting {
 
 		{"serve.listen", restart, text, &c.listen, none, "Address on which `serve` listens in addition to its socket, such as `127.0.0.1:7070`. See [Serving](#serving)."},
 		{"serve.drain", live, duration, &c.drain, nil, "How long a server waits for calls and runs at shutdown before it interrupts them."},
-		{"addr", live, text, &c.addr, note("the socket of the data folder"), "Server that `spawn`, `check`, `wait`, `stop`, `logs`, `tasks`, `remove` and `schedules` connect to: `host:port`, a URL or a socket path."},
+		{"addr", live, text, &c.addr, note("the socket of the data folder"), "Server that `spawn`, `check`, `wait`, `stop`, `logs`, `tasks`, `remove`, `schedules`, `backup` and others connect to: `host:port`, a URL or a socket path."},
 		{"token", restart, text, &c.token, none, "Token that a server accepts from its operator, and that commands send to a server over TCP, [only to the address it was given for](#where-a-token-goes). Set `TOOLHOST_TOKEN` to keep it out of files. It needs at least 16 characters if other machines can reach the server."},
 		{"oauth.issuer", restart, text, &c.oauth.Issuer, none, "URL of the issuer whose access tokens a server accepts over TCP. Each subject is a user with separate sessions. See [Users](http.md#users)."},
 		{"oauth.audience", restart, text, &c.oauth.Audience, none, "URL of this server. Access tokens must be issued for it."},

@@ -264,7 +264,7 @@ func TestDocumentedOperationsAreShown(t *testing.T) {
 	for path, operations := range c.Paths {
 		for method, op := range operations {
 			for status := range op.Responses {
-				require.True(t, status >= "400" || shown[fmt.Sprintf("%s %s %s", method, path, status)], "no conversation shows %s of %s %s", status, method, path)
+				require.True(t, status >= "400" || op.Responses[status].Content["application/zip"] != nil || shown[fmt.Sprintf("%s %s %s", method, path, status)], "no conversation shows %s of %s %s", status, method, path)
 			}
 		}
 	}

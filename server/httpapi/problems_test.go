@@ -86,6 +86,7 @@ var refusals = map[string][]string{
 	"decideApproval not_found":  {"/v1/approvals/{none}", `{"approve":true}`, wire.ApprovalHeader, "may approve as well"},
 	"decideApproval conflict":   {"/v1/approvals/{run}", `{"approve":true}`, wire.ApprovalHeader, "may approve as well"},
 	"setSecret not_found":       {"/v1/secrets/none", `{"value":"correct-horse-battery"}`},
+	"backup conflict":           {"/v1/backup"},
 	"getStored not_found":       {"/v1/kv/keeper/none"},
 	"getValue not_found":        {"/v1/session/values/none"},
 	"putValue conflict":         {"/v1/session/values/k", `{"value":1,"version":7}`},

@@ -126,6 +126,7 @@ func operatorRoutes() []route {
 		endpoint("GET", "/v1/kv/{plugin}/{key}", getStored, ofSession).forOperator(),
 		endpoint("DELETE", "/v1/kv/{plugin}/{key}", deleteStored, ofSession).forOperator(),
 		endpoint("POST", "/v1/reload", reload).beginning().forOperator(),
+		route{method: "POST", path: "/v1/backup", handle: backup}.beginning().forOperator(),
 		endpoint("GET", "/v1/stats", getStats).forOperator(),
 		endpoint("GET", "/v1/connections", getConnections).forOperator(),
 		endpoint("GET", "/v1/hosts", listHosts).forOperator(),

@@ -152,7 +152,7 @@ var (
 	AuditEvents      = define("toolhost.audit.events", Counter, "{event}", "Lines written to the audit log.")
 	AuditLost        = define("toolhost.audit.lost", Counter, "{event}", "Events that could not be written to the audit log.")
 	StoreUp          = define("toolhost.store.up", Gauge, "{store}", "1 if the store of runs responds, else 0.")
-	StoreProblems    = define("toolhost.store.problems", Counter, "{problem}", "Cases of damage or loss found in the data folder.")
+	StoreProblems    = define("toolhost.store.problems", Counter, "{problem}", "Damaged records, logs and files found in the data folder.")
 )
 
 // Hosts that share an engine. Each host reports on all of them.

@@ -25,8 +25,8 @@ type conn struct {
 	changed int64    // rows changed so far
 }
 
-// connect opens the database file, which has to be there.
-func connect(path string) (*conn, error) {
+// connect opens the database file, which has to be there. The mode is rw or ro.
+func connect(path, mode string) (*conn, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func connect(path string) (*conn, error) {
 	if path[0] != '/' {
 		path = "/" + path // a drive letter
 	}
-	connector, err := modernc.NewConnector((&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "mode=rw&_error_rc=1"}).String())
+	connector, err := modernc.NewConnector((&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "_error_rc=1&mode=" + mode}).String())
 	if err != nil {
 		return nil, err
 	}
@@ -160,12 +160,8 @@ func (c *conn) number(sql string, args ...driver.Value) (int64, error) {
 	return 0, fmt.Errorf("%w: %T instead of a number", errType, row[0])
 }
 
-var (
-	// errType: a column holds something of another type than this package stored.
-	errType = errors.New("wrong type in the database")
-	// errDamaged: SQLite found damage when it was asked for it.
-	errDamaged = errors.New("database damaged")
-)
+// errType: a column holds something of another type than this package stored.
+var errType = errors.New("wrong type in the database")
 
 // Result codes, https://www.sqlite.org/rescode.html.
 const (
@@ -188,6 +184,4 @@ func isSQL(err error) bool { return code(err) != 0 }
 
 // damagedFile reports whether err says that the database file is not what
 // SQLite wrote.
-func damagedFile(err error) bool {
-	return errors.Is(err, errDamaged) || code(err) == codeCorrupt || code(err) == codeNotADB
-}
+func damagedFile(err error) bool { return code(err) == codeCorrupt || code(err) == codeNotADB }

@@ -145,7 +145,7 @@ func (h *harness) verify(kills int) {
 	store, err := sqlite.Open(ctx, h.folder, sqlite.Config{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, store.Close()) }()
-	require.Empty(t, store.Problems(), "nothing is damaged")
+	require.Zero(t, store.Stats().Problems, "nothing is damaged")
 	stored := make(map[string]engine.Run)
 	runs, err := store.List(ctx, engine.Query{})
 	require.NoError(t, err)
@@ -352,7 +352,7 @@ func TestCrashHost(t *testing.T) {
 	require.NoError(t, err)
 	store, err := sqlite.Open(t.Context(), folder, sqlite.Config{})
 	require.NoError(t, err)
-	require.Empty(t, store.Problems())
+	require.Zero(t, store.Stats().Problems)
 	h.store = store
 	h.manager, err = background.New(t.Context(), background.Config{
 		Executor: h.execute, Engine: store, PerSession: 12, PerHost: 24, OutputCap: crashOutput, RetainRuns: 1 << 20,

@@ -102,7 +102,7 @@ func TestWaitingHost(t *testing.T) {
 	require.NoError(t, err)
 	store, err := sqlite.Open(t.Context(), folder, sqlite.Config{})
 	require.NoError(t, err)
-	require.Empty(t, store.Problems())
+	require.Zero(t, store.Stats().Problems)
 	m, err := background.New(t.Context(), background.Config{
 		Engine: store, PerSession: 12, PerHost: 24, Attempts: 1000,
 		Readmit: func(_ context.Context, run engine.Run) error {

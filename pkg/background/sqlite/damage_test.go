@@ -3,15 +3,13 @@ package sqlite
 import (
 	"bytes"
 	"encoding/json"
-
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -69,21 +67,19 @@ func TestDamagedRecord(t *testing.T) {
 				sql(t, e, "UPDATE runs SET record = "+record+" WHERE id = 'bg_bad'")
 				require.NoError(t, e.Close())
 
-				e, _ = reopened(t, dir)
+				e = opened(t, dir)
 				require.ErrorIs(t, meet(e), engine.ErrNotFound, method)
-				require.Len(t, e.Problems(), 1, method)
-				require.Equal(t, ProblemRun, e.Problems()[0].Kind)
-				require.Equal(t, "bg_bad", e.Problems()[0].ID)
+				require.Equal(t, 1, e.Stats().Problems, method)
 				_, err := e.Get(t.Context(), "bg_bad")
 				require.ErrorIs(t, err, engine.ErrNotFound)
-				require.Len(t, e.Problems(), 1, "it is reported once")
+				require.Equal(t, 1, e.Stats().Problems, "it is reported once")
 				require.FileExists(t, filepath.Join(dir, "runs", "bg_bad", "output.log"))
 				require.Zero(t, e.logs.used.Load())
 				claimed(t, e, "bg_good")
 				require.NoError(t, e.Close())
 
-				e, _ = reopened(t, dir)
-				require.Empty(t, e.Problems(), "it counts as ended")
+				e = opened(t, dir)
+				require.Zero(t, e.Stats().Problems, "it counts as ended")
 				_, err = e.Prune(t.Context(), engine.Retention{Before: time.Now()})
 				require.NoError(t, err)
 				require.Zero(t, count(t, e, "SELECT count(*) FROM runs WHERE id = 'bg_bad'"))
@@ -118,8 +114,7 @@ func TestDamagedSchedule(t *testing.T) {
 			}
 			sql(t, e, "UPDATE schedules SET record = x'7b' WHERE id = 'sc_bad'")
 			meet(t, e)
-			require.Len(t, e.Problems(), 1)
-			require.Equal(t, ProblemSchedule, e.Problems()[0].Kind)
+			require.Equal(t, 1, e.Stats().Problems)
 			_, err := e.GetSchedule(t.Context(), "sc_good")
 			require.NoError(t, err)
 		})
@@ -146,8 +141,7 @@ func TestDamagedLog(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, engine.Chunk{Offset: int64(len(long)), Data: []byte{}, End: int64(len(long)), Attempt: 1}, chunk, "all of it is omitted")
 			require.Equal(t, marker(int64(len(long))), artifact(t, e, "bg_a", engine.OutputLog))
-			require.Len(t, e.Problems(), 1)
-			require.Equal(t, ProblemLog, e.Problems()[0].Kind)
+			require.Equal(t, 1, e.Stats().Problems)
 			require.Equal(t, engine.StatusSucceeded, get(t, e, "bg_a").Status)
 			require.NotEmpty(t, tail(t, e, "bg_good"))
 		})
@@ -164,7 +158,7 @@ func TestMissingLog(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 5, chunk.Offset)
 	require.Equal(t, marker(5), artifact(t, e, "bg_a", engine.OutputLog))
-	require.Empty(t, e.Problems())
+	require.Zero(t, e.Stats().Problems)
 }
 
 func TestDamagedDatabase(t *testing.T) {
@@ -189,53 +183,64 @@ func TestDamagedDatabase(t *testing.T) {
 			broken := damage(bytes.Clone(data))
 			require.NoError(t, os.WriteFile(path, broken, 0o600))
 
-			e = opened(t, dir)
-			require.NotEmpty(t, e.Problems())
-			require.Equal(t, ProblemDatabase, e.Problems()[0].Kind)
-			require.Regexp(t, `^state\.db\.corrupt-2\d{3}`, e.Problems()[0].Moved)
-			kept, err := os.ReadFile(filepath.Join(dir, e.Problems()[0].Moved))
-			require.NoError(t, err)
-			require.Equal(t, broken, kept)
-			submitted(t, e, "bg_new")
-			for !e.keeper.swept.Load() { // else the next start sets the folder aside, and reports it
-				runtime.Gosched()
-			}
-			require.NoError(t, e.Close())
+			left := tree(t, dir)
+			_, err = Open(t.Context(), dir, Config{})
+			require.ErrorIs(t, err, ErrDamaged)
+			require.ErrorContains(t, err, path)
+			require.Equal(t, left, tree(t, dir), "nothing is changed")
 
-			e = opened(t, dir)
-			require.Empty(t, e.Problems())
-			get(t, e, "bg_new")
-			require.NoError(t, e.Close())
-			require.FileExists(t, folderOf(dir, "bg_a")+"/output.log", "no folder goes")
+			require.NoError(t, os.WriteFile(path, data, 0o600))
+			require.Equal(t, "hello", tail(t, opened(t, dir), "bg_a"))
 		})
 	}
 }
 
-// TestDamageMetLater damages a page nobody looks at when the file is opened.
+// tree is the content of the files below a folder, without those that have nothing to keep.
+func tree(t *testing.T, dir string) map[string]string {
+	files := make(map[string]string)
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || d.Name() == "lock" || strings.HasSuffix(path, "-shm") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if len(data) > 0 {
+			files[path] = string(data)
+		}
+		return err
+	}))
+	return files
+}
+
+// Damage that SQLite meets while the engine runs is logged and counted, and the next start
+// refuses it.
 func TestDamageMetLater(t *testing.T) {
 	dir := t.TempDir()
 	e := opened(t, dir)
 	fill(t, e, 1000)
-	require.NoError(t, e.Close())
 	path := filepath.Join(dir, databaseName)
+	e.db.suspect(damageOf(t))
+	e.db.suspect(damageOf(t))
+	require.Equal(t, 1, e.Stats().Problems)
+	require.NoError(t, e.Close())
+
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
-	for page := len(data) / 4096 / 3; page < len(data)/4096*2/3; page++ {
-		copy(data[page*4096:], bytes.Repeat([]byte{0xff}, 4096))
-	}
+	copy(data[len(data)/4096/2*4096:], bytes.Repeat([]byte{0xff}, 4096))
 	require.NoError(t, os.WriteFile(path, data, 0o600))
+	_, err = Open(t.Context(), dir, Config{})
+	require.ErrorIs(t, err, ErrDamaged)
+}
 
-	damaged := bare(t, dir, Config{})
-	_, err = damaged.List(t.Context(), engine.Query{})
-	require.Error(t, err)
-	require.NotEmpty(t, damaged.Problems())
-	require.Empty(t, damaged.Problems()[0].Moved)
-	require.NoError(t, damaged.Close())
-	e = opened(t, dir)
-	require.Contains(t, e.Problems()[0].Moved, "corrupt-")
-	submitted(t, e, "bg_new")
-	require.NoError(t, e.Close())
-	require.Empty(t, opened(t, dir).Problems())
+// damageOf is an error of SQLite that says that a file is damaged.
+func damageOf(t *testing.T) error {
+	path := filepath.Join(t.TempDir(), "x.db")
+	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("no database ", 1000)), 0o600))
+	c, err := connect(path, "ro")
+	require.NoError(t, err)
+	_, damage := c.number("SELECT count(*) FROM sqlite_schema")
+	require.NoError(t, c.close())
+	require.True(t, damagedFile(damage))
+	return damage
 }
 
 func TestVersions(t *testing.T) {
@@ -251,21 +256,18 @@ func TestVersions(t *testing.T) {
 	dir = t.TempDir()
 	path := filepath.Join(dir, databaseName)
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	c, err := connect(path)
+	c, err := connect(path, "rw")
 	require.NoError(t, err)
 	require.NoError(t, c.script("CREATE TABLE customers (name)"))
 	require.NoError(t, c.close())
 	_, err = Open(t.Context(), dir, Config{})
 	require.ErrorIs(t, err, ErrForeign)
-	found, err := filepath.Glob(filepath.Join(dir, "*corrupt*"))
-	require.NoError(t, err)
-	require.Empty(t, found, "it stays where it is")
 }
 
 func TestMigrate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	c, err := connect(path)
+	c, err := connect(path, "rw")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.close()) }()
 	require.NoError(t, migrate(c, path, migrations[:]))
@@ -289,7 +291,7 @@ func TestMigrateFromFirst(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, databaseName)
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	c, err := connect(path)
+	c, err := connect(path, "rw")
 	require.NoError(t, err)
 	run := engine.Run{
 		ID: "bg_old", Session: "s", Tool: "primes", Args: json.RawMessage(`{}`), Origin: engine.OriginSpawned,
@@ -308,7 +310,7 @@ func TestMigrateFromFirst(t *testing.T) {
 
 	e := opened(t, dir)
 	defer func() { require.NoError(t, e.Close()) }()
-	require.Empty(t, e.Problems())
+	require.Zero(t, e.Stats().Problems)
 	old, err := e.Get(t.Context(), "bg_old")
 	require.NoError(t, err)
 	require.JSONEq(t, `{"value":1,"content":[]}`, string(old.Result), "as it was stored")
@@ -336,7 +338,7 @@ func TestCrashInAMigration(t *testing.T) {
 	dir, after := t.TempDir(), t.TempDir()
 	path := filepath.Join(dir, databaseName)
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	c, err := connect(path)
+	c, err := connect(path, "rw")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.close()) }()
 	require.NoError(t, c.script(fmt.Sprintf("PRAGMA journal_mode = WAL; %s PRAGMA application_id = %d; PRAGMA user_version = 1;", schema1, applicationID)))
@@ -349,7 +351,7 @@ func TestCrashInAMigration(t *testing.T) {
 	require.Greater(t, len(wal), 1<<19, "or nothing of the step was on the disk")
 
 	e := opened(t, after)
-	require.Empty(t, e.Problems())
+	require.Zero(t, e.Stats().Problems)
 	l := started(t, e, "bg_a")
 	_, err = l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{Content: json.RawMessage(`[]`), FinishedAt: time.Now()})
 	require.NoError(t, err)
@@ -375,32 +377,6 @@ func TestContentGoesWithItsRun(t *testing.T) {
 	for _, table := range []string{"runs", "args", "results", "contents", "checkpoints"} {
 		require.Zero(t, count(t, e, "SELECT count(*) FROM "+table), table)
 	}
-}
-
-// TestSweep leaves in the directory what a crash may leave.
-func TestSweep(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		e := opened(t, dir)
-		ended(t, e, "bg_a", "hello")
-		ended(t, e, "bg_a-a", "hello")
-		require.NoError(t, started(t, e, "bg_b").Append(t.Context(), 0, []byte("so far")))
-		require.NoError(t, e.Close())
-		for _, name := range []string{"bg_gone", "bg_gone.2", "bg_b.7", "bg_a.2", "bg_a-a-a"} {
-			require.NoError(t, os.MkdirAll(filepath.Join(dir, "runs", name), 0o700))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "runs", name, "output.log"), []byte("x"), 0o600))
-		}
-		e = opened(t, dir)
-		synctest.Wait()
-		entries, err := os.ReadDir(filepath.Join(dir, "runs"))
-		require.NoError(t, err)
-		var names []string
-		for _, entry := range entries {
-			names = append(names, entry.Name())
-		}
-		require.Equal(t, []string{"bg_a", "bg_a-a", "bg_a.2", "bg_b", "bg_b.7"}, names)
-		require.EqualValues(t, 2*len("hello")+len("so far"), e.logs.used.Load())
-	})
 }
 
 // A crash may come between any two steps of the end of a run.
@@ -462,7 +438,7 @@ func TestCrashAtTheEnd(t *testing.T) {
 					require.Contains(t, []string{engine.OutputLog, engine.ResultJSON}, entry.Name(), "nothing else is left")
 				}
 			}
-			require.Empty(t, e.Problems())
+			require.Zero(t, e.Stats().Problems)
 		})
 	}
 }

@@ -2,28 +2,25 @@ package sqlite
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-const (
-	databaseName = "state.db"
-	// suspectSuffix makes the name of a file that says: SQLite met damage while
-	// the engine was running, check the whole file at the next start.
-	suspectSuffix = ".suspect"
-)
+const databaseName = "state.db"
 
-// databaseSuffixes are those of the files of a database. The database itself
-// comes last: without it, its log belongs to nothing.
-var databaseSuffixes = []string{"-wal", "-shm", ""}
+// ErrDamaged: the database is damaged, missing, or not as it was left. The error says what was
+// found. Nothing was changed.
+var ErrDamaged = errors.New("database damaged or lost")
 
 // A database is the database file, with one connection that writes and some
 // that read.
@@ -56,7 +53,7 @@ func openDatabase(dir string, problems *problems, log *slog.Logger) (*database, 
 
 	db.readers = make(chan *conn, max(2, runtime.GOMAXPROCS(0)))
 	for range cap(db.readers) {
-		r, err := connect(db.path(""))
+		r, err := connect(db.path(""), "rw")
 		if err == nil {
 			err = r.script("PRAGMA busy_timeout = 10000; PRAGMA query_only = ON; PRAGMA trusted_schema = OFF")
 		}
@@ -114,50 +111,34 @@ func (db *database) read(ctx context.Context, f func(c *conn) error) error {
 	}
 }
 
-// suspect handles an error of the database. If it says that the file is damaged,
-// that is reported once, and the next start checks all of it.
+// suspect reports an error of the database that says that the file is damaged.
 func (db *database) suspect(err error) {
-	if !damagedFile(err) {
-		return
+	if damagedFile(err) {
+		db.problems.report(kindDatabase, "", err)
 	}
-	f, create := os.OpenFile(db.path(suspectSuffix), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if create != nil {
-		return // known, or nothing can be done
-	}
-	_ = f.Close()
-	db.problems.report(Problem{Kind: ProblemDatabase, Reason: err.Error()})
 }
 
-// openWriter returns the connection that writes, to a database that is whole.
-// It compares what is there with the mark the last process left, and reports what
-// is lost.
+// openWriter returns the connection that writes, to a database that is whole and has
+// everything that was acknowledged.
 func (db *database) openWriter() (c *conn, err error) {
 	path := filepath.Join(db.dir, markName)
 	left, err := readMark(path)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := db.finishSalvage(); err != nil {
+	db.removeSnapshots()
+	now, err := db.inspect(left)
+	if err != nil {
 		return nil, err
 	}
-	if why := db.missing(left); why != "" {
-		moved, err := db.setAside("lost")
-		if err != nil {
-			return nil, err
-		}
-		db.problems.report(Problem{Kind: ProblemDatabase, Moved: moved, Reason: why})
-		left.store = 0
-	}
-	if c, err = db.openWhole(left); err != nil {
+	if c, err = openFile(db.path("")); err != nil {
 		return nil, err
 	}
 
-	now, err := markOf(c)
-	if err == nil && left.store != 0 {
-		err = db.compare(c, left, now)
+	if left.store == 0 && now.store != 0 {
+		err = db.doubt(c)
 	}
 	if err == nil {
-		now.commits = max(now.commits, left.commits) // of one that went back: the next loss counts from here
 		err = now.put(c)
 	}
 	if err == nil {
@@ -177,108 +158,109 @@ func (db *database) openWriter() (c *conn, err error) {
 	return c, nil
 }
 
-// openWhole opens the database. One that is damaged is replaced by what can be
-// read of it.
-func (db *database) openWhole(left mark) (c *conn, err error) {
-	if err = db.lostInLog(left); err == nil {
-		_, suspected := os.Stat(db.path(suspectSuffix))
-		c, err = openFile(db.path(""), suspected == nil)
-	}
-	if !damagedFile(err) {
-		return c, err
-	}
-
-	moved, result, failed := db.salvage(left)
-	if failed != nil {
-		return nil, fmt.Errorf("saving what is left of a database (%w): %w", err, failed)
-	}
-	db.problems.report(Problem{Kind: ProblemDatabase, Moved: moved, Reason: err.Error() + "; " + result})
-	return openFile(db.path(""), false)
-}
-
-// lostInLog returns an error that matches errDamaged if the write-ahead log is
-// torn, and what SQLite would throw away behind the damage was acknowledged, as
-// the mark says. Otherwise it is no loss: the machine stopped there.
-func (db *database) lostInLog(left mark) error {
-	if left.store == 0 {
-		return nil
-	}
-	if torn, err := torn(db.path("-wal")); err != nil || !torn {
-		return err
-	}
-
-	trial := db.path(".trial")
-	defer func() { _ = removeAll(trial, trial+"-wal", trial+"-shm") }()
-	err := errors.Join(copyFile(db.path(""), trial), copyFile(db.path("-wal"), trial+"-wal"))
-	if err != nil {
-		return fmt.Errorf("copying a database with a torn write-ahead log: %w", err)
-	}
-	c, err := connect(trial)
-	if err != nil {
-		return err
-	}
-	now, err := markOf(c)
-	_ = c.close()
-	if err == nil && (now.store != left.store || now.commits >= left.commits) {
-		return nil
-	}
-
-	return fmt.Errorf("%w: the write-ahead log is torn after %d of %d transactions", errDamaged, now.commits, left.commits)
-}
-
-// setAside renames the files of the database that exist, and returns its new name: ""
-// if there was nothing.
-func (db *database) setAside(why string) (moved string, err error) {
-	to := databaseName + "." + why + "-" + timestamp()
-	for _, suffix := range databaseSuffixes {
-		err := os.Rename(db.path(suffix), filepath.Join(db.dir, to+suffix))
-		if err != nil && !missingFile(err) {
-			return "", err
-		}
-		if err == nil {
-			moved = to
-		}
-	}
-	return moved, nil
-}
-
-// missing says why there is no database where there has to be one; "" if there
-// is one, or none was ever made.
-func (db *database) missing(left mark) string {
+// inspect returns the mark in the database, zero for a new one. The error matches
+// ErrDamaged unless the database is whole, and at least as far as the mark that was left.
+func (db *database) inspect(left mark) (found mark, err error) {
 	info, err := os.Stat(db.path(""))
-	state := "is empty"
 	switch {
-	case missingFile(err):
-		state = "is missing"
-	case err != nil || info.Size() > 0:
-		return ""
+	case missingFile(err) || err == nil && info.Size() == 0:
+		folders, _ := os.ReadDir(filepath.Join(db.dir, runsFolder))
+		if left.store != 0 || len(folders) > 0 {
+			return found, fmt.Errorf("%w: %s is missing or empty, but the folder has runs", ErrDamaged, db.path(""))
+		}
+		return found, nil
+	case err == nil:
+		found, err = inspectFile(db.path(""), "PRAGMA quick_check(1)")
 	}
 
-	folders, _ := os.ReadDir(filepath.Join(db.dir, runsFolder))
+	state := ""
 	switch {
-	case left.store != 0:
-		return fmt.Sprintf("%s %s: all of its %d transactions are lost", databaseName, state, left.commits)
-	case len(folders) > 0:
-		return fmt.Sprintf("%s %s, and there are %d folders of runs", databaseName, state, len(folders))
+	case err != nil || left.store == 0:
+		return found, err
+	case found.store != left.store:
+		state = "is not the database that was in use"
+	case found.commits < left.commits:
+		state = fmt.Sprintf("has %d of %d transactions: it is an older copy, or %s-wal is damaged or missing", found.commits, left.commits, databaseName)
+	default:
+		return found, nil
 	}
-	return ""
+	return found, fmt.Errorf("%w: %s %s; put the right files back, or remove %s to continue with what is there", ErrDamaged, db.path(""), state, markName)
 }
 
-// compare reports that the database is not the one, or not as far, as the mark
-// says.
-func (db *database) compare(c *conn, left, now mark) error {
-	p := Problem{Kind: ProblemDatabase}
-	switch {
-	case now.store != left.store:
-		p.Reason = databaseName + " is another database than the one that was in use: what that had is lost"
-	case now.commits < left.commits:
-		p.Reason = fmt.Sprintf("%s went back in time: it has %d of %d transactions", databaseName, now.commits, left.commits)
-	default:
+// inspectFile looks for damage anywhere in a database file, and returns the mark in it. It
+// changes nothing.
+func inspectFile(path, check string) (found mark, err error) {
+	c, err := connect(path, "ro")
+	if err != nil {
+		return found, err
+	}
+	defer func() { _ = c.close() }()
+
+	version, err := versionOf(c, path, len(migrations))
+	if err == nil && version > 0 {
+		var result []driver.Value
+		if result, err = c.one(check); err == nil && result[0] != "ok" {
+			what := strings.Join(strings.Fields(fmt.Sprint(result[0])), " ")
+			return found, fmt.Errorf("%w: %s: %s", ErrDamaged, path, what)
+		}
+	}
+	if err == nil && version > 0 {
+		found, err = markOf(c)
+	}
+	return found, damaged(path, err)
+}
+
+// damaged names the file of an error that says that it is damaged.
+func damaged(path string, err error) error {
+	if damagedFile(err) && !errors.Is(err, ErrDamaged) {
+		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
+	}
+	return err
+}
+
+// doubt is for a database without its mark, which is a copy, such as a restored backup.
+// Its runs that are queued or have a state may have been started or continued since it was
+// made. They count as running ones whose host went down, so that those that may not be run
+// twice are not. Held ones are left to the person who decides on them.
+func (db *database) doubt(c *conn) error {
+	var doubted []row
+	err := c.query(func(found []driver.Value) error {
+		r, err := decode(found)
+		if err == nil && !r.Undecided() && (r.Status == engine.StatusQueued && r.Attempt == 0 || r.StateSize > 0 || r.Anew) {
+			doubted = append(doubted, r)
+		}
 		return nil
+	}, selectActive)
+	if err == nil {
+		err = c.run("BEGIN IMMEDIATE")
+	}
+	for _, r := range doubted {
+		if err == nil {
+			err = r.interrupt(c)
+		}
+	}
+	if err == nil {
+		err = c.run("COMMIT")
 	}
 
-	doubted, err := doubt(c)
-	p.Reason += doubted
-	db.problems.report(p)
+	if err == nil {
+		db.log.Warn("the database is a copy, such as a restored backup: what came after it was made is unknown; "+
+			"runs that may have been started since count as interrupted, and schedules may fire again for recent times", "dir", db.dir, "interrupted", len(doubted))
+	}
 	return err
+}
+
+// interrupt stores a run as one whose host went down, without a state to continue from.
+func (r row) interrupt(c *conn) error {
+	state := r.StateSize
+	r.Status, r.Attempt = engine.StatusRunning, max(1, r.Attempt)
+	r.Waiting = engine.Waiting{CallsSize: r.CallsSize}
+	record, err := r.encode()
+	if err != nil {
+		return err
+	}
+	if err := c.run(`UPDATE runs SET record = ?, size = size - ? WHERE seq = ?`, record, state, r.seq); err != nil {
+		return err
+	}
+	return c.run(`DELETE FROM states WHERE seq = ?`, r.seq)
 }

@@ -67,7 +67,7 @@ func TestFullDatabase(t *testing.T) {
 	for _, id := range append(stored, "bg_running", "bg_later") {
 		get(t, e, id)
 	}
-	require.Empty(t, e.Problems())
+	require.Zero(t, e.Stats().Problems)
 }
 
 // TestFullForOne: of many at once, only the one there is no room for fails.

@@ -15,9 +15,6 @@
 //	runs/{folder}/output.log      the raw output of a run's attempt, see [engine.Run.Folder]
 //	runs/{folder}/tail.{h}.{o}    while it runs and the head of the log is full: a piece of its tail
 //	runs/{folder}/result.json     how the run ended, an [engine.Envelope]
-//	quarantine/                   folders of runs without a record
-//	state.db.corrupt-{time}       a damaged database that was set aside
-//	state.db.lost-{time}…         what was next to a database that is missing
 //
 // Directories have the mode 0700, files 0600.
 //
@@ -38,19 +35,18 @@
 //
 // # Damage and loss
 //
-// A record or a log that cannot be read counts as missing. A database that SQLite
-// cannot read, or whose log is torn, is set aside, and a new one begins with every
-// record that can be read from it. Only a database of another program, or of a
-// newer version of this one, is refused.
+// [Open] checks the whole database before it changes anything. It refuses one that SQLite
+// finds damaged, and, by the file state.mark, one that is missing, replaced, or lacks
+// acknowledged transactions: see [ErrDamaged]. A single record or log that cannot be read
+// counts as missing, is logged, and is counted in [Engine.Stats]. When the database is
+// deleted or replaced while it is in use, nothing is acknowledged any more: see
+// [engine.ErrStorageLost].
 //
-// After each transaction its number is written to state.mark, so that [Open]
-// notices a database that is missing, empty, replaced, or older than before. Runs
-// that are queued in such a database may have been started since, so they count as
-// interrupted. Folders without a record are kept in the quarantine.
-// When the database is deleted or replaced while it is in use, nothing is
-// acknowledged any more: see [engine.ErrStorageLost].
+// # Backups
 //
-// All of that is logged, and shown by [Engine.Problems] and [Engine.Stats].
+// [Engine.Backup] writes a consistent copy while the engine is in use, and [Restore] makes a
+// data directory of it. Such a copy has no state.mark. Runs that are queued or suspended in
+// it may have been started since it was made, so they count as interrupted.
 package sqlite
 
 import (
@@ -112,12 +108,11 @@ var (
 
 // Open opens the data directory dir, and makes it if it is missing. One process
 // can have it open: for another one the error matches [engine.ErrLocked] and
-// names the process. The error matches [ErrNewer] or [ErrForeign] if there is a
-// database that this version must not touch.
+// names the process. The error matches [ErrNewer], [ErrForeign] or [ErrDamaged] if there is
+// a database that this version must not touch.
 //
 // Runs that were running when an earlier process ended are orphans of the first
-// worker. What that process left behind is removed, or set aside, in the
-// background. The values of ctx and its end do not matter once Open has returned.
+// worker. The values of ctx and its end do not matter once Open has returned.
 func Open(ctx context.Context, dir string, cfg Config) (*Engine, error) {
 	e, err := open(ctx, dir, cfg)
 	if err != nil {
@@ -150,10 +145,10 @@ func open(ctx context.Context, dir string, cfg Config) (*Engine, error) {
 		return nil, err
 	}
 
-	st := &store{dir: dir, log: cfg.Logger, problems: newProblems(dir, cfg.Logger)}
+	st := &store{dir: dir, log: cfg.Logger, problems: &problems{log: cfg.Logger, met: make(map[[2]string]bool)}}
 	e := &Engine{store: st, scheduleStore: scheduleStore{st}, valueStore: valueStore{st}, lock: lock}
 	if err := e.start(cfg); err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(damaged(filepath.Join(dir, databaseName), err), lock.Close())
 	}
 
 	return e, nil

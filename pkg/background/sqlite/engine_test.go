@@ -259,7 +259,7 @@ func TestReopen(t *testing.T) {
 	require.NoError(t, next.Append(t.Context(), 0, []byte("again")))
 	completed(t, next)
 	require.FileExists(t, filepath.Join(dir, "runs", "bg_running.2", "result.json"))
-	require.Empty(t, e.Problems())
+	require.Zero(t, e.Stats().Problems)
 }
 
 func TestOrphanKeepsItsOutput(t *testing.T) {

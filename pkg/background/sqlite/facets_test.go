@@ -21,7 +21,7 @@ func TestDescribe(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, databaseName)
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	c, err := connect(path)
+	c, err := connect(path, "rw")
 	require.NoError(t, err)
 	require.NoError(t, c.script(fmt.Sprintf("%s PRAGMA application_id = %d; PRAGMA user_version = 5; BEGIN;", strings.Join(migrations[:5], ""), applicationID)))
 	for i := range runs {

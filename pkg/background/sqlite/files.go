@@ -96,13 +96,4 @@ func readStart(path string, n int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, n))
 }
 
-// removeAll removes files and folders if they are there.
-func removeAll(paths ...string) error {
-	var errs []error
-	for _, path := range paths {
-		errs = append(errs, os.RemoveAll(path))
-	}
-	return errors.Join(errs...)
-}
-
 func missingFile(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -31,7 +31,7 @@ func FuzzRecord(f *testing.F) {
 			require.ErrorIs(t, err, engine.ErrNotFound)
 			return
 		}
-		g := &logs{dir: t.TempDir(), problems: newProblems(t.TempDir(), slog.New(slog.DiscardHandler))}
+		g := &logs{dir: t.TempDir(), problems: &problems{log: slog.New(slog.DiscardHandler), met: make(map[[2]string]bool)}}
 		if r.Log != nil {
 			for _, offset := range []int64{0, -1, -1 << 62, 1 << 62, r.Log.Head, r.Log.Tail, r.Log.End} {
 				chunk, err := g.tail(r, offset, 100)

@@ -166,7 +166,7 @@ func (g *logs) ended(r row) (f *os.File, left *logFile) {
 		return nil, left
 	}
 	if r.Log.Whole && !missingFile(err) {
-		g.problems.report(Problem{Kind: ProblemLog, ID: r.ID, Reason: err.Error()})
+		g.problems.report(kindLog, r.ID, err)
 	}
 	return nil, nil
 }

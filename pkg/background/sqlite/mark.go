@@ -15,7 +15,7 @@ const markName = "state.mark"
 // database has the same in its table meta. The file is written after each
 // transaction is durable and before anybody is answered, so that it is never
 // ahead of a database that is whole: one that has fewer transactions than its
-// mark has lost some.
+// mark has lost some. A copy of a database, such as a backup, has no mark.
 type mark struct {
 	store   int64 // a random number, given to a database when it is made; 0: unknown
 	commits int64

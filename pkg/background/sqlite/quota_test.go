@@ -62,7 +62,7 @@ func TestQuota(t *testing.T) {
 	require.NoError(t, other.Append(t.Context(), 0, piece), "the log that ended goes")
 	require.Equal(t, onDisk(t, dir), e.logs.used.Load())
 	completed(t, other)
-	require.Empty(t, e.Problems())
+	require.Zero(t, e.Stats().Problems)
 }
 
 // TestQuotaCounts compares what is counted with what is there, after all that

@@ -53,7 +53,7 @@ type row struct {
 // A damagedRow is the error of a row that cannot be read. It matches
 // [engine.ErrNotFound].
 type damagedRow struct {
-	kind ProblemKind
+	kind string // a run or a schedule
 	id   string
 	err  error
 }
@@ -80,7 +80,7 @@ func decode(found []driver.Value) (row, error) {
 	if err != nil {
 		r.stored = stored{Run: engine.Run{ID: id}}
 		r.Session, _ = found[2].(string)
-		err = &damagedRow{ProblemRun, id, err}
+		err = &damagedRow{kindRun, id, err}
 	}
 	r.size, _ = found[3].(int64)
 	r.logged, _ = found[4].(int64)
@@ -129,7 +129,7 @@ func (s stored) check(id string) error {
 // returns err.
 func (db *database) report(err error) error {
 	if d, ok := errors.AsType[*damagedRow](err); ok {
-		db.problems.report(Problem{Kind: d.kind, ID: d.id, Reason: d.err.Error()})
+		db.problems.report(d.kind, d.id, d.err)
 	}
 	return err
 }
@@ -156,12 +156,12 @@ var payloads = map[engine.Part]string{engine.PartArgs: "args", engine.PartResult
 
 // A table describes a table of records, each read as a T.
 type table[T any] struct {
-	kind     ProblemKind
+	kind     string
 	selectID string // the statement that selects one by its id, which stands for the column id
 	decode   func(found []driver.Value) (T, error)
 }
 
-var runTable = table[row]{ProblemRun, `SELECT seq, NULL, NULL, size, 0, record FROM runs WHERE id = ?`, decode}
+var runTable = table[row]{kindRun, `SELECT seq, NULL, NULL, size, 0, record FROM runs WHERE id = ?`, decode}
 
 // load reads a record without its payload.
 func (t table[T]) load(c *conn, id string) (record T, err error) {

@@ -155,7 +155,7 @@ func countedScript(t *testing.T, script []byte) {
 		}
 		recount(t, e, string(script[:i+3]))
 	}
-	require.Empty(t, e.Problems())
+	require.Zero(t, e.Stats().Problems)
 }
 
 // A change that SQLite refuses counts for nothing, as do those it takes with it,

@@ -23,7 +23,7 @@ type batch struct {
 
 // readActive reads the runs that have not ended, in the order of submission, and adds what
 // their logs take. Decoding takes longer than reading, and there may be a hundred thousand
-// runs that wait: all processors decode. After an error there are those that were read.
+// runs that wait: all processors decode.
 func (e *Engine) readActive(ctx context.Context) (runs []*active, damaged []int64, err error) {
 	var all []*batch
 	var workers sync.WaitGroup

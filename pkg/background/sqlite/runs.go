@@ -23,8 +23,7 @@ const (
 )
 
 // restoreRuns reads the runs that have not ended, and counts what logs take: an
-// index, and the folders of these runs. The readable part of a damaged file
-// is used until the next start. A damaged record counts as ended, so that it can be
+// index, and the folders of these runs. A damaged record counts as ended, so that it can be
 // evicted.
 func (e *Engine) restoreRuns(ctx context.Context) error {
 	err := e.db.read(ctx, func(c *conn) error {
@@ -32,19 +31,19 @@ func (e *Engine) restoreRuns(ctx context.Context) error {
 		e.logs.used.Add(ended)
 		return err
 	})
-	if err != nil && !damagedFile(err) {
+	if err != nil {
 		return err
 	}
 
 	runs, damaged, err := e.readActive(ctx)
-	if err != nil && !damagedFile(err) {
+	if err != nil {
 		return err
 	}
 
 	for _, a := range runs {
 		e.active.add(a)
 	}
-	if err := e.restoreSleep(ctx); err != nil && !damagedFile(err) {
+	if err := e.restoreSleep(ctx); err != nil {
 		return err
 	}
 	for _, seq := range damaged {

@@ -24,7 +24,7 @@ type scheduleRow struct {
 const scheduleColumns = `seq, id, session, size, record`
 
 var scheduleTable = table[scheduleRow]{
-	ProblemSchedule, `SELECT ` + scheduleColumns + `, (SELECT data FROM schedule_args a WHERE a.seq = s.seq) FROM schedules s WHERE id = ?`, decodeSchedule,
+	kindSchedule, `SELECT ` + scheduleColumns + `, (SELECT data FROM schedule_args a WHERE a.seq = s.seq) FROM schedules s WHERE id = ?`, decodeSchedule,
 }
 
 // decodeSchedule reads a schedule. It has arguments if they were selected too, or
@@ -40,7 +40,7 @@ func decodeSchedule(found []driver.Value) (scheduleRow, error) {
 	if err != nil {
 		s.Schedule = engine.Schedule{ID: id}
 		s.Session, _ = found[2].(string)
-		err = &damagedRow{ProblemSchedule, id, err}
+		err = &damagedRow{kindSchedule, id, err}
 	}
 	s.size, _ = found[3].(int64)
 

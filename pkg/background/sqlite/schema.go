@@ -159,8 +159,8 @@ CREATE TABLE calls (seq INTEGER PRIMARY KEY, data BLOB NOT NULL); -- what runs h
 `
 
 // openFile opens the database at path, makes it if it is not there, and brings
-// it to the present schema. With check set, all of it is looked at.
-func openFile(path string, check bool) (c *conn, err error) {
+// it to the present schema.
+func openFile(path string) (c *conn, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite gives its other files the mode of this one
 	if err == nil {
 		err = f.Close()
@@ -168,10 +168,10 @@ func openFile(path string, check bool) (c *conn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if c, err = connect(path); err != nil {
+	if c, err = connect(path, "rw"); err != nil {
 		return nil, err
 	}
-	if err = prepareFile(c, path, check); err != nil {
+	if err = prepareFile(c, path); err != nil {
 		_ = c.close()
 		return nil, err
 	}
@@ -179,13 +179,7 @@ func openFile(path string, check bool) (c *conn, err error) {
 	return c, nil
 }
 
-func prepareFile(c *conn, path string, check bool) error {
-	if check {
-		if err := checkFile(c, path); err != nil {
-			return err
-		}
-	}
-
+func prepareFile(c *conn, path string) error {
 	for _, pragma := range []string{"PRAGMA busy_timeout = 10000", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL",
 		"PRAGMA journal_size_limit = 16777216", "PRAGMA trusted_schema = OFF"} {
 		if err := c.script(pragma); err != nil {
@@ -196,52 +190,47 @@ func prepareFile(c *conn, path string, check bool) error {
 	return migrate(c, path, migrations[:])
 }
 
-// checkFile looks for damage anywhere in the file.
-func checkFile(c *conn, path string) error {
-	row, err := c.one("PRAGMA quick_check(1)")
+// versionOf returns how many steps a database has taken. The error matches [ErrForeign] or
+// [ErrNewer] if it is not ours, or has taken more than are known.
+func versionOf(c *conn, path string, known int) (int64, error) {
+	version, err := c.number("PRAGMA user_version")
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if len(row) == 1 && row[0] != "ok" {
-		return fmt.Errorf("%w: %v", errDamaged, row[0])
+	app, err := c.number("PRAGMA application_id")
+	if err != nil {
+		return 0, err
 	}
-	return os.RemoveAll(path + suspectSuffix)
+	tables, err := c.number("SELECT count(*) FROM sqlite_schema")
+	if err != nil {
+		return 0, err
+	}
+	programs, err := c.number("SELECT count(*) FROM sqlite_schema WHERE type IN ('trigger', 'view')")
+	if err != nil {
+		return 0, err
+	}
+
+	switch {
+	case app != applicationID && (app != 0 || version != 0 || tables != 0), programs > 0: // we have none
+		return 0, fmt.Errorf("%w: %s; use another data directory", ErrForeign, filepath.Base(path))
+	case version > int64(known):
+		return 0, fmt.Errorf("%w: %s has version %d, this program knows up to %d; use the newer program, or another data directory",
+			ErrNewer, filepath.Base(path), version, known)
+	}
+	return version, nil
 }
 
 // migrate takes the steps that were not taken yet, each in one transaction.
 func migrate(c *conn, path string, steps []string) error {
-	version, err := c.number("PRAGMA user_version")
+	version, err := versionOf(c, path, len(steps))
 	if err != nil {
 		return err
 	}
-	app, err := c.number("PRAGMA application_id")
-	if err != nil {
-		return err
-	}
-	tables, err := c.number("SELECT count(*) FROM sqlite_schema")
-	if err != nil {
-		return err
-	}
-
-	switch {
-	case app != applicationID && (app != 0 || version != 0 || tables != 0):
-		return fmt.Errorf("%w: %s; use another data directory", ErrForeign, filepath.Base(path))
-	case version > int64(len(steps)):
-		return fmt.Errorf("%w: %s has version %d, this program knows up to %d; use the newer program, or another data directory",
-			ErrNewer, filepath.Base(path), version, len(steps))
-	}
-
 	for i := version; i < int64(len(steps)); i++ {
 		step := fmt.Sprintf("BEGIN IMMEDIATE; %s PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", steps[i], applicationID, i+1)
 		if err := c.script(step); err != nil {
 			_ = c.script("ROLLBACK")
 			return fmt.Errorf("bringing the database to version %d: %w", i+1, err)
-		}
-	}
-	// A first look, so that a damage that is easy to see is seen now.
-	for _, table := range []string{"runs", "args", "results", "contents", "calls", "checkpoints", "states", "schedules", "schedule_args", "scopes", "pairs"} {
-		if _, err := c.number("SELECT max(seq) FROM " + table); err != nil {
-			return err
 		}
 	}
 

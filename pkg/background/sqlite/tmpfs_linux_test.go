@@ -91,5 +91,5 @@ func fillDisk(t *testing.T, dir string) {
 		get(t, e, id)
 	}
 	checkLog(t, e, "bg_running", written+100)
-	require.Empty(t, e.Problems())
+	require.Zero(t, e.Stats().Problems)
 }

@@ -364,3 +364,9 @@ func pruneScope(w *conn, at engine.Scope, ret engine.Retention) error {
 	}
 	return s.remove(w)
 }
+
+// whole returns the number in a column, 0 for anything else.
+func whole(v driver.Value) int64 {
+	n, _ := v.(int64)
+	return n
+}

@@ -211,7 +211,7 @@ func (db *database) look() error {
 		}
 		err = fmt.Errorf("%w: %s; nothing is stored any more: put it back, and start again", engine.ErrStorageLost, databaseName+suffix)
 		if db.failed.CompareAndSwap(nil, &err) {
-			db.problems.report(Problem{Kind: ProblemDatabase, Reason: err.Error()})
+			db.problems.report(kindDatabase, "", err)
 		}
 		return db.lost()
 	}

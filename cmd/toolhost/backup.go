@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/client"
+	"github.com/toolhost/toolhost/internal/human"
+	"github.com/toolhost/toolhost/server"
+)
+
+func backupCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Back up the runs, schedules and values of the server",
+		Long: `Back up what the server keeps: runs with their output and results, schedules, notices,
+values, and users' secrets, which stay encrypted. The server continues meanwhile. If none
+runs, the data folder is read directly.
+
+FILE is a zip archive, which toolhost restore makes a data folder of. An existing file is
+replaced once the new one is complete. Its content is as sensitive as the data folder.`,
+		Example: `  toolhost backup toolhost-backup.zip`,
+		Args:    cobra.ExactArgs(1),
+	}
+	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) error {
+		size, err := replaceFile(args[0], func(w io.Writer) error { return a.backUp(ctx, r.client, w) })
+		if err != nil {
+			return err
+		}
+		return r.answer(map[string]any{"file": args[0], "bytes": size}, nil, func() {
+			r.printf("backed up in %s: %s\n", oneLine(args[0]), human.Bytes(size))
+		})
+	})
+}
+
+// backUp has the server make a backup, or makes it if none runs on the data folder.
+func (a *app) backUp(ctx context.Context, c *client.Client, w io.Writer) error {
+	backup, err := c.Backup(ctx)
+	var lost *client.Unreachable
+	if a.config.addr == "" && errors.As(err, &lost) && lost.Refused {
+		return a.backUpFolder(ctx, w)
+	}
+	if err != nil {
+		return err
+	}
+	defer backup.Close()
+	_, err = io.Copy(w, backup)
+	return err
+}
+
+func (a *app) backUpFolder(ctx context.Context, w io.Writer) error {
+	if err := a.config.checkKeptHere(); err != nil {
+		return err
+	}
+	err := server.BackupDir(ctx, a.config.runsFolder(), w, a.logger())
+	if errors.Is(err, fs.ErrNotExist) {
+		return &hinted{fmt.Errorf("nothing to back up: %w", err), "toolhost serve keeps its runs there; choose another data folder with --data"}
+	}
+	return err
+}
+
+// runsFolder is where serve keeps its runs.
+func (c *loaded) runsFolder() string { return filepath.Join(c.data, "runs") }
+
+// checkKeptHere refuses to back up or restore runs that are in a database of their own.
+func (c *loaded) checkKeptHere() error {
+	switch {
+	case c.engine != "":
+		return &usageError{errors.New("runs are kept in PostgreSQL, not in the data folder"), "back up and restore that database, for example with pg_dump and pg_restore"}
+	case c.data == "":
+		return errNoData
+	}
+	return nil
+}
+
+// replaceFile writes a file that only this user can read, in place of one that may be there.
+// After an error there is what was there before.
+func replaceFile(path string, write func(io.Writer) error) (size int64, err error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return 0, &usageError{fmt.Errorf("%s is not a file", path), "name a file, which is made or replaced"}
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return 0, err
+	}
+
+	if err = write(file); err == nil {
+		size, err = file.Seek(0, io.SeekCurrent)
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
+	}
+	return size, err
+}
+
+func restoreCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Make a data folder of a backup",
+		Long: `Make the folder runs of the data folder from a backup. It must be missing or empty, and
+is complete or not made at all. Then start the server with toolhost serve.
+
+The server does not know what happened after the backup was made. Runs that were queued,
+waiting or running then count as interrupted: those of idempotent or readonly tools run
+again, and all others end as orphaned. Do not restore a backup while the server that it
+is from continues elsewhere.`,
+		Example: `  toolhost restore toolhost-backup.zip
+  toolhost restore toolhost-backup.zip --data /srv/toolhost`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.restore(cmd.Context(), args[0]) },
+	}
+}
+
+func (a *app) restore(ctx context.Context, file string) error {
+	if err := a.config.checkKeptHere(); err != nil {
+		return err
+	}
+	if _, err := a.config.cacheDir(); err != nil { // the data folder is this user's
+		return err
+	}
+	backup, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = backup.Close() }()
+
+	err = server.Restore(ctx, backup, a.config.runsFolder())
+	if errors.Is(err, fs.ErrExist) {
+		return &usageError{err, "stop the server and move the folder away, or choose another data folder with --data"}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	a.printf("restored in %s: start toolhost serve\n", oneLine(a.config.runsFolder()))
+	return nil
+}
