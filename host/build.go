@@ -6,7 +6,6 @@ import (
 	"os"
 	"runtime"
 	"sync/atomic"
-	"time"
 
 	"github.com/tetratelabs/wazero"
 
@@ -25,9 +24,6 @@ type CompileOptions struct {
 	// LowPriority makes the compiler process give way to other work, if the system
 	// supports that. It needs Config.Compiler.
 	LowPriority bool
-	// Time is a lower limit on the processor time of compiling than Config.CompileTime.
-	// 0 means none. It needs Config.Compiler.
-	Time time.Duration
 }
 
 // prepare rewrites a plugin and compiles it, unless the cache has the outcome. Plugins
@@ -36,7 +32,7 @@ type CompileOptions struct {
 // before is refused again, by its digest, for the same reason.
 func (h *Host) prepare(ctx context.Context, digest string, wasm []byte, opts CompileOptions) (*codecache.Loaded, error) {
 	if opts.Interpret {
-		return h.interpreted(ctx, wasm, maxInterpretedCode)
+		return h.interpreted(ctx, wasm)
 	}
 	key := compiler.Key(wasm)
 	leave, err := h.enterBuild(ctx, key)
@@ -56,19 +52,15 @@ func (h *Host) prepare(ctx context.Context, digest string, wasm []byte, opts Com
 		}
 	}
 
-	limits := h.limits
-	if opts.Time > 0 {
-		limits.Processor = min(limits.Processor, opts.Time)
-	}
-	if err := h.refusals.Recall(digest, limits); err != nil {
+	if err := h.refusals.Recall(digest, h.limits); err != nil {
 		return nil, err
 	}
 
-	l, err := h.build(ctx, ready, key, wasm, opts, limits)
+	l, err := h.build(ctx, ready, key, wasm, opts.LowPriority)
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	h.refusals.Remember(digest, err, limits)
+	h.refusals.Remember(digest, err, h.limits)
 	return l, err
 }
 
@@ -84,7 +76,7 @@ func (h *Host) enterBuild(ctx context.Context, key string) (leave func(), err er
 
 // build compiles a plugin anew: in a child process where the host has one, and
 // otherwise in this one. ready says that the cache can be used.
-func (h *Host) build(ctx context.Context, ready bool, key string, wasm []byte, opts CompileOptions, limits codecache.Limits) (*codecache.Loaded, error) {
+func (h *Host) build(ctx context.Context, ready bool, key string, wasm []byte, low bool) (*codecache.Loaded, error) {
 	switch {
 	case h.compiler != "" && !ready:
 		return nil, errors.New("compiled code cannot be stored anywhere: see the log")
@@ -93,8 +85,8 @@ func (h *Host) build(ctx context.Context, ready bool, key string, wasm []byte, o
 			return nil, err
 		}
 		defer func() { <-h.building }()
-		child := compiler.Process{Path: h.compiler, Memory: limits.Memory, Processor: limits.Processor}
-		return h.code.Store(key, func(dir string) error { return child.Build(ctx, dir, wasm, opts.LowPriority) })
+		child := compiler.Process{Path: h.compiler, Memory: h.limits.Memory, Processor: h.limits.Processor}
+		return h.code.Store(key, func(dir string) error { return child.Build(ctx, dir, wasm, low) })
 	case !ready || !h.code.Stores():
 		return h.buildInMemory(ctx, wasm)
 	}

@@ -147,6 +147,25 @@ func TestInterpret(t *testing.T) {
 	require.LessOrEqual(t, h.Stats().Memory, before)
 }
 
+// TestInterpretedStackCounts: the values of an interpreted guest lie on a heap that the
+// guest does not see. Each call pushes all locals of a function.
+func TestInterpretedStackCounts(t *testing.T) {
+	const calls, locals = 1900, 900
+	counter := load(i32(0))
+	helper := seq(when(counter, store(0, op(wasmbin.OpI32Sub, load(i32(0)), i32(1))), call(fnHelper)), drop(read(abi.FieldScript, 0, 8))) // each function of the host checks the stack
+	wasm := guest{invoke: seq(store(0, i32(calls)), call(fnHelper), drop(write(abi.StreamResult, dataAt, 2)), i32(0)), helper: helper, data: "{}", change: func(m *wasmbin.Module) {
+		m.Codes[0].Locals = []wasmbin.LocalGroup{{Count: locals, Type: wasmbin.I32}}
+	}}.wasm()
+
+	h := hostWith(t, host.Config{})
+	m, err := h.CompileWith(t.Context(), wasm, host.CompileOptions{Interpret: true})
+	require.NoError(t, err)
+	o := do(t.Context(), h, m, host.Call{})
+	require.NoError(t, o.err)
+	require.Greater(t, h.Stats().MemoryPeak, int64(calls*locals*8))
+	require.NoError(t, m.Close(t.Context()))
+}
+
 // TestInterpretIsBounded: what an interpreter cannot hold is refused.
 func TestInterpretIsBounded(t *testing.T) {
 	h := hostWith(t, host.Config{Memory: 1 << 20})

@@ -115,10 +115,8 @@ type Host struct {
 	operations map[string]operation // that guests call by name
 	egress     *egress.Client
 
-	interpreting      chan struct{} // semaphore: plugins that are interpreted
-	interpretingLarge chan struct{} // the same for large ones
-	building          chan struct{} // semaphore: child processes that compile
-	making            sync.Map      // chan struct{} by key: semaphores of code that is looked for or made
+	building chan struct{} // semaphore: child processes that compile
+	making   sync.Map      // chan struct{} by key: semaphores of code that is looked for or made
 
 	compiling     context.Context // done when compilations must end
 	stopCompiling context.CancelFunc
@@ -136,7 +134,7 @@ type Host struct {
 
 // New returns a Host. Close it to free the compiled code.
 func New(ctx context.Context, cfg Config) (*Host, error) {
-	h := &Host{log: cfg.Logger, modules: map[*Module]bool{}, interpreting: make(chan struct{}, interpretedAtOnce), interpretingLarge: make(chan struct{}, 1), building: make(chan struct{}, buildsAtOnce)}
+	h := &Host{log: cfg.Logger, modules: map[*Module]bool{}, building: make(chan struct{}, buildsAtOnce)}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}

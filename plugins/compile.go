@@ -19,7 +19,7 @@ import (
 // done and in total, the file and its error; these calls do not overlap. The returned
 // error joins the errors of the plugins, or is the cause of ctx.
 func (r *Registry) Compile(ctx context.Context, progress func(done, total int, file string, err error)) error {
-	if _, err := r.describeLate(ctx, host.CompileOptions{}); err != nil {
+	if err := r.describe(ctx, false, nil); err != nil {
 		return err
 	}
 
@@ -311,25 +311,53 @@ func (p *Plugin) failure() error {
 }
 
 // CompileAhead compiles plugins before their first call: one at a time, at low
-// priority, and after each reload the new ones. Plugins that took too long to
-// describe themselves come last. It returns when ctx is done. A plugin that does not
-// compile becomes a problem. If describing changes something, it calls report, unless
-// that is nil.
+// priority, and after each reload the new ones. Those that have to be asked for their
+// manifests come first, see [Registry.DescribeAhead]. It returns when ctx is done. A
+// plugin that does not compile becomes a problem.
 //
 // If the host keeps compiled code in a folder, the code takes no memory before the
-// first call.
+// first call. Start it, or DescribeAhead, once.
 func (r *Registry) CompileAhead(ctx context.Context, report func(Changes)) {
-	low := host.CompileOptions{LowPriority: true}
-	for {
-		for _, p := range r.set.Load().plugins {
-			if ctx.Err() != nil {
-				return
-			}
-			_ = p.compileAhead(ctx, low) // a problem of the plugin, see Problems
+	r.ahead(ctx, report, true)
+}
+
+// DescribeAhead compiles only the plugins whose manifests are not known, and asks them,
+// as CompileAhead does. It calls report with what that changes, unless that is nil.
+func (r *Registry) DescribeAhead(ctx context.Context, report func(Changes)) {
+	r.ahead(ctx, report, false)
+}
+
+// Described waits until DescribeAhead or CompileAhead has asked the plugins that were there
+// at the start. It does not wait if [Config.DescribeLater] is not set. The error is the
+// cause of ctx, or host.ErrClosed once the registry is closed.
+func (r *Registry) Described(ctx context.Context) error {
+	if !r.cfg.DescribeLater {
+		return nil
+	}
+	select {
+	case <-r.described:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-r.ctx.Done():
+		return context.Cause(r.ctx)
+	}
+}
+
+func (r *Registry) ahead(ctx context.Context, report func(Changes), all bool) {
+	for first := true; ; first = false {
+		if r.describe(ctx, true, report) != nil {
+			return // ctx is done, or the registry is closed
+		}
+		if first {
+			close(r.described)
 		}
 
-		if c, err := r.describeLate(ctx, low); err == nil && report != nil && !c.Empty() { // else ctx is done, or the registry closed
-			report(c)
+		for _, p := range r.set.Load().plugins {
+			if !all || ctx.Err() != nil || len(r.reloaded) > 0 { // which may have brought others to describe
+				break
+			}
+			_ = p.compileAhead(ctx, host.CompileOptions{LowPriority: true}) // a problem of the plugin, see Problems
 		}
 
 		select {

@@ -6,15 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
-	"time"
+	"sync"
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// errLate says that no time was left for a plugin to describe itself.
-var errLate = errors.New("out of time")
+// errPending says that a plugin still has to be asked for its manifest.
+var errPending = errors.New("it has no manifest in the file or next to it: it is being compiled to ask for it, and its tools follow; toolhost seal writes the manifest into the file")
 
 // atFault reports whether an error of describing is the plugin's fault, so that it
 // would fail again.
@@ -27,8 +26,33 @@ func atFault(err error) bool {
 	return false
 }
 
+// description is what asking a plugin for its manifest has led to. The plugins that
+// readings make of an unchanged file share it.
+type description struct {
+	mu       sync.Mutex
+	manifest []byte // JSON; nil if it is not known
+	err      error  // of the last attempt
+}
+
+// get returns the manifest, or the error that asking again would lead to. Both are nil
+// if the plugin has to be asked.
+func (d *description) get() (manifest []byte, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.manifest != nil || atFault(d.err) {
+		return d.manifest, d.err
+	}
+	return nil, nil
+}
+
+func (d *description) set(manifest []byte, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.manifest, d.err = manifest, err
+}
+
 // describe asks the plugin itself, unless its answer is known from an earlier reading
-// or process. A plugin for which there is not enough time is late.
+// or process.
 func (l *loader) describe(p *Plugin) ([]byte, error) {
 	if !p.Info.Describe {
 		return nil, p.Info.NoManifest()
@@ -38,66 +62,63 @@ func (l *loader) describe(p *Plugin) ([]byte, error) {
 		return nil, err
 	}
 
-	if before := l.lateBefore[p.at]; before != nil && before.known() == digest {
-		if document, err := before.description(); document != nil || err != nil {
-			l.failed(p, err)
-			return document, err
-		}
+	p.description = l.described(p.at, digest)
+	if manifest, err := p.description.get(); manifest != nil || err != nil {
+		return manifest, err
 	}
 	cached := cachedManifest(l.cfg.CacheDir, digest)
-	if document, err := owned.ReadFile(cached); err == nil && json.Valid(document) {
-		return document, nil
+	if manifest, err := owned.ReadFile(cached); err == nil && json.Valid(manifest) {
+		p.description.set(manifest, nil)
+		return manifest, nil
 	}
-	if err := l.host.Refused(digest); err != nil && !slices.Contains(l.cfg.Interpret, allPlugins) {
+	opts := l.cfg.describeOptions()
+	if err := l.host.Refused(digest); err != nil && !opts.Interpret {
 		return nil, err
+	}
+	if l.cfg.DescribeLater {
+		return nil, errPending
 	}
 
-	document, err := p.describe(l.describing, host.CompileOptions{Time: quickCompileTime})
-	if errors.Is(err, errLate) || errors.Is(err, host.ErrCompileLimit) && l.host.Refused(digest) == nil {
-		l.late = append(l.late, p)
-		return nil, fmt.Errorf("describing it takes too long: %w: a server does it in the background; for other commands run toolhost compile, or give it a manifest in a custom section or a sidecar", err)
-	}
+	manifest, err := p.describe(l.ctx, opts)
 	if err != nil {
-		l.failed(p, err)
 		return nil, err
 	}
-	if err := cacheManifest(cached, document); err != nil {
+	if err := cacheManifest(cached, manifest); err != nil {
 		l.problem(cached, err)
 	}
-
-	return document, nil
+	return manifest, nil
 }
 
-// failed keeps a plugin that would fail again, so that it is not asked again.
-func (l *loader) failed(p *Plugin, err error) {
-	if atFault(err) {
-		p.failed = err
-		l.late = append(l.late, p)
+// described is the description of a file that the earlier reading had in the same
+// place, or a new one.
+func (l *loader) described(at place, digest string) *description {
+	for _, before := range []*Plugin{l.before[at], l.undescribedBefore[at]} {
+		if before != nil && before.description != nil && before.known() == digest {
+			return before.description
+		}
 	}
+	return &description{}
 }
 
-// description returns what describing a late plugin has led to: a manifest, an error
-// that it would cause again, or nothing yet.
-func (p *Plugin) description() ([]byte, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.document, p.failed
+// describeOptions are those of compiling a plugin that has to be asked for its name. It
+// may be one that is never compiled.
+func (c *Config) describeOptions() host.CompileOptions {
+	return host.CompileOptions{Interpret: len(c.Interpret) > 0}
 }
 
-// quickCompileTime is the processor time for compiling a plugin that cannot be
-// interpreted to describe it, while others wait.
-const quickCompileTime = 5 * time.Second
-
-// describe asks the plugin what it is.
+// describe compiles the plugin and asks it what it is.
 func (p *Plugin) describe(ctx context.Context, opts host.CompileOptions) ([]byte, error) {
+	wasm, err := p.contents()
+	var manifest []byte
+	if err == nil {
+		manifest, err = p.host.DescribeWith(ctx, wasm, host.DescribeOptions{Compile: opts})
+	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	wasm, err := p.contents()
-	if err != nil {
-		return nil, err
-	}
-	return p.host.DescribeWith(ctx, wasm, host.DescribeOptions{Compile: opts})
+
+	p.description.set(manifest, err)
+	return manifest, err
 }
 
 // cachedManifest is the file with a plugin's description, empty without a cache.
@@ -119,34 +140,35 @@ func cacheManifest(name string, document []byte) error {
 	return nil
 }
 
-// describeLate describes the late plugins, without the limit on time, and reloads if
-// that changes something.
-func (r *Registry) describeLate(ctx context.Context, opts host.CompileOptions) (Changes, error) {
-	changed := false
-	for _, p := range r.set.Load().late {
-		if document, err := p.description(); document != nil || err != nil {
+// describe asks the plugins whose manifests are not known. It reloads after each answer,
+// so that no plugin waits for one that takes longer, and calls report with the changes,
+// unless that is nil.
+func (r *Registry) describe(ctx context.Context, low bool, report func(Changes)) error {
+	s := r.set.Load()
+	opts := s.cfg.describeOptions()
+	opts.LowPriority = low
+	for _, p := range s.undescribed {
+		if manifest, err := p.description.get(); manifest != nil || err != nil {
 			continue
 		}
 
-		document, err := p.describe(ctx, opts)
+		manifest, err := p.describe(ctx, opts)
 		if ctx.Err() != nil {
-			return Changes{}, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		if err == nil {
-			_ = cacheManifest(cachedManifest(r.cfg.CacheDir, p.known()), document) // else it is asked again by the next process
+			_ = cacheManifest(cachedManifest(r.cfg.CacheDir, p.known()), manifest) // else it is asked again by the next process
+		} else if !atFault(err) && r.host.Refused(p.known()) == nil {
+			continue // it is asked again after the next reload
 		}
 
-		p.mu.Lock()
-		p.document = document
-		if atFault(err) {
-			p.failed = err
+		c, err := r.Reload(ctx)
+		if err != nil {
+			return err
 		}
-		p.mu.Unlock()
-		changed = changed || err == nil || atFault(err) || p.known() != "" && r.host.Refused(p.known()) != nil
+		if report != nil && !c.Empty() {
+			report(c)
+		}
 	}
-
-	if !changed {
-		return Changes{}, nil
-	}
-	return r.Reload(ctx)
+	return nil
 }

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -30,25 +31,134 @@ func neverDescribes() []byte {
 	}.Wasm()
 }
 
-// TestNobodyWaitsForADescribe: where the time to describe is over, a plugin that
-// needs it is a problem, and the others are there. It is described later.
-func TestNobodyWaitsForADescribe(t *testing.T) {
+// later opens a folder whose plugins are described in the background.
+func later(t *testing.T, h *host.Host, files fstest.MapFS, change func(*Config)) *Registry {
+	cfg := Config{Folders: []Folder{{Path: "plugins", FS: files}}, DescribeLater: true}
+	if change != nil {
+		change(&cfg)
+	}
+	return openWith(t, h, cfg)
+}
+
+// TestDescribeLater: nobody waits for a plugin that has to be asked for its manifest. It
+// is a problem until then, and the others are there.
+func TestDescribeLater(t *testing.T) {
 	for name, cache := range map[string]string{"kept": t.TempDir(), "not kept": ""} {
 		t.Run(name, func(t *testing.T) {
-			r := openWith(t, newHost(t), Config{
-				Folders:  []Folder{folder(map[string][]byte{"late.wasm": describing(named("late")), "sealed.wasm": sealed(named("sealed"))})},
-				CacheDir: cache, DescribeTime: 1, // nanosecond: over before it begins
-			})
+			h := newHost(t)
+			files := fstest.MapFS{"bare.wasm": wasmFile(describing(named("bare"))), "sealed.wasm": wasmFile(sealed(named("sealed")))}
+			r := later(t, h, files, func(c *Config) { c.CacheDir = cache })
 			require.Equal(t, []string{"sealed"}, toolNames(r))
 			require.Len(t, r.Problems(), 1)
-			require.ErrorIs(t, r.Problems()[0].Err, errLate)
-			require.ErrorContains(t, r.Problems()[0].Err, "run toolhost compile")
+			require.ErrorIs(t, r.Problems()[0].Err, errPending)
+			require.ErrorContains(t, r.Problems()[0].Err, "toolhost seal writes the manifest into the file")
+			require.Zero(t, h.Stats().Compiled)
 
 			require.NoError(t, r.Compile(t.Context(), nil))
-			require.Equal(t, []string{"late", "sealed"}, toolNames(r))
+			require.Equal(t, []string{"bare", "sealed"}, toolNames(r))
+			require.Empty(t, problems(r))
+
+			again := later(t, h, files, func(c *Config) { c.CacheDir = cache })
+			require.Equal(t, cache != "", len(again.Tools()) == 2)
+		})
+	}
+}
+
+// TestNoPluginWaitsForAnother: each plugin is there once it is described, also if one
+// before it never says what it is.
+func TestNoPluginWaitsForAnother(t *testing.T) {
+	files := fstest.MapFS{"a.wasm": wasmFile(neverDescribes()), "b.wasm": wasmFile(describing(named("b"))), "c.wasm": wasmFile(describing(named("c")))}
+	r := later(t, newHost(t), files, nil)
+	require.Len(t, r.Problems(), 3)
+	changes, end := aheadWith(t, r.DescribeAhead)
+	defer end()
+
+	c := <-changes
+	require.Len(t, c.Problems, 1)
+	require.ErrorIs(t, c.Problems[0].Err, host.ErrFuel)
+	require.Equal(t, []string{"b"}, (<-changes).ToolsAdded)
+	require.Equal(t, []string{"c"}, (<-changes).ToolsAdded)
+	require.Len(t, r.Problems(), 1)
+}
+
+// TestReplacedByOneToDescribe: while the new version of a file is being described the
+// earlier one stays in use, also if it was never compiled.
+func TestReplacedByOneToDescribe(t *testing.T) {
+	for _, compiled := range []bool{false, true} {
+		t.Run(fmt.Sprint("compiled ", compiled), func(t *testing.T) {
+			files := fstest.MapFS{"p.wasm": wasmFile(saying("p", "one", 1)), "q.wasm": wasmFile(sealed(named("q")))}
+			r := later(t, newHost(t), files, nil)
+			if compiled {
+				require.Equal(t, "1", answer(t, r, "p"))
+			}
+
+			files["p.wasm"] = wasmFile(describing(named("p", "x")))
+			c := reload(t, r)
+			require.Equal(t, Changes{Problems: c.Problems}, c)
+			require.ErrorContains(t, c.Problems[0].Err, "; the earlier version stays in use until then")
+			require.Equal(t, []string{"p", "q"}, toolNames(r))
+			if compiled {
+				require.Equal(t, "1", answer(t, r, "p"))
+			} else {
+				_, err := r.Tools()[0].Call(t.Context(), host.Call{})
+				require.ErrorIs(t, err, ErrChanged, "try again")
+			}
+
+			changes, end := aheadWith(t, r.DescribeAhead)
+			defer end()
+			require.Equal(t, Changes{Changed: []string{"p"}, ToolsAdded: []string{"p_x"}, ToolsRemoved: []string{"p"}}, <-changes)
 			require.Empty(t, problems(r))
 		})
 	}
+}
+
+// TestReconfigureAsksNobodyAgain: what a plugin has said of itself is known as long as its
+// file is the same, also without a cache.
+func TestReconfigureAsksNobodyAgain(t *testing.T) {
+	m := named("p")
+	m.Needs.Clock = true
+	h := newHost(t)
+	r := later(t, h, fstest.MapFS{"p.wasm": wasmFile(describing(m)), "bad.wasm": wasmFile(plugintest.Plugin{Describe: plugintest.Do().Say(abi.StreamManifest, "{}")}.Wasm())}, nil)
+	require.NoError(t, r.Compile(t.Context(), nil))
+	require.Equal(t, []string{"p"}, toolNames(r))
+
+	asked := h.Stats().Started
+	for _, clock := range []bool{true, false} {
+		_, err := r.Reconfigure(t.Context(), func(c *Config) { c.Grants = map[string]Grant{"p": {Clock: clock}} })
+		require.NoError(t, err)
+		require.Equal(t, []string{"p"}, toolNames(r))
+		require.Equal(t, clock, r.Plugins()[0].Denied() == nil)
+		require.Len(t, r.Problems(), 1)
+		require.NotErrorIs(t, r.Problems()[0].Err, errPending)
+	}
+	require.Equal(t, asked, h.Stats().Started)
+}
+
+// TestInterpretedIsNeverCompiled: a plugin without a manifest may be one that no compiler
+// is to see, which is known when it has said its name.
+func TestInterpretedIsNeverCompiled(t *testing.T) {
+	h, err := host.New(t.Context(), host.Config{Compiler: filepath.Join(t.TempDir(), "none")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
+	r := openWith(t, h, Config{Folders: []Folder{folder(map[string][]byte{"p.wasm": describing(named("p"))})}, Interpret: []string{"p"}})
+	require.Empty(t, problems(r))
+	_, err = r.Tools()[0].Call(t.Context(), host.Call{})
+	require.NoError(t, err)
+}
+
+// TestAcceptedVersionIsDescribedLater: an accepted version that is kept, and has no
+// manifest, is served once it is described.
+func TestAcceptedVersionIsDescribedLater(t *testing.T) {
+	s := accepting(t, map[string][]byte{"box.wasm": describing(named("box"))}, nil)
+	s.files["box.wasm"] = wasmFile(sealed(named("box", "evil")))
+	s.cfg.DescribeLater = true
+	r := s.open()
+	require.Empty(t, toolNames(r))
+	require.ErrorIs(t, r.Problems()[0].Err, errPending)
+
+	require.NoError(t, r.Compile(t.Context(), nil))
+	require.Equal(t, []string{"box"}, toolNames(r))
+	require.ErrorContains(t, r.Problems()[0].Err, "; the accepted version stays in use")
 }
 
 // TestFailedDescribeIsRemembered: a plugin that cannot say what it is is asked
@@ -61,7 +171,7 @@ func TestFailedDescribeIsRemembered(t *testing.T) {
 	require.ErrorIs(t, r.Problems()[0].Err, host.ErrFuel)
 
 	compiled := h.Stats().Compiled.Anew
-	require.NotZero(t, compiled, "the interpreter did not suffice")
+	require.NotZero(t, compiled)
 	for range 3 {
 		_, err := r.Reload(t.Context())
 		require.NoError(t, err)
@@ -76,13 +186,14 @@ func TestFailedDescribeIsRemembered(t *testing.T) {
 	require.Empty(t, problems(r))
 }
 
-// ahead starts compiling ahead, and returns what it reports and what ends it.
-func ahead(t *testing.T, r *Registry) (reports <-chan Changes, end func()) {
+// aheadWith starts compiling or describing ahead, and returns what it reports and what
+// ends it.
+func aheadWith(t *testing.T, ahead func(context.Context, func(Changes))) (reports <-chan Changes, end func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done, changes := make(chan struct{}), make(chan Changes, 10)
 	go func() {
 		defer close(done)
-		r.CompileAhead(ctx, func(c Changes) { changes <- c })
+		ahead(ctx, func(c Changes) { changes <- c })
 	}()
 	return changes, func() {
 		cancel()
@@ -106,8 +217,8 @@ func TestCompileAhead(t *testing.T) {
 	h, err := host.New(t.Context(), host.Config{CacheDir: t.TempDir(), Compiler: host.ThisProgram()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
-	r := openWith(t, h, Config{Folders: []Folder{{Path: "plugins", FS: files}}, Interpret: []string{"interpreted"}, DescribeTime: 1})
-	changes, end := ahead(t, r)
+	r := openWith(t, h, Config{Folders: []Folder{{Path: "plugins", FS: files}}, Interpret: []string{"interpreted"}, DescribeLater: true})
+	changes, end := aheadWith(t, r.CompileAhead)
 	defer end()
 	require.Equal(t, []string{"late"}, (<-changes).ToolsAdded)
 
@@ -115,13 +226,13 @@ func TestCompileAhead(t *testing.T) {
 		t.Helper()
 		require.Eventually(t, func() bool { return h.Stats().Compiled.Anew+h.Stats().Compiled.Cached == n }, 2*time.Minute, time.Millisecond)
 	}
-	compiled(3)
+	compiled(4)
 	add(named("c"))
 	_, err = r.Reload(t.Context())
 	require.NoError(t, err)
-	compiled(4)
+	compiled(5)
 
-	require.Equal(t, int64(2), h.Stats().Compiled.Anew, "one code of those that are sealed, and one of the other")
+	require.Equal(t, int64(3), h.Stats().Compiled.Anew, "one code of those that are sealed, and that of the other, which was interpreted too")
 
 	for _, tool := range r.Tools() {
 		if tool.Plugin.Denied() == nil {
@@ -162,10 +273,9 @@ func TestRefusedPlugin(t *testing.T) {
 	}
 }
 
-// TestRefusedPluginIsNotLateForEver: a plugin that cannot be compiled to describe
-// itself is a problem, and not asked again and again, also where there is no time
-// for it.
-func TestRefusedPluginIsNotLateForEver(t *testing.T) {
+// TestRefusedPluginIsNotPending: a plugin that cannot be compiled to describe itself is a
+// problem with the reason, and not asked again and again.
+func TestRefusedPluginIsNotPending(t *testing.T) {
 	module, err := wasmbin.Parse(describing(named("bad")))
 	require.NoError(t, err)
 	for i := range module.Codes {
@@ -176,8 +286,7 @@ func TestRefusedPluginIsNotLateForEver(t *testing.T) {
 	h := newHost(t)
 	_, err = h.Compile(t.Context(), wasm)
 	require.ErrorIs(t, err, host.ErrABI)
-	r := openWith(t, h, Config{Folders: []Folder{folder(map[string][]byte{"bad.wasm": wasm})}, DescribeTime: 1})
-	require.Empty(t, r.set.Load().late)
+	r := later(t, h, fstest.MapFS{"bad.wasm": wasmFile(wasm)}, nil)
 	require.Len(t, r.Problems(), 1)
 	require.ErrorContains(t, r.Problems()[0].Err, "it does not compile")
 }

@@ -97,7 +97,7 @@ func (l *loader) keptVersion(at place, folder Folder, e *lock.Plugin) (*Plugin, 
 // that version is not kept.
 func (k Lock) Version(ctx context.Context, h *host.Host, e *lock.Plugin) (*Plugin, error) {
 	l := newLoader(h, Config{Lock: k})
-	l.describing, l.digests, l.anySigner = ctx, openDigests(""), true
+	l.ctx, l.digests, l.anySigner = ctx, openDigests(""), true
 	l.lock = &lock.File{Plugins: []lock.Plugin{*e}}
 	folder := Folder{Path: e.Source, Source: e.Source, Pack: e.Source == lock.Starter, BuiltIn: e.Source == lock.BuiltIn}
 	return l.keptVersion(place{name: e.File()}, folder, e)
@@ -107,7 +107,7 @@ func (k Lock) Version(ctx context.Context, h *host.Host, e *lock.Plugin) (*Plugi
 // problem.
 func (l *loader) keepLocked(at place, folder Folder, err error) (*Plugin, error) {
 	e := l.accepted(folder.LockSource(), at.name)
-	if e == nil || errors.Is(err, errLate) {
+	if e == nil || errors.Is(err, errPending) {
 		return nil, err
 	}
 

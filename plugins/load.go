@@ -32,19 +32,19 @@ type loader struct {
 	digests  *digests
 	problems []Problem
 
-	lock       *lock.File        // nil: everything is accepted
-	replaced   *Plugin           // the accepted version of the file that is being read, if it was needed
-	before     map[place]*Plugin // of the earlier reading
-	lateBefore map[place]*Plugin
-	anySigner  bool // the signer need not be the accepted one
+	lock      *lock.File        // nil: everything is accepted
+	replaced  *Plugin           // the accepted version of the file that is being read, if it was needed
+	before    map[place]*Plugin // of the earlier reading
+	anySigner bool              // the signer need not be the accepted one
 
-	compilations *sync.WaitGroup
-	describing   context.Context // done when the time for describing is over
-	late         []*Plugin       // see set
+	compilations      *sync.WaitGroup
+	ctx               context.Context // of describing
+	undescribed       []*Plugin       // see set
+	undescribedBefore map[place]*Plugin
 }
 
 func newLoader(h *host.Host, cfg Config) *loader {
-	l := &loader{host: h, cfg: cfg, describing: context.Background(), compilations: new(sync.WaitGroup)}
+	l := &loader{host: h, cfg: cfg, ctx: context.Background(), compilations: new(sync.WaitGroup)}
 	if cfg.CacheDir == "" {
 		return l
 	}
@@ -63,7 +63,7 @@ func (r *Registry) loader(before *set, cfg Config) *loader {
 		r.digests = openDigests(l.cfg.CacheDir)
 	}
 	l.digests, l.compilations = r.digests, &r.compilations
-	l.before, l.lateBefore = byPlace(before.plugins), byPlace(before.late)
+	l.before, l.undescribedBefore = byPlace(before.plugins), byPlace(before.undescribed)
 	return l
 }
 
@@ -79,7 +79,7 @@ func byPlace(plugins []*Plugin) map[place]*Plugin {
 // prevent loading it.
 func Load(ctx context.Context, h *host.Host, cfg Config, name string) (*Plugin, []Problem, error) {
 	l := newLoader(h, cfg)
-	l.describing = ctx
+	l.ctx = ctx
 	l.digests = openDigests(l.cfg.CacheDir)
 	p, err := l.plugin(0, cfg.Folders[0], strings.TrimSuffix(name, ".wasm"))
 	return p, l.problems, err
@@ -101,13 +101,13 @@ func (l *loader) folder(ctx context.Context, i int, folder Folder) []*Plugin {
 
 	each(ctx, len(entries), func(n int) {
 		ones[n] = *l
-		ones[n].problems, ones[n].late = nil, nil
+		ones[n].problems, ones[n].undescribed = nil, nil
 		plugins[n] = ones[n].file(i, folder, entries[n])
 	})
 
 	for _, one := range ones {
 		l.problems = append(l.problems, one.problems...)
-		l.late = append(l.late, one.late...)
+		l.undescribed = append(l.undescribed, one.undescribed...)
 	}
 	return slices.DeleteFunc(plugins, func(p *Plugin) bool { return p == nil })
 }
@@ -187,10 +187,19 @@ func (l *loader) newPlugin(at place, folder Folder) *Plugin {
 	}
 }
 
-// read fills in a plugin from its files. It reads the whole module only if its signature
+// read fills in a plugin from its files.
+func (l *loader) read(p *Plugin, stem string) error {
+	err := l.fill(p, stem)
+	if err != nil && p.description != nil {
+		l.undescribed = append(l.undescribed, p)
+	}
+	return err
+}
+
+// fill is read without remembering what the plugin was asked. It reads the whole module only if its signature
 // counts, or if it was changed a moment ago: its stamp might not show the next change, so
 // that its digest is needed.
-func (l *loader) read(p *Plugin, stem string) error {
+func (l *loader) fill(p *Plugin, stem string) error {
 	wasm, err := l.scan(p)
 	if err != nil {
 		return err

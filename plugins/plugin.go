@@ -53,9 +53,12 @@ type Plugin struct {
 	from      Folder
 	digests   *digests
 	digesting sync.Mutex
-	digest    atomic.Pointer[string] // nil until it is computed
-	stored    atomic.Bool            // its compiled code was stored for later
-	held      atomic.Bool            // an unused module is kept: its file has changed, so it cannot be compiled again
+
+	description *description // nil if its manifest is in a section or a sidecar
+
+	digest atomic.Pointer[string] // nil until it is computed
+	stored atomic.Bool            // its compiled code was stored for later
+	held   atomic.Bool            // an unused module is kept: its file has changed, so it cannot be compiled again
 
 	compilations *sync.WaitGroup // of the registry
 
@@ -63,9 +66,8 @@ type Plugin struct {
 	module    *host.Module // nil until it is compiled
 	users     int          // of the module
 	compiling *compilation // nil if it is not being compiled
-	failed    error        // of the last compilation, or why it could not describe itself
+	failed    error        // of the last compilation
 	gone      error        // set once the plugin is retired: new callers get this error
-	document  []byte       // how a late plugin has described itself
 }
 
 // Tool is a tool as agents see it. The embedded tool is its part of the manifest,

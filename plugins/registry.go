@@ -4,7 +4,6 @@
 package plugins
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
@@ -43,11 +41,11 @@ type Config struct {
 	// Interpret names plugins that are interpreted instead of compiled, see
 	// host.CompileOptions. "*" stands for all plugins.
 	Interpret []string
-	// DescribeTime is how long Open and Reload wait for all plugins to describe
-	// themselves. A plugin that is not done by then is a Problem;
-	// [Registry.CompileAhead] and [Registry.Compile] try it again. 0 is
-	// DefaultDescribeTime.
-	DescribeTime time.Duration
+	// DescribeLater has Open and Reload not wait for plugins without a manifest in a
+	// custom section or a sidecar, which are compiled and asked for it. Such a plugin is a
+	// Problem until [Registry.CompileAhead] or [Registry.DescribeAhead] has asked it. The
+	// earlier version of its file stays in use meanwhile.
+	DescribeLater bool
 	// CacheDir caches digests and the manifests that plugins described. A folder that
 	// others can write to is a Problem and is not used. Empty caches nothing.
 	CacheDir string
@@ -55,9 +53,6 @@ type Config struct {
 	// same moment as the plugins: see [View].
 	Attached any
 }
-
-// DefaultDescribeTime is the DescribeTime of a zero Config.
-const DefaultDescribeTime = 30 * time.Second
 
 // Registry has the plugins and tools of a set of folders, as of the last reload. It is
 // safe for concurrent use. During a reload every method sees either all of the old set
@@ -78,22 +73,23 @@ type Registry struct {
 	frozen  sync.Once
 
 	reloaded     chan struct{} // signals a new set
+	described    chan struct{} // closed when the plugins that were there at the start have been asked
 	compilations sync.WaitGroup
 	versions     versions
 }
 
 // set is the content of the folders at one reading. It does not change.
 type set struct {
-	cfg        Config     // of this reading
-	folders    []int      // identities of cfg.Folders, see place
-	lock       *lock.File // nil: everything is accepted
-	plugins    []*Plugin
-	tools      map[string]*Tool
-	names      []string // of the tools, sorted
-	problems   []Problem
-	overridden []Problem // plugins of a pack that give way
-	unknown    []Problem // those of problems that are about settings for unknown plugins
-	late       []*Plugin // not described in time, or in vain; they have no manifest
+	cfg         Config     // of this reading
+	folders     []int      // identities of cfg.Folders, see place
+	lock        *lock.File // nil: everything is accepted
+	plugins     []*Plugin
+	tools       map[string]*Tool
+	names       []string // of the tools, sorted
+	problems    []Problem
+	overridden  []Problem // plugins of a pack that give way
+	unknown     []Problem // those of problems that are about settings for unknown plugins
+	undescribed []*Plugin // not loaded: not asked for their manifests yet, or in vain
 }
 
 // place is the folder and file name of a plugin. The folder is known by a number that it
@@ -111,11 +107,12 @@ type Problem struct {
 
 func (p Problem) String() string { return p.File + ": " + p.Err.Error() }
 
-// Open reads the folders. It runs code of a plugin only if its manifest is neither in a
-// custom section nor in a sidecar. It fails only when ctx is done; see
-// [Registry.Problems] for everything else.
+// Open reads the folders. A plugin whose manifest is neither in a custom section nor in a
+// sidecar is compiled and asked for it, which takes seconds for one written in Go. Its
+// answer is cached by digest. Open fails only when ctx is done; see [Registry.Problems]
+// for everything else.
 func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
-	r := &Registry{host: h, cfg: cfg, reading: make(chan struct{}, 1), reloaded: make(chan struct{}, 1)}
+	r := &Registry{host: h, cfg: cfg, reading: make(chan struct{}, 1), reloaded: make(chan struct{}, 1), described: make(chan struct{})}
 	r.ctx, r.stop = context.WithCancelCause(context.Background())
 	r.taken = map[string]bool{}
 	for _, name := range cfg.Taken {
@@ -131,9 +128,7 @@ func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
 // the earlier set are reused.
 func (r *Registry) read(ctx context.Context, before *set, cfg Config) (*set, error) {
 	l, folders := r.loader(before, cfg), r.number(before, cfg.Folders)
-	var cancel context.CancelFunc
-	l.describing, cancel = context.WithTimeoutCause(ctx, cmp.Or(r.cfg.DescribeTime, DefaultDescribeTime), errLate)
-	defer cancel()
+	l.ctx = ctx
 
 	earlier := before.lock
 	if cfg.Lock.File != before.cfg.Lock.File {
@@ -162,7 +157,7 @@ func (r *Registry) read(ctx context.Context, before *set, cfg Config) (*set, err
 	l.missing(cfg.Folders, found)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := &set{cfg: cfg, folders: folders, lock: accepted, tools: map[string]*Tool{}, problems: l.problems, overridden: overridden, late: l.late}
+	s := &set{cfg: cfg, folders: folders, lock: accepted, tools: map[string]*Tool{}, problems: l.problems, overridden: overridden, undescribed: l.undescribed}
 	claims := claimed(found)
 	for _, p := range found {
 		if err := p.collision(claims, cfg.Reserved, r.taken); err != nil {

@@ -141,14 +141,22 @@ func (l *loader) same(p *Plugin) bool {
 
 // keep returns the plugin that was loaded earlier from a file that now cannot be
 // loaded, with the problem. It is nil if the plugin cannot stay in use: its file is
-// gone, its grants have changed, or it was never compiled, so that its code is lost. With
-// a lock it is the accepted version.
+// gone, its grants have changed, or it was never compiled, so that its code is lost. The
+// last does not matter while the new version is being described: until then calls are told
+// to try again. With a lock it is the accepted version.
 func (l *loader) keep(at place, folder Folder, err error) (*Plugin, error) {
 	if l.lock != nil && !errors.Is(err, fs.ErrNotExist) {
 		return l.keepLocked(at, folder, err)
 	}
 	p := l.before[at]
-	if p == nil || errors.Is(err, fs.ErrNotExist) || !l.sameSettings(p) || !p.hold() {
+	if p == nil || errors.Is(err, fs.ErrNotExist) || !l.sameSettings(p) {
+		return nil, err
+	}
+	if errors.Is(err, errPending) {
+		p.held.Store(true)
+		return p, fmt.Errorf("%w; the earlier version stays in use until then", err)
+	}
+	if !p.hold() {
 		return nil, err
 	}
 	return p, fmt.Errorf("%w; the earlier version stays in use until the file is repaired or removed", err)

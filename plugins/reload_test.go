@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -126,25 +125,23 @@ func TestReload(t *testing.T) {
 func TestReloadKeepsWhatIsTheSame(t *testing.T) {
 	for name, plugin := range map[string][]byte{"sealed": sealed(named("p")), "describes itself": describing(named("p"))} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // no time passes: see TestDescribeIsCachedByDigest
-				files := fstest.MapFS{"p.wasm": wasmFile(plugin), "q.wasm": wasmFile(saying("q", "one", 1))}
-				r := openMap(t, files)
-				p, q := r.Plugins()[0], r.Plugins()[1]
-				require.Equal(t, "1", answer(t, r, "q"))
-				_, err := p.Tools[0].Call(t.Context(), host.Call{})
-				require.NoError(t, err)
-				module := p.module
-				compiled := r.host.Stats().Compiled.Anew
-				files["q.wasm"] = wasmFile(saying("q", "one", 2))
-				require.Equal(t, Changes{Changed: []string{"q"}}, reload(t, r))
-				require.Same(t, p, r.Plugins()[0])
-				require.Same(t, module, p.module)
-				require.NotSame(t, q, r.Plugins()[1])
-				_, err = p.Tools[0].Call(t.Context(), host.Call{})
-				require.NoError(t, err)
-				require.Equal(t, compiled, r.host.Stats().Compiled.Anew)
-				require.Equal(t, "2", answer(t, r, "q"))
-			})
+			files := fstest.MapFS{"p.wasm": wasmFile(plugin), "q.wasm": wasmFile(saying("q", "one", 1))}
+			r := openMap(t, files)
+			p, q := r.Plugins()[0], r.Plugins()[1]
+			require.Equal(t, "1", answer(t, r, "q"))
+			_, err := p.Tools[0].Call(t.Context(), host.Call{})
+			require.NoError(t, err)
+			module := p.module
+			compiled := r.host.Stats().Compiled.Anew
+			files["q.wasm"] = wasmFile(saying("q", "one", 2))
+			require.Equal(t, Changes{Changed: []string{"q"}}, reload(t, r))
+			require.Same(t, p, r.Plugins()[0])
+			require.Same(t, module, p.module)
+			require.NotSame(t, q, r.Plugins()[1])
+			_, err = p.Tools[0].Call(t.Context(), host.Call{})
+			require.NoError(t, err)
+			require.Equal(t, compiled, r.host.Stats().Compiled.Anew)
+			require.Equal(t, "2", answer(t, r, "q"))
 		})
 	}
 }

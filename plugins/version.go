@@ -141,7 +141,7 @@ func (r *Registry) load(ctx context.Context, dir string, now *Plugin, digest str
 		cfg.Interpret = []string{allPlugins}
 	}
 	l := newLoader(r.host, cfg)
-	l.describing, l.digests, l.compilations = ctx, r.digests, &r.compilations
+	l.ctx, l.digests, l.compilations = ctx, r.digests, &r.compilations
 
 	p, err := l.plugin(0, cfg.Folders[0], digest)
 	if err != nil {

@@ -85,6 +85,10 @@ type Config struct {
 	// CompileAhead compiles the plugins in the background, until the Service is
 	// closed, so that no call has to wait for it.
 	CompileAhead bool
+	// DescribeLater has [Open] and reloads not wait for plugins without a manifest in a
+	// custom section or a sidecar. They are compiled in the background and asked for it.
+	// OnReload gets what that changes.
+	DescribeLater bool
 	// OnReload is called after a reload that changed something or found a new
 	// problem. Calls do not overlap. It must not call [Service.Reload] or
 	// [Service.Close]. If it is nil, problems are logged.
@@ -215,7 +219,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{
-		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, Taken: slices.Collect(maps.Keys(s.program.tools)), CacheDir: cfg.CacheDir, Interpret: cfg.Interpret, Lock: cfg.Lock, Verifier: cfg.Verifier, Attached: now,
+		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, Taken: slices.Collect(maps.Keys(s.program.tools)), CacheDir: cfg.CacheDir, DescribeLater: cfg.DescribeLater, Interpret: cfg.Interpret, Lock: cfg.Lock, Verifier: cfg.Verifier, Attached: now,
 	})
 	if err != nil {
 		return err
@@ -244,6 +248,8 @@ func (s *Service) open(ctx context.Context) (err error) {
 	s.watcher.set(s.registry, cfg.Watch)
 	if s.cfg.CompileAhead {
 		s.watching.Go(func() { s.registry.CompileAhead(ctx, s.reloaded) })
+	} else if s.cfg.DescribeLater {
+		s.watching.Go(func() { s.registry.DescribeAhead(ctx, s.reloaded) })
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolhost/toolhost/client"
+	"github.com/toolhost/toolhost/server"
 )
 
 // completionTime bounds what a shell waits for when it completes a word.
@@ -33,7 +34,7 @@ var arguments = map[string]argument{
 	"stop": {most: 1, words: runs(true)}, "message": {most: 1, words: runs(true)}, "approve": {most: 1, words: waitingCalls},
 	"lock": {words: localPlugins}, "diff": {words: localPlugins}, "kv": {most: 1, words: stores},
 	"new":     {most: 1, words: projectLanguages},
-	"inspect": {files: []string{"wasm"}}, "test": {files: []string{"wasm"}}, "bench": {files: []string{"wasm"}},
+	"inspect": {files: []string{"wasm"}}, "seal": {files: []string{"wasm"}}, "test": {files: []string{"wasm"}}, "bench": {files: []string{"wasm"}},
 	"exec": {files: []string{"js", "ts", "mjs", "mts"}}, "trust": {files: configExtensions}, "restore": {files: []string{"zip"}},
 }
 
@@ -96,7 +97,7 @@ func (arg argument) complete(a *app) cobra.CompletionFunc {
 
 // localTools are the tools of the configured plugins.
 func localTools(ctx context.Context, a *app, _ *cobra.Command) (words []completion, err error) {
-	s, done, err := a.open(ctx, nil)
+	s, done, err := a.open(ctx, describeLater)
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +111,12 @@ func localTools(ctx context.Context, a *app, _ *cobra.Command) (words []completi
 	return words, nil
 }
 
+// describeLater keeps a completion from compiling plugins.
+func describeLater(cfg *server.Config) { cfg.DescribeLater = true }
+
 // localPlugins are the configured plugins.
 func localPlugins(ctx context.Context, a *app, _ *cobra.Command) (words []completion, err error) {
-	s, done, err := a.open(ctx, nil)
+	s, done, err := a.open(ctx, describeLater)
 	if err != nil {
 		return nil, err
 	}

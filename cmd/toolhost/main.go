@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 // commands make the commands, in no particular order.
 var commands = []func(*app) *cobra.Command{
 	callCommand, compileCommand, configCommand, demoCommand, devCommand, diffCommand, execCommand, inspectCommand, listCommand, lockCommand, mcpCommand, serveCommand, trustCommand,
-	approveCommand, auditCommand, backupCommand, benchCommand, buildCommand, checkCommand, hostsCommand, kvCommand, logsCommand, messageCommand, newCommand, reloadCommand, removeCommand, restoreCommand, schedulesCommand, searchCommand, secretCommand, signCommand, spawnCommand, stopCommand, tasksCommand, testCommand, verifyCommand, waitCommand,
+	approveCommand, auditCommand, backupCommand, benchCommand, buildCommand, checkCommand, hostsCommand, kvCommand, logsCommand, messageCommand, newCommand, reloadCommand, removeCommand, restoreCommand, schedulesCommand, sealCommand, searchCommand, secretCommand, signCommand, spawnCommand, stopCommand, tasksCommand, testCommand, verifyCommand, waitCommand,
 	exportCommand, healthCommand, manCommand, versionCommand,
 	addCommand, pullCommand, pushCommand, updateCommand,
 }
@@ -295,7 +295,7 @@ func (a *app) openKept(ctx context.Context, folder string, e engine.Engine, shar
 		if a.config.audit {
 			cfg.AuditDir, cfg.Audit.Logger = auditFolder(a.config.data, folder), a.logger()
 		}
-		cfg.CompileAhead = a.config.compile == compileAhead
+		cfg.CompileAhead, cfg.DescribeLater = a.config.compile == compileAhead, true
 		cfg.Host.Shared, cfg.Host.Computing = shared, spareProcessor()
 	})
 }

@@ -3,22 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/spf13/cobra"
 
-	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/registry"
 	"github.com/toolhost/toolhost/internal/signature"
-	"github.com/toolhost/toolhost/internal/wasmbin"
-	"github.com/toolhost/toolhost/plugins"
 )
 
 func pushCommand(a *app) *cobra.Command {
@@ -71,35 +65,6 @@ func pushPlugin(ctx context.Context, a *app, name, to string) error {
 	return nil
 }
 
-// sealManifest returns a plugin file with the manifest next to it in it. A plugin that
-// cannot be loaded is an error.
-func sealManifest(ctx context.Context, a *app, name string) (wasm []byte, manifest *abi.Manifest, err error) {
-	if filepath.Ext(name) != ".wasm" {
-		return nil, nil, &usageError{fmt.Errorf("%s: expected a file that ends in .wasm", name), ""}
-	}
-	if wasm, err = os.ReadFile(name); err != nil {
-		return nil, nil, err
-	}
-
-	err = a.withHost(ctx, func(h *host.Host, cacheDir string) error {
-		folder := plugins.Folder{Path: filepath.Dir(name), FS: os.DirFS(filepath.Dir(name))} // anyone may have written it
-		p, problems, err := plugins.Load(ctx, h, plugins.Config{Folders: []plugins.Folder{folder}, CacheDir: cacheDir}, filepath.Base(name))
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		a.warnOf(fileProblems(problems))
-		manifest = p.Manifest
-
-		if p.Info.Manifest != nil || p.Info.MCP != "" {
-			return nil
-		}
-		data, err := json.Marshal(manifest)
-		wasm = wasmbin.AppendCustom(wasm, abi.SectionManifest, data)
-		return err
-	})
-	return wasm, manifest, err
-}
-
 // signaturesOf returns the signatures next to a plugin file, by their endings. They are of
 // the file, so it must be pushed as it is.
 func signaturesOf(name string, pushed []byte) (map[string][]byte, error) {
@@ -117,7 +82,7 @@ func signaturesOf(name string, pushed []byte) (map[string][]byte, error) {
 
 	wasm, err := os.ReadFile(name)
 	if err == nil && len(found) > 0 && !bytes.Equal(wasm, pushed) {
-		err = &usageError{fmt.Errorf("%s is signed without its manifest, which push would seal into it", name), "seal the manifest into the module first, as toolhost build does, and sign that"}
+		err = &usageError{fmt.Errorf("%s is signed without its manifest, which push would seal into it", name), "seal it first with toolhost seal, and sign that"}
 	}
 	return found, err
 }

@@ -121,7 +121,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")) // that of all tests
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining, "hangup": hangUp, "served": served, "forge": forge, "bomb": bomb, "listener": listener, "chatty": chatty, "connect": connect, "registry": startRegistry, "sigstore": signBundle},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining, "hangup": hangUp, "served": served, "forge": forge, "bomb": bomb, "unsealed": unsealed, "listener": listener, "chatty": chatty, "connect": connect, "registry": startRegistry, "sigstore": signBundle},
 	})
 }
 
@@ -421,6 +421,17 @@ func bomb(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("there is no bomb %q", args[0])
+}
+
+// unsealed FILE NAME writes a plugin that has to be asked for its manifest.
+func unsealed(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: unsealed FILE NAME")
+	}
+	m := plugintest.Manifest(args[1])
+	m.Tools[0].Hints.SupportsBackground = true
+	plugin := plugintest.Plugin{Describe: plugintest.Do().Say(abi.StreamManifest, string(plugintest.JSON(m))), Invoke: plugintest.Do().Echo()}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), plugin.Wasm(), 0o644))
 }
 
 // wasm FILE KIND writes a file that is no plugin in one of the ways they come.

@@ -4,9 +4,7 @@
 //
 //	import _ "github.com/toolhost/toolhost/guest/web"
 //
-// It is a separate package because net/http makes a module 5 to 7 MB larger. Such a
-// module may be too large to describe itself within the limit of 5 seconds: put the
-// manifest in a sidecar, or run `toolhost compile` once.
+// It is a separate package because net/http makes a module 5 to 7 MB larger.
 //
 // A plugin names in its needs what it must reach, and the operator grants it with
 // rules, which can add secrets to requests. The host checks each request and each hop

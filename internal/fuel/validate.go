@@ -48,9 +48,5 @@ func (r *rewriter) arity(in *wasmbin.Instr) int {
 
 // localCount is how many locals a function has, parameters included.
 func localCount(code *wasmbin.Code, t *wasmbin.FuncType) uint32 {
-	n := uint32(len(t.Params))
-	for _, group := range code.Locals {
-		n += group.Count
-	}
-	return n
+	return uint32(len(t.Params) + code.NumLocals())
 }

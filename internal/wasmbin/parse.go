@@ -303,11 +303,7 @@ func (p *parser) finish() error {
 	}
 
 	for i, code := range m.Codes {
-		n := len(m.Types[m.Functions[i]].Params)
-		for _, g := range code.Locals {
-			n += int(g.Count)
-		}
-		if n > MaxLocals {
+		if len(m.Types[m.Functions[i]].Params)+code.NumLocals() > MaxLocals {
 			return &Error{Err: ErrUnsupported, Section: "code", Offset: code.Offset, Detail: fmt.Sprintf("a function has more than %d locals", MaxLocals)}
 		}
 	}

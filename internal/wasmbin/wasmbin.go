@@ -173,6 +173,14 @@ type Code struct {
 	Offset int    // of Body in the binary
 }
 
+// NumLocals is how many locals the code declares, without the parameters.
+func (c *Code) NumLocals() (n int) {
+	for _, g := range c.Locals {
+		n += int(g.Count)
+	}
+	return n
+}
+
 // Custom is a custom section.
 type Custom struct {
 	Name  string
