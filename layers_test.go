@@ -40,7 +40,6 @@ var layers = map[string][]string{
 	"internal/fuel":                      {"internal/exceptions", "internal/wasmbin"}, // likewise
 	"internal/snapshot":                  {"internal/wasmbin"},                        // likewise
 	"internal/checkpoint":                {},                                          // likewise
-	"internal/complexity":                {"internal/wasmbin"},                        // knows the compiler's limits, and nothing of fuel
 	"internal/rootfs":                    {},
 	"internal/owned":                     {},
 	"internal/human":                     {},
@@ -52,9 +51,9 @@ var layers = map[string][]string{
 	"internal/lock":                      {"abi", "internal/human", "internal/owned"}, // a file: knows no plugin that is loaded
 	"internal/signature":                 {},                                          // knows no plugin, and no certificates
 	"internal/fair":                      {},
-	"internal/watch":                     {},                                                                                                  // files, whatever they are
-	"internal/egress":                    {"internal/fair"},                                                                                   // knows no plugin and no wasm
-	"host/internal/compiler":             {"internal/fuel", "internal/snapshot", "internal/complexity", "internal/wasmbin", "internal/owned"}, // bytes of a stranger in, files out
+	"internal/watch":                     {},                                                                           // files, whatever they are
+	"internal/egress":                    {"internal/fair"},                                                            // knows no plugin and no wasm
+	"host/internal/compiler":             {"internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/owned"}, // bytes of a stranger in, files out
 	"host/internal/codecache":            {"host/internal/compiler", "internal/exceptions", "internal/fuel", "internal/snapshot", "internal/owned"},
 	"host/internal/sched":                {},
 	"host/internal/extism":               {},                                                                                                       // bytes and handles: knows no call

@@ -3,12 +3,16 @@
 package host_test
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/fulltest"
+	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/plugintest/bombs"
 )
 
@@ -38,6 +42,77 @@ func TestCompileLimit(t *testing.T) {
 	more := inChild(t, host.Config{CacheDir: dir})
 	callEcho(t, more)
 	require.NoError(t, more.Refused(digest), "it would be tried again")
+}
+
+// TestBombs: a module that would take the compiler minutes, gigabytes or its stack is
+// refused with the reason: some by a bound on size, the others by the limits of the child.
+func TestBombs(t *testing.T) {
+	reasons := map[string]string{
+		"loops with a live local": "a function with more than 200000 blocks: split it",
+		"additions":               "bytes, at most 3145728: split it",
+		"functions with locals":   "locals in all functions, at most 16777216",
+		"wide types":              " parameters and results of types, expected at most 262144",
+		"calls among globals":     "compile limit reached: compiling it takes more than the ",
+		"ifs with a live local":   "compile limit reached: compiling it takes ", // more than its processor time, or its time on a busy machine
+		"nested loops":            "compile limit reached: compiling it takes ",
+	}
+	h := inChild(t, host.Config{CompileTime: time.Second, CompileMemory: 512 << 20})
+	for _, b := range bombs.All() {
+		want, ok := reasons[b.Name]
+		if !ok {
+			continue
+		}
+		delete(reasons, b.Name)
+		t.Run(b.Name, func(t *testing.T) {
+			_, err := h.Compile(t.Context(), b.Wasm())
+			refused := (*host.ModuleError)(nil)
+			require.ErrorAs(t, err, &refused)
+			require.ErrorContains(t, err, want)
+
+			_, again := h.Describe(t.Context(), b.Wasm())
+			require.EqualError(t, again, err.Error())
+		})
+	}
+	require.Empty(t, reasons, "there is no such bomb")
+	callEcho(t, inChild(t, host.Config{}))
+}
+
+// TestAllBombs: each bomb is compiled within the limits, or refused.
+func TestAllBombs(t *testing.T) {
+	fulltest.Only(t, "compiles for minutes")
+	h := inChild(t, host.Config{CompileTime: 2 * time.Second})
+	for _, b := range bombs.All() {
+		t.Run(b.Name, func(t *testing.T) {
+			m, err := h.Compile(t.Context(), b.Wasm())
+			if err != nil {
+				require.ErrorIs(t, err, host.ErrABI)
+				return
+			}
+			require.NoError(t, m.Close(t.Context()))
+		})
+	}
+}
+
+// TestSmallBombs: what the bombs are made of is code like any other: small ones
+// are compiled, and answer.
+func TestSmallBombs(t *testing.T) {
+	h, err := host.New(t.Context(), host.Config{CacheDir: plugintest.CacheDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { h.Close(context.WithoutCancel(t.Context())) })
+	for _, b := range bombs.All() {
+		t.Run(b.Name, func(t *testing.T) {
+			m, err := h.Compile(t.Context(), b.Make(3))
+			require.NoError(t, err)
+			defer m.Close(t.Context())
+			_, err = h.Call(t.Context(), m, host.Call{Tool: "bomb"})
+			if err != nil { // some answer 0 without a result
+				require.ErrorContains(t, err, "the plugin wrote neither a result nor content")
+			}
+
+			_, err = h.Describe(t.Context(), bombs.Unsealed(b.Make(3)))
+			require.NoError(t, err)
+		})
+	}
 }
 
 // manyFunctions is a module that takes a kilobyte of memory to compile for each of

@@ -68,8 +68,8 @@ type Config struct {
 	// Compiler is the path of a program that compiles each plugin in a child process
 	// with limits, because a hostile module can crash a compiler or keep it busy. Its
 	// main function must call [CompilerMain] first. It is usually [ThisProgram]. Empty
-	// compiles in this process, which is protected only by bounds on the structure of
-	// modules.
+	// compiles in this process, without limits on memory and time: a hostile module of
+	// 100 kB can keep it busy for minutes, or take all of its memory.
 	Compiler string
 	// CompileMemory and CompileTime limit the memory, in bytes, and the processor time
 	// of Compiler for one plugin. Real time is limited to five times CompileTime. 0

@@ -59,15 +59,3 @@ func MoveFuncNames(data []byte, index func(uint32) uint32) ([]byte, bool) {
 	c.section(nameFuncs, func() { entries(c, &funcs, 2, c.funcName) })
 	return c.out, ok && len(c.out) > 0
 }
-
-// FuncName returns the name that the content of a name section has for a
-// function. It is empty if the section has no such name or cannot be read.
-func FuncName(data []byte, index uint32) string {
-	_, funcs, ok := readNames(data)
-	for _, f := range funcs {
-		if ok && f.index == index {
-			return f.name
-		}
-	}
-	return ""
-}

@@ -58,8 +58,8 @@ type Limits struct {
 // refusalVersion names all that decides whether a module is refused, but for the
 // limits.
 func refusalVersion() string {
-	return fmt.Sprintf("exceptions %d, rewriter %d, state %d, bounds %s, features %d, runtime %s",
-		exceptions.Version, fuel.RewriterVersion, snapshot.Version, compiler.Bounds, compiler.Features, compiler.Runtime())
+	return fmt.Sprintf("exceptions %d, rewriter %d, state %d, bounds %d, features %d, runtime %s",
+		exceptions.Version, fuel.RewriterVersion, snapshot.Version, compiler.BoundsVersion, compiler.Features, compiler.Runtime())
 }
 
 // Remember notes why a module cannot be compiled, if that is the module's fault

@@ -16,7 +16,6 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
 
-	"github.com/toolhost/toolhost/internal/complexity"
 	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
@@ -177,11 +176,8 @@ func Outline(m *wasmbin.Module, wasm []byte) []byte {
 	return short.Encode()
 }
 
-// overheadVersion changes with the bounds of [Overhead].
-const overheadVersion = 1
-
-// Bounds names the bounds that a module is held against before it is compiled.
-var Bounds = fmt.Sprintf("%d.%d", overheadVersion, complexity.Version)
+// BoundsVersion changes with the bounds that a module is held against before it is compiled.
+const BoundsVersion = 2
 
 // Supported reports whether wazero has a compiler for this processor. Without
 // one its runtimes interpret.

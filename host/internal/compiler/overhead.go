@@ -8,7 +8,7 @@ import (
 )
 
 // Overhead counts what an instance of a module has in addition to its memory.
-type Overhead struct{ imports, tables, entries, globals, elements, segments, data, constants int }
+type Overhead struct{ imports, tables, entries, globals, elements, segments, data, constants, values int }
 
 // CountOverhead counts it in a module as its author wrote it.
 func CountOverhead(m *wasmbin.Module) Overhead {
@@ -34,12 +34,17 @@ func CountOverhead(m *wasmbin.Module) Overhead {
 	for _, d := range m.Data {
 		o.constants += len(d.Offset)
 	}
+	for i := range m.Types {
+		o.values += len(m.Types[i].Params) + len(m.Types[i].Results)
+	}
 	return o
 }
 
 // Check returns an [*Error] if there is more of something than the bounds
 // allow. The runtime makes all of it with each instance, and nothing interrupts
-// that: a module at every bound takes a tenth of a second. A program written in Go has
+// that: a module at every bound takes a tenth of a second. Types are an exception: the
+// runtime reads them once, when the host loads the module, which takes a second at the
+// bound, and allocates the square of their values. A program written in Go has
 // one table entry and one element for each of its functions, of which there are
 // some thousands; other compilers make fewer.
 func (o Overhead) Check() error {
@@ -54,6 +59,7 @@ func (o Overhead) Check() error {
 		{"element", "segments and entries for tables", o.elements, 1 << 18},
 		{"data", "segments", o.data, 100_000},
 		{"module", "bytes of constant expressions", o.constants, 4 << 20},
+		{"module", "parameters and results of types", o.values, 1 << 18},
 	} {
 		if c.found > c.most {
 			return &Error{Kind: Refused, Part: c.part, Reason: fmt.Sprintf("%d %s, expected at most %d", c.found, c.what, c.most)}
