@@ -222,7 +222,7 @@ func (s *toolset) backgroundNames(tools []*callable) (names, readers []string) {
 }
 
 // answerAgent is the stage that answers the calls of the agent's own tools.
-func (s *Service) answerAgent(next next) next {
+func (s *Service) answerAgent(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		if a := s.agentTool(c.Tool, s.runs); a != nil {
 			c.note.Known = true
@@ -232,7 +232,7 @@ func (s *Service) answerAgent(next next) next {
 	}
 }
 
-// offerRuns shows models the tools for runs again, if there were none before.
+// offerRuns has models see the tools for runs, which are hidden while there are none.
 func (s *Service) offerRuns() {
 	if s.agentTool(SpawnBackground, s.runs) == nil {
 		s.changed.send()

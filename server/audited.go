@@ -28,7 +28,7 @@ type CallQuery = record.CallQuery
 // Figures returns the figures of the service.
 func (s *Service) Figures() *Figures { return s.figures }
 
-// held is the call, as the audit log has it.
+// held describes the call for the audit log.
 func (a Approval) held() record.Held {
 	return record.Held{Session: a.Session, Tool: a.Tool, Run: a.run}
 }

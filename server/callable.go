@@ -133,8 +133,8 @@ func (s *toolset) lookup(name string, others ...string) (*callable, error) {
 	return ofPlugin(t, now), nil
 }
 
-// find returns the tool of a call. An error may suggest one of the agent's own tools too.
-func (s *Service) find(_ context.Context, c call) (*callable, error) {
+// toolOf returns the tool of a call. An error may suggest one of the agent's own tools too.
+func (s *Service) toolOf(_ context.Context, c call) (*callable, error) {
 	tool, err := s.lookup(c.Tool)
 	if err != nil {
 		tool, err = s.lookup(c.Tool, s.offeredNames(s.runs)...)

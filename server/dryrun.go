@@ -58,7 +58,7 @@ type describer struct {
 
 // describe is the stage that says what a call would do, in a dry run of a tool that is not
 // readonly.
-func (d describer) describe(next next) next {
+func (d describer) describe(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		if !c.DryRun || c.tool.Tool.Hints.Readonly {
 			return next(ctx, c)
@@ -69,7 +69,7 @@ func (d describer) describe(next next) next {
 
 // answer answers a call that was checked, and is not made.
 func (d describer) answer(ctx context.Context, c call) (abi.Result, error) {
-	limits := c.tool.rules.limits(c.Limits, c.tool.Tool)
+	limits := c.allowed
 	what := described{
 		Type: dryRunType, Tool: c.tool.Name, Args: c.Args, Approval: d.define(c.tool).Approval,
 		Limits:  wire.CallLimits{OutputBytes: limits.Output, TimeoutSeconds: limits.Timeout.Seconds()},

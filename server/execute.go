@@ -13,7 +13,7 @@ import (
 )
 
 // execute is the last stage: it calls the tool with all that it may use.
-func (s *Service) execute(next) next {
+func (s *Service) execute(callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		work := c.work
 		from := record.Caller{ID: work.ID, Session: work.Session, Tool: c.tool.Name, Plugin: c.tool.source()}
@@ -36,9 +36,9 @@ func (s *Service) execute(next) next {
 	}
 }
 
-// checked is the stage that checks the result of a tool.
-func checked(log *slog.Logger) stage {
-	return func(next next) next {
+// checkResult checks the result of a tool.
+func checkResult(log *slog.Logger) stage {
+	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {
 			r, err := next(ctx, c)
 			if err != nil || r.Kind != abi.Success {

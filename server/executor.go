@@ -36,7 +36,11 @@ type running struct {
 // execute calls the tool of a run, and lets the run's sink follow. It depends on
 // nothing but the record, so that a run can be executed again.
 func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink) (background.Outcome, error) {
-	<-x.service.opened // the manager may execute runs of an earlier process before there is one
+	select {
+	case <-x.service.opened: // the manager may execute runs of an earlier process before there is one
+	case <-ctx.Done():
+		return background.Outcome{}, context.Cause(ctx)
+	}
 	own, err := termsIn(run)
 	if err != nil {
 		return background.Outcome{}, err
@@ -64,9 +68,9 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 	return outcome(ctx, sink, r, err)
 }
 
-// find returns the tool of a run, because its plugin may have been replaced since the run
+// toolOf returns the tool of a run, because its plugin may have been replaced since the run
 // was admitted. One that waited gets the version that it waits with, if that was kept.
-func (x executor) find(ctx context.Context, c call) (*callable, error) {
+func (x executor) toolOf(ctx context.Context, c call) (*callable, error) {
 	return x.lookup(ctx, c.run.Run)
 }
 
@@ -74,7 +78,7 @@ func (x executor) find(ctx context.Context, c call) (*callable, error) {
 // or since a person approved it. A schedule takes any plugin that has the tool. Any other run
 // takes only the version its arguments were checked against, and so does a repeated one: its
 // checkpoint is of that version.
-func (x executor) unchanged(next next) next {
+func (x executor) unchanged(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		var err error
 		if c.run.Schedule == "" || c.run.Attempt > 1 {
@@ -91,11 +95,11 @@ func (x executor) unchanged(next next) next {
 }
 
 // begin is the stage that has the sink of a run follow the call.
-func (x executor) begin(next next) next {
+func (x executor) begin(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		run := c.run
 		c.work.ID, c.work.Attempt, c.work.Background = run.ID, run.Attempt, true
-		c.work.Policy.Timeout = run.Timeout
+		c.allowed.Timeout, c.work.Policy.Timeout = run.Timeout, run.Timeout
 		if run.terms.Asks {
 			c.work.Ask = x.asks(run.Run)
 		}

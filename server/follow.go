@@ -23,13 +23,13 @@ type follower struct {
 	sessions  func(name string) Session
 	settings  func() *settings
 	version   func(*callable) (string, error)
-	offer     func() // shows models the tools for runs
+	offer     func() // has models see the tools for runs
 	log       *slog.Logger
 }
 
 // patience is how long the caller waits for a run.
 func (c call) patience() time.Duration {
-	if b, ok := c.tool.rules.budget(c.tool, c.tool.rules.limits(c.Limits, c.tool.Tool), c.Request); ok {
+	if b, ok := c.tool.rules.budget(c.tool, c.allowed, c.Request); ok {
 		return min(background.MaxWait, b.park)
 	}
 	return background.MaxWait

@@ -166,7 +166,7 @@ func callerOf(run engine.Run) string {
 }
 
 // approve is the stage that has a call approved, or holds it until a person has done so.
-func (f follower) approve(next next) next {
+func (f follower) approve(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		asked := Approval{Session: c.Session, Args: c.Args}
 		if c.outer != nil {
@@ -217,7 +217,11 @@ func (f follower) awaitHeld(ctx context.Context, c call, id string) (abi.Result,
 	defer background.GiveWay(ctx)()
 	r, err := f.awaitChild(ctx, c.Session, id)
 	if ctx.Err() != nil {
-		f.withdraw(ctx, c.Session, id, "", "the call that made it does not wait for it any more")
+		by := ""
+		if withdrawn(ctx) {
+			by = "parent"
+		}
+		f.withdraw(ctx, c.Session, id, by, "the call that made it does not wait for it any more")
 	}
 	return r, err
 }

@@ -38,7 +38,7 @@ func checkKey(req Request) error {
 
 // repeat is the stage that answers a call from the run that an earlier request has become: one
 // with the same key, or one that was answered with a question.
-func (f follower) repeat(next next) next {
+func (f follower) repeat(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		if c.DryRun {
 			return next(ctx, c)

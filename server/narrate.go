@@ -10,7 +10,7 @@ import (
 )
 
 // narrate is the stage that tells what happens in sentences for people.
-func narrate(next next) next {
+func narrate(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		var last func(r abi.Result)
 		c.work, last = narrated(c.tool, c.work)

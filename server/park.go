@@ -78,13 +78,13 @@ func (r rules) overdue(limits Limits) budget {
 
 // A parker makes calls runs that take long.
 type parker struct {
-	follower
-	attach func(ctx context.Context, c call, sink *output.Sink, live *live) (context.Context, call, *suspension)
+	follow follower
+	attach func(ctx context.Context, c call, sink *output.Sink, caller *live) (context.Context, call, *suspension) // see executor
 }
 
 // park is the stage that waits for a call only so long: then it continues as a run in the
 // background.
-func (p parker) park(next next) next {
+func (p parker) park(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		if b, ok := c.budget(); ok {
 			return p.parking(ctx, c, b, next)
@@ -99,23 +99,23 @@ func (c call) budget() (budget, bool) {
 	if c.DryRun {
 		return budget{}, false
 	}
-	b, ok := c.tool.rules.budget(c.tool, c.limits, c.Request)
+	b, ok := c.tool.rules.budget(c.tool, c.allowed, c.Request)
 	if ok {
 		return b, true
 	}
-	holds := c.tool.calls() && c.Session != "" && c.limits.Timeout <= c.tool.rules.most.Background
-	return budget{deadline: c.limits.Timeout}, holds || c.Key != ""
+	holds := c.tool.calls() && c.Session != "" && c.allowed.Timeout <= c.tool.rules.most.Background
+	return budget{deadline: c.allowed.Timeout}, holds || c.Key != ""
 }
 
 // parking makes a call that may become a run, and waits for it as long as its budget allows.
-func (p parker) parking(ctx context.Context, c call, b budget, next next) (abi.Result, error) {
-	version, err := p.version(c.tool)
+func (p parker) parking(ctx context.Context, c call, b budget, next callFunc) (abi.Result, error) {
+	version, err := p.follow.version(c.tool)
 	if err != nil {
 		return abi.Result{}, err
 	}
 
 	c.work.Policy.Timeout = b.deadline
-	live := newLive(c, p.asked)
+	live := newLive(c, p.follow.asked)
 	defer live.detach()
 	ctx = context.WithValue(ctx, liveKey{}, live)
 	began := time.Now()
@@ -139,21 +139,21 @@ func (p parker) parking(ctx context.Context, c call, b budget, next next) (abi.R
 		return outcome(ctx, sink, r, rerr)
 	}
 
-	ran, err := p.runs.Run(ctx, c.Session, req)
+	ran, err := p.follow.runs.Run(ctx, c.Session, req)
 	limit, limited := errors.AsType[*engine.LimitError](err)
 	c.note.Run = ran.Run.ID
 	switch {
 	case ran.Parked:
 		live.became(ran.Run.ID)
 		if !isClosed(live.wanted) {
-			return p.parked(c, ran.Run, b.park, "")
+			return p.follow.parked(c, ran.Run, b.park, "")
 		}
-		return p.follow(ctx, c, ran.Run, c.patience()-time.Since(began)) // it makes a call that is held
+		return p.follow.follow(ctx, c, ran.Run, c.patience()-time.Since(began)) // it makes a call that is held
 	case ran.Left: // it has a key, and is a run from its start
 		live.became(ran.Run.ID)
 		return canceled(ctx, abi.Result{})
 	case ran.Reused: // a call with this key began at the same time
-		return p.repeated(ctx, c, ran.Run)
+		return p.follow.repeated(ctx, c, ran.Run)
 	case c.Key != "" && !ended: // it has not begun
 		r, _ := reason.Explain(err)
 		return r, err
@@ -164,7 +164,7 @@ func (p parker) parking(ctx context.Context, c call, b budget, next next) (abi.R
 	case !ended:
 		return abi.Result{}, err
 	case ran.Run.ID != "" && (errors.Is(rerr, plugins.ErrReplaced) || errors.Is(context.Cause(ctx), ErrAskAgain)):
-		p.forgetUnmade(ctx, ran.Run)
+		p.follow.forgetUnmade(ctx, ran.Run)
 	case ctx.Err() != nil && r.Kind != abi.Success:
 		return canceled(ctx, r)
 	case r.Limit == abi.LimitTime: // two clocks ended, and either may have been seen first
@@ -185,7 +185,7 @@ func (c call) asRun(ctx context.Context, version string) background.SpawnRequest
 	req := background.SpawnRequest{Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: c.Args, IdempotencyKey: c.Key}
 	if c.outer != nil {
 		req.By, req.Silent = c.outer.tool.Name, true
-		t.Fuel = min(c.tool.rules.limits(c.Limits, c.tool.Tool).Fuel, c.outer.fuel)
+		t.Fuel = min(c.allowed.Fuel, c.outer.fuel)
 	}
 	req.Terms = t.traced(ctx)
 	if public, secret := c.tool.PublicArgs(c.Args); secret {
@@ -197,11 +197,9 @@ func (c call) asRun(ctx context.Context, version string) background.SpawnRequest
 // asLaterRun is the run of a call that begins later than its caller makes it: once it is
 // approved, or once the state is stored that knows of it.
 func (c call) asLaterRun(ctx context.Context, version string) background.SpawnRequest {
-	rules := c.tool.rules
-	limits := rules.limits(c.Limits, c.tool.Tool)
 	req := c.asRun(ctx, version)
 	req.Parked, req.Anew = true, c.tool.anew()
-	req.Timeout = min(max(limits.Timeout, limits.Background), rules.most.Background)
+	req.Timeout = min(max(c.allowed.Timeout, c.allowed.Background), c.tool.rules.most.Background)
 	if c.outer != nil && c.Limits.Timeout > 0 {
 		req.Timeout = min(req.Timeout, c.Limits.Timeout)
 	}
@@ -253,7 +251,10 @@ func (f follower) parked(c call, run engine.Run, after time.Duration, waits stri
 	}{
 		"background", run.ID, run.ID, run.Tool, after.Seconds(), run.Status, message,
 	})
-	return abi.Result{Kind: abi.Success, Value: value}, err
+	if err != nil {
+		return abi.Result{}, err
+	}
+	return abi.Result{Kind: abi.Success, Value: value}, nil
 }
 
 // live is the caller's end of a call: its writers, its progress and its slot

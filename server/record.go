@@ -21,7 +21,7 @@ type recorder struct {
 }
 
 // record is the stage that records how a call ends, whatever becomes of it.
-func (r recorder) record(next next) next {
+func (r recorder) record(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		began := time.Now()
 		c.note = &record.Note{Tool: c.Tool}

@@ -84,8 +84,11 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 
 	defer close(s.opened)
 	s.runs, err = background.New(context.WithoutCancel(ctx), cfg)
+	if err != nil {
+		return err
+	}
 	s.openStages()
-	return err
+	return nil
 }
 
 // reaches reports whether a client that named no session may use what is in another

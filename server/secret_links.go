@@ -225,7 +225,7 @@ func (l *SecretLinks) lacked(ctx context.Context, tool *callable, session string
 
 // link is the stage that adds to the result of a call that has lacked a secret of its user how
 // that is set. It is for users, and no plugin's business.
-func (l *SecretLinks) link(next next) next {
+func (l *SecretLinks) link(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		r, err := next(ctx, c)
 		return l.linked(ctx, c.tool, c.Session, r), err
@@ -254,7 +254,7 @@ func (l *SecretLinks) linked(ctx context.Context, tool *callable, session string
 
 // connect is the stage that asks the user of a call for the secrets that it lacks. Once they
 // are set, the call is made again, from its beginning.
-func (l *SecretLinks) connect(next next) next {
+func (l *SecretLinks) connect(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		if c.Connect == nil || c.Key != "" || c.DryRun {
 			return next(ctx, c)
@@ -263,7 +263,7 @@ func (l *SecretLinks) connect(next next) next {
 	}
 }
 
-func (l *SecretLinks) connected(ctx context.Context, c call, next next) (abi.Result, error) {
+func (l *SecretLinks) connected(ctx context.Context, c call, next callFunc) (abi.Result, error) {
 	asked := map[string]bool{}
 	for {
 		r, err := next(ctx, c)

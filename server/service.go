@@ -147,9 +147,9 @@ type Service struct {
 	toolset
 	store
 
-	cfg         Config // as it was opened; see now for what may have changed
-	stages      stages
-	follower    follower
+	cfg         Config        // as it was opened; see now for what may have changed
+	stages      stages        // the ways of a call
+	follower    follower      // of the runs that calls become
 	opened      chan struct{} // closed once there is all that runs need
 	process     string        // random id of this Service: names it among the hosts, and approvals for a connection hold only for it
 	log         *slog.Logger

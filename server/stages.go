@@ -16,39 +16,39 @@ import (
 	"github.com/toolhost/toolhost/server/telemetry"
 )
 
-// A call is one call of a tool on its way through the stages. A stage passes a changed copy
-// on.
+// A call is one call of a tool on its way through the stages. It is a value: a stage that
+// changes it passes on a copy.
 type call struct {
 	Request
-	outer  *origin      // the call whose tool makes this one; nil: an agent's
-	run    *running     // the run that is executed; nil: somebody calls
-	note   *record.Note // what is learned of it
-	tool   *callable    // after find
-	limits Limits       // after limit
-	work   host.Call    // of the tool; after limit
+	outer   *origin      // the call whose tool makes this one; nil for an agent's call
+	run     *running     // the run that is executed; nil for a call that somebody waits for
+	note    *record.Note // what the records say of it
+	tool    *callable    // the tool, once it was found
+	allowed Limits       // what it may use, once that was decided
+	work    host.Call    // the call of the tool, once it was prepared
 }
 
-// A next passes a call to the stages that follow.
-type next func(ctx context.Context, c call) (abi.Result, error)
+// A callFunc answers a call. An error without a result is explained by the stage of that
+// name, or ends the run that is executed.
+type callFunc func(ctx context.Context, c call) (abi.Result, error)
 
-// A stage answers a call, or passes it on, and may change the answer. An error without a
-// result is turned into one by explained, or ends the run that is executed.
-type stage func(next) next
+// A stage answers a call, or passes it on, and may change the answer.
+type stage func(next callFunc) callFunc
 
 // chain joins stages, the first first. The last one passes no call on.
-func chain(stages ...stage) (n next) {
+func chain(stages ...stage) (f callFunc) {
 	for _, s := range slices.Backward(stages) {
-		n = s(n)
+		f = s(f)
 	}
-	return n
+	return f
 }
 
 // stages are the ways of a call. What a list leaves out is not checked: SECURITY.md promises
 // that a call of a tool by a tool has the checks of an agent's call.
 type stages struct {
-	direct next // of an agent or a program
-	nested next // of a tool, by another one that waits for it
-	run    next // of a background run that is executed
+	direct callFunc // calls of agents and programs
+	nested callFunc // calls of tools by tools, which wait for them
+	run    callFunc // background runs that are executed
 }
 
 // openStages makes the lists.
@@ -58,50 +58,77 @@ func (s *Service) openStages() {
 		sessions: s.Session, settings: s.now, version: s.version, offer: s.offerRuns, log: s.log,
 	}
 	x, follow := executor{s}, s.follower
-	recorded := recorder{s.figures, s.telemetry, s.audit, s.log}.record
-	find := finder{s.find, s.audit.Kept()}.find
+	recording := recorder{s.figures, s.telemetry, s.audit, s.log}
+	find := finder{lookup: s.toolOf, versions: s.audit.Kept()}.find
 	describe, park := describer{s.define, follow.approvals}.describe, parker{follow, x.attach}.park
-	admit, measure, check := admitted(s.annotate), measured(s.telemetry), checked(s.log)
 
-	s.stages = stages{
-		direct: chain(
-			recorded,          // in figures, traces and the audit log
-			explained,         // what is wrong, and what to do about it
-			parse,             // arguments, locale and key
-			s.answerAgent,     // the agent's own tools
-			accept(&s.closed), // nothing once the service closes
-			find,              // the tool
-			admit,             // arguments that fit, and grants
-			describe,          // in a dry run: what it would do
-			follow.repeat,     // the answer of an earlier request
-			follow.approve,    // ask a person, or hold it
-			limit,             // fuel, memory, output and time
-			s.links.connect,   // ask for a secret that it lacks
-			park,              // go on in the background when it takes long
-			narrate,           // in sentences for people
-			measure,           // what it uses
-			s.links.link,      // where a secret is set that it lacks
-			check,             // the result
-			s.execute,
-		),
-		nested: chain(recorded, explained, parse, s.answerAgent, find, admit, describe, follow.approve, limit, check, s.execute),
-		run:    chain(parse, finder{x.find, false}.find, admit, x.unchanged, limit, x.begin, narrate, measure, s.links.link, check, s.execute),
-	}
+	s.stages.direct = chain(
+		recording.record,     // in figures, traces and the audit log
+		explain,              // what is wrong, and what to do about it
+		parse,                // arguments, locale and key
+		s.answerAgent,        // the agent's own tools
+		accept(&s.closed),    // nothing once the service closes
+		find,                 // the tool
+		admit(s.annotate),    // arguments that fit, and grants
+		limit,                // fuel, memory, output and time
+		describe,             // in a dry run: what it would do
+		follow.repeat,        // the answer of an earlier request
+		follow.approve,       // ask a person, or hold it
+		prepare,              // the call of the tool
+		s.links.connect,      // ask for a secret that it lacks
+		park,                 // go on in the background when it takes long
+		narrate,              // in sentences for people
+		measure(s.telemetry), // what it uses
+		s.links.link,         // where a secret is set that it lacks
+		checkResult(s.log),   // the result
+		s.execute,
+	)
+	s.stages.nested = chain(
+		recording.record,
+		explain,
+		parse,
+		s.answerAgent,
+		find,
+		admit(s.annotate),
+		limit,
+		describe,
+		follow.repeat,
+		follow.approve,
+		prepare,
+		narrate,
+		checkResult(s.log),
+		s.execute,
+	)
+	s.stages.run = chain(
+		parse,
+		finder{lookup: x.toolOf}.find,
+		admit(s.annotate),
+		x.unchanged, // the plugin since the run was admitted or approved
+		limit,
+		prepare,
+		x.begin, // with its sink, and as far as it has come
+		narrate,
+		measure(s.telemetry),
+		s.links.link,
+		checkResult(s.log),
+		s.execute,
+	)
 }
 
-// explained turns an error without a result into what the agent sees.
-func explained(next next) next {
+// explain turns an error without a result into the result that the agent sees. A refusal is
+// for the plugin that has made the call.
+func explain(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		r, err := next(ctx, c)
-		if err != nil && r.Kind == "" {
-			return reason.Explain(err)
+		if _, refused := errors.AsType[*host.Refusal](err); err == nil || refused || r.Kind != "" {
+			return r, err
 		}
-		return r, err
+		return reason.Explain(err)
 	}
 }
 
 // parse checks all that can be checked of a call without its tool.
-func parse(next next) next {
+func parse(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		if c.DryRun = c.DryRun || InDryRun(ctx); c.DryRun {
 			ctx = WithDryRun(ctx)
@@ -124,9 +151,10 @@ func parse(next next) next {
 	}
 }
 
-// accept refuses calls once the service closes. Those of tools go on: what runs may finish.
+// accept refuses calls once the service closes. Those of tools are not refused: runs may
+// finish.
 func accept(closed *atomic.Bool) stage {
-	return func(next next) next {
+	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {
 			if closed.Load() {
 				return abi.Result{}, reason.ErrShutdown
@@ -138,13 +166,12 @@ func accept(closed *atomic.Bool) stage {
 
 // A finder finds the tools of calls.
 type finder struct {
-	lookup  func(ctx context.Context, c call) (*callable, error)
-	audited bool // the version of the tool is wanted
+	lookup   func(ctx context.Context, c call) (*callable, error)
+	versions bool // whether notes name the version of the plugin
 }
 
-// find is the stage that finds the tool. If its plugin is replaced before it has run, the new
-// one is called.
-func (f finder) find(next next) next {
+// find finds the tool. If its plugin is replaced before it has run, the new one is called.
+func (f finder) find(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		for {
 			tool, err := f.lookup(ctx, c)
@@ -152,7 +179,7 @@ func (f finder) find(next next) next {
 				return abi.Result{}, err
 			}
 			c.tool, c.note.Known, c.note.Provider = tool, true, tool.provider()
-			if f.audited {
+			if f.versions {
 				c.note.Version, _ = tool.Version() // an error is found when it is called
 			}
 
@@ -164,9 +191,9 @@ func (f finder) find(next next) next {
 	}
 }
 
-// admitted makes the checks of [callable.admit], and those of the tool that makes the call.
-func admitted(annotate func(*callable) Annotations) stage {
-	return func(next next) next {
+// admit makes the checks of [callable.admit], and those of the tool that makes the call.
+func admit(annotate func(*callable) Annotations) stage {
+	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {
 			err := c.tool.admit(c.Parsed)
 			if err == nil && c.outer != nil {
@@ -181,11 +208,28 @@ func admitted(annotate func(*callable) Annotations) stage {
 }
 
 // limit decides what a call may use.
-func limit(next next) next {
+func limit(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
-		c.limits = c.tool.rules.limits(c.Limits, c.tool.Tool)
+		return next(ctx, c.limited())
+	}
+}
+
+// limited is the call with what it may use. A tool that makes a call can only shorten the
+// time that it would have.
+func (c call) limited() call {
+	rules := c.tool.rules
+	c.allowed = rules.limits(c.Limits, c.tool.Tool)
+	if c.outer != nil {
+		c.allowed.Timeout = min(c.allowed.Timeout, rules.limits(Limits{}, c.tool.Tool).Timeout)
+	}
+	return c
+}
+
+// prepare makes the call of the tool.
+func prepare(next callFunc) callFunc {
+	return func(ctx context.Context, c call) (abi.Result, error) {
 		c.work = host.Call{
-			ID: "call_" + uuid.NewString(), Session: c.Session, Args: c.Args, Locale: c.Locale, Policy: c.limits.policy(),
+			ID: "call_" + uuid.NewString(), Session: c.Session, Args: c.Args, Locale: c.Locale, Policy: c.allowed.policy(),
 			Observers: host.Observers{Stdout: c.Stdout, Stderr: c.Stderr, Progress: c.Progress}, Services: host.Services{Ask: c.Ask},
 		}
 		if c.outer != nil {
@@ -196,10 +240,9 @@ func limit(next next) next {
 	}
 }
 
-// measured counts what tools have used. The use of a call that a tool makes is part of that
-// tool's.
-func measured(t *telemetry.Telemetry) stage {
-	return func(next next) next {
+// measure counts what tools use. What a call uses that a tool makes is part of that tool's.
+func measure(t *telemetry.Telemetry) stage {
+	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {
 			r, err := next(ctx, c)
 			t.Used(c.tool.Name, r.Usage.Fuel, r.Usage.CPU)

@@ -253,7 +253,7 @@ func (s *suspension) child(tool *callable, args Args, t host.ToolCall) (backgrou
 	}
 	c := call{tool: tool, outer: &origin{tool: s.tool, fuel: t.Fuel}}
 	c.Args, c.Limits.Timeout, c.Locale = args.Raw(), t.Timeout, own.Locale
-	return c.asLaterRun(s.ctx, version), nil
+	return c.limited().asLaterRun(s.ctx, version), nil
 }
 
 // await waits for the end of the child that an operation has begun. A child that nobody waits

@@ -46,8 +46,8 @@ type Error struct {
 	Err error // what it matches; may be nil
 }
 
-func (r *Error) Error() string { return r.Text }
-func (r *Error) Unwrap() error { return r.Err }
+func (e *Error) Error() string { return e.Text }
+func (e *Error) Unwrap() error { return e.Err }
 
 // Refuse says why a request cannot be served, in words for the agent.
 func Refuse(format string, args ...any) error {
@@ -104,6 +104,9 @@ const (
 // retryUnavailable is when a store of runs that was away may be back.
 const retryUnavailable = 2 * time.Second
 
+// refusals are the codes of what a plugin is refused.
+var refusals = map[int32]wire.Code{abi.CallDenied: wire.CodeDenied, abi.CallLimit: wire.CodeLimit}
+
 // Of returns the reason of an error of a Service. What it does not know
 // is wire.CodeInternal: its details are for the log, not for the caller.
 func Of(err error) Reason {
@@ -120,6 +123,9 @@ func Of(err error) Reason {
 		return Reason{Code: wire.CodeInvalid, Field: e.Field, Text: e.Problem}
 	}
 
+	if e, ok := errors.AsType[*host.Refusal](err); ok {
+		return Reason{Code: cmp.Or(refusals[e.Code], wire.CodeInternal), Text: e.Message}
+	}
 	if e, ok := errors.AsType[*host.BusyError](err); ok {
 		return Reason{Code: wire.CodeConflict, Text: e.Error(), Retry: time.Second}
 	}

@@ -24,7 +24,7 @@ func Run(r engine.Run, now time.Time) wire.Run {
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, ParkedAt: r.ParkedAt, FinishedAt: r.FinishedAt,
 		ElapsedSeconds: Tenths(r.Elapsed(now)), DeadlineSeconds: Deadline(r.Timeout),
 		OutputBytes: r.OutputBytes, LastOutputAt: r.LastOutputAt,
-		ExitCode: r.ExitCode, Error: RunError(r.Error), Summary: r.Summary, ArtifactError: r.ArtifactError,
+		ExitCode: r.ExitCode, Error: runError(r.Error), Summary: r.Summary, ArtifactError: r.ArtifactError,
 		SignalOnCompletion: r.SignalOnCompletion, Wake: wire.Wake(r.Wake), Notice: wire.NoticeState(r.Notice), IdempotencyKey: r.IdempotencyKey, Parent: r.Parent,
 		ScheduleID: r.Schedule, ScheduledFor: r.ScheduledFor, Result: r.Result, Content: Blocks(r.Content),
 		LogPath: r.Path(engine.OutputLog), ResultPath: r.Path(engine.ResultJSON),
@@ -45,10 +45,12 @@ func Run(r engine.Run, now time.Time) wire.Run {
 	return run
 }
 
+// CostOf is the cost of a call.
 func CostOf(u abi.Usage) engine.Cost {
 	return engine.Cost{Fuel: u.Fuel, CPU: u.CPU, Wait: u.Wait, MemoryPeak: u.MemoryPeak}
 }
 
+// Diagnosis is why a run or a call failed, for operators; nil if it is not known.
 func Diagnosis(d *engine.Diagnosis) *wire.Diagnosis {
 	if d == nil {
 		return nil
@@ -77,7 +79,7 @@ func DiagnosisOf(err error) *engine.Diagnosis {
 	return &engine.Diagnosis{Reason: call.Err.Error(), Trace: call.Trace, LastWords: call.LastWords}
 }
 
-func RunError(e *engine.RunError) *wire.RunError {
+func runError(e *engine.RunError) *wire.RunError {
 	if e == nil {
 		return nil
 	}
@@ -93,6 +95,7 @@ func Blocks(content json.RawMessage) []abi.Block {
 	return all
 }
 
+// Excerpt is a page of output; nil for none.
 func Excerpt(r *output.Page) *wire.Excerpt {
 	if r == nil {
 		return nil
@@ -109,7 +112,7 @@ const TextUnsaved = "This result is not stored yet (is the disk full?): a crash 
 func Stopped(r engine.Run) wire.Stopped {
 	s := wire.Stopped{
 		TaskID: r.ID, Status: wire.Status(r.Status), Stopped: r.Status == engine.StatusCanceled, Stopping: !r.Status.Terminal(),
-		Unsaved: r.Unsaved, Error: RunError(r.Error), Result: r.Result, Content: r.Content,
+		Unsaved: r.Unsaved, Error: runError(r.Error), Result: r.Result, Content: r.Content,
 	}
 	s.AlreadyFinished = !s.Stopped && !s.Stopping
 	if r.Unsaved {
@@ -154,6 +157,7 @@ func Notice(r engine.Run, kept bool) wire.Notice {
 	return n
 }
 
+// Event is an event without arguments.
 func Event(e engine.Event, now time.Time) wire.Event {
 	out := wire.Event{Kind: wire.EventKind(e.Kind)}
 	if e.Run != nil && e.Kind == engine.EventQueued && e.Run.Held != "" {
@@ -171,6 +175,7 @@ func Event(e engine.Event, now time.Time) wire.Event {
 	return out
 }
 
+// Tenths returns seconds, rounded to a tenth.
 func Tenths(d time.Duration) float64 {
 	return float64(d.Round(100*time.Millisecond)/(100*time.Millisecond)) / 10
 }
