@@ -5,14 +5,16 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"iter"
 	"math"
+	"math/bits"
 	"net/http"
 	"strings"
 	"sync"
 	"unicode/utf8"
 )
 
-// masker replaces secrets by their names, in one pass whatever the number of secrets. It
+// masker replaces secrets by their names, in one pass for some dozens of secrets. It
 // finds a value in the forms that servers give it, in any letter case: as it is, and with
 // escapes of URLs, JSON and HTML for any of its characters. It also finds it in base64, in
 // both alphabets, at each alignment and broken into lines, and in hexadecimal.
@@ -23,18 +25,29 @@ import (
 type masker struct {
 	mu     sync.RWMutex
 	values map[string]bool
-	begins [1 << 10]uint64 // bits of the pairs of bytes with which a form can begin
-	nodes  []node          // a trie of what forms begin with once it is decoded; the root first
+	steps  [256]step // by byte of a text
+	forms  [buckets][]*form
 }
 
-// node is a place in a trie.
-type node struct {
-	next  [256]uint16 // by folded byte; 0: none
-	forms []*form     // that end here in the trie
-}
+// A pass looks for the first bytes of all forms at once, and so reads each byte of a text
+// and decodes each escape once. What it finds is compared with the forms of a bucket.
+//
+// It goes from the end of a piece of a text to its beginning, because the size of an escape
+// is known at its beginning only. The state at a place is a set of bits: k*buckets+b says
+// that the text goes on with byte k of a form in bucket b, and with the bytes after it.
+const (
+	firstBytes = 4
+	buckets    = 64 / firstBytes
 
-// trieDepth is how many bytes of a form are in the trie.
-const trieDepth = 4
+	isFirst = 1<<buckets - 1                          // the bits of the first byte of forms
+	isLast  = isFirst << (buckets * (firstBytes - 1)) // those of the last byte that a pass looks for
+)
+
+// step is how a byte of a text changes the state.
+type step struct {
+	is   uint64 // the bits of the bytes of forms that it is
+	skip uint64 // the bits that stay: it can be white space in base64
+}
 
 // form is a text that stands for a secret.
 type form struct {
@@ -50,11 +63,11 @@ type form struct {
 const minPrefix = 8
 
 // foldText ignores case, and takes + for a space, as in a query. foldBase64 takes the
-// alphabet of URLs for the standard one. foldBoth, for the trie, does both.
-var foldText, foldBase64, foldBoth = folds()
+// alphabet of URLs for the standard one.
+var foldText, foldBase64 = folds()
 
-func folds() (text, base64, both *[256]byte) {
-	text, base64, both = new([256]byte), new([256]byte), new([256]byte)
+func folds() (text, base64 *[256]byte) {
+	text, base64 = new([256]byte), new([256]byte)
 	for i := range 256 {
 		text[i], base64[i] = byte(i), byte(i)
 	}
@@ -63,11 +76,7 @@ func folds() (text, base64, both *[256]byte) {
 	}
 	text['+'] = ' '
 	base64['-'], base64['_'] = '+', '/'
-
-	for i := range 256 {
-		both[i] = text[base64[i]]
-	}
-	return text, base64, both
+	return text, base64
 }
 
 // add masks value from now on, as "[secret NAME]". A value shorter than [MinSecret] is not
@@ -79,7 +88,7 @@ func (m *masker) add(name, value string) {
 		return
 	}
 	if m.values == nil {
-		m.values, m.nodes = map[string]bool{}, make([]node, 1)
+		m.values = map[string]bool{}
 	}
 	m.values[value] = true
 
@@ -121,57 +130,29 @@ func aligned(value string, offset int) string {
 	return text
 }
 
-// insert adds a form to the tables of the pass.
+// insert adds a form to the tables of the pass, in a bucket of its own as long as there are
+// some.
 func (m *masker) insert(f *form) {
-	for b := range 256 {
-		first := byte(b)
-		plain := f.fold[first] == f.text[0]
-		if !plain && !isEscape(first) {
-			continue
+	bucket := int(f.text[0]) % buckets
+	for b, forms := range m.forms {
+		if len(forms) == 0 {
+			bucket = b
+			break
 		}
-		for s := range 256 {
-			if plain && f.follows(byte(s)) || f.escaped(first, byte(s)) {
-				pair := b<<8 | s
-				m.begins[pair>>6] |= 1 << (pair & 63)
+	}
+	m.forms[bucket] = append(m.forms[bucket], f)
+
+	for k := range firstBytes {
+		bit := uint64(1) << (k*buckets + bucket)
+		for c := range m.steps {
+			if f.fold[c] == f.text[k] {
+				m.steps[c].is |= bit
+			}
+			if f.base64 && k > 0 && isSpace(byte(c)) {
+				m.steps[c].skip |= bit
 			}
 		}
 	}
-
-	// A character that could begin an escape has two readings, of which only match tries
-	// both.
-	at := 0
-	for depth := 0; depth < trieDepth && !isEscape(f.text[depth]); depth++ {
-		c := foldBoth[f.text[depth]]
-		if m.nodes[at].next[c] == 0 {
-			m.nodes = append(m.nodes, node{})
-			m.nodes[at].next[c] = uint16(len(m.nodes) - 1)
-		}
-		at = int(m.nodes[at].next[c])
-	}
-	m.nodes[at].forms = append(m.nodes[at].forms, f)
-}
-
-// follows reports whether a byte can follow the first one of a form.
-func (f *form) follows(second byte) bool {
-	return f.fold[second] == f.text[1] || isEscape(second) || f.base64 && isSpace(second)
-}
-
-// escaped reports whether two bytes can begin an escape of the first byte of a form.
-func (f *form) escaped(first, second byte) bool {
-	switch first {
-	case '%':
-		high := unhex(second)
-		for low := range 16 {
-			if high >= 0 && f.has(-rune(high<<4|low), 0) > 0 {
-				return true
-			}
-		}
-	case '\\':
-		return strings.IndexByte("uUxX", second) >= 0 || f.fold[short(second)] == f.text[0]
-	case '&':
-		return second == '#' || !alphanumeric(f.text[0]) && alphanumeric(second)
-	}
-	return false
 }
 
 // empty reports whether m has nothing to mask.
@@ -195,13 +176,9 @@ func (m *masker) within(ctx context.Context, text []byte, limit int64) ([]byte, 
 
 	var out []byte
 	done := 0 // bytes of text that are in out
-	for {
-		start, end, f := m.find(ctx, text, done)
-		if f == nil {
-			break
-		}
-		out = append(append(out, text[done:start]...), f.mark...)
-		if done = end; int64(len(out)) > limit {
+	for found := range m.find(ctx, text) {
+		out = append(append(out, text[done:found.start]...), found.mark...)
+		if done = found.end; int64(len(out)) > limit {
 			return nil, errLonger
 		}
 	}
@@ -235,8 +212,10 @@ func (m *masker) string(text string) string {
 func (m *masker) has(text string) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	_, _, f := m.find(context.Background(), []byte(text), 0)
-	return f != nil
+	for range m.find(context.Background(), []byte(text)) {
+		return true
+	}
+	return false
 }
 
 // header masks values, and removes fields whose name has a secret.
@@ -255,130 +234,124 @@ func (m *masker) header(h http.Header) {
 	}
 }
 
-// find returns the first secret after a place of a text; f is nil if there is none, or ctx
-// has ended.
-func (m *masker) find(ctx context.Context, text []byte, from int) (start, end int, f *form) {
-	const piece = 64 << 10 // bytes before the context is checked again
-	for at := from; at < len(text)-1 && ctx.Err() == nil; at += piece {
-		if start, end, f = m.findIn(text, from, at, min(at+piece, len(text)-1)); f != nil {
-			break
-		}
-	}
-	return start, end, f
+// place is where a text has a secret.
+type place struct {
+	start, end int
+	mark       string
 }
 
-// findIn is find for a secret that begins between two places of a text.
-func (m *masker) findIn(text []byte, from, begin, until int) (start, end int, f *form) {
-	rest := text[begin : until+1]
-	for at := 1; at < len(rest); at++ {
-		pair := uint(rest[at-1])<<8 | uint(rest[at])
-		if m.begins[pair>>6&1023]>>(pair&63)&1 == 0 {
-			continue
-		}
-		start = begin + at - 1
-		if f, end = m.longest(text, start); f == nil {
-			continue
-		}
-		if f.shared[0] && start > from && isBase64(text[start-1]) && !endsEscape(text[from:start]) {
-			start--
-		}
-		if f.shared[1] && end < len(text) && isBase64(text[end]) {
-			end++
-			for n := 0; n < 2 && end < len(text) && text[end] == '='; n++ {
-				end++
+// piece is how many bytes of a text a pass reads.
+const piece = 512
+
+// find returns the secrets of a text until ctx ends.
+func (m *masker) find(ctx context.Context, text []byte) iter.Seq[place] {
+	return func(yield func(place) bool) {
+		var states [piece + maxEscape]uint64
+		done := 0
+		for begin := 0; begin < len(text) && ctx.Err() == nil; begin += piece {
+			n := min(piece, len(text)-begin)
+			if m.pass(text[begin:], n, &states)&isFirst == 0 {
+				continue
+			}
+
+			for i, state := range states[:n] {
+				start := begin + i
+				if state&isFirst == 0 || start < done {
+					continue
+				}
+				f, end := m.longest(text, start, state)
+				if f == nil {
+					continue
+				}
+
+				start, end = f.neighbors(text, done, start, end)
+				if done = end; !yield(place{start, end, f.mark}) {
+					return
+				}
 			}
 		}
-		return start, end, f
-	}
-	return 0, 0, nil
-}
-
-// longest returns the longest form that begins at a place of a text.
-func (m *masker) longest(text []byte, start int) (found *form, end int) {
-	state, fresh, spaces := &m.nodes[0], true, 0
-	for at := start; ; {
-		if fresh && len(state.forms) > 0 {
-			found, end = state.longest(text, start, found, end)
-		}
-		if at == len(text) {
-			return found, end
-		}
-
-		c, size := text[at], 1
-		var next *node
-		if isEscape(c) { // which is not in the trie
-			next, size = m.unescaped(state, text[at:])
-		} else {
-			next = m.child(state, c)
-		}
-		if fresh = next != nil; fresh {
-			state, at = next, at+size
-			continue
-		}
-
-		// White space may be between two lines of base64.
-		if !isSpace(c) && !isEscape(c) || size == 0 || at == start || spaces == maxSpaces {
-			return found, end
-		}
-		at, spaces = at+size, spaces+1
 	}
 }
 
-// longest returns the longest form of a node that begins at a place of a text, or found if
-// that is longer.
-func (n *node) longest(text []byte, start int, found *form, end int) (*form, int) {
-	for _, f := range n.forms {
-		if e := f.match(text, start); e > end {
-			found, end = f, e
+// pass sets the states of the first n bytes of a text, and returns the bits of all of them.
+// What is behind those bytes counts as the rest of any form.
+func (m *masker) pass(text []byte, n int, states *[piece + maxEscape]uint64) (all uint64) {
+	next := ^uint64(0)
+	for i := range maxEscape {
+		states[n+i] = next
+	}
+
+	here, from := states[:n], text[:n]
+	for i := n - 1; i >= 0; i-- {
+		c := from[i]
+		state := m.step(c, next)
+		if isEscape(c) && i+1 < len(text) {
+			switch after := text[i+1]; {
+			case alphanumeric(after) || after == '#':
+				state |= m.unescaped(text[i:], states[i:])
+			case c == '\\': // and no letter or digit: see short
+				state |= m.step(after, states[i+2])
+			}
+		}
+		here[i], next = state, state
+		all |= state
+	}
+	return all
+}
+
+// step returns the state of a byte before a text with the state next.
+func (m *masker) step(c byte, next uint64) uint64 {
+	s := &m.steps[c]
+	return s.is&(next>>buckets) | (s.skip&next | s.is&isLast)
+}
+
+// unescaped returns the state of the escape that a text begins with, or none.
+func (m *masker) unescaped(text []byte, states []uint64) (state uint64) {
+	r, size := unescape(text)
+	if size == 0 {
+		return 0
+	}
+
+	next := states[size]
+	if r < utf8.RuneSelf {
+		state = m.step(byte(max(r, -r)), next)
+		if r > -utf8.RuneSelf {
+			return state
+		}
+		r = -r // of Latin-1
+	}
+	var char [utf8.UTFMax]byte
+	for k := utf8.EncodeRune(char[:], r) - 1; k >= 0; k-- {
+		next = m.step(char[k], next)
+	}
+	return state | next
+}
+
+// longest returns the longest form that begins at a place of a text with a state.
+func (m *masker) longest(text []byte, start int, state uint64) (found *form, end int) {
+	for first := state & isFirst; first != 0; first &= first - 1 {
+		for _, f := range m.forms[bits.TrailingZeros64(first)] {
+			if e := f.match(text, start); e > end {
+				found, end = f, e
+			}
 		}
 	}
 	return found, end
 }
 
-// unescaped follows the trie by the escape that a text begins with. A nil node with a size
-// is that of white space.
-func (m *masker) unescaped(from *node, text []byte) (next *node, size int) {
-	r, size := unescape(text)
-	switch {
-	case size == 0:
-		return nil, 0
-	case r < utf8.RuneSelf:
-		b := byte(max(r, -r))
-		if next = m.child(from, b); next != nil || isSpace(b) {
-			return next, size
-		}
-		if r > -utf8.RuneSelf {
-			return nil, 0
-		}
-		r = -r // of Latin-1
+// neighbors includes the characters next to base64 that have bits of the value too, but none
+// before a place.
+func (f *form) neighbors(text []byte, from, start, end int) (int, int) {
+	if f.shared[0] && start > from && isBase64(text[start-1]) && !endsEscape(text[from:start]) {
+		start--
 	}
-	if next = m.descend(from, r); next == nil {
-		return nil, 0
-	}
-	return next, size
-}
-
-// descend follows the trie by a character of several bytes, or by those that are in it.
-func (m *masker) descend(from *node, r rune) *node {
-	var char [utf8.UTFMax]byte
-	for _, b := range char[:utf8.EncodeRune(char[:], r)] {
-		next := m.child(from, b)
-		if next == nil && len(from.forms) == 0 {
-			return nil
+	if f.shared[1] && end < len(text) && isBase64(text[end]) {
+		end++
+		for n := 0; n < 2 && end < len(text) && text[end] == '='; n++ {
+			end++
 		}
-		if next == nil {
-			break
-		}
-		from = next
 	}
-	return from
-}
-
-func (m *masker) child(from *node, c byte) *node {
-	if i := from.next[foldBoth[c]]; i != 0 {
-		return &m.nodes[i]
-	}
-	return nil
+	return start, end
 }
 
 // match returns where a form that begins at a place of a text ends, or 0.
@@ -388,20 +361,23 @@ func (f *form) match(text []byte, at int) (end int) {
 		at++
 	}
 
-	end, other := f.matchAs(text, at, k, `%\&`)
+	end, other := f.matchAs(text, at, k, anyEscape)
 	for i := 0; end == 0 && other && i < len(readings); i++ {
 		end, _ = f.matchAs(text, at, k, readings[i])
 	}
 	return end
 }
 
+// anyEscape reads every escape.
+const anyEscape = 0
+
 // readings are the escapes of one language, or of none: to it, a value that has what looks
 // like those of another has none.
-var readings = []string{"%", `\`, "&", ""}
+var readings = []byte{'%', '\\', '&', ' '}
 
 // matchAs is match from byte k of a form on, with some escapes. Other reports that one of them
 // could be read as none.
-func (f *form) matchAs(text []byte, at, k int, escapes string) (end int, other bool) {
+func (f *form) matchAs(text []byte, at, k int, only byte) (end int, other bool) {
 	for spaces := 0; k < len(f.text); {
 		if at >= len(text) {
 			return f.cut(text, k), other
@@ -409,7 +385,7 @@ func (f *form) matchAs(text []byte, at, k int, escapes string) (end int, other b
 
 		c := text[at]
 		plain := f.fold[c] == f.text[k]
-		if isEscape(c) && strings.IndexByte(escapes, c) >= 0 {
+		if isEscape(c) && (only == anyEscape || only == c) {
 			r, size := unescape(text[at:])
 			n := f.has(r, k)
 			switch {

@@ -31,7 +31,7 @@ func BenchmarkMask(b *testing.B) {
 
 	texts := map[string]string{
 		"plain": `{"name":"value","n":12345,"url":"https://example.com/x?y=z"},`, "percent": "%", "backslash": `\`, "ampersand": "&",
-		"escape": "%73", "json": `\u0073`, "json-umlaut": `\u00e4`, "entity": "&#115;", "entity-digits": "&#00000000", "entity-name": "&amp;", "mixed": `%\&`,
+		"escape": "%73", "backslash-n": `\n`, "json": `\u0073`, "json-umlaut": `\u00e4`, "entity": "&#115;", "entity-digits": "&#00000000", "entity-name": "&amp;", "mixed": `%\&`,
 		"near": near(secrets[0]), "near-all": near(secrets[0]) + near(secrets[1]) + near(secrets[2]), "near-percent": strings.ReplaceAll(url.QueryEscape(near(secrets[0])), "s", "%73"),
 		"near-json": strings.ReplaceAll(near(secrets[0]), "3", `\u0033`), "prefix": "s3", "prefixes": "s3sk", "letters": "a", "near-letters": secrets[1][:len(secrets[1])-1],
 		"base64": base64.StdEncoding.EncodeToString([]byte(near(secrets[0]))), "base64-random": base64.StdEncoding.EncodeToString(random(3 << 10)), "random": string(random(4 << 10)),

@@ -3,6 +3,7 @@ package egress
 import (
 	"encoding/base32"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -79,12 +80,17 @@ func hexadecimal(r rune) string { return fmt.Sprintf("&#x%X;", r) }
 
 // named writes a reference by name, if there is one.
 func named(r rune) string {
-	for name, c := range references {
-		if c == r {
-			return "&" + name + ";"
+	for _, packed := range references {
+		if rune(packed&0xff) == r {
+			return "&" + nameOf(packed) + ";"
 		}
 	}
 	return string(r)
+}
+
+// nameOf returns the name of an element of references.
+func nameOf(packed uint64) string {
+	return strings.TrimLeft(string(binary.BigEndian.AppendUint64(nil, packed)[:maxName]), "\x00")
 }
 
 func quoted(value string) string {
@@ -224,6 +230,18 @@ func TestMaskedForms(t *testing.T) {
 	}
 }
 
+// TestMaskedTogether: a form is found whatever the other forms of secrets begin with.
+func TestMaskedTogether(t *testing.T) {
+	var m masker
+	m.add("latin1", "p\xe4ssw&%rt!~1/x")
+	m.add("utf8", "pässwört!~1/x")
+	m.add("space", "V+0123456789") // whose base64 begins with V too
+
+	require.Equal(t, "[secret utf8] [secret latin1]", m.string(`p%E4ssw%F6rt%21%7E1%2Fx p%E4ssw%26%25rt%21%7E1%2Fx`))
+	text := base64.StdEncoding.EncodeToString([]byte("V+0123456789"))
+	require.Equal(t, "[secret space]", m.string(text[:1]+"\n    "+text[1:]))
+}
+
 // unmaskedForms are some in which a value is not found: what SECURITY.md says.
 var unmaskedForms = map[string]func(value string) string{
 	"a list of bytes": func(v string) string { return fmt.Sprint([]byte(v)) },
@@ -291,7 +309,8 @@ func TestMaskedNeighbors(t *testing.T) {
 
 // TestReferences: the names are those of HTML.
 func TestReferences(t *testing.T) {
-	for name, r := range references {
+	for _, packed := range references {
+		name, r := nameOf(packed), rune(packed&0xff)
 		if html.UnescapeString("&"+name+";") != string(r) { // some have a capital
 			require.Equal(t, string(r), strings.ToLower(html.UnescapeString("&"+strings.ToUpper(name[:1])+name[1:]+";")), name)
 		}

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -28,15 +29,24 @@ func endsEscape(text []byte) bool {
 // and of programming languages, or a reference of HTML. It returns a character, or -b for
 // a byte b of UTF-8 or Latin-1, and the size of the escape, which is 0 if there is none.
 func unescape(text []byte) (r rune, size int) {
+	if len(text) < 2 {
+		return 0, 0
+	}
+
 	switch text[0] {
 	case '%':
-		if len(text) < 3 || unhex(text[1]) < 0 || unhex(text[2]) < 0 {
-			return 0, 0
+		if b := hexNumber(text, 1, 2); b >= 0 {
+			return -b, 3
 		}
-		return -rune(unhex(text[1])<<4 | unhex(text[2])), 3
 	case '\\':
+		if c := short[text[1]]; c != 0 {
+			return rune(c), 2
+		}
 		return backslash(text)
 	case '&':
+		if text[1] == '#' {
+			return number(text)
+		}
 		return reference(text)
 	}
 	return 0, 0
@@ -49,86 +59,69 @@ func hexNumber(text []byte, at, n int) rune {
 	}
 	var r rune
 	for _, c := range text[at : at+n] {
-		digit := unhex(c)
-		if digit < 0 {
-			return -1
-		}
-		r = r<<4 | rune(digit)
+		r = r<<4 | rune(hexDigits[c]) // negative for ever if c is no digit
 	}
 	return r
 }
 
-// backslash decodes \uXXXX, two of them for one character, \xXX for a byte, \n and its
-// like, and a backslash before any other character that is no letter or digit.
+// short has the characters of two bytes with a backslash: \n and its like, and any that is
+// no letter or digit.
+var short = func() (chars [256]byte) {
+	for c := byte(' '); c < utf8.RuneSelf; c++ {
+		if !alphanumeric(c) {
+			chars[c] = c
+		}
+	}
+	for i, c := range []byte("bfnrt") {
+		chars[c] = "\b\f\n\r\t"[i]
+	}
+	return chars
+}()
+
+// backslash decodes \uXXXX, two of them for one character, and \xXX for a byte.
 func backslash(text []byte) (r rune, size int) {
-	switch {
-	case len(text) < 2:
-		return 0, 0
-	case text[1]|0x20 == 'x':
-		b := hexNumber(text, 2, 2)
-		if b < 0 {
+	switch text[1] | 0x20 {
+	case 'x':
+		if b := hexNumber(text, 2, 2); b >= 0 {
+			return -b, 4
+		}
+	case 'u':
+		if r = hexNumber(text, 2, 4); r < 0 {
 			return 0, 0
 		}
-		return -b, 4
-	case text[1]|0x20 != 'u':
-		if c := short(text[1]); c != 0 {
-			return rune(c), 2
-		}
-		return 0, 0
-	}
-
-	if r = hexNumber(text, 2, 4); r < 0 {
-		return 0, 0
-	}
-	if utf16.IsSurrogate(r) && len(text) > 7 && text[6] == '\\' && text[7]|0x20 == 'u' {
-		if low := hexNumber(text, 8, 4); low >= 0 {
-			return utf16.DecodeRune(r, low), 12
-		}
-	}
-	return r, 6
-}
-
-// short is the character of a backslash and c, or 0.
-func short(c byte) byte {
-	switch {
-	case c >= 0x80 || c < ' ':
-		return 0
-	case !alphanumeric(c):
-		return c
-	}
-	if i := strings.IndexByte("bfnrt", c); i >= 0 {
-		return "\b\f\n\r\t"[i]
-	}
-	return 0
-}
-
-// reference decodes &#N;, &#xN; and &NAME; of a character that a secret may have. Numbers
-// need no semicolon.
-func reference(text []byte) (r rune, size int) {
-	if len(text) > 2 && text[1] == '#' {
-		return number(text)
-	}
-
-	var name [8]byte
-	for n, c := range text[1:min(len(text), len(name)+2)] {
-		if c == ';' {
-			if r := references[string(name[:n])]; r != 0 {
-				return r, n + 2
+		if utf16.IsSurrogate(r) && len(text) > 7 && text[6] == '\\' && text[7]|0x20 == 'u' {
+			if low := hexNumber(text, 8, 4); low >= 0 {
+				return utf16.DecodeRune(r, low), 12
 			}
-			break
 		}
-		if n == len(name) || !alphanumeric(c) {
-			break
-		}
-		name[n] = c | 0x20 // it leaves digits as they are
+		return r, 6
 	}
 	return 0, 0
 }
 
-// number decodes a reference by number, of at most 16 digits.
+// reference decodes &NAME; of a character that a secret may have.
+func reference(text []byte) (r rune, size int) {
+	name := uint64(0)
+	for n, c := range text[1:min(len(text), maxName+2)] {
+		if c == ';' {
+			i, _ := slices.BinarySearch(references, name<<8)
+			if i < len(references) && references[i]>>8 == name {
+				return rune(references[i] & 0xff), n + 2
+			}
+			break
+		}
+		if n == maxName || !alphanumeric(c) {
+			break
+		}
+		name = name<<8 | uint64(c|0x20) // it leaves digits as they are
+	}
+	return 0, 0
+}
+
+// number decodes &#N; and &#xN;, of at most 16 digits. It needs no semicolon.
 func number(text []byte) (r rune, size int) {
 	base, at := rune(10), 2
-	if text[2]|0x20 == 'x' {
+	if len(text) > 2 && text[2]|0x20 == 'x' {
 		base, at = 16, 3
 	}
 
@@ -150,24 +143,38 @@ func number(text []byte) (r rune, size int) {
 	return r, at
 }
 
-// references are the names of HTML for the characters of ASCII and Latin-1, in lower case.
-var references = func() map[string]rune {
-	all := map[string]rune{"times": '×', "szlig": 'ß', "lbrack": '[', "rbrack": ']', "lbrace": '{', "rbrace": '}', "vert": '|'}
-	ascii := strings.Fields(`! excl " quot # num $ dollar % percnt & amp ' apos ( lpar ) rpar * ast + plus , comma . period / sol : colon
-		; semi < lt = equals > gt ? quest @ commat [ lsqb \ bsol ] rsqb ^ hat _ lowbar ` + "`" + ` grave { lcub | verbar } rcub`)
-	for i := 0; i < len(ascii); i += 2 {
-		all[ascii[i+1]] = rune(ascii[i][0])
+// maxName is how many bytes a name of references has.
+const maxName = 7
+
+// references are the names of HTML for the characters of ASCII and Latin-1, in lower case
+// and sorted. The last byte of each is the character.
+var references = func() (all []uint64) {
+	add := func(name string, r byte) {
+		packed := uint64(0)
+		for _, c := range []byte(name) {
+			packed = packed<<8 | uint64(c)
+		}
+		all = append(all, packed<<8|uint64(r))
 	}
 
-	signs := strings.Fields(`nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr
+	signs := strings.Fields(`! excl " quot # num $ dollar % percnt & amp ' apos ( lpar ) rpar * ast + plus , comma . period / sol : colon
+		; semi < lt = equals > gt ? quest @ commat [ lsqb [ lbrack \ bsol ] rsqb ] rbrack ^ hat _ lowbar ` + "`" + ` grave
+		{ lcub { lbrace | verbar | vert } rcub } rbrace`)
+	for i := 0; i < len(signs); i += 2 {
+		add(signs[i+1], signs[i][0])
+	}
+	latin1 := strings.Fields(`nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr
 		deg plusmn sup2 sup3 acute micro para middot cedil sup1 ordm raquo frac14 frac12 frac34 iquest`)
-	for i, name := range signs {
-		all[name] = rune(0xa0 + i)
+	for i, name := range latin1 {
+		add(name, byte(0xa0+i))
 	}
 	letters := strings.Fields(`agrave aacute acirc atilde auml aring aelig ccedil egrave eacute ecirc euml igrave iacute icirc iuml
 		eth ntilde ograve oacute ocirc otilde ouml divide oslash ugrave uacute ucirc uuml yacute thorn yuml`)
 	for i, name := range letters {
-		all[name] = rune(0xe0 + i)
+		add(name, byte(0xe0+i))
 	}
+	add("times", 0xd7)
+	add("szlig", 0xdf)
+	slices.Sort(all)
 	return all
 }()
