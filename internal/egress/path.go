@@ -6,9 +6,6 @@ import (
 	"strings"
 )
 
-// segmentAny is the final segment of a prefix, and with other text a part of a segment.
-const segmentAny = "*"
-
 // normalizePath returns the path as it is sent and compared: percent-encoding in one
 // form, dot segments resolved. It refuses what servers read in different ways.
 func normalizePath(path string) (string, error) {
@@ -158,7 +155,8 @@ func normalizeQuery(q string) string {
 	return b.String()
 }
 
-// matchPath reports whether a normalized path matches a pattern.
+// matchPath reports whether a normalized path matches a pattern. A pattern is a path too: if it
+// matches, so does every path that it stands for.
 func matchPath(pattern, path string) bool {
 	prefix, tail := strings.CutSuffix(pattern, "/*")
 	if !tail {
@@ -182,7 +180,7 @@ func matchPath(pattern, path string) bool {
 }
 
 func matchSegment(pattern, segment string) bool {
-	if !strings.Contains(pattern, segmentAny) {
+	if !strings.Contains(pattern, "*") {
 		return pattern == segment
 	}
 	if segment == "" || hidesSeparator(segment) {
@@ -224,46 +222,7 @@ func glob(pattern, s string) bool {
 			return false
 		}
 	}
-	return strings.Trim(pattern[p:], segmentAny) == ""
-}
-
-// containsPath reports whether every path that need matches is matched by pattern. It
-// errs on the side of no.
-func containsPath(pattern, need string) bool {
-	prefix, tail := strings.CutSuffix(pattern, "/*")
-	needPrefix, needTail := strings.CutSuffix(need, "/*")
-	have, want := strings.Split(prefix, "/"), strings.Split(needPrefix, "/")
-	if !tail {
-		have = strings.Split(pattern, "/")
-	}
-	if !needTail {
-		want = strings.Split(need, "/")
-	}
-
-	switch {
-	case needTail && !tail, len(have) > len(want):
-		return false
-	case !tail && len(have) != len(want):
-		return false
-	case tail && !needTail && len(have) == len(want):
-		return false // /v1 is not below /v1/*
-	}
-	for i, segment := range have {
-		if !containsSegment(segment, want[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func containsSegment(pattern, need string) bool {
-	switch {
-	case pattern == need:
-		return true
-	case strings.Contains(need, segmentAny):
-		return pattern == segmentAny
-	}
-	return matchSegment(pattern, need)
+	return strings.Trim(pattern[p:], "*") == ""
 }
 
 func writeEscape(b *strings.Builder, c byte) {

@@ -3,7 +3,6 @@ package egress
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 )
@@ -168,7 +167,7 @@ func (p *Policy) Covers(need Rule) bool {
 	}
 
 	for _, m := range n.Methods {
-		if !slices.ContainsFunc(p.rules, func(r rule) bool { return r.admitsMethod(m) && r.pattern.serves(n.pattern) }) {
+		if !slices.ContainsFunc(p.rules, func(r rule) bool { return r.admitsMethod(m) && r.pattern.serves(&n.pattern) }) {
 			return false
 		}
 	}
@@ -209,15 +208,9 @@ func (p *Policy) find(t *target, method string) (*rule, Reason) {
 	return nil, reason
 }
 
-// contains reports whether every target that n matches is matched by t. Both are
-// patterns.
-func (t *target) contains(n target) bool {
-	return t.scheme == n.scheme && t.port == n.port && containsHost(t.host, n.host) && containsPath(t.path, n.path)
-}
-
-// serves is contains for a need n.
-func (t *target) serves(n target) bool {
-	return t.contains(n) || n.host == "*" && t.scheme == n.scheme
+// serves reports whether t admits what a need admits. Both are patterns.
+func (t *target) serves(need *target) bool {
+	return t.matches(need) || need.host == "*" && t.scheme == need.scheme
 }
 
 func (t *target) matches(u *target) bool {
@@ -244,16 +237,6 @@ func matchName(pattern, name string) bool {
 		return found && label != "" && !strings.Contains(label, ".")
 	}
 	return pattern == name
-}
-
-func containsHost(pattern, need string) bool {
-	if pattern == need {
-		return true
-	}
-	if _, err := netip.ParseAddr(need); err == nil || need == "*" {
-		return false
-	}
-	return matchName(pattern, need)
 }
 
 // matchHosts reports whether the hosts of a secret include that of t.

@@ -191,6 +191,10 @@ func TestCovers(t *testing.T) {
 		{[]Rule{{URL: "https://a.test/r/*/i"}}, Rule{URL: "https://a.test/r/*"}, false},
 		{[]Rule{{URL: "https://a.test/r/*"}}, Rule{URL: "https://a.test/r/*/i"}, true},
 		{[]Rule{{URL: "https://a.test/r/x*/i"}}, Rule{URL: "https://a.test/r/*/i"}, false},
+		{[]Rule{{URL: "https://a.test/r/x*/i"}}, Rule{URL: "https://a.test/r/xy*/i"}, true},
+		{[]Rule{{URL: "https://a.test/r/*/*"}}, Rule{URL: "https://a.test/r/*"}, false},
+		{[]Rule{{URL: "https://a.test/r/*/"}}, Rule{URL: "https://a.test/r/*"}, false},
+		{[]Rule{{URL: "https://*.a.test/*"}}, Rule{URL: "https://*.b.a.test/*"}, false},
 		{[]Rule{{URL: "https://a.test/*"}}, Rule{URL: "nonsense"}, false},
 	} {
 		require.Equal(t, c.want, policy(t, c.granted...).Covers(c.need), "%v covers %v", c.granted, c.need)
