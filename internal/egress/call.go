@@ -173,7 +173,7 @@ func (c *Call) first(req *Request) (hop, error) {
 		return hop{}, err
 	}
 	if _, ok := header["User-Agent"]; !ok {
-		header["User-Agent"] = []string{c.client.cfg.UserAgent}
+		header["User-Agent"] = []string{"toolhost"}
 	}
 	return hop{target: t, method: method, header: header, body: req.Body}, nil
 }
@@ -316,7 +316,6 @@ func (c *Call) observe(x *Exchange, start time.Time, err error) {
 	if refused {
 		c.masked(r)
 		x.Refusal = cmp.Or(r.Detail, r.What)
-		c.client.logger.Warn("http request refused", "plugin", x.Plugin, "method", x.Method, "host", x.Host, "reason", r.Reason, "what", r.What, "detail", r.Detail, "grant", r.Grant)
 	} else if err != nil {
 		err = c.masked(err)
 		x.Err = err.Error()

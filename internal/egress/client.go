@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -28,7 +27,6 @@ const (
 // Client makes the requests of one host's plugins. It is safe for concurrent use.
 type Client struct {
 	cfg       Config
-	logger    *slog.Logger
 	proxy     *url.URL
 	proxyMask masker // the password of the proxy
 	roots     *x509.CertPool
@@ -64,13 +62,7 @@ type pool struct {
 
 // New checks a configuration.
 func New(cfg Config) (*Client, error) {
-	c := &Client{cfg: cfg, logger: cfg.Logger, pools: map[poolKey]*pool{}}
-	if c.logger == nil {
-		c.logger = slog.New(slog.DiscardHandler)
-	}
-	if c.cfg.UserAgent == "" {
-		c.cfg.UserAgent = "toolhost"
-	}
+	c := &Client{cfg: cfg, pools: map[poolKey]*pool{}}
 	c.hosts.max, c.hosts.shared, c.hosts.of = orDefault(cfg.PerHost, DefaultPerHost), cfg.Shared, "to one host"
 	c.plugins.max, c.plugins.shared, c.plugins.of = orDefault(cfg.PerPlugin, DefaultPerPlugin), cfg.Shared, "of one plugin"
 

@@ -67,7 +67,6 @@ package egress
 
 import (
 	"cmp"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -127,13 +126,6 @@ type Config struct {
 	// Shared reserves permits for other clients: one client holds at most three quarters
 	// of PerHost and PerPlugin.
 	Shared bool
-
-	// UserAgent is sent if the plugin sets none. Empty stands for "toolhost".
-	UserAgent string
-
-	// Logger gets a line for each refusal, with its details. Nil discards them: the
-	// caller of Do can log errors itself.
-	Logger *slog.Logger
 }
 
 // Limits bound a call. Zero fields stand for the defaults.

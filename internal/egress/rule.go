@@ -39,14 +39,12 @@ type Rule struct {
 
 // Policy is a compiled list of rules. It is immutable. Nil refuses everything.
 type Policy struct {
-	given []Rule
 	rules []rule // the most specific first
 }
 
 type rule struct {
 	Rule
 	pattern target // its host can be a wildcard
-	index   int
 }
 
 // Compile checks rules. The error is a [*RuleError].
@@ -58,11 +56,7 @@ func Compile(rules []Rule) (*Policy, error) {
 			err.Index = i
 			return nil, err
 		}
-		c.index = i
 		p.rules = append(p.rules, c)
-
-		r.URL, r.Methods = c.pattern.String(), c.Methods
-		p.given = append(p.given, r)
 	}
 
 	slices.SortStableFunc(p.rules, func(a, b rule) int {
@@ -136,25 +130,10 @@ func literalLen(path string) int {
 	return len(path) + 1 // an exact path is more specific than the prefix of the same length
 }
 
-// Rules returns the rules in the order in which they were given, with normalized URLs
-// and with the default methods.
-func (p *Policy) Rules() []Rule {
-	if p == nil {
-		return nil
-	}
-	return slices.Clone(p.given)
-}
-
-// Public reports whether a rule admits public addresses only: the plugin reaches an
-// open world.
-func (p *Policy) Public() bool {
-	return p != nil && slices.ContainsFunc(p.given, func(r Rule) bool { return !r.Private })
-}
-
 // hasSecret reports whether a rule has a secret. A server can repeat it to the requests of
 // every other rule.
 func (p *Policy) hasSecret() bool {
-	return p != nil && slices.ContainsFunc(p.given, func(r Rule) bool { return r.Secret != "" })
+	return p != nil && slices.ContainsFunc(p.rules, func(r rule) bool { return r.Secret != "" })
 }
 
 // Covers reports whether p admits every request that need admits. A need of every public

@@ -146,13 +146,6 @@ func TestFind(t *testing.T) {
 	r, reason := p.find(&target, "POST")
 	require.Nil(t, r)
 	require.Equal(t, ReasonMethod, reason)
-
-	require.True(t, p.Public())
-	require.False(t, policy(t, Rule{URL: "http://localhost:1/*", Private: true}).Public())
-	var none *Policy
-	require.False(t, none.Public())
-	require.Empty(t, none.Rules())
-	require.Equal(t, "https://api.example.com/*", p.Rules()[1].URL)
 }
 
 func TestCovers(t *testing.T) {
