@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -281,36 +282,47 @@ func (c *Call) readBody(h *hop, r *rule, raw *http.Response, limit int64) ([]byt
 		return nil, tooLarge
 	}
 
-	// An encoded body is bounded before and after decoding: it can decode to nothing
-	// for as long as it likes.
-	in := &bounded{r: raw.Body, left: limit, err: tooLarge}
-	out := io.Reader(in)
-	decode, err := decoder(raw.Header, !c.mask.empty())
+	encoded, err := decoder(raw.Header, c.cfg.Policy.hasSecret())
 	if err != nil {
 		return nil, &NetworkError{Host: h.target.host, Problem: err.Error()}
 	}
-	if decode {
+	if encoded {
 		raw.Header.Del("Content-Encoding")
-		out = &bounded{r: &lazyGzip{in: in}, left: limit, err: tooLarge}
 	}
-
-	var body bytes.Buffer
-	if n := min(raw.ContentLength, 64<<10); n > 0 && !decode {
-		body.Grow(int(n) + bytes.MinRead)
-	}
-	_, err = body.ReadFrom(out)
+	body, err := readAll(raw.Body, encoded, limit)
 	if err == nil {
 		// Over TLS, a server can see a stop first and end the body as if it were
 		// complete, before the transport has closed its side.
 		err = raw.Request.Context().Err()
 	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, tooLarge
+	}
 	if err != nil {
-		if errors.Is(err, tooLarge) {
-			return nil, tooLarge
-		}
 		return nil, c.failure(h, r, err)
 	}
-	return body.Bytes(), c.shared.spend(int64(body.Len()), c.cfg.Limits.Bytes)
+	return body, c.shared.spend(int64(len(body)), c.cfg.Limits.Bytes)
+}
+
+// readAll reads a body, and decodes gzip. A body is bounded before it is decoded too: it can
+// decode to nothing for as long as it likes.
+func readAll(body io.ReadCloser, encoded bool, limit int64) ([]byte, error) {
+	in := http.MaxBytesReader(nil, body, limit)
+	if encoded {
+		buffered := bufio.NewReader(in)
+		if _, err := buffered.Peek(1); err == io.EOF {
+			return nil, nil // an empty body stays empty, whatever its header says
+		}
+		gz, err := gzip.NewReader(buffered)
+		if err != nil {
+			return nil, err
+		}
+		in = http.MaxBytesReader(nil, gz, limit)
+	}
+
+	var out bytes.Buffer
+	_, err := out.ReadFrom(in)
+	return out.Bytes(), err
 }
 
 // decoder reports whether to decode gzip. What cannot be decoded cannot be masked, so
@@ -327,42 +339,6 @@ func decoder(h http.Header, secrets bool) (bool, error) {
 		return false, errors.New("the body has an encoding that was not asked for, so that secrets in it could not be masked")
 	}
 	return false, nil
-}
-
-// bounded fails with err instead of giving a byte more than left.
-type bounded struct {
-	r    io.Reader
-	left int64
-	err  error
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
-	}
-	n, err := b.r.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return 0, b.err
-	}
-	return n, err
-}
-
-// lazyGzip reads nothing before it must. An empty body stays empty, whatever its
-// header says.
-type lazyGzip struct {
-	in io.Reader
-	gz *gzip.Reader
-}
-
-func (l *lazyGzip) Read(p []byte) (int, error) {
-	if l.gz == nil {
-		gz, err := gzip.NewReader(l.in)
-		if err != nil {
-			return 0, err // io.EOF if there is nothing
-		}
-		l.gz = gz
-	}
-	return l.gz.Read(p)
 }
 
 // failure turns the error of a transport into one for the agent.
