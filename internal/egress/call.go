@@ -14,7 +14,7 @@ import (
 )
 
 // Call is one call of a tool: its requests share limits, and each response is masked for
-// the secrets of all rules. It holds no resource and needs no Close. Do is safe for
+// the secrets of all rules and the password of the proxy. It holds no resource and needs no Close. Do is safe for
 // concurrent use.
 type Call struct {
 	client *Client
@@ -71,7 +71,13 @@ func (c *Client) Call(cfg CallConfig) *Call {
 	if cfg.Shared == nil {
 		cfg.Shared = new(Shared)
 	}
-	return &Call{client: c, cfg: cfg, shared: cfg.Shared, used: map[string]bool{}}
+
+	call := &Call{client: c, cfg: cfg, shared: cfg.Shared, used: map[string]bool{}}
+	if c.proxy != nil {
+		password, _ := c.proxy.User.Password()
+		call.mask.add("egress.proxy", password)
+	}
+	return call
 }
 
 // Used returns the names of the secrets that were sent, sorted.
@@ -283,7 +289,7 @@ func timeout(err error) error {
 func (c *Call) masked(err error) error {
 	mask := func(texts ...*string) {
 		for _, s := range texts {
-			*s = c.client.proxyMask.string(c.mask.string(*s))
+			*s = c.mask.string(*s)
 		}
 	}
 

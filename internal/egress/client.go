@@ -26,10 +26,9 @@ const (
 
 // Client makes the requests of one host's plugins. It is safe for concurrent use.
 type Client struct {
-	cfg       Config
-	proxy     *url.URL
-	proxyMask masker // the password of the proxy
-	roots     *x509.CertPool
+	cfg   Config
+	proxy *url.URL
+	roots *x509.CertPool
 
 	hosts, plugins gates
 	silent         silentNames
@@ -98,9 +97,6 @@ func (c *Client) setProxy(raw string) error {
 	}
 
 	c.proxy = u
-	if password, ok := u.User.Password(); ok {
-		c.proxyMask.add("egress.proxy", password)
-	}
 	return nil
 }
 

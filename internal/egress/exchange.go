@@ -225,7 +225,7 @@ func (c *Call) response(h *hop, r *rule, raw *http.Response, limit int64) (*Resp
 		return nil, err
 	}
 
-	body, err = c.maskBody(raw.Request.Context(), body, limit)
+	body, err = c.mask.within(raw.Request.Context(), body, limit)
 	if errors.Is(err, errLonger) {
 		return nil, h.tooLarge(limit)
 	}
@@ -243,18 +243,9 @@ func (c *Call) response(h *hop, r *rule, raw *http.Response, limit int64) (*Resp
 	return &Response{Status: raw.StatusCode, URL: c.mask.string(h.target.String()), Header: header, Body: body}, nil
 }
 
-func (c *Call) maskBody(ctx context.Context, body []byte, limit int64) ([]byte, error) {
-	body, err := c.mask.within(ctx, body, limit)
-	if err != nil {
-		return nil, err
-	}
-	return c.client.proxyMask.within(ctx, body, limit)
-}
-
 func (c *Call) maskHeader(h *hop, header http.Header) error {
 	cleanResponse(header)
 	c.mask.header(header)
-	c.client.proxyMask.header(header)
 
 	size := 0
 	for name, values := range header {
