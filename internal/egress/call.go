@@ -174,7 +174,7 @@ func (c *Call) first(req *Request) (hop, error) {
 		return hop{}, &RequestError{"method", err.Error()}
 	}
 
-	header, err := prepareHeader(req.Header, &t, len(req.Body))
+	header, err := prepareHeader(req.Header, &t)
 	if err != nil {
 		return hop{}, err
 	}

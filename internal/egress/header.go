@@ -3,7 +3,7 @@ package egress
 import (
 	"fmt"
 	"net/http"
-	"strconv"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -15,7 +15,6 @@ type headerUse int
 const (
 	headerFree    headerUse = iota
 	headerRefused           // it frames the message, or speaks to a proxy
-	headerSame              // it must match the request, and is not sent twice
 	headerDropped           // the host sets it
 	headerMethod            // some servers use this method instead
 	headerPath              // some servers use this path or URL too
@@ -25,15 +24,15 @@ const (
 
 var headerUses = map[string]headerUse{
 	"accept-encoding":   headerDropped,
-	"connection":        headerSame,
-	"content-length":    headerSame,
+	"connection":        headerDropped,
+	"content-length":    headerDropped,
 	"destination":       headerPath,
 	"expect":            headerRefused,
 	"forwarded":         headerRefused,
-	"host":              headerSame,
+	"host":              headerDropped,
 	"http2-settings":    headerRefused,
 	"keep-alive":        headerRefused,
-	"te":                headerSame,
+	"te":                headerDropped,
 	"trailer":           headerRefused,
 	"transfer-encoding": headerRefused,
 	"upgrade":           headerRefused,
@@ -86,7 +85,7 @@ func overrides(h http.Header) []string {
 }
 
 // prepareHeader checks the header of a request and returns what is sent.
-func prepareHeader(given http.Header, t *target, body int) (http.Header, error) {
+func prepareHeader(given http.Header, t *target) (http.Header, error) {
 	fail := func(format string, args ...any) (http.Header, error) {
 		return nil, &RequestError{"headers", fmt.Sprintf(format, args...)}
 	}
@@ -108,9 +107,9 @@ func prepareHeader(given http.Header, t *target, body int) (http.Header, error) 
 		switch {
 		case use == headerRefused:
 			return fail("%s: plugins cannot set it", name)
-		case (use == headerSame || use == headerHost) && !sameAs(name, values, t, body):
+		case use == headerHost && slices.ContainsFunc(values, func(v string) bool { return v != t.hostPort() }):
 			return fail("%s: it must match the request", name)
-		case use != headerSame && use != headerDropped:
+		case use != headerDropped:
 			key := http.CanonicalHeaderKey(name)
 			out[key] = append(out[key], values...)
 		}
@@ -123,29 +122,6 @@ func prepareHeader(given http.Header, t *target, body int) (http.Header, error) 
 		return nil, &LimitError{What: "request headers", Limit: MaxHeaderBytes, Unit: "bytes"}
 	}
 	return out, nil
-}
-
-// sameAs reports whether a header that the host sets by itself, or one that names the host,
-// has that value.
-func sameAs(name string, values []string, t *target, body int) bool {
-	for _, v := range values {
-		v = strings.ToLower(strings.TrimSpace(v))
-		ok := false
-		switch strings.ToLower(name) {
-		case "content-length":
-			ok = v == strconv.Itoa(body)
-		case "connection":
-			ok = v == "keep-alive" || v == "close"
-		case "te":
-			ok = v == "trailers"
-		default:
-			ok = v == t.hostPort() || v == t.hostPort()+":"+t.port
-		}
-		if !ok {
-			return false
-		}
-	}
-	return true
 }
 
 // crossOrigin are the headers that a redirect to another origin takes along. Any other
