@@ -174,7 +174,7 @@ func (c *Call) first(req *Request) (hop, error) {
 		return hop{}, &RequestError{"method", err.Error()}
 	}
 
-	header, err := prepareHeader(req.Header, &t)
+	header, err := prepareHeader(req.Header)
 	if err != nil {
 		return hop{}, err
 	}
@@ -208,19 +208,21 @@ func (c *Call) admit(h *hop) (*rule, error) {
 	case ReasonMethod:
 		return nil, c.refuse(h, reason, c.need(h, h.method), "the http rules of the plugin admit this URL, but not this method")
 	}
-	return r, c.admitPaths(h, r)
+	return r, c.admitURLs(h, r)
 }
 
-// admitPaths refuses a hop with a header that names a path, or a URL, which the rule of
-// the hop does not admit.
-func (c *Call) admitPaths(h *hop, r *rule) error {
+// admitURLs refuses a hop with a header that names a URL which the rule of the hop does not
+// admit. The header is sent as it is, so it has to be what is compared, and not a list.
+func (c *Call) admitURLs(h *hop, r *rule) error {
 	for name, values := range h.header {
-		use := headerRule(name)
-		if use != headerPath && use != headerSource {
+		if headerRule(name) != headerURL {
 			continue
 		}
-		for _, path := range values {
-			asked, err := h.target.overridden(path, use == headerSource)
+		for _, v := range values {
+			asked, err := parseTarget(v)
+			if err == nil && (asked.String() != v || strings.Contains(v, ",")) {
+				err = fmt.Errorf("%.200q: want it normalized, without a fragment or a comma", v)
+			}
 			if err != nil {
 				return &RequestError{"headers", name + ": " + err.Error()}
 			}

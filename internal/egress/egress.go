@@ -40,9 +40,9 @@
 //
 // What is decided about messages:
 //
-//   - Plugins cannot set headers that frame a message or speak to a proxy. A header
-//     that names another method, path or URL needs a rule for that, and none names
-//     another host.
+//   - Plugins cannot set headers that frame a message, speak to a proxy, or name another
+//     path or host to a gateway. A header that names another method or URL needs a rule
+//     for that.
 //   - The host negotiates gzip and decodes it. A call whose rules have a secret gets no
 //     other encoding, because it could not be masked. It gets no part of a response
 //     either, because the part could have a part of a secret.

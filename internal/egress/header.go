@@ -3,7 +3,7 @@ package egress
 import (
 	"fmt"
 	"net/http"
-	"slices"
+	"regexp"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -14,19 +14,17 @@ type headerUse int
 
 const (
 	headerFree    headerUse = iota
-	headerRefused           // it frames the message, or speaks to a proxy
+	headerRefused           // it frames the message, speaks to a proxy, or names another path or host to gateways
 	headerDropped           // the host sets it
 	headerMethod            // some servers use this method instead
-	headerPath              // some servers use this path or URL too
-	headerSource            // some servers use this URL too; a path is of another kind, such as /BUCKET/KEY
-	headerHost              // some servers use this host instead
+	headerURL               // some servers use this URL too
 )
 
 var headerUses = map[string]headerUse{
 	"accept-encoding":   headerDropped,
 	"connection":        headerDropped,
 	"content-length":    headerDropped,
-	"destination":       headerPath,
+	"destination":       headerURL,
 	"expect":            headerRefused,
 	"forwarded":         headerRefused,
 	"host":              headerDropped,
@@ -36,39 +34,30 @@ var headerUses = map[string]headerUse{
 	"trailer":           headerRefused,
 	"transfer-encoding": headerRefused,
 	"upgrade":           headerRefused,
-	"x-copy-from":       headerSource,
+	"x-copy-from":       headerURL,
 }
 
-// routedEnds are the ends of names by which gateways and frameworks route, after one of
-// routedBy: X-Original-URL, but not X-Callback-URL, which is data to a server.
-var routedEnds = map[string]headerUse{
-	"-host": headerHost, "-method": headerMethod, "-path": headerPath, "-prefix": headerPath, "-uri": headerPath, "-url": headerPath,
-}
-
-var routedBy = map[string]bool{
-	"x": true, "x-original": true, "x-rewrite": true, "x-forwarded": true, "x-override": true, "x-envoy-original": true,
-	"x-waws-unencoded": true, "x-request": true, "x-real": true, "x-http": true,
-}
-
-// headerEnds are the ends of any names that begin with x-.
-var headerEnds = map[string]headerUse{
-	"-method-override": headerMethod, "-copy-source": headerSource, "-rename-source": headerSource,
-}
+// routed are the names by which gateways and frameworks route: X-Original-URL, but not
+// X-Callback-URL, which is data to a server.
+var routed = regexp.MustCompile(`^x(-original|-rewrite|-forwarded|-override|-envoy-original|-waws-unencoded|-request|-real|-http)?-(host|method|path|prefix|uri|url)$`)
 
 func headerRule(name string) headerUse {
 	key := strings.ReplaceAll(strings.ToLower(name), "_", "-")
-	if strings.HasPrefix(key, "proxy-") {
+	switch {
+	case strings.HasPrefix(key, "proxy-"):
 		return headerRefused
+	case !strings.HasPrefix(key, "x-"):
+		return headerUses[key]
+	case strings.HasSuffix(key, "-method-override"):
+		return headerMethod
+	case strings.HasSuffix(key, "-copy-source"), strings.HasSuffix(key, "-rename-source"):
+		return headerURL
+	case !routed.MatchString(key):
+		return headerUses[key]
+	case strings.HasSuffix(key, "-method"):
+		return headerMethod
 	}
-	if i := strings.LastIndexByte(key, '-'); i > 0 && routedBy[key[:i]] && routedEnds[key[i:]] != headerFree {
-		return routedEnds[key[i:]]
-	}
-	for end, use := range headerEnds {
-		if strings.HasPrefix(key, "x-") && strings.HasSuffix(key, end) {
-			return use
-		}
-	}
-	return headerUses[key]
+	return headerRefused
 }
 
 // overrides returns the methods that a header asks a server to use instead.
@@ -85,7 +74,7 @@ func overrides(h http.Header) []string {
 }
 
 // prepareHeader checks the header of a request and returns what is sent.
-func prepareHeader(given http.Header, t *target) (http.Header, error) {
+func prepareHeader(given http.Header) (http.Header, error) {
 	fail := func(format string, args ...any) (http.Header, error) {
 		return nil, &RequestError{"headers", fmt.Sprintf(format, args...)}
 	}
@@ -107,8 +96,6 @@ func prepareHeader(given http.Header, t *target) (http.Header, error) {
 		switch {
 		case use == headerRefused:
 			return fail("%s: plugins cannot set it", name)
-		case use == headerHost && slices.ContainsFunc(values, func(v string) bool { return v != t.hostPort() }):
-			return fail("%s: it must match the request", name)
 		case use != headerDropped:
 			key := http.CanonicalHeaderKey(name)
 			out[key] = append(out[key], values...)

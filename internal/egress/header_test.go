@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOverrides: a header that names another URL, path, method or host than the request
-// needs a rule for that.
+// TestOverrides: a header that names another URL or method than the request needs a rule for
+// that, and none names another path or host.
 func TestOverrides(t *testing.T) {
 	w := newWorld(t)
 	s := newServer(t, w.ca, serverOptions{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -18,20 +18,18 @@ func TestOverrides(t *testing.T) {
 		return err
 	}
 
-	host := "api.example.test:" + s.port
 	for _, name := range []string{
-		"Destination", "X-Original-URL", "X-Original-URI", "X-Original-Path", "X-Rewrite-URL", "X-Override-Url", "X-Request-Uri", "x_request_uri",
+		"X-Original-URL", "X-Original-URI", "X-Original-Path", "X-Rewrite-URL", "X-Override-Url", "X-Request-Uri", "x_request_uri",
 		"X-Forwarded-Uri", "X-Forwarded-Url", "X-Forwarded-Path", "X-Forwarded-Prefix", "X-Envoy-Original-Path", "X-Waws-Unencoded-Url", "X-Url",
+		"X-Forwarded-Host", "X-Original-Host", "x_host", "Forwarded",
 	} {
-		require.NoError(t, send(name, "/mine/y"), name)
-		require.Equal(t, []string{"/mine/y"}, s.last().Header[http.CanonicalHeaderKey(name)])
-		require.Error(t, send(name, "/admin"), name)
-		require.Error(t, send(name, "https://evil.test/mine/y"), name)
+		require.EqualError(t, send(name, "/mine/y"), "headers: "+name+": plugins cannot set it")
 	}
-	for _, name := range []string{"X-Amz-Copy-Source", "x-ms-copy-source", "X-Goog-Copy-Source", "X-Ms-Rename-Source", "X-Copy-From"} {
+	for _, name := range []string{"Destination", "X-Amz-Copy-Source", "x-ms-copy-source", "X-Goog-Copy-Source", "X-Ms-Rename-Source", "X-Copy-From"} {
 		require.NoError(t, send(name, s.url+"/mine/y"), name)
-		s.last()
+		require.Equal(t, []string{s.url + "/mine/y"}, s.last().Header[http.CanonicalHeaderKey(name)])
 		require.Error(t, send(name, s.url+"/admin"), name)
+		require.Error(t, send(name, "https://evil.test/mine/y"), name)
 		require.Error(t, send(name, "/mine/y"), "%s: of a bucket that is called mine", name)
 	}
 	for _, name := range []string{"X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override", "X-Forwarded-Method", "X-Original-Method", "x_method"} {
@@ -39,13 +37,6 @@ func TestOverrides(t *testing.T) {
 		s.last()
 		require.Error(t, send(name, "DELETE"), name)
 	}
-	for _, name := range []string{"X-Forwarded-Host", "X-Original-Host", "x_host"} {
-		require.NoError(t, send(name, host), name)
-		require.Equal(t, []string{host}, s.last().Header[http.CanonicalHeaderKey(name)])
-		require.Error(t, send(name, "evil.test"), name)
-		require.Error(t, send(name, host+", evil.test"), name)
-	}
-	require.Error(t, send("Forwarded", "host=evil.test"))
 	require.Nil(t, s.last())
 
 	for _, name := range []string{"X-Forwarded-For", "Referer", "Origin", "X-Amz-Copy-Source-If-Match", "X-Callback-URL", "X-Payment-Method", "X-Webhook-Host"} {

@@ -28,9 +28,9 @@ func withHeader(name string, values ...string) Request {
 	return Request{URL: "{api}/echo?as=all", Header: http.Header{name: values}}
 }
 
-// overriding is a request with a header that names another path.
-func overriding(path string) Request {
-	return Request{URL: "{api}/v1/x", Header: http.Header{"X-Original-URL": {path}}}
+// moving is a request with a header that names another URL.
+func moving(to string) Request {
+	return Request{URL: "{api}/v1/x", Header: http.Header{"Destination": {to}}}
 }
 
 func below() []Rule { return []Rule{{URL: "{api}/v1/*"}} }
@@ -62,17 +62,15 @@ func hostileCases() []hostileCase {
 		{name: "method override from a readonly tool", req: withHeader("x_http_method_override", "POST"), readonly: true, unseen: true},
 		{name: "path override", req: withHeader("X-Original-URL", "/admin"), rules: []Rule{{URL: "{api}/echo"}}, unseen: true},
 		{name: "path override, underscores", req: withHeader("x_rewrite_url", "/echo", "/admin?x"), rules: []Rule{{URL: "{api}/echo"}}, unseen: true},
-		{name: "path override with dots", req: withHeader("X-Original-URI", "/echo/../admin"), rules: []Rule{{URL: "{api}/echo"}}, unseen: true},
-		{name: "path override to another host", req: withHeader("X-Rewrite-URL", "https://evil.test/echo"), rules: []Rule{{URL: "{api}/echo"}}, unseen: true},
-		{name: "path override that is no path", req: withHeader("X-Original-URL", "admin"), rules: []Rule{{URL: "{api}/echo"}}, unseen: true},
-		{name: "path override within the rule", req: withHeader("X-Original-URL", "/echo?x=y"), rules: []Rule{{URL: "{api}/echo"}}},
-		{name: "path override with a fragment", req: overriding("/v1/a#/../../admin"), rules: below(), unseen: true},
-		{name: "path override with a list", req: overriding("/v1/x, /admin"), rules: below(), unseen: true},
-		{name: "path override with a list without spaces", req: overriding("/v1/x,/admin"), rules: below(), unseen: true},
-		{name: "path override with a space", req: overriding("/v1/a b"), rules: below(), unseen: true},
-		{name: "path override with dots that stay within the rule", req: overriding("/v1/x/../y"), rules: below(), unseen: true},
-		{name: "path override that names a host", req: overriding("//evil.test/x"), unseen: true},
-		{name: "path override as a URL", req: overriding("https://api.example.test:443/echo"), rules: below(), unseen: true},
+		{name: "destination with a fragment", req: moving("https://api.example.test/v1/a#/../../admin"), rules: below(), unseen: true},
+		{name: "destination with a list", req: moving("https://api.example.test/v1/x, /admin"), rules: below(), unseen: true},
+		{name: "destination with a list without spaces", req: moving("https://api.example.test/v1/x,/admin"), rules: below(), unseen: true},
+		{name: "destination with a space", req: moving("https://api.example.test/v1/a b"), rules: below(), unseen: true},
+		{name: "destination with dots that stay within the rule", req: moving("https://api.example.test/v1/x/../y"), rules: below(), unseen: true},
+		{name: "destination without a scheme", req: moving("//evil.test/x"), unseen: true},
+		{name: "destination that is a path", req: moving("/v1/y"), rules: below(), unseen: true},
+		{name: "destination with a default port", req: moving("https://api.example.test:443/echo"), rules: below(), unseen: true},
+		{name: "destination on another host", req: moving("https://evil.test/v1/y"), rules: below(), unseen: true},
 		{name: "dot segments out of a prefix", req: get("{api}/v1/../ok", 0), rules: []Rule{{URL: "{api}/v1/*"}}, unseen: true},
 		{name: "encoded dot segments out of a prefix", req: get("{api}/v1/%2e%2e/ok", 0), rules: []Rule{{URL: "{api}/v1/*"}}, unseen: true},
 		{name: "encoded slash out of a prefix", req: get("{api}/v1/..%2fok", 0), rules: []Rule{{URL: "{api}/v1/*"}}, unseen: true},

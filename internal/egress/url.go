@@ -38,21 +38,6 @@ func parseTarget(raw string) (target, error) {
 	return t, err
 }
 
-// overridden reads a path or a URL in a header, or only a URL. The header is sent as it is,
-// so it has to be what is compared, and not a list.
-func (t *target) overridden(path string, absolute bool) (target, error) {
-	given := path
-	if !absolute && strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") {
-		given = t.origin() + path
-	}
-
-	asked, err := parseTarget(given)
-	if err == nil && (asked.String() != given || strings.Contains(path, ",")) {
-		err = fmt.Errorf("%.200q: want it normalized, without a fragment or a comma", path)
-	}
-	return asked, err
-}
-
 // parsePattern reads the URL of a rule.
 func parsePattern(raw string) (target, error) {
 	if strings.ContainsAny(raw, "?#") {
