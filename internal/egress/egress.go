@@ -31,10 +31,9 @@
 //     invalid. IPv6 addresses have no zone and contain no IPv4 address.
 //   - Names with a dot are resolved as they are, without the system's search domains.
 //   - A user, a password, a backslash or a control character makes a URL invalid.
-//   - Dot segments are resolved before paths are compared. A dot segment that would
-//     appear if a server decoded the path again, split it at an encoded slash or
-//     removed a parameter makes it invalid. Other encoded slashes stay as they are, and
-//     only a final /* admits them.
+//   - A dot segment makes a URL invalid, also one that would appear if a server decoded the
+//     path again, split it at an encoded slash or removed a parameter. Other encoded slashes
+//     stay as they are, and only a final /* admits them.
 //   - NAT64 addresses (64:ff9b::/96) count as what they lead to. 6to4, Teredo and other
 //     addresses that contain an IPv4 address are never public.
 //

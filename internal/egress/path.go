@@ -3,11 +3,13 @@ package egress
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 )
 
-// normalizePath returns the path as it is sent and compared: percent-encoding in one
-// form, dot segments resolved. It refuses what servers read in different ways.
+// normalizePath returns the path as it is sent and compared, with percent-encoding in one
+// form. It refuses what servers read in different ways.
 func normalizePath(path string) (string, error) {
 	if path == "" {
 		return "/", nil
@@ -17,85 +19,76 @@ func normalizePath(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-
-	in := strings.Split(path[1:], "/")
-	out := make([]string, 0, len(in))
-	for i, segment := range in {
-		last := i == len(in)-1
-		switch segment {
-		case ".":
-			if last {
-				out = append(out, "")
-			}
-		case "..":
-			if len(out) > 0 {
-				out = out[:len(out)-1]
-			}
-			if last {
-				out = append(out, "")
-			}
-		default:
-			if err := checkSegment(segment); err != nil {
-				return "", err
-			}
-			out = append(out, segment)
+	for segment := range strings.SplitSeq(path, "/") {
+		if err := checkSegment(segment); err != nil {
+			return "", err
 		}
 	}
-	return "/" + strings.Join(out, "/"), nil
+	return path, nil
 }
+
+var (
+	escapes       = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+	invalidEscape = regexp.MustCompile(`%($|.$|[^0-9A-Fa-f].|.[^0-9A-Fa-f])`)
+)
 
 // normalizeEscapes decodes what needs no encoding, encodes what does, and writes
 // escapes in upper case.
 func normalizeEscapes(s string) (string, error) {
-	if !strings.ContainsFunc(s, func(r rune) bool { return r == '%' || r == '\\' || !pathByte(byte(min(r, 0x7f))) }) {
-		return s, nil
+	if strings.Contains(s, `\`) {
+		return "", errors.New(`a backslash in the path: write / or %5C`)
+	}
+	if bad := invalidEscape.FindString(s); bad != "" {
+		return "", fmt.Errorf("invalid escape %q in the path", bad)
 	}
 
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case c == '\\':
-			return "", errors.New(`a backslash in the path: write / or %5C`)
-		case c == '%':
-			if i+2 >= len(s) || unhex(s[i+1]) < 0 || unhex(s[i+2]) < 0 {
-				return "", fmt.Errorf("invalid escape %q in the path", s[i:min(i+3, len(s))])
-			}
-			d := byte(unhex(s[i+1])<<4 | unhex(s[i+2]))
-			i += 2
-			if unreserved(d) {
-				b.WriteByte(d)
-			} else {
-				writeEscape(&b, d)
-			}
-		case pathByte(c):
-			b.WriteByte(c)
-		default:
-			writeEscape(&b, c)
+	s = escapes.ReplaceAllStringFunc(s, func(escape string) string {
+		if c := decodeOnce(escape); unreserved(c[0]) {
+			return c
 		}
-	}
-	return b.String(), nil
+		return strings.ToUpper(escape)
+	})
+	return encode(s, "%"), nil
 }
 
-// checkSegment refuses dot segments and control characters that a server would find if
-// it decoded once more, took an encoded slash or a backslash for a separator, or
+// normalizeQuery encodes what must not be in a request line.
+func normalizeQuery(q string) string { return encode(q, `%\?`) }
+
+// encode encodes all but the characters of a path and some others.
+func encode(s, others string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; pathByte(c) || strings.IndexByte(others, c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+// decodeOnce decodes valid escapes and leaves others as they are.
+func decodeOnce(s string) string {
+	return escapes.ReplaceAllStringFunc(s, func(escape string) string {
+		return string([]byte{byte(hexNumber([]byte(escape), 1, 2))})
+	})
+}
+
+// checkSegment refuses dot segments and control characters, also those that a server would
+// find if it decoded once more, took an encoded slash or a backslash for a separator, or
 // removed a parameter.
 func checkSegment(segment string) error {
-	if !strings.ContainsAny(segment, "%;") {
-		return nil
-	}
-
 	for range 4 {
 		for _, part := range strings.FieldsFunc(segment, func(r rune) bool { return r == '/' || r == '\\' }) {
 			name, _, _ := strings.Cut(part, ";")
 			if name = strings.TrimRight(name, " "); name == "." || name == ".." {
-				return errors.New("an encoded dot segment in the path")
+				return errors.New("a dot segment in the path")
 			}
 		}
 		if strings.ContainsFunc(segment, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
 			return errors.New("an encoded control character in the path")
 		}
-		if overlong(segment) {
+		if slices.ContainsFunc(overlong, func(begin string) bool { return strings.Contains(segment, begin) }) {
 			return errors.New("an overlong encoding in the path")
 		}
 
@@ -108,52 +101,9 @@ func checkSegment(segment string) error {
 	return errors.New("the path is encoded too many times")
 }
 
-// overlong reports whether s has a UTF-8 sequence that is longer than it needs to be,
-// which old decoders read as a dot or a slash.
-func overlong(s string) bool {
-	for i := range len(s) {
-		switch next := s[min(i+1, len(s)-1)]; s[i] {
-		case 0xc0, 0xc1:
-			return true
-		case 0xe0:
-			if 0x80 <= next && next < 0xa0 {
-				return true
-			}
-		case 0xf0:
-			if 0x80 <= next && next < 0x90 {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// decodeOnce decodes valid escapes and leaves others as they are.
-func decodeOnce(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) && unhex(s[i+1]) >= 0 && unhex(s[i+2]) >= 0 {
-			b.WriteByte(byte(unhex(s[i+1])<<4 | unhex(s[i+2])))
-			i += 2
-		} else {
-			b.WriteByte(s[i])
-		}
-	}
-	return b.String()
-}
-
-// normalizeQuery encodes what must not be in a request line.
-func normalizeQuery(q string) string {
-	var b strings.Builder
-	for i := 0; i < len(q); i++ {
-		if c := q[i]; c == '%' || c == '\\' || c == '?' || pathByte(c) {
-			b.WriteByte(c)
-		} else {
-			writeEscape(&b, c)
-		}
-	}
-	return b.String()
-}
+// overlong are the beginnings of UTF-8 sequences that are longer than they need to be, which
+// old decoders read as a dot or a slash.
+var overlong = []string{"\xc0", "\xc1", "\xe0\x80", "\xf0\x80"}
 
 // matchPath reports whether a normalized path matches a pattern. A pattern is a path too: if it
 // matches, so does every path that it stands for.
@@ -223,13 +173,6 @@ func glob(pattern, s string) bool {
 		}
 	}
 	return strings.Trim(pattern[p:], "*") == ""
-}
-
-func writeEscape(b *strings.Builder, c byte) {
-	const digits = "0123456789ABCDEF"
-	b.WriteByte('%')
-	b.WriteByte(digits[c>>4])
-	b.WriteByte(digits[c&15])
 }
 
 func unhex(c byte) int { return int(hexDigits[c]) }
