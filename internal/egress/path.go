@@ -3,6 +3,7 @@ package egress
 import (
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -136,7 +137,8 @@ func matchSegment(pattern, segment string) bool {
 	if segment == "" || hidesSeparator(segment) {
 		return false
 	}
-	return glob(pattern, segment)
+	matched, _ := path.Match(strings.ReplaceAll(pattern, "[", `\[`), segment) // which has no other signs of path.Match
+	return matched
 }
 
 // hidesSeparator reports whether a server could split the segment.
@@ -152,27 +154,6 @@ func hidesSeparator(segment string) bool {
 		segment = next
 	}
 	return false
-}
-
-// glob matches * greedily, in time linear in the product of the lengths.
-func glob(pattern, s string) bool {
-	p, i, star, mark := 0, 0, -1, 0
-	for i < len(s) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, mark = p, i
-			p++
-		case p < len(pattern) && pattern[p] == s[i]:
-			p++
-			i++
-		case star >= 0:
-			mark++
-			p, i = star+1, mark
-		default:
-			return false
-		}
-	}
-	return strings.Trim(pattern[p:], "*") == ""
 }
 
 func unhex(c byte) int { return int(hexDigits[c]) }

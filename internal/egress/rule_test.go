@@ -105,6 +105,9 @@ func TestMatch(t *testing.T) {
 		{"https://h.example.com/projects/a%2fb/*", "https://h.example.com/projects/a%2Fb/x", true},
 		{"https://h.example.com/f-*.json", "https://h.example.com/f-1.json", true},
 		{"https://h.example.com/f-*.json", "https://h.example.com/f-1.jsonx", false},
+		{"https://h.example.com/[a]*.json", "https://h.example.com/[a]1.json", true},
+		{"https://h.example.com/[a]*.json", "https://h.example.com/a1.json", false},
+		{"https://h.example.com/*a*b*c", "https://h.example.com/aabbcbc", true},
 		{"https://h.example.com/*/x/*", "https://h.example.com/a/x/b/c", true},
 		{"https://h.example.com/*/x/*", "https://h.example.com/a/y/b/c", false},
 	} {
