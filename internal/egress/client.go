@@ -40,7 +40,6 @@ type Client struct {
 	mu     sync.Mutex
 	closed bool
 	pools  map[poolKey]*pool
-	clock  uint64 // orders the uses of pools
 
 	// trusted are special addresses that count as public: for tests, whose servers
 	// have no public address.
@@ -55,7 +54,6 @@ type poolKey struct {
 
 type pool struct {
 	transport *http.Transport
-	used      uint64
 	busy      int
 }
 
@@ -127,10 +125,7 @@ func (c *Client) Close() {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key, p := range c.pools {
-		p.transport.CloseIdleConnections()
-		delete(c.pools, key)
-	}
+	c.evict()
 }
 
 func (c *Client) enter() error {
@@ -156,8 +151,6 @@ func (c *Client) acquire(key poolKey) *pool {
 		p = &pool{transport: c.transport(key.private)}
 		c.pools[key] = p
 	}
-	c.clock++
-	p.used = c.clock
 	p.busy++
 	return p
 }
@@ -168,19 +161,14 @@ func (c *Client) release(p *pool) {
 	p.busy--
 }
 
-// evict removes the pool that was idle longest. If all are busy there is one more than
-// the bound, and at most as many as requests in flight.
+// evict removes the pools that are not in use. If all are, there are more than the bound, and
+// at most as many as requests in flight.
 func (c *Client) evict() {
-	var oldest poolKey
-	found := false
 	for key, p := range c.pools {
-		if p.busy == 0 && (!found || p.used < c.pools[oldest].used) {
-			oldest, found = key, true
+		if p.busy == 0 {
+			p.transport.CloseIdleConnections()
+			delete(c.pools, key)
 		}
-	}
-	if found {
-		c.pools[oldest].transport.CloseIdleConnections()
-		delete(c.pools, oldest)
 	}
 }
 

@@ -211,8 +211,8 @@ func TestPools(t *testing.T) {
 
 	for i := range maxPools + 10 {
 		c.release(c.acquire(poolKey{plugin: string(rune(i + 0x100))}))
+		require.LessOrEqual(t, len(c.pools), maxPools)
 	}
-	require.Len(t, c.pools, maxPools)
 }
 
 // TestRotation changes a secret: the next request has the new value, and both are
