@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,9 +20,6 @@ type Call struct {
 	shared *Shared
 
 	mask masker
-
-	mu   sync.Mutex
-	used map[string]bool // secrets that were sent
 
 	learning sync.Mutex
 	learned  bool // the mask has the secrets of all rules
@@ -72,19 +67,12 @@ func (c *Client) Call(cfg CallConfig) *Call {
 		cfg.Shared = new(Shared)
 	}
 
-	call := &Call{client: c, cfg: cfg, shared: cfg.Shared, used: map[string]bool{}}
+	call := &Call{client: c, cfg: cfg, shared: cfg.Shared}
 	if c.proxy != nil {
 		password, _ := c.proxy.User.Password()
 		call.mask.add("egress.proxy", password)
 	}
 	return call
-}
-
-// Used returns the names of the secrets that were sent, sorted.
-func (c *Call) Used() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Sorted(maps.Keys(c.used))
 }
 
 // Do makes one request and follows as many redirects as it says. It returns when the
@@ -184,9 +172,10 @@ func (c *Call) first(req *Request) (hop, error) {
 	return hop{target: t, method: method, header: header, body: req.Body}, nil
 }
 
-// admit finds the rule of a hop.
+// admit finds the rule of a hop, which admits the methods of its header too.
 func (c *Call) admit(h *hop) (*rule, error) {
-	for _, method := range append([]string{h.method}, overrides(h.header)...) {
+	methods := append([]string{h.method}, overrides(h.header)...)
+	for _, method := range methods {
 		if err := checkMethod(method); err != nil {
 			return nil, &RequestError{"method", err.Error()}
 		}
@@ -195,18 +184,16 @@ func (c *Call) admit(h *hop) (*rule, error) {
 		}
 	}
 
-	r, reason := c.cfg.Policy.find(&h.target, h.method)
-	for _, method := range overrides(h.header) {
-		if r != nil && !r.admitsMethod(method) {
-			return nil, c.refuse(h, ReasonMethod, c.need(h, method), "a header asks for the method "+method)
-		}
+	asked := "this method"
+	if len(methods) > 1 {
+		asked = strings.Join(methods, " and ")
 	}
-
+	r, reason := c.cfg.Policy.find(&h.target, methods...)
 	switch reason {
 	case ReasonURL:
-		return nil, c.refuse(h, reason, c.need(h, h.method), "no http rule of the plugin admits this URL")
+		return nil, c.refuse(h, reason, c.need(h, methods), "no http rule of the plugin admits this URL")
 	case ReasonMethod:
-		return nil, c.refuse(h, reason, c.need(h, h.method), "the http rules of the plugin admit this URL, but not this method")
+		return nil, c.refuse(h, reason, c.need(h, methods), "the http rules of the plugin admit this URL, but not "+asked)
 	}
 	return r, c.admitURLs(h, r)
 }
@@ -235,7 +222,7 @@ func (c *Call) admitURLs(h *hop, r *rule) error {
 }
 
 // need is a rule that would admit a hop, for the message.
-func (c *Call) need(h *hop, method string) Rule {
+func (c *Call) need(h *hop, methods []string) Rule {
 	t := h.target
 	t.query = ""
 	t.path = t.path[:strings.LastIndexByte(t.path, '/')+1]
@@ -244,7 +231,7 @@ func (c *Call) need(h *hop, method string) Rule {
 	}
 	t.path += "*"
 
-	need := Rule{URL: t.String(), Methods: []string{method}, Private: !strings.Contains(t.host, ".")}
+	need := Rule{URL: t.String(), Methods: methods, Private: !strings.Contains(t.host, ".")}
 	if t.addr.IsValid() {
 		switch classify(t.addr) {
 		case kindPublic:

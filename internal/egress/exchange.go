@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -103,13 +102,12 @@ func (c *Call) request(ctx context.Context, h *hop, r *rule) (*http.Request, err
 	if err != nil {
 		return nil, &RequestError{"url", err.Error()}
 	}
-	req := &http.Request{Method: h.method, URL: u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody}
-	if len(h.body) > 0 {
-		req.ContentLength = int64(len(h.body))
-		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(h.body)), nil }
-		req.Body, _ = req.GetBody()
+	req, err := http.NewRequestWithContext(ctx, h.method, "/", bytes.NewReader(h.body))
+	if err != nil {
+		return nil, err
 	}
-	return req.WithContext(ctx), nil
+	req.URL, req.Host, req.Header = u, u.Host, header
+	return req, nil
 }
 
 // secret returns the secret of a rule if it may go to the target.
@@ -132,29 +130,23 @@ func (c *Call) secret(ctx context.Context, h *hop, r *rule) (Secret, error) {
 		return Secret{}, c.refuse(h, ReasonSecret, Rule{}, fmt.Sprintf("the secret %q goes over https only", r.Secret))
 	}
 
-	// Masked before it is sent: an error can contain it too.
-	c.mask.add(r.Secret, s.Value)
-	c.mu.Lock()
-	c.used[r.Secret] = true
-	c.mu.Unlock()
+	c.mask.add(r.Secret, s.Value) // before it is sent: an error can contain it too
 	return s, nil
 }
 
-// learn adds the secrets of all rules to the mask, once: a server can repeat what an
-// earlier request has sent to it, of any call, also in what becomes an error. A secret that cannot be read now is left
-// out.
-func (c *Call) learn(ctx context.Context) {
+// learn adds the secrets of the other rules to the mask, once: a server can repeat what an
+// earlier request of any call has sent to it, also in what becomes an error. A secret that
+// cannot be read now is left out.
+func (c *Call) learn(ctx context.Context, used string) {
 	c.learning.Lock()
 	defer c.learning.Unlock()
 	if c.learned || c.cfg.Secrets == nil {
 		return
 	}
 
-	c.mu.Lock()
-	asked := maps.Clone(c.used)
-	c.mu.Unlock()
+	asked := map[string]bool{"": true, used: true}
 	for _, r := range c.cfg.Policy.rules {
-		if r.Secret == "" || asked[r.Secret] {
+		if asked[r.Secret] {
 			continue
 		}
 		asked[r.Secret] = true
@@ -173,7 +165,7 @@ func (c *Call) roundTrip(ctx context.Context, h *hop, r *rule, req *http.Request
 		return nil, func() {}, err
 	}
 
-	c.learn(ctx)
+	c.learn(ctx, r.Secret)
 	proxied := c.client.proxied(r.Private)
 	p := c.client.acquire(poolKey{c.cfg.Plugin, c.cfg.User, r.Secret, r.Private})
 	done = func() { c.client.release(p); leave() }

@@ -159,16 +159,14 @@ func isAddress(url string) bool {
 }
 
 func (r *rule) admitsMethod(method string) bool {
-	for _, m := range r.Methods {
-		if m == method || m == "*" || m == "GET" && method == "HEAD" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Methods, func(m string) bool {
+		return m == method || m == "*" || m == "GET" && method == "HEAD"
+	})
 }
 
-// find returns the most specific rule for a request, or the reason why no rule admits it.
-func (p *Policy) find(t *target, method string) (*rule, Reason) {
+// find returns the most specific rule for a request with some methods, or the reason why no
+// rule admits it.
+func (p *Policy) find(t *target, methods ...string) (*rule, Reason) {
 	reason := ReasonURL
 	if p == nil {
 		return nil, reason
@@ -179,7 +177,7 @@ func (p *Policy) find(t *target, method string) (*rule, Reason) {
 		if !r.pattern.matches(t) {
 			continue
 		}
-		if r.admitsMethod(method) {
+		if !slices.ContainsFunc(methods, func(m string) bool { return !r.admitsMethod(m) }) {
 			return r, ""
 		}
 		reason = ReasonMethod
