@@ -89,9 +89,8 @@ func classify(addr netip.Addr) kind {
 
 // addressError is an address that the rule of a request does not admit.
 type addressError struct {
-	addr    netip.Addr
-	kind    kind
-	private bool // the rule was private
+	addr netip.Addr
+	kind kind
 }
 
 func (e *addressError) Error() string {
@@ -115,7 +114,7 @@ func article(k kind) string {
 // an address.
 func admitAddress(addr netip.Addr, private bool, named netip.Addr) error {
 	if addr.Zone() != "" {
-		return &addressError{addr, kindLinkLocal, private}
+		return &addressError{addr, kindLinkLocal}
 	}
 
 	addr = addr.Unmap()
@@ -133,5 +132,5 @@ func admitAddress(addr netip.Addr, private bool, named netip.Addr) error {
 			return nil
 		}
 	}
-	return &addressError{addr, k, private}
+	return &addressError{addr, k}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -87,10 +88,7 @@ func (c *Client) setProxy(raw string) error {
 
 	// The error of url.Parse would repeat the password.
 	u, err := url.Parse(raw)
-	if err != nil || u.Hostname() == "" {
-		return errors.New("invalid egress proxy: want http://HOST:PORT")
-	}
-	if u.Scheme != "http" && u.Scheme != "https" {
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return errors.New("invalid egress proxy: want http://HOST:PORT or https://HOST:PORT")
 	}
 
@@ -234,10 +232,8 @@ func (c *Client) dial(private bool) func(ctx context.Context, network, addr stri
 // absolute keeps the resolver from adding its search domains to a name with a dot. A
 // name without one is a service of the network, which needs them.
 func absolute(host string, addr netip.Addr) string {
-	for i := range len(host) {
-		if host[i] == '.' && !addr.IsValid() {
-			return host + "."
-		}
+	if strings.Contains(host, ".") && !addr.IsValid() {
+		return host + "."
 	}
 	return host
 }

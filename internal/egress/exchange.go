@@ -265,12 +265,13 @@ func (c *Call) readBody(h *hop, r *rule, raw *http.Response, limit int64) ([]byt
 		return nil, tooLarge
 	}
 
-	encoded, err := decoder(raw.Header, c.cfg.Policy.hasSecret())
-	if err != nil {
-		return nil, &NetworkError{Host: h.target.host, Problem: err.Error()}
-	}
-	if encoded {
+	encoding := strings.ToLower(strings.TrimSpace(strings.Join(raw.Header.Values("Content-Encoding"), ",")))
+	encoded := encoding == "gzip" || encoding == "x-gzip"
+	switch {
+	case encoded:
 		raw.Header.Del("Content-Encoding")
+	case encoding != "" && encoding != "identity" && c.cfg.Policy.hasSecret():
+		return nil, &NetworkError{Host: h.target.host, Problem: "the body has an encoding that was not asked for, so that secrets in it could not be masked"}
 	}
 	body, err := readAll(raw.Body, encoded, limit)
 	if err == nil {
@@ -306,22 +307,6 @@ func readAll(body io.ReadCloser, encoded bool, limit int64) ([]byte, error) {
 	var out bytes.Buffer
 	_, err := out.ReadFrom(in)
 	return out.Bytes(), err
-}
-
-// decoder reports whether to decode gzip. What cannot be decoded cannot be masked, so
-// a call whose rules have a secret does not get it.
-func decoder(h http.Header, secrets bool) (bool, error) {
-	encoding := strings.ToLower(strings.TrimSpace(strings.Join(h.Values("Content-Encoding"), ",")))
-	switch encoding {
-	case "", "identity":
-		return false, nil
-	case "gzip", "x-gzip":
-		return true, nil
-	}
-	if secrets {
-		return false, errors.New("the body has an encoding that was not asked for, so that secrets in it could not be masked")
-	}
-	return false, nil
 }
 
 // failure turns the error of a transport into one for the agent.
