@@ -21,8 +21,10 @@ const (
 	idleTimeout = time.Minute
 	// lookupTimeout is how long a name is looked up here that the proxy can resolve.
 	lookupTimeout = time.Second
-	maxPools      = 128 // transports that are kept for reuse
-	maxIdle       = 4   // idle connections of one transport
+	silentFor     = time.Minute // how long a name is not looked up again that had no answer by then
+	maxSilents    = 256         // such names
+	maxPools      = 128         // transports that are kept for reuse
+	maxIdle       = 4           // idle connections of one transport
 )
 
 // Client makes the requests of one host's plugins. It is safe for concurrent use.
@@ -32,7 +34,6 @@ type Client struct {
 	roots *x509.CertPool
 
 	hosts, plugins gates
-	silent         silentNames
 
 	ctx   context.Context
 	close context.CancelFunc
@@ -41,6 +42,7 @@ type Client struct {
 	mu     sync.Mutex
 	closed bool
 	pools  map[poolKey]*pool
+	silent map[string]time.Time // until when names are not looked up that had no answer
 
 	// trusted are special addresses that count as public: for tests, whose servers
 	// have no public address.
@@ -60,7 +62,7 @@ type pool struct {
 
 // New checks a configuration.
 func New(cfg Config) (*Client, error) {
-	c := &Client{cfg: cfg, pools: map[poolKey]*pool{}}
+	c := &Client{cfg: cfg, pools: map[poolKey]*pool{}, silent: map[string]time.Time{}}
 	c.hosts.max, c.hosts.shared, c.hosts.of = orDefault(cfg.PerHost, DefaultPerHost), cfg.Shared, "to one host"
 	c.plugins.max, c.plugins.shared, c.plugins.of = orDefault(cfg.PerPlugin, DefaultPerPlugin), cfg.Shared, "of one plugin"
 
@@ -261,7 +263,7 @@ func (c *Client) checkProxied(ctx context.Context, t *target) error {
 
 	timeout := dialTimeout
 	if c.cfg.ProxyResolves {
-		if c.silent.has(t.host) {
+		if c.isSilent(t.host) {
 			return nil
 		}
 		timeout = lookupTimeout
@@ -273,7 +275,7 @@ func (c *Client) checkProxied(ctx context.Context, t *target) error {
 	case err != nil && !c.cfg.ProxyResolves:
 		return err
 	case err != nil && lookup.Err() != nil && ctx.Err() == nil:
-		c.silent.add(t.host)
+		c.setSilent(t.host)
 	}
 
 	for _, a := range addrs {
@@ -282,6 +284,21 @@ func (c *Client) checkProxied(ctx context.Context, t *target) error {
 		}
 	}
 	return nil
+}
+
+func (c *Client) isSilent(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Before(c.silent[name])
+}
+
+func (c *Client) setSilent(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.silent) >= maxSilents {
+		clear(c.silent)
+	}
+	c.silent[name] = time.Now().Add(silentFor)
 }
 
 // untilClosed returns a context that Close cancels too. A transport dials with a
