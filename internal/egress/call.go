@@ -258,13 +258,12 @@ func (c *Call) refuse(h *hop, reason Reason, need Rule, why string) *Refusal {
 
 // interrupted reports whether the end of a context explains err.
 func interrupted(err error) bool {
-	_, network := errors.AsType[*NetworkError](err)
-	return network || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	return is[*NetworkError](err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // timeout is the error of a request that was out of time, its own or that of its call.
 func timeout(err error) error {
-	if _, waited := errors.AsType[*WaitError](err); waited {
+	if is[*WaitError](err) {
 		return err
 	}
 	host := "http request"

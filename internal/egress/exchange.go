@@ -204,11 +204,7 @@ func (c *Call) response(h *hop, r *rule, raw *http.Response, limit int64) (*Resp
 	if raw.StatusCode == http.StatusPartialContent && c.cfg.Policy.hasSecret() {
 		return nil, &NetworkError{Host: h.target.host, Problem: "the server sent a part of a response (206), which could have a part of a secret"}
 	}
-	fields := 0
-	for _, values := range raw.Header {
-		fields += len(values)
-	}
-	if fields > MaxResponseHeaders {
+	if fields, _ := sizeOf(raw.Header); fields > MaxResponseHeaders {
 		return nil, &LimitError{What: "response headers of " + h.target.host, Limit: MaxResponseHeaders, Unit: "fields"}
 	}
 
@@ -239,13 +235,7 @@ func (c *Call) maskHeader(h *hop, header http.Header) error {
 	cleanResponse(header)
 	c.mask.header(header)
 
-	size := 0
-	for name, values := range header {
-		for _, v := range values {
-			size += len(name) + len(v) + 4
-		}
-	}
-	if size > MaxHeaderBytes {
+	if _, size := sizeOf(header); size > MaxHeaderBytes {
 		return &LimitError{What: "response headers of " + h.target.host, Limit: MaxHeaderBytes, Unit: "bytes"}
 	}
 	return nil
@@ -279,7 +269,7 @@ func (c *Call) readBody(h *hop, r *rule, raw *http.Response, limit int64) ([]byt
 		// complete, before the transport has closed its side.
 		err = raw.Request.Context().Err()
 	}
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+	if is[*http.MaxBytesError](err) {
 		return nil, tooLarge
 	}
 	if err != nil {

@@ -80,13 +80,11 @@ func prepareHeader(given http.Header) (http.Header, error) {
 	}
 
 	out := make(http.Header, len(given)+3)
-	fields, size := 0, 0
 	for name, values := range given {
 		if !httpguts.ValidHeaderFieldName(name) {
 			return fail("invalid name %.100q", name)
 		}
 		for _, v := range values {
-			fields, size = fields+1, size+len(name)+len(v)+4
 			if !httpguts.ValidHeaderFieldValue(v) {
 				return fail("%s has a line break or another control character", name)
 			}
@@ -102,13 +100,23 @@ func prepareHeader(given http.Header) (http.Header, error) {
 		}
 	}
 
-	switch {
+	switch fields, size := sizeOf(given); {
 	case fields > MaxRequestHeaders:
 		return nil, &LimitError{What: "request headers", Limit: MaxRequestHeaders, Unit: "fields"}
 	case size > MaxHeaderBytes:
 		return nil, &LimitError{What: "request headers", Limit: MaxHeaderBytes, Unit: "bytes"}
 	}
 	return out, nil
+}
+
+// sizeOf returns the fields and the bytes of a header.
+func sizeOf(h http.Header) (fields, size int) {
+	for name, values := range h {
+		for _, v := range values {
+			fields, size = fields+1, size+len(name)+len(v)+4
+		}
+	}
+	return fields, size
 }
 
 // crossOrigin are the headers that a redirect to another origin takes along. Any other

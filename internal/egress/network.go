@@ -44,7 +44,7 @@ func problemOf(err error) (problem string, timeout bool) {
 	if headerTooLarge(err) {
 		return fmt.Sprintf("the response header is larger than %d bytes, or corrupt", MaxHeaderBytes), false
 	}
-	if _, ok := errors.AsType[streamError](err); ok {
+	if is[streamError](err) {
 		return "the server closed the connection before the response was complete", false
 	}
 
@@ -83,26 +83,26 @@ func headerTooLarge(err error) bool {
 }
 
 func tlsProblem(err error) string {
-	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+	invalid, _ := errors.AsType[x509.CertificateInvalidError](err)
+	switch {
+	case is[x509.HostnameError](err):
 		return "its certificate is for another host"
-	}
-	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+	case is[x509.UnknownAuthorityError](err):
 		return "its certificate is not signed by a trusted authority"
-	}
-	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
-		if invalid.Reason == x509.Expired {
-			return "its certificate has expired or is not valid yet"
-		}
+	case invalid.Reason == x509.Expired:
+		return "its certificate has expired or is not valid yet"
+	case is[x509.CertificateInvalidError](err), is[*tls.CertificateVerificationError](err):
 		return "its certificate is not valid"
-	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return "its certificate is not valid"
-	}
-	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+	case is[tls.RecordHeaderError](err):
 		return "the server does not speak TLS on this port"
-	}
-	if _, ok := errors.AsType[tls.AlertError](err); ok {
+	case is[tls.AlertError](err):
 		return "the TLS handshake failed"
 	}
 	return ""
+}
+
+// is reports whether an error of type T is in the tree of err.
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
 }

@@ -140,22 +140,21 @@ func (p *Policy) hasSecret() bool {
 // host ("*") leaves the choice of hosts to p: one rule of the scheme is enough for each
 // method. Only need's URL and Methods count. An invalid need is not covered.
 func (p *Policy) Covers(need Rule) bool {
-	n, err := compile(Rule{URL: need.URL, Methods: need.Methods, Private: isAddress(need.URL)})
+	pattern, err := parsePattern(need.URL)
 	if err != nil || p == nil {
 		return false
 	}
+	methods, err := checkMethods(need.Methods)
+	if err != nil {
+		return false
+	}
 
-	for _, m := range n.Methods {
-		if !slices.ContainsFunc(p.rules, func(r rule) bool { return r.admitsMethod(m) && r.pattern.serves(&n.pattern) }) {
+	for _, m := range methods {
+		if !slices.ContainsFunc(p.rules, func(r rule) bool { return r.admitsMethod(m) && r.pattern.serves(&pattern) }) {
 			return false
 		}
 	}
 	return true
-}
-
-func isAddress(url string) bool {
-	t, err := parsePattern(url)
-	return err == nil && t.addr.IsValid()
 }
 
 func (r *rule) admitsMethod(method string) bool {
