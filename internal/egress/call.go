@@ -59,10 +59,10 @@ func (s *Shared) spend(n, most int64) error {
 // Call returns a call of a tool.
 func (c *Client) Call(cfg CallConfig) *Call {
 	l := &cfg.Limits
-	l.Requests = orDefault(l.Requests, DefaultRequests)
-	l.Bytes = orDefault(l.Bytes, DefaultBytes)
-	l.MaxBody = orDefault(l.MaxBody, DefaultMaxBody)
-	l.Timeout = orDefault(l.Timeout, DefaultTimeout)
+	l.Requests = cmp.Or(l.Requests, DefaultRequests)
+	l.Bytes = cmp.Or(l.Bytes, DefaultBytes)
+	l.MaxBody = cmp.Or(l.MaxBody, DefaultMaxBody)
+	l.Timeout = cmp.Or(l.Timeout, DefaultTimeout)
 	if cfg.Shared == nil {
 		cfg.Shared = new(Shared)
 	}
@@ -87,7 +87,7 @@ func (c *Call) Do(ctx context.Context, req *Request) (*Response, error) {
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.client.ctx, func() { cancel(ErrClosed) })()
-	clock := newStopwatch(orDefault(req.Timeout, c.cfg.Limits.Timeout), func() { cancel(context.DeadlineExceeded) })
+	clock := newStopwatch(cmp.Or(req.Timeout, c.cfg.Limits.Timeout), func() { cancel(context.DeadlineExceeded) })
 	defer clock.stop()
 
 	resp, err := c.do(limited, req, clock)
@@ -288,8 +288,8 @@ func (c *Call) masked(err error) error {
 		mask(&e.Problem)
 	case *NetworkError:
 		mask(&e.Problem, &e.Detail)
-		if r := e.Refusal; r != nil {
-			mask(&r.What, &r.Grant, &r.Detail)
+		if e.Refusal != nil {
+			c.masked(e.Refusal)
 		}
 	case *LimitError, *SecretError, *WaitError:
 	default:

@@ -63,8 +63,8 @@ type pool struct {
 // New checks a configuration.
 func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, pools: map[poolKey]*pool{}, silent: map[string]time.Time{}}
-	c.hosts.max, c.hosts.shared, c.hosts.of = orDefault(cfg.PerHost, DefaultPerHost), cfg.Shared, "to one host"
-	c.plugins.max, c.plugins.shared, c.plugins.of = orDefault(cfg.PerPlugin, DefaultPerPlugin), cfg.Shared, "of one plugin"
+	c.hosts.max, c.hosts.shared, c.hosts.of = cmp.Or(cfg.PerHost, DefaultPerHost), cfg.Shared, "to one host"
+	c.plugins.max, c.plugins.shared, c.plugins.of = cmp.Or(cfg.PerPlugin, DefaultPerPlugin), cfg.Shared, "of one plugin"
 
 	if err := c.setProxy(cfg.Proxy); err != nil {
 		return nil, err
@@ -74,13 +74,6 @@ func New(cfg Config) (*Client, error) {
 	}
 	c.ctx, c.close = context.WithCancel(context.Background())
 	return c, nil
-}
-
-func orDefault[T int | int64 | time.Duration](v, def T) T {
-	if v > 0 {
-		return v
-	}
-	return def
 }
 
 func (c *Client) setProxy(raw string) error {

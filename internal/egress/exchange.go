@@ -3,6 +3,7 @@ package egress
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -33,7 +34,7 @@ func (c *Call) exchange(ctx context.Context, h *hop, follow bool) (resp *Respons
 	if err != nil {
 		return nil, "", err
 	}
-	limit := orDefault(r.MaxBody, c.cfg.Limits.MaxBody)
+	limit := cmp.Or(r.MaxBody, c.cfg.Limits.MaxBody)
 	if err := c.sendable(h, limit); err != nil {
 		return nil, "", err
 	}

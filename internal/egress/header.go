@@ -2,8 +2,10 @@ package egress
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -127,25 +129,19 @@ var crossOrigin = []string{
 }
 
 func keepAcrossOrigins(h http.Header) http.Header {
-	out := http.Header{}
-	for _, name := range crossOrigin {
-		if values, ok := h[name]; ok {
-			out[name] = values
-		}
-	}
+	out := h.Clone()
+	maps.DeleteFunc(out, func(name string, _ []string) bool { return !slices.Contains(crossOrigin, name) })
 	return out
 }
 
-// cleanResponse removes what is about the connection.
+// ofConnection are the headers of a response that are about its connection, as those of
+// proxies are.
+var ofConnection = []string{"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
 func cleanResponse(h http.Header) {
-	for _, name := range []string{"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
-		h.Del(name)
-	}
-	for name := range h {
-		if strings.HasPrefix(name, "Proxy-") {
-			delete(h, name)
-		}
-	}
+	maps.DeleteFunc(h, func(name string, _ []string) bool {
+		return slices.Contains(ofConnection, name) || strings.HasPrefix(name, "Proxy-")
+	})
 }
 
 // methods that open a tunnel, or echo a request with its secrets.

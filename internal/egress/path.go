@@ -156,8 +156,6 @@ func hidesSeparator(segment string) bool {
 	return false
 }
 
-func unhex(c byte) int { return int(hexDigits[c]) }
-
 // hexDigits has the value of each digit, and -1.
 var hexDigits = func() (digits [256]int8) {
 	for c := range digits {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -89,7 +90,7 @@ func (s Secret) apply(h http.Header, query string) string {
 	case s.Place.Basic != "":
 		h["Authorization"] = []string{"Basic " + s.basic()}
 	case s.Place.Header != "":
-		removeAlike(h, s.Place.Header)
+		maps.DeleteFunc(h, func(key string, _ []string) bool { return alike(key, s.Place.Header) })
 		h[http.CanonicalHeaderKey(s.Place.Header)] = []string{s.Value}
 	case s.Place.Query != "":
 		query = removeParam(query, s.Place.Query)
@@ -99,15 +100,6 @@ func (s Secret) apply(h http.Header, query string) string {
 		query += url.QueryEscape(s.Place.Query) + "=" + url.QueryEscape(s.Value)
 	}
 	return query
-}
-
-// removeAlike removes every header that a server could take for name.
-func removeAlike(h http.Header, name string) {
-	for key := range h {
-		if alike(key, name) {
-			delete(h, key)
-		}
-	}
 }
 
 // alike compares header names as gateways do that turn dashes into underscores.

@@ -127,7 +127,7 @@ func number(text []byte) (r rune, size int) {
 
 	from := at
 	for at < len(text) && at < from+16 {
-		digit := rune(unhex(text[at]))
+		digit := rune(hexDigits[text[at]])
 		if digit < 0 || digit >= base {
 			break
 		}

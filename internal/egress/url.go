@@ -220,7 +220,7 @@ func normalizeName(host string) (string, error) {
 func endsInNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if digits, ok := strings.CutPrefix(last, "0x"); ok {
-		return !strings.ContainsFunc(digits, func(r rune) bool { return unhex(byte(r)) < 0 })
+		return !strings.ContainsFunc(digits, func(r rune) bool { return hexDigits[byte(r)] < 0 })
 	}
 	return !strings.ContainsFunc(last, func(r rune) bool { return r < '0' || r > '9' })
 }
