@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/toolhost/toolhost/internal/fair"
 )
 
 const (
@@ -42,7 +44,8 @@ type Client struct {
 	mu     sync.Mutex
 	closed bool
 	pools  map[poolKey]*pool
-	silent map[string]time.Time // until when names are not looked up that had no answer
+	gates  map[string]*fair.Semaphore // by plugin
+	silent map[string]time.Time       // until when names are not looked up that had no answer
 
 	// trusted are special addresses that count as public: for tests, whose servers
 	// have no public address.

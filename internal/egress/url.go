@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -179,7 +180,7 @@ func (t *target) setHost() error {
 		return err
 	}
 	t.host = host
-	if !endsInNumber(host) {
+	if !numericHost.MatchString(host) {
 		return nil
 	}
 
@@ -207,23 +208,17 @@ func normalizeName(host string) (string, error) {
 	if len(name) > 253 {
 		return "", errors.New("the host name is longer than 253 bytes")
 	}
-	for label := range strings.SplitSeq(name, ".") {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' ||
-			strings.ContainsFunc(label, func(r rune) bool { return r >= 0x80 || !alphanumeric(byte(r)) && r != '-' && r != '_' }) {
-			return "", fmt.Errorf("invalid host %q", host)
-		}
+	if !hostName.MatchString(name) {
+		return "", fmt.Errorf("invalid host %q", host)
 	}
 	return name, nil
 }
 
-// endsInNumber reports whether some resolver could read name as an IPv4 address.
-func endsInNumber(name string) bool {
-	last := name[strings.LastIndexByte(name, '.')+1:]
-	if digits, ok := strings.CutPrefix(last, "0x"); ok {
-		return !strings.ContainsFunc(digits, func(r rune) bool { return hexDigits[byte(r)] < 0 })
-	}
-	return !strings.ContainsFunc(last, func(r rune) bool { return r < '0' || r > '9' })
-}
+var (
+	hostName = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
+	// numericHost matches the names that some resolver could read as an IPv4 address.
+	numericHost = regexp.MustCompile(`(^|\.)([0-9]+|0x[0-9a-f]*)$`)
+)
 
 // hostPort is the host as it is in a URL and in the header Host.
 func (t *target) hostPort() string {
