@@ -194,18 +194,10 @@ func (m *masker) within(ctx context.Context, text []byte, limit int64) ([]byte, 
 	return append(out, text[done:]...), nil
 }
 
-// bytes is within without bounds.
-func (m *masker) bytes(text []byte) []byte {
-	out, _ := m.within(context.Background(), text, math.MaxInt64)
-	return out
-}
-
-// string is bytes for a string.
+// string is within for a string and without bounds.
 func (m *masker) string(text string) string {
-	if m.empty() {
-		return text
-	}
-	return string(m.bytes([]byte(text)))
+	out, _ := m.within(context.Background(), []byte(text), math.MaxInt64)
+	return string(out)
 }
 
 // has reports whether a text has a secret.
