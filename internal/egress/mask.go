@@ -95,9 +95,13 @@ func (m *masker) add(name, value string) {
 	mark := "[secret " + name + "]"
 	seen := map[string]bool{}
 	for _, text := range []string{value, strings.ToLower(value), strings.ToUpper(value)} { // for letters beyond ASCII
-		if folded := foldAll(foldText, text); !seen[folded] {
-			seen[folded] = true
-			m.insert(&form{mark: mark, text: []byte(folded), fold: foldText, least: minPrefix})
+		folded := []byte(text)
+		for i, c := range folded {
+			folded[i] = foldText[c]
+		}
+		if !seen[string(folded)] {
+			seen[string(folded)] = true
+			m.insert(&form{mark: mark, text: folded, fold: foldText, least: minPrefix})
 		}
 	}
 	m.insert(&form{mark: mark, text: []byte(hex.EncodeToString([]byte(value))), fold: foldText, least: 2 * minPrefix})
@@ -107,14 +111,6 @@ func (m *masker) add(name, value string) {
 			shared: [2]bool{offset > 0, (offset+len(value))%3 != 0}, least: base64.RawStdEncoding.EncodedLen(minPrefix),
 		})
 	}
-}
-
-func foldAll(fold *[256]byte, text string) string {
-	folded := []byte(text)
-	for i, c := range folded {
-		folded[i] = fold[c]
-	}
-	return string(folded)
 }
 
 // aligned returns the part of a value's base64 that does not depend on what is before and
@@ -367,8 +363,8 @@ const anyEscape = 0
 // like those of another has none.
 var readings = []byte{'%', '\\', '&', ' '}
 
-// matchAs is match from byte k of a form on, with some escapes. Other reports that one of them
-// could be read as none.
+// matchAs is match from byte k of a form on, with the escapes of one language. Other reports
+// that one of them could be read as none.
 func (f *form) matchAs(text []byte, at, k int, only byte) (end int, other bool) {
 	for spaces := 0; k < len(f.text); {
 		if at >= len(text) {

@@ -4,14 +4,11 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 )
 
 func isRedirect(resp *http.Response) bool {
-	switch resp.StatusCode {
-	case 301, 302, 303, 307, 308:
-		return resp.Header.Get("Location") != ""
-	}
-	return false
+	return slices.Contains([]int{301, 302, 303, 307, 308}, resp.StatusCode) && resp.Header.Get("Location") != ""
 }
 
 // redirect returns the next hop. The caller checks it as if the plugin had asked. With

@@ -140,21 +140,14 @@ func (p *Policy) hasSecret() bool {
 // host ("*") leaves the choice of hosts to p: one rule of the scheme is enough for each
 // method. Only need's URL and Methods count. An invalid need is not covered.
 func (p *Policy) Covers(need Rule) bool {
-	pattern, err := parsePattern(need.URL)
-	if err != nil || p == nil {
+	pattern, badURL := parsePattern(need.URL)
+	methods, badMethod := checkMethods(need.Methods)
+	if badURL != nil || badMethod != nil || p == nil {
 		return false
 	}
-	methods, err := checkMethods(need.Methods)
-	if err != nil {
-		return false
-	}
-
-	for _, m := range methods {
-		if !slices.ContainsFunc(p.rules, func(r rule) bool { return r.admitsMethod(m) && r.pattern.serves(&pattern) }) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(methods, func(m string) bool {
+		return !slices.ContainsFunc(p.rules, func(r rule) bool { return r.admitsMethod(m) && r.pattern.serves(&pattern) })
+	})
 }
 
 func (r *rule) admitsMethod(method string) bool {
