@@ -95,7 +95,8 @@ func (c *Call) Do(ctx context.Context, req *Request) (*Response, error) {
 		return resp, nil
 	}
 
-	if limited.Err() != nil && interrupted(err) {
+	interrupted := is[*NetworkError](err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if limited.Err() != nil && interrupted {
 		switch {
 		case c.client.ctx.Err() != nil:
 			err = ErrClosed
@@ -254,11 +255,6 @@ func (c *Call) refuse(h *hop, reason Reason, need Rule, why string) *Refusal {
 		r.Grant = Patch(need)
 	}
 	return r
-}
-
-// interrupted reports whether the end of a context explains err.
-func interrupted(err error) bool {
-	return is[*NetworkError](err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // timeout is the error of a request that was out of time, its own or that of its call.
