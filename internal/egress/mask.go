@@ -127,9 +127,9 @@ func aligned(value string, offset int) string {
 }
 
 // insert adds a form to the tables of the pass, in a bucket of its own as long as there are
-// some.
+// some. Then the last byte that a pass looks for decides: many secrets begin alike.
 func (m *masker) insert(f *form) {
-	bucket := int(f.text[0]) % buckets
+	bucket := int(f.text[firstBytes-1]) % buckets
 	for b, forms := range m.forms {
 		if len(forms) == 0 {
 			bucket = b
