@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -160,8 +161,10 @@ func TestBesideIsPaidFor(t *testing.T) {
 					require.Less(t, heap, more*(64<<10))
 					continue
 				}
-				require.Greater(t, more*m.Overhead(), heap*2/3-more*(32<<10))
-				require.Less(t, more*m.Overhead(), heap*3/2)
+				if fulltest.Enabled() { // what else the process frees meanwhile counts too
+					require.Greater(t, more*m.Overhead(), heap*2/3-more*(32<<10))
+					require.Less(t, more*m.Overhead(), heap*3/2)
+				}
 				require.NoError(t, m.Close(context.Background()))
 				require.Zero(t, h.Stats().Memory)
 			}

@@ -14,8 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/toolhost/toolhost/internal/fair"
 )
 
 const (
@@ -44,8 +42,7 @@ type Client struct {
 	mu     sync.Mutex
 	closed bool
 	pools  map[poolKey]*pool
-	gates  map[string]*fair.Semaphore // by plugin
-	silent map[string]time.Time       // until when names are not looked up that had no answer
+	silent map[string]time.Time // until when names are not looked up that had no answer
 
 	// trusted are special addresses that count as public: for tests, whose servers
 	// have no public address.
