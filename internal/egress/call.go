@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -175,7 +176,12 @@ func (c *Call) first(req *Request) (hop, error) {
 
 // admit finds the rule of a hop, which admits the methods of its header too.
 func (c *Call) admit(h *hop) (*rule, error) {
-	methods := append([]string{h.method}, overrides(h.header)...)
+	methods := []string{h.method}
+	for _, method := range overrides(h.header) {
+		if !slices.Contains(methods, method) {
+			methods = append(methods, method)
+		}
+	}
 	for _, method := range methods {
 		if err := checkMethod(method); err != nil {
 			return nil, &RequestError{"method", err.Error()}
@@ -189,7 +195,7 @@ func (c *Call) admit(h *hop) (*rule, error) {
 	if len(methods) > 1 {
 		asked = strings.Join(methods, " and ")
 	}
-	r, reason := c.cfg.Policy.find(&h.target, methods...)
+	r, reason := c.cfg.Policy.find(&h.target, h.method, methods[1:]...)
 	switch reason {
 	case ReasonURL:
 		return nil, c.refuse(h, reason, c.need(h, methods), "no http rule of the plugin admits this URL")

@@ -39,6 +39,11 @@ func TestOverrides(t *testing.T) {
 	}
 	require.Nil(t, s.last())
 
+	// The rule is that of the request: a method of the header does not choose another one.
+	p = policy(t, Rule{URL: s.url + "/mine/*"}, Rule{URL: s.url + "/*", Methods: []string{"GET", "DELETE"}})
+	require.ErrorContains(t, send("X-HTTP-Method", "DELETE"), "but not GET and DELETE")
+	p = policy(t, Rule{URL: s.url + "/mine/*"})
+
 	for _, name := range []string{"X-Forwarded-For", "Referer", "Origin", "X-Amz-Copy-Source-If-Match", "X-Callback-URL", "X-Payment-Method", "X-Webhook-Host"} {
 		require.NoError(t, send(name, "https://evil.test/"), name)
 	}

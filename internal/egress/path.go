@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -89,7 +88,7 @@ func checkSegment(segment string) error {
 		if strings.ContainsFunc(segment, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
 			return errors.New("an encoded control character in the path")
 		}
-		if slices.ContainsFunc(overlong, func(begin string) bool { return strings.Contains(segment, begin) }) {
+		if overlong(segment) {
 			return errors.New("an overlong encoding in the path")
 		}
 
@@ -102,9 +101,25 @@ func checkSegment(segment string) error {
 	return errors.New("the path is encoded too many times")
 }
 
-// overlong are the beginnings of UTF-8 sequences that are longer than they need to be, which
-// old decoders read as a dot or a slash.
-var overlong = []string{"\xc0", "\xc1", "\xe0\x80", "\xf0\x80"}
+// overlong reports whether s has a UTF-8 sequence that is longer than it needs to be,
+// which old decoders read as a dot or a slash.
+func overlong(s string) bool {
+	for i := range len(s) {
+		switch next := s[min(i+1, len(s)-1)]; s[i] {
+		case 0xc0, 0xc1:
+			return true
+		case 0xe0:
+			if 0x80 <= next && next < 0xa0 {
+				return true
+			}
+		case 0xf0:
+			if 0x80 <= next && next < 0x90 {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // matchPath reports whether a normalized path matches a pattern. A pattern is a path too: if it
 // matches, so does every path that it stands for.

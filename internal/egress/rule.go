@@ -156,9 +156,9 @@ func (r *rule) admitsMethod(method string) bool {
 	})
 }
 
-// find returns the most specific rule for a request with some methods, or the reason why no
-// rule admits it.
-func (p *Policy) find(t *target, methods ...string) (*rule, Reason) {
+// find returns the most specific rule for a request, which has to admit the methods too that
+// a server may use instead, or the reason why no rule admits it.
+func (p *Policy) find(t *target, method string, overrides ...string) (*rule, Reason) {
 	reason := ReasonURL
 	if p == nil {
 		return nil, reason
@@ -169,10 +169,14 @@ func (p *Policy) find(t *target, methods ...string) (*rule, Reason) {
 		if !r.pattern.matches(t) {
 			continue
 		}
-		if !slices.ContainsFunc(methods, func(m string) bool { return !r.admitsMethod(m) }) {
-			return r, ""
-		}
 		reason = ReasonMethod
+		if !r.admitsMethod(method) {
+			continue
+		}
+		if slices.ContainsFunc(overrides, func(m string) bool { return !r.admitsMethod(m) }) {
+			break
+		}
+		return r, ""
 	}
 	return nil, reason
 }

@@ -127,6 +127,9 @@ func TestTarget(t *testing.T) {
 		"https://h.example.com/a%250ab":                        "an encoded control character in the path",
 		"https://h.example.com/%c0%ae%c0%ae/":                  "an overlong encoding in the path",
 		"https://h.example.com/%e0%80%ae/":                     "an overlong encoding in the path",
+		"https://h.example.com/..%e0%81%9cadmin":               "an overlong encoding in the path",
+		"https://h.example.com/..%25e0%2581%259cadmin":         "an overlong encoding in the path",
+		"https://h.example.com/%f0%81%80%80":                   "an overlong encoding in the path",
 		"https://h.example.com/%2525252525252f/":               "the path is encoded too many times",
 		"https://h.example.com/" + strings.Repeat("a", MaxURL): "longer than 8192 bytes",
 	} {
