@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -360,10 +361,29 @@ func (r *Registry) ahead(ctx context.Context, report func(Changes), all bool) {
 			_ = p.compileAhead(ctx, host.CompileOptions{LowPriority: true}) // a problem of the plugin, see Problems
 		}
 
+		if r.awaitReload(ctx, report) != nil {
+			return
+		}
+	}
+}
+
+// awaitReload waits for the next reload. Meanwhile it asks plugins again that could not be
+// asked.
+func (r *Registry) awaitReload(ctx context.Context, report func(Changes)) error {
+	for {
+		var again <-chan time.Time
+		if slices.ContainsFunc(r.set.Load().undescribed, func(p *Plugin) bool { return p.description.again() }) {
+			again = time.After(askAgain)
+		}
 		select {
 		case <-r.reloaded:
+			return nil
+		case <-again:
+			if err := r.describe(ctx, true, report); err != nil {
+				return err
+			}
 		case <-ctx.Done():
-			return
+			return context.Cause(ctx)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/owned"
@@ -30,16 +31,21 @@ func atFault(err error) bool {
 // readings make of an unchanged file share it.
 type description struct {
 	mu       sync.Mutex
-	manifest []byte // JSON; nil if it is not known
-	err      error  // of the last attempt
+	manifest []byte    // JSON; nil if it is not known
+	err      error     // of the last attempt
+	at       time.Time // of the last attempt
 }
 
-// get returns the manifest, or the error that asking again would lead to. Both are nil
-// if the plugin has to be asked.
+// askAgain is how long a plugin is not asked again that could not be asked, such as for want
+// of memory.
+const askAgain = time.Minute
+
+// get returns the manifest, or the error of the last attempt. Both are nil if the plugin has
+// to be asked.
 func (d *description) get() (manifest []byte, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.manifest != nil || atFault(d.err) {
+	if d.manifest != nil || atFault(d.err) || time.Since(d.at) < askAgain {
 		return d.manifest, d.err
 	}
 	return nil, nil
@@ -48,7 +54,14 @@ func (d *description) get() (manifest []byte, err error) {
 func (d *description) set(manifest []byte, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.manifest, d.err = manifest, err
+	d.manifest, d.err, d.at = manifest, err, time.Now()
+}
+
+// again reports whether the plugin is to be asked again.
+func (d *description) again() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err != nil && !atFault(d.err)
 }
 
 // describe asks the plugin itself, unless its answer is known from an earlier reading
@@ -158,8 +171,6 @@ func (r *Registry) describe(ctx context.Context, low bool, report func(Changes))
 		}
 		if err == nil {
 			_ = cacheManifest(cachedManifest(r.cfg.CacheDir, p.known()), manifest) // else it is asked again by the next process
-		} else if !atFault(err) && r.host.Refused(p.known()) == nil {
-			continue // it is asked again after the next reload
 		}
 
 		c, err := r.Reload(ctx)

@@ -161,6 +161,39 @@ func TestAcceptedVersionIsDescribedLater(t *testing.T) {
 	require.ErrorContains(t, r.Problems()[0].Err, "; the accepted version stays in use")
 }
 
+// TestAcceptedVersionStaysWhileAnotherIsDescribed: an accepted version stays in use while the
+// file in its place has to be asked for its manifest.
+func TestAcceptedVersionStaysWhileAnotherIsDescribed(t *testing.T) {
+	s := accepting(t, map[string][]byte{"p.wasm": describing(named("p", "x")), "p.toolhost.json": plugintest.JSON(named("p"))}, nil)
+	s.cfg.DescribeLater = true
+	r := s.open()
+	accepted := toolNames(r)
+	delete(s.files, "p.toolhost.json")
+	c, err := r.Reload(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, c.ToolsRemoved)
+	require.Equal(t, accepted, toolNames(r))
+	require.NoError(t, r.Compile(t.Context(), nil))
+	require.Equal(t, accepted, toolNames(r))
+}
+
+// TestCannotBeAsked: that a plugin could not be asked, which is not its fault, is its problem,
+// and it is not asked again at once.
+func TestCannotBeAsked(t *testing.T) {
+	h, err := host.New(t.Context(), host.Config{Compiler: filepath.Join(t.TempDir(), "none")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
+	r := later(t, h, fstest.MapFS{"p.wasm": wasmFile(describing(named("p")))}, nil)
+	require.ErrorIs(t, r.Problems()[0].Err, errPending)
+	require.NoError(t, r.describe(t.Context(), false, nil))
+	require.NotErrorIs(t, r.Problems()[0].Err, errPending)
+	require.ErrorContains(t, r.Problems()[0].Err, "no such file or directory")
+
+	before := r.set.Load()
+	require.NoError(t, r.describe(t.Context(), false, nil))
+	require.Same(t, before, r.set.Load())
+}
+
 // TestFailedDescribeIsRemembered: a plugin that cannot say what it is is asked
 // once, however often the folder is read.
 func TestFailedDescribeIsRemembered(t *testing.T) {

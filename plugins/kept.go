@@ -107,7 +107,7 @@ func (k Lock) Version(ctx context.Context, h *host.Host, e *lock.Plugin) (*Plugi
 // problem.
 func (l *loader) keepLocked(at place, folder Folder, err error) (*Plugin, error) {
 	e := l.accepted(folder.LockSource(), at.name)
-	if e == nil || errors.Is(err, errPending) {
+	if e == nil || errors.Is(err, errPending) && l.mayBe(e) {
 		return nil, err
 	}
 
@@ -123,6 +123,13 @@ func (l *loader) keepLocked(at place, folder Folder, err error) (*Plugin, error)
 	}
 	l.problems = append(l.problems, p.notes...)
 	return p, fmt.Errorf("%w; the accepted version stays in use", err)
+}
+
+// mayBe reports whether the plugin that has to be asked for its manifest may be what the lock
+// has: it has that module, and no sidecar.
+func (l *loader) mayBe(e *lock.Plugin) bool {
+	p := l.undescribed[len(l.undescribed)-1]
+	return e.Sidecar == "" && strings.TrimPrefix(e.Module, "sha256:") == p.known()
 }
 
 // lockedFolder returns the accepted plugins of a folder that cannot be read.

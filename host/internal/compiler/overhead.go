@@ -8,7 +8,7 @@ import (
 )
 
 // Overhead counts what an instance of a module has in addition to its memory.
-type Overhead struct{ imports, tables, entries, globals, elements, segments, data, constants, values int }
+type Overhead struct{ imports, tables, entries, globals, elements, segments, data, constants, values, exports int }
 
 // CountOverhead counts it in a module as its author wrote it.
 func CountOverhead(m *wasmbin.Module) Overhead {
@@ -31,6 +31,7 @@ func CountOverhead(m *wasmbin.Module) Overhead {
 		}
 	}
 
+	o.exports = len(m.Exports)
 	for _, d := range m.Data {
 		o.constants += len(d.Offset)
 	}
@@ -53,6 +54,7 @@ func (o Overhead) Check() error {
 		found, most int
 	}{
 		{"import", "functions are imported", o.imports, 1000},
+		{"export", "things are exported", o.exports, 100_000},
 		{"table", "tables", o.tables, 100},
 		{"table", "entries are in the tables at the start", o.entries, 1 << 20},
 		{"global", "globals", o.globals, 10_000},

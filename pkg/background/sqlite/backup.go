@@ -30,9 +30,9 @@ const backupComment = "toolhost backup, form 1"
 // backupFile matches the names in a backup.
 var backupFile = regexp.MustCompile(`^(state\.db|runs/[A-Za-z0-9_-]{1,100}(\.[0-9]{1,5})?/(output\.log|result\.json|tail\.[0-9]{1,19}\.[0-9]{1,19}))$`)
 
-// snapshotPattern is the name of a copy of the database that is being backed up. [Open]
-// removes those that a killed process has left.
-const snapshotPattern = databaseName + ".backup-*"
+// snapshotPattern is the name of a copy of the database that is being backed up: one that
+// nobody gives a copy of their own. [Open] removes those that a killed process has left.
+const snapshotPattern = ".snapshot-*.db.tmp"
 
 // ErrBackup: a file is not a backup, or not a whole one. The error says why.
 var ErrBackup = errors.New("not a whole backup")
@@ -202,8 +202,11 @@ func (b *backup) addLive(run engine.Run) error {
 // Runs that are queued, suspended or running in the backup may have been started, continued or
 // ended since it was made. [Open] has them count as interrupted.
 func Restore(ctx context.Context, backup io.ReaderAt, size int64, dir string) error {
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
+	real, err := filepath.EvalSymlinks(dir)
+	if err == nil {
 		dir = real
+	} else if _, there := os.Lstat(dir); there == nil { // a link into nowhere, such as to a disk that is not mounted
+		return err
 	}
 	if there, err := os.ReadDir(dir); err != nil && !missingFile(err) || len(there) > 0 {
 		return cmp.Or(err, fmt.Errorf("%s is not empty: %w", dir, fs.ErrExist))
@@ -225,6 +228,9 @@ func Restore(ctx context.Context, backup io.ReaderAt, size int64, dir string) er
 		return err
 	}
 	if err := checkBackup(filepath.Join(stage, databaseName)); err != nil {
+		return err
+	}
+	if err := tryOpen(ctx, stage); err != nil {
 		return err
 	}
 
@@ -292,6 +298,18 @@ func checkBackup(database string) error {
 		return fmt.Errorf("%w: its %s is empty", ErrBackup, databaseName)
 	}
 	return err
+}
+
+// tryOpen opens what a backup has, once: a database that is whole may still lack tables.
+func tryOpen(ctx context.Context, dir string) error {
+	e, err := Open(ctx, dir, Config{})
+	if err == nil {
+		err = e.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrBackup, err)
+	}
+	return nil
 }
 
 // unpackFile makes a file of a backup. The database is durable then. A loss of power may lose

@@ -209,12 +209,12 @@ func TestBackupThatIsCutShort(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, snapshotPattern))
 	require.NoError(t, err)
 	require.Empty(t, left)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, databaseName+".backup-123"), []byte("half"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".snapshot-123.db.tmp"), []byte("half"), 0o600))
 	require.NoError(t, e.Close())
 	require.ErrorIs(t, e.Backup(t.Context(), new(bytes.Buffer)), engine.ErrClosed)
-	require.FileExists(t, filepath.Join(dir, databaseName+".backup-123"))
+	require.FileExists(t, filepath.Join(dir, ".snapshot-123.db.tmp"))
 	get(t, opened(t, dir), "bg_b")
-	require.NoFileExists(t, filepath.Join(dir, databaseName+".backup-123"), "of a process that was killed")
+	require.NoFileExists(t, filepath.Join(dir, ".snapshot-123.db.tmp"), "of a process that was killed")
 }
 
 // A failing writer takes n bytes.
@@ -253,6 +253,52 @@ func TestRestoreIntoAUsedFolder(t *testing.T) {
 	entries, err := os.ReadDir(parent)
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "nothing else is left")
+
+	link := filepath.Join(parent, "link")
+	require.NoError(t, os.Symlink(filepath.Join(parent, "not mounted"), link))
+	require.ErrorIs(t, restore(t, backup, link), fs.ErrNotExist)
+	info, err := os.Lstat(link)
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&fs.ModeSymlink)
+}
+
+// A database that is refused leaves the copies that the operator has made next to it.
+func TestRefusedDatabaseLeavesCopies(t *testing.T) {
+	dir := t.TempDir()
+	e := opened(t, dir)
+	require.NoError(t, e.Close())
+	copied := filepath.Join(dir, databaseName+".backup-2026-11-27")
+	require.NoError(t, os.WriteFile(copied, []byte("a copy"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, databaseName), []byte("not a database at all"), 0o600))
+	left := tree(t, dir)
+	_, err := Open(t.Context(), dir, Config{})
+	require.ErrorIs(t, err, ErrDamaged)
+	require.Equal(t, left, tree(t, dir))
+}
+
+// A database that is whole, and lacks what a server needs or has programs, is not restored.
+func TestRestoreOfAnotherDatabase(t *testing.T) {
+	for _, change := range []string{"DROP TABLE runs", "PRAGMA user_version = 1", "CREATE VIRTUAL TABLE v USING fts5(x)", "CREATE VIEW v AS SELECT 1"} {
+		dir := t.TempDir()
+		e := opened(t, dir)
+		require.NoError(t, e.Close())
+		c, err := connect(filepath.Join(dir, databaseName), "rw")
+		require.NoError(t, err)
+		require.NoError(t, c.script(change+"; PRAGMA journal_mode = DELETE"), change)
+		require.NoError(t, c.close())
+		database, err := os.ReadFile(filepath.Join(dir, databaseName))
+		require.NoError(t, err)
+
+		var backup bytes.Buffer
+		w := zip.NewWriter(&backup)
+		to, err := w.CreateHeader(&zip.FileHeader{Name: databaseName})
+		require.NoError(t, err)
+		_, err = to.Write(database)
+		require.NoError(t, errors.Join(err, w.SetComment(backupComment), w.Close()))
+		target := filepath.Join(t.TempDir(), "data")
+		require.ErrorIs(t, restore(t, backup.Bytes(), target), ErrBackup, change)
+		require.NoDirExists(t, target)
+	}
 }
 
 // A backup is the file of somebody else: nothing but its own files is written, and only if

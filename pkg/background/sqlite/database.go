@@ -126,11 +126,11 @@ func (db *database) openWriter() (c *conn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	db.removeSnapshots()
 	now, err := db.inspect(left)
 	if err != nil {
 		return nil, err
 	}
+	db.removeSnapshots()
 	if c, err = openFile(db.path("")); err != nil {
 		return nil, err
 	}

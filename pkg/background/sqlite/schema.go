@@ -205,7 +205,7 @@ func versionOf(c *conn, path string, known int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	programs, err := c.number("SELECT count(*) FROM sqlite_schema WHERE type IN ('trigger', 'view')")
+	programs, err := c.number("SELECT count(*) FROM sqlite_schema WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL%'")
 	if err != nil {
 		return 0, err
 	}
