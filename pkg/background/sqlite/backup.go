@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -215,22 +216,19 @@ func Restore(ctx context.Context, backup io.ReaderAt, size int64, dir string) er
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return err
 	}
-	stage, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".restore-*")
+	if err := tryDatabase(ctx, files, parent); err != nil {
+		return err
+	}
+	stage, err := os.MkdirTemp(parent, filepath.Base(dir)+".restore-*")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(stage) }()
-
 	if err := unpack(ctx, files, stage); err != nil {
-		return err
-	}
-	if err := checkBackup(filepath.Join(stage, databaseName)); err != nil {
-		return err
-	}
-	if err := tryOpen(ctx, stage); err != nil {
 		return err
 	}
 
@@ -300,8 +298,22 @@ func checkBackup(database string) error {
 	return err
 }
 
-// tryOpen opens what a backup has, once: a database that is whole may still lack tables.
-func tryOpen(ctx context.Context, dir string) error {
+// tryDatabase opens the database of a backup in a folder of its own, which it removes: one that
+// is whole may still lack tables.
+func tryDatabase(ctx context.Context, files []*zip.File, parent string) error {
+	dir, err := os.MkdirTemp(parent, "restore-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+
+	database := slices.DeleteFunc(slices.Clone(files), func(f *zip.File) bool { return f.Name != databaseName })
+	if err := unpack(ctx, database, dir); err != nil {
+		return err
+	}
+	if err := checkBackup(filepath.Join(dir, databaseName)); err != nil {
+		return err
+	}
 	e, err := Open(ctx, dir, Config{})
 	if err == nil {
 		err = e.Close()
