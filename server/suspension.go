@@ -15,6 +15,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/record"
 )
 
 // suspendAfter is how long a run waits before it gives up its instance and its place, unless
@@ -151,7 +152,7 @@ func (s *suspension) asked(child background.Child) {
 		return
 	}
 	id := background.ChildID(s.name(), child.Op)
-	s.service.audit.Decided(audit.Asked, Approval{Session: s.session, Tool: child.Tool, Args: child.Args, Caller: s.tool.Name, run: id}.held(), "", "")
+	s.service.audit.Decided(audit.Asked, record.Held{Session: s.session, Tool: child.Tool, Run: id}, "", "")
 	s.service.log.Warn("a call waits for approval: toolhost approve shows it", "task_id", id, "tool", child.Tool, "session", s.session)
 }
 
@@ -215,7 +216,7 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 		return with
 	}
 	if !asks && tool.cfg.Approvals.decide(tool) == DecideAsk { // any other manner is a call, which says so itself
-		s.service.audit.Decided(audit.Approved, Approval{Session: s.session, Tool: tool.Name, Caller: s.tool.Name}.held(), "", "kept")
+		s.service.audit.Decided(audit.Approved, record.Held{Session: s.session, Tool: tool.Name}, "", "kept")
 	}
 	s.children[op] = background.Child{Op: s.number(op), SpawnRequest: child}
 	return host.Apart
