@@ -20,7 +20,7 @@ var (
 	ErrUnavailable = errors.New("the storage cannot be reached now")
 	// ErrStorageLost means that the engine stores nothing more until it is opened
 	// again; what it seemed to store since the loss is not kept.
-	ErrStorageLost = errors.New("the storage was deleted or replaced while it was in use")
+	ErrStorageLost = errors.New("the storage was deleted, replaced or damaged")
 
 	// ErrFull means that nothing was stored because the disk is full. The engine works
 	// again once there is room.

@@ -288,7 +288,7 @@ func unpack(ctx context.Context, files []*zip.File, folder string) error {
 
 // checkBackup checks the database of a backup, with its indexes.
 func checkBackup(database string) error {
-	found, err := inspectFile(database, "PRAGMA integrity_check(1)")
+	found, err := inspectFile(database, integrityCheck)
 	switch {
 	case err != nil && !errors.Is(err, ErrNewer):
 		return fmt.Errorf("%w: %w", ErrBackup, err)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -39,6 +38,9 @@ type database struct {
 	life   sync.RWMutex  // read-locked by calls in progress
 	closed bool          // guarded by life
 	wrote  chan struct{} // closed when the writer has ended
+
+	stopCheck context.CancelFunc
+	checked   chan struct{} // closed when checkWhole has ended
 }
 
 func openDatabase(dir string, problems *problems, log *slog.Logger) (*database, error) {
@@ -67,6 +69,9 @@ func openDatabase(dir string, problems *problems, log *slog.Logger) (*database, 
 	}
 
 	go db.writeAll(w)
+	ctx, cancel := context.WithCancel(context.Background())
+	db.stopCheck, db.checked = cancel, make(chan struct{})
+	go db.checkWhole(ctx)
 	return db, nil
 }
 
@@ -78,6 +83,8 @@ func (db *database) close() error {
 	db.closed = true
 	db.life.Unlock()
 
+	db.stopCheck()
+	<-db.checked
 	err := db.closeReaders()
 	close(db.ops)
 	<-db.wrote
@@ -118,8 +125,8 @@ func (db *database) suspect(err error) {
 	}
 }
 
-// openWriter returns the connection that writes, to a database that is whole and has
-// everything that was acknowledged.
+// openWriter returns the connection that writes, to a database that has everything that was
+// acknowledged.
 func (db *database) openWriter() (c *conn, err error) {
 	path := filepath.Join(db.dir, markName)
 	left, err := readMark(path)
@@ -159,7 +166,8 @@ func (db *database) openWriter() (c *conn, err error) {
 }
 
 // inspect returns the mark in the database, zero for a new one. The error matches
-// ErrDamaged unless the database is whole, and at least as far as the mark that was left.
+// ErrDamaged if it finds damage, or fewer transactions than the mark that was left has. A
+// database without a mark may be any file, and is checked as a whole.
 func (db *database) inspect(left mark) (found mark, err error) {
 	info, err := os.Stat(db.path(""))
 	switch {
@@ -170,7 +178,11 @@ func (db *database) inspect(left mark) (found mark, err error) {
 		}
 		return found, nil
 	case err == nil:
-		found, err = inspectFile(db.path(""), "PRAGMA quick_check(1)")
+		look := checkRecords
+		if left.store == 0 {
+			look = quickCheck
+		}
+		found, err = inspectFile(db.path(""), look)
 	}
 
 	state := ""
@@ -185,37 +197,6 @@ func (db *database) inspect(left mark) (found mark, err error) {
 		return found, nil
 	}
 	return found, fmt.Errorf("%w: %s %s; put the right files back, or remove %s to continue with what is there", ErrDamaged, db.path(""), state, markName)
-}
-
-// inspectFile looks for damage anywhere in a database file, and returns the mark in it. It
-// changes nothing.
-func inspectFile(path, check string) (found mark, err error) {
-	c, err := connect(path, "ro")
-	if err != nil {
-		return found, err
-	}
-	defer func() { _ = c.close() }()
-
-	version, err := versionOf(c, path, len(migrations))
-	if err == nil && version > 0 {
-		var result []driver.Value
-		if result, err = c.one(check); err == nil && result[0] != "ok" {
-			what := strings.Join(strings.Fields(fmt.Sprint(result[0])), " ")
-			return found, fmt.Errorf("%w: %s: %s", ErrDamaged, path, what)
-		}
-	}
-	if err == nil && version > 0 {
-		found, err = markOf(c)
-	}
-	return found, damaged(path, err)
-}
-
-// damaged names the file of an error that says that it is damaged.
-func damaged(path string, err error) error {
-	if damagedFile(err) && !errors.Is(err, ErrDamaged) {
-		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
-	}
-	return err
 }
 
 // doubt is for a database without its mark, which is a copy, such as a restored backup.

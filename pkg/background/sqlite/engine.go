@@ -35,12 +35,14 @@
 //
 // # Damage and loss
 //
-// [Open] checks the whole database before it changes anything. It refuses one that SQLite
-// finds damaged, and, by the file state.mark, one that is missing, replaced, or lacks
-// acknowledged transactions: see [ErrDamaged]. A single record or log that cannot be read
-// counts as missing, is logged, and is counted in [Engine.Stats]. When the database is
-// deleted or replaced while it is in use, nothing is acknowledged any more: see
-// [engine.ErrStorageLost].
+// [Open] checks the records and their indexes before it changes anything, and all of a
+// database without a state.mark. It refuses one that SQLite finds damaged, and, by the file
+// state.mark, one that is missing, replaced, or lacks acknowledged transactions: see
+// [ErrDamaged]. Large values, such as results and states, are checked while the engine is in
+// use: reading them takes a second for some 500 MB. A single record or log that cannot be
+// read counts as missing, is logged, and is counted in [Engine.Stats]. When that check finds
+// damage, or the database is deleted or replaced while it is in use, nothing is acknowledged
+// any more: see [engine.ErrStorageLost].
 //
 // # Backups
 //

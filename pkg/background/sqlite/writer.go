@@ -209,12 +209,16 @@ func (db *database) look() error {
 		if !missingFile(err) && (err != nil || was.same(id)) {
 			continue
 		}
-		err = fmt.Errorf("%w: %s; nothing is stored any more: put it back, and start again", engine.ErrStorageLost, databaseName+suffix)
-		if db.failed.CompareAndSwap(nil, &err) {
-			db.problems.report(kindDatabase, "", err)
-		}
-		return db.lost()
+		return db.fail(fmt.Errorf("%w: %s; nothing is stored any more: put it back, and start again", engine.ErrStorageLost, databaseName+suffix))
 	}
 
 	return nil
+}
+
+// fail ends all storing, reports why, and returns it: the reason of the first call.
+func (db *database) fail(err error) error {
+	if db.failed.CompareAndSwap(nil, &err) {
+		db.problems.report(kindDatabase, "", err)
+	}
+	return db.lost()
 }
