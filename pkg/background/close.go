@@ -32,6 +32,7 @@ const hung = 30 * time.Second
 // Records can still be read afterwards. Close may be called more than once.
 func (m *Manager) Close(ctx context.Context) error {
 	m.runs.close()
+	m.worker.pool.close()
 	m.scheduler.stop()
 	tasks := m.runs.all()
 	if !allDone(tasks, ctx.Done()) {
@@ -47,6 +48,7 @@ func (m *Manager) Close(ctx context.Context) error {
 
 	if allDone(tasks, late.Done()) {
 		m.runs.running.Wait()
+		m.worker.pool.all.Wait()
 		errs = append(errs, m.worker.storeRest(late))
 	} else {
 		var ids []string

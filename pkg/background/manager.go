@@ -66,7 +66,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	m := &Manager{core: c, member: &member{core: c}, runs: &registry{tasks: make(map[string]*task)}, given: given{cfg: asked}}
 	m.admission = &admission{core: c, member: m.member, runs: m.runs, turn: make(turn, 1)}
 	m.reader = &reader{core: c, runs: m.runs, quit: keeping.Done()}
-	m.worker = &worker{core: c, member: m.member, runs: m.runs, admission: m.admission, reader: m.reader}
+	m.worker = &worker{core: c, member: m.member, runs: m.runs, admission: m.admission, reader: m.reader, pool: newPool()}
 	m.scheduler = newScheduler(c, m.admission, m.worker)
 	m.admission.begin, m.worker.schedules = m.worker.execute, m.scheduler
 	m.keeper = &keeper{core: c, member: m.member, runs: m.runs, admission: m.admission, worker: m.worker, scheduler: m.scheduler, quit: quit, ended: make(chan struct{})}

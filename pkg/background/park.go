@@ -124,7 +124,8 @@ func (w *worker) newCall(ctx context.Context, session string, req RunRequest) (*
 
 // begin starts the work of a call.
 func (w *worker) begin(c *call, req RunRequest, after func(workResult)) {
-	go w.perform(c.task, func(ctx context.Context) (Outcome, error) { return req.Work(ctx, c.task.sink) }, after)
+	work := func(ctx context.Context) (Outcome, error) { return req.Work(ctx, c.task.sink) }
+	w.pool.run(func() { w.perform(c.task, work, after) })
 }
 
 // returned ends a call whose work has returned, or its run.

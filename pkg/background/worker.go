@@ -23,6 +23,7 @@ type worker struct {
 	admission *admission
 	reader    *reader
 	schedules *scheduler
+	pool      *pool // does the work
 }
 
 // A panicError is a panic in a function of the program that uses this package.
@@ -71,9 +72,11 @@ func (w *worker) execute(t *task) {
 			}
 			return w.cfg().Executor(ctx, *run, t.sink)
 		}
-		go w.perform(t, work, func(r workResult) {
-			end := w.judge(t, r)
-			w.settle(t, &end)
+		w.pool.run(func() {
+			w.perform(t, work, func(r workResult) {
+				end := w.judge(t, r)
+				w.settle(t, &end)
+			})
 		})
 	}()
 }
