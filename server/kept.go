@@ -20,9 +20,10 @@ import (
 // storedValues are values as plugins see them.
 type storedValues struct {
 	background.Values
-	log  *slog.Logger
-	call host.Call
-	kv   string // the plugin whose key-value store they are; "": they are of the session
+	log     *slog.Logger
+	call    string // its id
+	session string // of the call
+	kv      string // the plugin whose key-value store they are; "": they are of the session
 }
 
 // valuesFor returns the values of the session of a call; nil if it has none.
@@ -30,13 +31,13 @@ func (s *store) valuesFor(call host.Call, log *slog.Logger) host.Values {
 	if call.Session == "" {
 		return nil
 	}
-	return storedValues{background.ValuesOf(s.engine, call.Session), log, call, ""}
+	return storedValues{background.ValuesOf(s.engine, call.Session), log, call.ID, call.Session, ""}
 }
 
 // kvFor returns the key-value store of a plugin, as it was granted; nil if it has none
 // in this session.
 func (s *store) kvFor(tool *callable, call host.Call, log *slog.Logger) host.Values {
-	if tool.plugin == nil {
+	if tool.plugin == nil || tool.plugin.Grant.KV.Mode == "" {
 		return nil
 	}
 	granted := tool.plugin.Grant.KV
@@ -47,7 +48,7 @@ func (s *store) kvFor(tool *callable, call host.Call, log *slog.Logger) host.Val
 		}
 	}
 	limit := engine.ValueLimit{Count: cmp.Or(granted.Keys, host.DefaultKVKeys), Bytes: cmp.Or(granted.Bytes, host.DefaultKVBytes)}
-	return storedValues{background.ValuesIn(s.engine, scope, limit, abi.MaxKVValue), log, call, tool.source()}
+	return storedValues{background.ValuesIn(s.engine, scope, limit, abi.MaxKVValue), log, call.ID, call.Session, tool.source()}
 }
 
 // Get implements [host.Values].
@@ -103,7 +104,7 @@ func (v storedValues) refused(err error) error {
 	codes := map[wire.Code]int32{wire.CodeInvalid: abi.CallInvalid, wire.CodeConflict: abi.CallConflict, wire.CodeLimit: abi.CallLimit}
 	code, ok := codes[r.Code]
 	if !ok {
-		v.log.Warn("values not reached", "call", v.call.ID, "session", v.call.Session, "error", err)
+		v.log.Warn("values not reached", "call", v.call, "session", v.session, "error", err)
 		return err
 	}
 	if full, ok := errors.AsType[*engine.LimitError](err); ok && v.kv != "" {

@@ -27,7 +27,7 @@ func BenchmarkKV(b *testing.B) {
 
 	for name, e := range map[string]engine.Engine{"memory": memory.New(), "sqlite": disk} {
 		scope, limit := engine.Scope{Name: kvPrefix + "bench"}, engine.ValueLimit{Count: host.DefaultKVKeys, Bytes: host.DefaultKVBytes}
-		served := storedValues{background.ValuesIn(e, scope, limit, abi.MaxKVValue), nil, host.Call{}, "bench"}
+		served := storedValues{background.ValuesIn(e, scope, limit, abi.MaxKVValue), nil, "", "", "bench"}
 		for i := range 100 {
 			_, err := served.Set(b.Context(), fmt.Sprint("key-", i), value, host.AnyVersion, 0)
 			require.NoError(b, err)
