@@ -146,8 +146,8 @@ func (p Approvals) waiting(ctx context.Context, session string) ([]engine.Run, e
 // are for operators: never let an agent use them.
 type Approvals struct{ service *Service }
 
-// ApprovalsOf returns the calls of a service that wait for approval.
-func ApprovalsOf(s *Service) Approvals { return Approvals{s} }
+// Approvals returns the calls that wait for approval.
+func (s *Service) Approvals() Approvals { return Approvals{s} }
 
 // ErrApprovalChanged is why a decision is not taken: the tool, its code or its grants are
 // not those that were shown.

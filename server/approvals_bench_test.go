@@ -41,7 +41,7 @@ func BenchmarkApprovals(b *testing.B) {
 					s = openAsking(b, cfg, "1.0.0")
 					reopen += time.Since(began).Seconds() * 1000
 				}
-				p := ApprovalsOf(s.Service)
+				p := s.Approvals()
 				began := time.Now()
 				first, err := p.List(b.Context(), "", 100)
 				require.NoError(b, err)

@@ -84,7 +84,7 @@ func TestApprovals(t *testing.T) {
 	require.NoError(t, s.Close(done()))
 
 	s = openAsking(t, Config{DataDir: dir}, "1.0.0") // an answer may come after a restart
-	p := ApprovalsOf(s.Service)
+	p := s.Approvals()
 	list, err := p.List(t.Context(), "", 0)
 	require.NoError(t, err)
 	require.Len(t, list.Approvals, 3)
@@ -128,13 +128,13 @@ func TestApprovals(t *testing.T) {
 func TestApprovalOfAnotherPlugin(t *testing.T) {
 	dir := t.TempDir()
 	s := openAsking(t, Config{DataDir: dir}, "1.0.0")
-	_, err := ApprovalsOf(s.Service).Decide(t.Context(), waits(t, s, alice, "drop"), "operator", wire.Decide{Approve: true, Keep: wire.KeepAlways})
+	_, err := s.Approvals().Decide(t.Context(), waits(t, s, alice, "drop"), "operator", wire.Decide{Approve: true, Keep: wire.KeepAlways})
 	require.NoError(t, err)
 	s.call(bob, "drop", `{"n":1}`)
 	require.NoError(t, s.Close(done()))
 
 	kept := func(s service) wire.KeptApproval {
-		all, err := ApprovalsOf(s.Service).Kept(t.Context())
+		all, err := s.Approvals().Kept(t.Context())
 		require.NoError(t, err)
 		require.Len(t, all.Kept, 1)
 		return all.Kept[0]
@@ -146,25 +146,25 @@ func TestApprovalOfAnotherPlugin(t *testing.T) {
 
 	s = openAsking(t, Config{DataDir: dir}, "2.0.0")
 	require.False(t, kept(s).InForce)
-	list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+	list, err := s.Approvals().List(t.Context(), "", 0)
 	require.NoError(t, err)
 	require.True(t, list.Approvals[0].Changed)
-	_, err = ApprovalsOf(s.Service).Decide(t.Context(), asked, "operator", wire.Decide{Approve: true})
+	_, err = s.Approvals().Decide(t.Context(), asked, "operator", wire.Decide{Approve: true})
 	require.ErrorContains(t, err, "was replaced in the meantime")
 	require.NoError(t, s.Close(done()))
 
 	s = openAsking(t, Config{DataDir: dir}, "1.0.0")
 	require.True(t, kept(s).InForce, "the same code with the same grants")
-	list, err = ApprovalsOf(s.Service).List(t.Context(), "", 0)
+	list, err = s.Approvals().List(t.Context(), "", 0)
 	require.NoError(t, err)
 	require.True(t, list.Approvals[0].Changed)
-	_, err = ApprovalsOf(s.Service).Decide(t.Context(), asked, "operator", wire.Decide{Approve: true})
+	_, err = s.Approvals().Decide(t.Context(), asked, "operator", wire.Decide{Approve: true})
 	require.ErrorContains(t, err, "or what it may use, has changed", "it was asked about with other grants")
-	found, err := ApprovalsOf(s.Service).Revoke(WithDryRun(t.Context()), "", "drop")
+	found, err := s.Approvals().Revoke(WithDryRun(t.Context()), "", "drop")
 	require.NoError(t, err)
 	require.True(t, found)
 	s.call(bob, "drop", `{"n":1}`)
-	found, err = ApprovalsOf(s.Service).Revoke(t.Context(), "", "drop")
+	found, err = s.Approvals().Revoke(t.Context(), "", "drop")
 	require.NoError(t, err)
 	require.True(t, found)
 	waits(t, s, bob, "drop")
@@ -254,7 +254,7 @@ func TestKeptApprovals(t *testing.T) {
 		require.Contains(t, string(asked[2].Question.Schema), "Allow until this connection ends")
 		tool, err := s.lookup("drop")
 		require.NoError(t, err)
-		require.False(t, ApprovalsOf(s.Service).kept(t.Context(), tool, Approval{Session: alice, Tool: "drop", Caller: "research"}), "another caller")
+		require.False(t, s.Approvals().kept(t.Context(), tool, Approval{Session: alice, Tool: "drop", Caller: "research"}), "another caller")
 
 		s.process = "the next one" // to which a client of stdio connects
 		require.Equal(t, 1, call(bob, `{"n":4}`, "once", true))
@@ -275,7 +275,7 @@ func TestDecisionsAtOnce(t *testing.T) {
 	var deciding sync.WaitGroup
 	for i := range 30 {
 		deciding.Go(func() {
-			_, err := ApprovalsOf(s.Service).Decide(t.Context(), id, fmt.Sprint("operator ", i), wire.Decide{Approve: i%2 == 0})
+			_, err := s.Approvals().Decide(t.Context(), id, fmt.Sprint("operator ", i), wire.Decide{Approve: i%2 == 0})
 			if err == nil {
 				taken.Add(1)
 			} else {
@@ -298,7 +298,7 @@ func TestDecisionsAtOnce(t *testing.T) {
 func TestDecidedElsewhere(t *testing.T) {
 	s := openAsking(t, Config{}, "1.0.0")
 	r, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "drop", Args: json.RawMessage(`{"n":1}`), Decide: func(ctx context.Context, call HeldCall) (abi.Answer, error) {
-		_, err := ApprovalsOf(s.Service).Decide(ctx, call.Run, "operator", wire.Decide{Approve: true})
+		_, err := s.Approvals().Decide(ctx, call.Run, "operator", wire.Decide{Approve: true})
 		require.NoError(t, err)
 		<-ctx.Done()
 		return abi.Answer{}, ctx.Err()
@@ -318,7 +318,7 @@ func TestHeldCallIsLeft(t *testing.T) {
 			return abi.Answer{}, ctx.Err()
 		}})
 		require.ErrorIs(t, err, context.Canceled)
-		list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+		list, err := s.Approvals().List(t.Context(), "", 0)
 		require.NoError(t, err)
 		require.Len(t, list.Approvals, want)
 	}
@@ -372,7 +372,7 @@ func TestApprovalBypass(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, string(one.Value), string(two.Value))
 
-	list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+	list, err := s.Approvals().List(t.Context(), "", 0)
 	require.NoError(t, err)
 	require.Len(t, list.Approvals, 4)
 	for range maxWaiting {
@@ -407,10 +407,10 @@ func TestScheduleWaits(t *testing.T) {
 		_, err := s.Session(alice).Schedules().New(t.Context(), ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "drop"}, At: time.Now().Add(time.Minute)})
 		require.NoError(t, err)
 		time.Sleep(2 * time.Minute)
-		list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+		list, err := s.Approvals().List(t.Context(), "", 0)
 		require.NoError(t, err)
 		require.Len(t, list.Approvals, 1)
-		_, err = ApprovalsOf(s.Service).Decide(t.Context(), list.Approvals[0].TaskID, "operator", wire.Decide{Approve: true})
+		_, err = s.Approvals().Decide(t.Context(), list.Approvals[0].TaskID, "operator", wire.Decide{Approve: true})
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		run, err := s.Session(alice).Run(t.Context(), list.Approvals[0].TaskID)
@@ -442,7 +442,7 @@ func questionOf(t *testing.T, s service, tool *callable, args, caller string) st
 	require.NoError(t, err)
 	run, err := s.runs.Spawn(t.Context(), alice, background.SpawnRequest{Tool: tool.Name, Version: version, Args: json.RawMessage(args), By: caller, Parked: true, Held: heldForApproval})
 	require.NoError(t, err)
-	call, err := ApprovalsOf(s.Service).heldCall(t.Context(), tool, run.Run, keeping{})
+	call, err := s.Approvals().heldCall(t.Context(), tool, run.Run, keeping{})
 	require.NoError(t, err)
 	return call.Question.Message
 }
@@ -476,7 +476,7 @@ func TestQuestion(t *testing.T) {
 // A list of calls that wait is read by pages, also while they are decided on.
 func TestApprovalsPages(t *testing.T) {
 	s := openAsking(t, Config{}, "1.0.0")
-	p := ApprovalsOf(s.Service)
+	p := s.Approvals()
 	var ids []string
 	for range 5 {
 		ids = append(ids, waits(t, s, alice, "drop"))
@@ -521,7 +521,7 @@ func TestApprovalsPages(t *testing.T) {
 func TestWatchApprovals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openAsking(t, Config{Approvals: ApprovalPolicy{Wait: time.Hour}}, "1.0.0")
-		p := ApprovalsOf(s.Service)
+		p := s.Approvals()
 		before := waits(t, s, alice, "drop")
 		ctx, cancel := context.WithCancel(t.Context())
 		events, err := p.Watch(ctx)
@@ -565,7 +565,7 @@ func TestDryRunOfApprovals(t *testing.T) {
 	require.Equal(t, "approval", planned.Held)
 	_, err = s.Session(alice).Spawn(t.Context(), SpawnRequest{Tool: "mild", DryRun: true})
 	require.ErrorIs(t, err, ErrApproval)
-	list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+	list, err := s.Approvals().List(t.Context(), "", 0)
 	require.NoError(t, err)
 	require.Empty(t, list.Approvals)
 }

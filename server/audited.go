@@ -12,7 +12,7 @@ var ErrNoAudit = errors.New("this server keeps no audit log")
 
 // SearchAudit returns events of the audit log of a Service, the newest first, for its
 // operator: see [audit.Search]. Without a log the error is [ErrNoAudit].
-func SearchAudit(s *Service, q audit.Query, most int64) (found []audit.Event, next int64, err error) {
+func (s *Service) SearchAudit(q audit.Query, most int64) (found []audit.Event, next int64, err error) {
 	if s.cfg.AuditDir == "" {
 		return nil, 0, ErrNoAudit
 	}

@@ -75,7 +75,7 @@ func (s *Service) Findings() []wire.FileProblem {
 
 // Overridden returns the plugins of packs that gave way to others, see
 // [plugins.Registry.Overridden].
-func Overridden(s *Service) []wire.FileProblem { return newProblems(s.registry.Overridden()) }
+func (s *Service) Overridden() []wire.FileProblem { return newProblems(s.registry.Overridden()) }
 
 func newProblems(all []plugins.Problem) []wire.FileProblem {
 	var out []wire.FileProblem

@@ -73,7 +73,7 @@ func TestSpawnedElsewhere(t *testing.T) {
 	const endless = `for (;;) await sleep(20)`
 	first, second := a.spawnScript(endless), a.spawnScript(endless)
 	runs := func() string {
-		hosts, err := ListHosts(t.Context(), c.Service)
+		hosts, err := c.Hosts(t.Context())
 		require.NoError(t, err)
 		text := ""
 		for _, h := range hosts.Hosts {
@@ -90,7 +90,7 @@ func TestSpawnedElsewhere(t *testing.T) {
 	_, err := a.Session(alice).Spawn(t.Context(), SpawnRequest{Tool: Exec, Args: code("return 1")})
 	require.ErrorIs(t, err, background.ErrHostLimit, "the host that has a place has another version")
 
-	hosts, err := ListHosts(t.Context(), a.Service)
+	hosts, err := a.Hosts(t.Context())
 	require.NoError(t, err)
 	require.Len(t, hosts.Differences, 1)
 	require.Equal(t, "exec", hosts.Differences[0].Plugin)

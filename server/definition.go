@@ -20,14 +20,14 @@ type Annotations = wire.Annotations
 // Without one, while there are runs, those to check and stop them remain.
 // [Service.ToolsChanged] says when to call it again. A plugin that was not granted
 // all it needs is left out, and so are deferred tools, see [Config].Listing and
-// [AllDefinitions].
+// [Service.AllDefinitions].
 func (s *Service) Definitions(session string) []Definition {
-	return slices.DeleteFunc(AllDefinitions(s, session), func(d Definition) bool { return d.Deferred })
+	return slices.DeleteFunc(s.AllDefinitions(session), func(d Definition) bool { return d.Deferred })
 }
 
 // UsualLimits are what a call may use of a plugin's tool that asks for nothing. The
 // Limits of a definition may be others.
-func UsualLimits(s *Service) wire.ToolLimits {
+func (s *Service) UsualLimits() wire.ToolLimits {
 	return s.now().rules.shown(&abi.Tool{Hints: abi.Hints{SupportsBackground: true}}, true)
 }
 

@@ -179,7 +179,7 @@ func (x executor) approved(ctx context.Context, tool *callable, run engine.Run) 
 	case run.Schedule == "":
 		return nil
 	}
-	return ApprovalsOf(x.service).approve(ctx, tool, Approval{Session: run.Session, Args: run.Args})
+	return x.service.Approvals().approve(ctx, tool, Approval{Session: run.Session, Args: run.Args})
 }
 
 // sameApproval returns an error if a run was approved for other code or other grants.
@@ -203,7 +203,7 @@ func (x executor) hold(ctx context.Context, run *engine.Run) {
 		return
 	}
 	a := Approval{Session: run.Session, Tool: run.Tool, Args: run.Args, run: run.ID}
-	if tool.cfg.Approvals.decide(tool) != DecideAsk || ApprovalsOf(s).kept(ctx, tool, a) {
+	if tool.cfg.Approvals.decide(tool) != DecideAsk || s.Approvals().kept(ctx, tool, a) {
 		return
 	}
 	t, err := termsIn(*run)

@@ -41,10 +41,10 @@ func TestHeldInsideAfterCallerLeft(t *testing.T) {
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 
 				time.Sleep(5 * time.Second)
-				list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+				list, err := s.Approvals().List(t.Context(), "", 0)
 				require.NoError(t, err)
 				require.Len(t, list.Approvals, 1)
-				_, err = ApprovalsOf(s.Service).Decide(t.Context(), list.Approvals[0].TaskID, "operator", wire.Decide{Approve: true})
+				_, err = s.Approvals().Decide(t.Context(), list.Approvals[0].TaskID, "operator", wire.Decide{Approve: true})
 				require.NoError(t, err)
 				time.Sleep(time.Minute)
 				synctest.Wait()
@@ -75,11 +75,11 @@ func TestHeldInsideHasSlots(t *testing.T) {
 			require.NoError(t, err)
 			require.Contains(t, string(r.Value), "It waits until a person approves a call of wipe (for an operator: toolhost approve bg_")
 		}
-		list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+		list, err := s.Approvals().List(t.Context(), "", 0)
 		require.NoError(t, err)
 		require.Len(t, list.Approvals, 4)
 		for _, one := range list.Approvals {
-			_, err := ApprovalsOf(s.Service).Decide(t.Context(), one.TaskID, "operator", wire.Decide{Approve: true})
+			_, err := s.Approvals().Decide(t.Context(), one.TaskID, "operator", wire.Decide{Approve: true})
 			require.NoError(t, err)
 		}
 		time.Sleep(time.Minute)
@@ -176,7 +176,7 @@ func TestHeldCallsAtOnce(t *testing.T) {
 		})
 	}
 	calls.Wait()
-	list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+	list, err := s.Approvals().List(t.Context(), "", 0)
 	require.NoError(t, err)
 	require.Len(t, list.Approvals, maxWaiting)
 }

@@ -179,7 +179,7 @@ func TestHeldInsideIsLeft(t *testing.T) {
 	}})
 	require.ErrorIs(t, err, gone)
 	require.Empty(t, wiped)
-	list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+	list, err := s.Approvals().List(t.Context(), "", 0)
 	require.NoError(t, err)
 	require.Empty(t, list.Approvals)
 }

@@ -58,7 +58,7 @@ func (s service) state(session, id string) string {
 // decide decides on a call, and returns why it could not.
 func (s service) decide(id string, in wire.Decide) string {
 	s.t.Helper()
-	if _, err := ApprovalsOf(s.Service).Decide(s.t.Context(), id, "operator", in); err != nil {
+	if _, err := s.Approvals().Decide(s.t.Context(), id, "operator", in); err != nil {
 		return ReasonOf(err).Text
 	}
 	return "done"
@@ -150,7 +150,7 @@ func TestHostileApprovals(t *testing.T) {
 				map[string]aCaller{"caller": {program: calling("dangerous", `{}`), may: []string{"dangerous"}}}, "dangerous")
 			r, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "caller"})
 			require.NoError(t, err)
-			list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+			list, err := s.Approvals().List(t.Context(), "", 0)
 			require.NoError(t, err)
 			require.Len(t, list.Approvals, 1)
 			require.Contains(t, string(r.Value), `"type":"background"`)
@@ -162,7 +162,7 @@ func TestHostileApprovals(t *testing.T) {
 				_, err := s.Session(alice).Schedules().New(t.Context(), ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "drop"}, At: time.Now().Add(time.Minute)})
 				require.NoError(t, err)
 				time.Sleep(time.Hour)
-				list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+				list, err := s.Approvals().List(t.Context(), "", 0)
 				require.NoError(t, err)
 				got = s.state(alice, list.Approvals[0].TaskID)
 				require.NoError(t, s.Close(done()))
@@ -176,7 +176,7 @@ func TestHostileApprovals(t *testing.T) {
 				_, err := s.Service.Call(t.Context(), req)
 				require.NoError(t, err)
 			}
-			list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+			list, err := s.Approvals().List(t.Context(), "", 0)
 			require.NoError(t, err)
 			return fmt.Sprint(len(list.Approvals), " waits")
 		}},
@@ -236,7 +236,7 @@ func TestHostileApprovals(t *testing.T) {
 			return r.Error
 		}},
 		{"an invalid cursor", with(func(t *testing.T, s service, _ string) string {
-			_, err := ApprovalsOf(s.Service).List(t.Context(), "' OR 1=1", 0)
+			_, err := s.Approvals().List(t.Context(), "' OR 1=1", 0)
 			require.ErrorIs(t, err, engine.ErrNotFound)
 			return "not found"
 		})},

@@ -65,8 +65,8 @@ func (x executor) offer() engine.Offer {
 	return offer
 }
 
-// ListHosts returns the hosts that share the engine of runs of s, s itself among them.
-func ListHosts(ctx context.Context, s *Service) (wire.Hosts, error) {
+// Hosts returns the hosts that share the engine of runs, this one among them.
+func (s *Service) Hosts(ctx context.Context) (wire.Hosts, error) {
 	if s.closed.Load() {
 		return wire.Hosts{}, reason.ErrShutdown
 	}
@@ -139,7 +139,7 @@ func (x executor) followHosts(ctx context.Context) {
 	ticker := time.NewTicker(hostsEvery)
 	defer ticker.Stop()
 	for {
-		hosts, err := ListHosts(ctx, s)
+		hosts, err := s.Hosts(ctx)
 		if err == nil {
 			for _, p := range s.drift.note(hosts.Differences, time.Now()) {
 				s.log.Warn("plugins differ between hosts", "plugin", p.File, "problem", p.Error)
@@ -188,7 +188,7 @@ func (d *drift) problems() []wire.FileProblem {
 }
 
 // HostWarnings says in public words that plugins differ between hosts for long, if they do.
-func HostWarnings(s *Service) []string {
+func (s *Service) HostWarnings() []string {
 	if n := len(s.drift.problems()); n > 0 {
 		return []string{fmt.Sprintf("%d plugins differ between hosts: see toolhost hosts", n)}
 	}

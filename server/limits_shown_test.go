@@ -35,10 +35,10 @@ func TestDefinitionsHaveLimits(t *testing.T) {
 		"own":           {TimeoutSeconds: 120, BackgroundSeconds: 300, OutputBytes: 1 << 10, ArgsBytes: MaxArgs},
 		SpawnBackground: {}, CheckBackground: {}, StopBackground: {},
 	}, limits)
-	require.Equal(t, wire.ToolLimits{TimeoutSeconds: 120, BackgroundSeconds: 300, MemoryBytes: 64 << 20, OutputBytes: 1 << 10, ArgsBytes: MaxArgs}, UsualLimits(s.Service))
+	require.Equal(t, wire.ToolLimits{TimeoutSeconds: 120, BackgroundSeconds: 300, MemoryBytes: 64 << 20, OutputBytes: 1 << 10, ArgsBytes: MaxArgs}, s.UsualLimits())
 
 	endless := openFolder(t, Config{Limits: Limits{Timeout: NoLimit}}, nil)
-	require.Zero(t, UsualLimits(endless.Service).TimeoutSeconds, "an absent limit does not apply")
+	require.Zero(t, endless.UsualLimits().TimeoutSeconds, "an absent limit does not apply")
 }
 
 // A tool that may make HTTP requests says how large their bodies may be.

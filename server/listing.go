@@ -84,7 +84,7 @@ func scripts(tools []*callable) bool {
 
 // AllDefinitions returns [Service.Definitions] and the deferred tools, in one order. Each
 // can be called by its name.
-func AllDefinitions(s *Service, session string) []Definition {
+func (s *Service) AllDefinitions(session string) []Definition {
 	var ds []Definition
 	tools := s.callables()
 	for _, t := range tools {

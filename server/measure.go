@@ -15,8 +15,8 @@ import (
 // measureWithin is how long the store of runs has to answer when metrics are collected.
 const measureWithin = 2 * time.Second
 
-// TelemetryOf returns the instruments of a service, for transports.
-func TelemetryOf(s *Service) *telemetry.Telemetry { return s.telemetry }
+// Telemetry returns the instruments of the service, for transports.
+func (s *Service) Telemetry() *telemetry.Telemetry { return s.telemetry }
 
 // measureEnd records the end of a run of this host.
 func measureEnd(t *telemetry.Telemetry) func(engine.Run) {
@@ -109,7 +109,7 @@ func measureCatalog(s *Service, o telemetry.Observer) {
 
 // measureStore reports what only the store of runs knows.
 func measureStore(ctx context.Context, s *Service, o telemetry.Observer) error {
-	waiting, err := ApprovalsOf(s).waiting(ctx, "")
+	waiting, err := s.Approvals().waiting(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func measureStore(ctx context.Context, s *Service, o telemetry.Observer) error {
 		return err
 	}
 
-	hosts, err := ListHosts(ctx, s)
+	hosts, err := s.Hosts(ctx)
 	if err != nil {
 		return err
 	}

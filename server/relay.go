@@ -19,9 +19,9 @@ const (
 // concurrent use.
 type Relay struct{ engine engine.Engine }
 
-// RelayOf returns the relay of the service's engine. It is nil if the service has an engine of
+// Relay returns the relay of the service's engine. It is nil if the service has an engine of
 // its own, and thus no other hosts.
-func RelayOf(s *Service) *Relay {
+func (s *Service) Relay() *Relay {
 	if s.cfg.Engine == nil {
 		return nil
 	}

@@ -23,7 +23,7 @@ func (s *Service) Reload(ctx context.Context) (plugins.Changes, error) {
 
 // ReloadPlugins is [Service.Reload] with an answer for operators. It is for programs that
 // have no configuration to read again. In a dry run it changes nothing.
-func ReloadPlugins(ctx context.Context, s *Service) (wire.Reload, error) {
+func (s *Service) ReloadPlugins(ctx context.Context) (wire.Reload, error) {
 	out := wire.Reload{Changed: []wire.SettingChange{}, Restart: []wire.SettingChange{}, Problems: []wire.FileProblem{}, DryRun: InDryRun(ctx)}
 	if out.DryRun {
 		return out, nil

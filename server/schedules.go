@@ -73,7 +73,7 @@ func (v Schedules) New(ctx context.Context, req ScheduleRequest) (wire.Schedule,
 	}
 
 	asked := Approval{Session: v.name, Args: checked.Args, Schedule: &plan}
-	if err := ApprovalsOf(v.service).approve(ctx, tool, asked); err != nil && !errors.Is(err, errWaits) { // each firing is held then
+	if err := v.service.Approvals().approve(ctx, tool, asked); err != nil && !errors.Is(err, errWaits) { // each firing is held then
 		return wire.Schedule{}, err
 	}
 	stored, err := v.service.runs.Schedule(ctx, v.name, checked)

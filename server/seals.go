@@ -53,8 +53,8 @@ type sealKey struct {
 	From time.Time `json:"from"`
 }
 
-// SealsOf returns what signs for the hosts that share the engine of the service.
-func SealsOf(s *Service) *Seals { return s.seals }
+// Seals returns what signs for the hosts that share the engine of the service.
+func (s *Service) Seals() *Seals { return s.seals }
 
 // Seal returns body with a signature, in letters, digits and . _ -. Only Open with the
 // same purpose opens it.

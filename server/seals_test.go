@@ -27,8 +27,8 @@ func openOn(t *testing.T, cfg server.Config) *server.Service {
 // What one host seals, all hosts of its engine open, and nobody else does.
 func TestSeals(t *testing.T) {
 	shared := memory.New()
-	a, b := server.SealsOf(openOn(t, server.Config{Engine: shared})), server.SealsOf(openOn(t, server.Config{Engine: shared}))
-	other := server.SealsOf(openOn(t, server.Config{}))
+	a, b := openOn(t, server.Config{Engine: shared}).Seals(), openOn(t, server.Config{Engine: shared}).Seals()
+	other := openOn(t, server.Config{}).Seals()
 
 	sealed, err := a.Seal(t.Context(), "test", []byte("body"))
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestSeals(t *testing.T) {
 func TestSealsOfCanceledCalls(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	sealed, err := server.SealsOf(openOn(t, server.Config{DataDir: t.TempDir()})).Seal(ctx, "test", []byte("x"))
+	sealed, err := openOn(t, server.Config{DataDir: t.TempDir()}).Seals().Seal(ctx, "test", []byte("x"))
 	require.NoError(t, err)
 	require.NotEmpty(t, sealed)
 }
@@ -68,7 +68,7 @@ func TestSealsAgree(t *testing.T) {
 	shared := memory.New()
 	var hosts []*server.Seals
 	for range 4 {
-		hosts = append(hosts, server.SealsOf(openOn(t, server.Config{Engine: shared})))
+		hosts = append(hosts, openOn(t, server.Config{Engine: shared}).Seals())
 	}
 	sealed := make([]string, len(hosts))
 	var all sync.WaitGroup
@@ -87,7 +87,7 @@ func TestSealsAgree(t *testing.T) {
 func TestSealsRotate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := memory.New()
-		a, b := server.SealsOf(openOn(t, server.Config{Engine: shared})), server.SealsOf(openOn(t, server.Config{Engine: shared}))
+		a, b := openOn(t, server.Config{Engine: shared}).Seals(), openOn(t, server.Config{Engine: shared}).Seals()
 		seal := func(s *server.Seals) string {
 			sealed, err := s.Seal(t.Context(), "test", []byte("x"))
 			require.NoError(t, err)
@@ -129,10 +129,10 @@ func TestSealsAfterRestart(t *testing.T) {
 	folder := t.TempDir()
 	s, err := server.Open(t.Context(), server.Config{DataDir: folder})
 	require.NoError(t, err)
-	sealed, err := server.SealsOf(s).Seal(t.Context(), "test", []byte("x"))
+	sealed, err := s.Seals().Seal(t.Context(), "test", []byte("x"))
 	require.NoError(t, err)
 	require.NoError(t, s.Close(t.Context()))
 
-	_, err = server.SealsOf(openOn(t, server.Config{DataDir: folder})).Open(t.Context(), "test", sealed)
+	_, err = openOn(t, server.Config{DataDir: folder}).Seals().Open(t.Context(), "test", sealed)
 	require.NoError(t, err)
 }

@@ -134,10 +134,10 @@ func TestSearchBounds(t *testing.T) {
 	found := s.search("word", `,"limit":20`)
 	require.Len(t, found.Tools, 6, "each has 4,000 characters and more")
 	require.Equal(t, 24, found.More)
-	all := Declarations(s.Service, "", 1000)
+	all := s.Declarations("", 1000)
 	require.Len(t, all.Tools, 30)
 	require.Zero(t, all.More)
-	require.Len(t, Declarations(s.Service, "", 0).Tools, 1)
+	require.Len(t, s.Declarations("", 0).Tools, 1)
 }
 
 // What is deferred is neither listed nor lost: it is found, and called by its name.
@@ -161,7 +161,7 @@ func TestDeferred(t *testing.T) {
 			s := openFolder(t, Config{Listing: c.listing, Park: ParkNever}, files)
 
 			require.Equal(t, c.listed, namesOf(s.Definitions(alice)))
-			all := AllDefinitions(s.Service, alice)
+			all := s.AllDefinitions(alice)
 			for _, d := range all {
 				require.Equal(t, !slices.Contains(c.listed, d.Name), d.Deferred, d.Name)
 			}

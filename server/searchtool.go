@@ -58,7 +58,7 @@ func (s *Service) searchFor(tool *callable) func(host.ToolSearch) abi.FoundTools
 // Declarations returns the declarations in TypeScript of up to limit tools of plugins and
 // of the program that have words of the query, the best first. An empty query finds all
 // of them, by name. The limit is between 1 and [MaxFound].
-func Declarations(s *Service, query string, limit int) wire.Declarations {
+func (s *Service) Declarations(query string, limit int) wire.Declarations {
 	answer := findTools(s, query, min(max(limit, 1), MaxFound), math.MaxInt, func(t searchable) bool { return !slices.Contains(agentNames, t.name) })
 	answer.Hint = ""
 	return answer

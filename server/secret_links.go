@@ -70,8 +70,8 @@ func newSecretLinks(s *Service) *SecretLinks {
 	return &SecretLinks{service: s, open: map[string]SecretLink{}, waiting: map[secretKey][]chan struct{}{}}
 }
 
-// SecretLinksOf returns the links of a service.
-func SecretLinksOf(s *Service) *SecretLinks { return s.links }
+// SecretLinks returns the links of the service.
+func (s *Service) SecretLinks() *SecretLinks { return s.links }
 
 // ServeAt says at which URL a page answers for links: https://tools.example/secret/ for
 // one. Before that no call makes a link.

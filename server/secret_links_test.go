@@ -31,7 +31,7 @@ func (k *keyedWeb) lacks(session string) string {
 }
 
 func (k *keyedWeb) use(token, value string) string {
-	err := SecretLinksOf(k.Service).Use(k.t.Context(), token, value)
+	err := k.SecretLinks().Use(k.t.Context(), token, value)
 	if err == nil {
 		return "stored"
 	}
@@ -41,7 +41,7 @@ func (k *keyedWeb) use(token, value string) string {
 // A link sets one secret of one user once, and the same call again gets the same one.
 func TestSecretLink(t *testing.T) {
 	k := openKeyed(t)
-	links := SecretLinksOf(k.Service)
+	links := k.SecretLinks()
 	links.ServeAt(page)
 	token := k.lacks("ana/work")
 	require.Equal(t, token, k.lacks("ana/work"))
@@ -67,7 +67,7 @@ func TestSecretLink(t *testing.T) {
 // Of many requests with the same link, one sets the secret.
 func TestSecretLinkRace(t *testing.T) {
 	k := openKeyed(t)
-	SecretLinksOf(k.Service).ServeAt(page)
+	k.SecretLinks().ServeAt(page)
 	token := k.lacks("ana/work")
 
 	var wg sync.WaitGroup
@@ -116,7 +116,7 @@ func TestHostileSecretLinks(t *testing.T) {
 			return k.use(token, valueOfBo)
 		}, textVoidLink},
 		{"an expired link", func(k *keyedWeb, token string) string {
-			links := SecretLinksOf(k.Service)
+			links := k.SecretLinks()
 			link := links.open[token]
 			link.Expires = time.Now()
 			links.open[token] = link
@@ -126,7 +126,7 @@ func TestHostileSecretLinks(t *testing.T) {
 			for i := range maxOfUser {
 				k.lacks(fmt.Sprint("ana/", i))
 			}
-			require.Len(k.t, SecretLinksOf(k.Service).open, maxOfUser)
+			require.Len(k.t, k.SecretLinks().open, maxOfUser)
 			return k.use(token, valueOfBo)
 		}, textVoidLink},
 		{"a link while another user makes too many", func(k *keyedWeb, token string) string {
@@ -146,7 +146,7 @@ func TestHostileSecretLinks(t *testing.T) {
 			k.files["liar.wasm"] = &fstest.MapFile{Data: claims.Wasm()}
 			_, err := k.Reload(t.Context())
 			require.NoError(t, err)
-			SecretLinksOf(k.Service).ServeAt(page)
+			k.SecretLinks().ServeAt(page)
 			require.Equal(t, test.answer, test.do(k, k.lacks("ana/work")))
 			require.Empty(t, k.seen, "nothing was sent")
 		})
@@ -189,7 +189,7 @@ func TestConnecting(t *testing.T) {
 		"set": {Request{Tool: "asks"}, set, 1, abi.Success, 1},
 		"set over another way": {Request{Tool: "asks"}, func(k *keyedWeb) func(SecretNeed) error {
 			return func(need SecretNeed) error {
-				return SecretLinksOf(k.Service).Use(k.t.Context(), strings.TrimPrefix(need.URL, page), valueOfAna)
+				return k.SecretLinks().Use(k.t.Context(), strings.TrimPrefix(need.URL, page), valueOfAna)
 			}
 		}, 1, abi.Success, 1},
 		"refused": {Request{Tool: "asks"}, func(*keyedWeb) func(SecretNeed) error {
@@ -210,13 +210,13 @@ func TestConnecting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := openKeyed(t, "claims")
-			SecretLinksOf(k.Service).ServeAt(page)
+			k.SecretLinks().ServeAt(page)
 			r, asked, err := k.connects(t.Context(), test.req, test.do(k))
 			require.Equal(t, test.kind, r.Kind, r.Error)
 			require.Equal(t, test.asked, asked)
 			require.Len(t, k.seen, test.sent)
 			require.Equal(t, test.kind == abi.CanceledKind, errors.Is(err, ErrAskAgain))
-			require.Empty(t, SecretLinksOf(k.Service).waiting, "nobody waits any more")
+			require.Empty(t, k.SecretLinks().waiting, "nobody waits any more")
 		})
 	}
 }
@@ -228,13 +228,13 @@ func TestConnectingEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, asked)
 
-	SecretLinksOf(k.Service).ServeAt(page)
+	k.SecretLinks().ServeAt(page)
 	ctx, cancel := context.WithCancel(t.Context())
 	r, asked, err := k.connects(ctx, Request{Tool: "asks"}, func(SecretNeed) error { cancel(); return nil })
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, abi.CanceledKind, r.Kind)
 	require.Equal(t, 1, asked)
-	require.Empty(t, SecretLinksOf(k.Service).waiting)
+	require.Empty(t, k.SecretLinks().waiting)
 }
 
 // A plugin never sees a link, though the tool that it calls lacks a secret.
@@ -246,13 +246,13 @@ func TestSecretLinkIsNotForPlugins(t *testing.T) {
 	k.cfg.Grants["outer"] = plugins.Grant{Tools: []string{"asks"}}
 	k.cfg.DataDir, k.cfg.AuditDir = "", ""
 	k.service = openFolder(t, k.cfg, k.files)
-	SecretLinksOf(k.Service).ServeAt(page)
+	k.SecretLinks().ServeAt(page)
 
 	r := k.call("ana/work", "outer", `{}`)
 	require.Equal(t, abi.Success, r.Kind, r.Error)
 	require.Contains(t, string(r.Value), `"kind":"connection_required"`)
 	require.NotContains(t, string(r.Value), page)
-	require.Empty(t, SecretLinksOf(k.Service).open)
+	require.Empty(t, k.SecretLinks().open)
 	require.Equal(t, abi.ConnectionRequired, k.call("ana/work", "asks", `{}`).Kind)
-	require.Len(t, SecretLinksOf(k.Service).open, 1)
+	require.Len(t, k.SecretLinks().open, 1)
 }

@@ -244,7 +244,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 	if s.cfg.Engine != nil {
 		s.watching.Go(func() { executor{s}.followHosts(ctx) })
 	}
-	s.watching.Go(func() { ApprovalsOf(s).expireApprovals(ctx) })
+	s.watching.Go(func() { s.Approvals().expireApprovals(ctx) })
 	s.watcher.set(s.registry, cfg.Watch)
 	if s.cfg.CompileAhead {
 		s.watching.Go(func() { s.registry.CompileAhead(ctx, s.reloaded) })

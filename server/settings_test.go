@@ -50,10 +50,10 @@ func TestReconfigure(t *testing.T) {
 		},
 		"limits": {
 			func(c *Config) { c.Limits.Timeout, c.Limits.Memory = 7*time.Second, 1<<20 },
-			func(s service) { require.Equal(s.t, 120.0, UsualLimits(s.Service).TimeoutSeconds) },
+			func(s service) { require.Equal(s.t, 120.0, s.UsualLimits().TimeoutSeconds) },
 			func(s service) {
-				require.Equal(s.t, 7.0, UsualLimits(s.Service).TimeoutSeconds)
-				require.Equal(s.t, int64(1<<20), UsualLimits(s.Service).MemoryBytes)
+				require.Equal(s.t, 7.0, s.UsualLimits().TimeoutSeconds)
+				require.Equal(s.t, int64(1<<20), s.UsualLimits().MemoryBytes)
 			},
 		},
 		"maximums of runs": {
@@ -105,13 +105,13 @@ func TestReconfigure(t *testing.T) {
 		},
 		"asking for approval": {
 			func(c *Config) { c.Approvals.Ask, c.Approvals.Wait = true, time.Hour },
-			func(s service) { require.False(s.t, ApprovalsOf(s.Service).Asks()) },
+			func(s service) { require.False(s.t, s.Approvals().Asks()) },
 			func(s service) {
 				r := s.call(alice, "dangerous", "{}")
 				require.Contains(s.t, string(r.Value), "task_id")
 				time.Sleep(2 * time.Hour)
 				synctest.Wait()
-				waiting, err := ApprovalsOf(s.Service).List(s.t.Context(), "", 0)
+				waiting, err := s.Approvals().List(s.t.Context(), "", 0)
 				require.NoError(s.t, err)
 				require.Empty(s.t, waiting.Approvals, "the wait has an end")
 			},
@@ -204,7 +204,7 @@ func TestReconfigureRefuses(t *testing.T) {
 		_, err := s.Reconfigure(canceled, func(c *Config) { c.Limits.Timeout, c.Runs.PerHost = time.Second, 7 })
 		require.ErrorIs(t, err, gone)
 		require.Equal(t, background.DefaultPerHost, s.Stats().Runs.PerHost)
-		require.Equal(t, 120.0, UsualLimits(s.Service).TimeoutSeconds)
+		require.Equal(t, 120.0, s.UsualLimits().TimeoutSeconds)
 		require.Equal(t, []string{"plain"}, s.names())
 		synctest.Wait()
 		require.Empty(t, changed)

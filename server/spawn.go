@@ -37,7 +37,7 @@ type SpawnRequest struct {
 
 // planned is what a spawn would start.
 func (v Session) planned(ctx context.Context, tool *callable, checked background.SpawnRequest) (wire.Run, error) {
-	_, asks, err := ApprovalsOf(v.service).foresee(ctx, tool, Approval{Session: v.name})
+	_, asks, err := v.service.Approvals().foresee(ctx, tool, Approval{Session: v.name})
 	if err != nil {
 		return wire.Run{}, err
 	}
@@ -63,7 +63,7 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 	if req.DryRun || InDryRun(ctx) {
 		return v.planned(ctx, tool, checked)
 	}
-	approvals, asked := ApprovalsOf(v.service), Approval{Session: v.name, Args: checked.Args}
+	approvals, asked := v.service.Approvals(), Approval{Session: v.name, Args: checked.Args}
 	switch err := approvals.approve(ctx, tool, asked); {
 	case errors.Is(err, errWaits):
 		asked.Tool = tool.Name
@@ -99,7 +99,7 @@ func (v Session) spawnOrResume(ctx context.Context, req SpawnRequest, resumes st
 func (v Session) whenDecided(ctx context.Context, run engine.Run, req SpawnRequest) (wire.Run, error) {
 	var err error
 	if run.Undecided() {
-		run, err = ApprovalsOf(v.service).decided(ctx, run, req.decider)
+		run, err = v.service.Approvals().decided(ctx, run, req.decider)
 	}
 	if errors.Is(err, errOutdated) {
 		return v.Spawn(ctx, req) // for the new plugin, or its new grants

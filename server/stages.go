@@ -54,7 +54,7 @@ type stages struct {
 // openStages makes the lists.
 func (s *Service) openStages() {
 	s.follower = follower{
-		runs: s.runs, engine: s.engine, approvals: ApprovalsOf(s), asked: &s.asked,
+		runs: s.runs, engine: s.engine, approvals: s.Approvals(), asked: &s.asked,
 		sessions: s.Session, settings: s.now, version: s.version, offer: s.offerRuns, log: s.log,
 	}
 	x, follow := executor{s}, s.follower

@@ -210,7 +210,7 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 	}
 	child, err := s.child(tool, args, t)
 	if err == nil && asks {
-		child, err = ApprovalsOf(s.service).held(s.ctx, s.session, child)
+		child, err = s.service.Approvals().held(s.ctx, s.session, child)
 	}
 	if err != nil || child.Stored != nil {
 		return with
@@ -232,7 +232,7 @@ func (s *suspension) asks(tool *callable, args Args) (bool, error) {
 	case DecideDeny:
 		return false, ErrApproval
 	}
-	if ApprovalsOf(s.service).kept(s.ctx, tool, Approval{Session: s.session, Tool: tool.Name, Args: args.Raw(), Caller: s.tool.Name}) {
+	if s.service.Approvals().kept(s.ctx, tool, Approval{Session: s.session, Tool: tool.Name, Args: args.Raw(), Caller: s.tool.Name}) {
 		return false, nil
 	}
 	if cfg.Approve != nil || !cfg.Approvals.Ask {

@@ -156,12 +156,12 @@ func TestScriptApproval(t *testing.T) {
 		other := s.spawnScript(`try { return await tools.approved({text: "b"}) } catch (e) { return [e.kind, e.message] }`)
 		time.Sleep(24 * time.Hour)
 		require.Equal(t, wire.StatusWaiting, s.run(id).Status)
-		list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+		list, err := s.Approvals().List(t.Context(), "", 0)
 		require.NoError(t, err)
 		require.Len(t, list.Approvals, 2)
 		for _, one := range list.Approvals {
 			require.Equal(t, "exec", one.By)
-			_, err = ApprovalsOf(s.Service).Decide(t.Context(), one.TaskID, "operator", wire.Decide{Approve: one.TaskID == background.ChildID(id, 1)})
+			_, err = s.Approvals().Decide(t.Context(), one.TaskID, "operator", wire.Decide{Approve: one.TaskID == background.ChildID(id, 1)})
 			require.NoError(t, err)
 		}
 		time.Sleep(time.Minute)

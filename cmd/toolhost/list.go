@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -37,7 +36,7 @@ func listCommand(a *app) *cobra.Command {
 					problems = append(problems, found[slices.IndexFunc(found, func(f wire.FileProblem) bool { return f.File == p.File })])
 				}
 			}
-			overridden := server.Overridden(s)
+			overridden := s.Overridden()
 			return a.answer(listing{tools, problems, overridden, a.config.lacking(s.Plugins()...)}, nil, func() {
 				a.printList(tools)
 				for _, p := range overridden {

@@ -34,7 +34,7 @@ in TypeScript, as models and scripts see it that search for it.`,
 			defer done()
 
 			a.warnOf(fileProblems(s.Problems()))
-			found := server.Declarations(s, strings.Join(args, " "), limit)
+			found := s.Declarations(strings.Join(args, " "), limit)
 			return a.answer(found, nil, func() { a.printDeclarations(found) })
 		},
 	}

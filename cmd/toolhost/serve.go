@@ -109,7 +109,7 @@ func (a *app) runServer(ctx context.Context) error {
 		Version: version(), Token: a.config.token, Approvals: approvals, OAuth: a.config.issuer(), MCP: mcp, Page: page,
 		SecretForm: webui.NewSecretForm(s, a.logger()), Metrics: a.exports.Metrics, MetricsToken: a.config.metricsToken, Logger: a.logger(),
 	})
-	server.SecretLinksOf(s).ServeAt(a.config.secretForm(listeners))
+	s.SecretLinks().ServeAt(a.config.secretForm(listeners))
 	defer within(endGrace, reloads.keepReloading())
 	d := daemon{a, s, api, listeners}
 	return d.serve(ctx)

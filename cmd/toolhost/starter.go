@@ -135,7 +135,7 @@ func (c *loaded) folderNames() string {
 // announceStarter says which plugins of the starter pack gave way to others, and which
 // need grants.
 func (a *app) announceStarter(s *server.Service) {
-	for _, p := range server.Overridden(s) {
+	for _, p := range s.Overridden() {
 		a.announce(oneLine(p.File+": "+p.Error), "file", p.File)
 	}
 

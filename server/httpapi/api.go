@@ -118,7 +118,7 @@ func New(service *server.Service, cfg Config) *API {
 		bodies: fair.NewPool(maxBodies, maxBodies/perClient), answers: fair.NewPool(maxAnswers, maxAnswers/perClient),
 	}
 	if a.reload = cfg.Reload; a.reload == nil {
-		a.reload = func(ctx context.Context) (wire.Reload, error) { return server.ReloadPlugins(ctx, service) }
+		a.reload = func(ctx context.Context) (wire.Reload, error) { return service.ReloadPlugins(ctx) }
 	}
 	a.ending, a.end = context.WithCancel(context.Background())
 	a.mux = a.newMux(routes())

@@ -3,35 +3,34 @@ package httpapi
 import (
 	"errors"
 
-	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
 func listApprovals(r *request, _ none) (wire.Approvals, error) {
-	return server.ApprovalsOf(r.api.service).List(r.Context(), r.get("after"), r.number("limit", defaultPage))
+	return r.api.service.Approvals().List(r.Context(), r.get("after"), r.number("limit", defaultPage))
 }
 
 func getApproval(r *request, _ none) (wire.WaitingCall, error) {
-	return server.ApprovalsOf(r.api.service).Get(r.Context(), r.PathValue("run"))
+	return r.api.service.Approvals().Get(r.Context(), r.PathValue("run"))
 }
 
 func decideApproval(r *request, in wire.Decide) (wire.Run, error) {
 	if err := r.mayApprove(); err != nil {
 		return wire.Run{}, err
 	}
-	return server.ApprovalsOf(r.api.service).Decide(r.Context(), r.PathValue("run"), "operator", in)
+	return r.api.service.Approvals().Decide(r.Context(), r.PathValue("run"), "operator", in)
 }
 
 func listKeptApprovals(r *request, _ none) (wire.KeptApprovals, error) {
-	return server.ApprovalsOf(r.api.service).Kept(r.Context())
+	return r.api.service.Approvals().Kept(r.Context())
 }
 
 func revokeApproval(r *request, _ none) (none, error) {
 	if err := r.mayApprove(); err != nil {
 		return none{}, err
 	}
-	_, err := server.ApprovalsOf(r.api.service).Revoke(r.Context(), r.get("of_session"), r.PathValue("tool"))
+	_, err := r.api.service.Approvals().Revoke(r.Context(), r.get("of_session"), r.PathValue("tool"))
 	return none{}, err
 }
 

@@ -59,7 +59,7 @@ func getConnections(r *request, _ none) (wire.Connections, error) {
 }
 
 func listHosts(r *request, _ none) (wire.Hosts, error) {
-	return server.ListHosts(r.Context(), r.api.service)
+	return r.api.service.Hosts(r.Context())
 }
 
 func getHealth(r *request, _ none) (wire.Health, error) {
@@ -76,7 +76,7 @@ func getReadiness(r *request, _ none) (wire.Health, error) {
 		}
 		return wire.Health{}, refuse(wire.CodeInternal, "%v", err)
 	}
-	return wire.Health{Status: "ready", Version: r.api.version, Warnings: server.HostWarnings(r.api.service)}, nil
+	return wire.Health{Status: "ready", Version: r.api.version, Warnings: r.api.service.HostWarnings()}, nil
 }
 
 // watchEvents streams changes of the tools, and of the runs and schedules of a session.
@@ -123,7 +123,7 @@ func (r *request) watched() (happens <-chan wire.Event, tools <-chan struct{}, e
 	case !r.caller.Operator():
 		return nil, nil, refuse(wire.CodeForbidden, "approvals are reserved for the operator")
 	}
-	happens, err = server.ApprovalsOf(r.api.service).Watch(r.Context())
+	happens, err = r.api.service.Approvals().Watch(r.Context())
 	return happens, nil, err
 }
 

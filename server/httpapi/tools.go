@@ -11,7 +11,7 @@ import (
 func listTools(r *request, _ none) (wire.Tools, error) {
 	tools := []wire.Definition{} // an empty list in JSON, not null
 	if r.get("all") == "true" {
-		tools = append(tools, server.AllDefinitions(r.api.service, r.caller.Session)...)
+		tools = append(tools, r.api.service.AllDefinitions(r.caller.Session)...)
 	} else {
 		tools = append(tools, r.api.service.Definitions(r.caller.Session)...)
 	}
@@ -31,12 +31,12 @@ func (r *request) promising(d wire.Definition) wire.Definition {
 }
 
 func listDeclarations(r *request, _ none) (wire.Declarations, error) {
-	return server.Declarations(r.api.service, r.get("query"), r.number("limit", defaultPage)), nil
+	return r.api.service.Declarations(r.get("query"), r.number("limit", defaultPage)), nil
 }
 
 func getTool(r *request, _ none) (wire.Definition, error) {
 	name := r.PathValue("tool")
-	for _, d := range server.AllDefinitions(r.api.service, r.caller.Session) {
+	for _, d := range r.api.service.AllDefinitions(r.caller.Session) {
 		if d.Name == name {
 			return r.promising(d), nil
 		}

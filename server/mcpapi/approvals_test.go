@@ -207,7 +207,7 @@ func TestForgedApprovals(t *testing.T) {
 		}},
 		"after the plugin was replaced": {between: func(t *testing.T, s *server.Service) {
 			build("2.0.0")
-			_, err := server.ReloadPlugins(t.Context(), s)
+			_, err := s.ReloadPlugins(t.Context())
 			require.NoError(t, err)
 		}},
 		"after its grants were widened": {between: func(t *testing.T, s *server.Service) {
@@ -280,7 +280,7 @@ func TestUndecided(t *testing.T) {
 
 			require.Contains(t, textOf(t, c, "wipe", map[string]any{"text": "a"}), "It waits until a person approves it (for an operator: toolhost approve bg_")
 			require.Empty(t, noted)
-			list, err := server.ApprovalsOf(s).List(t.Context(), "", 0)
+			list, err := s.Approvals().List(t.Context(), "", 0)
 			require.NoError(t, err)
 			require.Len(t, list.Approvals, 1)
 		})

@@ -63,7 +63,7 @@ func openConnecting(t *testing.T) *connecting {
 
 	page := httptest.NewServer(webui.NewSecretForm(c.service, nil))
 	t.Cleanup(page.Close)
-	server.SecretLinksOf(c.service).ServeAt(page.URL + "/secret/")
+	c.service.SecretLinks().ServeAt(page.URL + "/secret/")
 	h, err := mcpapi.NewHandler(c.service, mcpapi.Config{})
 	require.NoError(t, err)
 	t.Cleanup(h.Close)

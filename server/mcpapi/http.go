@@ -77,7 +77,7 @@ func NewHandler(service *server.Service, cfg Config) (*Handler, error) {
 				Logger: a.sdkLog(), MaxRequestBodyBytes: maxMessage, DisableLocalhostProtection: true, // see Handler
 			}))
 	}
-	h := &Handler{api: a, server: srv, events: kept, modern: handler(true, 0, nil), legacy: handler(false, connectionTimeout, kept), end: end, relay: server.RelayOf(service)}
+	h := &Handler{api: a, server: srv, events: kept, modern: handler(true, 0, nil), legacy: handler(false, connectionTimeout, kept), end: end, relay: service.Relay()}
 	if h.relay != nil {
 		h.mark = mark(1 + rand.N[int64](markLimit-1))
 		a.connections.follow = h.follow

@@ -31,8 +31,8 @@ func (l limits) add(srv *mcp.Server) {
 
 // read answers with the usual limits, and those of the tools that differ.
 func (l limits) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-	out := limitsResource{Usual: server.UsualLimits(l.service), Tools: map[string]wire.ToolLimits{}}
-	for _, d := range server.AllDefinitions(l.service, originOf(req.Extra).Session) {
+	out := limitsResource{Usual: l.service.UsualLimits(), Tools: map[string]wire.ToolLimits{}}
+	for _, d := range l.service.AllDefinitions(originOf(req.Extra).Session) {
 		usual := out.Usual
 		if !d.SupportsBackground {
 			usual.BackgroundSeconds = 0

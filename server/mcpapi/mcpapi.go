@@ -149,7 +149,7 @@ func (s *served) names() []string { return slices.Sorted(maps.Keys(s.tools)) }
 // serveTools replaces the served tools by the service's current ones. The SDK
 // notifies clients of a difference. One goroutine at a time calls it.
 func (a *api) serveTools(srv *mcp.Server) {
-	before, definitions := a.served.Load(), server.AllDefinitions(a.service, "")
+	before, definitions := a.served.Load(), a.service.AllDefinitions("")
 	now := &served{tools: map[string]servedTool{}, instructions: instructions(definitions)}
 	a.listing.Lock()
 	defer a.listing.Unlock()

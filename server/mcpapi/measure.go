@@ -10,7 +10,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/telemetry"
 )
 
@@ -25,7 +24,7 @@ func (a *api) measure(next mcp.MethodHandler) mcp.MethodHandler {
 			}
 		}
 
-		ctx, span := server.TelemetryOf(a.service).StartRequest(ctx, in)
+		ctx, span := a.service.Telemetry().StartRequest(ctx, in)
 		result, err := next(ctx, method, req)
 		span.End(failureOf(ctx, result, err))
 		return result, err

@@ -52,7 +52,7 @@ func (a *api) issue(ctx context.Context, req mcp.Request) {
 	body, err := json.Marshal(passport{session.ID(), o.User, o.Session, o.DryRun, init})
 	if err == nil {
 		var sealed string
-		if sealed, err = server.SealsOf(a.service).Seal(ctx, passportPurpose, body); err == nil && len(sealed) <= maxPassport {
+		if sealed, err = a.service.Seals().Seal(ctx, passportPurpose, body); err == nil && len(sealed) <= maxPassport {
 			name = sealed
 		}
 	}
@@ -76,7 +76,7 @@ func (h *Handler) local(w http.ResponseWriter, r *http.Request, from *origin) (i
 	if id != "" && h.relay == nil {
 		return id, true
 	}
-	revoked, err := server.SealsOf(h.api.service).Revoked(r.Context(), name)
+	revoked, err := h.api.service.Seals().Revoked(r.Context(), name)
 	switch {
 	case err != nil:
 		h.api.log.Error("a session was not checked", "error", err)
@@ -87,7 +87,7 @@ func (h *Handler) local(w http.ResponseWriter, r *http.Request, from *origin) (i
 		return id, true
 	}
 
-	body, err := server.SealsOf(h.api.service).Open(r.Context(), passportPurpose, name)
+	body, err := h.api.service.Seals().Open(r.Context(), passportPurpose, name)
 	var p passport
 	if err != nil && !errors.Is(err, server.ErrSeal) {
 		h.api.log.Error("a session was not continued", "error", err)
@@ -169,7 +169,7 @@ func (n nobody) Flush()                      {}
 
 // revoke ends a session on all hosts.
 func (h *Handler) revoke(ctx context.Context, name string) {
-	if err := server.SealsOf(h.api.service).Revoke(ctx, name); err != nil {
+	if err := h.api.service.Seals().Revoke(ctx, name); err != nil {
 		h.api.log.Warn("the end of a session was not stored: other hosts may continue it", "error", err)
 	}
 	if h.relay == nil {

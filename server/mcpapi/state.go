@@ -53,12 +53,12 @@ func (a *api) seal(ctx context.Context, s state) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return server.SealsOf(a.service).Seal(ctx, statePurpose, body)
+	return a.service.Seals().Seal(ctx, statePurpose, body)
 }
 
 // unseal returns a state that was sealed for that call. Its error is for the client.
 func (a *api) unseal(ctx context.Context, sealed string, call []byte) (s state, err error) {
-	body, err := server.SealsOf(a.service).Open(ctx, statePurpose, sealed)
+	body, err := a.service.Seals().Open(ctx, statePurpose, sealed)
 	if err != nil && !errors.Is(err, server.ErrSeal) {
 		a.log.Error("a request state was not checked", "error", err)
 		return s, hostError(err)

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -36,7 +35,7 @@ type approvalList struct {
 
 // approvals shows the calls that wait, the oldest first, and the approvals that are kept.
 func (s approvalPages) approvals(r *http.Request) (page, error) {
-	all := server.ApprovalsOf(s.service)
+	all := s.service.Approvals()
 	waiting, err := all.List(r.Context(), r.FormValue("after"), maxApprovals)
 	if err != nil {
 		return page{}, err
@@ -88,7 +87,7 @@ func (s approvalPages) decide(r *http.Request) error {
 		return refuse(http.StatusUnprocessableEntity, "Choose whether the call is approved")
 	}
 
-	run, err := server.ApprovalsOf(s.service).Decide(r.Context(), r.PathValue("run"), operator, in)
+	run, err := s.service.Approvals().Decide(r.Context(), r.PathValue("run"), operator, in)
 	if err == nil {
 		s.Logger.Info("an approval was decided by an operator", "task_id", run.TaskID, "session", run.Session, "approved", in.Approve, "keep", in.Keep)
 	}
@@ -98,7 +97,7 @@ func (s approvalPages) decide(r *http.Request) error {
 // revoke revokes an approval that is kept.
 func (s approvalPages) revoke(r *http.Request) error {
 	session, tool := r.PostForm.Get("session"), r.PathValue("tool")
-	revoked, err := server.ApprovalsOf(s.service).Revoke(r.Context(), session, tool)
+	revoked, err := s.service.Approvals().Revoke(r.Context(), session, tool)
 	if revoked {
 		s.Logger.Info("a kept approval was revoked by an operator", "tool", tool, "session", session)
 	}

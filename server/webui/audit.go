@@ -87,7 +87,7 @@ func (s *site) audit(r *http.Request) (page, error) {
 	if f.Kind != "" {
 		q.Kinds = []audit.Kind{audit.Kind(f.Kind)}
 	}
-	found, next, err := server.SearchAudit(s.service, q, maxAuditRead)
+	found, next, err := s.service.SearchAudit(q, maxAuditRead)
 	v := auditList{Filter: f, None: errors.Is(err, server.ErrNoAudit)}
 	if err != nil && !v.None {
 		return page{}, err

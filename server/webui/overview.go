@@ -36,7 +36,7 @@ func (s *site) overview(r *http.Request) (page, error) {
 			waiting++
 		}
 	}
-	hosts, err := server.ListHosts(r.Context(), s.service)
+	hosts, err := s.service.Hosts(r.Context())
 	if err != nil {
 		return page{}, err
 	}

@@ -115,7 +115,7 @@ func (s *site) reload(w http.ResponseWriter, r *http.Request) error {
 // reloadAll reloads what the program can reload.
 func (s *site) reloadAll(ctx context.Context) (wire.Reload, error) {
 	if s.Reload == nil {
-		return server.ReloadPlugins(ctx, s.service)
+		return s.service.ReloadPlugins(ctx)
 	}
 	return s.Reload(ctx)
 }

@@ -27,7 +27,7 @@ func TestApprovals(t *testing.T) {
 		require.Contains(t, f.get("/"), `<a href="/ui/approvals">1 call waits for approval</a>`)
 		require.Contains(t, f.get("/ui/runs/"+id), `Waits for <a href="/ui/approvals#wait-`+id+`">approval</a>`)
 
-		all, err := server.ApprovalsOf(f.service).List(t.Context(), "", 0)
+		all, err := f.service.Approvals().List(t.Context(), "", 0)
 		require.NoError(t, err)
 		form := func(token, decision string) string {
 			return url.Values{"token": {token}, "decision": {decision}, "fingerprint": {all.Approvals[0].Fingerprint}, "reason": {"not today"}}.Encode()

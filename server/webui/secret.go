@@ -44,7 +44,7 @@ func NewSecretForm(service *server.Service, logger *slog.Logger) http.Handler {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	f := secretForm{&site{Config: Config{Logger: logger}, service: service, mux: http.NewServeMux()}, server.SecretLinksOf(service)}
+	f := secretForm{&site{Config: Config{Logger: logger}, service: service, mux: http.NewServeMux()}, service.SecretLinks()}
 	f.mux.HandleFunc("GET /secret/{token}", f.get)
 	f.mux.HandleFunc("POST /secret/{token}", f.post)
 

@@ -45,7 +45,7 @@ func openLinked(t *testing.T, user string) linked {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(t.Context())) })
 
-	server.SecretLinksOf(s).ServeAt("http://localhost/secret/")
+	s.SecretLinks().ServeAt("http://localhost/secret/")
 	r, err := s.Call(t.Context(), server.Request{Session: user + "/<b>work", Tool: "web"})
 	require.NoError(t, err)
 	require.Equal(t, abi.ConnectionRequired, r.Kind)

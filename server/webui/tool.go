@@ -64,12 +64,12 @@ func (s toolPages) register() {
 
 // tools shows the tools that can be called.
 func (s toolPages) tools(*http.Request) (page, error) {
-	return page{title: "Tools", menu: "/ui/tools", sections: []section{{"tools", server.AllDefinitions(s.service, pageSession)}}}, nil
+	return page{title: "Tools", menu: "/ui/tools", sections: []section{{"tools", s.service.AllDefinitions(pageSession)}}}, nil
 }
 
 // definition returns a tool that can be called.
 func (s *site) definition(name string) (wire.Definition, error) {
-	for _, d := range server.AllDefinitions(s.service, pageSession) {
+	for _, d := range s.service.AllDefinitions(pageSession) {
 		if d.Name == name {
 			return d, nil
 		}
