@@ -52,6 +52,7 @@ func TestBombs(t *testing.T) {
 func FuzzArgv(f *testing.F) {
 	f.Add([]byte(`["-c","{a}",["--b","{b}"],"{{x}}"]`), `{"a":[1,"two",null],"b":true}`)
 	f.Add([]byte(`true`), `{"a":"x\u0000y","b":{}}`)
+	f.Add([]byte(`true`), `{"":}`)
 	f.Fuzz(func(t *testing.T, manifest []byte, args string) {
 		var a, again Argv
 		if json.Unmarshal(manifest, &a) != nil {

@@ -38,7 +38,7 @@ func split(object []byte) (values, bool) {
 
 		from := space(object, colon+1)
 		end = element(object, from)
-		if end < 0 {
+		if end <= from {
 			return nil, false
 		}
 		v[name] = object[from:end]
