@@ -24,6 +24,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/wire"
@@ -259,6 +260,10 @@ func (s service) parkMail(tool, name string, save bool) (id string) {
 		Session: alice, Tool: tool, Args: json.RawMessage(args), Key: name, ParkAfter: time.Millisecond, AskLater: true,
 		OnPark: func(run wire.Run) { id = run.TaskID }, Ask: func(context.Context, abi.Questions) (abi.Answers, error) { return abi.Answers{}, ErrAskAgain },
 	})
+	if errors.Is(err, ErrAskAgain) { // an earlier host has begun it, and it asks already
+		run, _, found := s.runs.WithKey(s.t.Context(), alice, background.SpawnRequest{Tool: tool, Args: json.RawMessage(args), IdempotencyKey: name})
+		id, err = run.ID, found
+	}
 	require.NoError(s.t, err)
 	require.NotEmpty(s.t, id)
 	for { // a call that was just parked is not made again, unless its tool may be repeated
