@@ -21,7 +21,8 @@ const module = "github.com/toolhost/toolhost"
 // pattern that ends in /... stands for a folder of leaves. The picture is in
 // ARCHITECTURE.md: imports point down only.
 var layers = map[string][]string{
-	"abi":                                {}, // the contract: standard library only, and it builds for wasip1
+	".":                                  {"abi", "host", "plugins", "server", "server/gotool", "server/wire"}, // what an agent's loop imports
+	"abi":                                {},                                                                   // the contract: standard library only, and it builds for wasip1
 	"guest":                              {"abi", "internal/typed"},
 	"guest/js":                           {"abi", "internal/wasmbin"}, // a runtime as bytes; only the command needs it
 	"guest/c":                            {},                          // a header, as text
@@ -100,8 +101,8 @@ var layers = map[string][]string{
 	"examples/demo":                      {"abi", "host", "plugins", "server", "internal/human"},
 	"examples/plugins/internal/generate": {"host", "examples/pluginbuild"},
 	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "pkg/background/engine", "pkg/background/postgres", "server", "server/audit", "server/vault", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "client", "examples/demo", "examples/pluginbuild", "internal/fleet", "internal/pglocal", "examples/plugins/script", "guest/c", "guest/js", "guest/python", "cmd/toolhost/internal/bundle", "cmd/toolhost/internal/sigstore", "cmd/toolhost/internal/exporters", "cmd/toolhost/internal/starter", "cmd/toolhost/internal/export", "internal/wasmbin", "internal/human", "internal/lock", "internal/owned", "internal/watch", "internal/document", "internal/registry", "internal/signature"},
-	"examples/agent":                     {"abi", "plugins", "server", "server/gotool", "server/wire", "host", "examples/pluginbuild"}, // the last two build its plugins
-	"examples/plugins/*":                 {"guest", "guest/web", "guest/guesttest"},                                                    // what a third party would import, and no more
+	"examples/agent":                     {".", "abi", "server", "host", "examples/pluginbuild"}, // the last two build its plugins
+	"examples/plugins/*":                 {"guest", "guest/web", "guest/guesttest"},              // what a third party would import, and no more
 }
 
 // onlyHere are packages of others that one package of this module imports: what others
@@ -133,7 +134,8 @@ func TestLayers(t *testing.T) {
 		for _, spec := range parsed.Imports {
 			imported, err := strconv.Unquote(spec.Path.Value)
 			require.NoError(t, err)
-			if ours, ok := strings.CutPrefix(imported, module+"/"); ok {
+			if ours, ok := strings.CutPrefix(imported+"/", module+"/"); ok {
+				ours = path.Clean(ours)
 				require.Contains(t, append(allowed, dir), ours, "%s imports %s: imports point down only", file, ours)
 				continue
 			}

@@ -57,6 +57,14 @@ func (r Result) IsSuccess() bool { return r.Kind == Success }
 // first has neither succeeded nor failed.
 func (r Result) IsError() bool { return r.Kind != Success && r.Kind != ConnectionRequired }
 
+// Text returns what a model reads of the result: the value, or the error.
+func (r Result) Text() string {
+	if r.IsSuccess() {
+		return string(r.Value)
+	}
+	return r.Error
+}
+
 // Usage is what a call cost.
 type Usage struct {
 	Fuel        int64         `json:"fuel"`         // units, exact and the same on every machine

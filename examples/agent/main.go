@@ -1,5 +1,5 @@
-// Command agent is an agent's loop on package server, to be read and copied:
-// the tools' definitions go to a model, its calls go to Service.Call, and the
+// Command agent is an agent's loop on package toolhost, to be read and copied:
+// the tools' definitions go to a model, its calls go to Session.Call, and the
 // ends of background runs are put before it at its next turn. In place of a
 // model there is a script, so that it runs without a key:
 //
@@ -19,15 +19,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost"
 	"github.com/toolhost/toolhost/server"
-	"github.com/toolhost/toolhost/server/gotool"
-	"github.com/toolhost/toolhost/server/wire"
 )
 
 const (
-	session     = "session-1"
 	maxMessages = 6 // then the conversation is compacted; a real one goes by tokens
 
 	// What a tool may write, 8 MiB, would fill a model's context, and each turn
@@ -36,7 +32,7 @@ const (
 )
 
 func main() {
-	host.CompilerMain() // first of all: plugins are compiled in a child process, which is this program
+	toolhost.Main() // first of all: plugins are compiled in a child process, which is this program
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 
@@ -53,51 +49,39 @@ func main() {
 // run opens a service on a folder of plugins, does one task, and ends the
 // session.
 func run(ctx context.Context, folder string, m model, out io.Writer) (err error) {
-	woken := make(chan struct{}, 1)
-	service, err := server.Open(ctx, server.Config{
-		Folders:   []plugins.Folder{plugins.Dir(folder)},
-		Grants:    map[string]plugins.Grant{"clock": {Clock: true}},
-		Tools:     []gotool.Tool{new(notebook).tool()}, // of this program, next to those of the plugins
-		CacheDir:  cacheDir(),
-		Host:      host.Config{Compiler: host.ThisProgram()},
-		ParkAfter: time.Second, // 10 minutes if left out
-		OnNotice: func(wire.Notice) {
-			select {
-			case woken <- struct{}{}:
-			default: // it will look anyway
-			}
-		},
+	th, err := toolhost.Open(ctx, toolhost.Config{
+		Plugins: []string{folder},
+		Grants:  toolhost.Grants{"clock": {Clock: true}},
+		Tools:   []toolhost.Tool{new(notebook).tool()}, // of this program, next to those of the plugins
+		Cache:   cacheDir(),
+		Server:  func(c *server.Config) { c.ParkAfter = time.Second }, // 10 minutes if left out
 	})
 	if err != nil {
 		return err
 	}
 
+	s := th.Session("session-1")
 	defer func() { // also when ctx has ended
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		err = errors.Join(err,
-			service.Session(session).End(ctx), // stops its parked calls
-			service.Close(ctx),                // waits for what else runs, then interrupts it
+			s.End(ctx),    // stops its parked calls
+			th.Close(ctx), // waits for what else runs, then interrupts it
 		)
 	}()
-	return (&agent{service, m, woken, out}).do(ctx, task)
+	return (&agent{s, m, out}).do(ctx, task)
 }
 
 type agent struct {
-	service *server.Service
+	session toolhost.Session
 	model   model
-	woken   <-chan struct{} // after a run has ended
-	out     io.Writer       // gets the transcript
+	out     io.Writer // gets the transcript
 }
 
 // do is the loop. It ends with the turn in which the model calls no tool while
 // no run is left whose end it still has to learn.
 func (a *agent) do(ctx context.Context, task string) error {
-	var tools []tool
-	for _, d := range a.service.Definitions(session) {
-		tools = append(tools, d.Anthropic()) // or d.OpenAI(), d.MCP()
-	}
-
+	tools := a.session.Tools().Anthropic() // or OpenAI(), MCP()
 	messages := a.add(nil, message{Role: user, Text: task})
 	for more := true; more; {
 		var err error
@@ -109,33 +93,29 @@ func (a *agent) do(ctx context.Context, task string) error {
 		}
 		if last := messages[len(messages)-1]; len(last.Calls) > 0 {
 			messages = a.add(messages, message{Role: user, Results: a.callAll(ctx, last.Calls)})
-		} else if more, err = a.wait(ctx); err != nil {
+		} else if more, err = a.session.Wait(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// turn puts before the model which runs have ended, and then asks it. Notices
-// are acknowledged when they are in: after a failure they come again.
+// turn puts before the model which runs have ended, and then asks it. After a failure of the
+// model they come again.
 func (a *agent) turn(ctx context.Context, messages []message, tools []tool) ([]message, error) {
-	notices, err := a.service.Session(session).Notices(ctx, 10)
+	ended, shown, err := a.session.Ended(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if notices.Text != "" {
-		messages = a.add(messages, message{Role: user, Text: notices.Text}) // as data, never in the system role
+	if ended != "" {
+		messages = a.add(messages, message{Role: user, Text: ended}) // as data, never in the system role
 	}
 
 	reply, err := a.model(ctx, messages, tools)
 	if err != nil {
 		return nil, err
 	}
-	var told []string
-	for _, n := range notices.Notices {
-		told = append(told, n.TaskID)
-	}
-	return a.add(messages, message{Role: assistant, Text: reply.Text, Calls: reply.Calls}), a.service.Session(session).Acknowledge(ctx, told)
+	return a.add(messages, message{Role: assistant, Text: reply.Text, Calls: reply.Calls}), shown(ctx)
 }
 
 // callAll makes calls side by side. Their results are in their order.
@@ -144,15 +124,11 @@ func (a *agent) callAll(ctx context.Context, calls []call) []result {
 	var wg sync.WaitGroup
 	for i, c := range calls {
 		wg.Go(func() {
-			r, err := a.service.Call(ctx, server.Request{Session: session, Tool: c.Name, Args: c.Input})
+			r, err := a.session.Call(ctx, c.Name, c.Input)
 			if err != nil {
 				log.Print(err) // for the operator; the result is for the model in any case
 			}
-			text := string(r.Value)
-			if !r.IsSuccess() {
-				text = r.Error
-			}
-			results[i] = result{c.ID, cut(text), r.IsError(), r.Content}
+			results[i] = result{c.ID, cut(r.Text()), r.IsError(), r.Content}
 		})
 	}
 
@@ -168,28 +144,6 @@ func cut(text string) string {
 	return fmt.Sprintf("%s\n[these are the first %d of %d bytes]", strings.ToValidUTF8(text[:maxResult], ""), maxResult, len(text))
 }
 
-// wait waits for a notice. It reports false if no notice is pending and no active
-// run will leave one. It checks the runs first: the notice of a run that ends
-// between the two checks is found by the second.
-func (a *agent) wait(ctx context.Context) (bool, error) {
-	for {
-		active, err := a.service.Session(session).Runs(ctx, server.RunQuery{Active: true})
-		if err != nil {
-			return false, err
-		}
-		notices, err := a.service.Session(session).Notices(ctx, 10)
-		quiet := !slices.ContainsFunc(active, func(r wire.Run) bool { return r.SignalOnCompletion })
-		if err != nil || len(notices.Notices) > 0 || quiet {
-			return len(notices.Notices) > 0, err
-		}
-		select {
-		case <-a.woken:
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		}
-	}
-}
-
 // compact replaces a conversation that has become long by the task, the model's
 // own summary, and what is going on in the background.
 func (a *agent) compact(ctx context.Context, messages []message) ([]message, error) {
@@ -200,7 +154,7 @@ func (a *agent) compact(ctx context.Context, messages []message) ([]message, err
 	if err != nil {
 		return nil, err
 	}
-	running, err := a.service.Session(session).Snapshot(ctx)
+	running, err := a.session.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}

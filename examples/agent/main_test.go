@@ -7,19 +7,18 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"testing/synctest"
-	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost"
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
-	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -122,15 +121,16 @@ func TestForgetfulLoop(t *testing.T) {
 // A tool that writes much, or for a terminal, harms neither the conversation nor
 // who reads along.
 func TestHostileResults(t *testing.T) {
-	folder := fstest.MapFS{}
+	folder := t.TempDir()
 	for name, text := range map[string]string{"much": strings.Repeat("é", 30_000), "little": "é"} {
 		say := plugintest.Do().Say(abi.StreamResult, fmt.Sprintf("%q", text))
-		folder[name+".wasm"] = &fstest.MapFile{Data: plugintest.Plugin{Manifest: plugintest.Manifest(name), Invoke: say}.Wasm()}
+		plugin := plugintest.Plugin{Manifest: plugintest.Manifest(name), Invoke: say}
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name+".wasm"), plugin.Wasm(), 0o600))
 	}
-	service, err := server.Open(t.Context(), server.Config{Folders: []plugins.Folder{{Path: "hostile", FS: folder}}, CacheDir: cacheDir()})
+	th, err := toolhost.Open(t.Context(), toolhost.Config{Plugins: []string{folder}, Cache: cacheDir()})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, service.Close(context.Background())) }()
-	a := agent{service: service, out: io.Discard}
+	defer func() { require.NoError(t, th.Close(context.Background())) }()
+	a := agent{session: th.Session("s"), out: io.Discard}
 	results := a.callAll(t.Context(), []call{{ID: "1", Name: "much", Input: []byte("{}")}, {ID: "2", Name: "little", Input: []byte("{}")}})
 	require.False(t, results[0].IsError, results[0].Text)
 	require.Less(t, len(results[0].Text), maxResult+100)
@@ -146,14 +146,16 @@ func TestHostileResults(t *testing.T) {
 func TestNoticeSurvivesFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		service, err := server.Open(ctx, server.Config{Folders: []plugins.Folder{plugins.Dir(dist)}, CacheDir: cacheDir()})
+		th, err := toolhost.Open(ctx, toolhost.Config{Plugins: []string{dist}, Cache: cacheDir()})
 		require.NoError(t, err)
-		defer func() { require.NoError(t, service.Close(ctx)) }()
-		run, err := service.Session(session).Spawn(ctx, server.SpawnRequest{Tool: "primes", Args: []byte(`{"limit":10}`)})
+		defer func() { require.NoError(t, th.Close(ctx)) }()
+		s := th.Session("s")
+		_, err = s.Spawn(ctx, server.SpawnRequest{Tool: "primes", Args: []byte(`{"limit":10}`)})
 		require.NoError(t, err)
-		_, err = service.Session(session).Check(ctx, server.CheckRequest{IDs: []string{run.TaskID}, Wait: time.Minute})
+		ended, err := s.Wait(ctx)
 		require.NoError(t, err)
-		a := agent{service: service, out: io.Discard}
+		require.True(t, ended)
+		a := agent{session: s, out: io.Discard}
 		overloaded := errors.New("overloaded")
 		a.model = func(context.Context, []message, []tool) (reply, error) { return reply{}, overloaded }
 		_, err = a.turn(ctx, nil, nil)

@@ -4,8 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost"
 )
 
 // notebook is what the program keeps for the model.
@@ -23,16 +22,16 @@ type noteResult struct {
 }
 
 // tool is a tool that the program has itself: nothing but a function of its own.
-func (n *notebook) tool() gotool.Tool {
-	add := func(_ context.Context, _ *gotool.Call, in noteArgs) (noteResult, error) {
+func (n *notebook) tool() toolhost.Tool {
+	add := func(_ context.Context, _ *toolhost.ToolCall, in noteArgs) (noteResult, error) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.notes = append(n.notes, in.Text)
 		return noteResult{len(n.notes)}, nil
 	}
-	return gotool.Tool{
+	return toolhost.Tool{
 		Name: "note", Description: "Keep a fact for the user.",
-		Hints:   abi.Hints{Destructive: new(false), OpenWorld: new(false)},
-		Handler: gotool.Handle(add),
+		Hints:   toolhost.Hints{Destructive: new(false), OpenWorld: new(false)},
+		Handler: toolhost.Handle(add),
 	}
 }

@@ -1,0 +1,239 @@
+// Package toolhost runs the tools of AI agents: plugins, which are WebAssembly modules in a
+// sandbox with limits, and functions of the program itself. What takes long continues in the
+// background, where the agent can check and stop it.
+//
+// An agent's loop takes the tools of a [Session] to its model, passes each call of the model
+// to [Session.Call], and puts before the model what [Session.Ended] returns:
+//
+//	func main() {
+//		toolhost.Main()
+//		…
+//		th, err := toolhost.Open(ctx, toolhost.Config{Plugins: []string{"plugins"}, Data: "data"})
+//		…
+//		s := th.Session("session-1")
+//		for more := true; more; {
+//			ended, shown, err := s.Ended(ctx)
+//			…
+//			reply := model(ended, s.Tools().Anthropic())
+//			err = shown(ctx)
+//			for _, c := range reply.Calls {
+//				result, err := s.Call(ctx, c.Name, c.Input)
+//				…
+//			}
+//			if len(reply.Calls) == 0 {
+//				more, err = s.Wait(ctx)
+//			}
+//		}
+//	}
+//
+// It is a small front for package server, whose [server.Service] and [server.Session] are
+// embedded in those of this package.
+package toolhost
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"path/filepath"
+	"slices"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// Types of other packages that a loop needs.
+type (
+	Grants     = map[string]plugins.Grant // by plugin name; the zero Grant grants nothing
+	Tool       = gotool.Tool              // a function of the program, see Handle
+	ToolCall   = gotool.Call              // a call of it
+	Hints      = abi.Hints                // how it behaves
+	Approval   = server.Approval
+	Definition = server.Definition
+	Request    = server.Request
+	Limits     = server.Limits
+	Result     = abi.Result
+	Run        = wire.Run
+)
+
+// Handle makes the handler of a [Tool] from a function: see [gotool.Handle].
+func Handle[In, Out any](f func(ctx context.Context, c *ToolCall, in In) (Out, error)) gotool.Handler {
+	return gotool.Handle(f)
+}
+
+// Main lets the program compile plugins in a child process with limits. It must be the first
+// statement of main. It returns at once, unless the process is that child: then it exits.
+// Without it, a hostile plugin can crash the program while it is compiled.
+func Main() { host.CompilerMain() }
+
+// Config configures a Service. Its zero value has no plugins. Paths are relative to the
+// working directory.
+type Config struct {
+	Plugins []string // folders of plugins; one that is missing, or that others can write to, is among the Problems
+	Grants  Grants   // what plugins may use; nothing by default
+	Tools   []Tool   // functions of the program, which are not sandboxed
+
+	Data  string // folder for runs, which outlast the process; empty keeps them in memory
+	Cache string // folder for compiled plugins; empty is the folder cache in Data, or memory without Data
+
+	Watch   bool                                        // whether plugins are loaded again whenever their files change
+	Approve func(ctx context.Context, a Approval) error // decides on calls of tools that require approval; nil refuses them
+	Logger  *slog.Logger                                // messages for operators; nil discards them
+
+	// Server is called with the configuration of the service before it is opened, to set
+	// what Config does not have. It may be nil.
+	Server func(*server.Config)
+}
+
+// Service has the tools. It is safe for concurrent use.
+type Service struct{ *server.Service }
+
+// Open loads the plugins and returns a Service; close it when done. A plugin that cannot be
+// loaded is no error: [server.Service.Problems] says why. For a Data folder that another
+// process uses, the error matches [server.ErrLocked].
+func Open(ctx context.Context, cfg Config) (*Service, error) {
+	c := server.Config{
+		Grants: cfg.Grants, Tools: cfg.Tools, Watch: cfg.Watch, Approve: cfg.Approve, Logger: cfg.Logger,
+		CacheDir: cfg.Cache,
+		Host:     host.Config{Compiler: host.ThisProgram()},
+	}
+	for _, folder := range cfg.Plugins {
+		c.Folders = append(c.Folders, plugins.Dir(folder))
+	}
+	if cfg.Data != "" {
+		c.DataDir = filepath.Join(cfg.Data, "runs")
+		if c.CacheDir == "" {
+			c.CacheDir = filepath.Join(cfg.Data, "cache")
+		}
+	}
+	if cfg.Server != nil {
+		cfg.Server(&c)
+	}
+
+	s, err := server.Open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return &Service{s}, nil
+}
+
+// Session returns the session of a name, which may be any text that is not empty. Background
+// runs belong to a session, and no other session sees them.
+func (s *Service) Session(name string) Session {
+	return Session{s.Service.Session(name), s, name}
+}
+
+// Session is one conversation with an agent. It is a small value, safe for concurrent use.
+type Session struct {
+	server.Session
+	service *Service
+	name    string
+}
+
+// Tools returns the tools for the model. They change when plugins are loaded again, and with
+// the first background run.
+func (s Session) Tools() Tools { return s.service.Definitions(s.name) }
+
+// Tools are definitions of tools.
+type Tools []Definition
+
+// Anthropic returns the tools for Anthropic's Messages API.
+func (t Tools) Anthropic() []json.RawMessage { return t.as(Definition.Anthropic) }
+
+// OpenAI returns the tools for OpenAI's Chat Completions API.
+func (t Tools) OpenAI() []json.RawMessage { return t.as(Definition.OpenAI) }
+
+// MCP returns the tools for a result of tools/list.
+func (t Tools) MCP() []json.RawMessage { return t.as(Definition.MCP) }
+
+func (t Tools) as(shape func(Definition) json.RawMessage) []json.RawMessage {
+	all := make([]json.RawMessage, len(t))
+	for i, d := range t {
+		all[i] = shape(d)
+	}
+	return all
+}
+
+// An Option changes a call.
+type Option func(*Request)
+
+// WithKey has a repeat of the call with the same key, tool and arguments return the result of
+// this call, instead of a second one: see [Request].
+func WithKey(key string) Option { return func(r *Request) { r.Key = key } }
+
+// WithLimits limits the call. Zero fields leave the limits of the tool.
+func WithLimits(l Limits) Option { return func(r *Request) { r.Limits = l } }
+
+// Call calls a tool by the name that the model knows it by. The arguments are a JSON object;
+// nil is an empty one. The result is for the model, and valid in every case: see
+// [Result.Text]. The error is for the program: see [server.Service.Call].
+//
+// A call that takes long continues as a background run, which the result then names.
+func (s Session) Call(ctx context.Context, tool string, args json.RawMessage, options ...Option) (Result, error) {
+	r := Request{Session: s.name, Tool: tool, Args: args}
+	for _, o := range options {
+		o(&r)
+	}
+	return s.service.Call(ctx, r)
+}
+
+// maxEnded is how many ends of runs a model is shown at a time.
+const maxEnded = 10
+
+// Ended returns a text about the background runs that have ended since the model was last
+// shown one; it is empty if there are none. Put it before the model as a user's message,
+// never as a system prompt: it has output of tools. Then call shown. Until that has returned
+// nil, Ended returns the same runs again.
+func (s Session) Ended(ctx context.Context) (text string, shown func(context.Context) error, err error) {
+	notices, err := s.Notices(ctx, maxEnded)
+	var ids []string
+	for _, n := range notices.Notices {
+		ids = append(ids, n.TaskID)
+	}
+	return notices.Text, func(ctx context.Context) error { return s.Acknowledge(ctx, ids) }, err
+}
+
+// Wait waits until Ended has something to say, and reports true. It reports false if it has
+// nothing to say, and no active run will change that. The error is the cause of ctx if that
+// ends first.
+func (s Session) Wait(ctx context.Context) (bool, error) {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	events := s.Watch(watching) // before the runs are read: no end is missed
+
+	for {
+		active, err := s.Runs(ctx, server.RunQuery{Active: true})
+		if err != nil {
+			return false, err
+		}
+		ended, err := s.Notices(ctx, 1) // after the runs: one that has ended meanwhile is among them
+		quiet := !slices.ContainsFunc(active, func(r Run) bool { return r.SignalOnCompletion })
+		if err != nil || len(ended.Notices) > 0 || quiet {
+			return len(ended.Notices) > 0, err
+		}
+
+		if err := next(ctx, events); err != nil {
+			return false, err
+		}
+	}
+}
+
+// next waits for an event that may be the end of a run. The error is the cause of ctx.
+func next(ctx context.Context, events <-chan wire.Event) error {
+	for {
+		select {
+		case e, open := <-events:
+			if !open {
+				return context.Cause(ctx)
+			}
+			if e.Kind == wire.EventEnded || e.Kind == wire.EventMissed || e.Kind == wire.EventPurged {
+				return nil
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
