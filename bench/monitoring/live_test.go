@@ -40,7 +40,7 @@ plugins: [PLUGINS]
 starter: true
 exec: true
 approve: ask
-approvals: {token: approve, tools: {multiply: ask}}
+approvals: {token: approve-in-this-test, tools: {multiply: ask}}
 metrics: {token: scrape}
 token: operate
 grants:
@@ -149,7 +149,7 @@ func (u user) work(n int, site string) {
 	require.Contains(u.t, text, "succeeded")
 	_, text = u.ask("POST", "/v1/calls", `{"tool":"multiply","args":{"a":2,"b":3}}`)
 	held := text[strings.Index(text, "bg_"):][:len("bg_")+26]
-	_, text = u.ask("POST", "/v1/approvals/"+held, `{"approve":true}`, "Toolhost-Approval-Token", "approve")
+	_, text = u.ask("POST", "/v1/approvals/"+held, `{"approve":true}`, "Toolhost-Approval-Token", "approve-in-this-test")
 	require.Contains(u.t, text, held)
 	_, text = u.ask("GET", "/v1/runs/"+held+"?wait=1m", "")
 	require.Contains(u.t, text, "succeeded")
