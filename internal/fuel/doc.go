@@ -12,7 +12,7 @@
 // are refused in a guest, and every index is checked against the module as it
 // was before the counter was added to it.
 //
-// ARCHITECTURE.md rewrites a function as an example. place.go says how the places
+// RATIONALE.md rewrites a function as an example. place.go says how the places
 // to charge are found, likely.go which ones run rarely, calls.go what happens between functions, and branch.go and
 // emit.go why the code has the shapes it has: they are what wazero's compiler makes
 // good machine code of.

@@ -1,3 +1,5 @@
+// Package record keeps what calls have done: their figures, their history, and the events
+// of the audit log.
 package record
 
 import (
