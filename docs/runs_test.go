@@ -1,9 +1,11 @@
 package docs_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,56 +13,92 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// packages are the folders of the names that the page gives packages.
+// packages are the folders of the packages that promises.txt names.
 var packages = map[string]string{
-	"abi": "abi", "guest": "guest", "background": "pkg/background", "engine": "pkg/background/engine", "enginetest": "pkg/background/engine/enginetest", "output": "pkg/background/output", "schedule": "pkg/background/internal/schedule", "sqlite": "pkg/background/sqlite", "host": "host",
-	"httpapi": "server/httpapi", "mcpapi": "server/mcpapi", "plugins": "plugins", "schema": "internal/schema", "server": "server", "toolhost": "cmd/toolhost",
-	"echo": "examples/plugins/echo", "fail": "examples/plugins/fail", "files": "examples/plugins/files", "math": "examples/plugins/math",
+	"background": "pkg/background", "engine": "pkg/background/engine", "enginetest": "pkg/background/engine/enginetest", "output": "pkg/background/output", "schedule": "pkg/background/internal/schedule", "sqlite": "pkg/background/sqlite",
+	"host": "host", "httpapi": "server/httpapi", "mcpapi": "server/mcpapi", "server": "server", "toolhost": "cmd/toolhost",
 }
 
-// Patterns of the page: a row of a table, and a test with a subtest if it names
-// one.
 var (
-	row   = regexp.MustCompile(`(?m)^\| ([A-Z][^|]*) \| (.+) \|$`)
-	named = regexp.MustCompile(`\b(\w+)\.((?:Test|Benchmark|Fuzz)[A-Z]\w*|Run\b)(?:/([^\s;|,()` + "`" + `]+))?`)
+	promise = regexp.MustCompile(`^- \*\*(.+?)\.\*\* .`)                                      // an item of the page, with its name
+	named   = regexp.MustCompile(`^(\w+)\.((?:Test|Benchmark|Fuzz)[A-Z]\w*|Run)(?:/(\S+))?$`) // a test, perhaps with a subtest
 )
 
-// TestPromises holds that each promise names a test, and that every test the
-// page names exists.
+// TestPromises holds that testdata/promises.txt has the promises of runs.md, which are the
+// items of its lists, in the same order, each with tests that exist.
 func TestPromises(t *testing.T) {
-	data, err := os.ReadFile("runs.md")
+	page, err := os.ReadFile("runs.md")
 	require.NoError(t, err)
-	doc := string(data)
-
-	rows := row.FindAllStringSubmatch(doc, -1)
-	require.NotEmpty(t, rows)
-	for _, r := range rows {
-		require.Regexp(t, named, r[2], "%q names no test", r[1])
+	var made []string
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "- ") {
+			m := promise.FindStringSubmatch(line)
+			require.NotNil(t, m, "a promise without a name: %s", line)
+			made = append(made, m[1])
+		}
 	}
+	require.NotEmpty(t, made)
+
+	held, tests := readPromises(t)
+	require.Equal(t, made, held, "promises of runs.md, and those of promises.txt")
+	require.Len(t, tests, len(made), "two promises have the same name")
 
 	sources := map[string]string{}
-	for _, n := range named.FindAllStringSubmatch(doc, -1) {
-		name, test, sub := n[1], n[2], strings.TrimRight(n[3], ",.:")
-		if name == "package" { // the line that explains the notation
-			continue
+	for _, name := range slices.Sorted(maps.Keys(tests)) {
+		require.NotEmpty(t, tests[name], "%q has no test", name)
+		for _, test := range tests[name] {
+			checkTest(t, sources, test)
 		}
-		dir, ok := packages[name]
-		require.True(t, ok, "%s.%s: no such package", name, test)
-		dir = filepath.Join("..", filepath.FromSlash(dir))
-		if sources[dir] == "" {
-			sources[dir] = testsOf(t, dir)
-		}
-		require.True(t, strings.Contains(sources[dir], "func "+test+"("), "%s has no %s", dir, test)
+	}
+}
+
+// readPromises returns the names of the promises of promises.txt in their order, and the
+// tests of each.
+func readPromises(t *testing.T) (names []string, tests map[string][]string) {
+	text, err := os.ReadFile("testdata/promises.txt")
+	require.NoError(t, err)
+
+	tests = map[string][]string{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		test, indented := strings.CutPrefix(line, "\t")
 		switch {
-		case sub == "":
-		case test == "TestWire":
-			require.FileExists(t, filepath.Join(dir, "testdata", sub+".txtar"))
-		case test == "TestScripts":
-			require.FileExists(t, filepath.Join(dir, "testdata", "script", sub+".txtar"))
+		case line == "" || line[0] == '#':
+		case !indented:
+			names = append(names, line)
+			tests[line] = nil
 		default:
-			literal := strconv.Quote(strings.ReplaceAll(sub, "_", " "))
-			require.True(t, strings.Contains(sources[dir], literal), "%s.%s has no subtest %s", name, test, literal)
+			require.NotEmpty(t, names, "%s belongs to no promise", test)
+			last := names[len(names)-1]
+			tests[last] = append(tests[last], test)
 		}
+	}
+	return names, tests
+}
+
+// checkTest fails unless a test exists. Sources are those of packages that were read before.
+func checkTest(t *testing.T, sources map[string]string, name string) {
+	m := named.FindStringSubmatch(name)
+	require.NotNil(t, m, "%q is not a test", name)
+	test, sub := m[2], m[3]
+	dir, ok := packages[m[1]]
+	require.True(t, ok, "%s: no such package", name)
+	dir = filepath.Join("..", filepath.FromSlash(dir))
+
+	if sources[dir] == "" {
+		sources[dir] = testsOf(t, dir)
+	}
+	require.True(t, strings.Contains(sources[dir], "func "+test+"("), "%s does not exist", name)
+
+	switch {
+	case sub == "":
+	case test == "TestWire":
+		require.FileExists(t, filepath.Join(dir, "testdata", sub+".txtar"))
+	case test == "TestScripts":
+		require.FileExists(t, filepath.Join(dir, "testdata", "script", sub+".txtar"))
+	default:
+		literal := strconv.Quote(strings.ReplaceAll(sub, "_", " "))
+		require.True(t, strings.Contains(sources[dir], literal), "%s: no such subtest", name)
 	}
 }
 
