@@ -43,13 +43,13 @@ func TestTasks(t *testing.T) {
 		}
 	}
 
-	const page = "../../docs/scripts.md"
+	const page = "../../docs/figures.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if tables := m.tables(); !strings.Contains(string(text), docs.Section("turns", tables)) {
-		t.Errorf("%s has other figures: go run ./turns -docs ../docs/scripts.md", page)
+		t.Errorf("%s has other figures: go run ./turns -docs ../docs/figures.md", page)
 	}
 }
 
