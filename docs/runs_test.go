@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// packages are the folders of the packages that promises.txt names.
+// packages are the folders of the packages that promises.txt and RATIONALE.md name.
 var packages = map[string]string{
 	"background": "pkg/background", "engine": "pkg/background/engine", "enginetest": "pkg/background/engine/enginetest", "output": "pkg/background/output", "schedule": "pkg/background/internal/schedule", "sqlite": "pkg/background/sqlite",
-	"host": "host", "httpapi": "server/httpapi", "mcpapi": "server/mcpapi", "server": "server", "toolhost": "cmd/toolhost",
+	"host": "host", "httpapi": "server/httpapi", "mcpapi": "server/mcpapi", "plugins": "plugins", "server": "server", "toolhost": "cmd/toolhost",
 }
 
 var (
