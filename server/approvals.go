@@ -164,7 +164,7 @@ func conflict(err error) error {
 // engine.ErrNotFound if there is no such run.
 //
 // Decide does not check who decides. Its callers are those of the table in
-// docs/operating.md: never let an agent use it.
+// docs/approving.md: never let an agent use it.
 func (p Approvals) Decide(ctx context.Context, id, by string, in wire.Decide) (wire.Run, error) {
 	run, err := p.decide(ctx, id, by, in, keeping{})
 	return shape.Run(run, time.Now()), err

@@ -29,9 +29,9 @@ const (
 	tableEnd   = "<!-- end of settings -->\n"
 )
 
-// The table of docs/operating.md is that of the code.
+// The table of docs/settings.md is that of the code.
 func TestDocumentedSettings(t *testing.T) {
-	const page = "../../docs/operating.md"
+	const page = "../../docs/settings.md"
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	before, rest, begins := strings.Cut(string(text), tableBegin)

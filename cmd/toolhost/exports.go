@@ -17,7 +17,7 @@ func (a *app) openExports(ctx context.Context, scraped bool) (end func(), err er
 	instance := cmp.Or(hostName(a.config.listen), "unnamed")
 	a.exports, err = exporters.Open(ctx, exporters.Config{Version: version(), Instance: instance, Scraped: scraped, Logger: a.logger()})
 	if err != nil {
-		return nil, &usageError{err, "see Metrics and traces in docs/operating.md"}
+		return nil, &usageError{err, "see Sending over OTLP in docs/metrics.md"}
 	}
 	return func() { a.exports.CloseWithin(exportGrace, a.logger()) }, nil
 }

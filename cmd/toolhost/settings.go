@@ -71,7 +71,7 @@ func newConfig() config {
 }
 
 // setting is one key of the configuration. Tables of settings drive reading,
-// checking and showing it, its JSON Schema and its table in docs/operating.md.
+// checking and showing it, its JSON Schema and its table in docs/settings.md.
 type setting struct {
 	key    string // as in a file: log.level, which is TOOLHOST_LOG_LEVEL in the environment
 	effect effect
@@ -102,13 +102,13 @@ func settings(c *config) []setting {
 	runs, most := &s.Runs, &s.MaxLimits
 
 	return []setting{
-		{"plugins", live, sources, &c.plugins, none, "Folders of plugins, and plugins of [registries](#registries) as `oci://HOST/NAME:TAG`. Subfolders are not read."},
+		{"plugins", live, sources, &c.plugins, none, "Folders of plugins, and plugins of [registries](supplying.md#registries) as `oci://HOST/NAME:TAG`. Subfolders are not read."},
 		{"registry.plain_http", live, words, &c.plainHTTP, none, "Registries, as HOST or HOST:PORT, that are contacted over plain HTTP. Registries on this machine always use plain HTTP, all others HTTPS."},
 		{"starter", live, starterPack, &c.starter, note("`true` without `plugins`, else `false`"), "Which plugins of the [starter pack](starter.md) are served: `true` for all, `false` for none, or a list of names. In the environment, separate names as in `PATH`."},
 		{"exec", live, flag, &c.exec, nil, "Whether agents have the tool `exec`, which runs [scripts](scripts.md) that call their tools. Unless `grants.exec` says otherwise, it gets the clock, questions to the user and every tool."},
-		{"watch", live, flag, &c.watch, nil, "Whether `serve` and `mcp` apply changes to plugins and the configuration automatically. See [Reloading](#reloading)."},
-		{"compile", restart, oneOf(compileAhead, compileOnDemand), &c.compile, nil, "When `serve` and `mcp` compile plugins: `ahead`, in the background once the server is ready, or `on_demand`, each at its first call. See [Compiled code](#compiled-code)."},
-		{"interpret", live, list, &s.Interpret, none, "Plugins that run in an interpreter and are never compiled, by name; `[\"*\"]` for all. See [Compiled code](#compiled-code)."},
+		{"watch", live, flag, &c.watch, nil, "Whether `serve` and `mcp` apply changes to plugins and the configuration automatically. See [Reloading](configuration.md#reloading)."},
+		{"compile", restart, oneOf(compileAhead, compileOnDemand), &c.compile, nil, "When `serve` and `mcp` compile plugins: `ahead`, in the background once the server is ready, or `on_demand`, each at its first call. See [Compiled code](compiling.md)."},
+		{"interpret", live, list, &s.Interpret, none, "Plugins that run in an interpreter and are never compiled, by name; `[\"*\"]` for all. See [Compiled code](compiling.md)."},
 		{"data", restart, folder, &c.data, note("`$XDG_DATA_HOME/toolhost` or `~/.local/share/toolhost`"), "Folder for compiled plugins, accepted plugins, and background runs. Toolhost refuses a folder that other users own or can write to."},
 		{"engine", restart, text, &c.engine, none, "URL of the PostgreSQL database where `serve` keeps runs, such as `postgres://toolhost@db/toolhost`. Hosts with the same database share their runs: see [Several hosts](cluster.md). Without it, runs are kept in `data`. Use `TOOLHOST_ENGINE`, `PGPASSWORD` or a `.pgpass` to keep the password out of the configuration and the process list."},
 		{"lease", restart, durationFrom(time.Second), &runs.LeaseTTL, note("`30s`, or `60s` with `engine`"), "How long a host may lose contact with the database before its runs end and other hosts take them over. It must be longer than a database failover."},
@@ -137,45 +137,45 @@ func settings(c *config) []setting {
 		{"background.notice_ttl", live, duration, &runs.NoticeTTL, background.DefaultNoticeTTL, "How long an unacknowledged notice and its run are kept."},
 		{"background.output_cap", live, size, &runs.OutputCap, int64(background.DefaultOutputCap), "How much output of a run is kept: its beginning and its end."},
 		{"background.log_quota", restart, size, &s.LogQuota, int64(server.DefaultLogQuota), "Disk space for the output of all runs. The logs of the runs that finished first are deleted first."},
-		{"background.record_quota", restart, size, &runs.RecordQuota, int64(server.DefaultRecordQuota), "Space for the records of all runs and schedules. In `serve`, one client gets at most three quarters. See [Records](#records)."},
+		{"background.record_quota", restart, size, &runs.RecordQuota, int64(server.DefaultRecordQuota), "Space for the records of all runs and schedules. In `serve`, one client gets at most three quarters. See [Records](limits.md#records)."},
 		{"background.end_session", live, oneOf(string(background.EndParked), string(background.EndAll)), &runs.EndSession, nil, "What the end of a session stops: `parked` for its parked calls, `all` for all its runs."},
 		{"background.min_interval", live, duration, &runs.MinInterval, background.DefaultInterval, "The shortest time between two firings of a schedule, in local time of its time zone."},
 		{"background.misfire", live, duration, &runs.Misfire, background.DefaultMisfire, "How late a missed firing may still happen. The schedule then fires once, however many firings it has missed."},
 
-		{"audit.enabled", restart, flag, &c.audit, nil, "Whether `serve` and `mcp` keep an [audit log](#the-audit-log) in the data folder."},
+		{"audit.enabled", restart, flag, &c.audit, nil, "Whether `serve` and `mcp` keep an [audit log](audit.md) in the data folder."},
 		{"audit.file_size", restart, size, &s.Audit.FileSize, int64(audit.DefaultFileSize), "Size at which the audit log continues in a new file."},
 		{"audit.files", restart, anyWhole, &s.Audit.Files, audit.DefaultFiles, "How many audit log files are kept. A negative number keeps all."},
 
-		{"serve.listen", restart, text, &c.listen, none, "Address on which `serve` listens in addition to its socket, such as `127.0.0.1:7070`. See [Serving](#serving)."},
+		{"serve.listen", restart, text, &c.listen, none, "Address on which `serve` listens in addition to its socket, such as `127.0.0.1:7070`. See [Running a server](operating.md#connect)."},
 		{"serve.drain", live, duration, &c.drain, nil, "How long a server waits for calls and runs at shutdown before it interrupts them."},
 		{"addr", live, text, &c.addr, note("the socket of the data folder"), "Server that `spawn`, `check`, `wait`, `stop`, `logs`, `tasks`, `remove`, `schedules`, `backup` and others connect to: `host:port`, a URL or a socket path."},
-		{"token", restart, text, &c.token, none, "Token that a server accepts from its operator, and that commands send to a server over TCP, [only to the address it was given for](#where-a-token-goes). Set `TOOLHOST_TOKEN` to keep it out of files. It needs at least 16 characters if other machines can reach the server."},
+		{"token", restart, text, &c.token, none, "Token that a server accepts from its operator, and that commands send to a server over TCP, [only to the address it was given for](configuration.md#where-a-token-goes). Set `TOOLHOST_TOKEN` to keep it out of files. It needs at least 16 characters if other machines can reach the server."},
 		{"oauth.issuer", restart, text, &c.oauth.Issuer, none, "URL of the issuer whose access tokens a server accepts over TCP. Each subject is a user with separate sessions. See [Users](http.md#users)."},
 		{"oauth.audience", restart, text, &c.oauth.Audience, none, "URL of this server. Access tokens must be issued for it."},
 		{"oauth.jwks", restart, text, &c.oauth.JWKS, note("from the issuer's metadata"), "URL of the issuer's keys."},
 		{"oauth.scopes", restart, words, &c.oauth.Scopes, none, "Scopes that every access token needs. In the environment, separate them with spaces."},
 
-		{"host.memory", restart, size, &s.Host.Memory, int64(host.DefaultHostMemory), "Memory of all calls and of the warm instances kept for later calls. In `serve`, one client gets at most three quarters. See [Memory of the host](#memory-of-the-host)."},
-		{"host.total_calls", restart, whole, &s.Host.TotalCalls, host.DefaultTotalCalls, "Direct calls at the same time, of all plugins. Other calls [wait](#waiting), and their time limit keeps running. In `serve`, one client gets at most three quarters. Background runs have their own limit."},
+		{"host.memory", restart, size, &s.Host.Memory, int64(host.DefaultHostMemory), "Memory of all calls and of the warm instances kept for later calls. In `serve`, one client gets at most three quarters. See [Memory of the host](limits.md#memory-of-the-host)."},
+		{"host.total_calls", restart, whole, &s.Host.TotalCalls, host.DefaultTotalCalls, "Direct calls at the same time, of all plugins. Other calls [wait](limits.md#waiting), and their time limit keeps running. In `serve`, one client gets at most three quarters. Background runs have their own limit."},
 		{"host.calls", restart, whole, &s.Host.Calls, host.DefaultCalls, "Calls of one plugin at the same time, background runs included. Other calls wait. In `serve`, one client gets at most three quarters."},
 		{"host.warm", restart, anyWhole, &s.Host.Warm, host.DefaultWarm, "Warm instances kept per plugin: clean ones, ready for its next calls. A negative number keeps none."},
 		{"host.warm_for", restart, duration, &s.Host.WarmFor, host.DefaultWarmFor, "How long a warm instance is kept."},
-		{"host.cache", restart, size, &s.Host.CacheSize, int64(host.DefaultCacheSize), "Space for compiled code in the data folder. The least recently used is deleted first. See [Compiled code](#compiled-code)."},
+		{"host.cache", restart, size, &s.Host.CacheSize, int64(host.DefaultCacheSize), "Space for compiled code in the data folder. The least recently used is deleted first. See [Compiled code](compiling.md)."},
 		{"host.compile_memory", restart, sizeFrom(128 << 20), &s.Host.CompileMemory, int64(host.DefaultCompileMemory), "Memory limit for compiling one plugin, at least 128 MiB."},
 		{"host.compile_time", restart, durationFrom(time.Second), &s.Host.CompileTime, host.DefaultCompileTime, "Limit on processor time for compiling one plugin, at least 1s."},
-		{"egress.proxy", restart, text, &s.Host.Egress.Proxy, none, "URL of the proxy for HTTP requests of plugins, `http://HOST:PORT` or `https://HOST:PORT`, with an optional user and password. Requests that a `private` rule allows bypass it. Proxy variables in the environment have no effect. The proxy must refuse private addresses: see [HTTP](#http)."},
+		{"egress.proxy", restart, text, &s.Host.Egress.Proxy, none, "URL of the proxy for HTTP requests of plugins, `http://HOST:PORT` or `https://HOST:PORT`, with an optional user and password. Requests that a `private` rule allows bypass it. Proxy variables in the environment have no effect. The proxy must refuse private addresses: see [Proxies](egress.md#proxies-and-certificates)."},
 		{"egress.proxy_resolves", restart, flag, &s.Host.Egress.ProxyResolves, nil, "Whether names that this host cannot resolve go to `egress.proxy`. Then only the proxy keeps them from leading to private addresses."},
 		{"egress.ca", restart, folder, &c.egressCA, none, "PEM file with certificates that plugins' requests trust in addition to the system's."},
 		{"listing", live, listings, &s.Listing, none, "How models find tools, by name or pattern, such as `{\"*\": search, \"files_*\": list}`. With `list` they get the definition, with `search` they [search](agents.md#many-tools) for it. A name takes precedence over patterns, and a longer pattern over a shorter one. The default is `list`."},
-		{"approve", live, oneOf(approveDeny, approveAuto, approveAsk), &c.approve, nil, "What happens to calls that need a person's [approval](#approvals). For tools whose manifest requires approval, `deny` refuses calls and `auto` allows them. `ask` makes calls of these tools and of destructive tools wait for a decision. `toolhost call` counts as approval."},
-		{"approvals.tools", live, decisions, &s.Approvals.Tools, none, "Decisions on tools by name or pattern, such as `{files_delete: ask, \"mail_*\": deny}`: `allow`, `ask` or `deny`. A name takes precedence over patterns, a longer pattern over a shorter one, and each of them over hints."},
-		{"approvals.by", live, oneOf(string(server.ByUser), string(server.ByOperator)), &s.Approvals.By, string(server.ByUser), "Who decides on calls that wait for [approval](#approvals): `user` asks the user of an MCP client that can ask, and operators can decide too; `operator` leaves every decision to operators."},
+		{"approve", live, oneOf(approveDeny, approveAuto, approveAsk), &c.approve, nil, "What happens to calls that need a person's [approval](approving.md). For tools whose manifest requires approval, `deny` refuses calls and `auto` allows them. `ask` makes calls of these tools and of destructive tools wait for a decision. `toolhost call` counts as approval."},
+		{"approvals.tools", live, decisions, &s.Approvals.Tools, none, "Decisions on tools by name or pattern, such as `{files_delete: ask, \"mail_*\": deny}`: `allow`, `ask` or `deny`. A name takes precedence over patterns, a longer pattern over a shorter one, and each of them over hints. `ask` treats a tool like one whose manifest requires approval: see `approve`."},
+		{"approvals.by", live, oneOf(string(server.ByUser), string(server.ByOperator)), &s.Approvals.By, string(server.ByUser), "Who decides on calls that wait for [approval](approving.md): `user` asks the user of an MCP client that can ask, and operators can decide too; `operator` leaves every decision to operators."},
 		{"approvals.wait", live, duration, &s.Approvals.Wait, server.DefaultApprovalWait, "How long a call waits for approval before it is refused."},
 		{"approvals.token", restart, text, &c.approvalToken, none, "Token of at least 16 characters for deciding on approvals over TCP and on the page. Without it, approvals can be decided only over the socket. Set `TOOLHOST_APPROVALS_TOKEN` to keep it out of files."},
-		{"metrics.token", restart, text, &c.metricsToken, none, "Token for reading `/metrics` over TCP, and for nothing else. Without it, `/metrics` needs the operator's `token`. Set `TOOLHOST_METRICS_TOKEN` to keep it out of files. See [Metrics and traces](#metrics-and-traces)."},
-		{"secrets_key", live, folder, &c.secretsKey, none, "File with the keys for users' secrets: one per line, 32 bytes in base64. The first encrypts. `toolhost secret key FILE` adds a key. See [Secrets](#secrets)."},
+		{"metrics.token", restart, text, &c.metricsToken, none, "Token for reading `/metrics` over TCP, and for nothing else. Without it, `/metrics` needs the operator's `token`. Set `TOOLHOST_METRICS_TOKEN` to keep it out of files. See [Metrics](metrics.md#scraping)."},
+		{"secrets_key", live, folder, &c.secretsKey, none, "File with the keys for users' secrets: one per line, 32 bytes in base64. The first encrypts. `toolhost secret key FILE` adds a key. See [Users' secrets](secrets.md#users-secrets)."},
 		{"secrets.*", live, kind{each: c.secret}, nil, none, "Secrets that the host puts into HTTP requests of plugins, by name."},
-		{"trust", live, signers, &c.trust.Rules, none, "Signers whose plugin [signatures](#signatures) are accepted: a list of `{minisign: KEY}`, `{sigstore: {issuer, identity}}` and `{key: PEM}`, each optionally limited to `plugins` and `sources`. The setting applies to plugins, the command `toolhost trust` to configurations."},
+		{"trust", live, signers, &c.trust.Rules, none, "Signers whose plugin [signatures](supplying.md#signatures) are accepted: a list of `{minisign: KEY}`, `{sigstore: {issuer, identity}}` and `{key: PEM}`, each optionally limited to `plugins` and `sources`. The setting applies to plugins, the command `toolhost trust` to configurations."},
 		{"trusted_root", live, folder, &c.trustedRoot, none, "Sigstore's trusted root, a file `trusted_root.json`. Signers with `sigstore` need it."},
 		{"require_signature", live, flag, &c.trust.Require, nil, "Whether plugins without a signature from a signer in `trust` are refused."},
 		{"grants.*", live, kind{each: c.grant}, nil, none, "The grants of each plugin, by name. A plugin that is not named gets nothing."},
@@ -244,7 +244,7 @@ func grantSettings(g *host.Grant) (table []setting) {
 			s.kind, s.builtIn = words, none
 		case *[]host.HTTPRule:
 			s.kind, s.builtIn = httpRules, none
-			s.doc += " A list of `{url, methods, secret, max_body, private}`. See [HTTP](#http)."
+			s.doc += " A list of `{url, methods, secret, max_body, private}`. See [HTTP](egress.md)."
 		case *[]host.Mount:
 			s.kind, s.builtIn = mounts, none
 			s.doc += " A list of `{dir, path, mode}`: `dir` is the folder, `path` is where the plugin sees it, and `mode` is `read` or `write`."
