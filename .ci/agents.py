@@ -2,7 +2,8 @@
 Toolhost's tools, results, notices and held calls, and what has happened. Called by agents.sh.
 
 agents.py MODULES WORK [PROGRAM | PROGRAM/TRANSPORT]…
-WORK has toolhost, plugins, and their compiled code in data/cache.
+WORK has toolhost, plugins, and their compiled code in data/cache. The programs get the
+configuration of their pages in docs/clients.
 """
 import contextlib, dataclasses, json, os, pathlib, re, subprocess, sys, time, traceback, typing
 
@@ -11,6 +12,7 @@ from model import LIMIT, Model
 modules, work = map(pathlib.Path, sys.argv[1:3])
 only = sys.argv[3:]
 toolhost = work / "toolhost"
+pages = pathlib.Path(__file__).resolve().parent.parent / "docs/clients"
 
 
 def check(holds, what, *found):
@@ -34,19 +36,19 @@ def write(path, value):
 @dataclasses.dataclass
 class Program:
     package: str
+    page: str  # with its configuration, first for stdio, then for HTTP
     configure: typing.Callable  # in its home; returns its command and environment
     transports: tuple = ("stdio", "http")
     decides: str = "user"  # on calls that need approval
 
 
 def claude(home, model, server):
-    write(home / "mcp.json", {"mcpServers": {"th": server}})
-    return (["claude", "-p", "go", "--mcp-config", home / "mcp.json", "--strict-mcp-config", "--allowedTools", "mcp__th"],
+    write(home / "mcp.json", server)
+    return (["claude", "-p", "go", "--mcp-config", home / "mcp.json", "--strict-mcp-config", "--allowedTools", "mcp__toolhost"],
             {"ANTHROPIC_BASE_URL": model, "ANTHROPIC_API_KEY": "none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"})
 
 
 def codex(home, model, server):
-    entry = "\n".join(f"{key} = {json.dumps(value)}" for key, value in server.items() if key in ("command", "args", "url"))
     write(home / ".codex/config.toml", f"""
 model = "gpt-5"
 model_provider = "scripted"
@@ -58,11 +60,7 @@ analytics = {{enabled = false}}
 name = "scripted"
 base_url = "{model}/v1"
 wire_api = "responses"
-[mcp_servers.th]
-{entry}
-startup_timeout_sec = 120
-tool_timeout_sec = 120
-""")
+{server}""")
     return ["codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "go"], {}
 
 
@@ -78,10 +76,8 @@ def qwen(home, model, server):
 
 
 def settings(path, auth, server):
-    if "url" in server:
-        server = {"httpUrl": server["url"]}
     write(path, {
-        "mcpServers": {"th": {**server, "trust": True}},
+        **json.loads(server),
         "security": {"auth": {"selectedType": auth}, "folderTrust": {"enabled": False}},
         "telemetry": {"enabled": False}, "privacy": {"usageStatisticsEnabled": False},
         "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
@@ -89,9 +85,8 @@ def settings(path, auth, server):
 
 
 def opencode(home, model, server):
-    entry = {"type": "remote", "url": server["url"]} if "url" in server else {"type": "local", "command": [server["command"], *server["args"]]}
     write(home / ".config/opencode/opencode.json", {
-        "autoupdate": False, "share": "disabled", "model": "scripted/scripted", "mcp": {"th": {**entry, "enabled": True}},
+        **json.loads(server), "autoupdate": False, "share": "disabled", "model": "scripted/scripted",
         "provider": {"scripted": {
             "npm": "@ai-sdk/openai-compatible", "name": "scripted", "options": {"baseURL": model + "/v1", "apiKey": "none"},
             "models": {"scripted": {"name": "scripted", "limit": {"context": 1000000, "output": 10000}}},
@@ -102,12 +97,12 @@ def opencode(home, model, server):
 
 PROGRAMS = {
     # Over HTTP it speaks 2026-07-28, in which only a header names a session.
-    "claude": Program("@anthropic-ai/claude-code", claude, ("stdio", "http", "http, no session")),
+    "claude": Program("@anthropic-ai/claude-code", "claude-code.md", claude, ("stdio", "http", "http, no session")),
     # Without a terminal it declines each question itself.
-    "codex": Program("@openai/codex", codex, decides="operator"),
-    "gemini": Program("@google/gemini-cli", gemini),
-    "opencode": Program("opencode-ai", opencode),
-    "qwen": Program("@qwen-code/qwen-code", qwen),
+    "codex": Program("@openai/codex", "codex.md", codex, decides="operator"),
+    "gemini": Program("@google/gemini-cli", "gemini-cli.md", gemini),
+    "opencode": Program("opencode-ai", "opencode.md", opencode),
+    "qwen": Program("@qwen-code/qwen-code", "qwen-code.md", qwen),
 }
 
 
@@ -133,13 +128,11 @@ class Agent:
         home.mkdir()
         self.environment = {
             "HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), "XDG_DATA_HOME": str(home / ".local/share"),
-            "PATH": f"{modules / 'node/bin'}:{modules / '.bin'}:{os.environ['PATH']}", "TERM": "dumb", "LANG": "C.UTF-8",
+            "PATH": f"{work}:{modules / 'node/bin'}:{modules / '.bin'}:{os.environ['PATH']}", "TERM": "dumb", "LANG": "C.UTF-8",
             "TMPDIR": os.environ.get("TMPDIR", "/tmp"), "NO_COLOR": "1", "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1",
+            "TOOLHOST_TOKEN": "a-token-of-the-operator",
         }
-        server = {"command": str(toolhost), "args": ["mcp", *self.flags]}
-        if transport != "stdio":
-            server = {"type": "http", "url": self.serve(cleanup), "headers": {"Toolhost-Session": "agent"} if self.named else {}}
-        command, environment = program.configure(home, self.model.url, server)
+        command, environment = program.configure(home, self.model.url, self.documented(program.page, transport, cleanup))
         self.environment |= environment
         self.process = self.start("program", command, cleanup)
 
@@ -149,6 +142,20 @@ class Agent:
                                        stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         cleanup.callback(stop, process)
         return process
+
+    def documented(self, page, transport, cleanup):
+        """The configuration of a page, with the flags or the address of this server."""
+        stdio, http, *_ = re.findall(r"```(?:json|toml)\n(.*?)```", (pages / page).read_text(), re.DOTALL)
+        if transport == "stdio":
+            return self.replace(stdio, '"mcp"]', json.dumps(["mcp", *self.flags])[1:])
+        if not self.named:
+            http = self.replace(http, ', "Toolhost-Session": "claude"', "")
+        return self.replace(http, "http://127.0.0.1:7070/mcp", self.serve(cleanup))
+
+    @staticmethod
+    def replace(text, old, new):
+        check(old in text, f"no {old} in the configuration", text)
+        return text.replace(old, new)
 
     def serve(self, cleanup):
         self.start("server", [toolhost, "serve", "--listen", "127.0.0.1:0", *self.flags], cleanup)
@@ -176,7 +183,7 @@ class Agent:
         """A call as the program wants it: some have one tool that calls those they do not list."""
         if name := self.name(tool):
             return name, args
-        return "tool_call", {"name": f"mcp__th__{tool}", "arguments": args}
+        return "tool_call", {"name": f"mcp__toolhost__{tool}", "arguments": args}
 
     def turn(self, *calls):
         """Has the model make calls, and returns what it is shown of their results."""
@@ -245,7 +252,7 @@ def find_tools(a):
     if not a.name("notes_say"):
         search = next((tool for tool in ("ToolSearch", "tool_search") if a.name(tool)), None)
         check(search, "no tools of Toolhost, and none to search for them", sorted(a.asked()["tools"]))
-        found = a.call(search, query="select:" + ",".join("mcp__th__" + name for name in wanted), max_results=len(wanted))
+        found = a.call(search, query="select:" + ",".join("mcp__toolhost__" + name for name in wanted), max_results=len(wanted))
     for name in wanted:
         check(a.name(name) or name in found, f"{name} is not listed", sorted(a.asked()["tools"]), found)
 
