@@ -15,7 +15,7 @@ import (
 // Patterns of the pages of clients and of the scripts that drive them.
 var (
 	fence   = regexp.MustCompile("(?s)```(json|toml)\n(.*?)```")
-	driven  = regexp.MustCompile(`Program\("(.+?)", "(.+?)",`)
+	program = regexp.MustCompile(`Program\("(.+?)", "(.+?)",`)
 	version = regexp.MustCompile(`(\S+)@([\d.]+)`)
 )
 
@@ -28,7 +28,7 @@ func TestClientConfigurations(t *testing.T) {
 	index := read(t, "clients.md")
 
 	for _, page := range pages {
-		require.Contains(t, index, "("+filepath.ToSlash(page)+")")
+		require.True(t, strings.Contains(index, "("+filepath.ToSlash(page)+")"), "clients.md does not name %s", page)
 		found := fence.FindAllStringSubmatch(read(t, page), -1)
 		require.GreaterOrEqual(t, len(found), 2, page)
 		for _, f := range found {
@@ -51,15 +51,17 @@ func TestDrivenClients(t *testing.T) {
 	for _, v := range version.FindAllStringSubmatch(read(t, "../.ci/agents.sh"), -1) {
 		versions[strings.TrimPrefix(v[1], "programs=(")] = v[2]
 	}
-	programs := driven.FindAllStringSubmatch(read(t, "../.ci/agents.py"), -1)
+	programs := program.FindAllStringSubmatch(read(t, "../.ci/agents.py"), -1)
 	require.Len(t, programs, len(versions))
 	index := read(t, "clients.md")
 
 	for _, p := range programs {
 		pkg, page := p[1], p[2]
 		require.NotEmpty(t, versions[pkg], pkg)
-		require.Contains(t, read(t, "clients/"+page), "Driven by `.ci/agents.sh` with "+versions[pkg]+":")
-		require.Contains(t, index, "](clients/"+page+") | driven: "+versions[pkg]+",")
+		driven := strings.Contains(read(t, "clients/"+page), "Driven by `.ci/agents.sh` with "+versions[pkg]+":")
+		require.True(t, driven, "clients/%s does not name %s", page, versions[pkg])
+		listed := strings.Contains(index, "](clients/"+page+") | driven: "+versions[pkg]+",")
+		require.True(t, listed, "clients.md does not name %s of %s", versions[pkg], page)
 	}
 }
 
