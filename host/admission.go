@@ -8,19 +8,19 @@ import (
 	"github.com/toolhost/toolhost/internal/fair"
 )
 
-// admission is what a call holds before it may have an instance.
+// admission is the set of slots that a call holds before it gets an instance.
 type admission struct {
-	detach      func() // gives back the slot among all calls, once; nil: release does
-	sessionSlot bool   // it holds the slot of its session
-	moduleSlot  bool   // it holds a slot among the calls of its module
-	hostSlot    bool   // it holds one among all calls
+	detach      func() // returns the host slot early, once; nil: release returns it
+	sessionSlot bool   // holds the slot of its session
+	moduleSlot  bool   // holds a slot of its module
+	hostSlot    bool   // holds a slot of the host
 }
 
-// acquire waits until the call may have an instance: for the slot of its session
-// if its tool is serial, which holds up nobody else, then for a slot among the
-// calls of its module, and then for one among all. A call that another one waits for
-// uses that one's: calls that wait for each other could hold all slots. Whatever it
-// returns, release has to be called.
+// acquire waits until the call may have an instance. A call of a serial tool first
+// waits for the slot of its session, which delays nobody else. Then each call waits
+// for a slot of its module, and then for one of the host. A nested call uses its
+// caller's slots: calls that wait for each other could otherwise hold all of them.
+// Call release whatever acquire returns.
 func (c *call) acquire() (err error) {
 	if c.Serial {
 		if err = c.acquireSerial(); err != nil {
@@ -54,7 +54,7 @@ func (c *call) acquire() (err error) {
 	return nil
 }
 
-// release gives back what acquire got.
+// release returns the slots that acquire got.
 func (c *call) release() {
 	if c.detach != nil {
 		c.detach()
@@ -70,7 +70,7 @@ func (c *call) release() {
 	}
 }
 
-// wait waits for a slot of a queue, no longer than the call may take.
+// wait waits for a slot of a queue, no longer than the call's time limit.
 func (c *call) wait(q waitQueue, client string) error {
 	if q.TryAcquire(client) {
 		return nil
@@ -95,12 +95,14 @@ func (c *call) wait(q waitQueue, client string) error {
 // waitQueue lets a limited number of calls run at a time; others wait.
 type waitQueue struct {
 	*fair.Semaphore
-	// What a call reports that gave up: at the limit of all clients, or of its own.
+	// The error texts of a call that gave up: at the limit of all clients, or at its
+	// own client's.
 	full, fullForClient string
 }
 
-// newWaitQueue returns the queue for max calls. With shared one client can hold
-// only part of the slots. what and where name the calls in messages.
+// newWaitQueue returns a queue that admits max calls. If shared is set, one
+// client can hold only part of the slots. what and where name the calls in
+// messages.
 func newWaitQueue(max int, shared bool, what, where string) waitQueue {
 	message := func(n int, whose string) string {
 		return fmt.Sprintf("at most %d calls%s%s run at a time%s: retry when others have ended, or ask the operator to raise the limit", n, what, whose, where)
@@ -120,7 +122,7 @@ func newSerialQueue() waitQueue {
 	return waitQueue{fair.NewSerial(), message, message}
 }
 
-// reason says why a call that gave up had to wait.
+// reason returns why a call that gave up had to wait.
 func (q waitQueue) reason(ofClient bool) string {
 	if ofClient {
 		return q.fullForClient

@@ -9,21 +9,21 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// once reports whether it matters to the call that something must not be done twice.
+// once reports whether the call needs at-most-once semantics.
 func (p *pending) once() bool {
 	s := p.call.Suspend
 	return s != nil && s.Drop != nil && !s.Repeats
 }
 
-// act is called before something is done that must not be done twice, and that is not in
-// the state that is stored.
+// act removes the stored state, if the call needs at-most-once semantics. Call it before
+// a side effect that the stored state does not record.
 func (p *pending) act() {
 	if p.once() {
 		p.forget()
 	}
 }
 
-// forget removes the stored state before something is done that makes it wrong for any
+// forget removes the stored state before an operation that invalidates it for every
 // call.
 func (p *pending) forget() {
 	if err := p.removeState(); err != nil {
@@ -41,8 +41,8 @@ func (p *pending) removeState() error {
 	return err
 }
 
-// saved is called after a checkpoint was saved. A call that begins again does so from
-// there, and not from an older state.
+// saved is called after a checkpoint was saved. A restarted call begins there, not
+// from an older state.
 func (p *pending) saved() error {
 	if s := p.call.Suspend; s == nil || !s.Repeats {
 		return nil
@@ -56,7 +56,8 @@ func (p *pending) precedes(s *started) bool {
 	return needs && p.durable()
 }
 
-// acting is begin of an operation that is done at once, and must not be done twice.
+// acting wraps the begin function of an operation that is done at once, with
+// at-most-once semantics.
 func acting(begin func(*call, []byte) (work, int32)) func(*call, []byte) (work, int32) {
 	return func(c *call, request []byte) (work, int32) {
 		c.pending.act()
@@ -64,7 +65,7 @@ func acting(begin func(*call, []byte) (work, int32)) func(*call, []byte) (work, 
 	}
 }
 
-// ahead begins the operations that were held until a state that knows of them is stored.
+// ahead begins the operations that were held until a state that records them is stored.
 func (p *pending) ahead() error {
 	if len(p.held) == 0 {
 		return nil
@@ -92,7 +93,7 @@ func (p *pending) ahead() error {
 	for _, s := range held {
 		switch {
 		case err == nil:
-		case s.takes && !p.once() && !p.stored: // it begins again, and no state lacks what it takes
+		case s.takes && !p.once() && !p.stored: // the call starts over, and no stored state lacks the messages
 			p.retry = minRetry
 		default:
 			s.Apart, s.Once = false, false
@@ -103,7 +104,7 @@ func (p *pending) ahead() error {
 	return nil
 }
 
-// unrecorded is called before operations begin that no state can record.
+// unrecorded is called before operations that no state can record.
 func (p *pending) unrecorded(held []*started) {
 	for _, s := range held {
 		if s.takes {
@@ -113,7 +114,7 @@ func (p *pending) unrecorded(held []*started) {
 	p.act()
 }
 
-// unstored is the work of an operation that did not begin, because the state of the call
+// unstored is the work of an operation that did not begin because the state of the call
 // could not be stored.
 func (p *pending) unstored(err error) work {
 	c := p.call
@@ -130,7 +131,7 @@ func (p *pending) unstored(err error) work {
 	}
 }
 
-// proceed begins an operation that was held.
+// proceed begins a held operation.
 func (p *pending) proceed(s *started) {
 	todo := s.todo
 	s.todo = nil
@@ -144,7 +145,7 @@ func (p *pending) proceed(s *started) {
 	}
 }
 
-// await is the work of an operation that is made apart.
+// await is the work of a detached tool call.
 func (p *pending) await(w waiting) work {
 	c := p.call
 	return func(ctx context.Context) end {

@@ -10,28 +10,28 @@ import (
 	"github.com/toolhost/toolhost/internal/human"
 )
 
-// answer is what a guest has written.
+// answer is the output of a guest.
 type answer struct {
 	limit      int64 // bytes of all streams together
-	describing bool  // what is written is mostly the manifest
+	describing bool  // the output is mostly the manifest
 	written    int64
 	logged     int64 // bytes for the operator's log
 
 	result, errText, manifest []byte
-	given                     bool // something was written to the result, perhaps nothing
+	given                     bool // the guest wrote a result, perhaps an empty one
 	content                   []abi.Block
 	summary                   string
-	stderr                    tail // the end of what it wrote there
+	stderr                    tail // the end of stderr
 }
 
 const (
 	maxBlocks = 256      // of content in one result
-	maxTail   = 2048     // bytes of a tool's last words that an error text quotes
-	maxWords  = 1536     // bytes of the last words of a plugin that crashed, as a record of a run has room for
-	maxLogged = 64 << 10 // bytes that one call may put into the operator's log
+	maxTail   = 2048     // bytes of a tool's stderr that an error text quotes
+	maxWords  = 1536     // bytes of stderr of a crashed plugin, as many as the record of a run takes
+	maxLogged = 64 << 10 // bytes that one call may write to the operator's log
 )
 
-// count counts n bytes. Its error matches ErrOutput, and ends the call.
+// count counts n bytes of output. Its error matches ErrOutput and ends the call.
 func (a *answer) count(n int) error {
 	if a.written+int64(n) > a.limit {
 		if a.describing {
@@ -43,8 +43,8 @@ func (a *answer) count(n int) error {
 	return nil
 }
 
-// buffer is where the data of a stream is kept until the call ends; nil if it is
-// not.
+// buffer returns the buffer that keeps a stream until the call ends; nil for a
+// stream that is not kept.
 func (a *answer) buffer(stream abi.Stream) *[]byte {
 	switch stream {
 	case abi.StreamResult:
@@ -57,7 +57,7 @@ func (a *answer) buffer(stream abi.Stream) *[]byte {
 	return nil
 }
 
-// add keeps a block of content. Its error says what is wrong with it.
+// add keeps a content block. Its error says what is wrong with the block.
 func (a *answer) add(data []byte) error {
 	if len(a.content) == maxBlocks {
 		return fmt.Errorf("a result has at most %d content blocks", maxBlocks)
@@ -90,10 +90,10 @@ func (t *tail) write(p []byte) {
 
 func (t *tail) bytes() []byte { return t.buf[max(0, len(t.buf)-maxTail):] }
 
-// crashReport is the part of a text that begins with the last report of a crash, or nil.
-// The stacks that follow it may be long.
+// crashReport returns the part of a text that begins with the last crash report, or nil.
+// The stacks after it may be long.
 func crashReport(text []byte) []byte {
-	for _, start := range []string{"panic: ", "fatal error: ", "thread '"} { // of Go, of its runtime, of Rust
+	for _, start := range []string{"panic: ", "fatal error: ", "thread '"} { // Go, Go's runtime, Rust
 		if bytes.HasPrefix(text, []byte(start)) && !bytes.Contains(text, []byte("\n"+start)) {
 			return text
 		}
@@ -104,8 +104,8 @@ func crashReport(text []byte) []byte {
 	return nil
 }
 
-// lastWords is at most maxWords bytes of the tail on one line, without invisible
-// characters. It begins with the report of a crash, if there is one.
+// lastWords returns at most maxWords bytes of the tail on one line, without
+// invisible characters. It begins with the crash report, if there is one.
 func (t *tail) lastWords() string {
 	text := string(t.bytes())
 	text = text[max(0, len(text)-maxWords):]

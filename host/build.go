@@ -13,23 +13,23 @@ import (
 	"github.com/toolhost/toolhost/host/internal/compiler"
 )
 
-// CompileOptions are the options for compiling one module. The zero value suits a
-// module that a caller waits for.
+// CompileOptions are the options for compiling one module. The zero value is
+// right for a module that a caller waits for.
 type CompileOptions struct {
 	// Interpret runs the module in an interpreter instead of compiling it. Its calls
 	// are about 10 to 100 times slower and nest at most 2,000 deep. Functions with more
 	// than 1,000 locals are refused. The interpreter's form of the module counts
 	// against Config.Memory until the module is closed.
 	Interpret bool
-	// LowPriority makes the compiler process give way to other work, if the system
+	// LowPriority makes the compiler process yield to other work, where the system
 	// supports that. It needs Config.Compiler.
 	LowPriority bool
 }
 
-// prepare rewrites a plugin and compiles it, unless the cache has the outcome. Plugins
-// that differ in their scripts or manifests only have the same code, which is compiled
-// once. It does not depend on a working cache. A plugin that could not be compiled
-// before is refused again, by its digest, for the same reason.
+// prepare rewrites and compiles a plugin, unless the cache has the result. Plugins
+// that differ only in their scripts or manifests share their code, which is compiled
+// once. A working cache is not required. A plugin that failed to compile before is
+// refused again, by its digest, for the same reason.
 func (h *Host) prepare(ctx context.Context, digest string, wasm []byte, opts CompileOptions) (*codecache.Loaded, error) {
 	if opts.Interpret {
 		return h.interpreted(ctx, wasm)
@@ -40,7 +40,7 @@ func (h *Host) prepare(ctx context.Context, digest string, wasm []byte, opts Com
 		return nil, err
 	}
 	if opts.LowPriority {
-		leave() // a call that needs the code must not wait for a compiler that gives way
+		leave() // a call that needs the code must not wait for a low-priority build
 	} else {
 		defer leave()
 	}
@@ -64,7 +64,7 @@ func (h *Host) prepare(ctx context.Context, digest string, wasm []byte, opts Com
 	return l, err
 }
 
-// enterBuild waits until nobody else looks for the code of that key or makes it. The
+// enterBuild waits until nobody else looks up or builds the code of that key. The
 // caller calls leave.
 func (h *Host) enterBuild(ctx context.Context, key string) (leave func(), err error) {
 	slot, _ := h.making.LoadOrStore(key, make(chan struct{}, 1))
@@ -74,8 +74,9 @@ func (h *Host) enterBuild(ctx context.Context, key string) (leave func(), err er
 	return func() { <-slot.(chan struct{}) }, nil
 }
 
-// build compiles a plugin anew: in a child process where the host has one, and
-// otherwise in this one. ready says that the cache can be used.
+// build compiles a plugin that is not in the cache: in a child process if the
+// host has a compiler, and otherwise in this process. ready reports that the
+// cache can be used.
 func (h *Host) build(ctx context.Context, ready bool, key string, wasm []byte, low bool) (*codecache.Loaded, error) {
 	switch {
 	case h.compiler != "" && !ready:
@@ -99,9 +100,9 @@ func (h *Host) build(ctx context.Context, ready bool, key string, wasm []byte, l
 	return h.buildInMemory(ctx, wasm)
 }
 
-// buildsAtOnce is how many child processes compile at a time. Each of them uses
-// all processors. The second is there so that a module that takes long does not
-// hold up all others.
+// buildsAtOnce is the number of child processes that compile at a time. Each of
+// them uses all processors. The second one keeps a slow module from holding up
+// all others.
 const buildsAtOnce = 2
 
 func enterSemaphore(ctx context.Context, slots chan struct{}) error {
@@ -113,7 +114,7 @@ func enterSemaphore(ctx context.Context, slots chan struct{}) error {
 	}
 }
 
-// buildInMemory compiles into the memory of this process only.
+// buildInMemory compiles into the memory of this process.
 func (h *Host) buildInMemory(ctx context.Context, wasm []byte) (*codecache.Loaded, error) {
 	program, _, err := compiler.Rewrite(wasm)
 	if err != nil {
@@ -126,8 +127,8 @@ func (h *Host) buildInMemory(ctx context.Context, wasm []byte) (*codecache.Loade
 	return e.compile(ctx, program)
 }
 
-// memoryEngine returns the engine that keeps code in memory only, which most hosts with
-// a cache never need.
+// memoryEngine returns the engine that keeps code in memory only. Most hosts with a
+// cache never need it.
 func (h *Host) memoryEngine(ctx context.Context) (_ *engine, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,14 +138,14 @@ func (h *Host) memoryEngine(ctx context.Context) (_ *engine, err error) {
 	return h.engine, err
 }
 
-// engine is a runtime with the cache of compiled code that it closes.
+// engine is a runtime and the code cache that it closes.
 type engine struct {
 	wazero.Runtime
 	cache wazero.CompilationCache
 }
 
-// newEngine returns a runtime that has all that plugins import. It owns the cache, even
-// if it fails.
+// newEngine returns a runtime with everything that plugins import. It owns the cache,
+// even if it fails.
 func newEngine(ctx context.Context, config wazero.RuntimeConfig, cache wazero.CompilationCache) (*engine, error) {
 	e := &engine{wazero.NewRuntimeWithConfig(ctx, config.WithCompilationCache(cache)), cache}
 	if err := instantiateImports(ctx, e); err != nil {
@@ -161,7 +162,8 @@ func (e *engine) Close(ctx context.Context) error {
 	return errors.Join(e.Runtime.Close(ctx), e.cache.Close(ctx))
 }
 
-// compile compiles a program in memory, with all processors if the runtime can.
+// compile compiles a program in memory, with all processors if the runtime supports
+// that.
 func (e *engine) compile(ctx context.Context, program *compiler.Program) (*codecache.Loaded, error) {
 	compiled, err := e.CompileModule(compiler.WithWorkers(ctx), program.Wasm)
 	if err != nil {
@@ -171,9 +173,9 @@ func (e *engine) compile(ctx context.Context, program *compiler.Program) (*codec
 	return &codecache.Loaded{Program: program, Compiled: compiled, Runtime: e}, nil
 }
 
-// CompilerMain lets a program be Config.Compiler. It must be the first call in main.
-// It returns at once, unless the process was started to compile. In that case it
-// compiles one plugin, with limits and few rights, and exits.
+// CompilerMain lets a program be Config.Compiler. Call it first in main. It returns
+// at once unless the process was started to compile. In that case it compiles one
+// plugin, with limits and few rights, and exits.
 func CompilerMain() {
 	compiler.Main()
 	compilerMain.Store(true)
@@ -184,7 +186,7 @@ var compilerMain atomic.Bool // CompilerMain was called
 // ThisProgram returns the path of the running program, for Config.Compiler. On Linux
 // that is the file it was started from, even after an update has replaced it. It is
 // empty if the path is unknown, or if [CompilerMain] was not called: the program
-// would start itself again and again.
+// would start itself over and over.
 func ThisProgram() string {
 	if !compilerMain.Load() {
 		return ""

@@ -19,43 +19,43 @@ type call struct {
 	Call
 	host    *Host
 	module  *Module
-	client  string // that it counts for
+	client  string // fairness key
 	started time.Time
 
 	ctx    lifetime
 	guest  sched.Guest
 	meter  meter
 	answer answer
-	said   Progress // what the guest has reported last
-	inner  Caller   // of the calls that it makes
+	said   Progress // last report of the guest
+	inner  Caller   // its nested calls
 	beyond ungranted
 	admission
 
-	start      startup            // of the instance
+	start      startup            // start-up of the instance
 	describing bool               // the guest writes its manifest
-	instance   *instance.Instance // that runs it; nil before there is one and after
-	waited     time.Duration      // for slots
-	fuel       int64              // used, once it has left its instance
-	startFuel  int64              // used until the module had started up; 0 in a call that continues
-	startTime  time.Duration      // until then
-	peak       int64              // bytes of memory, once it has left its instance
+	instance   *instance.Instance // the instance that runs it; nil before and after
+	waited     time.Duration      // time spent waiting for slots
+	fuel       int64              // units used, set when it leaves its instance
+	startFuel  int64              // units used by start-up; 0 in a continued call
+	startTime  time.Duration      // duration of start-up
+	peak       int64              // peak memory in bytes, set when it leaves its instance
 	refused    error              // why its memory could not grow
-	threw      bool               // an exception has left it
+	threw      bool               // an exception escaped from the module
 	unwritten  bool               // it tried to write to a read-only folder
 	connected  bool               // it tried to use a network connection
-	failed     error              // the first limit or broken rule a host function met
+	failed     error              // the first exceeded limit or broken rule that a host function found
 	response   []byte             // abi.FieldResponse; nil before the first host call
-	extism     extismCall         // what a plugin of Extism has
+	extism     extismCall         // state of an Extism plugin
 	web        *web               // nil before the first HTTP request
-	pending    pending            // operations that it has started
-	leaving    bool               // it has been interrupted, and its state is being stored
-	begun      begun              // the operation whose first half runs
-	params     [2]uint64          // of the guest's function, and what it returns
+	pending    pending            // operations in progress
+	leaving    bool               // it was interrupted, and its state is being stored
+	begun      begun              // the operation whose first half is running
+	params     [2]uint64          // parameters of the guest's function, then its results
 }
 
 // Call runs a tool in a clean instance, without any trace of an earlier call, and
-// returns its result. At a limit the call waits for a slot, and its time limit keeps
-// running. Call blocks until the call has left the instance.
+// returns its result. If all slots are taken, the call waits for one, and its time
+// limit keeps running. Call blocks until the call has left the instance.
 //
 // The Result is valid in every case. The error is nil for a success, a tool error
 // and a required connection. Otherwise it is a [*CallError] that matches one of the
@@ -70,14 +70,14 @@ func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error
 	r, err := c.outcome(c.run())
 	m.tally.count(func(n *Counts) {
 		*n.Outcomes.of(r, err)++
-		inner := c.inner.total() // which are counted themselves
+		inner := c.inner.total() // which are counted separately
 		n.Fuel += max(0, r.Usage.Fuel-inner.Fuel)
 		n.CPU += r.Usage.CPU - inner.CPU
 	})
 	return r, err
 }
 
-// begin starts a call that the caller ends.
+// begin starts a call. The caller ends it.
 func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	if err := h.enter(req.Caller != nil); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	return c, nil
 }
 
-// end gives back what the call holds.
+// end releases what the call holds.
 func (c *call) end() {
 	c.reportUngranted()
 	if c.Caller != nil {
@@ -127,7 +127,7 @@ func (c *call) interrupted() error {
 	if err, cause := c.ctx.over(); err != nil && !c.leaving {
 		return because(err, cause)
 	}
-	if len(c.pending.started) > 0 { // inner calls may run while this one does
+	if len(c.pending.started) > 0 { // nested calls may be running
 		c.inner.allow(c.Policy.Fuel-c.meter.fuel.Used(c.meter.left()), int64(c.meter.memory.Peak))
 		if c.inner.overdrawn() {
 			return errOverdrawn
@@ -138,11 +138,12 @@ func (c *call) interrupted() error {
 	return c.meter.payStack(c.instance)
 }
 
-// errOverdrawn ends calls that run at the same time: none of them has used up the fuel by
-// itself.
+// errOverdrawn ends concurrent calls that used up the fuel together: none of them did so
+// alone.
 var errOverdrawn = fmt.Errorf("%w of the call and the tools that it calls", ErrFuel)
 
-// compute waits until the guest may compute. Its error is why the call ended first.
+// compute waits until the guest may compute. Its error is the reason if the call ended
+// first.
 func (c *call) compute() error {
 	if c.guest.Compute() {
 		return nil
@@ -150,7 +151,7 @@ func (c *call) compute() error {
 	return c.interrupted()
 }
 
-// stopping reports whether the tool was asked to finish soon.
+// stopping reports whether the tool was asked to stop.
 func (c *call) stopping() bool {
 	select {
 	case <-c.Stopping:
@@ -160,7 +161,7 @@ func (c *call) stopping() bool {
 	}
 }
 
-// context is abi.FieldContext.
+// context returns the value of abi.FieldContext.
 func (c *call) context() []byte {
 	context, _ := json.Marshal(abi.Context{ // strings and numbers: it cannot fail
 		CallID: c.ID, Session: c.Session, Attempt: c.Attempt, Locale: c.Locale, Config: c.Policy.Config,

@@ -14,20 +14,20 @@ import (
 // even while the guest of the Caller computes.
 type Caller struct {
 	call *call
-	// Of the first call only: what it and those that begin with it do over HTTP.
+	// Of the outermost call only: HTTP traffic of the whole call tree.
 	traffic  atomic.Pointer[egress.Shared] // nil before the first request
 	attempts atomic.Int64
 
 	mu      sync.Mutex
-	fuel    int64 // that the calls may use together, by what the guest had when it said so last
-	memory  int64 // that the guest has meanwhile, in bytes
-	made    int   // calls that begin with this one; only counted where nobody waits for it
+	fuel    int64 // units that all calls may use together, as of the guest's last report
+	memory  int64 // memory of the guest meanwhile, in bytes
+	made    int   // calls in the tree; counted only in the outermost call
 	running []*call
-	spent   int64     // fuel of calls that have ended, which the guest has not paid for yet
-	ended   abi.Usage // of all calls that have ended: their fuel, processor time and memory
+	spent   int64     // fuel of finished nested calls that the guest has not paid for yet
+	ended   abi.Usage // usage of all finished nested calls: fuel, processor time and memory
 }
 
-// shared is what the calls that begin with this one have in common.
+// shared returns the HTTP traffic that the whole call tree has in common.
 func (r *Caller) shared() *egress.Shared {
 	if r.traffic.Load() == nil {
 		r.traffic.CompareAndSwap(nil, new(egress.Shared))
@@ -35,7 +35,7 @@ func (r *Caller) shared() *egress.Shared {
 	return r.traffic.Load()
 }
 
-// outer is the call that waits for this one, or nil.
+// outer returns the call that waits for this one, or nil.
 func (c *call) outer() *call {
 	if c.Caller == nil {
 		return nil
@@ -43,7 +43,7 @@ func (c *call) outer() *call {
 	return c.Caller.call
 }
 
-// first is the call at which those that wait for each other begin.
+// first returns the outermost call of the tree.
 func (r *Caller) first() *Caller {
 	for r.call.Caller != nil {
 		r = r.call.Caller
@@ -51,7 +51,7 @@ func (r *Caller) first() *Caller {
 	return r
 }
 
-// depth is how many calls wait for this one.
+// depth returns how many calls wait for this one.
 func (r *Caller) depth() (n int) {
 	for o := r.call.outer(); o != nil; o = o.outer() {
 		n++
@@ -59,7 +59,7 @@ func (r *Caller) depth() (n int) {
 	return n
 }
 
-// count counts one more call that begins with this one, and reports whether it may be made.
+// count counts a nested call against the limit, and reports whether it is allowed.
 func (r *Caller) count() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,21 +67,21 @@ func (r *Caller) count() bool {
 	return r.made <= abi.MaxToolCalls
 }
 
-// allow lets inner calls use so much fuel, while the guest has so much memory.
+// allow sets the fuel that nested calls may use, and the current memory of the guest.
 func (r *Caller) allow(fuel, memory int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fuel, r.memory = fuel, memory
 }
 
-// left is the fuel that another inner call may use.
+// left returns the fuel that another nested call may use.
 func (r *Caller) left() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return max(1, r.rest()) // 0 would be the default
 }
 
-// rest is the fuel that inner calls have not used yet. The mutex must be held.
+// rest returns the fuel that nested calls have not used yet. The mutex must be held.
 func (r *Caller) rest() int64 {
 	rest := r.fuel - r.spent
 	for _, c := range r.running {
@@ -90,8 +90,8 @@ func (r *Caller) rest() int64 {
 	return rest
 }
 
-// overdrawn reports whether the calls that run with this one, and those that wait for it,
-// have used up together what there was. By itself none of them can tell.
+// overdrawn reports whether the running nested calls and the calls that wait for them
+// have used up their fuel together. None of them can tell by itself.
 func (r *Caller) overdrawn() bool {
 	for ; r != nil; r = r.call.Caller {
 		r.mu.Lock()
@@ -104,7 +104,7 @@ func (r *Caller) overdrawn() bool {
 	return false
 }
 
-// enter begins an inner call.
+// enter registers a nested call.
 func (r *Caller) enter(c *call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +114,7 @@ func (r *Caller) enter(c *call) {
 	}
 }
 
-// leave ends an inner call.
+// leave removes a finished nested call, and adds its usage to what the guest owes.
 func (r *Caller) leave(c *call) {
 	used := c.usage()
 	r.mu.Lock()
@@ -131,7 +131,7 @@ func (r *Caller) leave(c *call) {
 	r.ended.MemoryPeak = max(r.ended.MemoryPeak, memory)
 }
 
-// owe has the guest owe what a call has used that was made apart.
+// owe adds the usage of a detached call to what the guest owes.
 func (r *Caller) owe(used abi.Usage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,19 +140,19 @@ func (r *Caller) owe(used abi.Usage) {
 	r.ended.CPU += used.CPU
 }
 
-// unpaid is the fuel of calls that have ended, which the guest has not paid for yet: a
-// guest that has to end never does.
+// unpaid returns the fuel of finished calls that the guest has not paid for yet. A
+// guest that is ended never pays.
 func (r *Caller) unpaid() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.spent
 }
 
-// pay has the guest pay for the calls that have ended.
+// pay charges the guest for the finished calls.
 func (r *Caller) pay() {
 	r.mu.Lock()
 	owed := r.spent
-	r.spent = 0 // not counted twice by calls that run meanwhile
+	r.spent = 0 // so that concurrent calls do not count it twice
 	r.mu.Unlock()
 
 	paid := false
@@ -167,7 +167,7 @@ func (r *Caller) pay() {
 	paid = true
 }
 
-// fuelSoFar is what the calls have used that the guest has not paid for.
+// fuelSoFar returns the fuel of nested calls that the guest has not paid for.
 func (r *Caller) fuelSoFar() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,7 +178,7 @@ func (r *Caller) fuelSoFar() int64 {
 	return used
 }
 
-// background has the guests of inner calls count as background runs.
+// background makes the guests of nested calls count as background runs.
 func (r *Caller) background() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,15 +188,15 @@ func (r *Caller) background() {
 	}
 }
 
-// total is the fuel and processor time that the inner calls that have ended have used,
-// and the most memory that one of them and the guest had together.
+// total returns the fuel and processor time of finished nested calls, and the peak
+// memory of the guest together with its nested calls.
 func (r *Caller) total() abi.Usage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ended
 }
 
-// addSoFar adds what inner calls use to what the guest itself has used so far.
+// addSoFar adds the usage of nested calls to the guest's own usage so far.
 func (r *Caller) addSoFar(u *abi.Usage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,9 +214,9 @@ func (r *Caller) addSoFar(u *abi.Usage) {
 	u.MemoryPeak = max(u.MemoryPeak, memory)
 }
 
-// acquireSerial waits for the slot of the session, which only one call of a serial tool
-// has at a time. A call that others wait for is refused where they could wait for each
-// other forever: for a slot that one of them holds, or while one of them holds any.
+// acquireSerial waits for the slot of the session, which only one serial call holds at
+// a time. A nested call is refused where waiting could deadlock: if one of its callers
+// holds that slot, or holds any other serial slot while this one is taken.
 func (c *call) acquireSerial() error {
 	holds := false
 	for o := c.outer(); o != nil; o = o.outer() {
@@ -235,8 +235,8 @@ func (c *call) acquireSerial() error {
 	return nil
 }
 
-// BusyError says why a call made by another call was refused: it would wait for a third
-// call, which might never end.
+// BusyError says why a nested call was refused: it would wait for a third call, which
+// might never end.
 type BusyError struct{ Why string }
 
 func (e *BusyError) Error() string { return e.Why }

@@ -13,7 +13,7 @@ var askCapability = flag("ask", "questions to the user",
 	func(n abi.Needs) bool { return n.Ask }, func(g *Grant) *bool { return &g.Ask },
 	map[string]operation{"ask": {func(c *call) bool { return c.Policy.Ask }, "ask is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", askOperation}})
 
-// askOperation waits for the answers. The time of the call runs meanwhile.
+// askOperation waits for the answers. The call's time limit keeps running.
 func askOperation(c *call, request []byte) (work, int32) {
 	q, err := abi.DecodeQuestions(request)
 	if err != nil {
@@ -38,7 +38,7 @@ func askOperation(c *call, request []byte) (work, int32) {
 	}, 0
 }
 
-// answerAsk answers the operation ask.
+// answerAsk responds to the operation ask.
 func answerAsk(c *call, answers abi.Answers, err error, canceled bool) int32 {
 	switch {
 	case c.stopping(), canceled && err != nil:
@@ -63,8 +63,8 @@ func answerAsk(c *call, answers abi.Answers, err error, canceled bool) int32 {
 // asksAgain reports whether the user can be asked again when the call continues.
 func (p *pending) asksAgain() bool { return p.call.Suspend != nil && p.call.Suspend.Ask != nil }
 
-// untilStopped returns a context of what the host does for the guest: it ends with its
-// parent, when the tool is asked to stop, or with done.
+// untilStopped returns a context for work on the guest's behalf. It ends with its
+// parent, when the tool is asked to stop, or when done is called.
 func (c *call) untilStopped(parent context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(parent)
 	watching := make(chan struct{})

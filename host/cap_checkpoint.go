@@ -8,15 +8,15 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// MaxCheckpoint bounds a checkpoint, in bytes.
+// MaxCheckpoint is the largest checkpoint, in bytes.
 const MaxCheckpoint = 1 << 20
 
-// saveCost is what keeping a checkpoint costs in addition to its bytes, as a
-// number of bytes: the host waits for its disk, and a guest that saves all the
-// time pays a million units of fuel each time.
+// saveCost is the extra cost of saving a checkpoint, as a number of bytes: a
+// million units of fuel. The host waits for its disk, so a guest that saves
+// all the time has to pay for it.
 const saveCost = 1_000_000 * bytesPerUnit
 
-// noCheckpoint is why a call keeps none.
+// noCheckpoint is the error text for a call without checkpoints.
 const noCheckpoint = "only a background run has checkpoints: this call is not run again"
 
 // Checkpoint is the resume point of a background run. One attempt saves it for the
@@ -30,7 +30,7 @@ type Checkpoint struct {
 	Save func(data []byte) error
 }
 
-// checkpointCapability is granted by what a call is, and not by the operator.
+// checkpointCapability depends on the kind of call; the operator does not grant it.
 var checkpointCapability = Capability{
 	Name: "checkpoint", Doc: "the resume point of a background run",
 	Missing: func(abi.Needs, Grant) []string { return nil },
@@ -49,7 +49,7 @@ type checkpointData struct {
 	Data []byte `json:"data,omitempty"`
 }
 
-// saveCheckpoint keeps {"data": base64} with the run.
+// saveCheckpoint stores {"data": base64} with the run.
 func saveCheckpoint(c *call, request []byte) int32 {
 	tooLarge := len(request) > 2*MaxCheckpoint // base64 takes four thirds
 	var in checkpointData
@@ -71,19 +71,19 @@ func saveCheckpoint(c *call, request []byte) int32 {
 	case errors.Is(err, ErrDenied):
 		return c.deny(noCheckpoint)
 	case err != nil:
-		c.meter.check() // a run that was lost ends here
+		c.meter.check() // base64 is a third larger
 		return c.refuse(abi.CallFailed, "failed", "the checkpoint could not be stored")
 	}
 
 	return c.respond([]byte("{}"))
 }
 
-// loadCheckpoint answers {"data": base64}, or {} if nothing was kept.
+// loadCheckpoint answers {"data": base64}, or {} without a checkpoint.
 func loadCheckpoint(c *call, _ []byte) int32 {
 	return c.respond(encode(checkpointData{c.Checkpoint.Load()}))
 }
 
-// encode is JSON of strings, numbers and bytes, which cannot fail.
+// encode returns the JSON of strings, numbers and bytes, which cannot fail.
 func encode(v any) []byte {
 	data, _ := json.Marshal(v)
 	return data

@@ -8,7 +8,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// clockCapability is the real time, which WASI reads, and sleeping. See
+// clockCapability grants the real time, read through WASI, and sleeping. See
 // environment.clock.
 var clockCapability = flag("clock", "the real time, and sleeping",
 	func(n abi.Needs) bool { return n.Clock }, func(g *Grant) *bool { return &g.Clock },
@@ -16,11 +16,11 @@ var clockCapability = flag("clock", "the real time, and sleeping",
 		func(c *call) bool { return c.Policy.Clock }, "sleep needs the clock, which is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", sleepOperation,
 	}})
 
-// randomCapability is real randomness, which WASI reads. See environment.config.
+// randomCapability grants real randomness, read through WASI. See environment.config.
 var randomCapability = flag("random", "real randomness",
 	func(n abi.Needs) bool { return n.Random }, func(g *Grant) *bool { return &g.Random }, nil)
 
-// sleepOperation waits for {"ms": n} milliseconds. A sleep that is cut short is
+// sleepOperation waits for {"ms": n} milliseconds. An interrupted sleep is
 // canceled.
 func sleepOperation(c *call, request []byte) (work, int32) {
 	var in struct {
@@ -42,15 +42,15 @@ func sleepOperation(c *call, request []byte) (work, int32) {
 	}, 0
 }
 
-// sleep is rest for the guest itself, without a processor.
+// sleep is rest for the guest itself, which gives up its processor meanwhile.
 func (c *call) sleep(d time.Duration) {
 	c.guest.Idle()
-	defer c.guest.Compute() // a call that has to end meanwhile ends at its next check
+	defer c.guest.Compute() // a call that was ended meanwhile ends at its next check
 	c.rest(&c.ctx, d)
 }
 
-// rest waits for so long, or until the call is asked to stop or ctx is done. It reports
-// whether all of the time has passed.
+// rest waits for d, or until the call is asked to stop or ctx is done. It reports
+// whether all of d has passed.
 func (c *call) rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

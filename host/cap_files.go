@@ -15,8 +15,8 @@ import (
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
 
-// Mount grants a folder of the host to a plugin. No link in the folder leads out of
-// it.
+// Mount grants a folder of the host to a plugin. Links cannot lead out of the
+// folder.
 type Mount struct {
 	Dir   string // folder of the host
 	Path  string // absolute path in the sandbox, such as /work
@@ -30,7 +30,7 @@ func (m Mount) mode() abi.FileMode {
 	return abi.FileRead
 }
 
-// filesCapability is folders, which WASI reaches. See environment.mount.
+// filesCapability grants folders, used through WASI. See environment.mount.
 var filesCapability = Capability{
 	Name: "files", Doc: "folders of the host",
 	Missing: func(n abi.Needs, g Grant) (missing []string) {
@@ -74,7 +74,7 @@ var filesCapability = Capability{
 	Writes: func(g Grant) bool { return slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Write }) },
 }
 
-// allows reports whether a folder that a plugin needs is granted.
+// allows reports whether the grant covers a folder that a plugin needs.
 func (g Grant) allows(f abi.FileNeed) bool {
 	return slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Path == f.Path && (m.Write || f.Mode == abi.FileRead) })
 }
@@ -101,7 +101,8 @@ func (e *environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, er
 	return config.WithFSConfig(mounts), nil
 }
 
-// envCapability is environment variables, which WASI reads. See environment.config.
+// envCapability grants environment variables, read through WASI. See
+// environment.config.
 var envCapability = Capability{
 	Name: "env", Doc: "environment variables",
 	Missing: func(n abi.Needs, g Grant) (missing []string) {

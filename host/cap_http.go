@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/internal/egress"
 )
 
-// DefaultMaxBody is the largest body where a rule has no MaxBody, in bytes.
+// DefaultMaxBody is the default of HTTPRule.MaxBody, in bytes.
 const DefaultMaxBody = egress.DefaultMaxBody
 
 // HTTPRule allows HTTP requests of a plugin. Zero fields allow as little as possible.
@@ -28,39 +28,39 @@ type HTTPRule struct {
 	// URL is https://HOST[:PORT]/PATH. http:// allows plain HTTP, but not HTTPS. HOST
 	// is a name, an address, "*.example.com" for exactly one more label, or "*" for
 	// every name with a dot. PORT is needed unless it is the default of the scheme. A *
-	// in PATH stands for any part of one segment, and a final /* for everything below.
+	// in PATH matches any part of one segment, and a final /* everything below.
 	URL string
 	// Methods are in upper case; "*" means all. GET includes HEAD. Empty means GET and
 	// HEAD.
 	Methods []string
-	// Secret names the secret that is added to the requests, see [Services].
+	// Secret is the name of the secret that is added to the requests; see [Services].
 	Secret string
 	// MaxBody limits one body in either direction, in bytes, at most 256 MiB. Zero
 	// means 4 MiB.
 	MaxBody int64
 	// Private also allows loopback and private addresses of HOST, which must not be
-	// "*". Link-local addresses and those of metadata services must be HOST themselves.
+	// "*". Link-local addresses and those of metadata services must be given literally
+	// as HOST.
 	Private bool
 }
 
 // Egress is how HTTP requests reach the network. The zero Egress connects directly and
-// trusts the certificates that the system trusts. Proxy variables in the environment
-// have no effect.
+// trusts the system's certificates. Proxy variables in the environment have no effect.
 //
-// Package net/http writes the beginning of data that a server sends unasked to the
-// standard logger, which can be a secret that the server was sent. A program should send
-// that elsewhere: log.SetOutput(io.Discard).
+// If a server sends unsolicited data, net/http writes its beginning to the standard
+// logger. It can contain a secret that the server received, so a program should discard
+// that log: log.SetOutput(io.Discard).
 type Egress struct {
-	// Proxy is the URL of an HTTP proxy, http or https, with an optional user and
-	// password. Requests that a private rule admits do not use it. It has to refuse private
+	// Proxy is the URL of an HTTP proxy, http or https, with an optional user and password.
+	// Requests admitted by a private rule bypass it. The proxy must refuse private
 	// addresses, because it resolves names itself.
 	Proxy string
-	// ProxyResolves sends names to the proxy that do not resolve here. Otherwise their
-	// requests fail.
+	// ProxyResolves leaves names that do not resolve here to the proxy. Otherwise
+	// their requests fail.
 	ProxyResolves bool
 	// CA is a PEM bundle of additional trusted certificates.
 	CA []byte
-	// Resolver looks up names. Nil stands for the system's.
+	// Resolver looks up names. Nil means the system's resolver.
 	Resolver *net.Resolver
 }
 
@@ -77,9 +77,9 @@ func (e Egress) Check() error {
 	return err
 }
 
-// Secrets gives the values of secrets, Secret is one of them, and Place is where in a
-// request it goes. An error that matches [ErrNoSecret] says that the secret has no value
-// yet. The agent sees the text of any other error.
+// Secrets looks up secrets, Secret is the value of one, and Place is its place in a
+// request. An error that matches [ErrNoSecret] means that the secret has no value yet.
+// The agent sees the text of any other error.
 type (
 	Secrets = egress.Secrets
 	Secret  = egress.Secret
@@ -89,18 +89,18 @@ type (
 // ErrNoSecret is the error of a secret without a value.
 var ErrNoSecret = egress.ErrNoSecret
 
-// Exchange is one hop of an HTTP request, for an audit: without path, query, headers and
-// bodies.
+// Exchange is one hop of an HTTP request, for an audit log. It has no path, query,
+// headers or bodies.
 type Exchange = egress.Exchange
 
-// maxHTTP is how many HTTP requests a call may attempt, with the tools that it calls and
-// refused ones included.
+// maxHTTP is the number of HTTP requests that a call and its nested calls may attempt.
+// Refused requests count.
 const maxHTTP = 1000
 
-// maxHTTPLog is how many requests of a call that were refused or failed are logged.
+// maxHTTPLog is the number of refused or failed requests that are logged for one call.
 const maxHTTPLog = 20
 
-// httpCapability is requests to the rules that the operator grants.
+// httpCapability grants HTTP requests by rules.
 var httpCapability = Capability{
 	Name: "http", Doc: "requests over HTTP",
 	Missing: func(n abi.Needs, g Grant) (missing []string) {
@@ -135,7 +135,7 @@ var httpCapability = Capability{
 	ops: map[string]operation{"http": {func(*call) bool { return true }, "", httpOperation}},
 }
 
-// rules are the HTTP rules of a grant as egress has them.
+// rules returns the HTTP rules of a grant in egress's form.
 func (g Grant) rules() []egress.Rule {
 	rules := make([]egress.Rule, len(g.HTTP))
 	for i, r := range g.HTTP {
@@ -144,18 +144,19 @@ func (g Grant) rules() []egress.Rule {
 	return rules
 }
 
-// Public reports whether the plugin can reach public addresses, which is an open world.
+// Public reports whether the plugin can reach public addresses: an open world in terms of
+// MCP.
 func (g Grant) Public() bool {
 	return slices.ContainsFunc(g.HTTP, func(r HTTPRule) bool { return !r.Private })
 }
 
-// lackingHTTP are the needs that the rules of a grant do not cover.
+// lackingHTTP returns the needs that the grant's rules do not cover.
 func lackingHTTP(n abi.Needs, g Grant) (lacking []abi.HTTPNeed) {
 	if len(n.HTTP) == 0 {
 		return nil
 	}
 
-	policy, _ := egress.Compile(g.rules()) // rules with a problem cover nothing
+	policy, _ := egress.Compile(g.rules()) // invalid rules cover nothing
 	for _, need := range n.HTTP {
 		if !policy.Covers(egress.Rule{URL: need.URL, Methods: need.Methods}) {
 			lacking = append(lacking, need)
@@ -164,7 +165,7 @@ func lackingHTTP(n abi.Needs, g Grant) (lacking []abi.HTTPNeed) {
 	return lacking
 }
 
-// rulesOf are rules that admit what is needed.
+// rulesOf returns rules that admit the needs.
 func rulesOf(needs []abi.HTTPNeed) (rules []HTTPRule) {
 	for _, need := range needs {
 		rules = append(rules, HTTPRule{URL: need.URL, Methods: need.Methods, Private: isPrivate(need.URL)})
@@ -172,7 +173,7 @@ func rulesOf(needs []abi.HTTPNeed) (rules []HTTPRule) {
 	return rules
 }
 
-// CheckNeeds returns an error about the needs that no grant could cover.
+// CheckNeeds returns an error about needs that no grant could cover.
 func CheckNeeds(n abi.Needs) error {
 	for i, need := range n.HTTP {
 		_, err := egress.Compile([]egress.Rule{{URL: need.URL, Methods: need.Methods, Private: isPrivate(need.URL)}})
@@ -183,8 +184,8 @@ func CheckNeeds(n abi.Needs) error {
 	return nil
 }
 
-// isPrivate reports whether a rule for the URL must be private to admit anything: its
-// host is an address that is not public, or a name without a dot.
+// isPrivate reports whether a rule for the URL can only admit something if it is
+// private: its host is a non-public address, or a name without a dot.
 func isPrivate(url string) bool {
 	_, rest, _ := strings.Cut(url, "://")
 	host, _, _ := strings.Cut(rest, "/")
@@ -197,7 +198,7 @@ func isPrivate(url string) bool {
 	return err != nil && private == nil
 }
 
-// httpText is a need or a rule as an operator reads it.
+// httpText formats a need or a rule for an operator.
 func httpText(url string, methods []string) string {
 	if len(methods) == 0 {
 		methods = []string{"GET"}
@@ -205,17 +206,17 @@ func httpText(url string, methods []string) string {
 	return fmt.Sprintf("http %s %s", strings.Join(methods, ","), url)
 }
 
-// web is what a call does over HTTP.
+// web is the HTTP state of a call.
 type web struct {
 	call   *call
 	egress *egress.Call
-	logged int // of those that were refused or failed
-	kept   int // bytes of the largest response, which is paid for
+	logged int // number of refused or failed requests
+	kept   int // bytes of the largest response, paid for
 
-	unsent atomic.Pointer[egress.WaitError] // a request that waited for a permit until the call ended
+	unsent atomic.Pointer[egress.WaitError] // the error of a request that was waiting for a permit when the call ended
 }
 
-// webOf returns the requests of a call. Its policy is compiled at the first.
+// webOf returns the HTTP state of a call. Its policy is compiled at the first request.
 func (c *call) webOf() (*web, error) {
 	if c.web != nil {
 		return c.web, nil
@@ -247,7 +248,7 @@ type httpRequest struct {
 	Redirects  int                 `json:"redirects"`
 }
 
-// httpResponse is the answer. The body is in base64 unless it is text in UTF-8.
+// httpResponse is the response. The body is in base64 unless it is UTF-8 text.
 type httpResponse struct {
 	Status     int         `json:"status"`
 	URL        string      `json:"url"`
@@ -288,7 +289,7 @@ func httpOperation(c *call, request []byte) (work, int32) {
 	}, 0
 }
 
-// answer answers with a response.
+// answer responds to the guest.
 func (w *web) answer(resp *egress.Response) int32 {
 	c := w.call
 	out := httpResponse{Status: resp.Status, URL: resp.URL, Headers: resp.Header}
@@ -308,8 +309,8 @@ func (w *web) answer(resp *egress.Response) int32 {
 	return c.respond(response)
 }
 
-// waited returns the error of a call that reached its time limit, with what its requests
-// waited for until then, if they did.
+// waited adds to the error of a timed-out call what its requests were waiting for, if
+// they were.
 func (w *web) waited(err error) error {
 	if w == nil || w.unsent.Load() == nil || !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -317,7 +318,7 @@ func (w *web) waited(err error) error {
 	return &WaitedError{Err: err, For: w.unsent.Load().For}
 }
 
-// plainJSON is the JSON of a value without escapes for HTML.
+// plainJSON returns the JSON of a value without HTML escapes.
 func plainJSON(v any) []byte {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -326,7 +327,7 @@ func plainJSON(v any) []byte {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-// readHTTP reads a request, or says what is wrong with it.
+// readHTTP reads a request, or returns what is wrong with it.
 func readHTTP(request []byte) (*egress.Request, string) {
 	in := httpRequest{}
 	strict := json.NewDecoder(bytes.NewReader(request))
@@ -352,7 +353,7 @@ func readHTTP(request []byte) (*egress.Request, string) {
 	}, ""
 }
 
-// maxTimeout is the longest time of a request, which ends with its call anyway.
+// maxTimeout is the longest timeout of a request, which ends with its call anyway.
 const maxTimeout = 24 * time.Hour
 
 // missingSecret ends a call that needs a secret without a value.
@@ -362,7 +363,7 @@ func (e *missingSecret) Error() string {
 	return fmt.Sprintf("connect %s first: the secret %q has no value", e.name, e.name)
 }
 
-// refuse answers a request that was refused or failed, and logs it for the operator.
+// refuse answers a refused or failed request, and logs it for the operator.
 func (w *web) refuse(err error) int32 {
 	c := w.call
 	refusal, refused := errors.AsType[*egress.Refusal](err)

@@ -6,13 +6,13 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// KVScope says who shares the key-value store of a plugin.
+// KVScope is the set of calls that share a key-value store.
 type KVScope string
 
 // The scopes. Empty is KVPlugin.
 const (
 	KVPlugin  KVScope = "plugin"  // all sessions
-	KVSession KVScope = "session" // each session has its own, which ends with it
+	KVSession KVScope = "session" // each session separately; removed with the session
 )
 
 // Defaults of a [KV].
@@ -21,12 +21,12 @@ const (
 	DefaultKVBytes = 4 << 20
 )
 
-// KV is the key-value store that a plugin is granted. The zero KV grants nothing.
+// KV is the grant of a key-value store. The zero KV grants nothing.
 type KV struct {
-	Mode  abi.StoreMode // what the plugin may do; empty: nothing
+	Mode  abi.StoreMode // allowed operations; empty: none
 	Scope KVScope
-	Keys  int   // the most values; 0 is DefaultKVKeys
-	Bytes int64 // the most bytes of all values and their keys; 0 is DefaultKVBytes
+	Keys  int   // the most values; 0 means DefaultKVKeys
+	Bytes int64 // the most bytes of all values and their keys; 0 means DefaultKVBytes
 }
 
 // kvCapability is the key-value store of the plugin.
@@ -77,7 +77,7 @@ var kvCapability = Capability{
 	},
 }
 
-// ofKV are the values of the plugin.
+// ofKV is the value store of the plugin.
 var ofKV = valueStore{
 	of: func(c *call) Values { return c.KV }, missing: "this call has no session, and each session has a key-value store of its own",
 	most: abi.MaxKVValue, what: "of kv", expires: true,
@@ -88,10 +88,10 @@ const noKVWrite = "writing to kv is not granted to this plugin, or the tool is r
 func readsKV(c *call) bool  { return c.Policy.KV.Mode != "" }
 func writesKV(c *call) bool { return c.Policy.KV.Mode == abi.StoreWrite }
 
-// kvText is a need or a grant as an operator would write it.
+// kvText formats a need or a grant as an operator would write it.
 func kvText(mode abi.StoreMode) string { return fmt.Sprintf("kv (%s)", mode) }
 
-// allowsStore reports whether a mode that is granted covers one that is needed.
+// allowsStore reports whether the granted mode covers the needed one.
 func allowsStore(granted, needed abi.StoreMode) bool {
 	return needed == "" || granted == abi.StoreWrite || granted == needed
 }

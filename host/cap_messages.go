@@ -10,18 +10,18 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// noMessages is why a call receives none.
+// noMessages is the error text for a call that cannot receive messages.
 const noMessages = "only a background run receives messages"
 
 // Message is a message to a background run.
 type Message struct {
-	ID   int64           `json:"id"` // grows from message to message
+	ID   int64           `json:"id"` // ascending
 	At   time.Time       `json:"at"`
-	By   string          `json:"by,omitempty"` // who sent it; empty is the session's agent
+	By   string          `json:"by,omitempty"` // the sender; empty means the session's agent
 	Data json.RawMessage `json:"message"`
 }
 
-// messagesCapability is granted by what a call is, and not by the operator.
+// messagesCapability depends on the kind of call; the operator does not grant it.
 var messagesCapability = Capability{
 	Name: "messages", Doc: "messages to a background run",
 	Missing: func(abi.Needs, Grant) []string { return nil },
@@ -31,9 +31,9 @@ var messagesCapability = Capability{
 	},
 }
 
-// receiveOperation takes {"after", "wait_ms"} and answers {"messages"}. A call that is
-// asked to stop while it waits, and gets no message, is canceled. The time of the call
-// runs meanwhile.
+// receiveOperation takes {"after", "wait_ms"} and answers {"messages"}. If the call is
+// asked to stop while it waits without a message, the operation is canceled. The
+// call's time limit keeps running.
 func receiveOperation(c *call, request []byte) (work, int32) {
 	var in struct {
 		After  int64 `json:"after"`
@@ -47,7 +47,7 @@ func receiveOperation(c *call, request []byte) (work, int32) {
 
 	c.meter.charge(readCost)
 	if in.After > 0 {
-		c.meter.charge(saveCost) // those up to it are removed
+		c.meter.charge(saveCost) // acknowledged messages are removed
 		c.begun.takes = true
 	}
 	wait := time.Duration(min(in.WaitMS, int64(time.Hour/time.Millisecond))) * time.Millisecond
@@ -58,7 +58,7 @@ func receiveOperation(c *call, request []byte) (work, int32) {
 	}, 0
 }
 
-// answerReceive answers the operation messages.receive.
+// answerReceive responds to the operation messages.receive.
 func answerReceive(c *call, found []Message, err error, canceled bool) int32 {
 	switch {
 	case errors.Is(err, ErrDenied):

@@ -11,7 +11,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Bounds of what a call says of itself. Longer texts are cut.
+// Limits of a progress report. Longer texts are cut.
 const (
 	maxReport  = 8 << 10 // bytes of a request
 	maxStatus  = 512     // bytes
@@ -19,7 +19,7 @@ const (
 	maxSummary = 1000    // bytes
 )
 
-// reportCapability is what a call says of itself. It needs no grant.
+// reportCapability is progress and status reports. It needs no grant.
 var reportCapability = Capability{
 	Name: "report", Doc: "status, unit of the progress and summary",
 	Missing: func(abi.Needs, Grant) []string { return nil },
@@ -52,15 +52,15 @@ func reportOperation(c *call, request []byte) int32 {
 	return c.respond([]byte("{}"))
 }
 
-// sayProgress passes on what the call has said last.
+// sayProgress passes on the latest report of the call.
 func (c *call) sayProgress() {
 	if c.Progress != nil {
 		c.outside(func() { c.Progress(c.said) })
 	}
 }
 
-// oneLine is a text of a plugin on one line, without control characters and characters
-// that are not seen, and cut to n bytes.
+// oneLine returns text of a plugin on one line, without control and invisible
+// characters, cut to n bytes.
 func oneLine(text string, n int) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
@@ -79,18 +79,18 @@ func oneLine(text string, n int) string {
 type Progress struct {
 	Done    float64 `json:"done"`
 	Total   float64 `json:"total,omitempty"`   // negative if unknown
-	Message string  `json:"message,omitempty"` // of this step
-	Unit    string  `json:"unit,omitempty"`    // of Done and Total, such as "files"
-	Status  string  `json:"status,omitempty"`  // what the tool is doing
-	// Narration is the status text of the tool's manifest, for a person. The host's
-	// caller sets it.
+	Message string  `json:"message,omitempty"` // message of this step
+	Unit    string  `json:"unit,omitempty"`    // unit of Done and Total, such as "files"
+	Status  string  `json:"status,omitempty"`  // current activity of the tool
+	// Narration is the status text from the tool's manifest, written for a person.
+	// The caller of the host sets it.
 	Narration string `json:"narration,omitempty"`
 }
 
 // Counted reports whether p has progress numbers.
 func (p Progress) Counted() bool { return p.Done > 0 || p.Total > 0 || p.Message != "" }
 
-// String describes in one line what the tool is doing: its status, the numbers if they
+// String describes in one line what the tool is doing: its status, the counts if they
 // have a unit, and the message, or else the narration.
 func (p Progress) String() string {
 	var parts []string
@@ -105,7 +105,8 @@ func (p Progress) String() string {
 	return strings.Join(parts, ": ")
 }
 
-// amount is how much is done if that has a unit, such as "3 of 10 files".
+// amount formats the counts with their unit, such as "3 of 10 files"; empty without a
+// unit.
 func (p Progress) amount() string {
 	if p.Unit == "" || !p.Counted() {
 		return ""

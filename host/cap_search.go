@@ -10,21 +10,21 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// ToolSearch is a search for tools that a plugin makes.
+// ToolSearch is a plugin's search for tools.
 type ToolSearch struct {
 	Query string // words; empty finds all tools
-	Limit int    // the most tools to return; 0 leaves it to the host
+	Limit int    // the most tools to return; 0 means the host's default
 }
 
 const (
-	// maxSearch bounds the request of a search, in bytes.
+	// maxSearch is the largest search request, in bytes.
 	maxSearch = 16 << 10
-	// searchCost is what a search costs, in units of fuel, besides its answer.
+	// searchCost is the cost of a search in units of fuel, in addition to its answer.
 	searchCost = 1_000_000
 )
 
-// searchOperation takes {"query", "limit"}, and answers which of the tools that the plugin
-// may call have words of the query.
+// searchOperation takes {"query", "limit"}, and answers with the matching tools among
+// those that the plugin may call.
 func searchOperation(c *call, request []byte) (work, int32) {
 	if len(request) > maxSearch {
 		return nil, c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the request of a search has at most %d bytes", maxSearch))

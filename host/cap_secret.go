@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// secretsCapability is secrets in HTTP requests. They are granted by the rules of http.
+// secretsCapability grants secrets in HTTP requests. The rules of http name them.
 var secretsCapability = Capability{
 	Name: "secrets", Doc: "secrets in its requests over HTTP, by the rules of http",
 	Missing: func(n abi.Needs, g Grant) (missing []string) {
@@ -32,7 +32,7 @@ var secretsCapability = Capability{
 
 func secretText(name string) string { return "secret " + name }
 
-// lackingSecrets are the secrets that no rule of a grant names.
+// lackingSecrets returns the secrets that no rule of a grant names.
 func lackingSecrets(n abi.Needs, g Grant) (lacking []string) {
 	for _, name := range n.Secrets {
 		if !g.names(name) && !slices.Contains(lacking, name) {
@@ -47,9 +47,9 @@ func (g Grant) names(secret string) bool {
 	return slices.ContainsFunc(g.HTTP, func(r HTTPRule) bool { return r.Secret != "" && r.Secret == secret })
 }
 
-// addSecrets names the secrets that a plugin lacks in the rules that it lacks. A single
-// one goes into all of them, or else into those of its needs; several go into one each,
-// as far as there are so many. What else is needed, the operator has to choose.
+// addSecrets adds the secrets that a plugin lacks to the rules that it lacks. A single
+// secret goes into all of its missing rules, or into the rules of its needs if none is
+// missing. Several secrets go into one rule each. The operator has to choose the rest.
 func addSecrets(n abi.Needs, g Grant, add *Grant) {
 	names := lackingSecrets(n, g)
 	if len(names) == 1 && len(add.HTTP) == 0 {
@@ -70,8 +70,8 @@ func addSecrets(n abi.Needs, g Grant, add *Grant) {
 	}
 }
 
-// secretExists says whether a secret that the plugin's rules name has a value, and no
-// more: plugins never see values.
+// secretExists reports whether a secret named by the plugin's rules has a value.
+// Plugins never see the value.
 var secretExists = operation{
 	func(c *call) bool {
 		return slices.ContainsFunc(c.Policy.HTTP, func(r HTTPRule) bool { return r.Secret != "" })
@@ -103,7 +103,7 @@ func secretExistsOperation(c *call, request []byte) (work, int32) {
 	}, 0
 }
 
-// answerSecret answers the operation secret.exists.
+// answerSecret responds to the operation secret.exists.
 func answerSecret(c *call, name string, err error, canceled bool) int32 {
 	switch {
 	case c.stopping(), canceled && err != nil:

@@ -47,10 +47,10 @@ const noSessionWrite = "writing session values is not granted to this plugin, or
 func readsSession(c *call) bool  { return c.Policy.Session != "" }
 func writesSession(c *call) bool { return c.Policy.Session == abi.StoreWrite }
 
-// sessionText is a need or a grant as an operator would write it.
+// sessionText formats a need or a grant as an operator would write it.
 func sessionText(mode abi.StoreMode) string { return fmt.Sprintf("session (%s)", mode) }
 
-// ofSession are the values of the session.
+// ofSession is the value store of the session.
 var ofSession = valueStore{
 	of: func(c *call) Values { return c.Values }, missing: "this call has no session",
 	most: abi.MaxSessionValue, what: "of the session",

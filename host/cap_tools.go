@@ -13,13 +13,13 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// ToolCall is a call of another tool that a plugin makes.
+// ToolCall is a plugin's call of another tool.
 type ToolCall struct {
-	Tool    string          // as agents know it; it is granted
-	Args    json.RawMessage // as the plugin gave them; nil is {}
-	Timeout time.Duration   // 0 leaves it to the tool
-	Fuel    int64           // the most that it may use, also if it is made [Apart]
-	Caller  *Caller         // to be set as Call.Caller, unless it is made [Apart]
+	Tool    string          // name of a granted tool for agents
+	Args    json.RawMessage // the plugin's arguments; nil means {}
+	Timeout time.Duration   // 0 means the tool's own
+	Fuel    int64           // the most units that it may use, even if it is [Apart]
+	Caller  *Caller         // value for Call.Caller, unless it is [Apart]
 }
 
 // toolsCapability is other tools.
@@ -59,12 +59,12 @@ func toolText(name string) string {
 	return "tool " + name
 }
 
-// allowsTool reports whether a plugin may call a tool.
+// allowsTool reports whether the grant lets a plugin call a tool.
 func (g Grant) allowsTool(name string) bool {
 	return slices.Contains(g.Tools, name) || slices.Contains(g.Tools, abi.EveryTool)
 }
 
-// lackingTools are the tools that a plugin needs and was not granted.
+// lackingTools returns the tools that a plugin needs but was not granted.
 func lackingTools(n abi.Needs, g Grant) (lacking []string) {
 	for _, name := range n.Tools {
 		if name == abi.EveryTool && len(g.Tools) > 0 { // the operator has chosen some
@@ -78,22 +78,22 @@ func lackingTools(n abi.Needs, g Grant) (lacking []string) {
 }
 
 const (
-	// maxToolRequest bounds a request: the arguments and what is around them.
+	// maxToolRequest is the largest request: the arguments and the fields around them.
 	maxToolRequest = abi.MaxToolArgs + 1<<10
-	// parseCost is what the JSON of a request or an answer costs more than copying it.
+	// parseCost is the extra cost of parsing JSON, compared with copying it.
 	parseCost = 4 * bytesPerUnit
-	// lateTime is how long an inner call may take to end once the first call was asked
-	// to stop, which has time left then to finish with what it has. Each call that waits
-	// for another one gives it lateStep less than it has itself.
+	// lateTime is how long a nested call may take to end after the first call was asked
+	// to stop. The first call then has time left to finish with partial results. Each
+	// caller gives its nested call lateStep less than it has itself.
 	lateTime = time.Second
 	lateStep = 100 * time.Millisecond
 )
 
-// errLate is why an inner call is ended that did not end by itself.
+// errLate is the cause that ends a nested call that did not stop in time.
 var errLate = fmt.Errorf("%w: the call that waits for it is being stopped", context.Canceled)
 
 // toolOperation takes {"tool", "args", "timeout_ms"}, calls another tool, and answers
-// how that ended. The time of the call runs meanwhile.
+// with its outcome. The call's time limit keeps running.
 func toolOperation(c *call, request []byte) (work, int32) {
 	if len(request) > maxToolRequest {
 		return nil, c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the arguments of a tool have at most %d bytes", abi.MaxToolArgs))
@@ -121,7 +121,7 @@ func toolOperation(c *call, request []byte) (work, int32) {
 	}, 0
 }
 
-// manner says how a call of a tool is made.
+// manner decides how a nested call survives a crash.
 func (b *begun) manner(c *call, t ToolCall) {
 	if c.Suspend == nil {
 		return
@@ -148,7 +148,7 @@ func readToolCall(request []byte) (ToolCall, error) {
 	return ToolCall{Tool: in.Tool, Args: in.Args, Timeout: time.Duration(min(in.TimeoutMS, 1<<40)) * time.Millisecond}, nil
 }
 
-// finish answers the operation tool.call. The guest pays for what the tool has used.
+// finish responds to the operation tool.call. The guest pays for the usage of the tool.
 func (r *Caller) finish(name string, ended abi.Result, err error, canceled bool) int32 {
 	c := r.call
 	r.pay() // a call that has to end ends here
@@ -161,7 +161,7 @@ func (r *Caller) finish(name string, ended abi.Result, err error, canceled bool)
 	return r.answer(name, ended)
 }
 
-// refuse refuses a call of a tool that may not be made, or returns 0.
+// refuse refuses a tool call that is not allowed, or returns 0.
 func (r *Caller) refuse(name string) int32 {
 	c := r.call
 	if !c.Policy.allowsTool(name) {
@@ -181,14 +181,14 @@ func (r *Caller) refuse(name string) int32 {
 	return 0
 }
 
-// maxUngranted is how many tools that a plugin was not granted are reported by their names
-// in one call, and otherTools stands for the rest.
+// maxUngranted is the number of ungranted tools that are reported by name in one call.
+// otherTools stands for the rest.
 const (
 	maxUngranted = 16
 	otherTools   = "(others)"
 )
 
-// ungranted counts the calls of tools that a plugin was not granted, by name.
+// ungranted counts the calls of ungranted tools, by name.
 type ungranted struct {
 	names []string // in the order of their first calls
 	times map[string]int
@@ -206,8 +206,8 @@ func (u *ungranted) count(name string) {
 	}
 }
 
-// reportUngranted tells the operator, in a line for each tool, which tools the plugin has
-// called without a grant.
+// reportUngranted reports to the operator which tools the plugin called without a grant,
+// one line per tool.
 func (c *call) reportUngranted() {
 	for _, name := range c.beyond.names {
 		times := c.beyond.times[name]
@@ -219,15 +219,15 @@ func (c *call) reportUngranted() {
 	}
 }
 
-// callTool makes the call, and ends it soon after this one was asked to stop.
+// callTool makes the call, and ends it soon after this call was asked to stop.
 func (r *Caller) callTool(parent context.Context, t ToolCall) (abi.Result, error) {
 	ctx, done := r.untilLate(parent)
 	defer done()
 	return r.call.CallTool(ctx, t)
 }
 
-// untilLate returns a context that ends soon after the call was asked to stop, or with
-// done.
+// untilLate returns a context that ends soon after the call was asked to stop, or when
+// done is called.
 func (r *Caller) untilLate(parent context.Context) (_ context.Context, done func()) {
 	c := r.call
 	if c.Stopping == nil {
@@ -253,7 +253,7 @@ func (r *Caller) untilLate(parent context.Context) (_ context.Context, done func
 	}
 }
 
-// answer answers how the call of a tool ended, if the guest can have room for it.
+// answer responds with the outcome of a tool call, if the guest has room for it.
 func (r *Caller) answer(name string, ended abi.Result) int32 {
 	c := r.call
 	answer := abi.ToolAnswer{Kind: ended.Kind, Content: ended.Content, Error: ended.Error, Limit: ended.Limit, Connection: ended.Connection}

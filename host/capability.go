@@ -12,45 +12,45 @@ import (
 )
 
 // operation is a function of a capability. Its first half, begin, runs on the guest's
-// goroutine: it checks the request, pays for it, and keeps nothing of its bytes, which are
-// memory of the guest. It returns the work to wait for, or nil and the answer: the length
-// of c.response, which it has set, or a code of refuse.
+// goroutine: it checks the request and charges for it. It must not keep the request, which
+// is guest memory. It returns the work to wait for, or nil and the answer: the length of
+// c.response, which it has set, or a code of refuse.
 type operation struct {
 	allowed func(c *call) bool // whether the call may use it
-	denied  string             // the answer if not
+	denied  string             // the error text otherwise
 	begin   func(c *call, request []byte) (work, int32)
 }
 
-// work is what an operation waits for. It may run on any goroutine, at the same time as
-// the guest, so it touches nothing of the call that belongs to the guest's goroutine. It
-// returns soon after ctx is done.
+// work is the part of an operation that waits. It may run on any goroutine, concurrently
+// with the guest, so it must not touch state of the guest's goroutine. It returns soon
+// after ctx is done.
 type work func(ctx context.Context) end
 
-// end is how a work has ended. finish is the second half of the operation, on the
-// guest's goroutine again: it answers as begin does.
+// end is the outcome of a work. finish is the second half of the operation, on
+// the guest's goroutine: it answers as begin does.
 type end struct {
 	finish func() int32
-	bytes  int  // on Go's heap that it keeps until then, about
-	cut    bool // ctx was done first, and the operation can be begun again
+	bytes  int  // approximate heap that it keeps until then
+	cut    bool // ctx was done first, and the operation can be repeated
 }
 
-// begun is what an operation says of itself while its first half runs.
+// begun describes an operation while its first half runs.
 type begun struct {
-	id    int32 // of one that is started; 0: the guest waits for it
-	apart bool  // it is a call of a tool that is made apart
-	once  bool  // it must not be done twice
-	takes bool  // it removes messages: the call continues only from a state that has them
+	id    int32 // id of a started operation; 0: the guest waits for it
+	apart bool  // it is a detached tool call
+	once  bool  // it needs at-most-once semantics
+	takes bool  // it removes messages: the call can continue only from a state that has them
 }
 
-// atOnce is begin of an operation that waits for nothing, or not for long.
+// atOnce makes a begin function of an operation that does not wait, or only briefly.
 func atOnce(answer func(c *call, request []byte) int32) func(*call, []byte) (work, int32) {
 	return func(c *call, request []byte) (work, int32) { return nil, answer(c, request) }
 }
 
-// maxOp bounds the name of an operation, in bytes.
+// maxOp is the longest name of an operation, in bytes.
 const maxOp = 64
 
-// operations are those of all capabilities, and the one on others.
+// operations returns the operations of all capabilities, and the one on other operations.
 func operations() map[string]operation {
 	all := map[string]operation{"op.cancel": {allowed: func(*call) bool { return true }, begin: atOnce(cancelOperation)}}
 	for _, c := range Capabilities {
@@ -59,14 +59,14 @@ func operations() map[string]operation {
 	return all
 }
 
-// callCapability is the call function of the contract: the guest waits for the end of
-// the operation.
+// callCapability is the contract's call function: the guest waits for the operation
+// to end.
 func callCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	request := bytesAt(mem, abi.ImportCall, stack[2], stack[3])
 	return c.perform(bytesAt(mem, abi.ImportCall, stack[0], stack[1]), request)
 }
 
-// perform begins an operation and waits for its end.
+// perform begins an operation and waits for it to end.
 func (c *call) perform(name, request []byte) int32 {
 	c.begun = begun{}
 	work, code := c.operation(name, request)
@@ -87,7 +87,7 @@ func (c *call) perform(name, request []byte) int32 {
 	return ended.finish()
 }
 
-// operation begins an operation, if the call may use it.
+// operation begins an operation, if the call is allowed to use it.
 func (c *call) operation(name, request []byte) (work, int32) {
 	op := string(name[:min(len(name), maxOp+1)])
 	c.meter.charge(len(request))
@@ -113,7 +113,7 @@ func (c *call) operation(name, request []byte) (work, int32) {
 	return o.begin(c, request)
 }
 
-// respond answers an operation.
+// respond sets the response of an operation.
 func (c *call) respond(response []byte) int32 {
 	c.response = response
 	c.meter.charge(len(response))
@@ -122,12 +122,12 @@ func (c *call) respond(response []byte) int32 {
 
 func (c *call) deny(why string) int32 { return c.refuse(abi.CallDenied, "denied", why) }
 
-// refuseStopped answers an operation that was cut short by a stop.
+// refuseStopped answers an operation that a stop interrupted.
 func (c *call) refuseStopped() int32 {
 	return c.refuse(abi.CallCanceled, "canceled", "the call is being stopped")
 }
 
-// refuseCanceled answers an operation that was cut short, by a stop or by the guest.
+// refuseCanceled answers an operation that was interrupted by a stop or by the guest.
 func (c *call) refuseCanceled() int32 {
 	if c.stopping() {
 		return c.refuseStopped()

@@ -16,7 +16,7 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// Shape is the way in which the host calls a module.
+// Shape is how the host calls a module.
 type Shape string
 
 // The shapes.
@@ -35,20 +35,20 @@ type Info struct {
 	Describe bool     `json:"describe"`
 	Imports  []string `json:"imports"` // module.name (type)
 	Exports  []string `json:"exports"`
-	MinBytes int64    `json:"memory_min"` // linear memory it starts with
-	MaxBytes int64    `json:"memory_max"` // the most linear memory that it declares; 4 GiB if it declares no maximum
+	MinBytes int64    `json:"memory_min"` // initial linear memory
+	MaxBytes int64    `json:"memory_max"` // maximum linear memory; 4 GiB if none is declared
 	script   []byte
-	MCP      MCP `json:"mcp,omitempty"` // how an Extism plugin lists its tools, if it does
-	// Of a plugin of Extism: the exports that it may be called by.
+	MCP      MCP `json:"mcp,omitempty"` // how an Extism plugin lists its tools; empty if it does not
+	// Extism plugins: the callable exports.
 	functions map[string]bool
-	hosted    []hostedFunction // that it imports
-	started   string           // what to do if it was to start up in a way that the host does not, or empty
+	hosted    []hostedFunction // the host functions that it imports
+	started   string           // the remedy for a plugin that starts up in an unsupported way, or empty
 }
 
-// signature is the type of a function, comparable.
+// signature is a comparable function type.
 type signature string
 
-// The types of the contract's functions, as wasmbin.FuncType prints them.
+// The function types of the contract, in the notation of wasmbin.FuncType.
 var (
 	contractImports = map[string]signature{
 		abi.ImportRead:     "(i32, i32, i32) -> i32",
@@ -82,8 +82,8 @@ func digestOf(wasm []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Scan checks a binary of size bytes as Inspect does, but does not read its code and
-// data. Those may still turn out to be broken when the module is compiled, and
+// Scan checks a binary of size bytes like Inspect, but does not read its code and
+// data, which may still turn out to be broken when the module is compiled.
 // Info.Digest is empty. Errors of the file are returned unchanged.
 func (h *Host) Scan(file io.ReaderAt, size int64) (*Info, error) {
 	m, err := wasmbin.Scan(file, size, abi.SectionManifest, abi.SectionScript, sectionGo)
@@ -96,7 +96,7 @@ func (h *Host) Scan(file io.ReaderAt, size int64) (*Info, error) {
 	return h.check(m, &Info{Size: int(size)})
 }
 
-// check holds a module against the contract and completes what it says.
+// check checks a module against the contract and completes its Info.
 func (h *Host) check(m *wasmbin.Module, info *Info) (*Info, error) {
 	manifests := 0
 	for _, c := range m.Customs {
@@ -125,7 +125,7 @@ func (h *Host) check(m *wasmbin.Module, info *Info) (*Info, error) {
 }
 
 func (h *Host) checkImports(m *wasmbin.Module, info *Info) error {
-	var unknown error // the first import that only a plugin of Extism may have
+	var unknown error // the first import that only an Extism plugin may have
 	for _, im := range m.Imports {
 		name := im.Module + "." + im.Name
 		if im.Kind != wasmbin.KindFunc {
@@ -201,7 +201,7 @@ func foreign(module string) error {
 	return errors.New(hint)
 }
 
-// foreignModules are modules that plugins for other hosts import from, by prefix.
+// foreignModules are the import modules of other plugin systems, by prefix.
 var foreignModules = []struct{ prefix, text string }{
 	{"toolhost_v", "this host speaks " + abi.Version + " only: build the plugin for it"},
 	{"wasi_unstable", "this is WASI preview 0: build for " + abi.ImportWASI},
@@ -213,11 +213,11 @@ var foreignModules = []struct{ prefix, text string }{
 	{"__wbindgen", "this is built by wasm-bindgen for JavaScript: build for wasm32-wasip1 without it"},
 }
 
-// sectionGo is a custom section that Go's linker writes.
+// sectionGo is a custom section written by Go's linker.
 const sectionGo = "go:buildid"
 
-// A program that also exports the functions of a reactor starts up in its _start,
-// which the host never runs. Go's runtime does not work without it; C's and Rust's may.
+// A program that also exports the functions of a reactor starts up in its _start, which
+// the host never runs. Go's runtime does not work without that; C's and Rust's may.
 const asReactor = "the plugin exports " + abi.ExportStart + " and no " + abi.ExportInitialize +
 	", so it was never started up: build it as a reactor (TinyGo: -buildmode=c-shared, C: -mexec-model=reactor, Rust: crate-type cdylib)"
 
@@ -282,5 +282,5 @@ func checkExports(m *wasmbin.Module, info *Info) error {
 	return nil
 }
 
-// isStart reports whether an import is call_start of the contract.
+// isStart reports whether an import is the contract's call_start.
 func isStart(im wasmbin.Import) bool { return im.Module == abi.Version && im.Name == abi.ImportStart }

@@ -10,28 +10,27 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// The budget of a describe: enough for the start of a large runtime. The fuel
-// is less than a second of computing, and the time what a busy machine may take
-// for it.
+// The budget of a describe call. The fuel is enough to start a large runtime,
+// and is less than a second of computing. The time allows for a busy machine.
 const (
 	describeFuel    = 500_000_000
 	describeTimeout = time.Minute
 )
 
 // Describe compiles a plugin, runs its toolhost_describe in the sandbox with a small
-// budget and no grants, and returns the manifest it writes. Its errors are those of
-// [Host.Compile] and [Host.Call], or match [ErrNoManifest] if the module has no such
-// export or writes nothing.
+// budget and no grants, and returns the manifest that it writes. Its errors are
+// those of [Host.Compile] and [Host.Call]. They match [ErrNoManifest] if the module
+// has no such export or writes nothing.
 func (h *Host) Describe(ctx context.Context, wasm []byte) ([]byte, error) {
 	return h.DescribeWith(ctx, wasm, DescribeOptions{})
 }
 
-// DescribeOptions are the options for describing one plugin. The zero value suits a host
-// that loads it.
+// DescribeOptions are the options for describing one plugin. The zero value is right for
+// a host that loads it.
 type DescribeOptions struct {
 	Compile CompileOptions
-	// Fuel is the budget in units. 0 is 500 million. A build tool that writes the
-	// manifest into the file can allow more, which a script with large libraries needs.
+	// Fuel is the budget in units. 0 means 500 million. A build tool that writes the
+	// manifest into the file can allow more; a script with large libraries needs it.
 	Fuel int64
 }
 

@@ -21,40 +21,40 @@ import (
 )
 
 // environment is what an instance sees through WASI: stdio, arguments, environment,
-// clocks, randomness and folders, each as the policy grants it. Instances outlive
-// calls: it serves the call that runs now.
+// clocks, randomness and folders, as the policy grants them. Instances outlive
+// calls, so it serves the current call.
 type environment struct {
 	call    *call
-	state   instance.Env // of the clock that stands, and of a plugin without randomness
+	state   instance.Env // the fixed clock and the fixed randomness of a plugin without the grants
 	open    []io.Closer  // granted folders
-	folders []*rootfs.FS // the same
-	began   time.Time    // of the call, after its start-up; zero before
-	from    int64        // where the monotonic clock stood then, in nanoseconds
+	folders []*rootfs.FS // the same folders
+	began   time.Time    // time of the call's start, after start-up; zero before
+	from    int64        // the monotonic clock at that time, in nanoseconds
 	idling  idling
-	kernel  extism.Kernel // of a plugin of Extism
+	kernel  extism.Kernel // of an Extism plugin
 }
 
-// newEnvironment makes the environment of an instance for this call and those with
-// the same view.
+// newEnvironment returns the environment of an instance for this call and later
+// ones with the same view.
 func newEnvironment(c *call) *environment {
 	e := &environment{call: c}
 	e.state.Random.Seed([32]byte([]byte("toolhost: nothing random granted")))
 	return e
 }
 
-// close closes what the guest left open.
+// close closes the files that the guest left open.
 func (e *environment) close() {
 	for _, folder := range e.open {
 		_ = folder.Close()
 	}
 }
 
-// config is the environment as wazero has it.
+// config returns the environment as a wazero configuration.
 func (e *environment) config() (wazero.ModuleConfig, error) {
 	c := e.call
 	config := wazero.NewModuleConfig().
-		WithName("").         // many instances of a module at a time
-		WithStartFunctions(). // run explicitly, under this call's limits
+		WithName("").         // lets a module have many instances
+		WithStartFunctions(). // start functions run explicitly, under this call's limits
 		WithStdout(output{e, abi.StreamOutput}).
 		WithStderr(output{e, abi.StreamStderr})
 	if c.module.Info.Shape == Command && !c.describing {
@@ -89,10 +89,11 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 	return e.mount(config.WithRandSource(randomness{e, source}))
 }
 
-// elapsed is the monotonic clock, which continues in the next process in which a call
-// does. While the plugin starts up it stands except for reads and sleeps, as the clock of a
-// plugin without the grant: so calls can share what has started up, and find that it has
-// just done so. It is never 0, which Go's runtime takes for a broken clock.
+// elapsed returns the monotonic clock, which continues when a call continues in another
+// process. While the plugin starts up, the clock stands still except for reads and sleeps,
+// like the clock of a plugin without the grant. So calls can share a started instance, and
+// each sees a module that has just started up. It is never 0, which Go's runtime takes for
+// a broken clock.
 func (e *environment) elapsed() int64 {
 	if e.began.IsZero() {
 		return int64(time.Second) + e.tick()
@@ -103,25 +104,24 @@ func (e *environment) elapsed() int64 {
 // begin starts the monotonic clock of a call.
 func (e *environment) begin(from int64) { e.began, e.from = time.Now(), from }
 
-// tick moves the clock that stands, and reads it.
+// tick advances the fixed clock, and reads it.
 func (e *environment) tick() int64 {
 	e.state.Now += int64(time.Microsecond)
 	return e.state.Now
 }
 
-// start is where time stands for a plugin without a clock.
+// start is the initial time of a plugin without a clock.
 var start = time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// clock gives the guest the real clocks, or one that depends on nothing but what
-// the guest does: it moves a microsecond each time it is read, and as far as the
-// guest sleeps.
+// clock gives the guest the real clocks, or a deterministic one, which moves a
+// microsecond at each read, and by the duration of each sleep.
 func (e *environment) clock(config wazero.ModuleConfig) wazero.ModuleConfig {
 	if e.call.Policy.Clock {
 		return config.WithSysWalltime().WithNanotime(e.elapsed, sys.ClockResolution(1)).
 			WithNanosleep(func(ns int64) {
 				e.state.Now += max(ns, 0)
 				e.call.sleep(time.Duration(ns))
-				e.call.meter.check() // a sleep that was cut short has no other way to say so
+				e.call.meter.check() // an interrupted sleep has no other way to report it
 			})
 	}
 
@@ -134,25 +134,25 @@ func (e *environment) clock(config wazero.ModuleConfig) wazero.ModuleConfig {
 		WithNanosleep(func(ns int64) { e.state.Now += max(ns, 0) })
 }
 
-// randomMost is how many random bytes are made between two checks of whether the call
-// has to end. It is a multiple of bytesPerUnit.
+// randomMost is the number of random bytes made between two checks of whether the
+// call has to end. It is a multiple of bytesPerUnit.
 const randomMost = 64 << 10
 
-// randomness is random bytes that the guest pays for.
+// randomness is a source of random bytes that charges the guest.
 type randomness struct {
 	*environment
 	source io.Reader
 }
 
-// Read implements io.Reader. It returns fewer bytes than are asked for rather than
-// making more than randomMost; wazero then asks again.
+// Read implements io.Reader. It returns at most randomMost bytes at a time; wazero
+// then calls it again.
 func (r randomness) Read(p []byte) (int, error) {
 	p = p[:min(len(p), randomMost)]
 	r.call.meter.charge(len(p))
 	return r.source.Read(p)
 }
 
-// stdin is what a command reads.
+// stdin is the standard input of a command.
 func (e *environment) stdin() (io.Reader, error) {
 	c := e.call
 	if c.Stdin == nil {
@@ -162,8 +162,8 @@ func (e *environment) stdin() (io.Reader, error) {
 	return strings.NewReader(text), err
 }
 
-// output is an output stream of WASI. What a command writes to stdout is its
-// result too.
+// output is an output stream of WASI. The stdout of a command is also its
+// result.
 type output struct {
 	*environment
 	stream abi.Stream
@@ -189,8 +189,7 @@ func (o output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// show hands live output to the caller. A writer that fails is the caller's business,
-// not the guest's.
+// show passes live output to the caller. The guest does not see its write errors.
 func (c *call) show(stream abi.Stream, p []byte) {
 	w := c.Stdout
 	if stream == abi.StreamStderr {
@@ -198,12 +197,13 @@ func (c *call) show(stream abi.Stream, p []byte) {
 		w = c.Stderr
 	}
 	if w != nil {
-		p = bytes.Clone(p) // it is memory of the guest: one that kept it would read another call's
+		p = bytes.Clone(p) // p is guest memory: a writer that kept it would read another call's data
 		c.outside(func() { _, _ = w.Write(p) })
 	}
 }
 
-// outside runs what the caller gave. That it panics is no crash of the guest.
+// outside runs a function of the caller. A panic in it does not count as a crash of the
+// guest.
 func (c *call) outside(f func()) {
 	c.guest.Lend()
 	defer c.guest.Reclaim()

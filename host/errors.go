@@ -14,8 +14,8 @@ import (
 )
 
 // These are the reasons why a module is refused or a call ends. They come wrapped
-// in a [*ModuleError] or a [*CallError]. A call that was canceled or ran out of
-// time matches context.Canceled or context.DeadlineExceeded instead, and also the
+// in a [*ModuleError] or a [*CallError]. A call that was canceled or timed out
+// matches context.Canceled or context.DeadlineExceeded instead, and also the
 // cause of its context.
 var (
 	ErrClosed = errors.New("the host is closed")
@@ -26,8 +26,8 @@ var (
 	ErrDenied = errors.New("denied")
 	ErrTrap   = errors.New("the plugin crashed")
 
-	// ErrHostMemory means that the limit of the host, Config.Memory, was reached. It
-	// also matches ErrMemory.
+	// ErrHostMemory means that the host's limit, Config.Memory, was reached. It also
+	// matches ErrMemory.
 	ErrHostMemory = instance.ErrHostMemory
 	// ErrCompileLimit means that compiling the module takes more memory or time than
 	// Config allows. ErrCompileCrash means that the module crashes the compiler. Both
@@ -43,15 +43,15 @@ var (
 	ErrCacheFolder = codecache.ErrUnsafe
 )
 
-// ErrNoManifest means that a plugin has no manifest anywhere.
+// ErrNoManifest means that a plugin has no manifest.
 var ErrNoManifest = errors.New("the plugin has no manifest: add the custom section " + abi.SectionManifest +
 	", a sidecar NAME.toolhost.yaml next to NAME.wasm, or export " + abi.ExportDescribe)
 
 // ModuleError says why a module was refused. It matches [ErrABI].
 type ModuleError struct {
 	Part string // import, export, table, global, element, data or module
-	Name string // of the import or export
-	Err  error  // what was expected, and what to do
+	Name string // name of the import or export
+	Err  error  // what was expected, and the remedy
 }
 
 func (e *ModuleError) Error() string {
@@ -77,11 +77,12 @@ func moduleError(err error) error {
 type CallError struct {
 	Plugin string
 	Tool   string
-	Name   string // the name of the tool for agents; empty means that of [abi.AgentName]
+	Name   string // the tool's name for agents; empty means that of [abi.AgentName]
 	Err    error
-	Trace  string // the plugin's stack, innermost first, where it crashed
-	// LastWords is the end of what a plugin that broke wrote to stderr, on one line and
-	// without invisible characters. The plugin chose it: it is for the operator only.
+	Trace  string // stack of a crashed plugin, innermost frame first
+	// LastWords is the end of the stderr of a plugin that crashed, on one line and
+	// without invisible characters. The plugin controls this text, so show it to the
+	// operator only.
 	LastWords string
 }
 
@@ -100,11 +101,11 @@ func (e *CallError) Error() string {
 // Unwrap returns the reason.
 func (e *CallError) Unwrap() error { return e.Err }
 
-// WaitedError is the reason why a call ended while it waited to run, or for an HTTP
-// request of its own to begin.
+// WaitedError is the reason of a call that ended while it waited to run, or while
+// one of its HTTP requests waited to begin.
 type WaitedError struct {
 	Err error  // why the wait ended, usually a TimeoutError
-	For string // what the call waited for, and what to do
+	For string // what the call waited for, and the remedy
 }
 
 func (e *WaitedError) Error() string { return e.Err.Error() + " while the call waited: " + e.For }
@@ -113,7 +114,7 @@ func (e *WaitedError) Error() string { return e.Err.Error() + " while the call w
 func (e *WaitedError) Unwrap() error { return e.Err }
 
 // mountError is the error of a granted folder that cannot be opened. Its cause
-// names a folder of the host, so the agent is shown only public.
+// names a folder of the host, so the agent sees only public.
 type mountError struct {
 	public error // matches ErrFiles if the folder itself may be fine, else ErrDenied
 	cause  error
@@ -122,8 +123,8 @@ type mountError struct {
 func (e *mountError) Error() string   { return e.public.Error() + ": " + e.cause.Error() }
 func (e *mountError) Unwrap() []error { return []error{e.public, e.cause} }
 
-// because returns an error with the text of a context's cause. It matches the
-// context's error too.
+// because returns an error with the text of a context's cause. It also
+// matches the context's error.
 func because(err, cause error) error {
 	if errors.Is(cause, err) {
 		return cause
@@ -139,8 +140,8 @@ func (e *causeError) Unwrap() []error { return []error{e.cause, e.err} }
 // TimeoutError is the reason of a call that reached its time limit.
 type TimeoutError struct{ Limit time.Duration }
 
-// TimeLimit returns the error of a call that reached the timeout of its policy. 0 means
-// [DefaultTimeout].
+// TimeLimit returns the error of a call that exceeded the timeout of its policy. 0
+// means [DefaultTimeout].
 func TimeLimit(timeout time.Duration) TimeoutError {
 	return TimeoutError{Policy{Timeout: timeout}.withDefaults().Timeout}
 }

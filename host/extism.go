@@ -15,11 +15,11 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// extismModule is the module that plugins of Extism import from.
+// extismModule is the module that Extism plugins import from.
 const extismModule = "extism:host/env"
 
-// extismFunction is a function of extismModule. Its parameters are on the stack, and the
-// result replaces the first.
+// extismFunction implements a function of extismModule. Its parameters are on the stack,
+// and the result replaces the first.
 type extismFunction struct {
 	params, results []api.ValueType
 	call            func(c *extismCall, k *extism.Kernel, stack []uint64)
@@ -27,7 +27,8 @@ type extismFunction struct {
 
 const i64 = api.ValueTypeI64
 
-// one and none are what most of these functions take and return: a handle, or nothing.
+// one and none are the usual parameters and results of these functions: a handle, or
+// nothing.
 var one, none = []api.ValueType{i64}, []api.ValueType(nil)
 
 var extismFunctions = map[string]extismFunction{
@@ -74,17 +75,17 @@ var extismFunctions = map[string]extismFunction{
 }
 
 const (
-	// extismDebug is the level debug of Extism's log. All calls get it, so that a plugin
-	// does the same whatever the operator logs.
+	// extismDebug is Extism's log level debug. All calls get it, so that a plugin's
+	// behavior does not depend on the operator's log level.
 	extismDebug = 1
-	// extismUnits is the fuel of one function of the kernel, besides what it copies: they
-	// take longer than the instructions of a guest.
+	// extismUnits is the fuel of one kernel function, in addition to what it copies: it
+	// takes longer than an instruction of a guest.
 	extismUnits = 20
-	// extismBatch is how many of them are paid for at a time.
+	// extismBatch is how many of them are charged at a time.
 	extismBatch = 64
 )
 
-// instantiateExtism makes the modules that plugins of Extism import from.
+// instantiateExtism instantiates the modules that Extism plugins import from.
 func instantiateExtism(ctx context.Context, r wazero.Runtime) error {
 	for module, functions := range extismModules {
 		if _, err := defineExtism(r.NewHostModuleBuilder(module), module, functions).Instantiate(ctx); err != nil {
@@ -111,7 +112,7 @@ func defineExtism(builder wazero.HostModuleBuilder, module string, functions map
 	return builder
 }
 
-// extismImports are the types of the functions of these modules.
+// extismImports returns the function types of these modules.
 func extismImports() map[string]map[string]signature {
 	types := map[string]map[string]signature{}
 	for module, functions := range extismModules {
@@ -124,24 +125,24 @@ func extismImports() map[string]map[string]signature {
 	return types
 }
 
-// extismCall is what a call has of Extism.
+// extismCall is the Extism state of a call.
 type extismCall struct {
 	*call
 	kernel    *extism.Kernel // nil before its first use
-	called    int            // functions that are not paid for yet
+	called    int            // functions called but not yet charged
 	variables map[string][]byte
 	stored    int // bytes of the variables
-	status    int // of the last HTTP request
+	status    int // status of the last HTTP request
 	headers   []byte
 }
 
-// asExtism returns the call with what it has of Extism.
+// asExtism returns the Extism state of the call.
 func (c *call) asExtism() *extismCall {
 	c.extism.call = c
 	return &c.extism
 }
 
-// kernelOf returns the kernel of the call, which has its input.
+// kernelOf returns the kernel of the call, which holds its input.
 func (c *extismCall) kernelOf() *extism.Kernel {
 	if c.kernel != nil {
 		return c.kernel
@@ -161,13 +162,13 @@ func (c *extismCall) kernelOf() *extism.Kernel {
 	return k
 }
 
-// payExtism has the guest pay for the functions that it has called.
+// payExtism charges the guest for the functions that it called.
 func (c *extismCall) payExtism() {
 	c.meter.pay(int64(c.called * extismUnits))
 	c.called = 0
 }
 
-// input is what a function of a plugin of Extism gets.
+// input returns the input of an Extism function.
 func (c *extismCall) input() ([]byte, error) {
 	switch {
 	case c.describing:
@@ -181,7 +182,7 @@ func (c *extismCall) input() ([]byte, error) {
 	return []byte(text), err
 }
 
-// full is the error of a kernel that has no room for a block.
+// full returns the error of a kernel without room for a block.
 func (c *extismCall) full(err error) error {
 	if errors.Is(err, extism.ErrFull) {
 		return fmt.Errorf("%w: the plugin needs more than the %d bytes allowed", ErrMemory, c.Policy.Memory)
@@ -189,7 +190,7 @@ func (c *extismCall) full(err error) error {
 	return err
 }
 
-// allocate is alloc: where there is no room the plugin gets 0, and is likely to crash.
+// allocate is Extism's alloc. Without room it returns 0, and the plugin is likely to crash.
 func (c *extismCall) allocate(k *extism.Kernel, n uint64) uint64 {
 	c.meter.charge(int(min(n, uint64(c.Policy.Memory))))
 	handle, err := k.Alloc(n)
@@ -202,7 +203,7 @@ func (c *extismCall) allocate(k *extism.Kernel, n uint64) uint64 {
 	return handle
 }
 
-// put answers with a block of that content.
+// put responds with a new block of that content.
 func (c *extismCall) put(k *extism.Kernel, content []byte) uint64 {
 	c.meter.charge(len(content))
 	handle, err := k.Put(content)
@@ -212,15 +213,15 @@ func (c *extismCall) put(k *extism.Kernel, content []byte) uint64 {
 	return handle
 }
 
-// block is the content of a block of the guest, which pays for it.
+// block returns the content of a guest's block, and charges for it.
 func (c *extismCall) block(k *extism.Kernel, handle uint64) []byte {
 	content := k.Block(handle)
 	c.meter.pay(int64(len(content) / bytesPerUnit)) // a call that has to end ends here
 	return content
 }
 
-// within ends a call that has used an offset outside of the kernel's memory: likely that of
-// a block for which there was no room.
+// within ends a call that used an offset outside the kernel's memory. That is likely the
+// offset of a block that found no room.
 func (c *extismCall) within(ok bool, function string, at uint64) {
 	if !ok && c.instance.Memory.Refused != nil {
 		panic(&instance.Stop{Reason: c.instance.Memory.Refused})
@@ -238,7 +239,8 @@ func extismConfig(c *extismCall, k *extism.Kernel, stack []uint64) {
 	}
 }
 
-// Bounds of the variables of a call: as in Extism, all together with what they cost.
+// Limits on the variables of a call. As in Extism, they count all variables with their
+// overhead.
 const (
 	extismVariables    = 1 << 20 // bytes
 	extismVariableCost = 40
@@ -276,7 +278,7 @@ func setExtismVariable(c *extismCall, k *extism.Kernel, stack []uint64) {
 	e.variables[name] = value
 }
 
-// extismLog is a function that logs a block and frees it.
+// extismLog returns a function that logs a block and frees it.
 func extismLog(stream abi.Stream) extismFunction {
 	return extismFunction{one, none, func(c *extismCall, k *extism.Kernel, stack []uint64) {
 		c.logCounted(stream, c.block(k, stack[0]))
@@ -284,7 +286,7 @@ func extismLog(stream abi.Stream) extismFunction {
 	}}
 }
 
-// logCounted logs what counts as output of the call.
+// logCounted logs text that counts as output of the call.
 func (c *extismCall) logCounted(stream abi.Stream, text []byte) {
 	if err := c.answer.count(len(text)); err != nil {
 		panic(&instance.Stop{Reason: err})

@@ -16,8 +16,8 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// hostedFunction is a function of the host that a plugin of Extism was built for. Here a
-// tool is called in its place: see [abi.Manifest.HostFunctions].
+// hostedFunction is a host function that an Extism plugin was built for. Here a tool is
+// called in its place: see [abi.Manifest.HostFunctions].
 type hostedFunction struct {
 	module, name string
 	t            wasmbin.FuncType
@@ -25,17 +25,17 @@ type hostedFunction struct {
 
 func (f hostedFunction) String() string { return f.module + "." + f.name }
 
-// allowed reports whether a tool could be called in place of the function: it takes a block
-// or nothing, and returns a block or nothing. Modules of this host's own are not replaced,
-// such as that of the meter.
+// allowed reports whether a tool could stand in for the function: it takes a block or
+// nothing, and returns a block or nothing. Functions of this host's own modules, such as
+// the meter, are not replaced.
 func (f hostedFunction) allowed() bool {
 	other := func(v wasmbin.ValType) bool { return v != wasmbin.I64 }
 	return !strings.HasPrefix(f.module, "toolhost") && len(f.t.Params) <= 1 && len(f.t.Results) <= 1 &&
 		!slices.ContainsFunc(f.t.Params, other) && !slices.ContainsFunc(f.t.Results, other)
 }
 
-// instantiateHosted makes the modules of the functions that tools are called in place of,
-// for the instances of one plugin: others may import the same ones with other types.
+// instantiateHosted instantiates the modules of such functions for the instances of one
+// plugin. Other plugins may import the same functions with other types.
 func instantiateHosted(ctx context.Context, r interface {
 	NewHostModuleBuilder(string) wazero.HostModuleBuilder
 	InstantiateModule(context.Context, wazero.CompiledModule, wazero.ModuleConfig) (api.Module, error)
@@ -64,8 +64,8 @@ func instantiateHosted(ctx context.Context, r interface {
 	return modules, nil
 }
 
-// function calls the tool with the block as its arguments, and answers with a block of its
-// result. A tool that fails ends the call with its error.
+// function returns a function that calls the tool with the block as its arguments, and
+// answers with a block of its result. If the tool fails, its error ends the call.
 func (f hostedFunction) function() extismFunction {
 	e := extismFunction{call: func(c *extismCall, k *extism.Kernel, stack []uint64) {
 		tool := c.HostFunctions[f.String()]
@@ -91,12 +91,13 @@ func (f hostedFunction) function() extismFunction {
 	return e
 }
 
-// missing says what a manifest lacks.
+// missing describes the missing entry of a manifest.
 func (f hostedFunction) missing() string {
 	return fmt.Sprintf("the plugin imports %s, a function of the host that it was built for: name a tool that is called in its place, as in host_functions: {%q: TOOL}", f, f.String())
 }
 
-// toolArguments are the arguments of a tool: the JSON object in a block, or {"input": text}.
+// toolArguments returns the arguments of a tool: the JSON object in a block, or {"input":
+// text}.
 func toolArguments(block []byte) json.RawMessage {
 	var object map[string]json.RawMessage
 	if json.Unmarshal(block, &object) == nil && object != nil {
@@ -105,8 +106,8 @@ func toolArguments(block []byte) json.RawMessage {
 	return encode(map[string]string{"input": string(block)})
 }
 
-// callHosted calls a tool that is granted to the plugin, and returns its result: a text as
-// it is, any other value as JSON.
+// callHosted calls a granted tool, and returns its result: a text as it is, any other
+// value as JSON.
 func (c *extismCall) callHosted(tool string, args json.RawMessage) []byte {
 	c.performed("tool.call", map[string]any{"tool": tool, "args": args})
 	var answer abi.ToolAnswer
@@ -130,8 +131,8 @@ func (c *extismCall) callHosted(tool string, args json.RawMessage) []byte {
 	return []byte(strings.Join(texts, "\n"))
 }
 
-// performed does an operation of the host for a function of Extism's. One that is refused
-// ends the call with its message.
+// performed performs an operation of the host for an Extism function. If the operation is
+// refused, its message ends the call.
 func (c *extismCall) performed(operation string, request any) {
 	if c.perform([]byte(operation), encode(request)) < 0 {
 		var failure abi.CallFailure

@@ -11,8 +11,8 @@ import (
 	"github.com/toolhost/toolhost/internal/egress"
 )
 
-// extismRequest is http_request. It follows redirects, as Extism does; each of them is
-// checked. A request that is refused or fails ends the call with an error of the tool.
+// extismRequest is Extism's http_request. It follows redirects, as Extism does, and
+// checks each of them. A refused or failed request ends the call with a tool error.
 func extismRequest(c *extismCall, k *extism.Kernel, stack []uint64) {
 	var in struct {
 		URL     string            `json:"url"`
@@ -57,12 +57,12 @@ func extismRequest(c *extismCall, k *extism.Kernel, stack []uint64) {
 	stack[0] = c.put(k, body)
 }
 
-// extismHeaders is http_headers: those of the last response.
+// extismHeaders is Extism's http_headers: the headers of the last response.
 func extismHeaders(c *extismCall, k *extism.Kernel, stack []uint64) {
 	stack[0] = c.put(k, c.headers)
 }
 
-// toolFailure ends a call with an error of the tool.
+// toolFailure ends a call with a tool error.
 type toolFailure struct{ message string }
 
 func (e *toolFailure) Error() string { return e.message }

@@ -11,17 +11,17 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// MCP is the convention by which an Extism plugin lists its tools as MCP does, as
-// hyper-mcp plugins do.
+// MCP is the convention by which an Extism plugin lists its tools in MCP's
+// format, as hyper-mcp plugins do.
 type MCP string
 
-// The conventions. Empty means that the plugin follows neither.
+// The conventions. Empty means none.
 const (
 	MCPv1 MCP = "hyper-mcp v1" // exports describe and call
 	MCPv2 MCP = "hyper-mcp v2" // exports list_tools and call_tool
 )
 
-// mcpOf returns the convention of a plugin with these functions.
+// mcpOf returns the convention of a plugin with these exports.
 func mcpOf(functions map[string]bool) MCP {
 	switch {
 	case functions["describe"] && functions["call"]:
@@ -32,7 +32,7 @@ func mcpOf(functions map[string]bool) MCP {
 	return ""
 }
 
-// list and call are the functions of a convention.
+// list and call return the function names of a convention.
 func (p MCP) list() string {
 	if p == MCPv1 {
 		return "describe"
@@ -47,13 +47,13 @@ func (p MCP) call() string {
 	return "call_tool"
 }
 
-// mcpContext is what a tool of v2 learns of the request.
+// mcpContext is the request information that a v2 tool gets.
 type mcpContext struct {
 	ID   string   `json:"id"`
 	Meta struct{} `json:"_meta"`
 }
 
-// listInput is what the function that lists the tools reads.
+// listInput returns the input of the function that lists the tools.
 func (p MCP) listInput() []byte {
 	if p == MCPv1 {
 		return nil
@@ -61,7 +61,7 @@ func (p MCP) listInput() []byte {
 	return encode(map[string]any{"context": mcpContext{ID: "list"}})
 }
 
-// callInput is what the function that calls a tool reads.
+// callInput returns the input of the function that calls a tool.
 func (p MCP) callInput(c *extismCall) []byte {
 	request := map[string]any{"name": c.MCPTool, "arguments": c.Args}
 	if p == MCPv1 {
@@ -70,13 +70,13 @@ func (p MCP) callInput(c *extismCall) []byte {
 	return encode(map[string]any{"request": request, "context": mcpContext{ID: c.ID}})
 }
 
-// takeMCP takes the answer of a tool, a CallToolResult of MCP.
+// takeMCP takes the result of a tool, a CallToolResult of MCP.
 func (c *extismCall) takeMCP(output []byte) int32 {
 	broken := func(err error) {
 		panic(&instance.Stop{Reason: fmt.Errorf("%w: the result of the tool: %w", ErrABI, err)})
 	}
 	var result struct {
-		Content    json.RawMessage `json:"content"` // as many as it likes
+		Content    json.RawMessage `json:"content"` // of any length
 		Structured json.RawMessage `json:"structuredContent"`
 		IsError    bool            `json:"isError"`
 	}
@@ -104,7 +104,7 @@ func (c *extismCall) takeMCP(output []byte) int32 {
 
 	for _, b := range blocks {
 		if b.Type == "text" && len(result.Structured) > 0 && jsonAlike(b.Text, result.Structured) {
-			continue // the same again, for clients that read no structured content
+			continue // a copy for clients that do not read structured content
 		}
 		if err := c.answer.add(encode(b.block())); err != nil {
 			broken(err)
@@ -123,8 +123,8 @@ func jsonAlike(text string, value json.RawMessage) bool {
 	return json.Compact(&a, []byte(text)) == nil && json.Compact(&b, value) == nil && bytes.Equal(a.Bytes(), b.Bytes())
 }
 
-// mcpBlock is a content block of MCP. Of what it says about itself only the fields of
-// abi.Block are passed on.
+// mcpBlock is a content block of MCP. Of its metadata only the fields of abi.Block
+// are passed on.
 type mcpBlock struct {
 	abi.Block
 	Resource *struct {
@@ -133,8 +133,8 @@ type mcpBlock struct {
 	} `json:"resource"`
 }
 
-// block is the block as the contract has it, which has an embedded resource without a
-// resource around its fields. One that is not text cannot be shown: it is left at its name.
+// block converts a content block to the contract's form, in which the fields of an embedded
+// resource are not nested. For a binary resource only its name is kept.
 func (b mcpBlock) block() abi.Block {
 	if b.Resource == nil {
 		return b.Block
@@ -147,7 +147,7 @@ func (b mcpBlock) block() abi.Block {
 	return block
 }
 
-// decodeMost decodes an array of at most so many elements, or null.
+// decodeMost decodes null or an array of at most most elements.
 func decodeMost[T any](data json.RawMessage, most int) (list []T, err error) {
 	if len(data) == 0 || string(data) == "null" {
 		return nil, nil
@@ -169,8 +169,8 @@ func decodeMost[T any](data json.RawMessage, most int) (list []T, err error) {
 	return list, nil
 }
 
-// MCPManifest returns the manifest of a plugin that lists its tools as MCP does. The
-// name must begin with a letter. List is the response of the plugin.
+// MCPManifest returns the manifest of a plugin that lists its tools in MCP's format.
+// The name must begin with a letter. list is the plugin's response.
 func MCPManifest(name string, list []byte) ([]byte, error) {
 	var answer struct {
 		Tools json.RawMessage `json:"tools"`
@@ -191,7 +191,7 @@ func MCPManifest(name string, list []byte) ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// mcpTool is a tool as MCP lists it.
+// mcpTool is a tool in MCP's format.
 type mcpTool struct {
 	Name         string          `json:"name"`
 	Title        string          `json:"title"`
@@ -207,13 +207,13 @@ type mcpTool struct {
 	} `json:"annotations"`
 }
 
-// tool is the tool in a manifest.
+// tool converts the tool to the manifest's form.
 func (t mcpTool) tool() abi.Tool {
 	a := t.Annotations
 	tool := abi.Tool{Name: agentWord(t.Name, abi.MaxAgentName), MCPTool: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema}
 	tool.Hints = abi.Hints{Readonly: a.ReadOnly, Idempotent: a.Idempotent, Destructive: a.Destructive, OpenWorld: a.OpenWorld}
 	if a.ReadOnly {
-		tool.Hints.Destructive = nil // which MCP says means nothing then
+		tool.Hints.Destructive = nil // which is meaningless in MCP then
 	}
 	if tool.Title == "" {
 		tool.Title = a.Title
@@ -233,7 +233,7 @@ func (t mcpTool) tool() abi.Tool {
 	return tool
 }
 
-// agentWord is a name of at most so many characters that a plugin or a tool may have.
+// agentWord returns a valid name of a plugin or a tool, at most most characters long.
 func agentWord(name string, most int) string {
 	word := []byte(strings.ToLower(name))
 	for i, b := range word {

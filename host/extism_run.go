@@ -15,16 +15,16 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// The functions with which a plugin of Extism starts up: the first ones that it has.
+// The functions that start up an Extism plugin: the first one that it exports.
 const (
 	extismHaskell = "hs_init" // after _initialize, if it has that
 	extismCtors   = "__wasm_call_ctors"
 )
 
-// extismTypes are the types that a function of a plugin of Extism may have.
+// extismTypes are the allowed types of an Extism function.
 var extismTypes = []signature{"() -> i32", "() -> ()"}
 
-// startExtism runs what a plugin of Extism does before its first call.
+// startExtism runs the start-up of an Extism plugin.
 func (u *startup) startExtism() error {
 	c, in := u.call, u.call.instance
 	if c.asExtism().startsItself() {
@@ -33,7 +33,7 @@ func (u *startup) startExtism() error {
 
 	entered := false
 	for _, name := range []string{abi.ExportInitialize, extismHaskell, extismCtors} {
-		e := in.Entry(name) // one at a time, since only the stack of the present one is paid for
+		e := in.Entry(name) // one at a time: only the stack of the current one is paid for
 		if e == nil || name == extismCtors && entered {
 			continue
 		}
@@ -46,12 +46,12 @@ func (u *startup) startExtism() error {
 	return nil
 }
 
-// startsItself reports whether the function that is called is one that starts the plugin up.
+// startsItself reports whether the called function is one of the start-up functions.
 func (c *extismCall) startsItself() bool {
 	return c.function() == abi.ExportStart || c.function() == abi.ExportInitialize
 }
 
-// function is the export of a plugin of Extism that a call enters.
+// function returns the export of an Extism plugin that a call enters.
 func (c *extismCall) function() string {
 	switch {
 	case c.describing:
@@ -62,7 +62,7 @@ func (c *extismCall) function() string {
 	return cmp.Or(c.Function, c.Tool)
 }
 
-// runExtism calls a function of a plugin of Extism. Its code is one of the contract.
+// runExtism calls a function of an Extism plugin. Its code is one of the contract's.
 func (c *extismCall) runExtism() (code int32, err error) {
 	name := c.function()
 	if _, found := c.module.Info.functions[name]; !found {
@@ -80,7 +80,7 @@ func (c *extismCall) runExtism() (code int32, err error) {
 	return guarded(func() int32 { return c.takeExtism(code) })
 }
 
-// takeExtism takes the answer out of the kernel.
+// takeExtism takes the response from the kernel.
 func (c *extismCall) takeExtism(code int32) int32 {
 	c.payExtism()
 	var output, text []byte
@@ -99,7 +99,7 @@ func (c *extismCall) takeExtism(code int32) int32 {
 		return abi.InvokeOK
 	}
 
-	if len(text) == 0 { // what is wrong may be there
+	if len(text) == 0 { // the error may be there
 		text = output
 	}
 	c.answer.errText = c.take(text)
@@ -109,7 +109,7 @@ func (c *extismCall) takeExtism(code int32) int32 {
 	return abi.InvokeToolError
 }
 
-// take copies what the guest answers, which counts as its output.
+// take copies the guest's response, which counts as output.
 func (c *extismCall) take(content []byte) []byte {
 	c.meter.charge(len(content))
 	if err := cmp.Or(c.answer.count(len(content)), c.meter.keep(len(content))); err != nil {
@@ -118,7 +118,7 @@ func (c *extismCall) take(content []byte) []byte {
 	return append([]byte{}, content...)
 }
 
-// checkExtism checks the exports of a plugin of Extism, and notes what it may be called by.
+// checkExtism checks the exports of an Extism plugin, and records its callable functions.
 func checkExtism(m *wasmbin.Module, info *Info) error {
 	info.functions = map[string]bool{}
 	for _, ex := range m.Exports {
@@ -148,7 +148,7 @@ func checkExtism(m *wasmbin.Module, info *Info) error {
 	return nil
 }
 
-// noFunction says that a plugin of Extism has no such function.
+// noFunction returns the error for a missing function of an Extism plugin.
 func (i *Info) noFunction(name string) string {
 	names := slices.Sorted(maps.Keys(i.functions))
 	if near := abi.Nearest(name, names); near != "" {
@@ -157,7 +157,8 @@ func (i *Info) noFunction(name string) string {
 	return fmt.Sprintf("the plugin exports no function %q without parameters: it has %s", name, strings.Join(names[:min(len(names), 20)], ", "))
 }
 
-// NoManifest is why a module without a manifest cannot be loaded. It matches [ErrNoManifest].
+// NoManifest returns why a module without a manifest cannot be loaded. The error matches
+// [ErrNoManifest].
 func (i *Info) NoManifest() error {
 	if i.Shape != Extism {
 		return ErrNoManifest
@@ -166,8 +167,8 @@ func (i *Info) NoManifest() error {
 	return fmt.Errorf("%w; a plugin of Extism says in its manifest which of its functions are tools: it has %s", ErrNoManifest, strings.Join(names[:min(len(names), 20)], ", "))
 }
 
-// CheckTools returns an error about the tools of a manifest that the module cannot have:
-// a [*abi.ManifestError].
+// CheckTools returns a [*abi.ManifestError] for tools of a manifest that the module
+// cannot implement.
 func (i *Info) CheckTools(m *abi.Manifest) error {
 	var problems []abi.Problem
 	var names []string

@@ -7,8 +7,8 @@ import (
 	"github.com/toolhost/toolhost/host/internal/extism"
 )
 
-// extismUser is the module from which plugins of Extism import what their own host offers.
-// Here it has the functions of hyper-mcp.
+// extismUser is the module from which Extism plugins import the functions of their own
+// host. Here it has those of hyper-mcp.
 const extismUser = "extism:host/user"
 
 var mcpFunctions = map[string]extismFunction{
@@ -25,17 +25,17 @@ var mcpFunctions = map[string]extismFunction{
 	"create_message":     lacking("create_message, which asks the client's model"),
 }
 
-// ignore is for what concerns nobody here.
+// ignore implements functions that have no effect here.
 func ignore(*extismCall, *extism.Kernel, []uint64) {}
 
-// lacking is a function with which a call ends.
+// lacking returns a function that ends the call.
 func lacking(what string) extismFunction {
 	return extismFunction{one, one, func(*extismCall, *extism.Kernel, []uint64) { panic(failTool("this host has no " + what)) }}
 }
 
-// createElicitation is create_elicitation of hyper-mcp: the operation ask with one question.
-// It waits as long as the call may take, whatever timeout the plugin gives. The call ends
-// where the user cannot be asked.
+// createElicitation is hyper-mcp's create_elicitation: the operation ask with one question.
+// It waits until the call's time limit, and ignores the plugin's timeout. If the user cannot
+// be asked, the call ends.
 func createElicitation(c *extismCall, k *extism.Kernel, stack []uint64) {
 	var in struct {
 		Message string          `json:"message"`
@@ -53,7 +53,7 @@ func createElicitation(c *extismCall, k *extism.Kernel, stack []uint64) {
 	stack[0] = c.put(k, encode(answers.Answers[only]))
 }
 
-// notifyProgress is notify_progress of hyper-mcp. A report that is not valid is ignored.
+// notifyProgress is hyper-mcp's notify_progress. It ignores invalid reports.
 func notifyProgress(c *extismCall, k *extism.Kernel, stack []uint64) {
 	in := struct {
 		Progress, Total float64
@@ -66,7 +66,7 @@ func notifyProgress(c *extismCall, k *extism.Kernel, stack []uint64) {
 	c.sayProgress()
 }
 
-// notifyLog is notify_logging_message of hyper-mcp, for the log of the host.
+// notifyLog is hyper-mcp's notify_logging_message, which goes to the host's log.
 func notifyLog(c *extismCall, k *extism.Kernel, stack []uint64) {
 	var in struct {
 		Level string
@@ -88,5 +88,5 @@ func notifyLog(c *extismCall, k *extism.Kernel, stack []uint64) {
 	c.logCounted(stream, text)
 }
 
-// extismModules are the modules of Extism's that plugins import from.
+// extismModules are the modules that Extism plugins import from.
 var extismModules = map[string]map[string]extismFunction{extismModule: extismFunctions, extismUser: mcpFunctions}

@@ -11,15 +11,15 @@ type Grant struct {
 	Clock  bool // the real time, and sleeping
 	Random bool // real randomness
 	Ask    bool // questions to the user, if Call.Ask is set
-	// Session lets it read, or read and write, the values of its session.
+	// Session allows reading, or reading and writing, the values of the session.
 	Session abi.StoreMode
 	KV      KV                // a key-value store
 	HTTP    []HTTPRule        // requests over HTTP
 	Files   []Mount           // folders
 	Env     map[string]string // environment variables as the plugin sees them
-	Tools   []string          // other tools that it may call, as agents know them
-	// Config has the settings that a plugin reads from abi.FieldContext. Do not put
-	// secrets there.
+	Tools   []string          // other tools it may call, by their names for agents
+	// Config has the plugin's settings, which it reads from abi.FieldContext. Do
+	// not put secrets there.
 	Config map[string]string
 }
 
@@ -74,11 +74,11 @@ func (g Grant) Missing(needs abi.Needs) []string {
 	return missing
 }
 
-// Choose stands for what only the operator can choose in the result of
-// [Grant.Lacking]: a folder or a value.
+// Choose is a placeholder in the result of [Grant.Lacking] for what only the operator
+// can choose: a folder or a value.
 const Choose = "CHOOSE"
 
-// Lacking returns a grant of what Missing lists and nothing else.
+// Lacking returns a grant of exactly what Missing lists.
 func (g Grant) Lacking(needs abi.Needs) Grant {
 	var add Grant
 	for _, c := range Capabilities {
@@ -104,7 +104,7 @@ func (g Grant) Writes() bool {
 	return slices.ContainsFunc(Capabilities, func(c Capability) bool { return c.Writes != nil && c.Writes(g) })
 }
 
-// flag returns a capability that is granted or is not.
+// flag returns a capability without parameters.
 func flag(name, doc string, needed func(abi.Needs) bool, field func(*Grant) *bool, ops map[string]operation) Capability {
 	names := func(listed bool) []string {
 		if listed {

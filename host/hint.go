@@ -2,7 +2,7 @@ package host
 
 import "strings"
 
-// What a tool error means inside the sandbox.
+// Explanations of tool errors that the sandbox causes.
 const (
 	hintReadonly = " (the tool has the hint readonly, so its folders are mounted read-only)"
 	hintNetwork  = " (plugins have no network but the operation http: in Go, import guest/web)"
@@ -10,8 +10,9 @@ const (
 	hintPlatform = " (plugins have no network, no threads and no other programs)"
 )
 
-// libraryErrors are texts of libraries that refuse what the sandbox does not have,
-// mostly without asking the host. They read as if it were there, and had a fault.
+// libraryErrors are error texts of libraries for features that the sandbox lacks,
+// mostly without a call to the host. They read as if the feature existed but was
+// broken.
 var libraryErrors = []struct{ text, hint string }{
 	{"Connection refused", hintNetwork},                        // Go
 	{"Connection reset by peer", hintNetwork},                  // Go, of a name server
@@ -20,7 +21,7 @@ var libraryErrors = []struct{ text, hint string }{
 	{"Capabilities insufficient", hintFolders},                 // C
 }
 
-// hint returns what to add to the text of a tool error, or nothing.
+// hint returns an explanation to append to a tool error, or nothing.
 func (o *outcome) hint(text string) string {
 	hint := ""
 	switch {
@@ -36,7 +37,7 @@ func (o *outcome) hint(text string) string {
 			}
 		}
 	}
-	if strings.HasSuffix(text, hint) { // the plugin says so itself
+	if strings.HasSuffix(text, hint) { // the plugin added it itself
 		return ""
 	}
 	return hint

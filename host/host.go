@@ -47,8 +47,8 @@ type Config struct {
 	// keeps running. A free slot goes to the client that holds the fewest (see
 	// Call.Session), and to its calls in order. 0 means DefaultCalls.
 	Calls int
-	// TotalCalls limits the running calls of all modules, without those that are
-	// Call.Background. Others wait likewise. 0 means DefaultTotalCalls.
+	// TotalCalls limits the running calls of all modules, except Call.Background
+	// ones. Others wait likewise. 0 means DefaultTotalCalls.
 	TotalCalls int
 	// Computing limits the guests that compute at the same time. Others wait, and their
 	// time limit keeps running. Direct calls go before background runs, and clients
@@ -56,13 +56,13 @@ type Config struct {
 	// program never waits for a guest.
 	Computing int
 	// Shared reserves a quarter for other clients: one client can hold at most three
-	// quarters of Memory, of Calls and of TotalCalls, at least one, and of the HTTP
-	// requests that a plugin or a host name has in flight. Otherwise one client can hold
-	// them all.
+	// quarters of Memory, of Calls and of TotalCalls, but always at least one call. The
+	// same holds for concurrent HTTP requests, per plugin and per host name. Otherwise
+	// one client can hold them all.
 	Shared bool
-	// Warm is how many clean instances of one module are kept for its next calls, and
-	// WarmFor is for how long. 0 means DefaultWarm and DefaultWarmFor. A negative
-	// Warm keeps none.
+	// Warm is the number of clean instances of one module that are kept for its next
+	// calls, and WarmFor is for how long. 0 means DefaultWarm and DefaultWarmFor. A
+	// negative Warm keeps none.
 	Warm    int
 	WarmFor time.Duration
 	// Compiler is the path of a program that compiles each plugin in a child process
@@ -76,7 +76,7 @@ type Config struct {
 	// means DefaultCompileMemory and DefaultCompileTime.
 	CompileMemory int64
 	CompileTime   time.Duration
-	// Egress is how HTTP requests of plugins reach the network.
+	// Egress configures how HTTP requests of plugins reach the network.
 	Egress Egress
 	// Logger gets the log of plugins, and internal errors. Nil discards them.
 	Logger *slog.Logger
@@ -103,32 +103,32 @@ type Host struct {
 	limits   codecache.Limits
 	refusals *codecache.Refusals
 	wasi     map[string]signature            // types of the functions of WASI
-	extism   map[string]map[string]signature // and of Extism's, by module
+	extism   map[string]map[string]signature // types of Extism's functions, by module
 
 	ctx  context.Context // done when calls must end
 	stop context.CancelCauseFunc
 
 	ledger     *instance.Ledger
-	slots      waitQueue        // for all calls but background runs
+	slots      waitQueue        // for all calls except background runs
 	newQueue   func() waitQueue // for the calls of one module
 	cpus       *sched.Scheduler
-	operations map[string]operation // that guests call by name
+	operations map[string]operation // called by guests, by name
 	egress     *egress.Client
 
-	building chan struct{} // semaphore: child processes that compile
-	making   sync.Map      // chan struct{} by key: semaphores of code that is looked for or made
+	building chan struct{} // semaphore of child processes that compile
+	making   sync.Map      // chan struct{} by key: semaphores of code that is being looked up or built
 
 	compiling     context.Context // done when compilations must end
 	stopCompiling context.CancelFunc
 
 	mu       sync.Mutex
 	closed   bool
-	engine   *engine // see memoryEngine; nil until it is needed
+	engine   *engine // see memoryEngine; nil until needed
 	calls    sync.WaitGroup
 	freeing  sync.Once
-	freed    error            // of freeing
-	modules  map[*Module]bool // not closed yet: they hold memory unknown to the runtime
-	past     Counts           // of modules that were closed
+	freed    error            // error of freeing
+	modules  map[*Module]bool // open modules: they hold memory unknown to the runtime
+	past     Counts           // counts of closed modules
 	compiled CompileStats
 }
 
@@ -199,7 +199,7 @@ func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
-	h.stopCompiling() // no call could come of it
+	h.stopCompiling() // no call could use their results
 	release := context.AfterFunc(ctx, func() { h.stop(ErrClosed) })
 	h.calls.Wait()
 	release()
@@ -215,8 +215,8 @@ func (h *Host) Close(ctx context.Context) error {
 	return h.freed
 }
 
-// enter counts a call in; the caller leaves with h.calls.Done. Those that a call in here
-// waits for enter a closed host too.
+// enter registers a call; the caller ends it with h.calls.Done. A nested call of a
+// registered call may enter a closed host.
 func (h *Host) enter(awaited bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// contract are the functions of the contract. Their parameters are on the stack,
+// contract has the functions of the contract. Their parameters are on the stack,
 // and the result replaces the first.
 var contract = map[string]struct {
 	params []api.ValueType
@@ -37,23 +37,23 @@ const (
 
 	// wasiNotSupported is errno notsup of WASI preview 1.
 	wasiNotSupported = 58
-	// socketPrefix begins the names of WASI's functions for connections.
+	// socketPrefix is the prefix of WASI's network functions.
 	socketPrefix = "sock_"
-	// maxMessage bounds a progress message, in bytes.
+	// maxMessage is the longest progress message, in bytes.
 	maxMessage = 512
 )
 
-// instantiateImports makes the modules plugins import from: the contract, the kernel of
-// Extism, the refill of the fuel counter, and WASI preview 1.
+// instantiateImports instantiates the modules that plugins import from: the contract,
+// the kernel of Extism, the refill of the fuel counter, and WASI preview 1.
 func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 	builder := r.NewHostModuleBuilder(abi.Version)
 	for name, f := range contract {
 		builder.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
 			c := callOf(ctx)
-			if c.start.running && !readsScript(name, stack) { // the contract knows one call from another
+			if c.start.running && !readsScript(name, stack) { // the contract's functions depend on the call
 				c.start.impure = "it calls " + abi.Version + " while it starts up"
 			}
-			c.meter.check() // a call that has to end ends here, before anything is done
+			c.meter.check() // a call that has to end does so before it has any effect
 			stack[0] = api.EncodeI32(f.call(c, mod.Memory(), stack))
 		}), f.params, []api.ValueType{i32}).Export(name)
 	}
@@ -82,24 +82,24 @@ func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 	return nil
 }
 
-// readsScript reports whether a call of the contract reads a section of the module, which
-// is the same for all calls.
+// readsScript reports whether a contract function reads a section of the module, which is
+// the same for all calls.
 func readsScript(function string, stack []uint64) bool {
 	return function == abi.ImportRead && abi.Field(api.DecodeI32(stack[0])) == abi.FieldScript
 }
 
-// wasi is the module of WASI preview 1.
+// wasi returns the module of WASI preview 1.
 func wasi(r wazero.Runtime) wazero.HostModuleBuilder {
 	wasi := r.NewHostModuleBuilder(abi.ImportWASI)
 	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(wasi)
-	// wazero grows its table of descriptors to the number a guest names here:
-	// gigabytes of the host's memory for one call. No libc needs it.
+	// wazero grows its descriptor table to the number that a guest names
+	// here: gigabytes of the host's memory for one call. No libc needs it.
 	return wasi.NewFunctionBuilder().
 		WithFunc(func(_, _ uint32) uint32 { return wasiNotSupported }).
 		Export("fd_renumber")
 }
 
-// wasiImports are the types of the functions of WASI preview 1.
+// wasiImports returns the function types of WASI preview 1.
 var wasiImports = sync.OnceValues(func() (map[string]signature, error) {
 	ctx := context.Background()
 	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
@@ -125,9 +125,9 @@ func valTypes(types []api.ValueType) []wasmbin.ValType {
 	return out
 }
 
-// checked is around each function of WASI, which are wazero's own: a call that
-// has to end ends there too. Some of them take long for little fuel, and those
-// that reach files wait for disks.
+// checked wraps each of wazero's WASI functions, so that a call can end there
+// too. Some of them take long for little fuel, and file functions wait for
+// disks.
 type checked string
 
 // Before implements experimental.FunctionListener.
@@ -157,7 +157,7 @@ func (checked) After(ctx context.Context, m api.Module, _ api.FunctionDefinition
 	}
 }
 
-// Abort implements experimental.FunctionListener: the call ends.
+// Abort implements experimental.FunctionListener.
 func (checked) Abort(context.Context, api.Module, api.FunctionDefinition, error) {}
 
 // refill is called by the rewritten guest when its slice of fuel is used up.
@@ -167,9 +167,9 @@ func refill(ctx context.Context, _ api.Module, stack []uint64) {
 	stack[0] = uint64(c.meter.refill(int64(stack[0])))
 }
 
-// bytesAt returns a range of guest memory. A pointer that lies outside is a bug or
-// an attack; either way the call is over. A pointer to nothing may be any:
-// languages have odd ones for it.
+// bytesAt returns a range of guest memory. A pointer out of range is a bug or an
+// attack, and ends the call. The pointer of an empty range may have any value:
+// some languages use odd ones.
 func bytesAt(mem api.Memory, function string, ptr, length uint64) []byte {
 	if uint32(length) == 0 {
 		return nil
@@ -192,7 +192,8 @@ func read(c *call, mem api.Memory, stack []uint64) int32 {
 	return int32(len(field))
 }
 
-// field returns a field of the contract; one that is empty may still be found.
+// field returns a field of the contract, and whether it exists. An existing field may be
+// empty.
 func (c *call) field(f abi.Field) ([]byte, bool) {
 	if c.describing && f != abi.FieldScript {
 		return nil, false
@@ -251,7 +252,7 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 	return c.advice()
 }
 
-// advice says whether the guest should continue.
+// advice returns whether the guest should continue.
 func (c *call) advice() int32 {
 	if c.stopping() {
 		return abi.Canceled

@@ -14,24 +14,24 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// Limits of what is interpreted. An interpreter also pushes the locals of a function
-// whenever that is called, which no fuel pays for, and lets 2,000 calls be nested.
+// Limits of an interpreted module. An interpreter also pushes a function's locals at
+// each call, which fuel does not cover, and allows 2,000 nested calls.
 const (
 	maxInterpreted       = 64 << 20 // bytes of code and locals together
 	maxInterpretedLocals = 1000     // of one function
 )
 
-// An interpreter has words for each operator and each local: some 30 bytes of heap
-// for a byte of code that a compiler made, and at most interpretedBytes. While it makes
-// them, those of the function it is at are there up to three times.
+// An interpreter keeps words for each operator and each local: some 30 bytes of heap
+// per byte of compiler-generated code, and at most interpretedBytes. While it builds
+// them, it holds those of the current function up to three times.
 const (
 	interpretedBytes = 80
-	makingBytes      = 160 // more for the code of the largest function
-	declaredBytes    = 300 // of a function or a type, without code
+	makingBytes      = 160 // additional bytes for the code of the largest function
+	declaredBytes    = 300 // per function or type, without code
 )
 
-// interpreted prepares a plugin for an interpreter of its own. What the interpreter keeps of
-// it counts as memory of the host until the plugin is freed.
+// interpreted prepares a plugin for an interpreter of its own. The interpreter's memory
+// counts as memory of the host until the plugin is freed.
 func (h *Host) interpreted(ctx context.Context, wasm []byte) (*codecache.Loaded, error) {
 	program, m, err := compiler.Rewrite(wasm)
 	if err != nil {
@@ -68,8 +68,8 @@ func (h *Host) interpreted(ctx context.Context, wasm []byte) (*codecache.Loaded,
 	return l, nil
 }
 
-// interpretedSize is the heap that an interpreter takes for a module, in bytes. A module
-// that exceeds a limit is a [*ModuleError].
+// interpretedSize returns the heap that an interpreter needs for a module, in bytes. If
+// a module exceeds a limit, the error is a [*ModuleError].
 func interpretedSize(m *wasmbin.Module) (uint64, error) {
 	refuse := func(format string, args ...any) (uint64, error) {
 		return 0, &ModuleError{Part: "module", Err: fmt.Errorf("it cannot be interpreted: "+format, args...)}

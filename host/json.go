@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// checkJSON reports whether a text is one JSON value in UTF-8, as json.Valid has
-// it, and whether there is white space between its tokens.
+// checkJSON reports whether a text is one JSON value in UTF-8, as json.Valid
+// does, and whether there is white space between its tokens.
 //
-// Most of a large result is the text of strings, which json.Valid reads byte by
-// byte: for a megabyte it takes longer than the whole call. So long runs of bytes
-// that mean themselves there are left out of what it is given.
+// Most of a large result is string text, which json.Valid reads byte by byte: for
+// a megabyte that takes longer than the whole call. So checkJSON leaves long runs
+// of plain string bytes out of json.Valid's input.
 func checkJSON(text []byte) (spaced, ok bool) {
 	if !utf8.Valid(text) {
 		return false, false
@@ -20,7 +20,7 @@ func checkJSON(text []byte) (spaced, ok bool) {
 
 	var room [128]byte
 	short := room[:0]
-	kept := 0 // of text, or left out
+	kept := 0 // end of the text that was copied or skipped
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case ' ', '\t', '\r', '\n':
@@ -45,11 +45,11 @@ func checkJSON(text []byte) (spaced, ok bool) {
 	return spaced, json.Valid(append(short, text[kept:]...))
 }
 
-// longRun is how many bytes of a string are worth leaving out.
+// longRun is the number of string bytes worth skipping.
 const longRun = 8
 
-// plain is how many bytes at the start of a text are valid in a string: not control
-// characters, the quote, and escapes of more than one character.
+// plain returns how many bytes at the start of a text are valid in a string: no
+// control characters, no quote, and no escapes longer than one character.
 func plain(text []byte) (at int) {
 	for {
 		at += literal(text[at:])
@@ -65,7 +65,8 @@ func plain(text []byte) (at int) {
 	}
 }
 
-// literal is how many bytes at the start of a text mean themselves in a string.
+// literal returns how many bytes at the start of a text mean themselves in a
+// string.
 func literal(text []byte) int {
 	at := 0
 	for ; len(text)-at >= 32; at += 32 {
@@ -90,8 +91,8 @@ func literal(text []byte) int {
 // special has the highest bit of the first byte that is not plain set, and of no
 // byte before it. Subtracting from eight bytes at once borrows from the ones after
 // a byte that was too small, so the rest may be anything (Mycroft's test for a
-// zero byte). Flipping the second bit puts the quote among the control characters,
-// and what was between them out of the way (Lemire).
+// zero byte). Flipping the second bit moves the quote next to the control
+// characters, and the characters between them away (Lemire).
 func special(x uint64) uint64 {
 	const ones = 0x0101010101010101
 	return (((x ^ ones*2) - ones*0x21) | ((x ^ ones*'\\') - ones)) &^ x & (ones * 0x80)

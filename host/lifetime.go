@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// lifetime is the context of a call: it ends with the caller's, with the time
-// limit, and with the host. Nearly all calls only ever ask whether they are
-// over, which the clock answers: only those that wait for the end have a timer.
+// lifetime is the context of a call. It ends with the caller's context, the
+// time limit, or the host. Most calls only check whether they are over, and the
+// clock answers that. Only calls that wait for the end need a timer.
 type lifetime struct {
 	context.Context // the caller's
 	call            *call
-	deadline        time.Duration // after the call started: its limit, or the caller's if that is earlier
+	deadline        time.Duration // since the start of the call: its limit, or the caller's deadline if earlier
 
 	ended atomic.Bool
 	mu    sync.Mutex
-	timed context.Context // with the timer; nil while nobody waits
-	stop  func()          // of timed
+	timed context.Context // has the timer; nil while nobody waits
+	stop  func()          // stops timed
 }
 
-// callKey finds the running call in the context wazero hands to host functions.
+// callKey is the context key of the running call, for host functions called by wazero.
 type callKey struct{}
 
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
@@ -51,7 +51,7 @@ func (l *lifetime) Err() error {
 	return err
 }
 
-// over says whether the call is over, and the cause.
+// over returns why the call is over and the cause, or nil.
 func (l *lifetime) over() (err, cause error) {
 	if l.ended.Load() {
 		return context.Canceled, context.Canceled
@@ -66,7 +66,7 @@ func (l *lifetime) over() (err, cause error) {
 		return nil, nil
 	}
 	if l.deadline < l.call.Policy.Timeout {
-		<-l.Context.Done() // its timer may be late when guests keep every core busy
+		<-l.Context.Done() // its timer may be late when guests keep all cores busy
 		return l.Context.Err(), context.Cause(l.Context)
 	}
 
@@ -95,14 +95,14 @@ func (l *lifetime) Done() <-chan struct{} {
 	return l.timed.Done()
 }
 
-// AfterFunc lets contexts that are made of this one follow its end without a goroutine
-// each, see [context.WithCancelCause].
+// AfterFunc lets derived contexts follow this one without a goroutine each; see
+// [context.WithCancelCause].
 func (l *lifetime) AfterFunc(f func()) (stop func() bool) {
 	l.Done()
-	return context.AfterFunc(l.timed, f) // which does not change once it is there
+	return context.AfterFunc(l.timed, f) // timed does not change once it is set
 }
 
-// end gives back what the lifetime holds, and ends it for those who kept it.
+// end releases the resources of the lifetime, and cancels it for anyone who kept it.
 func (l *lifetime) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,15 +7,15 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// live is what other goroutines see of the usage of a call while it runs.
+// live is the usage of a running call, for other goroutines.
 type live struct {
 	fuel, peak, waited atomic.Int64
 }
 
-// observe lets the caller follow the usage of a call, and of those that it makes, if it
-// wants to.
+// observe lets the caller follow the usage of a call and its nested calls, if Call.Used
+// is set.
 func (c *call) observe() {
-	if c.Used != nil || c.Caller != nil { // which shares its fuel with others
+	if c.Used != nil || c.Caller != nil { // a nested call shares its caller's fuel
 		c.meter.live = new(live)
 	}
 	if c.Used != nil {
@@ -23,7 +23,7 @@ func (c *call) observe() {
 	}
 }
 
-// note writes what the call has used, with so much left on the counter.
+// note records the usage of the call, given what is left on the counter.
 func (m *meter) note(left int64) {
 	if m.live != nil {
 		m.live.fuel.Store(max(0, m.fuel.Used(left)-m.earlier))
@@ -31,10 +31,10 @@ func (m *meter) note(left int64) {
 	}
 }
 
-// fuelSoFar is the fuel of usedSoFar.
+// fuelSoFar returns the fuel of usedSoFar.
 func (c *call) fuelSoFar() int64 { return c.meter.live.fuel.Load() + c.inner.fuelSoFar() }
 
-// usedSoFar is safe for concurrent use.
+// usedSoFar returns the usage of the call so far. It is safe for concurrent use.
 func (c *call) usedSoFar() abi.Usage {
 	l := c.meter.live
 	computed, waited := c.guest.UsageSoFar()

@@ -10,32 +10,32 @@ import (
 	"github.com/toolhost/toolhost/internal/fuel"
 )
 
-// meter counts what a call uses: fuel, and the memory on Go's heap that its guest
-// makes the host take.
+// meter counts what a call uses: fuel, and the host's heap memory on the guest's
+// behalf.
 type meter struct {
 	fuel    *fuel.Meter
 	payer   instance.Payer
-	counter api.MutableGlobal // of the instance; nil before there is one and after
+	counter api.MutableGlobal // of the instance; nil before and after
 	memory  *instance.Memory  // likewise
-	live    *live             // nil if nobody follows what the call uses
-	entry   *instance.Entry   // the function that runs; nil before and after
+	live    *live             // nil if nobody follows the usage
+	entry   *instance.Entry   // the function that is running; nil before and after
 
-	earlier  int64 // units that were used before the call was continued
-	stack    int64 // bytes of its stack that it pays for
+	earlier  int64 // units used before the call was continued
+	stack    int64 // bytes of stack that it pays for
 	kept     int64 // bytes of arguments and results
-	buffers  int64 // bytes of them that are paid for
-	response int64 // bytes of a response that are paid for
+	buffers  int64 // bytes of these that are paid for
+	response int64 // bytes of the response that are paid for
 }
 
 const (
-	// bytesPerUnit is how many bytes the host copies for a unit of fuel, as many as
-	// the guest's own memory.copy.
+	// bytesPerUnit is how many bytes the host copies for a unit of fuel, the same
+	// as the guest's own memory.copy.
 	bytesPerUnit = 64
-	// keptFree is how many bytes a call may keep before they are paid for.
+	// keptFree is how many bytes a call may keep free of charge.
 	keptFree = 4 << 10
 )
 
-// charge makes the guest pay for n bytes that the host handles for it, and ends
+// charge charges the guest for n bytes that the host handles for it. It ends
 // the call if it has to end.
 func (m *meter) charge(n int) {
 	if n >= bytesPerUnit {
@@ -55,7 +55,7 @@ func (m *meter) pay(units int64) {
 	}
 }
 
-// refill returns the counter of a guest that has used up its slice of fuel.
+// refill returns the new counter of a guest that has used up its slice of fuel.
 func (m *meter) refill(counter int64) int64 {
 	counter, err := m.fuel.Refill(counter)
 	m.note(counter)
@@ -65,7 +65,7 @@ func (m *meter) refill(counter int64) int64 {
 	return counter
 }
 
-// resume continues from a snapshot. Each call pays for what led to it.
+// resume continues from a snapshot. Each call pays for the start-up that led to it.
 func (m *meter) resume(s *instance.Snapshot) error {
 	left, err := m.fuel.Charge(0, s.Fuel)
 	m.counter.Set(uint64(left))
@@ -75,8 +75,9 @@ func (m *meter) resume(s *instance.Snapshot) error {
 	return nil
 }
 
-// even starts a new slice where a module has started up, so that calls that started it
-// up and those that resumed have the same one, and ends a call that overdrew.
+// even starts a new slice after start-up, so that calls that started the module up and
+// calls that resumed a snapshot have the same one. It ends a call that overdrew its
+// fuel.
 func (m *meter) even() error {
 	left, err := m.fuel.Refill(m.left())
 	m.counter.Set(uint64(left))
@@ -87,7 +88,7 @@ func (m *meter) even() error {
 	return nil
 }
 
-// finish ends a call that used more than its budget since its last check.
+// finish ends a call that exceeded its budget after its last check.
 func (m *meter) finish() error {
 	if err := m.fuel.Finish(m.left()); err != nil {
 		return &instance.Stop{Reason: m.exhausted(err)}
@@ -97,7 +98,7 @@ func (m *meter) finish() error {
 
 func (m *meter) left() int64 { return int64(m.counter.Get()) }
 
-// exhausted says how much there was of the fuel that is used up.
+// exhausted adds the size of the exhausted budget to an error.
 func (m *meter) exhausted(err error) error {
 	if errors.Is(err, fuel.ErrExhausted) {
 		return fmt.Errorf("%w after %d units", ErrFuel, m.fuel.Budget())
@@ -105,7 +106,7 @@ func (m *meter) exhausted(err error) error {
 	return err
 }
 
-// payStack pays for what the stacks of the guest have grown by.
+// payStack charges for the growth of the guest's stacks.
 func (m *meter) payStack(in *instance.Instance) error {
 	if m.entry == nil {
 		return nil
@@ -122,8 +123,8 @@ func (m *meter) payStack(in *instance.Instance) error {
 	return nil
 }
 
-// keep pays for n bytes of arguments or results that stay on Go's heap until the
-// call ends.
+// keep charges for n bytes of arguments or results that stay on the heap until
+// the call ends.
 func (m *meter) keep(n int) error {
 	m.kept += int64(n)
 	more := m.kept - m.buffers
@@ -137,7 +138,7 @@ func (m *meter) keep(n int) error {
 	return nil
 }
 
-// hold pays for a response of n bytes, in place of the one before.
+// hold charges for a response of n bytes, which replaces the one before.
 func (m *meter) hold(n int) (err error) {
 	switch more := int64(n) - m.response; {
 	case more > 0:
@@ -151,7 +152,7 @@ func (m *meter) hold(n int) (err error) {
 	return err
 }
 
-// repay gives back what was paid for.
+// repay releases the memory that was charged.
 func (m *meter) repay() {
 	if m.stack > 0 {
 		m.payer.Give(instance.Stacks, uint64(m.stack))

@@ -25,17 +25,17 @@ type Module struct {
 
 	host      *Host
 	loaded    *codecache.Loaded
-	base      *instance.Image // what a new instance starts with
+	base      *instance.Image // initial content of a new instance
 	renews    bool            // it exports toolhost_restored
 	account   *instance.Account
-	hosted    map[string]api.Module // what a plugin of Extism imports of other hosts
-	slots     waitQueue             // for its calls
-	serial    waitQueue             // for those that must not overlap within a session
+	hosted    map[string]api.Module // modules of host functions that an Extism plugin imports
+	slots     waitQueue             // slots of its calls
+	serial    waitQueue             // slots of its serial calls, by session
 	tally     tally
 	forgotten sync.Once // see forget
 
 	mu      sync.Mutex
-	startup string // why there is no snapshot for some view
+	startup string // why some view has no snapshot
 }
 
 // Compile checks a binary against the contract, rewrites it to be metered, and
@@ -44,15 +44,15 @@ func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 	return h.CompileWith(ctx, wasm, CompileOptions{})
 }
 
-// CompileWith checks a binary against the contract, rewrites it to be metered,
-// and compiles it. A module of some megabytes takes a second or more, unless
+// CompileWith checks a binary against the contract, rewrites it to be metered, and
+// compiles it. A module of some megabytes takes a second or more, unless
 // Config.CacheDir has it.
 //
 // A module that the contract or the compiler refuses is a [*ModuleError]. The error
 // also matches [ErrCompileLimit] if the module exceeds Config.CompileMemory or
 // CompileTime, and [ErrCompileCrash] if it crashes the compiler. From then on the
-// module is refused at once, by its digest. When ctx is done the error is its cause,
-// and after Close it is [ErrClosed].
+// module is refused immediately, by its digest. When ctx is done the error is its
+// cause, and after Close it is [ErrClosed].
 func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions) (*Module, error) {
 	if err := h.enter(false); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions
 	defer cancel(nil)
 	defer context.AfterFunc(h.compiling, func() { cancel(ErrClosed) })()
 
-	// Code and data are checked where they are rewritten, which the cache spares.
+	// Code and data are checked when they are rewritten; a cache hit saves that.
 	started := time.Now()
 
 	info, err := h.Scan(bytes.NewReader(wasm), int64(len(wasm)))
@@ -88,12 +88,13 @@ func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions
 	return m, nil
 }
 
-// Refused returns the error with which CompileWith refused a module before, by its
+// Refused returns the error with which CompileWith refused a module earlier, by its
 // digest, or nil. The module is not compiled again until its bytes, the limits or the
-// version of Toolhost change. Refusals are kept in Config.CacheDir, else in memory.
+// version of Toolhost change. Refusals are kept in Config.CacheDir, or else in
+// memory.
 func (h *Host) Refused(digest string) error { return moduleError(h.refusals.Recall(digest, h.limits)) }
 
-// newModule returns the module of a plugin that is prepared. Its error matches
+// newModule returns the module of a prepared plugin. Its error matches
 // ErrMemory.
 func (h *Host) newModule(info *Info, l *codecache.Loaded) (*Module, error) {
 	a := h.ledger.Account(l.Overhead)
@@ -121,15 +122,15 @@ func (h *Host) newModule(info *Info, l *codecache.Loaded) (*Module, error) {
 	return m, nil
 }
 
-// KeepsCode reports whether compiled code outlives its modules, so that compiling a
-// module again takes little time.
+// KeepsCode reports whether compiled code outlives its modules, which makes
+// compiling a module again fast.
 func (h *Host) KeepsCode() bool { return h.code.Keeps() }
 
 // Cost is the cost of metering a module.
 type Cost struct {
 	Table     int     `json:"table"`     // version of the cost table
 	Functions int     `json:"functions"` // defined in the module
-	Growth    float64 `json:"growth"`    // of the file: 0.1 is a tenth larger
+	Growth    float64 `json:"growth"`    // growth of the file: 0.1 is a tenth larger
 }
 
 // Cost meters a binary as Compile would, without compiling it, and returns the cost of
@@ -160,8 +161,8 @@ func (m *Module) closeHosted() {
 	}
 }
 
-// forget frees everything but the code, once: a module and its host may be closed at
-// the same time.
+// forget frees everything but the code, once: a module and its host may be closed
+// concurrently.
 func (m *Module) forget() {
 	m.forgotten.Do(func() {
 		m.closeHosted()
@@ -173,7 +174,7 @@ func (m *Module) forget() {
 
 		m.host.mu.Lock()
 		defer m.host.mu.Unlock()
-		delete(m.host.modules, m) // until which the host waits for this
+		delete(m.host.modules, m) // until then the host waits for this
 		m.host.past.add(m.tally.counts())
 	})
 }

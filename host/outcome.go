@@ -16,10 +16,10 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// maxError bounds the error text an agent is shown, in bytes.
+// maxError is the longest error text shown to an agent, in bytes.
 const maxError = 8 << 10
 
-// outcome is the end of a call, as its caller gets it.
+// outcome is the end of a call, as its caller sees it.
 type outcome struct {
 	*call
 	abi.Result
@@ -52,7 +52,7 @@ func (c *call) outcome(code int32, err error) (abi.Result, error) {
 	return o.Result, callErr
 }
 
-// usage is what the call has cost.
+// usage returns the cost of the call.
 func (c *call) usage() abi.Usage {
 	computed, waited, ended := c.guest.Usage()
 	if ended.IsZero() { // it never computed
@@ -69,7 +69,7 @@ func (c *call) usage() abi.Usage {
 	return u
 }
 
-// answered reads the answer of a guest that returned.
+// answered reads the response of a guest that returned.
 func (o *outcome) answered(code int32) error {
 	o.Content = o.answer.content
 
@@ -97,7 +97,7 @@ func (o *outcome) answered(code int32) error {
 const errNoResult = "toolhost_invoke returned 0, but the plugin wrote neither a result nor content: " +
 	"write the result to stream 0, or an empty one if the tool has none"
 
-// value reads a result. That of a reactor is JSON, and of others any text.
+// value reads a result: JSON from a reactor, otherwise any text.
 func (o *outcome) value(result []byte) error {
 	shape := o.module.Info.Shape
 	if len(result) == 0 && (shape == Reactor || o.MCPTool != "") {
@@ -125,7 +125,7 @@ func (o *outcome) value(result []byte) error {
 	return nil
 }
 
-// notUTF8 says where a text is not UTF-8, or nothing.
+// notUTF8 returns where a text is not UTF-8, or nothing.
 func notUTF8(text []byte) string {
 	for at := 0; at < len(text); {
 		r, size := utf8.DecodeRune(text[at:])
@@ -137,8 +137,8 @@ func notUTF8(text []byte) string {
 	return ""
 }
 
-// ended reads the end of a guest that did not return. A command that exits is not
-// an error of the call: 0 is a success, any other code a tool error.
+// ended reads the end of a guest that did not return. A command's exit is not an
+// error of the call: 0 is a success, any other code a tool error.
 func (o *outcome) ended(err error) error {
 	trace, reason := o.reason(err)
 	if missing, ok := errors.AsType[*missingSecret](reason); ok {
@@ -172,8 +172,8 @@ func (o *outcome) ended(err error) error {
 	return nil
 }
 
-// reason turns an error of the runtime into the reason the call ended, with the
-// plugin's stack.
+// reason turns an error of the runtime into the reason why the call ended, with
+// the plugin's stack.
 func (o *outcome) reason(err error) (trace string, reason error) {
 	message, trace, _ := strings.Cut(err.Error(), "\nwasm stack trace:\n")
 	var (
@@ -185,7 +185,7 @@ func (o *outcome) reason(err error) (trace string, reason error) {
 	switch {
 	case errors.As(err, &stop):
 		return trace, stop.Reason
-	case o.failed != nil: // and the guest gave up before its next check
+	case o.failed != nil: // the guest trapped before its next check
 		return trace, o.failed
 	case exits && exit.ExitCode() == 0:
 		return "", exit
@@ -202,8 +202,8 @@ func (o *outcome) reason(err error) (trace string, reason error) {
 	return trace, fmt.Errorf("%w: %s", ErrTrap, message)
 }
 
-// classify sets the result for the agent. Internal causes go to the operator's log,
-// and the agent sees one sentence.
+// classify sets the result for the agent. Internal causes go to the operator's log;
+// the agent sees one sentence.
 func (o *outcome) classify(err *CallError) {
 	log := o.host.log.With("plugin", err.Plugin, "tool", err.Tool, "call", o.ID, "session", o.Session)
 	if o.describing { // its caller reports the error
@@ -245,12 +245,12 @@ func (o *outcome) classify(err *CallError) {
 	}
 }
 
-// clean makes text of a plugin fit for an agent: valid, bounded, trimmed.
+// clean makes text of a plugin fit for an agent: valid, bounded and trimmed.
 func clean(text []byte) string {
 	return clip(strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD")), maxError)
 }
 
-// clip cuts a valid text after at most n bytes.
+// clip cuts a valid text to at most n bytes.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -261,7 +261,7 @@ func clip(s string, n int) string {
 	return s[:n] + "…"
 }
 
-// log logs what a plugin says to the operator. It never reaches the model.
+// log writes a plugin's message for the operator. It never reaches the model.
 func (c *call) log(stream abi.Stream, data []byte) {
 	log := c.host.log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID)
 	before := c.answer.logged
@@ -270,7 +270,7 @@ func (c *call) log(stream abi.Stream, data []byte) {
 	case c.answer.logged <= maxLogged:
 		c.guest.Lend()
 		defer c.guest.Reclaim()
-		log.Log(&c.ctx, levels[stream], c.Plugin+" | "+clean(data)) // it cannot pass for the host's own
+		log.Log(&c.ctx, levels[stream], c.Plugin+" | "+clean(data)) // the prefix keeps it apart from the host's own messages
 	case before <= maxLogged:
 		log.Warn("the plugin logs too much: the rest of this call's log is dropped", "bytes_allowed", maxLogged)
 	}

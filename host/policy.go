@@ -4,14 +4,14 @@ import "time"
 
 // These are the default limits of a call.
 const (
-	DefaultFuel    = 100_000_000_000   // units, some 20 to 100 seconds of computing
+	DefaultFuel    = 100_000_000_000   // units, about 20 to 100 seconds of computing
 	DefaultMemory  = 64 << 20          // bytes of linear memory
 	DefaultOutput  = 8 << 20           // bytes written to all streams together
 	DefaultTimeout = 120 * time.Second // waiting included
 )
 
 // These are the largest limits of a call. A memory of 4 GiB would be one page larger,
-// and its length would not fit into wazero's 32 bits.
+// and its length would not fit in wazero's 32 bits.
 const (
 	MaxFuel   = 1 << 62
 	MaxMemory = 4<<30 - 64<<10 // bytes of linear memory: 65,535 pages
@@ -20,8 +20,8 @@ const (
 // Policy has the limits and grants of one call. The zero Policy has the default
 // limits and grants nothing: no folder, no environment, no clock (time starts in 2022
 // and moves only when the plugin sleeps or reads it) and no randomness (a fixed
-// sequence). Under it a call depends only on the module and its arguments. A
-// negative limit means the smallest.
+// sequence). Under it a call depends only on the module and its arguments. A negative
+// limit means the smallest one.
 type Policy struct {
 	Fuel    int64         // units; 0 means DefaultFuel
 	Memory  int64         // bytes of linear memory, at most MaxMemory; 0 means DefaultMemory
@@ -31,7 +31,7 @@ type Policy struct {
 	Grant
 }
 
-// withDefaults fills in the limits left open.
+// withDefaults replaces zero limits with the defaults.
 func (p Policy) withDefaults() Policy {
 	p.Fuel = limit(p.Fuel, DefaultFuel, MaxFuel)
 	p.Memory = limit(p.Memory, DefaultMemory, MaxMemory)

@@ -8,20 +8,21 @@ import (
 	"github.com/tetratelabs/wazero/experimental/sys"
 )
 
-// idling tells a reactor that none of its threads can run, and how long its runtime would
-// sleep: so it learns when to return abi.InvokeWaiting. Only runtimes such as Go's, whose
-// scheduler a plugin cannot ask, need it; guest/timer_wasip1.go is the other side.
+// idling reports to a reactor that none of its threads can run, and how long its runtime
+// would sleep, so that it knows when to return abi.InvokeWaiting. Only runtimes whose
+// scheduler a plugin cannot query, such as Go's, need it. The other side is
+// guest/timer_wasip1.go.
 //
 // The guest makes stdin non-blocking and reads it. There is nothing to read yet, so the
 // runtime polls stdin, together with the clock of its first timer. It does so without a
-// timeout, or with one above 0, only when it has nothing else to do. Then the host does not
-// sleep: stdin is ready, and has the timeout in nanoseconds, or -1 without one, as 8 bytes
-// in little endian. After that stdin is empty and blocking again, as it is from the start.
+// timeout, or with one above 0, only when it has nothing else to do. The host then does not
+// sleep. It makes stdin ready with 8 bytes: the timeout in nanoseconds, or -1 without one,
+// in little endian. After that stdin is empty and blocking again, as at the start.
 type idling struct {
 	armed bool   // stdin is non-blocking
-	ready bool   // and has something to read
-	flags uint32 // where fd_fdstat_get is about to write the flags of stdin, or 0
-	delay int64  // timeout of the poll that runs
+	ready bool   // it has something to read
+	flags uint32 // address to which fd_fdstat_get is about to write the flags of stdin, or 0
+	delay int64  // timeout of the current poll
 }
 
 const (
@@ -29,20 +30,20 @@ const (
 
 	// Offsets and values of WASI.
 	nonblock       = 4  // in the flags of a descriptor
-	flagsAt        = 2  // in the answer of fd_fdstat_get
+	flagsAt        = 2  // in the result of fd_fdstat_get
 	subscription   = 48 // bytes
 	subscribedTo   = 8  // in a subscription
 	clockTimeoutAt = 24
 
-	// maxSubscriptions bounds how many are searched. Go's clock is the first.
+	// maxSubscriptions is how many subscriptions are searched. Go's clock is the first.
 	maxSubscriptions = 1 << 10
 
 	// inPlace is the time below which a sleep is not worth returning from the guest.
 	inPlace = time.Millisecond
 )
 
-// before notes what a function of WASI is about to do with stdin. wazero's own functions
-// have no non-blocking stdin, and do not tell readers how long a poll may take.
+// before records what a WASI function is about to do with stdin. wazero's own functions
+// do not support non-blocking stdin, and do not pass the timeout of a poll to readers.
 func (i *idling) before(function string, mem api.Memory, stack []uint64) {
 	switch {
 	case function == "fd_fdstat_set_flags" && uint32(stack[0]) == stdin:
@@ -55,7 +56,7 @@ func (i *idling) before(function string, mem api.Memory, stack []uint64) {
 	}
 }
 
-// after makes fd_fdstat_get report what before has noted.
+// after makes fd_fdstat_get report the flags that before recorded.
 func (i *idling) after(mem api.Memory, results []uint64) {
 	if i.flags == 0 {
 		return
@@ -72,7 +73,7 @@ func timeoutOf(mem api.Memory, at, n uint32) int64 {
 	for n = min(n, maxSubscriptions); n > 0; n, at = n-1, at+subscription {
 		one, ok := mem.Read(at, subscription)
 		if !ok {
-			return timeout // which wazero refuses
+			return timeout // wazero refuses it
 		}
 		if one[subscribedTo] != 0 { // not a clock
 			continue
@@ -93,7 +94,7 @@ func (s standardInput) Read(p []byte) (int, error) {
 	i := &s.idling
 	switch {
 	case !i.armed:
-		return 0, nil // which is the end
+		return 0, nil // end of input
 	case !i.ready:
 		return 0, sys.EAGAIN
 	}
@@ -108,10 +109,10 @@ func (s standardInput) Poll(sys.Pflag, int32) (ready bool, errno sys.Errno) {
 	switch {
 	case !i.armed || i.ready:
 		return true, 0
-	case i.delay == 0: // it only looks
+	case i.delay == 0: // it only polls
 		return false, 0
 	case i.delay < 0:
-	case waiting && !c.Policy.Clock: // time stands still until something ends
+	case waiting && !c.Policy.Clock: // time stands still until an operation ends
 		i.delay = -1
 	case !waiting && (!c.Policy.Clock || c.stopping() || time.Duration(i.delay) < inPlace):
 		s.nap(i.delay)
@@ -128,7 +129,7 @@ func (e *environment) nap(ns int64) {
 	if !c.Policy.Clock {
 		return
 	}
-	// A stop does not cut it short, or the guest would sleep again and again.
+	// A stop does not interrupt it, or the guest would sleep again and again.
 	c.guest.Idle()
 	timer := time.NewTimer(time.Duration(ns))
 	defer timer.Stop()

@@ -8,7 +8,7 @@ import (
 	"github.com/toolhost/toolhost/internal/checkpoint"
 )
 
-// resume decodes the state with which a call continues. It is nil for a call that begins.
+// resume decodes the state from which a call continues. It is nil for a new call.
 func (u *startup) resume() (*checkpoint.Checkpoint, error) {
 	c := u.call
 	if c.Continue == nil {
@@ -26,8 +26,8 @@ func (u *startup) resume() (*checkpoint.Checkpoint, error) {
 	return point, nil
 }
 
-// proceed puts an instance into the state with which a call continues. It returns what the
-// guest answered last: that it waits.
+// proceed restores the state from which a call continues. It returns the guest's last
+// response: that it waits.
 func (u *startup) proceed() (code int32, err error) {
 	c := u.call
 	image, err := u.image()
@@ -49,7 +49,8 @@ func (u *startup) proceed() (code int32, err error) {
 	return abi.InvokeWaiting, c.pending.restore(st)
 }
 
-// image returns what the state was compared with, if the plugin has started up differently.
+// image returns the image that the state is a difference to, if the plugin now starts up
+// differently.
 func (u *startup) image() (*checkpoint.Image, error) {
 	c := u.call
 	if c.instance.Started(u.point.Image) {

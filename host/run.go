@@ -13,11 +13,12 @@ import (
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
 
-// busyProcessors is what a call waited for that had no processor until it ended.
+// busyProcessors says what a call waited for if it ended without ever getting a
+// processor.
 const busyProcessors = "other calls of at least its urgency have all processors: retry when some have ended, or give the host more processors"
 
-// run gets an instance, runs the tool in it, and gives it back. It returns what
-// toolhost_invoke answered; a command that exits with 0 answers abi.InvokeOK.
+// run gets an instance, runs the tool in it, and returns the instance. Its code
+// is that of toolhost_invoke; a command that exits with 0 returns abi.InvokeOK.
 func (c *call) run() (code int32, err error) {
 	if err := c.interrupted(); err != nil {
 		return 0, &instance.Stop{Reason: err}
@@ -36,8 +37,8 @@ func (c *call) run() (code int32, err error) {
 	return c.runAdmitted()
 }
 
-// runAdmitted is run for a call that holds its slots. In one function they would
-// have more defers than the compiler makes cheap.
+// runAdmitted is run for a call that holds its slots. A single function would
+// have too many defers for the compiler to optimize.
 func (c *call) runAdmitted() (code int32, err error) {
 	t := &c.module.tally
 	t.count(func(n *Counts) { n.Running++ })
@@ -48,7 +49,7 @@ func (c *call) runAdmitted() (code int32, err error) {
 	defer c.guest.Idle()
 
 	clean := false
-	defer func() { c.leave(clean) }() // which a panic or runtime.Goexit of the caller's writers passes too
+	defer func() { c.leave(clean) }() // also after a panic or runtime.Goexit in the caller's writers
 	began := time.Now()
 	if err := c.start.ready(); err != nil {
 		return 0, err
@@ -94,8 +95,7 @@ func (c *call) serve(in *instance.Instance) {
 	}
 }
 
-// enter runs a function of the guest with c.params, and returns what it answers if it
-// answers anything.
+// enter runs a function of the guest with c.params, and returns its result, if any.
 func (c *call) enter(e *instance.Entry) (int32, error) {
 	c.meter.entry = e
 	err := e.Function.CallWithStack(&c.ctx, c.params[:])
@@ -103,9 +103,9 @@ func (c *call) enter(e *instance.Entry) (int32, error) {
 	return api.DecodeI32(c.params[0]), err
 }
 
-// leave ends the service of an instance, if there is one. After a trap, a limit, a
-// stop or an exit, and after whatever may have left something behind, it is not
-// used again.
+// leave ends the use of an instance, if there is one. The instance is not reused
+// after a trap, a limit, a stop or an exit, or after anything else that may have
+// left traces.
 func (c *call) leave(clean bool) {
 	in := c.instance
 	if in == nil {
@@ -124,7 +124,7 @@ func (c *call) leave(clean bool) {
 	in.Finish(clean && !c.start.tainted && len(c.Policy.Files) == 0)
 }
 
-// settle ends a call that met a limit and returned before its next check.
+// settle ends a call that exceeded a limit and returned before its next check.
 func (c *call) settle() error {
 	if c.failed != nil {
 		return &instance.Stop{Reason: c.failed}

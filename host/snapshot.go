@@ -10,8 +10,8 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// view is what a module can see while it starts up, so that calls with the same
-// view can share a snapshot. It is empty for a call that must not have one.
+// view identifies what a module can see while it starts up: calls with the same
+// view can share a snapshot. It is empty for a call that must not share one.
 func (u *startup) view() string {
 	c, p := u.call, &u.call.Policy
 	if c.module.Isolation.Mode != Reset || c.describing || c.ImpureInit {
@@ -32,8 +32,8 @@ func (u *startup) view() string {
 	return string(b)
 }
 
-// capture makes the state a module has started up in the snapshot of its view. What it
-// did while it started up must not depend on the call.
+// capture saves the state of a module that has just started up as the snapshot of its
+// view. The start-up must not have depended on the call.
 func (u *startup) capture(view string) error {
 	c := u.call
 	if u.impure == "" {
@@ -50,9 +50,9 @@ func (u *startup) capture(view string) error {
 	return nil
 }
 
-// wasiReads are the functions of WASI that only read what view tells apart, or
-// what each call sees in the same way. A module that does more while it starts up
-// does it for a call.
+// wasiReads are the WASI functions that only read what view distinguishes, or
+// what every call sees the same way. If a module uses any other function during
+// start-up, its start-up belongs to one call.
 var wasiReads = map[string]bool{
 	"args_get": true, "args_sizes_get": true, "environ_get": true, "environ_sizes_get": true,
 	"clock_res_get": true, "clock_time_get": true, "random_get": true, "sched_yield": true,
@@ -60,23 +60,23 @@ var wasiReads = map[string]bool{
 	"fd_fdstat_set_flags": true, // streams and folders have none
 }
 
-// wasiTraceless are those that leave nothing behind in the instance, where no
-// folder is granted. Any other may.
+// wasiTraceless are the WASI functions that leave no trace in the instance if
+// no folder is granted. Any other may.
 var wasiTraceless = map[string]bool{
 	"fd_write": true, "fd_read": true, "poll_oneoff": true, "fd_filestat_get": true, "proc_exit": true,
 }
 
-// wasiStreamReads only read where their descriptor is a standard stream, which is the
+// wasiStreamReads only read if their descriptor is a standard stream, which is the
 // same device in each call and has no position.
 var wasiStreamReads = map[string]bool{"fd_filestat_get": true, "fd_seek": true, "fd_tell": true}
 
 // maxStream is the descriptor of the last standard stream.
 const maxStream = 2
 
-// monotonic is the clock of WASI that stands while a module starts up.
+// monotonic is the WASI clock that stands still while a module starts up.
 const monotonic = 1
 
-// touched notes what a guest does that concerns its snapshot.
+// touched records guest activity that affects its snapshot.
 func (u *startup) touched(function string, stack []uint64) {
 	reads := wasiReads[function] || wasiStreamReads[function] && uint32(stack[0]) <= maxStream
 	u.tainted = u.tainted || !reads && !wasiTraceless[function]

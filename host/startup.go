@@ -14,18 +14,18 @@ import (
 	"github.com/toolhost/toolhost/internal/snapshot"
 )
 
-// startup gets a call an instance whose module has just started up, and notes what
-// keeps other calls from continuing from there.
+// startup gets a call an instance whose module has just started up, and records
+// what keeps other calls from sharing that state.
 type startup struct {
 	call    *call
-	running bool                   // the guest starts up, and others may continue from there
+	running bool                   // the guest starts up, and others may share the result
 	impure  string                 // why they may not
-	point   *checkpoint.Checkpoint // that it continues from; nil for a call that begins
-	tainted bool                   // the call may have left something in the instance that cannot be put back
+	point   *checkpoint.Checkpoint // the state it continues from; nil for a new call
+	tainted bool                   // the call may have left something in the instance that cannot be reset
 }
 
-// ready gets an instance in the state in which the module has just started up: a
-// warm one, one from a snapshot, or one that has just done so.
+// ready gets an instance in the state right after start-up: a warm one, one from
+// a snapshot, or a new one that starts up now.
 func (u *startup) ready() (err error) {
 	c, view := u.call, u.view()
 	if u.point, err = u.resume(); err != nil {
@@ -80,8 +80,8 @@ func (u *startup) ready() (err error) {
 	env.begin(int64(time.Second) + env.state.Now)
 
 	if err == nil && c.module.renews && !c.describing && c.Continue == nil {
-		// What is random there differs between instances from here on. All call
-		// it, so that calls do not differ in what they cost.
+		// Randomness differs between instances from here on. Every call runs
+		// this, so that all calls cost the same.
 		_, err = c.enter(in.Cached(abi.ExportRestored))
 	}
 	return err
@@ -98,10 +98,10 @@ func (u *startup) anew() error {
 	return u.call.meter.even()
 }
 
-// instantiate makes an instance from a snapshot, which it uses in place of the
-// caller, or from the module if that is nil.
+// instantiate makes an instance from a snapshot, whose use it takes over from
+// the caller, or from the module if the snapshot is nil.
 //
-// The context does not cut it short: its time is bounded (see the bounds of
+// The context does not interrupt it. Its time is bounded (see the bounds of
 // package compiler), and the call keeps its slot and pays until it is over.
 func (u *startup) instantiate(s *instance.Snapshot) (in *instance.Instance, err error) {
 	var mem *instance.Memory
@@ -150,7 +150,7 @@ func (u *startup) instantiate(s *instance.Snapshot) (in *instance.Instance, err 
 	return in, nil
 }
 
-// start runs what a module does before its first call.
+// start runs the start-up of a module.
 func (u *startup) start() error {
 	c := u.call
 	if e := c.instance.Entry(snapshot.StartExport); e != nil {

@@ -12,21 +12,21 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// state is what the host adds to a checkpoint.
+// state is the host's part of a checkpoint.
 type state struct {
 	Name    string    `json:"name,omitempty"`   // see [Suspend]
-	Now     int64     `json:"now"`              // of the clock that stands
-	Elapsed int64     `json:"elapsed"`          // on the clock that does not
-	At      time.Time `json:"at"`               // when that was
-	Waited  int64     `json:"waited,omitempty"` // how long the wait had lasted
+	Now     int64     `json:"now"`              // the fixed clock
+	Elapsed int64     `json:"elapsed"`          // the monotonic clock
+	At      time.Time `json:"at"`               // time when that was read
+	Waited  int64     `json:"waited,omitempty"` // duration of the wait so far
 	Boot    string    `json:"boot,omitempty"`   // the process
-	Up      int64     `json:"up,omitempty"`     // how long it had run
-	Random  []byte    `json:"random"`           // position
-	Last    int32     `json:"last"`             // id of an operation
-	Fuel    int64     `json:"fuel"`             // used
+	Up      int64     `json:"up,omitempty"`     // uptime of the process
+	Random  []byte    `json:"random"`           // position of the fixed randomness
+	Last    int32     `json:"last"`             // id of the last operation
+	Fuel    int64     `json:"fuel"`             // units used
 	Peak    int64     `json:"peak"`
-	Made    int       `json:"made,omitempty"`     // calls that began with this one
-	Web     int64     `json:"attempts,omitempty"` // requests
+	Made    int       `json:"made,omitempty"`     // nested calls of the whole tree
+	Web     int64     `json:"attempts,omitempty"` // HTTP requests
 	Answer  written   `json:"answer"`
 	Said    Progress  `json:"said"`
 
@@ -34,14 +34,14 @@ type state struct {
 	Pending []waiting `json:"pending,omitempty"`
 }
 
-// boot is this process. Its clock tells how much time has passed since a state that it has
-// stored, even if the clock of the wall was set back.
+// boot identifies this process. Its monotonic clock measures the time since a state that
+// it stored, even if the wall clock was set back.
 var boot = struct {
 	id string
 	at time.Time
 }{rand.Text(), time.Now()}
 
-// passed is how much time has passed since the state was stored.
+// passed returns the time since the state was stored.
 func (s state) passed() time.Duration {
 	passed := time.Since(s.At)
 	if s.Boot == boot.id {
@@ -50,7 +50,7 @@ func (s state) passed() time.Duration {
 	return max(0, passed)
 }
 
-// written is what the guest has written so far.
+// written is the guest's output so far.
 type written struct {
 	Bytes   int64       `json:"bytes"`
 	Logged  int64       `json:"logged,omitempty"`
@@ -62,24 +62,24 @@ type written struct {
 	Stderr  []byte      `json:"stderr,omitempty"`
 }
 
-// ended is an operation that has ended, which the guest has not learned yet.
+// ended is a finished operation that was not delivered to the guest yet.
 type ended struct {
 	ID       int32  `json:"id"`
 	Code     int32  `json:"code"`
 	Response []byte `json:"response,omitempty"`
 }
 
-// waiting is an operation that has not ended.
+// waiting is an unfinished operation.
 type waiting struct {
 	ID      int32     `json:"id"`
 	Op      string    `json:"op"`
 	Request []byte    `json:"request"`
-	At      time.Time `json:"at"`              // since when it waits
+	At      time.Time `json:"at"`              // start of the wait
 	Apart   bool      `json:"apart,omitempty"` // see [Apart]
-	Once    bool      `json:"once,omitempty"`  // it is not begun again
+	Once    bool      `json:"once,omitempty"`  // it is not repeated
 }
 
-// until is when the first operation ends by itself.
+// until returns when the first operation ends by itself.
 func (s state) until() (first time.Time) {
 	for _, w := range s.Pending {
 		if again[w.Op] == "" {
@@ -92,10 +92,10 @@ func (s state) until() (first time.Time) {
 	return first
 }
 
-// due is when an operation ends by itself.
+// due returns when an operation ends by itself.
 func (w waiting) due() time.Time { return w.At.Add(timeIn(w.Request, again[w.Op])) }
 
-// finish does the second half of an operation, for a state.
+// finish runs the second half of an operation and saves its result in a state.
 func (p *pending) finish(s *started) (ended, error) {
 	code, err := guarded(s.end.finish)
 	e := ended{s.ID, code, p.call.response}
@@ -103,7 +103,7 @@ func (p *pending) finish(s *started) (ended, error) {
 	return e, err
 }
 
-// told is the second half of an operation that was finished for a state.
+// told replays the result of an operation that was saved with a state.
 func (p *pending) told(e ended) func() int32 {
 	return func() int32 {
 		p.call.response = e.Response
@@ -111,7 +111,7 @@ func (p *pending) told(e ended) func() int32 {
 	}
 }
 
-// restart begins the operations of a state again. What that costs was paid for.
+// restart begins the operations of a state again. They were paid for before.
 func (p *pending) restart(st state) error {
 	p.init()
 	p.last = st.Last
@@ -128,7 +128,7 @@ func (p *pending) restart(st state) error {
 	return nil
 }
 
-// beginAgain begins an operation of a state again, or waits for what it has begun.
+// beginAgain begins an operation of a state again, or waits for the call that it began.
 func (p *pending) beginAgain(w waiting) error {
 	c := p.call
 	s := &started{waiting: w, cancel: withoutWork}
@@ -164,11 +164,11 @@ func (p *pending) beginAgain(w waiting) error {
 	return nil
 }
 
-// maxStarted bounds the operations that a call starts, so that ids do not run out: each
-// costs fuel, so none comes near it.
+// maxStarted is the number of operations that a call may start, so that ids do not run
+// out. Each costs fuel, so no call comes near it.
 const maxStarted = 1 << 30
 
-// kept is how many bytes of a state stay on Go's heap.
+// kept returns how many bytes of a state stay on the heap.
 func (s state) kept() (n int) {
 	n = len(s.Answer.Result) + len(s.Answer.Error) + len(s.Answer.Summary) + len(s.Answer.Stderr)
 	for _, b := range s.Answer.Content {
@@ -177,7 +177,7 @@ func (s state) kept() (n int) {
 	return n
 }
 
-// decodeState reads what the host has added to a checkpoint, which may be anything.
+// decodeState decodes the host's part of a checkpoint. It may be anything.
 func decodeState(data []byte) (st state, err error) {
 	strict := json.NewDecoder(bytes.NewReader(data))
 	strict.DisallowUnknownFields()
@@ -212,7 +212,7 @@ func decodeState(data []byte) (st state, err error) {
 	return st, nil
 }
 
-// restore gives the call what it had.
+// restore restores the state of the call.
 func (p *pending) restore(st state) error {
 	c := p.call
 	env := c.instance.Env
@@ -250,7 +250,7 @@ func (p *pending) restore(st state) error {
 	return err
 }
 
-// stateProblem is the text of a [stateError] for an agent.
+// stateProblem returns the text of a [stateError] for an agent.
 func stateProblem(err error) string {
 	if state, ok := errors.AsType[*stateError](err); ok {
 		return state.Error()
@@ -264,7 +264,7 @@ type stateError struct{ why string }
 func (e *stateError) Error() string { return ErrState.Error() + ": " + e.why }
 func (e *stateError) Unwrap() error { return ErrState }
 
-// cannotContinue is why a call ends that cannot be continued.
+// cannotContinue returns the error of a call that cannot be continued.
 func cannotContinue(why string) error {
 	return &instance.Stop{Reason: &stateError{why}}
 }

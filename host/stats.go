@@ -40,21 +40,22 @@ func isolation(info *Info, why string) Isolation {
 	return Isolation{Reset, "its memory and its globals are all that changes"}
 }
 
-// ProcessorStats are figures of the computing calls of a host.
+// ProcessorStats are statistics of the computing calls of a host.
 type ProcessorStats = sched.Stats
 
-// Counts are figures of the calls of one module or of all modules.
+// Counts are the statistics of the calls of one module or of all modules.
 type Counts struct {
 	Running int `json:"running"` // calls that hold their slots
 	Waiting int `json:"waiting"` // calls that wait for a slot or their session
 	// Calls that had to wait, including those that gave up, and their total wait.
 	Waited   int64         `json:"waited"`
 	WaitTime time.Duration `json:"wait_ns"`
-	// Calls by their instance: warm, made from a snapshot, or started up for the call.
+	// Calls by the origin of their instance: warm, from a snapshot, or started up for
+	// the call.
 	Warm     int64 `json:"warm"`
 	Restored int64 `json:"restored"`
 	Started  int64 `json:"started"`
-	// Usage of the calls that have ended.
+	// Usage of the finished calls.
 	Fuel int64         `json:"fuel"`
 	CPU  time.Duration `json:"cpu_ns"`
 
@@ -69,35 +70,35 @@ type Outcomes struct {
 	Canceled           int64 `json:"canceled"`
 	Fuel               int64 `json:"fuel"`
 	Time               int64 `json:"time"`
-	Memory             int64 `json:"memory"`      // the limit of the call
-	HostMemory         int64 `json:"host_memory"` // the limit of the host
+	Memory             int64 `json:"memory"`      // at the call's limit
+	HostMemory         int64 `json:"host_memory"` // at the host's limit
 	Output             int64 `json:"output"`
-	Internal           int64 `json:"internal"` // the plugin or the host broke
+	Internal           int64 `json:"internal"` // failures of the plugin or the host
 }
 
-// Stats are figures for operators, of one module or of a host. They are read one
-// after another while calls run, so they may be slightly inconsistent.
+// Stats are statistics for operators, of one module or of a host. They are read
+// one after another while calls run, so they may be slightly inconsistent.
 type Stats struct {
 	Counts
 	Instances   int          `json:"instances"`    // all instances, warm ones included
-	Idle        int          `json:"idle"`         // warm instances that wait for a call
+	Idle        int          `json:"idle"`         // warm instances without a call
 	Memory      int64        `json:"memory"`       // bytes that count against the limit
 	MemoryPeak  int64        `json:"memory_peak"`  // highest Memory so far
-	MemoryLimit int64        `json:"memory_limit"` // of the host, for all modules
+	MemoryLimit int64        `json:"memory_limit"` // the host's limit, for all modules
 	MemoryOf    MemoryOf     `json:"memory_of"`    // Memory by use
-	Compiled    CompileStats `json:"compiled"`     // of a host
-	// Processors has the figures of computing calls, of a host.
+	Compiled    CompileStats `json:"compiled"`     // only for a host
+	// Processors has the statistics of computing calls. Only for a host.
 	Processors ProcessorStats `json:"processors"`
-	// Startup says why calls start a module up anew although its isolation is Reset.
-	// It is known after the first such call, and empty for a host.
+	// Startup says why calls start a module up again although its isolation is
+	// Reset. It is set by the first such call, and empty for a host.
 	Startup string `json:"startup,omitempty"`
 }
 
-// MemoryOf has the memory in use by kind, in bytes.
+// MemoryOf is the memory in use by kind, in bytes.
 type MemoryOf struct {
-	Instances int64 `json:"instances"` // linear memory with its overhead, of warm instances too
+	Instances int64 `json:"instances"` // linear memory and overhead, including warm instances
 	Images    int64 `json:"images"`    // initial memory of instances: data of modules, and snapshots
-	Stacks    int64 `json:"stacks"`    // of guests that recurse deeply
+	Stacks    int64 `json:"stacks"`    // stacks of deeply recursive guests
 	Buffers   int64 `json:"buffers"`   // large arguments and results of running calls
 }
 
@@ -108,7 +109,7 @@ type CompileStats struct {
 	Time   time.Duration `json:"time_ns"`
 }
 
-// tally counts what calls do.
+// tally counts calls.
 type tally struct {
 	mu sync.Mutex
 	Counts
@@ -147,7 +148,7 @@ func (o *Outcomes) all() []*int64 {
 	return []*int64{&o.Success, &o.ToolError, &o.ConnectionRequired, &o.Canceled, &o.Fuel, &o.Time, &o.Memory, &o.HostMemory, &o.Output, &o.Internal}
 }
 
-// of is the count of calls that ended in this way.
+// of returns the counter of calls with this outcome.
 func (o *Outcomes) of(r abi.Result, err error) *int64 {
 	switch {
 	case r.Kind == abi.Success:
@@ -179,7 +180,7 @@ func (h *Host) countCompile(cached bool, took time.Duration) {
 	h.compiled.Time += took
 }
 
-// stats completes figures of memory.
+// stats adds memory statistics to counts.
 func stats(counts Counts, f instance.Figures, limit int64) Stats {
 	return Stats{
 		Counts: counts, Instances: f.Instances, Idle: f.Idle, Memory: f.Total(), MemoryPeak: f.Peak, MemoryLimit: limit,
@@ -187,7 +188,7 @@ func stats(counts Counts, f instance.Figures, limit int64) Stats {
 	}
 }
 
-// Stats returns the figures of a module.
+// Stats returns the statistics of a module.
 func (m *Module) Stats() Stats {
 	s := stats(m.tally.counts(), m.account.Figures(), m.host.ledger.Memory)
 	m.mu.Lock()
@@ -196,10 +197,10 @@ func (m *Module) Stats() Stats {
 	return s
 }
 
-// Stats returns the figures of all modules together.
+// Stats returns the statistics of all modules together.
 func (h *Host) Stats() Stats {
 	h.mu.Lock()
-	counts := h.past // of modules that were closed
+	counts := h.past // counts of closed modules
 	for m := range h.modules {
 		counts.add(m.tally.counts())
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	// ErrSuspended is the error of a call that was suspended: Suspend.Keep has its state,
+	// ErrSuspended is the error of a suspended call. Suspend.Keep has stored its state,
 	// and [Call.Continue] continues from it.
 	ErrSuspended = errors.New("the call waits, and was suspended")
 	// ErrState means that a call cannot be continued from a state.
@@ -23,55 +23,56 @@ var (
 )
 
 // Suspend lets a waiting call give up its instance, and continue from its state, even
-// after a crash. A call can be suspended while everything that it waits for can be
-// waited for again: time, messages, the user, and tool calls that are made [Apart]. It
-// cannot be suspended while it uses folders, or if its module cannot be restored to a
-// state.
+// after a crash. A call can be suspended if it can resume everything that it waits
+// for: time, messages, the user, and [Apart] tool calls. It cannot be suspended while
+// it uses folders, or if its module's state cannot be restored.
 type Suspend struct {
 	// After is how long a call waits before it is suspended.
 	After time.Duration
-	// Anew says that the call may begin anew after a crash, as if a state of its
-	// beginning were stored.
+	// Anew lets the call start over after a crash if no state has been stored.
 	Anew bool
-	// Name returns the owner's name of the call. A state cannot continue a call with
-	// another name. Nil means no name.
+	// Name returns the owner's name of the call. A state can only continue a call of
+	// the same name. Nil means no name.
 	Name func() string
-	// Short reports whether others need the resources of a waiting call. It is then
-	// suspended as soon as it waits. That also happens, even if Short is nil, while
-	// others wait for a slot of its module or most of the host's memory is in use.
+	// Short reports whether waiting calls should be suspended immediately, because
+	// others need their resources. It adds to the host's own checks: others wait
+	// for a slot of the module, or most of the host's memory is in use. Nil adds
+	// nothing.
 	Short func() bool
-	// Live reports whether the call can be suspended at this moment; nil: always.
+	// Live reports whether the call can be suspended now. Nil means always.
 	Live func() bool
-	// Revived is closed when Live begins to report true; nil: it did from the start.
+	// Revived is closed when Live begins to report true. Nil means that it did from the
+	// start.
 	Revived <-chan struct{}
-	// Keep stores a state of the call before it returns nil. Unless Hold is set the
-	// call then ends with ErrSuspended. If Keep fails, the call stays in its instance for
-	// now, and the operations in Begin do not begin. A [*Refusal] tells the plugin why.
+	// Keep stores a state of the call durably before it returns nil. The call then ends
+	// with ErrSuspended, unless Hold is set. If Keep fails, the call stays in its
+	// instance for now, and the operations in Begin do not begin. A [*Refusal] gives the
+	// plugin the reason.
 	Keep func(Kept) error
-	// Ask asks the user instead of [Call].Ask. It is called again with the same
-	// operation and questions if the call continues from a state in which it was
-	// asking. When ctx ends with a cause other than [ErrWithdrawn], the call is about
-	// to be suspended: Keep gets the operation in Asks. Nil means that the user cannot
-	// be asked later: a call that asks then keeps its instance.
+	// Ask puts questions to the user instead of [Call].Ask. If a call continues from a
+	// state in which it was asking, Ask is called again with the same operation and
+	// questions. If ctx ends with a cause other than [ErrWithdrawn], the call is about
+	// to be suspended, and Keep gets the operation in Asks. Nil means that the user
+	// cannot be asked later: a call that asks then keeps its instance.
 	Ask func(ctx context.Context, operation int32, q abi.Questions) (abi.Answers, error)
-	// Image returns what Encode of a [Kept.Image] with that digest has made. Nil, or an
-	// error, means that the image is gone. A call is then continued only if its plugin
-	// still starts up as it did when the state was stored.
+	// Image returns the output of Encode of the [Kept.Image] with that digest. Nil, or
+	// an error, means that the image is gone. A call is then continued only if its
+	// plugin still starts up as it did when the state was stored.
 	Image func(digest string) ([]byte, error)
-	// Repeats says that the call may be repeated as a whole: without a state it begins
+	// Repeats means that the whole call may be repeated: without a state it begins
 	// again after a crash, from its checkpoint.
 	Repeats bool
-	// Drop removes the stored state, so that after a crash the call does not continue
-	// from it, nor begins anew unless it Repeats. It is called before messages are
-	// taken that no state can record, after a checkpoint is saved in a call that
-	// Repeats, and in any other before an operation that must not be done twice and
-	// that no state can record. Nil removes nothing.
+	// Drop removes the stored state. After a crash the call then does not continue
+	// from it, and starts over only if it Repeats. Drop is called before taking
+	// messages that no state can record, and after saving a checkpoint in a call that
+	// Repeats. In other calls it is also called before at-most-once operations that
+	// no state can record. Nil removes nothing.
 	Drop func() error
-	// Tool says how a call of a tool is made; nil: each is [Once].
+	// Tool decides how a nested call survives a crash. Nil means [Once] for every call.
 	Tool func(operation int32, t ToolCall) Manner
-	// Await waits for the end of a call that is made [Apart], which Keep has begun,
-	// possibly in an earlier process. If ctx ends with the cause [ErrWithdrawn], nobody
-	// waits for the call any longer. It may be nil if Tool never returns Apart.
+	// Await waits for the end of an [Apart] call that Keep has begun, possibly in an
+	// earlier process. If ctx ends with the cause [ErrWithdrawn], the call was
+	// abandoned. Await may be nil if Tool never returns Apart.
 	Await func(ctx context.Context, operation int32, t ToolCall) (abi.Result, error)
 }
 
@@ -82,39 +83,39 @@ func (s *Suspend) name() string {
 	return s.Name()
 }
 
-// Kept is what [Suspend.Keep] stores.
+// Kept is a state to be stored by [Suspend.Keep].
 type Kept struct {
 	State []byte
-	Until time.Time // when the first of what the call waits for ends by itself; zero: nothing does
-	Begin []int32   // operations that are made Apart, and begin with this write
-	Await []int32   // all of those that have begun and not ended
+	Until time.Time // when the first pending operation ends by itself; zero: none does
+	Begin []int32   // Apart operations to begin with this write
+	Await []int32   // Apart operations that have begun and not ended
 	Asks  []int32   // operations that ask the user
-	Hold  bool      // the call continues in its instance
-	Image Image     // which the state is compared with
+	Hold  bool      // the call stays in its instance
+	Image Image     // the image that the state is a difference to
 }
 
-// Image is the memory that a plugin starts with. Another version of the host may start
-// it differently, so keep the image together with a state.
+// Image is the initial memory of a plugin. Another version of the host may start the
+// plugin up differently, so keep the image together with the state.
 type Image struct {
 	Digest string        // SHA-256 in hex
-	Encode func() []byte // for [Suspend.Image]; not to be called after [Suspend.Keep] has returned
+	Encode func() []byte // value for [Suspend.Image]; invalid once [Suspend.Keep] has returned
 }
 
-// Manner is how a call that can be suspended calls a tool.
+// Manner is the crash policy of a nested call in a call that can be suspended.
 type Manner int
 
-// The manners.
+// The crash policies.
 const (
-	Once  Manner = iota // as part of the call, and not again after a crash: it begins once a state that records it is stored, and is lost in a crash
-	Again               // as part of the call, and again if the call is continued
-	Apart               // as a separate call, which [Suspend.Await] waits for
+	Once  Manner = iota // part of the call, at most once: it begins after a state that records it is stored, and a crash loses it
+	Again               // part of the call, repeated when the call continues
+	Apart               // a separate call, which [Suspend.Await] waits for
 )
 
-// ErrWithdrawn is the cause of an operation's end when its plugin no longer waits for
-// it: the plugin has canceled it, or its call has ended.
+// ErrWithdrawn is the cancellation cause of an abandoned operation: the plugin has
+// canceled it, or its call has ended.
 var ErrWithdrawn = errors.New("the call does not wait for it any more")
 
-// errSuspended ends the works of operations that are begun again.
+// errSuspended is the cancellation cause of operations that are begun again later.
 var errSuspended = errors.New("the call is suspended")
 
 // durable reports whether states of the call can be stored now.
@@ -123,9 +124,9 @@ func (p *pending) durable() bool {
 	return s != nil && (s.Live == nil || s.Live())
 }
 
-// Resident returns why the calls of a module keep their instances while they wait, with
-// granted folders or without. It is empty if they give them up, unless something happens in
-// the call: see [Suspend].
+// Resident returns why waiting calls of a module keep their instances; folders reports
+// whether they are granted folders. It is empty if they can be suspended, which a call can
+// still prevent: see [Suspend].
 func Resident(i Isolation, folders bool) string {
 	switch {
 	case i.Mode != Reset:
@@ -136,7 +137,7 @@ func Resident(i Isolation, folders bool) string {
 	return ""
 }
 
-// bound says why a call never leaves its instance, or nothing.
+// bound returns why a call can never leave its instance, or nothing.
 func (p *pending) bound() string {
 	c := p.call
 	if why := Resident(c.module.Isolation, len(c.Policy.Files) > 0); why != "" {
@@ -148,7 +149,8 @@ func (p *pending) bound() string {
 	return ""
 }
 
-// arrive is called before the guest runs: what it does is known only if it can be suspended.
+// arrive is called before the guest runs. The side effects of a call that cannot be
+// suspended are not recorded, so the stored state is removed.
 func (p *pending) arrive() error {
 	p.stored = p.once() && p.call.Suspend.Anew
 	if p.bound() == "" {
@@ -158,7 +160,7 @@ func (p *pending) arrive() error {
 	return err
 }
 
-// unfit says why no state of a call can be stored, or nothing.
+// unfit returns why no state of a call can be stored, or nothing.
 func (p *pending) unfit() string {
 	switch why := p.bound(); {
 	case !p.durable():
@@ -174,7 +176,7 @@ func (p *pending) unfit() string {
 	return ""
 }
 
-// resident says why a call that waits keeps its instance, or nothing.
+// resident returns why a waiting call keeps its instance, or nothing.
 func (p *pending) resident() string {
 	if why := p.unfit(); why != "" {
 		return why
@@ -195,13 +197,14 @@ func (p *pending) resident() string {
 	return ""
 }
 
-// suspend gives the state of a call to its owner. It reports whether the call has to end.
+// suspend passes the state of a call to its owner, and returns ErrSuspended if the call
+// ends.
 func (p *pending) suspend() error {
 	st, err := p.stop()
 	if err != nil {
 		return err
 	}
-	if len(st.Ended) > 0 { // meanwhile, so that nothing would continue it
+	if len(st.Ended) > 0 { // an operation ended meanwhile, so nothing would continue the call
 		return p.restart(st)
 	}
 	if err := p.keep(st, nil); err != nil {
@@ -211,10 +214,10 @@ func (p *pending) suspend() error {
 	return &instance.Stop{Reason: ErrSuspended}
 }
 
-// A call whose state could not be stored tries it again, ever later.
+// Bounds of the backoff after a state could not be stored.
 const minRetry, maxRetry = 10 * time.Second, 10 * time.Minute
 
-// keep stores a state. With operations to begin the call stays in its instance.
+// keep stores a state. With operations to begin, the call stays in its instance.
 func (p *pending) keep(st state, begin []*started) error {
 	c := p.call
 	host, err := json.Marshal(st)
@@ -251,8 +254,8 @@ func (p *pending) keep(st state, begin []*started) error {
 	return nil
 }
 
-// leave stores the state of a call that is interrupted while it waits, so that it continues
-// from there: its host shuts down.
+// leave stores the state of a waiting call when the host shuts down, so that it continues
+// from there.
 func (p *pending) leave() {
 	c := p.call
 	if p.unfit() != "" || c.stopping() || errors.Is(context.Cause(&c.ctx), context.DeadlineExceeded) {
@@ -269,7 +272,7 @@ func (p *pending) leave() {
 	}
 }
 
-// look returns what a call has now. Its operations continue.
+// look returns the current state of a call. Its operations continue.
 func (p *pending) look() (st state, err error) {
 	var over []*started
 	for more := true; more; {
@@ -307,7 +310,7 @@ func (p *pending) look() (st state, err error) {
 	return st, err
 }
 
-// stop ends the works of all operations, and returns what is left of the call.
+// stop cancels the work of all operations, and returns the remaining state of the call.
 func (p *pending) stop() (st state, err error) {
 	for _, s := range p.started {
 		s.cancel(errSuspended)
@@ -336,12 +339,12 @@ func (p *pending) describe(st *state) {
 	env, first := c.instance.Guest.(*environment), c.inner.first()
 	st.Elapsed, st.At, st.Now = env.elapsed(), time.Now(), c.instance.Env.Now
 	st.Boot, st.Up = boot.id, int64(time.Since(boot.at))
-	for i := range st.Pending { // by the clock of the wall as it is now
+	for i := range st.Pending { // adjusted to the current wall clock
 		w := &st.Pending[i]
 		w.At = st.At.Add(w.At.Sub(st.At))
 	}
 	st.Name = c.Suspend.name()
-	st.Random, _ = c.instance.Env.Random.MarshalBinary() // it has no error
+	st.Random, _ = c.instance.Env.Random.MarshalBinary() // it never fails
 	st.Waited = int64(p.waited)
 	st.Last, st.Said, st.Made, st.Web = p.last, c.said, first.made, first.attempts.Load()
 	st.Fuel, st.Peak = c.meter.fuel.Used(c.meter.left()), int64(c.instance.Memory.Peak)
@@ -349,11 +352,11 @@ func (p *pending) describe(st *state) {
 	st.Answer = written{a.written, a.logged, a.result, a.given, a.errText, a.content, a.summary, a.stderr.bytes()}
 }
 
-// again are the operations that can be begun again, with the field of their requests that
-// says how many milliseconds they wait.
+// again lists the repeatable operations, each with the request field that has its wait in
+// milliseconds.
 var again = map[string]string{"sleep": "ms", "messages.receive": "wait_ms"}
 
-// timeIn is the time in a field of a request.
+// timeIn returns the duration in a field of a request.
 func timeIn(request []byte, field string) time.Duration {
 	var in map[string]json.RawMessage
 	var ms int64
@@ -363,11 +366,11 @@ func timeIn(request []byte, field string) time.Duration {
 	return milliseconds(ms)
 }
 
-// rested is a request with the time that is left in a field.
+// rested returns a request with the remaining time in a field.
 func rested(request []byte, field string, left time.Duration) []byte {
 	var in map[string]json.RawMessage
 	if json.Unmarshal(request, &in) != nil {
-		return request // which is refused
+		return request // which will be refused
 	}
 	in[field] = encode(max(0, left.Milliseconds()))
 	return encode(in)

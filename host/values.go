@@ -15,29 +15,29 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Values are the values that tools keep for each other in a session, or for later calls
-// of their plugin. Each write increases the version of a value. The plugin sees an
-// error that is a [*Refusal]. Of any other error it learns only that the operation
-// failed: log the error.
+// Values are values that tools keep for each other in a session, or for later calls of
+// their plugin. Each write increases the version of a value. The plugin sees an error
+// that is a [*Refusal]. For any other error it sees only that the operation failed: log
+// the error.
 type Values interface {
 	// Get returns a value; its version is 0 if it is missing.
 	Get(ctx context.Context, key string) (Value, error)
-	// Set stores a value if the stored version is version, or version is [AnyVersion].
-	// The value is durable when Set returns the new version. 0 is the version of a
-	// missing value. After ttl the value counts as missing; 0 means never.
+	// Set stores a value if the stored version equals version, or version is
+	// [AnyVersion]. The value is durable when Set returns the new version. A missing
+	// value has version 0. After ttl the value counts as missing; 0 means never.
 	Set(ctx context.Context, key string, data json.RawMessage, version int64, ttl time.Duration) (int64, error)
 	// Delete removes a value under the same condition, and reports whether there was
 	// one.
 	Delete(ctx context.Context, key string, version int64) (bool, error)
-	// List returns values sorted by key, without their data: up to most of those whose
+	// List returns values sorted by key, without their data: up to most values whose
 	// keys begin with prefix and sort after after.
 	List(ctx context.Context, prefix, after string, most int) ([]Value, error)
 }
 
-// AnyVersion stands for every version of a value, and for none.
+// AnyVersion matches every version of a value, and a missing value.
 const AnyVersion = -1
 
-// Value is one of [Values].
+// Value is a value in [Values].
 type Value struct {
 	Key     string          `json:"key,omitempty"`
 	Version int64           `json:"version,omitempty"`
@@ -45,7 +45,7 @@ type Value struct {
 	Data    json.RawMessage `json:"value,omitempty"`
 }
 
-// Refusal says why a service refuses a request of a plugin, in words for the plugin.
+// Refusal says why a service refuses a request of a plugin. The plugin sees its text.
 type Refusal struct {
 	Code    int32 // abi.CallDenied, abi.CallInvalid, abi.CallLimit or abi.CallConflict
 	Message string
@@ -53,26 +53,27 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Message }
 
-// readCost is what an operation costs that may wait for the host's disk, but does
+// readCost is the cost of an operation that may wait for the host's disk but does
 // not write, as a number of bytes.
 const readCost = 100_000 * bytesPerUnit
 
-// A valueStore is where an operation finds its values, and their bounds.
+// A valueStore describes a kind of values: where an operation finds them, and their
+// limits.
 type valueStore struct {
 	of      func(c *call) Values
-	missing string // why a call has none
-	most    int    // bytes of one value
-	what    string // they are values of
-	expires bool   // values may expire, and are listed by page
+	missing string // error text for a call without them
+	most    int    // largest value in bytes
+	what    string // owner of the values, for messages
+	expires bool   // values may expire, and are listed in pages
 }
 
-// maxPage is how many values are listed at a time.
+// maxPage is the largest page of a list.
 const maxPage = 256
 
-// maxTTL is the longest time after which a value expires.
+// maxTTL is the longest time to live of a value.
 const maxTTL = 10 * 365 * 24 * time.Hour
 
-// valueRequest is the request of each operation, with the fields that it uses.
+// valueRequest is the request of all operations; each uses some of the fields.
 type valueRequest struct {
 	Key     *string         `json:"key"`
 	Value   json.RawMessage `json:"value"`
@@ -82,8 +83,8 @@ type valueRequest struct {
 	After   *string         `json:"after"`
 }
 
-// has reports whether exactly the fields named are set, as far as they are not
-// optional, which those after a question mark are.
+// has reports whether exactly the named fields are set. Fields after a
+// question mark are optional.
 func (r valueRequest) has(fields string) bool {
 	set := map[string]bool{"key": r.Key != nil, "value": r.Value != nil, "version": r.Version != nil, "ttl_ms": r.TTL != nil, "prefix": r.Prefix != nil, "after": r.After != nil}
 	for _, field := range strings.Fields(fields) {
@@ -96,7 +97,7 @@ func (r valueRequest) has(fields string) bool {
 	return !slices.Contains(slices.Collect(maps.Values(set)), true)
 }
 
-// version returns the version that the stored one is compared with.
+// version returns the expected version.
 func (r valueRequest) version() int64 {
 	if r.Version == nil {
 		return AnyVersion
@@ -104,13 +105,14 @@ func (r valueRequest) version() int64 {
 	return *r.Version
 }
 
-// valueOperation reads the request of an operation on a store, does it, and answers.
+// valueOperation returns an operation that reads its request, performs it on a store,
+// and responds.
 func valueOperation(s *valueStore, do func(c *call, s *valueStore, in valueRequest) (any, error)) func(*call, []byte) (work, int32) {
 	return atOnce(func(c *call, request []byte) int32 {
 		if s.of(c) == nil {
 			return c.deny(s.missing)
 		}
-		if len(request) > s.most+1<<10 { // a value, a key, and what is around them
+		if len(request) > s.most+1<<10 { // a value, a key, and the fields around them
 			return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("a value %s has at most %d bytes", s.what, s.most))
 		}
 		var in valueRequest
@@ -134,7 +136,7 @@ func valueOperation(s *valueStore, do func(c *call, s *valueStore, in valueReque
 	})
 }
 
-// refusalNames are the names of the codes of refusals.
+// refusalNames are the names of the refusal codes.
 var refusalNames = map[int32]string{abi.CallInvalid: "invalid", abi.CallLimit: "limit", abi.CallConflict: "conflict", abi.CallDenied: "denied", abi.CallFailed: "failed", abi.CallLost: "lost"}
 
 func wants(example string) error { return &Refusal{abi.CallInvalid, "expected " + example} }
@@ -152,7 +154,7 @@ func getValue(c *call, s *valueStore, in valueRequest) (any, error) {
 // valueList is a page of values.
 type valueList struct {
 	Values []Value `json:"values"`
-	More   bool    `json:"more,omitempty"` // there are others after the last one
+	More   bool    `json:"more,omitempty"` // more values follow
 }
 
 // listValues answers {"values": [{"key", "version", "bytes"}], "more"}.

@@ -14,41 +14,41 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// startCost is what starting an operation costs more than calling it, as a number of
-// bytes: a goroutine, and entering the guest once more.
+// startCost is the extra cost of starting an operation rather than calling it, as a
+// number of bytes: a goroutine, and entering the guest once more.
 const startCost = 10_000 * bytesPerUnit
 
-// pending is the operations that a guest has started and that have not ended for it. It
+// pending is the set of started operations whose ends the guest has not received. It
 // belongs to the guest's goroutine.
 type pending struct {
 	call    *call
-	last    int32              // id
+	last    int32              // last id
 	started map[int32]*started // nil before the first
-	ends    chan *started      // those whose work is done, in that order; it has room for all
+	ends    chan *started      // finished operations, in that order; it has room for all
 	works   sync.WaitGroup
-	entry   *instance.Entry // toolhost_resume, with the stack that it has grown; nil before the first end
-	held    []*started      // that begin once a state is stored that knows of them
-	retry   time.Duration   // how long the call keeps its instance, as storing the state has failed
+	entry   *instance.Entry // toolhost_resume, with its grown stack; nil before the first end
+	held    []*started      // operations to begin once a state that records them is stored
+	retry   time.Duration   // how long the call keeps its instance after storing its state failed
 	resumed bool            // the call was continued, and nothing has ended since
-	stored  bool            // a state of the call, which it continues from after a crash
-	since   time.Time       // when the present wait began; zero: it has not been looked at
-	waited  time.Duration   // how long it had lasted when its state was stored last, here or before a crash
+	stored  bool            // there is a stored state, from which the call continues after a crash
+	since   time.Time       // start of the current wait; zero: not looked at yet
+	waited  time.Duration   // length of the wait when its state was last stored, here or before a crash
 }
 
 // started is an operation that was started.
 type started struct {
-	waiting  // its request only if the call can be suspended
+	waiting  // the request is set only if the call can be suspended
 	cancel   context.CancelCauseFunc
 	canceled bool // by the guest
 	todo     work // while it is held
-	known    bool // to the state that is stored
+	known    bool // recorded in the stored state
 	takes    bool // it removes messages
-	end      end  // once it is in pending.ends
-	kept     int  // bytes that are paid for until the guest gets the end
+	end      end  // set once it is in pending.ends
+	kept     int  // bytes paid for until the guest gets the end
 }
 
-// startCapability is the call_start function of the contract: the guest is told of the
-// end when it waits.
+// startCapability is the contract's call_start function: the guest gets the end of the
+// operation when it waits.
 func startCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	request := bytesAt(mem, abi.ImportStart, stack[2], stack[3])
 	c.meter.charge(startCost)
@@ -94,16 +94,16 @@ func (p *pending) add(op string) *started {
 	return s
 }
 
-// drop takes back an operation that was added last.
+// drop removes the operation that was added last.
 func (p *pending) drop(s *started) {
 	delete(p.started, s.ID)
 	p.last--
 }
 
-// withoutWork cancels nothing.
+// withoutWork is a cancel function that does nothing.
 func withoutWork(error) {}
 
-// begin begins an operation after its first half, which has returned work, or nil and the
+// begin begins an operation after its first half, which returned work, or nil and the
 // answer.
 func (p *pending) begin(s *started, work work, code int32) {
 	b := p.call.begun
@@ -123,14 +123,14 @@ func (p *pending) begin(s *started, work work, code int32) {
 	p.work(s, work)
 }
 
-// work does the work of an operation on a goroutine of its own, which close waits for.
+// work does the work of an operation on a goroutine of its own. close waits for it.
 func (p *pending) work(s *started, work work) {
 	ctx, cancel := context.WithCancelCause(&p.call.ctx)
 	s.cancel = cancel
 	p.works.Go(func() { p.ended(s, guardedWork(ctx, work)) })
 }
 
-// ended keeps an end for the guest. It is safe for concurrent use.
+// ended queues an end for the guest. It is safe for concurrent use.
 func (p *pending) ended(s *started, ended end) {
 	if err := p.call.meter.payer.Take(instance.Buffers, uint64(ended.bytes)); err == nil {
 		s.kept += ended.bytes
@@ -141,8 +141,8 @@ func (p *pending) ended(s *started, ended end) {
 	p.ends <- s
 }
 
-// guardedWork does a work. That a function of the caller panics ends the call, and not
-// the process.
+// guardedWork does a work. A panic in a function of the caller ends the call, not the
+// process.
 func guardedWork(ctx context.Context, work work) (ended end) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -154,7 +154,7 @@ func guardedWork(ctx context.Context, work work) (ended end) {
 	return work(ctx)
 }
 
-// noRoom is an end that finds no memory in the host to wait in.
+// noRoom replaces an end that does not fit in the host's memory.
 func (p *pending) noRoom(finish func() int32) func() int32 {
 	return func() int32 {
 		if code := finish(); code < 0 {
@@ -164,8 +164,8 @@ func (p *pending) noRoom(finish func() int32) func() int32 {
 	}
 }
 
-// resume waits, without a processor, for an operation to end, and tells the guest. It
-// returns what the guest answers.
+// resume waits, without a processor, for an operation to end, and reports it to the
+// guest. It returns the guest's response.
 func (p *pending) resume() (code int32, err error) {
 	c := p.call
 	if len(p.started) == 0 {
@@ -244,12 +244,12 @@ func (p *pending) next() (*started, error) {
 	}
 }
 
-// settleTime is how much longer a call that was continued waits until it is suspended
-// again: it was continued because something has ended, which may take a while to arrive.
+// settleTime is how much longer a continued call waits before it is suspended again. It
+// was continued because something has ended, which may take a while to arrive.
 const settleTime = 5 * time.Second
 
-// suspendLater returns a channel that says when the call is to be suspended, nil for
-// never.
+// suspendLater returns a channel that fires when the call is to be suspended; nil
+// for never.
 func (p *pending) suspendLater() (_ <-chan time.Time, stop func()) {
 	c := p.call
 	if c.Suspend == nil || p.resident() != "" {
@@ -267,12 +267,14 @@ func (p *pending) suspendLater() (_ <-chan time.Time, stop func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// holdAfter is how long a call waits in its instance, at least, before its state is stored.
+// holdAfter is the shortest wait after which the state of a call that stays in its instance
+// is stored.
 const holdAfter = time.Second
 
-// holdLater returns a channel that says when the state of a call is to be stored that waits
-// in its instance, nil for never. That is each time that the wait has lasted twice as long,
-// also over crashes: a call that brings its host down gets no further.
+// holdLater returns a channel that fires when the state of a call that waits in its
+// instance is to be stored; nil for never. That happens each time the length of the wait
+// has doubled. The length includes waits before a crash, so a call that keeps crashing its
+// host gets no further.
 func (p *pending) holdLater(suspend <-chan time.Time) (_ <-chan time.Time, stop func()) {
 	if suspend != nil || p.unfit() != "" {
 		return nil, func() {}
@@ -297,42 +299,42 @@ func (p *pending) hold() {
 	}
 }
 
-// unkept has the state of a call that could not be stored stored later.
+// unkept schedules another attempt to store the state of a call.
 func (p *pending) unkept(err error) {
 	c := p.call
 	c.host.log.Warn("a call that waits keeps its instance for now: its state was not stored", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
 	p.retry = min(max(2*p.retry, minRetry), maxRetry)
 }
 
-// short reports whether others need what the call holds.
+// short reports whether others need the resources that the call holds.
 func (p *pending) short() bool {
 	c := p.call
 	return c.module.slots.Contended() || c.meter.payer.Short() || c.Suspend.Short != nil && c.Suspend.Short()
 }
 
-// revived returns a channel that says when a call that keeps its instance may have become
-// one that can be suspended, nil for never.
+// revived returns a channel that fires when a call that keeps its instance may have
+// become suspendable; nil for never.
 func (p *pending) revived(suspend <-chan time.Time) <-chan struct{} {
 	s := p.call.Suspend
 	if suspend != nil || s == nil {
 		return nil
 	}
 	select {
-	case <-s.Revived: // it is
+	case <-s.Revived: // it already has
 		return nil
 	default:
 		return s.Revived
 	}
 }
 
-// give gives back what an end has paid for.
+// give returns the memory paid for an end.
 func (p *pending) give(s *started) {
 	if s.kept > 0 {
 		p.call.meter.payer.Give(instance.Buffers, uint64(s.kept))
 	}
 }
 
-// close cancels what is pending, and waits for it.
+// close cancels all pending operations, and waits for them.
 func (p *pending) close() {
 	if len(p.started) == 0 {
 		return
@@ -351,7 +353,7 @@ func (p *pending) close() {
 	clear(p.started)
 }
 
-// guarded runs a part of the host that may end the call, outside of the guest.
+// guarded runs host code outside of the guest that may end the call.
 func guarded(f func() int32) (code int32, err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -365,8 +367,8 @@ func guarded(f func() int32) (code int32, err error) {
 	return f(), nil
 }
 
-// cancelOperation takes {"id"} and cancels an operation that was started. One that has
-// ended, whether or not the guest has learned it, stays as it ended.
+// cancelOperation takes {"id"} and cancels a started operation. An operation that has
+// ended is left as it is, even if the guest has not received its end.
 func cancelOperation(c *call, request []byte) int32 {
 	var in struct {
 		ID *int32 `json:"id"`
