@@ -10,13 +10,13 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// claimAtOnce is how many runs one claim takes at most.
+// claimAtOnce is the most runs that one claim takes.
 const claimAtOnce = 64
 
-// An admission lets runs in. It counts the slots of this process; permits are the
-// engine's. A run gets its slot before it is stored or claimed, and gives it back
-// after its end is stored. Free slots go to the queue first: a spawn overtakes
-// nobody.
+// An admission gives runs their slots. It counts the slots of this process; the
+// engine counts permits. A run gets its slot before it is stored or claimed, and
+// returns it after its end is stored. Free slots go to the queue first, so that a
+// spawn overtakes nobody.
 type admission struct {
 	*core
 	member *member
@@ -27,8 +27,8 @@ type admission struct {
 
 	mu     sync.Mutex
 	used   int
-	queued bool // there may be runs to claim when a slot or a permit comes free
-	coming bool // a claim waits for its turn
+	queued bool // there may be runs to claim when a slot or a permit becomes free
+	coming bool // a claim is waiting for turn
 }
 
 // take takes a slot for a run that cannot wait for one, or returns a
@@ -49,21 +49,21 @@ func (a *admission) take() error {
 	return nil
 }
 
-// count counts slots that are taken, or given back. The lock must be held.
+// count counts slots that were taken or returned. The lock must be held.
 func (a *admission) count(n int) {
 	a.used += n
 	a.crowded.Store(4*a.used >= 3*a.cfg().PerHost)
 }
 
-// resized takes note of another number of slots.
+// resized handles a changed number of slots.
 func (a *admission) resized() {
 	a.mu.Lock()
 	a.count(0)
 	a.mu.Unlock()
-	a.expect(true) // there may be more
+	a.expect(true) // there may be more slots now
 }
 
-// release gives a slot back.
+// release returns a slot.
 func (a *admission) release() {
 	a.mu.Lock()
 	a.count(-1)
@@ -71,9 +71,9 @@ func (a *admission) release() {
 	a.expect(false)
 }
 
-// GiveWay gives the slot of the run whose work ctx belongs to back, while the work waits for
+// GiveWay returns the slot of the run whose work ctx belongs to, while the work waits for
 // another run that needs one. The work calls resume when it continues, which takes a slot
-// again even if none is free. Without a run it does nothing.
+// again even if none is free. Outside a run it does nothing.
 func GiveWay(ctx context.Context) (resume func()) {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {
@@ -94,8 +94,8 @@ func (a *admission) expecting() bool {
 	return a.queued && a.used < a.cfg().PerHost
 }
 
-// expect claims runs soon if there may be some: queued says that there are. Claims
-// that wait for their turn are one.
+// expect claims runs soon if there may be some; queued reports that there are.
+// Claims that are waiting for their turn are merged.
 func (a *admission) expect(queued bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,8 +106,8 @@ func (a *admission) expect(queued bool) {
 	}
 }
 
-// renewed notes whether there are runs to claim, as a heartbeat learned. Those that
-// were queued since are in an event of the engine.
+// renewed records whether a heartbeat found runs to claim. Later ones come in
+// events of the engine.
 func (a *admission) renewed(queued bool) {
 	a.mu.Lock()
 	a.queued = queued
@@ -115,7 +115,7 @@ func (a *admission) renewed(queued bool) {
 	a.expect(false)
 }
 
-// claim takes runs out of the queue for the slots that are free.
+// claim takes runs out of the queue for the free slots.
 func (a *admission) claim() {
 	a.turn.Lock()
 	defer a.turn.Unlock()
@@ -131,7 +131,7 @@ func (a *admission) fill() {
 		a.mu.Lock()
 		free := min(a.cfg().PerHost-a.used, claimAtOnce)
 		a.mu.Unlock()
-		if free <= 0 { // less than none while those that gave way have continued
+		if free <= 0 { // negative while runs that gave way have continued
 			return
 		}
 
@@ -169,13 +169,13 @@ func (a *admission) start(worker engine.Worker, run engine.Run) {
 }
 
 // admit takes a slot for a run, stores its record and starts it, or queues it for a
-// worker that has a slot. If it fails, nothing of that is left.
+// worker that has a slot. If it fails, it leaves nothing behind.
 func (a *admission) admit(ctx context.Context, t *task) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := a.take(); err != nil {
-		if t.run.Secret || !a.elsewhere(ctx, t.run) { // the arguments of the former are here only
+		if t.run.Secret || !a.elsewhere(ctx, t.run) { // only this process has the arguments of a secret run
 			return a.refused(err)
 		}
 		defer t.cancel(nil)
@@ -227,7 +227,7 @@ func (a *admission) refused(err error) error {
 }
 
 // submit stores the record of a new run: in the shared queue, or claimed by this
-// worker if it has permits. The end of ctx does not interrupt that.
+// worker if it has permits. It does not stop when ctx ends.
 func (a *admission) submit(ctx context.Context, worker engine.Worker, run engine.Run, permits *engine.Permits) error {
 	ctx = context.WithoutCancel(ctx)
 	err := worker.Submit(ctx, run, permits)

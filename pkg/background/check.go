@@ -11,10 +11,10 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// Until says which of several runs a check waits for.
+// Until says how many of several runs a check waits for.
 type Until string
 
-// What a check waits for. The zero value is UntilAny.
+// The values of Until. The zero value is UntilAny.
 const (
 	UntilAny Until = "any" // the first run to end
 	UntilAll Until = "all" // all of them
@@ -22,11 +22,11 @@ const (
 
 // A CheckRequest says what to check. Only IDs is required.
 type CheckRequest struct {
-	IDs      []string      // 1 to MaxIDs; repeated ones count once
+	IDs      []string      // 1 to MaxIDs; duplicates count once
 	Wait     time.Duration // how long to wait for the end; cut to 0 … MaxWait
 	Until    Until         // "": UntilAny
-	Cursor   string        // of an earlier report: show only later output; "": the latest output; for one id only
-	MaxChars int           // characters of output for each run; 0: DefaultChars; cut to MaxChars; negative: no output
+	Cursor   string        // from an earlier report: show only later output; "": the latest output; only with a single id
+	MaxChars int           // characters of output for each run; 0: DefaultChars; at most MaxChars; negative: no output
 	Peek     bool          // the caller is not the session's agent: notices stay pending
 
 	// Enough ends the wait when it is closed. Nil never does.
@@ -37,25 +37,25 @@ type CheckRequest struct {
 type CheckResult struct {
 	Reports []Report
 	Waited  time.Duration  // how long the check waited
-	Missing *NotFoundError // the ids the session does not have; nil if it has all
+	Missing *NotFoundError // the ids that the session does not have; nil if it has all
 }
 
 // A Report is a run as a check found it, without its payload.
 type Report struct {
 	engine.Run              // without its Diagnosis
-	Output     *output.Page // nil if none was asked for
-	Repeated   bool         // this is the third check within 10 seconds, or a later one, that found the same
+	Output     *output.Page // nil if no output was requested
+	Repeated   bool         // at least two earlier checks within 10 seconds found the same
 }
 
-// Check reports on runs of a session, and waits for their end first if asked to.
-// Reading changes nothing: the same check gives the same result until the run changes.
-// The only exception: showing a stored end acknowledges its notice, unless the request
-// sets Peek. A wait ends with the end of a run even if that cannot be stored; the next
-// wait then ends when it is stored.
+// Check reports on runs of a session, and waits for their end first if asked to. Reading
+// changes nothing: the same check gives the same result until the run changes. The only
+// exception: showing a stored end acknowledges its notice, unless the request sets Peek.
+// A wait ends with the end of a run even if that cannot be stored; the next wait then
+// ends when it is stored.
 //
-// If the session has none of the runs, the error is a *[NotFoundError]; if it
-// has some of them, Check waits for those and lists the others in Missing. A bad request
-// is a *[FieldError]. If ctx ends while waiting, the error is that of ctx.
+// If the session has none of the runs, the error is a *[NotFoundError]; if it has some
+// of them, Check waits for those and lists the others in Missing. A bad request is a
+// *[FieldError]. If ctx ends while waiting, Check returns its error.
 func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (CheckResult, error) {
 	after, err := req.normalize()
 	if err != nil {
@@ -82,7 +82,7 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 	var ended []engine.Run
 	for _, h := range known {
 		report, err := m.reader.report(ctx, session, h, req, after)
-		if gone, ok := errors.AsType[*NotFoundError](err); ok { // while the others were waited for
+		if gone, ok := errors.AsType[*NotFoundError](err); ok { // while Check waited for the others
 			checked.Missing = checked.Missing.add(gone)
 			continue
 		}
@@ -104,7 +104,7 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 	return checked, nil
 }
 
-// normalize checks the request, brings it into bounds, and returns its cursor.
+// normalize validates the request, clamps its values, and returns its cursor.
 func (r *CheckRequest) normalize() (after *output.Cursor, err error) {
 	r.IDs = distinct(r.IDs)
 	r.Wait = min(max(r.Wait, 0), MaxWait)
@@ -133,7 +133,7 @@ func (r *CheckRequest) normalize() (after *output.Cursor, err error) {
 	return &c, nil
 }
 
-// distinct returns the ids without repetitions, in a slice of its own.
+// distinct returns the ids without duplicates, in a new slice.
 func distinct(ids []string) []string {
 	var out []string
 	for _, id := range ids {
@@ -156,7 +156,7 @@ func (r *reader) report(ctx context.Context, session string, h handle, req Check
 	h, err = r.steady(ctx, session, h, func(h handle) (err error) {
 		page, err = output.Read(h.run, func(offset int64, max int) (engine.Chunk, error) {
 			chunk, err := r.tail(ctx, h, offset, max)
-			if errors.Is(err, engine.ErrNotFound) && h.run.Status.Terminal() { // its record is gone, and its log too
+			if errors.Is(err, engine.ErrNotFound) && h.run.Status.Terminal() { // its record is gone, and so is its log
 				return engine.Chunk{Offset: h.run.OutputBytes, End: h.run.OutputBytes}, nil
 			}
 			return chunk, err
@@ -168,7 +168,7 @@ func (r *reader) report(ctx context.Context, session string, h handle, req Check
 	}
 
 	report := Report{Run: h.run, Output: page}
-	report.Diagnosis = nil // it is for operators, and this for models
+	report.Diagnosis = nil // operators may see it, models may not
 	if h.task != nil && !req.Peek {
 		report.Repeated = h.task.repeated(report)
 	}
@@ -178,22 +178,22 @@ func (r *reader) report(ctx context.Context, session string, h handle, req Check
 	return report, nil
 }
 
-// Checks of a run are repeated if as many of them found the same within a time.
+// A run's checks are repeated if this many of them found the same within this time.
 const (
 	repeatedChecks = 3
 	repeatedWithin = 10 * time.Second
 )
 
-// recentChecks are the last checks of a run that found the same.
+// recentChecks are the latest checks of a run that found the same.
 type recentChecks struct {
 	status   engine.Status
 	stopping bool
 	beat     engine.Beat
-	times    [repeatedChecks]time.Time // of the last ones, the latest at the end
+	times    [repeatedChecks]time.Time // of the latest checks, the last one at the end
 }
 
-// repeated notes a check, and reports whether it is one of several that found the
-// same.
+// repeated records a check, and reports whether it is one of several that found
+// the same.
 func (t *task) repeated(r Report) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

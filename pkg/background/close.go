@@ -11,23 +11,23 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// hung is how long Close waits for what has nothing left to do but to return:
-// what takes that long never will. It is long, as a machine may be slow or
-// suspended for a while.
+// hung is how long Close waits for functions that have nothing left to do but
+// return. One that takes longer never will. It is long, because a machine may
+// be slow or suspended for a while.
 const hung = 30 * time.Second
 
-// Close ends the manager. It admits and starts no more runs and waits for the
-// active ones, and for foreground calls, until ctx is done. Then it interrupts
-// the rest: their context is canceled with the cause [ErrClosed]. A run that may
-// be run again is queued for another worker or the next start; the others end as
-// failed with [engine.KindInterrupted]. Queued runs stay queued.
+// Close ends the manager. It admits and starts no more runs and waits for the active
+// ones, and for foreground calls, until ctx is done. Then it interrupts the rest:
+// their context is canceled with the cause [ErrClosed]. A run that may be run again
+// is queued for another worker or the next start; the others end as failed with
+// [engine.KindInterrupted]. Queued runs stay queued.
 //
 // It returns nil when they have ended, everything is stored and all notices are
 // delivered. It returns an error matching [ErrStillRunning] with the ids of runs that
-// have not ended after the grace period and 30 seconds more: their executor
-// ignores its context. After that it waits equally long for an OnNotice or an
-// engine that does not return. After an error the lease on the engine is kept: call
-// Close again later.
+// have not ended after the grace period and 30 seconds more: their executor ignores
+// its context. After that it waits another 30 seconds for an OnNotice or an engine
+// that does not return. After an error the lease on the engine is kept: call Close
+// again later.
 //
 // Records can still be read afterwards. Close may be called more than once.
 func (m *Manager) Close(ctx context.Context) error {
@@ -59,7 +59,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 	errs = append(errs, m.endHelpers())
 	if err := errors.Join(errs...); err != nil {
-		return err // the lease is kept, so that what is missing can be stored later
+		return err // the lease is kept, so that the missing ends can be stored later
 	}
 
 	m.keeper.quit()
@@ -73,7 +73,7 @@ func (m *Manager) Close(ctx context.Context) error {
 }
 
 // endHelpers ends the goroutines that hand out notices and fire schedules, and
-// returns which do not end.
+// returns an error if one does not end.
 func (m *Manager) endHelpers() error {
 	late, release := context.WithTimeout(m.base, hung)
 	defer release()
@@ -88,9 +88,9 @@ func (m *Manager) endHelpers() error {
 	return errors.Join(errs...)
 }
 
-// Unfinished returns the runs whose work has not ended, and the calls in the
-// foreground, which [Manager.Close] waits for, oldest first. Their state is that of
-// their admission. A call has an ID that nobody else knows.
+// Unfinished returns the runs and foreground calls whose work has not ended, oldest
+// first. [Manager.Close] waits for them. Their state is that of their admission.
+// The ID of a call is known to nobody else.
 func (m *Manager) Unfinished() []engine.Run {
 	var left []engine.Run
 	for _, t := range m.runs.all() {
@@ -114,7 +114,7 @@ func allDone[T any](tasks []*task, enough <-chan T) bool {
 }
 
 // closedFirst waits until done is closed, or until enough delivers or is closed,
-// and reports which; done, if it is both.
+// and reports whether it was done. If both have happened, it was.
 func closedFirst[T any](done <-chan struct{}, enough <-chan T) bool {
 	if closed(done) {
 		return true

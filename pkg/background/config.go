@@ -19,11 +19,11 @@ const (
 	DefaultPerHost     = 64                 // runs that one process works on
 	DefaultParked      = 32                 // active parked calls of one session
 	DefaultSchedules   = 5                  // enabled schedules of one session
-	DefaultAttempts    = 3                  // how many times a run is started at most
+	DefaultAttempts    = 3                  // starts of a run at most
 	DefaultGrace       = 5 * time.Second    // from a stop to the end of the run's context
 	DefaultOutputCap   = output.DefaultCap  // bytes of output kept for a run
-	DefaultTimeout     = 5 * time.Minute    // deadline of a run that names none
-	DefaultMaxTimeout  = time.Hour          // the longest deadline a run may name
+	DefaultTimeout     = 5 * time.Minute    // deadline of a run without one of its own
+	DefaultMaxTimeout  = time.Hour          // the longest deadline of a run
 	DefaultRetention   = 24 * time.Hour     // how long an ended run is kept
 	DefaultRetainRuns  = 500                // how many ended runs of a session are kept
 	DefaultInterval    = time.Minute        // the shortest time between two firings of a schedule
@@ -37,11 +37,11 @@ const (
 	MaxCheckpoint      = 1 << 20            // bytes of a checkpoint
 	MaxDepth           = 8                  // ancestors of a run
 	MaxChildren        = 64                 // active children of one run
-	HeartbeatEvery     = 2 * time.Second    // how often a worker renews its lease, or four times in a shorter one
+	HeartbeatEvery     = 2 * time.Second    // how often a worker renews its lease; more often if a quarter of the lease is shorter
 )
 
 const (
-	leaseTTL   = engine.DefaultTTL // of Config.LeaseTTL
+	leaseTTL   = engine.DefaultTTL // default of Config.LeaseTTL
 	minLease   = time.Second
 	maxTitle   = 120
 	maxKey     = 128
@@ -50,27 +50,27 @@ const (
 	maxMessage = 2000
 	maxTerms   = 1 << 10
 	pruneEvery = time.Minute
-	flushEvery = 50 * time.Millisecond // when news of sinks go to the engine
-	fullEvery  = time.Second           // how often at most those of a sink do that is full
+	flushEvery = 50 * time.Millisecond // how often changes of sinks go to the engine
+	fullEvery  = time.Second           // the same for a sink that is full
 	maxDelay   = time.Second           // how long a slow engine may delay a stop
 )
 
-// An Executor does the work of a run, as its record says, and writes output,
-// status and progress to sink. ctx ends when the run has to end at once: its cause
-// is [ErrStopped], [context.DeadlineExceeded], [ErrClosed] or [engine.ErrFenced].
-// Before a stop that is not forced, [output.Sink.Stopping] is closed for the grace
-// period. What it returns decides how the run ends:
+// An Executor does the work of a run, as its record says, and writes output, status and progress
+// to sink. ctx ends when the run has to end immediately: its cause is [ErrStopped],
+// [context.DeadlineExceeded], [ErrClosed] or [engine.ErrFenced]. Before a stop that is not
+// forced, [output.Sink.Stopping] is closed for the grace period. What it returns decides how the
+// run ends:
 //   - a nil error: succeeded, or failed with [engine.KindToolError] if Outcome.ExitCode is not 0;
 //   - an *[Error]: failed with its kind; Outcome's fields are kept;
-//   - any other error after ctx has ended: what the cause says, failed with
-//     [engine.KindTimeout] or [engine.KindInterrupted];
+//   - any other error after ctx has ended: what the cause says, failed with [engine.KindTimeout]
+//     or [engine.KindInterrupted];
 //   - any other error, a panic, or [runtime.Goexit]: failed with [engine.KindInternal].
 //
-// After a stop request, an error without an Outcome.Result means that the work was
-// stopped, and the run is canceled; a result is kept.
+// After a stop request, an error without an Outcome.Result means that the work was stopped, and
+// the run is canceled; a result is kept.
 //
-// An Executor is called from many goroutines at once. It must return soon
-// after ctx is done, and must not use sink afterwards.
+// An Executor is called from many goroutines at once. It must return soon after ctx is done, and
+// must not use sink afterwards.
 type Executor func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error)
 
 // An Outcome is the result of a run's work.
@@ -80,11 +80,11 @@ type Outcome struct {
 	Content  json.RawMessage // content shown next to the result or the error: any JSON value; nil for none
 	ExitCode *int            // nil if the work has no exit code
 	// Diagnosis says why the work failed, for operators only. It is cleaned and cut to
-	// 4 KiB. Nil leaves it to the error that is logged, if there is one.
+	// 4 KiB. If it is nil, the logged error is used, if there is one.
 	Diagnosis *engine.Diagnosis
 	// Suspend makes the run wait instead of ending, if the work returned a nil error.
-	// The run then has no worker, slot or permit, and a stop ends it at once. Later the
-	// Executor is called again, see [StateOf]; the run's Timeout begins anew.
+	// The run then has no worker, slot or permit, and a stop ends it immediately. Later
+	// the Executor is called again, see [StateOf]; the run's Timeout starts over.
 	Suspend *Suspension
 }
 
@@ -98,18 +98,18 @@ type Config struct {
 	PerHost    int           // runs that this process works on, parked calls counted; 0: DefaultPerHost
 	Parked     int           // active parked calls of one session; 0: DefaultParked
 	Schedules  int           // enabled schedules of one session; 0: DefaultSchedules; negative: none
-	Attempts   int           // how many times a run is started at most; 0: DefaultAttempts
+	Attempts   int           // starts of a run at most; 0: DefaultAttempts
 	Grace      time.Duration // from a stop to the end of the run's context; 0: DefaultGrace
 	OutputCap  int           // bytes of output kept for a run; 0: DefaultOutputCap
-	Timeout    time.Duration // deadline of a run that names none; 0: DefaultTimeout, or MaxTimeout if that is shorter
-	MaxTimeout time.Duration // the longest deadline a run may name; 0: DefaultMaxTimeout
+	Timeout    time.Duration // deadline of a run without one of its own; 0: DefaultTimeout, or MaxTimeout if that is shorter
+	MaxTimeout time.Duration // the longest deadline of a run; 0: DefaultMaxTimeout
 	Retention  time.Duration // how long an ended run is kept; 0: DefaultRetention
 	RetainRuns int           // how many ended runs of a session are kept; 0: DefaultRetainRuns
-	NoticeTTL  time.Duration // how long an unacknowledged notice and its run are kept, and session values that nobody writes; 0: DefaultNoticeTTL
+	NoticeTTL  time.Duration // how long an unacknowledged notice and its run, and unchanged session values, are kept; 0: DefaultNoticeTTL
 
-	// Brief reports whether nobody can return to a session. Its values are then removed
-	// a day after the last change, unless it has an active run. Nil: no session is
-	// brief.
+	// Brief reports whether a session can never be resumed. Its values are then removed
+	// a day after the last change, unless it has an active run. Nil means that every
+	// session can be resumed.
 	Brief func(session string) bool
 
 	// RecordQuota is how many bytes the records of all runs and schedules may take, and
@@ -135,48 +135,49 @@ type Config struct {
 	MinInterval time.Duration // the shortest time between two firings of a schedule; 0: DefaultInterval
 	Misfire     time.Duration // how late a missed firing may still happen; 0: DefaultMisfire
 
-	// Readmit decides whether a run from the queue may start: it was fired by a
-	// schedule, or waited when its worker died (Attempt 0), or was running then
-	// (Attempt >= 1). With a nil error it starts. With an *[Error] it fails with its
-	// kind and message; any other error is logged, and the run fails with
+	// Readmit decides whether a run from the queue may start: a run of a schedule,
+	// or a run that waited when its worker died (Attempt 0), or one that was running
+	// then (Attempt >= 1). With a nil error it starts. With an *[Error] it fails
+	// with its kind and message. Any other error is logged, and the run fails with
 	// [engine.KindRejected], or [engine.KindOrphaned] if it was running before. Nil
 	// admits runs with Attempt 0. It is called from many goroutines.
 	Readmit func(ctx context.Context, run engine.Run) error
 
-	// Version returns the current version of a tool, for the runs that a schedule
-	// fires. If it is nil or returns "", they have the version of the schedule.
+	// Version returns the current version of a tool, for the runs of a schedule.
+	// If it is nil or returns "", they have the version of the schedule.
 	Version func(tool string) string
 
-	// Provider returns what a tool is part of. It is stored with each run, for display.
-	// Nil means unknown. It is called from many goroutines.
+	// Provider returns the plugin that has a tool, and its kind. It is stored with each
+	// run, for display. Nil means unknown. It is called from many goroutines.
 	Provider func(tool string) engine.Provider
 
-	// Hold can set Held and Terms of a run that a schedule fires, if the run must wait
-	// for something before it starts: see [SpawnRequest]. Nil holds no run. It is
-	// called from many goroutines.
+	// Hold can set Held and Terms of a run of a schedule, if the run must wait for
+	// something before it starts: see [SpawnRequest]. Nil holds no run. It is called
+	// from many goroutines.
 	Hold func(ctx context.Context, run *engine.Run)
 
-	// OnNotice is called with a run that is to be signaled after its end was stored,
-	// one at a time and in the order of the ends; not for an end that an agent has
-	// already seen. Runs with unacknowledged notices are passed to it again after a
-	// restart. It may block, which delays only later notices.
+	// OnNotice is called with each run whose end makes a notice, one at a time and
+	// in the order of the ends, once the end is stored. It is not called for an end
+	// that an agent has already seen. After a restart it is called again with all
+	// runs whose notices are unacknowledged. It may block, which delays only later
+	// notices.
 	OnNotice func(engine.Run)
 
-	// OnEnd is called with each run that has ended by this process, once its end is
+	// OnEnd is called with each run that this process has ended, once its end is
 	// stored. It is called from many goroutines, and must not block.
 	OnEnd func(engine.Run)
 
 	// Owner returns the client that a session belongs to, for PerOwner and OwnerQuota.
-	// It must depend on the session alone, and is called under locks. If it is nil,
-	// each session is a client by itself.
+	// It must depend on the session alone, and is called under locks. Nil makes each
+	// session a client of its own.
 	Owner func(session string) string
 
 	// Reaches reports whether a session can access the runs and schedules of another
 	// one by their ids. Lists and events do not show them. Nil means never.
 	Reaches func(session, other string) bool
 
-	// InternalText is what a model sees of a run that failed with an internal error;
-	// "": "An internal error occurred".
+	// InternalText is the text that a model sees of a run that failed with an
+	// internal error; "": "An internal error occurred".
 	InternalText string
 
 	Logger *slog.Logger // nil: nothing is logged
@@ -191,7 +192,7 @@ const (
 	EndAll    SessionEnd = "all"    // all runs are stopped
 )
 
-// withDefaults returns c with its defaults filled in, or a *FieldError.
+// withDefaults returns c with defaults in place of zero values, or a *FieldError.
 func (c Config) withDefaults() (Config, error) {
 	if c.Executor == nil {
 		return c, &FieldError{"Executor", "required"}
@@ -255,7 +256,7 @@ func fill[T int | int64 | time.Duration](name string, v *T, def T) error {
 	return nil
 }
 
-// offer is which runs this process can start now.
+// offer returns the runs that this process can start now.
 func (c Config) offer() engine.Offer {
 	if c.Offer == nil {
 		return engine.Offer{}
@@ -263,10 +264,10 @@ func (c Config) offer() engine.Offer {
 	return c.Offer()
 }
 
-// heartbeatEvery is how often the lease is renewed.
+// heartbeatEvery returns how often the lease is renewed.
 func (c Config) heartbeatEvery() time.Duration { return min(HeartbeatEvery, c.LeaseTTL/4) }
 
-// permits returns the limits that the engine holds over all workers.
+// permits returns the limits that the engine applies across all workers.
 func (c Config) permits() engine.Permits {
 	return engine.Permits{Session: c.PerSession, Parked: c.Parked, Owner: c.PerOwner, Children: MaxChildren}
 }

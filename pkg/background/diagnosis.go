@@ -9,15 +9,15 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// Bounds of a diagnosis, in bytes: 4 KiB together.
+// Limits of a diagnosis, in bytes: 4 KiB together.
 const (
 	maxDiagnosed = 1 << 10
 	maxTrace     = 3 << 9
 	maxWords     = 3 << 9
 )
 
-// diagnosis returns why a run failed, for operators: what its executor says, else the
-// error that shown does not say to models; nil if neither is known.
+// diagnosis returns why a run failed, for operators: the executor's own text, or else
+// the error unless models see it anyway as shown. It is nil if neither is known.
 func diagnosis(given *engine.Diagnosis, err error, shown *engine.RunError) *engine.Diagnosis {
 	if given != nil {
 		return CleanDiagnosis(*given)
@@ -29,7 +29,7 @@ func diagnosis(given *engine.Diagnosis, err error, shown *engine.RunError) *engi
 	typed, _ := errors.AsType[*Error](err)
 	switch {
 	case err == nil, shown.Kind == engine.KindTimeout, shown.Kind == engine.KindInterrupted:
-		return nil // it only says so once more
+		return nil // it would repeat shown
 	case typed == nil:
 		return &engine.Diagnosis{Reason: head(err.Error(), maxDiagnosed)}
 	case typed.Err != nil:
@@ -40,12 +40,12 @@ func diagnosis(given *engine.Diagnosis, err error, shown *engine.RunError) *engi
 	return nil
 }
 
-// CleanDiagnosis returns d within the bounds of a record, without control characters.
+// CleanDiagnosis returns d without control characters, cut to the limits of a record.
 func CleanDiagnosis(d engine.Diagnosis) *engine.Diagnosis {
 	return &engine.Diagnosis{Reason: head(d.Reason, maxDiagnosed), Trace: head(d.Trace, maxTrace), LastWords: rear(d.LastWords, maxWords)}
 }
 
-// head cleans a text and cuts what exceeds most bytes, rear cuts its beginning.
+// head cleans a text and cuts it to its first most bytes, rear to its last.
 func head(text string, most int) string {
 	text = strings.TrimSpace(output.Clean([]byte(text[:min(len(text), 4*most)])))
 	if len(text) > most {

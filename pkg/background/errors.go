@@ -23,19 +23,19 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrKeyReused: an idempotency key was used with another tool or other arguments.
 	ErrKeyReused = errors.New("idempotency key already used with another tool or other arguments")
-	// ErrClosed: the manager is closing or closed. It is also the cause of the
-	// context of a run that was interrupted by that.
+	// ErrClosed: the manager is closing or closed. It is also the cancellation
+	// cause of a run that this interrupted.
 	ErrClosed = errors.New("background manager closed")
-	// ErrStillRunning: runs ignored the end of their context when the manager closed.
+	// ErrStillRunning: when the manager closed, runs ignored the end of their context.
 	ErrStillRunning = errors.New("background runs did not end")
-	// ErrStopped is the cause of the context of a run that was stopped.
+	// ErrStopped is the cancellation cause of a run that was stopped.
 	ErrStopped = errors.New("background run stopped")
 )
 
 // An Error is what an [Executor] returns to say why its run failed. Message is shown to
 // the model, cleaned and cut to 2,000 characters. With the kind [engine.KindInternal],
-// or none, it goes to the log instead and the model is shown [Config.InternalText]; so
-// does any error that is not an *Error.
+// or none, it goes to the log instead, and the model is shown [Config.InternalText].
+// Any other error is handled the same way.
 type Error struct {
 	Kind    engine.ErrorKind
 	Message string
@@ -47,7 +47,7 @@ func (e *Error) Error() string { return string(e.Kind) + ": " + e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// shown returns what a model may be shown of e, which may be nil; nil for nothing.
+// shown returns what a model may see of e, which may be nil; nil for nothing.
 func (e *Error) shown() *engine.RunError {
 	if e == nil || e.Kind == "" || e.Kind == engine.KindInternal {
 		return nil
@@ -56,9 +56,9 @@ func (e *Error) shown() *engine.RunError {
 }
 
 // A NotFoundError names the ids that a session does not have, and some that it
-// has. It matches [engine.ErrNotFound]. Its text depends on nothing else.
+// has. It matches [engine.ErrNotFound]. Its text depends only on its fields.
 type NotFoundError struct {
-	IDs    []string // the ids asked for
+	IDs    []string // the requested ids
 	Active []string // up to 5 ids of the session's active runs, newest first
 }
 
@@ -90,7 +90,7 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 // Unwrap returns [ErrInvalid].
 func (e *FieldError) Unwrap() error { return ErrInvalid }
 
-// fenced reports whether err means that the run is not this worker's to write.
+// fenced reports whether err means that this worker may not write the run.
 func fenced(err error) bool {
 	return errors.Is(err, engine.ErrFenced) || errors.Is(err, engine.ErrNotFound)
 }

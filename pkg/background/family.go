@@ -9,10 +9,10 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// byParent is who a child's record says stopped it.
+// byParent is the By of a child's cancellation.
 const byParent = "parent"
 
-// workKey is the key of the *workOf in the context of the work of a task.
+// workKey is the context key of the *workOf of a task.
 type workKey struct{}
 
 type workOf struct {
@@ -22,11 +22,10 @@ type workOf struct {
 	admission *admission
 }
 
-// MayAct returns an error if the run whose work ctx belongs to may have no further
-// effect: its context has ended, or by the clock of this process another worker may
-// have taken the run over. A context alone does not show that in time after the process
-// was paused, for example because its machine was suspended. Call MayAct just before
-// anything that has an effect outside.
+// MayAct returns an error if the run whose work ctx belongs to must have no further
+// effects: its context has ended, or by this process's clock another worker may have
+// taken the run over. A context alone can end too late, for example after the machine
+// was suspended. Call MayAct just before anything that has an effect outside.
 func MayAct(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -38,8 +37,8 @@ func MayAct(ctx context.Context) error {
 	return nil
 }
 
-// RunOf returns the run whose work ctx belongs to: that of the [Executor] that was
-// passed ctx or one it derives from. A call in the foreground is not a run.
+// RunOf returns the run whose work ctx belongs to: the run of the [Executor] that
+// was passed ctx or one it derives from. A foreground call is not a run.
 func RunOf(ctx context.Context) (engine.Run, bool) {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {
@@ -53,7 +52,7 @@ func RunOf(ctx context.Context) (engine.Run, bool) {
 func (r *reader) link(ctx context.Context, run *engine.Run, parent string) error {
 	if parent == "" {
 		above, ok := RunOf(ctx)
-		if !ok || above.Session != run.Session || r.runs.get(above.ID) == nil { // the last: a run of another Manager
+		if !ok || above.Session != run.Session || r.runs.get(above.ID) == nil { // or a run of another Manager
 			return nil
 		}
 		parent = above.ID
@@ -72,7 +71,7 @@ func (r *reader) link(ctx context.Context, run *engine.Run, parent string) error
 	return nil
 }
 
-// unlinked returns err as the error of a request, if it is about the parent.
+// unlinked turns err into a request error, if it is about the parent.
 func unlinked(err error) error {
 	if errors.Is(err, engine.ErrParent) {
 		return &FieldError{"parent", "it has ended or is being stopped: only an active run can have new children"}
@@ -80,8 +79,8 @@ func unlinked(err error) error {
 	return err
 }
 
-// stopFamily asks a run to end, and all active runs below it, without waiting for
-// them. It returns those that it asked. The caller's end does not interrupt it.
+// stopFamily asks a run and all active runs below it to end, without waiting for
+// them. It returns the runs that it asked. It does not stop when ctx ends.
 func (w *worker) stopFamily(ctx context.Context, h handle, req StopRequest) (asked []handle, err error) {
 	ctx = context.WithoutCancel(ctx)
 	id, session := h.run.ID, h.run.Session
@@ -95,7 +94,7 @@ func (w *worker) stopFamily(ctx context.Context, h handle, req StopRequest) (ask
 		return asked, nil
 	}
 
-	children, err := w.engine.List(ctx, engine.Query{Session: session, Parent: id, Active: true}) // no more can come
+	children, err := w.engine.List(ctx, engine.Query{Session: session, Parent: id, Active: true}) // no new ones can appear
 	if err != nil {
 		return asked, fmt.Errorf("listing the children of run %s: %w", id, err)
 	}
@@ -110,7 +109,7 @@ func (w *worker) stopFamily(ctx context.Context, h handle, req StopRequest) (ask
 	return asked, errors.Join(errs...)
 }
 
-// stoppedWith is why a child is stopped.
+// stoppedWith returns the reason for stopping a child.
 func stoppedWith(parent, reason string) string {
 	text := "its parent " + parent + " was stopped"
 	if reason != "" {
@@ -119,10 +118,10 @@ func stoppedWith(parent, reason string) string {
 	return text
 }
 
-// stopOrphan cancels a run of a dead worker if its parent was stopped: that worker
-// may have died before it stopped the child. It also cancels a run that has not started, if
-// its parent began it with a state and could not continue from there: nobody waits for it.
-// It reports whether it did.
+// stopOrphan cancels a run of a dead worker if its parent was stopped: that worker may have
+// died before it stopped the child. It also cancels a run that has not started if its
+// parent began it with a state but could not continue from there, so that nobody waits for
+// it. It reports whether it canceled the run.
 func (w *worker) stopOrphan(ctx context.Context, run engine.Run) (stopped bool, err error) {
 	if run.Parent == "" || run.Cancel != nil {
 		return false, nil

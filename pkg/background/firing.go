@@ -16,16 +16,16 @@ import (
 // maxRejected is how many refused firings in a row disable a schedule.
 const maxRejected = 3
 
-// A firing is one time that a schedule is due, and what comes after it.
+// A firing is one due time of a schedule, and the next.
 type firing struct {
-	at     time.Time // zero: none that is not too late
+	at     time.Time // zero: every due time was too long ago
 	next   time.Time // zero: none
-	reason string    // why there is no next one
+	reason string    // why there is no next time
 }
 
-// fire starts the run of a schedule that is due, and plans when it is due next. If
-// that fails in the middle, or the process dies, it is done again: the id of the
-// run says what was done. An error means that it has to be tried again.
+// fire starts the run of a due schedule, and plans its next time. If it fails
+// halfway, or the process dies, it is repeated: the id of the run shows what was
+// done. After an error it has to be tried again.
 func (s *scheduler) fire(ctx context.Context, id string, now time.Time) error {
 	due, err := s.engine.GetSchedule(ctx, id)
 	if err == nil && due.Enabled && !due.NextAt.After(now) {
@@ -38,19 +38,19 @@ func (s *scheduler) fire(ctx context.Context, id string, now time.Time) error {
 	}
 
 	if ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, errUnchanged) || errors.Is(err, engine.ErrNotFound) {
-		return nil // another worker did it, or does it, or the next start
+		return nil // another worker or the next start handles it
 	}
 	return err
 }
 
-// note notes in a schedule that it has fired, and when it is due next. The run is
-// "" if none was started, and fresh if it was not stored before.
+// note records in a schedule that it has fired, and its next time. run is "" if
+// none was started. fresh reports that the run was not stored before.
 func (f firing) note(d *engine.Schedule, run string, fresh bool, now time.Time) error {
 	if d.Enabled && d.NextAt.After(now) { // another worker was faster
 		return errUnchanged
 	}
 
-	fired := fresh || run != "" && f.at.After(d.LastAt) // if not, it was noted before the clock was set back
+	fired := fresh || run != "" && f.at.After(d.LastAt) // otherwise it was recorded before the clock was set back
 	if fired {
 		d.LastAt, d.LastRun = f.at, run
 		d.Fired++
@@ -59,7 +59,7 @@ func (f firing) note(d *engine.Schedule, run string, fresh bool, now time.Time) 
 	switch {
 	case !d.Enabled && !fired:
 		return errUnchanged
-	case !d.Enabled: // since it was fired: by its session, or by the run, which was refused
+	case !d.Enabled: // disabled meanwhile, by its session or because the run was refused
 	case f.next.IsZero():
 		return disable(d, f.reason)
 	default:
@@ -69,8 +69,8 @@ func (f firing) note(d *engine.Schedule, run string, fresh bool, now time.Time) 
 	return nil
 }
 
-// firingOf returns the time that a due schedule fires for: the latest one up to
-// now, so that missed ones are caught up once, unless that is too long ago.
+// firingOf returns the firing of a due schedule: its latest time up to now, so
+// that missed times are caught up once, unless that is too long ago.
 func (s *scheduler) firingOf(due engine.Schedule, now time.Time) firing {
 	oldest := now.Add(-s.cfg().Misfire)
 	if due.Cron == "" {
@@ -103,8 +103,8 @@ func (s *scheduler) firingOf(due engine.Schedule, now time.Time) firing {
 }
 
 // startFiring stores the run of a firing in the queue, unless a run of an earlier
-// one prevents that. It returns it as it was stored, without an id if it was not, and
-// whether it is new.
+// firing prevents that. It returns the stored run, without an id if there is none,
+// and whether it is new.
 func (s *scheduler) startFiring(ctx context.Context, due engine.Schedule, f firing) (run engine.Run, fresh bool, err error) {
 	if f.at.IsZero() {
 		return engine.Run{}, false, nil
@@ -115,7 +115,7 @@ func (s *scheduler) startFiring(ctx context.Context, due engine.Schedule, f firi
 		return engine.Run{}, false, fmt.Errorf("listing the runs of the schedule: %w", err)
 	}
 	if slices.ContainsFunc(active, func(r engine.Run) bool { return r.ID == run.ID }) {
-		if f.reason == engine.DisabledMissed { // storing its end has failed
+		if f.reason == engine.DisabledMissed { // storing its end has failed before
 			err = s.endMissed(ctx, run)
 		}
 		return run, false, err
@@ -141,8 +141,8 @@ func (s *scheduler) startFiring(ctx context.Context, due engine.Schedule, f firi
 	return run, err == nil, err
 }
 
-// firingRun makes the record of the run for one time that a schedule is due. Its
-// id follows from the two, so that no time is fired for twice.
+// firingRun makes the record of the run for one due time of a schedule. Its id
+// is derived from both, so that no time fires twice.
 func (s *scheduler) firingRun(due engine.Schedule, at time.Time) engine.Run {
 	if s.cfg().Version != nil {
 		due.Version = cmp.Or(s.cfg().Version(due.Tool), due.Version)
@@ -155,8 +155,8 @@ func (s *scheduler) firingRun(due engine.Schedule, at time.Time) engine.Run {
 	}
 }
 
-// makeWay does what the schedule says about its active runs, and reports
-// whether it may fire, and after which of them.
+// makeWay applies the overlap policy to the active runs of a schedule. It reports
+// whether the schedule may fire, and after which of them.
 func (s *scheduler) makeWay(ctx context.Context, due engine.Schedule, active []engine.Run) (after string, free bool) {
 	if len(active) == 0 {
 		return "", true
@@ -181,8 +181,8 @@ func (s *scheduler) makeWay(ctx context.Context, due engine.Schedule, active []e
 	return after, true
 }
 
-// missFiring stores a run that was not started in time, and is too late now, as
-// failed: so its session is notified.
+// missFiring stores a run that was not started in time as failed, so that its
+// session is notified.
 func (s *scheduler) missFiring(ctx context.Context, run engine.Run) error {
 	if err := s.admission.submit(ctx, s.worker.member.worker(), run, &engine.Permits{}); err != nil {
 		return err
@@ -190,7 +190,7 @@ func (s *scheduler) missFiring(ctx context.Context, run engine.Run) error {
 	return s.endMissed(ctx, run)
 }
 
-// endMissed stores the end of such a run, if it is still this worker's.
+// endMissed stores the end of such a run, if this worker still has it.
 func (s *scheduler) endMissed(ctx context.Context, run engine.Run) error {
 	text := fmt.Sprintf("It was due at %s, when the host was down or the record quota was full, and is not made up for after more than %v", run.ScheduledFor.Format(time.RFC3339), s.cfg().Misfire)
 	ended, err := s.worker.member.worker().Abandon(ctx, run.ID, run.Attempt, engine.StatusFailed, engine.Beat{}, failure(&engine.RunError{Kind: engine.KindInterrupted, Message: text}))
@@ -204,8 +204,8 @@ func (s *scheduler) endMissed(ctx context.Context, run engine.Run) error {
 	return nil
 }
 
-// asked counts whether the run of a schedule may start, and returns why not. The
-// last of too many refusals in a row disables the schedule, and says so.
+// asked counts whether the run of a schedule may start, and returns why not. Too
+// many refusals in a row disable the schedule, and the last one says so.
 func (s *scheduler) asked(ctx context.Context, run engine.Run, refused *engine.RunError) *engine.RunError {
 	if run.Schedule == "" || run.Attempt > 0 {
 		return refused
@@ -239,9 +239,8 @@ func (s *scheduler) asked(ctx context.Context, run engine.Run, refused *engine.R
 // errUnchanged means that a change of a schedule came too late.
 var errUnchanged = errors.New("schedule is not as it was")
 
-// change stores what edit makes of a schedule. Of several changes at once each
-// sees what the one before it made. An error of edit, and [engine.ErrNotFound],
-// are returned unchanged.
+// change applies edit to a schedule and stores it. Concurrent changes are
+// serialized. It returns [engine.ErrNotFound] and errors of edit unchanged.
 func (s *scheduler) change(ctx context.Context, id string, edit func(*engine.Schedule) error) (engine.Schedule, error) {
 	return s.changeWithin(ctx, id, math.MaxInt, edit)
 }
@@ -264,7 +263,7 @@ func (s *scheduler) changeWithin(ctx context.Context, id string, max int, edit f
 	}
 }
 
-// disable makes a schedule fire no more.
+// disable stops a schedule from firing.
 func disable(s *engine.Schedule, why string) error {
 	if !s.Enabled {
 		return errUnchanged

@@ -18,7 +18,7 @@ type keeper struct {
 	notifier  *notifier
 	scheduler *scheduler
 
-	quit  func()        // ends it
+	quit  func()        // ends the keeper
 	ended chan struct{} // closed when it has ended
 }
 
@@ -29,7 +29,7 @@ func (k *keeper) run(ctx context.Context, events <-chan engine.Event) {
 	defer heartbeat.Stop()
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()
-	pruning := make(turn, 1) // it may take longer than the lease lasts
+	pruning := make(turn, 1) // pruning may take longer than the lease lasts
 	defer pruning.Lock()
 
 	for {
@@ -37,7 +37,7 @@ func (k *keeper) run(ctx context.Context, events <-chan engine.Event) {
 		case <-ctx.Done():
 			return
 		case e, ok := <-events:
-			if ok { // else ctx is done
+			if ok { // otherwise ctx is done
 				k.follow(ctx, e)
 			}
 		case <-heartbeat.C:
@@ -53,7 +53,7 @@ func (k *keeper) run(ctx context.Context, events <-chan engine.Event) {
 	}
 }
 
-// follow does what an event of the engine asks for.
+// follow handles an event of the engine.
 func (k *keeper) follow(ctx context.Context, e engine.Event) {
 	switch e.Kind {
 	case engine.EventQueued:
@@ -61,7 +61,7 @@ func (k *keeper) follow(ctx context.Context, e engine.Event) {
 			k.admission.expect(true)
 		}
 	case engine.EventEnded:
-		k.admission.expect(false) // it gave its permits back
+		k.admission.expect(false) // it has returned its permits
 		if e.Run.Notice == engine.NoticePending {
 			k.notifier.look()
 		}
@@ -86,15 +86,15 @@ func (k *keeper) follow(ctx context.Context, e engine.Event) {
 	}
 }
 
-// stop asks a run to end, as the engine says.
+// stop asks a run to end, as the engine requests.
 func (k *keeper) stop(run engine.Run) {
 	if t := k.runs.get(run.ID); t != nil {
 		t.requestStop(StopRequest{Force: run.Cancel != nil && run.Cancel.Force}.grace(k.cfg()))
 	}
 }
 
-// heartbeat renews the lease with what all runs say of themselves, and does what
-// the engine answers.
+// heartbeat renews the lease with the beats of all runs, and handles the
+// engine's answer.
 func (k *keeper) heartbeat(ctx context.Context) {
 	held := make(map[string]engine.Beat)
 	tasks := k.runs.all()
@@ -134,8 +134,8 @@ func (k *keeper) heartbeat(ctx context.Context) {
 	k.admission.renewed(news.Queued)
 }
 
-// retry stores of tasks what could not be stored before, as long as the next heartbeat is
-// not late for it.
+// retry stores what could not be stored before, as long as that does not delay the next
+// heartbeat.
 func (k *keeper) retry(ctx context.Context, tasks []*task) {
 	until := time.Now().Add(k.cfg().heartbeatEvery())
 	for _, t := range tasks {
@@ -163,16 +163,16 @@ func (k *keeper) takeOver(ctx context.Context) error {
 	}
 }
 
-// takeStray takes over a run that has no task although the engine says that it is
-// this worker's: the answer to its start was lost, or taking it over failed.
+// takeStray takes over a run that has no task although the engine assigns it to
+// this worker: the answer to its start was lost, or taking it over failed.
 func (k *keeper) takeStray(ctx context.Context, id string) {
 	run, err := k.engine.Get(ctx, id)
-	if err == nil && run.Status == engine.StatusRunning && k.runs.get(id) == nil { // else it has just begun, or ended
+	if err == nil && run.Status == engine.StatusRunning && k.runs.get(id) == nil { // otherwise it has just begun, or ended
 		k.worker.recover(ctx, run)
 	}
 }
 
-// abortAll ends all work at once, as its runs are another worker's now.
+// abortAll ends all work immediately: its runs belong to another worker now.
 func (k *keeper) abortAll() {
 	for _, t := range k.runs.all() {
 		if t.live.Load() {
@@ -181,10 +181,10 @@ func (k *keeper) abortAll() {
 	}
 }
 
-// briefTTL is how long values of a session are kept to which nobody can come back.
+// briefTTL is how long the values of a session that can never be resumed are kept.
 const briefTTL = 24 * time.Hour
 
-// prune removes the records that are not kept any longer.
+// prune removes the records whose retention is over.
 func (k *keeper) prune(ctx context.Context) {
 	now := time.Now()
 	_, err := k.engine.Prune(ctx, engine.Retention{

@@ -9,16 +9,16 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// Whether somebody waits for the end of a call with a key. The first change decides.
+// Whether Run waits for the end of a call with a key. The first change decides.
 const (
 	waiterThere  int32 = iota // Run waits
-	waiterLeft                // Run has returned: the session is notified of the end
-	waiterServed              // the work has ended, and Run returns what it did
+	waiterLeft                // Run has returned: the end makes a notice
+	waiterServed              // the work has ended, and Run returns its outcome
 )
 
-// WithKey returns the run of a session that has the idempotency key of a request, as
-// it was stored last and without its payload. It reports false if no run has the key. If
-// that run is of another tool or has other arguments, the error matches [ErrKeyReused].
+// WithKey returns the run of a session with the idempotency key of a request, as last
+// stored and without its payload. It reports false if no run has the key. If that run
+// has another tool or other arguments, the error matches [ErrKeyReused].
 func (m *Manager) WithKey(ctx context.Context, session string, req SpawnRequest) (engine.Run, bool, error) {
 	run, err := m.newRun(session, req)
 	if err != nil {
@@ -70,7 +70,7 @@ func (m *Manager) runKeyed(ctx context.Context, c *call, req RunRequest) (RunRes
 	<-t.done
 	switch {
 	case c.err == nil:
-	case !t.final.Status.Terminal(): // the manager closes, and the next start runs it again
+	case !t.final.Status.Terminal(): // the manager is closing, and the next start runs it again
 		return RunResult{Run: *t.final}, fmt.Errorf("run: %w", ErrClosed)
 	case t.final.Attempt > 1: // another worker has run it again
 		return RunResult{Reused: true, Run: *t.final}, nil
@@ -78,16 +78,16 @@ func (m *Manager) runKeyed(ctx context.Context, c *call, req RunRequest) (RunRes
 	return RunResult{Run: *t.final, Outcome: c.outcome}, c.err
 }
 
-// stopKeyed stops a call because its caller cancels it.
+// stopKeyed stops a call because its caller has canceled it.
 func (m *Manager) stopKeyed(ctx context.Context, t *task, cause error) {
 	_, err := m.Stop(context.WithoutCancel(ctx), t.run.Session, t.run.ID, StopRequest{Force: true, Reason: cause.Error()})
-	if err != nil && !errors.Is(err, engine.ErrNotFound) { // the engine fails: the work ends nevertheless
+	if err != nil && !errors.Is(err, engine.ErrNotFound) { // the engine is failing: end the work anyway
 		m.log.Warn("stop of a call not stored", "task_id", t.run.ID, "error", err)
 		t.requestStop(0)
 	}
 }
 
-// ended ends the run of a call with a key, whose work has returned.
+// ended ends the run of a call with a key whose work has returned.
 func (w *worker) ended(c *call, r workResult) {
 	c.outcome, c.err = r.outcome, r.err
 	end := w.judge(c.task, r)

@@ -11,29 +11,29 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// Bounds of the mailbox of a run, which has its unacknowledged messages.
+// Limits of the unacknowledged messages of a run.
 const (
 	MaxMessages     = 64        // messages
 	MaxMessage      = 16 << 10  // bytes of one
-	MaxMessageBytes = 256 << 10 // bytes of all
+	MaxMessageBytes = 256 << 10 // bytes of all messages
 	MaxReceived     = 16        // messages that one Receive returns
 )
 
 var mailboxLimit = engine.ValueLimit{Count: MaxMessages, Bytes: MaxMessageBytes}
 
-// ErrEnded: a run has ended, and takes no more messages.
+// ErrEnded: a run has ended, and accepts no more messages.
 var ErrEnded = errors.New("the run has ended and takes no more messages")
 
-// A Message was sent to a run.
+// A Message is a message to a run.
 type Message struct {
-	ID   int64           `json:"-"` // grows with each message of the run
+	ID   int64           `json:"-"` // increases with each message of the run
 	At   time.Time       `json:"-"`
 	By   string          `json:"by,omitempty"` // the sender; "": the session's agent
 	Data json.RawMessage `json:"message"`
 }
 
-// A Mailbox has the unacknowledged messages of an active run. They are stored like the
-// run, and removed when the run ends. Each attempt reads them again until they are
+// A Mailbox holds the unacknowledged messages of an active run. They are stored like
+// the run, and removed when the run ends. Each attempt gets them again until they are
 // acknowledged.
 type Mailbox struct {
 	reader  *reader
@@ -57,15 +57,15 @@ func (b Mailbox) open(ctx context.Context) error {
 
 // Send stores a message for the run, at most MaxMessage bytes of JSON, and returns it
 // with its id. If the mailbox is full, the error is an *[engine.LimitError] matching
-// [engine.ErrValueCount] or [engine.ErrValueBytes]. It matches [ErrEnded] if the run
-// has ended, and [engine.ErrNotFound] if the session does not have it.
+// [engine.ErrValueCount] or [engine.ErrValueBytes]. The error matches [ErrEnded] if
+// the run has ended, and [engine.ErrNotFound] if the session does not have it.
 func (b Mailbox) Send(ctx context.Context, by string, data json.RawMessage) (Message, error) {
 	m, text, err := b.prepare(ctx, by, data)
 	if err != nil {
 		return Message{}, err
 	}
 	stored, err := b.reader.engine.PutValue(context.WithoutCancel(ctx), b.scope(), engine.Value{Data: text}, mailboxLimit)
-	if errors.Is(err, engine.ErrNotFound) { // it has ended since
+	if errors.Is(err, engine.ErrNotFound) { // it has ended meanwhile
 		err = ErrEnded
 	}
 	m.ID, m.At = stored.Version, stored.At
@@ -92,7 +92,7 @@ func (b Mailbox) Check(ctx context.Context, by string, data json.RawMessage) (Me
 	return m, mailboxLimit.Check(count, size)
 }
 
-// prepare returns a message to send, and how it is stored.
+// prepare returns a message to send and its stored form.
 func (b Mailbox) prepare(ctx context.Context, by string, data json.RawMessage) (m Message, stored []byte, err error) {
 	switch {
 	case len(data) > MaxMessage:
@@ -137,11 +137,11 @@ func readMessages(ctx context.Context, e engine.Engine, s engine.Scope, max int)
 }
 
 // Receive returns the messages of the run whose work ctx belongs to, up to MaxReceived
-// of them in the order they were sent. It waits for the first one, but no longer than
-// wait, and not after the run was asked to stop; then it returns none. First it
-// acknowledges those with ids up to after, 0 for none: they are not returned again. All
-// others are, also to a later attempt. If ctx does not belong to a run, the error
-// matches [output.ErrNoRun].
+// of them in the order they were sent. It waits for the first one until wait is over or
+// the run is asked to stop, and then returns none. First it acknowledges the messages
+// with ids up to after, 0 for none: they are never returned again. All others are, also
+// to a later attempt. If ctx does not belong to a run, the error matches
+// [output.ErrNoRun].
 func Receive(ctx context.Context, after int64, wait time.Duration) ([]Message, error) {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {

@@ -20,27 +20,28 @@ type Manager struct {
 	*core
 	member    *member    // the lease on the engine
 	runs      *registry  // the runs that this worker works on
-	admission *admission // lets runs in, and claims them from the queue
+	admission *admission // gives runs their slots, and claims them from the queue
 	worker    *worker    // does their work
-	reader    *reader    // shows runs, wherever they are worked on
+	reader    *reader    // reads runs of any worker
 	notifier  *notifier  // hands out notices
 	scheduler *scheduler // fires schedules
-	keeper    *keeper    // keeps the lease and the records
+	keeper    *keeper    // renews the lease and stores ends
 	given     given
 }
 
-// core is what all parts of a Manager share.
+// core is the part of a Manager that all others share.
 type core struct {
 	config   atomic.Pointer[Config]
 	engine   engine.Engine
 	log      *slog.Logger
-	base     context.Context // never done; it has the values of New's context
-	born     time.Time       // when it was made
+	base     context.Context // never done; has the values of New's context
+	born     time.Time       // time of creation
 	counters counters
 	crowded  atomic.Bool // at least three quarters of the slots of this process are taken
 }
 
-// cfg is the configuration in force, with its defaults filled in. It must not be changed.
+// cfg is the current configuration, with defaults in place of zero values. It must not be
+// changed.
 func (c *core) cfg() *Config { return c.config.Load() }
 
 // New joins the engine, takes over the runs of dead workers, such as an earlier
@@ -84,13 +85,13 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	m.notifier = startNotifier(keeping, c, m.member, m.runs)
 	m.keeper.notifier = m.notifier
 	m.scheduler.start(keeping)
-	m.keeper.heartbeat(ctx) // learns what is left in the queue
+	m.keeper.heartbeat(ctx) // finds out what is left in the queue
 	go m.keeper.run(keeping, events)
 	return m, nil
 }
 
-// Reoffer passes the current Config.Offer to the engine at once, instead of at the next
-// heartbeat, and claims the runs that waited for it.
+// Reoffer passes the current Config.Offer to the engine now, instead of at the next
+// heartbeat, and claims the runs that were waiting for it.
 func (m *Manager) Reoffer(ctx context.Context) error {
 	changed, err := m.member.reoffer(ctx)
 	if changed {

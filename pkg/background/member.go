@@ -11,8 +11,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A member holds this process's lease on the engine. When the lease has ended it
-// joins again: the runs of the old lease are no longer its own.
+// A member holds this process's lease on the engine. When the lease has ended,
+// it joins again; the runs of the old lease are then lost.
 type member struct {
 	*core
 	lost func() // called when the lease has ended; set before the first renewal
@@ -20,11 +20,11 @@ type member struct {
 	offering sync.Mutex // held while the offer is changed
 
 	mu     sync.Mutex
-	lease  engine.Worker // the last one; its writes are refused once it has ended
+	lease  engine.Worker // the latest lease; its writes are refused once it has ended
 	ended  bool          // lease has ended, and there is no new one yet
-	until  time.Time     // when lease ends, by the clock of this process
-	expiry *time.Timer   // ends the lease then
-	offer  engine.Offer  // that the engine knows
+	until  time.Time     // end of the lease, by this process's clock
+	expiry *time.Timer   // ends the lease at that time
+	offer  engine.Offer  // last offer that the engine got
 }
 
 // worker returns the lease.
@@ -55,7 +55,7 @@ func (m *member) join(ctx context.Context) error {
 	return nil
 }
 
-// reoffer tells the engine what can be started now, if that has changed.
+// reoffer sends the engine the current offer, if it has changed.
 func (m *member) reoffer(ctx context.Context) (changed bool, err error) {
 	m.offering.Lock()
 	defer m.offering.Unlock()
@@ -80,8 +80,7 @@ func sameOffer(a, b engine.Offer) bool {
 	return (a.Tools == nil) == (b.Tools == nil) && maps.Equal(a.Tools, b.Tools) && a.Places == b.Places && bytes.Equal(a.About, b.About)
 }
 
-// over reports whether a lease has ended, even if nobody has noticed that yet, or there is
-// a new one since.
+// over reports whether a lease has ended, even if nobody has noticed yet, or was replaced.
 func (m *member) over(lease engine.Worker) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,10 +114,10 @@ func (m *member) renew(ctx context.Context, held map[string]engine.Beat) (engine
 	return news, err
 }
 
-// rejoin replaces a lease that has ended. The new one is renewed by the next
-// heartbeat.
+// rejoin replaces a lease that has ended. The next heartbeat renews the new
+// one.
 func (m *member) rejoin(ctx context.Context, old engine.Worker) error {
-	err := old.Leave(ctx) // it may last longer by the clock of the engine
+	err := old.Leave(ctx) // by the engine's clock it may last longer
 	if err == nil || errors.Is(err, engine.ErrFenced) {
 		err = m.join(ctx)
 	}
@@ -130,7 +129,7 @@ func (m *member) rejoin(ctx context.Context, old engine.Worker) error {
 	return engine.ErrFenced
 }
 
-// end notes that a lease has ended.
+// end marks a lease as ended.
 func (m *member) end(lease engine.Worker) {
 	m.mu.Lock()
 	if m.lease != lease || m.ended {
@@ -145,7 +144,7 @@ func (m *member) end(lease engine.Worker) {
 	m.lost()
 }
 
-// leave gives the lease back.
+// leave returns the lease.
 func (m *member) leave(ctx context.Context) error {
 	m.mu.Lock()
 	m.expiry.Stop()

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	maxNotices       = 10  // that RenderNotices shows at once
-	maxNoticeSummary = 300 // characters of a notice that are the tool's own words
+	maxNotices       = 10  // notices that RenderNotices shows at once
+	maxNoticeSummary = 300 // characters of a notice from the tool's own text
 	maxResultStart   = 400 // characters of a result
 	maxShortTitle    = 40  // characters of a title in a line of text
 )
 
-// NoticeText describes the end of a run on one line of at most 1,000 characters, which
-// is not escaped: the outcome, the summary of its tool, and the result or its first 400
+// NoticeText describes the end of a run on one line of at most 1,000 characters,
+// without escaping: the outcome, the tool's summary, and the result or its first 400
 // characters.
 func NoticeText(run engine.Run) string {
 	var b strings.Builder
@@ -56,19 +56,19 @@ func NoticeText(run engine.Run) string {
 // resultCut reports whether the notice of a run shows only the beginning of its result.
 func resultCut(run engine.Run) bool { return strings.HasSuffix(run.ResultStart, "…") }
 
-// NoticeHints say how a model sees what [RenderNotices] leaves out.
+// NoticeHints say how a model can see what [RenderNotices] leaves out.
 type NoticeHints struct {
 	More   string // further notices
-	Result string // a result of which only the beginning is shown
+	Result string // a result that is cut off
 }
 
-// textEscaper keeps a tool's text from ending the element it stands in.
+// textEscaper keeps a tool's text from closing the element around it.
 var textEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// RenderNotices returns the ends of runs as a text to put before a model, as data and
-// never as an instruction of the host: the [NoticeText] of up to 10 of them, in an
-// element <background-results> that no text of a tool can close. It adds the number of
-// all others, including more that the caller knows of, and the hints that apply. It
+// RenderNotices renders the ends of runs as a text for a model, as data and never as
+// an instruction of the host: the [NoticeText] of up to 10 of them, in an element
+// <background-results> that no text of a tool can close. It adds the number of all
+// others, including more, which only the caller knows of, and the hints that apply. It
 // returns "" without any notices.
 func RenderNotices(ended []engine.Run, more int, hints NoticeHints) string {
 	if rest := len(ended) - maxNotices; rest > 0 {
@@ -94,10 +94,10 @@ func RenderNotices(ended []engine.Run, more int, hints NoticeHints) string {
 	return b.String()
 }
 
-// Pending returns the runs of a session whose notice is not acknowledged: at most max
-// of them, all if max is not positive; those that ended first come first. More is the
-// number of the others. It changes nothing: [Manager.Acknowledge] those that were
-// shown.
+// Pending returns the runs of a session whose notices are unacknowledged, in the
+// order they ended: at most max of them, all if max is not positive. more is the
+// number of the others. It changes nothing: pass the runs that were shown to
+// [Manager.Acknowledge].
 func (m *Manager) Pending(ctx context.Context, session string, max int) (runs []engine.Run, more int, err error) {
 	if session == "" {
 		return nil, 0, fmt.Errorf("pending: %w", &FieldError{"session", "required"})
@@ -109,11 +109,12 @@ func (m *Manager) Pending(ctx context.Context, session string, max int) (runs []
 	return runs, total - len(runs), nil
 }
 
-// expired reports whether the notice of an ended run is not delivered any more.
+// expired reports whether the notice of an ended run is too old to be delivered.
 func (c Config) expired(run engine.Run) bool { return time.Since(run.FinishedAt) > c.NoticeTTL }
 
-// Acknowledge records that the notices of these runs were shown: they are not delivered
-// again. Unknown ids, those of other sessions and those without a notice are ignored.
+// Acknowledge records that the notices of these runs were shown, so that they are not
+// delivered again. Unknown ids, ids of other sessions and runs without a notice are
+// ignored.
 func (m *Manager) Acknowledge(ctx context.Context, session string, ids []string) error {
 	if session == "" {
 		return fmt.Errorf("acknowledge: %w", &FieldError{"session", "required"})

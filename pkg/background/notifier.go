@@ -9,31 +9,32 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// handAgain is when a notice is handed out again whose run could not be read.
+// handAgain is the pause before a notice whose run could not be read is handed
+// out again.
 const handAgain = 10 * time.Second
 
 // A notifier takes the notices of ended runs from the engine and hands them to
-// Config.OnNotice, which may block: so one goroutine takes them, and another one
-// hands them out.
+// Config.OnNotice. Since that may block, one goroutine takes them and another
+// one hands them out.
 type notifier struct {
 	*core
 	member *member
 	runs   *registry
 
 	news  chan struct{} // has an element if there may be notices to take
-	stop  func()        // takes what there is, and no more
+	stop  func()        // takes the remaining notices, and no more after them
 	ended chan struct{} // closed when the last one was handed out
 
 	mu      sync.Mutex
-	queue   []string        // ids of runs whose notice was taken, in order
+	queue   []string        // ids of runs whose notices were taken, in order
 	changed *sync.Cond      // queue or taken has changed
-	taken   bool            // no more are added to queue
-	viewers map[string]int  // by run: who will show its end to its agent
+	taken   bool            // nothing more is added to queue
+	viewers map[string]int  // by run: viewers who will show its end to its agent
 	held    map[string]bool // runs whose notice waits for the viewers
 }
 
-// startNotifier starts a notifier. It ends when the notices that came before stop
-// are handed out, or when ctx is done.
+// startNotifier starts a notifier. It ends when all notices taken before stop are
+// handed out, or when ctx is done.
 func startNotifier(ctx context.Context, c *core, m *member, runs *registry) *notifier {
 	n := &notifier{
 		core: c, member: m, runs: runs, stop: func() {},
@@ -54,11 +55,11 @@ func startNotifier(ctx context.Context, c *core, m *member, runs *registry) *not
 	return n
 }
 
-// look says that there may be notices to take. The heartbeat repeats it while
-// there are.
+// look signals that there may be notices to take. The heartbeat repeats it
+// while there are.
 func (n *notifier) look() { signal(n.news) }
 
-// signal puts an element into c if it has none.
+// signal puts an element into c if it is empty.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -114,7 +115,7 @@ func (n *notifier) takeAll(ctx context.Context) error {
 	}
 }
 
-// add adds to the queue.
+// add adds ids to the queue.
 func (n *notifier) add(ids ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -143,9 +144,9 @@ func (n *notifier) handOut(ctx context.Context) {
 }
 
 // hand passes the notice of a run to Config.OnNotice, unless it was acknowledged
-// or its end is just being shown.
+// or its end is being shown.
 func (n *notifier) hand(ctx context.Context, id string) {
-	if t := n.runs.get(id); t != nil && !closedFirst(t.done, ctx.Done()) { // the slot is free before anyone learns of the end
+	if t := n.runs.get(id); t != nil && !closedFirst(t.done, ctx.Done()) { // the slot is free before anyone sees the end
 		return
 	}
 	n.mu.Lock()
@@ -177,7 +178,7 @@ func (n *notifier) hand(ctx context.Context, id string) {
 }
 
 // view holds back the notices of runs whose end the caller will show to their
-// agent, until the function it returns is called.
+// agent, until done is called.
 func (n *notifier) view(runs []handle) (done func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -208,7 +209,7 @@ func (n *notifier) unview(ids []string) {
 }
 
 // seen acknowledges the notices of runs whose end their agent is shown. The end
-// is shown even if that cannot be stored.
+// is shown even if storing that fails.
 func (n *notifier) seen(ctx context.Context, ended []engine.Run) {
 	ids := map[string][]string{} // by session
 	for _, run := range ended {

@@ -11,23 +11,24 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// A RunRequest says what to call. Tool and Work are required. Its arguments must be
-// valid JSON and must not change until the call has ended or is parked: they are
-// checked only then, or at once with an IdempotencyKey, see [Manager.Run].
+// A RunRequest describes a call. Tool and Work are required. The arguments must be
+// valid JSON and must not change until the call has ended or is parked. They are
+// checked only when it is parked, or at the start with an IdempotencyKey, see
+// [Manager.Run].
 type RunRequest struct {
-	SpawnRequest // whose Terms are for later attempts
+	SpawnRequest // its Terms apply to later attempts
 
-	// ParkAfter is when a call that still runs becomes a background run; 0: never.
+	// ParkAfter is when a call that is still running becomes a background run; 0: never.
 	ParkAfter time.Duration
-	// Park is closed to make it one at once; nil: it never is.
+	// Park is closed to park the call immediately; nil: never.
 	Park <-chan struct{}
-	// Unparked is called if the call could not become one and continues in the foreground:
+	// Unparked is called if the call could not be parked and continues in the foreground:
 	// for another reason than a limit, or if Park was closed. It may be nil.
 	Unparked func(err error)
 
 	// Work does the work, under the rules of an [Executor]. It is the first
-	// attempt; if the call was parked, a later one is Config.Executor's. Its
-	// context has the values of Run's.
+	// attempt; Config.Executor makes the later attempts of a parked call.
+	// Its context has the values of Run's.
 	Work func(ctx context.Context, sink *output.Sink) (Outcome, error)
 
 	// Stops reports whether a call with an IdempotencyKey is stopped when Run's context
@@ -38,10 +39,10 @@ type RunRequest struct {
 // A RunResult is the outcome of a call.
 type RunResult struct {
 	Parked  bool       // the work continues as Run
-	Left    bool       // the work continues because the context of a call with a key has ended; the error is its cause
-	Reused  bool       // Work was not called: Run is an earlier one with the same idempotency key, tool and arguments
-	Run     engine.Run // the record, if the call has one
-	Outcome Outcome    // what Work returned, if it was neither parked nor reused
+	Left    bool       // the context of a call with a key has ended, and the work continues; the error is its cause
+	Reused  bool       // Work was not called: Run is an earlier run with the same idempotency key, tool and arguments
+	Run     engine.Run // record of the call, if it has one
+	Outcome Outcome    // outcome of Work, unless it was parked or reused
 }
 
 // Run calls Work and waits for it. If Work returns within ParkAfter, Run returns its
@@ -61,8 +62,8 @@ type RunResult struct {
 // With an IdempotencyKey the call is a run from its start: its record is stored before
 // Work is called, and its end before Run returns what Work returned. If ctx ends, the
 // run continues, unless Stops says otherwise. Its end makes a notice only if Run has
-// returned before. If the session has a run with that key, Run returns it, or the error
-// matches [ErrKeyReused], as for [Manager.Spawn].
+// already returned. If the session has a run with that key, Run returns it, or the
+// error matches [ErrKeyReused], as for [Manager.Spawn].
 func (m *Manager) Run(ctx context.Context, session string, req RunRequest) (RunResult, error) {
 	c, err := m.worker.newCall(ctx, session, req)
 	if err != nil {
@@ -93,7 +94,7 @@ type call struct {
 	outcome Outcome       // valid once worked is closed
 	err     error         // valid once worked is closed
 	fate    chan bool     // whether the call was parked
-	waiter  atomic.Int32  // of a call with a key, see waiter's values
+	waiter  atomic.Int32  // for a call with a key: one of the waiter values
 }
 
 // newCall makes a call whose work has not begun.
@@ -150,8 +151,8 @@ func (w *worker) returned(c *call, r workResult) {
 	w.runs.drop(c.task)
 }
 
-// attend waits until the work has returned or is parked. The error says why
-// the work was stopped, if it was.
+// attend waits until the work has returned or is parked. The error is the
+// reason if the work was stopped.
 func (w *worker) attend(ctx context.Context, c *call, req RunRequest) (parked bool, err error) {
 	detach := c.follow(ctx)
 	defer func() { detach() }()
@@ -166,7 +167,7 @@ func (w *worker) attend(ctx context.Context, c *call, req RunRequest) (parked bo
 	if closed(c.worked) {
 		return false, nil
 	}
-	if !detach() { // ctx has ended first: its work ends
+	if !detach() { // ctx ended first: its work ends
 		<-c.worked
 		return false, nil
 	}
@@ -190,8 +191,7 @@ func (w *worker) attend(ctx context.Context, c *call, req RunRequest) (parked bo
 	return false, err
 }
 
-// due returns a channel that delivers when the call is parked for its time. It never does
-// without one.
+// due returns a channel that delivers when it is time to park the call, or never.
 func (r RunRequest) due() (due <-chan time.Time, stop func() bool) {
 	if r.ParkAfter == 0 {
 		return nil, func() bool { return false }
@@ -200,8 +200,8 @@ func (r RunRequest) due() (due <-chan time.Time, stop func() bool) {
 	return timer.C, timer.Stop
 }
 
-// follow ends the work with ctx, until the function it returns is called; that
-// reports whether ctx had not ended before.
+// follow ends the work with ctx, until stop is called; stop reports whether
+// ctx had not ended before.
 func (c *call) follow(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		c.task.cancel(context.Cause(ctx))
@@ -209,8 +209,8 @@ func (c *call) follow(ctx context.Context) (stop func() bool) {
 	})
 }
 
-// park makes a call a background run: with a slot, a record, and a lease. A call with
-// a key has that from its start, and was not parked.
+// park makes a call a background run with a slot, a record and a lease. A call with a
+// key has these from its start.
 func (w *worker) park(t *task, at time.Time) error {
 	run := t.run
 	run.ParkedAt, run.Provider = at, w.provider(run.Tool)

@@ -5,11 +5,12 @@ import (
 	"sync"
 )
 
-// A pool calls functions on goroutines of their own, and reuses these: a call of a tool
-// needs a deep stack, and growing that costs a fresh goroutine as much as a small tool takes.
+// A pool calls functions on goroutines of their own, and reuses those: a tool call needs a
+// deep stack, and growing the stack of a fresh goroutine costs as much as running a small
+// tool.
 type pool struct {
-	work    chan func()   // taken by goroutines that are idle
-	idle    chan struct{} // has an element for each of them
+	work    chan func()   // received by idle goroutines
+	idle    chan struct{} // one element per idle goroutine
 	closing chan struct{}
 	close   func() // closes closing: goroutines end once they are idle
 	all     sync.WaitGroup
@@ -30,7 +31,7 @@ func (p *pool) run(f func()) {
 	}
 }
 
-// serve calls f and then what is next, unless enough goroutines are idle.
+// serve calls f and then further functions, until enough goroutines are idle.
 func (p *pool) serve(f func()) {
 	for f != nil {
 		f()

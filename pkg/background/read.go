@@ -11,7 +11,7 @@ import (
 
 const (
 	maxTail  = 1 << 20   // bytes of one Tail
-	maxWrite = 256 << 10 // bytes of a log in memory at a time
+	maxWrite = 256 << 10 // bytes of a log held in memory at a time
 )
 
 // Get returns the record of a run of the session without its payload, or an error
@@ -21,7 +21,7 @@ func (m *Manager) Get(ctx context.Context, session, id string) (engine.Run, erro
 	return h.run, err
 }
 
-// Find is Get for a run of any session. It is for operators: a front end for
+// Find is Get for a run of any session. It is for operators; a front end for
 // agents must not use it.
 func (m *Manager) Find(ctx context.Context, id string) (engine.Run, error) {
 	run, err := m.engine.Get(ctx, id)
@@ -59,25 +59,24 @@ func (m *Manager) Payload(ctx context.Context, session, id string, part engine.P
 	return m.reader.payload(ctx, h, part)
 }
 
-// List returns the records that q selects, newest first and without their
-// payload. Those of running runs have their current progress. With q.Session "" it
-// returns the records of all sessions, which is for operators: a front end for
-// agents must name the session.
+// List returns the records that q selects, newest first and without their payload.
+// Running runs have their current progress. An empty q.Session selects all
+// sessions, which is for operators; a front end for agents must name the session.
 func (m *Manager) List(ctx context.Context, q engine.Query) ([]engine.Run, error) {
 	return m.reader.list(ctx, q)
 }
 
-// Watch returns a channel of events of the runs and schedules of a session from now on,
-// or of all sessions if session is "": see [engine.Engine.Watch]. Events of a run of
+// Watch returns a channel of events of the runs and schedules of a session or of all
+// sessions if session is "", from now on: see [engine.Engine.Watch]. Events of a run of
 // this worker arrive within 100 ms. The channel is closed after ctx is done.
 func (m *Manager) Watch(ctx context.Context, session string) <-chan engine.Event {
 	return m.engine.Watch(ctx, session)
 }
 
 // Tail reads up to max bytes, at most 1 MiB, of the raw log of a run's current
-// attempt, as [output.Sink.Tail] does: of a running run as it is now, of an ended
-// one as it was kept. The error matches [engine.ErrNotFound] if the session does
-// not have the run.
+// attempt, as [output.Sink.Tail] does. The log of a running run is current; that
+// of an ended run is what was kept. The error matches [engine.ErrNotFound] if the
+// session does not have the run.
 func (m *Manager) Tail(ctx context.Context, session, id string, offset int64, max int) (chunk engine.Chunk, err error) {
 	h, err := m.reader.lookup(ctx, session, id)
 	if err == nil {
@@ -95,15 +94,15 @@ func (m *Manager) Tail(ctx context.Context, session, id string, offset int64, ma
 
 // A Log is the raw log of a run at the time of [Manager.Log]. It is for one reader.
 type Log struct {
-	Attempt int // of the run, whose log it is
+	Attempt int // attempt that wrote the log
 
 	read  func(offset int64) (engine.Chunk, error)
 	first engine.Chunk
 }
 
-// Log returns the raw log of a run's current attempt, to be written with
-// [Log.WriteTo] while ctx is not done. The error matches [engine.ErrNotFound] if
-// the session does not have the run.
+// Log returns the raw log of a run's current attempt. [Log.WriteTo] writes it,
+// until ctx is done. The error matches [engine.ErrNotFound] if the session does
+// not have the run.
 func (m *Manager) Log(ctx context.Context, session, id string) (*Log, error) {
 	read := func(offset int64) (engine.Chunk, error) { return m.Tail(ctx, session, id, offset, maxWrite) }
 	first, err := read(0)
@@ -113,9 +112,10 @@ func (m *Manager) Log(ctx context.Context, session, id string) (*Log, error) {
 	return &Log{Attempt: first.Attempt, read: read, first: first}, nil
 }
 
-// WriteTo writes the log to w, with a line for what was dropped in its middle, as
-// in [engine.OutputLog]. The error matches [engine.ErrFenced] if another attempt
-// of the run has begun. After any error a part may have been written.
+// WriteTo writes the log to w, with a line in place of bytes dropped from its
+// middle, as in [engine.OutputLog]. The error matches [engine.ErrFenced] if
+// another attempt of the run has begun. After any error a part may have been
+// written.
 func (l *Log) WriteTo(w io.Writer) (n int64, err error) {
 	at, chunk := int64(0), l.first
 	for len(chunk.Data) > 0 {

@@ -13,28 +13,28 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// pollEvery is how often a waiter checks a run of another worker: events of the
-// engine may be lost.
+// pollEvery is how often a waiter checks a run of another worker, because
+// events of the engine may be lost.
 const pollEvery = time.Second
 
-// A reader shows runs: those of this worker with what their tasks know better
-// than the engine, and all others as the engine has them.
+// A reader reads runs. For runs of this worker it adds what their tasks know;
+// all others are as the engine has them.
 type reader struct {
 	*core
 	runs *registry
 	quit <-chan struct{} // closed when the Manager has closed
 }
 
-// A handle is a run of a session as it was read last, and its task if this worker
-// works on it.
+// A handle is a run of a session as last read, and its task if this worker has
+// it.
 type handle struct {
 	run  engine.Run
 	task *task
 	live bool // the task was live before the run was read
 }
 
-// find returns those of the ids that the session has, and which it has not. If
-// it has none, that is the error.
+// find splits ids into those that the session has and those it does not have.
+// If it has none, the latter is the error.
 func (r *reader) find(ctx context.Context, session string, ids []string) (known []handle, missing *NotFoundError, err error) {
 	known = make([]handle, 0, len(ids))
 	for _, id := range ids {
@@ -56,11 +56,12 @@ func (r *reader) find(ctx context.Context, session string, ids []string) (known 
 	return known, missing, nil
 }
 
-// lookup returns a run of the session. The error for an id that never was, one of
-// another session and one whose record is gone is the same, and matches
-// [engine.ErrNotFound].
+// lookup returns a run of the session. The error matches [engine.ErrNotFound],
+// and is the same for an unknown id, an id of another session and an id whose
+// record is gone.
 func (r *reader) lookup(ctx context.Context, session, id string) (handle, error) {
-	// The task first: it goes only after the end is stored and the slot is free.
+	// Get the task first: it is removed only after the end is stored and the slot is
+	// free.
 	h := handle{task: r.runs.get(id)}
 	h.live = h.task != nil && h.task.live.Load()
 
@@ -73,18 +74,18 @@ func (r *reader) lookup(ctx context.Context, session, id string) (handle, error)
 	}
 
 	if h.task != nil && run.Status.Terminal() && h.task.settled.Load() {
-		<-h.task.done // at once: the slot is free before anyone sees the end
+		<-h.task.done // immediate: the slot is free before anyone sees the end
 	}
 	h.run = view(run, h.task)
 	return h, nil
 }
 
-// has reports whether what belongs to owner is found from a session by its id.
+// has reports whether a session can access by id what belongs to owner.
 func (c *core) has(session, owner string) bool {
 	return owner == session || c.cfg().Reaches != nil && session != "" && c.cfg().Reaches(session, owner)
 }
 
-// relook is lookup for a run that was found before. One that has ended does not
+// relook is lookup for a run that was found before. An ended run does not
 // change, and its record may be gone.
 func (r *reader) relook(ctx context.Context, session string, h handle) (handle, error) {
 	switch {
@@ -96,8 +97,8 @@ func (r *reader) relook(ctx context.Context, session string, h handle) (handle, 
 	return r.lookup(ctx, session, h.run.ID)
 }
 
-// steady calls read with a run, again with a newer one if another attempt began
-// meanwhile, and returns the last.
+// steady calls read with a run, and again with the newer one if another attempt
+// has begun meanwhile. It returns the last one.
 func (r *reader) steady(ctx context.Context, session string, h handle, read func(handle) error) (handle, error) {
 	for {
 		err := read(h)
@@ -110,7 +111,7 @@ func (r *reader) steady(ctx context.Context, session string, h handle, read func
 	}
 }
 
-// view returns a stored run with what its task knows better.
+// view returns a stored run updated from its task.
 func view(run engine.Run, t *task) engine.Run {
 	switch {
 	case t == nil || run.Status.Terminal():
@@ -123,7 +124,7 @@ func view(run engine.Run, t *task) engine.Run {
 	return run
 }
 
-// notFound makes the error for an id that the session does not have.
+// notFound returns the error for an id that the session does not have.
 func (r *reader) notFound(ctx context.Context, session, id string) error {
 	e := &NotFoundError{IDs: []string{id}}
 	if session == "" {
@@ -140,7 +141,7 @@ func (r *reader) notFound(ctx context.Context, session, id string) error {
 	return e
 }
 
-// list returns stored runs with what their tasks know better.
+// list returns stored runs updated from their tasks.
 func (r *reader) list(ctx context.Context, q engine.Query) ([]engine.Run, error) {
 	tasks := make(map[string]*task) // first, as in lookup
 	for _, t := range r.runs.all() {
@@ -157,7 +158,7 @@ func (r *reader) list(ctx context.Context, q engine.Query) ([]engine.Run, error)
 	return runs, nil
 }
 
-// tail reads the log of a run: from its sink while that has all of it.
+// tail reads the log of a run, from its sink if that has all of it.
 func (r *reader) tail(ctx context.Context, h handle, offset int64, max int) (engine.Chunk, error) {
 	if h.task != nil && h.task.live.Load() {
 		return h.task.sink.Tail(offset, max), nil
@@ -165,7 +166,7 @@ func (r *reader) tail(ctx context.Context, h handle, offset int64, max int) (eng
 	return r.engine.Tail(ctx, h.run.ID, offset, max)
 }
 
-// payload returns a part of a run's payload: from its task if its end may not be
+// payload returns a part of a run's payload, from its task if its end may not be
 // stored yet.
 func (r *reader) payload(ctx context.Context, h handle, part engine.Part) (json.RawMessage, error) {
 	if part == engine.PartCalls && h.task != nil && h.task.live.Load() && !h.task.ended() {
@@ -180,13 +181,13 @@ func (r *reader) payload(ctx context.Context, h handle, part engine.Part) (json.
 // waitLimits say how long to wait for runs to end.
 type waitLimits struct {
 	until  Until
-	most   time.Duration   // 0: as long as it takes
+	most   time.Duration   // 0: no limit
 	enough <-chan struct{} // ends the wait; nil: never
 	saved  bool            // an end that was shown before must also be stored
 }
 
 // await waits until any or all of the runs have ended, the wait is over or the
-// Manager has closed, and returns ctx's error if that ends first.
+// Manager has closed. If ctx ends first, it returns ctx's error.
 func (r *reader) await(ctx context.Context, session string, known []handle, w waitLimits) error {
 	following, done := context.WithCancel(ctx)
 	defer done()
@@ -256,8 +257,8 @@ func (r *reader) follow(ctx context.Context, session string, known []handle, sav
 	return ends
 }
 
-// endOf returns a channel that is closed when the run of a task has ended, also after
-// it waited.
+// endOf returns a channel that is closed when the run of a task has ended, even if
+// the run was suspended in between.
 func (r *reader) endOf(ctx context.Context, session string, t *task) <-chan struct{} {
 	if t.ended() && t.final.Status.Terminal() {
 		return t.done
@@ -277,7 +278,7 @@ func (r *reader) endOf(ctx context.Context, session string, t *task) <-chan stru
 }
 
 // poll closes the channels of runs when they have ended, until ctx is done or
-// none is left. It checks them when one of them ended, and each second.
+// none is left. It checks them when one of them ends, and every second.
 func (r *reader) poll(ctx context.Context, session string, ends map[string]chan struct{}) {
 	ctx, done := context.WithCancel(ctx)
 	defer done()

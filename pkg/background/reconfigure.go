@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// given is the configuration without its defaults.
+// given is the configuration without defaults.
 type given struct {
 	mu  sync.Mutex
 	cfg Config
 }
 
-// Reconfigured returns c with the fields that [Manager.Reconfigure] may change taken
-// from another configuration.
+// Reconfigured returns c with those fields of to that [Manager.Reconfigure] may
+// change.
 func (c Config) Reconfigured(to Config) Config {
 	c.PerSession, c.PerOwner, c.PerHost, c.Parked, c.Schedules = to.PerSession, to.PerOwner, to.PerHost, to.Parked, to.Schedules
 	c.Attempts, c.OutputCap, c.Timeout, c.MaxTimeout = to.Attempts, to.OutputCap, to.Timeout, to.MaxTimeout
@@ -21,15 +21,14 @@ func (c Config) Reconfigured(to Config) Config {
 	return c
 }
 
-// Reconfigure changes the configuration from now on: change gets a copy of the one that was
-// given, and may set PerSession, PerOwner, PerHost, Parked, Schedules, Attempts, OutputCap,
-// Timeout, MaxTimeout, Retention, RetainRuns, NoticeTTL, EndSession, MinInterval and Misfire.
-// What it does to other fields has no effect.
+// Reconfigure changes the configuration from now on: change gets a copy of the given one, and
+// may set PerSession, PerOwner, PerHost, Parked, Schedules, Attempts, OutputCap, Timeout,
+// MaxTimeout, Retention, RetainRuns, NoticeTTL, EndSession, MinInterval and Misfire. Other
+// fields are ignored.
 //
-// Spawned runs keep their deadline, their output cap and their slots, even if there are
-// more of them than the new limits allow. A schedule that fires more often than
-// MinInterval allows continues. If there is an error, it matches [ErrInvalid], and
-// nothing has changed.
+// Spawned runs keep their deadline, their output cap and their slots, even if there are more
+// of them than the new limits allow. A schedule that fires more often than MinInterval allows
+// continues. An error matches [ErrInvalid], and nothing has changed.
 func (m *Manager) Reconfigure(change func(*Config)) error {
 	m.given.mu.Lock()
 	defer m.given.mu.Unlock()

@@ -19,24 +19,23 @@ const (
 	maxRedacted     = 500
 )
 
-// loggedArgs are arguments in a line of the log. They may have megabytes: only a
-// line that is written reads them.
+// loggedArgs are arguments in a log line. They may be megabytes long, so they
+// are only read if the line is written.
 type loggedArgs json.RawMessage
 
 // LogValue implements [slog.LogValuer].
 func (a loggedArgs) LogValue() slog.Value { return slog.StringValue(a.String()) }
 
-// String keeps everything else from printing them as they are.
+// String keeps other code from printing the arguments unredacted.
 func (a loggedArgs) String() string { return Redact(json.RawMessage(a)) }
 
-// Redact returns JSON arguments in a form fit for a log line: the value of
-// every key that names a secret, at any depth, is "<redacted>"; strings are
-// cut to 200 characters and the whole to 500. Invalid JSON becomes
-// "<unprintable>".
+// Redact returns JSON arguments in a form fit for a log line: the value of every key
+// that names a secret, at any depth, is "<redacted>"; strings are cut to 200
+// characters and the whole to 500. Invalid JSON becomes "<unprintable>".
 //
-// Keys are compared without regard to case and to anything but letters and
-// digits. These count as secret: api_key, auth, authorization, and keys that end
-// in token, secret, password, apikey, credential, credentials, privatekey or cookie.
+// Only the letters and digits of keys are compared, ignoring case. These count as
+// secret: api_key, auth, authorization, and keys that end in token, secret,
+// password, apikey, credential, credentials, privatekey or cookie.
 func Redact(args json.RawMessage) string {
 	if !json.Valid(args) {
 		return "<unprintable>"

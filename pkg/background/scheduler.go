@@ -12,37 +12,37 @@ import (
 )
 
 const (
-	// clockEvery is how often the clock is checked while schedules wait: it may be
-	// set, and a machine may sleep, and timers know of neither.
+	// clockEvery is how often the clock is checked while schedules wait. Timers do
+	// not notice when the clock is set or the machine sleeps.
 	clockEvery = time.Minute
-	// fireAgain is when a firing that could not be stored is tried again.
+	// fireAgain is the pause before a firing that could not be stored is retried.
 	fireAgain = 10 * time.Second
-	// firingsAtOnce is how many schedules that are due together fire at once.
+	// firingsAtOnce is the number of due schedules that fire concurrently.
 	firingsAtOnce = 16
-	// dueAtOnce is how many schedules are read at once that are due.
+	// dueAtOnce is the number of due schedules that are read at a time.
 	dueAtOnce = 256
 )
 
-// A scheduler fires the schedules of the engine when they are due. Several
-// workers may fire the same schedule: the id of the run lets one of them win.
+// A scheduler fires the engine's schedules when they are due. Several workers
+// may fire the same schedule; the id of the run lets one of them win.
 type scheduler struct {
 	*core
 	admission *admission
 	worker    *worker
 
-	news  chan struct{} // has an element if a schedule may be due earlier than thought
+	news  chan struct{} // has an element if a schedule may be due earlier than expected
 	stop  func()        // ends the goroutine
 	ended chan struct{} // closed when it has ended
 
-	failed map[string]time.Time // schedules that could not be fired, and when they are tried again
-	synced bool                 // all schedules were planned by the clock of today
+	failed map[string]time.Time // schedules that could not be fired, and when they are retried
+	synced bool                 // all schedules were planned by the current clock
 }
 
 func newScheduler(c *core, a *admission, w *worker) *scheduler {
 	return &scheduler{core: c, admission: a, worker: w, news: make(chan struct{}, 1), ended: make(chan struct{}), failed: make(map[string]time.Time)}
 }
 
-// look says that a schedule may be due earlier than thought.
+// look signals that a schedule may be due earlier than expected.
 func (s *scheduler) look() { signal(s.news) }
 
 // start starts the goroutine, which ends with ctx.
@@ -51,7 +51,7 @@ func (s *scheduler) start(ctx context.Context) {
 	go s.run(ctx)
 }
 
-// now returns the time that schedules go by.
+// now returns the engine's time, which schedules follow.
 func (s *scheduler) now(ctx context.Context) time.Time {
 	now, err := s.engine.Now(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *scheduler) now(ctx context.Context) time.Time {
 	return now.Round(0)
 }
 
-// run fires schedules that are due, until ctx is done.
+// run fires due schedules until ctx is done.
 func (s *scheduler) run(ctx context.Context) {
 	defer close(s.ended)
 	timer := time.NewTimer(0)
@@ -76,7 +76,7 @@ func (s *scheduler) run(ctx context.Context) {
 		}
 
 		now, since := s.now(ctx), time.Since(lately)
-		if now.Sub(seen) < since-clockEvery { // it was set back
+		if now.Sub(seen) < since-clockEvery { // the clock was set back
 			s.synced = false
 		}
 		seen, lately = now, lately.Add(since)
@@ -87,8 +87,9 @@ func (s *scheduler) run(ctx context.Context) {
 	}
 }
 
-// planAgain plans the schedules earlier that were planned when the clock was
-// ahead: by this clock they would wait too long. It reports whether that is done.
+// planAgain moves schedules forward that were planned while the clock was ahead:
+// they would wait too long by the current clock. It reports whether it has
+// finished.
 func (s *scheduler) planAgain(ctx context.Context, now time.Time) bool {
 	found, err := s.engine.Schedules(ctx, "", true)
 	if err != nil {
@@ -121,7 +122,8 @@ func (s *scheduler) planAgain(ctx context.Context, now time.Time) bool {
 	return true
 }
 
-// earlier returns when a schedule is due from now on, if it is planned for later.
+// earlier returns the next time of a schedule from now on, if it is planned for
+// later.
 func earlier(planned engine.Schedule, now time.Time) (next time.Time, ok bool) {
 	if planned.Cron == "" {
 		return next, false
@@ -134,7 +136,7 @@ func earlier(planned engine.Schedule, now time.Time) (next time.Time, ok bool) {
 	return next, ok && next.Before(planned.NextAt)
 }
 
-// specOf reads the cron expression of a schedule. The error is a *[FieldError].
+// specOf parses the cron expression of a schedule. The error is a *[FieldError].
 func specOf(s engine.Schedule) (schedule.Spec, error) {
 	zone, err := schedule.Zone(s.Timezone)
 	if err != nil {
@@ -147,7 +149,7 @@ func specOf(s engine.Schedule) (schedule.Spec, error) {
 	return spec, nil
 }
 
-// fireDue fires what is due, and returns when to look again.
+// fireDue fires the due schedules, and returns when to check again.
 func (s *scheduler) fireDue(ctx context.Context, now time.Time) time.Duration {
 	wakes := s.wake(ctx)
 	due, next, err := s.engine.Due(ctx, now, dueAtOnce+len(s.failed))
@@ -177,7 +179,7 @@ func (s *scheduler) fireDue(ctx context.Context, now time.Time) time.Duration {
 	}
 	firing.Wait()
 
-	var failed []string // thousands may fail again and again: they are one line in the log
+	var failed []string // thousands may fail repeatedly: log them in one line
 	for i, err := range errs {
 		if err != nil {
 			failed = append(failed, due[i].ID)
@@ -189,14 +191,14 @@ func (s *scheduler) fireDue(ctx context.Context, now time.Time) time.Duration {
 	}
 
 	s.failed = waiting
-	if fired { // what was fired may be due again
+	if fired { // a schedule that fired may be due again
 		return 0
 	}
 	return min(wakes, s.pause(ctx, now, next))
 }
 
-// pause returns when to look again for schedules that are due, the next at a time
-// that may be zero.
+// pause returns when to check again for due schedules. next is the earliest
+// planned time, or zero.
 func (s *scheduler) pause(ctx context.Context, now, next time.Time) time.Duration {
 	pause := clockEvery
 	if !s.synced {

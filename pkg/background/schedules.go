@@ -14,21 +14,21 @@ import (
 )
 
 // A ScheduleRequest says what to run, and when. Tool and exactly one of Cron
-// and At are required. Version and By are kept with each run.
+// and At are required. Version and By are stored with each run.
 //
-// Args are stored as they are, so that later runs can have them: secrets must
-// not be in them. Stored and IdempotencyKey are not used.
+// Args are stored in clear for later runs, so they must not contain secrets.
+// Stored and IdempotencyKey are not used.
 type ScheduleRequest struct {
 	SpawnRequest
 
 	Cron     string         // five fields; "": none. See [engine.Schedule]
-	At       time.Time      // in the future, but not by more than 10 years; zero: none
-	Timezone string         // an IANA name, trimmed; "": UTC. Cron is read by its clock
-	Overlap  engine.Overlap // what a firing does while a run of an earlier one is active; "": [engine.OverlapSkip]
+	At       time.Time      // in the future, within 10 years; zero: none
+	Timezone string         // IANA time zone of Cron, trimmed; "": UTC
+	Overlap  engine.Overlap // what a firing does while an earlier run is active; "": [engine.OverlapSkip]
 }
 
 // Plan checks a request as [Manager.Schedule] does, except for limits, and returns
-// the schedule that would be made of it, which has no ID. It stores nothing.
+// the resulting schedule, without an ID. It stores nothing.
 func (m *Manager) Plan(session string, req ScheduleRequest) (engine.Schedule, error) {
 	s, err := m.scheduler.newSchedule(context.Background(), session, req)
 	if err != nil {
@@ -38,8 +38,8 @@ func (m *Manager) Plan(session string, req ScheduleRequest) (engine.Schedule, er
 	return s, nil
 }
 
-// newSchedule makes the record of a schedule, or says what is wrong with the
-// request.
+// newSchedule makes the record of a schedule, or returns what is wrong with
+// the request.
 func (s *scheduler) newSchedule(ctx context.Context, session string, req ScheduleRequest) (engine.Schedule, error) {
 	now := s.now(ctx)
 	req.Stored, req.IdempotencyKey = nil, ""
@@ -72,7 +72,7 @@ func (s *scheduler) newSchedule(ctx context.Context, session string, req Schedul
 	return made, err
 }
 
-// once makes s a one-shot.
+// once makes s a one-shot schedule.
 func once(s *engine.Schedule, at, now time.Time) error {
 	if _, err := schedule.Zone(s.Timezone); err != nil {
 		return &FieldError{"timezone", err.Error()}
@@ -87,7 +87,7 @@ func once(s *engine.Schedule, at, now time.Time) error {
 	return nil
 }
 
-// recurring checks the cron expression of s, and sets when it fires first.
+// recurring checks the cron expression of s, and sets its first time.
 func recurring(s *engine.Schedule, least time.Duration, now time.Time) error {
 	spec, err := specOf(*s)
 	if err != nil {
@@ -105,13 +105,13 @@ func recurring(s *engine.Schedule, least time.Duration, now time.Time) error {
 	return nil
 }
 
-// Schedule stores a schedule. Its runs are started by the manager from then
-// on, at most one for each time it is due, and also after a restart.
+// Schedule stores a schedule. The manager starts its runs from then on, at most one
+// per due time, and also after a restart.
 //
-// A bad request is a *[FieldError]. If the session has reached its limit of
-// schedules, or the record quota is full, the error is an *[engine.LimitError] that
-// matches [engine.ErrScheduleLimit] or [engine.ErrRecordLimit], and nothing is stored.
-// After Close it is [ErrClosed].
+// A bad request is a *[FieldError]. If the session has reached its limit of schedules,
+// or the record quota is full, the error is an *[engine.LimitError] that matches
+// [engine.ErrScheduleLimit] or [engine.ErrRecordLimit], and nothing is stored. After
+// Close it is [ErrClosed].
 func (m *Manager) Schedule(ctx context.Context, session string, req ScheduleRequest) (engine.Schedule, error) {
 	s, err := m.scheduler.newSchedule(ctx, session, req)
 	switch {
@@ -133,16 +133,16 @@ func (m *Manager) Schedule(ctx context.Context, session string, req ScheduleRequ
 	return s, nil
 }
 
-// Schedules returns the schedules of a session, the newest first and without their
-// arguments: enabled ones and those that will not fire again. With session "" it
-// returns those of all sessions, which is for operators: a front end for agents must
-// name the session.
+// Schedules returns the schedules of a session, newest first and without their
+// arguments: enabled ones and those that will not fire again. An empty session
+// selects all sessions, which is for operators; a front end for agents must name the
+// session.
 func (m *Manager) Schedules(ctx context.Context, session string) ([]engine.Schedule, error) {
 	return m.engine.Schedules(ctx, session, false)
 }
 
 // FindSchedule returns a schedule of any session, or an error matching
-// [ErrNoSchedule]. It is for operators: a front end for agents must not use it.
+// [ErrNoSchedule]. It is for operators; a front end for agents must not use it.
 func (m *Manager) FindSchedule(ctx context.Context, id string) (engine.Schedule, error) {
 	s, err := m.engine.GetSchedule(ctx, id)
 	switch {
@@ -170,8 +170,8 @@ func (m *Manager) GetSchedule(ctx context.Context, session, id string) (engine.S
 }
 
 // Unschedule disables a schedule of a session, and returns it. Its active runs
-// continue, and so does one that is being fired. It may be called again. If the
-// session does not have the schedule, the error matches [ErrNoSchedule].
+// continue, even one that is being fired at the moment. It may be called again.
+// If the session does not have the schedule, the error matches [ErrNoSchedule].
 func (m *Manager) Unschedule(ctx context.Context, session, id string) (engine.Schedule, error) {
 	s, err := m.GetSchedule(ctx, session, id)
 	if err != nil || !s.Enabled {
@@ -189,9 +189,9 @@ func (m *Manager) Unschedule(ctx context.Context, session, id string) (engine.Sc
 	return s, nil
 }
 
-// RemoveSchedule removes a schedule of a session, and returns it as it was. It never
-// fires again, even if it is just being fired. Its runs are kept, and still name it. If
-// the session does not have the schedule, or it was removed before, the error matches
+// RemoveSchedule removes a schedule of a session, and returns it. It never fires again,
+// even if it is being fired at the moment. Its runs are kept, and still name it. If the
+// session does not have the schedule, or it was removed before, the error matches
 // [ErrNoSchedule].
 func (m *Manager) RemoveSchedule(ctx context.Context, session, id string) (engine.Schedule, error) {
 	s, err := m.GetSchedule(ctx, session, id)
@@ -210,11 +210,11 @@ func (m *Manager) RemoveSchedule(ctx context.Context, session, id string) (engin
 	return s, nil
 }
 
-// Enable lets a disabled schedule of a session fire again, from now on, and returns
-// it. It may be called again. If a one-shot's time has passed, the error is a
-// *[FieldError]; if the session has too many enabled schedules, it is an
-// *[engine.LimitError] that matches [engine.ErrScheduleLimit]; and if the session
-// does not have the schedule, it matches [ErrNoSchedule].
+// Enable lets a disabled schedule of a session fire again from now on, and returns
+// it. It may be called again. If the time of a one-shot has passed, the error is a
+// *[FieldError]. If the session has too many enabled schedules, it is an
+// *[engine.LimitError] that matches [engine.ErrScheduleLimit]. If the session does
+// not have the schedule, it matches [ErrNoSchedule].
 func (m *Manager) Enable(ctx context.Context, session, id string) (engine.Schedule, error) {
 	s, err := m.GetSchedule(ctx, session, id)
 	if err != nil || s.Enabled {
@@ -245,8 +245,8 @@ func (m *Manager) Enable(ctx context.Context, session, id string) (engine.Schedu
 }
 
 // Fire queues a run of a schedule of a session now, whether the schedule is enabled or
-// not, and returns the run. The schedule's next time stays as it is. By is stored with
-// the run; "" means the creator of the schedule.
+// not, and returns the run. The schedule's next time does not change. by is stored
+// with the run; "" means the creator of the schedule.
 //
 // While an earlier run of the schedule is active, its Overlap applies; if that skips
 // the firing, the error matches [ErrOverlap]. If the session does not have the
@@ -270,7 +270,7 @@ func (m *Manager) Fire(ctx context.Context, session, id, by string) (engine.Run,
 		return engine.Run{}, fmt.Errorf("schedule: %w", m.admission.refused(err))
 	case run.ID == "":
 		return engine.Run{}, fmt.Errorf("%w: %s", ErrOverlap, id)
-	case !fresh: // it fires at this very moment
+	case !fresh: // the schedule is firing at this very moment
 		return m.Get(ctx, session, run.ID)
 	}
 
@@ -279,7 +279,7 @@ func (m *Manager) Fire(ctx context.Context, session, id, by string) (engine.Run,
 		s.Fired++
 		return nil
 	})
-	if err != nil && !errors.Is(err, engine.ErrNotFound) { // the run is stored, and will start
+	if err != nil && !errors.Is(err, engine.ErrNotFound) { // the run is stored and will start
 		m.log.Error("firing not noted in its schedule", "schedule_id", id, "task_id", run.ID, "error", err)
 	}
 	run.Args = nil

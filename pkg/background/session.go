@@ -11,12 +11,12 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// maxSnapshot bounds [Manager.Snapshot], in characters.
+// maxSnapshot is the limit of [Manager.Snapshot], in characters.
 const maxSnapshot = 1000
 
 // Snapshot returns what a model has to know of the session's active runs when the
-// beginning of its conversation is cut away: ids, tools, titles and progress, a line
-// each, the newest first, in at most 1,000 characters. If it is cut, it ends with hint,
+// beginning of its conversation is cut away: ids, tools, titles and progress, one run
+// per line, newest first, in at most 1,000 characters. If it is cut, it ends with hint,
 // which says how to see the rest. It is "" without active runs. Texts of tools are
 // escaped as in [RenderNotices].
 func (m *Manager) Snapshot(ctx context.Context, session, hint string) (string, error) {
@@ -64,11 +64,11 @@ func snapshotLine(run engine.Run, now time.Time) string {
 	return b.String()
 }
 
-// EndSession ends a session: its parked calls are stopped, and with [EndAll] all its
-// runs; others continue. Its values of all scopes are removed. Records, notices and
-// schedules stay: [Manager.Unschedule] ends those. It waits until the stopped runs have
-// ended, for at most the grace period plus a second. If ctx is done first, the error is
-// that of ctx, and the stops continue.
+// EndSession ends a session. It stops the session's parked calls, or all its runs with
+// [EndAll], and removes its values of all scopes. Records, notices and schedules stay:
+// [Manager.Unschedule] ends those. It waits until the stopped runs have ended, for at
+// most the grace period plus a second. If ctx is done first, it returns ctx's error,
+// and the stops continue.
 func (m *Manager) EndSession(ctx context.Context, session string) error {
 	if session == "" {
 		return fmt.Errorf("end session: %w", &FieldError{"session", "required"})

@@ -10,10 +10,10 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// flushChunk is how much of a log is passed to the engine at once.
+// flushChunk is the most bytes of a log passed to the engine at a time.
 const flushChunk = 256 << 10
 
-// hold connects a task's sink to its lease, which is this worker's. The lock io must be held.
+// hold connects a task's sink to its lease. The lock io must be held.
 func (w *worker) hold(t *task, worker engine.Worker, lease engine.Lease) {
 	t.worker, t.lease = worker, lease
 	t.flusher = time.AfterFunc(flushEvery, func() { w.flush(t) })
@@ -21,23 +21,22 @@ func (w *worker) hold(t *task, worker engine.Worker, lease engine.Lease) {
 	t.sink.Attach(lease.Run().Cost, lease.Checkpoint(), func(data []byte) error { return w.checkpoint(t, data) },
 		func() { t.flusher.Reset(w.untilFlush(time.Duration(t.rest.Load()))) })
 	t.live.Store(true)
-	if w.member.over(worker) { // abortAll may have been there before the task was live
+	if w.member.over(worker) { // abortAll may have run before the task was live
 		t.cancel(engine.ErrFenced)
 	}
 }
 
-// untilFlush returns how long it is until the next flush that is not before rest has passed
-// since the start. All runs flush at the same moments, so that an engine can store what they
-// have in one write.
+// untilFlush returns how long it is until the next flush that is at least rest after the
+// start. All runs flush at the same moments, so that an engine can store them in one write.
 func (w *worker) untilFlush(rest time.Duration) time.Duration {
 	now := time.Since(w.born)
 	next := max(now+1, rest) + flushEvery - 1
 	return next - next%flushEvery - now
 }
 
-// flush stores what a running run wrote and reported since the last time. The sink
-// asks for it when it has something new, so that an idle run costs nothing. What
-// comes while a slow engine stores waits for the next flush.
+// flush stores new output and reports of a running run. The sink requests it when
+// there is something new, so an idle run costs nothing. Changes that arrive while
+// a slow engine is storing wait for the next flush.
 func (w *worker) flush(t *task) {
 	t.io.Lock()
 	defer t.io.Unlock()
@@ -46,7 +45,7 @@ func (w *worker) flush(t *task) {
 	}
 
 	t.sink.Fresh()
-	if t.sink.Full() { // a run that writes much would have all of it stored to drop most of it
+	if t.sink.Full() { // most of it would be stored only to be dropped again
 		t.rest.Store(int64(time.Since(w.born) + fullEvery))
 	}
 	switch err := t.appendLog(w.base); {
@@ -70,8 +69,8 @@ func (w *worker) flush(t *task) {
 	}
 }
 
-// appendLog appends to the lease what the sink has kept and the lease does not
-// have. What is written meanwhile waits for the next time. The lock io must be held.
+// appendLog appends to the lease the output that the lease does not have yet. Output
+// that is written meanwhile waits for the next time. The lock io must be held.
 func (t *task) appendLog(ctx context.Context) error {
 	for {
 		chunk := t.sink.Tail(t.flushed, flushChunk)
@@ -87,7 +86,7 @@ func (t *task) appendLog(ctx context.Context) error {
 	}
 }
 
-// lostRun stops the run if err says that it is no longer this worker's, and
+// lostRun stops the run if err means that another worker has it, and
 // reports that.
 func (w *worker) lostRun(t *task, err error) bool {
 	if !fenced(err) {
@@ -117,7 +116,7 @@ func (w *worker) checkpoint(t *task, data []byte) error {
 	return err
 }
 
-// settle stores how a run ended, gives its slot back and wakes its waiters, in
+// settle stores how a run ended, returns its slot and wakes its waiters, in
 // this order: a session that has seen the end can spawn again.
 func (w *worker) settle(t *task, e *ending) {
 	t.hasReturned()
@@ -141,7 +140,7 @@ func (w *worker) settle(t *task, e *ending) {
 	}
 }
 
-// over is called once when the end of a run is stored.
+// over is called once, when the end of a run is stored.
 func (w *worker) over(t *task) {
 	w.runs.remove(t)
 	run := *t.final
@@ -152,14 +151,14 @@ func (w *worker) over(t *task) {
 
 	attrs := []any{"task_id", run.ID, "session", run.Session, "tool", run.Tool, "status", run.Status, "elapsed", run.Elapsed(run.FinishedAt)}
 	if run.Error != nil {
-		attrs = append(attrs, "kind", run.Error.Kind) // not its message: that is the tool's own text
+		attrs = append(attrs, "kind", run.Error.Kind) // not its message, which is the tool's own text
 	}
 	w.log.Info("background run ended", attrs...)
 	w.counters.ended(run)
 }
 
-// storeEnd writes the end of a run. It returns the run as it ended, and false if
-// that has to be stored later: then the task stays.
+// storeEnd writes the end of a run. It returns the run as it ended, or false if
+// it has to be stored later; the task then stays.
 func (w *worker) storeEnd(t *task, e *ending) (final engine.Run, stored bool) {
 	t.io.Lock()
 	defer t.io.Unlock()
@@ -169,7 +168,7 @@ func (w *worker) storeEnd(t *task, e *ending) (final engine.Run, stored bool) {
 	}
 
 	final, err := w.save(w.base, t, e)
-	if fenced(err) { // it ended, or continues, without this worker
+	if fenced(err) { // it ended, or continues elsewhere
 		final, err = w.engine.Get(w.base, t.run.ID)
 	}
 	if err == nil {
@@ -190,13 +189,13 @@ func (w *worker) storeEnd(t *task, e *ending) (final engine.Run, stored bool) {
 	return final, false
 }
 
-// save writes the end of a run, and before it the part of its log that is not
-// stored yet. The lock io must be held.
+// save writes the rest of a run's log and then its end. The lock io must be
+// held.
 func (w *worker) save(ctx context.Context, t *task, e *ending) (engine.Run, error) {
 	switch {
 	case e.lost:
 		return engine.Run{}, engine.ErrFenced
-	case t.lease == nil: // refused if it is not queued and claimed by this worker any more
+	case t.lease == nil: // refused unless it is still queued and claimed by this worker
 		attempt := t.run.Attempt
 		if t.call {
 			attempt = 1
@@ -219,7 +218,7 @@ func (w *worker) save(ctx context.Context, t *task, e *ending) (engine.Run, erro
 	}
 	if e.requeue {
 		run := t.lease.Run()
-		err := t.lease.Report(ctx, e.beat) // what the attempt cost
+		err := t.lease.Report(ctx, e.beat) // cost of the attempt
 		if err == nil {
 			err = w.member.worker().Requeue(ctx, run.ID, run.Attempt)
 		}
@@ -237,7 +236,7 @@ func (w *worker) save(ctx context.Context, t *task, e *ending) (engine.Run, erro
 	return t.lease.Complete(ctx, e.status, e.beat, e.end)
 }
 
-// retry stores of a task what could not be stored before.
+// retry stores whatever of a task could not be stored before.
 func (w *worker) retry(ctx context.Context, t *task) {
 	if t.stuck.Load() && !t.settled.Load() {
 		t.flusher.Reset(0)
@@ -252,7 +251,7 @@ func (w *worker) retry(ctx context.Context, t *task) {
 
 // storeAgain stores an end that could not be stored before, if t has one.
 func (w *worker) storeAgain(ctx context.Context, t *task) error {
-	if !t.io.TryLock() { // it is being stored at this moment
+	if !t.io.TryLock() { // it is being stored right now
 		return nil
 	}
 	defer t.io.Unlock()
@@ -271,7 +270,7 @@ func (w *worker) storeAgain(ctx context.Context, t *task) error {
 	return nil
 }
 
-// storeRest tries once more to store all ends that could not be stored.
+// storeRest tries once more to store all unstored ends.
 func (w *worker) storeRest(ctx context.Context) error {
 	var errs []error
 	for _, t := range w.runs.all() {

@@ -19,9 +19,9 @@ import (
 // A SpawnRequest says what to run. Only Tool is required.
 type SpawnRequest struct {
 	Tool           string          // trimmed
-	Version        string          // of the tool, kept with the run for Config.Readmit; may be empty
+	Version        string          // version of the tool, kept with the run for Config.Readmit; may be empty
 	Args           json.RawMessage // any JSON value; nil: {}
-	Stored         json.RawMessage // stored in place of Args, which hold secrets: the run cannot be run again; nil: Args
+	Stored         json.RawMessage // stored in place of Args that hold secrets: the run cannot be run again; nil: Args
 	Title          string          // at most 120 characters; "": "Background {tool}"
 	By             string          // the requester, kept with the run; "": the session's agent
 	Silent         bool            // no notice of the end is made
@@ -29,37 +29,37 @@ type SpawnRequest struct {
 	Timeout        time.Duration   // hard deadline; 0: Config.Timeout; at most Config.MaxTimeout
 	IdempotencyKey string          // at most 128 characters; "": none
 
-	// Held says what the run waits for, such as an approval: it is stored, takes no slot,
-	// and starts once [Manager.Release] is called, also after a restart. Config.Readmit is
-	// asked then. Stored must be nil. "": it starts at once.
+	// Held names what the run waits for, such as an approval. It is stored without taking
+	// a slot, and starts once [Manager.Release] is called, even after a restart;
+	// Config.Readmit then decides. Stored must be nil. "": it starts immediately.
 	Held string
-	// Parked makes it a call that continues as a run.
+	// Parked marks a call that continues as a run.
 	Parked bool
-	// Anew says that the run may begin anew after a crash, until [DropState] is called.
+	// Anew lets the run start over after a crash, until [DropState] is called.
 	Anew bool
 
 	// Terms are passed to Config.Executor: any JSON value of at most 1 KiB. They are
 	// kept in Run.Terms and not reported. Nil passes nothing.
 	Terms json.RawMessage
 
-	// Parent is the id of an active run of the session that the run is made a child
-	// of; "": the run whose [Executor] was passed the context, or one derived from it,
-	// if it belongs to the session. See [Manager.Stop] for what a child is.
+	// Parent is the id of an active run of the session that becomes the run's parent.
+	// "" means the run whose [Executor] was passed the context, or one derived from
+	// it, if it belongs to the session. [Manager.Stop] explains what a child is.
 	Parent string
 }
 
-// A SpawnResult is the run that a spawn made, or found.
+// A SpawnResult is the run that a spawn made or found.
 type SpawnResult struct {
 	engine.Run
 	Reused bool // an earlier run with the same idempotency key, tool and arguments
 }
 
-// Spawn stores a run and starts it. It returns as soon as the record is
-// stored; the run does not depend on ctx.
+// Spawn stores a run and starts it. It returns as soon as the record is stored; the
+// run does not depend on ctx.
 //
-// If the session has a run with the same idempotency key, tool and arguments,
-// Spawn returns that one instead. With the same key and another tool or other
-// arguments, the error matches [ErrKeyReused].
+// If the session has a run with the same idempotency key, tool and arguments, Spawn
+// returns that one instead. If the key was used with another tool or other arguments,
+// the error matches [ErrKeyReused].
 //
 // If there is no slot or permit for the run, or the record quota is full, the error is
 // an *[engine.LimitError], and nothing is stored. A bad request is a *[FieldError];
@@ -111,8 +111,9 @@ func (m *Manager) Release(ctx context.Context, id string) (engine.Run, error) {
 	return run, nil
 }
 
-// Refuse cancels a held run before it has started, and returns it. By and reason are kept
-// with it, as for [StopRequest]. For any other run the error matches [engine.ErrConflict].
+// Refuse cancels a held run before it has started, and returns it. by and reason are
+// stored with it, as for [StopRequest]. For any other run the error matches
+// [engine.ErrConflict].
 func (m *Manager) Refuse(ctx context.Context, id, by, reason string) (engine.Run, error) {
 	c := engine.Cancellation{At: time.Now(), By: by, Reason: output.Shorten(reason, maxReason), Force: true, Held: true}
 	run, err := m.engine.Cancel(context.WithoutCancel(ctx), id, c, canceled(c.At))
@@ -123,7 +124,7 @@ func (m *Manager) Refuse(ctx context.Context, id, by, reason string) (engine.Run
 	return run, nil
 }
 
-// PlanRun makes the checks of a spawn, except those of slots, permits and quotas, and
+// PlanRun makes the checks of a spawn, except for slots, permits and quotas, and
 // returns the run that it would start. Nothing is stored.
 func (m *Manager) PlanRun(ctx context.Context, session string, req SpawnRequest) (engine.Run, error) {
 	run, err := m.newStoredRun(session, req)
@@ -136,8 +137,8 @@ func (m *Manager) PlanRun(ctx context.Context, session string, req SpawnRequest)
 	return run, nil
 }
 
-// newRun makes the record of a run, or says what is wrong with the request. Its
-// arguments are not checked, and are those of the request.
+// newRun makes the record of a run, or returns what is wrong with the request.
+// It shares the request's arguments, unchecked.
 func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 	run := engine.Run{
 		ID: newID(runPrefix), Session: session, Tool: strings.TrimSpace(req.Tool), Version: req.Version,
@@ -183,7 +184,7 @@ func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 	return run, nil
 }
 
-// newStoredRun is newRun with arguments that are checked, and the record's own.
+// newStoredRun is newRun with checked arguments, copied into the record.
 func (c *core) newStoredRun(session string, req SpawnRequest) (engine.Run, error) {
 	run, err := c.newRun(session, req)
 	if err == nil && run.Secret && !json.Valid(req.Args) {
@@ -196,7 +197,7 @@ func (c *core) newStoredRun(session string, req SpawnRequest) (engine.Run, error
 	return run, err
 }
 
-// provider returns what a tool is part of now.
+// provider returns the current provider of a tool.
 func (c *core) provider(tool string) engine.Provider {
 	if c.cfg().Provider == nil {
 		return engine.Provider{}
@@ -214,7 +215,7 @@ func ownArgs(args json.RawMessage) (json.RawMessage, error) {
 	return bytes.Clone(args), nil
 }
 
-// reuse returns the earlier run that has the key of a run that was refused.
+// reuse returns the earlier run with the key of a refused run.
 func (m *Manager) reuse(ctx context.Context, run engine.Run, refused error) (SpawnResult, error) {
 	first, found, err := m.reader.sameKey(ctx, run)
 	switch {

@@ -9,24 +9,24 @@ import (
 
 // Stats are counts of the current and past activity of a Manager.
 type Stats struct {
-	Active    int `json:"active"`    // runs that hold a slot of this process, parked calls counted
+	Active    int `json:"active"`    // runs that hold a slot of this process, including parked calls
 	PerHost   int `json:"per_host"`  // number of slots: see [Config]
-	Parked    int `json:"parked"`    // parked calls among them
+	Parked    int `json:"parked"`    // parked calls among Active
 	Queued    int `json:"queued"`    // runs of all workers that wait in the queue
 	Waiting   int `json:"waiting"`   // suspended runs of all workers, without a slot
 	Unstored  int `json:"unstored"`  // runs whose end is not stored yet
 	Unnoticed int `json:"unnoticed"` // notices that wait for Config.OnNotice
 
-	RecordBytes int64 `json:"record_bytes"` // size of the records of runs and schedules
+	RecordBytes int64 `json:"record_bytes"` // bytes of the records of runs and schedules
 	RecordQuota int64 `json:"record_quota"` // their quota: see [Config]
 
-	Spawned   int64                      `json:"spawned"`      // runs that were stored
-	Succeeded int64                      `json:"succeeded"`    // runs that ended so
-	Failed    map[engine.ErrorKind]int64 `json:"failed"`       // runs that ended so, by kind of error
-	Canceled  int64                      `json:"canceled"`     // runs that ended so
-	Refused   int64                      `json:"refused"`      // spawns, parked calls and schedules that were refused by a limit
+	Spawned   int64                      `json:"spawned"`      // stored runs
+	Succeeded int64                      `json:"succeeded"`    // runs that succeeded
+	Failed    map[engine.ErrorKind]int64 `json:"failed"`       // runs that failed, by kind of error
+	Canceled  int64                      `json:"canceled"`     // runs that were canceled
+	Refused   int64                      `json:"refused"`      // spawns, parked calls and schedules refused by a limit
 	Notices   int64                      `json:"notices"`      // notices passed to Config.OnNotice
-	Rerun     int64                      `json:"rerun"`        // runs that were started again after an interruption
+	Rerun     int64                      `json:"rerun"`        // runs started again after an interruption
 	Output    int64                      `json:"output_bytes"` // bytes of output of ended runs, kept or not
 }
 
@@ -34,7 +34,7 @@ type Stats struct {
 type counters struct {
 	mu    sync.Mutex
 	stats Stats
-	onEnd func(engine.Run) // nil: nobody wants to know
+	onEnd func(engine.Run) // may be nil
 }
 
 // add changes the counts.
@@ -44,7 +44,7 @@ func (c *counters) add(change func(*Stats)) {
 	change(&c.stats)
 }
 
-// Stats returns the counts of this moment.
+// Stats returns the current counts.
 func (m *Manager) Stats() Stats {
 	m.counters.mu.Lock()
 	s := m.counters.stats

@@ -12,13 +12,13 @@ import (
 
 // A StopRequest says how to stop a run. The zero value allows a grace period.
 type StopRequest struct {
-	Force  bool   // no grace period: the run's context is canceled at once
+	Force  bool   // no grace period: the run's context is canceled immediately
 	Reason string // kept with the run, cut to 200 characters; may be empty
-	By     string // the requester, kept with the run; "": "session", the agent: the notice of an end it is shown counts as acknowledged
-	Alone  bool   // the run's children are not stopped with it
+	By     string // the requester, kept with the run; "": "session", the agent, whose notice of an end it is shown counts as acknowledged
+	Alone  bool   // the run's children are not stopped
 }
 
-// own reports whether the session's agent asks.
+// own reports whether the request is from the session's agent.
 func (r StopRequest) own() bool { return r.By == "" || r.By == "session" }
 
 // grace returns how long the work may take to end by itself.
@@ -32,18 +32,18 @@ func (r StopRequest) grace(c *Config) time.Duration {
 // Stop asks a run to end and waits until it has, for at most the grace period plus a
 // second. First [output.Sink.Stopping] is closed; when the grace period is over, or at
 // once with Force, the run's context is canceled with the cause [ErrStopped]. The first
-// request is kept with the run; a later one can only make the end come sooner. A run of
-// another worker is asked through the engine.
+// request is kept with the run; a later one can only bring the end forward. A run of
+// another worker is stopped through the engine.
 //
 // The run's active children, and theirs, are stopped too, whether the run itself is
 // still active or not, and waited for like it: see [SpawnRequest].Parent. A child is
 // stopped when its parent is stopped, but not when the parent ends by itself. It
 // remains the child of a parent that is run again.
 //
-// Stop returns the run as it is then, without its payload. It is canceled only after
-// its work has ended, and a result that arrived before that wins. The error matches
-// [engine.ErrNotFound] if the session does not have the run. If ctx ends first, the
-// error is that of ctx, and the stop continues.
+// Stop then returns the run without its payload. A run becomes canceled only after its
+// work has ended, and a result that arrived before that wins. The error matches
+// [engine.ErrNotFound] if the session does not have the run. If ctx ends first, Stop
+// returns its error, and the stop continues.
 func (m *Manager) Stop(ctx context.Context, session, id string, req StopRequest) (engine.Run, error) {
 	h, err := m.reader.lookup(ctx, session, id)
 	if err != nil {
@@ -75,16 +75,16 @@ func (m *Manager) Stop(ctx context.Context, session, id string, req StopRequest)
 	return h.run, nil
 }
 
-// stop records that a run is to end and asks its work to, without waiting for it.
-// A queued run is canceled by that. A slow engine delays the request by no more
-// than a second. That it could not be stored is an error only if this worker does
-// not work on the run.
+// stop records that a run has to end and asks its work to, without waiting for
+// it. That cancels a queued run immediately. A slow engine delays the request by
+// no more than a second. Failing to store it is an error only if this worker does
+// not have the run.
 func (w *worker) stop(ctx context.Context, id string, req StopRequest) (handle, error) {
 	c := engine.Cancellation{At: time.Now(), By: cmp.Or(req.By, "session"), Reason: output.Shorten(req.Reason, maxReason), Alone: req.Alone, Force: req.Force}
 	grace := req.grace(w.cfg())
 	t := w.runs.get(id)
 	if t != nil {
-		t.shorten(grace) // before the engine's event of this request
+		t.shorten(grace) // before the engine's event for this request
 		late := time.AfterFunc(maxDelay, func() { t.requestStop(grace) })
 		defer late.Stop()
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// A task is a run that this worker has a slot for: it is about to start, executes,
-// or its end is not stored yet. A foreground call is one too; it has no record and
-// no slot until it is parked.
+// A task is a run that holds a slot of this worker: it is about to start,
+// executes, or its end is not stored yet. A foreground call is a task too; it has
+// no record and no slot until it is parked.
 type task struct {
-	run  engine.Run      // as it was submitted or claimed; a claimed one has no payload
-	args json.RawMessage // what the first attempt is given in place of the stored arguments; nil: those
+	run  engine.Run      // as submitted or claimed; a claimed run has no payload
+	args json.RawMessage // arguments of the first attempt in place of the stored ones; nil: those
 	call bool            // it began as a call in the foreground
-	ask  bool            // Config.Readmit is asked before the start
+	ask  bool            // Config.Readmit decides before the start
 
 	// alone is set, before the end is stored, if Run has returned or is about to.
 	alone bool
@@ -30,7 +30,7 @@ type task struct {
 	sink  *output.Sink
 	mail  chan struct{} // has an element if there may be new messages
 	done  chan struct{} // closed after the terminal write
-	final *engine.Run   // the run as it ended; set before done is closed
+	final *engine.Run   // set before done is closed
 
 	ctx    context.Context // of the work
 	cancel context.CancelCauseFunc
@@ -44,30 +44,30 @@ type task struct {
 
 	io       turn                   // held while the lease is used
 	lease    engine.Lease           // nil before the run is started
-	worker   engine.Worker          // that claimed the run, and whose lease it is
-	flushed  int64                  // how much of the log has been appended to the lease
-	beat     engine.Beat            // as it was reported last
+	worker   engine.Worker          // the worker that claimed the run and owns the lease
+	flushed  int64                  // length of the log appended to the lease
+	beat     engine.Beat            // as last reported
 	stuck    atomic.Bool            // the log could not be stored; logged once
-	flusher  *time.Timer            // appends what is new; made with the lease
-	rest     atomic.Int64           // until when it does not, in nanoseconds since the start
+	flusher  *time.Timer            // appends new output; made with the lease
+	rest     atomic.Int64           // no flush until then, in nanoseconds since the start
 	stated   atomic.Bool            // the run has a state to continue from
-	advanced atomic.Bool            // the work has stored a state, or another checkpoint than it began with
+	advanced atomic.Bool            // the work has stored a state, or a checkpoint other than its first
 	mailSeen atomic.Int64           // version of the last message that the work has, or could have, received
-	live     atomic.Bool            // the run is started: the sink has all of its log
+	live     atomic.Bool            // the run has started, and the sink has all of its log
 	settled  atomic.Bool            // an end was decided, and is about to be stored
-	unsaved  atomic.Pointer[ending] // an end that could not be stored yet
-	shown    atomic.Bool            // a check has shown that there is one
-	saved    chan struct{}          // closed when it is stored
+	unsaved  atomic.Pointer[ending] // an end that is not stored yet
+	shown    atomic.Bool            // a check has shown that end
+	saved    chan struct{}          // closed when the end is stored
 }
 
-// An ending is what is written when a run ends.
+// An ending is what is stored when a run ends.
 type ending struct {
 	status  engine.Status
 	beat    engine.Beat
 	end     engine.End
 	suspend *engine.Suspension // the run does not end: it waits
-	requeue bool               // the run does not end: it is queued again for another worker, or the next start
-	lost    bool               // nothing is stored: the run is not this worker's, as far as it knows
+	requeue bool               // the run does not end: another worker, or the next start, gets it from the queue
+	lost    bool               // nothing is stored, since the run seems to be another worker's
 }
 
 // newTask returns a task whose work has a context below base.
@@ -77,8 +77,9 @@ func newTask(base context.Context, run engine.Run) *task {
 	return t
 }
 
-// A turn is a mutex, of capacity 1, that may be held while an engine writes. Unlike
-// with a [sync.Mutex], time advances in a synctest bubble while others wait.
+// A turn is a mutex, a channel of capacity 1, that may be held while an engine
+// writes. Unlike with a [sync.Mutex], time advances in a synctest bubble while
+// others wait.
 type turn chan struct{}
 
 func (t turn) Lock()   { t <- struct{}{} }
@@ -105,8 +106,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// requestStop asks the work to end, and ends its context after the grace period.
-// A later request can only make that sooner.
+// requestStop asks the work to end, and cancels its context after the grace
+// period. A later request can only bring that forward.
 func (t *task) requestStop(grace time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,7 +118,7 @@ func (t *task) requestStop(grace time.Duration) {
 	first := !t.stopped
 	t.stopped = true
 	switch {
-	case grace <= 0 || t.forced: // first, so that work cannot give way to the request before
+	case grace <= 0 || t.forced: // cancel first, so that the work cannot react to the request before
 		t.cancel(ErrStopped)
 	case first:
 		t.kill = time.AfterFunc(grace, func() { t.cancel(ErrStopped) })
@@ -127,15 +128,16 @@ func (t *task) requestStop(grace time.Duration) {
 	}
 }
 
-// shorten lets all requests from now on have no grace period, if this one has none.
+// shorten removes the grace period of this and all later requests, if grace is zero.
 func (t *task) shorten(grace time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.forced = t.forced || grace <= 0
 }
 
-// interrupt ends the work because the manager closes. Its context ends first: work
-// that gives way to a request would end the run, which may be run again.
+// interrupt ends the work because the manager is closing. It cancels the context
+// first: work that reacts to the stop request would end the run, although it may
+// be run again.
 func (t *task) interrupt() {
 	t.cancel(ErrClosed)
 	t.sink.RequestStop()
@@ -148,7 +150,7 @@ func (t *task) stopAsked() bool {
 	return t.stopped
 }
 
-// hasReturned notes that the work has ended, and whether a stop was requested.
+// hasReturned records that the work has ended, and reports whether a stop was requested.
 func (t *task) hasReturned() (stopped bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,18 +161,18 @@ func (t *task) hasReturned() (stopped bool) {
 	return t.stopped
 }
 
-// unstored reports whether the run has ended and that is not stored yet.
+// unstored reports whether the run has ended but its end is not stored.
 func (t *task) unstored() bool { return t.ended() && t.unsaved.Load() != nil }
 
-// asEnded returns the run as it ended, which it must have.
+// asEnded returns the run as it ended. It must have ended.
 func (t *task) asEnded() engine.Run {
 	run := t.final.Light()
 	run.Unsaved = t.unsaved.Load() != nil
 	return run
 }
 
-// news returns a channel that is closed when there is more to say of the end of
-// the run than was said: that it has ended, or that this is stored.
+// news returns a channel that is closed when there is news of the run's end: it
+// has ended, or its end is stored.
 func (t *task) news() <-chan struct{} {
 	if t.shown.Load() && t.unstored() {
 		return t.saved
@@ -193,8 +195,8 @@ func (r *registry) get(id string) *task {
 	return r.tasks[id]
 }
 
-// add adds a task, unless the manager is closing: then the error is [ErrClosed].
-// The caller calls running.Done when its work has returned.
+// add adds a task. If the manager is closing, the error is [ErrClosed]. The
+// caller calls running.Done when the work has returned.
 func (r *registry) add(t *task) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -210,7 +212,7 @@ func (r *registry) add(t *task) error {
 func (r *registry) remove(t *task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.tasks[t.run.ID] == t { // not that of a later attempt
+	if r.tasks[t.run.ID] == t { // it may have been replaced by a later attempt
 		delete(r.tasks, t.run.ID)
 	}
 }
@@ -231,7 +233,7 @@ func (r *registry) all() []*task {
 	return slices.Collect(maps.Values(r.tasks))
 }
 
-// close lets no more tasks in.
+// close refuses further tasks.
 func (r *registry) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

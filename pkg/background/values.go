@@ -12,11 +12,11 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// Bounds of the values of one session. The quota of records bounds those of all.
+// Limits of the values of one session. The quota of records limits those of all.
 const (
 	MaxValues     = 256      // values
 	MaxValue      = 64 << 10 // bytes of one value
-	MaxValueBytes = 1 << 20  // bytes of all, with their keys
+	MaxValueBytes = 1 << 20  // bytes of all values, with their keys
 )
 
 // valueKey matches the keys of values.
@@ -43,9 +43,9 @@ func ValuesOf(e engine.Engine, session string) Values {
 	return ValuesIn(e, engine.Scope{Session: session}, engine.ValueLimit{Count: MaxValues, Bytes: MaxValueBytes}, MaxValue)
 }
 
-// ValuesIn returns the values of a scope with separate bounds. A named scope of a
-// session is kept until the session ends, however old its values are, and one without a
-// session forever. Most is the limit of one value, in bytes.
+// ValuesIn returns the values of a scope with limits of their own. A named scope of a
+// session is kept until the session ends, however old its values are; a scope without a
+// session is kept forever. most is the limit of one value, in bytes.
 func ValuesIn(e engine.Engine, scope engine.Scope, limit engine.ValueLimit, most int) Values {
 	return Values{e, scope, limit, most}
 }
@@ -60,9 +60,9 @@ func (v Values) Get(ctx context.Context, key string) (engine.Value, error) {
 
 // Set stores a value, which is JSON of at most MaxValue bytes, or the limit given to
 // [ValuesIn], and returns it with its new version. The error matches
-// [engine.ErrConflict] if the stored version is another: 0 is that of a missing value,
-// and [engine.AnyVersion] stores in any case. A key is 1 to 128 letters, digits and . _
-// : @ -, but not "." or "..". Beyond a limit of the session the error is an
+// [engine.ErrConflict] if the stored version differs from version: a missing value has
+// 0, and [engine.AnyVersion] matches any. A key is 1 to 128 letters, digits and . _ : @
+// -, but not "." or "..". If a limit of the session is exceeded, the error is an
 // *[engine.LimitError].
 func (v Values) Set(ctx context.Context, key string, data json.RawMessage, version int64) (engine.Value, error) {
 	return v.SetUntil(ctx, key, data, version, time.Time{})
@@ -84,7 +84,7 @@ func (v Values) SetUntil(ctx context.Context, key string, data json.RawMessage, 
 }
 
 // Delete removes a value of that version, and reports whether there was one. The
-// error matches [engine.ErrConflict] if its version is another.
+// error matches [engine.ErrConflict] if the stored version differs.
 func (v Values) Delete(ctx context.Context, key string, version int64) (bool, error) {
 	if err := v.check(key); err != nil {
 		return false, err
@@ -119,8 +119,8 @@ func (v Values) Page(ctx context.Context, prefix, after string, most int) ([]eng
 	return found, err
 }
 
-// before returns a text that sorts after every key that is less than key, and before
-// key. Keys have no character above z.
+// before returns a text that sorts between key and all lesser keys. Keys have no
+// character above z.
 func before(key string) string {
 	if key == "" {
 		return ""
@@ -135,7 +135,7 @@ func (v Values) check(key string) error {
 		return &FieldError{"session", "required"}
 	case !valueKey.MatchString(key):
 		return &FieldError{"key", "expected 1 to 128 letters, digits and . _ : @ -"}
-	case key == "." || key == "..": // which have a meaning in addresses
+	case key == "." || key == "..": // they have a meaning in paths
 		return &FieldError{"key", "expected 1 to 128 letters, digits and . _ : @ -, and more than one or two dots"}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 
 const summaryCanceled = "Canceled by request."
 
-// Why runs failed, in words for models.
+// Texts for models about why a run failed.
 var (
 	errInterrupted = &engine.RunError{Kind: engine.KindInterrupted, Message: "The host shut down before the run ended"}
 	errLost        = &engine.RunError{Kind: engine.KindOrphaned, Message: "The host lost the run to another one"}
@@ -23,16 +23,16 @@ var (
 	errRejected    = &engine.RunError{Kind: engine.KindRejected, Message: "The host no longer allows the run"}
 )
 
-// failure is the end of a run that has no outcome.
+// failure returns the end of a run without an outcome.
 func failure(e *engine.RunError) engine.End { return engine.End{Error: e, FinishedAt: time.Now()} }
 
-// canceled is the end of a run that was canceled before it started.
+// canceled returns the end of a run that was canceled before it started.
 func canceled(at time.Time) engine.End {
 	return engine.End{Summary: summaryCanceled, FinishedAt: at}
 }
 
-// judge is verdict, safe from errors whose methods panic, as those of a nil
-// pointer in an error may.
+// judge is verdict, protected against errors whose methods panic, such as a
+// nil pointer in an error.
 func (w *worker) judge(t *task, r workResult) (e ending) {
 	if err := guarded(func() error { e = w.verdict(t, r); return nil }); err != nil {
 		e = w.verdict(t, workResult{err: err})
@@ -80,12 +80,12 @@ func (w *worker) verdict(t *task, r workResult) ending {
 	if e.end.Result != nil && t.run.SignalOnCompletion {
 		e.end.ResultStart, e.end.ResultSize = output.Shorten(string(e.end.Result), maxResultStart), len(e.end.Result)
 	}
-	e.beat = t.sink.Beat() // with what was said of the end
+	e.beat = t.sink.Beat() // including reports about the end
 	return e
 }
 
-// runError says in words for the model why a run failed, and logs what must
-// not be said to it.
+// runError returns why a run failed in words for the model, and logs what
+// the model must not see.
 func (w *worker) runError(t *task, err, cause error) *engine.RunError {
 	_, crashed := errors.AsType[*panicError](err)
 	typed, _ := errors.AsType[*Error](err)

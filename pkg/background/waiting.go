@@ -11,22 +11,22 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// wakeAtOnce is how many runs that wait continue at once when their time has come.
+// wakeAtOnce is how many due runs are woken at a time.
 const wakeAtOnce = 256
 
-// errNoState: a run that is to be suspended is not one.
+// errNoState: only a background run can be suspended.
 var errNoState = errors.New("only a background run can be suspended")
 
-// A Suspension says what a run continues from, and what it waits for.
+// A Suspension is the state from which a run continues, and what it waits for.
 type Suspension struct {
 	State    []byte    // from 1 to [engine.MaxState] bytes, for [StateOf]; nil: the stored one
-	Wake     time.Time // when the run continues at the latest; zero: not by time
-	Await    []string  // runs whose end lets it continue, at most [engine.MaxAwait]; a run that is not active counts as ended
-	Children []Child   // runs that are stored in the same write as the state, at most [engine.MaxAwait]
+	Wake     time.Time // latest time to continue; zero: none
+	Await    []string  // ids of the runs whose end wakes this one, at most [engine.MaxAwait]; an inactive run counts as ended
+	Children []Child   // runs stored in the same write as the state, at most [engine.MaxAwait]
 }
 
 // A Child is a run that is stored together with the state of its parent. Op determines
-// its id, see [ChildID]. A child that is already stored is left out. Key, Parent and
+// its id, see [ChildID]. A child that is already stored is skipped. Key, Parent and
 // Stored of the request must be empty.
 type Child struct {
 	Op int64
@@ -36,8 +36,8 @@ type Child struct {
 // ChildID returns the id of the child that a run started with an operation.
 func ChildID(run string, op int64) string { return run + "-" + strconv.FormatInt(op, 10) }
 
-// StateOf returns the last state that the run whose work ctx belongs to was suspended
-// with or has saved. The run continues from it. It is nil at the beginning.
+// StateOf returns the state from which the run whose work ctx belongs to continues:
+// the last one that it was suspended with or saved. It is nil in a run that starts.
 func StateOf(ctx context.Context) []byte {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {
@@ -46,15 +46,16 @@ func StateOf(ctx context.Context) []byte {
 	return w.task.lease.State()
 }
 
-// isOperation reports whether a run is what its parent has begun with a state: it ends with
-// its parent, see [Child].
+// isOperation reports whether a parent began the run together with a state, so that the run
+// ends with it, see [Child].
 func isOperation(run engine.Run) bool {
 	return run.Parent != "" && strings.HasPrefix(run.ID, run.Parent+"-")
 }
 
 // SaveState stores the state and the children of the run whose work ctx belongs to in
-// one write, while the run continues. After a crash it continues from this state: begin
-// work that must not be done twice only after SaveState. Wake and Await are not used.
+// one write, while the run continues. After a crash it continues from this state, so
+// begin work that must not be done twice only after SaveState. Wake and Await are
+// ignored.
 func SaveState(ctx context.Context, s Suspension) error {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {
@@ -63,9 +64,9 @@ func SaveState(ctx context.Context, s Suspension) error {
 	return w.task.saveState(w.core, s)
 }
 
-// DropState removes the state of the run whose work ctx belongs to: after a crash the
-// run neither continues from it nor begins anew. Call it before work that must not be
-// done twice and that no state records.
+// DropState removes the state of the run whose work ctx belongs to. After a crash the
+// run then neither continues from it nor starts over. Call it before work that must
+// not be done twice and that no state records.
 func DropState(ctx context.Context) error {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {
@@ -74,8 +75,8 @@ func DropState(ctx context.Context) error {
 	return w.task.store(w.core, engine.Suspension{Drop: true, Hold: true})
 }
 
-// Crowded reports whether most slots are in use in the process that executes the run
-// whose work ctx belongs to. Work that waits should then be suspended at once.
+// Crowded reports whether most slots of the process that executes the run whose work
+// ctx belongs to are in use. Waiting work should then be suspended immediately.
 func Crowded(ctx context.Context) bool {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	return w != nil && w.core.crowded.Load()
@@ -90,9 +91,9 @@ func (t *task) saveState(c *core, s Suspension) error {
 	return t.store(c, stored)
 }
 
-// store stores a state, or removes the one that is stored. A write whose answer is lost is
-// repeated, which changes nothing if it was done: the work must not hear that children have
-// not begun which have.
+// store stores or removes a state. If the answer to the write is lost, it is repeated,
+// which is harmless: otherwise the work would believe that children have not begun which
+// have.
 func (t *task) store(c *core, stored engine.Suspension) error {
 	for {
 		err := t.storeOnce(c, stored)
@@ -101,7 +102,7 @@ func (t *task) store(c *core, stored engine.Suspension) error {
 		}
 		select {
 		case <-time.After(startAgain):
-		case <-t.ctx.Done(): // as it is when the lease has ended
+		case <-t.ctx.Done(): // also when the lease has ended
 			return err
 		}
 	}
@@ -130,7 +131,7 @@ func (t *task) storeOnce(c *core, stored engine.Suspension) error {
 	return nil
 }
 
-// suspension makes what the engine stores of s.
+// suspension makes the stored form of s.
 func (c *core) suspension(t *task, s Suspension) (engine.Suspension, error) {
 	stored := engine.Suspension{State: s.State, Wake: s.Wake.Round(0), Await: s.Await, Mail: t.mailSeen.Load()}
 	for _, child := range s.Children {
@@ -150,7 +151,7 @@ func (c *core) suspension(t *task, s Suspension) (engine.Suspension, error) {
 	return stored, nil
 }
 
-// suspend makes e the suspension that the work asks for.
+// suspend makes e the suspension that the work requested.
 func (w *worker) suspend(t *task, e *ending, s Suspension) error {
 	if t.lease == nil {
 		return errNoState
@@ -164,8 +165,8 @@ func (w *worker) suspend(t *task, e *ending, s Suspension) error {
 	return nil
 }
 
-// storeSuspension suspends a run. If the engine refuses that, e is how the run ends
-// instead. The lock io must be held.
+// storeSuspension suspends a run. If the engine refuses that, it changes e to the
+// way the run ends instead. The lock io must be held.
 func (w *worker) storeSuspension(ctx context.Context, t *task, e *ending) (run engine.Run, stored bool, err error) {
 	run, err = t.lease.Suspend(ctx, *e.suspend)
 	for errors.Is(err, engine.ErrUnavailable) && !w.runs.isClosing() { // only this process has the state
@@ -190,8 +191,7 @@ func (w *worker) storeSuspension(ctx context.Context, t *task, e *ending) (run e
 	return run, false, nil
 }
 
-// resume gives the sink of a run that continues what it had. What cannot be read counts
-// as dropped.
+// resume restores the sink of a continued run. What cannot be read counts as dropped.
 func (w *worker) resume(ctx context.Context, t *task, lease engine.Lease) {
 	run := lease.Run()
 	t.mailSeen.Store(run.Mail)
@@ -224,7 +224,7 @@ func (w *worker) resume(ctx context.Context, t *task, lease engine.Lease) {
 	}
 }
 
-// resumeCalls gives the sink of a run that continues what it had called.
+// resumeCalls restores the recorded calls of a continued run.
 func (w *worker) resumeCalls(ctx context.Context, t *task) {
 	called, err := w.engine.Payload(ctx, t.run.ID, engine.PartCalls)
 	if err != nil {
@@ -233,8 +233,8 @@ func (w *worker) resumeCalls(ctx context.Context, t *task) {
 	t.sink.Calls(func() []byte { return called })
 }
 
-// wake lets runs continue whose time has come, and returns how long it is until the next
-// one is due, at most [clockEvery]. The times have the clock of the process, if the engine has it.
+// wake queues the waiting runs whose time has come, and returns the time until the next one, at
+// most [clockEvery]. The times follow the process's clock, if the engine uses it.
 func (s *scheduler) wake(ctx context.Context) time.Duration {
 	for {
 		now, err := s.engine.Now(ctx)
@@ -272,8 +272,8 @@ func (t *task) interrupted() engine.Run {
 	return run
 }
 
-// suspended gives up the task of a run that waits: callers that wait for its end follow the
-// run from now on.
+// suspended gives up the task of a waiting run. Callers that wait for its end now follow
+// the run instead.
 func (w *worker) suspended(t *task) {
 	w.runs.remove(t)
 	w.log.Info("background run waits", "task_id", t.run.ID, "session", t.run.Session, "tool", t.run.Tool, "until", t.final.WakeAt, "runs", len(t.final.Await))

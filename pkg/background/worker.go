@@ -10,11 +10,11 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// startAgain is the pause before a start is tried again that the engine failed
-// at.
+// startAgain is the pause before a start that failed in the engine is tried
+// again.
 const startAgain = time.Second
 
-// A worker does the work of runs: from the moment they have a slot until their
+// A worker does the work of runs, from the moment they have a slot until their
 // end is stored.
 type worker struct {
 	*core
@@ -34,10 +34,10 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
 
-// errExited stands for work that ended its goroutine instead of returning.
+// errExited is the error of work that ended its goroutine instead of returning.
 var errExited = &panicError{value: "runtime.Goexit was called"}
 
-// guarded calls f, whose panic is an error.
+// guarded calls f and turns a panic into an error.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -47,16 +47,16 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// A workResult is what work returned, and how it came to its end.
+// A workResult is what the work returned, and why it ended.
 type workResult struct {
 	outcome Outcome
 	err     error
-	cause   error // why the context of the work ended; nil if it has not
-	stopped bool  // a stop was requested before it returned
+	cause   error // cancellation cause of the work's context; nil if it has not ended
+	stopped bool  // a stop was requested before the work returned
 }
 
 // execute starts a run and then its work, on a goroutine of its own: its stack is
-// not as deep as the engine's, which counts with thousands of runs.
+// not as deep as the engine's, which matters with thousands of runs.
 func (w *worker) execute(t *task) {
 	go func() {
 		if !w.started(t) {
@@ -81,8 +81,8 @@ func (w *worker) execute(t *task) {
 	}()
 }
 
-// record returns the record that the work is given, with the arguments that are
-// not stored.
+// record returns the record for the work, with the arguments that are not
+// stored.
 func (t *task) record() *engine.Run {
 	run := t.lease.Run()
 	if t.args != nil && run.Attempt == 1 {
@@ -91,8 +91,8 @@ func (t *task) record() *engine.Run {
 	return &run
 }
 
-// perform does the work of a task, and then calls after, whatever the work does:
-// a panic is an error, and so is the end of its goroutine.
+// perform does the work of a task, and then always calls after. A panic, or the
+// end of the goroutine, becomes an error.
 func (w *worker) perform(t *task, work func(context.Context) (Outcome, error), after func(workResult)) {
 	defer w.runs.running.Done()
 	defer t.cancel(nil)
@@ -111,7 +111,8 @@ func (w *worker) perform(t *task, work func(context.Context) (Outcome, error), a
 }
 
 // started starts a run in the engine, and reports whether its work is to be done.
-// While the engine fails the run stays queued: its end could not be stored either.
+// While the engine fails, the run stays queued: its end could not be stored
+// either.
 func (w *worker) started(t *task) bool {
 	for logged := false; ; {
 		refused, err := w.readmit(t)
@@ -126,7 +127,7 @@ func (w *worker) started(t *task) bool {
 		switch {
 		case err == nil:
 			return true
-		case fenced(err): // it was canceled, or an answer of the engine was lost: then it is a stray
+		case fenced(err): // it was canceled, or a lost answer has made it a stray
 			w.settle(t, &ending{status: engine.StatusFailed, beat: t.run.Beat, end: failure(errLost), lost: true})
 			return false
 		case !logged:
@@ -152,7 +153,7 @@ func (w *worker) started(t *task) bool {
 	}
 }
 
-// start makes this worker's run a running one.
+// start starts a run of this worker in the engine.
 func (w *worker) start(t *task) error {
 	t.io.Lock()
 	defer t.io.Unlock()
@@ -170,17 +171,17 @@ func (w *worker) start(t *task) error {
 	return nil
 }
 
-// readmit decides whether a run may start that was not admitted right before, and
-// returns why not.
+// readmit decides whether a run that was not just admitted may start, and returns
+// why not.
 func (w *worker) readmit(t *task) (refused *engine.RunError, err error) {
 	if !t.ask {
 		return nil, nil
 	}
 	run, err := w.engine.Get(t.ctx, t.run.ID)
-	if err != nil || run.Status != engine.StatusQueued { // else its start will fail
+	if err != nil || run.Status != engine.StatusQueued { // otherwise its start will fail
 		return nil, err
 	}
-	if run.Cancel != nil { // it was stopped while it was queued again
+	if run.Cancel != nil { // stopped while it was queued again
 		_, err := w.engine.Cancel(t.ctx, run.ID, *run.Cancel, canceled(time.Now()))
 		return nil, err
 	}
@@ -196,8 +197,7 @@ func (w *worker) readmit(t *task) (refused *engine.RunError, err error) {
 	return refused, nil
 }
 
-// refusal returns why a run may not start that was not admitted right before, nil
-// if it may.
+// refusal returns why a run that was not just admitted may not start, or nil.
 func (w *worker) refusal(ctx context.Context, run engine.Run) *engine.RunError {
 	if refused := w.barred(run); refused != nil || w.cfg().Readmit == nil {
 		return refused
@@ -222,7 +222,7 @@ func (w *worker) refusal(ctx context.Context, run engine.Run) *engine.RunError {
 func (w *worker) barred(run engine.Run) *engine.RunError {
 	over := run.Idle() >= w.cfg().Attempts
 	switch {
-	case run.Woken || run.StateSize > 0 && !over: // it says itself what must not be done twice
+	case run.Woken || run.StateSize > 0 && !over: // its state protects against doing work twice
 		return nil
 	case run.Attempt > 0 && (run.Secret || w.cfg().Readmit == nil):
 		return errOrphaned
@@ -234,8 +234,8 @@ func (w *worker) barred(run engine.Run) *engine.RunError {
 	return nil
 }
 
-// recover queues a running run again that this worker took over, or ends it. If
-// that fails, the next heartbeat reports the run as a stray.
+// recover queues a running run that this worker took over, or ends it. If that
+// fails, the next heartbeat reports the run as a stray.
 func (w *worker) recover(ctx context.Context, run engine.Run) {
 	lease, refused, beat := w.member.worker(), w.barred(run), run.Beat
 	if chunk, err := w.engine.Tail(ctx, run.ID, 0, 0); err == nil {

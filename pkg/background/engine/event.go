@@ -11,13 +11,13 @@ type EventKind string
 
 // What happens to runs and schedules.
 const (
-	EventQueued    EventKind = "queued"    // a run was submitted, queued again, or given up by the worker that had claimed it
+	EventQueued    EventKind = "queued"    // a run was submitted, queued again, or returned to the queue by the worker that had claimed it
 	EventStarted   EventKind = "started"   // a run was started, or adopted
 	EventBeat      EventKind = "beat"      // a running run reported new status
 	EventWaiting   EventKind = "waiting"   // a running run was suspended
 	EventStopping  EventKind = "stopping"  // a running run was canceled
 	EventEnded     EventKind = "ended"     // a run became terminal
-	EventMessage   EventKind = "message"   // a run was sent a message
+	EventMessage   EventKind = "message"   // a message was sent to a run
 	EventSeen      EventKind = "seen"      // a run's notice was acknowledged
 	EventPurged    EventKind = "purged"    // the record of a run or schedule was removed
 	EventScheduled EventKind = "scheduled" // a schedule was stored or changed
@@ -28,29 +28,29 @@ const (
 type Event struct {
 	Kind     EventKind `json:"kind"`
 	Session  string    `json:"session,omitempty"`
-	Run      *Run      `json:"run,omitempty"`      // as it is after the change; for a schedule nil
-	Schedule *Schedule `json:"schedule,omitempty"` // as it is after the change, with its Args; for a run nil
-	Claimed  bool      `json:"-"`                  // of EventQueued: the worker that submitted the run has claimed it
+	Run      *Run      `json:"run,omitempty"`      // after the change; nil for a schedule
+	Schedule *Schedule `json:"schedule,omitempty"` // after the change, with its Args; nil for a run
+	Claimed  bool      `json:"-"`                  // only EventQueued: claimed by the worker that submitted the run
 }
 
-// watchBuffer is how many events a watcher may be behind.
+// watchBuffer is how many events a watcher may fall behind.
 const watchBuffer = 256
 
 // A Feed passes events to watchers in the same process. The zero Feed is ready
 // for use. It is safe for concurrent use.
 type Feed struct {
 	mu       sync.Mutex
-	watchers map[string][]*watcher // by session; "": of all of them
+	watchers map[string][]*watcher // by session; "": of all sessions
 }
 
 type watcher struct {
 	events chan Event
-	missed bool // EventMissed is the last element of events
+	missed bool // the last element of events is EventMissed
 }
 
-// Watch returns the events published from now on: those of one session, or all
-// if session is "". The channel is closed after ctx is done. Publish never
-// waits for a watcher: one that falls 256 events behind loses events, and gets one
+// Watch returns the events published from now on: those of one session, or all if
+// session is "". The channel is closed after ctx is done. Publish never waits for
+// a watcher: a watcher that falls 256 events behind loses events, and gets one
 // [EventMissed] in their place.
 func (f *Feed) Watch(ctx context.Context, session string) <-chan Event {
 	w := &watcher{events: make(chan Event, watchBuffer)}
@@ -88,7 +88,7 @@ func (f *Feed) Publish(e Event) {
 	}
 }
 
-// send leaves the last place of the channel to EventMissed.
+// send keeps the last slot of the channel for EventMissed.
 func (w *watcher) send(e Event) {
 	w.missed = w.missed && len(w.events) > 0
 

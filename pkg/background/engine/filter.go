@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// A Filter selects runs by what they are. Its zero value selects all.
+// A Filter selects runs by their properties. Its zero value selects all.
 type Filter struct {
-	Statuses     []Status    // in one of these states; nil: in any
-	Errors       []ErrorKind // failed for one of these reasons; nil: for any, or not
-	Tool         string      // of this tool; "": of any
-	Kind         string      // of this kind of tool; "": of any
-	Plugin       string      // of a tool of this plugin; "": of any
+	Statuses     []Status    // in one of these states; nil: any
+	Errors       []ErrorKind // failed for one of these reasons; nil: any, even if not failed
+	Tool         string      // of this tool; "": any
+	Kind         string      // of this kind of tool; "": any
+	Plugin       string      // of a tool of this plugin; "": any
 	Since, Until time.Time   // submitted at or after Since and before Until; zero: no bound
-	StartedSince time.Time   // last started at or after it; zero: whenever, or never
-	StartedUntil time.Time   // last started before it; zero: whenever, or never
-	Text         string      // in the tool's name, the title or the error, in any case of letters; "": any
+	StartedSince time.Time   // last started at or after it; zero: at any time, or never
+	StartedUntil time.Time   // last started before it; zero: at any time, or never
+	Text         string      // part of the tool's name, the title or the error, ignoring case; "": any
 }
 
 // IsZero reports whether f selects all runs.
@@ -45,11 +45,11 @@ func within(t, since, until time.Time) bool {
 	return !t.Before(since) && (until.IsZero() || t.Before(until))
 }
 
-// maxSearched bounds the bytes of an error that are searched.
+// maxSearched is how many bytes of an error are searched.
 const maxSearched = 512
 
-// SearchText is the text that [Filter].Text is looked for in: the tool, the title and
-// the beginning of the error, in lower case.
+// SearchText returns the text that [Filter].Text is matched against: the tool, the
+// title and the beginning of the error, in lower case.
 func (r Run) SearchText() string {
 	text := r.Tool + "\n" + r.Title
 	if r.Error != nil {

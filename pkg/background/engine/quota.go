@@ -1,28 +1,29 @@
 package engine
 
 // RecordOverhead is how many bytes the record of a run or a schedule counts in
-// addition to its payload and its checkpoint: for its texts, which are bounded,
-// and for what an engine keeps of it elsewhere.
+// addition to its payload and its checkpoint: its texts, whose length is
+// bounded, and what an engine stores elsewhere.
 const RecordOverhead = 16 << 10
 
-// ValueOverhead is how many bytes a value counts in addition to its key and its
+// ValueOverhead is how many bytes a value counts in addition to its key and
 // data, and a scope in addition to its values.
 const ValueOverhead = 256
 
-// A Quota bounds the size of the records of runs and schedules, and of values. It
-// holds for new ones: what a run adds later, a checkpoint and its end, is always stored.
+// A Quota limits the size of the records of runs and schedules, and of values. It
+// applies to new ones. What a run adds later, its checkpoint and its end, is always
+// stored.
 //
-// To make room for a new record, runs that have ended without a pending notice and
-// disabled schedules are evicted: those of the owner with the largest records
-// first, the oldest first, and never those of an owner with less than the new one's.
+// To make room for a new record, disabled schedules and ended runs without a pending
+// notice are evicted: those of the owner with the largest records first, oldest first,
+// and never those of an owner with less than the owner of the new record.
 type Quota struct {
 	Max   int64                       // bytes of all records; 0: no limit
 	Each  int64                       // bytes of the records of one owner; 0: Max
-	Owner func(session string) string // whose a session is; nil: each session is its own owner
+	Owner func(session string) string // owner of a session; nil: each session is its own owner
 }
 
-// OwnerOf returns the owner of a session. What belongs to no session has an owner of
-// its own, "".
+// OwnerOf returns the owner of a session. Data without a session belongs to an owner
+// of its own, "".
 func (q Quota) OwnerOf(session string) string {
 	if q.Owner == nil || session == "" {
 		return session
@@ -31,8 +32,8 @@ func (q Quota) OwnerOf(session string) string {
 	return q.Owner(session)
 }
 
-// Size returns how many bytes the record of a run with its payload counts,
-// without its checkpoint.
+// Size returns how many bytes the record of a run counts, with its payload and without
+// its checkpoint.
 func (r Run) Size() int64 {
 	return RecordOverhead + int64(len(r.Args)) + int64(len(r.Result)) + int64(len(r.Content)) + int64(len(r.Calls))
 }

@@ -14,7 +14,7 @@ type Status string
 const (
 	StatusQueued    Status = "queued"
 	StatusRunning   Status = "running"
-	StatusWaiting   Status = "waiting" // for what lets it continue: no worker has it, and it holds no permit
+	StatusWaiting   Status = "waiting" // suspended: it has no worker, and holds no permit
 	StatusSucceeded Status = "succeeded"
 	StatusFailed    Status = "failed"
 	StatusCanceled  Status = "canceled"
@@ -25,10 +25,10 @@ func (s Status) Terminal() bool {
 	return s == StatusSucceeded || s == StatusFailed || s == StatusCanceled
 }
 
-// Origin is how a run came to be.
+// Origin is how a run was created.
 type Origin string
 
-// How runs come to be.
+// The origins.
 const (
 	OriginSpawned   Origin = "spawned"
 	OriginParked    Origin = "parked"
@@ -40,7 +40,7 @@ type ErrorKind string
 
 // The kinds that package background itself uses.
 const (
-	KindToolError   ErrorKind = "tool_error"  // the work said so, or ended with a non-zero exit code
+	KindToolError   ErrorKind = "tool_error"  // the work reported an error, or ended with a non-zero exit code
 	KindInternal    ErrorKind = "internal"    // an internal error; the log has the details
 	KindTimeout     ErrorKind = "timeout"     // the run's deadline passed
 	KindRejected    ErrorKind = "rejected"    // the run was not admitted
@@ -48,9 +48,9 @@ const (
 	KindInterrupted ErrorKind = "interrupted" // its worker shut down
 )
 
-// A Run is the record of one background run. It is a value, which does not change
-// as the run continues; its slices and pointers must not be written to. Its JSON
-// form is what engines store.
+// A Run is the record of one background run. It is a value: it does not change as the
+// run continues. Do not write to its slices and pointers. Its JSON form is what
+// engines store.
 //
 // Args, Result, Content and Calls are its payload, which may be megabytes. Reads leave
 // it out; [Engine.Payload] returns it by part.
@@ -63,18 +63,18 @@ type Run struct {
 	Origin             Origin          `json:"origin"`
 	IdempotencyKey     string          `json:"idempotency_key,omitempty"`
 	SignalOnCompletion bool            `json:"signal_on_completion"`
-	Wake               Wake            `json:"wake,omitempty"`         // with SignalOnCompletion: which ends make a notice
+	Wake               Wake            `json:"wake,omitempty"`         // with SignalOnCompletion: the ends that make a notice
 	By                 string          `json:"by,omitempty"`           // user or operator that spawned it; "": the session's agent
-	Version            string          `json:"tool_version,omitempty"` // of the tool
-	Provider                           // what the tool is part of
-	Secret             bool            `json:"args_incomplete,omitempty"` // Args lack what must not be stored: the run cannot be run again
-	Terms              json.RawMessage `json:"terms,omitempty"`           // what its tool has to know besides the arguments, at most 1 KiB; of a parked call, on a later attempt
+	Version            string          `json:"tool_version,omitempty"` // version of the tool
+	Provider                           // plugin and kind of the tool
+	Secret             bool            `json:"args_incomplete,omitempty"` // Args lack secrets: the run cannot be run again
+	Terms              json.RawMessage `json:"terms,omitempty"`           // further input, at most 1 KiB; for later attempts of a parked call
 	Schedule           string          `json:"schedule_id,omitempty"`     // the schedule that fired it
-	ScheduledFor       time.Time       `json:"scheduled_for,omitzero"`    // when it was due
-	After              string          `json:"after,omitempty"`           // the run that has to end before this one is claimed
-	Held               string          `json:"held,omitempty"`            // what it waits for before it is claimed, such as an approval: see [Engine.Release]
+	ScheduledFor       time.Time       `json:"scheduled_for,omitzero"`    // due time of that firing
+	After              string          `json:"after,omitempty"`           // the run that must end before this one is claimed
+	Held               string          `json:"held,omitempty"`            // condition of its claim, such as an approval: see [Engine.Release]
 	Parent             string          `json:"parent,omitempty"`          // the run of the same session that started it; its record may be gone
-	Depth              int             `json:"depth,omitempty"`           // how many runs are above it
+	Depth              int             `json:"depth,omitempty"`           // number of ancestors
 	Timeout            time.Duration   `json:"timeout_ns"`                // hard deadline, counted from StartedAt
 	OutputCap          int             `json:"output_cap_bytes"`          // bytes of output kept
 	CreatedAt          time.Time       `json:"created_at"`
@@ -82,26 +82,27 @@ type Run struct {
 	Status      Status        `json:"status"`
 	Attempt     int           `json:"attempt"`            // 0 while queued for the first time, then 1, 2, …
 	Begun       int           `json:"begun,omitempty"`    // the last attempt that had no state to continue from
-	SavedIn     int           `json:"saved_in,omitempty"` // the last attempt whose checkpoint is not the one that it began with
+	SavedIn     int           `json:"saved_in,omitempty"` // the last attempt whose checkpoint differs from its first one
 	StartedAt   time.Time     `json:"started_at,omitzero"`
-	HeartbeatAt time.Time     `json:"heartbeat_at,omitzero"` // when its worker last renewed its lease
+	HeartbeatAt time.Time     `json:"heartbeat_at,omitzero"` // last renewal of its worker's lease
 	ParkedAt    time.Time     `json:"parked_at,omitzero"`    // when the call became a background run
 	Cancel      *Cancellation `json:"cancel_requested,omitempty"`
 	Notice      NoticeState   `json:"notice,omitempty"`
-	Waiting                   // what it continues from
-	Beat                      // what the work last said of itself
+	Waiting                   // state to continue from
+	Beat                      // last report of the work
 	End                       // zero until the run is terminal, except Calls
 
-	// Unsaved means that the run has ended and the engine failed to store that: the
+	// Unsaved means that the run has ended but the engine failed to store that: the
 	// end is lost if the worker dies. Engines do not set it.
 	Unsaved bool `json:"-"`
 }
 
-// A Provider says what a tool is part of, for people. All of it may be unknown.
+// A Provider describes the plugin and the kind of a tool, for display. All fields may be
+// empty.
 type Provider struct {
-	Kind          string `json:"kind,omitempty"`           // of tool, such as "wasm"
-	Plugin        string `json:"plugin,omitempty"`         // the name of the plugin that has it
-	PluginVersion string `json:"plugin_version,omitempty"` // as the plugin says it
+	Kind          string `json:"kind,omitempty"`           // kind of tool, such as "wasm"
+	Plugin        string `json:"plugin,omitempty"`         // name of the plugin
+	PluginVersion string `json:"plugin_version,omitempty"` // the plugin's own version
 }
 
 // Final reports whether the run has ended and its end is stored.
@@ -131,12 +132,12 @@ func (r Run) Light() Run {
 
 // A Beat is a status update of a running run.
 type Beat struct {
-	Detail       string    `json:"detail,omitempty"`    // what it is doing
+	Detail       string    `json:"detail,omitempty"`    // current activity
 	Narration    string    `json:"narration,omitempty"` // a status text for a person
 	Progress     *Progress `json:"progress,omitempty"`
 	LastOutputAt time.Time `json:"last_output_at,omitzero"`
 	OutputBytes  int64     `json:"output_bytes,omitempty"` // bytes written to the log so far, kept or not
-	Cost         Cost      `json:"cost,omitzero"`          // so far, of all attempts
+	Cost         Cost      `json:"cost,omitzero"`          // of all attempts so far
 }
 
 // Equal reports whether b and c are equal.
@@ -149,9 +150,9 @@ func (b Beat) Equal(c Beat) bool {
 // may be missing.
 type Cost struct {
 	Fuel       int64         `json:"fuel,omitempty"`
-	CPU        time.Duration `json:"cpu_ns,omitempty"`      // on a processor
-	Wait       time.Duration `json:"wait_ns,omitempty"`     // for slots and processors, while it ran
-	MemoryPeak int64         `json:"memory_peak,omitempty"` // bytes, of the attempt that had most
+	CPU        time.Duration `json:"cpu_ns,omitempty"`      // processor time
+	Wait       time.Duration `json:"wait_ns,omitempty"`     // time waiting for slots and processors, while it ran
+	MemoryPeak int64         `json:"memory_peak,omitempty"` // bytes, of the attempt with the most
 }
 
 // Add returns the cost of c and then d.
@@ -159,11 +160,11 @@ func (c Cost) Add(d Cost) Cost {
 	return Cost{c.Fuel + d.Fuel, c.CPU + d.CPU, c.Wait + d.Wait, max(c.MemoryPeak, d.MemoryPeak)}
 }
 
-// Progress is how far a run is, in units of its own choice.
+// Progress is how far a run has got, in units of its choice.
 type Progress struct {
 	Done    float64 `json:"done"`
 	Total   float64 `json:"total,omitempty"` // 0: unknown
-	Unit    string  `json:"unit,omitempty"`  // of both, such as "files"
+	Unit    string  `json:"unit,omitempty"`  // unit of Done and Total, such as "files"
 	Message string  `json:"message,omitempty"`
 }
 
@@ -171,24 +172,24 @@ type Progress struct {
 type End struct {
 	Summary       string          `json:"summary,omitempty"`
 	Result        json.RawMessage `json:"result,omitempty"`
-	ResultStart   string          `json:"result_start,omitempty"` // the beginning of Result, at most 400 characters, if the run has a notice
-	ResultSize    int             `json:"result_size,omitempty"`  // bytes of Result, likewise
-	Content       json.RawMessage `json:"content,omitempty"`      // what the work showed next to Result or Error
-	Calls         json.RawMessage `json:"calls,omitempty"`        // what the work called, for people; also with a suspension. Nil keeps what is stored
+	ResultStart   string          `json:"result_start,omitempty"` // the first 400 characters of Result, if the run has a notice
+	ResultSize    int             `json:"result_size,omitempty"`  // bytes of Result, if the run has a notice
+	Content       json.RawMessage `json:"content,omitempty"`      // content shown next to Result or Error
+	Calls         json.RawMessage `json:"calls,omitempty"`        // calls of the work, for people; also stored with a suspension. Nil keeps the stored ones
 	ExitCode      *int            `json:"exit_code,omitempty"`
 	Error         *RunError       `json:"error,omitempty"`          // set if and only if the run failed
-	ArtifactError string          `json:"artifact_error,omitempty"` // what of the run could not be stored
+	ArtifactError string          `json:"artifact_error,omitempty"` // the artifacts that could not be stored
 	FinishedAt    time.Time       `json:"finished_at,omitzero"`
 	Diagnosis     *Diagnosis      `json:"diagnosis,omitempty"` // why it failed, for operators
-	Shown         bool            `json:"shown,omitempty"`     // somebody waited for the end: it makes no notice
+	Shown         bool            `json:"shown,omitempty"`     // the end was shown to a waiting caller: it makes no notice
 }
 
-// A Diagnosis says why a run failed, in words that only an operator may see: they
-// may have secrets of the work and internals of the host.
+// A Diagnosis says why a run failed. Only operators may see it: it may contain
+// secrets of the work and internals of the host.
 type Diagnosis struct {
 	Reason    string `json:"reason"`               // the internal error
-	Trace     string `json:"trace,omitempty"`      // where the work was, innermost first
-	LastWords string `json:"last_words,omitempty"` // what it wrote last to its standard error
+	Trace     string `json:"trace,omitempty"`      // stack of the work, innermost frame first
+	LastWords string `json:"last_words,omitempty"` // the end of its standard error
 }
 
 // A RunError says why a run failed, in words fit for a model.
@@ -202,17 +203,16 @@ type Cancellation struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
-	Alone  bool      `json:"alone,omitempty"` // its children are not stopped with it
+	Alone  bool      `json:"alone,omitempty"` // its children are not stopped
 	Force  bool      `json:"force,omitempty"` // its work has no grace period
-	Held   bool      `json:"-"`               // only if the run is queued and held
+	Held   bool      `json:"-"`               // cancel only if the run is queued and held
 }
 
 // Undecided reports whether the run is queued and held, so that it can still be released
 // or refused.
 func (r Run) Undecided() bool { return r.Status == StatusQueued && r.Held != "" }
 
-// Canceled returns r with a cancellation. A later one changes nothing of the first, but
-// that it can force the end.
+// Canceled returns r with a cancellation. If r already has one, c can only add Force.
 func (r Run) Canceled(c Cancellation) Run {
 	switch {
 	case r.Cancel == nil:
@@ -225,18 +225,17 @@ func (r Run) Canceled(c Cancellation) Run {
 	return r
 }
 
-// NoticeState is the state of the notice of a run's end.
+// NoticeState is the state of a run's notice.
 type NoticeState string
 
 // The states of a notice.
 const (
 	NoticeNone    NoticeState = ""        // the run has not ended, or ended without a notice
 	NoticePending NoticeState = "pending" // to be delivered
-	NoticeSeen    NoticeState = "seen"    // acknowledged, or the end was seen otherwise
+	NoticeSeen    NoticeState = "seen"    // acknowledged, or the end was seen in another way
 )
 
-// Elapsed returns how long the run has been running, or ran: 0 if it never
-// started.
+// Elapsed returns how long the run has been running, or ran: 0 if it never started.
 func (r Run) Elapsed(now time.Time) time.Duration {
 	if r.StartedAt.IsZero() {
 		return 0
@@ -248,16 +247,16 @@ func (r Run) Elapsed(now time.Time) time.Duration {
 	return max(0, now.Sub(r.StartedAt))
 }
 
-// Wake says which ends of a run wake its session with a notice.
+// Wake says which ends of a run make a notice that wakes its session.
 type Wake string
 
-// The ends that wake a session.
+// The values of Wake.
 const (
-	WakeEnd     Wake = ""        // each
-	WakeFailure Wake = "failure" // all but a success
+	WakeEnd     Wake = ""        // every end
+	WakeFailure Wake = "failure" // every end but a success
 )
 
-// Finish returns the run with its end, and its notice pending if it is to have
+// Finish returns the run with its end, and with a pending notice if it makes
 // one.
 func (r Run) Finish(status Status, b Beat, e End) Run {
 	if e.Calls == nil {
@@ -271,8 +270,8 @@ func (r Run) Finish(status Status, b Beat, e End) Run {
 	return r
 }
 
-// Folder returns the name of the folder of a run's attempt: its id for the
-// first one, "{id}.{attempt}" for a later one.
+// Folder returns the folder name of a run's attempt: its id for the first one,
+// "{id}.{attempt}" for a later one.
 func (r Run) Folder() string {
 	if r.Attempt > 1 {
 		return fmt.Sprintf("%s.%d", r.ID, r.Attempt)
@@ -280,11 +279,10 @@ func (r Run) Folder() string {
 	return r.ID
 }
 
-// Path returns the name of an artifact of the run below the folder of an
-// engine.
+// Path returns the name of an artifact of the run, relative to the folder of an engine.
 func (r Run) Path(artifact string) string { return "runs/" + r.Folder() + "/" + artifact }
 
-// An Envelope is what [ResultJSON] holds, however the run ended.
+// An Envelope is the content of [ResultJSON], however the run ended.
 type Envelope struct {
 	TaskID          string          `json:"task_id"`
 	Attempt         int             `json:"attempt"`
@@ -302,9 +300,9 @@ type Envelope struct {
 	OutputTruncated bool            `json:"output_truncated"`
 }
 
-// ResultFile returns [ResultJSON] of an ended run with its payload: its [Envelope]
-// on one line, without indentation or HTML escapes, which would make a deeply
-// nested result many times larger.
+// ResultFile returns the [ResultJSON] of an ended run with its payload: its
+// [Envelope] on one line, without indentation or HTML escapes, which would make a
+// deeply nested result many times larger.
 func (r Run) ResultFile() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Overlap says what a schedule does when it fires while a run of an earlier
-// firing is still active.
+// Overlap says what a schedule does when it fires while an earlier run of
+// it is active.
 type Overlap string
 
-// What a schedule does on overlap; "" is OverlapSkip.
+// The values of Overlap; "" is OverlapSkip.
 const (
-	OverlapSkip   Overlap = "skip"            // skips the firing
-	OverlapQueue  Overlap = "queue"           // the run waits until the earlier one has ended; while one waits, firings are skipped
-	OverlapCancel Overlap = "cancel_previous" // stops the earlier run, and starts the new one when that has ended
+	OverlapSkip   Overlap = "skip"            // skip the firing
+	OverlapQueue  Overlap = "queue"           // queue the run until the earlier one has ended; while one waits, firings are skipped
+	OverlapCancel Overlap = "cancel_previous" // stop the earlier run, and start the new one when it has ended
 )
 
 // Why a schedule is not enabled.
@@ -30,18 +30,18 @@ const (
 // a value, like a [Run]. Its JSON form is what engines store.
 //
 // Its cron expression is read as in crontab(5): five fields, minute hour
-// day-of-month month day-of-week, of "*", numbers, names of months and
-// weekdays, ranges, steps and lists; a day matches by both of its fields, or
-// by one of them if neither has a "*". It follows the clock of its time zone. A
-// time that the clock skips fires at the first minute it shows again, and a time
-// that it shows twice fires the first time only.
+// day-of-month month day-of-week, of "*", numbers, names of months and weekdays,
+// ranges, steps and lists; a day matches by both of its fields, or by one of them
+// if neither has a "*". It follows the clock of its time zone. A time that the
+// clock skips fires at the first minute after the gap; a time that occurs twice
+// fires only the first time.
 type Schedule struct {
 	ID                 string          `json:"schedule_id"`
 	Session            string          `json:"session"`
 	Tool               string          `json:"tool"`
 	Version            string          `json:"tool_version,omitempty"`
 	Args               json.RawMessage `json:"args"`
-	Terms              json.RawMessage `json:"terms,omitempty"` // of its runs, see Run.Terms
+	Terms              json.RawMessage `json:"terms,omitempty"` // terms of its runs, see Run.Terms
 	Title              string          `json:"title"`
 	By                 string          `json:"by,omitempty"` // user or operator that made it; "": the session's agent
 	SignalOnCompletion bool            `json:"signal_on_completion"`
@@ -50,16 +50,16 @@ type Schedule struct {
 	CreatedAt          time.Time       `json:"created_at"`
 
 	Cron     string    `json:"cron_expression,omitempty"` // five fields; "" for a one-shot
-	At       time.Time `json:"scheduled_at,omitzero"`     // zero for a recurring one
+	At       time.Time `json:"scheduled_at,omitzero"`     // due time of a one-shot; zero for a recurring schedule
 	Timezone string    `json:"timezone"`                  // an IANA name
 	Overlap  Overlap   `json:"overlap"`
 
 	Enabled  bool      `json:"enabled"`
-	Disabled string    `json:"disabled_reason,omitempty"` // why it is not enabled: one of the Disabled constants
+	Disabled string    `json:"disabled_reason,omitempty"` // why it is disabled: one of the Disabled constants
 	NextAt   time.Time `json:"next_trigger_at,omitzero"`  // zero if it will not fire again
 	LastAt   time.Time `json:"last_triggered_at,omitzero"`
 	LastRun  string    `json:"last_task_id,omitempty"`
 	Fired    int       `json:"trigger_count"`
-	Rejected int       `json:"rejected_in_a_row,omitempty"` // firings refused since one was not
-	Revision int64     `json:"revision"`                    // counts the changes; set by the engine
+	Rejected int       `json:"rejected_in_a_row,omitempty"` // firings refused since the last that was not
+	Revision int64     `json:"revision"`                    // number of changes; set by the engine
 }

@@ -7,47 +7,47 @@ import (
 )
 
 // Values stores small values, by scope and key. Writes are ordered within a scope:
-// each gives its value a version that is higher than every earlier one of the scope,
-// those of deleted values included.
+// each gives its value a higher version than all earlier writes of the scope, even
+// of values deleted since.
 type Values interface {
 	// Value returns a value, or an error matching [ErrNotFound].
 	Value(ctx context.Context, s Scope, key string) (Value, error)
 
-	// Values returns up to max values of a scope with keys after after, in the order
-	// of the bytes of their keys; all if max is 0. Without data they have no Data.
+	// Values returns up to max values of a scope whose keys sort after after, in
+	// byte order of their keys; all if max is 0. They have Data only if data is set.
 	Values(ctx context.Context, s Scope, after string, max int, data bool) ([]Value, error)
 
 	// PutValue stores v.Key, v.Data and v.Expires, and returns the value with its new version.
-	// If the stored version is not v.Version, the error matches [ErrConflict]: 0 is
-	// that of a missing value, and [AnyVersion] matches each. An empty key appends:
-	// the new version becomes the key, as text that sorts in the order of versions.
-	// A value beyond limit is refused with a *[LimitError] matching [ErrValueCount] or
-	// [ErrValueBytes], and for the quota of records one matching [ErrRecordLimit].
+	// If the stored version is not v.Version, the error matches [ErrConflict]: a missing value
+	// has version 0, and [AnyVersion] matches all. An empty key appends: the new version
+	// becomes the key, as text that sorts in the order of versions. A value that exceeds limit
+	// is refused with a *[LimitError] matching [ErrValueCount] or [ErrValueBytes]. If it
+	// exceeds the quota of records, the error matches [ErrRecordLimit].
 	PutValue(ctx context.Context, s Scope, v Value, limit ValueLimit) (Value, error)
 
 	// DeleteValue removes a value of that version. The error matches [ErrNotFound]
 	// or [ErrConflict].
 	DeleteValue(ctx context.Context, s Scope, key string, version int64) error
 
-	// DropValues removes the values with keys up to through, and all of the scope
+	// DropValues removes the values with keys up to through, or the whole scope
 	// if through is "".
 	DropValues(ctx context.Context, s Scope, through string) error
 
 	// Scopes returns the sizes of the scopes whose names begin with prefix, without
-	// mailboxes, by session and name. Session selects one; "" is every session.
+	// mailboxes, by session and name. An empty session selects all sessions.
 	Scopes(ctx context.Context, session, prefix string) ([]ScopeInfo, error)
 }
 
-// AnyVersion stands for every version of a value, and for none.
+// AnyVersion matches every version of a value, and a missing value.
 const AnyVersion = -1
 
 // A Scope is a set of values. It needs no record of its own.
 type Scope struct {
-	Session string // its owner's quota counts the values; "": of no session, and its values outlast all
-	Name    string // within the session; "": the values of the session itself
-	// Run makes it the mailbox of that run of the session, with Name "". PutValue
-	// returns an error matching [ErrNotFound] unless the run is active, and watchers
-	// get an [EventMessage]. The scope is removed when the run ends.
+	Session string // its owner's quota counts the values; "": no session, and the values outlast all sessions
+	Name    string // name within the session; "": the session's own values
+	// Run makes the scope the mailbox of that run of the session, with Name "".
+	// PutValue returns an error matching [ErrNotFound] unless the run is active, and
+	// watchers get an [EventMessage]. The scope is removed when the run ends.
 	Run string
 }
 
@@ -56,15 +56,15 @@ type Value struct {
 	Key     string
 	Version int64
 	Data    []byte
-	Bytes   int // of Data
+	Bytes   int // length of Data
 	At      time.Time
-	Expires time.Time // from then on it counts as missing; zero: never
+	Expires time.Time // when it begins to count as missing; zero: never
 }
 
 // Expired reports whether the value counts as missing.
 func (v Value) Expired(now time.Time) bool { return !v.Expires.IsZero() && !v.Expires.After(now) }
 
-// ScopeInfo is how large a scope is. Values that have expired may be counted.
+// ScopeInfo is the size of a scope. It may include expired values.
 type ScopeInfo struct {
 	Scope
 	Count   int
@@ -78,10 +78,10 @@ type ValueLimit struct {
 	Bytes int64 // of keys and data
 }
 
-// VersionKey returns the key of a value that was appended.
+// VersionKey returns the key of an appended value.
 func VersionKey(version int64) string { return fmt.Sprintf("%019d", version) }
 
-// Check returns an error if a scope may not have so many values and bytes.
+// Check returns an error if a scope may not have that many values and bytes.
 func (l ValueLimit) Check(count int, bytes int64) error {
 	switch {
 	case l.Count > 0 && count > l.Count:
@@ -92,5 +92,5 @@ func (l ValueLimit) Check(count int, bytes int64) error {
 	return nil
 }
 
-// ScopeSize returns how many bytes of the quota of records a scope counts.
+// ScopeSize returns how many bytes a scope counts against the quota of records.
 func ScopeSize(count int, bytes int64) int64 { return int64(1+count)*ValueOverhead + bytes }

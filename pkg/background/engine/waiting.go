@@ -7,51 +7,51 @@ import (
 	"time"
 )
 
-// Bounds of a waiting run.
+// Limits of a waiting run.
 const (
 	MaxState = 16 << 20 // bytes of its state
-	MaxCalls = 64 << 10 // bytes of its calls
-	MaxAwait = 64       // runs that it awaits, and children that one write stores
+	MaxCalls = 64 << 10 // bytes of its recorded calls
+	MaxAwait = 64       // runs that it waits for, and children stored in one write
 )
 
 // ErrStopping means that a run cannot be suspended because it is being stopped.
 var ErrStopping = errors.New("the run is being stopped")
 
-// Waiting is what the record of a run has of a state that was stored with
-// [Lease.Suspend]. It is zero for a run without one.
+// Waiting describes the state of a run that was stored with [Lease.Suspend]. It is zero for
+// a run without one.
 type Waiting struct {
-	WakeAt    time.Time `json:"wake_at,omitzero"`      // when it continues, whatever happens; zero: not by time
-	Await     []string  `json:"await,omitempty"`       // the runs whose end lets it continue
-	StateSize int64     `json:"state_bytes,omitempty"` // of its state
-	StateLog  int64     `json:"state_log,omitempty"`   // how much of its log belongs to the state
+	WakeAt    time.Time `json:"wake_at,omitzero"`      // latest time to continue; zero: none
+	Await     []string  `json:"await,omitempty"`       // ids of the runs whose end wakes it
+	StateSize int64     `json:"state_bytes,omitempty"` // bytes of its state
+	StateLog  int64     `json:"state_log,omitempty"`   // length of the log that belongs to the state
 	StateOf   int       `json:"state_of,omitempty"`    // the attempt that stored the state
-	CallsSize int64     `json:"calls_bytes,omitempty"` // of what it has called
+	CallsSize int64     `json:"calls_bytes,omitempty"` // bytes of its recorded calls
 	Mail      int64     `json:"mail_seen,omitempty"`   // version of the last message that it has seen
-	Woken     bool      `json:"woken,omitempty"`       // it is queued to continue the same attempt
-	Anew      bool      `json:"anew,omitempty"`        // without a state it may begin anew: it has done nothing yet that must not be done twice
+	Woken     bool      `json:"woken,omitempty"`       // queued to continue the same attempt
+	Anew      bool      `json:"anew,omitempty"`        // it may start over without a state: it has had no unrepeatable side effects
 }
 
-// A Suspension is what a run needs to continue later, and what it waits for.
+// A Suspension is the state from which a run continues later, and what it waits for.
 type Suspension struct {
-	State []byte    // from 1 to MaxState bytes; nil: that which is stored
-	Beat  Beat      // what the run said of itself last
-	Wake  time.Time // when it continues at the latest; zero: not by time
-	Await []string  // runs whose end lets it continue, at most MaxAwait; one that is not active counts as ended
-	Calls []byte    // what the work has called so far, as in [End]; nil: what is stored
-	Mail  int64     // version of the last message that the run has seen; a later one lets it continue
-	// Children are runs of its session whose Parent it is, at most MaxAwait. They are
-	// stored in the same write, in the queue that all workers share. One whose id is
-	// taken is left out: an earlier Suspend has stored it.
+	State []byte    // 1 to MaxState bytes; nil: the stored state
+	Beat  Beat      // last report of the run
+	Wake  time.Time // latest time to continue; zero: none
+	Await []string  // ids of the runs whose end wakes it, at most MaxAwait; an inactive run counts as ended
+	Calls []byte    // the calls of the work so far, as in [End]; nil: the stored ones
+	Mail  int64     // version of the last message that the run has seen; a later one wakes it
+	// Children are runs of the same session with this run as their Parent, at most
+	// MaxAwait. They are stored in the same write, in the queue that all workers
+	// share. A child whose id is taken is skipped: an earlier Suspend has stored it.
 	Children []Run
-	// Hold has the run stay the worker's: the state and the children are stored, and
-	// the run continues. A crash returns to this state.
+	// Hold stores the state and the children while the run stays with its worker and
+	// continues. After a crash it continues from this state.
 	Hold bool
-	// Drop removes the state that is stored, and Anew: after a crash the run does not continue.
-	// It goes with Hold, and without State, Await and Children.
+	// Drop removes the stored state, and Anew: after a crash the run does not continue. It
+	// requires Hold, without State, Await and Children.
 	Drop bool
 }
 
-// Check refuses a suspension of a run that no engine stores.
+// Check returns an error for a suspension of a run that no engine should store.
 func (s Suspension) Check(run Run) error {
 	switch {
 	case len(s.Calls) > MaxCalls:
@@ -78,8 +78,8 @@ func (s Suspension) Check(run Run) error {
 	return nil
 }
 
-// Suspended returns the run as s leaves it, with that much of its log: waiting, or
-// with Hold as it is.
+// Suspended returns the run after the suspension s, with log bytes of log:
+// waiting, or unchanged with Hold.
 func (r Run) Suspended(s Suspension, log int64) Run {
 	r.Beat = s.Beat
 	r.OutputBytes = log
@@ -102,15 +102,15 @@ func (r Run) Suspended(s Suspension, log int64) Run {
 	return r
 }
 
-// An Alarm is when a waiting run continues. Its time comes by the clock of the process, and
-// also by the clock of the wall, whichever is first: that one may be set back, and the other
-// stands still while the machine sleeps.
+// An Alarm is the time when a waiting run continues. It is due by the process's clock or by
+// the wall clock, whichever is first: the wall clock may be set back, and the other stands
+// still while the machine sleeps.
 type Alarm struct {
 	Wall time.Time // [Waiting.WakeAt]
-	At   time.Time // the same time by the clock of the process
+	At   time.Time // the same time by the process's clock
 }
 
-// NewAlarm returns the alarm of a run that begins to wait, or is found waiting.
+// NewAlarm returns the alarm of a run that begins to wait, or was found waiting.
 func NewAlarm(wall time.Time) Alarm {
 	now := time.Now()
 	return Alarm{wall, now.Add(wall.Sub(now))}
@@ -125,8 +125,8 @@ func (r Run) Awaken() Run {
 	return r
 }
 
-// Checkpointed returns a run that saves a checkpoint, in an attempt that began as began
-// with another one, or with the same.
+// Checkpointed returns r after it saved checkpoint. began is the run as its attempt
+// began, and other its checkpoint then.
 func (r Run) Checkpointed(began Run, other, checkpoint []byte) Run {
 	r.SavedIn = began.SavedIn
 	if !bytes.Equal(other, checkpoint) {
@@ -135,12 +135,12 @@ func (r Run) Checkpointed(began Run, other, checkpoint []byte) Run {
 	return r
 }
 
-// Idle returns how many attempts in a row got no further than those before them: they
-// ended with the state and the checkpoint that they began with.
+// Idle returns how many attempts in a row made no progress: they ended with the state
+// and the checkpoint that they began with.
 func (r Run) Idle() int { return r.Attempt - max(r.StateOf, r.SavedIn) }
 
-// Begin returns a queued run as it is started. A woken one continues its attempt;
-// any other begins the next.
+// Begin returns a queued run as it is started. A woken run continues its attempt;
+// any other begins the next one.
 func (r Run) Begin(now time.Time) Run {
 	r.Status, r.HeartbeatAt = StatusRunning, now
 	if r.Woken {

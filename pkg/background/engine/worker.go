@@ -7,22 +7,22 @@ import (
 
 // A WorkerInfo describes a worker that joins.
 type WorkerInfo struct {
-	TTL   time.Duration // of its lease; 0: DefaultTTL
-	Quota Quota         // of records, from now on; the zero Quota bounds nothing
-	Offer Offer         // until [Worker.Offer] changes it; the zero Offer is for every run
+	TTL   time.Duration // of the lease; 0: DefaultTTL
+	Quota Quota         // quota of records, from now on; the zero Quota limits nothing
+	Offer Offer         // initial offer, see [Worker.Offer]; the zero Offer covers every run
 	// Patience is how long a run in the shared queue waits for a worker that offers it.
-	// After that, this worker claims it too, and decides what becomes of it.
+	// After that, this worker claims it too, and decides what to do with it.
 	Patience time.Duration
 }
 
 // An Offer says which runs a worker can start.
 type Offer struct {
-	Tools  map[string]string // the version of each tool that it has; nil: each tool in any version
-	Places int               // runs that it works on at the same time; 0: none are told
-	About  json.RawMessage   // what its program says of itself, for [Engine.Workers]: JSON, or nil
+	Tools  map[string]string // version of each tool that it has; nil: all tools in any version
+	Places int               // runs that it works on concurrently; 0: unknown
+	About  json.RawMessage   // description of its program for [Engine.Workers]: JSON, or nil
 }
 
-// Takes reports whether the offer is for a run.
+// Takes reports whether the offer covers a run.
 func (o Offer) Takes(r Run) bool {
 	if o.Tools == nil {
 		return true
@@ -32,9 +32,9 @@ func (o Offer) Takes(r Run) bool {
 	return has && (wanted == "" || wanted == version)
 }
 
-// WantedVersion is the version of its tool that a run is started with; "" if any will
-// do: for a first attempt that a schedule fired, and for a run with a state, which
-// continues with a version that was kept.
+// WantedVersion returns the version of the tool that a run must be started with. It
+// is "" if any will do: for the first attempt of a run of a schedule, and for a run
+// with a state, which continues with a version that was kept.
 func (r Run) WantedVersion() string {
 	if r.Schedule != "" && r.Attempt == 0 || r.StateSize > 0 {
 		return ""
@@ -42,14 +42,14 @@ func (r Run) WantedVersion() string {
 	return r.Version
 }
 
-// A WorkerState is what others know of a worker.
+// A WorkerState describes a worker to others.
 type WorkerState struct {
-	ID        string // never used again
+	ID        string // never reused
 	Offer     Offer
 	Since     time.Time // when it joined
 	RenewedAt time.Time // its last heartbeat
 	TTL       time.Duration
-	Live      bool // its lease lasts; else it is dead, and its runs may not have been taken over yet
+	Live      bool // its lease lasts; otherwise it is dead, and its runs may not have been taken over yet
 	Claimed   int  // queued runs that it is about to start
-	Running   int  // runs that it works on
+	Running   int  // runs that it is working on
 }
