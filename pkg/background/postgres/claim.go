@@ -41,8 +41,8 @@ func (w *worker) Adopt(ctx context.Context, run engine.Run, permits engine.Permi
 	return &lease{worker: w, seq: r.seq, turn: r.turn, run: r.Run}, nil
 }
 
-// store stores a new run if it is admitted. It tries at once, in one statement; only when
-// that stores nothing, it looks why.
+// store stores a new run if it is admitted. It first tries in one statement, and only
+// looks for the reason if that stores nothing.
 func (w *worker) store(ctx context.Context, r *row, permits *engine.Permits, session error, kind engine.EventKind) error {
 	if w.stale() {
 		return w.over()
@@ -86,14 +86,14 @@ func (w *worker) store(ctx context.Context, r *row, permits *engine.Permits, ses
 	})
 }
 
-// newRunEvent is the event of a new run.
+// newRunEvent returns the event of a new run.
 func newRunEvent(kind engine.EventKind, r *row) engine.Event {
 	event := engine.RunEvent(kind, r.Run)
 	event.Claimed = r.epoch != 0
 	return event
 }
 
-// storeAtOnce stores a run if that needs no room to be made, and nothing refuses it.
+// storeAtOnce stores a run if nothing must be evicted for it, and nothing refuses it.
 func (w *worker) storeAtOnce(ctx context.Context, r *row, quota engine.Quota, permits *engine.Permits) (stored bool, err error) {
 	a := admission{run: r.Run, owner: r.owner, permits: permits}
 	condition, more := a.permitted(30)
@@ -131,7 +131,7 @@ func (w *worker) storeAtOnce(ctx context.Context, r *row, quota engine.Quota, pe
 	return stored && problem == nil, problem
 }
 
-// stored reads what insertRun returns.
+// stored reads the result of insertRun.
 func (r *row) stored(found pgx.Row) (bool, error) {
 	var heartbeat *int64
 	err := found.Scan(&r.seq, &heartbeat)
@@ -144,37 +144,37 @@ func (r *row) stored(found pgx.Row) (bool, error) {
 	return err == nil, err
 }
 
-// An admission is what decides whether a run is stored.
+// An admission is the data that decides whether a run is stored.
 type admission struct {
 	run     engine.Run
 	owner   string
 	permits *engine.Permits
-	session error // without a permit of the session
+	session error // error if the session has no permit left
 
 	exists    bool
-	keyed     string // the run that has its key
+	keyed     string // id of the run with the same key
 	scheduled bool
 	parent    *row
 	children  int
-	active    []string // that hold permits like its own
+	active    []string // ids of the runs that hold the same permits
 	owned     int
 	room      room
 }
 
-// limited reports whether permits bound the run.
+// limited reports whether permits limit the run.
 func (a *admission) limited() bool {
 	p := a.permits
 	return p != nil && p.Session+p.Parked+p.Owner > 0
 }
 
-// A permitLock is what whoever stores a run holds, so that the permits of its session or its
-// owner are counted by one after the other. The zero value is no lock.
+// A permitLock is held while a run is stored, so that only one transaction at a time counts
+// the permits of its session or owner. The zero value is no lock.
 type permitLock struct {
 	kind int // [lockSession] or [lockOwner]
 	name string
 }
 
-// lock is what locks the permits that bound the run.
+// lock returns the lock of the permits that limit the run.
 func (a *admission) lock() permitLock {
 	switch {
 	case !a.limited():
@@ -185,7 +185,7 @@ func (a *admission) lock() permitLock {
 	return permitLock{lockSession, a.run.Session}
 }
 
-// take has a batch take locks in one statement, in an order that all keep to.
+// take adds the locks to a batch, in one statement and in a fixed order.
 func take(b *pgx.Batch, locks ...permitLock) {
 	var kinds []int
 	var names []string
@@ -200,7 +200,7 @@ func take(b *pgx.Batch, locks ...permitLock) {
 	}
 }
 
-// most is how many runs like this one its session may have.
+// most returns how many runs like this one its session may have.
 func (a *admission) most() int {
 	if a.run.Origin == engine.OriginParked {
 		return a.permits.Parked
@@ -208,7 +208,7 @@ func (a *admission) most() int {
 	return a.permits.Session
 }
 
-// counted is the condition that an active run h counts.
+// counted returns the condition that an active run h counts.
 func (a *admission) counted() string {
 	if a.permits.Queue {
 		return "(h.epoch <> 0 OR h.status = 'queued' AND NOT h.held)"
@@ -216,7 +216,7 @@ func (a *admission) counted() string {
 	return "h.epoch <> 0"
 }
 
-// permitted is the condition that a permit is left, with parameters from n on.
+// permitted returns the condition that a permit is left, with parameters from n on.
 func (a *admission) permitted(n int) (condition string, args []any) {
 	if a.permits == nil {
 		return "", nil
@@ -233,7 +233,7 @@ func (a *admission) permitted(n int) (condition string, args []any) {
 	return condition, args
 }
 
-// read has a batch read it.
+// read adds the queries of an admission to a batch.
 func (a *admission) read(b *pgx.Batch) {
 	a.readRun(b)
 
@@ -244,7 +244,7 @@ func (a *admission) read(b *pgx.Batch) {
 	}
 }
 
-// readRun has a batch read what does not depend on permits.
+// readRun adds the queries that do not depend on permits.
 func (a *admission) readRun(b *pgx.Batch) {
 	b.Queue("SELECT EXISTS (SELECT FROM runs WHERE id = $1), coalesce((SELECT id FROM runs WHERE session = $2 AND key = $3), '')", a.run.ID, a.run.Session, orNull(a.run.IdempotencyKey)).
 		QueryRow(func(found pgx.Row) error { return found.Scan(&a.exists, &a.keyed) })
@@ -257,7 +257,7 @@ func (a *admission) readRun(b *pgx.Batch) {
 		})
 	}
 	if a.run.Parent != "" {
-		// One after the other stores children of a run that may have only so many.
+		// Children of a run with a limit are stored one after the other.
 		lock := "FOR SHARE OF r"
 		if a.permits != nil && a.permits.Children > 0 {
 			lock = "FOR NO KEY UPDATE OF r"
@@ -274,7 +274,7 @@ func (a *admission) readRun(b *pgx.Batch) {
 	}
 }
 
-// refusal is why a run is not stored; nil if it is.
+// refusal returns why a run is not stored; nil if it is.
 func (a *admission) refusal() error {
 	p := a.parent
 	switch {
@@ -302,21 +302,20 @@ func (a *admission) refusal() error {
 	return nil
 }
 
-// queued is the condition that a run may be claimed, apart from permits. Few runs come after
-// another one: said first, it keeps the planner from joining all of them with all that are
-// active.
+// queued is the condition that a run may be claimed, apart from permits. Few runs have an
+// After: testing that first keeps the planner from joining all of them with all active runs.
 const queued = `r.status = 'queued' AND r.epoch = 0 AND NOT r.held AND (r.after IS NULL OR NOT EXISTS (SELECT FROM runs a WHERE a.id = r.after AND a.finished IS NULL)) AND ` + fits
 
-// fits is the condition that the worker $5 offers a run or, since $6, no worker with a lease
-// has. $6 is NULL for a worker that takes every run.
+// fits is the condition that worker $5 offers a run, or that no worker with a lease has
+// offered it since $6. $6 is NULL for a worker that takes every run.
 const fits = `($6::bigint IS NULL OR EXISTS (SELECT FROM offers o WHERE o.epoch = $5 AND o.withdrawn IS NULL AND ` + offered + `) OR r.created <= $6 AND NOT EXISTS (
 		SELECT FROM offers o JOIN workers w USING (epoch) WHERE coalesce(o.withdrawn, w.renewed + w.ttl) > $6 AND ` + offered + `))`
 
 const offered = `o.tool = r.tool AND (r.version = '' OR o.version = r.version)`
 
-// claimable finds the oldest runs of sessions and owners that have a permit left. It
-// goes from session to session, so that a long queue of one does not hide the others.
-// $2 to $4 are the permits of a session, for parked calls, and of an owner; 0: any number.
+// claimable finds the oldest runs of sessions and owners that have a permit left. It goes
+// session by session, so that one long queue does not hide the others. $2 to $4 are the
+// permits of a session, for parked calls, and of an owner; 0: no limit.
 const claimable = `
 	WITH RECURSIVE waiting AS (
 		(SELECT session FROM runs r WHERE r.status = 'queued' AND r.epoch = 0 AND NOT r.held ORDER BY session LIMIT 1)

@@ -13,23 +13,24 @@ import (
 )
 
 const (
-	// statementTimeout ends what a server does for a connection that is gone.
+	// statementTimeout ends statements of the server for a connection that is gone.
 	statementTimeout = time.Minute
 
-	// idleTimeout ends a transaction whose process stands still: others wait for its locks.
+	// idleTimeout ends a transaction whose process hangs while others wait for its locks.
 	idleTimeout = 10 * time.Second
 
-	// writeTimeout ends a write that a server does not answer, though its connection stands.
+	// writeTimeout ends a write that the server does not answer although the connection is
+	// open.
 	writeTimeout = statementTimeout + 5*time.Second
 
-	// connectTimeout is how long one of the hosts of a URL is tried, if the URL says nothing.
+	// connectTimeout is how long each host of a URL is tried, if the URL does not set it.
 	connectTimeout = 10 * time.Second
 
-	// silence is after what time without a sign of life a connection is given up.
+	// silence is how long a connection may show no sign of life before it is given up.
 	silence = 15 * time.Second
 )
 
-// configure returns how connections are made to the database that a URL or a DSN names.
+// configure returns the configuration of connections to the database of a URL or a DSN.
 func configure(url string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -55,11 +56,11 @@ func configure(url string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// errSilent says that a write got no answer.
+// errSilent means that a write got no answer.
 var errSilent = errors.New("the database does not answer")
 
-// within bounds a write. Its end is [errSilent]: answer returns the error of the write as
-// that if it is.
+// within limits the time of a write. If the time runs out, its cause is [errSilent], and
+// answer replaces the error of the write with it.
 func within(ctx context.Context, timeout time.Duration) (bounded context.Context, answer func(err error) error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, timeout, errSilent)
 	return bounded, func(err error) error {
@@ -71,23 +72,25 @@ func within(ctx context.Context, timeout time.Duration) (bounded context.Context
 	}
 }
 
-// errUnsynced says that a commit is on the primary, and perhaps not on the synchronous
-// standby: after a failover it may be gone.
+// errUnsynced means that a commit is on the primary, but perhaps not on the
+// synchronous standby: a failover may lose it.
 var errUnsynced = errors.New("the synchronous standby has not confirmed the commit")
 
-// unsynced is set in the data of a connection whose commit a standby has not confirmed.
+// unsynced is the key in the data of a connection whose commit was not confirmed by a
+// standby.
 const unsynced = "toolhost_unsynced"
 
-// noteUnsynced hears that a server gave up waiting for its synchronous standby, because an
-// operator canceled the statement. The server reports such a commit as a success.
+// noteUnsynced records the notice of a server that stopped waiting for its synchronous
+// standby because an operator canceled the statement. The server reports such a commit as
+// a success.
 func noteUnsynced(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if n.Routine == "SyncRepWaitForLSN" {
 		conn.CustomData()[unsynced] = true
 	}
 }
 
-// synced returns [errUnsynced] if the last commit of a connection was one that
-// [noteUnsynced] heard of.
+// synced returns [errUnsynced] if [noteUnsynced] recorded that for the last
+// commit of a connection.
 func synced(conn *pgxpool.Conn) error {
 	data := conn.Conn().PgConn().CustomData()
 	if data[unsynced] == nil {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveUp has a connection end when what was sent is not received for as long as silence
-// lasts: the machine may be gone. By default that takes 15 minutes.
+// giveUp makes a connection end when sent data is not acknowledged for the time
+// silence: the machine may be gone. The default is 15 minutes.
 func giveUp(network, _ string, conn syscall.RawConn) error {
 	if network != "tcp4" && network != "tcp6" {
 		return nil

@@ -13,21 +13,21 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A database is what all parts of an engine share: its connections, transactions, clock
-// and events.
+// A database is shared by all parts of an engine: connections, transactions, clock and
+// events.
 type database struct {
 	pool        *pgxpool.Pool
 	feed        engine.Feed
-	clock       func() time.Time // nil: the server's
-	hints       *hints           // nil: none are sent or heard
+	clock       func() time.Time // nil: the server's clock
+	hints       *hints           // nil: none are sent or received
 	timeout     time.Duration    // of a write
-	connections atomic.Int64     // that were made so far
+	connections atomic.Int64     // number of connections made so far
 
-	writes group // of runs
-	logs   group // to logs
+	writes group // group of run writes
+	logs   group // group of log writes
 
 	mu     sync.Mutex
-	quota  engine.Quota // of the last Join
+	quota  engine.Quota // quota of the last Join
 	joined bool
 }
 
@@ -39,12 +39,13 @@ func newDatabase(o Options) *database {
 	return d
 }
 
-// serverNow is the time that leases go by, in SQL: a parameter, or the server's.
+// serverNow returns SQL for the time that leases follow: a parameter, or the server's
+// clock.
 func serverNow(parameter int) string {
 	return fmt.Sprintf("coalesce($%d::bigint, (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint)", parameter)
 }
 
-// now returns the parameter of [serverNow].
+// now returns the parameter for [serverNow].
 func (d *database) now() *int64 {
 	if d.clock == nil {
 		return nil

@@ -9,18 +9,18 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// Claims are the queued runs that a worker has claimed, as far as it knows. When an answer
-// of the server is lost, it may have claimed others, which would wait for ever: it gives
-// those back with its heartbeats. So it does when there is a new connection: after a failover
-// that has lost writes, a run that was started may be claimed again.
+// Claims are the queued runs that a worker knows it has claimed. If an answer of the server
+// was lost, the worker may have claimed others, which would wait forever: its heartbeats
+// return those. They do the same after a new connection: after a failover that lost writes, a
+// run that was started may be claimed again.
 type claims struct {
-	known       map[string]bool // by id; also while they are being submitted
+	known       map[string]bool // by id; includes runs that are being submitted
 	doubt       bool            // an answer was lost
-	connections int64           // that had been made; another one may be to another server
-	until       int64           // runs stored until then are given back that are not known; 0: none
+	connections int64           // connections made until then; a new one may be to another server
+	until       int64           // unknown runs stored until then are returned; 0: none
 }
 
-// claims notes that the worker claims runs, or is about to.
+// claims records that the worker claims runs, or is about to.
 func (w *worker) claims(ids ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -29,7 +29,7 @@ func (w *worker) claims(ids ...string) {
 	}
 }
 
-// unclaims notes that a run is not claimed any more; doubt, that it may be.
+// unclaims records that a run is no longer claimed; with doubt, that it may still be.
 func (w *worker) unclaims(id string, doubt bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,10 +37,10 @@ func (w *worker) unclaims(id string, doubt bool) {
 	w.claimed.doubt = w.claimed.doubt || doubt
 }
 
-// giveBack has a heartbeat give back what is claimed and not known. It needs two of them,
-// so that it leaves alone what is being submitted meanwhile: one reads what there is, and
-// the next compares that with what was known after it. Call settled with the end of the
-// heartbeat.
+// giveBack makes a heartbeat return claimed but unknown runs. It takes two heartbeats, so
+// that runs being submitted meanwhile are left alone: the first one reads what there is,
+// and the second compares that with what was known after it. Call settled when the
+// heartbeat has ended.
 func (w *worker) giveBack(b *pgx.Batch, freed *[]row) (settled func(err error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,7 +74,7 @@ func (w *worker) giveBack(b *pgx.Batch, freed *[]row) (settled func(err error)) 
 	}
 }
 
-// publishFreed tells that runs can be claimed again.
+// publishFreed publishes that runs can be claimed again.
 func (t *tx) publishFreed(freed []row) {
 	sortRows(freed)
 	for _, r := range freed {

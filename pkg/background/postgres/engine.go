@@ -1,10 +1,10 @@
 // Package postgres has an [engine.Engine] that keeps runs in PostgreSQL 15 or newer,
-// for any number of processes on any number of machines. [Open] makes the schema, and
-// brings an older one to the present version.
+// for any number of processes on any number of machines. [Open] creates the schema, or
+// updates an older one.
 //
-// What is stored is as durable as a commit of the server: see its settings
-// synchronous_commit and synchronous_standby_names. All leases and schedules go by the
-// clock of the server.
+// Stored data is as durable as a commit of the server: see its settings
+// synchronous_commit and synchronous_standby_names. All leases and schedules follow
+// the server's clock.
 package postgres
 
 import (
@@ -26,31 +26,32 @@ type Engine struct {
 	scheduleStore
 	valueStore
 
-	recorded atomic.Int64 // what was read last
+	recorded atomic.Int64 // last value read
 }
 
 var _ engine.Engine = (*Engine)(nil)
 
-// Options change how an engine works.
+// Options configure an Engine.
 type Options struct {
-	// Poll is how often watchers are told to read everything again while hints of other
-	// processes do not come; 0: each second.
+	// Poll is how often watchers read everything again if hints from other processes do
+	// not arrive; 0: every second.
 	Poll time.Duration
 
-	// NoHints has changes not be told to other processes by NOTIFY, for a pooler that
-	// does not pass it on: they see them when they poll.
+	// NoHints disables NOTIFY for connections through a pooler that does not pass it
+	// on. Other processes then see changes when they poll.
 	NoHints bool
 
-	clock   func() time.Time // in place of the server's
+	clock   func() time.Time // in place of the server's clock
 	timeout time.Duration    // in place of writeTimeout
 }
 
-// Open connects to the database that a URL or a DSN names, as in
+// Open connects to the database of a URL or a DSN, as in
 // https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING, and
-// prepares its schema: the first one of search_path. It may name several hosts, of which
-// target_session_attrs=read-write takes the primary. pool_max_conns bounds the
-// connections; it is 4, or the number of processors if that is more. An error matches
-// [ErrServer] or [ErrNewer] if the database cannot be used. ctx bounds only the opening.
+// prepares its schema: the first one of search_path. With several hosts,
+// target_session_attrs=read-write selects the primary. pool_max_conns limits the
+// connections; the default is 4, or the number of processors if that is more. The error
+// matches [ErrServer] or [ErrNewer] if the database cannot be used. ctx only limits the
+// opening.
 func Open(ctx context.Context, url string, o Options) (*Engine, error) {
 	config, err := configure(url)
 	if err != nil {
@@ -77,7 +78,7 @@ func Open(ctx context.Context, url string, o Options) (*Engine, error) {
 	return &Engine{database: d, scheduleStore: scheduleStore{d}, valueStore: valueStore{d}}, nil
 }
 
-// Weaknesses returns what of the server's settings may lose runs that were acknowledged, a
+// Weaknesses returns the settings of the server that may lose acknowledged runs, one
 // sentence each.
 func (e *Engine) Weaknesses(ctx context.Context) (found []string, err error) {
 	var commit, sync, pages string
@@ -94,7 +95,7 @@ func (e *Engine) Weaknesses(ctx context.Context) (found []string, err error) {
 	return found, nil
 }
 
-// Close ends all connections, after what they do at the moment. Workers that have not
+// Close closes all connections, after the requests in progress. Workers that have not
 // left are dead when their leases end.
 func (e *Engine) Close() error {
 	if e.hints != nil {
@@ -109,8 +110,8 @@ func (e *Engine) Watch(ctx context.Context, session string) <-chan engine.Event 
 	return e.feed.Watch(ctx, session)
 }
 
-// Recorded implements [engine.Engine]. When the database does not answer, it is what
-// was recorded last.
+// Recorded implements [engine.Engine]. If the database does not answer, it returns
+// the last known value.
 func (e *Engine) Recorded() int64 {
 	if !e.hasJoined() {
 		return 0
@@ -125,7 +126,7 @@ func (e *Engine) Recorded() int64 {
 	return used
 }
 
-// Counts implements [engine.Engine]. It is nil when the database does not answer.
+// Counts implements [engine.Engine]. It returns nil if the database does not answer.
 func (e *Engine) Counts() map[engine.Status]int {
 	if !e.hasJoined() {
 		return nil

@@ -11,42 +11,42 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A group makes one transaction of writes that wait at the same time, so that they share
-// its round trips and its commit. Whoever waits first makes it for those behind, as with
-// the group commit of databases.
+// A group combines concurrent writes into one transaction, so that they share its round
+// trips and its commit. The first waiting write makes the transaction for those behind
+// it, as in the group commit of databases.
 type group struct {
-	most     int                // transactions at the same time
+	most     int                // concurrent transactions
 	delay    time.Duration      // how long the first write waits for others
-	bytes    int64              // in one, if it has several writes
+	bytes    int64              // bytes of one transaction with several writes
 	together func(all []*joint) // makes writes, and sets their errors
 
 	mu      sync.Mutex
-	leaders int // that make transactions, or are about to
+	leaders int // number of writes that make transactions, or are about to
 	waiting []*joint
 }
 
 const (
-	groupLeaders = 2        // transactions at the same time: one is prepared while another is synced
-	groupMost    = 64       // writes in one
-	groupBytes   = 64 << 10 // of new records in one, if it has several
+	groupLeaders = 2        // concurrent transactions: one is prepared while another is synced
+	groupMost    = 64       // writes in one transaction
+	groupBytes   = 64 << 10 // bytes of new records in one transaction with several writes
 )
 
-// A joint is a write that may share its transaction. Before do returns an error, it has
-// queued statements at most.
+// A joint is a write that may share its transaction. If do returns an error, it must
+// not have done more than queue statements.
 type joint struct {
 	ctx    context.Context
-	size   int64                           // bytes that it adds to the records, or the log
-	permit permitLock                      // that it holds: all are taken before any first
-	run    string                          // that first locks, if any. All lock runs in the order of ids, to avoid deadlocks
-	first  func(b *pgx.Batch, ahead int64) // as in [database.write]; ahead is the size of those before
+	size   int64                           // bytes that it adds to the records or the log
+	permit permitLock                      // its lock: all locks are taken before any first
+	run    string                          // run that first locks, if any. Runs are locked in the order of ids, to avoid deadlocks
+	first  func(b *pgx.Batch, ahead int64) // as in [database.write]; ahead is the size of the writes before it
 	do     func(t *tx) error               // as in [database.write]
-	alone  func() error                    // makes it in a transaction of its own
-	entry  *entry                          // it makes, in place of do
+	alone  func() error                    // makes the write in a transaction of its own
+	entry  *entry                          // entry to append, in place of do
 
-	leads bool          // it is of its transaction's leader
+	leads bool          // it is the leader of its transaction
 	lead  chan struct{} // closed when leads is set
 	err   error
-	apart bool          // in place of err: its caller makes it alone
+	apart bool          // in place of err: the caller makes the write alone
 	done  chan struct{} // closed when err is set
 }
 
@@ -59,9 +59,9 @@ func (d *database) writeShared(ctx context.Context, run string, first func(b *pg
 	})
 }
 
-// share makes a write in a transaction with those that wait at the same time, and if that
-// fails and changed nothing, in one of its own. The end of ctx has it return only before the
-// transaction begins, or once all that share it are given up.
+// share makes a write in a transaction with other waiting writes. If that fails without a
+// change, it makes the write in a transaction of its own. When ctx ends, share returns only
+// before the transaction begins, or once all writes that share it are given up.
 func (g *group) share(j *joint) error {
 	j.lead, j.done = make(chan struct{}), make(chan struct{})
 	g.add(j)
@@ -93,7 +93,7 @@ func (g *group) share(j *joint) error {
 	return j.result()
 }
 
-// result is what share returns once done is closed.
+// result returns the result of share once done is closed.
 func (j *joint) result() error {
 	if j.apart {
 		return j.alone()
@@ -101,7 +101,7 @@ func (j *joint) result() error {
 	return j.err
 }
 
-// add has a write wait: for a leader, or to be one.
+// add queues a write. It waits for a leader, or becomes one.
 func (g *group) add(j *joint) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -111,7 +111,7 @@ func (g *group) add(j *joint) {
 	}
 }
 
-// handOver ends what a leader does.
+// handOver ends the work of a leader.
 func (g *group) handOver() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -124,14 +124,14 @@ func (g *group) handOver() {
 	}
 }
 
-// appoint has a waiting write make the next transaction, with itself.
+// appoint makes a waiting write the leader of the next transaction.
 func (g *group) appoint(j *joint) {
 	g.leaders++
 	j.leads = true
 	close(j.lead)
 }
 
-// remove takes a write back, unless it is being made or leads.
+// remove withdraws a write, unless it is in progress or leads.
 func (g *group) remove(j *joint) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -143,15 +143,15 @@ func (g *group) remove(j *joint) bool {
 	return true
 }
 
-// take returns the writes of the next transaction: its leader's, and others that waited
-// longest. It has one write a run, since all read before any writes.
+// take returns the writes of the next transaction: its leader, and the others that have
+// waited longest. It takes one write per run, since all read before any writes.
 func (g *group) take(leader *joint) []*joint {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	all, size := []*joint{leader}, leader.size
 
 	runs := map[string]bool{leader.run: true}
-	full := false // those behind one that has no room wait with it
+	full := false // once one does not fit, the ones behind it wait too
 	g.waiting = slices.DeleteFunc(g.waiting, func(j *joint) bool {
 		if j == leader || j.leads {
 			return j == leader
@@ -167,7 +167,7 @@ func (g *group) take(leader *joint) []*joint {
 	return all
 }
 
-// together makes writes, in one transaction if it can.
+// together makes writes, in one transaction if possible.
 func (d *database) together(all []*joint) {
 	slices.SortStableFunc(all, func(a, b *joint) int { return cmp.Compare(a.run, b.run) })
 	if len(all) > 1 {
@@ -188,7 +188,7 @@ func (d *database) together(all []*joint) {
 	all[0].err = all[0].alone()
 }
 
-// wanted is done once none of the writes is wanted any more.
+// wanted returns a context that ends once none of the writes is wanted any more.
 func wanted(all []*joint) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var left atomic.Int64
@@ -210,9 +210,9 @@ func wanted(all []*joint) (context.Context, context.CancelFunc) {
 	}
 }
 
-// tryTogether makes all writes in one transaction. If it fails and nothing was changed,
-// because of one of them or because others got in the way, it reports that each can be
-// tried alone.
+// tryTogether makes all writes in one transaction. If it fails without a change,
+// because of one of them or because of a conflict, again reports that each can be tried
+// alone.
 func (d *database) tryTogether(ctx context.Context, all []*joint) (err error, again bool) {
 	first := func(b *pgx.Batch) {
 		permits := make([]permitLock, len(all))

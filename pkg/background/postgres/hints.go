@@ -17,33 +17,33 @@ const (
 	// channel of NOTIFY; it is followed by the schema.
 	channel = "toolhost_"
 
-	// hintEvery is how often at most the hints of a process are sent. They are sent in
-	// transactions of their own: NOTIFY has commits wait for each other.
+	// hintEvery is the shortest time between two notifications of a process. They are
+	// sent in transactions of their own: NOTIFY serializes commits.
 	hintEvery = 20 * time.Millisecond
 
-	hintBytes = 7000 // of a notification, which has at most 8000
-	hintsKept = 1000 // that wait to be sent; further ones are replaced by one that says so
+	hintBytes = 7000 // bytes of a notification, which may have at most 8000
+	hintsKept = 1000 // hints waiting to be sent; more are replaced by one that says so
 )
 
-// hints tell watchers of what other processes do. They may be lost: then watchers are
-// told to read everything again.
+// hints report changes to watchers in other processes. If hints are lost, those
+// watchers read everything again.
 type hints struct {
 	db     *database
 	config *pgx.ConnConfig
 	poll   time.Duration
-	name   string // of this process
+	name   string // name of this process
 	send   bool
 
 	mu      sync.Mutex
 	waiting []hint
-	missed  bool // there were too many
+	missed  bool // there were too many hints
 	ready   chan struct{}
 
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 }
 
-// A hint is an event without what happened to, which the receiver reads.
+// A hint is an event without its object, which the receiver reads.
 type hint struct {
 	Kind     engine.EventKind `json:"k"`
 	Session  string           `json:"s,omitempty"`
@@ -52,7 +52,7 @@ type hint struct {
 	Claimed  bool             `json:"w,omitempty"`
 }
 
-// A note is what NOTIFY carries.
+// A note is the payload of NOTIFY.
 type note struct {
 	From  string `json:"f"`
 	Hints []hint `json:"h"`
@@ -79,7 +79,7 @@ func (h *hints) close() {
 	h.ended.Wait()
 }
 
-// publish tells the watchers of this process, and has those of others told.
+// publish notifies the watchers of this process and sends a hint to others.
 func (d *database) publish(event engine.Event) {
 	d.feed.Publish(event)
 	h := d.hints
@@ -107,7 +107,7 @@ func (d *database) publish(event engine.Event) {
 	}
 }
 
-// sending sends what waits.
+// sending sends waiting hints.
 func (h *hints) sending(ctx context.Context) {
 	for {
 		select {
@@ -132,7 +132,7 @@ func (h *hints) sending(ctx context.Context) {
 	}
 }
 
-// notify sends hints. When that fails, others see the changes when they poll.
+// notify sends hints. If that fails, other processes see the changes when they poll.
 func (h *hints) notify(ctx context.Context, all []hint) {
 	var batch pgx.Batch
 	batch.Queue("SET LOCAL synchronous_commit = off")
@@ -154,12 +154,12 @@ func (h *hints) notify(ctx context.Context, all []hint) {
 	_ = h.db.pool.SendBatch(ctx, &batch).Close()
 }
 
-// listening hears what others send. While there is no connection, watchers are told to
-// read everything again.
+// listening receives the hints of other processes. While there is no connection,
+// watchers read everything again.
 func (h *hints) listening(ctx context.Context) {
 	for ctx.Err() == nil {
 		if conn, err := h.connect(ctx); err == nil {
-			h.db.feed.Missed() // what there was until now
+			h.db.feed.Missed() // changes up to now
 			for err == nil {
 				var heard *pgconn.Notification
 				if heard, err = conn.WaitForNotification(ctx); err == nil {
@@ -192,7 +192,7 @@ func (h *hints) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// hear tells the watchers of this process what another one did.
+// hear notifies the watchers of this process of changes by another one.
 func (h *hints) hear(ctx context.Context, payload string) {
 	var n note
 	if json.Unmarshal([]byte(payload), &n) != nil || n.From == h.name {
@@ -220,7 +220,7 @@ func (h *hints) hear(ctx context.Context, payload string) {
 	}
 }
 
-// runsOf reads the runs that hints name, by id. Of those that are gone it returns the id.
+// runsOf reads the runs that hints name, by id. Removed runs have only their id.
 func (h *hints) runsOf(ctx context.Context, hints []hint) map[string]engine.Run {
 	runs := map[string]engine.Run{}
 	var ids []string
@@ -238,14 +238,14 @@ func (h *hints) runsOf(ctx context.Context, hints []hint) map[string]engine.Run 
 	if err != nil {
 		return runs
 	}
-	rows, _ := scanRuns(found) // what was read until an error
+	rows, _ := scanRuns(found) // the rows read before an error
 	for _, r := range rows {
 		runs[r.ID] = r.Run
 	}
 	return runs
 }
 
-// polling has watchers read everything again, for a server without hints.
+// polling makes watchers read everything again, for a server without hints.
 func (h *hints) polling(ctx context.Context) {
 	tick := time.NewTicker(h.poll)
 	defer tick.Stop()

@@ -22,10 +22,10 @@ type lease struct {
 	checkpoint []byte
 	state      []byte
 
-	said  engine.Beat // that was reported last
-	seen  *engine.Run // as it was when its log grew last
-	end   int64       // of its log
-	loose int64       // bytes that were appended since the log was trimmed
+	said  engine.Beat // last reported beat
+	seen  *engine.Run // the run when its log last grew
+	end   int64       // length of its log
+	loose int64       // bytes appended since the log was last trimmed
 }
 
 // Run implements [engine.Lease].
@@ -41,7 +41,7 @@ func (l *lease) fenced() error {
 	return fmt.Errorf("%w: %s, attempt %d", engine.ErrFenced, l.run.ID, l.run.Attempt)
 }
 
-// write is [worker.onRun] while the lease is the run's current one.
+// write is [worker.onRun] for a lease that is the run's current one.
 func (l *lease) write(ctx context.Context, m more, do func(t *tx, r row) error) error {
 	return l.worker.onRun(ctx, l.run.ID, m, l.current(do))
 }
@@ -51,7 +51,7 @@ func (l *lease) shared(ctx context.Context, m more, do func(t *tx, r row) error)
 	return l.worker.onRunShared(ctx, l.run.ID, m, l.current(do))
 }
 
-// current has do called only if the lease is the run's current one.
+// current makes do require that the lease is the run's current one.
 func (l *lease) current(do func(t *tx, r row) error) func(t *tx, r row, now time.Time) error {
 	return func(t *tx, r row, _ time.Time) error {
 		if r.turn != l.turn || r.Run.Status != engine.StatusRunning {
@@ -61,8 +61,8 @@ func (l *lease) current(do func(t *tx, r row) error) func(t *tx, r row, now time
 	}
 }
 
-// Report implements [engine.Lease]. That the output has grown, and nothing else, is stored
-// with the next renewal: the row of a run is much larger than a line of output.
+// Report implements [engine.Lease]. If only the output has grown, it is stored with the
+// next renewal: the row of a run is much larger than a line of output.
 func (l *lease) Report(ctx context.Context, b engine.Beat) error {
 	silent := b
 	silent.OutputBytes, silent.LastOutputAt = l.said.OutputBytes, l.said.LastOutputAt
@@ -114,14 +114,14 @@ func (l *lease) Complete(ctx context.Context, status engine.Status, b engine.Bea
 	return run, err
 }
 
-// keptParts are what the end of a run needs of what is stored besides its record.
+// keptParts are the stored parts of a run, besides its record, that its end depends on.
 type keptParts struct {
 	calls          []byte
 	args           int64 // bytes
-	logged, output int64 // how long the log is, and how much of it is kept
+	logged, output int64 // length of the log, and how much of it is kept
 }
 
-// more has it read with the run.
+// more returns the columns to read with the run.
 func (k *keptParts) more() more {
 	return more{
 		columns: `, calls, coalesce(length(args), 0), coalesce((SELECT max(pos + length(data)) FROM logs WHERE run = r.seq), 0),
@@ -130,7 +130,7 @@ func (k *keptParts) more() more {
 	}
 }
 
-// end stores the end of a run that was read as before.
+// end stores the end of a run. before is the run as it was read.
 func (t *tx) end(before, r row, kept keptParts, status engine.Status, b engine.Beat, end engine.End) (engine.Run, error) {
 	r.Run.Calls = kept.calls
 	b.OutputBytes = max(b.OutputBytes, kept.logged)
@@ -148,8 +148,8 @@ func (t *tx) end(before, r row, kept keptParts, status engine.Status, b engine.B
 	return r.Run, nil
 }
 
-// afterEnds queues what follows from the ends of runs: after them, so that those who wait
-// see all of them, and for all at once, so that rows are locked in one order.
+// afterEnds queues the consequences of the ends of runs: after the ends, so that waiting
+// runs see all of them, and together, so that rows are locked in one order.
 func (t *tx) afterEnds() {
 	var sessions, ids []string
 	for _, r := range t.ended {
@@ -159,7 +159,7 @@ func (t *tx) afterEnds() {
 	t.awaken("r.await && $1", ids)
 }
 
-// awaken has the next flush queue the waiting runs that match.
+// awaken makes the next flush queue the waiting runs that match.
 func (t *tx) awaken(where string, args ...any) {
 	t.queue("UPDATE runs r SET status = 'queued', woken = true WHERE r.seq IN (SELECT r.seq FROM runs r WHERE r.status = 'waiting' AND "+where+
 		" ORDER BY r.seq FOR UPDATE) AND r.status = 'waiting' RETURNING "+columns, args...).Query(func(rows pgx.Rows) error {
@@ -205,7 +205,7 @@ func (l *lease) Suspend(ctx context.Context, s engine.Suspension) (run engine.Ru
 	return run, err
 }
 
-// waitingParts are what a suspension replaces or depends on.
+// waitingParts are the stored parts that a suspension replaces or depends on.
 type waitingParts struct {
 	state, calls int64 // bytes
 }
@@ -260,7 +260,8 @@ func (l *lease) suspend(t *tx, r row, had waitingParts, s engine.Suspension) (en
 	return r.Run, t.update(before, r)
 }
 
-// addChildren stores children of a run, and makes room for them and for size more bytes.
+// addChildren stores children of a run, and evicts records for them and for size more
+// bytes.
 func (t *tx) addChildren(w *worker, parent row, children []engine.Run, size int64) error {
 	for _, child := range children {
 		size += child.Size()
@@ -295,15 +296,15 @@ func (t *tx) addChildren(w *worker, parent row, children []engine.Run, size int6
 	if len(children) == 0 {
 		return nil
 	}
-	return t.flush() // before the commit, which a child that is not stored prevents
+	return t.flush() // before the commit, which a child that is not stored must prevent
 }
 
-// newChildren returns those of the children of a run that are not stored yet.
+// newChildren returns the children that are not stored yet.
 func (t *tx) newChildren(children []engine.Run) (fresh []engine.Run, err error) {
 	for _, child := range children {
 		a := admission{run: child}
 		var batch pgx.Batch
-		a.run.Parent = "" // it is locked, and was checked
+		a.run.Parent = "" // the parent is locked and was checked
 		a.readRun(&batch)
 		if err := t.conn.SendBatch(t.ctx, &batch).Close(); err != nil {
 			return nil, err
@@ -319,10 +320,11 @@ func (t *tx) newChildren(children []engine.Run) (fresh []engine.Run, err error) 
 	return fresh, nil
 }
 
-// happened reports whether what a waiting run waits for, except a time, has happened
-// already. Until the end of the transaction, none of the runs it waits for can end.
+// happened reports whether an event that a waiting run waits for, other than a time,
+// has already happened. Until the end of the transaction, none of the runs that it
+// waits for can end.
 func (t *tx) happened(r row) (bool, error) {
-	var mail int64 // read once the run is locked, after which nobody sends any
+	var mail int64 // read once the run is locked: after that nobody sends any
 	t.queue("SELECT coalesce(max(version), 0) FROM scopes WHERE session = $1 AND name = '' AND run = $2", r.Session, r.ID).
 		QueryRow(func(found pgx.Row) error { return found.Scan(&mail) })
 	var active []string

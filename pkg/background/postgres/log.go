@@ -13,12 +13,12 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// The log of a run is rows of what was appended. Those that the middle of a long log
-// consists of are removed as it grows; read again by an [output.Buffer], the rest is what
-// the log keeps.
+// The log of a run consists of rows with the appended data. Rows from the middle of a
+// long log are removed as it grows. Read back through an [output.Buffer], the rest is the
+// part that the log keeps.
 
-// Append implements [engine.Lease]. What the runs of a process append at the same time
-// is one statement.
+// Append implements [engine.Lease]. Concurrent appends of a process become one
+// statement.
 func (l *lease) Append(ctx context.Context, offset int64, p []byte) error {
 	if offset < l.end {
 		p = p[min(int64(len(p)), l.end-offset):]
@@ -41,27 +41,29 @@ func (l *lease) Append(ctx context.Context, offset int64, p []byte) error {
 	return nil
 }
 
-// An entry is what is appended to the log of a run.
+// An entry is data to append to the log of a run.
 type entry struct {
 	lease    *lease
 	offset   int64
 	data     []byte
-	capacity int64       // of what the log keeps, at its head and at its end
-	trim     bool        // it removes what is between them
-	run      *engine.Run // as it was then; nil if it is not stored
+	capacity int64       // bytes that the log keeps, at its head and at its end
+	trim     bool        // remove the rows between them
+	run      *engine.Run // the run at that time; nil if nothing was stored
 }
 
 func (a *entry) end() int64 { return a.offset + int64(len(a.data)) }
 
 const (
-	pieceBytes = 64 << 10 // of a row of a log
-	logBytes   = 1 << 20  // of one statement, if it is for several runs
+	pieceBytes = 64 << 10 // bytes of a row
+	logBytes   = 1 << 20  // bytes of one statement for several runs
 
-	// logDelay is how long the first of the runs that flush at one moment waits for the others.
+	// logDelay is how long the first run that flushes waits for others that flush at the same
+	// moment.
 	logDelay = 2 * time.Millisecond
 )
 
-// pieces calls do with the rows of an entry: not with what is between head and end already.
+// pieces calls do with the rows of an entry, without the data that the log already has
+// between head and end.
 func (a *entry) pieces(do func(pos int64, data []byte)) {
 	for begin := 0; begin == 0 || begin < len(a.data); begin += pieceBytes {
 		pos, piece := a.offset+int64(begin), a.data[begin:min(len(a.data), begin+pieceBytes)]
@@ -72,7 +74,7 @@ func (a *entry) pieces(do func(pos int64, data []byte)) {
 }
 
 // appendLogs appends to the logs of runs whose leases are current. $2 to $4 are the leases,
-// $5 to $7 the rows, and $8 to $11 what is trimmed; a row and a trim name the lease by its
+// $5 to $7 the rows, and $8 to $11 the trims; a row and a trim name the lease by its
 // number, from 1 on.
 var appendLogs = `WITH mine AS (
 		SELECT ` + columns + `, l.n FROM runs r JOIN unnest($2::text[], $3::bigint[], $4::int[]) WITH ORDINALITY AS l (id, epoch, turn, n)
@@ -86,7 +88,7 @@ var appendLogs = `WITH mine AS (
 		WHERE logs.run = m.seq AND logs.pos >= t.head AND logs.pos < t.before AND logs.pos + length(logs.data) <= t.tail
 	) SELECT * FROM mine`
 
-// appendTogether makes entries in one statement.
+// appendTogether appends entries in one statement.
 func (d *database) appendTogether(all []*joint) {
 	ctx, cancel := wanted(all)
 	defer cancel()
@@ -105,7 +107,7 @@ func (d *database) appendTogether(all []*joint) {
 	}
 }
 
-// appendEntries makes entries, and reads the runs of those that were stored.
+// appendEntries appends entries, and reads the runs of those that were stored.
 func (d *database) appendEntries(ctx context.Context, all []*joint) error {
 	var ids []string
 	var epochs, at, heads, before, tails []int64
@@ -113,7 +115,7 @@ func (d *database) appendEntries(ctx context.Context, all []*joint) error {
 	var data [][]byte
 	for i, j := range all {
 		a := j.entry
-		a.run = nil // of an earlier try
+		a.run = nil // left over from an earlier try
 		ids, epochs, turns = append(ids, a.lease.run.ID), append(epochs, a.lease.worker.epoch), append(turns, a.lease.turn)
 		a.pieces(func(pos int64, piece []byte) {
 			rows, at, data = append(rows, i+1), append(at, pos), append(data, append([]byte{}, piece...))
@@ -139,14 +141,14 @@ func (d *database) appendEntries(ctx context.Context, all []*joint) error {
 	return d.sendBatch(ctx, &b)
 }
 
-// cutLog has a log end at n.
+// cutLog makes a log end at n.
 func (t *tx) cutLog(run, n int64) {
 	t.queue("DELETE FROM logs WHERE run = $1 AND pos >= $2", run, n)
 	t.queue("UPDATE logs SET data = substr(data, 1, ($2 - pos)::int) WHERE run = $1 AND pos + length(data) > $2", run, n)
 	t.queue("INSERT INTO logs VALUES ($1, $2, '')", run, n)
 }
 
-// log reads a run and its log, of one attempt.
+// log reads a run and the log of its current attempt.
 func (e *Engine) log(ctx context.Context, id string) (log output.Buffer, run engine.Run, err error) {
 	var b pgx.Batch
 	var missing error

@@ -30,7 +30,7 @@ func (w *worker) Offer(ctx context.Context, o engine.Offer) error {
 	return nil
 }
 
-// offer stores what the worker can start from now on.
+// offer stores the worker's new offer.
 func (w *worker) offer(t *tx, o engine.Offer, now time.Time) {
 	tools, versions := make([]string, 0, len(o.Tools)), make([]string, 0, len(o.Tools))
 	for tool, version := range o.Tools {
@@ -48,8 +48,8 @@ func (w *worker) offer(t *tx, o engine.Offer, now time.Time) {
 		ON CONFLICT (epoch, tool, version) DO UPDATE SET withdrawn = NULL`, w.epoch, tools, versions)
 }
 
-// impatient is since when nobody must have offered a run that the worker takes without
-// offering it; nil if it takes every run.
+// impatient returns the time since which nobody must have offered a run for the worker
+// to take it without offering it; nil if it takes every run.
 func (w *worker) impatient(now time.Time) *int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

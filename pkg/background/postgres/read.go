@@ -26,7 +26,7 @@ func (e *Engine) Get(ctx context.Context, id string) (engine.Run, error) {
 	return r.Run, nil
 }
 
-// payloads are the columns of the parts of runs.
+// payloads are the columns of the parts of a run's payload.
 var payloads = map[engine.Part]string{
 	engine.PartArgs: "args", engine.PartResult: "result", engine.PartContent: "content", engine.PartCalls: "calls",
 }
@@ -78,7 +78,7 @@ func (e *Engine) List(ctx context.Context, q engine.Query) ([]engine.Run, error)
 	return runsOf(found), e.fail(err)
 }
 
-// conditions of a query, all of which have to hold.
+// conditions are the conditions of a query. All of them have to hold.
 type conditions struct {
 	terms []string
 	args  []any
@@ -189,10 +189,10 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 	})
 }
 
-// prunedAtOnce is how many records one transaction removes.
+// prunedAtOnce is the number of records that one transaction removes.
 const prunedAtOnce = 500
 
-// Prune implements [engine.Engine]. While another process prunes, it removes nothing.
+// Prune implements [engine.Engine]. It removes nothing while another process prunes.
 func (e *Engine) Prune(ctx context.Context, ret engine.Retention) (removed int, err error) {
 	before, notices := at(ret.Before), at(ret.Notices)
 	for more := true; more && err == nil; {
@@ -233,8 +233,8 @@ func (e *Engine) Prune(ctx context.Context, ret engine.Retention) (removed int, 
 	return removed, err
 }
 
-// fold makes one row of the rows of owners that have nothing, and removes workers whose
-// lease has ended, that nothing names, and that no run waits for.
+// fold merges the rows of owners without records, and removes workers whose lease has
+// ended if nothing names them and no run waits for them.
 func (t *tx) fold() error {
 	_, err := t.conn.Exec(t.ctx, `WITH gone AS (
 			DELETE FROM accounts WHERE owner IN (SELECT owner FROM accounts GROUP BY owner HAVING sum(used) = 0) RETURNING owner, used, evictable
@@ -245,7 +245,7 @@ func (t *tx) fold() error {
 	return err
 }
 
-// at is a time as a bound: that of the zero time is before all.
+// at returns a time as a bound; the zero time is before all others.
 func at(t time.Time) int64 {
 	if t.IsZero() {
 		return -1 << 63

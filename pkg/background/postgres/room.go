@@ -12,13 +12,13 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/internal/ledger"
 )
 
-// A charge is what an owner's records take more, and what of that may be evicted.
+// A charge is the change in an owner's use, and in the evictable part of it.
 type charge struct {
 	owner           string
 	used, evictable int64
 }
 
-// charge notes how the size of a record changes.
+// charge records how the size of a record changes.
 func (t *tx) charge(owner string, size int64, evictable bool, before int64, could bool) {
 	c := charge{owner: owner, used: size - before}
 	if evictable {
@@ -62,14 +62,14 @@ func (t *tx) settle() {
 	t.charges = nil
 }
 
-// A room is what an owner and all take, as far as it bounds a new record.
+// A room is the use of an owner and of all owners, as far as it limits a new record.
 type room struct {
 	quota       engine.Quota
 	owner       string
 	total, used int64
 }
 
-// readRoom has a batch read it.
+// readRoom adds the queries of a room to a batch.
 func (d *database) readRoom(b *pgx.Batch, session string, to *room) {
 	quota := d.quotaNow()
 	*to = room{quota: quota, owner: quota.OwnerOf(session)}
@@ -80,19 +80,19 @@ func (d *database) readRoom(b *pgx.Batch, session string, to *room) {
 		QueryRow(func(found pgx.Row) error { return found.Scan(&to.total, &to.used) })
 }
 
-// apart is what transactions may store at the same time without one of them being refused,
-// if their records have a size: closer to the quota, one after the other makes room.
+// apart is the free space above which concurrent transactions with records of a size need
+// not wait for each other. Closer to the quota, they evict one after the other.
 func apart(size int64) int64 { return 64 * (size + groupBytes) }
 
-// wide reports whether there is room for a record of a size whatever others store
-// meanwhile.
+// wide reports whether there is space for a record of a size, whatever others
+// store meanwhile.
 func (r room) wide(size int64) bool {
 	most := cmp.Or(r.quota.Max, math.MaxInt64/4)
 	each := cmp.Or(r.quota.Each, most)
 	return r.total+apart(size) <= most && r.used+apart(size) <= each
 }
 
-// makeRoom evicts records until there is room for size more bytes of a session.
+// makeRoom evicts records until there is space for size more bytes of a session.
 func (t *tx) makeRoom(r room, session string, size int64) error {
 	if size <= 0 || r.wide(size) {
 		return nil
@@ -132,7 +132,7 @@ func (t *tx) makeRoom(r room, session string, size int64) error {
 	return nil
 }
 
-// ledger reads what all owners take. In it, a session is its owner.
+// ledger reads the use of all owners. In it, sessions stand for owners.
 func (t *tx) ledger(r room) (*ledger.Ledger, error) {
 	quota := r.quota
 	quota.Owner = nil
@@ -146,7 +146,7 @@ func (t *tx) ledger(r room) (*ledger.Ledger, error) {
 		l.Add(c.owner, c.used, c.evictable)
 		return nil
 	})
-	for _, c := range t.charges { // of this transaction
+	for _, c := range t.charges { // charges of this transaction
 		l.Add(c.owner, c.used, c.evictable)
 	}
 	return l, err
@@ -160,10 +160,10 @@ type spare struct {
 	size       int64
 }
 
-// sparesAtOnce is how many are looked at in one query.
+// sparesAtOnce is how many evictable records one query reads.
 const sparesAtOnce = 500
 
-// spares returns what may be evicted after another one, the oldest first.
+// spares returns the evictable records after another one, oldest first.
 func (t *tx) spares(after spare) (found []spare, err error) {
 	rows, err := t.conn.Query(t.ctx, `
 		(SELECT finished, 'runs', seq, owner, size FROM runs

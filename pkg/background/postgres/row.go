@@ -13,19 +13,19 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A row is a run as it is stored, without its payload.
+// A row is a stored run, without its payload.
 type row struct {
 	engine.Run
 	seq      int64
 	owner    string
-	epoch    int64 // of the worker that has it; 0: none
-	turn     int   // of its current lease
+	epoch    int64 // epoch of its worker; 0: none
+	turn     int   // number of its current lease
 	size     int64
-	parts    map[string][]byte // payload columns that update stores besides
+	parts    map[string][]byte // payload columns that update also stores
 	notifier int64
 }
 
-// The states of a notice in the column.
+// The column values of the states of a notice.
 var notices = map[engine.NoticeState]int{engine.NoticeNone: 0, engine.NoticePending: 1, engine.NoticeSeen: 2}
 
 func noticeState(n int) engine.NoticeState {
@@ -55,7 +55,7 @@ func scan(from pgx.Row, more ...any) (r row, err error) {
 	if err := json.Unmarshal(beat, &said); err != nil {
 		return r, fmt.Errorf("the record of run %d: %w", r.seq, err)
 	}
-	r.Run = r.Light() // its args are null
+	r.Run = r.Light() // its arguments are null
 	r.Run.Status, r.Woken, r.Notice, r.Beat = status, woken, noticeState(notice), said
 	if !held {
 		r.Held = ""
@@ -66,7 +66,7 @@ func scan(from pgx.Row, more ...any) (r row, err error) {
 	return r, nil
 }
 
-// scanRuns collects the runs of a query of columns.
+// scanRuns collects the runs of a query for columns.
 func scanRuns(rows pgx.Rows) (found []row, err error) {
 	defer rows.Close()
 	for rows.Next() {
@@ -86,7 +86,7 @@ func runsOf(rows []row) (runs []engine.Run) {
 	return runs
 }
 
-// nanos is a time as a column; nil for the zero time.
+// nanos returns a time as a column value; nil for the zero time.
 func nanos(t time.Time) *int64 {
 	if t.IsZero() {
 		return nil
@@ -102,7 +102,7 @@ func instant(nanos *int64) time.Time {
 	return time.Unix(0, *nanos)
 }
 
-// orNull is a text as a column that is NULL in place of empty.
+// orNull returns a text as a column value; NULL if it is empty.
 func orNull(s string) *string {
 	if s == "" {
 		return nil
@@ -110,7 +110,8 @@ func orNull(s string) *string {
 	return &s
 }
 
-// clean is a text for a column that only searches use: the server takes no zero bytes.
+// clean returns a text for a column that is only used for searching: the server accepts no
+// zero bytes.
 func clean(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, ""), "\x00", "") }
 
 func errorKind(r engine.Run) *string {
@@ -129,7 +130,7 @@ func records(run engine.Run) (record, beat []byte, err error) {
 	return record, beat, err
 }
 
-// insertRun stores a new run. A condition and its parameters may follow, from $30 on.
+// insertRun stores a new run. A condition with parameters from $30 on may follow.
 const insertRun = `INSERT INTO runs (id, session, owner, key, schedule, parent, after, tool, kind, plugin, created, parked, held, status, woken,
 			attempt, epoch, turn, heartbeat, stop, started, notice, size, search, beat, record, args, version)
 		SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::bigint, $12::boolean, $13::boolean, $14, false,
@@ -140,7 +141,7 @@ const insertRun = `INSERT INTO runs (id, session, owner, key, schedule, parent, 
 			AND ($28::bigint = 0 OR $28 >= $20 + (SELECT coalesce(sum(used), 0) FROM accounts a WHERE a.owner = $3))%s
 		ON CONFLICT DO NOTHING RETURNING seq, heartbeat`
 
-// insertAndCharge is insertRun, and charges the owner in the same statement.
+// insertAndCharge is insertRun that also charges the owner, in the same statement.
 const insertAndCharge = `WITH new AS (` + insertRun + `
 	), account AS (
 		INSERT INTO accounts SELECT $3, pg_backend_pid() %% 64, $20, 0 FROM new
@@ -150,8 +151,9 @@ const insertAndCharge = `WITH new AS (` + insertRun + `
 	)
 	SELECT seq, heartbeat FROM new`
 
-// insertArgs returns the parameters of insertRun for a run of a worker. It stores nothing if
-// the worker has no lease, or all records or those of the owner then took more; 0 is any number.
+// insertArgs returns the parameters of insertRun for a run of a worker. The statement stores
+// nothing if the worker has no lease, or if all records would exceed all bytes or those of the
+// owner owned bytes; 0: no limit.
 func (w *worker) insertArgs(r row, all, owned int64) ([]any, error) {
 	record, beat, err := records(r.Run)
 	return []any{r.ID, r.Session, r.owner, orNull(r.IdempotencyKey), orNull(r.Schedule), orNull(r.Parent), orNull(r.After),
@@ -161,7 +163,7 @@ func (w *worker) insertArgs(r row, all, owned int64) ([]any, error) {
 }
 
 // update stores a run that was read and locked as before, and charges its owner for
-// what it takes now.
+// the change in size.
 func (t *tx) update(before, r row) error {
 	record, beat, err := records(r.Run)
 	if err != nil {
@@ -172,7 +174,7 @@ func (t *tx) update(before, r row) error {
 		started = $12, finished = $13, error = $14, notice = $15, notifier = $16, size = $17, search = $18, beat = $19, record = $20, version = $21`
 	args := []any{r.seq, r.Held != "", r.Run.Status, r.Woken, r.Attempt, r.epoch, r.turn, nanos(r.HeartbeatAt), r.Cancel != nil,
 		nanos(r.WakeAt), r.Await, nanos(r.StartedAt), ended(r.Run), errorKind(r.Run), notices[r.Notice], r.notifier, r.size, clean(r.SearchText()), beat, record, clean(r.WantedVersion())}
-	for _, name := range slices.Sorted(maps.Keys(r.parts)) { // in one order: each is a statement of its own to the server
+	for _, name := range slices.Sorted(maps.Keys(r.parts)) { // in a fixed order: each order is another statement
 		args = append(args, r.parts[name])
 		set += fmt.Sprintf(", %s = $%d", name, len(args))
 	}
@@ -181,7 +183,7 @@ func (t *tx) update(before, r row) error {
 	return nil
 }
 
-// ended is when a run became terminal, NULL if it is not. A run may end without a time.
+// ended returns when a run became terminal, or NULL. A run may end without a time.
 func ended(r engine.Run) *int64 {
 	if !r.Status.Terminal() {
 		return nil
@@ -193,7 +195,7 @@ func ended(r engine.Run) *int64 {
 	return at
 }
 
-// with has update store a payload column too.
+// with makes update store a payload column too.
 func (r *row) with(name string, data []byte) {
 	if r.parts == nil {
 		r.parts = map[string][]byte{}

@@ -11,29 +11,30 @@ import (
 )
 
 var (
-	// ErrNewer: the schema was made by a newer version of this package, and no longer
-	// allows this one.
+	// ErrNewer: a newer version of this package made the schema, and it no longer
+	// supports this version.
 	ErrNewer = errors.New("database of a newer version")
 
-	// ErrServer: the server is not one that this package works with.
+	// ErrServer: this package does not work with the server.
 	ErrServer = errors.New("unsupported database server")
 )
 
-// oldestServer is the oldest major version of PostgreSQL.
+// oldestServer is the oldest supported major version of PostgreSQL.
 const oldestServer = 15
 
-// migrations are the steps from an empty schema to the present one. A step that was
-// released is never changed, and only adds to what binaries of the step before need:
+// migrations are the steps from an empty schema to the current one. A released step
+// is never changed, and keeps everything that binaries of the previous step need:
 // two versions may use the schema at the same time.
 var migrations = [...]string{schema1}
 
-// oldestReader is the number of steps that a binary has to know at least to use the
-// present schema.
+// oldestReader is the number of steps that a binary must at least know to use the
+// current schema.
 const oldestReader = 1
 
-// What is decided on in SQL has a column of its own; the rest of a run is in record,
-// its JSON form without its payload. Of what is in both, the column counts: see
-// [decode]. Times are nanoseconds of the Unix epoch. An epoch of 0 is nobody's.
+// Everything that SQL decides on has a column of its own. The rest of a run is in
+// record, its JSON form without its payload. If a value is in both, the column
+// counts: see [decode]. Times are nanoseconds of the Unix epoch. Epoch 0 means no
+// worker.
 const schema1 = `
 CREATE TABLE workers (
 	epoch bigint PRIMARY KEY,            -- random, never used again
@@ -160,8 +161,8 @@ CREATE TABLE totals (                    -- their sum
 ) WITH (fillfactor = 50);
 `
 
-// Advisory locks of this package, in the first key of two. The second is 0, or the
-// hash of a name.
+// The advisory locks of this package, in the first of their two keys. The second
+// is 0, or the hash of a name.
 const (
 	lockSchema  = 0x746c0001 + iota // one process migrates
 	lockPermits                     // shared by submissions, alone for claims
@@ -172,7 +173,7 @@ const (
 	lockCount                       // schedules of one session
 )
 
-// prepare checks the server, and brings the schema to the present version.
+// prepare checks the server, and brings the schema to the current version.
 func prepare(ctx context.Context, conn *pgx.Conn) error {
 	if err := checkServer(ctx, conn); err != nil {
 		return err
@@ -180,7 +181,7 @@ func prepare(ctx context.Context, conn *pgx.Conn) error {
 	return migrate(ctx, conn, migrations[:], oldestReader)
 }
 
-// checkServer refuses servers whose locks do not hold, or that are too old.
+// checkServer refuses servers without reliable locks, and servers that are too old.
 func checkServer(ctx context.Context, conn *pgx.Conn) error {
 	var version, number string
 	if err := conn.QueryRow(ctx, "SELECT version(), current_setting('server_version_num')").Scan(&version, &number); err != nil {
@@ -196,7 +197,7 @@ func checkServer(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// migrate takes the steps that were not taken yet, all in one transaction.
+// migrate takes the missing steps, all in one transaction.
 func migrate(ctx context.Context, conn *pgx.Conn, steps []string, reader int) error {
 	tx, err := conn.Begin(ctx)
 	if err != nil {

@@ -17,24 +17,25 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A tx is a transaction: it reads at once, and what it writes goes to the server
+// A tx is a transaction. Reads are immediate; writes are sent to the server
 // together with the commit.
 type tx struct {
 	ctx     context.Context
 	db      *database
 	conn    *pgxpool.Conn
 	pending pgx.Batch
-	sent    int // how often something was sent
+	sent    int // number of round trips
 	charges []charge
-	ended   []engine.Run   // that end with it
-	events  []engine.Event // that are published once it is stored
+	ended   []engine.Run   // runs that end in it
+	events  []engine.Event // published once it is stored
 }
 
-// attempts is how often a transaction is tried that others got in the way of.
+// attempts is how often a transaction with conflicts is tried.
 const attempts = 20
 
 // write runs do in a transaction. The statements of first are sent with its beginning,
-// in one round trip. It is repeated, with do, when another transaction got in its way.
+// in one round trip. If another transaction conflicts, all of it is repeated,
+// including do.
 func (d *database) write(ctx context.Context, first func(b *pgx.Batch), do func(t *tx) error) error {
 	for n := 1; ; n++ {
 		_, err := d.try(ctx, first, do)
@@ -44,8 +45,8 @@ func (d *database) write(ctx context.Context, first func(b *pgx.Batch), do func(
 	}
 }
 
-// try runs do once. It reports whether the connection is in order afterwards: an error
-// then means that nothing was changed.
+// try runs do once. alive reports whether the connection is still usable; then an
+// error means that nothing was changed.
 func (d *database) try(ctx context.Context, first func(b *pgx.Batch), do func(t *tx) error) (alive bool, err error) {
 	ctx, answer := within(ctx, d.timeout)
 	defer func() { err = answer(err) }()
@@ -53,7 +54,7 @@ func (d *database) try(ctx context.Context, first func(b *pgx.Batch), do func(t 
 	if err != nil {
 		return false, err
 	}
-	defer conn.Release() // which closes a connection within a transaction
+	defer conn.Release() // it closes a connection that is still in a transaction
 
 	t := &tx{ctx: ctx, db: d, conn: conn}
 	var begin pgx.Batch
@@ -84,7 +85,7 @@ func (d *database) try(ctx context.Context, first func(b *pgx.Batch), do func(t 
 	return true, nil
 }
 
-// commit sends what is queued, what follows from it, and the commit.
+// commit sends the queued statements, their consequences, and the commit.
 func (t *tx) commit() error {
 	if len(t.ended) > 0 {
 		t.afterEnds()
@@ -116,17 +117,17 @@ func (d *database) sendBatch(ctx context.Context, b *pgx.Batch) (err error) {
 const uniqueViolation = "23505"
 
 // collided reports whether a transaction can be repeated: it changed nothing, because
-// of another one at the same time.
+// of a conflict with another one.
 func collided(err error) bool {
 	var refused *pgconn.PgError
 	return errors.As(err, &refused) && slices.Contains([]string{
 		"40001",         // serialization_failure
 		"40P01",         // deadlock_detected
-		uniqueViolation, // the next try sees what it is
+		uniqueViolation, // the next try finds the cause
 	}, refused.Code)
 }
 
-// fail returns err as callers of the engine see it.
+// fail returns err in the form for callers of the engine.
 func (d *database) fail(err error) error {
 	switch {
 	case errors.Is(err, puddle.ErrClosedPool):
@@ -137,11 +138,11 @@ func (d *database) fail(err error) error {
 	return err
 }
 
-// away are the errors of a server that does not serve now, see
+// away are the errors of a server that is temporarily unavailable, see
 // https://www.postgresql.org/docs/current/errcodes-appendix.html.
 var away = []string{
-	"25006", // read_only_sql_transaction: it is a standby now
-	"25P03", // idle_in_transaction_session_timeout: this process stood still
+	"25006", // read_only_sql_transaction: it has become a standby
+	"25P03", // idle_in_transaction_session_timeout: this process hung
 	"53300", // too_many_connections
 	"57014", // query_canceled: by statement_timeout
 	"57P01", // admin_shutdown
@@ -150,8 +151,8 @@ var away = []string{
 	"57P05", // idle_session_timeout
 }
 
-// unreachable reports whether an error is that the server could not be asked, or its
-// answer is missing. The end of a caller's context is not.
+// unreachable reports whether an error means that the server could not be reached,
+// or its answer was lost. The end of a caller's context does not count.
 func unreachable(err error) bool {
 	if errors.Is(err, errSilent) || errors.Is(err, errUnsynced) {
 		return true
@@ -170,10 +171,10 @@ func unreachable(err error) bool {
 	return network || pgconn.SafeToRetry(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
-// queue adds a statement that is sent with the next flush.
+// queue adds a statement to the next flush.
 func (t *tx) queue(sql string, args ...any) *pgx.QueuedQuery { return t.pending.Queue(sql, args...) }
 
-// flush sends what is queued, in one round trip.
+// flush sends the queued statements in one round trip.
 func (t *tx) flush() error {
 	t.sent++
 	batch := t.pending
@@ -181,13 +182,13 @@ func (t *tx) flush() error {
 	return t.conn.SendBatch(t.ctx, &batch).Close()
 }
 
-// row runs a query of one row at once.
+// row runs a query for one row immediately.
 func (t *tx) row(sql string, args ...any) pgx.Row {
 	t.sent++
 	return t.conn.QueryRow(t.ctx, sql, args...)
 }
 
-// runs runs a query of columns at once.
+// runs runs a query for columns immediately.
 func (t *tx) runs(sql string, args ...any) ([]row, error) {
 	t.sent++
 	rows, err := t.conn.Query(t.ctx, sql, args...)
@@ -197,15 +198,15 @@ func (t *tx) runs(sql string, args ...any) ([]row, error) {
 	return scanRuns(rows)
 }
 
-// publish has watchers told of a change of a run.
+// publish publishes a change of a run once the transaction is stored.
 func (t *tx) publish(kind engine.EventKind, run engine.Run) {
 	t.events = append(t.events, engine.RunEvent(kind, run))
 }
 
-// more is what is read of a run besides [columns].
+// more is additional data to read of a run, besides [columns].
 type more struct {
 	columns string
-	args    []any // from $2 on
+	args    []any // parameters from $2 on
 	to      []any
 }
 
@@ -221,7 +222,7 @@ func (d *database) onRunShared(ctx context.Context, id string, m more, do func(t
 	return d.writeShared(ctx, id, first, then)
 }
 
-// lockRun returns what locks a run and calls do with it.
+// lockRun returns the functions that lock a run and call do with it.
 func lockRun(id string, m more, do func(t *tx, r row) error) (first func(b *pgx.Batch), then func(t *tx) error) {
 	var r row
 	var missing error

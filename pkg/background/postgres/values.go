@@ -12,13 +12,13 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// pairColumns are what scanValue reads.
+// pairColumns are the columns that scanValue reads.
 const pairColumns = "p.key, p.version, p.at, p.expires, length(p.data)"
 
-// fresh is the condition that a value has not expired.
+// fresh returns the condition that a value has not expired.
 func fresh(now int) string { return "(p.expires IS NULL OR p.expires > " + serverNow(now) + ")" }
 
-// scanValue reads a value, and more columns.
+// scanValue reads a value, and the columns in more.
 func scanValue(from pgx.Row, more ...any) (v engine.Value, err error) {
 	var key []byte
 	var at int64
@@ -111,7 +111,7 @@ func (t *tx) removePairs(s *scope, where string, args ...any) error {
 	return err
 }
 
-// storeScope stores the row of a scope, which took as much before.
+// storeScope stores the row of a scope whose size was before.
 func (t *tx) storeScope(s scope, before int64) error {
 	_, err := t.conn.Exec(t.ctx, "UPDATE scopes SET version = $2, count = $3, bytes = $4, changed = $5 WHERE seq = $1", s.seq, s.version, s.count, s.bytes, s.changed)
 	t.charge(s.owner, s.size(), false, before, false)
@@ -147,7 +147,7 @@ func (vs valueStore) PutValue(ctx context.Context, at engine.Scope, v engine.Val
 		if err != nil {
 			return err
 		}
-		if s == nil { // removed since
+		if s == nil { // removed meanwhile
 			return fmt.Errorf("%w: values of %s", engine.ErrConflict, at.Session)
 		}
 		before := s.size()
@@ -176,7 +176,7 @@ func (vs valueStore) PutValue(ctx context.Context, at engine.Scope, v engine.Val
 	return put, nil
 }
 
-// put stores a value of a scope that is locked.
+// put stores a value of a locked scope.
 func (t *tx) put(s *scope, v engine.Value, limit engine.ValueLimit, now int64) (engine.Value, error) {
 	version := s.version + 1
 	if v.Key == "" {
@@ -228,7 +228,7 @@ func (vs valueStore) DeleteValue(ctx context.Context, at engine.Scope, key strin
 	})
 }
 
-// drop removes values of a scope that is locked.
+// drop removes values of a locked scope.
 func (t *tx) drop(s scope, now int64, where string, args ...any) error {
 	before := s.size()
 	if err := t.removePairs(&s, where, args...); err != nil {
@@ -257,7 +257,7 @@ func (vs valueStore) DropValues(ctx context.Context, at engine.Scope, through st
 	})
 }
 
-// dropScopes has the next flush remove scopes.
+// dropScopes makes the next flush remove scopes.
 func (t *tx) dropScopes(where string, args ...any) {
 	t.queue("DELETE FROM scopes WHERE "+where+" RETURNING owner, count, bytes", args...).Query(func(rows pgx.Rows) error {
 		var s scope
@@ -285,7 +285,7 @@ func (vs valueStore) Scopes(ctx context.Context, session, prefix string) (found 
 	return found, vs.fail(err)
 }
 
-// pruneValues removes the values that have expired, and those that ret does not keep.
+// pruneValues removes expired values, and those that ret does not keep.
 func (t *tx) pruneValues(ret engine.Retention) error {
 	rows, err := t.conn.Query(t.ctx, `SELECT s.seq, s.session, s.name, s.run, s.changed,
 		EXISTS (SELECT FROM pairs p WHERE p.scope = s.seq AND p.expires <= `+serverNow(1)+`),

@@ -18,9 +18,9 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A worker implements [engine.Worker]. Its lease is a row of workers. By the clock of
-// this process it has ended when its last renewal was sent its TTL ago, whatever the
-// server says: a process that was stopped for long does nothing more.
+// A worker implements [engine.Worker]. Its lease is a row of workers. By this
+// process's clock the lease has ended when the last renewal was sent TTL ago,
+// whatever the server says: a process that was paused for long does nothing more.
 type worker struct {
 	db       *database
 	epoch    int64
@@ -30,7 +30,7 @@ type worker struct {
 	mu      sync.Mutex
 	renewed time.Time              // when the last renewal was sent
 	left    bool                   // it has left
-	beats   map[string]engine.Beat // that were stored last
+	beats   map[string]engine.Beat // last stored beats
 	claimed claims
 	picky   bool // it does not take every run
 }
@@ -62,25 +62,25 @@ func (e *Engine) Join(ctx context.Context, info engine.WorkerInfo) (engine.Worke
 	return w, nil
 }
 
-// live is the condition that the worker of an epoch has a lease.
+// live returns the condition that the worker of an epoch has a lease.
 func live(epoch string, now int) string {
 	return "EXISTS (SELECT FROM workers w WHERE w.epoch = " + epoch + " AND w.renewed + w.ttl > " + serverNow(now) + ")"
 }
 
-// over says that the lease of the worker has ended.
+// over returns the error of a lease that has ended.
 func (w *worker) over() error {
 	return fmt.Errorf("%w: the worker's lease has ended", engine.ErrFenced)
 }
 
-// stale reports whether the lease of the worker has ended by the clock of this process.
+// stale reports whether the worker's lease has ended by this process's clock.
 func (w *worker) stale() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.left || time.Since(w.renewed) >= w.ttl
 }
 
-// check refuses when the lease has ended by the clock of this process, and has a batch
-// find out whether it has by that of the server, and what time it is.
+// check returns an error if the lease has ended by this process's clock. It adds to a
+// batch a query for the server's view of the lease, and for the time.
 func (w *worker) check(b *pgx.Batch, ended *bool, now *time.Time) {
 	gone := w.stale()
 	b.Queue("SELECT "+live("$2", 1)+", "+serverNow(1), w.db.now(), w.epoch).QueryRow(func(found pgx.Row) error {
@@ -109,8 +109,8 @@ func (w *worker) write(ctx context.Context, first func(b *pgx.Batch), do func(t 
 	})
 }
 
-// onRun is [database.onRun] for a run that is w's and that has not ended. What is read
-// besides has no parameters.
+// onRun is [database.onRun] for a run that w has and that has not ended. m must have
+// no parameters.
 func (w *worker) onRun(ctx context.Context, id string, m more, do func(t *tx, r row, now time.Time) error) error {
 	m, own := w.own(id, m, do)
 	return w.db.onRun(ctx, id, m, own)
@@ -122,7 +122,7 @@ func (w *worker) onRunShared(ctx context.Context, id string, m more, do func(t *
 	return w.db.onRunShared(ctx, id, m, own)
 }
 
-// own has do called only for a run that is w's and that has not ended.
+// own makes do require that w has the run and that it has not ended.
 func (w *worker) own(id string, m more, do func(t *tx, r row, now time.Time) error) (more, func(t *tx, r row) error) {
 	var lasts bool
 	var now int64
@@ -192,7 +192,7 @@ func (w *worker) Renew(ctx context.Context, held map[string]engine.Beat) (news e
 	}
 
 	var h heartbeat
-	ctx, answer := within(ctx, w.ttl/3) // there is time for another one, at another server
+	ctx, answer := within(ctx, w.ttl/3) // leaves time for another attempt, at another server
 	err = w.db.write(ctx, func(b *pgx.Batch) {
 		h.settle(errAgain)
 		h = heartbeat{worker: w}
@@ -225,18 +225,18 @@ func (w *worker) Renew(ctx context.Context, held map[string]engine.Beat) (news e
 	return h.news, nil
 }
 
-// A heartbeat is what a renewal of the lease reads and writes.
+// A heartbeat is the data that a renewal of the lease reads and writes.
 type heartbeat struct {
 	worker  *worker
 	lasts   bool
 	news    engine.Renewal
-	freed   []row    // claims that are given back
-	stored  []string // runs whose beat was
+	freed   []row    // claims that are returned
+	stored  []string // runs whose beat was stored
 	settled func(err error)
 }
 
-// queue renews the lease of a worker that works on the runs with these ids, and reads
-// what was asked of it since.
+// queue renews the lease of a worker with these runs, and reads the requests for
+// them.
 func (h *heartbeat) queue(b *pgx.Batch, held []string) {
 	w := h.worker
 	b.Queue("UPDATE workers w SET renewed = "+serverNow(1)+" WHERE w.epoch = $2 AND w.renewed + w.ttl > "+serverNow(1)+" RETURNING true", w.db.now(), w.epoch).
@@ -246,7 +246,7 @@ func (h *heartbeat) queue(b *pgx.Batch, held []string) {
 			return rows.Err()
 		})
 
-	// NOT IN a query, which is hashed, and not <> ALL, which compares each with each.
+	// NOT IN with a query is hashed; <> ALL would compare each with each.
 	b.Queue("SELECT id, stop, id NOT IN (SELECT unnest($2::text[])) FROM runs WHERE epoch = $1 AND finished IS NULL AND status = 'running' AND (stop OR id NOT IN (SELECT unnest($2::text[]))) ORDER BY seq", w.epoch, held).
 		Query(func(rows pgx.Rows) error {
 			var id string
@@ -272,14 +272,14 @@ func (h *heartbeat) queue(b *pgx.Batch, held []string) {
 		QueryRow(func(found pgx.Row) error { return found.Scan(&h.news.Queued, &h.news.Orphans, &h.news.Notices) })
 }
 
-// settle says how the renewal ended, if it began.
+// settle records how the renewal ended, if it began.
 func (h *heartbeat) settle(err error) {
 	if h.settled != nil {
 		h.settled(err)
 	}
 }
 
-// storeBeats stores what runs say of themselves, and returns whose was stored.
+// storeBeats stores the beats of runs, and returns the ids of those stored.
 func (w *worker) storeBeats(t *tx, beats map[string]engine.Beat) (stored []string, err error) {
 	if len(beats) == 0 {
 		return nil, nil
@@ -308,9 +308,9 @@ func (w *worker) storeBeats(t *tx, beats map[string]engine.Beat) (stored []strin
 	return ids, err
 }
 
-// Orphans implements [engine.Worker]. Of a dead worker, it takes runs over only after this
-// one has had a lease without a gap for as long as that of the dead one lasted, and not while
-// it is being renewed.
+// Orphans implements [engine.Worker]. It takes over the runs of a dead worker only after this
+// one has had a lease without a gap for the TTL of the dead one, and not while that one is
+// being renewed.
 func (w *worker) Orphans(ctx context.Context, max int) (runs []engine.Run, err error) {
 	err = w.write(ctx, nil, func(t *tx, _ time.Time) error {
 		taken, err := t.runs(`WITH dead AS (

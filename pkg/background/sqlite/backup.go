@@ -20,28 +20,29 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A backup is a zip archive that is not compressed, so that a small one cannot fill the disk:
+// A backup is an uncompressed zip archive, so that a small one cannot fill the disk:
 //
 //	state.db                      the database
 //	runs/{folder}/{file}          the logs and results of runs, as in the data directory
 //
-// Its comment says that it is one, and of which form.
+// Its comment identifies it, with the version of its format.
 const backupComment = "toolhost backup, form 1"
 
 // backupFile matches the names in a backup.
 var backupFile = regexp.MustCompile(`^(state\.db|runs/[A-Za-z0-9_-]{1,100}(\.[0-9]{1,5})?/(output\.log|result\.json|tail\.[0-9]{1,19}\.[0-9]{1,19}))$`)
 
-// snapshotPattern is the name of a copy of the database that is being backed up: one that
-// nobody gives a copy of their own. [Open] removes those that a killed process has left.
+// snapshotPattern is the name of a copy of the database that is being backed up. Users
+// would not give that name to a copy of their own. [Open] removes the copies of a killed
+// process.
 const snapshotPattern = ".snapshot-*.db.tmp"
 
-// ErrBackup: a file is not a backup, or not a whole one. The error says why.
+// ErrBackup: a file is not a backup, or incomplete. The error says why.
 var ErrBackup = errors.New("not a whole backup")
 
-// Backup writes a backup to w while the engine is in use: everything that was acknowledged
-// before the call, and of later changes either all or nothing of each. Restore it with
-// [Restore]. It needs space for a second database in the data directory. After an error,
-// what was written is not a backup.
+// Backup writes a backup to w while the engine is in use. It contains everything that was
+// acknowledged before the call; each later change is included entirely or not at all.
+// Restore it with [Restore]. It needs space for a second database in the data directory.
+// After an error, w does not contain a backup.
 func (e *Engine) Backup(ctx context.Context, w io.Writer) error {
 	err := e.backup(ctx, w)
 	if err != nil {
@@ -74,7 +75,7 @@ func (e *Engine) backup(ctx context.Context, w io.Writer) error {
 	return b.zip.Close()
 }
 
-// snapshot copies the database as it is now into a new file, which the caller removes.
+// snapshot copies the current database into a new file, which the caller removes.
 // Nobody waits for it.
 func (db *database) snapshot(ctx context.Context) (file *os.File, err error) {
 	db.life.RLock()
@@ -97,7 +98,7 @@ func (db *database) snapshot(ctx context.Context) (file *os.File, err error) {
 	return file, errors.Join(err, c.close())
 }
 
-// removeSnapshots removes what a process has left that was killed during a backup.
+// removeSnapshots removes the files of a process that was killed during a backup.
 func (db *database) removeSnapshots() {
 	entries, _ := os.ReadDir(db.dir)
 	for _, entry := range entries {
@@ -107,7 +108,7 @@ func (db *database) removeSnapshots() {
 	}
 }
 
-// A backup is one that is being written.
+// A backup is a backup in progress.
 type backup struct {
 	*Engine
 	ctx context.Context
@@ -141,8 +142,8 @@ func (b *backup) addRun(found []driver.Value) error {
 	return err
 }
 
-// addFolder adds the files of an attempt that has ended. Those that are removed meanwhile
-// are left out, as after an eviction.
+// addFolder adds the files of an attempt that has ended. Files removed meanwhile are left
+// out, as after an eviction.
 func (b *backup) addFolder(folder string) error {
 	entries, err := os.ReadDir(folder)
 	for _, entry := range entries {
@@ -163,9 +164,9 @@ func (b *backup) addFolder(folder string) error {
 	return err
 }
 
-// addLive adds the log of an attempt that had not ended in the snapshot, as it is now. The
-// run may have ended since, and its files may have their last form, so they are made anew: as
-// a process leaves them that is killed, see findLog.
+// addLive adds the current log of an attempt that had not ended in the snapshot. The run may
+// have ended since, and its files may be in their final form. So they are written as a killed
+// process would leave them, see findLog.
 func (b *backup) addLive(run engine.Run) error {
 	l := newLog(path.Join(runsFolder, run.Folder()), run.OutputCap)
 	var head, end int64
@@ -176,7 +177,7 @@ func (b *backup) addLive(run engine.Run) error {
 			return nil
 		case err != nil:
 			return err
-		case chunk.Attempt != run.Attempt: // it is not written any more
+		case chunk.Attempt != run.Attempt: // it is no longer written
 			return b.addFolder(b.logs.folder(run))
 		case offset == 0:
 			end = chunk.End
@@ -196,17 +197,17 @@ func (b *backup) addLive(run engine.Run) error {
 	}
 }
 
-// Restore makes the data directory dir of a backup with that many bytes. dir must be missing
-// or empty: the error matches [fs.ErrExist] if it is not. The error matches [ErrBackup] or
-// [ErrNewer] if the backup cannot be used. dir is complete, or not touched.
+// Restore creates the data directory dir from a backup of size bytes. dir must be missing or
+// empty, or the error matches [fs.ErrExist]. The error matches [ErrBackup] or [ErrNewer] if
+// the backup cannot be used. dir is then complete, or untouched.
 //
 // Runs that are queued, suspended or running in the backup may have been started, continued or
-// ended since it was made. [Open] has them count as interrupted.
+// ended since it was made. [Open] treats them as interrupted.
 func Restore(ctx context.Context, backup io.ReaderAt, size int64, dir string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err == nil {
 		dir = real
-	} else if _, there := os.Lstat(dir); there == nil { // a link into nowhere, such as to a disk that is not mounted
+	} else if _, there := os.Lstat(dir); there == nil { // a dangling link, for example to a disk that is not mounted
 		return err
 	}
 	if there, err := os.ReadDir(dir); err != nil && !missingFile(err) || len(there) > 0 {
@@ -239,8 +240,8 @@ func Restore(ctx context.Context, backup io.ReaderAt, size int64, dir string) er
 	return syncDir(filepath.Dir(dir))
 }
 
-// filesOf returns the files of a backup, if it has only those that a backup may have, and
-// together they are not larger than it is.
+// filesOf returns the files of a backup. It refuses unknown files, and files that
+// together are larger than the backup.
 func filesOf(backup io.ReaderAt, size int64) ([]*zip.File, error) {
 	archive, err := zip.NewReader(backup, size)
 	if err != nil {
@@ -263,7 +264,7 @@ func filesOf(backup io.ReaderAt, size int64) ([]*zip.File, error) {
 	return archive.File, nil
 }
 
-// unpack makes the files of a backup in a new folder.
+// unpack writes the files of a backup to a new folder.
 func unpack(ctx context.Context, files []*zip.File, folder string) error {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -286,7 +287,7 @@ func unpack(ctx context.Context, files []*zip.File, folder string) error {
 	return nil
 }
 
-// checkBackup checks the database of a backup, with its indexes.
+// checkBackup checks the database of a backup, including its indexes.
 func checkBackup(database string) error {
 	found, err := inspectFile(database, integrityCheck)
 	switch {
@@ -298,8 +299,8 @@ func checkBackup(database string) error {
 	return err
 }
 
-// tryDatabase opens the database of a backup in a folder of its own, which it removes: one that
-// is whole may still lack tables.
+// tryDatabase opens the database of a backup in a temporary folder: an intact database may
+// still lack tables.
 func tryDatabase(ctx context.Context, files []*zip.File, parent string) error {
 	dir, err := os.MkdirTemp(parent, "restore-*")
 	if err != nil {
@@ -324,8 +325,8 @@ func tryDatabase(ctx context.Context, files []*zip.File, parent string) error {
 	return nil
 }
 
-// unpackFile makes a file of a backup. The database is durable then. A loss of power may lose
-// logs: the backup is still there.
+// unpackFile writes a file of a backup. Only the database is then durable: logs can be
+// restored from the backup again.
 func unpackFile(root *os.Root, f *zip.File) error {
 	from, err := f.Open()
 	if err != nil {

@@ -11,21 +11,21 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A check returns the first damage it finds in a database, and "" if it finds none.
+// A check returns the first damage that it finds in a database, or "".
 type check func(ctx context.Context, c *conn) (damage string, err error)
 
-// quickCheck looks at every page. See https://www.sqlite.org/pragma.html#pragma_quick_check.
+// quickCheck reads every page. See https://www.sqlite.org/pragma.html#pragma_quick_check.
 func quickCheck(ctx context.Context, c *conn) (string, error) {
 	return pragma(ctx, c, "quick_check(1)")
 }
 
-// integrityCheck compares the indexes with the tables too.
+// integrityCheck also compares the indexes with the tables.
 func integrityCheck(ctx context.Context, c *conn) (string, error) {
 	return pragma(ctx, c, "integrity_check(1)")
 }
 
-// checkRecords looks at everything but large values, which take nearly all of the space, and
-// of which each is read only by whoever needs it.
+// checkRecords checks everything but large values. Those take nearly all of the space, and
+// each is checked when it is read.
 func checkRecords(ctx context.Context, c *conn) (damage string, err error) {
 	var tables []string
 	err = c.query(func(row []driver.Value) error {
@@ -41,7 +41,7 @@ func checkRecords(ctx context.Context, c *conn) (damage string, err error) {
 	return damage, err
 }
 
-// pragma makes a check of SQLite.
+// pragma runs one of SQLite's checks.
 func pragma(ctx context.Context, c *conn, name string) (damage string, err error) {
 	rows, err := c.Conn.(driver.QueryerContext).QueryContext(ctx, "PRAGMA "+name, nil)
 	if err != nil {
@@ -61,7 +61,7 @@ func pragma(ctx context.Context, c *conn, name string) (damage string, err error
 	return damage, nil
 }
 
-// inspectFile checks a database file, and returns the mark in it. It changes nothing.
+// inspectFile checks a database file, and returns its mark. It changes nothing.
 func inspectFile(path string, look check) (found mark, err error) {
 	c, err := connect(path, "ro")
 	if err != nil {
@@ -83,7 +83,7 @@ func inspectFile(path string, look check) (found mark, err error) {
 	return found, damaged(path, err)
 }
 
-// damaged names the file of an error that says that it is damaged.
+// damaged adds the file name to an error that reports damage.
 func damaged(path string, err error) error {
 	if damagedFile(err) && !errors.Is(err, ErrDamaged) {
 		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
@@ -91,9 +91,9 @@ func damaged(path string, err error) error {
 	return err
 }
 
-// checkWhole looks at the whole database while it is in use, until ctx ends. If it finds
-// damage, nothing is stored any more: what is written to a damaged file may be lost, or
-// damage more of it.
+// checkWhole checks the whole database while it is in use, until ctx ends. If it finds
+// damage, the engine stops storing: a write to a damaged file may be lost, or damage
+// more of it.
 func (db *database) checkWhole(ctx context.Context) {
 	defer close(db.checked)
 	damage := ""

@@ -12,20 +12,20 @@ import (
 	modernc "modernc.org/sqlite"
 )
 
-// A conn is one connection to the database, with the statements it has
-// prepared. It is used by one goroutine at a time. It stands on the driver
-// itself: a pool of database/sql would cost a quarter of a short query.
+// A conn is one connection to the database, with its prepared statements. It is
+// used by one goroutine at a time. It uses the driver directly: a pool of
+// database/sql would add a quarter to the time of a short query.
 type conn struct {
 	driver.Conn
 	stmts map[string]driver.Stmt
 
-	// Of the connection that writes:
+	// For the writing connection:
 	book    book
-	after   []func() // what the transaction in progress makes known once it is stored
+	after   []func() // called once the current transaction is stored
 	changed int64    // rows changed so far
 }
 
-// connect opens the database file, which has to be there. The mode is rw or ro.
+// connect opens an existing database file. The mode is rw or ro.
 func connect(path, mode string) (*conn, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -75,8 +75,8 @@ func named(args []driver.Value) []driver.NamedValue {
 	return values
 }
 
-// exec runs one statement and returns how many rows it changed, and the rowid
-// of the last row it inserted.
+// exec runs one statement and returns the number of rows that it changed, and
+// the rowid of the last row it inserted.
 func (c *conn) exec(sql string, args ...driver.Value) (changed, rowid int64, err error) {
 	s, err := c.prepare(sql)
 	if err != nil {
@@ -92,19 +92,19 @@ func (c *conn) exec(sql string, args ...driver.Value) (changed, rowid int64, err
 	return changed, rowid, nil
 }
 
-// run runs one statement whose effect is all that counts.
+// run runs one statement, ignoring its counts.
 func (c *conn) run(sql string, args ...driver.Value) error {
 	_, _, err := c.exec(sql, args...)
 	return err
 }
 
-// script runs statements that are not run again.
+// script runs statements that are used only once.
 func (c *conn) script(sql string) error {
 	_, err := c.Conn.(driver.ExecerContext).ExecContext(context.Background(), sql, nil)
 	return err
 }
 
-// query calls each for every row. The slice is used again for the next one.
+// query calls each for every row. It reuses the slice for the next row.
 // each must not run the same statement.
 func (c *conn) query(each func(row []driver.Value) error, sql string, args ...driver.Value) (err error) {
 	s, err := c.prepare(sql)
@@ -145,7 +145,7 @@ func (c *conn) one(sql string, args ...driver.Value) (found []driver.Value, err 
 	return found, err
 }
 
-// number returns the number a query gives, 0 for none.
+// number returns the number that a query selects, or 0.
 func (c *conn) number(sql string, args ...driver.Value) (int64, error) {
 	row, err := c.one(sql, args...)
 	if err != nil || row == nil {
@@ -160,7 +160,7 @@ func (c *conn) number(sql string, args ...driver.Value) (int64, error) {
 	return 0, fmt.Errorf("%w: %T instead of a number", errType, row[0])
 }
 
-// errType: a column holds something of another type than this package stored.
+// errType: a column has another type than this package stores.
 var errType = errors.New("wrong type in the database")
 
 // Result codes, https://www.sqlite.org/rescode.html.
@@ -171,7 +171,8 @@ const (
 	codeNotADB     = 26
 )
 
-// code returns the primary result code of an error of SQLite, and 0 for any other.
+// code returns the primary result code of an SQLite error, or 0 for any other
+// error.
 func code(err error) int {
 	if e, ok := errors.AsType[*modernc.Error](err); ok {
 		return e.Code() & 0xff
@@ -182,6 +183,6 @@ func code(err error) int {
 // isSQL reports whether err comes from SQLite.
 func isSQL(err error) bool { return code(err) != 0 }
 
-// damagedFile reports whether err says that the database file is not what
-// SQLite wrote.
+// damagedFile reports whether err means that SQLite cannot read the database file
+// as its own.
 func damagedFile(err error) bool { return code(err) == codeCorrupt || code(err) == codeNotADB }

@@ -21,19 +21,19 @@ const databaseName = "state.db"
 // found. Nothing was changed.
 var ErrDamaged = errors.New("database damaged or lost")
 
-// A database is the database file, with one connection that writes and some
-// that read.
+// A database is the database file, with one connection for writing and
+// several for reading.
 type database struct {
 	dir      string
 	log      *slog.Logger
 	problems *problems
 	ops      chan *op
 	readers  chan *conn
-	files    map[string]identity   // that must stay what they were, by suffix
-	failed   atomic.Pointer[error] // why nothing is stored any more; nil: it is
-	full     atomic.Bool           // the last change found no room on the disk
-	mark     *markFile             // of the writer
-	recorded atomic.Int64          // bytes of records, as the last transaction left them
+	files    map[string]identity   // identities of the open files, by suffix
+	failed   atomic.Pointer[error] // why nothing can be stored any more; nil: it can
+	full     atomic.Bool           // the disk was full at the last change
+	mark     *markFile             // written by the writer
+	recorded atomic.Int64          // bytes of records, after the last transaction
 
 	life   sync.RWMutex  // read-locked by calls in progress
 	closed bool          // guarded by life
@@ -99,7 +99,7 @@ func (db *database) closeReaders() error {
 	return errors.Join(errs...)
 }
 
-// read calls f with a connection to read from. f must not keep it.
+// read calls f with a connection for reading. f must not keep it.
 func (db *database) read(ctx context.Context, f func(c *conn) error) error {
 	db.life.RLock()
 	defer db.life.RUnlock()
@@ -118,14 +118,14 @@ func (db *database) read(ctx context.Context, f func(c *conn) error) error {
 	}
 }
 
-// suspect reports an error of the database that says that the file is damaged.
+// suspect reports an error that means that the file is damaged.
 func (db *database) suspect(err error) {
 	if damagedFile(err) {
 		db.problems.report(kindDatabase, "", err)
 	}
 }
 
-// openWriter returns the connection that writes, to a database that has everything that was
+// openWriter returns the writing connection, to a database that has everything that was
 // acknowledged.
 func (db *database) openWriter() (c *conn, err error) {
 	path := filepath.Join(db.dir, markName)
@@ -155,7 +155,7 @@ func (db *database) openWriter() (c *conn, err error) {
 		return nil, errors.Join(err, c.close())
 	}
 
-	// Windows lets nobody delete or rename a file that is open.
+	// On Windows nobody can delete or rename an open file.
 	for _, suffix := range []string{"", "-wal"} {
 		if id, err := identify(db.path(suffix)); err == nil {
 			db.files[suffix] = id
@@ -166,8 +166,8 @@ func (db *database) openWriter() (c *conn, err error) {
 }
 
 // inspect returns the mark in the database, zero for a new one. The error matches
-// ErrDamaged if it finds damage, or fewer transactions than the mark that was left has. A
-// database without a mark may be any file, and is checked as a whole.
+// ErrDamaged if it finds damage, or fewer transactions than the mark left by the last
+// process. A database without a mark may be any file, and is checked completely.
 func (db *database) inspect(left mark) (found mark, err error) {
 	info, err := os.Stat(db.path(""))
 	switch {
@@ -199,10 +199,10 @@ func (db *database) inspect(left mark) (found mark, err error) {
 	return found, fmt.Errorf("%w: %s %s; put the right files back, or remove %s to continue with what is there", ErrDamaged, db.path(""), state, markName)
 }
 
-// doubt is for a database without its mark, which is a copy, such as a restored backup.
-// Its runs that are queued or have a state may have been started or continued since it was
-// made. They count as running ones whose host went down, so that those that may not be run
-// twice are not. Held ones are left to the person who decides on them.
+// doubt handles a database without its mark, which is a copy such as a restored backup.
+// Its queued runs and those with a state may have been started or continued since the copy
+// was made. It treats them as running runs whose host went down, so that none is wrongly
+// run twice. Held runs are left to the person who decides on them.
 func (db *database) doubt(c *conn) error {
 	var doubted []row
 	err := c.query(func(found []driver.Value) error {

@@ -1,6 +1,6 @@
-// Package sqlite has an [engine.Engine] that keeps runs, notices and schedules
-// in an SQLite database, and output in files. What a method stored before it
-// returned nil survives the end of the process and of the machine.
+// Package sqlite has an [engine.Engine] that keeps runs, notices and schedules in an SQLite database,
+// and output in files. Once a method has returned nil, its changes survive a crash of the process or
+// the machine.
 //
 //	store, err := sqlite.Open(ctx, "data", sqlite.Config{})
 //	…
@@ -20,35 +20,32 @@
 //
 // # How it stores
 //
-// The database is in WAL mode with synchronous=FULL. One goroutine writes: it
-// takes the changes of all callers that wait, stores them in one transaction,
-// syncs once, and answers. A change that fails does so alone: the others are
-// then stored one by one. See https://www.sqlite.org/wal.html.
+// The database is in WAL mode with synchronous=FULL. One goroutine writes: it takes all waiting
+// changes, stores them in one transaction, syncs once, and answers their callers. If one change
+// fails, the others are stored one by one. See https://www.sqlite.org/wal.html.
 //
-// One process owns the directory, and in it one worker at a time owns the engine:
-// Join returns [engine.ErrLocked] while another worker's lease lasts. So claims,
-// permits, leases, wakes and the deliveries of notices are kept in memory only, with
-// a copy of the records of active runs. Renew writes nothing; a new Beat is stored
-// every ten seconds.
+// One process owns the directory, and in it one worker at a time owns the engine: Join returns
+// [engine.ErrLocked] while another worker's lease lasts. So claims, permits, leases, wakes and
+// deliveries of notices are kept only in memory, with a copy of the records of active runs. Renew
+// writes nothing; a new Beat is stored every ten seconds.
 //
 // An append to a log goes to its file at once, and is synced when the run ends.
 //
 // # Damage and loss
 //
-// [Open] checks the records and their indexes before it changes anything, and all of a
-// database without a state.mark. It refuses one that SQLite finds damaged, and, by the file
-// state.mark, one that is missing, replaced, or lacks acknowledged transactions: see
-// [ErrDamaged]. Large values, such as results and states, are checked while the engine is in
-// use: reading them takes a second for some 500 MB. A single record or log that cannot be
-// read counts as missing, is logged, and is counted in [Engine.Stats]. When that check finds
-// damage, or the database is deleted or replaced while it is in use, nothing is acknowledged
-// any more: see [engine.ErrStorageLost].
+// [Open] checks the records and their indexes before it changes anything; it checks a database
+// without a state.mark completely. It refuses a database that SQLite finds damaged. From the file
+// state.mark it also detects one that is missing, was replaced, or lacks acknowledged transactions:
+// see [ErrDamaged]. Large values, such as results and states, are checked while the engine is in use,
+// at about 500 MB a second. A single unreadable record or log counts as missing, is logged, and is
+// counted in [Engine.Stats]. If that check finds damage, or the database is deleted or replaced while
+// it is in use, the engine acknowledges nothing more: see [engine.ErrStorageLost].
 //
 // # Backups
 //
-// [Engine.Backup] writes a consistent copy while the engine is in use, and [Restore] makes a
-// data directory of it. Such a copy has no state.mark. Runs that are queued or suspended in
-// it may have been started since it was made, so they count as interrupted.
+// [Engine.Backup] writes a consistent copy while the engine is in use, and [Restore] turns it into a
+// data directory. Such a copy has no state.mark. Runs that are queued or suspended in it may have
+// been started since it was made, so they count as interrupted.
 package sqlite
 
 import (
@@ -64,18 +61,18 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// DefaultLogQuota is how many bytes the logs of all runs may take on disk.
+// DefaultLogQuota is the default of Config.LogQuota, in bytes.
 const DefaultLogQuota = 1 << 30
 
 // A Config configures an [Engine]. The zero value of a field is its default.
 type Config struct {
 	// LogQuota is how many bytes the logs of all runs may take on disk; 0:
-	// DefaultLogQuota. To make room, logs of ended runs are removed, those that
-	// ended first before the others: their Tail then says that all of it was
-	// dropped. When only logs of active runs are left, Append returns an error
-	// matching [engine.ErrQuota].
+	// DefaultLogQuota. To make room, logs of ended runs are removed in the
+	// order they ended; Tail then reports the whole log as dropped. When only
+	// logs of active runs are left, Append returns an error matching
+	// [engine.ErrQuota].
 	LogQuota int64
-	// Logger gets what is wrong and was worked around; nil: nothing is logged.
+	// Logger gets the problems that were worked around; nil: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -91,7 +88,7 @@ type Engine struct {
 	closing sync.Once
 }
 
-// A store has what the parts of an engine share.
+// A store is the part of an engine that all its parts share.
 type store struct {
 	dir      string
 	log      *slog.Logger
@@ -108,13 +105,13 @@ var (
 	_ engine.Lease  = (*lease)(nil)
 )
 
-// Open opens the data directory dir, and makes it if it is missing. One process
-// can have it open: for another one the error matches [engine.ErrLocked] and
-// names the process. The error matches [ErrNewer], [ErrForeign] or [ErrDamaged] if there is
-// a database that this version must not touch.
+// Open opens the data directory dir, and creates it if it is missing. Only one process can
+// have it open: another one gets an error that matches [engine.ErrLocked] and names the
+// process. The error matches [ErrNewer], [ErrForeign] or [ErrDamaged] if this version must
+// not touch the existing database.
 //
-// Runs that were running when an earlier process ended are orphans of the first
-// worker. The values of ctx and its end do not matter once Open has returned.
+// Runs that were running when an earlier process ended are orphans of the first worker.
+// Neither the values nor the end of ctx matter after Open has returned.
 func Open(ctx context.Context, dir string, cfg Config) (*Engine, error) {
 	e, err := open(ctx, dir, cfg)
 	if err != nil {
@@ -156,7 +153,7 @@ func open(ctx context.Context, dir string, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// start opens the database, reads what is kept in memory, and starts the
+// start opens the database, loads the part that is kept in memory, and starts the
 // goroutines.
 func (e *Engine) start(cfg Config) (err error) {
 	if e.db, err = openDatabase(e.dir, e.problems, e.log); err != nil {
@@ -173,9 +170,9 @@ func (e *Engine) start(cfg Config) (err error) {
 	return nil
 }
 
-// Close waits for calls in progress, stores what is not stored yet, and gives
-// the data directory up. Later calls return [engine.ErrClosed], and the lease of the
-// worker has ended.
+// Close waits for calls in progress, stores what is still unstored, and releases the
+// data directory. Later calls return [engine.ErrClosed], and the worker's lease has
+// ended.
 func (e *Engine) Close() (err error) {
 	e.closing.Do(func() {
 		e.active.close()
@@ -187,8 +184,8 @@ func (e *Engine) Close() (err error) {
 	return err
 }
 
-// Watch implements [engine.Engine]. Events are published after what they say is
-// stored.
+// Watch implements [engine.Engine]. Events are published after their changes
+// are stored.
 func (e *Engine) Watch(ctx context.Context, session string) <-chan engine.Event {
 	return e.feed.Watch(ctx, session)
 }
@@ -196,8 +193,8 @@ func (e *Engine) Watch(ctx context.Context, session string) <-chan engine.Event 
 // Now implements [engine.Engine].
 func (e *Engine) Now(context.Context) (time.Time, error) { return time.Now(), nil }
 
-// Recorded implements [engine.Engine]. What result.json has of a record counts
-// once more.
+// Recorded implements [engine.Engine]. It counts the content of result.json in
+// addition to the record.
 func (e *Engine) Recorded() int64 { return e.db.recorded.Load() }
 
 // Counts implements [engine.Engine].
@@ -211,12 +208,12 @@ func (e *Engine) Counts() map[engine.Status]int {
 	return counts
 }
 
-// Err returns why nothing is stored any more: an error that matches
-// [engine.ErrStorageLost]. It is nil as long as the engine works.
+// Err returns why the engine cannot store anything any more, an error that matches
+// [engine.ErrStorageLost], or nil while it works.
 func (e *Engine) Err() error { return e.db.lost() }
 
 // Check returns why nothing can be stored now: the error of Err, or one that matches
-// [engine.ErrFull]. If the disk was full at the last change, it tries to store something.
+// [engine.ErrFull]. If the disk was full at the last change, it makes a test write.
 func (e *Engine) Check(ctx context.Context) error {
 	if err := e.Err(); err != nil {
 		return err

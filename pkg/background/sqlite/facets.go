@@ -9,8 +9,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// statusOf is the column status of facets: that of a run that has not ended changes, and
-// is empty.
+// statusOf returns the status column of facets. It is empty for a run that has not
+// ended, whose status changes.
 func statusOf(s engine.Status) string {
 	if s.Terminal() {
 		return string(s)
@@ -18,7 +18,7 @@ func statusOf(s engine.Status) string {
 	return ""
 }
 
-// addFacets stores what runs are found by.
+// addFacets stores the columns by which runs are searched.
 func addFacets(w *conn, seq int64, r engine.Run) error {
 	return w.run(`INSERT INTO facets (run, of_session, tool, kind, plugin, status, error, created, started, text)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, seq, r.Session, r.Tool, r.Kind, r.Plugin,
@@ -32,15 +32,15 @@ func endFacets(w *conn, seq int64, r engine.Run) error {
 }
 
 const (
-	// metaUndescribed is 1 in the table meta until Describe is done.
+	// metaUndescribed is 1 in the table meta until Describe has finished.
 	metaUndescribed = "undescribed"
-	// describedAtOnce is how many runs one change describes.
+	// describedAtOnce is the number of runs that one change describes.
 	describedAtOnce = 500
 )
 
-// Describe has runs say what their tool is part of that an older version of this package
-// stored, which did not: of returns it for the tool and the version of a run, nothing if it
-// is unknown. That is done once for a database, before a worker joins.
+// Describe adds the provider of their tool to runs that an older version of this package
+// stored without it. of returns it for the tool and the version of a run, or nothing if it
+// is unknown. This is done once per database, before a worker joins.
 func (e *Engine) Describe(ctx context.Context, of func(tool, version string) engine.Provider) error {
 	for after := int64(0); ; {
 		var rows []row
@@ -77,11 +77,11 @@ func (e *Engine) Describe(ctx context.Context, of func(tool, version string) eng
 	}
 }
 
-// undescribed returns runs that do not say what their tool is part of.
+// undescribed returns runs without a provider.
 func undescribed(w *conn, after int64) (rows []row, err error) {
 	err = w.query(func(found []driver.Value) error {
 		r, err := decode(found)
-		if err != nil { // reported by those who look for it
+		if err != nil { // reported wherever it is read
 			r = row{seq: r.seq}
 		}
 		rows = append(rows, r)
@@ -90,7 +90,7 @@ func undescribed(w *conn, after int64) (rows []row, err error) {
 	return rows, err
 }
 
-// describe stores what the tool of a run is part of.
+// describe stores the provider of a run's tool.
 func (e *Engine) describe(w *conn, r row) error {
 	w.after = append(w.after, func() {
 		e.active.mu.Lock()
@@ -113,14 +113,14 @@ func errorOf(r engine.Run) driver.Value {
 }
 
 func startOf(r engine.Run) driver.Value {
-	if r.StartedAt.IsZero() || !r.Status.Terminal() { // it may start again
+	if r.StartedAt.IsZero() || !r.Status.Terminal() { // it may be started again
 		return nil
 	}
 	return nanos(r.StartedAt)
 }
 
-// facetConditions are conditions that all runs meet that f selects, and some others that
-// have not ended.
+// facetConditions returns conditions that hold for all runs that f selects. They may
+// also hold for others that have not ended.
 func facetConditions(f engine.Filter, session string) (where string, args []driver.Value) {
 	add := func(condition string, values ...driver.Value) {
 		where += " AND " + condition

@@ -9,7 +9,7 @@ import (
 	"runtime"
 )
 
-// syncDir makes the names in a folder durable. Windows does so itself.
+// syncDir makes the names in a folder durable. Windows does so by itself.
 func syncDir(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -21,7 +21,7 @@ func syncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// openIn opens a file for writing, and makes it and its folder if they are
+// openIn opens a file for writing, and creates it and its folder if they are
 // missing.
 func openIn(path string, flags int) (*os.File, error) {
 	flags |= os.O_WRONLY | os.O_CREATE
@@ -34,8 +34,9 @@ func openIn(path string, flags int) (*os.File, error) {
 	return f, err
 }
 
-// writeAt writes p to a file at an offset, and makes it end there and durable if
-// p is the last of it. After an error the file ends where p begins.
+// writeAt writes p to a file at an offset. If p is the last part of the file, it
+// also truncates the file there and makes it durable. After an error the file
+// ends where p begins.
 func writeAt(path string, p []byte, at int64, last bool) error {
 	flags := 0
 	if at == 0 {
@@ -61,8 +62,8 @@ func writeAt(path string, p []byte, at int64, last bool) error {
 	return errors.Join(err, f.Close())
 }
 
-// writeFile makes a durable file of what r gives. If there is an error, there is
-// none.
+// writeFile writes the content of r to a durable file. After an error the file
+// does not exist.
 func writeFile(path string, r io.Reader) error {
 	f, err := openIn(path, os.O_TRUNC)
 	if err != nil {
@@ -86,7 +87,7 @@ func copyFile(from, to string) error {
 	return writeFile(to, src)
 }
 
-// readStart returns what a file has of its first n bytes.
+// readStart returns the first n bytes of a file, or all if it is shorter.
 func readStart(path string, n int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -12,9 +12,9 @@ type identity struct {
 	inode        uint64
 }
 
-// identify returns the identity of the file at a path. It does not ask for the
-// times of the file: since Linux 6.13 that has the next write store a new one,
-// which made each commit a third slower.
+// identify returns the identity of the file at a path. It does not query the
+// times of the file: since Linux 6.13 that makes the next write store a new
+// one, which slowed each commit by a third.
 func identify(path string) (identity, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &st); err != nil {

@@ -7,7 +7,7 @@ import (
 
 const storeBeatsEvery = 10 * time.Second
 
-// A keeper does the background work: it stores beats, and checks whether the database is
+// A keeper does the background work: it stores beats, and checks that the database is
 // still there.
 type keeper struct {
 	engine  *Engine
@@ -32,7 +32,7 @@ func (k *keeper) run() {
 			open = false
 		}
 		if k.engine.db.look() != nil {
-			continue // it was reported
+			continue // it was already reported
 		}
 		if err := k.storeBeats(ctx); err != nil {
 			k.engine.log.Warn("heartbeats not stored; trying again", "error", err)
@@ -40,8 +40,8 @@ func (k *keeper) run() {
 	}
 }
 
-// storeBeats stores what running runs said of themselves since the last time,
-// except of those that are being changed.
+// storeBeats stores the beats of running runs that have changed, except of
+// runs that are being changed.
 func (k *keeper) storeBeats(ctx context.Context) error {
 	g := k.engine.active
 	g.mu.Lock()

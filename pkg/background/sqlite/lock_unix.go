@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// tryLock opens the file and locks it for as long as it is open, or until the
-// process ends, however it ends. held reports that another one has it.
+// tryLock opens the file and locks it until it is closed or the process ends,
+// however it ends. held reports that another process has it.
 func tryLock(path string) (f *os.File, held bool, err error) {
 	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock opens the file so that no other process can open it for writing for
-// as long as it is open, or until the process ends, however it ends. It can
-// still be read. held reports that another one has it.
+// tryLock opens the file so that no other process can open it for writing
+// until it is closed or the process ends, however it ends. It can still be
+// read. held reports that another process has it.
 func tryLock(path string) (f *os.File, held bool, err error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {

@@ -14,24 +14,23 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// A logFile is the log of an attempt while it runs. Its files are only ever
-// appended to, so that the death of the process leaves what was appended before.
-// The first bytes, up to three quarters of the run's cap, are in output.log. What
-// comes then goes to segments, files of a quarter of the cap each, of which the
-// last two are kept.
+// A logFile is the log of an attempt while it runs. Its files are append-only, so
+// that everything appended survives the death of the process. The first bytes, up
+// to three quarters of the run's cap, go to output.log. The rest goes to
+// segments, files of a quarter of the cap each, of which the last two are kept.
 type logFile struct {
 	dir              string
 	headCap, tailCap int64
 
 	mu   sync.Mutex
-	head int64 // bytes of the stream in output.log; what is dropped behind them, or in a segment, ends it
+	head int64 // bytes of the stream in output.log; it ends when bytes are dropped or go to a segment
 	end  int64 // length of the stream
 	segs []segment
 	used int64 // bytes of its files
 }
 
-// The name of a segment, tail.{head}.{offset}, says how long the head is and
-// where in the stream the segment begins.
+// The name of a segment, tail.{head}.{offset}, has the length of the head
+// and the segment's offset in the stream.
 type segment struct{ head, off, n int64 }
 
 const tailPrefix = "tail."
@@ -48,8 +47,8 @@ func newLog(dir string, outputCap int) *logFile {
 	return &logFile{dir: dir, headCap: head, tailCap: int64(outputCap) - head}
 }
 
-// append adds p, which begins at offset of the stream, as [engine.Lease] says.
-// After an error, what was written before it is part of the log.
+// append adds p, which begins at offset of the stream, as [engine.Lease]
+// requires. After an error, the bytes written before it are part of the log.
 func (l *logFile) append(offset int64, p []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,12 +70,12 @@ func (l *logFile) append(offset int64, p []byte) error {
 	return nil
 }
 
-// skipTo has the stream continue at offset. The files of the segments stay until
-// what comes after them is written.
+// skipTo makes the stream continue at offset. The files of the segments stay
+// until the following bytes are written.
 func (l *logFile) skipTo(offset int64) { l.end, l.segs = offset, nil }
 
-// write writes the first bytes of p to the file they belong to, and returns how
-// many. Of a p much longer than the tail, only the last bytes are written.
+// write writes the first bytes of p to their file, and returns how many. If p
+// is much longer than the tail, it writes only the last bytes.
 func (l *logFile) write(p []byte) (n int64, err error) {
 	if n = min(int64(len(p)), l.headCap-l.head); n > 0 && l.head == l.end {
 		if err := writeAt(l.output(), p[:n], l.head, false); err != nil {
@@ -99,7 +98,7 @@ func (l *logFile) write(p []byte) (n int64, err error) {
 		return 0, err
 	}
 	seg.n, l.end, l.used = seg.n+n, l.end+n, l.used+n
-	if seg.n == n { // it is new
+	if seg.n == n { // a new file
 		keep := []string{engine.OutputLog}
 		for _, s := range l.segs {
 			keep = append(keep, s.name())
@@ -110,7 +109,7 @@ func (l *logFile) write(p []byte) (n int64, err error) {
 	return n, nil
 }
 
-// kept reads what is kept of the stream. The lock must be held.
+// kept reads the part of the stream that is kept. The lock must be held.
 func (l *logFile) kept() (output.Buffer, error) {
 	b := output.NewBuffer(int(l.headCap + l.tailCap))
 	for i, s := range append([]segment{{n: l.head}}, l.segs...) {
@@ -146,10 +145,9 @@ func (l *logFile) size() int64 {
 	return l.used
 }
 
-// seal makes the log durable in its last form, which is output.log alone, and
-// returns its extent. The bytes after the head are written behind it; the segments
-// stay until the end of the run is stored. If there is an error, the log
-// stays as it is.
+// seal makes the log durable in its final form, a single output.log, and returns
+// its extent. The bytes after the head are appended to it; the segments stay until
+// the end of the run is stored. If it fails, the log does not change.
 func (l *logFile) seal() (extent, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,8 +171,8 @@ func (l *logFile) seal() (extent, error) {
 	return x, err
 }
 
-// findLog returns the log of an attempt whose process is gone, as far as it had
-// been appended.
+// findLog returns the log of an attempt whose process is gone, up to the last
+// append.
 func findLog(dir string, outputCap int) (*logFile, error) {
 	l := newLog(dir, outputCap)
 	var segs []segment
@@ -205,7 +203,7 @@ func findLog(dir string, outputCap int) (*logFile, error) {
 	return l, err
 }
 
-// parseSegment reads the name of a segment that has something.
+// parseSegment parses the name of a segment that is not empty.
 func parseSegment(info os.FileInfo) (s segment, ok bool) {
 	n, _ := fmt.Sscanf(info.Name(), tailPrefix+"%d.%d", &s.head, &s.off)
 	s.n = info.Size()
@@ -213,16 +211,17 @@ func parseSegment(info os.FileInfo) (s segment, ok bool) {
 	return s, ok
 }
 
-// maxStream is more than any log will ever have.
+// maxStream is longer than any log.
 const maxStream = 1 << 60
 
-// An extent says where the log of a terminal run is. Kept are the bytes
-// [0,Head) and [Tail,End) of the stream; they are equal if nothing is missing.
+// An extent says where the log of a terminal run is. The bytes [0,Head) and
+// [Tail,End) of the stream are kept; Head and Tail are equal if nothing is
+// missing.
 type extent struct {
 	Head int64 `json:"head"`
 	Tail int64 `json:"tail"`
 	End  int64 `json:"end"`
-	// Whole: output.log is as it is meant to be. If not, it could not be
+	// Whole reports that output.log is complete. Otherwise it could not be
 	// written, and the log is still in its segments.
 	Whole bool `json:"whole,omitempty"`
 }
@@ -231,7 +230,7 @@ func (x extent) valid() bool {
 	return 0 <= x.Head && x.Head <= x.Tail && x.Tail <= x.End && x.End <= maxStream
 }
 
-// size returns how long output.log is, if it is whole.
+// size returns the length of output.log, if it is whole.
 func (x extent) size() int64 {
 	if x.Tail == x.Head {
 		return x.End
@@ -239,7 +238,7 @@ func (x extent) size() int64 {
 	return x.Head + int64(len(marker(x.Tail-x.Head))) + x.End - x.Tail
 }
 
-// marker returns the line that stands for omitted bytes.
+// marker returns the line in place of omitted bytes.
 func marker(omitted int64) string { return output.Output{Omitted: omitted}.String() }
 
 // read returns a piece of a whole log, as [output.Buffer] does.
@@ -270,7 +269,7 @@ func (x extent) read(file io.ReaderAt, offset int64, limit int) (engine.Chunk, e
 	return engine.Chunk{Offset: offset, Data: data, End: x.End}, nil
 }
 
-// logFiles calls do for the files of the log in a folder.
+// logFiles calls do for each log file in a folder.
 func logFiles(dir string, do func(file os.FileInfo)) error {
 	entries, err := os.ReadDir(dir)
 	for _, entry := range entries {
@@ -286,7 +285,7 @@ func logFiles(dir string, do func(file os.FileInfo)) error {
 	return err
 }
 
-// isLog reports whether a file of a run's folder is a part of its log.
+// isLog reports whether a file in a run's folder is a part of its log.
 func isLog(name string) bool {
 	return strings.HasPrefix(name, engine.OutputLog) || strings.HasPrefix(name, tailPrefix)
 }
@@ -297,7 +296,7 @@ func logSize(dir string) (n int64) {
 	return n
 }
 
-// removeLog removes the files of the log in a folder, except those to keep, and
+// removeLog removes the log files in a folder, except those to keep, and
 // returns how many bytes they had.
 func removeLog(dir string, keep ...string) (n int64) {
 	_ = logFiles(dir, func(file os.FileInfo) {

@@ -17,7 +17,7 @@ const runsFolder = "runs"
 
 // logs are the logs of all runs, within their quota.
 type logs struct {
-	dir      string // has the folders of runs
+	dir      string // parent of the runs' folders
 	quota    int64
 	used     atomic.Int64 // bytes on disk
 	evicting sync.Mutex
@@ -27,7 +27,7 @@ type logs struct {
 
 func (g *logs) folder(run engine.Run) string { return filepath.Join(g.dir, run.Folder()) }
 
-// attempts calls do for the folder of each attempt of a run.
+// attempts calls do with the folder of each attempt of a run.
 func (g *logs) attempts(run engine.Run, do func(folder string)) {
 	for ; ; run.Attempt-- {
 		do(g.folder(run))
@@ -47,7 +47,7 @@ func (g *logs) create(run engine.Run) *logFile { return newLog(g.folder(run), ru
 
 func (g *logs) find(run engine.Run) (*logFile, error) { return findLog(g.folder(run), run.OutputCap) }
 
-// append appends to a log if there is room.
+// append appends to a log if there is space.
 func (g *logs) append(ctx context.Context, l *logFile, offset int64, p []byte) error {
 	n := int64(len(p))
 	if g.used.Add(n) > g.quota {
@@ -83,11 +83,12 @@ func (g *logs) makeRoom(ctx context.Context) error {
 	return nil
 }
 
-// evict removes some logs with at most want bytes and one log more. Files go
-// before the record says so: a crash in between leaves none that nobody knows of.
+// evict removes logs of at most want bytes, plus one more. Files are removed
+// before their records are updated: a crash in between leaves no files without an
+// owner.
 func (g *logs) evict(ctx context.Context, want int64) (some bool, err error) {
 	oldest, err := readAll(ctx, g.db, func(found []driver.Value) (row, error) {
-		r, _ := decode(found) // a damaged one has a log too
+		r, _ := decode(found) // a damaged record has a log too
 		return r, nil
 	}, selectOldestLogs)
 	for i, r := range oldest {
@@ -104,7 +105,7 @@ func (g *logs) evict(ctx context.Context, want int64) (some bool, err error) {
 		g.attempts(r.Run, func(folder string) { removeLog(folder) })
 	}
 	return true, g.db.write(ctx, func(w *conn) error {
-		for _, r := range oldest { // one may have been removed in the meantime, and its number given again
+		for _, r := range oldest { // one may have been removed meanwhile, and its number reused
 			changed, _, err := w.exec(`UPDATE runs SET logged = 0 WHERE seq = ? AND id = ? AND logged > 0`, r.seq, r.ID)
 			if err != nil {
 				return err
@@ -115,8 +116,8 @@ func (g *logs) evict(ctx context.Context, want int64) (some bool, err error) {
 	})
 }
 
-// tail reads from the log of a terminal run. All of a log that was removed
-// counts as dropped.
+// tail reads from the log of a terminal run. A removed log counts as dropped
+// entirely.
 func (g *logs) tail(r row, offset int64, max int) (engine.Chunk, error) {
 	f, left := g.ended(r)
 	if left != nil {
@@ -129,8 +130,8 @@ func (g *logs) tail(r row, offset int64, max int) (engine.Chunk, error) {
 	return r.Log.read(f, offset, max)
 }
 
-// open opens output.log of a terminal run, or makes one in memory if there is no
-// whole file.
+// open opens the output.log of a terminal run, or builds it in memory if there
+// is no complete file.
 func (g *logs) open(r row) engine.Artifact {
 	f, left := g.ended(r)
 	switch {
@@ -150,8 +151,8 @@ type memory struct{ *bytes.Reader }
 
 func (memory) Close() error { return nil }
 
-// ended returns the log of a terminal run: output.log, or what is left of one
-// that could not be written. Both are nil if the log was removed, or is damaged.
+// ended returns the log of a terminal run: output.log, or the remains of a log
+// that could not be written. Both are nil if the log was removed or is damaged.
 func (g *logs) ended(r row) (f *os.File, left *logFile) {
 	f, err := openSized(filepath.Join(g.folder(r.Run), engine.OutputLog), r.Log.size())
 	if err == nil && r.Log.Whole {
@@ -171,7 +172,7 @@ func (g *logs) ended(r row) (f *os.File, left *logFile) {
 	return nil, nil
 }
 
-// openSized opens a file that has to have that many bytes.
+// openSized opens a file that must have that many bytes.
 func openSized(path string, size int64) (*os.File, error) {
 	f, err := os.Open(path)
 	if err != nil {

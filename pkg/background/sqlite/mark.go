@@ -7,24 +7,24 @@ import (
 	"os"
 )
 
-// markName is the name of the file next to the database that says how far the
-// database was.
+// markName is the name of the mark's file, next to the database.
 const markName = "state.mark"
 
-// A mark says which database was in use and how many transactions it had. The
-// database has the same in its table meta. The file is written after each
-// transaction is durable and before anybody is answered, so that it is never
-// ahead of a database that is whole: one that has fewer transactions than its
-// mark has lost some. A copy of a database, such as a backup, has no mark.
+// A mark identifies the database in use and counts its transactions. The
+// database has a copy of it in its table meta. The file is written after each
+// transaction is durable and before its callers get their answers, so it is
+// never ahead of an intact database: a database with fewer transactions than
+// its mark has lost some. A copy of a database, such as a backup, has no
+// mark.
 type mark struct {
-	store   int64 // a random number, given to a database when it is made; 0: unknown
+	store   int64 // random number of the database; 0: unknown
 	commits int64
 }
 
 const markFormat = "%016x %019d\n"
 
-// readMark reads the mark an earlier process left. It is zero if the mark is
-// missing or unreadable: a loss of power may have cut it off.
+// readMark reads the mark of an earlier process. It is zero if the file is
+// missing or unreadable: a power failure may have truncated it.
 func readMark(path string) (m mark, err error) {
 	text, err := os.ReadFile(path)
 	if missingFile(err) {
@@ -40,7 +40,8 @@ func readMark(path string) (m mark, err error) {
 	return m, nil
 }
 
-// A markFile is the mark of the database in use. The goroutine that writes has it.
+// A markFile is the mark of the database in use. It belongs to the writing
+// goroutine.
 type markFile struct {
 	mark
 	f   *os.File
@@ -67,8 +68,8 @@ func newMarkFile(path string, m mark) (*markFile, error) {
 	return k, nil
 }
 
-// write puts the mark in the place of the one before. It is one write of a few
-// bytes within a block: a crash leaves either.
+// write replaces the mark. It is one write of a few bytes within a block:
+// after a crash the file has either the old or the new one.
 func (k *markFile) write() error {
 	k.buf = fmt.Appendf(k.buf[:0], markFormat, k.store, k.commits)
 	_, err := k.f.WriteAt(k.buf, 0)
@@ -80,7 +81,7 @@ const (
 	metaCommits = "commits"
 )
 
-// markOf returns the mark in a database; zero if it has none.
+// markOf returns the mark in a database, or zero.
 func markOf(c *conn) (m mark, err error) {
 	const sql = `SELECT value FROM meta WHERE name = ?`
 	if m.store, err = c.number(sql, metaStore); err == nil {
@@ -89,7 +90,7 @@ func markOf(c *conn) (m mark, err error) {
 	return m, err
 }
 
-// put writes the mark into a database. One that has no number is given one.
+// put writes the mark into a database, and chooses a number if it has none.
 func (m *mark) put(c *conn) error {
 	if m.store == 0 {
 		m.store = 1 + rand.Int64N(1<<62)

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// What can be damaged.
+// The kinds of damage.
 const (
 	kindDatabase = "database"
 	kindRun      = "run"
@@ -13,13 +13,13 @@ const (
 	kindLog      = "log"
 )
 
-// Stats count what was damaged or lost.
+// Stats are counts of damage and loss.
 type Stats struct {
-	Failed   string `json:"failed,omitempty"` // why nothing is stored any more, until the server is started again
-	Problems int    `json:"problems"`         // damaged records, logs and files met since the start
+	Failed   string `json:"failed,omitempty"` // why nothing can be stored until the server is restarted
+	Problems int    `json:"problems"`         // damaged records, logs and files found since the start
 }
 
-// Stats returns the counts of this moment.
+// Stats returns the current counts.
 func (e *Engine) Stats() Stats {
 	s := Stats{Problems: e.problems.count()}
 	if err := e.Err(); err != nil {
@@ -28,7 +28,7 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// problems logs and counts damage, once for each thing that is damaged.
+// problems logs and counts damage, once for each damaged thing.
 type problems struct {
 	log *slog.Logger
 

@@ -15,7 +15,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// maxIDLength bounds the ids of runs: they are names of folders.
+// maxIDLength is the longest id of a run, which is also the name of a folder.
 const maxIDLength = 100
 
 // checkID refuses an id that cannot be the name of a folder.
@@ -29,8 +29,8 @@ func checkID(id string) error {
 	return nil
 }
 
-// A stored is what the column record of runs holds, as JSON: a run without its
-// payload, and where its log is once the run is terminal.
+// A stored is the JSON in the column record of runs: a run without its
+// payload, and the extent of its log once the run is terminal.
 type stored struct {
 	engine.Run
 	Log *extent `json:"log,omitempty"`
@@ -44,13 +44,13 @@ func (s stored) encode() ([]byte, error) {
 // A row is a run in the database.
 type row struct {
 	seq    int64
-	size   int64 // bytes of its record, as [engine.Quota] counts them and with those of result.json
+	size   int64 // bytes of its record as [engine.Quota] counts them, with those of result.json
 	logged int64 // bytes of its logs on disk, once it is terminal
-	saved  int64 // bytes of its checkpoint, if they were selected
+	saved  int64 // bytes of its checkpoint, if selected
 	stored
 }
 
-// A damagedRow is the error of a row that cannot be read. It matches
+// A damagedRow is the error of a row that cannot be decoded. It matches
 // [engine.ErrNotFound].
 type damagedRow struct {
 	kind string // a run or a schedule
@@ -64,10 +64,10 @@ func (e *damagedRow) Error() string {
 
 func (e *damagedRow) Unwrap() error { return engine.ErrNotFound }
 
-// runColumns are the columns that decode takes.
+// runColumns are the columns that decode reads.
 const runColumns = `seq, id, session, size, logged, record`
 
-// decode reads a run. Of one that is damaged it returns what the columns say.
+// decode decodes a run. For a damaged one it returns what the columns have.
 func decode(found []driver.Value) (row, error) {
 	r := row{seq: found[0].(int64)}
 	id, _ := found[1].(string)
@@ -90,8 +90,8 @@ func decode(found []driver.Value) (row, error) {
 	return r, err
 }
 
-// unmarshal decodes a record by the rules of encoding/json, in a third of its time: a
-// restart decodes all runs that have not ended.
+// unmarshal decodes a record like encoding/json, in a third of the time: a restart
+// decodes all runs that have not ended.
 func unmarshal(data driver.Value, into any) error {
 	text, ok := data.([]byte)
 	if !ok {
@@ -102,10 +102,10 @@ func unmarshal(data driver.Value, into any) error {
 
 var errMismatch = errors.New("it is the record of another row")
 
-// maxAttempt is far above the number of attempts a run can get.
+// maxAttempt is far above the number of attempts of any run.
 const maxAttempt = 1 << 16
 
-// check refuses records that this package never stored and cannot handle.
+// check rejects records that this package never stores and cannot handle.
 func (s stored) check(id string) error {
 	switch {
 	case s.ID != id:
@@ -125,8 +125,7 @@ func (s stored) check(id string) error {
 	return nil
 }
 
-// report reports the damaged row that err is about, if it is about one, and
-// returns err.
+// report reports the damaged row in err, if there is one, and returns err.
 func (db *database) report(err error) error {
 	if d, ok := errors.AsType[*damagedRow](err); ok {
 		db.problems.report(d.kind, d.id, d.err)
@@ -134,8 +133,8 @@ func (db *database) report(err error) error {
 	return err
 }
 
-// readAll returns what scan makes of the rows that a query finds. Damaged ones
-// are reported and left out.
+// readAll scans the rows of a query. It reports damaged rows and leaves them
+// out.
 func readAll[T any](ctx context.Context, db *database, scan func([]driver.Value) (T, error), sql string, args ...driver.Value) (all []T, err error) {
 	err = db.read(ctx, func(c *conn) error {
 		return c.query(func(found []driver.Value) error {
@@ -151,13 +150,13 @@ func readAll[T any](ctx context.Context, db *database, scan func([]driver.Value)
 	return all, err
 }
 
-// The tables of what may be large. Each has the columns seq and data.
+// The tables of large values. Each has the columns seq and data.
 var payloads = map[engine.Part]string{engine.PartArgs: "args", engine.PartResult: "results", engine.PartContent: "contents", engine.PartCalls: "calls"}
 
 // A table describes a table of records, each read as a T.
 type table[T any] struct {
 	kind     string
-	selectID string // the statement that selects one by its id, which stands for the column id
+	selectID string // statement that selects one by its id, in place of the column id
 	decode   func(found []driver.Value) (T, error)
 }
 
@@ -176,7 +175,7 @@ func (t table[T]) load(c *conn, id string) (record T, err error) {
 	return t.decode(found)
 }
 
-// get reads a record without its payload. One that is damaged is reported.
+// get reads a record without its payload. It reports damage.
 func (t table[T]) get(ctx context.Context, db *database, id string) (record T, err error) {
 	err = db.read(ctx, func(c *conn) (err error) {
 		record, err = t.load(c, id)
@@ -185,7 +184,7 @@ func (t table[T]) get(ctx context.Context, db *database, id string) (record T, e
 	return record, err
 }
 
-// blob reads what a table has for a run; nil for nothing.
+// blob reads the value of a run in a table, or nil.
 func blob(c *conn, table string, seq int64) ([]byte, error) {
 	found, err := c.one("SELECT data FROM "+table+" WHERE seq = ?", seq)
 	if err != nil || found == nil {
@@ -195,9 +194,9 @@ func blob(c *conn, table string, seq int64) ([]byte, error) {
 	return data, nil
 }
 
-// insert stores a new run with its payload. record is the encoded one: made by
-// the caller, as the goroutine that writes has enough to do. A nil seq is the
-// next one.
+// insert stores a new run with its payload. record is its encoded form, made
+// by the caller because the writing goroutine is the bottleneck. A nil seq
+// means the next one.
 func insert(w *conn, seq driver.Value, r row, record []byte) (int64, error) {
 	var finished driver.Value
 	if r.Status.Terminal() {
@@ -217,7 +216,7 @@ func insert(w *conn, seq driver.Value, r row, record []byte) (int64, error) {
 	return at, storePayload(w, at, r.Run)
 }
 
-// storePayload stores what the run has of its payload.
+// storePayload stores the payload of a run.
 func storePayload(w *conn, seq int64, run engine.Run) error {
 	for part, table := range payloads {
 		if data := run.Part(part); data != nil {
@@ -279,8 +278,8 @@ func (r row) finish(w *conn, record []byte, before int64) error {
 	return w.run(`DELETE FROM checkpoints WHERE seq = ?`, r.seq)
 }
 
-// save stores a checkpoint of a run in place of an earlier one. more is how much
-// longer it is.
+// save stores a checkpoint of a run in place of an earlier one. more is the
+// difference in length.
 func save(w *conn, session string, seq, more int64, data []byte) error {
 	w.book.add(session, more, 0)
 	if err := w.run(`UPDATE runs SET size = size + ? WHERE seq = ?`, more, seq); err != nil {
@@ -303,7 +302,7 @@ func flag(on bool) int64 {
 	return 0
 }
 
-// nanos returns t as nanoseconds of the Unix epoch, within what an int64 can hold.
+// nanos returns t as nanoseconds of the Unix epoch, clamped to an int64.
 func nanos(t time.Time) int64 {
 	switch {
 	case t.Before(time.Unix(0, math.MinInt64)):

@@ -10,35 +10,35 @@ import (
 )
 
 // An active is a run that has not ended. The database has what is needed to
-// begin again after the death of the process.
+// start over after the death of the process.
 type active struct {
 	mu    sync.Mutex // held while the run is being changed
 	seq   int64
-	size  int64 // of its record, see row; changes under mu
+	size  int64 // bytes of its record, see row; changes under mu
 	saved int64 // bytes of its checkpoint; likewise
-	state int64 // bytes of what it continues from; likewise
+	state int64 // bytes of its state; likewise
 
 	// The registry's lock guards these.
 	run     engine.Run // without payload; its Beat is newer than the stored one
-	log     *logFile   // of the attempt this process started
-	worker  *worker    // who claimed it or works on it; nil: nobody
+	log     *logFile   // of an attempt that this process started
+	worker  *worker    // the worker that has it; nil: none
 	lease   *lease     // the current one
 	changed bool       // its Beat is not stored yet
 }
 
-// A registry has the active runs, and all that is kept in memory only: who works
-// on what, permits, and the queue.
+// A registry has the active runs, and all state that is kept only in memory:
+// claims, permits, and the queue.
 type registry struct {
 	mu      sync.Mutex
 	runs    map[string]*active
-	waiting []*active          // queued runs that nobody has claimed, in the order of submission
+	waiting []*active          // unclaimed queued runs, in the order of submission
 	holders map[string]*active // runs that hold a permit: claimed, running, or being stored as such
-	worker  *worker            // the worker that has the engine, or nil
-	sleep   sleep              // runs that wait
+	worker  *worker            // the current worker, or nil
+	sleep   sleep              // waiting runs
 	quota   engine.Quota
-	notices []string // runs whose notice is pending and not yet claimed
+	notices []string // runs with a pending, unclaimed notice
 
-	life   sync.RWMutex // read-locked by changes of runs in progress
+	life   sync.RWMutex // read-locked by changes in progress
 	closed bool         // guarded by life
 }
 
@@ -46,8 +46,8 @@ func newRegistry() *registry {
 	return &registry{runs: make(map[string]*active), holders: make(map[string]*active), sleep: newSleep()}
 }
 
-// close refuses further changes, waits for those in progress, and ends the lease
-// of the worker.
+// close refuses further changes, waits for those in progress, and ends the
+// worker's lease.
 func (g *registry) close() {
 	g.life.Lock()
 	g.closed = true
@@ -68,10 +68,10 @@ func (g *registry) light(id string) (run engine.Run, ok bool) {
 	return run, false
 }
 
-// change calls do with an active run, and with what the database is to have of
-// it, if check does not refuse it. Meanwhile nothing else changes the run, and
-// the engine is not closed. check gets nil if the run is not active, and has the
-// registry's lock.
+// change calls do with an active run and its row as last stored, unless check
+// returns an error. Meanwhile nothing else changes the run, and the engine is
+// not closed. check is called with the registry's lock held, and with nil if the
+// run is not active.
 func (g *registry) change(id string, check func(a *active) error, do func(a *active, r row) error) error {
 	g.life.RLock()
 	defer g.life.RUnlock()
@@ -86,7 +86,7 @@ func (g *registry) change(id string, check func(a *active) error, do func(a *act
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		g.mu.Lock()
-		a = g.runs[id] // it may have ended in the meantime
+		a = g.runs[id] // it may have ended meanwhile
 	}
 	err := check(a)
 	var r row
@@ -105,7 +105,7 @@ func (g *registry) change(id string, check func(a *active) error, do func(a *act
 func (g *registry) add(a *active) {
 	g.runs[a.run.ID] = a
 	if a.worker != nil && a.worker != g.worker {
-		a.worker = nil // another one has joined in the meantime
+		a.worker = nil // another one has joined meanwhile
 	}
 	if a.run.Status == engine.StatusWaiting {
 		g.rest(a)
@@ -118,7 +118,7 @@ func (g *registry) add(a *active) {
 	g.enqueue(a)
 }
 
-// enqueue puts a queued run into the queue, unclaimed. The lock must be held.
+// enqueue adds an unclaimed run to the queue. The lock must be held.
 func (g *registry) enqueue(a *active) {
 	g.giveBack(a)
 	a.worker, a.lease = nil, nil
@@ -127,7 +127,7 @@ func (g *registry) enqueue(a *active) {
 	}
 }
 
-// dequeue takes a run out of the queue, and reports whether it was there. The lock must be
+// dequeue removes a run from the queue, and reports whether it was there. The lock must be
 // held.
 func (g *registry) dequeue(a *active) bool {
 	at, queued := g.place(a)
@@ -137,12 +137,14 @@ func (g *registry) dequeue(a *active) bool {
 	return queued
 }
 
-// place returns where a run is in the queue, or would be. The lock must be held.
+// place returns the position of a run in the queue, or where it would be inserted. The
+// lock must be held.
 func (g *registry) place(a *active) (at int, queued bool) {
 	return slices.BinarySearchFunc(g.waiting, a.seq, func(b *active, seq int64) int { return cmp.Compare(b.seq, seq) })
 }
 
-// drop removes a run that has ended, and returns those it wakes. The lock must be held.
+// drop removes a run that has ended, and returns the runs that this wakes. The lock must
+// be held.
 func (g *registry) drop(a *active) (woken []engine.Run) {
 	if a.run.Status == engine.StatusWaiting {
 		g.rise(a)
@@ -154,15 +156,15 @@ func (g *registry) drop(a *active) (woken []engine.Run) {
 	return g.awaken(slices.Clone(g.sleep.awaited[a.run.ID])...)
 }
 
-// giveBack has a run hold no permit. The lock must be held.
+// giveBack releases the permit of a run. The lock must be held.
 func (g *registry) giveBack(a *active) {
 	if g.holders[a.run.ID] == a {
 		delete(g.holders, a.run.ID)
 	}
 }
 
-// admit gives a run a permit, or returns an error if no permit is left. The
-// lock must be held.
+// admit gives a run a permit, or returns an error if none is left. The lock
+// must be held.
 func (g *registry) admit(a *active, permits engine.Permits) error {
 	parked := a.run.Origin == engine.OriginParked
 	most, limit := permits.Session, engine.ErrSessionLimit
@@ -171,11 +173,11 @@ func (g *registry) admit(a *active, permits engine.Permits) error {
 	}
 
 	if n := len(g.holders); most > 0 && n >= most || permits.Owner > 0 && n >= permits.Owner {
-		var same []string // of its session and kind
+		var same []string // of the same session and kind
 		owned, owner := 0, g.quota.OwnerOf(a.run.Session)
 		for id, b := range g.holders {
 			if b == a {
-				continue // the transaction was begun anew
+				continue // the transaction was retried
 			}
 			if b.run.Session == a.run.Session && (b.run.Origin == engine.OriginParked) == parked {
 				same = append(same, id)
@@ -197,8 +199,8 @@ func (g *registry) admit(a *active, permits engine.Permits) error {
 	return nil
 }
 
-// parented returns an error if the parent of a run can have no further child. One
-// that is stored in the same transaction as the end of its parent came before it.
+// parented returns an error if the parent of a run cannot have another child. A
+// child in the same transaction as the end of its parent came before that end.
 // The lock must be held.
 func (g *registry) parented(run engine.Run, permits *engine.Permits) error {
 	if run.Parent == "" {
@@ -210,7 +212,7 @@ func (g *registry) parented(run engine.Run, permits *engine.Permits) error {
 	}
 
 	children := g.sleep.children[run.Parent]
-	for id, a := range g.holders { // which has those that are being stored too
+	for id, a := range g.holders { // includes runs that are being stored
 		if a.run.Parent == run.Parent && id != run.ID {
 			children++
 		}
@@ -226,9 +228,9 @@ func (g *registry) parented(run engine.Run, permits *engine.Permits) error {
 	return nil
 }
 
-// join begins anew for another worker. What an earlier one had only claimed
-// returns to the queue, its running runs are orphans, and pending notices are
-// nobody's.
+// join starts over for another worker. Runs that an earlier one had only
+// claimed return to the queue, its running runs become orphans, and pending
+// notices are unclaimed.
 func (g *registry) join(quota engine.Quota, pending []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -241,7 +243,7 @@ func (g *registry) join(quota engine.Quota, pending []string) {
 	}
 }
 
-// called returns how many bytes the stored calls of a run have.
+// called returns the size of a run's stored calls in bytes.
 func (g *registry) called(a *active) int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// restoreBatch is how many records are decoded at a time.
+// restoreBatch is the number of records decoded at a time.
 const restoreBatch = 256
 
-// A batch has rows of runs that have not ended, and what comes of them.
+// A batch is a set of rows of runs that have not ended, and the result of decoding them.
 type batch struct {
 	rows    [][]driver.Value
 	runs    []*active
@@ -21,9 +21,9 @@ type batch struct {
 	errs    []error
 }
 
-// readActive reads the runs that have not ended, in the order of submission, and adds what
-// their logs take. Decoding takes longer than reading, and there may be a hundred thousand
-// runs that wait: all processors decode.
+// readActive reads the runs that have not ended, in the order of submission, and adds up
+// the size of their logs. Decoding takes longer than reading, and a hundred thousand runs
+// may be waiting, so all processors decode.
 func (e *Engine) readActive(ctx context.Context) (runs []*active, damaged []int64, err error) {
 	var all []*batch
 	var workers sync.WaitGroup
@@ -79,8 +79,8 @@ func (e *Engine) decodeActive(b *batch) {
 	b.rows = nil
 }
 
-// unlogged reports whether a run that has not ended has surely no log: it waits, and had
-// written nothing when it was suspended.
+// unlogged reports whether a run that has not ended certainly has no log: it is waiting,
+// and had written nothing when it was suspended.
 func (r row) unlogged() bool {
 	return r.Status == engine.StatusWaiting && r.StateLog == 0 && r.Attempt <= 1
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/internal/ledger"
 )
 
-// What a record takes is in the column size, changed with the record in the
-// same transaction: that of a run is [engine.Run.Size], its checkpoint and the
-// length of its result.json; that of a schedule is its overhead and its JSON
-// form.
+// The size of a record is in the column size, which changes in the same
+// transaction as the record. For a run it is [engine.Run.Size] plus its
+// checkpoint and the length of its result.json; for a schedule its overhead
+// plus its JSON form.
 
-// A book is the ledger of records, and what the transaction in progress has
-// changed in it. The goroutine that writes has it.
+// A book is the ledger of records, with the changes of the current
+// transaction. It belongs to the writing goroutine.
 type book struct {
 	ledger *ledger.Ledger // nil before the first Join
 	undo   []entry
@@ -48,16 +48,16 @@ func (b *book) close(committed bool) {
 	b.undo = b.undo[:0]
 }
 
-// selectSizes reads the tables in their order: by an index each record would be
-// looked up.
+// selectSizes reads the tables in their order: with an index, each record would
+// need a look-up.
 const selectSizes = `SELECT session, size, iif(finished IS NOT NULL AND notice = 0, size, 0) FROM runs NOT INDEXED
 	UNION ALL SELECT session, size, iif(enabled = 0, size, 0) FROM schedules NOT INDEXED
 	UNION ALL SELECT session, (1 + count) * 256 + bytes, 0 FROM scopes NOT INDEXED`
 
 const selectPending = `SELECT id FROM runs INDEXED BY runs_notice WHERE notice = 1 ORDER BY finished, seq`
 
-// limit has the quota of records be q from now on, and counts them anew. do gets
-// the runs whose notice is pending, before anything else changes.
+// limit sets the quota of records, and recounts them. do first gets the runs
+// whose notice is pending.
 func (db *database) limit(ctx context.Context, q engine.Quota, do func(pending []string)) error {
 	return db.write(ctx, func(w *conn) error {
 		counted := ledger.New(q)
@@ -94,8 +94,8 @@ func (db *database) limit(ctx context.Context, q engine.Quota, do func(pending [
 type victim struct {
 	table string
 	seq   int64
-	id    string // "": whatever it is
-	any   bool   // also a schedule that is enabled
+	id    string // "": any id
+	any   bool   // include enabled schedules
 }
 
 const (
@@ -105,10 +105,10 @@ const (
 		RETURNING ` + scheduleColumns + `, iif(enabled = 0, size, 0)`
 )
 
-// drop removes a record if it may go: a run that has ended, or a schedule that is
-// not enabled, or any. It reports whether there was one. The folders of a run go first: a
-// crash in between leaves a record without its output, and no folder without its
-// record.
+// drop removes a record if it may be removed: an ended run, or a disabled schedule; with
+// any set, every schedule. It reports whether there was one. The folders of a run are
+// removed first: a crash in between leaves a record without its output, but no folder
+// without a record.
 func (st *store) drop(w *conn, v victim) (bool, error) {
 	if v.table == "schedules" {
 		found, err := w.one(deleteSchedule, v.seq, v.id, flag(v.any))
@@ -154,19 +154,19 @@ func (st *store) drop(w *conn, v victim) (bool, error) {
 	return true, nil
 }
 
-// selectSpare reads nothing but two indexes, and no more of them than is needed.
+// selectSpare reads only two indexes, and no more of them than necessary.
 const selectSpare = `SELECT 'runs' AS kind, finished AS at, seq, session, size FROM runs INDEXED BY runs_spare WHERE finished IS NOT NULL AND notice = 0
 	UNION ALL SELECT 'schedules', changed, seq, session, size FROM schedules INDEXED BY schedules_spare WHERE enabled = 0 ORDER BY at, seq`
 
 var (
-	errDone = errors.New("done") // ends a query
-	// errMiscounted: the database has less that may go than was counted, or than
-	// its indexes say.
+	errDone = errors.New("done") // stops a query
+	// errMiscounted: the database has fewer evictable records than were counted,
+	// or than its indexes say.
 	errMiscounted = errors.New("records are not as they were counted")
 )
 
-// makeRoom removes records that may go until there is room for one of size
-// bytes. If there is an error that is not SQLite's, nothing was written.
+// makeRoom evicts records until there is space for one of size bytes. After an error that
+// is not SQLite's, nothing was written.
 func (st *store) makeRoom(w *conn, session string, size int64) error {
 	eviction, err := w.book.ledger.Room(session, size)
 	if eviction == nil {
@@ -202,12 +202,12 @@ func (st *store) makeRoom(w *conn, session string, size int64) error {
 	return nil
 }
 
-// pruneAtOnce is how many records one change removes, so that others do not
-// wait for long.
+// pruneAtOnce is the number of records that one change removes, so that
+// others do not wait long.
 const pruneAtOnce = 32
 
 // The terminal runs of each session that are not kept, and the disabled schedules.
-// The inner query of runs reads nothing but an index.
+// The inner query of runs reads only an index.
 const (
 	selectPrunable = `SELECT 'runs', r.seq, r.id FROM (
 	SELECT seq, finished, notice, row_number() OVER (PARTITION BY session ORDER BY finished DESC, seq DESC) AS place

@@ -22,9 +22,9 @@ const (
 	selectLogged = `SELECT sum(logged) FROM runs INDEXED BY runs_logged WHERE logged > 0`
 )
 
-// restoreRuns reads the runs that have not ended, and counts what logs take: an
-// index, and the folders of these runs. A damaged record counts as ended, so that it can be
-// evicted.
+// restoreRuns reads the runs that have not ended, and adds up the size of all logs: from an
+// index, and from the folders of these runs. A damaged record counts as ended, so that it
+// can be evicted.
 func (e *Engine) restoreRuns(ctx context.Context) error {
 	err := e.db.read(ctx, func(c *conn) error {
 		ended, err := c.number(selectLogged)
@@ -90,7 +90,7 @@ func (e *Engine) List(ctx context.Context, q engine.Query) ([]engine.Run, error)
 	return readAll(ctx, e.db, e.asIs, sql, args...)
 }
 
-// asIs reads a run: as it is now, if it has not ended.
+// asIs reads a run, in its current state if it has not ended.
 func (e *Engine) asIs(found []driver.Value) (engine.Run, error) {
 	id, _ := found[1].(string)
 	if run, ok := e.active.light(id); ok {
@@ -100,10 +100,10 @@ func (e *Engine) asIs(found []driver.Value) (engine.Run, error) {
 	return r.Run, err
 }
 
-// selectRuns returns the statement for q. It names the index to begin with,
-// the one that leaves the fewest runs: SQLite, which knows nothing of the
-// numbers, would rather look at all runs than sort a few. A filter begins with the
-// narrow rows of facets instead. Below is the seq that runs are submitted before, or 0.
+// selectRuns returns the statement for q. It names the index to begin with, the most
+// selective one: SQLite does not know the numbers, and would rather scan all runs than
+// sort a few. A filter begins with the narrow rows of facets instead. below is the seq
+// of the run that the selected ones were submitted before, or 0.
 func selectRuns(q engine.Query, below int64) (sql string, args []driver.Value) {
 	index, where := "", ""
 	for _, c := range []struct {
@@ -154,7 +154,7 @@ const (
 func (e *Engine) Pending(ctx context.Context, session string, since time.Time, max int) (runs []engine.Run, total int, err error) {
 	limit := int64(max)
 	if max <= 0 {
-		limit = -1 // none
+		limit = -1 // no limit
 	}
 	from := nanos(since)
 	runs, err = readAll(ctx, e.db, func(found []driver.Value) (engine.Run, error) {
@@ -244,7 +244,8 @@ func (e *Engine) Release(ctx context.Context, id string) (run engine.Run, err er
 	return run, err
 }
 
-// decided is why a run is neither released nor refused: it is not held, or unknown.
+// decided returns why a run can be neither released nor refused: it is not held, or
+// unknown.
 func (e *Engine) decided(ctx context.Context, id string) error {
 	if _, err := e.Get(ctx, id); err != nil {
 		return err
@@ -253,7 +254,7 @@ func (e *Engine) decided(ctx context.Context, id string) error {
 }
 
 // end stores the end of a run that is being changed: its log, its artifacts and its
-// record, in this order. run is the run as it will be, but for ArtifactError.
+// record, in this order. run is the run as it will be, except for ArtifactError.
 func (e *Engine) end(ctx context.Context, a *active, run engine.Run) (engine.Run, error) {
 	log, _, err := e.liveLog(run.ID)
 	if err != nil {
@@ -303,8 +304,8 @@ func (e *Engine) end(ctx context.Context, a *active, run engine.Run) (engine.Run
 	return run, nil
 }
 
-// writeEnvelope writes the file that says how a run ended, and returns how long
-// it is meant to be.
+// writeEnvelope writes the result.json of a run, and returns its intended
+// length.
 func writeEnvelope(dir string, run engine.Run) (int64, error) {
 	data, err := run.ResultFile()
 	if err != nil {
@@ -317,7 +318,7 @@ func writeEnvelope(dir string, run engine.Run) (int64, error) {
 	return int64(len(data)), os.Rename(path+".new", path)
 }
 
-// ended makes an end that is stored known.
+// ended publishes a stored end.
 func (e *Engine) ended(a *active, run engine.Run) {
 	g := e.active
 	g.mu.Lock()
@@ -347,7 +348,7 @@ func (e *Engine) Tail(ctx context.Context, id string, offset int64, max int) (ch
 	if err != nil {
 		return chunk, err
 	}
-	if r.Log == nil { // it has been stored a moment ago
+	if r.Log == nil { // it was stored a moment ago
 		return e.Tail(ctx, id, offset, max)
 	}
 	if chunk, err = e.logs.tail(r, offset, max); err != nil {
@@ -358,8 +359,7 @@ func (e *Engine) Tail(ctx context.Context, id string, offset int64, max int) (ch
 }
 
 // liveLog returns the log of a run that has not ended, and its attempt; nil if
-// the run is not active. The log of an earlier process has the length of what was
-// appended.
+// the run is not active. The log of an earlier process ends with its last append.
 func (e *Engine) liveLog(id string) (log *logFile, attempt int, err error) {
 	e.active.mu.Lock()
 	defer e.active.mu.Unlock()
@@ -377,8 +377,8 @@ func (e *Engine) liveLog(id string) (log *logFile, attempt int, err error) {
 	return a.log, a.run.Attempt, nil
 }
 
-// Open implements [engine.Engine]. What [engine.ResultJSON] holds comes from
-// the record, so that it is there even if the file is not.
+// Open implements [engine.Engine]. [engine.ResultJSON] comes from the
+// record, so it exists even if the file does not.
 func (e *Engine) Open(ctx context.Context, id, name string) (engine.Artifact, error) {
 	r, err := runTable.get(ctx, e.db, id)
 	if err != nil {

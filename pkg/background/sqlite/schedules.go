@@ -16,8 +16,8 @@ import (
 // A scheduleRow is a schedule in the database.
 type scheduleRow struct {
 	seq   int64
-	size  int64 // what its record takes, as it is in the database
-	apart bool  // its arguments are in the table for them
+	size  int64 // bytes of its record, as stored
+	apart bool  // its arguments are in their own table
 	engine.Schedule
 }
 
@@ -27,9 +27,9 @@ var scheduleTable = table[scheduleRow]{
 	kindSchedule, `SELECT ` + scheduleColumns + `, (SELECT data FROM schedule_args a WHERE a.seq = s.seq) FROM schedules s WHERE id = ?`, decodeSchedule,
 }
 
-// decodeSchedule reads a schedule. It has arguments if they were selected too, or
-// if it was stored before there was a table for them. Of one that is damaged it
-// returns what the columns say.
+// decodeSchedule decodes a schedule. It has arguments if they were selected too,
+// or if it was stored before they had a table of their own. For a damaged
+// schedule it returns what the columns have.
 func decodeSchedule(found []driver.Value) (scheduleRow, error) {
 	s := scheduleRow{seq: found[0].(int64)}
 	id, _ := found[1].(string)
@@ -85,8 +85,8 @@ func (ss scheduleStore) PutSchedule(ctx context.Context, s engine.Schedule, max 
 	return put, nil
 }
 
-// against compares a schedule to be stored with the stored one, or with the error
-// that says that no such schedule is stored.
+// against checks the revision of a schedule against the stored one, or against
+// the error that none is stored.
 func against(s engine.Schedule, old scheduleRow, err error) error {
 	switch {
 	case errors.Is(err, engine.ErrNotFound) && old.seq == 0 && s.Revision == 0:
@@ -102,10 +102,10 @@ func against(s engine.Schedule, old scheduleRow, err error) error {
 	return nil
 }
 
-// placeFor returns an error if s, in place of old, would be one enabled schedule
-// too many of its session.
+// placeFor returns an error if s, in place of old, would exceed the session's
+// limit of enabled schedules.
 func placeFor(w *conn, old scheduleRow, s engine.Schedule, max int) error {
-	if !s.Enabled || old.Enabled { // one that was enabled is counted already: each time it fires it comes here
+	if !s.Enabled || old.Enabled { // an enabled one is already counted, and comes here each time it fires
 		return nil
 	}
 
@@ -123,8 +123,8 @@ func placeFor(w *conn, old scheduleRow, s engine.Schedule, max int) error {
 	return &engine.LimitError{Err: engine.ErrScheduleLimit, Max: max, Active: active}
 }
 
-// storeSchedule writes a schedule: in place of old, or a new one if that has no seq. It
-// calls room before it writes a new one.
+// storeSchedule stores a schedule in place of old, or as a new one if old has no seq.
+// It calls room before it stores a new one.
 func storeSchedule(w *conn, old scheduleRow, s engine.Schedule, room func(size int64) error) error {
 	args := s.Args
 	s.Args = nil

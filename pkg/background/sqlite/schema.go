@@ -10,20 +10,19 @@ import (
 // ErrNewer: the database was written by a newer version of this package.
 var ErrNewer = errors.New("database of a newer version")
 
-// ErrForeign: the database file is one of another program.
+// ErrForeign: the database file belongs to another program.
 var ErrForeign = errors.New("database of another program")
 
-// applicationID marks our database files, see PRAGMA application_id: "tlhs".
+// applicationID identifies our database files, see PRAGMA application_id: "tlhs".
 const applicationID = 0x746c6873
 
-// migrations are the steps from an empty database to the present one. The
-// number of steps that were taken is PRAGMA user_version. A step that was
-// released is never changed.
+// migrations are the steps from an empty database to the current schema. PRAGMA
+// user_version is the number of steps taken. A released step is never changed.
 var migrations = [...]string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8}
 
-// In runs, what is not in a column of its own is in record, the JSON form of a
-// stored. The arguments of a run and its result may be large, and have tables
-// of their own. Times are nanoseconds of the Unix epoch.
+// In runs, everything without a column of its own is in record, the JSON form
+// of a stored. The arguments and the result of a run may be large, and have
+// tables of their own. Times are nanoseconds of the Unix epoch.
 const schema1 = `
 CREATE TABLE runs (
 	seq INTEGER PRIMARY KEY,           -- in the order of submission
@@ -68,15 +67,15 @@ CREATE TABLE quarantine (
 CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 `
 
-// What runs showed besides their results may be large too.
+// Additional content of runs may be large too.
 const schema2 = `
 CREATE TABLE contents (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
 ALTER TABLE quarantine ADD COLUMN content BLOB;
 `
 
-// What a record takes is counted, and those that may go are found in the order
-// in which they do: see Limit. Of records of before, what a result.json has is
-// taken to be as long as the result.
+// The sizes of records are counted, and evictable ones are found in the order
+// of their eviction: see Limit. For older records, the size of result.json is
+// assumed to be that of the result.
 const schema3 = `
 ALTER TABLE runs ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE schedules ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
@@ -89,19 +88,20 @@ CREATE INDEX runs_spare ON runs (finished, seq, session, size) WHERE finished IS
 CREATE INDEX schedules_spare ON schedules (changed, seq, session, size) WHERE enabled = 0;
 `
 
-// The arguments of a schedule may be large too, and lists have none. Those of a
-// schedule that was stored before are in its record until it is stored again.
+// The arguments of a schedule may be large too, and lists do not need them. An
+// older schedule has them in its record until it is stored again.
 const schema4 = `
 CREATE TABLE schedule_args (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
 `
 
-// The folders of runs whose records are gone, until they are gone too: a crash
-// in between leaves them, and the next start removes these and no others.
+// The folders of runs whose records were removed, until they are removed too:
+// after a crash in between, the next start removes these and no others.
 const schema5 = `
 CREATE TABLE removals (id TEXT PRIMARY KEY, attempt INTEGER NOT NULL) WITHOUT ROWID;
 `
 
-// The children of a run are found by it, and notices in the order of their ends. Values are kept by scope and key.
+// The children of a run are found by its id, and notices in the order of their ends. Values are stored by scope
+// and key.
 const schema6 = `
 ALTER TABLE runs ADD COLUMN parent TEXT;
 CREATE INDEX runs_parent ON runs (parent, session) WHERE parent IS NOT NULL;
@@ -152,16 +152,16 @@ ALTER TABLE pairs ADD COLUMN expires INTEGER NOT NULL DEFAULT 0; -- 0: never
 CREATE INDEX pairs_expiry ON pairs (scope, expires) WHERE expires <> 0;
 `
 
-// What a run that waits continues from, which may be large.
+// The state of a waiting run, which may be large.
 const schema8 = `
 CREATE TABLE states (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE calls (seq INTEGER PRIMARY KEY, data BLOB NOT NULL); -- what runs have called
 `
 
-// openFile opens the database at path, makes it if it is not there, and brings
-// it to the present schema.
+// openFile opens the database at path, creates it if it is missing, and brings
+// it to the current schema.
 func openFile(path string) (c *conn, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite gives its other files the mode of this one
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite copies its mode to its other files
 	if err == nil {
 		err = f.Close()
 	}
@@ -190,8 +190,8 @@ func prepareFile(c *conn, path string) error {
 	return migrate(c, path, migrations[:])
 }
 
-// versionOf returns how many steps a database has taken. The error matches [ErrForeign] or
-// [ErrNewer] if it is not ours, or has taken more than are known.
+// versionOf returns how many steps a database has taken. The error matches [ErrForeign] if
+// it is not ours, and [ErrNewer] if it has taken unknown steps.
 func versionOf(c *conn, path string, known int) (int64, error) {
 	version, err := c.number("PRAGMA user_version")
 	if err != nil {
@@ -220,7 +220,7 @@ func versionOf(c *conn, path string, known int) (int64, error) {
 	return version, nil
 }
 
-// migrate takes the steps that were not taken yet, each in one transaction.
+// migrate takes the missing steps, each in one transaction.
 func migrate(c *conn, path string, steps []string) error {
 	version, err := versionOf(c, path, len(steps))
 	if err != nil {

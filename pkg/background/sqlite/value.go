@@ -10,7 +10,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A scopeRow is a scope in the database. Its seq is 0 if it is not there yet.
+// A scopeRow is a scope in the database. Its seq is 0 if it is not stored yet.
 type scopeRow struct {
 	seq, version, count, bytes int64
 	at                         engine.Scope
@@ -39,7 +39,7 @@ func nameOf(at engine.Scope) string {
 	return at.Name
 }
 
-// size returns what the scope counts of the quota.
+// size returns how many bytes of the quota the scope takes.
 func (s scopeRow) size() int64 {
 	if s.seq == 0 {
 		return 0
@@ -47,7 +47,7 @@ func (s scopeRow) size() int64 {
 	return engine.ScopeSize(int(s.count), s.bytes)
 }
 
-// store writes a scope that was before.
+// store writes a scope whose size was before.
 func (s *scopeRow) store(w *conn, before int64) (err error) {
 	now := time.Now().UnixNano()
 	if s.seq == 0 {
@@ -60,7 +60,7 @@ func (s *scopeRow) store(w *conn, before int64) (err error) {
 	return err
 }
 
-// selectPairs reads the values of a scope that have not expired.
+// selectPairs reads the unexpired values of a scope.
 const selectPairs = `SELECT key, version, at, length(data), iif(?, data, NULL), expires FROM pairs WHERE scope = ? AND (expires = 0 OR expires > ?)`
 
 func decodePair(found []driver.Value) (engine.Value, error) {
@@ -83,7 +83,7 @@ func decodePair(found []driver.Value) (engine.Value, error) {
 	return v, nil
 }
 
-// pair reads a value without its data; it is zero if the key has no value.
+// pair reads a value, with its data if data is set; zero if the key has no value.
 func (s scopeRow) pair(c *conn, key string, data bool) (engine.Value, error) {
 	found, err := c.one(selectPairs+` AND key = ?`, flag(data), s.seq, time.Now().UnixNano(), key)
 	if err != nil || found == nil {
@@ -198,7 +198,7 @@ func (vs valueStore) checkMailbox(w *conn, at engine.Scope) error {
 	return err
 }
 
-// announce has the transaction wake a run, and let watchers know of its message.
+// announce wakes a run and publishes its message once the transaction is stored.
 func (vs valueStore) announce(w *conn, id string) {
 	w.after = append(w.after, func() {
 		if run, ok := vs.active.light(id); ok {
@@ -242,7 +242,7 @@ func (vs valueStore) DropValues(ctx context.Context, at engine.Scope, through st
 	})
 }
 
-// expiryOf is when a value expires, in the database; 0 if it does not.
+// expiryOf returns the stored expiry of a value; 0: never.
 func expiryOf(v engine.Value) int64 {
 	if v.Expires.IsZero() {
 		return 0
@@ -250,7 +250,7 @@ func expiryOf(v engine.Value) int64 {
 	return max(1, v.Expires.UnixNano())
 }
 
-// expire removes the values of the scope that have expired.
+// expire removes the expired values of the scope.
 func (s *scopeRow) expire(w *conn) error {
 	now := time.Now().UnixNano()
 	found, err := w.one(`SELECT 1 FROM pairs WHERE scope = ? AND expires <> 0 AND expires <= ?`, s.seq, now)
@@ -272,7 +272,7 @@ func (vs valueStore) Scopes(ctx context.Context, session, prefix string) ([]engi
 		int64(utf8.RuneCountInString(prefix)), prefix, session, session)
 }
 
-// drop removes the values that a condition selects.
+// drop removes the values that match a condition.
 func (s *scopeRow) drop(w *conn, condition string, args ...driver.Value) error {
 	before := s.size()
 	args = append([]driver.Value{s.seq}, args...)
@@ -298,7 +298,7 @@ func (s scopeRow) remove(w *conn) error {
 	return w.run(`DELETE FROM scopes WHERE seq = ?`, s.seq)
 }
 
-// expireValues removes all values that have expired.
+// expireValues removes all expired values.
 func (vs valueStore) expireValues(ctx context.Context) error {
 	const condition = ` FROM pairs JOIN scopes ON scopes.seq = pairs.scope WHERE expires <> 0 AND expires <= ?`
 	scopes, err := readAll(ctx, vs.db, func(found []driver.Value) (engine.Scope, error) {
@@ -322,7 +322,7 @@ func (vs valueStore) expireValues(ctx context.Context) error {
 	return err
 }
 
-// pruneValues removes the values that have expired, and those that ret does not keep.
+// pruneValues removes expired values, and those that ret does not keep.
 func (vs valueStore) pruneValues(ctx context.Context, ret engine.Retention) error {
 	if err := vs.expireValues(ctx); err != nil {
 		return err
@@ -365,7 +365,7 @@ func pruneScope(w *conn, at engine.Scope, ret engine.Retention) error {
 	return s.remove(w)
 }
 
-// whole returns the number in a column, 0 for anything else.
+// whole returns the integer in a column, 0 for anything else.
 func whole(v driver.Value) int64 {
 	n, _ := v.(int64)
 	return n

@@ -15,20 +15,21 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A sleep has the runs that wait, and what wakes them. The registry's lock guards it.
-// A wake is not stored: the next process finds again that it is due.
+// A sleep has the waiting runs and what wakes them. The registry's lock guards it. A
+// wake is not stored: the next process finds out again that it is due.
 type sleep struct {
 	times    alarms
-	sweep    int                  // how many times there are when the void ones are removed
+	sweep    int                  // number of alarms at which void ones are removed
 	awaited  map[string][]*active // runs that wait for the end of a run, by its id
-	children map[string]int       // how many children of a run wait
+	children map[string]int       // waiting children of a run, by its id
 }
 
 func newSleep() sleep {
 	return sleep{awaited: make(map[string][]*active), children: make(map[string]int)}
 }
 
-// An alarm is when a run continues. It is void when the run no longer waits for it.
+// An alarm is the time when a run continues. It is void once the run no longer waits for
+// it.
 type alarm struct {
 	engine.Alarm
 	run *active
@@ -38,7 +39,7 @@ func (a alarm) void() bool {
 	return a.run.run.Status != engine.StatusWaiting || !a.run.run.WakeAt.Equal(a.Wall)
 }
 
-// tidy removes the times that are void, or there twice.
+// tidy removes void and duplicate alarms.
 func (s *sleep) tidy() {
 	there := make(map[*active]bool)
 	s.times = slices.DeleteFunc(s.times, func(a alarm) bool {
@@ -64,7 +65,7 @@ func (s *alarms) Pop() any {
 	return a
 }
 
-// rest adds a run that waits, which nobody has. The lock must be held.
+// rest adds a waiting run without a worker. The lock must be held.
 func (g *registry) rest(a *active) {
 	g.giveBack(a)
 	a.worker, a.lease = nil, nil
@@ -82,7 +83,7 @@ func (g *registry) rest(a *active) {
 	}
 }
 
-// rise removes a run from those that wait. The lock must be held.
+// rise removes a run from the waiting ones. The lock must be held.
 func (g *registry) rise(a *active) {
 	for _, id := range a.run.Await {
 		left := slices.DeleteFunc(g.sleep.awaited[id], func(b *active) bool { return b == a })
@@ -97,7 +98,7 @@ func (g *registry) rise(a *active) {
 	}
 }
 
-// awaken queues runs if they wait, and returns those that did. The lock must be held.
+// awaken queues those runs that are waiting, and returns them. The lock must be held.
 func (g *registry) awaken(all ...*active) (woken []engine.Run) {
 	for _, a := range all {
 		if a.run.Status == engine.StatusWaiting {
@@ -110,12 +111,12 @@ func (g *registry) awaken(all ...*active) (woken []engine.Run) {
 	return woken
 }
 
-// due reports whether a run that a waiting one waits for has ended. The lock must be held.
+// due reports whether a run that a waiting run waits for has ended. The lock must be held.
 func (g *registry) due(a *active) bool {
 	return slices.ContainsFunc(a.run.Await, func(id string) bool { return g.runs[id] == nil })
 }
 
-// wake queues a run if it waits.
+// wake queues a run if it is waiting.
 func (st *store) wake(id string) {
 	g := st.active
 	g.mu.Lock()
@@ -157,8 +158,8 @@ func (w *worker) Wake(_ context.Context, now time.Time, max int) (woken int, nex
 	return len(runs), next, err
 }
 
-// restoreSleep wakes the runs that an earlier process left waiting for what has
-// happened since.
+// restoreSleep wakes the runs left waiting by an earlier process if their event
+// has happened since.
 func (e *Engine) restoreSleep(ctx context.Context) error {
 	type mailbox struct {
 		run     string
@@ -207,7 +208,7 @@ func (l *lease) Suspend(ctx context.Context, s engine.Suspension) (run engine.Ru
 	return run, err
 }
 
-// suspend stores a suspension: r is the run as it leaves it.
+// suspend stores a suspension: r is the run after it.
 func (e *Engine) suspend(ctx context.Context, a *active, r row, s engine.Suspension) (run engine.Run, err error) {
 	record, err := r.encode()
 	if err != nil {
@@ -269,7 +270,7 @@ func (e *Engine) suspend(ctx context.Context, a *active, r row, s engine.Suspens
 		switch {
 		case s.Drop:
 			return w.run(`DELETE FROM states WHERE seq = ?`, r.seq)
-		case state == nil: // that which is stored
+		case state == nil: // keep the stored state
 			return nil
 		}
 		return w.run(`INSERT OR REPLACE INTO states VALUES (?, ?)`, r.seq, state)
@@ -277,7 +278,7 @@ func (e *Engine) suspend(ctx context.Context, a *active, r row, s engine.Suspens
 	return run, err
 }
 
-// A childRow is a run to be stored with its encoded record.
+// A childRow is a run to be stored, with its encoded record.
 type childRow struct {
 	row
 	record []byte
@@ -296,8 +297,8 @@ func rowsOf(runs []engine.Run) (rows []childRow, err error) {
 	return rows, nil
 }
 
-// addChildren stores those of the runs whose ids are not taken, if there is room for
-// them and for more bytes.
+// addChildren stores the runs whose ids are not taken, if there is space for them
+// and for more bytes.
 func (e *Engine) addChildren(w *conn, session string, rows []childRow, more int64) (fresh []*active, err error) {
 	var missing []childRow
 	for _, r := range rows {
@@ -327,8 +328,8 @@ func (e *Engine) addChildren(w *conn, session string, rows []childRow, more int6
 	return fresh, nil
 }
 
-// begin returns the log of an attempt that is started: a new one, or with a state
-// that of before, cut to what belongs to the state.
+// begin returns the log of an attempt that is started: a new log, or, with a
+// state, the previous one cut to what belongs to the state.
 func (g *logs) begin(before, run engine.Run) (*logFile, error) {
 	if run.StateSize == 0 {
 		return g.create(run), nil
@@ -349,7 +350,7 @@ func (g *logs) begin(before, run engine.Run) (*logFile, error) {
 	return l, err
 }
 
-// copy gives an attempt the log of another one.
+// copy copies the log of an attempt to another one.
 func (g *logs) copy(from, to engine.Run) (err error) {
 	g.used.Add(-removeLog(g.folder(to)))
 	listing := logFiles(g.folder(from), func(file os.FileInfo) {
@@ -361,14 +362,14 @@ func (g *logs) copy(from, to engine.Run) (err error) {
 	return errors.Join(listing, err)
 }
 
-// length returns how long the stream is.
+// length returns the length of the stream.
 func (l *logFile) length() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.end
 }
 
-// cut has the stream end at n, and removes what came after it.
+// cut makes the stream end at n, and removes everything after it.
 func (l *logFile) cut(n int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A worker is the one that has the engine. Its lease is kept in memory: the
-// process that dies takes it along.
+// A worker is the worker that has the engine. Its lease is kept in memory,
+// and ends with the process.
 type worker struct {
 	engine *Engine
 	id     string
@@ -25,8 +25,8 @@ type worker struct {
 	offer   engine.Offer
 }
 
-// Join implements [engine.Engine]. While the lease of a worker lasts, the error
-// matches [engine.ErrLocked].
+// Join implements [engine.Engine]. While another worker's lease lasts, the
+// error matches [engine.ErrLocked].
 func (e *Engine) Join(ctx context.Context, info engine.WorkerInfo) (engine.Worker, error) {
 	now := time.Now()
 	w := &worker{engine: e, id: rand.Text(), ttl: cmp.Or(info.TTL, engine.DefaultTTL), since: now, renewed: now, offer: info.Offer}
@@ -73,7 +73,7 @@ func (w *worker) Offer(_ context.Context, o engine.Offer) error {
 	return nil
 }
 
-// Workers implements [engine.Engine]: there is one at most.
+// Workers implements [engine.Engine]. There is at most one.
 func (e *Engine) Workers(context.Context) ([]engine.WorkerState, error) {
 	g := e.active
 	g.mu.Lock()
@@ -96,8 +96,8 @@ func (e *Engine) Workers(context.Context) ([]engine.WorkerState, error) {
 	return []engine.WorkerState{state}, nil
 }
 
-// Claim implements [engine.Worker]. It writes nothing: with the process, its
-// claims end.
+// Claim implements [engine.Worker]. It writes nothing: its claims end with
+// the process.
 func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) ([]engine.Run, error) {
 	g := w.engine.active
 	g.mu.Lock()
@@ -120,7 +120,7 @@ func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) ([]en
 	return claimed, nil
 }
 
-// owns returns the check of a change that a run is this worker's, and as the
+// owns returns a check for change: the run must be this worker's, and as the
 // caller knows it.
 func (w *worker) owns(id string, known func(engine.Run) bool) func(*active) error {
 	return func(a *active) error {
@@ -131,7 +131,7 @@ func (w *worker) owns(id string, known func(engine.Run) bool) func(*active) erro
 	}
 }
 
-// refused returns err, or that there is no such run.
+// refused returns err, or an error if there is no such run.
 func (w *worker) refused(ctx context.Context, id string, err error) error {
 	if errors.Is(err, engine.ErrFenced) {
 		if _, missing := w.engine.Get(ctx, id); missing != nil {
@@ -170,7 +170,7 @@ func (w *worker) Start(ctx context.Context, id string) (engine.Lease, error) {
 		}
 		return e.update(ctx, r, engine.EventStarted, func() {
 			a.run, a.log, a.lease = r.Run, log, l
-			if e.active.dequeue(a) { // another worker has joined in the meantime, whose orphan it is
+			if e.active.dequeue(a) { // another worker has joined meanwhile, and the run is its orphan
 				e.active.holders[id] = a
 			}
 		})
@@ -182,7 +182,7 @@ func (w *worker) Start(ctx context.Context, id string) (engine.Lease, error) {
 	return l, nil
 }
 
-// update stores a change of an active run. do makes it known.
+// update stores a change of an active run. do publishes it.
 func (e *Engine) update(ctx context.Context, r row, kind engine.EventKind, do func()) error {
 	record, err := r.encode()
 	if err != nil {
@@ -211,7 +211,7 @@ func (w *worker) Renew(_ context.Context, held map[string]engine.Beat) (news eng
 
 	w.renewed = time.Now()
 	for id, a := range g.holders {
-		if a.run.Status != engine.StatusRunning || g.runs[id] != a { // the latter: it is being stored
+		if a.run.Status != engine.StatusRunning || g.runs[id] != a { // in the latter case it is being stored
 			continue
 		}
 		if a.worker != w {
@@ -232,7 +232,7 @@ func (w *worker) Renew(_ context.Context, held map[string]engine.Beat) (news eng
 	return news, nil
 }
 
-// beat notes what a run says of itself. The registry's lock must be held.
+// beat records the beat of a run. The registry's lock must be held.
 func (e *Engine) beat(a *active, b engine.Beat) {
 	if !b.Equal(a.run.Beat) {
 		a.run.Beat, a.changed = b, true

@@ -9,13 +9,13 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// maxBatch is how many changes are stored in one transaction at most.
+// maxBatch is the most changes stored in one transaction.
 const maxBatch = 256
 
 // A change changes the database. It checks before it writes: an error that does
 // not come from SQLite means that nothing was written. It may be called again
-// after an attempt that was rolled back. What it adds to w.after is called once
-// the change is stored.
+// after a rollback. Functions that it adds to w.after are called once the
+// change is stored.
 type change func(w *conn) error
 
 // An op is a change that waits for the writer.
@@ -26,8 +26,8 @@ type op struct {
 }
 
 // write makes a change and returns when it is stored. If ctx ends before the
-// change is in the queue of the writer, nothing is changed; after that, the
-// outcome is waited for, so that the caller knows.
+// change is in the writer's queue, nothing is changed. After that, write
+// waits for the outcome, so that the caller knows it.
 func (db *database) write(ctx context.Context, do change) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (db *database) write(ctx context.Context, do change) error {
 	}
 }
 
-// writeAll is the goroutine that writes. It ends when db.ops is closed.
+// writeAll is the writing goroutine. It ends when db.ops is closed.
 func (db *database) writeAll(w *conn) {
 	defer close(db.wrote)
 	for first := range db.ops {
@@ -62,10 +62,10 @@ func (db *database) writeAll(w *conn) {
 	}
 }
 
-// gather takes the changes that wait.
+// gather collects the waiting changes.
 func (db *database) gather(first *op) []*op {
 	batch := []*op{first}
-	runtime.Gosched() // those who were answered last are about to come again
+	runtime.Gosched() // callers that just got an answer are about to return
 	for len(batch) < maxBatch {
 		select {
 		case o, ok := <-db.ops:
@@ -82,11 +82,11 @@ func (db *database) gather(first *op) []*op {
 }
 
 // store makes the changes of a batch in one transaction, and answers their
-// callers. If SQLite refuses anything of it, each change gets a transaction of
-// its own, so that one cannot hurt another.
+// callers. If SQLite refuses any of them, each change gets a transaction of
+// its own, so that none can affect another.
 //
-// Nothing is acknowledged once the database is not the file that was opened:
-// what goes into it would be gone at the next start.
+// It acknowledges nothing once the database is not the file that was opened:
+// everything written to it would be gone at the next start.
 func (db *database) store(w *conn, batch []*op) {
 	err := db.lost()
 	if err == nil {
@@ -107,13 +107,13 @@ func (db *database) store(w *conn, batch []*op) {
 	}
 }
 
-// commit makes the changes of a batch in one transaction, and makes them known.
+// commit makes the changes of a batch in one transaction, and publishes them.
 func (db *database) commit(w *conn, batch []*op) error {
 	changed, err := db.transact(w, batch)
 	w.book.close(err == nil)
 	db.recorded.Store(w.book.ledger.Used())
 	if err != nil {
-		_ = w.run("ROLLBACK") // SQLite may have done so itself
+		_ = w.run("ROLLBACK") // SQLite may have rolled back already
 		db.suspect(err)
 		if code(err) == codeFull {
 			err = fmt.Errorf("%w: %w", engine.ErrFull, err)
@@ -138,7 +138,8 @@ func (db *database) commit(w *conn, batch []*op) error {
 	return nil
 }
 
-// filled notes whether the last change found the disk full, and logs when that changes.
+// filled records whether the last change found the disk full, and logs when that
+// changes.
 func (db *database) filled(full bool) {
 	switch {
 	case db.full.Swap(full) == full:
@@ -149,7 +150,7 @@ func (db *database) filled(full bool) {
 	}
 }
 
-// probe is how many bytes have to fit on a disk that was full.
+// probe is how many bytes must fit on a disk that was full.
 const probe = 64 << 10
 
 // room returns an error that matches [engine.ErrFull] if the disk is still full.
@@ -166,14 +167,14 @@ func (db *database) room(ctx context.Context) error {
 	return db.write(ctx, func(w *conn) error { return w.run(`DELETE FROM meta WHERE name = 'room'`) })
 }
 
-// transact is one transaction. It reports whether there was anything to commit.
+// transact runs one transaction. It reports whether there was anything to commit.
 func (db *database) transact(w *conn, batch []*op) (changed bool, err error) {
 	w.after = nil
 	if err := w.run("BEGIN IMMEDIATE"); err != nil {
 		return false, err
 	}
 
-	before := w.changed // of BEGIN SQLite gives the count of the statement before it
+	before := w.changed // for BEGIN, SQLite returns the count of the statement before it
 	for _, o := range batch {
 		if o.err = o.do(w); isSQL(o.err) {
 			return false, o.err
@@ -189,7 +190,7 @@ func (db *database) transact(w *conn, batch []*op) (changed bool, err error) {
 	return changed, w.run("COMMIT")
 }
 
-// lost returns why nothing is stored any more; nil as long as it is.
+// lost returns why nothing can be stored any more; nil if it can.
 func (db *database) lost() error {
 	if err := db.failed.Load(); err != nil {
 		return *err
@@ -197,8 +198,8 @@ func (db *database) lost() error {
 	return nil
 }
 
-// look checks that the files of the database are those that were opened. If
-// they are not, that is reported once, and nothing is stored any more.
+// look checks that the database files are those that were opened. Otherwise
+// it reports that once, and the engine stops storing.
 func (db *database) look() error {
 	if err := db.lost(); err != nil {
 		return err
@@ -215,7 +216,7 @@ func (db *database) look() error {
 	return nil
 }
 
-// fail ends all storing, reports why, and returns it: the reason of the first call.
+// fail stops all storing, reports why, and returns the reason: that of the first call.
 func (db *database) fail(err error) error {
 	if db.failed.CompareAndSwap(nil, &err) {
 		db.problems.report(kindDatabase, "", err)
