@@ -1,4 +1,4 @@
-// Package output keeps a bounded part of what a run writes, and shows it.
+// Package output keeps a bounded part of a run's output, and renders it.
 package output
 
 import (
@@ -53,8 +53,8 @@ func (b *Buffer) AppendAt(offset int64, p []byte) {
 	b.Append(p[min(int64(len(p)), b.total-offset):])
 }
 
-// Cut makes the stream end at n, and forgets everything after it. Bytes before n that
-// were dropped stay dropped.
+// Cut makes the stream end at n, and forgets everything after it. Bytes dropped
+// before n stay dropped.
 func (b *Buffer) Cut(n int64) {
 	head, kept := int64(len(b.head)), b.kept()
 	begin := b.total - int64(len(kept))
@@ -74,10 +74,10 @@ func (b *Buffer) Cut(n int64) {
 	b.total = n
 }
 
-// kept returns the part of tail that counts.
+// kept returns the valid part of tail.
 func (b *Buffer) kept() []byte { return b.tail[max(0, len(b.tail)-b.tailCap):] }
 
-// Output returns all that is kept.
+// Output returns everything that is kept.
 func (b *Buffer) Output() Output {
 	head, tail := b.bounds()
 	if head == tail {
@@ -87,7 +87,7 @@ func (b *Buffer) Output() Output {
 }
 
 // bounds returns where the head ends and where the tail begins. They are equal
-// if nothing was dropped; otherwise neither cuts a character of UTF-8.
+// if nothing was dropped. Otherwise neither splits a UTF-8 character.
 func (b *Buffer) bounds() (head, tail int64) {
 	kept := b.kept()
 	head, tail = int64(len(b.head)), b.total-int64(len(kept))
@@ -149,7 +149,7 @@ func (b *Buffer) Total() int64 { return b.total }
 // Size returns how many bytes are kept.
 func (b *Buffer) Size() int64 { return int64(len(b.head) + len(b.kept())) }
 
-// An Output is what is kept of a log.
+// An Output is the kept part of a log.
 type Output struct {
 	Head, Tail []byte
 	Omitted    int64 // bytes between Head and Tail
@@ -164,8 +164,8 @@ func (o Output) String() string {
 	return fmt.Sprintf("%s\n[system] %d bytes omitted\n%s", o.Head, o.Omitted, o.Tail)
 }
 
-// PartialRune returns how many bytes at the end of p are the beginning of a
-// character of UTF-8 that is not whole.
+// PartialRune returns how many bytes at the end of p are the beginning of
+// an incomplete UTF-8 character.
 func PartialRune(p []byte) int {
 	for k := 1; k <= min(utf8.UTFMax-1, len(p)); k++ {
 		if last := p[len(p)-k:]; utf8.RuneStart(last[0]) {

@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxEscape is the longest escape sequence recognized as one.
+// maxEscape is the longest recognized escape sequence.
 const maxEscape = 2048
 
-// Clean returns raw output as it should be shown: without the escape sequences
-// of ECMA-48 (colors, cursor movement, titles) and without control characters
-// other than newline and tab. Of a line that was overwritten after carriage returns
-// it shows the last state, and bytes that are not UTF-8 as U+FFFD.
+// Clean returns raw output for display: without the escape sequences of ECMA-48
+// (colors, cursor movement, titles), and without control characters other than
+// newline and tab. A line that was overwritten after carriage returns appears in
+// its last state. Invalid UTF-8 becomes U+FFFD.
 func Clean(raw []byte) string {
 	out := make([]byte, 0, len(raw))
 	line := 0         // where the current line begins in out
@@ -66,7 +66,7 @@ func escape(p []byte) int { return len(sequence.Find(p[:min(len(p), maxEscape)])
 func isPartial(p []byte) bool { return len(p) < maxEscape && partial.Match(p) }
 
 // Partial returns how many bytes at the end of a piece of output are the beginning of
-// a character or an escape sequence that is not whole.
+// an incomplete character or escape sequence.
 func Partial(p []byte) int {
 	for i := max(0, len(p)-maxEscape); i < len(p); i++ {
 		if p[i] == '\x1b' && isPartial(p[i:]) {
@@ -76,8 +76,8 @@ func Partial(p []byte) int {
 	return PartialRune(p)
 }
 
-// Shorten returns s cleaned, on one line, without space around it, and cut to
-// limit characters, the last of them an ellipsis if it was longer.
+// Shorten returns s cleaned, on one line, without surrounding space, and cut
+// to limit characters. If it was longer, the last one is an ellipsis.
 func Shorten(s string, limit int) string {
 	if len(s) > maxShorten {
 		s = s[:maxShorten]
@@ -85,10 +85,10 @@ func Shorten(s string, limit int) string {
 	return Clip(strings.Join(strings.Fields(Clean([]byte(s))), " "), limit)
 }
 
-// maxShorten bounds the work of Shorten on text a tool made.
+// maxShorten limits the work of Shorten on a tool's text, in bytes.
 const maxShorten = 16 << 10
 
-// Clip cuts s to limit characters, the last of them an ellipsis if it was longer.
+// Clip cuts s to limit characters. If it was longer, the last one is an ellipsis.
 func Clip(s string, limit int) string {
 	if utf8.RuneCountInString(s) <= limit {
 		return s

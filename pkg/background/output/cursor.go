@@ -15,7 +15,7 @@ import (
 // A Cursor is a position in the output of a run. Its text form is "attempt:offset".
 type Cursor struct {
 	Attempt int
-	Offset  int64 // in the log of the attempt
+	Offset  int64 // offset in the log of the attempt
 }
 
 func (c Cursor) String() string { return fmt.Sprintf("%d:%d", c.Attempt, c.Offset) }
@@ -33,22 +33,22 @@ func ParseCursor(s string) (Cursor, error) {
 	return c, nil
 }
 
-// A Page is a part of a run's output, cleaned as by [Clean].
+// A Page is a part of a run's output, cleaned by [Clean].
 type Page struct {
 	Text         string    `json:"text"`
-	Cursor       string    `json:"cursor"`                  // pass it to the next check to get the output after Text
-	OmittedBytes int64     `json:"omitted_bytes,omitempty"` // between the cursor, or the beginning, and Text
-	PendingBytes int64     `json:"pending_bytes,omitempty"` // after Text, not shown yet
+	Cursor       string    `json:"cursor"`                  // value for the next check, to get the output after Text
+	OmittedBytes int64     `json:"omitted_bytes,omitempty"` // bytes between the cursor, or the beginning, and Text
+	PendingBytes int64     `json:"pending_bytes,omitempty"` // bytes after Text, not shown yet
 	LastOutputAt time.Time `json:"last_output_at,omitzero"`
 	Note         string    `json:"note,omitempty"`
 }
 
-// window is how many bytes have to be read to show chars characters.
+// window returns how many bytes must be read to show chars characters.
 func window(chars int) int { return utf8.UTFMax*chars + maxEscape + utf8.UTFMax }
 
-// take returns how many bytes of data to show: those of up to chars
-// characters, escape sequences not counted. If more may follow data, a
-// character or an escape sequence that is not whole is left for the next time.
+// take returns how many bytes of data to show: up to chars characters, without
+// counting escape sequences. If more may follow data, an incomplete character
+// or escape sequence is left for the next time.
 func take(data []byte, chars int, more bool) int {
 	i, n := 0, 0
 	for i < len(data) {
@@ -71,9 +71,9 @@ func take(data []byte, chars int, more bool) int {
 	return i
 }
 
-// lastLines returns where to begin to show the last chars characters of data,
-// at the beginning of a line if one begins there. cut says that data itself is
-// not the beginning of the log.
+// lastLines returns where the last chars characters of data begin, at the
+// beginning of a line if one begins there. cut reports that data does not
+// begin at the beginning of the log.
 func lastLines(data []byte, chars int, cut bool) int {
 	start := len(data)
 	for n := 0; n < chars && start > 0; n++ {
@@ -91,8 +91,8 @@ func lastLines(data []byte, chars int, cut bool) int {
 }
 
 // Read returns up to chars characters of a run's log: those from after on, or the
-// last ones if after is nil. The function read reads the log as [Sink.Tail] does.
-// Read returns nil if chars is negative.
+// last ones if after is nil. The function read reads the log, as [Sink.Tail]
+// does. Read returns nil if chars is negative.
 func Read(run engine.Run, read func(offset int64, max int) (engine.Chunk, error), after *Cursor, chars int) (*Page, error) {
 	if chars < 0 {
 		return nil, nil

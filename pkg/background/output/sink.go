@@ -13,26 +13,26 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// DefaultCap is how many bytes of output a sink keeps by default.
+// DefaultCap is the default capacity of a sink, in bytes.
 const DefaultCap = 256 << 10
 
-// Bounds of what a run says of itself, in characters.
+// Limits of a run's reports, in characters.
 const (
 	maxDetail    = 200
 	maxNarration = 300
 	maxUnit      = 20
 )
 
-// stderrTag stands before each line that was written to the standard error.
+// stderrTag marks each line of the standard error.
 const stderrTag = "[stderr] "
 
-// A Sink receives what a run reports while it works: output, status and progress. It
+// A Sink receives the reports of a run while it works: output, status and progress. It
 // never blocks and never fails, and keeps a bounded part of the output: the first three
 // quarters of its capacity and the last quarter.
 //
-// Standard output and standard error go into one log, in the order they were
-// written. Lines of the standard error begin with "[stderr] ", once a line; a
-// change of the stream in mid-line begins a new line. Bytes are kept raw.
+// Standard output and standard error go into one log, in the order they were written.
+// Each line of the standard error begins with "[stderr] "; a change of the stream in
+// mid-line begins a new line. Bytes are kept raw.
 //
 // Make one with [NewSink]. A Sink is safe for concurrent use.
 type Sink struct {
@@ -41,15 +41,15 @@ type Sink struct {
 
 	mu       sync.Mutex
 	buf      Buffer
-	midLine  bool // the last line written is not ended
-	stderr   bool // the last byte written came from the standard error
+	midLine  bool // the last line is not complete
+	stderr   bool // the last byte came from the standard error
 	closed   bool
 	beat     engine.Beat
-	unit     string                  // of the progress
-	called   func() []byte           // what the work has called; nil: unknown
-	before   engine.Cost             // of earlier attempts
-	meter    func() engine.Cost      // what this attempt has used so far; nil: unknown, or it has ended
-	changed  func()                  // called when there is something new, once until Fresh; nil: nobody listens
+	unit     string                  // unit of the progress
+	called   func() []byte           // the calls of the work; nil: unknown
+	before   engine.Cost             // cost of earlier attempts
+	meter    func() engine.Cost      // usage of this attempt so far; nil: unknown, or the attempt has ended
+	changed  func()                  // called once when there is something new, until Fresh; nil: nobody listens
 	dirty    bool                    // changed was called
 	save     func(data []byte) error // nil: the work is not a run
 	restored []byte
@@ -84,8 +84,8 @@ func (w sinkWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// update changes what the sink has, unless it is closed, and says so to the
-// function that Attach was given.
+// update changes the sink's data, unless it is closed, and calls the
+// changed function of Attach.
 func (s *Sink) update(change func()) {
 	s.mu.Lock()
 	if s.closed {
@@ -105,7 +105,7 @@ func (s *Sink) update(change func()) {
 	}
 }
 
-// write adds p, which is not empty, to the log.
+// write adds p, which must not be empty, to the log.
 func (s *Sink) write(p []byte, stderr bool) {
 	s.beat.LastOutputAt = time.Now()
 
@@ -130,30 +130,30 @@ func (s *Sink) write(p []byte, stderr bool) {
 	}
 }
 
-// Status says in a few words what the run is doing. It is cleaned as by
-// [Clean] and cut to 200 characters.
+// Status describes the run's current activity in a few words. It is cleaned by [Clean]
+// and cut to 200 characters.
 func (s *Sink) Status(message string) {
 	message = Shorten(message, maxDetail)
 	s.update(func() { s.beat.Detail = message })
 }
 
-// Narrate sets the status text for a person: what the run does, or did. It is cleaned
-// and cut to 300 characters.
+// Narrate sets the status text for a person: what the run is doing, or did. It is
+// cleaned and cut to 300 characters.
 func (s *Sink) Narrate(sentence string) {
 	sentence = Shorten(sentence, maxNarration)
 	s.update(func() { s.beat.Narration = sentence })
 }
 
-// Unit names the unit of the numbers of Progress from now on, such as "files". It is
-// cleaned and cut to 20 characters.
+// Unit sets the unit of later Progress numbers, such as "files". It is cleaned and
+// cut to 20 characters.
 func (s *Sink) Unit(unit string) {
 	unit = Shorten(unit, maxUnit)
 	s.update(func() { s.unit = unit })
 }
 
-// Progress says how far the run is: done of total units; a total that is not
-// positive is unknown. Message, which may be empty, is cut like a status.
-// Numbers that JSON cannot express count as 0.
+// Progress reports done of total units; a total that is not positive is
+// unknown. message, which may be empty, is cut like a status. Numbers that
+// JSON cannot express count as 0.
 func (s *Sink) Progress(done, total float64, message string) {
 	p := &engine.Progress{Done: finite(done), Total: finite(total), Message: Shorten(message, maxDetail)}
 	s.update(func() {
@@ -175,7 +175,7 @@ func (s *Sink) Cost(c engine.Cost) {
 	s.update(func() { s.beat.Cost, s.meter = s.before.Add(c), nil })
 }
 
-// Meter gives the sink a function that returns what the work has used so far in this
+// Meter gives the sink a function that returns the usage of the work so far in this
 // attempt. It must be safe for concurrent use, and fast: it is called whenever somebody
 // reads the run.
 func (s *Sink) Meter(soFar func() engine.Cost) {
@@ -184,17 +184,17 @@ func (s *Sink) Meter(soFar func() engine.Cost) {
 	s.meter = soFar
 }
 
-// Calls gives the sink a function that returns the calls that the work has made so far,
-// in JSON, at most [engine.MaxCalls] bytes: it is stored with each suspension of the
-// run and with its end. It must be safe for concurrent use.
+// Calls gives the sink a function that returns the work's calls so far, in JSON, at
+// most [engine.MaxCalls] bytes. They are stored with each suspension of the run and
+// with its end. It must be safe for concurrent use.
 func (s *Sink) Calls(soFar func() []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.called = soFar
 }
 
-// Called returns the calls that the work has made so far, or nil. At the beginning it
-// is what was stored last with the state that the run continues from.
+// Called returns the work's calls so far, or nil. In a continued run they begin with
+// the calls stored with its state.
 func (s *Sink) Called() []byte {
 	s.mu.Lock()
 	called := s.called
@@ -210,8 +210,8 @@ func (s *Sink) Called() []byte {
 	return data
 }
 
-// Now is Beat with what the work has used so far. The cost of a Beat changes only with
-// [Sink.Cost], so that a run that only computes says nothing new.
+// Now is Beat with the usage so far. The cost of a Beat changes only with [Sink.Cost],
+// so that a run that only computes reports nothing new.
 func (s *Sink) Now() engine.Beat {
 	b := s.Beat()
 	s.mu.Lock()
@@ -224,15 +224,15 @@ func (s *Sink) Now() engine.Beat {
 	return b
 }
 
-// ErrNoRun means that the work of a sink is not a background run (yet), so that
-// there is nothing to store a checkpoint with.
+// ErrNoRun means that the work of a sink is not a background run (yet), so it
+// cannot store a checkpoint.
 var ErrNoRun = errors.New("not a background run")
 
-// Checkpoint stores what the work needs to continue from here, in place of an
-// earlier checkpoint: at most 1 MiB. It is durable when Checkpoint returns nil.
-// If the worker dies and the run is run again, [Sink.Restore] returns it. The
-// error matches [ErrNoRun] if the work is not a run (yet), and [engine.ErrFenced]
-// if it has lost its run.
+// Checkpoint stores the data that the work needs to continue from here, at most 1
+// MiB, in place of an earlier checkpoint. It is durable when Checkpoint returns
+// nil. If the worker dies and the run is run again, [Sink.Restore] returns it.
+// The error matches [ErrNoRun] if the work is not a run (yet), and
+// [engine.ErrFenced] if it has lost its run.
 func (s *Sink) Checkpoint(data []byte) error {
 	s.mu.Lock()
 	save := s.save
@@ -248,17 +248,16 @@ func (s *Sink) Checkpoint(data []byte) error {
 	return nil
 }
 
-// Restore returns what an earlier attempt of the run stored last with
-// [Sink.Checkpoint], or nil.
+// Restore returns the last [Sink.Checkpoint] of an earlier attempt of the run, or nil.
 func (s *Sink) Restore() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return bytes.Clone(s.restored)
 }
 
-// Attach makes the sink that of a run, whose earlier attempts cost before: save
-// stores checkpoints, and changed is called, without a lock held, when there is output
-// or a beat that Fresh has not seen.
+// Attach connects the sink to a run. before is the cost of earlier attempts and
+// restored their last checkpoint. save stores checkpoints. changed is called, without
+// a lock held, when there is output or a beat that Fresh has not recorded.
 func (s *Sink) Attach(before engine.Cost, restored []byte, save func([]byte) error, changed func()) {
 	s.update(func() {
 		s.before, s.beat.Cost = before, before.Add(s.beat.Cost)
@@ -266,8 +265,8 @@ func (s *Sink) Attach(before engine.Cost, restored []byte, save func([]byte) err
 	})
 }
 
-// Continue gives a new sink what an earlier one of the same run had: its log up to end,
-// of which chunks are kept, and its last beat.
+// Continue restores a new sink of the same run: its log up to end, of which chunks are
+// kept, and its last beat.
 func (s *Sink) Continue(beat engine.Beat, end int64, chunks []engine.Chunk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,8 +280,7 @@ func (s *Sink) Continue(beat engine.Beat, end int64, chunks []engine.Chunk) {
 	s.beat.Cost = engine.Cost{} // Attach adds it
 }
 
-// Full reports whether the head is full: what is written from now on replaces what was
-// written before.
+// Full reports whether the head is full: new output then replaces earlier output.
 func (s *Sink) Full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -296,7 +294,7 @@ func (s *Sink) Fresh() {
 	s.dirty = false
 }
 
-// Note writes a line of the host into the log.
+// Note writes a line of the host to the log.
 func (s *Sink) Note(line string) {
 	s.update(func() {
 		if s.midLine {
@@ -307,16 +305,16 @@ func (s *Sink) Note(line string) {
 	})
 }
 
-// Stopping returns a channel that is closed when the run is asked to stop: the
+// Stopping returns a channel that is closed when the run is asked to stop. The
 // work may still end in its own way, until its context is done.
 func (s *Sink) Stopping() <-chan struct{} { return s.stopping }
 
-// RequestStop closes the channel of [Sink.Stopping]. A background.Manager does it
-// for the runs it stops.
+// RequestStop closes the channel of [Sink.Stopping]. A background.Manager calls
+// it for the runs that it stops.
 func (s *Sink) RequestStop() { s.stop() }
 
-// Beat returns the last status and progress, when output last came, and how
-// many bytes of it.
+// Beat returns the last status and progress, the time of the last output,
+// and the bytes of output.
 func (s *Sink) Beat() engine.Beat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -335,7 +333,7 @@ func (s *Sink) Tail(offset int64, max int) engine.Chunk {
 	return s.buf.Read(offset, max)
 }
 
-// Output returns what the sink has kept.
+// Output returns the kept output.
 func (s *Sink) Output() Output {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package sqlite has an [engine.Engine] that keeps runs, notices and schedules in an SQLite database,
-// and output in files. Once a method has returned nil, its changes survive a crash of the process or
-// the machine.
+// Package sqlite has an [engine.Engine] that keeps runs, notices and schedules in an
+// SQLite database, and output in files. Once a method has returned nil, its changes
+// survive a crash of the process or the machine.
 //
 //	store, err := sqlite.Open(ctx, "data", sqlite.Config{})
 //	…
@@ -20,32 +20,36 @@
 //
 // # How it stores
 //
-// The database is in WAL mode with synchronous=FULL. One goroutine writes: it takes all waiting
-// changes, stores them in one transaction, syncs once, and answers their callers. If one change
-// fails, the others are stored one by one. See https://www.sqlite.org/wal.html.
+// The database is in WAL mode with synchronous=FULL. One goroutine writes: it takes all
+// waiting changes, stores them in one transaction, syncs once, and answers their
+// callers. If one change fails, the others are stored one by one. See
+// https://www.sqlite.org/wal.html.
 //
-// One process owns the directory, and in it one worker at a time owns the engine: Join returns
-// [engine.ErrLocked] while another worker's lease lasts. So claims, permits, leases, wakes and
-// deliveries of notices are kept only in memory, with a copy of the records of active runs. Renew
-// writes nothing; a new Beat is stored every ten seconds.
+// One process owns the directory, and in it one worker at a time owns the engine: Join
+// returns [engine.ErrLocked] while another worker's lease lasts. So claims, permits,
+// leases, wakes and deliveries of notices are kept only in memory, with a copy of the
+// records of active runs. Renew writes nothing; a new Beat is stored every ten seconds.
 //
 // An append to a log goes to its file at once, and is synced when the run ends.
 //
 // # Damage and loss
 //
-// [Open] checks the records and their indexes before it changes anything; it checks a database
-// without a state.mark completely. It refuses a database that SQLite finds damaged. From the file
-// state.mark it also detects one that is missing, was replaced, or lacks acknowledged transactions:
-// see [ErrDamaged]. Large values, such as results and states, are checked while the engine is in use,
-// at about 500 MB a second. A single unreadable record or log counts as missing, is logged, and is
-// counted in [Engine.Stats]. If that check finds damage, or the database is deleted or replaced while
-// it is in use, the engine acknowledges nothing more: see [engine.ErrStorageLost].
+// [Open] checks the records and their indexes before it changes anything; it checks a
+// database without a state.mark completely. It refuses a database that SQLite finds
+// damaged. From the file state.mark it also detects one that is missing, was replaced,
+// or lacks acknowledged transactions: see [ErrDamaged]. Large values, such as results
+// and states, are checked while the engine is in use, at about 500 MB a second. A
+// single unreadable record or log counts as missing, is logged, and is counted in
+// [Engine.Stats]. If that check finds damage, or the database is deleted or replaced
+// while it is in use, the engine acknowledges nothing more: see
+// [engine.ErrStorageLost].
 //
 // # Backups
 //
-// [Engine.Backup] writes a consistent copy while the engine is in use, and [Restore] turns it into a
-// data directory. Such a copy has no state.mark. Runs that are queued or suspended in it may have
-// been started since it was made, so they count as interrupted.
+// [Engine.Backup] writes a consistent copy while the engine is in use, and [Restore]
+// turns it into a data directory. Such a copy has no state.mark. Runs that are queued
+// or suspended in it may have been started since it was made, so they count as
+// interrupted.
 package sqlite
 
 import (

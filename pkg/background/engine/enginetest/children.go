@@ -44,7 +44,7 @@ func children(t *testing.T, e *store) {
 	}
 }
 
-// childrenRefused: only an active run of the session has new children.
+// childrenRefused: only an active run of the session can get children.
 func childrenRefused(t *testing.T, e *store) {
 	submit(t, e, "bg_other", "other")
 	submit(t, e, "bg_ended", "s")
@@ -65,7 +65,7 @@ func childrenRefused(t *testing.T, e *store) {
 	require.NoError(t, e.Submit(t.Context(), newRun("bg_a", "s")), "its permit is back")
 }
 
-// childrenLimit: the active children of a run are bounded, also when many are
+// childrenLimit: the active children of a run are limited, even if many are
 // submitted at once.
 func childrenLimit(t *testing.T, e *store) {
 	submit(t, e, "bg_p", "s")

@@ -21,14 +21,14 @@ import (
 // An Option changes what the suite expects of an engine.
 type Option func(*store)
 
-// OneWorker is for an engine that only one worker uses at a time: Join returns
-// an error matching [engine.ErrLocked] as long as the lease of a worker lasts.
-// Tests that need two workers at the same time are left out.
+// OneWorker is for an engine with a single worker at a time: Join returns an
+// error matching [engine.ErrLocked] as long as the lease of another worker
+// lasts. Tests with two concurrent workers are skipped.
 func OneWorker(s *store) { s.single = true }
 
-// Run runs the suite over the engines that open returns, which must be empty.
-// Every test runs in a [synctest.Test] bubble, so that time passes at once; open
-// is called inside of it.
+// Run runs the suite on the engines that open returns, which must be empty.
+// Every test runs in a [synctest.Test] bubble, so that time passes instantly;
+// open is called inside it.
 func Run(t *testing.T, open func(t *testing.T) engine.Engine, options ...Option) {
 	run := func(name string, test func(*testing.T, *store)) {
 		t.Run(name, func(t *testing.T) {
@@ -58,10 +58,10 @@ func Run(t *testing.T, open func(t *testing.T) engine.Engine, options ...Option)
 	}
 }
 
-// forever is a lease that lasts longer than any test.
+// forever is longer than any test.
 const forever = 10 * 365 * 24 * time.Hour
 
-// sharedCases are those of several workers at the same time.
+// sharedCases are the cases with several concurrent workers.
 var sharedCases = map[string]func(*testing.T, *store){
 	"one of many workers claims":        claimWorkers,
 	"permits over all workers":          permitsWorkers,
@@ -77,7 +77,7 @@ var sharedCases = map[string]func(*testing.T, *store){
 	"permits of the queue":              permitsQueue,
 }
 
-// cases are those that every engine passes.
+// cases are the cases for every engine.
 var cases = map[string]func(*testing.T, *store){
 	"submit and get":                    submitAndGet,
 	"submit refuses a second":           submitTwice,
@@ -185,7 +185,7 @@ func newRun(id, session string) engine.Run {
 	}
 }
 
-// A store is an engine and the worker that uses it.
+// A store is an engine and its current worker.
 type store struct {
 	engine.Engine
 	worker engine.Worker
@@ -195,7 +195,7 @@ type store struct {
 // everything permits any number of runs.
 var everything engine.Permits
 
-// join makes the store the engine of a new worker; the one before leaves.
+// join gives the store a new worker; the one before leaves.
 func (s *store) join(t *testing.T, info engine.WorkerInfo) {
 	t.Helper()
 	if s.worker != nil {
@@ -212,8 +212,8 @@ func joined(t *testing.T, s *store, info engine.WorkerInfo) engine.Worker {
 	return w
 }
 
-// dies has the lease of the store's worker end, and makes another one the
-// store's. It returns the dead one.
+// dies lets the lease of the store's worker end, and gives the store another
+// one. It returns the dead worker.
 func (s *store) dies(t *testing.T) (dead engine.Worker) {
 	t.Helper()
 	dead = s.worker
@@ -233,7 +233,7 @@ func (s *store) dies(t *testing.T) (dead engine.Worker) {
 	return dead
 }
 
-// mortal gives the store a worker whose lease is short.
+// mortal gives the store a worker with a short lease.
 func (s *store) mortal(t *testing.T) { s.join(t, engine.WorkerInfo{}) }
 
 // Submit stores a run that the worker has claimed.
@@ -241,7 +241,7 @@ func (s *store) Submit(ctx context.Context, run engine.Run) error {
 	return s.worker.Submit(ctx, run, &everything)
 }
 
-// Start starts a run that the worker has claimed, or that waits in the queue.
+// Start starts a run that the worker has claimed, or that is queued.
 func (s *store) Start(ctx context.Context, id string) (engine.Lease, error) {
 	l, err := s.worker.Start(ctx, id)
 	if errors.Is(err, engine.ErrFenced) {
@@ -339,7 +339,7 @@ func complete(t *testing.T, l engine.Lease, status engine.Status) {
 	require.NoError(t, err)
 }
 
-// same compares the stored form, which is what an engine has to keep.
+// same compares the stored form, which is all that an engine has to keep.
 func same(t *testing.T, want, got engine.Run) {
 	t.Helper()
 	w, err := json.Marshal(want)
@@ -349,7 +349,7 @@ func same(t *testing.T, want, got engine.Run) {
 	require.JSONEq(t, string(w), string(g))
 }
 
-// race runs f n times at once and returns how many of them returned nil.
+// race makes n concurrent calls of f and returns how many returned nil.
 func race(n int, f func(i int) error) (won int) {
 	var mu sync.Mutex
 	var all sync.WaitGroup

@@ -9,7 +9,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// costs: what attempts cost outlasts them, and a diagnosis is stored with the end.
+// costs: the cost of attempts outlasts them, and a diagnosis is stored with the
+// end.
 func costs(t *testing.T, e *store) {
 	submit(t, e, "bg_a", "s")
 	lease := started(t, e, "bg_a")

@@ -8,7 +8,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// held runs are claimed once they are released, and can be canceled before.
+// held: held runs are claimed once they are released, and can be canceled
+// before.
 func held(t *testing.T, e *store) {
 	hold := func(id string) {
 		run := newRun(id, "s")

@@ -24,7 +24,7 @@ func notices(t *testing.T, e *store) {
 	require.Equal(t, "bg_noticed", pending(t, e, "s"))
 }
 
-// pending returns the runs whose notice is pending.
+// pending returns the runs with a pending notice.
 func pending(t *testing.T, e *store, session string) string {
 	t.Helper()
 	runs, total, err := e.Pending(t.Context(), session, time.Time{}, 0)

@@ -16,7 +16,7 @@ func offerOf(tool, version string) engine.Offer {
 	return engine.Offer{Tools: map[string]string{tool: version}}
 }
 
-// queueVersion submits a run of a version of the tool to the shared queue.
+// queueVersion submits a run of a tool's version to the shared queue.
 func queueVersion(t *testing.T, w engine.Worker, id, version string, change ...func(*engine.Run)) {
 	t.Helper()
 	run := newRun(id, "s")
@@ -40,7 +40,7 @@ func offers(t *testing.T, e *store) {
 	require.Equal(t, "bg_1", claimUpTo(t, old, 10, everything))
 }
 
-// offersChange: runs go by what is offered now.
+// offersChange: the current offer counts.
 func offersChange(t *testing.T, e *store) {
 	old := joined(t, e, engine.WorkerInfo{TTL: forever, Offer: offerOf("primes", "v1")})
 	queueVersion(t, old, "bg_2", "v2")
@@ -62,7 +62,7 @@ func offersChange(t *testing.T, e *store) {
 	require.ErrorIs(t, old.Offer(t.Context(), engine.Offer{}), engine.ErrFenced)
 }
 
-// offersWanted: which runs want a version.
+// offersWanted: the runs that want a version.
 func offersWanted(t *testing.T, e *store) {
 	w := joined(t, e, engine.WorkerInfo{TTL: forever, Offer: offerOf("primes", "v2")})
 	joined(t, e, engine.WorkerInfo{TTL: forever, Offer: offerOf("primes", "v1")})
@@ -87,10 +87,11 @@ func offersWanted(t *testing.T, e *store) {
 	require.Equal(t, "bg_fired", claimUpTo(t, w, 10, everything), "a state is of a version that was kept")
 }
 
-// offersPatience: a run that nobody offers any more is claimed in the end, by somebody who says so.
+// offersPatience: a run that nobody offers any more is claimed in the end, by a worker that reports
+// that.
 func offersPatience(t *testing.T, e *store) {
 	const patience = time.Minute
-	require.NoError(t, e.worker.Leave(t.Context())) // it takes everything
+	require.NoError(t, e.worker.Leave(t.Context())) // it takes every run
 	join := func(ttl time.Duration, version string) engine.Worker {
 		return joined(t, e, engine.WorkerInfo{TTL: ttl, Patience: patience, Offer: offerOf("primes", version)})
 	}
@@ -175,10 +176,10 @@ func workerStates(t *testing.T, e *store) {
 	require.NotEqual(t, first[0].ID, dead[0].ID)
 }
 
-// permitsQueue: runs that wait in the queue take permits of those that are to wait there.
+// permitsQueue: queued runs hold permits against new queued runs.
 func permitsQueue(t *testing.T, e *store) {
 	p := engine.Permits{Session: 2, Owner: 3, Queue: true}
-	limit(t, e, 1<<30, 1<<30) // sessions that begin alike have one owner
+	limit(t, e, 1<<30, 1<<30) // sessions with the same first letter have one owner
 	submit := func(id, session string) error { return e.worker.Submit(t.Context(), newRun(id, session), &p) }
 
 	held := newRun("bg_held", "s1")

@@ -14,7 +14,7 @@ func prune(t *testing.T, e *store) {
 	for i, session := range []string{"s", "s", "s", "s", "other"} {
 		id := fmt.Sprintf("bg_%d", i)
 		submit(t, e, id, session)
-		if i != 1 { // it stays active, and so stays
+		if i != 1 { // it stays active, and is kept
 			complete(t, started(t, e, id), engine.StatusSucceeded)
 		}
 		time.Sleep(time.Hour)

@@ -16,10 +16,10 @@ import (
 
 const kilo = 1 << 10
 
-// big is JSON of n bytes.
+// big returns JSON of n bytes.
 func big(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n-2) + `"`) }
 
-// limit sets the quota: sessions that begin alike have one owner.
+// limit sets the quota. Sessions with the same first letter have one owner.
 func limit(t *testing.T, e *store, most, each int64) {
 	t.Helper()
 	owner := func(session string) string { return session[:1] }
@@ -34,7 +34,7 @@ func submitBig(t *testing.T, e *store, id, session string) error {
 	return e.Submit(t.Context(), run)
 }
 
-// endBig submits a run whose record takes 100 KiB and a bit, and ends it.
+// endBig submits a run whose record takes just over 100 KiB, and ends it.
 func endBig(t *testing.T, e *store, id, session string, told bool) {
 	t.Helper()
 	require.NoError(t, submitBig(t, e, id, session), id)
@@ -45,7 +45,7 @@ func endBig(t *testing.T, e *store, id, session string, told bool) {
 	time.Sleep(time.Second)
 }
 
-// left returns the runs that are there.
+// left returns the runs that still exist.
 func left(t *testing.T, e *store) string {
 	t.Helper()
 	runs, err := e.List(t.Context(), engine.Query{})
@@ -54,8 +54,8 @@ func left(t *testing.T, e *store) string {
 	return strings.ReplaceAll(ids(runs), "bg_", "")
 }
 
-// recordsCounted compares what is counted with what a count from scratch says,
-// after all that changes it.
+// recordsCounted compares the running count with one from scratch, after every
+// kind of change.
 func recordsCounted(t *testing.T, e *store) {
 	require.Zero(t, e.Recorded())
 	limit(t, e, 4<<20, 3<<20)
@@ -203,7 +203,7 @@ func recordsOfMost(t *testing.T, e *store) {
 
 func recordsOfOwner(t *testing.T, e *store) {
 	limit(t, e, 1000*kilo, 490*kilo)
-	for i := range 4 { // nobody is notified of their ends
+	for i := range 4 { // their ends make no notices
 		endBig(t, e, fmt.Sprintf("bg_u%d", i), fmt.Sprintf("u/%d", i), false)
 	}
 
@@ -267,7 +267,7 @@ func recordsFull(t *testing.T, e *store) {
 	small.Args = big(100 * kilo)
 	small = put(t, e, small)
 	small.Fired++
-	put(t, e, small) // one that is there can always be changed
+	put(t, e, small) // an existing value can always be changed
 	complete(t, started(t, e, "bg_4"), engine.StatusFailed)
 	require.NoError(t, e.Acknowledge(t.Context(), "s", []string{"bg_0", "bg_1", "bg_4"}))
 	require.NoError(t, submitBig(t, e, "bg_5", "s"))

@@ -103,7 +103,7 @@ func cancelRunning(t *testing.T, e *store) {
 	require.Equal(t, "first", run.Cancel.By)
 }
 
-// cancelRequeued cancels a run again that is to be started again.
+// cancelRequeued cancels a requeued run.
 func cancelRequeued(t *testing.T, e *store) {
 	submit(t, e, "bg_a", "s")
 	require.NoError(t, started(t, e, "bg_a").Append(t.Context(), 0, []byte("so far")))
@@ -196,17 +196,17 @@ func listPages(t *testing.T, e *store) {
 		want string
 	}{
 		{engine.Query{Before: "bg_3"}, "bg_2 bg_1 bg_0"},
-		{engine.Query{Limit: 2}, "bg_4 bg_3"}, // page after page, whosever they are
+		{engine.Query{Limit: 2}, "bg_4 bg_3"}, // page after page, over all sessions
 		{engine.Query{Before: "bg_3", Limit: 2}, "bg_2 bg_1"},
 		{engine.Query{Before: "bg_1", Limit: 2}, "bg_0"},
 		{engine.Query{Before: "bg_0", Limit: 2}, ""},
 		{engine.Query{Active: true, Limit: 2}, "bg_3 bg_2"},
 		{engine.Query{Active: true, Before: "bg_2", Limit: 2}, "bg_1 bg_0"},
-		{engine.Query{Active: true, Before: "bg_4"}, "bg_3 bg_2 bg_1 bg_0"}, // it has ended
+		{engine.Query{Active: true, Before: "bg_4"}, "bg_3 bg_2 bg_1 bg_0"}, // bg_4 has ended
 		{engine.Query{Session: "s", Before: "bg_3", Limit: 1}, "bg_2"},
 		{engine.Query{Session: "s", Before: "bg_2"}, "bg_0"},
 		{engine.Query{Session: "s", Before: "bg_0"}, ""},
-		{engine.Query{Session: "s", Before: "bg_1"}, ""}, // it is of another session
+		{engine.Query{Session: "s", Before: "bg_1"}, ""}, // bg_1 belongs to another session
 		{engine.Query{Before: "bg_x"}, ""},
 		{engine.Query{Schedule: "sc_a"}, "bg_4 bg_2"},
 		{engine.Query{Schedule: "sc_a", Active: true}, "bg_2"},
@@ -323,7 +323,7 @@ func cancelRace(t *testing.T, e *store) {
 	}
 }
 
-// What of a run may have megabytes is not copied to be left out.
+// The large parts of a run are not copied just to be left out.
 func readsAreLight(t *testing.T, e *store) {
 	large := json.RawMessage(`"` + strings.Repeat("x", 4<<20) + `"`)
 	run := newRun("bg_a", "s")

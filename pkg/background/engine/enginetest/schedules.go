@@ -166,7 +166,7 @@ func scheduleLimitRace(t *testing.T, e *store) {
 	require.Len(t, found, 5)
 }
 
-// A removed schedule is gone for good, and can have no new run. Those that it had stay.
+// A removed schedule is gone for good, and gets no new runs. Its earlier runs stay.
 func scheduleRemoved(t *testing.T, e *store) {
 	feed := e.Watch(t.Context(), "s")
 	before := e.Recorded()
@@ -215,7 +215,7 @@ func scheduleRemoved(t *testing.T, e *store) {
 	require.ErrorIs(t, e.RemoveSchedule(t.Context(), "sc_unknown"), engine.ErrNotFound)
 }
 
-// Whatever is submitted once a removal has returned is refused.
+// Everything submitted after a removal has returned is refused.
 func scheduleRemovedRace(t *testing.T, e *store) {
 	put(t, e, newSchedule("sc_a", "s"))
 	race(16, func(i int) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// search: each part of a filter selects, alone, together, and by pages; a run is found as
-// it is now.
+// search: each part of a filter selects, alone, combined and by pages; a run is found by
+// its current state.
 func search(t *testing.T, e *store) {
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for i := range 8 {
@@ -73,7 +73,7 @@ func search(t *testing.T, e *store) {
 	require.Equal(t, "bg_7 bg_5", ids(runs))
 }
 
-// removes: only an ended run is removed, and nothing of it is left.
+// removes: only an ended run is removed, completely.
 func removes(t *testing.T, e *store) {
 	submit(t, e, "bg_a", "s")
 	require.ErrorIs(t, e.Engine.Remove(t.Context(), "bg_a"), engine.ErrActive)

@@ -13,7 +13,7 @@ import (
 
 var ofSession = engine.Scope{Session: "s"}
 
-// set stores a value without limits, whatever is there, and returns its version.
+// set stores a value unconditionally and without limits, and returns its version.
 func set(t *testing.T, e *store, at engine.Scope, key, data string) int64 {
 	t.Helper()
 	v, err := e.PutValue(t.Context(), at, engine.Value{Key: key, Data: []byte(data), Version: engine.AnyVersion}, engine.ValueLimit{})
@@ -21,7 +21,7 @@ func set(t *testing.T, e *store, at engine.Scope, key, data string) int64 {
 	return v.Version
 }
 
-// keysOf returns the values of a scope, in a line.
+// keysOf returns the values of a scope on one line.
 func keysOf(t *testing.T, e *store, at engine.Scope, after string, max int) string {
 	t.Helper()
 	found, err := e.Values(t.Context(), at, after, max, true)
@@ -135,8 +135,8 @@ func valuesLimit(t *testing.T, e *store) {
 	require.Equal(t, "b=12345 c=12345", keysOf(t, e, ofSession, "", 0))
 }
 
-// valuesCounted compares what is counted with a count from scratch, and has values
-// make room.
+// valuesCounted compares the running count with one from scratch, and lets values
+// evict records.
 func valuesCounted(t *testing.T, e *store) {
 	limit(t, e, 400*kilo, 300*kilo)
 	recount := func() int64 {
@@ -150,7 +150,7 @@ func valuesCounted(t *testing.T, e *store) {
 	require.EqualValues(t, 2*engine.ValueOverhead+8, recount())
 	set(t, e, at, "key", "1")
 	require.EqualValues(t, 2*engine.ValueOverhead+4, recount())
-	set(t, e, at, "äöü", "1") // counted in bytes
+	set(t, e, at, "äöü", "1") // bytes count, not characters
 	require.EqualValues(t, 3*engine.ValueOverhead+11, recount())
 	require.NoError(t, e.DropValues(t.Context(), at, "key"))
 	require.EqualValues(t, 2*engine.ValueOverhead+7, recount())
@@ -181,8 +181,8 @@ func pruneValues(t *testing.T, e *store) {
 	require.Equal(t, "a=1 b=1", keysOf(t, e, engine.Scope{Session: "used"}, "", 0))
 }
 
-// pruneBrief: nothing of a session to which nobody can come back stays for good, but a
-// run that is active has its values.
+// pruneBrief: nothing of a session that can never be resumed is kept forever, but an
+// active run keeps the session's values.
 func pruneBrief(t *testing.T, e *store) {
 	brief := func(session string) bool { return strings.HasPrefix(session, "~") }
 	submit(t, e, "bg_a", "~works")
@@ -252,8 +252,8 @@ func messages(t *testing.T, e *store) {
 	require.ErrorIs(t, send(at), engine.ErrNotFound)
 }
 
-// valuesExpire looks at values when their time has come: each read, comparison and
-// limit takes them as missing.
+// valuesExpire: once their time has come, every read, comparison and limit treats
+// values as missing.
 func valuesExpire(t *testing.T, e *store) {
 	limit(t, e, 400*kilo, 300*kilo)
 	at := engine.Scope{Name: "kv:a"}

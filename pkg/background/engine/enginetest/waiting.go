@@ -29,7 +29,7 @@ func wake(t *testing.T, e *store, now time.Time, max int) (woken int, next time.
 	return woken, next
 }
 
-// waiting: a run that waits has no worker, and continues its attempt with its state,
+// waiting: a waiting run has no worker, and continues its attempt with its state,
 // its log and its beat.
 func waiting(t *testing.T, e *store) {
 	submit(t, e, "bg_a", "s")
@@ -102,8 +102,8 @@ func waitingTimes(t *testing.T, e *store) {
 	require.Equal(t, engine.StatusWaiting, get(t, e, "bg_3").Status, "not by time")
 }
 
-// waitingChildren: state and children are one write, and the end of one of them wakes
-// their parent.
+// waitingChildren: the state and the children are one write, and the end of a child
+// wakes its parent.
 func waitingChildren(t *testing.T, e *store) {
 	permits := engine.Permits{Session: 1}
 	submit(t, e, "bg_p", "s")
@@ -127,7 +127,7 @@ func waitingChildren(t *testing.T, e *store) {
 	complete(t, started(t, e, "bg_p"), engine.StatusSucceeded)
 }
 
-// waitingHeld: with Hold the run continues, and a crash returns to what was stored.
+// waitingHeld: with Hold the run continues, and a crash returns to the stored state.
 func waitingHeld(t *testing.T, e *store) {
 	e.mortal(t)
 	submit(t, e, "bg_p", "s")
@@ -172,7 +172,7 @@ func waitingLog(t *testing.T, e *store) {
 	require.Equal(t, text[len(text)-4:], string(chunk.Data))
 }
 
-// waitingMessages: a message that the run has not seen wakes it.
+// waitingMessages: an unseen message wakes the run.
 func waitingMessages(t *testing.T, e *store) {
 	mailbox := engine.Scope{Session: "s", Run: "bg_a"}
 	send := func() int64 {
@@ -189,7 +189,7 @@ func waitingMessages(t *testing.T, e *store) {
 	require.Equal(t, engine.StatusQueued, suspended(t, started(t, e, "bg_a"), engine.Suspension{Mail: seen}).Status, "it came before")
 }
 
-// waitingEnds: a stop ends a waiting run, and one that is stopped cannot wait.
+// waitingEnds: a stop ends a waiting run, and a run that is being stopped cannot wait.
 func waitingEnds(t *testing.T, e *store) {
 	submit(t, e, "bg_a", "s")
 	suspended(t, started(t, e, "bg_a"), engine.Suspension{})
@@ -207,7 +207,7 @@ func waitingEnds(t *testing.T, e *store) {
 	complete(t, l, engine.StatusCanceled)
 }
 
-// waitingRefused: what cannot be stored leaves the run as it is.
+// waitingRefused: a suspension that cannot be stored does not change the run.
 func waitingRefused(t *testing.T, e *store) {
 	e.join(t, engine.WorkerInfo{TTL: forever, Quota: engine.Quota{Max: 3 * engine.RecordOverhead}})
 	submit(t, e, "bg_a", "s")
@@ -244,8 +244,8 @@ func waitingRefused(t *testing.T, e *store) {
 	require.Zero(t, e.Recorded(), "nothing is left")
 }
 
-// waitingIdle: an attempt counts as idle unless it stores a state, or ends with another
-// checkpoint than it began with.
+// waitingIdle: an attempt counts as idle unless it stores a state, or ends with a
+// checkpoint other than its first.
 func waitingIdle(t *testing.T, e *store) {
 	submit(t, e, "bg_a", "s")
 	attempt := func(do ...func(engine.Lease)) int {
@@ -278,8 +278,8 @@ func waitingIdle(t *testing.T, e *store) {
 	require.Equal(t, 8, get(t, e, "bg_a").Begun)
 }
 
-// waitingCalls: what a run has called is stored with its suspensions and with its end,
-// and stays if one of them does not say it.
+// waitingCalls: the calls of a run are stored with its suspensions and with its end,
+// and kept if one of these omits them.
 func waitingCalls(t *testing.T, e *store) {
 	submit(t, e, "bg_a", "s")
 	l := started(t, e, "bg_a")

@@ -56,7 +56,7 @@ func leave(t *testing.T, e *store) {
 	require.NoError(t, e.Requeue(t.Context(), "bg_a", 1))
 }
 
-// fenced tries all that a worker can write after its lease has ended.
+// fenced tries every write of a worker whose lease has ended.
 func fenced(t *testing.T, e *store, w engine.Worker, l engine.Lease, id string) {
 	t.Helper()
 	ctx, before, log := t.Context(), get(t, e, id), read(t, e, id)
@@ -110,7 +110,7 @@ func claimNotStarted(t *testing.T, e *store) {
 
 func permits(t *testing.T, e *store) {
 	p := engine.Permits{Session: 2, Owner: 3}
-	limit(t, e, 1<<30, 1<<30) // sessions that begin alike have one owner
+	limit(t, e, 1<<30, 1<<30) // sessions with the same first letter have one owner
 	for i, session := range []string{"s1", "s1", "s1", "s2", "s2", "x"} {
 		queue(t, e, fmt.Sprintf("bg_%d", i), session)
 	}
@@ -223,7 +223,7 @@ func renew(t *testing.T, e *store) {
 	require.Equal(t, engine.StatusRunning, get(t, e, "bg_a").Status)
 }
 
-// eventsOfWorkers: workers learn of changes by any other.
+// eventsOfWorkers: workers see changes by other workers.
 func eventsOfWorkers(t *testing.T, e *store) {
 	other := joined(t, e, engine.WorkerInfo{TTL: forever})
 	feed := e.Watch(t.Context(), "")
@@ -318,8 +318,8 @@ func permitsWorkers(t *testing.T, e *store) {
 	require.Len(t, claimed(t, e, "q"), 5, "what a worker had claimed is free again")
 }
 
-// claimed returns the runs of a session that hold permits, as a refusal names
-// them.
+// claimed returns the runs of a session that hold permits, as named by a
+// refusal.
 func claimed(t *testing.T, e *store, session string) []string {
 	t.Helper()
 	var limited *engine.LimitError

@@ -1,5 +1,5 @@
-// Package memory has an [engine.Engine] without a disk: what it stores is as
-// durable as the process. Any number of workers can join it.
+// Package memory has an [engine.Engine] in memory: its data is as durable as
+// the process. Any number of workers can join it.
 package memory
 
 import (
@@ -24,23 +24,23 @@ type Engine struct {
 	valueStore
 }
 
-// A store has what an engine keeps. The caller of its methods holds mu.
+// A store is the data of an engine. The caller of its methods holds mu.
 type store struct {
 	mu        sync.Mutex // guards all below, and the workers
 	byID      map[string]*record
 	runs      []*record   // in the order of submission
-	active    []*record   // those that are not terminal
-	pending   []*record   // those whose notice is pending
-	schedules []*schedule // in the order they were made
+	active    []*record   // runs that are not terminal
+	pending   []*record   // runs with a pending notice
+	schedules []*schedule // in the order of creation
 	scopes    map[engine.Scope]*scope
-	workers   []*worker // in the order they joined; those that are gone for a while too
+	workers   []*worker // in the order of joining; includes dead ones for a while
 	joined    int
 	feed      engine.Feed
 	quota     engine.Quota
 	ledger    *ledger.Ledger // nil before the first Join
 }
 
-// A record is a run as it is stored.
+// A record is a stored run.
 type record struct {
 	run        engine.Run
 	log        output.Buffer
@@ -48,8 +48,8 @@ type record struct {
 	state      []byte
 	lease      *lease // the current one
 	alarm      engine.Alarm
-	holder     *worker // that claimed it or works on it; nil: nobody
-	notifier   *worker // that took its notice; nil: nobody
+	holder     *worker // the worker that claimed it or works on it; nil: none
+	notifier   *worker // the worker that took its notice; nil: none
 	counted
 }
 
@@ -89,7 +89,7 @@ func (st *store) publish(kind engine.EventKind, r *record) {
 	st.feed.Publish(engine.RunEvent(kind, r.run))
 }
 
-// which returns those that match.
+// which returns the elements that match.
 func which[T any](all []T, match func(T) bool) (found []T) {
 	for _, r := range all {
 		if match(r) {
@@ -295,12 +295,12 @@ func (e *Engine) Prune(_ context.Context, ret engine.Retention) (removed int, er
 	return removed, nil
 }
 
-// aged says whose a run is and since when it is over, if it is.
+// aged returns the session of a run, and since when it has been over, if it is.
 func (r *record) aged() (session string, since time.Time, over bool) {
 	return r.run.Session, r.run.FinishedAt, r.run.Status.Terminal()
 }
 
-// unkept returns those of all that are over and that ret does not keep.
+// unkept returns the elements that are over and that ret does not keep.
 func unkept[T any](all []T, ret engine.Retention, aged func(T) (string, time.Time, bool)) (old []T) {
 	var over []T
 	for _, one := range slices.Backward(all) {
@@ -314,7 +314,7 @@ func unkept[T any](all []T, ret engine.Retention, aged func(T) (string, time.Tim
 		return other.Compare(since)
 	})
 
-	newest := make(map[string]int) // by session: how many there were
+	newest := make(map[string]int) // number of runs so far, by session
 	for _, one := range over {
 		session, since, _ := aged(one)
 		newest[session]++

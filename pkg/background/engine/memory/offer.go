@@ -8,10 +8,10 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// Offers are what a worker can start.
+// Offers are the current and past offers of a worker.
 type offers struct {
 	now      engine.Offer
-	before   map[toolVersion]time.Time // when it last offered what it does not offer now
+	before   map[toolVersion]time.Time // when it last offered what it no longer offers
 	patience time.Duration
 }
 
@@ -39,8 +39,8 @@ func (w *worker) Offer(_ context.Context, o engine.Offer) error {
 	return nil
 }
 
-// takes reports whether w claims a run: one that it offers, or that has waited in vain
-// for another worker.
+// takes reports whether w claims a run: a run that it offers, or one that has waited
+// in vain for another worker.
 func (w *worker) takes(run engine.Run) bool {
 	if w.now.Takes(run) {
 		return true
@@ -57,7 +57,7 @@ func (w *worker) takes(run engine.Run) bool {
 	return true
 }
 
-// offered reports whether a worker with a lease has offered a run after a time.
+// offered reports whether a worker with a lease has offered a run since a time.
 func (w *worker) offered(run engine.Run, since time.Time) bool {
 	if w.now.Tools != nil && w.now.Takes(run) && (w.live() || w.ended().After(since)) {
 		return true
@@ -71,7 +71,7 @@ func (w *worker) offered(run engine.Run, since time.Time) bool {
 	return false
 }
 
-// ended is when the lease of a worker that is not live ended.
+// ended returns when the lease of a worker that is not live ended.
 func (w *worker) ended() time.Time {
 	if w.left {
 		return w.renewed
@@ -79,7 +79,8 @@ func (w *worker) ended() time.Time {
 	return w.renewed.Add(w.ttl)
 }
 
-// remembered reports whether runs still wait for a worker that is not live.
+// remembered reports whether the past offers of a dead worker still matter to runs
+// that wait for it.
 func (w *worker) remembered() bool { return time.Since(w.ended()) <= w.patience }
 
 // Workers implements [engine.Engine].

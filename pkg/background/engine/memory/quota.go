@@ -8,10 +8,10 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// counted is what the ledger has of a record.
+// counted is a record's share in the ledger.
 type counted struct{ used, evictable int64 }
 
-// Recorded implements [engine.Engine]. Kept output counts too, because it is
+// Recorded implements [engine.Engine]. It includes kept output, which is
 // stored nowhere else.
 func (e *Engine) Recorded() int64 {
 	e.mu.Lock()
@@ -30,7 +30,7 @@ func (e *Engine) Counts() map[engine.Status]int {
 	return counts
 }
 
-// count brings what the ledger has of a run up to date.
+// count updates the share of a run in the ledger.
 func (st *store) count(r *record) {
 	size := r.run.Size() + int64(len(r.checkpoint)+len(r.state)) + r.log.Size()
 	st.recount(r.run.Session, &r.counted, size, r.run.Evictable())
@@ -49,7 +49,7 @@ func (st *store) recount(session string, c *counted, size int64, evictable bool)
 	*c = now
 }
 
-// makeRoom evicts records until there is room for one of size bytes.
+// makeRoom evicts records until there is space for one of size bytes.
 func (st *store) makeRoom(session string, size int64) error {
 	eviction, err := st.ledger.Room(session, size)
 	if eviction == nil {
@@ -75,7 +75,7 @@ type evictable struct {
 	remove  func()
 }
 
-// evictables returns what may be evicted, the oldest first.
+// evictables returns all of them, oldest first.
 func (st *store) evictables() (all []evictable) {
 	for _, r := range st.runs {
 		if r.evictable > 0 {
@@ -92,8 +92,8 @@ func (st *store) evictables() (all []evictable) {
 	return all
 }
 
-// admit makes room for a run, or says why it is refused: with the error session if
-// its session has no permit left.
+// admit makes room for a run, or returns why it is refused: session if its session
+// has no permit left.
 func (st *store) admit(run engine.Run, permits *engine.Permits, session error) error {
 	if st.byID[run.ID] != nil {
 		return fmt.Errorf("%w: %s", engine.ErrExists, run.ID)
@@ -123,7 +123,7 @@ func (st *store) admit(run engine.Run, permits *engine.Permits, session error) e
 	return st.makeRoom(run.Session, run.Size())
 }
 
-// parented returns an error if the parent of a run can have no further child.
+// parented returns an error if the parent of a run cannot have another child.
 func (st *store) parented(run engine.Run, permits *engine.Permits) error {
 	p := st.byID[run.Parent]
 	if p == nil || p.run.Session != run.Session || p.run.Status.Terminal() || p.run.Cancel != nil {

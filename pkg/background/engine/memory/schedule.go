@@ -9,14 +9,14 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A schedule is a schedule and when it was stored last.
+// A schedule is a schedule and the time of its last change.
 type schedule struct {
 	engine.Schedule
 	changed time.Time
 	counted
 }
 
-// aged is [record.aged] for a schedule, which is over when it is disabled.
+// aged is [record.aged] for a schedule. It is over when it is disabled.
 func (s *schedule) aged() (session string, since time.Time, over bool) {
 	return s.Session, s.changed, !s.Enabled
 }
@@ -70,7 +70,8 @@ func (ss scheduleStore) PutSchedule(_ context.Context, s engine.Schedule, max in
 	return s, nil
 }
 
-// permitSchedule returns an error if the session has max enabled schedules.
+// permitSchedule returns an error if the session already has max enabled
+// schedules.
 func (ss scheduleStore) permitSchedule(session string, max int) error {
 	var active []string
 	for _, s := range ss.schedules {

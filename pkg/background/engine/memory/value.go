@@ -14,20 +14,20 @@ import (
 
 // A scope has the values of an [engine.Scope].
 type scope struct {
-	version int64 // of the last write
+	version int64 // version of the last write
 	values  []engine.Value
 	bytes   int64
 	changed time.Time
-	expires time.Time // when the first value expires, or earlier; zero: none does
+	expires time.Time // no value expires before; zero: none does
 	counted
 }
 
-// at returns where the value of a key is, or would be.
+// at returns the position of a key's value, and whether it exists.
 func (s *scope) at(key string) (int, bool) {
 	return slices.BinarySearchFunc(s.values, key, func(v engine.Value, key string) int { return strings.Compare(v.Key, key) })
 }
 
-// get returns the value of a key; it is zero if the key has no value.
+// get returns the value of a key; zero if the key has none.
 func (s *scope) get(key string) engine.Value {
 	if i, ok := s.at(key); ok {
 		return s.values[i]
@@ -37,7 +37,7 @@ func (s *scope) get(key string) engine.Value {
 
 func sizeOf(v engine.Value) int64 { return int64(len(v.Key) + len(v.Data)) }
 
-// scope returns a scope without the values that have expired; nil if it does not exist.
+// scope returns a scope without its expired values; nil if it does not exist.
 func (st *store) scope(at engine.Scope) *scope {
 	s, now := st.scopes[at], time.Now()
 	if s == nil || s.expires.IsZero() || s.expires.After(now) {
@@ -209,7 +209,7 @@ func (vs valueStore) Scopes(_ context.Context, session, prefix string) (found []
 	return found, nil
 }
 
-// drop removes the values from from up to end.
+// drop removes the values at positions from up to end.
 func (s *scope) drop(st *store, at engine.Scope, from, end int) {
 	for _, v := range s.values[from:end] {
 		s.bytes -= sizeOf(v)
@@ -223,7 +223,7 @@ func (s *scope) dropAll(st *store, at engine.Scope) {
 	delete(st.scopes, at)
 }
 
-// pruneValues removes the values that have expired, and those that ret does not keep.
+// pruneValues removes expired values, and those that ret does not keep.
 func (st *store) pruneValues(ret engine.Retention) {
 	for at := range st.scopes {
 		s := st.scope(at)

@@ -104,8 +104,8 @@ func (st *store) suspend(r *record, s engine.Suspension) error {
 	return nil
 }
 
-// happened reports whether what a waiting run waits for, except a time, has happened
-// already.
+// happened reports whether an event that a waiting run waits for, other than a time,
+// has already happened.
 func (st *store) happened(r *record) bool {
 	mailbox := st.scopes[engine.Scope{Session: r.run.Session, Run: r.run.ID}]
 	return mailbox != nil && mailbox.version > r.run.Mail || slices.ContainsFunc(r.run.Await, func(id string) bool {

@@ -65,7 +65,7 @@ func (w *worker) lock() (*Engine, error) {
 	return w.engine, nil
 }
 
-// lockRun locks the engine and returns a run that is w's, in that attempt.
+// lockRun locks the engine and returns a run that w has, in that attempt.
 func (w *worker) lockRun(id string, attempt int) (*Engine, *record, error) {
 	e, ended := w.lock()
 	r, err := e.find(id)
@@ -169,7 +169,7 @@ func (w *worker) Start(_ context.Context, id string) (engine.Lease, error) {
 	return r.begin(w), nil
 }
 
-// begin makes a lease of w the current one.
+// begin gives w the current lease.
 func (r *record) begin(w *worker) *lease {
 	r.lease = &lease{w, r.run, r.checkpoint, r.state}
 	return r.lease
@@ -205,7 +205,7 @@ func (w *worker) Renew(_ context.Context, held map[string]engine.Beat) (news eng
 	return news, nil
 }
 
-// beat stores what the run says of itself.
+// beat stores the beat of a run.
 func (r *record) beat(e *Engine, b engine.Beat) {
 	if !b.Equal(r.run.Beat) {
 		r.run.Beat = b
@@ -277,7 +277,7 @@ func (w *worker) Leave(context.Context) error {
 		w.left, w.renewed = true, time.Now()
 	}
 	if err != nil {
-		return nil // its runs were free already
+		return nil // its runs are already free
 	}
 
 	for _, r := range which(e.active, func(r *record) bool { return r.holder == w && r.run.Status == engine.StatusQueued }) {

@@ -1,5 +1,5 @@
-// Package ledger counts what the records of an engine take, and decides which
-// are evicted for a new one.
+// Package ledger counts the space of an engine's records, and decides which
+// to evict for a new one.
 package ledger
 
 import (
@@ -10,24 +10,24 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A Ledger counts what records take, and says which have to go for a new one.
-// It is not safe for concurrent use. A nil Ledger
-// counts nothing, and has room for everything.
+// A Ledger counts the space of records, and selects records to evict for a
+// new one. It is not safe for concurrent use. A nil Ledger counts nothing,
+// and has room for everything.
 type Ledger struct {
 	quota     engine.Quota
 	accounts  map[string]account // by owner; none is zero
 	used      int64
-	over      int64 // of used, what owners have beyond Quota.Each
+	over      int64 // part of used that owners have beyond Quota.Each
 	evictable int64
 }
 
-// An account is what the records of an owner take.
+// An account is the space of an owner's records.
 type account struct {
 	used      int64
-	evictable int64 // of it, what may go
+	evictable int64 // evictable part of used
 }
 
-// New returns a Ledger that has counted nothing yet.
+// New returns an empty Ledger.
 func New(q engine.Quota) *Ledger {
 	if q.Max == 0 {
 		q.Max = math.MaxInt64 / 4
@@ -38,7 +38,7 @@ func New(q engine.Quota) *Ledger {
 	return &Ledger{quota: q, accounts: make(map[string]account)}
 }
 
-// Used returns how many bytes all records take.
+// Used returns the space of all records, in bytes.
 func (l *Ledger) Used() int64 {
 	if l == nil {
 		return 0
@@ -68,14 +68,14 @@ func (l *Ledger) Add(session string, used, evictable int64) {
 	}
 }
 
-// Room says what to evict to make room for a record of size bytes of a session: nil
-// for nothing. If eviction cannot free enough, it returns a *[engine.LimitError]
+// Room selects what to evict to make room for a record of size bytes of a session:
+// nil for nothing. If eviction cannot free enough, it returns a *[engine.LimitError]
 // that matches [engine.ErrRecordLimit].
 //
 // Records are evicted from the owner that uses the most, then from the next one if
-// these are not enough; never from one that uses less than the session's owner would
-// then use. The part that runs admitted earlier use beyond an owner's own share does
-// not count against others.
+// these are not enough, but never from an owner that uses less than the session's
+// owner would then use. If runs admitted earlier use more than an owner's share, the
+// excess does not count against others.
 func (l *Ledger) Room(session string, size int64) (*Eviction, error) {
 	if l == nil {
 		return nil, nil
@@ -106,9 +106,9 @@ func (l *Ledger) Room(session string, size int64) (*Eviction, error) {
 	return e, nil
 }
 
-// claim adds to e what others than who, and who itself at last, have to give up
-// so that lack bytes come free, and reports whether they have as much. after is
-// what who will have.
+// claim adds to e the bytes that owners other than who, and at last who itself,
+// have to give up to free lack bytes. It reports whether they have that many.
+// after is the account of who with the new record.
 func (l *Ledger) claim(e *Eviction, who string, after account, lack int64) bool {
 	if lack > l.evictable-e.need {
 		return false
@@ -132,7 +132,7 @@ func (l *Ledger) claim(e *Eviction, who string, after account, lack int64) bool 
 	})
 
 	for _, g := range givers {
-		vain := max(0, g.used-l.quota.Each) // it is not counted anyway
+		vain := max(0, g.used-l.quota.Each) // freeing it would not count
 		if gain := min(lack, g.evictable-vain); gain > 0 {
 			e.add(g.name, vain+gain)
 			lack -= gain
@@ -145,18 +145,17 @@ func (l *Ledger) claim(e *Eviction, who string, after account, lack int64) bool 
 	return false
 }
 
-// evictAtOnce is how many records go at once if there are as many, so that
-// they are not looked for each time.
+// evictAtOnce is how many records are evicted at once if possible, so that searching
+// for them is rare.
 const evictAtOnce = 64
 
-// An Eviction says which records have to go: see [Ledger.Room]. The engine
-// shows it all that may go, those that ended first before the others, until it
-// is Done.
+// An Eviction selects records to evict: see [Ledger.Room]. The engine offers
+// candidates in the order they ended, until Done reports true.
 type Eviction struct {
 	quota engine.Quota
-	want  map[string]int64 // by owner: bytes that have to go
+	want  map[string]int64 // bytes to free, by owner
 	need  int64            // their sum
-	more  int64            // bytes that may go beyond it, so that the next ones find room: little of what each has
+	more  int64            // bytes that may be freed in addition, for the next records: a small part of each owner's
 	taken int
 }
 
@@ -165,7 +164,7 @@ func (e *Eviction) add(who string, n int64) {
 	e.need += n
 }
 
-// Take reports whether a record of a session has to go that takes size bytes.
+// Take reports whether to evict a record of a session that takes size bytes.
 func (e *Eviction) Take(session string, size int64) bool {
 	who := e.quota.OwnerOf(session)
 	want, ok := e.want[who]
@@ -188,10 +187,10 @@ func (e *Eviction) Take(session string, size int64) bool {
 // Enough reports whether the evicted records free enough space.
 func (e *Eviction) Enough() bool { return e.need == 0 }
 
-// Done reports whether nothing more is evicted.
+// Done reports whether nothing more needs to be evicted.
 func (e *Eviction) Done() bool {
 	return e.need == 0 && (e.taken >= evictAtOnce || e.more < engine.RecordOverhead)
 }
 
-// clampInt is n as an int, which may have 32 bits.
+// clampInt returns n as an int, which may have 32 bits.
 func clampInt(n int64) int { return int(min(n, math.MaxInt)) }

@@ -9,11 +9,11 @@ import (
 // Bit n of a field is set if the field matches n. The zero Spec never fires.
 type Spec struct {
 	minutes, hours, days, months, weekdays uint64
-	either                                 bool // days or weekdays, not both
+	either                                 bool // a day matches by days or by weekdays; otherwise by both
 	zone                                   *time.Location
 }
 
-// Next returns the first firing after a time, and false if the schedule does not
+// Next returns the first firing after a time, or false if the schedule does not
 // fire within [Years].
 func (c Spec) Next(after time.Time) (time.Time, bool) {
 	local := after.In(c.zone)
@@ -51,8 +51,8 @@ func (c Spec) nextDay(day time.Time) time.Time {
 	return day.AddDate(0, 0, 1)
 }
 
-// nextMinute returns the first minute of a day, from one on, that matches; -1
-// if no minute does.
+// nextMinute returns the first matching minute of a day, starting at from; -1
+// if there is none.
 func (c Spec) nextMinute(from int) int {
 	for hour := from / 60; hour < 24; hour++ {
 		if c.hours>>hour&1 == 0 {
@@ -66,11 +66,11 @@ func (c Spec) nextMinute(from int) int {
 	return -1
 }
 
-// onClock returns when the clock of a zone first shows what wall, in UTC, shows; if
-// it skips that, when it first shows something later. [time.Date] does not say
-// whether there are two such times or none.
+// onClock returns when the clock of a zone first shows the time wall, which is in
+// UTC. If the clock skips that time, it returns when it first shows a later one.
+// [time.Date] does not say whether there are two such times or none.
 func onClock(wall time.Time, zone *time.Location) time.Time {
-	const wide = 26 * time.Hour // no clock is farther from UTC, or moved by more
+	const wide = 26 * time.Hour // no clock is farther from UTC, or changes by more
 	before, after := offset(wall.Add(-wide), zone), offset(wall.Add(wide), zone)
 	first := wall.Add(-before)
 	if before == after {
@@ -92,7 +92,7 @@ func offset(t time.Time, zone *time.Location) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// changeBetween finds when the clock of a zone is changed between two times, to the
+// changeBetween returns when the clock of a zone changes between two times, to the
 // second. [time.Time.ZoneBounds] is wrong on the last day of leap years from 2040 on.
 func changeBetween(from, to time.Time, zone *time.Location) time.Time {
 	old := offset(from, zone)
@@ -109,8 +109,8 @@ func changeBetween(from, to time.Time, zone *time.Location) time.Time {
 	return time.Unix(high, 0).UTC()
 }
 
-// Closest returns how far apart the two closest firings are on the clock of the
-// zone within [Years] after from; apart if none are closer.
+// Closest returns the shortest time between two firings, by the clock of the
+// zone, within [Years] after from; apart if none is shorter.
 func (c Spec) Closest(from time.Time, apart time.Duration) time.Duration {
 	first := c.nextMinute(0)
 	last := first

@@ -1,4 +1,4 @@
-// Package schedule reads cron expressions and says when they fire.
+// Package schedule parses cron expressions and computes when they fire.
 package schedule
 
 import (
@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Bounds of a schedule.
+// Limits of a schedule.
 const (
 	MaxLength = 512 // bytes of an expression
-	Years     = 10  // a schedule that is due later does not fire
+	Years     = 10  // a schedule that is due later never fires
 
 	maxZone = 64 // bytes of a time zone's name
 	example = `five fields, minute hour day-of-month month day-of-week, such as "*/15 9-17 * * mon-fri"`
@@ -21,9 +21,9 @@ const (
 // A field describes one of the five fields of an expression.
 type field struct {
 	name      string
-	low, high int      // of the values that a "*" stands for
-	top       int      // the highest value that may be written
-	names     []string // of the values, from low on
+	low, high int      // the values that a "*" stands for
+	top       int      // the highest accepted value
+	names     []string // names of the values, from low on
 }
 
 var fields = [...]field{
@@ -34,8 +34,8 @@ var fields = [...]field{
 	{"day of week", 0, 6, 7, []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
 }
 
-// Parse reads an expression of five fields, by the clock of a zone. Its work is
-// bounded whatever the text.
+// Parse parses an expression of five fields for the clock of a zone. Its work
+// is bounded for any text.
 func Parse(text string, zone *time.Location) (Spec, error) {
 	if len(text) > MaxLength {
 		return Spec{}, fmt.Errorf("longer than %d bytes", MaxLength)
@@ -63,7 +63,7 @@ func Parse(text string, zone *time.Location) (Spec, error) {
 	}, nil
 }
 
-// parse reads one part of a list: "*", a value or a range, and a step.
+// parse parses one part of a list: "*", a value or a range, and a step.
 func (f field) parse(part string) (set uint64, err error) {
 	span, stepText, stepped := strings.Cut(part, "/")
 	fromText, toText, ranged := strings.Cut(span, "-")
@@ -104,7 +104,7 @@ func (f field) parse(part string) (set uint64, err error) {
 	return set, nil
 }
 
-// value reads a number, or a name of a value.
+// value parses a number, or the name of a value.
 func (f field) value(text string) (int, bool) {
 	text = strings.ToLower(text)
 	for i, name := range f.names {
@@ -115,7 +115,7 @@ func (f field) value(text string) (int, bool) {
 	return number(text)
 }
 
-// number reads one or two digits.
+// number parses one or two digits.
 func number(text string) (int, bool) {
 	if len(text) > 2 || strings.Trim(text, "0123456789") != "" {
 		return 0, false
@@ -126,14 +126,14 @@ func number(text string) (int, bool) {
 
 var zoneName = regexp.MustCompile(`^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$`)
 
-// Zone finds a time zone by its IANA name. It knows "UTC" on every machine;
-// others if the machine or the program has the time zone database (see package
-// time/tzdata).
+// Zone returns a time zone by its IANA name. "UTC" is known on every machine;
+// other zones need the time zone database of the machine or the program (see
+// package time/tzdata).
 func Zone(name string) (*time.Location, error) {
 	const hint = "use an IANA name, such as Europe/Berlin or UTC"
 	switch {
 	case len(name) > maxZone || !zoneName.MatchString(name), name == "Local", name == "localtime",
-		strings.HasPrefix(name, "posix/"), strings.HasPrefix(name, "right/"): // they differ from machine to machine
+		strings.HasPrefix(name, "posix/"), strings.HasPrefix(name, "right/"): // they differ between machines
 		return nil, fmt.Errorf("invalid time zone %q; %s", shorten(name), hint)
 	}
 
