@@ -1,11 +1,11 @@
-// Package codecache keeps compiled code in a folder that processes share, and
-// remembers which modules cannot be compiled.
+// Package codecache keeps compiled code in a folder that processes share, and records
+// which modules cannot be compiled.
 //
-// wazero has such a folder too, but trusts what it finds there: function offsets have
-// no checksum, a truncated file is an error forever, and a file that cannot be
-// written fails the compilation. So wazero gets a staging directory that belongs
-// to this process. Code is linked there after it was checked, for a runtime that
-// loads and never compiles. Another runtime compiles the missing code.
+// wazero has such a folder too, but trusts its content: function offsets have no
+// checksum, a truncated file is an error forever, and a file that cannot be written
+// fails the compilation. So wazero gets a staging directory that belongs to this
+// process. Checked code is linked there, for a runtime that loads and never compiles.
+// Another runtime compiles the missing code.
 package codecache
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/toolhost/toolhost/internal/snapshot"
 )
 
-// Runtime is a runtime with all that plugins import. It closes its cache.
+// Runtime is a runtime with everything that plugins import. It closes its cache.
 type Runtime interface {
 	wazero.Runtime
 	Close(context.Context) error
@@ -39,44 +39,45 @@ type Runtime interface {
 
 // Config configures a Cache.
 type Config struct {
-	Dir  string // shared; empty keeps no code beyond this process
+	Dir  string // shared; empty keeps code only in this process
 	Size int64  // bytes in Dir
 	Log  *slog.Logger
-	// Runtime returns a runtime with a cache, which it closes even if it fails.
+	// Runtime returns a runtime with a cache. The runtime closes the cache, even if Runtime
+	// fails.
 	Runtime func(context.Context, wazero.CompilationCache) (Runtime, error)
 }
 
-// Cache is a store of compiled code. Its methods may be called for nil, which
-// keeps nothing. It is safe for concurrent use.
+// Cache is a store of compiled code. A nil Cache is valid and stores nothing.
+// It is safe for concurrent use.
 type Cache struct {
 	Config
-	folder  *folder  // nil keeps no code beyond this process
-	stores  bool     // in folder
-	staging []string // the staging directory, after the folders of this user that it is in
+	folder  *folder  // nil keeps code only in this process
+	stores  bool     // new code can be stored in folder
+	staging []string // the folders of this user that contain the staging directory, and that directory last
 
 	once    sync.Once
-	loader  Runtime  // loads what is staged, or nil
-	where   string   // folder of files that loader loads
-	loading sync.Map // *sync.Mutex by file that is staged
+	loader  Runtime  // loads staged code; may be nil
+	where   string   // folder of the files that loader loads
+	loading sync.Map // *sync.Mutex by staged file
 }
 
-// Loaded is a module as the runtime has it.
+// Loaded is a module that was loaded into the runtime.
 type Loaded struct {
 	*compiler.Program // without Wasm
 	Compiled          wazero.CompiledModule
 	Runtime           wazero.Runtime
-	Found             bool   // its code was in the cache
-	Free              func() // gives back what belongs to this module alone; nil if nothing does
+	Found             bool   // the code came from the cache
+	Free              func() // frees what belongs to this module alone; nil if nothing does
 }
 
 // ErrUnsafe: the folder for compiled code, or a folder in it, belongs to another
-// user, can be written by others, who could have this process execute what they
-// like, or is a link.
+// user, is writable by others, or is a link. Others could make this process
+// execute their code.
 var ErrUnsafe = owned.ErrUnsafe
 
-// Open opens a cache. A folder that cannot be used is logged, costs time only, and
-// gives nil. A folder that must not be used is an error that matches ErrUnsafe. A file
-// in its place is an error too: the configuration names the wrong thing.
+// Open opens a cache. If the folder cannot be used, Open logs that and returns nil;
+// this only costs time. If the folder must not be used, the error matches ErrUnsafe. A
+// file in its place is an error too: the configuration names the wrong thing.
 func Open(cfg Config) (*Cache, error) {
 	f, err := openFolder(cfg.Dir, cfg.Size)
 	var in, dir string
@@ -107,9 +108,9 @@ func Open(cfg Config) (*Cache, error) {
 	return c, nil
 }
 
-// Private returns a cache without a folder, for what a child process makes: that
-// has to be somewhere until it is loaded. It is nil, and that is logged, if there
-// is no place for it.
+// Private returns a cache without a shared folder, for the output of a child
+// process until it is loaded. If no folder can be made, Private logs that and
+// returns nil.
 func Private(cfg Config) *Cache {
 	in, err := owned.Temp()
 	var dir string
@@ -129,7 +130,7 @@ func (c *Cache) Keeps() bool { return c != nil && c.folder != nil }
 // Stores reports whether compiled code can be added.
 func (c *Cache) Stores() bool { return c != nil && c.stores }
 
-// Close removes the staging directory, and closes what was loaded.
+// Close removes the staging directory, and closes the loaded modules.
 func (c *Cache) Close(ctx context.Context) (err error) {
 	if c == nil {
 		return nil
@@ -141,11 +142,11 @@ func (c *Cache) Close(ctx context.Context) (err error) {
 	return err
 }
 
-// dir is the staging directory.
+// dir returns the staging directory.
 func (c *Cache) dir() string { return c.staging[len(c.staging)-1] }
 
-// Ready makes the loading runtime at its first call, and reports whether the cache
-// has one.
+// Ready makes the loading runtime at its first call, and reports whether there is
+// one.
 func (c *Cache) Ready(ctx context.Context) bool {
 	if c == nil {
 		return false
@@ -166,25 +167,25 @@ func (c *Cache) Ready(ctx context.Context) bool {
 }
 
 const (
-	// format changes whenever entries are laid out differently.
+	// format changes whenever the layout of entries changes.
 	format = 3
 	// keyLen is the length of a key.
 	keyLen = 32
-	// moduleName is the file of an entry that is no code.
+	// moduleName is the file of an entry that is not code.
 	moduleName = "module"
 )
 
-// key names the entry of a module, by the digest of its source: it changes with all
-// that changes the outcome of a build. The name of the folder where wazero looks has its version, the system
-// and the processor; the features of the processor are in the names of the files,
-// which are wazero's.
+// key returns the key of a module's entry from the digest of its source. It changes with everything that
+// changes the result of a build. The name of wazero's folder has its version, the system and the processor,
+// and wazero's names of the files have the features of the processor.
 func (c *Cache) key(digest string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s: format %d, exceptions %d, rewriter %d, state %d, features %d, runtime %s",
 		digest, format, exceptions.Version, fuel.RewriterVersion, snapshot.Version, compiler.Features, filepath.Base(c.where)))
 	return hex.EncodeToString(sum[:keyLen/2])
 }
 
-// Find loads a module. It is nil if it is not there. The cache must be Ready.
+// Find loads a module, or returns nil if the cache does not have it. The cache must be
+// Ready.
 func (c *Cache) Find(digest string) *Loaded {
 	if !c.Keeps() {
 		return nil
@@ -198,8 +199,8 @@ func (c *Cache) Find(digest string) *Loaded {
 	return l
 }
 
-// Store has a module built in a new folder, keeps the result, if the cache keeps
-// code, and loads that. The cache must be Ready.
+// Store builds a module in a new folder, stores the result if the cache can, and
+// loads it. The cache must be Ready.
 func (c *Cache) Store(digest string, build func(dir string) error) (*Loaded, error) {
 	if err := ownFolders(c.staging...); err != nil {
 		return nil, err
@@ -232,14 +233,14 @@ func (c *Cache) Store(digest string, build func(dir string) error) (*Loaded, err
 	} else {
 		l = c.load(files)
 	}
-	if l == nil { // another process may have made room for its own code
+	if l == nil { // another process may have evicted it
 		return nil, errors.New("the compiled code cannot be loaded")
 	}
 	return l, nil
 }
 
-// load loads a module from the files of an entry. It is nil if they are not what a
-// build makes.
+// load loads a module from the files of an entry. It returns nil if a build could
+// not have made them.
 func (c *Cache) load(files []stored) *Loaded {
 	at := slices.IndexFunc(files, func(f stored) bool { return f.name == moduleName })
 	if at < 0 || len(files) < 2 {
@@ -263,30 +264,31 @@ func (c *Cache) load(files []stored) *Loaded {
 	return &Loaded{Program: program, Compiled: compiled, Runtime: c.loader}
 }
 
-// loadCode has wazero load code of an entry: one of the files, which have the
-// names wazero looks for, one for each kind of processor. Nil if it did not.
+// loadCode makes wazero load the code of an entry: one of the files, which
+// have the names that wazero looks for, one for each kind of processor. It
+// returns nil if wazero loads none.
 func (c *Cache) loadCode(outline []byte, files []stored) wazero.CompiledModule {
 	if ownFolders(slices.Concat(c.staging, []string{filepath.Dir(c.where), c.where})...) != nil {
 		return nil
 	}
 
 	for i, file := range files {
-		if file.name == moduleName || i > 0 && file.name == files[i-1].name { // which two processes have just stored
+		if file.name == moduleName || i > 0 && file.name == files[i-1].name { // two processes have just stored the same file
 			continue
 		}
 		mu, _ := c.loading.LoadOrStore(file.name, new(sync.Mutex))
 		mu.(*sync.Mutex).Lock()
 		defer mu.(*sync.Mutex).Unlock()
 		link := filepath.Join(c.where, file.name)
-		_ = os.Remove(link) // of a load that was cut short
+		_ = os.Remove(link) // left by an interrupted load
 		if os.Link(file.path, link) != nil && os.Symlink(file.path, link) != nil {
 			return nil
 		}
 		defer os.Remove(link)
 	}
 
-	// A context that is done ends a compilation by several workers before it
-	// starts, and is not asked where code is only loaded.
+	// With several workers, a context that is done ends a compilation before
+	// it starts. It is not checked if code is only loaded.
 	ctx, cancel := context.WithCancel(experimental.WithCompilationWorkers(context.Background(), 2))
 	cancel()
 	compiled, err := c.loader.CompileModule(ctx, outline)

@@ -20,34 +20,34 @@ import (
 const (
 	// entriesFolder is the folder of entries within Config.Dir.
 	entriesFolder = "code"
-	// maxStored bounds what is read of a file, in bytes. The code of the largest
-	// plugin has a quarter of that.
+	// maxStored is how many bytes of a file are read at most. The code of the
+	// largest plugin has a quarter of that.
 	maxStored = 1 << 30
 )
 
-// folder is what processes share of compiled code: for each module an entry, a folder
-// named after what its code depends on, with files that have a checksum in their name.
-// A file is complete before it has that name and never changes, so nothing is locked:
-// a process removes what does not fit its name, and compiles what it cannot read or
-// write.
+// folder is the part of the cache that processes share. Each module has an entry: a
+// folder named after everything that its code depends on, with files that have a
+// checksum in their name. A file is complete before it gets that name and never
+// changes, so no locks are needed: a process removes files that do not match their
+// name, and compiles what it cannot read or write.
 //
-// The code is executed. The checksum detects damage; others cannot put code here
+// The code is executed. The checksum detects damage; others cannot put code here,
 // because the folder belongs to this user alone, or to root.
 type folder struct {
-	dir     string // all of it
+	dir     string // the whole folder
 	entries string
-	most    int64 // bytes in that
+	most    int64 // limit of entries in bytes
 }
 
-// openFolder makes the folder and those in it, for this user only. Its error
-// matches ErrUnsafe, or says why the folder could not be made.
+// openFolder makes the folder and its subfolders, for this user only. Its
+// error matches ErrUnsafe, or says why the folder could not be made.
 func openFolder(dir string, most int64) (*folder, error) {
 	f := &folder{dir: dir, entries: filepath.Join(dir, entriesFolder), most: most}
 	return f, ownFolders(f.dir, f.entries)
 }
 
-// ownFolders makes nested folders if they are missing, and checks their owners:
-// after somebody cleaned up, another user may have made them again.
+// ownFolders makes missing nested folders, and checks the owners of all: after
+// a clean-up, another user may have made them again.
 func ownFolders(names ...string) error {
 	for _, name := range names {
 		if err := os.MkdirAll(name, 0o700); err != nil {
@@ -60,17 +60,17 @@ func ownFolders(names ...string) error {
 	return nil
 }
 
-// entry is the folder of a key.
+// entry returns the folder of a key.
 func (f *folder) entry(key string) string { return filepath.Join(f.entries, key) }
 
 // stored is a file of an entry.
 type stored struct {
 	path string
-	name string // without its checksum
+	name string // name without the checksum
 }
 
-// list returns the whole files of an entry, sorted by name, and removes damaged ones.
-// What cannot be read now may be whole.
+// list returns the intact files of an entry, sorted by name, and removes damaged
+// ones. A file that cannot be read now may be intact, and stays.
 func (f *folder) list(key string) (files []stored) {
 	for _, dir := range []string{f.dir, f.entries, f.entry(key)} {
 		if owned.Folder(dir) != nil {
@@ -94,14 +94,14 @@ func (f *folder) list(key string) (files []stored) {
 	return files
 }
 
-// used notes that an entry was used: the others are removed first.
+// used marks an entry as recently used: others are removed first.
 func (f *folder) used(key string) {
 	now := time.Now()
 	_ = os.Chtimes(f.entry(key), now, now)
 }
 
-// put moves a file into an entry, in place of those of that name. The file is on the
-// same file system.
+// put moves a file into an entry, replacing those of the same name. The file must be
+// on the same file system.
 func (f *folder) put(key string, file stored) error {
 	sum, err := checksumFile(file.path)
 	if err != nil {
@@ -126,9 +126,9 @@ func (f *folder) put(key string, file stored) error {
 	return nil
 }
 
-// bound removes the entries that were not used for the longest time until the
-// folder is small enough. A process that is about to use one compiles it again.
-// Other folders there may be somebody's own.
+// bound removes the least recently used entries until the folder is small
+// enough. A process that is about to use one compiles it again. Unknown folders
+// are left alone.
 func (f *folder) bound() {
 	type entry struct {
 		path string
@@ -160,7 +160,7 @@ func (f *folder) bound() {
 	}
 }
 
-// sizeOf is how many bytes the files of an entry have.
+// sizeOf returns the size of the files of an entry in bytes.
 func sizeOf(dir string) (size int64) {
 	files, _ := os.ReadDir(dir)
 	for _, file := range files {
@@ -176,15 +176,15 @@ var (
 	errTooLarge = errors.New("the file is too large")
 )
 
-// Checksum is two checksums that processors compute, in hex. It detects damage, not
-// intent, and takes a third of the time of a digest.
+// Checksum returns two hardware-accelerated checksums in hex. They detect damage,
+// not intent, and take a third of the time of a digest.
 func Checksum(r io.Reader) (string, error) {
 	a, b := crc32.New(castagnoli), crc32.NewIEEE()
 	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(a, b)}, struct{ io.Reader }{r}, make([]byte, 64<<10))
 	return fmt.Sprintf("%x.%08x%08x", n, a.Sum32(), b.Sum32()), err
 }
 
-// checksumFile is the checksum of a file that this user has written.
+// checksumFile returns the checksum of a file that this user has written.
 func checksumFile(name string) (string, error) {
 	info, err := os.Lstat(name)
 	if err == nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/toolhost/toolhost/internal/snapshot"
 )
 
-// Refusals remember which modules cannot be compiled, by digest, so that nobody
-// spends the time again: not the next call, nor the next process. They remember no
-// failure that is not the module's fault. They are safe for concurrent use.
+// Refusals record which modules cannot be compiled, by digest, so that neither the
+// next call nor the next process spends the time again. They only record failures
+// that are the module's fault. They are safe for concurrent use.
 type Refusals struct {
 	dir string // empty keeps them in memory only
 
@@ -29,8 +29,8 @@ type Refusals struct {
 // refusalsFolder is the folder of refusals within Config.Dir.
 const refusalsFolder = "refused"
 
-// maxRefusals is how many are kept, in memory and in the folder. They are small:
-// the bound is for an author who changes a file again and again.
+// maxRefusals is how many refusals are kept, in memory and in the folder. They
+// are small; the limit is for an author who keeps changing a file.
 const maxRefusals = 4096
 
 // Refusals returns the refusals recorded in the cache's folder, if it has one.
@@ -42,28 +42,28 @@ func (c *Cache) Refusals() *Refusals {
 	return r
 }
 
-// refusal is a compiler's error as a file has it.
+// refusal is the JSON form of a compiler's error in a file.
 type refusal struct {
-	Version string         `json:"version"` // of what refused it
+	Version string         `json:"version"` // version of everything that decides
 	Why     compiler.Error `json:"why"`
-	Limits                 // there were
+	Limits                 // limits at that time
 }
 
-// Limits are what compiling one module may take.
+// Limits are the limits of compiling one module.
 type Limits struct {
 	Memory    int64         `json:"memory"`    // bytes
 	Processor time.Duration `json:"processor"` // processor time
 }
 
-// refusalVersion names all that decides whether a module is refused, but for the
-// limits.
+// refusalVersion names everything that decides whether a module is refused,
+// except for the limits.
 func refusalVersion() string {
 	return fmt.Sprintf("exceptions %d, rewriter %d, state %d, bounds %d, features %d, runtime %s",
 		exceptions.Version, fuel.RewriterVersion, snapshot.Version, compiler.BoundsVersion, compiler.Features, compiler.Runtime())
 }
 
-// Remember notes why a module cannot be compiled, if that is the module's fault
-// and would happen again.
+// Remember records why a module cannot be compiled, if that is the module's
+// fault and would happen again.
 func (r *Refusals) Remember(digest string, err error, limits Limits) {
 	why, ok := errors.AsType[*compiler.Error](err)
 	if !ok {
@@ -77,12 +77,12 @@ func (r *Refusals) Remember(digest string, err error, limits Limits) {
 		clear(r.known)
 	}
 	r.known[digest] = f
-	if r.dir != "" && why.Kind != compiler.Wall { // which says as much of the machine as of the module
-		_ = r.write(digest, f) // else the next process finds out for itself
+	if r.dir != "" && why.Kind != compiler.Wall { // that depends as much on the machine as on the module
+		_ = r.write(digest, f) // otherwise the next process finds out again
 	}
 }
 
-// write stores a refusal. A folder that is full is emptied.
+// write stores a refusal. It empties a full folder first.
 func (r *Refusals) write(digest string, f refusal) error {
 	if err := ownFolders(filepath.Dir(r.dir), r.dir); err != nil {
 		return err
@@ -120,7 +120,8 @@ func (r *Refusals) Recall(digest string, limits Limits) error {
 	return f.error(limits)
 }
 
-// error is the compiler's error. It is nil if limits allow more than there was.
+// error returns the compiler's error, or nil if limits are higher than those of
+// that attempt.
 func (f refusal) error(limits Limits) error {
 	if f.Why.Kind != compiler.Refused && (f.Memory < limits.Memory || f.Processor < limits.Processor) {
 		return nil

@@ -11,7 +11,7 @@ import (
 const (
 	// stagingFolder is the folder of staging directories within Config.Dir.
 	stagingFolder = "staging"
-	// stagingPrefix and a number name a staging directory.
+	// stagingPrefix followed by a number is the name of a staging directory.
 	stagingPrefix = "toolhost-"
 	// stagingAge is the age after which a staging directory counts as abandoned: no
 	// build takes that long.
@@ -19,7 +19,7 @@ const (
 )
 
 // removeAbandoned removes the staging directories of hosts that ended without Close.
-// A host that still runs makes its own again when it needs it.
+// If such a host is still running, it makes its own again when needed.
 func removeAbandoned(in string) {
 	all, _ := os.ReadDir(in)
 	for _, e := range all {

@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// Features are those of the rewriter.
+// Features are the features that the rewriter supports.
 const Features = wasmbin.Features
 
 // Config returns the configuration of runtimes that compile or load code.
@@ -35,7 +35,7 @@ func configured(c wazero.RuntimeConfig) wazero.RuntimeConfig {
 	return c.WithCoreFeatures(Features).WithDebugInfoEnabled(false)
 }
 
-// WithWorkers has compilations use all processors.
+// WithWorkers makes compilations use all processors.
 func WithWorkers(ctx context.Context) context.Context {
 	return experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
 }
@@ -44,9 +44,9 @@ func WithWorkers(ctx context.Context) context.Context {
 const moduleFile = "module"
 
 // Build rewrites and compiles a plugin, and leaves two files in an empty folder: see
-// [Built]. Its error is an [*Error] if the module is at fault, the cause of ctx once
-// that is done, and otherwise says what is wrong with the folder. Compiling ends with
-// ctx only between two functions.
+// [Built]. If the module is at fault, the error is an [*Error]; if ctx is done, its
+// cause; otherwise it says what is wrong with the folder. A compilation stops for ctx
+// only between two functions.
 func Build(ctx context.Context, dir string, wasm []byte) error {
 	program, m, err := Rewrite(wasm)
 	if err != nil {
@@ -66,8 +66,8 @@ func Build(ctx context.Context, dir string, wasm []byte) error {
 	r := wazero.NewRuntimeWithConfig(ctx, Config().WithCompilationCache(cache))
 	defer r.Close(ctx)
 
-	// The name of the outline's file is the name that its loader will ask for.
-	// Where the outline is refused, so is the module.
+	// The name of the outline's file is the name that its loader will look
+	// for. If the outline is refused, so is the module.
 	outline, err := compileFile(ctx, r, where, short.Wasm)
 	if err == nil {
 		err = os.Remove(outline)
@@ -83,8 +83,8 @@ func Build(ctx context.Context, dir string, wasm []byte) error {
 	return os.Rename(code, outline)
 }
 
-// compileFile compiles a module and returns the file that the runtime made of
-// it, the only one in its folder.
+// compileFile compiles a module and returns the resulting file, the only one
+// in its folder.
 func compileFile(ctx context.Context, r wazero.Runtime, where string, wasm []byte) (string, error) {
 	_, err := r.CompileModule(WithWorkers(ctx), wasm)
 	if ctx.Err() != nil {
@@ -96,7 +96,8 @@ func compileFile(ctx context.Context, r wazero.Runtime, where string, wasm []byt
 	return onlyFile(where, "")
 }
 
-// onlyFile is the file of a folder whose name begins so. There must be one.
+// onlyFile returns the file of a folder whose name begins with prefix. There must be
+// exactly one.
 func onlyFile(dir, prefix string) (string, error) {
 	all, err := os.ReadDir(dir)
 	if err != nil {
@@ -109,10 +110,10 @@ func onlyFile(dir, prefix string) (string, error) {
 	return filepath.Join(dir, all[0].Name()), nil
 }
 
-// Built returns the files that a build left in a folder: what [Decode] reads, in which
-// an outline stands for the module, and its code, under the name by which the runtime
-// looks for the code of the outline. It checks that they are this user's files, where
-// they have to be.
+// Built returns the files that a build left in a folder: the input of [Decode], in
+// which an outline stands for the module, and its code, under the name that the
+// runtime looks for when it loads the outline. It checks that both are in place and
+// belong to this user.
 func Built(dir string) (module, code string, err error) {
 	module = filepath.Join(dir, moduleFile)
 	where, err := codeFolder(dir)
@@ -141,8 +142,8 @@ func Built(dir string) (module, code string, err error) {
 	return module, code, nil
 }
 
-// FileCache returns a cache of wazero in a folder, and the folder within that it
-// uses: its name has wazero's version, the system and the processor.
+// FileCache returns a cache of wazero in a folder, and the subfolder that it
+// uses, whose name has wazero's version, the system and the processor.
 func FileCache(dir string) (cache wazero.CompilationCache, where string, err error) {
 	if cache, err = wazero.NewCompilationCacheWithDir(dir); err != nil {
 		return nil, "", err
@@ -154,21 +155,21 @@ func FileCache(dir string) (cache wazero.CompilationCache, where string, err err
 	return cache, where, nil
 }
 
-// codeFolder is the folder within dir that wazero keeps code in.
+// codeFolder returns the folder within dir where wazero keeps code.
 func codeFolder(dir string) (string, error) { return onlyFile(dir, "wazero-") }
 
-// outlineSection is a custom section with the digest of the module that an
-// outline stands for. It is what makes the runtime tell their code apart.
+// outlineSection is a custom section with the digest of the module that an outline stands
+// for. It makes the runtime keep their code apart.
 const outlineSection = "toolhost.outline"
 
-// Outline returns a module, given decoded and encoded, with bodies that only trap.
-// A runtime needs no more to load the module's code and make instances: checking the
-// bodies again would take as long as everything else.
+// Outline returns a module, given decoded and encoded, with function bodies that
+// only trap. That is enough for a runtime to load the module's code and make
+// instances. Checking the real bodies again would take as long as everything else.
 func Outline(m *wasmbin.Module, wasm []byte) []byte {
 	short := *m
 	short.Codes = slices.Repeat([]wasmbin.Code{{Body: []byte{byte(wasmbin.OpUnreachable), byte(wasmbin.OpEnd)}}}, len(m.Codes))
 	short.Customs = nil
-	if names, named := m.Custom("name"); named { // for the stacks of traps
+	if names, named := m.Custom("name"); named { // for stack traces
 		short.Customs = append(short.Customs, wasmbin.NewCustom("name", names))
 	}
 	digest := sha256.Sum256(wasm)
@@ -176,7 +177,7 @@ func Outline(m *wasmbin.Module, wasm []byte) []byte {
 	return short.Encode()
 }
 
-// BoundsVersion changes with the bounds that a module is held against before it is compiled.
+// BoundsVersion changes with the limits that are checked before a module is compiled.
 const BoundsVersion = 2
 
 // Supported reports whether wazero has a compiler for this processor. Without

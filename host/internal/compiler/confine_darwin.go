@@ -2,10 +2,10 @@ package compiler
 
 import "golang.org/x/sys/unix"
 
-// niceness is the priority of builds that nobody waits for.
+// niceness is the priority of low-priority builds.
 const niceness = 10
 
-// confineProcess limits what this process may take.
+// confineProcess limits the resources of this process.
 func confineProcess(j job) error {
 	if j.Low {
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)

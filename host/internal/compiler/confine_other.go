@@ -5,11 +5,10 @@ package compiler
 import "os"
 
 // confineProcess does nothing: the only limits are the child's own check of
-// its memory and the time that its parent gives it.
+// its memory and the timeout of its parent.
 func confineProcess(job) error { return nil }
 
-// crashed reports whether a process was ended by a fault of its own: here it
-// ends with an exit code.
+// crashed reports whether a process crashed. Here a crash is an exit code.
 func crashed(*os.ProcessState) bool { return false }
 
 func onDisk(info os.FileInfo) int64 { return info.Size() }

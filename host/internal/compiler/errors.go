@@ -7,8 +7,7 @@ import (
 	"os"
 )
 
-// Why compiling a module failed, if the module is to blame but might be compiled with
-// other limits or by another compiler.
+// Errors of modules that might compile with other limits or by another compiler.
 var (
 	ErrLimit = errors.New("compile limit reached")
 	ErrCrash = errors.New("the compiler crashed")
@@ -19,21 +18,21 @@ type Kind string
 
 // The kinds.
 const (
-	Refused   Kind = "refused"   // under any limits
-	Crashed   Kind = "crashed"   // the compiler
+	Refused   Kind = "refused"   // with any limits
+	Crashed   Kind = "crashed"   // the compiler crashed
 	Memory    Kind = "memory"    // the limit was exceeded
 	Processor Kind = "processor" // the limit was exceeded
 	Wall      Kind = "time"      // the limit on real time was exceeded
 	Excess    Kind = "excess"    // more files or threads than any build needs
 )
 
-// Error says why a module cannot be compiled. As JSON it is what a child process
-// answers, and what the code cache remembers.
+// Error says why a module cannot be compiled. Its JSON form is the answer of a
+// child process, and is stored in the code cache.
 type Error struct {
 	Kind   Kind   `json:"kind"`
 	Part   string `json:"part"` // import, table, global, element, data or module
 	Reason string `json:"reason"`
-	cause  error  // nil if it was read from JSON
+	cause  error  // nil if decoded from JSON
 }
 
 func (e *Error) Error() string {
@@ -68,8 +67,8 @@ func exceeded(kind Kind, format string, limit any) error {
 // RefuseCompile returns an [*Error] for an error of the runtime.
 func RefuseCompile(err error) error { return refuse(fmt.Errorf("it does not compile: %w", err)) }
 
-// refusedByRuntime returns an [*Error] for an error of the runtime, unless the folder
-// is at fault that the runtime writes code to.
+// refusedByRuntime returns an [*Error] for an error of the runtime, unless the cause
+// is the folder that the runtime writes code to.
 func refusedByRuntime(err error) error {
 	var path *fs.PathError
 	var link *os.LinkError

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxFiles is how many files a build may have open at a time.
+// maxFiles is how many files a build may have open.
 const maxFiles = 64
 
-// limitProcess limits what this process may take. Go's heap, stacks and mapped
-// code are data. A limit on address space would be of no use: Go reserves far
-// more than it takes.
+// limitProcess limits the resources of this process. Go's heap, stacks and
+// mapped code count as data. A limit on address space would be useless: Go
+// reserves far more than it uses.
 func limitProcess(j job) error {
 	closeInherited()
 
@@ -27,7 +27,7 @@ func limitProcess(j job) error {
 		<-timedOut
 		os.Exit(exitProcessor)
 	}()
-	signal.Ignore(unix.SIGXFSZ) // the write fails then
+	signal.Ignore(unix.SIGXFSZ) // so that the write fails instead
 
 	limits := map[int]unix.Rlimit{
 		unix.RLIMIT_CPU:    {Cur: seconds, Max: seconds + 1},
@@ -47,7 +47,7 @@ func limitProcess(j job) error {
 	return nil
 }
 
-// lower sets a limit, unless there is a lower one already.
+// lower sets a limit, unless it is already lower.
 func lower(resource int, limit unix.Rlimit) error {
 	var now unix.Rlimit
 	if err := unix.Getrlimit(resource, &now); err != nil {
@@ -56,11 +56,12 @@ func lower(resource int, limit unix.Rlimit) error {
 	return unix.Setrlimit(resource, &unix.Rlimit{Cur: min(limit.Cur, now.Max), Max: min(limit.Max, now.Max)})
 }
 
-// maxInherited is up to which number a child looks for files it inherited.
+// maxInherited is the highest descriptor that a child checks for inherited
+// files, plus one.
 const maxInherited = 4096
 
-// closeInherited closes the files that the host's parent left open for
-// any program: all that this process opened itself are closed on exec.
+// closeInherited closes the files that the host's parent left open for any
+// program. The files of this process itself are closed on exec.
 func closeInherited() {
 	for fd := 3; fd < maxInherited; fd++ {
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
@@ -69,7 +70,7 @@ func closeInherited() {
 	}
 }
 
-// crashed reports whether a process was ended by a fault of its own.
+// crashed reports whether a process crashed.
 func crashed(state *os.ProcessState) bool {
 	status, ok := state.Sys().(syscall.WaitStatus)
 	if !ok || !status.Signaled() {
@@ -82,7 +83,8 @@ func crashed(state *os.ProcessState) bool {
 	return false
 }
 
-// onDisk is how many bytes a file takes, which are few if most of it are holes.
+// onDisk returns how many bytes a file takes on disk: few if it consists mostly
+// of holes.
 func onDisk(info os.FileInfo) int64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Blocks * 512

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// maxStack is how many bytes one stack of the child may take. wazero's compiler
+// maxStack is the largest stack of the child in bytes. wazero's compiler
 // recurses once for each block that a value lives through.
 const maxStack = 256 << 20
 
-// Main builds one module and ends the process, if the process was started by a
-// [Process]. Else it returns at once. Programs that can be a Process.Path call
-// it first of all.
+// Main builds one module and exits, if the process was started by a [Process].
+// Otherwise it returns immediately. A program that can be a Process.Path calls
+// it first.
 func Main() {
 	if len(os.Args) != 1 || os.Args[0] != ChildName {
 		return
@@ -61,7 +61,7 @@ func serve(in io.Reader, out io.Writer, build func(ctx context.Context, dir stri
 	return json.NewEncoder(out).Encode(answer)
 }
 
-// clip bounds a text that may quote the module.
+// clip limits a text that may quote the module.
 func clip(s string) string {
 	const most = 4096
 	if len(s) > most {
@@ -70,12 +70,12 @@ func clip(s string) string {
 	return s
 }
 
-// confine takes from this process what a build does not need.
+// confine gives up the rights of this process that a build does not need.
 func confine(j job) error {
 	debug.SetTraceback("none")
 	debug.SetMaxStack(maxStack)
-	debug.SetGCPercent(400)                // of a process that ends soon
-	debug.SetMemoryLimit(j.Memory / 4 * 3) // but collect more often before the hard limit is met
+	debug.SetGCPercent(400)                // the process ends soon
+	debug.SetMemoryLimit(j.Memory / 4 * 3) // but collect more often close to the hard limit
 	go watchMemory(j.Memory)
 	return confineProcess(j)
 }
@@ -83,14 +83,14 @@ func confine(j job) error {
 const (
 	// memoryInterval is how often a child checks its memory.
 	memoryInterval = 5 * time.Millisecond
-	// muchMark is the line on stderr of a child that has taken much of its memory: a
-	// quarter, as what it takes can double between two checks.
+	// muchMark is the line that a child writes to stderr when it has used a quarter
+	// of its memory. Its use can double between two checks.
 	muchMark = "toolhost: a quarter of the memory is taken\n"
 )
 
 // watchMemory writes muchMark when Go's runtime has taken more than a quarter of most
-// bytes of memory, and ends this process when it has taken more than most. Systems
-// that limit a process's data do the latter without a delay.
+// bytes, and ends this process when it has taken more than most. Systems that limit a
+// process's data do the latter immediately.
 func watchMemory(most int64) {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	much := false

@@ -7,10 +7,10 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// Overhead counts what an instance of a module has in addition to its memory.
+// Overhead counts the parts of a module's instance other than its memory.
 type Overhead struct{ imports, tables, entries, globals, elements, segments, data, constants, values, exports int }
 
-// CountOverhead counts it in a module as its author wrote it.
+// CountOverhead counts the overhead of a module as its author wrote it.
 func CountOverhead(m *wasmbin.Module) Overhead {
 	o := Overhead{
 		imports: len(m.Imports), tables: len(m.Tables), globals: len(m.Globals),
@@ -41,13 +41,12 @@ func CountOverhead(m *wasmbin.Module) Overhead {
 	return o
 }
 
-// Check returns an [*Error] if there is more of something than the bounds
-// allow. The runtime makes all of it with each instance, and nothing interrupts
-// that: a module at every bound takes a tenth of a second. Types are an exception: the
-// runtime reads them once, when the host loads the module, which takes a second at the
-// bound, and allocates the square of their values. A program written in Go has
-// one table entry and one element for each of its functions, of which there are
-// some thousands; other compilers make fewer.
+// Check returns an [*Error] if a count exceeds its limit. The runtime makes all of
+// these parts for each instance, without interruption: a module at every limit takes a
+// tenth of a second. Types are an exception: the runtime reads them once, when the
+// host loads the module, which takes a second at the limit, and allocates the square
+// of their values. A Go program has one table entry and one element for each of its
+// functions, some thousands; other compilers make fewer.
 func (o Overhead) Check() error {
 	for _, c := range []struct {
 		part, what  string
@@ -70,12 +69,12 @@ func (o Overhead) Check() error {
 	return nil
 }
 
-// freeOverhead is how much of it is not counted: any instance has some.
+// freeOverhead is the part that does not count: any instance has some overhead.
 const freeOverhead = 16 << 10
 
-// bytes is about what it takes of Go's heap in an instance of the program made of
-// the module: its tables may be as large as they can grow there, and a reference
-// has a global and an element.
+// bytes returns the approximate heap of an instance of the rewritten module: its
+// tables may grow to their maximum, and a reference takes a global and an
+// element.
 func (o Overhead) bytes(s *fuel.Stats) uint64 {
 	globals, elements := o.globals+s.References, o.elements+s.References
 	n := o.imports*48 + o.tables*112 + s.Entries*8 + globals*104 + elements*40 + o.segments*24

@@ -23,34 +23,34 @@ type Process struct {
 	Processor time.Duration
 }
 
-// ChildName is the name, in place of the program's path, by which [Main] knows
-// that it is to build.
+// ChildName is the name, in place of the program's path, by which [Main]
+// recognizes a child process.
 const ChildName = "toolhost-compiler"
 
-// wallFactor is how many times its processor time a build may take in real
-// time: the machine may be busy with other things.
+// wallFactor is the limit on a build's real time as a multiple of its processor time,
+// since the machine may be busy.
 const wallFactor = 5
 
-// maxProcessor is the most processor time that counts for that.
+// maxProcessor is the most processor time that is multiplied.
 const maxProcessor = 24 * time.Hour
 
-// job is what a child reads before the bytes of the module.
+// job is the header that a child reads before the bytes of the module.
 type job struct {
 	Memory    int64         `json:"memory"`
 	Processor time.Duration `json:"processor"`
 	Low       bool          `json:"low"`
-	Size      int           `json:"size"` // of the module, in bytes
+	Size      int           `json:"size"` // bytes of the module
 }
 
-// reply is what a child answers. The zero reply means that it has built the module.
+// reply is the answer of a child. The zero reply means success.
 type reply struct {
 	Refused *Error `json:"refused,omitempty"`
-	Failed  string `json:"failed,omitempty"` // what is wrong with the folder or the system
+	Failed  string `json:"failed,omitempty"` // problem with the folder or the system
 }
 
 // Build does what the function [Build] does, in a child process that is killed
-// when ctx is done, and that gives way to other work if low is set. A build that
-// exceeds a limit or crashes the compiler is an [*Error].
+// when ctx is done. If low is set, the child yields to other work. If a build
+// exceeds a limit or crashes the compiler, the error is an [*Error].
 func (p *Process) Build(ctx context.Context, dir string, wasm []byte, low bool) error {
 	wall := wallFactor * min(p.Processor, maxProcessor)
 	ctx, cancel := context.WithTimeoutCause(ctx, wall, exceeded(Wall, "longer than %v", wall))
@@ -104,14 +104,14 @@ func run(cmd *exec.Cmd, started func()) error {
 	return cmd.Wait()
 }
 
-// Exit codes of a child that knows why it ends early. Go itself ends with 2.
+// Exit codes of a child that knows why it ends early. Go's own is 2.
 const (
 	exitProcessor = 10 + iota
 	exitMemory
 )
 
-// ended says why a child ended without an answer. One that was refused memory
-// before it had much of what it may have was refused it by the system.
+// ended returns why a child ended without an answer. If memory was refused
+// before the child had used much of its limit, it was refused by the system.
 func (p *Process) ended(state *os.ProcessState, stderr string, err error) error {
 	before, after, much := strings.Cut(stderr, muchMark)
 	stderr = before + after
@@ -124,15 +124,15 @@ func (p *Process) ended(state *os.ProcessState, stderr string, err error) error 
 		return exceeded(Processor, "more than the %v of processor time allowed", p.Processor)
 	case state.ExitCode() == exitMemory, much && outOfMemory(stderr):
 		return exceeded(Memory, "more than the %d MiB of memory allowed", p.Memory>>20)
-	case outOfMemory(stderr): // the system's, not its own
+	case outOfMemory(stderr): // the system's limit, not the child's
 	case state.ExitCode() == 2 || crashed(state):
 		return &Error{Kind: Crashed, Part: "module", Reason: firstLine(stderr)}
 	}
 	return fmt.Errorf("the compiler process ended early: %v: %s", state, firstLine(stderr))
 }
 
-// outOfMemory reports whether a child died because it was refused memory, or a
-// thread, by its own limit or by the system.
+// outOfMemory reports whether a child died because its own limit or the system
+// refused it memory or a thread.
 func outOfMemory(stderr string) bool {
 	for _, sign := range []string{"out of memory", "cannot allocate memory", "failed to create new OS thread", "pthread_create failed"} {
 		if strings.Contains(stderr, sign) {
@@ -142,15 +142,15 @@ func outOfMemory(stderr string) bool {
 	return collectorFailed(stderr)
 }
 
-// collectorFailed reports whether Go's garbage collector faulted. Go 1.26 does not check
+// collectorFailed reports whether Go's garbage collector crashed. Go 1.26 does not check
 // that it gets memory for its queues (runtime.spanQueue).
 func collectorFailed(stderr string) bool {
-	_, frames, found := strings.Cut(stderr, "\ngoroutine 0 ") // the stack of the system, which no module is compiled on
+	_, frames, found := strings.Cut(stderr, "\ngoroutine 0 ") // the system stack, where no module is compiled
 	_, first, _ := strings.Cut(frames, "\n")
 	return found && strings.HasPrefix(stderr, "SIGSEGV: ") && strings.HasPrefix(first, "runtime.")
 }
 
-// firstLine is the line in which Go says why a process died.
+// firstLine returns the line in which Go says why a process died.
 func firstLine(stderr string) string {
 	for line := range strings.Lines(stderr) {
 		if outOfMemory(line) {
@@ -168,10 +168,10 @@ func firstLine(stderr string) string {
 	return line
 }
 
-// capped keeps the first bytes written to it, and drops the others.
+// capped keeps the first bytes written to it, and drops the rest.
 type capped struct{ bytes.Buffer }
 
-// maxAnswer is how many bytes are kept of what a child writes.
+// maxAnswer is how many bytes of a child's output are kept.
 const maxAnswer = 64 << 10
 
 func (c *capped) Write(p []byte) (int, error) {

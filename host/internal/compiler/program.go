@@ -1,16 +1,15 @@
 // Package compiler turns the bytes of a plugin into code that the runtime can
-// load: [Build] rewrites the module (metered, bounded, with its state where the
-// host can put it back), has wazero compile the result, and leaves two files.
+// load. [Build] rewrites the module (metered, bounded, with its state where the
+// host can restore it), has wazero compile the result, and leaves two files.
 //
-// Both steps work on bytes that a stranger wrote, and wazero's compiler cannot
-// be interrupted within a function: a small module can keep it busy for minutes,
+// Both steps process untrusted bytes, and wazero's compiler cannot be
+// interrupted within a function: a small module can keep it busy for minutes,
 // make it allocate gigabytes, or overflow its stack, which ends the process.
 // [Process] therefore runs Build in a child process with limits on memory,
 // processor time and wall time, and as few rights as the system lets it give up.
 //
-// What comes of a build is executed by the host. The child contains what the
-// compiler does while it runs, not what a wrong instruction of its product would
-// do later.
+// The host executes the result of a build. The child contains what the compiler
+// does while it runs, not what a wrong instruction in its output would do later.
 package compiler
 
 import (
@@ -32,8 +31,8 @@ type Program struct {
 	Overhead uint64 // bytes that each instance takes in addition to its memory
 }
 
-// Key is the digest of what the code of a plugin is made of, in hex: all but its custom
-// sections, of which only the names of functions are read, for the stacks of traps.
+// Key returns the digest of everything that a plugin's code is made from, in hex: all
+// but its custom sections, except for the names of functions, which stack traces need.
 // Plugins that differ in anything else, such as their scripts, have the same code.
 func Key(wasm []byte) string {
 	h := sha256.New()
@@ -45,9 +44,9 @@ func Key(wasm []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Rewrite makes a plugin ready for the runtime: bounded, metered, and with its
-// state where the host can put it back. It returns the rewritten module decoded
-// too. Its error is an [*Error].
+// Rewrite prepares a plugin for the runtime: bounded, metered, and with its
+// state where the host can restore it. It also returns the rewritten module
+// decoded. Its error is an [*Error].
 func Rewrite(wasm []byte) (*Program, *wasmbin.Module, error) {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {
@@ -74,9 +73,9 @@ func Rewrite(wasm []byte) (*Program, *wasmbin.Module, error) {
 	return &Program{*p, overhead.bytes(&stats)}, m, nil
 }
 
-// Bounds on code, after metering. They bound what a host without a child process takes at a
-// time, because nothing interrupts wazero's compiler within a function. The largest function
-// of known programs has 0.9 MB, and the most locals of a program are 207,000.
+// Limits on code after metering. They limit how long a host without a child process is busy,
+// because nothing interrupts wazero's compiler within a function. The largest function of
+// known programs has 0.9 MB, and the most locals of a program are 207,000.
 const (
 	maxFunction = 3 << 20  // bytes of code of one function
 	maxLocals   = 16 << 20 // of all functions together
@@ -96,25 +95,25 @@ func checkSize(m *wasmbin.Module) error {
 	return nil
 }
 
-// programHead is what a file says of a program before the bytes of it.
+// programHead is the header of a program in a file.
 type programHead struct {
 	Program
 	WasmSize, ImageSize int
 }
 
-// Encode returns a program as a file has it: the length of the head in four
-// bytes, the head as JSON, the module, the image.
+// Encode returns the file form of a program: the length of the header in
+// four bytes, the header as JSON, the module, the image.
 func (p *Program) Encode() []byte {
 	head := *p
 	head.Wasm, head.Image = nil, nil
-	text, _ := json.Marshal(programHead{head, len(p.Wasm), len(p.Image)}) // numbers and texts only
+	text, _ := json.Marshal(programHead{head, len(p.Wasm), len(p.Image)}) // only numbers and texts
 
 	out := binary.LittleEndian.AppendUint32(nil, uint32(len(text)))
 	return append(append(append(out, text...), p.Wasm...), p.Image...)
 }
 
-// Decode reads what Encode wrote. The program is made of views into data. It is
-// nil if data is something else.
+// Decode decodes the output of Encode, or returns nil if data is something
+// else. The program shares memory with data.
 func Decode(data []byte) *Program {
 	if len(data) < 4 {
 		return nil

@@ -2,5 +2,5 @@
 
 package compiler
 
-// dataCanBeLimited reports whether this process can have a limit on its data.
+// dataCanBeLimited reports whether this process can limit its data.
 const dataCanBeLimited = true

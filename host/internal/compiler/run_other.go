@@ -4,9 +4,10 @@ package compiler
 
 import "os/exec"
 
-// runConfined runs cmd, and calls started once it runs. Nothing is taken from it before it
-// starts: this system has no way to do so without privileges, or none that Go reaches.
+// runConfined runs cmd, and calls started once it runs. It takes no rights from the child:
+// this system offers no way to do so without privileges, or none that Go supports.
 func runConfined(cmd *exec.Cmd, _ string, _ bool, started func()) error { return run(cmd, started) }
 
-// hidden is what a child uses that its folder does not show: this system does not tell.
+// hidden returns the child's use that its folder does not show; this system does not
+// report it.
 func hidden(int) usage { return usage{} }

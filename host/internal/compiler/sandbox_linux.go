@@ -14,17 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// niceness is the priority of builds that nobody waits for.
+// niceness is the priority of low-priority builds.
 const niceness = 10
 
-// runConfined runs cmd with rights that are given up before it starts: its
-// thread cannot gain privileges, and sees no file but those in dir and those the
-// program itself is loaded from. They are taken from the thread that starts it,
-// since a child inherits from that one, and Go lets nothing run between fork and
-// exec. The thread ends with this call.
+// runConfined runs cmd with rights given up before it starts: it cannot gain privileges,
+// and sees only the files in dir and those the program itself is loaded from. The
+// restrictions apply to the starting thread, because a child inherits from it and Go runs
+// nothing between fork and exec. That thread ends with this call.
 //
-// The child is killed should the thread, and with it this process, end first. Once it runs,
-// started is called.
+// The child is killed if the thread, and with it this process, ends first. started is
+// called once the child runs.
 func runConfined(cmd *exec.Cmd, dir string, low bool, started func()) error {
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	ended := make(chan error, 1)
@@ -39,9 +38,10 @@ func runConfined(cmd *exec.Cmd, dir string, low bool, started func()) error {
 }
 
 // onNewThread calls f on a thread that ends with it. The first thread of a
-// process cannot end; should the scheduler give us that one, hold it meanwhile.
+// process cannot end; if the scheduler picks that one, it is held until another
+// one has run f.
 func onNewThread(f func()) {
-	runtime.LockOSThread() // and never unlock
+	runtime.LockOSThread() // never unlocked
 	if unix.Gettid() != unix.Getpid() {
 		f()
 		return
@@ -56,8 +56,8 @@ func onNewThread(f func()) {
 	runtime.UnlockOSThread()
 }
 
-// confineThread takes from this thread what a build does not need. What the
-// kernel does not have is left out.
+// confineThread takes from this thread the rights that a build does not
+// need. Features that the kernel lacks are skipped.
 func confineThread(program, dir string, low bool) error {
 	if low {
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness) // 0 is this thread
@@ -67,21 +67,21 @@ func confineThread(program, dir string, low bool) error {
 	}
 
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 { // the kernel was built, or started, without it
+	if errno != 0 { // the kernel was built or started without it
 		return nil
 	}
 	return landlock(int(abi), program, dir)
 }
 
-// Rights of landlock: see https://docs.kernel.org/userspace-api/landlock.html.
+// Landlock rights: see https://docs.kernel.org/userspace-api/landlock.html.
 const (
 	rightsRead = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE
 	rightsDir  = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
 		unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 )
 
-// landlock restricts this thread to a folder, and to reading and executing what
-// a program is loaded from.
+// landlock restricts this thread to a folder, and to reading and executing the
+// files that a program is loaded from.
 func landlock(abi int, program, dir string) error {
 	handled := unix.LandlockRulesetAttr{Handled_access_fs: handledRights(abi)}
 	size := unsafe.Offsetof(handled.Handled_access_net)
@@ -114,14 +114,14 @@ func landlock(abi int, program, dir string) error {
 	return nil
 }
 
-// signalsInProcess is the number of the erratum for which Linux had kept a thread from
+// signalsInProcess is the number of the erratum by which Linux kept a thread from
 // sending signals to others of its process.
 const signalsInProcess = 2
 
-// scopes are what a child cannot reach outside of its sandbox: sockets in the abstract
-// namespace, and other processes with signals. The thread that starts it is restricted as
-// well, and Go's runtime sends signals from each thread to others, so signals need a
-// kernel without that fault.
+// scopes returns what a child cannot reach outside its sandbox: sockets in the abstract
+// namespace, and other processes by signals. The starting thread is restricted as well,
+// and Go's runtime sends signals between threads, so restricting signals requires a
+// kernel without that erratum.
 func scopes() uint64 {
 	errata, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_ERRATA)
 	if errno != 0 || errata&(1<<(signalsInProcess-1)) == 0 {
@@ -130,10 +130,10 @@ func scopes() uint64 {
 	return unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 }
 
-// handledRights are all rights that a version of landlock knows: what no rule
-// allows is denied.
+// handledRights returns all rights that a landlock version knows: rights that
+// no rule allows are denied.
 func handledRights(abi int) uint64 {
-	rights := uint64(unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1) // the thirteen of version 1
+	rights := uint64(unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1) // the thirteen rights of version 1
 	for version, right := range map[int]uint64{2: unix.LANDLOCK_ACCESS_FS_REFER, 3: unix.LANDLOCK_ACCESS_FS_TRUNCATE, 5: unix.LANDLOCK_ACCESS_FS_IOCTL_DEV} {
 		if abi >= version {
 			rights |= right
@@ -159,8 +159,8 @@ func allow(set int, path string, rights uint64) error {
 }
 
 // loadedFrom lists the files that a program is loaded from: itself, and the
-// libraries of the system it is linked with. Most often the program is the one
-// that runs here, so that they are what is mapped here.
+// system libraries that it is linked with. Usually it is the running program,
+// so these are the files mapped here.
 func loadedFrom(program string) []string {
 	files := []string{program, "/etc/ld.so.cache"}
 	maps, err := os.Open("/proc/self/maps")
@@ -181,8 +181,8 @@ func loadedFrom(program string) []string {
 	return files
 }
 
-// confineProcess takes from the whole process what a build does not need. What
-// the kernel or the processor does not have is left out.
+// confineProcess takes from the whole process the rights that a build does not
+// need. Features that the kernel or the processor lacks are skipped.
 func confineProcess(j job) error {
 	if err := limitProcess(j); err != nil {
 		return err
@@ -198,8 +198,8 @@ func confineProcess(j job) error {
 	return nil
 }
 
-// hidden is what a child uses that its folder does not show: its threads, and files that it
-// has removed and keeps open.
+// hidden returns the child's use that its folder does not show: its threads, and removed
+// files that it keeps open.
 func hidden(pid int) (u usage) {
 	process := fmt.Sprintf("/proc/%d/", pid)
 	if threads, err := os.Stat(process + "task"); err == nil {

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where the fields of struct seccomp_data are, see seccomp(2).
+// Offsets of fields in struct seccomp_data, see seccomp(2).
 const (
 	dataNumber = 0
 	dataArch   = 4
-	dataArgs   = 16 // of eight bytes each, the low half first on these machines
+	dataArgs   = 16 // eight bytes each, the low half first on these machines
 )
 
 // allowedCalls are the system calls that Go's runtime and a build need on every
@@ -31,9 +31,9 @@ var allowedCalls = []uint32{
 	unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
 }
 
-// seccomp has the kernel refuse all system calls of this process but those that
-// a build needs: there is no network, no other program, no other process. Its
-// error matches errors.ErrUnsupported on processors whose calls are not listed.
+// seccomp makes the kernel refuse all system calls of this process except those
+// that a build needs: no network, no other programs, no other processes. On
+// processors without a list of calls, its error matches errors.ErrUnsupported.
 func seccomp() error {
 	if auditArch == 0 {
 		return errors.ErrUnsupported
@@ -43,7 +43,7 @@ func seccomp() error {
 
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// The flag has all threads filtered, and with no_new_privs.
+	// The flag applies the filter to all threads, with no_new_privs.
 	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
 	switch {
 	case errno != 0:
@@ -54,14 +54,14 @@ func seccomp() error {
 	return nil
 }
 
-// fcntlCommands are those of Go's os package. F_SETFL is checked further: O_ASYNC would
-// have the kernel send signals, to any process that F_SETOWN names.
+// fcntlCommands are the commands that Go's os package uses. F_SETFL is checked further:
+// with O_ASYNC the kernel would send signals to any process that F_SETOWN names.
 var fcntlCommands = []uint32{unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_DUPFD_CLOEXEC}
 
-// seccompFilter is a program of classic BPF: it allows the calls listed, new
-// threads, signals to this process, harmless uses of fcntl, and memory that counts as data
-// of this process. Other calls fail with EPERM, and clone3 with ENOSYS, for which
-// libraries fall back to clone.
+// seccompFilter is a classic BPF program. It allows the listed calls, new threads, signals
+// to this process, harmless uses of fcntl, and memory that counts as data of this process.
+// Other calls fail with EPERM, except clone3 with ENOSYS, so that libraries fall back to
+// clone.
 func seccompFilter(calls []uint32, pid uint32) []unix.SockFilter {
 	filter := []unix.SockFilter{
 		bpfLoad(dataArch), bpfUnless(auditArch, 1), {Code: unix.BPF_JMP | unix.BPF_JA, K: 1}, bpfReturn(unix.SECCOMP_RET_KILL_PROCESS),
@@ -80,7 +80,7 @@ func seccompFilter(calls []uint32, pid uint32) []unix.SockFilter {
 		{unix.SYS_TGKILL, []unix.SockFilter{bpfLoadArg(0), bpfUnless(pid, 1), bpfAllow, bpfDeny}},
 		{unix.SYS_FCNTL, fcntlRule()},
 		{unix.SYS_MMAP, []unix.SockFilter{
-			bpfLoadArg(3), // what is shared, a stack or a file is not limited as data
+			bpfLoadArg(3), // shared, stack or file mappings are not limited as data
 			bpfIfAny(unix.MAP_SHARED|unix.MAP_GROWSDOWN, 2), bpfUnlessAny(unix.MAP_ANONYMOUS, 1), bpfAllow, bpfDeny,
 		}},
 	} {
@@ -98,7 +98,8 @@ func fcntlRule() []unix.SockFilter {
 	return append(rule, bpfUnless(unix.F_SETFL, 3), bpfLoadArg(2), bpfIfAny(unix.O_ASYNC, 1), bpfAllow, bpfDeny)
 }
 
-// Instructions of the filter. Those that test what was loaded skip some of the next ones.
+// Instructions of the filter. Tests of the loaded value skip some of the next
+// instructions.
 
 var bpfAllow, bpfDeny = bpfReturn(unix.SECCOMP_RET_ALLOW), bpfReturn(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM))
 
@@ -113,17 +114,17 @@ func bpfReturn(action uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
 }
 
-// bpfUnless skips if what was loaded is not k.
+// bpfUnless skips if the loaded value is not k.
 func bpfUnless(k uint32, skip uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: k, Jf: skip}
 }
 
-// bpfUnlessAny skips if it has none of these bits.
+// bpfUnlessAny skips if the loaded value has none of these bits.
 func bpfUnlessAny(bits uint32, skip uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: bits, Jf: skip}
 }
 
-// bpfIfAny skips if it has any of these bits.
+// bpfIfAny skips if the loaded value has any of these bits.
 func bpfIfAny(bits uint32, skip uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: bits, Jt: skip}
 }

@@ -9,16 +9,15 @@ import (
 	"time"
 )
 
-// Bounds on the folder of a child, for which the system has no limits. A build makes four
-// files.
+// Limits on a child's folder, which the system cannot limit. A build makes four files.
 const (
 	maxEntries    = 64      // files and folders
-	maxFolder     = 1 << 30 // bytes in them, and in one of them
+	maxFolder     = 1 << 30 // bytes in all files, and in each
 	watchInterval = 10 * time.Millisecond
 )
 
-// maxThreads is how many threads a child may have: Go's runtime needs a few for each
-// processor, and RLIMIT_NPROC counts all processes of the user.
+// maxThreads returns how many threads a child may have. Go's runtime needs a few for
+// each processor, and RLIMIT_NPROC counts all processes of the user.
 func maxThreads() int { return 64 + 8*runtime.NumCPU() }
 
 // usage is what a child uses.
@@ -28,7 +27,7 @@ type usage struct {
 	threads int
 }
 
-// problem says what is more than a build needs, or returns nil.
+// problem returns which use exceeds what a build needs, or nil.
 func (u usage) problem() error {
 	switch {
 	case u.entries > maxEntries:
@@ -65,7 +64,7 @@ func (w *watch) start(pid int) {
 	})
 }
 
-// end ends the watch with a last look at the folder.
+// end ends the watch after a last check of the folder.
 func (w *watch) end() {
 	close(w.done)
 	w.watching.Wait()
@@ -79,8 +78,8 @@ func (w *watch) check(u usage) {
 	}
 }
 
-// addFolder counts what is in a folder, until it is too much. A folder that cannot be read
-// is not the child's doing.
+// addFolder counts the content of a folder, until it is too much. An unreadable folder is
+// not the child's doing.
 func (u *usage) addFolder(dir string) {
 	f, err := os.Open(dir)
 	if err != nil {

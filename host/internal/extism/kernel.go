@@ -1,6 +1,6 @@
-// Package extism is the memory that a plugin of Extism shares with its host: blocks of
-// bytes apart from the plugin's own memory, which the plugin reads and writes by handles.
-// Extism calls that the kernel, and has it as a module of wasm.
+// Package extism is the memory that an Extism plugin shares with its host: blocks of
+// bytes outside the plugin's own memory, which the plugin reads and writes by handles.
+// Extism calls it the kernel, and implements it as a Wasm module.
 package extism
 
 import (
@@ -18,11 +18,11 @@ var ErrFull = errors.New("the kernel is full")
 // call. It must not be used concurrently.
 //
 // Handles are offsets in the memory. 0 is invalid. A plugin may read and write anywhere in
-// the memory, as in Extism, but cannot reach what the kernel knows of its blocks.
+// the memory, as in Extism, but cannot reach the kernel's own data about its blocks.
 type Kernel struct {
 	memory []byte
 	blocks []block   // in the order of their offsets
-	free   [64][]int // indexes of free blocks by the bits of their size
+	free   [64][]int // indexes of free blocks, by the bit length of their size
 	config Config
 
 	input, inputLength   uint64
@@ -32,12 +32,12 @@ type Kernel struct {
 
 // Config limits a kernel.
 type Config struct {
-	Limit uint64 // bytes of its memory and of what it knows of its blocks, below 4 GiB
-	// Pay is called before the kernel takes so many bytes more of the Go heap.
+	Limit uint64 // bytes of its memory and its block table, below 4 GiB
+	// Pay is called before the kernel takes more bytes of the Go heap.
 	Pay func(bytes uint64) error
 }
 
-// block is a range of the memory that was allocated.
+// block is an allocated range of the memory.
 type block struct {
 	at, size, used uint32
 	active         bool
@@ -45,12 +45,12 @@ type block struct {
 
 const (
 	reserved  = 64       // bytes at the beginning of the memory that belong to no block
-	alignment = 8        // of blocks: what is stored as 64 bits at the end of one stays within it
-	blockCost = 32       // bytes that a block takes besides its memory
-	keptMost  = 64 << 10 // bytes of memory that are kept for the next call
+	alignment = 8        // of blocks: a 64-bit store at the end of one stays within it
+	blockCost = 32       // bytes of a block's entry in the table
+	keptMost  = 64 << 10 // bytes of memory kept for the next call
 )
 
-// Reset makes the kernel empty, and forgets what the call before has left there.
+// Reset empties the kernel, and clears everything that the previous call left.
 func (k *Kernel) Reset(config Config) {
 	if cap(k.memory) > keptMost || cap(k.blocks) > keptMost/blockCost {
 		*k = Kernel{}
@@ -62,11 +62,11 @@ func (k *Kernel) Reset(config Config) {
 	*k = Kernel{memory: k.memory[:0], blocks: k.blocks[:0], free: k.free, config: config}
 }
 
-// Size is how much of the limit is used, in bytes.
+// Size returns how much of the limit is used, in bytes.
 func (k *Kernel) Size() uint64 { return uint64(len(k.memory)) + uint64(len(k.blocks))*blockCost }
 
-// Alloc returns the handle of a new block of n bytes, whose content is undefined, and 0 if
-// n is 0. Its error is ErrFull, or that of Config.Pay.
+// Alloc returns the handle of a new block of n bytes with undefined content, or 0 if n is
+// 0. Its error is ErrFull, or that of Config.Pay.
 func (k *Kernel) Alloc(n uint64) (uint64, error) {
 	if n == 0 {
 		return 0, nil
@@ -88,8 +88,9 @@ func (k *Kernel) Alloc(n uint64) (uint64, error) {
 	return at, nil
 }
 
-// takeFree returns the index of a free block of at least that size, or -1. It looks at one
-// of about the size, and then only for larger ones: a plugin cannot make it search long.
+// takeFree returns the index of a free block of at least that size, or -1. It tries one
+// block of about the size, and then only larger ones, so a plugin cannot make it search
+// long.
 func (k *Kernel) takeFree(size uint64) int {
 	class := bits.Len64(size)
 	if own := k.free[class]; len(own) > 0 && uint64(k.blocks[own[len(own)-1]].size) < size {
@@ -104,7 +105,7 @@ func (k *Kernel) takeFree(size uint64) int {
 	return -1
 }
 
-// grow makes the memory that large, for one block more.
+// grow grows the memory to size, for one more block.
 func (k *Kernel) grow(size uint64) error {
 	const more = blockCost
 	if size+uint64(len(k.blocks)+1)*blockCost > k.config.Limit {
@@ -179,7 +180,7 @@ func (k *Kernel) within(at, n uint64) bool {
 	return at >= reserved && at <= uint64(len(k.memory)) && n <= uint64(len(k.memory))-at
 }
 
-// Load8 reads a byte of the memory. It is false if that is outside.
+// Load8 reads a byte of the memory. It reports false if the offset is out of range.
 func (k *Kernel) Load8(at uint64) (byte, bool) {
 	if !k.within(at, 1) {
 		return 0, false
@@ -187,7 +188,8 @@ func (k *Kernel) Load8(at uint64) (byte, bool) {
 	return k.memory[at], true
 }
 
-// Load64 reads 8 bytes of the memory, in little endian. It is false if they are outside.
+// Load64 reads 8 bytes of the memory, in little endian. It reports false if they are out
+// of range.
 func (k *Kernel) Load64(at uint64) (uint64, bool) {
 	if !k.within(at, 8) {
 		return 0, false
@@ -195,7 +197,7 @@ func (k *Kernel) Load64(at uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(k.memory[at:]), true
 }
 
-// Store8 writes a byte. It is false if that is outside.
+// Store8 writes a byte. It reports false if the offset is out of range.
 func (k *Kernel) Store8(at uint64, b byte) bool {
 	if !k.within(at, 1) {
 		return false
@@ -204,7 +206,7 @@ func (k *Kernel) Store8(at uint64, b byte) bool {
 	return true
 }
 
-// Store64 writes 8 bytes, in little endian. It is false if they are outside.
+// Store64 writes 8 bytes, in little endian. It reports false if they are out of range.
 func (k *Kernel) Store64(at, v uint64) bool {
 	if !k.within(at, 8) {
 		return false
@@ -213,7 +215,7 @@ func (k *Kernel) Store64(at, v uint64) bool {
 	return true
 }
 
-// SetInput puts the input of the call into a block. Its errors are those of Alloc.
+// SetInput copies the input of the call into a block. Its errors are those of Alloc.
 func (k *Kernel) SetInput(input []byte) (err error) {
 	k.input, err = k.Put(input)
 	if err == nil {
@@ -225,7 +227,7 @@ func (k *Kernel) SetInput(input []byte) (err error) {
 // Input returns the handle and the length of the input.
 func (k *Kernel) Input() (handle, length uint64) { return k.input, k.inputLength }
 
-// Input8 reads a byte of the input. Beyond its end there are zeros.
+// Input8 reads a byte of the input; zero beyond its end.
 func (k *Kernel) Input8(at uint64) byte {
 	if at >= k.inputLength {
 		return 0
@@ -233,7 +235,7 @@ func (k *Kernel) Input8(at uint64) byte {
 	return k.memory[k.input+at]
 }
 
-// Input64 reads 8 bytes of the input, in little endian. It is 0 if it has less from there.
+// Input64 reads 8 bytes of the input, in little endian. It returns 0 if fewer are left.
 func (k *Kernel) Input64(at uint64) uint64 {
 	if k.inputLength < 8 || at > k.inputLength-8 {
 		return 0
@@ -241,8 +243,8 @@ func (k *Kernel) Input64(at uint64) uint64 {
 	return binary.LittleEndian.Uint64(k.memory[k.input+at:])
 }
 
-// SetOutput makes a range of the memory the output of the call, with what it has at its
-// end. It is false if the range is outside.
+// SetOutput makes a range of the memory the output of the call, with its content at the
+// call's end. It reports false if the range is out of bounds.
 func (k *Kernel) SetOutput(at, length uint64) bool {
 	if length == 0 {
 		at = reserved
@@ -253,7 +255,7 @@ func (k *Kernel) SetOutput(at, length uint64) bool {
 	return true
 }
 
-// Output is the output until the kernel is used again.
+// Output returns the output, which is valid until the kernel is used again.
 func (k *Kernel) Output() []byte {
 	if k.outputLength == 0 {
 		return nil
@@ -261,9 +263,8 @@ func (k *Kernel) Output() []byte {
 	return k.memory[k.output : k.output+k.outputLength]
 }
 
-// SetError makes a block the text of the error with which the call ends. 0 takes it back.
+// SetError makes a block the error text of the call. 0 removes it.
 func (k *Kernel) SetError(handle uint64) { k.failure = handle }
 
-// Error returns the text of the error, empty without one. It is valid until the kernel is
-// used again.
+// Error returns the error text, or nothing. It is valid until the kernel is used again.
 func (k *Kernel) Error() []byte { return k.Block(k.failure) }

@@ -2,7 +2,7 @@ package instance
 
 import "fmt"
 
-// Client is what the running calls of one client hold of a Ledger. A nil Client has no
+// Client is the memory that the running calls of one client hold. A nil Client has no
 // limit of its own.
 type Client struct {
 	ledger *Ledger
@@ -13,8 +13,8 @@ type Client struct {
 	held  int64
 }
 
-// Client returns the client of a call, which has to Leave it. It is nil unless the
-// ledger is shared.
+// Client returns the client of a call. End its use with Leave. It is nil unless
+// the ledger is shared.
 func (l *Ledger) Client(key string) *Client {
 	if !l.Shared {
 		return nil
@@ -31,7 +31,7 @@ func (l *Ledger) Client(key string) *Client {
 	return c
 }
 
-// Leave ends a call of the client. What it holds may be given back later.
+// Leave ends a call of the client. Its memory may be given back later.
 func (c *Client) Leave() {
 	if c == nil {
 		return
@@ -52,13 +52,13 @@ func (c *Client) add(n int64) {
 	}
 }
 
-// room reports whether the client may hold n bytes more. The mutex must be held.
+// room reports whether the client may hold n more bytes. The mutex must be held.
 func (c *Client) room(n int64) bool { return c == nil || c.held+n <= c.ledger.each() }
 
-// each is how many bytes the running calls of one client may hold.
+// each returns how many bytes the running calls of one client may hold.
 func (l *Ledger) each() int64 { return l.Memory / 4 * 3 }
 
-// Payer takes memory for the calls of a client to one module.
+// Payer pays for the memory of a client's calls to one module.
 type Payer struct {
 	*Account
 	client *Client
@@ -70,8 +70,8 @@ func (a *Account) Payer(c *Client) Payer { return Payer{a, c} }
 // Leave ends a call of the client.
 func (p Payer) Leave() { p.client.Leave() }
 
-// Take pays for n bytes. Warm instances and snapshots make room for them. Its
-// error matches ErrHostMemory.
+// Take pays for n bytes, evicting warm instances and snapshots if necessary.
+// Its error matches ErrHostMemory.
 func (p Payer) Take(k Kind, n uint64) error {
 	l := p.ledger
 	if ok, _ := p.tryTake(k, n); ok {
@@ -94,7 +94,7 @@ func (p Payer) Take(k Kind, n uint64) error {
 	}
 }
 
-// tryTake is Take without making room. If it fails, own says that the client has
+// tryTake is Take without eviction. If it fails, own reports that the client has
 // reached its own limit.
 func (p Payer) tryTake(k Kind, n uint64) (ok, own bool) {
 	l := p.ledger
@@ -111,8 +111,8 @@ func (p Payer) tryTake(k Kind, n uint64) (ok, own bool) {
 	return true, false
 }
 
-// Short reports whether more than three quarters of the memory are taken, or of what the
-// client may hold.
+// Short reports whether more than three quarters of the host's memory are taken, or of
+// the client's limit.
 func (p Payer) Short() bool {
 	l := p.ledger
 	l.mu.Lock()
@@ -120,7 +120,7 @@ func (p Payer) Short() bool {
 	return l.figures.Total() > l.Memory/4*3 || p.client != nil && p.client.held > l.each()/4*3
 }
 
-// Give gives n bytes back.
+// Give returns n bytes.
 func (p Payer) Give(k Kind, n uint64) {
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()

@@ -9,24 +9,24 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// Image is what a memory starts with: the data of a module, or all its memory
-// after it has started up. What it does not hold is zero. The instances made from
-// it share it, and it does not change.
+// Image is the initial content of a memory: the data of a module, or all its
+// memory after start-up. Everything else is zero. An image is immutable, and
+// shared by the instances made from it.
 type Image struct {
 	account *Account // pays for it
 	size    uint64   // of the memory, a multiple of its page
-	at      uint64   // where bytes are
+	at      uint64   // offset of the data
 	bytes   []byte
 	digest  func() checkpoint.Digest // computed once
-	file    *os.File                 // of the same content, to be mapped; nil where copying is quicker, or all there is
+	file    *os.File                 // a file with the same content, to be mapped; nil where copying is faster or the only way
 }
 
-// copyMost is up to which size an image is put into a memory by copying: mapping it
-// takes a system call, and a fault for each page that is used.
+// copyMost is the largest image that is copied into a memory. Mapping it costs a
+// system call, and a fault for each page that is used.
 const copyMost = 128 << 10
 
 // NewImage returns an image of a memory of size bytes that has data at an offset.
-// Its error matches ErrMemory. Close it.
+// Its error matches ErrMemory. Close it after use.
 func (a *Account) NewImage(data []byte, at, size uint64) (*Image, error) {
 	i := &Image{account: a, size: size, at: at}
 	i.digest = sync.OnceValue(func() checkpoint.Digest { return checkpoint.DigestImage(i.bytes, i.at) })
@@ -34,8 +34,8 @@ func (a *Account) NewImage(data []byte, at, size uint64) (*Image, error) {
 		return i, i.copy(data)
 	}
 
-	// What is mapped begins and ends with pages of the system, of which those of
-	// wasm are multiples.
+	// Mappings begin and end at pages of the system; Wasm pages are multiples of
+	// those.
 	i.at = at / wasmbin.PageSize * wasmbin.PageSize
 	length := (at + uint64(len(data)) - i.at + wasmbin.PageSize - 1) / wasmbin.PageSize * wasmbin.PageSize
 	if err := a.Take(Images, length); err != nil {
@@ -52,7 +52,7 @@ func (a *Account) NewImage(data []byte, at, size uint64) (*Image, error) {
 	return i, nil
 }
 
-// copy makes the image a copy of data.
+// copy makes the image own a copy of data.
 func (i *Image) copy(data []byte) error {
 	if err := i.account.Take(Images, uint64(len(data))); err != nil {
 		return err
@@ -69,8 +69,8 @@ func (i *Image) Encode() []byte {
 	return checkpoint.EncodeImage(checkpoint.Image{Bytes: i.bytes, At: i.at})
 }
 
-// apply puts the image into a memory that is zero. It is false if that failed, and
-// the memory may then hold anything.
+// apply puts the image into a zero memory. It reports false if that failed; the
+// memory may then have any content.
 func (i *Image) apply(room []byte, mapped bool) bool {
 	part := room[i.at:][:len(i.bytes)]
 	if mapped && i.file != nil {
@@ -80,14 +80,14 @@ func (i *Image) apply(room []byte, mapped bool) bool {
 	return true
 }
 
-// covers reports whether a memory that another image was mapped into shows nothing of
-// that once this one is mapped over it.
+// covers reports whether mapping this image over a memory with another mapped image
+// hides all of the other one.
 func (i *Image) covers(other *Image) bool {
 	return other.file == nil ||
 		i.file != nil && i.at <= other.at && i.at+uint64(len(i.bytes)) >= other.at+uint64(len(other.bytes))
 }
 
-// restore copies the part of the image that starts at from over memory.
+// restore copies the image from offset from on over memory.
 func (i *Image) restore(memory []byte, from uint64) {
 	before := min(i.at-min(i.at, from), uint64(len(memory)))
 	clear(memory[:before])
@@ -100,8 +100,8 @@ func (i *Image) restore(memory []byte, from uint64) {
 	clear(memory[n:])
 }
 
-// Close gives back what the image holds. Nothing may read it afterwards; memories
-// that were made from it stay as they are.
+// Close frees the image. Nothing may read it afterwards; memories made from it
+// remain valid.
 func (i *Image) Close() {
 	n := uint64(len(i.bytes))
 	if i.file != nil {

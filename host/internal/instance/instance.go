@@ -16,26 +16,27 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// Instance is a module that is ready to run, and serves one call at a time.
+// Instance is a module that is ready to run. It serves one call at a time.
 type Instance struct {
 	Module   api.Module
 	Memory   *Memory
 	Env      *Env
-	Counter  api.MutableGlobal // of fuel
-	Guest    any               // what the host has for it
-	Snapshot *Snapshot         // that it started from; nil if it started up itself
-	Release  func()            // closes what the guest was given
+	Counter  api.MutableGlobal // fuel counter
+	Guest    any               // the host's data about it
+	Snapshot *Snapshot         // the snapshot it started from; nil if it started up itself
+	Release  func()            // closes the resources of the guest
 
 	account *Account
 	globals []api.MutableGlobal
-	entries []*Entry // those that are called again
+	entries []*Entry // reusable entries
 	stacks  uint64   // bytes of their stacks that are paid for
 
-	since time.Time // it waits
+	since time.Time // start of its current wait
 }
 
-// Add completes an instance, which has that many mutable globals. It uses the
-// snapshot in place of the caller. Discard gives back all it is made of.
+// Add completes an instance with globals mutable globals. It takes over the
+// caller's use of the snapshot. Discard frees everything that the instance is
+// made of.
 func (a *Account) Add(in *Instance, globals int) {
 	in.account = a
 	a.instances(1)
@@ -48,7 +49,7 @@ func (a *Account) Add(in *Instance, globals int) {
 	}
 }
 
-// restore gives an instance the state of its snapshot outside its memory.
+// restore restores the state of the snapshot outside the memory.
 func (in *Instance) restore() {
 	for i, g := range in.globals {
 		g.Set(in.Snapshot.globals[i])
@@ -57,8 +58,8 @@ func (in *Instance) restore() {
 	*in.Env = in.Snapshot.env
 }
 
-// reset brings an instance back to its snapshot after a call. It is false if
-// anything may be left of it.
+// reset restores an instance to its snapshot after a call. It reports false
+// if any trace of the call may be left.
 func (in *Instance) reset() bool {
 	if in.Module.IsClosed() || !in.Memory.reset() {
 		return false
@@ -72,15 +73,15 @@ func (in *Instance) reset() bool {
 	return true
 }
 
-// Threw reports whether the trap that has ended a call was an exception of WebAssembly that
-// left the module.
+// Threw reports whether the trap that ended a call was a WebAssembly exception that escaped
+// from the module.
 func (in *Instance) Threw() bool {
 	tag := in.Module.ExportedGlobal(exceptions.TagExport)
 	return tag != nil && tag.Get() != 0
 }
 
-// Finish ends the service of an instance. One that is clean, so that it can be put
-// back to its snapshot, waits for the next call. Any other is discarded.
+// Finish ends the use of an instance. If it is clean and can be reset to its
+// snapshot, it waits for the next call; otherwise it is discarded.
 func (in *Instance) Finish(clean bool) {
 	if clean && in.Snapshot != nil && in.reset() {
 		in.keepStacks()
@@ -91,7 +92,7 @@ func (in *Instance) Finish(clean bool) {
 	in.Discard()
 }
 
-// Discard closes an instance and gives back what it holds.
+// Discard closes an instance and frees its memory.
 func (in *Instance) Discard() {
 	_ = in.Module.Close(context.Background())
 	in.Release()
@@ -101,12 +102,12 @@ func (in *Instance) Discard() {
 	in.Snapshot.Release()
 }
 
-// Image is what the instance started with: that of its snapshot, or of its module.
+// Image returns the image that the instance started with: that of its snapshot, or of its
+// module.
 func (in *Instance) Image() *Image { return in.Memory.image }
 
-// Save notes the state of an instance that waits: its memory, compared with its image, and
-// its globals without the counter of fuel, which is the host's. Rewriting
-// adds that one as the last.
+// Save records the instance's changed memory pages and its globals. It skips the last
+// global, the fuel counter that the rewriter adds, which belongs to the host.
 func (in *Instance) Save(c *checkpoint.Checkpoint) {
 	image := in.Image()
 	c.Image = image.Digest()
@@ -117,8 +118,9 @@ func (in *Instance) Save(c *checkpoint.Checkpoint) {
 	}
 }
 
-// Started reports whether an instance that has done nothing but start up is as the image
-// with that digest. One of a call that found another one starting up has no snapshot.
+// Started reports whether an instance that has only started up equals the image with
+// that digest. An instance has no snapshot if its call started up concurrently with
+// another one.
 func (in *Instance) Started(image checkpoint.Digest) bool {
 	if in.Image().Digest() == image {
 		return true
@@ -126,8 +128,8 @@ func (in *Instance) Started(image checkpoint.Digest) bool {
 	return in.Snapshot == nil && checkpoint.DigestImage(trim(in.Memory.room[:in.Memory.size])) == image
 }
 
-// Load gives an instance the state that Save has noted. The instance is as its image, and
-// that equals the one of the state, unless image is given: then it may be as it likes. The
+// Load restores the state that Save recorded. The instance must equal its own image, and
+// that must equal the image of the state. If image is given, any instance will do. The
 // error matches ErrMemory, or says what does not fit the module.
 func (in *Instance) Load(c *checkpoint.Checkpoint, image *checkpoint.Image) error {
 	if len(c.Globals) != len(in.globals)-1 {

@@ -1,7 +1,7 @@
-// Package instance keeps the instances of modules, and accounts for their memory:
-// the initial content of a memory (Image), the linear memory itself (Memory), the
-// state of a module that has started up (Snapshot), and the clean, warm instances
-// that wait for the next call (Ledger). It knows nothing of calls.
+// Package instance manages the instances of modules, and accounts for their
+// memory: the initial content of a memory (Image), the linear memory itself
+// (Memory), the state of a module that has started up (Snapshot), and the clean,
+// warm instances that wait for the next call (Ledger). It knows nothing of calls.
 package instance
 
 import (
@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// The limits that a guest can meet. ErrHostMemory is that of the Ledger, and
-// matches ErrMemory too.
+// The memory limits of a guest. ErrHostMemory is that of the Ledger, and
+// also matches ErrMemory.
 var (
 	ErrMemory     = errors.New("out of memory")
 	ErrHostMemory = fmt.Errorf("%w on this host", ErrMemory)
 )
 
-// Stop is what host code panics with to end a guest: wazero unwinds the guest and
-// returns it as the error of the call.
+// Stop is the panic value with which host code ends a guest: wazero unwinds the
+// guest and returns it as the error of the call.
 type Stop struct{ Reason error }
 
 func (s *Stop) Error() string { return s.Reason.Error() }
@@ -29,27 +29,27 @@ func (s *Stop) Error() string { return s.Reason.Error() }
 // Unwrap returns the reason.
 func (s *Stop) Unwrap() error { return s.Reason }
 
-// Kind is what memory is used for.
+// Kind is a use of memory.
 type Kind int
 
 // The kinds.
 const (
 	Linear  Kind = iota // memories of instances, with their overhead
-	Images              // what instances start with
-	Stacks              // of guests that recurse deeply
+	Images              // initial content of instances
+	Stacks              // stacks of deeply recursive guests
 	Buffers             // arguments and results of calls
 	kinds
 )
 
-// Figures are what a module holds, or all of them.
+// Figures are the memory statistics of one module or of all.
 type Figures struct {
 	Held      [kinds]int64 // bytes by Kind
-	Peak      int64        // the most bytes it held
+	Peak      int64        // highest total so far
 	Instances int
-	Idle      int // instances that wait for a call
+	Idle      int // warm instances
 }
 
-// Total is how many bytes are held.
+// Total returns how many bytes are held.
 func (f *Figures) Total() (n int64) {
 	for _, held := range f.Held {
 		n += held
@@ -64,42 +64,42 @@ func (f *Figures) add(k Kind, n int64) {
 
 // Config configures a Ledger.
 type Config struct {
-	Memory  int64 // bytes that all modules may hold together
-	Shared  bool  // the running calls of one client may hold three quarters of it
-	Warm    int   // instances of a module that wait for calls
+	Memory  int64 // total bytes of all modules
+	Shared  bool  // limit the running calls of one client to three quarters of it
+	Warm    int   // warm instances per module
 	WarmFor time.Duration
 
-	HeapOnly bool   // keep all memory on Go's heap, as on systems where none is mapped
-	Pagemap  string // file that says which pages were written to; empty is Linux's
+	HeapOnly bool   // keep all memory on Go's heap, as on systems without mappings
+	Pagemap  string // file that reports written pages; empty means Linux's
 }
 
-// Ledger accounts for the memory of all modules of a host, and keeps what makes
-// calls quick: snapshots and warm instances. It is safe for concurrent use.
+// Ledger accounts for the memory of all modules of a host, and keeps snapshots
+// and warm instances, which make calls fast. It is safe for concurrent use.
 type Ledger struct {
 	Config
 	pagemap *pagemap
 
-	// reclaiming is held while something that is kept is given up: its memory is
-	// neither free then, nor is it kept. It is locked before mu.
+	// reclaiming is held during an eviction, when the memory is neither free nor
+	// in use. It is locked before mu.
 	reclaiming sync.Mutex
-	freeing    sync.RWMutex // read-locked by each goroutine that gives memory back
+	freeing    sync.RWMutex // read-locked by each goroutine that frees memory
 
 	mu        sync.Mutex
 	figures   Figures
-	clients   map[string]*Client // those that have calls, or hold something
+	clients   map[string]*Client // clients with calls or memory
 	snapshots []*Snapshot        // in any order
-	uses      int64              // of all snapshots
+	uses      int64              // number of uses of all snapshots
 	timer     *time.Timer
-	expiring  sync.WaitGroup // what timer started or will start
+	expiring  sync.WaitGroup // goroutines that timer started or will start
 	closed    bool
 }
 
-// NewLedger returns a Ledger. Close it.
+// NewLedger returns a Ledger. Close it after use.
 func NewLedger(cfg Config) *Ledger {
 	return &Ledger{Config: cfg, pagemap: openPagemap(cmp.Or(cfg.Pagemap, pagemapPath)), clients: map[string]*Client{}}
 }
 
-// Account is what one module holds of a Ledger.
+// Account is the memory of one module.
 type Account struct {
 	ledger   *Ledger
 	Overhead uint64 // bytes that each instance takes in addition to its memory
@@ -115,27 +115,27 @@ func (l *Ledger) Account(overhead uint64) *Account {
 	return &Account{ledger: l, Overhead: overhead, snapshots: map[string]*Snapshot{}}
 }
 
-// Figures returns what all modules hold.
+// Figures returns the statistics of all modules.
 func (l *Ledger) Figures() Figures {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.figures
 }
 
-// Figures returns what the module holds.
+// Figures returns the statistics of the module.
 func (a *Account) Figures() Figures {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
 	return a.figures
 }
 
-// Take pays for n bytes of nobody's call. Its error matches ErrHostMemory.
+// Take pays for n bytes without a client. Its error matches ErrHostMemory.
 func (a *Account) Take(k Kind, n uint64) error { return a.Payer(nil).Take(k, n) }
 
-// Give gives n bytes of nobody's call back.
+// Give returns n bytes without a client.
 func (a *Account) Give(k Kind, n uint64) { a.Payer(nil).Give(k, n) }
 
-// instances counts instances that were made, or discarded.
+// instances counts new instances, or discarded ones if n is negative.
 func (a *Account) instances(n int) {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
@@ -143,20 +143,20 @@ func (a *Account) instances(n int) {
 	a.figures.Instances += n
 }
 
-// waiting counts instances that wait for calls. The mutex must be held.
+// waiting counts warm instances. The mutex must be held.
 func (a *Account) waiting(n int) {
 	a.ledger.figures.Idle += n
 	a.figures.Idle += n
 }
 
-// roomy reports whether there is memory to keep things for later.
+// roomy reports whether there is enough memory to keep things for later.
 func (l *Ledger) roomy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.figures.Total() <= l.Memory/2
 }
 
-// freeLater has memory given back by another goroutine.
+// freeLater frees memory on another goroutine.
 func (l *Ledger) freeLater(free func()) {
 	l.freeing.RLock()
 	go func() {
@@ -165,14 +165,14 @@ func (l *Ledger) freeLater(free func()) {
 	}()
 }
 
-// awaitFrees waits until what freeLater was given is free.
+// awaitFrees waits until everything given to freeLater is free.
 func (l *Ledger) awaitFrees() {
 	l.freeing.Lock()
 	l.freeing.Unlock() //lint:ignore SA2001 it only waits
 }
 
-// reclaim gives up the warm instance that waits longest, or else the snapshot that
-// was used longest ago. It is false if there is nothing left. l.reclaiming must be held.
+// reclaim evicts the warm instance that has waited longest, or else the least recently
+// used snapshot. It reports false if there is none. l.reclaiming must be held.
 func (l *Ledger) reclaim() bool {
 	l.mu.Lock()
 	in := l.oldest()
@@ -206,7 +206,7 @@ func (l *Ledger) oldest() (in *Instance) {
 	return in
 }
 
-// leastRecent is the snapshot used longest ago of those that match; nil if none does.
+// leastRecent returns the least recently used snapshot that matches, or nil.
 func (l *Ledger) leastRecent(match func(*Snapshot) bool) (least *Snapshot) {
 	for _, s := range l.snapshots {
 		if match(s) && (least == nil || s.used < least.used) {
@@ -216,7 +216,7 @@ func (l *Ledger) leastRecent(match func(*Snapshot) bool) (least *Snapshot) {
 	return least
 }
 
-// remove takes out an instance that waits.
+// remove takes out a warm instance.
 func (l *Ledger) remove(in *Instance) {
 	s := in.Snapshot
 	i := slices.Index(s.idle, in)

@@ -16,8 +16,8 @@ var sysMemfdCreate = map[string]uintptr{"amd64": 319, "arm64": 279}[runtime.GOAR
 
 const memfdCloexec = 1
 
-// memoryFile returns a file in memory of length bytes that has data at some
-// place, and the same to read.
+// memoryFile returns a file in memory of length bytes that has data at an
+// offset, and the same bytes for reading.
 func memoryFile(data []byte, at, length uint64) (*os.File, []byte, error) {
 	name := [...]byte{'t', 'o', 'o', 'l', 'h', 'o', 's', 't', 0}
 	fd, _, errno := syscall.Syscall(sysMemfdCreate, uintptr(unsafe.Pointer(&name[0])), memfdCloexec, 0)
@@ -42,23 +42,22 @@ func memoryFile(data []byte, at, length uint64) (*os.File, []byte, error) {
 	return file, mapped, nil
 }
 
-// reserve returns room of size bytes that take memory as they are touched, and
+// reserve reserves size bytes that take memory when they are touched, and
 // start as zero.
 func reserve(size uint64) ([]byte, error) {
 	room, err := syscall.Mmap(-1, 0, int(size), syscall.PROT_READ|syscall.PROT_WRITE,
 		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
 	if err == nil {
-		_ = syscall.Madvise(room, syscall.MADV_NOHUGEPAGE) // a byte would take 2 MiB
+		_ = syscall.Madvise(room, syscall.MADV_NOHUGEPAGE) // otherwise one byte would take 2 MiB
 	}
 	return room, err
 }
 
-// unreserve gives room back. Nothing may read it afterwards: that ends the
-// process.
+// unreserve returns reserved memory. Reading it afterwards crashes the process.
 func unreserve(room []byte) { _ = syscall.Munmap(room) }
 
-// overlay maps a file over room, which is as large and lies within what was
-// reserved. Writes to it stay private.
+// overlay maps a file over room, which has the same size and lies within
+// reserved memory. Writes to it stay private.
 func overlay(room []byte, file *os.File) error {
 	_, _, errno := syscall.Syscall6(syscall.SYS_MMAP, uintptr(unsafe.Pointer(unsafe.SliceData(room))), uintptr(len(room)),
 		syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_FIXED|syscall.MAP_NORESERVE, file.Fd(), 0)
@@ -69,8 +68,8 @@ func overlay(room []byte, file *os.File) error {
 	return nil
 }
 
-// discard undoes all writes to a part of room, whose ends are multiples of the
-// system's pages. The part may lie in several mappings.
+// discard undoes all writes to a part of room, whose bounds are multiples of
+// the system's pages. The part may span several mappings.
 func discard(room []byte) error {
 	if len(room) == 0 {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Elsewhere memories lie on Go's heap and are put back by copying.
+// On other systems memories lie on Go's heap and are reset by copying.
 
 var errNoMapping = errors.New("memory is not mapped on this system")
 

@@ -11,51 +11,51 @@ import (
 const (
 	// heapMost is the largest memory on Go's heap that is kept for the next call.
 	heapMost = 1 << 20
-	// writtenMost is how many pages of the system are put back one by one, which
-	// keeps them: a page that is mapped anew costs a fault at its next use. It
-	// bounds what a warm instance holds too.
+	// writtenMost is how many pages of the system are reset one by one, which
+	// keeps them: a newly mapped page costs a fault at its next use. It also
+	// limits what a warm instance holds.
 	writtenMost = 1024
-	// scanLeast is how large a part of a memory is at least that is scanned for them: a
-	// smaller one is copied in the time that the system takes to tell.
+	// scanLeast is the smallest part of a memory that is scanned for written pages:
+	// copying a smaller part takes no longer than the query.
 	scanLeast = 64 << 10
-	// scanMost is how large such a part may be.
+	// scanMost is the largest part that is scanned.
 	scanMost = 64 << 20
-	// grownMost is how much of what a memory has grown by is kept, and paid for,
-	// for the next call to grow into. A running call cannot give it up, so a host
-	// that is more than half full keeps none.
+	// grownMost is how much of a memory's growth is kept, and paid for, for the
+	// next call. A running call cannot give it up, so a host that is more than
+	// half full keeps none.
 	grownMost = 4 << 20
-	// freeAtOnce is how much memory a call gives back itself. The system takes some
-	// milliseconds for 64 MiB that were written to: another goroutine does that.
+	// freeAtOnce is how much memory a call frees itself. The system takes some
+	// milliseconds for 64 MiB of written memory; another goroutine frees that.
 	freeAtOnce = 4 << 20
 )
 
 // Memory is the linear memory of one instance. It refuses to grow beyond the
-// limit of the call, which the guest sees as a memory.grow that answers -1. Where
-// it would grow beyond what the host has left, it ends the call: a guest that
-// continued would behave differently whenever others hold much.
+// call's limit, which the guest sees as -1 from memory.grow. If the host has no
+// memory left, it ends the call instead: a guest that continued would behave
+// differently depending on other calls.
 type Memory struct {
-	payer Payer  // of the call that has it, or of the ledger while it waits for one
-	image *Image // what it starts with
-	limit uint64 // of the call
-	most  uint64 // what the module declares, if that is less
+	payer Payer  // payer of the current call; the ledger's while the instance is warm
+	image *Image // initial content
+	limit uint64 // limit of the call
+	most  uint64 // limit declared by the module, if lower
 
-	room   []byte // reserved, or allocated; its length is how far it may grow
+	room   []byte // reserved or allocated; its length limits growth
 	mapped bool   // room is reserved
-	size   uint64 // of the memory
-	paid   uint64 // may be backed by memory: up to peak, or further from an earlier call
-	anew   bool   // the next Reallocate makes it as large as its image
+	size   uint64 // current size
+	paid   uint64 // bytes that may be backed by memory: up to peak, or more after an earlier call
+	anew   bool   // the next Reallocate resets it to the size of its image
 
-	// Peak is the most bytes that this call had. Refused says why a growth was
-	// refused, or is nil: it is the likely cause of the next failure.
+	// Peak is the most bytes of this call. Refused is why a growth was
+	// refused, or nil: it is the likely cause of the next failure.
 	Peak    uint64
 	Refused error
 }
 
-// Allocate implements experimental.MemoryAllocator. A module has one memory at
-// most, and the caller has checked that its minimum is within the limit.
+// Allocate implements experimental.MemoryAllocator. A module has at most one
+// memory, and the caller has checked that its minimum is within the limit.
 func (m *Memory) Allocate(_, _ uint64) experimental.LinearMemory { return m }
 
-// NewMemory returns a memory as its image says. Its error matches ErrMemory.
+// NewMemory returns a memory with the content of an image. Its error matches ErrMemory.
 func (p Payer) NewMemory(i *Image, limit, most uint64) (*Memory, error) {
 	if err := p.Take(Linear, i.size+p.Overhead); err != nil {
 		return nil, err
@@ -115,12 +115,12 @@ func (m *Memory) grow(size uint64) bool {
 	return true
 }
 
-// reset puts the memory back to its image. It is false if that cannot be done.
-// If it is larger than that, the instance still sees its old size: grow it by a
-// page then, which shrinks it.
+// reset restores the memory to its image. It reports false if that is
+// impossible. If the memory had grown, the instance still sees its old size:
+// grow it by a page to shrink it.
 func (m *Memory) reset() bool {
 	size := m.image.size
-	kept := size // and what it has grown by is forgotten
+	kept := size // by default the growth is forgotten
 	if m.Peak > size && m.payer.ledger.roomy() {
 		kept = min(m.Peak, size+grownMost)
 	}
@@ -152,9 +152,9 @@ func (m *Memory) reset() bool {
 	return true
 }
 
-// restore copies the image over a part of the memory: all of it if it is small,
-// else the pages that were written to. It is false if the system cannot tell
-// which, or if they are too many.
+// restore copies the image over a part of the memory: all of a small part,
+// otherwise only the written pages. It reports false if the system cannot
+// report those, or if they are too many.
 func (m *Memory) restore(from, to uint64) bool {
 	if to-from <= scanLeast {
 		m.image.restore(m.room[from:to], from)
@@ -173,8 +173,8 @@ func (m *Memory) restore(from, to uint64) bool {
 	return ok
 }
 
-// written returns the pages that may not be as in the image, or nil if the system cannot
-// tell: any can be then.
+// written returns the pages that may differ from the image, or nil if the system cannot
+// report them: any page may then.
 func (m *Memory) written() *checkpoint.Pages {
 	if !m.mapped {
 		return nil
@@ -187,8 +187,8 @@ func (m *Memory) written() *checkpoint.Pages {
 	return &checkpoint.Pages{At: at, Size: pagemap.size}
 }
 
-// lend has a payer pay for a memory that the ledger pays for. It is false if its client
-// may not hold so much. The mutex of the ledger must be held.
+// lend transfers the cost of a memory from the ledger to a payer. It reports false if
+// the payer's client would exceed its limit. The mutex of the ledger must be held.
 func (m *Memory) lend(p Payer) bool {
 	n := int64(m.paid + p.Overhead)
 	if !p.client.room(n) {
@@ -199,7 +199,7 @@ func (m *Memory) lend(p Payer) bool {
 	return true
 }
 
-// reclaim has the ledger pay again. The mutex of the ledger must be held.
+// reclaim transfers the cost back to the ledger. The mutex of the ledger must be held.
 func (m *Memory) reclaim() {
 	m.payer.client.add(-int64(m.paid + m.payer.Overhead))
 	m.payer.client = nil
@@ -209,8 +209,8 @@ func (m *Memory) reclaim() {
 // when it closes the instance, and the memory may still be read.
 func (m *Memory) Free() {}
 
-// Release gives the memory back. Nothing may read it afterwards. A call does not
-// wait for a large one; one that needs the memory does.
+// Release frees the memory. Nothing may read it afterwards. The call does not
+// wait for a large memory to be freed; a later call that needs the memory does.
 func (m *Memory) Release() {
 	room, paid, mapped := m.room, m.paid, m.mapped
 	m.room, m.size, m.paid, m.mapped = nil, 0, 0, false

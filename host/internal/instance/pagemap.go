@@ -6,13 +6,13 @@ import (
 	"unsafe"
 )
 
-// pagemap says which pages of a private mapping were written to, as Linux
-// documents in Documentation/admin-guide/mm/pagemap.rst: the first write makes a
-// page anonymous, no longer one of the file. For memory without a file it says
-// which pages were touched.
+// pagemap reports which pages of a private mapping were written to, as
+// documented in Linux's Documentation/admin-guide/mm/pagemap.rst: the first
+// write makes a page anonymous, no longer one of the file. For memory without a
+// file it reports which pages were touched.
 type pagemap struct {
-	file *os.File // nil where the system has no page map
-	size uint64   // of a page
+	file *os.File // nil if the system has no page map
+	size uint64   // size of a page
 }
 
 // Bits of an entry.
@@ -23,11 +23,11 @@ const (
 	pageEntry   = 8 // bytes
 )
 
-// pagemapPath is where Linux has it for this process.
+// pagemapPath is Linux's page map of this process.
 const pagemapPath = "/proc/self/pagemap"
 
-// openPagemap opens what Linux has at path. If that does not work here, or does
-// not tell the truth, it tells nothing.
+// openPagemap opens the page map at path. If it does not work here or is not
+// truthful, the result reports nothing.
 func openPagemap(path string) *pagemap {
 	p := &pagemap{size: uint64(os.Getpagesize())}
 	file, err := os.Open(path)
@@ -42,8 +42,8 @@ func openPagemap(path string) *pagemap {
 	return p
 }
 
-// works tries it out. There are systems where it reads as zeros, and a memory
-// would stay as it is.
+// works tests the page map. On some systems it reads as zeros, and memories
+// would not be reset.
 func (p *pagemap) works() bool {
 	const pages = 4
 	data := make([]byte, pages*p.size)
@@ -68,21 +68,21 @@ func (p *pagemap) works() bool {
 	if overlay(room[:len(data)], file) != nil {
 		return false
 	}
-	read := room[2*p.size] // has a page, and was not written to
+	read := room[2*p.size] // a page that was read but not written
 	room[p.size] = read + 1
-	room[5*p.size] = 1 // beyond the file
+	room[5*p.size] = 1 // beyond the end of the file
 	found, ok := p.pages(room, make([]uint64, 0, pages))
 	return ok && len(found) == 2 && found[0] == p.size && found[1] == 5*p.size
 }
 
-// pages appends where in a mapping pages were written to. It is false if the
-// system does not tell, or if they are more than pages can hold.
+// pages appends the offsets of the written pages in a mapping. It reports
+// false if the system does not know them, or if pages has no room for all.
 func (p *pagemap) pages(mapping []byte, pages []uint64) ([]uint64, bool) {
 	if p.file == nil {
 		return nil, false
 	}
 
-	var entries [8 << 10]byte // those of 4 MiB, if pages have 4 KiB
+	var entries [8 << 10]byte // entries for 4 MiB of 4 KiB pages
 	length := uint64(len(mapping))
 	first := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mapping)))) / p.size
 	for at := uint64(0); at < length; {

@@ -2,8 +2,8 @@ package instance
 
 import "time"
 
-// keep lets a clean instance wait for the next call. It is false if there are
-// enough.
+// keep lets a clean instance wait for the next call. It reports false if
+// there are enough.
 func (l *Ledger) keep(in *Instance) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +41,7 @@ func (l *Ledger) expire() {
 	}
 }
 
-// DiscardOlder discards the warm instances that have waited for so long.
+// DiscardOlder discards the warm instances that have waited for at least age.
 func (l *Ledger) DiscardOlder(age time.Duration) {
 	l.reclaiming.Lock()
 	defer l.reclaiming.Unlock()

@@ -10,33 +10,33 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// Snapshot is the state of an instance after it has started up. Each call that
-// starts from it finds exactly that. There is one for each view of a module: what it
-// can see while it starts up.
+// Snapshot is the state of an instance after start-up. Each call that starts from it
+// finds exactly that state. A module has one for each view, which is what it can see
+// while it starts up.
 type Snapshot struct {
 	account *Account
 	view    string
-	Image   *Image // that memories start with
-	Fuel    int64  // that starting up used
+	Image   *Image // initial content of memories
+	Fuel    int64  // fuel used by start-up
 	globals []uint64
 	env     Env
 
 	// The mutex of the ledger guards the rest.
-	users     int         // calls that have it, and instances that started from it
-	idle      []*Instance // clean ones, the one used last at the end
-	used      int64       // when a call last used it, as a number of uses
-	forgotten bool        // no call finds it any more
+	users     int         // calls that use it, and instances that started from it
+	idle      []*Instance // clean instances, the last used one at the end
+	used      int64       // last use by a call, as a number of uses
+	forgotten bool        // calls no longer find it
 }
 
-// Env is the state of an instance outside its memory and globals: a clock that
-// stands still, and random numbers that are not random.
+// Env is the state of an instance outside its memory and globals: a fixed
+// clock and fixed random numbers.
 type Env struct {
 	Now    int64 // nanoseconds
 	Random rand.ChaCha8
 }
 
-// Bounds on snapshots of a module, whose calls have as many views as the operator gave
-// its tools policies, and of a host. An image may have an open file.
+// Limits on the snapshots of a module, which has one view per policy of its tools, and
+// of a host. An image may hold an open file.
 const (
 	maxSnapshots     = 16
 	maxHostSnapshots = 256
@@ -45,8 +45,8 @@ const (
 // ErrTooLarge is why a module has no snapshot.
 var ErrTooLarge = errors.New("a copy of what it starts with does not fit into the memory of this host")
 
-// Snapshot returns the snapshot of a view for the caller to use, and to Release. It is
-// nil if the view has no snapshot.
+// Snapshot returns the snapshot of a view, in use by the caller until Release, or nil
+// if there is none.
 func (a *Account) Snapshot(view string) *Snapshot {
 	l := a.ledger
 	l.mu.Lock()
@@ -61,13 +61,13 @@ func (a *Account) Snapshot(view string) *Snapshot {
 	return s
 }
 
-// Capture makes the state of an instance, which has used fuel to start up, the snapshot
-// of a view, and has the instance start from it. It does nothing if there is no memory
-// for that now, or if there is a snapshot. The error ErrTooLarge changes nothing either;
-// after any other the instance must not be used.
+// Capture makes the state of an instance, whose start-up used fuel, the snapshot of a
+// view, and makes the instance start from it. It does nothing if there is currently no
+// memory for it, or if there already is a snapshot. The error ErrTooLarge changes
+// nothing either; after any other error the instance must not be used.
 func (a *Account) Capture(view string, in *Instance, fuel int64) error {
 	l, m := a.ledger, in.Memory
-	if s := a.Snapshot(view); s != nil { // of another call that started up meanwhile
+	if s := a.Snapshot(view); s != nil { // another call has captured meanwhile
 		s.Release()
 		return nil
 	}
@@ -96,7 +96,7 @@ func (a *Account) Capture(view string, in *Instance, fuel int64) error {
 	s.used = l.uses
 	l.mu.Unlock()
 
-	for old := a.excess(); old != nil; old = a.excess() { // of calls that captured meanwhile too
+	for old := a.excess(); old != nil; old = a.excess() { // including those of concurrent calls
 		old.drop()
 	}
 	if m.mapped && !image.covers(m.image) {
@@ -110,7 +110,7 @@ func (a *Account) Capture(view string, in *Instance, fuel int64) error {
 	return nil
 }
 
-// excess is a snapshot that is too many; nil if none is.
+// excess returns a snapshot that exceeds a limit, or nil.
 func (a *Account) excess() *Snapshot {
 	l := a.ledger
 	l.mu.Lock()
@@ -124,8 +124,8 @@ func (a *Account) excess() *Snapshot {
 	return nil
 }
 
-// Warm returns an instance of the snapshot that waits, the one used last, or nil if there
-// is none that the client may hold. The instance uses the snapshot in place of the caller.
+// Warm returns the last used warm instance of the snapshot, or nil if the client may not
+// hold one or there is none. The instance takes over the caller's use of the snapshot.
 // Warm may be called for nil.
 func (s *Snapshot) Warm(p Payer) *Instance {
 	if s == nil {
@@ -163,7 +163,7 @@ func (s *Snapshot) Release() {
 	}
 }
 
-// drop takes a snapshot out of the ledger. Calls that have it keep it.
+// drop removes a snapshot from the ledger. Calls that use it keep it.
 func (s *Snapshot) drop() {
 	l := s.account.ledger
 	l.reclaiming.Lock()
@@ -194,7 +194,7 @@ func (l *Ledger) drop(s *Snapshot) {
 	s.Release()
 }
 
-// trim cuts the zeros at both ends off a memory, and says where the rest is.
+// trim cuts the zeros off both ends of a memory, and returns the offset of the rest.
 func trim(memory []byte) (data []byte, at uint64) {
 	var zeros [wasmbin.PageSize]byte
 	begin, end := 0, len(memory)
@@ -210,7 +210,7 @@ func trim(memory []byte) (data []byte, at uint64) {
 	return rest, uint64(begin + len(data) - len(rest))
 }
 
-// Close gives back what the snapshots of a module hold. No call may be running.
+// Close frees the snapshots of a module. No call may be running.
 func (a *Account) Close() {
 	a.ledger.mu.Lock()
 	all := slices.Collect(maps.Values(a.snapshots))

@@ -7,28 +7,28 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// Entry is a function of an instance that is called from outside, with the stack
-// that wazero keeps for its calls. The stack is on Go's heap and grows as the guest
-// recurses, outside the memory that a guest can see.
+// Entry is an exported function of an instance, with the stack that wazero keeps
+// for its calls. The stack is on Go's heap and grows as the guest recurses, outside
+// the guest's memory.
 type Entry struct {
 	Function api.Function
 	name     string
 	stack    reflect.Value // a []byte; invalid if this wazero has no such field
-	paid     int64         // bytes of it that the instance pays for
+	paid     int64         // bytes that the instance pays for
 }
 
 const (
-	// stackMost is about how large wazero lets the stack of a guest become, in
+	// stackMost is the approximate limit of wazero on a guest's stack, in
 	// bytes.
 	stackMost = 100_000_000
-	// StackFree is how large a stack may be before it is paid for; wazero starts with 10 KiB.
+	// StackFree is how large a stack may be free of charge; wazero starts with 10 KiB.
 	StackFree = 16 << 10
-	// stackKept is how large a stack may be that an instance keeps for its next call, and
-	// pays for meanwhile. A quarter of what a short script takes is to make its stack grow
-	// step by step; the runtimes of JavaScript and Python need 50 to 125 KiB.
+	// stackKept is the largest stack that an instance keeps, and pays for, between calls.
+	// Growing its stack step by step takes a quarter of the time of a short script; the
+	// runtimes of JavaScript and Python need 50 to 125 KiB.
 	stackKept = 128 << 10
-	// entriesKept is how many entries an instance keeps for its next call: their stacks
-	// are not paid for as long as they are small.
+	// entriesKept is how many entries an instance keeps for its next call: small stacks
+	// are free of charge.
 	entriesKept = 8
 )
 
@@ -48,8 +48,8 @@ func (in *Instance) Entry(name string) *Entry {
 	return e
 }
 
-// Cached returns an entry that is made once for an instance, unless a call made its stack
-// grow beyond what is kept.
+// Cached returns an entry that is made once per instance, and again after a call has
+// grown its stack too much to keep.
 func (in *Instance) Cached(name string) *Entry {
 	for _, e := range in.entries {
 		if e.name == name {
@@ -61,13 +61,13 @@ func (in *Instance) Cached(name string) *Entry {
 	return e
 }
 
-// Shrink forgets the stack of an entry that the present call made grow.
+// Shrink forgets the stack of an entry that the current call has grown.
 func (in *Instance) Shrink(name string) {
 	in.entries = slices.DeleteFunc(in.entries, func(e *Entry) bool { return e.name == name && e.unpaid() > StackFree })
 }
 
-// keepStacks has the instance pay for the stacks that it keeps for the next call, and forgets
-// the others that are not free, and the oldest if there are many.
+// keepStacks charges the instance for the stacks that it keeps for the next call. It forgets
+// others that are not free, and the oldest if there are too many.
 func (in *Instance) keepStacks() {
 	size := uint64(0)
 	in.entries = slices.Delete(in.entries, 0, max(0, len(in.entries)-entriesKept))
@@ -95,20 +95,21 @@ func (in *Instance) keepStacks() {
 	in.stacks = size
 }
 
-// size is that of the stack in bytes. wazero does not expose it: it is read
-// from an unexported field, and is stackMost if that field is missing.
+// size returns the size of the stack in bytes. wazero does not expose it:
+// it is read from an unexported field, and is stackMost if that field is
+// missing.
 func (e *Entry) size() int64 {
 	if !e.stack.IsValid() {
 		return stackMost
 	}
-	return int64(e.stack.Cap()) * int64(e.stack.Type().Elem().Size()) // an interpreter's is of words
+	return int64(e.stack.Cap()) * int64(e.stack.Type().Elem().Size()) // an interpreter's stack consists of words
 }
 
-// unpaid is how many bytes of the stack the instance does not pay for.
+// unpaid returns how many bytes of the stack the instance does not pay for.
 func (e *Entry) unpaid() int64 { return e.size() - e.paid }
 
-// Unpaid is how many bytes of stacks the instance does not pay for while an entry runs, apart
-// from those of other entries that are free.
+// Unpaid returns how many bytes of stacks the instance does not pay for while an entry runs,
+// except for the free stacks of other entries.
 func (in *Instance) Unpaid(running *Entry) int64 {
 	n := running.unpaid()
 	for _, e := range in.entries {

@@ -10,9 +10,9 @@ import (
 
 // GuestOptions describe a guest.
 type GuestOptions struct {
-	Client     string          // that it takes turns for
-	Background bool            // others go first
-	Stopping   <-chan struct{} // asks it to stop: it goes before other background runs then
+	Client     string          // fairness key
+	Background bool            // lower priority than direct calls
+	Stopping   <-chan struct{} // closed to ask the guest to stop: it then goes before other background runs
 }
 
 // Guest is the guest of one call, as the scheduler sees it. It is used by one
@@ -25,49 +25,49 @@ type Guest struct {
 	background atomic.Bool
 	hurried    bool // it was asked to stop while it waited
 
-	urgency urgency       // when it last asked for a slot
-	used    time.Duration // it has held a slot, up to since
-	since   time.Duration // it holds its slot
-	ended   time.Duration // it last gave its slot back with Idle
-	until   time.Duration // it keeps its slot, even if others wait
-	polled  time.Duration // it last let other goroutines run
+	urgency urgency       // urgency of its last request for a slot
+	used    time.Duration // computing time up to since
+	since   time.Duration // start of its current slot
+	ended   time.Duration // last return of its slot by Idle
+	until   time.Duration // it keeps its slot until then, even if others wait
+	polled  time.Duration // last time it let other goroutines run
 
 	// The mutex of the scheduler guards the rest.
 	state  guestState
-	slot   chan struct{} // closed when it gets a slot; made anew for each wait
-	came   time.Duration // it waits
-	waited time.Duration // for slots, in waits that have ended
-	lent   time.Duration // it lends its slot
-	away   time.Duration // of used it lent its slot
-	marked bool          // it lent its slot before revoke last ran
+	slot   chan struct{} // closed when it gets a slot; new for each wait
+	came   time.Duration // start of its current wait
+	waited time.Duration // total of its finished waits
+	lent   time.Duration // since when it lends its slot
+	away   time.Duration // part of used during which it lent its slot
+	marked bool          // it was lending when revoke last ran
 }
 
-// guestState is what a guest holds of the processors.
+// guestState is a guest's share of the processors.
 type guestState int
 
 const (
 	guestIdle    guestState = iota // no slot
-	guestWaiting                   // no slot yet
-	guestRunning                   // a slot
-	guestLending                   // a slot that may be taken away
+	guestWaiting                   // waiting for a slot
+	guestRunning                   // holds a slot
+	guestLending                   // holds a slot that may be taken away
 )
 
-// Init makes a zero Guest one of the scheduler, which waits no longer than ctx.
+// Init makes a zero Guest a guest of the scheduler. It waits no longer than ctx.
 func (s *Scheduler) Init(g *Guest, ctx context.Context, o GuestOptions) {
 	g.s, g.ctx, g.GuestOptions = s, ctx, o
 	g.background.Store(o.Background)
 }
 
-// Background has the guest count as a background run from its next quantum on.
+// Background makes the guest count as a background run from its next quantum on.
 func (g *Guest) Background() { g.background.Store(true) }
 
 // IsBackground reports whether the guest counts as a background run.
 func (g *Guest) IsBackground() bool { return g.background.Load() }
 
-// Compute waits until the guest may compute. It is false if ctx has ended first.
+// Compute waits until the guest may compute. It reports false if ctx ended first.
 func (g *Guest) Compute() bool { return g.enter() || g.wait() }
 
-// wait waits for the slot that the guest has asked for.
+// wait waits for the slot that the guest has requested.
 func (g *Guest) wait() bool {
 	stopping := g.Stopping
 	for {
@@ -84,8 +84,8 @@ func (g *Guest) wait() bool {
 	}
 }
 
-// enter takes a slot for a guest that has none, and reports whether there was one. If
-// not, the guest waits for g.slot.
+// enter takes a free slot, and reports whether there was one. If not, the guest waits
+// for g.slot.
 func (g *Guest) enter() bool {
 	s := g.s
 	s.mu.Lock()
@@ -105,7 +105,7 @@ func (g *Guest) enter() bool {
 	return false
 }
 
-// hurry has a guest that waits go before background runs: it was asked to stop, and
+// hurry makes a waiting guest go before background runs: it was asked to stop, and
 // has to compute to do so.
 func (g *Guest) hurry() {
 	s := g.s
@@ -120,7 +120,8 @@ func (g *Guest) hurry() {
 	}
 }
 
-// Idle gives back what Compute got, also while another goroutine waits in Compute.
+// Idle returns the slot of Compute. It may be called while another goroutine waits in
+// Compute.
 func (g *Guest) Idle() {
 	s := g.s
 	s.mu.Lock()
@@ -141,15 +142,15 @@ func (g *Guest) Idle() {
 }
 
 // GiveWay lets other guests compute if it is their turn, and lets other goroutines of
-// the process run where no processor is left to them. Call it at each refill: unless
-// all slots are taken, it costs the check of one variable.
+// the process run if no processor is left to them. Call it at each refill: unless all
+// slots are taken, it costs the check of one variable.
 func (g *Guest) GiveWay() {
 	if !g.yield() {
 		g.wait()
 	}
 }
 
-// yield is GiveWay without waiting. It reports whether the guest has its slot.
+// yield is GiveWay without waiting. It reports whether the guest keeps its slot.
 func (g *Guest) yield() bool {
 	s := g.s
 	if !s.Full() {
@@ -187,8 +188,9 @@ func (g *Guest) requeue(now time.Duration) bool {
 	return g.state == guestRunning
 }
 
-// Lend is called before a function that may wait for long, and Reclaim after it:
-// others compute meanwhile. Both may be called where the guest does not compute.
+// Lend is called before a function that may wait long, and Reclaim after it, so
+// that others can compute meanwhile. Both may be called when the guest does not
+// compute.
 func (g *Guest) Lend() {
 	s := g.s
 	s.mu.Lock()
@@ -225,9 +227,9 @@ func (s *Scheduler) unlend(g *Guest, now time.Duration) {
 	g.state = guestRunning
 }
 
-// Usage says how long the guest computed and how long it waited to compute, up to
-// its last Idle, and when that was: zero if there was none. While it lent its slot it
-// did not compute.
+// Usage returns how long the guest computed and how long it waited to compute, up to
+// its last Idle, and when that was: zero if there was none. Lending does not count as
+// computing.
 func (g *Guest) Usage() (computed, waited time.Duration, ended time.Time) {
 	if g.ended > 0 {
 		ended = g.s.began.Add(g.ended)
@@ -253,7 +255,7 @@ func (g *Guest) UsageSoFar() (computed, waited time.Duration) {
 	return computed, waited
 }
 
-// class is the urgency of a guest by what it has done so far.
+// class returns the urgency of a guest, from what it has done so far.
 func (g *Guest) class() urgency {
 	switch {
 	case g.background.Load() && !g.hurried:

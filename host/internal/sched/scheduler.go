@@ -1,7 +1,7 @@
-// Package sched decides which guests compute. It has a slot for each processor,
-// and a guest computes only while it holds a slot. All others are blocked, invisible to
-// Go's own scheduler, so the goroutines that answer requests and stop
-// runs never queue behind more guests than there are processors.
+// Package sched decides which guests compute. It has a slot for each processor, and a
+// guest computes only while it holds a slot. All others are blocked, invisible to Go's
+// own scheduler, so the goroutines that answer requests and stop runs never queue
+// behind more guests than there are processors.
 package sched
 
 import (
@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// quantum is how long a guest computes before it gives way to one that waits
-	// at its own level.
+	// quantum is how long a guest computes before it yields to a waiting guest
+	// of its own level.
 	quantum = 10 * time.Millisecond
 	// briefMost is how long a direct call computes at the most urgent level.
 	briefMost = 50 * time.Millisecond
-	// leastShare is how long the levels above one that waits compute for each
-	// quantum that it is certain of.
+	// leastShare is how long the levels above a waiting one compute for each
+	// quantum that it is guaranteed.
 	leastShare = 9 * quantum
 	// pollEvery is how long a guest computes before it lets other goroutines run.
 	pollEvery = time.Millisecond
-	// lendFor is how long a guest that waits in a host function keeps its slot, at
-	// most twice that.
+	// lendFor is how long a guest that waits in a host function keeps its slot; it
+	// may be up to twice that.
 	lendFor = time.Millisecond
 )
 
-// urgency is what guests compute by: the lowest goes first.
+// urgency is the priority of a guest: the lowest goes first.
 type urgency int32
 
 const (
@@ -38,22 +38,22 @@ const (
 	urgencies
 )
 
-// Scheduler hands out the slots.
+// Scheduler assigns the slots.
 //
-// A guest of a more urgent level goes first, and a less urgent one gives way to
-// it at its next refill of fuel. A level that waits still gets a tenth of the time
-// of those above it. Within a level clients take turns, and so do the guests of a
-// client, a quantum each.
+// More urgent guests go first, and less urgent ones yield to them at their next
+// refill of fuel. A waiting level still gets a tenth of the time of the levels
+// above it. Within a level clients take turns, and so do the guests of a client, a
+// quantum each.
 //
 // Times are since the scheduler was made. It is safe for concurrent use; each
 // guest is used by one goroutine at a time.
 type Scheduler struct {
-	count func() int // processors; it may change
+	count func() int // number of processors; it may change
 	began time.Time
 
-	// What a guest checks at each refill, without the mutex.
+	// Checked by guests at each refill, without the mutex.
 	full    atomic.Bool  // all slots are taken
-	urgent  atomic.Int32 // the lowest urgency that waits, or urgencies
+	urgent  atomic.Int32 // the lowest waiting urgency, or urgencies
 	crowded atomic.Bool  // guests can take all processors that Go has
 
 	mu       sync.Mutex
@@ -61,14 +61,14 @@ type Scheduler struct {
 	taken    int
 	waiting  [urgencies]queue
 	passed   [urgencies]time.Duration // how long levels above computed while this one waited
-	lent     []*Guest                 // those in lending
-	revoking bool                     // revoke was scheduled
+	lent     []*Guest                 // guests that lend their slots
+	revoking bool                     // revoke is scheduled
 
-	waits    int64         // that have begun
-	waitTime time.Duration // of those that have ended
+	waits    int64         // number of waits begun
+	waitTime time.Duration // total of finished waits
 }
 
-// New returns a scheduler for as many processors as count says.
+// New returns a scheduler with as many slots as count returns.
 func New(count func() int) *Scheduler {
 	s := &Scheduler{count: count, began: time.Now()}
 	s.mu.Lock()
@@ -80,7 +80,7 @@ func New(count func() int) *Scheduler {
 // Full reports whether all slots are taken.
 func (s *Scheduler) Full() bool { return s.full.Load() }
 
-// resize has as many slots as there are processors now.
+// resize adapts the number of slots to the current number of processors.
 func (s *Scheduler) resize() {
 	s.slots = s.count()
 	s.crowded.Store(s.slots >= runtime.GOMAXPROCS(0))
@@ -88,7 +88,7 @@ func (s *Scheduler) resize() {
 
 func (s *Scheduler) now() time.Duration { return time.Since(s.began) }
 
-// unlock says what guests check without the mutex, and unlocks it.
+// unlock updates the variables that guests check without the mutex, and unlocks it.
 func (s *Scheduler) unlock() {
 	if full := s.taken >= s.slots; full != s.full.Load() {
 		s.full.Store(full)
@@ -108,8 +108,8 @@ func (s *Scheduler) givesWay(g *Guest, now time.Duration) bool {
 	return urgent < g.urgency && now >= g.until
 }
 
-// scheduleRevoke has revoke called if it has something to do. The mutex must be
-// held, as for all below.
+// scheduleRevoke schedules revoke if it has work. The mutex must be held, as
+// for all below.
 func (s *Scheduler) scheduleRevoke() {
 	if len(s.lent) > 0 && !s.revoking && s.mostUrgent() < urgencies {
 		s.revoking = true
@@ -117,8 +117,8 @@ func (s *Scheduler) scheduleRevoke() {
 	}
 }
 
-// revoke takes away the slots of guests that have been in a host function since
-// the last time.
+// revoke takes the slots of guests that have been in a host function since its
+// last run.
 func (s *Scheduler) revoke() {
 	s.mu.Lock()
 	defer s.unlock()
@@ -161,7 +161,7 @@ func (s *Scheduler) release(g *Guest, now time.Duration) {
 	}
 }
 
-// hasWaited counts a wait that has ended.
+// hasWaited counts a finished wait.
 func (s *Scheduler) hasWaited(g *Guest, now time.Duration) {
 	g.waited += now - g.came
 	s.waitTime += now - g.came
@@ -202,8 +202,8 @@ func (s *Scheduler) dispatch(now time.Duration) {
 	}
 }
 
-// next is the level to serve, and whether it is served although others are more
-// urgent. It is urgencies if nobody waits.
+// next returns the level to serve, or urgencies if nobody waits. certain
+// reports that it is served because of its guaranteed share.
 func (s *Scheduler) next() (l urgency, certain bool) {
 	most := s.mostUrgent()
 	for l := urgencies - 1; l > most; l-- {
@@ -223,11 +223,11 @@ func (s *Scheduler) mostUrgent() urgency {
 	return urgencies
 }
 
-// queue is the guests of a level that wait, in the order they came. The next one is of
-// the client that was served the longest time ago.
+// queue has the waiting guests of a level, in the order they came. The next one
+// belongs to the client that was served longest ago.
 type queue struct {
 	guests []*Guest
-	served map[string]int // when a client was served, as a number of turns
+	served map[string]int // when a client was last served, as a number of turns
 	turns  int
 }
 
@@ -252,7 +252,7 @@ func (q *queue) remove(g *Guest) {
 	}
 }
 
-// next takes out the guest to serve. There must be one.
+// next removes and returns the guest to serve. There must be one.
 func (q *queue) next() *Guest {
 	next := q.guests[0]
 	for _, g := range q.guests[1:] {
@@ -267,17 +267,17 @@ func (q *queue) next() *Guest {
 	return next
 }
 
-// Stats are figures of the calls that compute. A call has a processor, or waits
-// for one, from when it gets an instance until it ends, except while its guest
+// Stats are statistics of computing calls. A call has a processor, or waits for
+// one, from when it gets an instance until it ends, except while its guest
 // sleeps or waits for an answer.
 type Stats struct {
-	Computing int           `json:"computing"` // calls that have a processor
-	Waiting   int           `json:"waiting"`   // calls that wait for one
-	Waited    int64         `json:"waited"`    // how many times one had to wait
-	WaitTime  time.Duration `json:"wait_ns"`   // for how long together, of waits that have ended
+	Computing int           `json:"computing"` // calls with a processor
+	Waiting   int           `json:"waiting"`   // calls waiting for one
+	Waited    int64         `json:"waited"`    // number of waits
+	WaitTime  time.Duration `json:"wait_ns"`   // total of finished waits
 }
 
-// Stats returns the figures.
+// Stats returns the current statistics.
 func (s *Scheduler) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
