@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// shownKeyword marks what models are shown of a property of an agent tool: nothing if
-// it is false; if it is an object, its members besides the others. What is accepted
-// does not depend on it, so that a schema may become smaller for models, who pay for
-// it in every call, and stay as it was for everyone else.
+// shownKeyword is a schema keyword that says what models see of a property of an agent
+// tool. False hides the property; the members of an object are added to its schema.
+// Validation ignores the keyword, so a schema can shrink for models, who pay for it in
+// every call, and still accept the same for everyone else.
 const shownKeyword = "x-shown"
 
-// maxEnum is how many names of tools the schema of spawn_background has.
+// maxEnum is the most tool names that the schema of spawn_background lists.
 const maxEnum = 60
 
 // A member is a name of a JSON object and its value.
@@ -40,7 +40,7 @@ func members(object json.RawMessage) (all []member) {
 	return all
 }
 
-// joined is members without spaces between them.
+// joined encodes members as an object, without spaces.
 func joined(all []member) json.RawMessage {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -57,9 +57,9 @@ func joined(all []member) json.RawMessage {
 	return b.Bytes()
 }
 
-// shownSchema returns what models see of the schema of an agent tool. Hidden are
-// further properties that they do not see, and tools the names for the property tool:
-// none if they are too many.
+// shownSchema returns what models see of an agent tool's schema. Hidden are further
+// properties to leave out. Tools are the values for the property tool, left out if they
+// are too many.
 func shownSchema(schema json.RawMessage, tools []string, hidden ...string) json.RawMessage {
 	root := members(schema)
 	for i := range root {
@@ -100,10 +100,9 @@ func shownProperty(schema json.RawMessage) (parts []member, visible bool) {
 	return parts, true
 }
 
-// coerced returns the arguments of an agent tool with the slips of models mended that
-// cannot mean anything else: a number, a boolean, an array or an object that is written
-// as a string, and one string in place of an array of strings. What does not fit stays
-// as it is, and is refused by the schema.
+// coerced returns the arguments of an agent tool with obvious mistakes of models
+// corrected: a number, a boolean, an array or an object written as a string, and one
+// string in place of an array of strings. Anything else stays, and the schema refuses it.
 func coerced(schema json.RawMessage, args Args) Args {
 	var declared struct {
 		Properties map[string]struct {
@@ -126,14 +125,14 @@ func coerced(schema json.RawMessage, args Args) Args {
 		return args
 	}
 
-	mended, err := parseArgs("", Args{}, joined(all)) // what was in a string is parsed strictly too
+	mended, err := parseArgs("", Args{}, joined(all)) // the content of strings is parsed strictly too
 	if err != nil {
 		return args
 	}
 	return mended
 }
 
-// mend returns the value of a type that a text stands for; nil if it does not.
+// mend converts text to a value of that JSON type. It returns nil if it cannot.
 func mend(kind, text string) json.RawMessage {
 	if text == "" || kind == "string" || kind == "" {
 		return nil

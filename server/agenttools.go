@@ -27,7 +27,7 @@ const (
 	ToolsSearch       = "tools_search"
 )
 
-// How the end of a run reaches whoever started it, see [Request.Unnamed].
+// How the end of a run reaches its caller, see [Request.Unnamed].
 const (
 	EndsNotified = "its end comes with a later tool result"
 	EndsChecked  = "wait for its end with " + CheckBackground
@@ -52,10 +52,10 @@ var schemas embed.FS
 // agentTool is one of the agent's own tools.
 type agentTool struct {
 	definition Definition
-	schema     json.RawMessage // of what is accepted; models see less of it, see shownSchema
+	schema     json.RawMessage // accepted arguments; models see less, see shownSchema
 	input      *schema.Schema
-	anywhere   bool      // it needs no session
-	found      *abi.Tool // as a search finds it
+	anywhere   bool      // works without a session
+	found      *abi.Tool // what a search finds
 	run        func(ctx context.Context, s *Service, req Request) (any, error)
 }
 
@@ -115,11 +115,12 @@ func agentTools() ([]*agentTool, error) {
 	return tools, nil
 }
 
-// offered returns those of the agent's tools that a model can call, because it pays for
-// each definition in every call: all but message_background if some tool runs in the
-// background, and that too if such a tool reads messages. While there are runs, check and
-// stop stay: after a reload removed the last background tool, its runs must still be
-// reachable. The search is there if there is something to find.
+// offered returns those of the agent's tools that a model can call. A model pays for each
+// definition in every call, so tools without a use are left out. If some tool runs in the
+// background, all but message_background are offered, and that one too if such a tool
+// reads messages. While there are runs, check and stop are always offered: a reload may
+// have removed the last background tool. The search is offered if there is something to
+// find.
 func (s *toolset) offered(tools []*callable, runs *background.Manager) []*agentTool {
 	hidden := map[string]bool{
 		MessageBackground: !slices.ContainsFunc(tools, func(t *callable) bool { return s.reads(t, runs) }),
@@ -134,11 +135,11 @@ func (s *toolset) offered(tools []*callable, runs *background.Manager) []*agentT
 	return slices.DeleteFunc(slices.Clone(s.agent), func(a *agentTool) bool { return hidden[a.definition.Name] })
 }
 
-// backs reports whether calls of a tool can be runs.
+// backs reports whether a tool can run in the background.
 func (s *toolset) backs(t *callable) bool { return t.Tool.Hints.SupportsBackground || t.rules.parks(t) }
 
-// reads reports whether there can be runs of a tool that read messages. A tool that has
-// lost its grants may still have active ones.
+// reads reports whether a tool may have runs that read messages. A tool that has lost its
+// grants may still have active ones.
 func (s *toolset) reads(t *callable, runs *background.Manager) bool {
 	switch {
 	case !t.Tool.Hints.Messages || !s.backs(t):
@@ -150,7 +151,7 @@ func (s *toolset) reads(t *callable, runs *background.Manager) bool {
 	return err != nil || len(active) > 0
 }
 
-// offeredNames are the names of those of the agent's tools that models see.
+// offeredNames returns the names of the agent's tools that models see.
 func (s *toolset) offeredNames(runs *background.Manager) (names []string) {
 	for _, a := range s.offered(s.callables(), runs) {
 		names = append(names, a.definition.Name)
@@ -170,7 +171,8 @@ func (s *toolset) agentTool(name string, runs *background.Manager) *agentTool {
 	return nil
 }
 
-// defineAgent is the definition of an agent tool, as models see it next to those tools.
+// defineAgent returns the definition of an agent tool, as models see it next to those
+// tools.
 func (s *toolset) defineAgent(a *agentTool, tools []*callable) Definition {
 	scripted := scripts(tools)
 	d := a.definition
@@ -194,16 +196,16 @@ func (s *toolset) defineAgent(a *agentTool, tools []*callable) Definition {
 	return d
 }
 
-// The definitions of the agent's tools for a model that has them next to a tool that runs
+// The definitions of the agent's tools for a model that also has a tool that runs
 // scripts.
 const (
 	textSearchScripted = "Find the tools that scripts of " + Exec + " can call, as tools.NAME(args), with their TypeScript declarations."
 	textCheckShort     = "Wait for calls that continue in the background (answered with type background: do not repeat those). Answers status, output and result."
 )
 
-// backgroundNames are the tools that can be spawned, and those that read messages. If one
-// that can be spawned is deferred, there are no names: they are for the schema, which then
-// would leave it out.
+// backgroundNames returns the tools that can be spawned, and those that read messages. If
+// a tool that can be spawned is deferred, it returns no names: a schema that lists names
+// would exclude that tool.
 func (s *toolset) backgroundNames(tools []*callable) (names, readers []string) {
 	some := true
 	for _, t := range tools { // sorted by name
@@ -232,7 +234,7 @@ func (s *Service) answerAgent(next callFunc) callFunc {
 	}
 }
 
-// offerRuns has models see the tools for runs, which are hidden while there are none.
+// offerRuns shows models the tools for runs, which are hidden while there are no runs.
 func (s *Service) offerRuns() {
 	if s.agentTool(SpawnBackground, s.runs) == nil {
 		s.changed.send()
@@ -250,7 +252,7 @@ func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Resu
 	}
 
 	answer, err := t.run(ctx, s, req)
-	if errors.Is(err, plugins.ErrNoTool) { // the tool that it was to run: the agent can name another
+	if errors.Is(err, plugins.ErrNoTool) { // the tool to run: the agent can name another
 		r, _ := reason.Explain(err)
 		return r, nil
 	}
@@ -274,17 +276,17 @@ func encode(v any) (json.RawMessage, error) {
 	return bytes.TrimSpace(b.Bytes()), err
 }
 
-// textMore is how an agent sees the rest of a list that was cut.
+// textMore is the tool that shows an agent the rest of a shortened list.
 const textMore = "check_background"
 
-// noticeHints are for the agent.
+// noticeHints are the hints in notices for agents.
 var noticeHints = background.NoticeHints{
 	More:   "check_background without task_ids lists them",
 	Result: `A result that ends in … is longer: check_background with its task_ids shows it.`,
 }
 
-// decode reads arguments that were checked against their schema: it fails only for
-// numbers that no Go type holds.
+// decode decodes arguments that fit their schema. It fails only for numbers that no Go
+// type holds.
 func decode[T any](args json.RawMessage) (in T, err error) {
 	err = json.Unmarshal(args, &in)
 	if number, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// ErrAskAgain is the error that [Request]'s Ask returns if its caller ends the
-// call, and repeats it with the answers.
+// ErrAskAgain is returned by [Request]'s Ask if its caller ends the call, and repeats it
+// with the answers.
 var ErrAskAgain = errors.New("the caller calls again with the answers")
 
 // CheckAnswer checks an answer to the question with that key. The action must be

@@ -16,13 +16,14 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// errWaits means that a person has to approve a call, which can be held for that.
+// errWaits means that a person has to approve a call, and that the call can be held until
+// then.
 var errWaits = fmt.Errorf("%w", ErrApproval)
 
-// approve returns nil if a call may be made: no rule asks about it, an approval of it is
-// kept, or the program approves it. Otherwise its error matches [ErrApproval]; it is errWaits
-// if the call is to be held. It is the last check: nobody is asked about a call that would
-// be refused anyway.
+// approve returns nil if a call may be made: no rule asks about it, a kept approval
+// covers it, or the program approves it. Otherwise its error matches [ErrApproval];
+// errWaits means that the call is to be held. This is the last check, so nobody is asked
+// about a call that would be refused anyway.
 func (p Approvals) approve(ctx context.Context, tool *callable, a Approval) error {
 	s := p.service
 	a.Tool = tool.Name
@@ -48,8 +49,8 @@ func refusedByPolicy(tool *callable, why string) error {
 	return fmt.Errorf("%w: the operator's policy refuses %s (%s)", ErrApproval, tool.Name, why)
 }
 
-// askProgram has the program decide, which may take its time: the decision counts for the
-// code and the grants that were in force before.
+// askProgram lets the program decide, which may take time. The decision counts for the
+// code and the grants in force when it was asked.
 func (p Approvals) askProgram(ctx context.Context, tool *callable, a Approval) error {
 	before := fingerprint(tool)
 	err := tool.cfg.Approve(ctx, a)
@@ -64,8 +65,8 @@ func (p Approvals) askProgram(ctx context.Context, tool *callable, a Approval) e
 	return nil
 }
 
-// foresee is approve for a dry run: nobody is asked. Asks says that a person would be, and
-// text says so to the caller.
+// foresee is approve for a dry run, which asks nobody. Asks reports whether a person
+// would be asked; text tells the caller so.
 func (p Approvals) foresee(ctx context.Context, tool *callable, a Approval) (text string, asks bool, err error) {
 	decision, why := tool.cfg.Approvals.rule(tool)
 	switch {
@@ -82,7 +83,7 @@ func (p Approvals) foresee(ctx context.Context, tool *callable, a Approval) (tex
 // hold stores a call as a run that starts once it is approved.
 func (p Approvals) hold(ctx context.Context, session string, req background.SpawnRequest, a Approval) (engine.Run, error) {
 	s := p.service
-	s.holding.Lock() // from the count of those that are held to the next one
+	s.holding.Lock() // so that the count of held calls stays right
 	defer s.holding.Unlock()
 	req, err := p.held(ctx, session, req)
 	if err != nil {
@@ -128,8 +129,7 @@ func (p Approvals) held(ctx context.Context, session string, req background.Spaw
 	return req, nil
 }
 
-// waiting returns the runs that wait for approval, of a session or of all, the newest
-// first.
+// waiting returns the runs of a session, or of all, that wait for approval, newest first.
 func (p Approvals) waiting(ctx context.Context, session string) ([]engine.Run, error) {
 	s := p.service
 	active, err := s.engine.List(ctx, engine.Query{Session: session, Active: true})
@@ -142,29 +142,29 @@ func (p Approvals) waiting(ctx context.Context, session string) ([]engine.Run, e
 	return held, err
 }
 
-// Approvals are the calls that wait for approval, and the approvals that are kept. They
-// are for operators: never let an agent use them.
+// Approvals manages the calls that wait for approval, and the kept approvals. It is for
+// operators: never let an agent use it.
 type Approvals struct{ service *Service }
 
-// Approvals returns the calls that wait for approval.
+// Approvals returns the approvals of the service.
 func (s *Service) Approvals() Approvals { return Approvals{s} }
 
-// ErrApprovalChanged is why a decision is not taken: the tool, its code or its grants are
-// not those that were shown.
+// ErrApprovalChanged rejects a decision because the tool, its code or its grants are no
+// longer those that were shown.
 var ErrApprovalChanged = errors.New("the tool or what it may use has changed since it was shown: look at it again")
 
-// conflict is a decision that is not taken.
+// conflict returns the error of a rejected decision.
 func conflict(err error) error {
 	return &reason.Error{Reason: Reason{Code: wire.CodeConflict, Text: err.Error()}, Err: err}
 }
 
-// Decide approves a held call, which starts, or refuses it, which ends it. By names the
-// person. A call is decided once: later decisions are conflicts. The error matches
-// [ErrApprovalChanged] if the tool is no longer what the decision is about, and
-// engine.ErrNotFound if there is no such run.
+// Decide approves a held call, which starts it, or refuses it, which ends it. By names
+// the person who decides. A call is decided once: later decisions are conflicts. The
+// error matches [ErrApprovalChanged] if the tool is no longer what the decision is about,
+// and engine.ErrNotFound if there is no such run.
 //
-// Decide does not check who decides. Its callers are those of the table in
-// docs/approving.md: never let an agent use it.
+// Decide does not check who decides. docs/operating.md lists its callers: never let an
+// agent use it.
 func (p Approvals) Decide(ctx context.Context, id, by string, in wire.Decide) (wire.Run, error) {
 	run, err := p.decide(ctx, id, by, in, keeping{})
 	return shape.Run(run, time.Now()), err
@@ -211,7 +211,7 @@ func (p Approvals) decide(ctx context.Context, id, by string, in wire.Decide, ho
 	return released, nil
 }
 
-// notApproved begins the reason for which a held call was refused.
+// notApproved begins the reason for refusing a held call.
 const notApproved = "not approved"
 
 // refuse ends a held call.
@@ -233,7 +233,7 @@ func (p Approvals) refuse(ctx context.Context, a Approval, by, why string) (engi
 	return run, err
 }
 
-// undecided returns a run that holds a call about which nobody has decided.
+// undecided returns a run whose held call nobody has decided on.
 func (p Approvals) undecided(ctx context.Context, id string) (engine.Run, error) {
 	run, err := p.service.engine.Get(ctx, id)
 	if err == nil && (run.Held != heldForApproval || !run.Undecided()) {
@@ -246,8 +246,8 @@ func notHeld(id string) error {
 	return conflict(fmt.Errorf("no call with the id %s waits for approval: it was decided on, stopped, or never waited", id))
 }
 
-// unchanged returns an error if a decision about a held run is about another tool than the
-// one that would run: other code, or other grants.
+// unchanged returns an error if the tool that would run has other code or other grants
+// than the one the decision is about.
 func unchanged(tool *callable, run engine.Run, shown string) error {
 	err := sameVersion(tool, run)
 	if err == nil {
@@ -266,8 +266,8 @@ func (p Approvals) approvalWait() time.Duration {
 	return cmp.Or(p.service.now().cfg.Approvals.Wait, DefaultApprovalWait)
 }
 
-// Asks reports whether calls wait for approval, so that nobody who calls tools can
-// approve them on the way.
+// Asks reports whether calls are held until somebody approves them, so that no caller can
+// approve its own.
 func (p Approvals) Asks() bool { return p.service.now().cfg.Approvals.Ask }
 
 // expireApprovals refuses calls that have waited too long, until ctx is done.

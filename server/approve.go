@@ -19,12 +19,11 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A HeldCall is a call that waits until a person approves it, as the user of a client is
-// asked about it. The answer counts for that run alone, and only while the tool's code and
-// grants are those of Fingerprint.
+// A HeldCall describes a call that waits for approval to the user of a client. The answer
+// counts for that run only, and only while the tool's code and grants match Fingerprint.
 type HeldCall struct {
 	Run         string       // id of the run that holds the call
-	Fingerprint string       // of the tool's code and grants
+	Fingerprint string       // identifies the tool's code and grants
 	Question    abi.Question // what the user is asked
 }
 
@@ -33,7 +32,7 @@ type HeldCall struct {
 // [Request.Resumes]. Any other error leaves the call held.
 type DecideFunc func(ctx context.Context, call HeldCall) (abi.Answer, error)
 
-// What a user chooses in the form of a held call.
+// The choices in the form for a held call.
 const (
 	chooseOnce      = "once"
 	chooseArguments = "arguments"
@@ -41,8 +40,8 @@ const (
 	chooseNo        = "no"
 )
 
-// form returns the schema of the answer about a held call. Keep offers to approve later
-// calls too.
+// form returns the schema of the answer about a held call. It offers to approve later
+// calls too if such an approval can be kept.
 func (k keeping) form() json.RawMessage {
 	values, names := []string{chooseOnce}, []string{"Allow once"}
 	if k.session {
@@ -54,8 +53,8 @@ func (k keeping) form() json.RawMessage {
 	return schema
 }
 
-// heldCall describes a held run for the user of a client. The arguments are the end of the
-// question, so that nothing in them can pass for more of it.
+// heldCall describes a held run to the user of a client. The arguments come last in the
+// question, so that nothing in them can pass for another part of it.
 func (p Approvals) heldCall(ctx context.Context, tool *callable, run engine.Run, k keeping) (HeldCall, error) {
 	args, err := p.service.engine.Payload(ctx, run.ID, engine.PartArgs)
 	if err != nil && !errors.Is(err, engine.ErrNotFound) {
@@ -82,10 +81,10 @@ func (p Approvals) heldCall(ctx context.Context, tool *callable, run engine.Run,
 	return HeldCall{run.ID, fingerprint(tool), abi.Question{Message: text + about + shown, Schema: k.form()}}, nil
 }
 
-// errUndecided means that the user of a client has not decided: the call stays held.
+// errUndecided means that the user of a client has not decided. The call stays held.
 var errUndecided = errors.New("the user has not decided")
 
-// decisionOf returns what a user has decided. It reads names exactly, as the schema does:
+// decisionOf returns what a user has decided. Names are case-sensitive, as in the schema:
 // "Decision" is not "decision".
 func decisionOf(call HeldCall, answer abi.Answer) (wire.Decide, error) {
 	decision := wire.Decide{Fingerprint: call.Fingerprint, Reason: "the user did not allow it"}
@@ -111,8 +110,8 @@ func decisionOf(call HeldCall, answer abi.Answer) (wire.Decide, error) {
 	return decision, nil
 }
 
-// fingerprint is what an approval is for: the code of a tool, and what it may use. It is
-// empty if the code is not known now.
+// fingerprint identifies what an approval is for: the code of a tool, and its grants. It
+// is empty while the code is unknown.
 func fingerprint(tool *callable) string {
 	version, err := tool.Version()
 	if err != nil {
@@ -128,7 +127,7 @@ func fingerprint(tool *callable) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// grantsOf are the grants of a tool's plugin.
+// grantsOf returns the grants of a tool's plugin.
 func grantsOf(tool *callable) []string {
 	if tool.plugin == nil {
 		return nil
@@ -136,15 +135,15 @@ func grantsOf(tool *callable) []string {
 	return tool.plugin.Grant.Names()
 }
 
-// shownArgs are up to so many bytes of arguments as a person sees them, and whether some
+// shownArgs returns up to most bytes of arguments for a person to read, and whether some
 // are left out.
 func shownArgs(args json.RawMessage, most int) (string, bool) {
 	text := legible(args)
 	return reason.Clip(text, most), len(text) > most
 }
 
-// legible is JSON on one line in which nothing is hidden: characters that move the writing
-// direction, break a line, or are not seen, are escaped.
+// legible returns JSON on one line in which nothing is hidden: invisible characters, line
+// breaks and characters that change the writing direction are escaped.
 func legible(data json.RawMessage) string {
 	var line bytes.Buffer
 	if json.Compact(&line, data) != nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// An asking is an operation of a run that asks its user. What it asks is kept with the run
-// while that is suspended, so that its user can answer meanwhile, also after a restart, and
-// the answer wakes it. Nil keeps nothing.
+// An asking is an operation of a run that asks its user. While the run is suspended, its
+// questions are stored with it: the user can answer them, even after a restart, and the
+// answer wakes the run. A nil asking stores nothing.
 type asking struct {
 	operation int32
-	open      *atomic.Int32 // the operation whose open questions are kept; 0: none has
-	kept      bool          // something of this one is
+	open      *atomic.Int32 // operation whose open questions are stored; 0: none
+	kept      bool          // questions of this operation are stored
 }
 
 type askingKey struct{}
@@ -33,7 +33,7 @@ func askingOf(ctx context.Context) *asking {
 	return a
 }
 
-// keptQuestion is what an operation has asked, and was answered.
+// keptQuestion holds the questions of an operation, and the answers so far.
 type keptQuestion struct {
 	Operation int32                   `json:"operation"`
 	Asked     string                  `json:"asked"` // digest
@@ -42,7 +42,7 @@ type keptQuestion struct {
 	Given     map[string]abi.Answer   `json:"given"`
 }
 
-// newQuestion is what is asked in a round.
+// newQuestion returns the questions of a round.
 func newQuestion(q abi.Questions, round int) keptQuestion {
 	k := keptQuestion{Round: round, Open: map[string]abi.Question{}, Given: map[string]abi.Answer{}}
 	for key, question := range q.Questions {
@@ -51,13 +51,13 @@ func newQuestion(q abi.Questions, round int) keptQuestion {
 	return k
 }
 
-// unique is the key of a question that no other round has.
+// unique returns the key of a question with its round, so that no other round has it.
 func (k keptQuestion) unique(key string) string { return fmt.Sprintf("%s.%d", key, k.Round) }
 
-// unsuspended stands for the operation of a run that cannot be suspended while it asks.
+// unsuspended is the operation of a run that cannot be suspended while it asks.
 const unsuspended = -1
 
-// load replaces what is about to be asked by what was kept of the same.
+// load replaces k by what was stored of the same questions.
 func (a *asking) load(ctx context.Context, q abi.Questions, k *keptQuestion) error {
 	if a == nil {
 		return nil
@@ -81,7 +81,7 @@ func (a *asking) load(ctx context.Context, q abi.Questions, k *keptQuestion) err
 	return err
 }
 
-// show keeps what is asked while the run is running, for other hosts.
+// show stores the questions of a running run for other hosts.
 func (a *asking) show(ctx context.Context, k keptQuestion) error {
 	err := a.store(context.WithoutCancel(ctx), k)
 	if errors.Is(err, output.ErrNoRun) { // a call of this host alone
@@ -94,8 +94,8 @@ func (a *asking) show(ctx context.Context, k keptQuestion) error {
 	return nil
 }
 
-// givenElsewhere returns the answers that another host got. A failure is one to get them
-// now: they are looked for again.
+// givenElsewhere returns the answers that another host received. Errors are dropped: it
+// is called again.
 func (k keptQuestion) givenElsewhere(ctx context.Context) map[string]abi.Answer {
 	all, _, err := readKept(background.Question(ctx))
 	if err != nil {
@@ -109,8 +109,8 @@ func (k keptQuestion) givenElsewhere(ctx context.Context) map[string]abi.Answer 
 	return nil
 }
 
-// leave keeps what is open while the run is suspended, and what was answered until a state
-// is stored that knows of it.
+// leave stores the open questions while the run is suspended, and the answered ones until
+// a stored state includes the answers.
 func (a *asking) leave(ctx context.Context, k keptQuestion, asked error) error {
 	suspended := asked != nil && a != nil && a.operation != unsuspended && !withdrawn(ctx)
 	if a == nil || !a.kept && !suspended {
@@ -131,11 +131,11 @@ func (a *asking) leave(ctx context.Context, k keptQuestion, asked error) error {
 	return nil
 }
 
-// maxAnswered is how many operations are kept that were answered. A state that does not know
-// of it has no more of them.
+// maxAnswered bounds the stored operations with answers that no state includes yet. A
+// state has no more operations than that.
 const maxAnswered = abi.MaxPending
 
-// store keeps what an operation asks next to what others have asked.
+// store adds the questions of an operation to those of the others.
 func (a *asking) store(ctx context.Context, k keptQuestion) error {
 	for {
 		all, version, err := readKept(background.Question(ctx))
@@ -144,7 +144,7 @@ func (a *asking) store(ctx context.Context, k keptQuestion) error {
 		}
 		for _, one := range all {
 			if one.Operation == k.Operation && one.Round == k.Round {
-				take(k.Open, k.Given, one.Given) // another host got it meanwhile
+				take(k.Open, k.Given, one.Given) // answered on another host meanwhile
 			}
 		}
 		all = append(slices.DeleteFunc(all, func(one keptQuestion) bool { return one.Operation == k.Operation }), k)
@@ -166,13 +166,13 @@ func readKept(data json.RawMessage, version int64, err error) ([]keptQuestion, i
 	return all, version, err
 }
 
-// asksKept reports whether something that a run asks may be kept with it: also while its
-// record does not have the state yet that it is suspended with.
+// asksKept reports whether the questions of a run may be stored with it, even before its
+// record has the state of its suspension.
 func asksKept(run engine.Run) bool {
 	return !run.Status.Terminal() && (run.StateSize > 0 || run.Status != engine.StatusQueued)
 }
 
-// questions returns what a run asks its user, by key; nil if it asks nothing.
+// questions returns a run's open questions by key; nil without any.
 func (v Session) questions(ctx context.Context, run engine.Run) map[string]abi.Question {
 	open, operation := v.service.asked.open(runKey{run.Session, run.ID})
 	if !asksKept(run) {
@@ -183,7 +183,7 @@ func (v Session) questions(ctx context.Context, run engine.Run) map[string]abi.Q
 		v.service.log.Warn("what a run asks was not read", "task_id", run.ID, "error", err)
 	}
 	for _, one := range all {
-		if one.Operation == operation { // what another host got is not asked any more
+		if one.Operation == operation { // answered on another host
 			maps.DeleteFunc(open, func(key string, _ abi.Question) bool { _, given := one.Given[key]; return given })
 		}
 		if one.Operation == operation || len(one.Open) == 0 {
@@ -197,7 +197,8 @@ func (v Session) questions(ctx context.Context, run engine.Run) map[string]abi.Q
 	return open
 }
 
-// answerKept answers what operations other than one have asked of a run that was suspended.
+// answerKept answers the stored questions of a suspended run, except those of one
+// operation.
 func (v Session) answerKept(ctx context.Context, run engine.Run, operation int32, answers map[string]abi.Answer) error {
 	box := v.service.runs.Mailbox(run.Session, run.ID)
 	for {

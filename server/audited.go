@@ -7,11 +7,11 @@ import (
 	"github.com/toolhost/toolhost/server/internal/record"
 )
 
-// ErrNoAudit is the error of a Service that keeps no audit log.
+// ErrNoAudit is the error of a Service without an audit log.
 var ErrNoAudit = errors.New("this server keeps no audit log")
 
-// SearchAudit returns events of the audit log of a Service, the newest first, for its
-// operator: see [audit.Search]. Without a log the error is [ErrNoAudit].
+// SearchAudit returns events of the audit log for operators, newest first: see
+// [audit.Search]. Without a log the error is [ErrNoAudit].
 func (s *Service) SearchAudit(q audit.Query, most int64) (found []audit.Event, next int64, err error) {
 	if s.cfg.AuditDir == "" {
 		return nil, 0, ErrNoAudit

@@ -13,15 +13,15 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// ErrNoBackup: runs are not kept in a data folder, but in memory or in an engine that is
-// backed up on its own.
+// ErrNoBackup means that runs are not in a data folder, but in memory or in an engine
+// that is backed up on its own.
 var ErrNoBackup error = &reason.Error{Reason: reason.Reason{
 	Code: wire.CodeConflict, Text: "runs are not kept in the data folder: if they are in PostgreSQL, back up that database, for example with pg_dump",
 }}
 
-// Backup writes a backup of Config.DataDir to w, while calls and runs continue: all that was
-// acknowledged before, see [sqlite.Engine.Backup]. After an error, what was written is not a
-// backup. Without a DataDir the error is [ErrNoBackup].
+// Backup writes a backup of Config.DataDir to w while calls and runs continue. It
+// contains everything acknowledged before, see [sqlite.Engine.Backup]. After an error,
+// what was written is not a backup. Without a DataDir the error is [ErrNoBackup].
 func (s *Service) Backup(ctx context.Context, w io.Writer) error {
 	if s.dir == nil {
 		return ErrNoBackup
@@ -30,9 +30,9 @@ func (s *Service) Backup(ctx context.Context, w io.Writer) error {
 	return s.dir.Backup(ctx, w)
 }
 
-// BackupDir writes a backup of a folder that was a Config.DataDir and that no process uses.
-// The error matches [ErrLocked] if one does, and [os.ErrNotExist] if there is nothing to back
-// up. The logger gets what is wrong with the folder; nil logs nothing.
+// BackupDir writes a backup of a former Config.DataDir that no process uses. The error
+// matches [ErrLocked] if one does, and [os.ErrNotExist] if there is nothing to back up.
+// The logger gets problems of the folder; nil logs nothing.
 func BackupDir(ctx context.Context, dir string, w io.Writer, log *slog.Logger) error {
 	if _, err := os.Stat(filepath.Join(dir, "state.db")); err != nil {
 		return err
@@ -44,8 +44,8 @@ func BackupDir(ctx context.Context, dir string, w io.Writer, log *slog.Logger) e
 	return errors.Join(e.Backup(ctx, w), e.Close())
 }
 
-// Restore makes a Config.DataDir of a backup, see [sqlite.Restore]: dir must be missing or
-// empty.
+// Restore creates a Config.DataDir from a backup, see [sqlite.Restore]. The folder dir
+// must be missing or empty.
 func Restore(ctx context.Context, backup *os.File, dir string) error {
 	info, err := backup.Stat()
 	if err != nil {

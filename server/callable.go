@@ -14,22 +14,22 @@ import (
 	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
-// callable is a tool that can be called, wherever it comes from. The embedded tool is
-// what its author declares.
+// callable is a tool that can be called, whatever its source. The embedded tool is its
+// author's declaration.
 type callable struct {
 	*abi.Tool
-	Name      string          // as agents know it
-	plugin    *plugins.Plugin // that has it; nil for a tool of the program
-	*settings                 // that were in force when it was found
+	Name      string          // name for agents
+	plugin    *plugins.Plugin // plugin with the tool; nil for a tool of the program
+	*settings                 // in force when the tool was found
 	backend
 }
 
-// backend checks the arguments and results of one tool, and calls it. A call counts
-// its time from when Call is called, and ends with its context.
+// backend checks the arguments and results of one tool, and calls it. The time of a call
+// starts with Call, and the call ends with its context.
 type backend interface {
 	CheckObject(args Args) []abi.Problem
 	CheckResult(value json.RawMessage) []abi.Problem
-	// PublicArgs returns the arguments that may be stored, and whether others were
+	// PublicArgs returns the arguments that may be stored, and whether secret ones were
 	// left out.
 	PublicArgs(args json.RawMessage) (public json.RawMessage, secret bool)
 	// Version changes with the code of the tool. An error that matches
@@ -37,23 +37,23 @@ type backend interface {
 	Version() (string, error)
 	// Denied returns an error that matches host.ErrDenied if the tool lacks grants.
 	Denied() error
-	// Refused returns why the tool cannot run at all, as far as that is known.
+	// Refused returns why the tool cannot run at all, if that is known.
 	Refused() error
 	Call(ctx context.Context, req host.Call) (abi.Result, error)
 }
 
-// ofPlugin is a tool of a plugin.
+// ofPlugin returns a tool of a plugin.
 func ofPlugin(t *plugins.Tool, now *settings) *callable {
 	return &callable{Tool: t.Tool, Name: t.Name, plugin: t.Plugin, settings: now, backend: t}
 }
 
-// ofProgram is a tool of the program.
+// ofProgram returns a tool of the program.
 func ofProgram(t *gotool.Loaded, now *settings) *callable {
 	return &callable{Tool: t.Tool, Name: t.Name, settings: now, backend: t}
 }
 
-// admit makes the checks before the tool runs, except for a person's approval: its arguments
-// fit, and it has its grants.
+// admit makes the checks before the tool runs, except for a person's approval: valid
+// arguments, and grants.
 func (t *callable) admit(args Args) error {
 	if problems := t.CheckObject(args); len(problems) > 0 {
 		return reason.BadArgs(t.Name, problems)
@@ -64,7 +64,7 @@ func (t *callable) admit(args Args) error {
 	return nil
 }
 
-// source is the name of the plugin that has the tool; empty for a tool of the program.
+// source returns the name of the tool's plugin; empty for a tool of the program.
 func (t *callable) source() string {
 	if t.plugin == nil {
 		return ""
@@ -78,7 +78,7 @@ const (
 	kindGo   = "go"   // a tool of the program
 )
 
-// provider says what the tool is part of.
+// provider returns what the tool belongs to.
 func (t *callable) provider() engine.Provider {
 	if t.plugin == nil {
 		return engine.Provider{Kind: kindGo}
@@ -87,11 +87,11 @@ func (t *callable) provider() engine.Provider {
 	return engine.Provider{Kind: kindWasm, Plugin: m.Name, PluginVersion: m.Version}
 }
 
-// toolset are the tools that a Service has, and the settings for them.
+// toolset holds the tools of a Service, and their settings.
 type toolset struct {
 	registry *plugins.Registry
 	program  program
-	agent    []*agentTool // its own tools, whether models see them or not
+	agent    []*agentTool // the agent's own, whether models see them or not
 	index    searchIndex
 }
 
@@ -113,7 +113,7 @@ func (s *toolset) callables() []*callable {
 }
 
 // lookup returns a tool by the name agents know it by. Its error matches
-// [plugins.ErrNoTool], and may suggest one of the others too.
+// [plugins.ErrNoTool], and suggests a similar name, which may be one of others.
 func (s *toolset) lookup(name string, others ...string) (*callable, error) {
 	view := s.registry.View()
 	now := view.Attached().(*settings)
@@ -133,7 +133,7 @@ func (s *toolset) lookup(name string, others ...string) (*callable, error) {
 	return ofPlugin(t, now), nil
 }
 
-// toolOf returns the tool of a call. An error may suggest one of the agent's own tools too.
+// toolOf returns the tool of a call. Its error may suggest one of the agent's own tools.
 func (s *Service) toolOf(_ context.Context, c call) (*callable, error) {
 	tool, err := s.lookup(c.Tool)
 	if err != nil {

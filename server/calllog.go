@@ -17,8 +17,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A callLog has the calls that begin with a run: the first of them, and how many more
-// there were. Its methods are safe for concurrent use, and do nothing on nil.
+// A callLog lists the calls within a run: the first of them, and the number of the rest.
+// Its methods are safe for concurrent use, and do nothing on nil.
 type callLog struct {
 	mu     sync.Mutex
 	called wire.InnerCalls
@@ -26,14 +26,14 @@ type callLog struct {
 
 type callLogKey struct{}
 
-// callLogOf returns the log of the run that makes the calls with this context, or nil.
+// callLogOf returns the log of the run that the context belongs to, or nil.
 func callLogOf(ctx context.Context) *callLog {
 	l, _ := ctx.Value(callLogKey{}).(*callLog)
 	return l
 }
 
-// withCallLog returns the context for the work of a run. The calls that are made with it
-// are kept with the run, after those that were made before it was suspended.
+// withCallLog returns a context for the work of a run. Calls made with it are stored with
+// the run, after those from before its suspension.
 func withCallLog(ctx context.Context, sink *output.Sink, attempt int) context.Context {
 	l := &callLog{}
 	if before := sink.Called(); before != nil && json.Unmarshal(before, &l.called) != nil {
@@ -49,9 +49,8 @@ func withCallLog(ctx context.Context, sink *output.Sink, attempt int) context.Co
 	return context.WithValue(ctx, callLogKey{}, l)
 }
 
-// begin adds a call that is made by the call with the number within; 0 is the run itself.
-// It returns its number, or 0 if it is only counted. run is the run that the call is, if
-// it is one.
+// begin adds a call made within the call of that number; 0 is the run itself. It returns
+// the new call's number, or 0 if it is only counted. If the call is a run, run is its id.
 func (l *callLog) begin(within int, tool, run string) int {
 	if l == nil {
 		return 0
@@ -74,7 +73,7 @@ func (l *callLog) begin(within int, tool, run string) int {
 	return c.Number
 }
 
-// end says how the call with a number has ended.
+// end records how the call with a number ended.
 func (l *callLog) end(number int, r abi.Result, err error) {
 	if l == nil || number == 0 {
 		return
@@ -86,12 +85,12 @@ func (l *callLog) end(number int, r abi.Result, err error) {
 	c.Outcome, c.Error, c.Fuel = r.Kind, errorOf(err), r.Usage.Fuel
 }
 
-// endRun says how the call has ended that is a run.
+// endRun records how the call that is a run ended.
 func (l *callLog) endRun(id string, r abi.Result, err error) {
 	l.end(l.numberOf(id), r, err)
 }
 
-// numberOf returns the number of the call that is a run, or 0.
+// numberOf returns the number of the call that is that run, or 0.
 func (l *callLog) numberOf(run string) int {
 	if l == nil {
 		return 0
@@ -106,7 +105,7 @@ func (l *callLog) numberOf(run string) int {
 	return 0
 }
 
-// errorOf is why a call had no result.
+// errorOf describes why a call had no result.
 func errorOf(err error) string {
 	refused, ok := errors.AsType[*host.Refusal](err)
 	switch {
@@ -124,8 +123,8 @@ func errorOf(err error) string {
 	return string(wire.CodeInternal)
 }
 
-// encode returns the log as it is stored. It is nil if there was no call, and nothing of an
-// earlier attempt to replace.
+// encode returns the log as it is stored. It is nil if there was no call, and no log of
+// an earlier attempt to replace.
 func (l *callLog) encode() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,13 +146,12 @@ func (l *callLog) encode() []byte {
 	return data
 }
 
-// maxShownCalls is how many calls are shown of a run and of the runs below it.
+// maxShownCalls is how many calls of a run and its descendants are shown.
 const maxShownCalls = 1000
 
-// Calls returns what the tool of a run has called, by itself and through the tools that it
-// called, also where those were runs of their own: of each run the first
-// [wire.MaxInnerCalls] calls of its last attempt, and 1,000 in all. It is for people, and
-// not for the model.
+// Calls returns the calls made by the tool of a run, directly and through other tools,
+// including calls that were runs of their own: of each run the first [wire.MaxInnerCalls]
+// calls of its last attempt, and 1,000 in all. It is for people, not for models.
 func (v Session) Calls(ctx context.Context, id string) (wire.InnerCalls, error) {
 	r, err := v.record(ctx, id)
 	if err != nil {
@@ -167,7 +165,7 @@ func (v Session) Calls(ctx context.Context, id string) (wire.InnerCalls, error) 
 	return tree.all, err
 }
 
-// called returns the calls that are kept with a run.
+// called returns the calls stored with a run.
 func (v Session) called(ctx context.Context, r engine.Run) (called wire.InnerCalls, err error) {
 	data, err := v.service.runs.Payload(ctx, r.Session, r.ID, engine.PartCalls)
 	if err != nil || data == nil {
@@ -196,8 +194,8 @@ type callTree struct {
 	all     wire.InnerCalls
 }
 
-// add adds the calls of a run that the call with the number from made. In the tree that
-// one has the number within, and depth.
+// add adds the calls that a run made within its call from. In the tree, that call has the
+// number within, and the depth.
 func (t *callTree) add(ctx context.Context, called wire.InnerCalls, from, within, depth int) error {
 	if from == 0 {
 		t.all.More += called.More
@@ -226,7 +224,7 @@ func (t *callTree) add(ctx context.Context, called wire.InnerCalls, from, within
 	return nil
 }
 
-// addRun adds the calls of the run that a call is.
+// addRun adds the calls within a call that is a run.
 func (t *callTree) addRun(ctx context.Context, c wire.InnerCall) error {
 	if c.TaskID == "" || c.Depth >= abi.MaxToolDepth {
 		return nil

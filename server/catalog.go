@@ -10,9 +10,9 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Catalog returns the loaded plugins, and all that an operator has to look at:
-// the problems of [Service.Findings], and files that cannot be read now. It may
-// have to read the files of plugins.
+// Catalog returns the loaded plugins, and everything that needs an operator's attention:
+// the problems of [Service.Findings], and files that cannot be read now. It may have to
+// read the files of plugins.
 func (s *Service) Catalog(ctx context.Context) ([]wire.Plugin, []wire.FileProblem, error) {
 	unread, err := s.registry.ReadDigests(ctx)
 	if err != nil {
@@ -55,9 +55,10 @@ func (s *toolset) newPluginTool(t *callable) wire.PluginTool {
 	}
 }
 
-// Findings returns what an operator has to look at: plugins that were not
-// loaded, plugins that lack grants, unless they are of a pack, or were granted missing tools, damage to Config.DataDir, and plugins that differ between
-// hosts for more than ten minutes.
+// Findings returns what needs an operator's attention: plugins that were not loaded, that
+// lack grants (except those of packs), or that were granted tools that cannot be called;
+// damage to Config.DataDir; and plugins that have differed between hosts for more than
+// ten minutes.
 func (s *Service) Findings() []wire.FileProblem {
 	found := slices.Concat(newProblems(s.registry.Problems()), s.damages(s.cfg.DataDir), s.drift.problems())
 	for _, p := range s.registry.Plugins() {
@@ -73,7 +74,7 @@ func (s *Service) Findings() []wire.FileProblem {
 	return found
 }
 
-// Overridden returns the plugins of packs that gave way to others, see
+// Overridden returns the plugins of packs that others replace, see
 // [plugins.Registry.Overridden].
 func (s *Service) Overridden() []wire.FileProblem { return newProblems(s.registry.Overridden()) }
 

@@ -20,28 +20,28 @@ import (
 const (
 	defaultWait = 60 * time.Second // for the end of named runs
 	maxAnswer   = 50_000           // characters of one answer
-	maxInline   = 8 << 10          // bytes of a result that is shown whole
-	preview     = 1 << 10          // bytes that are shown of a larger result
+	maxInline   = 8 << 10          // bytes of a result shown whole
+	preview     = 1 << 10          // bytes shown of a larger result
 	envelope    = 400              // characters of a report without its output and its result
 	minRoom     = 32               // characters; nothing is cut to less
 	maxRows     = 20               // runs of a list
 	maxRowTitle = 40               // characters of a title in a list
 )
 
-// portion returns how many characters the output and the result of each of n
-// runs may have in an answer.
+// portion returns the characters available to the output, and to the result, of each of n
+// runs.
 func portion(n int) int { return (maxAnswer/n - envelope) / 2 }
 
-// excerpt replaces a result or content that is too large to show. It is zero if
-// both are shown.
+// excerpt stands for a result or content that is too large to show. It is zero if both
+// are shown.
 type excerpt struct {
 	ResultBytes   int    `json:"result_bytes,omitempty"`
 	ResultPreview string `json:"result_preview,omitempty"` // its beginning
 	ContentBytes  int    `json:"content_bytes,omitempty"`
 }
 
-// cut removes the result and the content of a run if there is no room for them,
-// and returns their excerpt. It takes what remains from the room, in bytes.
+// cut removes the result and the content of a run if they exceed the room, and returns
+// their excerpt. It subtracts what remains from the room, in bytes.
 func cut(run *engine.Run, room *int) (e excerpt) {
 	if len(run.Result) > *room {
 		e.ResultBytes, e.ResultPreview = len(run.Result), strings.ToValidUTF8(string(run.Result[:min(preview, *room)]), "")
@@ -70,7 +70,7 @@ func newRow(r engine.Run, title string) row {
 	return row{r.ID, r.Tool, title, r.Status, r.Unsaved, r.Parent, shape.Tenths(r.Elapsed(time.Now()))}
 }
 
-// A report is what check_background says of one run.
+// A report is the answer of check_background about one run.
 type report struct {
 	row
 	Done     bool `json:"done"` // the status is terminal, and stored
@@ -86,15 +86,15 @@ type report struct {
 	WaitedSeconds     float64          `json:"waited_seconds,omitempty"`
 	DeadlineInSeconds float64          `json:"deadline_in_seconds,omitempty"`
 	WaitsUntil        time.Time        `json:"waits_until,omitzero"`
-	ResultPath        string           `json:"result_path,omitempty"` // if it leads to more than is shown
+	ResultPath        string           `json:"result_path,omitempty"` // if it has more than is shown
 	LogPath           string           `json:"log_path,omitempty"`    // likewise
 	Next              string           `json:"next,omitempty"`        // advice
 	excerpt
 	Awaited []string `json:"waiting_for_input,omitempty"` // questions to its user
 }
 
-// listing is the answer of check_background for all runs: active ones first, then
-// the newest first. The counts are of all runs, whatever it shows.
+// listing is the answer of check_background for all runs: active ones first, then the
+// newest first. The counts include runs that are not shown.
 type listing struct {
 	Active    int           `json:"active"`
 	Finished  int           `json:"finished"`
@@ -104,7 +104,7 @@ type listing struct {
 	Awaiting  []string      `json:"waiting_for_input,omitempty"` // runs with open questions to their user
 }
 
-// unlisted is the answer instead of a listing in a session where nothing can be listed.
+// unlisted is the answer in a session where nothing can be listed.
 type unlisted struct {
 	Tasks []row  `json:"tasks"`
 	Next  string `json:"next"`
@@ -166,18 +166,18 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 	return v.checkRuns(ctx, r, o)
 }
 
-// reportOptions say what the report of a run has.
+// reportOptions say what the report of a run includes.
 type reportOptions struct {
-	unnamed   bool                                   // nobody named the session
+	unnamed   bool                                   // the caller did not name the session
 	several   bool                                   // the answer has other reports too
-	asked     bool                                   // the agent wants output, also of a run that has succeeded
-	shortened time.Duration                          // the longest wait here, if the agent asked for a longer one
-	result    int                                    // bytes of a result that is shown whole
-	file      func(r engine.Run, name string) string // how to read a file of a run; empty if nobody can
+	asked     bool                                   // the agent wants output even of a successful run
+	shortened time.Duration                          // longest wait here, if the agent asked for a longer one
+	result    int                                    // bytes of a result shown whole
+	file      func(r engine.Run, name string) string // how to read a file of a run; empty if that is impossible
 }
 
-// fileName returns what an agent is told of the files of runs: how the caller calls
-// them, or else where they are below the data folder.
+// fileName returns how agents read the files of runs: as the caller names them, or by the
+// path below the data folder.
 func fileName(req Request, kept bool) func(r engine.Run, name string) string {
 	switch {
 	case req.FileName != nil:
@@ -188,12 +188,12 @@ func fileName(req Request, kept bool) func(r engine.Run, name string) string {
 	return func(engine.Run, string) string { return "" }
 }
 
-// recently is how long the list shows a run that has ended, unless it is asked for all.
+// recently is how long the default list shows a run that has ended.
 const recently = time.Hour
 
-// list lists the runs and schedules of the session: active ones, and those that have
-// ended, all or none, or if finished is nil the ones of the last hour. That a session
-// which nobody named has none says nothing of the caller's runs.
+// list lists the runs and schedules of the session: active ones, and ended ones: all,
+// none, or, if finished is nil, those of the last hour. An empty list of an unnamed
+// session says nothing about the caller's other runs.
 func (v Session) list(ctx context.Context, finished *bool, unnamed bool) (any, error) {
 	runs, err := v.service.runs.List(ctx, engine.Query{Session: v.name})
 	if err != nil {
@@ -237,8 +237,8 @@ func (v Session) list(ctx context.Context, finished *bool, unnamed bool) (any, e
 	return all, nil
 }
 
-// awaiting returns the ids of runs that wait for their user: all that are running, and those
-// of the newest that are suspended.
+// awaiting returns the ids of runs that wait for their user: all that are running, and
+// those among the newest that are suspended.
 func (v Session) awaiting(ctx context.Context, active []engine.Run) []string {
 	ids := v.service.asked.runs(v.name)
 	for _, r := range active[:min(len(active), maxRows)] {
@@ -250,9 +250,9 @@ func (v Session) awaiting(ctx context.Context, active []engine.Run) []string {
 	return slices.Compact(ids)
 }
 
-// checkRuns reports on runs in one answer of bounded size. Some text takes more
-// room in JSON than it has characters: then it checks again with less room. The
-// next check shows the output that this one omits.
+// checkRuns reports on runs in one answer of bounded size. Some text takes more room in
+// JSON than it has characters: then it checks again with less room. The next check shows
+// the output that this one omits.
 func (v Session) checkRuns(ctx context.Context, r background.CheckRequest, o reportOptions) (any, error) {
 	var waited time.Duration // by the first check
 	wanted := r.MaxChars
@@ -296,9 +296,9 @@ func (v Session) checkRuns(ctx context.Context, r background.CheckRequest, o rep
 	}
 }
 
-// fit makes the report of a run, and cuts each text to the room. It names files only
-// where they have more than is shown. A run that has succeeded shows its result, and
-// what it said meanwhile only if that was asked for, or is all there is.
+// fit makes the report of a run, and cuts each text to the room. It names files only if
+// they have more than is shown. A successful run shows its result, and its output only if
+// that was requested, or is all there is.
 func (v Session) fit(ctx context.Context, r background.Report, room int, o reportOptions) (report, error) {
 	space := min(room, o.result)
 	if err := v.load(ctx, &r.Run, engine.PartResult, engine.PartContent); err != nil {
@@ -344,7 +344,7 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, o repor
 	return out, nil
 }
 
-// next says what an agent can do about a run, where that is not obvious.
+// next advises an agent about a run where the next step is not obvious.
 func (o reportOptions) next(r background.Report, out report, large excerpt) string {
 	switch {
 	case r.Held != "" && !out.Done:

@@ -14,11 +14,11 @@ import (
 
 const (
 	maxConnections = 1024             // clients that are listed
-	connectionLife = 30 * time.Minute // how long one is listed after its last request
-	maxClientName  = 64               // characters of what a client calls itself
+	connectionLife = 30 * time.Minute // how long a client is listed after its last request
+	maxClientName  = 64               // characters of a client's name
 )
 
-// Connections are the clients that have sent requests lately, for operators. They are
+// Connections lists the clients that have sent requests recently, for operators. It is
 // safe for concurrent use.
 type Connections struct {
 	mu   sync.Mutex
@@ -27,10 +27,10 @@ type Connections struct {
 
 type connection struct {
 	wire.ClientConnection
-	key string // of the client that limits count by
+	key string // fairness key of the client
 }
 
-// Connections returns who is connected.
+// Connections returns the list of recent clients.
 func (s *Service) Connections() *Connections { return &s.connections }
 
 // List returns the clients that are connected, or have sent a request in the last 30
@@ -50,9 +50,8 @@ func (c *Connections) List() []wire.ClientConnection {
 	return out
 }
 
-// Visit is for transports. It notes a request of a client;
-// call leave when it is answered. The id tells connections apart, and client is the key
-// that limits count by.
+// Visit records a request of a client, for transports. Call leave when the request is
+// answered. The id distinguishes connections, and client is the key that limits count by.
 func (c *Connections) Visit(id, client string, of wire.ClientConnection) (leave func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,14 +74,14 @@ func (c *Connections) Visit(id, client string, of wire.ClientConnection) (leave 
 	}
 }
 
-// Depart is for transports. It forgets a connection that has ended.
+// Depart removes a connection that has ended, for transports.
 func (c *Connections) Depart(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.byID, id)
 }
 
-// admit makes room for a new connection. It returns nil if every other one is busy.
+// admit makes room for a new connection. It returns nil if all others are busy.
 func (c *Connections) admit(id, client string) *connection {
 	if c.byID == nil {
 		c.byID = map[string]*connection{}
@@ -107,14 +106,14 @@ func (c *Connections) admit(id, client string) *connection {
 	return conn
 }
 
-// expire forgets the connections without a request for a long time.
+// expire removes connections without a recent request.
 func (c *Connections) expire() {
 	maps.DeleteFunc(c.byID, func(_ string, conn *connection) bool {
 		return conn.InFlight == 0 && time.Since(conn.LastRequestAt) > connectionLife
 	})
 }
 
-// clientName returns what a client calls itself, made safe to show.
+// clientName returns a client's own name, made safe to show.
 func clientName(text string) string {
 	return output.Shorten(text, maxClientName)
 }

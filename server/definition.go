@@ -12,21 +12,20 @@ import (
 // A Definition is a tool as a model sees it.
 type Definition = wire.Definition
 
-// Annotations say what a call of a tool may do.
+// Annotations describe what a call of a tool may do.
 type Annotations = wire.Annotations
 
-// Definitions returns the tools that a model is given: those of the plugins and of the
-// program, sorted by name, then the agent's own, if there is a tool to spawn or that may be parked.
-// Without one, while there are runs, those to check and stop them remain.
-// [Service.ToolsChanged] says when to call it again. A plugin that was not granted
-// all it needs is left out, and so are deferred tools, see [Config].Listing and
-// [Service.AllDefinitions].
+// Definitions returns the tools for a model: those of the plugins and of the program,
+// sorted by name, then the agent's own, if some tool can be spawned or parked. If none
+// can, check and stop stay while there are runs. [Service.ToolsChanged] signals when to
+// call it again. Plugins that lack grants are left out, and so are deferred tools, see
+// [Config].Listing and [Service.AllDefinitions].
 func (s *Service) Definitions(session string) []Definition {
 	return slices.DeleteFunc(s.AllDefinitions(session), func(d Definition) bool { return d.Deferred })
 }
 
-// UsualLimits are what a call may use of a plugin's tool that asks for nothing. The
-// Limits of a definition may be others.
+// UsualLimits returns the limits of a plugin's tool that asks for none. Definitions may
+// have other Limits.
 func (s *Service) UsualLimits() wire.ToolLimits {
 	return s.now().rules.shown(&abi.Tool{Hints: abi.Hints{SupportsBackground: true}}, true)
 }
@@ -48,7 +47,7 @@ func (s *toolset) define(t *callable) Definition {
 	}
 }
 
-// limitsOf are the limits of a tool as callers see them.
+// limitsOf returns the limits of a tool as callers see them.
 func (s *toolset) limitsOf(t *callable) wire.ToolLimits {
 	out := t.rules.shown(t.Tool, t.plugin != nil)
 	if t.plugin != nil {

@@ -11,7 +11,7 @@ import (
 
 type dryRunKey struct{}
 
-// WithDryRun returns a context for a dry run, with which nothing is changed or stored:
+// WithDryRun returns a context for a dry run, which changes and stores nothing:
 //
 //   - Readonly tools run, and are not parked. Any other tool is answered with what a call
 //     would do, see [IsDryRun].
@@ -27,19 +27,19 @@ func WithDryRun(ctx context.Context) context.Context {
 	return context.WithValue(ctx, dryRunKey{}, true)
 }
 
-// InDryRun reports whether a context is of a dry run.
+// InDryRun reports whether a context belongs to a dry run.
 func InDryRun(ctx context.Context) bool { return ctx.Value(dryRunKey{}) != nil }
 
 // dryRunType is the type in the value of a call that was only described.
 const dryRunType = "dry_run"
 
-// IsDryRun reports whether a result only describes what a call would do, which no output
-// schema does.
+// IsDryRun reports whether a result only describes what a call would do. Output schemas
+// do not include such results.
 func IsDryRun(r abi.Result) bool {
 	return r.Kind == abi.Success && bytes.HasPrefix(r.Value, []byte(`{"type":"`+dryRunType+`"`))
 }
 
-// described is the answer to a call in a dry run of a tool that is not readonly.
+// described is the answer in a dry run for a tool that is not readonly.
 type described struct {
 	Type     string          `json:"type"`
 	Tool     string          `json:"tool"`
@@ -56,8 +56,8 @@ type describer struct {
 	approvals Approvals
 }
 
-// describe is the stage that says what a call would do, in a dry run of a tool that is not
-// readonly.
+// describe is the stage that, in a dry run, answers for a tool that is not readonly with
+// what a call would do.
 func (d describer) describe(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		if !c.DryRun || c.tool.Tool.Hints.Readonly {

@@ -12,7 +12,7 @@ import (
 	"github.com/toolhost/toolhost/server/internal/record"
 )
 
-// execute is the last stage: it calls the tool with all that it may use.
+// execute is the last stage: it calls the tool with everything it may use.
 func (s *Service) execute(callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		work := c.work

@@ -22,22 +22,22 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// executor does the work of background runs for the manager of runs.
+// executor executes background runs for the manager of runs.
 type executor struct{ service *Service }
 
-// running is a run that is executed.
+// running is a run in execution.
 type running struct {
 	engine.Run
 	terms terms
 	sink  *output.Sink
-	waits *suspension // after begin
+	waits *suspension // set by begin
 }
 
-// execute calls the tool of a run, and lets the run's sink follow. It depends on
-// nothing but the record, so that a run can be executed again.
+// execute calls the tool of a run, and attaches the run's sink. It depends only on the
+// record, so that a run can be executed again.
 func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink) (background.Outcome, error) {
 	select {
-	case <-x.service.opened: // the manager may execute runs of an earlier process before there is one
+	case <-x.service.opened: // the manager may start runs of an earlier process before it is assigned
 	case <-ctx.Done():
 		return background.Outcome{}, context.Cause(ctx)
 	}
@@ -68,15 +68,15 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 	return outcome(ctx, sink, r, err)
 }
 
-// toolOf returns the tool of a run, because its plugin may have been replaced since the run
-// was admitted. One that waited gets the version that it waits with, if that was kept.
+// toolOf returns the tool of a run, because its plugin may have been replaced since the
+// run was admitted. A run that waited gets the version it waits with, if that was kept.
 func (x executor) toolOf(ctx context.Context, c call) (*callable, error) {
 	return x.lookup(ctx, c.run.Run)
 }
 
-// unchanged is the stage that refuses a run whose plugin was replaced since it was admitted,
-// or since a person approved it. A schedule takes any plugin that has the tool. Any other run
-// takes only the version its arguments were checked against, and so does a repeated one: its
+// unchanged is the stage that refuses a run whose plugin was replaced since the run was
+// admitted or approved. A schedule accepts any plugin that has the tool. Any other run
+// needs the version its arguments were checked against. So does a repeated one: its
 // checkpoint is of that version.
 func (x executor) unchanged(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
@@ -94,7 +94,7 @@ func (x executor) unchanged(next callFunc) callFunc {
 	}
 }
 
-// begin is the stage that has the sink of a run follow the call.
+// begin is the stage that attaches the sink of a run to the call.
 func (x executor) begin(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		run := c.run
@@ -108,7 +108,7 @@ func (x executor) begin(next callFunc) callFunc {
 	}
 }
 
-// attach lets the sink of a run follow a call, next to the caller that may still wait for it.
+// attach connects a call to the sink of its run, next to the caller that may still wait.
 // The call may be suspended.
 func (x executor) attach(ctx context.Context, c call, sink *output.Sink, caller *live) (context.Context, call, *suspension) {
 	ctx = withCallLog(ctx, sink, max(1, c.work.Attempt))
@@ -121,7 +121,7 @@ func (x executor) attach(ctx context.Context, c call, sink *output.Sink, caller 
 	return ctx, c, waits
 }
 
-// admit makes the checks of a call for a run, whose record may be old.
+// admit checks the call of a run, whose record may be old.
 func (x executor) admit(tool *callable, run engine.Run) error {
 	args, err := parseArgs(run.Tool, Args{}, run.Args)
 	if err != nil {
@@ -130,9 +130,9 @@ func (x executor) admit(tool *callable, run engine.Run) error {
 	return tool.admit(args)
 }
 
-// readmit decides whether a run may start that was not admitted just before: a
-// schedule fired it, or an earlier process left it. Everything is checked again:
-// the tool may be gone, replaced, or no longer granted.
+// readmit decides whether a run may start that was not just admitted: a schedule fired
+// it, or an earlier process left it. Everything is checked again, because the tool may be
+// missing, replaced, or no longer granted.
 func (x executor) readmit(ctx context.Context, run engine.Run) error {
 	again := run.Attempt > 0
 	tool, err := x.lookup(ctx, run)
@@ -162,10 +162,10 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 	return rejected(engine.KindRejected, "", err)
 }
 
-// approved returns an error unless a run that is about to start was approved. A run that
-// was held has been released, for the code and the grants that were asked about; any other
-// was approved when it was requested, and a firing is approved now. What the policy now
-// denies does not start.
+// approved returns an error unless a run that is about to start was approved. A held run
+// was released for the code and the grants that were asked about; any other run was
+// approved when it was requested, and a firing is approved now. Nothing starts that the
+// policy denies by now.
 func (x executor) approved(ctx context.Context, tool *callable, run engine.Run) error {
 	t, err := termsIn(run)
 	switch {
@@ -191,7 +191,7 @@ func sameApproval(tool *callable, run engine.Run) error {
 	return err
 }
 
-// hold prepares a run that a schedule fires: it holds it, if a person has to approve it.
+// hold holds a run that a schedule fires, if a person has to approve it.
 func (x executor) hold(ctx context.Context, run *engine.Run) {
 	s := x.service
 	tool, err := s.lookup(run.Tool)
@@ -214,14 +214,14 @@ func (x executor) hold(ctx context.Context, run *engine.Run) {
 	s.audit.Decided(audit.Asked, a.held(), "", "")
 }
 
-// rejected is the end of a run that was not started.
+// rejected is the error of a run that was not started.
 func rejected(kind engine.ErrorKind, prefix string, err error) error {
 	r, _ := reason.Explain(err)
 	return &background.Error{Kind: kind, Message: prefix + r.Error, Err: err}
 }
 
-// version is the version of a tool that a schedule is about to run; empty if the
-// tool is missing, or just being replaced.
+// version returns the version of a tool that a schedule is about to run; empty if the
+// tool is missing or being replaced.
 func (x executor) version(name string) string {
 	tool, err := x.service.lookup(name)
 	if err != nil {
@@ -231,7 +231,7 @@ func (x executor) version(name string) string {
 	return version
 }
 
-// provider says what a tool is part of; nothing if it is missing.
+// provider returns what a tool belongs to; zero if the tool is missing.
 func (x executor) provider(name string) engine.Provider {
 	tool, err := x.service.lookup(name)
 	if err != nil {
@@ -240,8 +240,8 @@ func (x executor) provider(name string) engine.Provider {
 	return tool.provider()
 }
 
-// formerProvider is provider for a run from before runs named it, when all tools were of
-// plugins. A plugin is named only if it still has the version of the run.
+// formerProvider is provider for runs from before records had one, when all tools were of
+// plugins. It names a plugin only if that still has the version of the run.
 func (x executor) formerProvider(name, version string) engine.Provider {
 	switch {
 	case version == "":
@@ -252,9 +252,9 @@ func (x executor) formerProvider(name, version string) engine.Provider {
 	return x.provider(name)
 }
 
-// mayRunAgain returns why a run may not be executed twice.
+// mayRunAgain returns an error if a run may not be executed twice.
 func mayRunAgain(tool *callable, run engine.Run) error {
-	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly && run.StateSize == 0 && !run.Anew { // else it continues from its state
+	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly && run.StateSize == 0 && !run.Anew { // otherwise it continues from its state
 		return reason.Refuse("%s is neither idempotent nor readonly", run.Tool)
 	}
 	if err := tool.Refused(); err != nil {
@@ -276,22 +276,21 @@ func anotherPlugin(tool string) error {
 	return reason.Refuse("the plugin of %s was replaced in the meantime", tool)
 }
 
-// terms are what a caller requested of a call besides its arguments and its
-// deadline. The record of its run keeps them: that of a parked call for a later attempt.
+// terms are what a caller requested besides the arguments and the deadline. The record of
+// the run stores them, for later attempts of a parked call.
 type terms struct {
 	Limits
 	Locale string `json:"locale,omitempty"`
-	// Approval is what a person was asked to approve, see fingerprint; empty if the run
+	// Approval is the fingerprint that a person was asked to approve; empty if the run
 	// was never held.
 	Approval string `json:"approval,omitempty"`
-	// Asks has its user asked when the run continues, see [Request.AskLater].
+	// Asks means that the run asks its user when it continues, see [Request.AskLater].
 	Asks bool `json:"asks,omitempty"`
-	// Trace is the span that has spawned the run, see [telemetry.Link].
+	// Trace is the span that spawned the run, see [telemetry.Link].
 	Trace string `json:"trace,omitempty"`
 }
 
-// termsOf encodes the terms of a call, and the span that makes it; nil if it has none of
-// its own.
+// termsOf encodes the terms of a call, and the span that makes it; nil without any.
 func termsOf(ctx context.Context, limits Limits, locale string) json.RawMessage {
 	return terms{Limits: limits, Locale: locale}.traced(ctx)
 }
@@ -303,14 +302,14 @@ func (t terms) traced(ctx context.Context) json.RawMessage {
 }
 
 func (t terms) encode() json.RawMessage {
-	data, _ := json.Marshal(t) // numbers and texts
+	data, _ := json.Marshal(t) // numbers and strings
 	if string(data) == "{}" {
 		return nil
 	}
 	return data
 }
 
-// termsIn returns the terms of a run.
+// termsIn decodes the terms of a run.
 func termsIn(run engine.Run) (t terms, err error) {
 	if run.Terms != nil {
 		if err := json.Unmarshal(run.Terms, &t); err != nil {
@@ -320,8 +319,8 @@ func termsIn(run engine.Run) (t terms, err error) {
 	return t, nil
 }
 
-// withSink lets the sink of a run follow a call, keep its checkpoints, and ask
-// it to stop.
+// withSink lets the sink of a run follow the call, store its checkpoints, and ask it to
+// stop.
 func (x executor) withSink(call host.Call, sink *output.Sink) host.Call {
 	call.Stdout, call.Stderr, call.Stopping = sink.Stdout(), sink.Stderr(), sink.Stopping()
 	call.Progress = func(p host.Progress) {
@@ -364,7 +363,7 @@ func (x executor) withSink(call host.Call, sink *output.Sink) host.Call {
 	return call
 }
 
-// maxSummary bounds the summary of a run that its tool gives, in characters.
+// maxSummary bounds the summary that a tool gives its run, in characters.
 const maxSummary = 500
 
 // outcome turns the end of a call into the end of its run.

@@ -23,7 +23,7 @@ type follower struct {
 	sessions  func(name string) Session
 	settings  func() *settings
 	version   func(*callable) (string, error)
-	offer     func() // has models see the tools for runs
+	offer     func() // shows models the tools for runs
 	log       *slog.Logger
 }
 
@@ -36,8 +36,8 @@ func (c call) patience() time.Duration {
 }
 
 // follow waits for a run that a call has become, as long as the caller waits for a call,
-// and returns its result. Meanwhile the caller's user decides on the calls that are held in
-// it, and answers its questions, which takes no part of that time.
+// and returns its result. Meanwhile the caller's user decides on held calls within the
+// run, and answers its questions; that time does not count.
 func (f follower) follow(ctx context.Context, c call, run engine.Run, wait time.Duration) (abi.Result, error) {
 	c.note.Run, c.note.Followed = run.ID, true
 	for left := wait; ; {
@@ -67,7 +67,7 @@ func (f follower) follow(ctx context.Context, c call, run engine.Run, wait time.
 	}
 }
 
-// waitsFor says what a run waits for that is held, or has made a call that is.
+// waitsFor describes what a run waits for if it, or a call that it made, is held.
 func (f follower) waitsFor(ctx context.Context, run engine.Run) string {
 	held, err := f.approvals.heldIn(ctx, run.Session, run.ID)
 	switch {
@@ -79,7 +79,7 @@ func (f follower) waitsFor(ctx context.Context, run engine.Run) string {
 	return "It waits until a person approves a call of " + held[0].Tool + " (for an operator: toolhost approve " + held[0].ID + ")"
 }
 
-// await returns a run as it is once it has ended, or there is news of it.
+// await returns the run once it has ended, or there is news of it.
 func (f follower) await(ctx context.Context, run engine.Run, wait time.Duration, news <-chan struct{}) (engine.Run, error) {
 	checked, err := f.runs.Check(ctx, run.Session, background.CheckRequest{IDs: []string{run.ID}, Wait: wait, Enough: news})
 	if err != nil {
@@ -88,7 +88,7 @@ func (f follower) await(ctx context.Context, run engine.Run, wait time.Duration,
 	return checked.Reports[0].Run, nil
 }
 
-// ended is the result of a call from the run that it has become.
+// ended returns the result of a call from the run that it has become.
 func (f follower) ended(ctx context.Context, run engine.Run) (abi.Result, error) {
 	if run.Held != "" {
 		return abi.Result{}, refusedBy(run)
@@ -107,11 +107,11 @@ func (c call) askedAgain(run engine.Run, err error) (abi.Result, error) {
 	return abi.Result{Kind: abi.CanceledKind, Error: err.Error()}, err
 }
 
-// ErrClosing is the cause of a context that ends because the server does. A call that is held
-// stays, and can be decided on after a restart.
+// ErrClosing is the cancellation cause when the server shuts down. A held call stays
+// held, and can be decided on after a restart.
 var ErrClosing = errors.New("the server is shutting down")
 
-// left ends a call whose caller has left. So does its run, unless the call has a key.
+// left ends a call whose caller has left. Its run ends too, unless the call has a key.
 func (f follower) left(ctx context.Context, c call, run engine.Run) (abi.Result, error) {
 	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosing) && !c.note.Repeat && (c.Key == "" || cancelsKeyed(cause)) {
 		f.withdraw(ctx, c.Session, run.ID, "", cause.Error())
@@ -119,8 +119,8 @@ func (f follower) left(ctx context.Context, c call, run engine.Run) (abi.Result,
 	return canceled(ctx, abi.Result{})
 }
 
-// news returns a channel that is closed when something happens that the user of the caller
-// may have to decide on or to answer.
+// news returns a channel that is closed when the caller's user may have something to
+// decide on or to answer.
 func (f follower) news(ctx context.Context, c call, run engine.Run) (news <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	events := f.engine.Watch(ctx, run.Session)
@@ -163,9 +163,9 @@ func (f follower) news(ctx context.Context, c call, run engine.Run) (news <-chan
 	}
 }
 
-// relay has the caller's user decide on the calls that are held in a run, or that it is,
-// and answer what it asks. Open reports that a call is held on which the user has not
-// decided or cannot.
+// relay lets the caller's user decide on a run that is held, or on held calls within it,
+// and answer its questions. Open reports whether a call is held that the user has not
+// decided on, or cannot.
 func (f follower) relay(ctx context.Context, c call, id string) (open bool, err error) {
 	held, err := f.approvals.heldIn(ctx, c.Session, id)
 	if err != nil {
@@ -174,7 +174,7 @@ func (f follower) relay(ctx context.Context, c call, id string) (open bool, err 
 	for _, run := range held {
 		run, err := f.approvals.decided(ctx, run, f.decider(c.Request))
 		switch {
-		case run.ID != id && (errors.Is(err, ErrApproval) || errors.Is(err, errOutdated)): // the tool that called it sees that
+		case run.ID != id && (errors.Is(err, ErrApproval) || errors.Is(err, errOutdated)): // the calling tool sees that
 		case err != nil:
 			return false, err
 		case run.Undecided():
@@ -187,7 +187,7 @@ func (f follower) relay(ctx context.Context, c call, id string) (open bool, err 
 	return false, f.relayQuestions(ctx, c, id)
 }
 
-// relayQuestions has the caller's user answer what a run asks.
+// relayQuestions lets the caller's user answer the questions of a run.
 func (f follower) relayQuestions(ctx context.Context, c call, id string) error {
 	view := f.sessions(c.Session)
 	questions, err := view.Questions(ctx, id)
@@ -208,7 +208,7 @@ func (f follower) relayQuestions(ctx context.Context, c call, id string) error {
 	return view.Answer(ctx, id, given.Answers)
 }
 
-// heldIn returns the undecided runs among a run and those below it, the oldest first.
+// heldIn returns the undecided runs among a run and its descendants, oldest first.
 func (p Approvals) heldIn(ctx context.Context, session, id string) ([]engine.Run, error) {
 	waiting, err := p.waiting(ctx, session)
 	if err != nil {
@@ -218,7 +218,7 @@ func (p Approvals) heldIn(ctx context.Context, session, id string) ([]engine.Run
 	return slices.DeleteFunc(waiting, func(r engine.Run) bool { return !p.isIn(ctx, r, id) }), nil
 }
 
-// isIn reports whether a run is another one, or below it.
+// isIn reports whether a run is the one with the id, or a descendant of it.
 func (p Approvals) isIn(ctx context.Context, r engine.Run, id string) bool {
 	for r.ID != id && r.Parent != "" {
 		parent, err := p.service.engine.Get(ctx, r.Parent)
@@ -230,8 +230,8 @@ func (p Approvals) isIn(ctx context.Context, r engine.Run, id string) bool {
 	return r.ID == id
 }
 
-// resume continues a call that was answered with a question, see [Request.Resumes]. Found is
-// false if the call is to be made anew.
+// resume continues a call that was answered with a question, see [Request.Resumes]. If
+// found is false, the call starts over.
 func (f follower) resume(ctx context.Context, c call) (r abi.Result, found bool, err error) {
 	run, err := f.runs.Get(ctx, c.Session, c.Resumes)
 	if err != nil || run.Tool != c.tool.Name {

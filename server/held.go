@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
-// decider has the user of a caller decide on held calls. The zero value cannot.
+// decider lets a caller's user decide on held calls. The zero value asks nobody.
 type decider struct {
 	ask DecideFunc
 	how keeping
@@ -29,16 +29,16 @@ func (f follower) decider(req Request) decider {
 }
 
 var (
-	// errOutdated means that a call cannot be approved any more, because its plugin or its
-	// grants have changed: it has been withdrawn, and is to be held anew.
+	// errOutdated means that a held call can no longer be approved, because its plugin or
+	// its grants have changed. It has been withdrawn, and is to be held again.
 	errOutdated = fmt.Errorf("%w: it or its grants have changed since the call was held", plugins.ErrReplaced)
-	// errDecided is why the user is not asked any longer: somebody else has decided.
+	// errDecided is why the user is no longer asked: somebody else has decided.
 	errDecided = errors.New("another person has decided")
 )
 
-// decided asks the user of a caller about a held run, and returns the run once somebody has
-// decided. If the user does not, the run stays held. The error matches [ErrApproval] if the
-// call was refused, errOutdated, or ErrAskAgain if the caller asks.
+// decided asks a caller's user about a held run, and returns the run once anybody has
+// decided. Until then the run stays held. The error matches [ErrApproval] if the call was
+// refused, errOutdated, or ErrAskAgain if the caller asks.
 func (p Approvals) decided(ctx context.Context, run engine.Run, by decider) (engine.Run, error) {
 	if by.ask == nil {
 		return run, nil
@@ -70,8 +70,8 @@ func (p Approvals) decided(ctx context.Context, run engine.Run, by decider) (eng
 	return p.outcome(ctx, run, err)
 }
 
-// outdate refuses a held call whose plugin or grants have changed. That of an agent leaves no
-// record, so that it can be held anew with the same key.
+// outdate refuses a held call whose plugin or grants have changed. An agent's call leaves
+// no record, so that it can be held again with the same key.
 func (p Approvals) outdate(ctx context.Context, run engine.Run) error {
 	a := Approval{Session: run.Session, Tool: run.Tool, Caller: callerOf(run), run: run.ID}
 	if _, err := p.refuse(ctx, a, "host", "the plugin or its grants have changed"); err != nil {
@@ -85,7 +85,7 @@ func (p Approvals) outdate(ctx context.Context, run engine.Run) error {
 	return errOutdated
 }
 
-// answer decides on a held call as its user has answered.
+// answer applies the user's answer about a held call.
 func (p Approvals) answer(ctx context.Context, call HeldCall, answer abi.Answer, how keeping) error {
 	in, err := decisionOf(call, answer)
 	if err != nil || p.service.now().cfg.Approvals.By == ByOperator { // since it was asked
@@ -95,9 +95,8 @@ func (p Approvals) answer(ctx context.Context, call HeldCall, answer abi.Answer,
 	return err
 }
 
-// outcome returns a run that was held as it is after a decision, which may have failed with
-// err: because another one came first, or because the policy now denies the tool. That
-// ends the call.
+// outcome returns a held run after a decision. The decision may have failed with err:
+// another one came first, or the policy now denies the tool, which ends the call.
 func (p Approvals) outcome(ctx context.Context, run engine.Run, err error) (engine.Run, error) {
 	if errors.Is(err, ErrApproval) {
 		a := Approval{Session: run.Session, Tool: run.Tool, Caller: callerOf(run), run: run.ID}
@@ -118,7 +117,7 @@ func (p Approvals) outcome(ctx context.Context, run engine.Run, err error) (engi
 	return now, nil
 }
 
-// refusedBy is the error of a call that was refused while it was held.
+// refusedBy returns the error of a call that was refused while it was held.
 func refusedBy(run engine.Run) error {
 	why := "it was withdrawn"
 	if run.Cancel != nil {
@@ -156,8 +155,8 @@ func (p Approvals) whileHeld(ctx context.Context, run engine.Run) (asking contex
 	}
 }
 
-// callerOf is the tool that makes the call that a run holds; empty if an agent or an operator
-// does.
+// callerOf returns the tool that made the call of a held run; empty if an agent or an
+// operator made it.
 func callerOf(run engine.Run) string {
 	if run.Origin == engine.OriginParked {
 		return run.By
@@ -165,7 +164,8 @@ func callerOf(run engine.Run) string {
 	return ""
 }
 
-// approve is the stage that has a call approved, or holds it until a person has done so.
+// approve is the stage that gets approval for a call, or holds the call until a person
+// approves it.
 func (f follower) approve(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		asked := Approval{Session: c.Session, Args: c.Args}
@@ -183,7 +183,7 @@ func (f follower) approve(next callFunc) callFunc {
 }
 
 // hold stores a call as a run that starts once a person has approved it. An agent's call
-// follows that run, and the call of a tool waits for its end.
+// follows that run, and a tool's call waits for its end.
 func (f follower) hold(ctx context.Context, c call, a Approval) (abi.Result, error) {
 	if c.Session == "" || c.DryRun {
 		return abi.Result{}, errNobody
@@ -208,11 +208,11 @@ func (f follower) hold(ctx context.Context, c call, a Approval) (abi.Result, err
 	return f.follow(ctx, c, run, c.patience())
 }
 
-// errNobody is why a call that needs approval is refused where it cannot be held.
+// errNobody refuses a call that needs approval where it cannot be held.
 var errNobody = fmt.Errorf("%w, and nobody can be asked here", ErrApproval)
 
-// awaitHeld waits for the end of the call of a tool that was held. If nobody waits for it
-// any more, it is withdrawn.
+// awaitHeld waits for the end of a held call of a tool. It withdraws the call if nobody
+// waits for it any longer.
 func (f follower) awaitHeld(ctx context.Context, c call, id string) (abi.Result, error) {
 	defer background.GiveWay(ctx)()
 	r, err := f.awaitChild(ctx, c.Session, id)
@@ -226,8 +226,8 @@ func (f follower) awaitHeld(ctx context.Context, c call, id string) (abi.Result,
 	return r, err
 }
 
-// awaitChild waits for the end of a run that a call has become, and returns its result for the
-// tool that has made the call.
+// awaitChild waits for the end of a run that a tool's call has become, and returns the
+// result for that tool.
 func (f follower) awaitChild(ctx context.Context, session, id string) (abi.Result, error) {
 	for logged := false; ; {
 		run, err := f.checkChild(ctx, session, id)
@@ -254,10 +254,10 @@ func (f follower) awaitChild(ctx context.Context, session, id string) (abi.Resul
 	}
 }
 
-// awaitAgain is the pause before a child is looked for again that could not be read.
+// awaitAgain is the pause before an unreadable child is read again.
 const awaitAgain = time.Second
 
-// checkChild waits for the end of a child. It returns the run as it is then, with its result.
+// checkChild waits for the end of a child, and returns it with its result.
 func (f follower) checkChild(ctx context.Context, session, id string) (engine.Run, error) {
 	checked, err := f.runs.Check(ctx, session, background.CheckRequest{IDs: []string{id}, Wait: background.MaxWait, MaxChars: -1, Peek: true})
 	if err != nil {
@@ -270,7 +270,7 @@ func (f follower) checkChild(ctx context.Context, session, id string) (engine.Ru
 	return run, err
 }
 
-// withdraw stops a run that a call has become, because nobody waits for it any more.
+// withdraw stops a run that a call has become, because nobody waits for it any longer.
 func (f follower) withdraw(ctx context.Context, session, id, by, why string) {
 	_, err := f.runs.Stop(context.WithoutCancel(ctx), session, id, background.StopRequest{Force: true, By: by, Reason: why})
 	if err != nil && !errors.Is(err, engine.ErrNotFound) {

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// Patience is how long a run waits for a host that has its version of the tool, if
-	// hosts share an engine: they are updated one after the other.
+	// Patience is how long a run waits for a host with its version of the tool: hosts
+	// that share an engine are updated one after the other.
 	Patience = 5 * time.Minute
 
-	differAtMost = 10 * time.Minute // then an operator is told that plugins differ
-	hostsEvery   = time.Minute      // how often that is looked at
+	differAtMost = 10 * time.Minute // then operators are notified that plugins differ
+	hostsEvery   = time.Minute      // how often plugins are compared
 )
 
-// hostAbout is what a host tells others of itself.
+// hostAbout is what a host publishes about itself.
 type hostAbout struct {
 	Process string            `json:"process"` // random
 	Name    string            `json:"name"`
@@ -34,8 +34,8 @@ type hostAbout struct {
 	Plugins []wire.HostPlugin `json:"plugins"`
 }
 
-// offer says which runs this host can start, and what it is. A host that shares no engine
-// starts all of them.
+// offer says which runs this host can start, and describes the host. A host without a
+// shared engine starts all runs.
 func (x executor) offer() engine.Offer {
 	s := x.service
 	shared := s.cfg.Engine != nil
@@ -51,7 +51,7 @@ func (x executor) offer() engine.Offer {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Digest, b.Digest))
 	})
 
-	text, _ := json.Marshal(own) // texts
+	text, _ := json.Marshal(own) // strings
 	offer := engine.Offer{Places: s.now().cfg.places(), About: text}
 	if !shared {
 		return offer
@@ -65,7 +65,7 @@ func (x executor) offer() engine.Offer {
 	return offer
 }
 
-// Hosts returns the hosts that share the engine of runs, this one among them.
+// Hosts returns the hosts that share the engine of runs, including this one.
 func (s *Service) Hosts(ctx context.Context) (wire.Hosts, error) {
 	if s.closed.Load() {
 		return wire.Hosts{}, reason.ErrShutdown
@@ -126,14 +126,14 @@ func differences(hosts []wire.Host) []wire.HostDifference {
 	return found
 }
 
-// drift knows since when plugins differ between hosts.
+// drift tracks since when plugins differ between hosts.
 type drift struct {
 	mu    sync.Mutex
 	since map[string]time.Time // by plugin
-	told  []wire.FileProblem   // those that differ for long
+	told  []wire.FileProblem   // plugins that have differed for long
 }
 
-// followHosts notes when plugins differ for long, until ctx is done.
+// followHosts records plugins that differ for long, until ctx is done.
 func (x executor) followHosts(ctx context.Context) {
 	s := x.service
 	ticker := time.NewTicker(hostsEvery)
@@ -153,7 +153,8 @@ func (x executor) followHosts(ctx context.Context) {
 	}
 }
 
-// note notes what differs now, and returns what an operator was not told yet.
+// note records the current differences, and returns those that operators have not been
+// notified of.
 func (d *drift) note(differences []wire.HostDifference, now time.Time) (news []wire.FileProblem) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -180,14 +181,15 @@ func (d *drift) note(differences []wire.HostDifference, now time.Time) (news []w
 	return news
 }
 
-// problems are the plugins that differ for long.
+// problems returns the plugins that have differed for long.
 func (d *drift) problems() []wire.FileProblem {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.told)
 }
 
-// HostWarnings says in public words that plugins differ between hosts for long, if they do.
+// HostWarnings warns, in words for the public, of plugins that have differed between
+// hosts for long.
 func (s *Service) HostWarnings() []string {
 	if n := len(s.drift.problems()); n > 0 {
 		return []string{fmt.Sprintf("%d plugins differ between hosts: see toolhost hosts", n)}
@@ -207,7 +209,7 @@ func describeDifference(d wire.HostDifference) string {
 	return strings.Join(parts, "; ")
 }
 
-// hostName is the name of this host for people.
+// hostName returns the name of this host for people.
 func hostName(configured string) string {
 	name, _ := os.Hostname() // else empty
 	return cmp.Or(configured, name, "unnamed")

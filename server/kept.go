@@ -17,16 +17,16 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// storedValues are values as plugins see them.
+// storedValues implements [host.Values] for a call.
 type storedValues struct {
 	background.Values
 	log     *slog.Logger
-	call    string // its id
-	session string // of the call
-	kv      string // the plugin whose key-value store they are; "": they are of the session
+	call    string // id of the call
+	session string // session of the call
+	kv      string // plugin whose key-value store this is; empty for values of the session
 }
 
-// valuesFor returns the values of the session of a call; nil if it has none.
+// valuesFor returns the values of the session of a call; nil without a session.
 func (s *store) valuesFor(call host.Call, log *slog.Logger) host.Values {
 	if call.Session == "" {
 		return nil
@@ -34,8 +34,8 @@ func (s *store) valuesFor(call host.Call, log *slog.Logger) host.Values {
 	return storedValues{background.ValuesOf(s.engine, call.Session), log, call.ID, call.Session, ""}
 }
 
-// kvFor returns the key-value store of a plugin, as it was granted; nil if it has none
-// in this session.
+// kvFor returns the key-value store granted to a plugin; nil if it has none in this
+// session.
 func (s *store) kvFor(tool *callable, call host.Call, log *slog.Logger) host.Values {
 	if tool.plugin == nil || tool.plugin.Grant.KV.Mode == "" {
 		return nil
@@ -92,10 +92,11 @@ func (v storedValues) List(ctx context.Context, prefix, after string, most int) 
 	return all, v.refused(err)
 }
 
-// errDryRun is what a plugin sees that would change a value in a dry run.
+// errDryRun is the error of a plugin that tries to change a value in a dry run.
 var errDryRun = &host.Refusal{Code: abi.CallDenied, Message: "this is a dry run: nothing is stored"}
 
-// refused returns an error as the plugin sees it, and logs any other.
+// refused converts an error for the plugin. It logs an error that is not the plugin's
+// fault.
 func (v storedValues) refused(err error) error {
 	if err == nil {
 		return nil
@@ -116,7 +117,8 @@ func (v storedValues) refused(err error) error {
 	return &host.Refusal{Code: code, Message: r.Text}
 }
 
-// fullText says that the key-value store is full; other otherwise.
+// fullText returns the message about a full key-value store, or other for any other
+// limit.
 func (v storedValues) fullText(full *engine.LimitError, other string) string {
 	switch {
 	case errors.Is(full.Err, engine.ErrValueCount):

@@ -17,24 +17,24 @@ import (
 // keptLife is how long an approval for a session is kept.
 const keptLife = 24 * time.Hour
 
-// keptApproval is an approval for later calls of a tool, as it is stored.
+// keptApproval is the stored approval of later calls of a tool.
 type keptApproval struct {
 	Tool        string    `json:"tool"`
 	Caller      string    `json:"caller,omitempty"`    // the tool that made the approved call
-	Arguments   string    `json:"arguments,omitempty"` // digest of the only arguments that are approved
+	Arguments   string    `json:"arguments,omitempty"` // digest of the approved arguments; empty approves any
 	Fingerprint string    `json:"fingerprint"`
 	By          string    `json:"by"`
 	Until       time.Time `json:"until,omitzero"`
-	Process     string    `json:"process,omitempty"` // the only process for which it holds
+	Process     string    `json:"process,omitempty"` // only process for which it holds; empty for all
 }
 
-// keeping says how an approval for a session is kept.
+// keeping says whether and how an approval for a session can be kept.
 type keeping struct {
-	session   bool // it can be
-	connected bool // the session ends with its connection, which is that of this process
+	session   bool // approvals can be kept
+	connected bool // the session ends with its connection to this process
 }
 
-// span says how long an approval for the session holds.
+// span describes how long an approval for the session holds.
 func (k keeping) span() string {
 	if k.connected {
 		return "until this connection ends"
@@ -47,13 +47,13 @@ func (s *store) approvalScope(session string) background.Values {
 	return background.ValuesIn(s.engine, engine.Scope{Session: session, Name: "approvals"}, engine.ValueLimit{Count: 1000, Bytes: 1 << 20}, 4<<10)
 }
 
-// key is the key of the approval in its scope.
+// key returns the key of the approval in its scope.
 func (k keptApproval) key() string {
 	sum := sha256.Sum256([]byte(k.Tool + "\x00" + k.Caller + "\x00" + k.Arguments))
 	return hex.EncodeToString(sum[:])
 }
 
-// keepApproval keeps the approval of a held run, as long as the decision says.
+// keepApproval keeps the approval of a held run for as long as the decision says.
 func (p Approvals) keepApproval(ctx context.Context, tool *callable, run engine.Run, keep wire.Keep, by string, how keeping) error {
 	k := keptApproval{Tool: tool.Name, Caller: callerOf(run), Fingerprint: fingerprint(tool), By: by}
 	session := run.Session
@@ -81,9 +81,9 @@ func (p Approvals) keepApproval(ctx context.Context, tool *callable, run engine.
 	return err
 }
 
-// kept reports whether a call was approved before: the same code with the same grants,
-// called by the same tool or the agent, and with the same arguments if those were approved
-// alone.
+// kept reports whether an earlier approval covers a call: the same code with the same
+// grants, called by the same tool or by the agent, and with the same arguments if only
+// those were approved.
 func (p Approvals) kept(ctx context.Context, tool *callable, a Approval) bool {
 	digests := []string{"", digestOf(a.Args)}
 	for _, session := range []string{"", a.Session} {
@@ -103,7 +103,7 @@ func (p Approvals) inForce(tool *callable, k keptApproval) bool {
 	return k.Fingerprint != "" && k.Fingerprint == fingerprint(tool) && (k.Process == "" || k.Process == p.service.process) && (k.Until.IsZero() || time.Now().Before(k.Until))
 }
 
-// Kept returns the approvals that are kept, by session and tool.
+// Kept returns the kept approvals, sorted by session and tool.
 func (p Approvals) Kept(ctx context.Context) (wire.KeptApprovals, error) {
 	out := wire.KeptApprovals{Kept: []wire.KeptApproval{}}
 	err := p.eachKept(ctx, func(scope engine.Scope, _ string, at time.Time, k keptApproval) error {
@@ -120,7 +120,7 @@ func (p Approvals) Kept(ctx context.Context) (wire.KeptApprovals, error) {
 	return out, err
 }
 
-// eachKept calls f with each approval that is kept, and its key.
+// eachKept calls f with each kept approval and its key.
 func (p Approvals) eachKept(ctx context.Context, f func(scope engine.Scope, key string, at time.Time, k keptApproval) error) error {
 	scopes, err := p.service.engine.Scopes(ctx, "", "approvals")
 	if err != nil {
@@ -144,8 +144,8 @@ func (p Approvals) eachKept(ctx context.Context, f func(scope engine.Scope, key 
 	return nil
 }
 
-// Revoke removes the kept approvals of a tool: those of a session, or with "" those for all.
-// It reports whether there was one.
+// Revoke removes the kept approvals of a tool in a session, or with "" those for all
+// sessions. It reports whether there were any.
 func (p Approvals) Revoke(ctx context.Context, session, tool string) (found bool, err error) {
 	err = p.eachKept(ctx, func(scope engine.Scope, key string, _ time.Time, k keptApproval) error {
 		if scope.Session != session || k.Tool != tool {

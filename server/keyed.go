@@ -15,12 +15,12 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// ErrCancel is the cause of a context that cancels a call with a Key. Any other end of
-// its context only leaves the call, which continues: a client that has lost its
+// ErrCancel is the cancellation cause that stops a call with a Key. If its context ends
+// in any other way, the call continues without the caller: a client that has lost its
 // connection repeats the call with the same key.
 var ErrCancel = errors.New("the caller canceled the call")
 
-// cancelsKeyed reports whether the end of a caller's context stops its call with a key.
+// cancelsKeyed reports whether the end of a caller's context stops its keyed call.
 func cancelsKeyed(cause error) bool {
 	return errors.Is(cause, ErrCancel) || errors.Is(cause, ErrAskAgain)
 }
@@ -36,8 +36,8 @@ func checkKey(req Request) error {
 	return nil
 }
 
-// repeat is the stage that answers a call from the run that an earlier request has become: one
-// with the same key, or one that was answered with a question.
+// repeat is the stage that answers a call from the run of an earlier request: one with
+// the same key, or one that was answered with a question.
 func (f follower) repeat(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		if c.DryRun {
@@ -78,16 +78,16 @@ func (f follower) repeatKeyed(ctx context.Context, c call) (r abi.Result, found 
 }
 
 // repeated waits for the run of an earlier call as long as for a call, and returns its
-// result. Its session needs no notice of an end that it is shown.
+// result. The session then needs no notice of the end.
 func (f follower) repeated(ctx context.Context, c call, run engine.Run) (abi.Result, error) {
 	c.note.Repeat = true
 	return f.follow(ctx, c, run, c.patience())
 }
 
-// textUnknown is added to the end of a call that its host did not see.
+// textUnknown ends the message about a call whose outcome its host did not see.
 const textUnknown = ". It is not known whether the tool took effect: check that before you call it again"
 
-// keptResult is the result of a call as its record has it.
+// keptResult returns the result of a call from its record.
 func keptResult(run engine.Run) abi.Result {
 	r := abi.Result{
 		Kind: abi.Success, Value: run.Result, Content: shape.Blocks(run.Content), Summary: run.Summary, ExitCode: run.ExitCode,
@@ -112,7 +112,7 @@ func keptResult(run engine.Run) abi.Result {
 	return r
 }
 
-// keptKind is the kind of the result of a call that failed, from its record.
+// keptKind returns the kind of a failed call's result from its record.
 func keptKind(kind wire.ErrorKind) (abi.Kind, abi.Limit) {
 	switch kind {
 	case wire.KindToolError, wire.KindRejected:
@@ -130,8 +130,8 @@ func keptKind(kind wire.ErrorKind) (abi.Kind, abi.Limit) {
 	return abi.Internal, ""
 }
 
-// forgetUnmade removes the record of a call with a key that has not been made: its
-// user is asked first, or its plugin was replaced. The caller repeats it.
+// forgetUnmade removes the record of a keyed call that was not made, because its user is
+// asked first or its plugin was replaced. The caller repeats it.
 func (f follower) forgetUnmade(ctx context.Context, run engine.Run) {
 	if err := f.runs.Remove(context.WithoutCancel(ctx), run.Session, run.ID); err != nil {
 		f.log.Warn("record of a call that was not made not removed: its key cannot be used again", "task_id", run.ID, "error", err)

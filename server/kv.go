@@ -11,17 +11,17 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// kvPrefix begins the names of the scopes that are key-value stores.
+// kvPrefix is the prefix of the scopes that are key-value stores.
 const kvPrefix = "kv:"
 
-// KV are the key-value stores of plugins, for operators. A store stays when its plugin
-// is gone or loses its grant.
+// KV manages the key-value stores of plugins, for operators. A store outlives its plugin
+// and the plugin's grant.
 type KV struct{ *store }
 
 // KV returns the key-value stores of plugins.
 func (s *store) KV() KV { return KV{s} }
 
-// List returns all stores, by session and plugin.
+// List returns all stores, sorted by session and plugin.
 func (k KV) List(ctx context.Context) (wire.KVStores, error) {
 	found, err := k.engine.Scopes(ctx, "", kvPrefix)
 	out := wire.KVStores{Stores: make([]wire.KVStore, len(found))}
@@ -31,13 +31,13 @@ func (k KV) List(ctx context.Context) (wire.KVStores, error) {
 	return out, err
 }
 
-// values are those of one store.
+// values returns the values of one store.
 func (k KV) values(plugin, session string) background.Values {
 	return background.ValuesIn(k.engine, engine.Scope{Session: session, Name: kvPrefix + plugin}, engine.ValueLimit{}, abi.MaxKVValue)
 }
 
-// Keys returns a page of a store, by key and without data: up to most values whose
-// keys begin with prefix and come after after. Session is empty for a store that all
+// Keys returns a page of a store, by key and without data: up to most values whose keys
+// begin with prefix and follow the key after. The session is empty for a store that all
 // sessions share.
 func (k KV) Keys(ctx context.Context, plugin, session, prefix, after string, most int) (wire.Values, error) {
 	found, err := k.values(plugin, session).Page(ctx, prefix, after, most)

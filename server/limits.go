@@ -14,13 +14,13 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Limits bound one call. A zero field leaves the choice to the next in this
-// order: the caller, the tool's manifest, the operator, the host.
+// Limits bound one call. A zero field is decided by the next in this order: the caller,
+// the tool's manifest, the operator, the host.
 type Limits struct {
 	Fuel       int64         `json:"fuel,omitempty"`   // units
 	Memory     int64         `json:"memory,omitempty"` // bytes of linear memory
 	Output     int64         `json:"output,omitempty"` // bytes written to all streams
-	Timeout    time.Duration `json:"-"`                // of a call that is waited for
+	Timeout    time.Duration `json:"-"`                // of a call that its caller waits for
 	Background time.Duration `json:"-"`                // of a background run
 }
 
@@ -36,7 +36,7 @@ const (
 // it lifts that of Config.MaxLimits too, unless that is set.
 const NoLimit = shape.NoLimit
 
-// or fills in the fields that are zero.
+// or fills zero fields from m.
 func (l Limits) or(m Limits) Limits {
 	return Limits{
 		Fuel: cmp.Or(l.Fuel, m.Fuel), Memory: cmp.Or(l.Memory, m.Memory), Output: cmp.Or(l.Output, m.Output),
@@ -52,8 +52,8 @@ func (l Limits) atMost(m Limits) Limits {
 	}
 }
 
-// policy is the policy of a call with these limits. What the plugin may touch
-// is added where the plugin is known.
+// policy returns the host's policy for these limits. Grants are added where the plugin is
+// known.
 func (l Limits) policy() host.Policy {
 	return host.Policy{Fuel: l.Fuel, Memory: l.Memory, Output: l.Output, Timeout: l.Timeout}
 }
@@ -62,7 +62,7 @@ func (l Limits) policy() host.Policy {
 type rules struct {
 	own, most Limits        // for tools that ask for nothing; the most a tool may have
 	park      Park          // which calls are parked
-	parkAfter time.Duration // how long calls are waited for; 0: as long as they take
+	parkAfter time.Duration // how long callers wait; 0: as long as calls take
 }
 
 func newRules(cfg Config) rules {
@@ -95,7 +95,7 @@ func newRules(cfg Config) rules {
 	return r
 }
 
-// limits are the limits of one call.
+// limits returns the limits of one call.
 func (r rules) limits(wanted Limits, tool *abi.Tool) Limits {
 	asked := Limits{
 		Fuel: tool.Limits.Fuel, Memory: tool.Limits.MemoryBytes, Output: tool.Limits.OutputBytes,
@@ -105,7 +105,7 @@ func (r rules) limits(wanted Limits, tool *abi.Tool) Limits {
 	return wanted.or(asked).or(r.own).atMost(r.most)
 }
 
-// shown are the limits of a tool as callers see them.
+// shown returns the limits of a tool as callers see them.
 func (r rules) shown(tool *abi.Tool, sandboxed bool) wire.ToolLimits {
 	l := r.limits(Limits{}, tool)
 	out := wire.ToolLimits{TimeoutSeconds: shape.Deadline(l.Timeout), OutputBytes: l.Output, ArgsBytes: MaxArgs}
@@ -118,11 +118,11 @@ func (r rules) shown(tool *abi.Tool, sandboxed bool) wire.ToolLimits {
 	return out
 }
 
-// farFrom is how many times a limit is the usual one, or the usual one is it, before a
-// model reads of it.
+// farFrom is the factor by which a limit has to differ from the usual one before models
+// are informed of it.
 const farFrom = 4
 
-// hint says what a call of a tool may use, where that is far from what calls usually may.
+// hint describes the limits of a tool that are far from the usual ones.
 func (r rules) hint(tool *abi.Tool) string {
 	l := r.limits(Limits{}, tool)
 	far := func(limit, usual int64) bool { return limit >= farFrom*usual || limit <= usual/farFrom }
@@ -147,9 +147,9 @@ func mebibytes(n int64) string {
 	return strconv.FormatFloat(float64(n)/(1<<20), 'g', 3, 64) + " MiB"
 }
 
-// deadline is the deadline of a background run: the agent's, else the tool's. An
-// agent that asks for more than the maximum gets an error, not less time than it
-// relies on.
+// deadline returns the deadline of a background run: the agent's, else the tool's. Asking
+// for more than the maximum is an error, because the agent relies on the time it asked
+// for.
 func (r rules) deadline(asked time.Duration, tool *abi.Tool) (time.Duration, error) {
 	if most := r.most.Background; asked < 0 || asked > most {
 		return 0, &background.FieldError{Field: "timeout_seconds", Problem: fmt.Sprintf("must be between 1 and %.0f", most.Seconds())}
@@ -162,9 +162,8 @@ func (r rules) parks(tool *callable) bool {
 	return r.parkAfter > 0 && (r.park == ParkAll || tool.Tool.Hints.SupportsBackground)
 }
 
-// parksOverdue reports whether calls of a tool are parked at the default time limit
-// only. The author of a tool with a limit of its own, or one that is never deferred, has
-// decided otherwise.
+// parksOverdue reports whether calls of a tool are parked at the default time limit only.
+// An author who set a limit, or who made the tool never deferred, has decided otherwise.
 func (r rules) parksOverdue(tool *callable) bool {
 	return r.park == ParkOverdue && r.parkAfter > 0 && !tool.Tool.Hints.SupportsBackground &&
 		tool.Tool.Limits.TimeoutSeconds == 0 && tool.Tool.Deferrable != abi.DeferNever

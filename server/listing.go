@@ -9,25 +9,25 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 )
 
-// Listing says how a model learns of a tool.
+// Listing says how models discover a tool.
 type Listing string
 
-// The ways.
+// The values of Listing.
 const (
-	ListDirectly Listing = "list"   // by its definition, which the model pays for in every call
-	ListBySearch Listing = "search" // by a search: the tool is deferred
+	ListDirectly Listing = "list"   // models get its definition, and pay for it in every call
+	ListBySearch Listing = "search" // models find it by search: the tool is deferred
 )
 
-// Exec is the name of the tool that runs scripts, which call other tools. The plugin that
-// has it is an example, and no other tool is expected under the name.
+// Exec is the name of the tool that runs scripts, which call other tools. An example
+// plugin has it, and no other tool should use the name.
 const Exec = "exec"
 
-// listings are how models learn of tools, by the names of tools as agents see them or by
-// patterns such as files_*. A name wins over patterns, and a longer pattern over a shorter
-// one.
+// listings say how models discover tools. Keys are the names of tools as agents see them,
+// or patterns such as files_*. A name takes precedence over patterns, and a longer
+// pattern over a shorter one.
 type listings map[string]Listing
 
-// check returns an error if a pattern or a way is wrong.
+// check returns an error for an invalid pattern or value.
 func (l listings) check() error {
 	for name, listing := range l {
 		field := "Listing." + name
@@ -41,14 +41,14 @@ func (l listings) check() error {
 	return nil
 }
 
-// defers reports whether models find a tool by search only. A tool that is said to be
-// never deferred is listed unless its very name is deferred.
+// defers reports whether models find a tool by search only. A tool that must never be
+// deferred is listed unless its exact name is deferred.
 func (l listings) defers(name string, never bool) bool {
 	key, ok := matching(l, name)
 	return ok && l[key] == ListBySearch && (key == name || !never)
 }
 
-// matching returns the key of a table by names and patterns that decides on a tool.
+// matching returns the key that applies to a tool in a table of names and patterns.
 func matching[V any](table map[string]V, name string) (key string, ok bool) {
 	if _, ok := table[name]; ok {
 		return name, true
@@ -66,8 +66,8 @@ func (s *toolset) deferred(t *callable) bool {
 	return t.listing.defers(t.Name, t.Tool.Deferrable == abi.DeferNever || t.Name == Exec)
 }
 
-// defersAgent is deferred for the agent's own tools. With scripts a model needs only
-// those to check and to search.
+// defersAgent is deferred for the agent's own tools. With scripts, models need only the
+// tools to check and to search.
 func (s *toolset) defersAgent(name string, scripts bool) bool {
 	return name != ToolsSearch && s.now().listing.defers(name, !scripts || name == CheckBackground)
 }
@@ -82,8 +82,8 @@ func scripts(tools []*callable) bool {
 	return slices.ContainsFunc(tools, func(t *callable) bool { return t.Name == Exec && t.Denied() == nil })
 }
 
-// AllDefinitions returns [Service.Definitions] and the deferred tools, in one order. Each
-// can be called by its name.
+// AllDefinitions returns [Service.Definitions] and the deferred tools, sorted together.
+// Each can be called by its name.
 func (s *Service) AllDefinitions(session string) []Definition {
 	var ds []Definition
 	tools := s.callables()

@@ -15,7 +15,7 @@ const MaxLocale = 64
 // localeText matches the characters of BCP 47.
 var localeText = regexp.MustCompile(`^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$`)
 
-// CheckLocale returns what is wrong with a locale; nothing with an empty one.
+// CheckLocale returns an error for an invalid locale. An empty one is valid.
 func CheckLocale(locale string) error {
 	switch {
 	case locale == "":
@@ -28,9 +28,9 @@ func CheckLocale(locale string) error {
 	return nil
 }
 
-// localeOf returns the locale of whoever started a run, empty if it is unknown.
+// localeOf returns the locale of a run's requester; empty if unknown.
 func localeOf(run engine.Run) string {
 	var own terms
-	_ = json.Unmarshal(run.Terms, &own) // it has none, or ones of another version
+	_ = json.Unmarshal(run.Terms, &own) // without terms, or with those of another version, it is empty
 	return own.Locale
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// measureWithin is how long the store of runs has to answer when metrics are collected.
+// measureWithin is how long the store of runs may take to answer when metrics are
+// collected.
 const measureWithin = 2 * time.Second
 
 // Telemetry returns the instruments of the service, for transports.
@@ -32,7 +33,7 @@ func measureEnd(t *telemetry.Telemetry) func(engine.Run) {
 	}
 }
 
-// measure reports what metrics are at the moment.
+// measure reports the current values of metrics.
 func (s *Service) measure(ctx context.Context, o telemetry.Observer) {
 	measureCalls(s.host.Stats(), o)
 	if s.closed.Load() {
@@ -138,8 +139,8 @@ func measureStore(ctx context.Context, s *Service, o telemetry.Observer) error {
 	return nil
 }
 
-// measureKV reports the sizes of key-value stores by plugin, those of plugins that are gone
-// together.
+// measureKV reports the sizes of key-value stores by plugin. Those of missing plugins are
+// added up.
 func measureKV(ctx context.Context, s *Service, o telemetry.Observer) error {
 	stores, err := s.KV().List(ctx)
 	if err != nil {

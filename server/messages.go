@@ -16,10 +16,9 @@ import (
 )
 
 // Send sends a message, at most 16 KiB of JSON, to an active run whose tool reads
-// messages, as the hint messages of its manifest says. The record keeps by as the
-// sender; empty means the session's agent. A run has at most 64 messages, 256 KiB
-// together, that its tool has not taken. In a dry run the message has no id, and is not
-// sent.
+// messages (the hint messages of its manifest). The record keeps by as the sender; empty
+// means the session's agent. A run has at most 64 unread messages, 256 KiB together. In a
+// dry run the message has no id, and is not sent.
 func (v Session) Send(ctx context.Context, id, by string, message json.RawMessage) (wire.Message, error) {
 	run, err := v.record(ctx, id)
 	if err == nil && run.Status.Terminal() {
@@ -74,8 +73,8 @@ func refusedMessage(run engine.Run, err error) error {
 // fullRetry is when a full mailbox may have room again.
 const fullRetry = 5 * time.Second
 
-// Messages returns the messages that the tool of a run has not taken, in the order they
-// were sent. The end of the run removes them.
+// Messages returns the unread messages of a run, in the order they were sent. The end of
+// the run removes them.
 func (v Session) Messages(ctx context.Context, id string) (wire.Messages, error) {
 	run, err := v.record(ctx, id)
 	if err != nil {
@@ -114,7 +113,7 @@ func message(ctx context.Context, s *Service, req Request) (any, error) {
 	var text string
 	if json.Unmarshal(in.Message, &text) == nil { // models write objects as strings
 		if object := mend("object", strings.TrimSpace(text)); object != nil {
-			parsed, err := parseArgs("", Args{}, object) // strictly, as if it was an object
+			parsed, err := parseArgs("", Args{}, object) // parsed strictly, like an object
 			if err != nil {
 				return nil, err
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
-// narrate is the stage that tells what happens in sentences for people.
+// narrate is the stage that describes progress in sentences for people.
 func narrate(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		var last func(r abi.Result)
@@ -22,9 +22,9 @@ func narrate(next callFunc) callFunc {
 	}
 }
 
-// narrated returns a call whose reports of progress carry the sentence that the tool's
-// manifest has for it. The first one comes at once, and narrate makes the last one, for
-// a call that has succeeded or failed. No sentence shows a secret.
+// narrated returns a call whose progress reports carry the sentences of the tool's
+// manifest. It reports the first one at once. The function narrate reports the last one,
+// for a call that has succeeded or failed. No sentence shows a secret.
 func narrated(tool *callable, call host.Call) (_ host.Call, narrate func(r abi.Result)) {
 	report := call.Progress
 	if report == nil || tool.Narration.IsZero() {

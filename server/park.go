@@ -25,7 +25,7 @@ type Park string
 const (
 	// ParkOverdue parks the calls of tools that support background runs, after
 	// Config.ParkAfter. It parks any other call at the default time limit, which nobody
-	// chose for it. A limit of the caller or of the tool's manifest ends the call.
+	// chose for it. A limit set by the caller or the tool's manifest ends the call.
 	ParkOverdue Park = "overdue"
 	ParkHinted  Park = "hinted" // calls of tools that support background runs
 	ParkAll     Park = "all"    // all
@@ -35,22 +35,22 @@ const (
 const (
 	// DefaultParkAfter is how long a call is waited for before it is parked.
 	DefaultParkAfter = 10 * time.Minute
-	// ParkedTime is how long a parked call has at least until its deadline.
+	// ParkedTime is the least time that a parked call has until its deadline.
 	ParkedTime = 5 * time.Minute
 )
 
-// A budget is the time limits of a call that may be parked.
+// A budget holds the time limits of a call that may be parked.
 type budget struct {
-	park     time.Duration // then it continues in the background
-	deadline time.Duration // then it is ended
+	park     time.Duration // when the call continues in the background
+	deadline time.Duration // when the call ends
 }
 
-// budget returns the time limits of a call. It is false for a call that is not
-// parked: its tool is not, it has no session that a run could belong to, or the
-// caller's own limit ends it before.
+// budget returns the time limits of a call. It returns false for a call that is not
+// parked: its tool never is, it has no session for a run, or the caller's own limit ends
+// it first.
 //
-// A tool can only make the wait shorter. A parked call has at least ParkedTime
-// more, whatever the limits for calls that are waited for are.
+// A tool can only shorten the wait. A parked call has at least ParkedTime more, whatever
+// the limits of calls that are waited for.
 func (r rules) budget(tool *callable, limits Limits, req Request) (budget, bool) {
 	if r.parksOverdue(tool) && req.Session != "" && req.Limits.Timeout == 0 {
 		return r.overdue(limits), true
@@ -76,14 +76,14 @@ func (r rules) overdue(limits Limits) budget {
 	return budget{park, min(max(limits.Background, park+ParkedTime), r.most.Background)}
 }
 
-// A parker makes calls runs that take long.
+// A parker turns calls that take long into runs.
 type parker struct {
 	follow follower
 	attach func(ctx context.Context, c call, sink *output.Sink, caller *live) (context.Context, call, *suspension) // see executor
 }
 
-// park is the stage that waits for a call only so long: then it continues as a run in the
-// background.
+// park is the stage that limits how long a call is waited for. After that, the call
+// continues as a background run.
 func (p parker) park(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		if b, ok := c.budget(); ok {
@@ -93,8 +93,9 @@ func (p parker) park(next callFunc) callFunc {
 	}
 }
 
-// budget returns the time limits of a call that may become a run. It does so when it takes
-// long, when it makes a call that is held for approval, and, with a key, from its start.
+// budget returns the time limits of a call that may become a run. It becomes one when it
+// takes long, when it makes a call that is held for approval, or, with a key, at its
+// start.
 func (c call) budget() (budget, bool) {
 	if c.DryRun {
 		return budget{}, false
@@ -173,13 +174,13 @@ func (p parker) parking(ctx context.Context, c call, b budget, next callFunc) (a
 	return r, rerr
 }
 
-// asksLater reports whether the user may be asked once the call is a run: the caller says so,
-// or its user is there, and is asked while the caller follows the run.
+// asksLater reports whether the user may be asked once the call is a run: the caller
+// allows it, or the user is there while the caller follows the run.
 func (c call) asksLater() bool {
 	return c.Ask != nil && (c.AskLater || c.Decide != nil)
 }
 
-// asRun is the run that a call is, or becomes.
+// asRun returns the run that a call is, or becomes.
 func (c call) asRun(ctx context.Context, version string) background.SpawnRequest {
 	t := terms{Limits: c.Limits, Locale: c.Locale, Asks: c.outer == nil && c.asksLater()}
 	req := background.SpawnRequest{Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: c.Args, IdempotencyKey: c.Key}
@@ -194,8 +195,8 @@ func (c call) asRun(ctx context.Context, version string) background.SpawnRequest
 	return req
 }
 
-// asLaterRun is the run of a call that begins later than its caller makes it: once it is
-// approved, or once the state is stored that knows of it.
+// asLaterRun returns the run of a call that starts later: once it is approved, or once a
+// state that includes it is stored.
 func (c call) asLaterRun(ctx context.Context, version string) background.SpawnRequest {
 	req := c.asRun(ctx, version)
 	req.Parked, req.Anew = true, c.tool.anew()
@@ -206,8 +207,8 @@ func (c call) asLaterRun(ctx context.Context, version string) background.SpawnRe
 	return req
 }
 
-// outOfTime is the end of a call that used up its time, with what the error says
-// that it waited for.
+// outOfTime is the error of a call that used up its time. It says what the call waited
+// for, if err does.
 func outOfTime(limit time.Duration, err error) error {
 	if waited, ok := errors.AsType[*host.WaitedError](err); ok {
 		return &host.WaitedError{Err: host.TimeLimit(limit), For: waited.For}
@@ -215,8 +216,7 @@ func outOfTime(limit time.Duration, err error) error {
 	return host.TimeLimit(limit)
 }
 
-// canceled is the end of a call whose caller has left, whether the tool noticed
-// or not.
+// canceled is the end of a call whose caller has left, whether or not the tool noticed.
 func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if !errors.Is(cause, err) {
@@ -225,8 +225,8 @@ func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 	return abi.Result{Kind: abi.CanceledKind, Error: cause.Error(), Usage: r.Usage}, err
 }
 
-// parked answers a call that continues in the background as a run. Waits says what for, if it
-// is not its own work.
+// parked answers a call that continues in the background as a run. Waits describes what
+// the run waits for, unless that is its own work.
 func (f follower) parked(c call, run engine.Run, after time.Duration, waits string) (abi.Result, error) {
 	c.note.Run = run.ID
 	f.offer()
@@ -245,7 +245,7 @@ func (f follower) parked(c call, run engine.Run, after time.Duration, waits stri
 		TaskID         string        `json:"task_id"`
 		BackgroundID   string        `json:"background_id"` // the same
 		Tool           string        `json:"tool"`
-		TimeoutSeconds float64       `json:"timeout_seconds"` // how long it was waited for
+		TimeoutSeconds float64       `json:"timeout_seconds"` // how long the caller waited
 		Status         engine.Status `json:"status"`
 		Message        string        `json:"message"`
 	}{
@@ -265,7 +265,7 @@ type live struct {
 	call     host.Call // as the caller made it
 	release  func()    // returns the slot; nil before the call has one
 
-	wanted chan struct{} // closed when the call is to become a run before its time
+	wanted chan struct{} // closed when the call has to become a run early
 	want   func()        // closes wanted
 	parked chan struct{} // closed when the call has become a run
 	run    string        // the run's id; set before parked is closed
@@ -273,14 +273,14 @@ type live struct {
 	why    error         // set before failed is closed
 	gone   chan struct{} // closed by detach
 
-	later    *asker // of the run
+	later    *asker // for the run
 	askLater bool   // it may ask after it is detached
 }
 
 type liveKey struct{}
 
 // liveOf returns the caller's end of the direct call that a context belongs to; nil if it
-// belongs to a run that nobody has waited for.
+// belongs to a run that never had a waiting caller.
 func liveOf(ctx context.Context) *live {
 	l, _ := ctx.Value(liveKey{}).(*live)
 	return l
@@ -296,8 +296,8 @@ func newLive(c call, asked *questions) *live {
 	return l
 }
 
-// park makes the call a run, because it makes a call that is held for approval: only a run
-// can wait for that. It returns once it is one.
+// park makes the call a run, because it makes a call that is held for approval: only a
+// run can wait for that. It returns once the call is a run.
 func (l *live) park(ctx context.Context) error {
 	if l == nil {
 		if _, ok := background.RunOf(ctx); !ok {
@@ -316,7 +316,7 @@ func (l *live) park(ctx context.Context) error {
 	}
 }
 
-// became says that the call has become a run. It does not need its slot any longer.
+// became records that the call has become a run, which no longer needs the call's slot.
 func (l *live) became(run string) {
 	l.run = run
 	close(l.parked)
@@ -325,7 +325,7 @@ func (l *live) became(run string) {
 	l.free()
 }
 
-// remains says that the call cannot become a run, and continues.
+// remains records that the call cannot become a run, and continues.
 func (l *live) remains(why error) {
 	if limit, ok := errors.AsType[*engine.LimitError](why); ok {
 		why = errors.New(reason.LimitText(limit))
@@ -351,7 +351,7 @@ func (l *live) detach() {
 	l.free()
 }
 
-// admitted keeps the function that returns the slot of the call.
+// admitted stores the function that returns the slot of the call.
 func (l *live) admitted(release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,28 +9,28 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 )
 
-// Decision is what a policy says of a call.
+// Decision is what a policy decides about a call.
 type Decision string
 
 // The decisions.
 const (
-	DecideAllow Decision = "allow" // it is made
-	DecideAsk   Decision = "ask"   // once a person has approved it
-	DecideDeny  Decision = "deny"  // it is refused
+	DecideAllow Decision = "allow" // the call is made
+	DecideAsk   Decision = "ask"   // the call is made once a person has approved it
+	DecideDeny  Decision = "deny"  // the call is refused
 )
 
-// ApprovalPolicy says which calls a person has to approve. The zero policy is that of
+// ApprovalPolicy says which calls a person has to approve. The zero policy follows the
 // manifests: Config.Approve is asked about tools with approval: required.
 type ApprovalPolicy struct {
-	// Ask lets calls wait for an approval: as runs that start once somebody approves them
-	// with [Service.Approvals], also after a restart. By default it asks about tools with
+	// Ask holds calls as runs that start once somebody approves them with
+	// [Service.Approvals], even after a restart. By default it asks about tools with
 	// approval: required and about destructive ones, and not about readonly ones.
 	Ask bool
 	// Tools decides on tools by their names as agents see them, or by patterns such as
-	// files_*, whatever their hints say. A name wins over patterns, and a longer pattern
-	// over a shorter one.
+	// files_*, whatever their hints say. A name takes precedence over patterns, and a
+	// longer pattern over a shorter one.
 	Tools map[string]Decision
-	// Wait is how long a call waits for approval; then it is refused. 0 is
+	// Wait is how long a call waits for approval before it is refused. 0 is
 	// DefaultApprovalWait.
 	Wait time.Duration
 	// By says who decides. The zero value is ByUser.
@@ -42,22 +42,22 @@ type ApprovalBy string
 
 // Who decides. Operators always can, see [Approvals.Decide].
 const (
-	ByUser     ApprovalBy = "user"     // the user of the client too, with [Request.Decide]
-	ByOperator ApprovalBy = "operator" // operators alone
+	ByUser     ApprovalBy = "user"     // operators, and the client's user with [Request.Decide]
+	ByOperator ApprovalBy = "operator" // operators only
 )
 
 // Bounds of approvals.
 const (
 	DefaultApprovalWait = 7 * 24 * time.Hour
 	maxWaiting          = 100      // calls of a session that wait for approval
-	maxShownArgs        = 16 << 10 // bytes of arguments that an operator is shown
-	maxAskedArgs        = 4000     // bytes of them in a question to a user
+	maxShownArgs        = 16 << 10 // bytes of arguments shown to an operator
+	maxAskedArgs        = 4000     // bytes of arguments in a question to a user
 )
 
-// heldForApproval is what a run waits for.
+// heldForApproval is why a run is held.
 const heldForApproval = "approval"
 
-// check returns an error if a pattern or a decision is wrong.
+// check returns an error for an invalid pattern or decision.
 func (p ApprovalPolicy) check() error {
 	for name, d := range p.Tools {
 		field := "Approvals.Tools." + name
@@ -77,13 +77,13 @@ func (p ApprovalPolicy) check() error {
 	return nil
 }
 
-// decide says whether a tool is called.
+// decide returns the decision about calls of a tool.
 func (p ApprovalPolicy) decide(tool *callable) Decision {
 	d, _ := p.rule(tool)
 	return d
 }
 
-// rule is decide, and why: a setting, or what is known of the tool.
+// rule is decide with its reason: a setting, or a property of the tool.
 func (p ApprovalPolicy) rule(tool *callable) (d Decision, why string) {
 	if key, ok := matching(p.Tools, tool.Name); ok {
 		return p.Tools[key], "approvals.tools." + key
@@ -99,7 +99,7 @@ func (p ApprovalPolicy) rule(tool *callable) (d Decision, why string) {
 	return DecideAllow, ""
 }
 
-// shown is whether a person has to approve calls of a tool, as callers see it.
+// shown returns whether a person has to approve calls of a tool, as callers see it.
 func (p ApprovalPolicy) shown(tool *callable) abi.Approval {
 	if p.decide(tool) == DecideAllow {
 		return abi.ApprovalAuto

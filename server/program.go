@@ -13,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// program are the tools of the program.
+// program holds the tools of the program.
 type program struct {
 	caller *gotool.Caller
 
@@ -50,7 +50,7 @@ func (s *toolset) openProgram(cfg Config) error {
 	return nil
 }
 
-// load makes a tool known under its name, unless that is taken.
+// load adds a tool under its name, unless that is taken.
 func (s *toolset) load(t gotool.Tool, take func(name string) error) error {
 	loaded, err := s.program.caller.Load(t)
 	if err != nil {
@@ -75,11 +75,11 @@ func (s *toolset) load(t gotool.Tool, take func(name string) error) error {
 }
 
 // Register adds a tool of the program, see package gotool. The error says what is wrong
-// with it, or which tool has its name. Plugins that want the name later are problems. Clients
-// that listen are notified.
+// with it, or which tool has its name. Plugins that claim the name later are problems.
+// Subscribed clients are notified.
 //
-// A run that an earlier process left is decided on by [Open], so a tool whose runs are
-// to continue has to be in Config.Tools.
+// [Open] decides on the runs of an earlier process, so a tool whose runs are to continue
+// must be in Config.Tools.
 func (s *Service) Register(t gotool.Tool) error {
 	if s.closed.Load() {
 		return reason.ErrShutdown

@@ -14,31 +14,31 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// questions are the open questions of background runs that are running here. Those of a run
-// that is suspended are kept with it, see [asking]; a run that begins again asks again. The
-// zero value is empty.
+// questions are the open questions of background runs on this host. Those of a suspended
+// run are stored with it, see [asking]; a run that starts over asks again. The zero value
+// is empty.
 type questions struct {
-	shared bool // other hosts answer too: what is asked is kept with a running run as well
+	shared bool // other hosts answer too: questions are stored with running runs as well
 
 	mu       sync.Mutex
 	waiting  map[runKey]*waiting
 	watchers map[chan struct{}][]runKey // closed when one of these runs asks
 }
 
-// runKey names a run and the session that has it.
+// runKey identifies a run and its session.
 type runKey struct{ session, id string }
 
 // waiting is a run that waits for answers.
 type waiting struct {
-	operation int32 // that asks, if the run can be suspended meanwhile; else 0
+	operation int32 // the operation that asks, if the run can be suspended meanwhile; else 0
 	open      map[string]abi.Question
 	given     map[string]abi.Answer
 	done      chan struct{} // closed when nothing is open
 }
 
-// ask asks questions of a run, and waits until all are answered. The round makes
-// their keys unique in the life of the run, which may use a key again. A run that continues
-// resumes with what it has kept.
+// ask asks the questions of a run, and waits until all are answered. A run may use a key
+// again, so the round makes keys unique. A run that continues resumes with its stored
+// questions.
 func (q *questions) ask(ctx context.Context, run runKey, round int, asked abi.Questions) (abi.Answers, error) {
 	own, kept := askingOf(ctx), newQuestion(asked, round)
 	if own == nil && q.shared {
@@ -90,10 +90,11 @@ func (q *questions) await(ctx context.Context, run runKey, w *waiting, asked kep
 	}
 }
 
-// questionPoll is how often a host looks whether another one got answers, or asks.
+// questionPoll is how often a host checks whether another one has received answers, or
+// asks.
 const questionPoll = time.Second
 
-// end makes the questions of a run closed, once leave has returned.
+// end closes the questions of a run, once leave has returned.
 func (q *questions) end(run runKey, leave func() error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -101,10 +102,10 @@ func (q *questions) end(run runKey, leave func() error) error {
 	return leave()
 }
 
-// An asker asks the user of a run, one time after the other.
+// An asker asks the user of a run, one round after the other.
 type asker struct {
 	asked *questions
-	turn  chan struct{} // has an element while it asks
+	turn  chan struct{} // holds an element while it asks
 	round int           // of the last questions
 }
 
@@ -112,7 +113,7 @@ func newAsker(asked *questions, round int) *asker {
 	return &asker{asked: asked, turn: make(chan struct{}, 1), round: round}
 }
 
-// ask asks once what was asked before is answered.
+// ask waits until the questions before are answered, and asks.
 func (a *asker) ask(ctx context.Context, run runKey, q abi.Questions) (abi.Answers, error) {
 	select {
 	case a.turn <- struct{}{}: // also if the run is about to be suspended: what it asks first is kept
@@ -128,8 +129,8 @@ func (a *asker) ask(ctx context.Context, run runKey, q abi.Questions) (abi.Answe
 	return a.asked.ask(ctx, run, a.round, q)
 }
 
-// asks returns a function that asks the user of a run that continues, or begins again. It
-// counts from how long the run has taken, so that no key is one that was used before.
+// asks returns a function that asks the user of a run that continues or starts over. Its
+// rounds count from the time that the run has taken, so that no key repeats.
 func (x executor) asks(run engine.Run) func(context.Context, abi.Questions) (abi.Answers, error) {
 	a := newAsker(&x.service.asked, int(run.Elapsed(time.Now()).Milliseconds()))
 	return func(ctx context.Context, q abi.Questions) (abi.Answers, error) {
@@ -137,7 +138,7 @@ func (x executor) asks(run engine.Run) func(context.Context, abi.Questions) (abi
 	}
 }
 
-// begin makes questions open, and wakes those who wait for it.
+// begin opens questions, and wakes those who wait for them.
 func (q *questions) begin(run runKey, load func() (*waiting, error)) (*waiting, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -163,8 +164,8 @@ func (q *questions) begin(run runKey, load func() (*waiting, error)) (*waiting, 
 	return w, nil
 }
 
-// open returns what a run asks its user now, by key, and the operation that asks; nil if
-// it asks nothing.
+// open returns the open questions of a run by key, and the operation that asks; nil
+// without any.
 func (q *questions) open(run runKey) (map[string]abi.Question, int32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -187,8 +188,8 @@ func (q *questions) runs(session string) (ids []string) {
 	return ids
 }
 
-// answer takes answers that were checked to those questions that are still open: what the
-// run asks now, and what kept says of the others.
+// answer gives checked answers to the open questions of a run. It calls kept with the
+// operation that asks now, for the stored questions of the others.
 func (q *questions) answer(run runKey, checked map[string]abi.Answer, kept func(operation int32) error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -202,7 +203,7 @@ func (q *questions) answer(run runKey, checked map[string]abi.Answer, kept func(
 	return kept(w.operation)
 }
 
-// take takes answers to open questions. It reports whether there were any.
+// take moves answers to open questions into given. It reports whether there were any.
 func take(open map[string]abi.Question, given, answers map[string]abi.Answer) (taken bool) {
 	for key, a := range answers {
 		if _, ok := open[key]; ok {
@@ -214,8 +215,8 @@ func take(open map[string]abi.Question, given, answers map[string]abi.Answer) (t
 	return taken
 }
 
-// watch returns a channel that is closed as soon as one of these runs asks its
-// user something, at once if one already does. Call stop when done.
+// watch returns a channel that is closed as soon as one of these runs asks its user
+// something; at once if one already does. Call stop when done.
 func (q *questions) watch(runs []runKey) (asked chan struct{}, stop func()) {
 	asked = make(chan struct{})
 	q.mu.Lock()
@@ -236,12 +237,11 @@ func (q *questions) watch(runs []runKey) (asked chan struct{}, stop func()) {
 	}
 }
 
-// maxAwaited is how much of a question's message an agent is shown, in
-// characters.
+// maxAwaited bounds what an agent sees of a question's message, in characters.
 const maxAwaited = 500
 
-// messages are the messages of questions, cleaned for a model, in at most that
-// many characters together.
+// messages returns the messages of questions, cleaned for a model, in at most room
+// characters together.
 func messages(open map[string]abi.Question, room int) (texts []string) {
 	for _, key := range slices.Sorted(maps.Keys(open)) {
 		text := []rune(strings.Join(strings.Fields(Clean([]byte(open[key].Message))), " "))
@@ -253,7 +253,7 @@ func messages(open map[string]abi.Question, room int) (texts []string) {
 	return texts
 }
 
-// Questions returns what a run asks its user, by key; nil if it asks nothing.
+// Questions returns the open questions of a run to its user, by key; nil without any.
 func (v Session) Questions(ctx context.Context, id string) (map[string]abi.Question, error) {
 	run, err := v.record(ctx, id)
 	if err != nil {
@@ -262,8 +262,8 @@ func (v Session) Questions(ctx context.Context, id string) (map[string]abi.Quest
 	return v.questions(ctx, run), nil
 }
 
-// Asked returns a channel that is closed as soon as one of those runs asks its
-// user something, at once if one already does. Call stop when done.
+// Asked returns a channel that is closed as soon as one of those runs asks its user
+// something; at once if one already does. Call stop when done.
 func (v Session) Asked(ctx context.Context, ids []string) (asked <-chan struct{}, stop func()) {
 	runs, remote := make([]runKey, len(ids)), []engine.Run(nil)
 	for i, id := range ids {
@@ -287,7 +287,7 @@ func (v Session) Asked(ctx context.Context, ids []string) (asked <-chan struct{}
 	return v.askedElsewhere(ctx, remote, local, stop)
 }
 
-// askedElsewhere is Asked for runs that other hosts may have: it looks again each second.
+// askedElsewhere is Asked for runs that may be on other hosts: it polls each second.
 func (v Session) askedElsewhere(ctx context.Context, runs []engine.Run, local <-chan struct{}, unwatch func()) (asked <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	either := make(chan struct{})
@@ -319,9 +319,9 @@ func (v Session) askedElsewhere(ctx context.Context, runs []engine.Run, local <-
 	}
 }
 
-// Answer answers questions of a run, which continues when all are answered.
-// Answers to closed or unknown questions are dropped. If one does not fit its
-// question, the error matches [abi.ErrAnswer], and all questions stay open.
+// Answer answers questions of a run, which continues once all are answered. Answers to
+// closed or unknown questions are dropped. If an answer does not fit its question, the
+// error matches [abi.ErrAnswer], and all questions stay open.
 func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.Answer) error {
 	run, err := v.record(ctx, id)
 	if err != nil {

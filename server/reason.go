@@ -8,25 +8,23 @@ import (
 	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
-// ErrDenied is why a call is refused that the operator has not granted.
+// ErrDenied refuses a call that the operator has not granted.
 var ErrDenied = host.ErrDenied
 
-// ErrLocked is why Open fails while another process keeps its runs in the
-// folder.
+// ErrLocked is the error of Open while another process keeps its runs in the folder.
 var ErrLocked = engine.ErrLocked
 
-// ErrApproval is why a call is refused that no person has approved. It matches
-// host.ErrDenied too.
+// ErrApproval refuses a call that no person has approved. It also matches host.ErrDenied.
 var ErrApproval = reason.ErrApproval
 
-// A Reason is what a caller may know of an error: every error of a [Service] has
-// one, see [ReasonOf]. Transports translate its code, and add nothing.
+// A Reason is what a caller may know of an error. Every error of a [Service] has one, see
+// [ReasonOf]. Transports only translate its code.
 type Reason = reason.Reason
 
-// ReasonOf returns the reason of an error of a [Service]. What it does not know
-// is wire.CodeInternal: its details are for the log, not for the caller.
+// ReasonOf returns the reason of an error of a [Service]. An unknown error is
+// wire.CodeInternal: its details are for the log, not for the caller.
 func ReasonOf(err error) Reason { return reason.Of(err) }
 
-// Broke reports whether an error of [Service.Call] says that a plugin or a handler broke.
-// Those are in the log already, with the plugin, the tool and the trace.
+// Broke reports whether an error of [Service.Call] means that a plugin or a handler
+// broke. Such errors are in the log already, with the plugin, the tool and the trace.
 func Broke(err error) bool { return errors.Is(err, host.ErrTrap) || errors.Is(err, host.ErrABI) }

@@ -46,8 +46,8 @@ func (r recorder) record(next callFunc) callFunc {
 	}
 }
 
-// unresolved logs a call whose caller has left without its answer: its connection was
-// closed or timed out, or it canceled the call.
+// unresolved logs a call whose caller left without an answer: its connection was closed
+// or timed out, or it canceled the call.
 func (r recorder) unresolved(ctx context.Context, c call, answer abi.Result) {
 	if errors.Is(context.Cause(ctx), ErrAskAgain) { // it is there, and asks its user
 		return

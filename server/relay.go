@@ -11,16 +11,15 @@ import (
 const (
 	relayLife  = 5 * time.Minute
 	relayCount = 256     // messages to one name
-	relayBytes = 4 << 20 // of them
+	relayBytes = 4 << 20 // bytes of messages to one name
 )
 
-// A Relay passes messages between the hosts that share an engine. A message is for every
-// host that reads what was sent to its name, and is kept for 5 minutes. It is safe for
-// concurrent use.
+// A Relay passes messages between the hosts that share an engine. Every host that reads a
+// name gets its messages, which are kept for 5 minutes. It is safe for concurrent use.
 type Relay struct{ engine engine.Engine }
 
-// Relay returns the relay of the service's engine. It is nil if the service has an engine of
-// its own, and thus no other hosts.
+// Relay returns the relay of the service's engine. It is nil if the engine belongs to
+// this service alone, so that there are no other hosts.
 func (s *Service) Relay() *Relay {
 	if s.cfg.Engine == nil {
 		return nil
@@ -38,7 +37,7 @@ func (r *Relay) Send(ctx context.Context, to string, message []byte) error {
 	return err
 }
 
-// Receive returns the messages to a name, those after one with their Key after.
+// Receive returns the messages to a name that follow the one with the Key after.
 func (r *Relay) Receive(ctx context.Context, to, after string) ([]engine.Value, error) {
 	return r.engine.Values(ctx, relayScope(to), after, 0, true)
 }

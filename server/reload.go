@@ -10,9 +10,9 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Reload reads the folders of plugins again, see [plugins.Registry.Reload]. Active
-// calls and runs end in the plugin they started in. The error is the cause of ctx,
-// or host.ErrClosed.
+// Reload reads the folders of plugins again, see [plugins.Registry.Reload]. Active calls
+// and runs finish with the plugin they started with. The error is the cause of ctx, or
+// host.ErrClosed.
 func (s *Service) Reload(ctx context.Context) (plugins.Changes, error) {
 	c, err := s.registry.Reload(ctx)
 	if err == nil {
@@ -21,8 +21,8 @@ func (s *Service) Reload(ctx context.Context) (plugins.Changes, error) {
 	return c, err
 }
 
-// ReloadPlugins is [Service.Reload] with an answer for operators. It is for programs that
-// have no configuration to read again. In a dry run it changes nothing.
+// ReloadPlugins is [Service.Reload] with an answer for operators, for programs that have
+// no configuration to read again. In a dry run it changes nothing.
 func (s *Service) ReloadPlugins(ctx context.Context) (wire.Reload, error) {
 	out := wire.Reload{Changed: []wire.SettingChange{}, Restart: []wire.SettingChange{}, Problems: []wire.FileProblem{}, DryRun: InDryRun(ctx)}
 	if out.DryRun {
@@ -35,8 +35,8 @@ func (s *Service) ReloadPlugins(ctx context.Context) (wire.Reload, error) {
 	return out, err
 }
 
-// reoffer tells hosts that share the engine what this one has now, and begins with the runs
-// that wait for it.
+// reoffer publishes what this host has to the hosts that share its engine, and starts the
+// runs that wait for it.
 func (s *Service) reoffer() {
 	if s.runs == nil {
 		return // it is being opened

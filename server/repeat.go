@@ -8,10 +8,10 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Rerun starts a run of the same tool with the arguments, title, deadline and locale of an
-// earlier run, in the session of that run, after the checks of [Session.Spawn]. A run
-// with secret arguments is refused, because they were not stored. By is kept with the
-// new run; empty means the session's agent.
+// Rerun starts a run with the tool, arguments, title, deadline and locale of an earlier
+// run, in the session of that run, after the checks of [Session.Spawn]. A run with secret
+// arguments is refused, because they were not stored. The new run keeps by as the
+// requester; empty means the session's agent.
 func (v Session) Rerun(ctx context.Context, id, by string) (wire.Run, error) {
 	old, err := v.record(ctx, id)
 	if err == nil {

@@ -37,7 +37,7 @@ func (c Config) check(most time.Duration) error {
 	return nil
 }
 
-// places are how many runs this host works on at a time.
+// places returns how many runs this host works on at a time.
 func (c Config) places() int { return cmp.Or(c.Runs.PerHost, background.DefaultPerHost) }
 
 // openRuns opens the engine and the manager of runs.
@@ -49,7 +49,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	s.seals = &Seals{engine: s.engine}
 	s.asked.shared = s.cfg.Engine != nil
 
-	if s.audit, err = record.OpenAudit(s.cfg.AuditDir, s.cfg.Audit, s.engine, s.telemetry); err != nil { // the lock of the runs' folder is that of the log too
+	if s.audit, err = record.OpenAudit(s.cfg.AuditDir, s.cfg.Audit, s.engine, s.telemetry); err != nil { // the lock of the runs' folder protects the log too
 		return err
 	}
 	s.audit.Grants(s.registry.Plugins())
@@ -91,22 +91,22 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	return nil
 }
 
-// reaches reports whether a client that named no session may use what is in another
-// unnamed session, if it knows the id: each request of such a client may be in a
-// session of its own. Ids cannot be guessed. The sessions of users stay apart.
+// reaches reports whether a client without a session name may use, by id, what is in
+// another unnamed session: each of its requests may be in a new session. Ids cannot be
+// guessed. The sessions of users stay apart.
 func reaches(session, other string) bool {
 	of := func(session string) string { return session[:strings.LastIndexByte(session, '/')+1] }
 	from := of(session)
 	return from == of(other) && (from == wire.UnnamedPrefix || strings.HasSuffix(from, "/"+wire.UnnamedPrefix))
 }
 
-// unnamed reports whether a session is that of a client that named none. Later
-// connections of the client have other ones.
+// unnamed reports whether a session belongs to a client that named none. Later
+// connections of the client have other sessions.
 func unnamed(session string) bool {
 	return strings.HasPrefix(session, wire.UnnamedPrefix) || strings.Contains(session, "/"+wire.UnnamedPrefix)
 }
 
-// hasRuns reports whether there are records of runs or schedules, or may be.
+// hasRuns reports whether there are, or may be, records of runs or schedules.
 func hasRuns(ctx context.Context, m *background.Manager) bool {
 	runs, err := m.List(ctx, engine.Query{Limit: 1})
 	if err != nil || len(runs) > 0 {
@@ -116,9 +116,9 @@ func hasRuns(ctx context.Context, m *background.Manager) bool {
 	return err != nil || len(schedules) > 0
 }
 
-// Retention is how long an ended run is kept. A run with an unacknowledged notice is
-// kept at least that long, unless NoticeTTL is shorter. Others may be removed
-// sooner, if the session has more than RetainRuns or the record quota is full.
+// Retention returns how long an ended run is kept. A run with an unacknowledged notice is
+// kept at least that long, unless NoticeTTL is shorter. Others may be removed sooner, if
+// the session has more than RetainRuns or the record quota is full.
 func (s *Service) Retention() time.Duration {
 	return cmp.Or(s.now().cfg.Runs.Retention, background.DefaultRetention)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// ScheduleRequest says what to run, and when: repeatedly, by Cron, or once, at At.
-// Set exactly one of the two.
+// ScheduleRequest says what to run and when: repeatedly, with Cron, or once, with At. Set
+// exactly one of the two.
 type ScheduleRequest struct {
 	SpawnRequest
 	Cron     string       // five fields
@@ -22,7 +22,7 @@ type ScheduleRequest struct {
 	Overlap  wire.Overlap // what to do while the last run is still active; empty skips the firing
 }
 
-// Schedules are the schedules of a session, or of all sessions.
+// Schedules manages the schedules of a session, or of all sessions.
 type Schedules Session
 
 // Schedules returns the schedules of the session.
@@ -80,7 +80,7 @@ func (v Schedules) New(ctx context.Context, req ScheduleRequest) (wire.Schedule,
 	return v.audited("created", shape.Schedule(stored), req.By, err)
 }
 
-// of returns the schedules of the session that a schedule belongs to.
+// of returns the Schedules of the session that owns a schedule.
 func (v Schedules) of(ctx context.Context, id string) (Schedules, error) {
 	if !v.all {
 		return v, nil
@@ -102,8 +102,8 @@ func (v Schedules) Disable(ctx context.Context, id string) (wire.Schedule, error
 	return v.audited("disabled", shape.Schedule(s), "", err)
 }
 
-// Remove removes a schedule for good, and returns it as it was. It fires no
-// more from then on; runs that it has fired continue, and stay.
+// Remove removes a schedule for good, and returns its last state. It no longer fires;
+// runs that it started continue, and stay.
 func (v Schedules) Remove(ctx context.Context, id string) (wire.Schedule, error) {
 	v, err := v.of(ctx, id)
 	if err != nil {
@@ -116,15 +116,15 @@ func (v Schedules) Remove(ctx context.Context, id string) (wire.Schedule, error)
 	return v.audited("removed", shape.Schedule(s), "", err)
 }
 
-// unchanged returns a schedule that a dry run leaves as it is.
+// unchanged returns a schedule as it is, for a dry run.
 func (v Schedules) unchanged(ctx context.Context, id string) (wire.Schedule, error) {
 	s, err := v.Get(ctx, id)
 	s.DryRun = true
 	return s, err
 }
 
-// Enable lets a disabled schedule fire again, from now on. A schedule whose only time
-// has passed is refused.
+// Enable lets a disabled schedule fire again, from now on. It refuses a one-time schedule
+// whose time has passed.
 func (v Schedules) Enable(ctx context.Context, id string) (wire.Schedule, error) {
 	v, err := v.of(ctx, id)
 	if err != nil {
@@ -137,10 +137,11 @@ func (v Schedules) Enable(ctx context.Context, id string) (wire.Schedule, error)
 	return v.audited("enabled", shape.Schedule(s), "", err)
 }
 
-// Fire queues a run of a schedule now, also of a disabled one. The checks of
-// [Session.Spawn] are made when the run starts, as at each firing. While an earlier run
-// of the schedule is active, its overlap applies: if that skips the firing, the reason
-// is wire.CodeConflict. By is kept with the run; empty means who made the schedule.
+// Fire queues a run of a schedule now, even of a disabled one. As at each firing, the
+// checks of [Session.Spawn] are made when the run starts. While an earlier run of the
+// schedule is active, its overlap applies: a skipped firing is an error with the reason
+// wire.CodeConflict. The run keeps by as the requester; empty means the maker of the
+// schedule.
 func (v Schedules) Fire(ctx context.Context, id, by string) (wire.Run, error) {
 	v, err := v.of(ctx, id)
 	if err != nil {
@@ -158,7 +159,7 @@ func (v Schedules) Fire(ctx context.Context, id, by string) (wire.Run, error) {
 	return shape.Run(r, time.Now()), nil
 }
 
-// audited writes a change of a schedule that was made to the audit log.
+// audited records a successful change of a schedule in the audit log.
 func (v Schedules) audited(action string, s wire.Schedule, by string, err error) (wire.Schedule, error) {
 	if err == nil {
 		v.service.audit.Schedule(action, s, by)

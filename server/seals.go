@@ -17,32 +17,32 @@ import (
 )
 
 const (
-	sealLife  = 24 * time.Hour // how long a key signs; it is valid as long again
-	sealRetry = time.Second    // between two looks for a key that is not known
+	sealLife  = 24 * time.Hour // how long a key signs; its seals stay valid as long again
+	sealRetry = time.Second    // between two reads for an unknown key
 
-	sealTimeout = 10 * time.Second // of reading the keys
+	sealTimeout = 10 * time.Second // for reading the keys
 )
 
-// sealScope and sealRow say where the keys are: with the runs, so that all hosts of an
-// engine have the same.
+// sealScope and sealRow are where the keys are stored: with the runs, so that all hosts
+// of an engine share them.
 var sealScope = engine.Scope{Name: "seals"}
 
 const sealRow = "keys"
 
-// ErrSeal reports a text that no host of this engine sealed, or one sealed so long ago
-// that its key is gone.
+// ErrSeal reports a text that no host of this engine sealed, or that was sealed so long
+// ago that its key is gone.
 var ErrSeal = errors.New("this server did not issue it")
 
-// Seals sign what clients carry for a server. A client can read it, and can change
-// nothing. All hosts of an engine open the seals of each other, and a host those of its
-// earlier processes, as long as the engine keeps its runs. A seal is valid for 24 hours
-// at least. It is safe for concurrent use.
+// Seals signs data that clients carry for a server. Clients can read it, but not change
+// it. All hosts of an engine accept each other's seals, and a host those of its earlier
+// processes, as long as the engine keeps its runs. A seal is valid for at least 24 hours.
+// Seals is safe for concurrent use.
 type Seals struct {
 	engine engine.Engine
 
 	mu      sync.Mutex
-	keys    []sealKey // the newest first, at most two
-	version int64     // of their row
+	keys    []sealKey // newest first, at most two
+	version int64     // version of their row
 	read    time.Time
 }
 
@@ -53,11 +53,11 @@ type sealKey struct {
 	From time.Time `json:"from"`
 }
 
-// Seals returns what signs for the hosts that share the engine of the service.
+// Seals returns the seals of the hosts that share the engine of the service.
 func (s *Service) Seals() *Seals { return s.seals }
 
 // Seal returns body with a signature, in letters, digits and . _ -. Only Open with the
-// same purpose opens it.
+// same purpose accepts it.
 func (s *Seals) Seal(ctx context.Context, purpose string, body []byte) (string, error) {
 	key, err := s.current(ctx)
 	if err != nil {
@@ -67,8 +67,8 @@ func (s *Seals) Seal(ctx context.Context, purpose string, body []byte) (string, 
 	return key.ID + "." + enc.EncodeToString(key.sign(purpose, body)) + "." + enc.EncodeToString(body), nil
 }
 
-// Open returns the body of what Seal returned on any host. The error matches [ErrSeal]
-// if it is anything else.
+// Open returns the body of a text that Seal returned, on any host. For anything else the
+// error matches [ErrSeal].
 func (s *Seals) Open(ctx context.Context, purpose, sealed string) ([]byte, error) {
 	id, rest, _ := strings.Cut(sealed, ".")
 	signature, text, _ := strings.Cut(rest, ".")
@@ -95,7 +95,7 @@ func (k sealKey) sign(purpose string, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// current returns the key that signs now, and makes one when it is time.
+// current returns the key that signs now, and makes a new one when it is due.
 func (s *Seals) current(ctx context.Context) (sealKey, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *Seals) current(ctx context.Context) (sealKey, error) {
 		if err := s.load(ctx); err != nil {
 			return sealKey{}, err
 		}
-		if len(s.keys) > 0 && now.Before(s.keys[0].From.Add(sealLife)) { // of another host
+		if len(s.keys) > 0 && now.Before(s.keys[0].From.Add(sealLife)) { // from another host
 			continue
 		}
 
@@ -125,7 +125,7 @@ func (s *Seals) current(ctx context.Context) (sealKey, error) {
 	}
 }
 
-// find returns a key by its id. One that is not known may be another host's newest.
+// find returns a key by its id. An unknown one may be another host's newest.
 func (s *Seals) find(ctx context.Context, id string) (sealKey, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ func (s *Seals) find(ctx context.Context, id string) (sealKey, error) {
 				return k, nil
 			}
 		}
-		if time.Since(s.read) < sealRetry { // so that clients cannot have it read all the time
+		if time.Since(s.read) < sealRetry { // so that clients cannot force a read each time
 			return sealKey{}, ErrSeal
 		}
 		if err := s.load(ctx); err != nil {
@@ -162,14 +162,14 @@ func (s *Seals) load(ctx context.Context) error {
 	return nil
 }
 
-// Revoke makes what was sealed invalid on every host.
+// Revoke makes a sealed text invalid on every host.
 func (s *Seals) Revoke(ctx context.Context, sealed string) error {
 	v := engine.Value{Key: revokedKey(sealed), Data: []byte("true"), Version: engine.AnyVersion, Expires: time.Now().Add(2 * sealLife)}
 	_, err := s.engine.PutValue(context.WithoutCancel(ctx), sealScope, v, engine.ValueLimit{Count: maxRevoked})
 	return err
 }
 
-// Revoked reports whether Revoke was called, on any host.
+// Revoked reports whether a sealed text was revoked, on any host.
 func (s *Seals) Revoked(ctx context.Context, sealed string) (bool, error) {
 	_, err := s.engine.Value(ctx, sealScope, revokedKey(sealed))
 	if errors.Is(err, engine.ErrNotFound) {
@@ -178,7 +178,7 @@ func (s *Seals) Revoked(ctx context.Context, sealed string) (bool, error) {
 	return err == nil, err
 }
 
-// maxRevoked bounds what is kept of seals that were revoked.
+// maxRevoked bounds the revocations that are stored.
 const maxRevoked = 100_000
 
 func revokedKey(sealed string) string {

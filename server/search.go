@@ -15,19 +15,19 @@ import (
 	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
-// Bounds of a search.
+// Limits of a search.
 const (
-	MaxQuery     = 400 // characters of a query that are read
+	MaxQuery     = 400 // characters of a query; the rest is ignored
 	maxQueryTags = 16  // words of a query
 	maxToolWords = 400 // different words of a tool
 )
 
-// What a word of a tool counts, by where it is.
+// The weight of a word of a tool, by its place.
 const (
 	inName        = 8.0
 	inTitle       = 5.0
 	inDescription = 3.0
-	inProperty    = 3.0 // names of arguments and of members of results
+	inProperty    = 3.0 // names of arguments and of result members
 	inSchema      = 1.0 // other texts of the schemas
 )
 
@@ -38,16 +38,16 @@ type searchable struct {
 	text string // its description, as models see it
 }
 
-// searchIndex has the words and declarations of tools. It keeps those of the tools that the
-// last search was among, and is safe for concurrent use.
+// searchIndex holds the words and declarations of tools. It caches those of the tools in
+// the last search, and is safe for concurrent use.
 type searchIndex struct {
 	mu   sync.Mutex
 	docs map[*abi.Tool]*searchDoc
 }
 
-// searchDoc is what a search knows of a tool.
+// searchDoc is the entry of a tool in the index.
 type searchDoc struct {
-	words       map[string]float64 // and what each counts
+	words       map[string]float64 // weights by word
 	declaration func() string
 }
 
@@ -85,7 +85,7 @@ func newSearchDoc(t searchable) *searchDoc {
 	return d
 }
 
-// add adds the words of a text. A word counts as where it counts most.
+// add adds the words of a text. A word has its highest weight.
 func (d *searchDoc) add(text string, weight float64) {
 	for _, w := range words(text) {
 		if _, known := d.words[w]; known || len(d.words) < maxToolWords {
@@ -102,7 +102,7 @@ func (d *searchDoc) addSchema(schema any) {
 			d.addSchema(item)
 		}
 	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) { // of too many words the same are kept
+		for _, key := range slices.Sorted(maps.Keys(v)) { // sorted, so that the same words are kept if there are too many
 			inner := v[key]
 			properties, _ := inner.(map[string]any)
 			values, _ := inner.([]any)
@@ -125,8 +125,8 @@ func (d *searchDoc) addSchema(schema any) {
 	}
 }
 
-// match is what a word of a query counts in a tool: less if it only begins a word of the
-// tool, or the other way round.
+// match returns the weight of a query word for the tool. It is less if the word is only a
+// prefix of a word of the tool, or the other way round.
 func (d *searchDoc) match(word string) float64 {
 	if weight := d.words[word]; weight > 0 {
 		return weight
@@ -142,9 +142,9 @@ func (d *searchDoc) match(word string) float64 {
 	return best
 }
 
-// find returns the indices of the tools that have words of a query, the best first: the
-// tool that it names, and then those that have the most of its words, and the rarest. A
-// query without words finds all tools.
+// find returns the indices of the tools that match words of a query, best first: the tool
+// that it names, then those that match most of its words, and the rarest. A query without
+// words finds all tools.
 func (x *searchIndex) find(query string, tools []searchable) []int {
 	query = reason.Clip(query, MaxQuery)
 	wanted, docs := words(query), x.among(tools)
@@ -182,7 +182,7 @@ func (x *searchIndex) find(query string, tools []searchable) []int {
 	return found
 }
 
-// isFiller reports whether a word of a query says nothing of a tool.
+// isFiller reports whether a query word says nothing about a tool.
 func isFiller(word string) bool {
 	switch word {
 	case "a", "an", "and", "the", "of", "to", "in", "on", "or", "for", "from", "by", "with", "is", "it", "that", "this", "how", "what", "tool":
@@ -191,8 +191,8 @@ func isFiller(word string) bool {
 	return false
 }
 
-// words are the different words of a text in lower case: letters and digits. A word such
-// as readFile is also its parts. Plurals count as the singular.
+// words returns the distinct words of a text in lower case: letters and digits. A word
+// such as readFile also yields its parts. Plurals count as the singular.
 func words(text string) []string {
 	var all []string
 	seen := map[string]bool{}
@@ -224,7 +224,7 @@ func camelParts(word string) (parts []string) {
 	return append(parts, word[start:])
 }
 
-// singular is an English word without the s of a plural.
+// singular returns an English word without the s of a plural.
 func singular(word string) string {
 	switch {
 	case len(word) > 4 && strings.HasSuffix(word, "ies"):

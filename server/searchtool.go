@@ -13,16 +13,16 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Bounds of what a search answers.
+// Limits of the answer to a search.
 const (
-	DefaultFound = 5        // tools, unless it asks for more or fewer
+	DefaultFound = 5        // tools, unless the search asks for more or fewer
 	MaxFound     = 200      // tools of any search
-	maxFoundSize = 24 << 10 // bytes of the tools that an agent or a script gets, unless one alone has more
-	maxFoundBy   = 20       // tools that an agent or a script gets
+	maxFoundSize = 24 << 10 // bytes of the tools for an agent or a script, unless one alone is larger
+	maxFoundBy   = 20       // tools for an agent or a script
 )
 
-// searchTools answers tools_search: among all tools that the agent can call, but its own
-// that it is given anyway.
+// searchTools answers tools_search: among all tools that the agent can call, except for
+// those of its own that it has anyway.
 func searchTools(_ context.Context, s *Service, req Request) (any, error) {
 	in, err := decode[struct {
 		Query string   `json:"query"`
@@ -40,7 +40,7 @@ func searchTools(_ context.Context, s *Service, req Request) (any, error) {
 	return answer, nil
 }
 
-// searchFor answers the operation tool.search of a tool's plugin: among the tools that it
+// searchFor answers the operation tool.search of a plugin's tool: among the tools that it
 // may call.
 func (s *Service) searchFor(tool *callable) func(host.ToolSearch) abi.FoundTools {
 	return func(q host.ToolSearch) abi.FoundTools {
@@ -55,17 +55,17 @@ func (s *Service) searchFor(tool *callable) func(host.ToolSearch) abi.FoundTools
 	}
 }
 
-// Declarations returns the declarations in TypeScript of up to limit tools of plugins and
-// of the program that have words of the query, the best first. An empty query finds all
-// of them, by name. The limit is between 1 and [MaxFound].
+// Declarations returns TypeScript declarations of up to limit tools of plugins and of the
+// program that match words of the query, best first. An empty query finds all of them, by
+// name. The limit is between 1 and [MaxFound].
 func (s *Service) Declarations(query string, limit int) wire.Declarations {
 	answer := findTools(s, query, min(max(limit, 1), MaxFound), math.MaxInt, func(t searchable) bool { return !slices.Contains(agentNames, t.name) })
 	answer.Hint = ""
 	return answer
 }
 
-// findTools finds tools that may be found. The answer has about size bytes, unless its
-// first tool alone has more.
+// findTools searches among tools that may be found. The answer has about size bytes,
+// unless its first tool alone is larger.
 func findTools(s *Service, query string, limit, size int, may func(searchable) bool) wire.Declarations {
 	all := s.searchables(s.runs)
 	docs := s.index.among(all)
@@ -94,8 +94,8 @@ func findTools(s *Service, query string, limit, size int, may func(searchable) b
 	return out
 }
 
-// searchables are the tools that can be found: all that agents may call, without those of
-// their own that they are given.
+// searchables returns the tools that can be found: all that agents may call, except for
+// those of their own that they have anyway.
 func (s *toolset) searchables(runs *background.Manager) (all []searchable) {
 	tools := s.callables()
 	for _, t := range tools {

@@ -16,54 +16,54 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Bounds of links.
+// Limits of links.
 const (
 	linkLife    = time.Hour
 	maxLinks    = 1024
-	maxOfUser   = 16 // links of one user; the oldest one goes
+	maxOfUser   = 16 // links of one user; the oldest is evicted
 	maxConnects = 4  // secrets that one call may ask its user for
 )
 
-// ErrLink says that a link is unknown, was used or has expired, or that its secret has
-// been set in another way.
+// ErrLink means that a link is unknown, used or expired, or that its secret has been set
+// in another way.
 var ErrLink = reason.ErrLink
 
-// SecretLink is an address at which a user sets one of their secrets, once. Whoever knows
-// it can set that secret, and cannot read it.
+// SecretLink is a one-time address where a user sets one of their secrets. Anyone who
+// knows it can set that secret, but not read it.
 type SecretLink struct {
-	User    string    // whose secret it is
-	Session string    // of the call that lacked it; "" or USER/ for a client that names none
-	Tool    string    // that was called
-	Name    string    // of the secret
-	Hosts   []string  // where its value may go
+	User    string    // owner of the secret
+	Session string    // session of the call; "" or USER/ if the client named none
+	Tool    string    // tool that was called
+	Name    string    // name of the secret
+	Hosts   []string  // hosts that may receive the value
 	Expires time.Time // an hour after the call
 
 	token string
 }
 
-// SecretNeed is a secret that a call lacks and that its user can set on a page.
+// SecretNeed is a missing secret that the user of a call can set on a page.
 type SecretNeed struct {
 	Name  string
 	Hosts []string
-	URL   string          // of the page
-	Set   <-chan struct{} // closed when the secret has a value
+	URL   string          // address of the page
+	Set   <-chan struct{} // closed once the secret has a value
 }
 
-// ErrNotConnected says that the user of a call did not set the secret that it lacks.
+// ErrNotConnected means that the user did not set a secret that a call needs.
 var ErrNotConnected = errors.New("the user did not set the secret")
 
-// SecretLinks are the links that calls have made for secrets that they lack. They are in
-// memory only: a restart voids them. It is safe for concurrent use.
+// SecretLinks holds the links that calls created for missing secrets. They are in memory
+// only: a restart voids them. It is safe for concurrent use.
 type SecretLinks struct {
 	service *Service
 
 	mu      sync.Mutex
-	page    string // what is before the token of a link
+	page    string // prefix of links, before the token
 	open    map[string]SecretLink
 	waiting map[secretKey][]chan struct{}
 }
 
-// secretKey names the secret of a user.
+// secretKey identifies a secret of a user.
 type secretKey struct{ user, name string }
 
 func newSecretLinks(s *Service) *SecretLinks {
@@ -73,8 +73,8 @@ func newSecretLinks(s *Service) *SecretLinks {
 // SecretLinks returns the links of the service.
 func (s *Service) SecretLinks() *SecretLinks { return s.links }
 
-// ServeAt says at which URL a page answers for links: https://tools.example/secret/ for
-// one. Before that no call makes a link.
+// ServeAt sets the URL of the page for links, such as https://tools.example/secret/.
+// Without it, calls create no links.
 func (l *SecretLinks) ServeAt(page string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,8 +93,8 @@ func (l *SecretLinks) Link(token string) (SecretLink, error) {
 	return link, nil
 }
 
-// Use sets the secret of a link, which is void then. After an error of [Secrets.Set] it
-// can be used again. An error matches [ErrLink], or is one of Set.
+// Use sets the secret and voids the link. If [Secrets.Set] fails, the link stays valid.
+// The error matches [ErrLink], or is that of Set.
 func (l *SecretLinks) Use(ctx context.Context, token, value string) error {
 	link, err := l.take(token)
 	if err != nil {
@@ -122,7 +122,7 @@ func (l *SecretLinks) take(token string) (SecretLink, error) {
 	return link, nil
 }
 
-// expire removes links whose time is over. The caller holds the mutex.
+// expire removes expired links. The caller holds the mutex.
 func (l *SecretLinks) expire(now time.Time) {
 	for token, link := range l.open {
 		if !now.Before(link.Expires) {
@@ -131,8 +131,8 @@ func (l *SecretLinks) expire(now time.Time) {
 	}
 }
 
-// url returns the address of a link for a secret, or "" if no page answers. The same call
-// again gets the same link, as long as that has half of its life left.
+// url returns the address of a link for a secret, or "" if no page serves links. A
+// repeated call gets the same link, as long as that has half of its life left.
 func (l *SecretLinks) url(need SecretLink) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,8 +201,8 @@ func (l *SecretLinks) watch(user, name string) (set <-chan struct{}, stop func()
 	}
 }
 
-// lacked returns the secret of its user that a call of a tool has lacked. A plugin may say
-// so too, of a secret that its grant has. Set reports that it has a value now.
+// lacked returns the secret of its user that a call lacked. A plugin may also report that
+// itself, for a secret of its grant. Set reports that the secret has a value now.
 func (l *SecretLinks) lacked(ctx context.Context, tool *callable, session string, r abi.Result) (need SecretLink, set, ok bool) {
 	v := l.service.Secrets(wire.UserOf(session))
 	if r.Kind != abi.ConnectionRequired || r.Connection == nil || v.vault() == nil {
@@ -218,13 +218,13 @@ func (l *SecretLinks) lacked(ctx context.Context, tool *callable, session string
 		return SecretLink{}, false, false
 	}
 	if before, _, unnamed := strings.Cut(session, wire.UnnamedPrefix); unnamed {
-		session = before // the same client is in another one at its next call
+		session = before // the client's next call is in another session
 	}
 	return SecretLink{User: v.user, Session: session, Tool: tool.Name, Name: name, Hosts: v.vault().Sources()[name].Hosts}, err == nil, true
 }
 
-// link is the stage that adds to the result of a call that has lacked a secret of its user how
-// that is set. It is for users, and no plugin's business.
+// link is the stage that adds to a result how to set the secret that the call lacked.
+// That is for users, not for plugins.
 func (l *SecretLinks) link(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		r, err := next(ctx, c)
@@ -252,8 +252,8 @@ func (l *SecretLinks) linked(ctx context.Context, tool *callable, session string
 	return r
 }
 
-// connect is the stage that asks the user of a call for the secrets that it lacks. Once they
-// are set, the call is made again, from its beginning.
+// connect is the stage that asks the user of a call for missing secrets. Once they are
+// set, the call starts over.
 func (l *SecretLinks) connect(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		if c.Connect == nil || c.Key != "" || c.DryRun {
@@ -301,7 +301,7 @@ func (l *SecretLinks) ask(ctx context.Context, c call, need SecretLink, url stri
 	return c.Connect(ctx, SecretNeed{Name: need.Name, Hosts: need.Hosts, URL: url, Set: set})
 }
 
-// callableBy are the names of the tools that a plugin's tool may call.
+// callableBy returns the names of the tools that a plugin's tool may call.
 func (s *toolset) callableBy(t *callable) []string {
 	if !slices.Contains(t.plugin.Grant.Tools, abi.EveryTool) {
 		return t.plugin.Grant.Tools
@@ -313,8 +313,8 @@ func (s *toolset) callableBy(t *callable) []string {
 	return names
 }
 
-// sends reports whether the requests of a tool may have a secret: its own, or those of
-// tools that its plugin may call.
+// sends reports whether requests of a tool may carry a secret: its own, or those of tools
+// that its plugin may call.
 func (s *toolset) sends(t *callable, secret string, seen map[string]bool) bool {
 	if t.plugin == nil {
 		return false

@@ -14,27 +14,28 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// secretPrefix begins the names of the scopes that have the secrets of a user.
+// secretPrefix is the prefix of the scopes with the secrets of a user.
 const secretPrefix = "secret:"
 
 // secretLimit bounds what is stored for one user.
 var secretLimit = engine.ValueLimit{Count: 256, Bytes: 2 << 20}
 
-// Secrets are the secrets of one user: those of Config.Secrets that each user has. They
-// are stored encrypted, with the runs. It is a small value, safe for concurrent use.
+// Secrets manages the secrets of one user: those of Config.Secrets that each user has.
+// They are stored encrypted, with the runs. It is a small value, safe for concurrent use.
 type Secrets struct {
 	service *Service
-	source  host.Secrets // Config.Secrets at one moment
+	source  host.Secrets // snapshot of Config.Secrets
 	user    string
 }
 
-// Secrets returns the secrets of a user, whose sessions are USER/NAME. The user "" has
+// Secrets returns the secrets of a user, whose sessions are USER/NAME. The user "" owns
 // all other sessions.
 func (s *Service) Secrets(user string) Secrets {
 	return Secrets{s, s.now().cfg.Secrets, user}
 }
 
-// vault has the sources of secrets; it is nil if the program has secrets of another kind.
+// vault returns the vault with the sources of secrets; nil if the program has secrets of
+// another kind.
 func (v Secrets) vault() *vault.Vault {
 	found, _ := v.source.(*vault.Vault)
 	return found
@@ -42,8 +43,8 @@ func (v Secrets) vault() *vault.Vault {
 
 func (v Secrets) scope() engine.Scope { return engine.Scope{Name: secretPrefix + v.user} }
 
-// List returns the secrets that the user can set, by name. With operators it returns
-// those of the operator too, for which their sources are asked.
+// List returns the secrets that the user can set, by name. With operators it adds those
+// of the operator, and queries their sources.
 func (v Secrets) List(ctx context.Context, operators bool) (wire.Secrets, error) {
 	out := wire.Secrets{Secrets: []wire.Secret{}}
 	values, err := v.service.engine.Values(ctx, v.scope(), "", 0, false)
@@ -73,10 +74,10 @@ func (v Secrets) List(ctx context.Context, operators bool) (wire.Secrets, error)
 	return out, nil
 }
 
-// Set stores the value of a secret in place of the one before. The error matches
-// engine.ErrNotFound for a secret that is not the user's to set, is a
-// *background.FieldError for a value that no request could have, and matches
-// vault.ErrNoKeys if the operator has no key for such secrets. A dry run stores nothing.
+// Set stores the value of a secret, and replaces the previous one. The error matches
+// engine.ErrNotFound if the user cannot set such a secret, is a *background.FieldError
+// for a value that no request could have, and matches vault.ErrNoKeys if the operator has
+// no key for such secrets. A dry run stores nothing.
 func (v Secrets) Set(ctx context.Context, name, value string) error {
 	if err := v.check(name); err != nil {
 		return err
@@ -101,8 +102,8 @@ func (v Secrets) Set(ctx context.Context, name, value string) error {
 	return nil
 }
 
-// Remove removes the value of a secret, and reports whether there was one. A secret that
-// is not configured any more can be removed too. A dry run removes nothing.
+// Remove removes the value of a secret, even of one that is no longer configured, and
+// reports whether there was one. A dry run removes nothing.
 func (v Secrets) Remove(ctx context.Context, name string) (bool, error) {
 	var err error
 	if InDryRun(ctx) {
@@ -134,7 +135,7 @@ func (v Secrets) check(name string) error {
 	return nil
 }
 
-// Secret implements [host.Secrets]: those of the user, and those of the operator.
+// Secret implements [host.Secrets], with the secrets of the user and of the operator.
 func (v Secrets) Secret(ctx context.Context, name string) (host.Secret, error) {
 	if v.vault() == nil || !v.vault().PerUser(name) {
 		return v.source.Secret(ctx, name)
@@ -159,8 +160,8 @@ func secretsFor(s *Service, tool *callable, call host.Call) host.Secrets {
 	return Secrets{s, tool.cfg.Secrets, wire.UserOf(call.Session)}
 }
 
-// renewSecrets encrypts with the first key what was encrypted with another one, so that
-// the operator can remove that.
+// renewSecrets encrypts with the first key what was encrypted with another, so that the
+// operator can remove the other.
 func renewSecrets(ctx context.Context, s *Service) error {
 	if s.Secrets("").vault() == nil {
 		return nil

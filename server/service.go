@@ -36,33 +36,33 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Config configures a Service. Without Folders it has no plugins. Every other zero
-// field has its default, and nothing is granted by default.
+// Config configures a Service. Without Folders it has no plugins. All other zero fields
+// have defaults, and nothing is granted by default.
 type Config struct {
 	Folders   []plugins.Folder
 	Grants    map[string]plugins.Grant // by plugin name
-	Lock      plugins.Lock             // what was accepted of the plugins; zero accepts everything
-	Verifier  plugins.Verifier         // of the signatures of plugins; nil asks for none
+	Lock      plugins.Lock             // accepted plugins; zero accepts everything
+	Verifier  plugins.Verifier         // verifies the signatures of plugins; nil requires none
 	CacheDir  string                   // for compiled plugins, shared between processes; empty keeps them in memory
-	Interpret []string                 // plugins that are interpreted, and never compiled; "*" is all
-	Limits    Limits                   // of a call whose tool asks for nothing; zero fields are the host's defaults
+	Interpret []string                 // plugins to interpret instead of compiling; "*" is all
+	Limits    Limits                   // for tools that ask for nothing; zero fields are the host's defaults
 	MaxLimits Limits                   // the most a tool may ask for; zero fields are 10^13 units, 1 GiB, 256 MiB and an hour
 
-	// Tools are tools that the program itself has, written in Go: see package gotool.
-	// They are not sandboxed. A plugin that has a tool of the same name is a problem.
-	// [Service.Register] adds others later.
+	// Tools are the program's own tools, written in Go: see package gotool. They are not
+	// sandboxed. A plugin with a tool of the same name is a problem. [Service.Register]
+	// adds more later.
 	Tools []gotool.Tool
 
-	// DataDir is the folder where runs, their output, notices and schedules
-	// outlast the process; it is created if it does not exist. One Service uses
-	// it at a time: for another, the error of Open matches [ErrLocked]. Empty keeps
-	// everything in memory, unless Engine is set.
+	// DataDir is the folder where runs, their output, notices and schedules outlast the
+	// process; it is created if it does not exist. One Service uses it at a time: for
+	// another, the error of Open matches [ErrLocked]. Empty keeps everything in memory,
+	// unless Engine is set.
 	DataDir string
-	// Engine stores runs and schedules instead of DataDir: any implementation
-	// that passes the conformance suite enginetest. Services on several machines may
-	// share one. The caller closes it after the Service. Nil leaves it to DataDir.
-	// With it, DataDir has only copies of the plugins that runs wait with, and without
-	// DataDir such runs continue with the plugins as they are.
+	// Engine stores runs and schedules instead of DataDir: any implementation that passes
+	// the conformance suite enginetest. Services on several machines may share one. The
+	// caller closes it after the Service. Nil uses DataDir. With an Engine, DataDir only
+	// has copies of the plugins that runs wait with; without a DataDir, such runs
+	// continue with the plugins as they are.
 	Engine engine.Engine
 	Runs   RunsConfig // bounds background runs
 
@@ -73,10 +73,10 @@ type Config struct {
 	LogQuota int64 // bytes of the output of all runs in DataDir; 0 is DefaultLogQuota
 
 	Park      Park          // which calls are parked; empty is ParkOverdue
-	ParkAfter time.Duration // how long a call is waited for before it is parked; 0 is DefaultParkAfter, or less if MaxLimits.Background requires it; negative is never
+	ParkAfter time.Duration // how long callers wait before a call is parked; 0 is DefaultParkAfter, or less if MaxLimits.Background requires it; negative is never
 
 	// OnNotice is called when a run has ended whose session is to be notified: see
-	// background.Config.OnNotice. Nil leaves it to [Session.Notices].
+	// background.Config.OnNotice. If it is nil, only [Session.Notices] reports them.
 	OnNotice func(n wire.Notice)
 
 	// Watch reloads the plugins whenever something in Folders changes, until the
@@ -85,41 +85,40 @@ type Config struct {
 	// CompileAhead compiles the plugins in the background, until the Service is
 	// closed, so that no call has to wait for it.
 	CompileAhead bool
-	// DescribeLater has [Open] and reloads not wait for plugins without a manifest in a
-	// custom section or a sidecar. They are compiled in the background and asked for it.
-	// OnReload gets what that changes.
+	// DescribeLater lets [Open] and reloads return before all plugins are described.
+	// Those without a manifest in a custom section or a sidecar are compiled and asked in
+	// the background; OnReload gets the changes.
 	DescribeLater bool
 	// OnReload is called after a reload that changed something or found a new
 	// problem. Calls do not overlap. It must not call [Service.Reload] or
 	// [Service.Close]. If it is nil, problems are logged.
 	OnReload func(c plugins.Changes)
 
-	// Host limits the memory and the number of calls, the instances that are kept
-	// warm and the size of CacheDir. If its CacheDir or Logger is zero, it is that
-	// of this Config.
+	// Host limits the memory and the number of calls, the warm instances and the size of
+	// CacheDir. Its CacheDir and Logger are by default those of this Config.
 	Host host.Config
 
-	// Secrets are the values that go into HTTP requests by the rules of Grants. Nil has
-	// none: a call that needs one requires a connection. A [*vault.Vault] can have secrets
-	// of users too, see [Service.Secrets].
+	// Secrets are the values that go into HTTP requests by the rules of Grants. With nil,
+	// a call that needs one requires a connection. A [*vault.Vault] can also have secrets
+	// of users, see [Service.Secrets].
 	Secrets host.Secrets
 
-	// Listing says of tools how models learn of them: by their names as agents see them,
-	// or by patterns such as files_*. A name wins over patterns, and a longer pattern over
-	// a shorter one. Tools that it does not name are listed. A deferred tool is not: models
-	// find it with tools_search, and it can be called by its name. No pattern defers tools
-	// whose manifest says deferrable: never, [Exec], and, without that, the agent's own.
+	// Listing says how models discover tools. Keys are names as agents see them, or
+	// patterns such as files_*. A name takes precedence over patterns, and a longer
+	// pattern over a shorter one. Tools without a key are listed. Models find a deferred
+	// tool with tools_search, and can call it by its name. Patterns do not defer tools
+	// whose manifest says deferrable: never, [Exec], and, without Exec, the agent's own.
 	Listing map[string]Listing
 
 	// Approvals says which calls a person has to approve.
 	Approvals ApprovalPolicy
-	// Approve is asked about each call that Approvals asks about; for a schedule, when it is made and at each firing.
-	// A run that was approved is not asked about again when it is started
-	// later, or once more after the host went down. Nil refuses each such call.
+	// Approve decides on each call that Approvals asks about; for a schedule, when it is
+	// made and at each firing. It is not asked again when an approved run starts later,
+	// or starts again after a crash of the host. Nil refuses each such call.
 	Approve func(ctx context.Context, a Approval) error
-	// Name and Version are what other hosts that share the engine, and their operators,
-	// know this one by: any name, and the version of the program. An empty name is that of
-	// the machine.
+	// Name and Version identify this host to others that share the engine, and to their
+	// operators: any name, by default that of the machine, and the version of the
+	// program.
 	Name, Version string
 	// Telemetry says where metrics and traces go: by default to the global providers of
 	// OpenTelemetry.
@@ -133,12 +132,12 @@ type Config struct {
 type Approval struct {
 	Session, Tool string
 	Args          json.RawMessage
-	Caller        string // the tool that makes the call; empty if the agent does
-	// Schedule says when the tool is to run, if a schedule is being made. It is nil
-	// for a call, a spawn, and a firing of a schedule.
+	Caller        string // tool that makes the call; empty for an agent's call
+	// Schedule says when the tool will run, if a schedule is being made. It is nil for a
+	// call, a spawn, and a firing of a schedule.
 	Schedule *wire.Schedule
 
-	run string // that holds the call
+	run string // id of the run that holds the call
 }
 
 // Service calls and spawns the tools of a set of plugins, which may change while
@@ -147,11 +146,11 @@ type Service struct {
 	toolset
 	store
 
-	cfg         Config        // as it was opened; see now for what may have changed
-	stages      stages        // the ways of a call
-	follower    follower      // of the runs that calls become
-	opened      chan struct{} // closed once there is all that runs need
-	process     string        // random id of this Service: names it among the hosts, and approvals for a connection hold only for it
+	cfg         Config        // as opened; see now for fields that may have changed
+	stages      stages        // the stages of each kind of call
+	follower    follower      // waits for the runs that calls become
+	opened      chan struct{} // closed once everything that runs need is there
+	process     string        // random id of this Service: identifies it among the hosts, and limits approvals for a connection to it
 	log         *slog.Logger
 	host        *host.Host
 	runs        *background.Manager
@@ -171,7 +170,7 @@ type Service struct {
 
 	configuring sync.Mutex // held by Reconfigure
 	holding     sync.Mutex // held while a call is held for approval
-	reports     sync.Mutex // makes calls of Config.OnReload take turns
+	reports     sync.Mutex // serializes calls of Config.OnReload
 	watching    sync.WaitGroup
 	serving     context.Context // done once Close begins
 	unwatch     context.CancelFunc
@@ -181,8 +180,8 @@ type Service struct {
 // is a problem (see [Service.Problems]), not an error. Close the Service when
 // done.
 //
-// With Config.DataDir, runs that an earlier process left continue if their tools
-// allow it: see [background.Config]'s Readmit.
+// With Config.DataDir, runs of an earlier process continue if their tools allow it: see
+// [background.Config]'s Readmit.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	cfg.Name = hostName(cfg.Name)
 	s := &Service{cfg: cfg, opened: make(chan struct{}), process: rand.Text(), log: cfg.Logger, unwatch: func() {}}
@@ -257,9 +256,8 @@ func (s *Service) open(ctx context.Context) (err error) {
 // Closed reports whether Close was called.
 func (s *Service) Closed() bool { return s.closed.Load() }
 
-// Close refuses new calls and runs, and waits for active ones until ctx is done.
-// Then it interrupts them and frees everything. [Service.WaitsFor] describes its
-// progress.
+// Close refuses new calls and runs, and waits for active ones until ctx is done. Then it
+// interrupts them and releases everything. [Service.WaitsFor] describes its progress.
 func (s *Service) Close(ctx context.Context) error {
 	s.closed.Store(true)
 	s.unwatch()
@@ -362,6 +360,6 @@ func (s *Service) Compile(ctx context.Context, progress func(done, total int, fi
 	return s.registry.Compile(ctx, progress)
 }
 
-// Lookup returns a tool of a plugin by the name agents know it by. Its error
-// matches [plugins.ErrNoTool].
+// Lookup returns a plugin's tool by its name for agents. Its error matches
+// [plugins.ErrNoTool].
 func (s *Service) Lookup(name string) (*plugins.Tool, error) { return s.registry.Lookup(name) }

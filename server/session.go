@@ -17,7 +17,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Session is what one session has: its runs, their output, its schedules and its
+// Session gives access to one session: its runs, their output, its schedules and its
 // notices. It is a small value, safe for concurrent use.
 //
 // For a run that the session does not have, the error has the reason
@@ -28,11 +28,11 @@ type Session struct {
 	all     bool
 }
 
-// Session returns what a session has. An unknown session has nothing.
+// Session returns the session with that name. An unknown session is empty.
 func (s *Service) Session(name string) Session { return Session{service: s, name: name} }
 
-// AllSessions returns what all sessions have, for operators: their runs and
-// schedules. To act on a run, or to read its output, use its session.
+// AllSessions gives operators access to the runs and schedules of all sessions. To act on
+// a run, or to read its output, use its session.
 func (s *Service) AllSessions() Session { return Session{service: s, all: true} }
 
 // RunQuery selects runs. Its zero value selects all.
@@ -41,11 +41,11 @@ type RunQuery struct {
 	Parent  string // only children of the run with this id
 	Active  bool   // only runs that have not ended
 	Before  string // only runs submitted before the run with this id
-	Limit   int    // at most so many; 0 is no limit
+	Limit   int    // at most this many; 0 is no limit
 	RunFilter
 }
 
-// RunFilter selects runs by what they are: see engine.Filter, also for its parts.
+// RunFilter selects runs by their properties: see engine.Filter and its parts.
 type (
 	RunFilter    = engine.Filter
 	RunStatus    = engine.Status
@@ -57,12 +57,12 @@ type CheckRequest struct {
 	IDs      []string      // 1 to MaxIDs
 	Wait     time.Duration // how long to wait for the end; cut to MaxWait
 	Until    string        // UntilAny or UntilAll; empty is UntilAny
-	Cursor   string        // of an earlier excerpt: show only later output; only with one id
+	Cursor   string        // from an earlier excerpt: show only later output; only with one id
 	MaxChars int           // characters of output of each run; 0 shows none
-	Large    int           // bytes that the results and the content of all runs may have; what exceeds it is left out. 0 is no limit
+	Large    int           // bytes of the results and contents of all runs; more is left out. 0 is no limit
 }
 
-// Bounds and modes of checks.
+// Limits and modes of checks.
 const (
 	MaxIDs   = background.MaxIDs   // runs of one check
 	MaxWait  = background.MaxWait  // the longest wait of a check
@@ -93,7 +93,7 @@ func (v Session) Run(ctx context.Context, id string) (wire.Run, error) {
 	return shape.Run(r, time.Now()), nil
 }
 
-// WholeRun returns a run with all it has, however large.
+// WholeRun returns a run with everything it has, however large.
 func (v Session) WholeRun(ctx context.Context, id string) (wire.Run, error) {
 	r, err := v.record(ctx, id)
 	if err == nil {
@@ -125,8 +125,8 @@ func (v Session) Remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// Diagnosis says why a run failed; nil if its error says everything. It is for
-// operators only: the text may have secrets of the tool and internals of the host.
+// Diagnosis explains why a run failed; nil if its error says everything. It is for
+// operators only: the text may contain secrets of the tool and internals of the host.
 func (v Session) Diagnosis(ctx context.Context, id string) (*wire.Diagnosis, error) {
 	r, err := v.record(ctx, id)
 	return shape.Diagnosis(r.Diagnosis), err
@@ -173,8 +173,8 @@ func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
 	return runs, nil
 }
 
-// check is Check of the manager, but waits no longer than until one of the runs
-// asks its user something: its end may then not come before somebody has answered.
+// check is Check of the manager, but returns early if one of the runs asks its user
+// something: the run may not end before somebody answers.
 func (v Session) check(ctx context.Context, r background.CheckRequest) (background.CheckResult, error) {
 	r.Peek = r.Peek || InDryRun(ctx)
 	asked, stop := v.Asked(ctx, r.IDs)
@@ -183,12 +183,12 @@ func (v Session) check(ctx context.Context, r background.CheckRequest) (backgrou
 	return v.service.runs.Check(ctx, v.name, r)
 }
 
-// Check returns runs with all they have, after it has waited for them to end if
-// asked to. It waits no longer than until one of them asks its user something:
-// its end may then not come before somebody has answered.
+// Check returns runs with everything they have. If asked to, it waits for them to end. It
+// returns early if one of them asks its user something: that run may not end before
+// somebody answers.
 //
-// The ids the session does not have are among Missing; if it has none of them,
-// that is the error. Notices stay pending.
+// Ids that the session does not have are in Missing; if it has none of them, that is the
+// error. Notices stay pending.
 func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 	checked, err := v.check(ctx, background.CheckRequest{
 		IDs: r.IDs, Wait: r.Wait, Until: background.Until(r.Until), Cursor: r.Cursor, MaxChars: cmp.Or(r.MaxChars, -1), Peek: true,
@@ -218,9 +218,8 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 	return out, nil
 }
 
-// Watch returns a channel of what happens to runs and schedules from now on. It
-// is closed when ctx is done. A watcher that is too slow gets
-// [wire.EventMissed].
+// Watch returns a channel of events of runs and schedules from now on. It is closed when
+// ctx is done. A watcher that is too slow gets [wire.EventMissed].
 func (v Session) Watch(ctx context.Context) <-chan wire.Event {
 	from, to := v.service.runs.Watch(ctx, v.name), make(chan wire.Event)
 	go func() {
@@ -236,9 +235,8 @@ func (v Session) Watch(ctx context.Context) <-chan wire.Event {
 	return to
 }
 
-// Stop asks a run and its children to end, and waits until they have, or the grace
-// period is over.
-// The run's record keeps by as the requester; empty means the session's agent.
+// Stop asks a run and its children to end, and waits until they have, or the grace period
+// is over. The record keeps by as the requester; empty means the session's agent.
 func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.Stopped, error) {
 	if InDryRun(ctx) {
 		run, err := v.Run(ctx, id)
@@ -285,9 +283,9 @@ func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 	return newNotices(shown, more, v.service.kept()), nil
 }
 
-// SelectNotices is Notices of those runs alone for which want reports true: at most
-// limit of the first 100 that are pending. Want is called for one run after the other,
-// and not any more once there are limit of them.
+// SelectNotices is Notices for the runs that want returns true for: at most limit of the
+// first 100 pending ones. It calls want for one run after the other, and stops once there
+// are limit of them.
 func (v Session) SelectNotices(ctx context.Context, limit int, want func(wire.Run) bool) (wire.Notices, error) {
 	const first = 100
 	pending, more, err := v.service.runs.Pending(ctx, v.name, first)
@@ -309,7 +307,7 @@ func (v Session) SelectNotices(ctx context.Context, limit int, want func(wire.Ru
 	return newNotices(shown, more, v.service.kept()), nil
 }
 
-// newNotices are notices of runs, and a text of them.
+// newNotices returns notices of runs, with their text.
 func newNotices(shown []engine.Run, more int, kept bool) wire.Notices {
 	out := wire.Notices{Notices: make([]wire.Notice, len(shown)), More: more}
 	for i, n := range shown {
@@ -320,7 +318,7 @@ func newNotices(shown []engine.Run, more int, kept bool) wire.Notices {
 	return out
 }
 
-// Acknowledge takes back the notices of these runs: they were shown.
+// Acknowledge removes the notices of these runs, because they were shown.
 func (v Session) Acknowledge(ctx context.Context, ids []string) error {
 	if InDryRun(ctx) {
 		return nil
@@ -348,9 +346,9 @@ func (v Session) End(ctx context.Context) error {
 // sequences and control characters.
 func Clean(raw []byte) string { return output.Clean(raw) }
 
-// PartialRune returns how many bytes at the end of a piece of output are the
-// beginning of a character.
+// PartialRune returns how many bytes at the end of a piece of output are an incomplete
+// character.
 func PartialRune(p []byte) int { return output.PartialRune(p) }
 
-// Partial is PartialRune, and counts the beginning of an escape sequence too.
+// Partial is PartialRune that also counts an incomplete escape sequence.
 func Partial(p []byte) int { return output.Partial(p) }

@@ -11,8 +11,8 @@ import (
 	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
-// settings are a configuration that is in force, and what follows from it. They do not
-// change: [Service.Reconfigure] replaces them, together with the plugins.
+// settings are the configuration in force, and values derived from it. They are
+// immutable: [Service.Reconfigure] replaces them, together with the plugins.
 type settings struct {
 	cfg     Config
 	rules   rules
@@ -23,15 +23,15 @@ func newSettings(cfg Config) *settings {
 	return &settings{cfg: cfg, rules: newRules(cfg), listing: cfg.Listing}
 }
 
-// check refuses contradictions, with a *background.FieldError.
+// check returns a *background.FieldError for contradictory settings.
 func (s *settings) check() error {
 	return errors.Join(s.cfg.check(s.rules.most.Background), s.cfg.Approvals.check(), s.listing.check())
 }
 
-// now returns the settings in force. A call keeps those that its tool was found with.
+// now returns the settings in force. A call keeps those its tool was found with.
 func (s *toolset) now() *settings { return s.registry.View().Attached().(*settings) }
 
-// changed returns c with those fields of another configuration that may change while a
+// changed returns c with the fields of another configuration that may change while a
 // Service is open.
 func (c Config) changed(to Config) Config {
 	c.Folders, c.Grants, c.Interpret, c.Verifier, c.Lock = to.Folders, to.Grants, to.Interpret, to.Verifier, to.Lock
@@ -51,8 +51,8 @@ func (c Config) fixed(to Config) error {
 	return nil
 }
 
-// differing returns the name of the first field of a struct whose values differ; of Runs, Lock
-// and Host, that of the field in it.
+// differing returns the name of the first field of a struct whose values differ; for
+// Runs, Lock and Host, that of the field in it.
 func differing(a, b reflect.Value) string {
 	for i := range a.NumField() {
 		name, x, y := a.Type().Field(i).Name, a.Field(i), b.Field(i)
@@ -72,18 +72,18 @@ func differing(a, b reflect.Value) string {
 	return ""
 }
 
-// Reconfigure changes the configuration while the Service is open, and reloads the plugins:
-// change gets a copy of the one in force. It may set Folders, Grants, Interpret, Verifier, Lock,
-// Limits, MaxLimits, Park, ParkAfter, Secrets, Listing, Approvals, Approve, Watch, and of Runs what
-// [background.Manager.Reconfigure] names. It must not change what maps and slices of the
-// copy have, but set others.
+// Reconfigure changes the configuration while the Service is open, and reloads the
+// plugins. The function change gets a copy of the one in force. It may set Folders,
+// Grants, Interpret, Verifier, Lock, Limits, MaxLimits, Park, ParkAfter, Secrets,
+// Listing, Approvals, Approve, Watch, and of Runs what [background.Manager.Reconfigure]
+// names. It must replace maps and slices of the copy, not modify them.
 //
-// All of it applies at once. Calls and runs that have begun keep the plugin, the grants, the
-// limits and the secrets that they began with. A tool that they call is a call of its own.
+// All changes apply at once. Calls and runs that have begun keep the plugin, the grants,
+// the limits and the secrets they began with. A tool that they call is a call of its own.
 //
-// The error is a *[background.FieldError] for a field that cannot change, or for values that
-// contradict others. Otherwise it is the cause of ctx, or matches [host.ErrClosed]. Nothing
-// has changed then. Concurrent changes are made one after the other.
+// The error is a *[background.FieldError] for a field that cannot change, or for
+// contradictory values. Otherwise it is the cause of ctx, or matches [host.ErrClosed].
+// After an error, nothing has changed. Concurrent changes are made one after the other.
 func (s *Service) Reconfigure(ctx context.Context, change func(*Config)) (plugins.Changes, error) {
 	s.configuring.Lock()
 	defer s.configuring.Unlock()
@@ -119,7 +119,7 @@ func (s *Service) Reconfigure(ctx context.Context, change func(*Config)) (plugin
 	return c, nil
 }
 
-// bounds sets what bounds the runs of a configuration.
+// bounds sets the limits of runs in a configuration.
 func (s *settings) bounds(to *background.Config) {
 	*to = to.Reconfigured(s.cfg.Runs)
 	to.MaxTimeout = s.rules.most.Background

@@ -16,19 +16,19 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A shelf keeps versions of plugins with the runs, for all hosts that share the engine. A
-// version is a scope of values: an entry for each file, and the pieces of its content,
-// which have names that no other upload uses.
+// A shelf stores versions of plugins with the runs, for all hosts that share the engine.
+// A version is a scope of values: an entry for each file, and the pieces of its content,
+// under keys that no other upload uses.
 type shelf struct {
 	values engine.Values
 }
 
 const (
-	shelfPrefix = "version/"     // of the names of scopes, before the digest
-	piecePrefix = "piece/"       // of the keys of pieces
+	shelfPrefix = "version/"     // prefix of the names of scopes, before the digest
+	piecePrefix = "piece/"       // prefix of the keys of pieces
 	shelfPiece  = 1 << 20        // bytes of a piece
-	shelfFresh  = versionsKept   // an entry is written again when it is older and used
-	shelfSpare  = 2 * shelfFresh // an entry is removed when it is older and not needed
+	shelfFresh  = versionsKept   // age after which an entry in use is written again
+	shelfSpare  = 2 * shelfFresh // age after which an entry that is not needed is removed
 )
 
 // A shelfEntry describes a file.
@@ -42,8 +42,8 @@ func (e shelfEntry) piece(n int) string { return fmt.Sprintf("%s%s/%06d", pieceP
 
 func shelfScope(digest string) engine.Scope { return engine.Scope{Name: shelfPrefix + digest} }
 
-// keep keeps a file of a version, if it is not there. It stays for a while, even if no run
-// needs it yet.
+// keep stores a file of a version, unless it is there. It stays for a while, even if no
+// run needs it yet.
 func (s shelf) keep(ctx context.Context, digest, name string, content func() ([]byte, error)) error {
 	scope := shelfScope(digest)
 	found, err := s.values.Value(ctx, scope, name)
@@ -130,7 +130,7 @@ func entryOf(v engine.Value) (entry shelfEntry, err error) {
 }
 
 // forget removes the versions that no run needs and that nobody has used for a while. A
-// host that uses one meanwhile writes its entries again, so those are left.
+// host that uses one meanwhile writes its entries again, which keeps them.
 func (s shelf) forget(ctx context.Context, needed func() (map[string]bool, error)) error {
 	scopes, err := s.values.Scopes(ctx, "", shelfPrefix)
 	if err != nil || len(scopes) == 0 {

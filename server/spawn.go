@@ -21,21 +21,21 @@ import (
 // SpawnRequest says what to run in the background. Only Tool is required.
 type SpawnRequest struct {
 	Tool           string          // as in Definitions; it has to support background runs
-	Args           json.RawMessage // an object; nil is {}
+	Args           json.RawMessage // as in Definitions; must support background runs
 	Parsed         Args            // the arguments of a caller that has read them already, instead of Args
-	Title          string          // at most 120 characters; empty is the tool's own
+	Title          string          // parsed arguments, instead of Args
 	Silent         bool            // the session is not notified of the end
 	Wake           wire.Wake       // which ends the session is notified of; empty is wire.WakeEnd, or wire.WakeNone if Silent
 	Timeout        time.Duration   // hard deadline; 0 is the tool's
 	IdempotencyKey string          // at most 128 characters; the same key, tool and arguments return the run that exists
 	By             string          // the requester, if it is not the session's agent
 	Locale         string          // BCP 47, at most MaxLocale bytes: of the sentences for people in its record; empty if unknown
-	Parent         string          // an active run of the session that becomes its parent; empty is the run whose Go tool was passed the context, if any
-	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
+	Parent         string          // BCP 47, at most MaxLocale bytes, for the sentences for people in its record; empty if unknown
+	DryRun         bool            // active run of the session that becomes its parent; empty is the run whose Go tool was passed the context, if any
 	decider        decider         // nil: the user of the caller cannot be asked
 }
 
-// planned is what a spawn would start.
+// planned returns the run that a spawn would start.
 func (v Session) planned(ctx context.Context, tool *callable, checked background.SpawnRequest) (wire.Run, error) {
 	_, asks, err := v.service.Approvals().foresee(ctx, tool, Approval{Session: v.name})
 	if err != nil {
@@ -85,8 +85,8 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 	return run, nil
 }
 
-// spawnOrResume is Spawn for a request whose user may have decided on the run that an earlier
-// one has spawned, see [Request.Resumes].
+// spawnOrResume is Spawn for a request whose user may have decided on the run of an
+// earlier request, see [Request.Resumes].
 func (v Session) spawnOrResume(ctx context.Context, req SpawnRequest, resumes string) (wire.Run, error) {
 	run, err := v.service.runs.Get(ctx, v.name, resumes)
 	if resumes == "" || err != nil || run.Tool != strings.TrimSpace(req.Tool) {
@@ -95,7 +95,7 @@ func (v Session) spawnOrResume(ctx context.Context, req SpawnRequest, resumes st
 	return v.whenDecided(ctx, run, req)
 }
 
-// whenDecided has the user of the caller decide on a run that is held.
+// whenDecided lets the caller's user decide on a held run.
 func (v Session) whenDecided(ctx context.Context, run engine.Run, req SpawnRequest) (wire.Run, error) {
 	var err error
 	if run.Undecided() {
@@ -155,7 +155,7 @@ func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *callable,
 
 var errNoTool = &background.FieldError{Field: "tool", Problem: "required"}
 
-// target is the tool to run in the background.
+// target returns the tool to run in the background.
 func (s *toolset) target(name string) (*callable, error) {
 	switch {
 	case name == "":
@@ -173,7 +173,7 @@ func (s *toolset) target(name string) (*callable, error) {
 // maxTitle bounds the title of a run, in characters.
 const maxTitle = 120
 
-// titleOf is the title of a tool, cut to what a run may have.
+// titleOf returns the title of a tool, cut to maxTitle.
 func titleOf(tool *callable) string {
 	title := []rune(strings.TrimSpace(tool.Tool.Title))
 	return strings.TrimSpace(string(title[:min(len(title), maxTitle)]))

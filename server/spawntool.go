@@ -12,8 +12,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// spawned is the answer of spawn_background. What would be run is only in that of a
-// dry run: an agent knows what it asked for.
+// spawned is the answer of spawn_background. Only in a dry run does it describe what
+// would run: otherwise the agent knows what it asked for.
 type spawned struct {
 	TaskID string      `json:"task_id,omitempty"`
 	Status wire.Status `json:"status,omitempty"`
@@ -44,15 +44,15 @@ func plannedIf(dryRun bool, tool, title string, deadline float64) *planned {
 	return &planned{true, tool, title, int64(deadline)}
 }
 
-// when is the schedule of spawn_background.
+// when is the schedule argument of spawn_background.
 type when struct {
 	Cron     string `json:"cron_expression"`
 	At       string `json:"scheduled_at"`
 	Timezone string `json:"timezone"`
 }
 
-// request returns the request to run something then. Strings are trimmed, and
-// empty ones count as absent.
+// request returns the request of the schedule. Strings are trimmed, and empty ones count
+// as absent.
 func (w when) request(run SpawnRequest) (req ScheduleRequest, err error) {
 	req = ScheduleRequest{SpawnRequest: run, Cron: strings.TrimSpace(w.Cron), Timezone: strings.TrimSpace(w.Timezone)}
 	at := strings.TrimSpace(w.At)

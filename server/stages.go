@@ -21,21 +21,21 @@ import (
 type call struct {
 	Request
 	outer   *origin      // the call whose tool makes this one; nil for an agent's call
-	run     *running     // the run that is executed; nil for a call that somebody waits for
-	note    *record.Note // what the records say of it
-	tool    *callable    // the tool, once it was found
-	allowed Limits       // what it may use, once that was decided
-	work    host.Call    // the call of the tool, once it was prepared
+	run     *running     // the run in execution; nil for a call that somebody waits for
+	note    *record.Note // the entry in the records
+	tool    *callable    // once found
+	allowed Limits       // limits, once decided
+	work    host.Call    // the call of the tool, once prepared
 }
 
-// A callFunc answers a call. An error without a result is explained by the stage of that
-// name, or ends the run that is executed.
+// A callFunc answers a call. An error without a result is explained by the stage explain,
+// or ends the run.
 type callFunc func(ctx context.Context, c call) (abi.Result, error)
 
 // A stage answers a call, or passes it on, and may change the answer.
 type stage func(next callFunc) callFunc
 
-// chain joins stages, the first first. The last one passes no call on.
+// chain joins stages in order. The last one passes no call on.
 func chain(stages ...stage) (f callFunc) {
 	for _, s := range slices.Backward(stages) {
 		f = s(f)
@@ -43,15 +43,15 @@ func chain(stages ...stage) (f callFunc) {
 	return f
 }
 
-// stages are the ways of a call. What a list leaves out is not checked: SECURITY.md promises
-// that a call of a tool by a tool has the checks of an agent's call.
+// stages are the paths of a call. What a list leaves out is not checked: SECURITY.md
+// promises that a call of a tool by a tool has the checks of an agent's call.
 type stages struct {
 	direct callFunc // calls of agents and programs
 	nested callFunc // calls of tools by tools, which wait for them
-	run    callFunc // background runs that are executed
+	run    callFunc // background runs in execution
 }
 
-// openStages makes the lists.
+// openStages builds the lists.
 func (s *Service) openStages() {
 	s.follower = follower{
 		runs: s.runs, engine: s.engine, approvals: s.Approvals(), asked: &s.asked,
@@ -76,7 +76,7 @@ func (s *Service) openStages() {
 		follow.approve,       // ask a person, or hold it
 		prepare,              // the call of the tool
 		s.links.connect,      // ask for a secret that it lacks
-		park,                 // go on in the background when it takes long
+		park,                 // continue in the background when it takes long
 		narrate,              // in sentences for people
 		measure(s.telemetry), // what it uses
 		s.links.link,         // where a secret is set that it lacks
@@ -115,8 +115,8 @@ func (s *Service) openStages() {
 	)
 }
 
-// explain turns an error without a result into the result that the agent sees. A refusal is
-// for the plugin that has made the call.
+// explain turns an error without a result into the result that the agent sees. A refusal
+// goes to the plugin that made the call.
 func explain(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		r, err := next(ctx, c)
@@ -127,7 +127,7 @@ func explain(next callFunc) callFunc {
 	}
 }
 
-// parse checks all that can be checked of a call without its tool.
+// parse checks everything that can be checked without the tool.
 func parse(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		if c.DryRun = c.DryRun || InDryRun(ctx); c.DryRun {
@@ -151,8 +151,8 @@ func parse(next callFunc) callFunc {
 	}
 }
 
-// accept refuses calls once the service closes. Those of tools are not refused: runs may
-// finish.
+// accept refuses calls once the service closes. It does not refuse calls of tools,
+// because runs may finish.
 func accept(closed *atomic.Bool) stage {
 	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {
@@ -170,7 +170,8 @@ type finder struct {
 	versions bool // whether notes name the version of the plugin
 }
 
-// find finds the tool. If its plugin is replaced before it has run, the new one is called.
+// find finds the tool. If its plugin is replaced before the tool has run, it calls the
+// new one.
 func (f finder) find(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		for {
@@ -180,7 +181,7 @@ func (f finder) find(next callFunc) callFunc {
 			}
 			c.tool, c.note.Known, c.note.Provider = tool, true, tool.provider()
 			if f.versions {
-				c.note.Version, _ = tool.Version() // an error is found when it is called
+				c.note.Version, _ = tool.Version() // an error appears in the call
 			}
 
 			r, err := next(ctx, c)
@@ -207,15 +208,15 @@ func admit(annotate func(*callable) Annotations) stage {
 	}
 }
 
-// limit decides what a call may use.
+// limit decides the limits of a call.
 func limit(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		return next(ctx, c.limited())
 	}
 }
 
-// limited is the call with what it may use. A tool that makes a call can only shorten the
-// time that it would have.
+// limited returns the call with its limits. A tool that makes the call can only shorten
+// the time.
 func (c call) limited() call {
 	rules := c.tool.rules
 	c.allowed = rules.limits(c.Limits, c.tool.Tool)
@@ -225,7 +226,7 @@ func (c call) limited() call {
 	return c
 }
 
-// prepare makes the call of the tool.
+// prepare builds the call of the tool.
 func prepare(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		c.work = host.Call{
@@ -240,7 +241,8 @@ func prepare(next callFunc) callFunc {
 	}
 }
 
-// measure counts what tools use. What a call uses that a tool makes is part of that tool's.
+// measure counts what tools use. The usage of a nested call counts for the tool that
+// makes it.
 func measure(t *telemetry.Telemetry) stage {
 	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {

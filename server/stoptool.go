@@ -75,8 +75,8 @@ func stopSchedule(ctx context.Context, v Session, id string, dryRun bool) (any, 
 	return answer, err
 }
 
-// noSchedule names the schedules of the session. It is the same for schedules
-// that never were and for those of others.
+// noSchedule lists the schedules of the session. The answer is the same for schedules
+// that never existed and for those of others.
 func noSchedule(ctx context.Context, v Session, id string) error {
 	schedules, err := v.Schedules().List(ctx)
 	if err != nil {

@@ -21,22 +21,22 @@ const (
 	DefaultRecordQuota = 1 << 30 // bytes of the records of all runs and schedules
 )
 
-// ErrDamaged is why Open refuses a Config.DataDir whose database is damaged, or is not as it
-// was left.
+// ErrDamaged is the error of Open for a Config.DataDir whose database is damaged, or not
+// as it was left.
 var ErrDamaged = sqlite.ErrDamaged
 
-// StorageStats say which stored state was damaged or lost. They are zero for an
-// engine that does not report it.
+// StorageStats report stored state that was damaged or lost. They are zero for an engine
+// that does not report it.
 type StorageStats struct {
-	Failed   string `json:"failed,omitempty"` // why nothing is stored any more, until the server is restarted
+	Failed   string `json:"failed,omitempty"` // why nothing can be stored until the server is restarted
 	Problems int    `json:"problems"`         // damaged records, logs and files found since the start
 }
 
-// store is where runs and schedules are.
+// store is where runs and schedules are stored.
 type store struct {
 	engine engine.Engine
-	dir    *sqlite.Engine // the engine, if it is that of Config.DataDir; else nil
-	lock   io.Closer      // of Config.DataDir, if it has no engine; else nil
+	dir    *sqlite.Engine // the engine of Config.DataDir; nil with another one
+	lock   io.Closer      // of a Config.DataDir without an engine; else nil
 	audit  record.Auditor
 }
 
@@ -77,7 +77,7 @@ func (s *store) close() error {
 // kept reports whether runs have files that an operator can open.
 func (s *store) kept() bool { return s.dir != nil }
 
-// damages are the problems of dataDir.
+// damages returns the problems of dataDir.
 func (s *store) damages(dataDir string) (found []wire.FileProblem) {
 	if s.dir == nil {
 		return nil
@@ -91,9 +91,8 @@ func (s *store) damages(dataDir string) (found []wire.FileProblem) {
 	return found
 }
 
-// StorageErr returns why nothing is stored any more, until the service is opened
-// again: an error that matches [engine.ErrStorageLost]. It is nil while storage is
-// in order.
+// StorageErr returns why nothing can be stored until the service is opened again: an
+// error that matches [engine.ErrStorageLost]. It is nil while storage is in order.
 func (s *Service) StorageErr() error {
 	if e, ok := s.engine.(interface{ Err() error }); ok {
 		return e.Err()
@@ -101,15 +100,15 @@ func (s *Service) StorageErr() error {
 	return nil
 }
 
-// readyWithin is how long the engine has to answer.
+// readyWithin is how long the engine may take to answer.
 const readyWithin = 3 * time.Second
 
-// ErrUnreachable: the engine of runs does not answer, such as one on a database that is
-// down. The log says why. It matches [engine.ErrUnavailable].
+// ErrUnreachable means that the engine of runs does not answer, for example because its
+// database is down. The log says why. It matches [engine.ErrUnavailable].
 var ErrUnreachable = fmt.Errorf("the engine of runs does not answer: %w", engine.ErrUnavailable)
 
-// ErrFull: the disk is full. The server continues by itself once there is room. It matches
-// [engine.ErrFull].
+// ErrFull means that the disk is full. The server continues by itself once there is room.
+// It matches [engine.ErrFull].
 var ErrFull = fmt.Errorf("%w: no run, message, value or decision can be stored, and the ends of runs are only in memory: "+
 	"make room in the data folder, and do not end the server before", engine.ErrFull)
 

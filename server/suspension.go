@@ -18,28 +18,28 @@ import (
 	"github.com/toolhost/toolhost/server/internal/record"
 )
 
-// suspendAfter is how long a run waits before it gives up its instance and its place, unless
-// others need them. Only tests change it.
+// suspendAfter is how long a run waits before it gives up its instance and its slot,
+// unless others need them. Only tests change it.
 var suspendAfter = 250 * time.Millisecond
 
-// A suspension lets a run give up its instance while it waits. The tools that it calls and
-// that must not be called twice are runs of their own, its children, so that the host
-// knows after a crash what became of them.
+// A suspension lets a run give up its instance while it waits. Tools that it calls and
+// that must not be called twice become child runs, so that the host knows after a crash
+// what became of them.
 type suspension struct {
 	service *Service
 	ctx     context.Context // of the run's work
 	tool    *callable
-	live    *live // the caller's end of a direct call; nil: it is a run from its start
-	anew    bool  // the run may begin anew
+	live    *live // the caller's end of a direct call; nil for a run from its start
+	anew    bool  // the run may start over
 
 	session  string
-	children map[int32]background.Child // of operations that have not begun
-	question atomic.Int32               // the operation whose open questions are kept; 0: none has
-	secret   bool                       // it has called a tool with secret arguments
+	children map[int32]background.Child // children of operations that have not begun
+	question atomic.Int32               // operation whose open questions are stored; 0: none
+	secret   bool                       // a tool was called with secret arguments
 	kept     *background.Suspension     // what the run continues from; nil before it is suspended
 }
 
-// into lets a call be suspended, and has it continue from where its run was suspended last.
+// into lets a call be suspended, and continues it from where its run was last suspended.
 func (s *suspension) into(call host.Call) host.Call {
 	s.session, s.children = call.Session, map[int32]background.Child{}
 	call.Continue = background.StateOf(s.ctx)
@@ -62,8 +62,8 @@ func (s *suspension) into(call host.Call) host.Call {
 	return call
 }
 
-// forget removes what the run asked before it began again: its operations have other
-// numbers now.
+// forget removes the questions of a run before it starts over, because its operations get
+// other numbers.
 func (s *suspension) forget() {
 	for {
 		asked, version, err := background.Question(s.ctx)
@@ -80,21 +80,22 @@ func (s *suspension) forget() {
 	}
 }
 
-// anew reports whether a run of the tool may begin anew after a crash while it has done
-// nothing that must not be done twice: the host knows of all that its plugin does.
+// anew reports whether a run of the tool may start over after a crash, if it has done
+// nothing that must not be done twice. The host has to know of everything the plugin
+// does.
 func (t *callable) anew() bool { return t.plugin != nil && len(t.plugin.Grant.Files) == 0 }
 
-// isRun reports whether the call is a run that can be suspended. The state of one with
-// secret arguments, or that has called a tool with some, would contain them.
+// isRun reports whether the call is a run that can be suspended. One with secret
+// arguments, or that called a tool with some, cannot: its state would contain them.
 func (s *suspension) isRun() bool {
 	run, ok := background.RunOf(s.ctx)
 	return ok && !run.Secret && !s.secret && (s.live == nil || isClosed(s.live.parked))
 }
 
-// short reports whether other runs need the place of this one.
+// short reports whether other runs need this one's slot.
 func (s *suspension) short() bool { return background.Crowded(s.ctx) }
 
-// image is how the plugin of the run started when the run was suspended.
+// image returns the initial memory of the plugin that the run was suspended with.
 func (s *suspension) image(digest string) ([]byte, error) {
 	version, err := s.tool.Version()
 	if err != nil {
@@ -103,10 +104,10 @@ func (s *suspension) image(digest string) ([]byte, error) {
 	return s.service.versions.image(s.ctx, version, digest)
 }
 
-// outcome is the end of the work of a run that was suspended.
+// outcome returns the outcome of a suspended run.
 func (s *suspension) outcome() background.Outcome { return background.Outcome{Suspend: s.kept} }
 
-// keep stores a state, and the runs that begin with it.
+// keep stores a state, together with the runs that begin with it.
 func (s *suspension) keep(k host.Kept) error {
 	if err := s.service.versions.keep(s.ctx, s.tool.plugin, k.Image); err != nil {
 		if !k.Hold {
@@ -120,7 +121,7 @@ func (s *suspension) keep(k host.Kept) error {
 	stored := background.Suspension{State: k.State}
 	for _, op := range k.Begin {
 		stored.Children = append(stored.Children, s.children[op])
-		callLogOf(s.ctx).begin(0, s.children[op].Tool, s.id(op)) // the state that is stored has it
+		callLogOf(s.ctx).begin(0, s.children[op].Tool, s.id(op)) // the stored state includes it
 	}
 	err := background.SaveState(s.ctx, stored)
 	if limit, ok := errors.AsType[*engine.LimitError](err); ok {
@@ -146,7 +147,7 @@ func (s *suspension) keep(k host.Kept) error {
 	return nil
 }
 
-// asked says that a child waits for approval, if it does.
+// asked reports to operators that a child waits for approval, if it does.
 func (s *suspension) asked(child background.Child) {
 	if child.Held == "" {
 		return
@@ -156,22 +157,23 @@ func (s *suspension) asked(child background.Child) {
 	s.service.log.Warn("a call waits for approval: toolhost approve shows it", "task_id", id, "tool", child.Tool, "session", s.session)
 }
 
-// name is the id of the run.
+// name returns the id of the run.
 func (s *suspension) name() string {
 	run, _ := background.RunOf(s.ctx)
 	return run.ID
 }
 
-// id is the id of the child that an operation begins.
+// id returns the id of the child of an operation.
 func (s *suspension) id(op int32) string { return background.ChildID(s.name(), s.number(op)) }
 
-// number tells an operation from those of attempts before the run began again.
+// number distinguishes an operation from those of attempts before the run started over.
 func (s *suspension) number(op int32) int64 {
 	run, _ := background.RunOf(s.ctx)
 	return int64(max(1, run.Begun)-1)<<31 + int64(op)
 }
 
-// manner says how a call of a tool is made. What is refused is refused when it is called.
+// manner decides how a nested call survives a crash. Calls that would be refused are left
+// to fail when they are made.
 func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 	tool, err := s.service.lookup(t.Tool)
 	if slices.Contains(agentNames, t.Tool) || err != nil {
@@ -215,15 +217,15 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 	if err != nil || child.Stored != nil {
 		return with
 	}
-	if !asks && tool.cfg.Approvals.decide(tool) == DecideAsk { // any other manner is a call, which says so itself
+	if !asks && tool.cfg.Approvals.decide(tool) == DecideAsk { // with any other manner, the call itself records it
 		s.service.audit.Decided(audit.Approved, record.Held{Session: s.session, Tool: tool.Name}, "", "kept")
 	}
 	s.children[op] = background.Child{Op: s.number(op), SpawnRequest: child}
 	return host.Apart
 }
 
-// asks reports whether a call of a tool waits until a person has approved it. The error
-// says that it is refused, or that the program decides.
+// asks reports whether a call of a tool waits until a person has approved it. An error
+// means that it is refused, or that the program decides.
 func (s *suspension) asks(tool *callable, args Args) (bool, error) {
 	cfg := tool.cfg
 	switch cfg.Approvals.decide(tool) {
@@ -241,7 +243,7 @@ func (s *suspension) asks(tool *callable, args Args) (bool, error) {
 	return true, nil
 }
 
-// child is the run of a call that was checked.
+// child returns the run of a checked call.
 func (s *suspension) child(tool *callable, args Args, t host.ToolCall) (background.SpawnRequest, error) {
 	version, err := s.service.version(tool)
 	if err != nil {
@@ -257,8 +259,8 @@ func (s *suspension) child(tool *callable, args Args, t host.ToolCall) (backgrou
 	return c.limited().asLaterRun(s.ctx, version), nil
 }
 
-// await waits for the end of the child that an operation has begun. A child that nobody waits
-// for any more is stopped, unless the run waits for it later.
+// await waits for the end of the child of an operation. It stops a child that nobody
+// waits for any longer, unless the run waits for it later.
 func (s *suspension) await(ctx context.Context, op int32, _ host.ToolCall) (abi.Result, error) {
 	id, follow := s.id(op), s.service.follower
 	r, err := follow.awaitChild(ctx, s.session, id)
@@ -271,13 +273,13 @@ func (s *suspension) await(ctx context.Context, op int32, _ host.ToolCall) (abi.
 	return r, err
 }
 
-// withdrawn reports whether a context ended because its operation is not waited for any more.
+// withdrawn reports whether a context ended because its operation was abandoned.
 func withdrawn(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return errors.Is(cause, host.ErrWithdrawn) || errors.Is(cause, context.DeadlineExceeded)
 }
 
-// ofChild is the end of a child for the run that waits for it.
+// ofChild returns the result of a child to the run that waits for it.
 func ofChild(run engine.Run) (abi.Result, error) {
 	if run.Held != "" {
 		return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: keptResult(run).Error}
@@ -293,7 +295,7 @@ func ofChild(run engine.Run) (abi.Result, error) {
 	return keptResult(run), nil
 }
 
-// lost is the end of a call of which only its host knew whether it took effect.
+// lost is the error of a call whose outcome died with its host.
 func lost(why string) error {
 	return &host.Refusal{Code: abi.CallLost, Message: fmt.Sprintf("the call had begun when its host ended (%s)%s", why, textUnknown)}
 }

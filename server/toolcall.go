@@ -14,25 +14,25 @@ import (
 	"github.com/toolhost/toolhost/server/internal/record"
 )
 
-// maxListed is how many of the calls that begin with one call are among the latest calls,
-// so that one cannot push out all others.
+// maxListed bounds how many calls within one call are among the latest calls, so that
+// they do not displace all others.
 const maxListed = 50
 
-// origin is the call of a plugin's tool that makes another call and waits for it.
+// origin is a call of a plugin's tool that makes another call and waits for it.
 type origin struct {
 	tool   *callable
-	call   host.Call // of it
+	call   host.Call // the outer call
 	caller *host.Caller
-	listed *atomic.Int64 // of the calls that begin with the same one
-	number int           // of that other call in the log of its run, see callLog
-	fuel   int64         // the most that it may use
-	outer  *origin       // the call that has made this one; nil: an agent's
+	listed *atomic.Int64 // calls within the outermost call
+	number int           // number of the inner call in the log of its run, see callLog
+	fuel   int64         // the most that the inner call may use
+	outer  *origin       // call that made the outer one; nil for an agent's
 }
 
 type originKey struct{}
 
-// CallPath returns the names of the tools whose calls have led to what is done with this
-// context, the agent's first; nil without any.
+// CallPath returns the names of the tools whose calls led to this context, the agent's
+// first; nil without any.
 func CallPath(ctx context.Context) (path []string) {
 	for from := originOf(ctx); from != nil; from = from.outer {
 		path = append(path, from.tool.Name)
@@ -41,14 +41,14 @@ func CallPath(ctx context.Context) (path []string) {
 	return path
 }
 
-// originOf returns the call of a plugin's tool that makes the calls with this context, by
-// itself or through tools of the program; nil if no tool does.
+// originOf returns the tool call that makes the calls of this context, directly or
+// through tools of the program; nil if no tool does.
 func originOf(ctx context.Context) *origin {
 	from, _ := ctx.Value(originKey{}).(*origin)
 	return from
 }
 
-// inLog is the number of the call that is made, in the log of its run; 0 is the run itself.
+// inLog returns the number of the inner call in the log of its run; 0 is the run itself.
 func (from *origin) inLog() int {
 	if from == nil {
 		return 0
@@ -56,8 +56,8 @@ func (from *origin) inLog() int {
 	return from.number
 }
 
-// callTool makes the calls of other tools for a call of a tool: with the same checks as
-// calls of an agent, in the same session.
+// callTool makes the nested calls of a tool's call: with the checks of an agent's call,
+// in the same session.
 func (s *Service) callTool(tool *callable, call host.Call, refused *record.Refusals) func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
 	return func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
 		log, outer := callLogOf(ctx), originOf(ctx)
@@ -86,8 +86,8 @@ func (s *Service) callTool(tool *callable, call host.Call, refused *record.Refus
 	}
 }
 
-// admit refuses a call of a tool that may do what the hints of the one that makes it
-// exclude: agents and people rely on those.
+// admit refuses a nested call that may do what the hints of the calling tool exclude:
+// agents and people rely on those hints.
 func (from *origin) admit(tool *callable, may Annotations) error {
 	hints := from.tool.Tool.Hints
 	if hints.Readonly && !may.ReadOnly {
@@ -99,23 +99,23 @@ func (from *origin) admit(tool *callable, may Annotations) error {
 	return nil
 }
 
-// calls reports whether a tool may call others, which may have to be approved.
+// calls reports whether a tool may call others, which a person may have to approve.
 func (t *callable) calls() bool { return t.plugin == nil || len(t.plugin.Grant.Tools) > 0 }
 
-// closed reports whether a tool says that it reaches nothing outside of the host.
+// closed reports whether a tool declares that it reaches nothing outside of the host.
 func closed(h abi.Hints) bool { return h.OpenWorld != nil && !*h.OpenWorld }
 
-// of gives a call what it has from the one that makes it.
+// of adds to a call what it inherits from its caller.
 func (from *origin) of(call host.Call) host.Call {
 	call.Caller, call.Stopping, call.Background = from.caller, from.call.Stopping, from.call.Background
 	return call
 }
 
-// reach is what a call of a tool can do outside of its sandbox, by itself and through
-// the tools that its plugin may call. seen has the names of those that were looked at.
+// reach returns what a call of a tool can do outside of its sandbox, directly and through
+// the tools that its plugin may call. seen holds the names already visited.
 func (s *toolset) reach(t *callable, seen map[string]bool) (writes, open bool) {
 	hints := t.Tool.Hints
-	if t.plugin == nil { // of a tool of the program nobody knows more than it says
+	if t.plugin == nil { // all that is known of a tool of the program is what it declares
 		return !hints.Readonly, hints.OpenWorld == nil || *hints.OpenWorld
 	}
 

@@ -10,7 +10,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// AnyVersion stores or deletes a value whatever its version.
+// AnyVersion stores or deletes a value regardless of its version.
 const AnyVersion = engine.AnyVersion
 
 // SessionValues are the values that the tools of a session share.
@@ -35,11 +35,11 @@ func (v SessionValues) Get(ctx context.Context, key string) (wire.Value, error) 
 	return newValue(found), err
 }
 
-// Set stores a value, at most 64 KiB of JSON, and returns it with its new
-// version. It is a conflict if the stored version is another: 0 is that of a missing
-// value. A session has at most 256 values and 1 MiB of them. They are removed when
-// it ends, or when none was written for a week: for a day in an unnamed
-// session without an active run. Do not store secrets.
+// Set stores a value, at most 64 KiB of JSON, and returns it with its new version. It is
+// a conflict if the stored version differs; 0 is the version of a missing value. A
+// session has at most 256 values and 1 MiB of them. They are removed when it ends, or
+// when none was written for a week: for a day in an unnamed session without an active
+// run. Do not store secrets.
 func (v SessionValues) Set(ctx context.Context, key string, data json.RawMessage, version int64) (wire.Value, error) {
 	if InDryRun(ctx) {
 		now, err := v.unchanged(ctx, key, version)
@@ -49,7 +49,7 @@ func (v SessionValues) Set(ctx context.Context, key string, data json.RawMessage
 	return newValue(stored), err
 }
 
-// Delete removes a value of that version, and reports whether there was one.
+// Delete removes the value if it has that version, and reports whether there was one.
 func (v SessionValues) Delete(ctx context.Context, key string, version int64) (bool, error) {
 	if InDryRun(ctx) {
 		now, err := v.unchanged(ctx, key, version)

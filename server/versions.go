@@ -20,13 +20,13 @@ import (
 	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
-// versions are the plugins that runs which wait continue with, whatever becomes of the
-// plugins' own files and of how the host starts them. Each is a folder:
+// versions stores the plugins that waiting runs continue with, whatever happens to the
+// plugins' own files and to how the host starts them. Each is a folder:
 //
 //	DIGEST/DIGEST.wasm   the plugin, with DIGEST.toolhost.yaml if it has a sidecar, and signatures
 //	DIGEST/IMAGE.image   the memory that it starts with
 //
-// With an engine that other hosts may share, they are copies of what is kept there.
+// With an engine that other hosts may share, the folders are copies of what it stores.
 type versions struct {
 	dir    string // below Config.DataDir; empty keeps none
 	shared *shelf // nil: no other host needs them
@@ -42,7 +42,7 @@ type version struct {
 	shared time.Time // when it was kept for other hosts
 }
 
-// versionsKept is how often versions that no run needs any more are looked for.
+// versionsKept is how often versions that no run needs are removed.
 const versionsKept = 10 * time.Minute
 
 func newVersions(dataDir string, shared engine.Engine) *versions {
@@ -62,7 +62,7 @@ func (v *versions) imageFile(digest, image string) string {
 	return filepath.Join(v.folder(digest), image+".image")
 }
 
-// keep keeps a plugin and the memory that it starts with.
+// keep stores a plugin and its initial memory.
 func (v *versions) keep(ctx context.Context, p *plugins.Plugin, image host.Image) error {
 	if v.dir == "" {
 		return nil
@@ -105,8 +105,8 @@ func (v *versions) keep(ctx context.Context, p *plugins.Plugin, image host.Image
 	return nil
 }
 
-// share keeps the files of a version for other hosts: the plugin itself last, without which
-// they use none.
+// share stores the files of a version for other hosts. The plugin itself comes last:
+// hosts do not use a version without it.
 func (v *versions) share(ctx context.Context, digest string) error {
 	entries, err := os.ReadDir(v.folder(digest))
 	if err != nil {
@@ -136,7 +136,7 @@ func pluginLast(a, b string) int {
 	return cmp.Compare(rank(a), rank(b))
 }
 
-// fetch gets a version that another host has kept, if this one has not.
+// fetch gets a version that another host stored, if this one lacks it.
 func (v *versions) fetch(ctx context.Context, digest string) error {
 	if v.shared == nil {
 		return nil
@@ -170,7 +170,7 @@ func (v *versions) fetchFile(ctx context.Context, digest, name string) error {
 	return owned.WriteFile(filepath.Join(v.folder(digest), name), data)
 }
 
-// image returns what the memory of a plugin was when it had started.
+// image returns the memory of a plugin right after its start.
 func (v *versions) image(ctx context.Context, digest, image string) ([]byte, error) {
 	data, err := owned.ReadFile(v.imageFile(digest, image))
 	if errors.Is(err, fs.ErrNotExist) && v.shared != nil {
@@ -182,8 +182,8 @@ func (v *versions) image(ctx context.Context, digest, image string) ([]byte, err
 	return data, err
 }
 
-// forget removes the versions that no run needs, and returns their digests. Those that
-// are kept while needed finds that out stay.
+// forget removes the versions that no run needs, and returns their digests. Versions that
+// are stored while needed runs stay.
 func (v *versions) forget(needed func() (map[string]bool, error)) (forgotten []string, err error) {
 	began := time.Now()
 	entries, err := os.ReadDir(v.dir)
@@ -212,7 +212,7 @@ func (v *versions) forget(needed func() (map[string]bool, error)) (forgotten []s
 	return forgotten, err
 }
 
-// needed are the versions of plugins that active runs have states of.
+// needed returns the versions of plugins that the states of active runs belong to.
 func (s *store) needed(ctx context.Context) (map[string]bool, error) {
 	active, err := s.engine.List(ctx, engine.Query{Active: true})
 	needs := map[string]bool{}
@@ -248,8 +248,8 @@ func (x executor) forgetVersions(ctx context.Context) {
 	}
 }
 
-// lookup returns the tool of a run: as it is now or, if the run waits with another version
-// of its plugin, of that one. Others get it as it is now.
+// lookup returns the tool of a run. A run that waits with another version of its plugin
+// gets that one, any other the current one.
 func (x executor) lookup(ctx context.Context, run engine.Run) (*callable, error) {
 	s := x.service
 	tool, err := s.lookup(run.Tool)

@@ -9,9 +9,9 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// List returns up to limit of the calls that wait, the oldest first: those that were asked
-// about after the call after, which may have been decided meanwhile. No id begins with the
-// oldest, and a limit of 0 means no limit.
+// List returns up to limit waiting calls, oldest first, that were asked about after the
+// call after, which may have been decided meanwhile. Without an id it begins with the
+// oldest; a limit of 0 means no limit.
 func (p Approvals) List(ctx context.Context, after string, limit int) (wire.Approvals, error) {
 	out := wire.Approvals{Approvals: []wire.WaitingCall{}}
 	waiting, err := p.waiting(ctx, "")
@@ -40,8 +40,8 @@ func (p Approvals) List(ctx context.Context, after string, limit int) (wire.Appr
 	return out, nil
 }
 
-// after are those of waiting, the oldest first, that follow a call. If that does not wait
-// any more, those are meant that were asked about later.
+// after returns the waiting calls that follow a call, oldest first. If that call no
+// longer waits, it returns those that were asked about later.
 func (p Approvals) after(ctx context.Context, waiting []engine.Run, id string) ([]engine.Run, error) {
 	if i := slices.IndexFunc(waiting, func(r engine.Run) bool { return r.ID == id }); i >= 0 {
 		return waiting[i+1:], nil
@@ -50,7 +50,7 @@ func (p Approvals) after(ctx context.Context, waiting []engine.Run, id string) (
 	return slices.DeleteFunc(waiting, func(r engine.Run) bool { return r.CreatedAt.Before(decided.CreatedAt) }), err
 }
 
-// Get returns a call that waits, with all its arguments.
+// Get returns a waiting call, with all its arguments.
 func (p Approvals) Get(ctx context.Context, id string) (wire.WaitingCall, error) {
 	run, err := p.undecided(ctx, id)
 	if err != nil {
@@ -59,10 +59,10 @@ func (p Approvals) Get(ctx context.Context, id string) (wire.WaitingCall, error)
 	return p.show(ctx, run, MaxArgs)
 }
 
-// Watch returns a channel of the calls that begin to wait (wire.EventHeld) and of what
-// becomes of those that wait: wire.EventQueued says that one was approved, and
-// wire.EventEnded that it was refused, withdrawn, or not decided in time. It is closed when
-// ctx is done. A watcher that is too slow gets wire.EventMissed.
+// Watch returns a channel of events of waiting calls. With wire.EventHeld a call begins
+// to wait; with wire.EventQueued it was approved; with wire.EventEnded it was refused,
+// withdrawn, or not decided in time. The channel is closed when ctx is done. A watcher
+// that is too slow gets wire.EventMissed.
 func (p Approvals) Watch(ctx context.Context) (<-chan wire.Event, error) {
 	all := p.service.AllSessions().Watch(ctx)
 	waiting, err := p.waiting(ctx, "")
@@ -99,7 +99,7 @@ func (p Approvals) Watch(ctx context.Context) (<-chan wire.Event, error) {
 	return to, nil
 }
 
-// show describes a call that waits, with up to so many bytes of its arguments.
+// show describes a waiting call, with up to most bytes of its arguments.
 func (p Approvals) show(ctx context.Context, r engine.Run, most int) (wire.WaitingCall, error) {
 	args, err := p.service.engine.Payload(ctx, r.ID, engine.PartArgs)
 	if err != nil && !errors.Is(err, engine.ErrNotFound) {
