@@ -2,17 +2,17 @@ package audit
 
 import "time"
 
-// Kind says what happened.
+// Kind is the kind of an event.
 type Kind string
 
-// The kinds.
+// The kinds of events.
 const (
 	Opened  Kind = "opened"  // a process began to write
-	Closed  Kind = "closed"  // and ended in order
+	Closed  Kind = "closed"  // a process closed the log
 	Lost    Kind = "lost"    // Count events before it could not be written, see Reason
-	Rotated Kind = "rotated" // a file with Count events was removed, the newest of which is less than a day old
+	Rotated Kind = "rotated" // a file with Count events was removed, the newest less than a day old
 
-	Grant  Kind = "grant"  // what is in force for a plugin: at the start, and after a reload that changed it
+	Grant  Kind = "grant"  // grants in force for a plugin: at the start, and after a reload that changed them
 	Reload Kind = "reload" // plugins were added, changed or removed
 
 	Call    Kind = "call"    // a direct call has ended
@@ -22,12 +22,12 @@ const (
 	Missed  Kind = "missed"  // ends of runs before it may be missing
 
 	Asked    Kind = "asked"    // a person was asked to approve a call
-	Approved Kind = "approved" // and did, or a kept approval applied
-	Refused  Kind = "refused"  // or did not
+	Approved Kind = "approved" // a person approved a call, or a kept approval applied
+	Refused  Kind = "refused"  // a call was not approved
 
 	Egress Kind = "egress" // a request of a plugin to another host
 
-	Schedule Kind = "schedule" // one was created, enabled, disabled, removed or fired: see Action
+	Schedule Kind = "schedule" // a schedule was created, enabled, disabled, removed or fired: see Action
 	Admin    Kind = "admin"    // something was changed or removed: see Action
 )
 
@@ -42,19 +42,19 @@ type Event struct {
 	Kind Kind      `json:"kind"`
 
 	Session string `json:"session,omitempty"`
-	User    string `json:"user,omitempty"` // of an OAuth issuer
-	By      string `json:"by,omitempty"`   // who asked, if not the session's agent
-	ID      string `json:"id,omitempty"`   // of the call, run, schedule or approval
+	User    string `json:"user,omitempty"` // user of an OAuth issuer
+	By      string `json:"by,omitempty"`   // requester, if not the session's agent
+	ID      string `json:"id,omitempty"`   // id of the call, run, schedule or approval
 	Parent  string `json:"parent,omitempty"`
 	Tool    string `json:"tool,omitempty"`
 	Plugin  string `json:"plugin,omitempty"`
-	Digest  string `json:"digest,omitempty"` // of the plugin's file
-	Signer  string `json:"signer,omitempty"` // of the plugin
+	Digest  string `json:"digest,omitempty"` // SHA-256 of the plugin's file
+	Signer  string `json:"signer,omitempty"` // signer of the plugin
 
 	Action  string   `json:"action,omitempty"`  // what was done, such as removed
 	Outcome string   `json:"outcome,omitempty"` // how it ended
 	Code    string   `json:"code,omitempty"`    // why it failed
-	Reason  string   `json:"reason,omitempty"`  // in words
+	Reason  string   `json:"reason,omitempty"`  // why it failed, in words
 	Names   []string `json:"names,omitempty"`   // grants, or plugins of a reload
 
 	Fuel   int64 `json:"fuel,omitempty"`
@@ -62,14 +62,14 @@ type Event struct {
 	DryRun bool  `json:"dry_run,omitempty"`
 	Count  int64 `json:"count,omitempty"`
 
-	// Of egress.
+	// Fields of egress events.
 	Method   string `json:"method,omitempty"`
 	Host     string `json:"host,omitempty"` // with the port
 	Status   int    `json:"status,omitempty"`
 	Sent     int64  `json:"sent,omitempty"`     // bytes of the body
 	Received int64  `json:"received,omitempty"` // bytes of the body
 
-	Prev string `json:"prev"` // the SHA-256 of the line before, in hex; of the first line: zeros
+	Prev string `json:"prev"` // SHA-256 of the line before, in hex; zeros in the first line
 }
 
 // maxText bounds each text of an event, in bytes.

@@ -27,12 +27,12 @@ const (
 // Config configures a [Log]. The zero value has the defaults.
 type Config struct {
 	FileSize int64        // bytes after which the next file begins; 0 is DefaultFileSize
-	Files    int          // how many files are kept, the newest; 0 is DefaultFiles, negative keeps all
-	Logger   *slog.Logger // gets heads, and what cannot be written; nil discards
+	Files    int          // number of files to keep, the newest; 0 is DefaultFiles, negative keeps all
+	Logger   *slog.Logger // gets heads and write errors; nil discards
 }
 
-// Log is an open log. One process writes to a folder at a time: the caller has to see to
-// that. A nil *Log drops everything. It is safe for concurrent use.
+// Log is an open log. The caller has to make sure that only one process writes to a
+// folder at a time. A nil *Log drops everything. It is safe for concurrent use.
 type Log struct {
 	dir string
 	cfg Config
@@ -42,11 +42,11 @@ type Log struct {
 	size  int64
 	head  Head
 	dirty bool
-	lost  int64  // events since the last that was written
-	why   error  // of the first of them
-	count int64  // lines that this process has written
-	gone  int64  // events that it could not write
-	early *Event // says that a young file was removed; nil if none was, or the log says so
+	lost  int64  // events lost since the last line
+	why   error  // why the first of them was lost
+	count int64  // lines written by this process
+	gone  int64  // events lost by this process
+	early *Event // removal of a young file that the log does not have yet; nil for none
 	ended bool
 	line  bytes.Buffer
 
@@ -55,8 +55,8 @@ type Log struct {
 	syncing sync.WaitGroup
 }
 
-// Head is the end of a log: whoever keeps it can tell later that nothing before it was
-// changed or removed.
+// Head is the end of a log. With a copy of it, [Verify] can tell that nothing before it
+// was changed or removed.
 type Head struct {
 	Seq  int64  `json:"seq"`
 	Hash string `json:"hash"` // SHA-256 of the line, in hex
@@ -70,7 +70,7 @@ const (
 	syncEvery      = time.Second
 )
 
-// fileName is that of a file whose first line has the number first.
+// fileName returns the name of the file whose first line has the number first.
 func fileName(first int64) string { return fmt.Sprintf("%s%019d%s", prefix, first, suffix) }
 
 // Open opens the log in a folder, which is created if it does not exist. It continues
@@ -115,7 +115,7 @@ func (l *Log) open() error {
 		return err
 	}
 	l.size = last.size
-	if last.size == 0 { // the process died before its first line
+	if last.size == 0 { // the process crashed before its first line
 		l.head.Seq, l.head.Hash, err = l.endOf(files[:len(files)-1])
 		return err
 	}
@@ -127,7 +127,7 @@ func (l *Log) open() error {
 	}
 
 	e, err := decode(last.text)
-	if err != nil { // it was cut, as by a loss of power: it stays, and the chain includes it
+	if err != nil { // cut off, as by a power loss: it stays, and the chain includes it
 		e.Seq = firstOf(newest)
 		if last.before != nil {
 			before, err := decode(last.before)
@@ -141,7 +141,7 @@ func (l *Log) open() error {
 	return nil
 }
 
-// endOf returns the head of the newest of older files.
+// endOf returns the head of the newest of these files.
 func (l *Log) endOf(files []string) (seq int64, hash string, err error) {
 	if len(files) == 0 {
 		return 0, zero, nil
@@ -154,7 +154,7 @@ func (l *Log) endOf(files []string) (seq int64, hash string, err error) {
 	return e.Seq, hashOf(last.text), err
 }
 
-// firstOf is the number of the first line of a file; 0 if it is no file of a log.
+// firstOf returns the number of a file's first line; 0 if it is not a file of a log.
 func firstOf(name string) int64 {
 	var first int64
 	if _, err := fmt.Sscanf(filepath.Base(name), prefix+"%d"+suffix, &first); err != nil || fileName(first) != filepath.Base(name) {
@@ -163,7 +163,7 @@ func firstOf(name string) int64 {
 	return first
 }
 
-// filesOf lists the files of a log, the oldest first.
+// filesOf lists the files of a log, oldest first.
 func filesOf(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -193,9 +193,9 @@ func hashOf(line []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Append writes an event. It sets Seq, At and Prev. What cannot be written is counted,
-// reported to the logger once, and said by a line of kind [Lost] as soon as there is
-// room again.
+// Append writes an event, and sets its Seq, At and Prev. Events that cannot be written
+// are counted, reported to the logger once, and recorded in a line of kind [Lost] as soon
+// as writing works again.
 func (l *Log) Append(e Event) {
 	if l == nil {
 		return
@@ -225,7 +225,7 @@ func (l *Log) Append(e Event) {
 	}
 }
 
-// plainError is an error without the path of a file.
+// plainError returns an error without the path of a file.
 func plainError(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path.Err
@@ -264,7 +264,7 @@ func (l *Log) write(e Event) error {
 	return nil
 }
 
-// cut shortens texts that are too long, which others may have chosen.
+// cut shortens texts that are too long. Others may have chosen them.
 func (e *Event) cut() {
 	for _, text := range []*string{&e.Session, &e.User, &e.By, &e.ID, &e.Parent, &e.Tool, &e.Plugin, &e.Digest, &e.Signer, &e.Action, &e.Outcome, &e.Code, &e.Reason, &e.Method, &e.Host} {
 		if len(*text) > maxText {
@@ -276,7 +276,7 @@ func (e *Event) cut() {
 	}
 }
 
-// rotate begins a new file, and removes those that are too old.
+// rotate begins a new file, and removes files that are too old.
 func (l *Log) rotate(first int64) error {
 	next, err := os.OpenFile(filepath.Join(l.dir, fileName(first)), os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -299,11 +299,11 @@ func (l *Log) rotate(first int64) error {
 	return nil
 }
 
-// young is the age below which the removal of events is worth a warning: whoever makes
-// many events could remove those of what was done before.
+// young is the age below which removing events deserves a warning: someone could cause
+// many events to push out the traces of earlier ones.
 const young = 24 * time.Hour
 
-// remove removes a file with so many events.
+// remove removes a file with that number of events.
 func (l *Log) remove(name string, events int64) {
 	newest := newestOf(filepath.Join(l.dir, name))
 	if err := os.Remove(filepath.Join(l.dir, name)); err != nil {
@@ -323,8 +323,8 @@ func (l *Log) remove(name string, events int64) {
 	l.early.Reason = "removed up to the event of " + newest.Format(time.RFC3339)
 }
 
-// newestOf returns when the last event of a file was written. If that line is damaged, the
-// file's own time stands for it.
+// newestOf returns when the last event of a file was written. If that line is damaged, it
+// returns the modification time of the file.
 func newestOf(file string) time.Time {
 	if last, err := lastLine(file); err == nil {
 		if e, err := decode(last.text); err == nil {
@@ -338,7 +338,7 @@ func newestOf(file string) time.Time {
 	return info.ModTime()
 }
 
-// syncAll has the disk take what was written, until ctx is done.
+// syncAll syncs what was written to disk, until ctx is done.
 func (l *Log) syncAll(ctx context.Context) {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
@@ -360,13 +360,13 @@ func (l *Log) sync() {
 	if !dirty {
 		return
 	}
-	if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) { // rotate syncs what it closes
+	if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) { // rotate syncs the files it closes
 		l.cfg.Logger.Error("the audit log may not be on disk", "error", err)
 	}
 }
 
-// Counts returns how many lines this process has written, and how many events it could
-// not write.
+// Counts returns how many lines this process has written, and how many events it has
+// lost.
 func (l *Log) Counts() (written, lost int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -383,7 +383,7 @@ func (l *Log) Head() Head {
 	return l.head
 }
 
-// Close ends the log: later events are dropped.
+// Close closes the log. Later events are dropped.
 func (l *Log) Close() error {
 	if l == nil || l.closed.Swap(true) {
 		return nil

@@ -19,9 +19,9 @@ type Query struct {
 	Session string
 	Tool    string
 	Plugin  string
-	ID      string // of the call, run, schedule or approval
+	ID      string // id of the call, run, schedule or approval
 	Before  int64  // only events with lower numbers; 0: all
-	Limit   int    // at most so many, the newest; 0: all
+	Limit   int    // at most this many, the newest; 0: all
 }
 
 func (q Query) matches(e Event) bool {
@@ -30,15 +30,16 @@ func (q Query) matches(e Event) bool {
 		(q.Before == 0 || e.Seq < q.Before)
 }
 
-// Read returns events of the log in a folder, the newest first. It does not check the
-// chain, and leaves out lines that are not events.
+// Read returns events of the log in a folder, newest first. It does not check the chain,
+// and skips lines that are not events.
 func Read(dir string, q Query) ([]Event, error) {
 	found, _, err := Search(dir, q, math.MaxInt64)
 	return found, err
 }
 
 // Search is [Read] that reads about most bytes of the log, or a little more. If older
-// events may match, next is what Query.Before has to be to continue; else it is 0.
+// events may match, next is the Query.Before that continues the search; otherwise it is
+// 0.
 func Search(dir string, q Query, most int64) (found []Event, next int64, err error) {
 	files, err := filesOf(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -66,18 +67,18 @@ func Search(dir string, q Query, most int64) (found []Event, next int64, err err
 	return s.found, 0, nil
 }
 
-// searching is a search of a log, from its end.
+// searching is a search of a log from its end.
 type searching struct {
 	Query
-	marks [][]byte // that a line has which matches
-	left  int64    // bytes that may be read
+	marks [][]byte // texts that a matching line contains
+	left  int64    // bytes that may still be read
 	found []Event
-	last  int64 // the number of the last event that was read
+	last  int64 // number of the last event read
 	done  bool  // the limit or the bound is reached
 }
 
-// marks are the texts that a line has which matches, as it is written. They spare most
-// lines the decoding.
+// marks returns texts that a matching line contains as it is written. With them, most
+// lines need not be decoded.
 func (q Query) marks() (marks [][]byte) {
 	for name, value := range map[string]string{"session": q.Session, "tool": q.Tool, "plugin": q.Plugin, "id": q.ID} {
 		if value == "" {
@@ -86,7 +87,7 @@ func (q Query) marks() (marks [][]byte) {
 		var b bytes.Buffer
 		enc := json.NewEncoder(&b)
 		enc.SetEscapeHTML(false)
-		_ = enc.Encode(value) // a text: it cannot fail
+		_ = enc.Encode(value) // a string: it cannot fail
 		marks = append(marks, []byte(`"`+name+`":`+strings.TrimSuffix(b.String(), "\n")))
 	}
 	if len(q.Kinds) == 1 {
@@ -134,11 +135,11 @@ func (s *searching) line(line []byte) bool {
 	return !s.done
 }
 
-// numberOf reads the number at the beginning of a line; 0 without a number.
+// numberOf returns the number at the beginning of a line; 0 without one.
 func numberOf(line []byte) (seq int64) {
 	digits, ok := bytes.CutPrefix(line, []byte(`{"seq":`))
 	if i := bytes.IndexByte(digits[:min(len(digits), 20)], ','); ok && i >= 0 {
-		seq, _ = strconv.ParseInt(string(digits[:i]), 10, 64) // else it is 0
+		seq, _ = strconv.ParseInt(string(digits[:i]), 10, 64) // otherwise it is 0
 	}
 	return seq
 }
@@ -146,11 +147,11 @@ func numberOf(line []byte) (seq int64) {
 // chunk is how much of a file is read at a time.
 const chunk = 64 << 10
 
-// backward reads the lines that end before end, the last first, until one returns false.
-// Those longer than any line of a log are left out.
+// backward reads the lines that end before end, last first, until each returns false. It
+// skips lines that are longer than any line of a log.
 func backward(f io.ReaderAt, end int64, each func(line []byte) bool) error {
-	var rest []byte // the end of the line that the next chunk ends with
-	long := false   // and that it is not all of it
+	var rest []byte // the end of a line that the next chunk completes
+	long := false   // that line is too long, and rest was dropped
 	for end > 0 {
 		n := min(chunk, end)
 		buf := make([]byte, n, n+int64(len(rest)))
@@ -177,8 +178,8 @@ func backward(f io.ReaderAt, end int64, each func(line []byte) bool) error {
 	return nil
 }
 
-// endBefore returns where the lines end whose numbers are below before. The numbers of a
-// log rise; where they cannot be read it is the end of the file.
+// endBefore returns where the lines with numbers below before end. Numbers rise within a
+// log; if they cannot be read, it returns the end of the file.
 func endBefore(f io.ReaderAt, size, before int64) int64 {
 	low, high := int64(0), size // the line at low is below, the one at high is not
 	for high-low > chunk {
@@ -186,7 +187,7 @@ func endBefore(f io.ReaderAt, size, before int64) int64 {
 		begin, seq := lineAfter(f, middle)
 		switch {
 		case seq == 0:
-			return size // what is too much does not match
+			return size // the excess does not match
 		case begin >= high:
 			return high
 		case seq < before:
@@ -198,12 +199,12 @@ func endBefore(f io.ReaderAt, size, before int64) int64 {
 	return high
 }
 
-// lineAfter returns where the first line begins that begins after a place, and its number;
-// 0 if it has none.
+// lineAfter returns the offset and number of the first line that begins after an offset;
+// 0 if it has no number.
 func lineAfter(f io.ReaderAt, at int64) (begin, seq int64) {
 	for _, size := range []int{4 << 10, maxLine + 64} { // few lines are long
 		buf := make([]byte, size)
-		n, _ := f.ReadAt(buf, at) // an error leaves less to find
+		n, _ := f.ReadAt(buf, at) // after an error there is less to find
 		if i := bytes.IndexByte(buf[:n], '\n'); i >= 0 && (i+64 < n || n < size) {
 			return at + int64(i) + 1, numberOf(buf[i+1 : n])
 		}
@@ -211,11 +212,11 @@ func lineAfter(f io.ReaderAt, at int64) (begin, seq int64) {
 	return at, 0
 }
 
-// fileEnd is the end of a file.
+// fileEnd describes the end of a file.
 type fileEnd struct {
 	size         int64
-	text, before []byte // of the last line and the one before it, without their ends
-	ended        bool   // whether the last line has its end
+	text, before []byte // the last line and the one before it, without line breaks
+	ended        bool   // the last line has its line break
 }
 
 // lastLine reads the end of a file.

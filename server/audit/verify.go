@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 )
 
-// ErrBroken is why a log cannot be trusted: a line was changed, inserted or removed.
+// ErrBroken means that a log cannot be trusted: a line was changed, inserted or removed.
 var ErrBroken = errors.New("the chain is broken")
 
-// ErrNoLog is the error of a folder without a file of a log.
+// ErrNoLog is the error for a folder without a log file.
 var ErrNoLog = errors.New("no audit log")
 
 // LineError says which line breaks the chain. It matches [ErrBroken].
@@ -30,15 +30,15 @@ func (e *LineError) Error() string {
 // Unwrap returns [ErrBroken].
 func (e *LineError) Unwrap() error { return ErrBroken }
 
-// Report is what [Verify] found.
+// Report is the result of [Verify].
 type Report struct {
 	Files int   `json:"files"`
 	Lines int64 `json:"lines"`
-	First int64 `json:"first"` // number of the first line that is kept: above 1 if older files were removed
+	First int64 `json:"first"` // number of the first line kept: above 1 if older files were removed
 	Head  Head  `json:"head"`
-	Torn  int   `json:"torn,omitempty"` // lines that were cut as the host died, and are in the chain
-	Lost  int64 `json:"lost,omitempty"` // events that could not be written, as the log says itself
-	// Known reports whether the log has the line that was asked for, unchanged.
+	Torn  int   `json:"torn,omitempty"` // lines that were cut off by a crash, and are in the chain
+	Lost  int64 `json:"lost,omitempty"` // events that could not be written, according to the log
+	// Known reports whether the log has the requested line, unchanged.
 	Known bool `json:"known,omitempty"`
 }
 
@@ -47,8 +47,8 @@ const maxLine = 256 << 10
 
 // Verify reads the log in a folder and checks its chain. With known, a [Head] that was
 // kept elsewhere, it also checks that the log has this line, so that nothing up to it was
-// removed or made anew. The error is a *[LineError], matches [ErrBroken] or [ErrNoLog], or
-// is that of reading.
+// removed or rebuilt. The error is a *[LineError], matches [ErrBroken] or [ErrNoLog], or
+// is a read error.
 func Verify(dir string, known Head) (Report, error) {
 	files, err := checkedFiles(dir)
 	if err != nil {
@@ -68,7 +68,7 @@ func Verify(dir string, known Head) (Report, error) {
 	return v.Report, nil
 }
 
-// checkedFiles is filesOf a log that was not replaced by links or folders.
+// checkedFiles is filesOf, but refuses links and folders in place of files.
 func checkedFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -133,7 +133,7 @@ func (v *verifier) line(line []byte) string {
 	e, err := decode(line)
 	switch {
 	case err != nil:
-		// It was cut as the host died, if the next line has its hash.
+		// It was cut off by a crash, if the next line has its hash.
 		v.Torn++
 		v.next(v.Head.Seq+1, line)
 		return ""
