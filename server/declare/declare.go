@@ -1,15 +1,15 @@
-// Package declare writes declarations of tools in TypeScript, from their JSON Schemas, for
-// models and scripts. Schemas and descriptions are taken to be hostile: whatever they say,
-// a declaration is of bounded size, is made in bounded time, and is TypeScript that
+// Package declare writes TypeScript declarations of tools from their JSON Schemas, for
+// models and scripts. It assumes that schemas and descriptions are hostile: whatever they
+// say, a declaration has bounded size, takes bounded time, and is TypeScript that
 // declares one method.
 package declare
 
 import "encoding/json"
 
-// MaxBytes bounds a declaration.
+// MaxBytes bounds a declaration, in bytes.
 const MaxBytes = 8 << 10
 
-// Tool is what a declaration is made of. A schema that is empty, or no JSON, allows
+// Tool is the input of a declaration. A schema that is empty, or not JSON, allows
 // everything.
 type Tool struct {
 	Name   string
@@ -21,9 +21,9 @@ type Tool struct {
 //
 //	notes_search(args: { text: string; limit?: number }): Promise<string[]>
 //
-// without the tool's description. The comments are the descriptions of properties, and
-// what else a value has to be. A declaration that would exceed [MaxBytes] leaves out
-// comments, then the inner parts of its types, then all of them.
+// without the tool's description. Comments have the descriptions of properties, and
+// constraints that types cannot express. A declaration that would exceed [MaxBytes]
+// leaves out comments, then the inner parts of its types, then all of the types.
 func Declaration(t Tool) string {
 	input, output := parse(t.Input), parse(t.Output)
 	for _, g := range []generator{{depth: maxDepth, comments: true}, {depth: maxDepth}, {depth: 2}} {
@@ -34,12 +34,12 @@ func Declaration(t Tool) string {
 	return methodName(t.Name) + "(args?: Record<string, unknown>): Promise<unknown>"
 }
 
-// method is the declaration of a tool.
+// method returns the declaration of a tool.
 func (g *generator) method(toolName string, input, output value) string {
 	g.nodes = maxNodes
 	args := g.arguments(input)
 
-	g.nodes = maxNodes // a large input leaves the output as much
+	g.nodes = maxNodes // a large input leaves the output its share
 	g.root = output
 	result := unknown
 	if output.kind != 0 {
@@ -48,8 +48,8 @@ func (g *generator) method(toolName string, input, output value) string {
 	return methodName(toolName) + "(" + args + "): Promise<" + result.text + ">"
 }
 
-// arguments is the parameter of a tool: the arguments are an object in any case, and may
-// be left out if none is required.
+// arguments returns the parameter of a tool. Arguments are always an object, and optional
+// if none is required.
 func (g *generator) arguments(input value) string {
 	g.root = input
 	t := g.typeOf(input, 0)
@@ -67,9 +67,9 @@ func (g *generator) arguments(input value) string {
 	return "args?: " + t.text
 }
 
-// methodName is the name of a method.
+// methodName returns the name of a method.
 func methodName(s string) string {
-	if s == "new" { // would make it a constructor
+	if s == "new" { // would declare a constructor
 		return quote(s)
 	}
 	return name(clip(s, maxName))

@@ -8,16 +8,16 @@ import (
 
 // Bounds of a declaration.
 const (
-	maxNodes      = 256 // schemas that are looked at for the input, and for the output
-	maxDepth      = 8   // of types in types
+	maxNodes      = 256 // schemas visited for the input, and for the output
+	maxDepth      = 8   // types nested in types
 	maxUnion      = 16  // members of a union or an intersection
 	maxEnum       = 32  // literals of an enum
-	maxProperties = 64  // of an object
+	maxProperties = 64  // properties of an object
 	maxLiteral    = 80  // bytes of a literal
 	maxName       = 80  // bytes of the name of a property
-	maxComment    = 240 // bytes of a description of a property
+	maxComment    = 240 // bytes of the description of a property
 	maxPattern    = 60  // bytes of a pattern in a comment
-	maxLine       = 80  // bytes of an object that is written in one line
+	maxLine       = 80  // bytes of an object type on one line
 )
 
 // How tightly the outermost operator of a type binds.
@@ -39,7 +39,7 @@ var (
 	anyObject = expr{text: "Record<string, unknown>"}
 )
 
-// within is the type as an operand of what binds as tightly as binding.
+// within returns the type as an operand of an operator that binds as tightly as binding.
 func (e expr) within(binding int) string {
 	if e.binding > binding {
 		return "(" + e.text + ")"
@@ -51,12 +51,12 @@ func (e expr) within(binding int) string {
 type generator struct {
 	root     value // the schema that references point into
 	depth    int
-	nodes    int // that may still be looked at
+	nodes    int // schemas that may still be visited
 	comments bool
 	open     []string // references that are being followed
 }
 
-// typeOf is the type of what a schema allows, or a wider one.
+// typeOf returns the type that a schema describes, or a wider one.
 func (g *generator) typeOf(schema value, depth int) expr {
 	g.nodes--
 	switch {
@@ -67,7 +67,7 @@ func (g *generator) typeOf(schema value, depth int) expr {
 	}
 
 	all := []expr{g.plain(schema, depth)}
-	if ref := schema.member("$ref").text; ref != "" && !slices.Contains(g.open, ref) { // a type in itself is unknown
+	if ref := schema.member("$ref").text; ref != "" && !slices.Contains(g.open, ref) { // a recursive type is unknown
 		g.open = append(g.open, ref)
 		all = append(all, g.typeOf(g.resolve(schema), depth+1))
 		g.open = g.open[:len(g.open)-1]
@@ -85,7 +85,7 @@ func (g *generator) typeOf(schema value, depth int) expr {
 	return intersection(all)
 }
 
-// union is the type of what one of the schemas allows.
+// union returns the type of values that fit any of the schemas.
 func (g *generator) union(schemas []value, depth int) expr {
 	if len(schemas) > maxUnion {
 		return unknown
@@ -97,7 +97,8 @@ func (g *generator) union(schemas []value, depth int) expr {
 	return union(all)
 }
 
-// plain is the type of what a schema says itself, without those that it combines.
+// plain returns the type that a schema describes itself, without its subschemas for
+// combinations.
 func (g *generator) plain(schema value, depth int) expr {
 	if c := schema.member("const"); c.kind != 0 {
 		return literals([]value{c})
@@ -120,7 +121,7 @@ func (g *generator) plain(schema value, depth int) expr {
 	return union(all)
 }
 
-// typeNames are the types that a schema names.
+// typeNames returns the types that a schema names.
 func typeNames(schema value) (names []string) {
 	t := schema.member("type")
 	for _, item := range append([]value{t}, t.items...) {
@@ -131,8 +132,8 @@ func typeNames(schema value) (names []string) {
 	return names
 }
 
-// impliedType is the type of a schema that names none, but says what an object or an
-// array has: authors mean it.
+// impliedType returns the type of a schema that names none but has keywords of objects or
+// arrays: authors mean it.
 func impliedType(schema value) []string {
 	switch {
 	case schema.member("properties").kind == object:
@@ -143,7 +144,7 @@ func impliedType(schema value) []string {
 	return nil
 }
 
-// named is the type of one of the types that a schema names.
+// named returns the type for one of the type names of a schema.
 func (g *generator) named(name string, schema value, depth int) expr {
 	switch name {
 	case "string", "number", "boolean", "null":
@@ -188,8 +189,8 @@ func (g *generator) array(schema value, depth int) expr {
 	return expr{text: "[" + strings.Join(items, ", ") + "]"}
 }
 
-// resolve is the schema that a reference leads to; unknown ones lead to one that
-// allows everything. A schema without a reference is itself.
+// resolve returns the schema that a reference leads to; for an unknown one, a schema that
+// allows everything. Without a reference it returns the schema itself.
 func (g *generator) resolve(schema value) value {
 	ref := schema.member("$ref")
 	if ref.kind != text {
@@ -216,8 +217,8 @@ func (g *generator) resolve(schema value) value {
 	return found
 }
 
-// literals is the union of values, or of their types if they are too many or one has no
-// literal.
+// literals returns the union of values, or of their types if there are too many or one
+// has no literal.
 func literals(values []value) expr {
 	var all []expr
 	for _, v := range values[:min(len(values), maxEnum+1)] {
@@ -232,7 +233,7 @@ func literals(values []value) expr {
 	return union(all)
 }
 
-// literal is the type of one value; unknown if it is too long or not a scalar.
+// literal returns the type of one value; unknown if it is too long or not a scalar.
 func literal(v value) expr {
 	written := v.raw
 	switch v.kind {
@@ -249,7 +250,7 @@ func literal(v value) expr {
 	return expr{text: written}
 }
 
-// widened is the type of all values of a kind.
+// widened returns the type of all values of the same kind.
 func widened(v value) expr {
 	switch v.kind {
 	case null:
@@ -266,7 +267,7 @@ func widened(v value) expr {
 	return anyObject
 }
 
-// union is the type of what one of several types allows.
+// union returns the union of types.
 func union(all []expr) expr {
 	parts := combined(all, never)
 	switch {
@@ -280,7 +281,7 @@ func union(all []expr) expr {
 	return expr{join(parts, " | ", united), united}
 }
 
-// intersection is the type of what each of several types allows.
+// intersection returns the intersection of types.
 func intersection(all []expr) expr {
 	parts := combined(all, unknown)
 	switch {
@@ -294,7 +295,7 @@ func intersection(all []expr) expr {
 	return expr{join(parts, " & ", intersected), intersected}
 }
 
-// combined are different types without one that changes nothing.
+// combined returns the distinct types, without the neutral one.
 func combined(all []expr, neutral expr) (parts []expr) {
 	for _, e := range all {
 		if e != neutral && !slices.Contains(parts, e) {

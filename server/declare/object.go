@@ -47,7 +47,7 @@ func (g *generator) object(schema value, depth int) expr {
 
 var empty = expr{text: "Record<string, never>"}
 
-// additional is the type of the properties that an object may have without their names.
+// additional returns the type of properties that an object type does not name.
 func (g *generator) additional(schema value, depth int) expr {
 	rest := schema.member("additionalProperties")
 	switch {
@@ -59,7 +59,8 @@ func (g *generator) additional(schema value, depth int) expr {
 	return expr{text: "Record<string, " + g.typeOf(rest, depth+1).text + ">"}
 }
 
-// braces is an object type of members, in one line if it is short and has no comments.
+// braces returns an object type with these members, on one line if it is short and has no
+// comments.
 func braces(members []string) string {
 	if line := "{ " + strings.Join(members, "; ") + " }"; len(line) <= maxLine && !strings.ContainsAny(line, "\n/") {
 		return line
@@ -74,10 +75,10 @@ func braces(members []string) string {
 	return b.String()
 }
 
-// indented is a text whose lines after the first are two spaces further to the right.
+// indented indents all but the first line of a text by two spaces.
 func indented(s string) string { return strings.ReplaceAll(s, "\n", "\n  ") }
 
-// comment says of a property what its type does not.
+// comment returns what the type of a property does not say.
 func (g *generator) comment(schema value) string {
 	if !g.comments {
 		return ""
@@ -89,7 +90,7 @@ func (g *generator) comment(schema value) string {
 	}
 	facts := strings.Join(facts(schema), ", ")
 	switch {
-	case facts == "", about == "" && facts == isInteger: // the name says it as a rule
+	case facts == "", about == "" && facts == isInteger: // the name usually says it
 		return about
 	case about == "":
 		return facts
@@ -99,14 +100,14 @@ func (g *generator) comment(schema value) string {
 
 const isInteger = "integer"
 
-// factNames are keywords that a comment tells, and how.
+// factNames are the keywords that appear in comments, and their words.
 var factNames = [][2]string{
 	{"minimum", "at least"}, {"exclusiveMinimum", "more than"}, {"maximum", "at most"}, {"exclusiveMaximum", "less than"}, {"multipleOf", "a multiple of"},
 	{"minLength", "min length"}, {"maxLength", "max length"}, {"minItems", "min items"}, {"maxItems", "max items"},
 	{"format", "format"}, {"pattern", "pattern"}, {"default", "default"},
 }
 
-// facts are what a schema says of a value besides its type.
+// facts returns the constraints of a schema besides its type.
 func facts(schema value) (all []string) {
 	if schema.member("type").text == "integer" {
 		all = append(all, isInteger)
@@ -131,9 +132,9 @@ func facts(schema value) (all []string) {
 	return all
 }
 
-// prose is a text as one line of a comment, of about so many bytes. It does not end the
-// comment, and what it shows is all it has: no control characters, and none that are
-// invisible or change the direction of the text.
+// prose returns a text as one line of a comment, of about most bytes. It cannot end the
+// comment or hide anything: it has no control characters, and none that are invisible or
+// change the direction of the text.
 func prose(s string, most int) string {
 	var b strings.Builder
 	space := false
@@ -157,10 +158,10 @@ func prose(s string, most int) string {
 	return harmless(b.String())
 }
 
-// harmless is a text that does not end the comment that it is in.
+// harmless returns a text that cannot end the comment it is in.
 func harmless(s string) string { return strings.ReplaceAll(s, "*/", "* /") }
 
-// name is the name of a property.
+// name returns the name of a property.
 func name(s string) string {
 	for i, r := range s {
 		if r != '_' && r != '$' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r < '0' || r > '9') {
@@ -173,7 +174,7 @@ func name(s string) string {
 	return s
 }
 
-// quote is a text as a literal, with escapes for what cannot be seen.
+// quote returns a text as a literal, with invisible characters escaped.
 func quote(s string) string {
 	var encoded strings.Builder
 	enc := json.NewEncoder(&encoded)
@@ -194,5 +195,5 @@ func quote(s string) string {
 	return b.String()
 }
 
-// clip is a text of at most so many bytes.
+// clip cuts a text to a number of bytes.
 func clip(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }

@@ -20,7 +20,7 @@ const (
 // value is a parsed JSON value, whose members keep their order.
 type value struct {
 	kind    kind
-	raw     string // of a boolean or a number
+	raw     string // text of a boolean or a number
 	text    string
 	items   []value
 	members []member
@@ -31,10 +31,10 @@ type member struct {
 	value value
 }
 
-// maxNesting is how deep values nest that are looked at. Deeper ones are null.
+// maxNesting bounds how deep values nest. Deeper ones are null.
 const maxNesting = 64
 
-// parse returns the value of a document; none if it is no JSON.
+// parse returns the value of a document; the zero value if it is not JSON.
 func parse(document json.RawMessage) value {
 	dec := json.NewDecoder(bytes.NewReader(document))
 	dec.UseNumber()
@@ -96,11 +96,11 @@ func readInner(dec *json.Decoder, start json.Delim, depth int) (v value, err err
 			v.items = append(v.items, m.value)
 		}
 	}
-	_, err = dec.Token() // the end
+	_, err = dec.Token() // the closing delimiter
 	return v, err
 }
 
-// member returns a member of an object; none if it has none of that name.
+// member returns a member of an object; the zero value without one.
 func (v value) member(name string) value {
 	for _, m := range v.members {
 		if m.name == name {
@@ -110,7 +110,7 @@ func (v value) member(name string) value {
 	return value{}
 }
 
-// has reports whether an array has a text.
+// has reports whether an array contains a text.
 func (v value) has(name string) bool {
 	for _, item := range v.items {
 		if item.kind == text && item.text == name {
