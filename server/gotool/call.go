@@ -18,60 +18,60 @@ import (
 	"github.com/toolhost/toolhost/internal/typed"
 )
 
-// Bounds of what one call hands over, as for plugins.
+// Limits of the output of one call, as for plugins.
 const (
-	maxBlocks  = 256     // of content in one result
+	maxBlocks  = 256     // content blocks in one result
 	maxMessage = 512     // bytes of a progress message
-	maxUnit    = 32      // bytes of the unit of a progress
-	maxSummary = 1000    // bytes
+	maxUnit    = 32      // bytes of a progress unit
+	maxSummary = 1000    // bytes of a summary
 	maxError   = 8 << 10 // bytes of an error text
-	maxDepth   = 16      // of calls that handlers make
+	maxDepth   = 16      // calls that handlers make, nested
 )
 
 // ErrOver is the error of writes after the call has ended.
 var ErrOver = errors.New("the call has ended")
 
-// Call is one call of a tool, for its handler. It is safe for concurrent use. After the
-// call has ended, it has no effect.
+// Call is one call of a tool, for its handler. It is safe for concurrent use. Its methods
+// have no effect after the call has ended.
 type Call struct {
 	tool  *Loaded
 	req   host.Call
 	log   *slog.Logger
-	depth int // of handlers around it
+	depth int // number of handlers around it
 	end   context.CancelCauseFunc
 
 	mu       sync.Mutex
-	said     host.Progress // the last report
+	said     host.Progress // last report
 	summary  string
 	waited   time.Duration
 	over     bool
-	returned bool // the handler has
-	late     bool // its caller did not wait for that
+	returned bool // the handler has returned
+	late     bool // its caller did not wait for it to return
 	written  int64
-	failed   error // the limit that it has met
+	failed   error // the limit that was reached
 	content  []abi.Block
-	inner    abi.Usage // of calls of plugins' tools that it has made
+	inner    abi.Usage // usage of plugins' tools that it called
 }
 
-// ID identifies the call in logs; it is that of the background run, if the call began
-// as one.
+// ID identifies the call in logs. If the call began as a background run, it is the id of
+// the run.
 func (c *Call) ID() string { return c.req.ID }
 
-// Session is the session of the call, or empty.
+// Session returns the session of the call, or "".
 func (c *Call) Session() string { return c.req.Session }
 
 // Attempt is 1 for the first execution of a background run, and for any other call.
 func (c *Call) Attempt() int { return max(c.req.Attempt, 1) }
 
-// Locale is the caller's language in BCP 47, such as de-CH, or empty if it is unknown.
+// Locale returns the caller's language in BCP 47, such as de-CH, or "" if it is unknown.
 func (c *Call) Locale() string { return c.req.Locale }
 
 // Log returns a logger for operators, which names the call. Models never see it.
 func (c *Call) Log() *slog.Logger { return c.log }
 
-// Progress reports how much is done of a total, in any unit; a negative total is
-// unknown. The message may be empty, and is cut to 512 bytes. A report that is not a
-// number is dropped.
+// Progress reports how much is done of a total, in any unit. A negative total is unknown.
+// The message may be empty, and is cut to 512 bytes. A report with a negative done, or a
+// number that is not finite, is dropped.
 func (c *Call) Progress(done, total float64, message string) {
 	finite := func(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 	if !finite(done) || !finite(total) || done < 0 {
@@ -100,7 +100,7 @@ func (c *Call) ProgressUnit(unit string) {
 	c.said.Unit = oneLine(unit, maxUnit)
 }
 
-// report passes on the last report. c.mu is held.
+// report passes the last report on. c.mu is held.
 func (c *Call) report() {
 	if !c.over && c.req.Progress != nil {
 		c.req.Progress(c.said)
@@ -115,10 +115,10 @@ func (c *Call) Summary(text string) {
 	c.summary = oneLine(text, maxSummary)
 }
 
-// Output is the live output of the call, which is kept with a background run.
+// Output returns the live output of the call, which is stored with a background run.
 func (c *Call) Output() io.Writer { return stream{c, c.req.Stdout} }
 
-// Stderr is the second live output of the call.
+// Stderr returns the second live output of the call.
 func (c *Call) Stderr() io.Writer { return stream{c, c.req.Stderr} }
 
 type stream struct {
@@ -138,7 +138,8 @@ func (s stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// count counts output against the limit of the call, which it ends there. c.mu is held.
+// count counts output against the limit of the call, and ends the call there. c.mu is
+// held.
 func (c *Call) count(n int) error {
 	limit := c.req.Policy.Output
 	if limit <= 0 {
@@ -158,8 +159,8 @@ func (c *Call) count(n int) error {
 	return nil
 }
 
-// Content appends a block to the result: at most 256, which count as output. The error
-// says why a block is invalid.
+// Content appends a block to the result: at most 256 blocks, which count as output. The
+// error says why a block is invalid.
 func (c *Call) Content(b abi.Block) error {
 	data, err := typed.Marshal(b)
 	if err != nil {
@@ -201,13 +202,13 @@ func (c *Call) Ask(ctx context.Context, questions map[string]abi.Question) (map[
 	return answers.Answers, err
 }
 
-// CallTool calls another tool by the name that agents use, in the session of this call
-// and with the checks of an agent's call. A readonly tool can only call readonly tools,
-// and a tool that declares open_world false can call none that reaches the network.
-// Give it the handler's context.
+// CallTool calls another tool by its name for agents, in the session of this call and
+// with the checks of an agent's call. A readonly tool can only call readonly tools, and a
+// tool that declares open_world false cannot call tools that reach the network. Pass the
+// handler's context.
 //
-// The result says how the call ended, also if it failed. The error matches host.ErrDenied
-// if there was no call.
+// The result says how the call ended, even if it failed. The error matches host.ErrDenied
+// if the call was not made.
 func (c *Call) CallTool(ctx context.Context, name string, args any) (abi.Result, error) {
 	data, err := typed.Marshal(args)
 	if err != nil {
@@ -229,8 +230,8 @@ func (c *Call) CallTool(ctx context.Context, name string, args any) (abi.Result,
 	return r, nil
 }
 
-// SaveCheckpoint stores at most 1 MiB with a background run, in place of an earlier
-// checkpoint, so that its next attempt can resume. It is durable when it returns nil. In
+// SaveCheckpoint stores at most 1 MiB with a background run, replacing any earlier
+// checkpoint, so that the next attempt can resume. It is durable once it returns nil. In
 // a call that is not a background run it does nothing and returns nil.
 func (c *Call) SaveCheckpoint(data []byte) error {
 	switch {
@@ -254,10 +255,10 @@ func (c *Call) LoadCheckpoint() []byte {
 	return c.req.Checkpoint.Load()
 }
 
-// oneLine is a text on one line, cut to a number of bytes.
+// oneLine returns a text on one line, cut to n bytes.
 func oneLine(s string, n int) string { return clip(strings.Join(strings.Fields(s), " "), n) }
 
-// clip makes a text valid, and cuts it to a number of bytes.
+// clip returns a text as valid UTF-8, cut to n bytes.
 func clip(s string, n int) string {
 	s = strings.TrimSpace(strings.ToValidUTF8(s, "\uFFFD"))
 	if len(s) <= n {

@@ -17,15 +17,15 @@ import (
 // LeaveTime is how long a handler may take to return once its context is done.
 const LeaveTime = 2 * time.Second
 
-// maxStuck bounds the calls of one tool that did not return in that time. While there
-// are so many, the tool is refused.
+// maxStuck bounds the calls of one tool that did not return in that time. At the limit,
+// further calls are refused.
 const maxStuck = 16
 
 // Config configures a [Caller].
 type Config struct {
-	// Calls limits the calls at the same time, without background runs and without
-	// those that another handler makes. Other calls wait, and their time limit keeps
-	// running. 0 means host.DefaultTotalCalls.
+	// Calls limits concurrent calls, except background runs and calls that another
+	// handler makes. Other calls wait, and their time limit keeps running. 0 means
+	// host.DefaultTotalCalls.
 	Calls int
 	// Shared reserves a quarter of the calls for other clients, like
 	// host.Config.Shared.
@@ -38,14 +38,14 @@ type Config struct {
 type Caller struct {
 	log   *slog.Logger
 	max   int
-	slots *fair.Semaphore // of direct calls
+	slots *fair.Semaphore // for direct calls
 
 	ctx    context.Context // done when calls must end
 	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex
 	closed  bool
-	calls   sync.WaitGroup // of handlers that have not returned
+	calls   sync.WaitGroup // handlers that have not returned
 	running map[*Call]bool
 }
 
@@ -57,9 +57,9 @@ func NewCaller(cfg Config) *Caller {
 	return c
 }
 
-// Close refuses new calls and waits for those that run until ctx is done. Then it
-// cancels them. The error names the handlers that have not returned [LeaveTime] later;
-// Close does not wait for these.
+// Close refuses new calls, and waits for active ones until ctx is done. Then it cancels
+// them. The error names the handlers that have not returned [LeaveTime] later; Close does
+// not wait for these.
 func (c *Caller) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
@@ -88,7 +88,7 @@ func (c *Caller) Close(ctx context.Context) error {
 	return nil
 }
 
-// Running returns the names of the tools whose handlers run.
+// Running returns the names of the tools whose handlers are running.
 func (c *Caller) Running() (names []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +99,8 @@ func (c *Caller) Running() (names []string) {
 	return slices.Compact(names)
 }
 
-// enter counts a handler that is about to run. It is false once the caller is closed.
+// enter counts a handler that is about to run. It returns false once the caller is
+// closed.
 func (c *Caller) enter(call *Call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,10 +120,10 @@ func (c *Caller) leave(call *Call) {
 	c.calls.Done()
 }
 
-// acquire waits for the slots of a call: that of its session if its tool is serial, and
-// one of direct calls. A call that a handler or a plugin makes uses the slot of that one,
-// or calls that wait for each other could hold all slots; it does not wait for the slot
-// of its session, which might wait for it. release returns the slots.
+// acquire waits for the slots of a call: the slot of its session if its tool is serial,
+// and a slot for direct calls. A nested call uses its caller's slot, because calls that
+// wait for each other could otherwise hold all slots. It does not wait for the slot of
+// its session, which might wait for it. release returns the slots.
 func (c *Call) acquire(ctx context.Context, req *host.Call) (release func(), err error) {
 	release = func() {}
 	if s := c.tool.serial; s != nil {

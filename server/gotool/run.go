@@ -13,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// PanicError is the reason of a call whose handler panicked. It matches host.ErrTrap.
+// PanicError is the cause of a call whose handler panicked. It matches host.ErrTrap.
 type PanicError struct {
 	Value any
 	Stack string
@@ -24,16 +24,16 @@ func (e *PanicError) Error() string { return fmt.Sprintf("the handler panicked: 
 // Is reports a match with host.ErrTrap.
 func (e *PanicError) Is(target error) bool { return target == host.ErrTrap }
 
-// callKey finds the call that a handler serves in the context of a call it makes.
+// callKey is the context key of the call that a handler serves.
 type callKey struct{}
 
 // errStopping is the cause of the context of a handler whose run is being stopped.
 var errStopping = errors.New("the call is being stopped")
 
-// Call runs the handler, and waits for it until [LeaveTime] after the call has to end.
+// Call runs the handler, and waits for it until [LeaveTime] after the end of the call.
 //
-// The Result is valid in every case. The error is nil for a success, a tool error and a
-// required connection. Otherwise it is a *host.CallError that matches host.ErrTrap,
+// The Result is always valid. The error is nil for a success, a tool error and a required
+// connection. Otherwise it is a *host.CallError that matches host.ErrTrap,
 // host.ErrOutput, host.ErrClosed or a context error.
 func (l *Loaded) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	started := time.Now()
@@ -63,7 +63,7 @@ func (l *Loaded) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	return r, err
 }
 
-// finish closes the call, and adds what it has said of itself to its result.
+// finish closes the call, and adds to its result what it reported about itself.
 func (c *Call) finish(r *abi.Result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,15 +75,15 @@ func (c *Call) finish(r *abi.Result) {
 	}
 }
 
-// answer is what a handler has returned.
+// answer is the return value of a handler.
 type answer struct {
 	value json.RawMessage
 	err   error
-	late  bool // it has not returned
+	late  bool // the handler has not returned
 }
 
-// run runs the handler on a goroutine of its own, so that one that does not return holds
-// up nobody.
+// run runs the handler on its own goroutine, so that nobody has to wait for one that does
+// not return.
 func (c *Call) run(ctx context.Context) answer {
 	switch refused := c.tool.Refused(); {
 	case refused != nil:
@@ -130,7 +130,7 @@ func (c *Call) run(ctx context.Context) answer {
 	return c.await(done)
 }
 
-// await waits for a handler whose context is done. One that does not return is reported.
+// await waits for a handler whose context is done, and reports one that does not return.
 func (c *Call) await(done <-chan answer) answer {
 	late := time.NewTimer(LeaveTime)
 	defer late.Stop()
@@ -168,7 +168,7 @@ func (c *Call) handle(ctx context.Context, done chan<- answer) {
 	exited = false
 }
 
-// returns notes that the handler has returned.
+// returns records that the handler has returned.
 func (c *Call) returns() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,12 +186,12 @@ func (c *Call) args() json.RawMessage {
 	return c.req.Args
 }
 
-// outcome turns what the handler has returned into the result of the call. An internal
-// cause goes to the log, and the model sees one sentence.
+// outcome turns what the handler returned into the result of the call. An internal cause
+// is logged, and the model sees one sentence.
 func (c *Call) outcome(ctx context.Context, a answer) (abi.Result, error) {
 	c.mu.Lock()
 	if a.err == nil && !a.late && c.failed == nil {
-		a.err = c.count(len(a.value)) // which may be the failure
+		a.err = c.count(len(a.value)) // this may be the failure
 	}
 	failed, content := c.failed, c.content
 	c.mu.Unlock()
@@ -221,7 +221,7 @@ func (c *Call) outcome(ctx context.Context, a answer) (abi.Result, error) {
 	return abi.Result{Kind: abi.ToolError, Error: cmp.Or(clip(a.err.Error(), maxError), "the tool reported an error without a message"), Content: content}, nil
 }
 
-// ended is the result of a call that had to end.
+// ended returns the result of a call that was ended.
 func ended(err error) (abi.Result, error) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return abi.Result{Kind: abi.LimitReached, Limit: abi.LimitTime, Error: err.Error()}, err
@@ -229,7 +229,8 @@ func ended(err error) (abi.Result, error) {
 	return abi.Result{Kind: abi.CanceledKind, Error: err.Error()}, err
 }
 
-// over is why a context is done: an error with the text of its cause that matches both.
+// over returns why a context is done: an error with the text of its cause, which matches
+// both.
 func over(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {

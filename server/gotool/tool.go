@@ -6,8 +6,8 @@
 // The arguments are a struct. Its tags make the schema, as in package guest: json,
 // desc, default, enum, min, max, pattern, format, example and secret.
 //
-// A handler is code of the program and is not sandboxed. It has no fuel and no memory
-// limit, and can do whatever the program can. Its definition says so (unsandboxed).
+// A handler is code of the program and is not sandboxed. It has no fuel or memory limit,
+// and can do whatever the program can. Its definition says so (unsandboxed).
 package gotool
 
 import (
@@ -29,18 +29,18 @@ import (
 // Tool is a tool of the program. Name, Description and Handler are required; the other
 // fields have the defaults of a manifest. It must not change once it is registered.
 type Tool struct {
-	Name        string // as agents know it: [a-z][a-z0-9_]*, at most [abi.MaxAgentName] characters
+	Name        string // name for agents: [a-z][a-z0-9_]*, at most [abi.MaxAgentName] characters
 	Title       string
 	Description string // all that a model knows of the tool
 	Handler     Handler
-	// Version changes with the behavior of the handler. A run that outlives its process
-	// continues only if the next process registers the tool with the same Version and
-	// the same definition. It may be empty.
+	// Version identifies the behavior of the handler. A run that outlives its process
+	// continues only if the next process registers the tool with the same Version and the
+	// same definition. It may be empty.
 	Version    string
 	Hints      abi.Hints // without any, a tool counts as destructive
 	Approval   abi.Approval
 	Deferrable abi.Deferrable
-	Limits     abi.Limits // of time and output
+	Limits     abi.Limits // time and output
 	Narration  abi.Narration
 }
 
@@ -54,15 +54,14 @@ type Handler struct {
 // blocks (see [Call.Content]).
 type None struct{}
 
-// Handle makes a handler from a function that takes arguments, which were checked
-// against their schema, and returns a result. In is a struct. Out is any type that
-// encoding/json can write, or [None]; an [any] or [json.RawMessage] has no output
-// schema.
+// Handle makes a handler from a function that takes arguments, checked against their
+// schema, and returns a result. In is a struct. Out is any type that encoding/json can
+// write, or [None]; an [any] or [json.RawMessage] has no output schema.
 //
-// The context is done when the call has to end: at its time limit, when its caller has
-// left, or when somebody stops its run. The function should then return soon; a result
+// The context is done when the call has to end: at its time limit, when its caller
+// leaves, or when somebody stops its run. The function should then return soon; a result
 // without an error still counts. If it does not return within [LeaveTime], the caller
-// gets a result without it, the log says so, and the call keeps its slot until the
+// gets a result without it, which is logged, and the call keeps its slot until the
 // function returns.
 //
 // The model sees the text of an error. A panic ends only its call: the model sees that
@@ -81,7 +80,7 @@ func Handle[In, Out any](f func(ctx context.Context, c *Call, in In) (Out, error
 				return nil, err
 			}
 			value, err := typed.Marshal(&out)
-			if errors.Is(err, typed.ErrNotUTF8) { // which depends on the data
+			if errors.Is(err, typed.ErrNotUTF8) { // depends on the data
 				return nil, fmt.Errorf("the result: %w", err)
 			}
 			if err != nil {
@@ -92,32 +91,31 @@ func Handle[In, Out any](f func(ctx context.Context, c *Call, in In) (Out, error
 	}
 }
 
-// brokenError is a fault of the handler that is no business of the model.
+// brokenError is a fault of the handler that models do not see.
 type brokenError struct{ error }
 
 func (e *brokenError) Unwrap() error { return e.error }
 
-// ConnectionRequired makes the error that asks the user to connect something first. It
-// is neither a success nor a failure of the tool.
+// ConnectionRequired returns the error that asks the user to connect something first. It
+// counts neither as a success nor as a failure of the tool.
 func ConnectionRequired(c abi.Connection) error { return &connectionError{c} }
 
 type connectionError struct{ abi.Connection }
 
 func (e *connectionError) Error() string { return "connect " + e.Provider + " first" }
 
-// Loaded is a tool that was checked and can be called. Its methods are those of
-// plugins.Tool.
+// Loaded is a checked tool that can be called. It has the methods of plugins.Tool.
 type Loaded struct {
 	*abi.Tool
 	input, output *schema.Schema
 	version       string
 	handler       Handler
 	caller        *Caller
-	serial        *fair.Semaphore // nil unless its calls must not overlap
+	serial        *fair.Semaphore // nil unless calls must not overlap
 	stuck         stuck
 }
 
-// define returns the tool as a manifest would have it.
+// define returns the manifest's definition of the tool.
 func (t *Tool) define() (abi.Tool, error) {
 	def := abi.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description, Hints: t.Hints,
@@ -142,7 +140,7 @@ func (t *Tool) define() (abi.Tool, error) {
 	return def, nil
 }
 
-// Load checks a tool, for calls of this caller.
+// Load checks a tool, which this caller then calls.
 func (c *Caller) Load(t Tool) (*Loaded, error) {
 	l, err := c.load(t)
 	if err != nil {
@@ -182,17 +180,17 @@ func (c *Caller) load(t Tool) (*Loaded, error) {
 	return l, nil
 }
 
-// CheckObject returns the problems of arguments that do not fit the schema, nil if they
+// CheckObject returns the problems of arguments that do not fit the schema; nil if they
 // fit.
 func (l *Loaded) CheckObject(args strictjson.Object) []abi.Problem { return l.input.CheckObject(args) }
 
-// PublicArgs returns the arguments that may be stored: without the values that are
-// secret. It reports whether there were any.
+// PublicArgs returns the arguments that may be stored, without secret values. It reports
+// whether there were any.
 func (l *Loaded) PublicArgs(args json.RawMessage) (public json.RawMessage, secret bool) {
 	return l.input.Public(args)
 }
 
-// CheckResult returns the problems of a result that does not fit the output schema, nil
+// CheckResult returns the problems of a result that does not fit the output schema; nil
 // if it fits.
 func (l *Loaded) CheckResult(value json.RawMessage) []abi.Problem {
 	if l.output == nil {
@@ -204,11 +202,12 @@ func (l *Loaded) CheckResult(value json.RawMessage) []abi.Problem {
 	return l.output.Check(value)
 }
 
-// Version is a digest of the definition and of [Tool].Version.
+// Version returns a digest of the definition and of [Tool].Version.
 func (l *Loaded) Version() (string, error) { return l.version, nil }
 
 // Denied returns nil: a tool of the program needs no grants.
 func (l *Loaded) Denied() error { return nil }
 
-// Refused returns why the tool is not called any more: too many of its calls do not end.
+// Refused returns an error if too many calls of the tool do not end. It is then no longer
+// called.
 func (l *Loaded) Refused() error { return l.stuck.refusal(l.Name) }
