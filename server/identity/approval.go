@@ -10,17 +10,17 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// MinApprovalToken is the least length of a token for approvals, in bytes.
+// MinApprovalToken is the minimum length of an approval token, in bytes.
 const MinApprovalToken = 16
 
-// Wrong tokens are answered at this rate, after the first guesses. Then no token is
-// checked, so that it cannot be found by trying.
+// Limits on wrong tokens: the first guesses, then one per guessEvery. Beyond them no
+// token is checked, so that it cannot be found by trying.
 const (
 	guesses    = 10
 	guessEvery = 10 * time.Second
 )
 
-// Why a token for approvals is not accepted.
+// Reasons to reject an approval token.
 var (
 	ErrNoApprovalToken   = errors.New("there is no token for approvals")
 	ErrApprovalToken     = errors.New("that is not the token for approvals")
@@ -29,15 +29,15 @@ var (
 	noGuesses            = rate.Every(guessEvery)
 )
 
-// An ApprovalToken decides whether a request over TCP may decide on calls that wait for
+// An ApprovalToken authorizes requests over TCP to decide on calls that wait for
 // approval. It is safe for concurrent use. The zero value accepts no token.
 type ApprovalToken struct {
 	digest [sha256.Size]byte
-	wrong  *rate.Limiter // nil: there is no token
+	wrong  *rate.Limiter // nil without a token
 }
 
-// NewApprovalToken returns the check of a token. An empty one is never accepted. The error is
-// [ErrWeakApprovalToken] if it is too short.
+// NewApprovalToken returns the check of a token. An empty token is never accepted. The
+// error is [ErrWeakApprovalToken] if the token is too short.
 func NewApprovalToken(token string) (*ApprovalToken, error) {
 	switch {
 	case token == "":
@@ -51,7 +51,7 @@ func NewApprovalToken(token string) (*ApprovalToken, error) {
 // Set reports whether there is a token.
 func (t *ApprovalToken) Set() bool { return t != nil && t.wrong != nil }
 
-// Check returns nil if a text is the token, in a time that does not depend on it, or
+// Check compares a text with the token in constant time. It returns nil if they match, or
 // [ErrNoApprovalToken], [ErrApprovalToken] or [ErrTooManyGuesses].
 func (t *ApprovalToken) Check(text string) error {
 	if !t.Set() {

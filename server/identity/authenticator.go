@@ -21,8 +21,8 @@ type Config struct {
 
 // An Authenticator checks credentials. It is safe for concurrent use.
 type Authenticator struct {
-	token  []byte          // SHA-256; nil for none
-	oauth  *issuer         // nil for none
+	token  []byte          // SHA-256; nil without one
+	oauth  *issuer         // nil without one
 	ctx    context.Context // ends requests to the issuer
 	cancel context.CancelFunc
 }
@@ -62,9 +62,9 @@ type Error struct {
 // Error returns the detail.
 func (e *Error) Error() string { return e.Detail }
 
-// Login returns the caller that the values of the header Authorization name,
-// in no session yet. Browsers may send the static token as a password instead.
-// The error is an [Error], or that of ctx.
+// Login returns the caller named by the values of the header Authorization, in no session
+// yet. Browsers may send the static token as a password instead. The error is an [Error],
+// or that of ctx.
 func (a *Authenticator) Login(ctx context.Context, header []string, browser bool) (Caller, error) {
 	if len(header) > 1 { // a proxy may have checked the other one (RFC 6750, 3.1)
 		return Nobody, a.refuse(wire.CodeInvalid, "invalid_request", "more than one header Authorization")
@@ -123,7 +123,7 @@ func (a *Authenticator) refuse(code wire.Code, oauth, detail string) *Error {
 	return e
 }
 
-// basicLogin has a browser ask for the token (RFC 7617, 2.1).
+// basicLogin makes a browser ask for the token (RFC 7617, 2.1).
 func basicLogin() *Error {
 	return &Error{wire.CodeUnauthorized, "log in with the server's token as the password, and any name", `Basic realm="toolhost", charset="UTF-8"`}
 }

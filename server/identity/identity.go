@@ -1,9 +1,9 @@
-// Package identity says who sends a request: the operator, or a user of an
-// OAuth 2 issuer, and which session the request is for.
+// Package identity says who sends a request, the operator or a user of an OAuth 2 issuer,
+// and which session the request is for.
 //
-// A transport authenticates a request with an [Authenticator], resolves its
-// session with [Caller.InSession] and passes the [Caller] on in the context,
-// where other transports mounted behind it find it with [FromContext].
+// A transport authenticates a request with an [Authenticator], resolves its session with
+// [Caller.InSession] and passes the [Caller] on in the context. Transports mounted behind
+// it get it with [FromContext].
 package identity
 
 import (
@@ -21,11 +21,11 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Caller is who sent a request. Its zero value is the operator, in no session.
+// Caller is the sender of a request. Its zero value is the operator, in no session.
 //
-// Users have their own sessions: what a user calls x, the service and the
-// operator know by the key USER/x. A session that a user names has no slash, except
-// after [wire.UnnamedPrefix], so no user can name the session of another.
+// Users have their own sessions: the service and the operator know a user's session x by
+// the key USER/x. A session name from a user has no slash, except after
+// [wire.UnnamedPrefix], so no user can name another user's session.
 type Caller struct {
 	User    string    // the user's key; empty for the operator
 	Session string    // the key of the session
@@ -34,7 +34,7 @@ type Caller struct {
 	Until   time.Time // when the caller's token expires; zero if it does not
 }
 
-// Nobody is the caller of requests that need no login. No user has its key.
+// Nobody is the caller of requests that need no login. No user has this key.
 var Nobody = Caller{User: "?", Session: "?/" + wire.DefaultSession}
 
 // Operator reports whether the caller is the operator, who may do everything.
@@ -43,8 +43,8 @@ func (c Caller) Operator() bool { return c.User == "" }
 // Expired reports whether the caller's token has expired since it was checked.
 func (c Caller) Expired() bool { return !c.Until.IsZero() && !time.Now().Before(c.Until) }
 
-// Client returns the key that limits count by: all sessions of a user are one
-// client, each session that the operator names is one, and all others of the operator
+// Client returns the key that limits count by. All sessions of a user are one client.
+// Each session that the operator names is one, and the operator's other sessions together
 // are one.
 func (c Caller) Client() string {
 	switch {
@@ -56,8 +56,8 @@ func (c Caller) Client() string {
 	return c.Session
 }
 
-// Audience returns the session, or what all unnamed sessions of the caller's client
-// have in common, if the request named none: the next one will be in another.
+// Audience returns the session. If the request named none, it returns the common prefix
+// of the client's unnamed sessions, because the next request will be in another one.
 func (c Caller) Audience() string {
 	if before, _, ok := strings.Cut(c.Session, wire.UnnamedPrefix); ok && c.Unnamed {
 		return before + wire.UnnamedPrefix
@@ -75,8 +75,8 @@ var (
 // ErrSession reports an invalid session name.
 var ErrSession = errors.New("expected 1 to 128 letters, digits and . _ : @ -")
 
-// InSession returns the caller in the session it calls name. Without a name that is
-// a new session, whose name nobody can guess. The error is [ErrSession].
+// InSession returns the caller in the session of that name. Without a name that is a new
+// session, whose name cannot be guessed. The error is [ErrSession].
 func (c Caller) InSession(name string) (Caller, error) {
 	form, prefix := anySessionForm, ""
 	if !c.Operator() {
@@ -93,8 +93,8 @@ func (c Caller) InSession(name string) (Caller, error) {
 	return c, nil
 }
 
-// SessionName returns what the caller calls the session with a key: users are
-// not shown their own key.
+// SessionName returns the caller's name for the session with a key: users do not see
+// their own key.
 func (c Caller) SessionName(key string) string {
 	if c.Operator() {
 		return key
@@ -102,9 +102,9 @@ func (c Caller) SessionName(key string) string {
 	return strings.TrimPrefix(key, c.User+"/")
 }
 
-// userKey returns the key of the user with a subject. A long subject, or one with
-// other characters than session names, is hashed in full, because users may choose
-// it. The tilde keeps subjects from being a hash.
+// userKey returns the key of the user with a subject. A long subject, or one with other
+// characters than session names, is hashed in full, because users may choose it. The
+// tilde keeps other subjects from looking like a hash.
 func userKey(subject string) string {
 	if userForm.MatchString(subject) {
 		return subject
@@ -120,8 +120,8 @@ func NewContext(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// FromContext returns the caller a context carries. If it has none, that is
-// [Nobody], in a new session.
+// FromContext returns the caller of a context. Without one it returns [Nobody], in a new
+// session.
 func FromContext(ctx context.Context) Caller {
 	if c, ok := ctx.Value(callerKey{}).(Caller); ok {
 		return c
@@ -130,8 +130,8 @@ func FromContext(ctx context.Context) Caller {
 	return c
 }
 
-// Loopback reports whether a host, with or without a port, names this machine
-// to itself: localhost, or a loopback address.
+// Loopback reports whether a host, with or without a port, is localhost or a loopback
+// address.
 func Loopback(hostport string) bool {
 	name, _, err := net.SplitHostPort(hostport)
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	keysFresh    = 10 * time.Minute // until keys are fetched again; meanwhile they remain in use
-	keysLast     = time.Hour        // until they are dropped: a revoked key must not live on
-	keysPause    = 10 * time.Second // between two fetches at least, whatever clients send
+	keysFresh    = 10 * time.Minute // until keys are fetched again; they remain in use meanwhile
+	keysLast     = time.Hour        // until keys are dropped: a revoked key must not live on
+	keysPause    = 10 * time.Second // least time between two fetches, whatever clients send
 	keysTimeout  = 5 * time.Second  // of a fetch with all its requests
 	maxKeysBytes = 512 << 10        // of one answer of the issuer
-	maxKeys      = 64               // a token without a key id may have them all tried
+	maxKeys      = 64               // a token without a key id may need to try all
 	minRSA       = 256              // bytes of a modulus: 2,048 bits (RFC 7518, 3.3)
 	maxLogged    = 4 << 10          // bytes of an error, which may quote the issuer
 )
@@ -30,26 +30,26 @@ const (
 // RetryAfter is how long to wait after [wire.CodeIssuer].
 const RetryAfter = keysPause
 
-// errNoKeys reports that the issuer's keys are not available, so that no token
-// can be checked.
+// errNoKeys means that the issuer's keys are not available, so that no token can be
+// checked.
 var errNoKeys = errors.New("the issuer's keys are not available")
 
-// An issuer checks access tokens. It caches the issuer's keys: a fetch begins when
-// a token needs a missing key, or the keys are no longer fresh, one at a time and at
-// most every keysPause. A token that can be checked without the fetch does not wait
-// for it. It is safe for concurrent use.
+// An issuer checks access tokens. It caches the issuer's keys, and fetches them when a
+// token needs a missing key or the keys are no longer fresh, one fetch at a time and at
+// most one per keysPause. A token that can be checked without the fetch does not wait for
+// it. It is safe for concurrent use.
 type issuer struct {
 	OAuth
-	valid  bool // the configuration; else no token is accepted
+	valid  bool // the configuration is valid; otherwise no token is accepted
 	client *http.Client
 	log    *slog.Logger
 	ctx    context.Context // ends fetches
 
 	mu      sync.Mutex
 	keys    []jose.JSONWebKey
-	fetched time.Time     // when the keys came
-	next    time.Time     // no fetch before
-	pending chan struct{} // closed when the running fetch ends; nil for none
+	fetched time.Time     // time of the last fetch
+	next    time.Time     // time of the next fetch at the earliest
+	pending chan struct{} // closed when the current fetch ends; nil without one
 	err     error         // of the last fetch
 }
 
@@ -66,7 +66,8 @@ func newIssuer(ctx context.Context, o OAuth, log *slog.Logger) *issuer {
 
 	return &issuer{OAuth: o, valid: err == nil, ctx: ctx, log: log, client: &http.Client{
 		Transport: o.Transport, Timeout: keysTimeout,
-		// A redirect could lead to plain HTTP, or to what only this machine can reach.
+		// A redirect could lead to plain HTTP, or to an address that only this machine
+		// can reach.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
@@ -86,9 +87,8 @@ func (k *issuer) find(ctx context.Context, id, algorithm string) ([]jose.JSONWeb
 	return found, err
 }
 
-// lookup returns the cached keys and the running fetch. It begins a fetch if one
-// is needed and allowed. The error is errNoKeys if none is found and the cache
-// is not up to date.
+// lookup returns the cached keys and the current fetch, which it starts if needed and
+// allowed. The error is errNoKeys if it finds none and the cache is not up to date.
 func (k *issuer) lookup(id, algorithm string) (found []jose.JSONWebKey, pending <-chan struct{}, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -172,8 +172,8 @@ func usable(set []json.RawMessage) []jose.JSONWebKey {
 	return keys
 }
 
-// discover returns the URL of the keys. If it is not configured, the issuer's
-// metadata has it: of OpenID Connect Discovery, 4, else of RFC 8414, 3.1.
+// discover returns the URL of the keys. If it is not configured, it comes from the
+// issuer's metadata: OpenID Connect Discovery, 4, or else RFC 8414, 3.1.
 func (k *issuer) discover(ctx context.Context) (string, error) {
 	if k.JWKS != "" {
 		return k.JWKS, nil

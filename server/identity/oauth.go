@@ -9,35 +9,35 @@ import (
 	"strings"
 )
 
-// OAuth says whose access tokens are accepted: those an OAuth 2 issuer signed
-// for this server, as JWT (RFC 9068). Each subject of the issuer is a user.
+// OAuth configures which access tokens are accepted: JWTs (RFC 9068) that an OAuth 2
+// issuer signed for this server. Each subject of the issuer is a user.
 type OAuth struct {
 	// Issuer is the URL of the authorization server, exactly as its tokens and
 	// its metadata spell it.
 	Issuer string
 	// Audience is the URL by which clients know this server, such as
-	// https://tools.example/mcp. Tokens have to be issued for it (RFC 8707). All
-	// paths share it. MCP clients compare it with the URL they were given.
+	// https://tools.example/mcp. Tokens must be issued for it (RFC 8707). All paths share
+	// it. MCP clients compare it with the URL they were given.
 	Audience string
-	// JWKS is the URL of the issuer's keys. Empty: the issuer's metadata names it.
+	// JWKS is the URL of the issuer's keys. Empty uses the issuer's metadata.
 	JWKS string
-	// Scopes are those that every token needs. Empty: none.
+	// Scopes are required of every token. Empty requires none.
 	Scopes []string
-	// Transport sends requests to the issuer. Nil uses the proxy of the
-	// environment, and keeps no connection open.
+	// Transport sends requests to the issuer. Nil uses the proxy from the environment,
+	// and keeps no connection open.
 	Transport http.RoundTripper
 }
 
 // Metadata describes where clients get tokens for this server (RFC 9728).
 type Metadata struct {
-	Resource             string   `json:"resource"` // what to request a token for
+	Resource             string   `json:"resource"` // the resource to request a token for
 	AuthorizationServers []string `json:"authorization_servers"`
 	ScopesSupported      []string `json:"scopes_supported,omitempty"`
 	BearerMethods        []string `json:"bearer_methods_supported"`
 	ResourceName         string   `json:"resource_name"`
 }
 
-// MetadataPath is where the metadata of a server is (RFC 9728, 3.1).
+// MetadataPath is the path of a server's metadata (RFC 9728, 3.1).
 const MetadataPath = "/.well-known/oauth-protected-resource"
 
 var scopeForm = regexp.MustCompile(`^[\x21\x23-\x5B\x5D-\x7E]+$`) // RFC 6749, 3.3
@@ -77,8 +77,8 @@ func checkURL(name, text, example string) error {
 	return nil
 }
 
-// secureURL parses a URL that keys may be fetched from or tokens sent to. Plain
-// HTTP is for this machine only (RFC 8414, 6.1; RFC 6750, 5.3).
+// secureURL parses a URL for fetching keys or sending tokens. Plain HTTP is for this
+// machine only (RFC 8414, 6.1; RFC 6750, 5.3).
 func secureURL(name, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	unsafe := strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == '"' || r == '\\' || r > '~' })
@@ -96,8 +96,8 @@ func secureURL(name, text string) (*url.URL, error) {
 	return nil, fmt.Errorf("%s: %q has to be https, because it is not on this machine", name, text)
 }
 
-// wellKnown puts a well-known path between the host and the path of a URL (RFC
-// 8414, 3.1; RFC 9728, 3.1).
+// wellKnown inserts a well-known path between the host and the path of a URL (RFC 8414,
+// 3.1; RFC 9728, 3.1).
 func wellKnown(of, path string) string {
 	u, err := url.Parse(of)
 	if err != nil {
@@ -106,9 +106,8 @@ func wellKnown(of, path string) string {
 	return u.Scheme + "://" + u.Host + path + strings.TrimSuffix(u.EscapedPath(), "/")
 }
 
-// challenge is the value of WWW-Authenticate (RFC 6750, 3; RFC 9728, 5.1). No
-// code means that there was no token. Nothing quoted here contains quotes: see
-// OAuth.Check.
+// challenge returns the value of WWW-Authenticate (RFC 6750, 3; RFC 9728, 5.1). No code
+// means that there was no token. Nothing quoted here contains quotes: see OAuth.Check.
 func (o OAuth) challenge(code, description string) string {
 	text := `Bearer realm="toolhost", resource_metadata="` + wellKnown(o.Audience, MetadataPath) + `"`
 	if len(o.Scopes) > 0 {

@@ -17,34 +17,34 @@ const (
 	clockSkew = 30 * time.Second // tolerated between the issuer's clock and ours
 )
 
-// algorithms are those a token may be signed with: not "none", and none with a
-// shared secret, which a public key could be passed off as (RFC 8725, 2.1, 3.1).
+// algorithms are the accepted signature algorithms: not "none", and none with a shared
+// secret, because a public key could be passed off as one (RFC 8725, 2.1, 3.1).
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.EdDSA,
 }
 
-// Why a token is refused, without what the token says.
+// Reasons to refuse a token, without its content.
 var (
 	errForm  = errors.New("the token is not a signed JWT of an accepted algorithm")
 	errTime  = errors.New("the token has expired, or is not valid yet")
 	errScope = errors.New("the token does not have all required scopes")
 )
 
-// claims are those of a token that are checked (RFC 9068, 2.2; RFC 7519, 4.1).
+// claims are the claims of a token that are checked (RFC 9068, 2.2; RFC 7519, 4.1).
 type claims struct {
 	jwt.Claims
 	Scope        scopes          `json:"scope"`
-	Scp          scopes          `json:"scp"` // what some issuers call it
+	Scp          scopes          `json:"scp"` // used by some issuers instead of scope
 	Confirmation json.RawMessage `json:"cnf"`
 
-	// Only ID tokens and security events have these.
+	// Only ID tokens and security events have these claims.
 	TokenHash json.RawMessage `json:"at_hash"`
 	CodeHash  json.RawMessage `json:"c_hash"`
 	Nonce     json.RawMessage `json:"nonce"`
 	Events    json.RawMessage `json:"events"`
 }
 
-// scopes are separated by spaces, or a list.
+// scopes are a list, or a string separated by spaces.
 type scopes []string
 
 // UnmarshalJSON reads either form. Anything else counts as no scopes.
@@ -89,7 +89,7 @@ func (k *issuer) verify(ctx context.Context, token string) (Caller, error) {
 		return Nobody, err
 	}
 	signed := slices.ContainsFunc(keys, func(key jose.JSONWebKey) bool {
-		_, err := jws.Verify(key) // the payload is the one that was checked
+		_, err := jws.Verify(key) // the payload is the one checked above
 		return err == nil
 	})
 	switch {
