@@ -1,4 +1,5 @@
-// Package reason says why a request is refused or has failed, in words for its caller.
+// Package reason explains why a request is refused or has failed, in words for its
+// caller.
 package reason
 
 import (
@@ -18,51 +19,51 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// ErrLink says that a link is unknown, was used or has expired, or that its secret has
-// been set in another way.
+// ErrLink means that a link is unknown, used or expired, or that its secret has been set
+// in another way.
 var ErrLink = errors.New("the link was used or has expired")
 
-// ErrApproval is why a call is refused that no person has approved. It matches
-// host.ErrDenied too.
+// ErrApproval refuses a call that no person has approved. It also matches host.ErrDenied.
 var ErrApproval = fmt.Errorf("%w: the tool needs a person's approval", host.ErrDenied)
 
-// ErrShutdown is why a call or a spawn is refused after Close.
+// ErrShutdown refuses a call or a spawn after Close.
 var ErrShutdown = fmt.Errorf("%w: it is shutting down", host.ErrClosed)
 
-// A Reason is what a caller may know of an error: every error of a Service has
-// one, see [Of]. Transports translate its code, and add nothing.
+// A Reason is what a caller may know of an error. Every error of a Service has one, see
+// [Of]. Transports only translate its code.
 type Reason struct {
 	Code   wire.Code
 	Text   string        // for users and agents: what failed, on what, and what to do
-	Field  string        // of CodeInvalid: the JSON name of the field
-	Max    int           // of CodeLimit: the limit; bytes for records
-	Active []string      // of CodeLimit and CodeNotFound: active runs of the session
-	Retry  time.Duration // after which a repeated request may succeed; 0: waiting alone does not help
+	Field  string        // JSON name of the field, for CodeInvalid
+	Max    int           // the limit, for CodeLimit; in bytes for records
+	Active []string      // active runs of the session, for CodeLimit and CodeNotFound
+	Retry  time.Duration // time after which a repeated request may succeed; 0: waiting alone does not help
 }
 
-// Error is an error that is nothing but its reason.
+// Error is an error that only consists of its reason.
 type Error struct {
 	Reason
-	Err error // what it matches; may be nil
+	Err error // error that it matches; may be nil
 }
 
 func (e *Error) Error() string { return e.Text }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Refuse says why a request cannot be served, in words for the agent.
+// Refuse returns an error that says why a request cannot be served, in words for the
+// agent.
 func Refuse(format string, args ...any) error {
 	return &Error{Reason: Reason{Code: wire.CodeUnsupported, Text: fmt.Sprintf(format, args...)}}
 }
 
-// BadArgs says what in the arguments of a call does not fit the schema of its
-// tool, for a model to mend.
+// BadArgs returns an error about arguments that do not fit the schema of their tool,
+// which a model can correct.
 func BadArgs(tool string, problems []abi.Problem) error {
 	return &Error{Reason: Reason{Code: wire.CodeInvalid, Field: "args",
 		Text: fmt.Sprintf("the arguments of %s do not fit its schema: %s", tool, List(problems))}}
 }
 
-// sentinels are the reasons of errors without evidence, the first match first.
-// An empty text stands for that of the error.
+// sentinels are the reasons of errors without details. The first match applies. An empty
+// text means that of the error.
 var sentinels = []struct {
 	err  error
 	code wire.Code
@@ -101,14 +102,14 @@ const (
 	textUnavailable = "background runs cannot be reached at the moment: try again in a few seconds, with the same idempotency key if there was one"
 )
 
-// retryUnavailable is when a store of runs that was away may be back.
+// retryUnavailable is when an unavailable store of runs may be back.
 const retryUnavailable = 2 * time.Second
 
-// refusals are the codes of what a plugin is refused.
+// refusals are the codes of refusals to a plugin.
 var refusals = map[int32]wire.Code{abi.CallDenied: wire.CodeDenied, abi.CallLimit: wire.CodeLimit}
 
-// Of returns the reason of an error of a Service. What it does not know
-// is wire.CodeInternal: its details are for the log, not for the caller.
+// Of returns the reason of an error of a Service. An unknown error is wire.CodeInternal:
+// its details are for the log, not for the caller.
 func Of(err error) Reason {
 	if r, ok := errors.AsType[*Error](err); ok {
 		return r.Reason
@@ -147,8 +148,8 @@ func Of(err error) Reason {
 	return Reason{Code: wire.CodeInternal, Text: abi.InternalMessage}
 }
 
-// retry is when a limit may be free again. Schedules do not end by themselves,
-// and records are evicted only when somebody has seen the end of their run.
+// retry returns when a limit may be free again. Schedules do not end by themselves, and a
+// record is evicted only after somebody has seen the end of its run.
 func retry(limit *engine.LimitError) time.Duration {
 	if errors.Is(limit.Err, engine.ErrValueCount) || errors.Is(limit.Err, engine.ErrValueBytes) {
 		return 0
@@ -159,8 +160,8 @@ func retry(limit *engine.LimitError) time.Duration {
 	return 5 * time.Second
 }
 
-// TextOf is the text of an error for its caller, who knows which tool it called.
-// Errors that name what only the operator may see have another text for that.
+// TextOf returns the text of an error for its caller, who knows which tool it called.
+// Errors that name things only the operator may see have a separate text.
 func TextOf(err error) string {
 	if call, ok := errors.AsType[*host.CallError](err); ok {
 		err = call.Err
@@ -174,7 +175,7 @@ func TextOf(err error) string {
 	return err.Error()
 }
 
-// LimitText returns what an agent is shown of a limit that refused a run.
+// LimitText returns what an agent sees of a limit that refused a run.
 func LimitText(e *engine.LimitError) string {
 	active := strings.Join(e.Active, ", ")
 	switch {
@@ -203,9 +204,9 @@ func LimitText(e *engine.LimitError) string {
 	return fmt.Sprintf("this session already has the maximum of %d active background runs (%s); wait for one to end or stop one", e.Max, active)
 }
 
-// Explain turns an error into what the agent sees: what is wrong, and what to do
-// about it. Errors that the agent can correct end here; the others are returned,
-// for callers and logs.
+// Explain turns an error into what the agent sees: what is wrong, and what to do about
+// it. Errors that the agent can correct end here; others are also returned, for callers
+// and logs.
 func Explain(err error) (abi.Result, error) {
 	r := Of(err)
 	switch r.Code {
@@ -231,11 +232,11 @@ func Explain(err error) (abi.Result, error) {
 	return ToolError("%s", r.Text), err
 }
 
-// NotFound names runs the agent may have meant. It is the same for runs that
-// never existed, that are gone, and that belong to another session.
+// NotFound names runs that the agent may have meant. The text is the same for runs that
+// never existed, that were removed, and that belong to another session.
 func NotFound(err *background.NotFoundError) string { return Named(err.Error(), err.Active) }
 
-// Named adds to a text the ids an agent may have meant.
+// Named adds the ids that an agent may have meant to a text.
 func Named(text string, active []string) string {
 	text = Clip(text, MaxText)
 	if len(active) == 0 {
@@ -244,16 +245,16 @@ func Named(text string, active []string) string {
 	return text + "; active: " + strings.Join(active[:min(len(active), 5)], ", ")
 }
 
-// ToolError is a text for the agent. It is cut, because it may quote a model or a
-// plugin.
+// ToolError returns a text for the agent as a tool error. The text is cut, because it may
+// quote a model or a plugin.
 func ToolError(format string, args ...any) abi.Result {
 	return abi.Result{Kind: abi.ToolError, Error: Clip(fmt.Sprintf(format, args...), MaxText)}
 }
 
-// The bounds of error texts that are made here, in bytes.
+// Limits of error texts made here, in bytes.
 const (
 	MaxText    = 4 << 10
-	MaxProblem = 300 // of one of several problems
+	MaxProblem = 300 // one of several problems
 )
 
 // Clip cuts a text to a number of bytes.
@@ -264,7 +265,7 @@ func Clip(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// List is one line of problems.
+// List returns problems on one line.
 func List(problems []abi.Problem) string {
 	lines := make([]string, len(problems))
 	for i, p := range problems {
