@@ -19,21 +19,21 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Auditor writes what a Service does to its audit log, and counts some of it. Without a
-// log it only counts.
+// Auditor writes the actions of a Service to its audit log, and counts some of them.
+// Without a log it only counts.
 type Auditor struct {
 	log     *audit.Log
 	metrics *telemetry.Telemetry
-	granted map[string]string // what the log last said of each plugin; guarded by the service's reports
+	granted map[string]string // last logged grants by plugin; guarded by the service's reports
 
 	unwatch  context.CancelFunc
-	watching chan struct{} // closed when no event of runs is written any more
+	watching chan struct{} // closed once no more events of runs are written
 }
 
-// Caller is a call of a plugin's tool, as what it does is recorded.
+// Caller identifies a call of a plugin's tool in records.
 type Caller struct{ ID, Session, Tool, Plugin string }
 
-// OpenAudit opens the log in a folder; "" is no log.
+// OpenAudit opens the log in a folder; "" means no log.
 func OpenAudit(dir string, cfg audit.Config, runs engine.Engine, metrics *telemetry.Telemetry) (a Auditor, err error) {
 	a.metrics = metrics
 	if dir == "" {
@@ -57,7 +57,7 @@ func OpenAudit(dir string, cfg audit.Config, runs engine.Engine, metrics *teleme
 	return a, nil
 }
 
-// Close ends the log, after everything that it says has happened.
+// Close closes the log, after everything that has happened was written.
 func (a *Auditor) Close() error {
 	if a.log == nil {
 		return nil
@@ -67,14 +67,14 @@ func (a *Auditor) Close() error {
 	return a.log.Close()
 }
 
-// about begins an event of a session.
+// about returns a new event of a session.
 func about(kind audit.Kind, session string) audit.Event {
 	e := audit.Event{Kind: kind, Session: session}
 	e.User = wire.UserOf(session)
 	return e
 }
 
-// Call writes the end of a direct call.
+// Call records the end of a direct call.
 func (a *Auditor) Call(note Note, session string, dryRun bool, began time.Time, r abi.Result, err error) {
 	if a.log == nil {
 		return
@@ -92,8 +92,8 @@ func (a *Auditor) Call(note Note, session string, dryRun bool, began time.Time, 
 	a.log.Append(e)
 }
 
-// Refusals count the tools that a call was refused: they were not granted, or are of the
-// agent. What is refused later is written as the call that it is. They are safe for concurrent
+// Refusals counts the tools that a call was refused because they were not granted or
+// belong to the agent. Later refusals are recorded as calls. It is safe for concurrent
 // use.
 type Refusals struct {
 	audit Auditor
@@ -103,10 +103,10 @@ type Refusals struct {
 	times map[string]int
 }
 
-// Refusals returns the refusals of a call: none yet.
+// Refusals returns an empty count of the refusals to a call.
 func (a Auditor) Refusals(from Caller) *Refusals { return &Refusals{audit: a, from: from} }
 
-// Add counts a tool that was refused so many times.
+// Add adds a number of refusals of a tool.
 func (r *Refusals) Add(name string, times int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +116,7 @@ func (r *Refusals) Add(name string, times int) {
 	r.times[name] += times
 }
 
-// Write writes a line for each tool once the call has ended, so that a plugin cannot fill
+// Write writes one line per tool once the call has ended, so that a plugin cannot flood
 // the log.
 func (r *Refusals) Write() {
 	r.mu.Lock()
@@ -132,7 +132,7 @@ func (r *Refusals) Write() {
 	}
 }
 
-// Exchange writes an HTTP request of a plugin, or a hop of it. A refusal names the host.
+// Exchange records an HTTP request of a plugin, or a hop of it. A refusal names the host.
 func (a *Auditor) Exchange(from Caller, x host.Exchange) {
 	measureExchange(a.metrics, from.Tool, x)
 	if a.log == nil {
@@ -153,7 +153,7 @@ func (a *Auditor) Exchange(from Caller, x host.Exchange) {
 	a.log.Append(e)
 }
 
-// run writes what happened to a run, as far as it belongs into the log.
+// run records an event of a run if it belongs in the log.
 func (a *Auditor) run(event engine.Event) {
 	kinds := map[engine.EventKind]audit.Kind{
 		engine.EventQueued: audit.Spawned, engine.EventStarted: audit.Spawned,
@@ -171,7 +171,7 @@ func (a *Auditor) run(event engine.Event) {
 	run := event.Run
 	parked := run.Origin == engine.OriginParked
 	if kind == audit.Spawned && (parked != (event.Kind == engine.EventStarted) || run.Attempt > 1 || run.StateSize > 0 || event.Kind == engine.EventQueued && run.Attempt > 0) {
-		return // it was said before
+		return // logged before
 	}
 	e := about(kind, run.Session)
 	e.ID, e.Parent, e.Tool, e.Plugin, e.Digest, e.By = run.ID, run.Parent, run.Tool, run.Plugin, run.Version, run.By
@@ -190,7 +190,7 @@ func (a *Auditor) run(event engine.Event) {
 	a.log.Append(e)
 }
 
-// Stop writes that somebody asked a run to stop, whether or not it had ended.
+// Stop records that somebody asked a run to stop, whether or not it had ended.
 func (a *Auditor) Stop(run engine.Run, by, reason string) {
 	if a.log == nil {
 		return
@@ -200,7 +200,7 @@ func (a *Auditor) Stop(run engine.Run, by, reason string) {
 	a.log.Append(e)
 }
 
-// Schedule writes that somebody has changed a schedule.
+// Schedule records a change of a schedule.
 func (a *Auditor) Schedule(action string, s wire.Schedule, by string) {
 	if a.log == nil {
 		return
@@ -210,7 +210,7 @@ func (a *Auditor) Schedule(action string, s wire.Schedule, by string) {
 	a.log.Append(e)
 }
 
-// Admin writes that somebody has changed or removed something.
+// Admin records that somebody changed or removed something.
 func (a *Auditor) Admin(action, session, id string) {
 	if a.log == nil {
 		return
@@ -220,20 +220,20 @@ func (a *Auditor) Admin(action, session, id string) {
 	a.log.Append(e)
 }
 
-// Secret writes what was done to a secret of a user.
+// Secret records an action on a secret of a user.
 func (a *Auditor) Secret(action, user, name string) {
 	if a.log != nil {
 		a.log.Append(audit.Event{Kind: audit.Admin, Action: action, User: user, ID: name})
 	}
 }
 
-// Held is a call that needs approval.
+// Held describes a call that needs approval.
 type Held struct {
 	Session, Tool string
-	Run           string // that holds the call; empty if none does
+	Run           string // run that holds the call; empty if none does
 }
 
-// Decided writes that somebody was asked to approve a call, or what became of it.
+// Decided records that somebody was asked to approve a call, or how that ended.
 func (a *Auditor) Decided(kind audit.Kind, of Held, by, how string) {
 	measureDecision(a.metrics, kind)
 	if a.log == nil {
@@ -249,7 +249,7 @@ func (a *Auditor) Decided(kind audit.Kind, of Held, by, how string) {
 	a.log.Append(e)
 }
 
-// Reload writes what a reload has changed.
+// Reload records the changes of a reload.
 func (a *Auditor) Reload(c plugins.Changes) {
 	measureReload(a.metrics, c)
 	if a.log == nil {
@@ -265,14 +265,14 @@ func (a *Auditor) Reload(c plugins.Changes) {
 	a.log.Append(audit.Event{Kind: audit.Reload, Names: names, Count: int64(len(c.Problems))})
 }
 
-// Grants writes the grants that are in force for each plugin, where the log does not say
-// so yet. Its caller holds the service's reports, or is alone.
+// Grants records the grants in force for each plugin, unless they were logged already.
+// The caller holds the service's reports, or is alone.
 func (a *Auditor) Grants(loaded []*plugins.Plugin) {
 	if a.log == nil {
 		return
 	}
 	for _, p := range loaded {
-		digest, _ := p.Digest() // a file that cannot be read is a problem of its own
+		digest, _ := p.Digest() // an unreadable file is a problem of its own
 		names := p.Grant.Names()
 		now := digest + " " + strings.Join(names, ", ") + " " + p.Signer.String()
 		if said, ok := a.granted[p.Manifest.Name]; ok && said == now {

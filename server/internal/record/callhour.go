@@ -8,24 +8,24 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// callHour is the calls of about the last hour, by the minute in which they ended. Its
-// zero value has none.
+// callHour holds the calls of about the last hour, by the minute in which they ended. The
+// zero value is empty.
 type callHour struct {
-	minutes []callMinute // the oldest first, at most maxMinutes; those without a call are left out
-	took    histogram    // of the last one
+	minutes []callMinute // oldest first, at most maxMinutes; minutes without a call are left out
+	took    histogram    // durations of the last minute
 }
 
-// callMinute is what the calls of a minute have come to.
+// callMinute sums up the calls of a minute.
 type callMinute struct {
-	minute        int64 // since 1970
+	minute        int64 // minutes since 1970
 	calls, failed int64
 	fuel          int64
 	cpu           time.Duration
-	memory        int64 // the most that one had, in bytes
+	memory        int64 // peak memory of one call, in bytes
 	p50, p95      time.Duration
 }
 
-// minuteOf returns the number of the minute of a time.
+// minuteOf returns the minute of a time.
 func minuteOf(at time.Time) int64 { return at.Unix() / 60 }
 
 // add counts a call that has ended.
@@ -48,8 +48,8 @@ func (h *callHour) settle() {
 	}
 }
 
-// current returns a minute that has begun: the last one if the clock was put back a
-// little, and a new hour if it was put back by more than one.
+// current returns the minute that has begun. If the clock was set back a little, it is
+// the last minute; if by more than one hour, it starts over.
 func (h *callHour) current(minute int64) *callMinute {
 	last := len(h.minutes) - 1
 	if last >= 0 && h.minutes[last].minute-minute >= maxMinutes {
@@ -68,8 +68,8 @@ func (h *callHour) current(minute int64) *callMinute {
 	return &h.minutes[len(h.minutes)-1]
 }
 
-// at returns the minute that begins at a time, or nil if no call ended in it. Settle it
-// before.
+// at returns the minute that begins at a time, or nil if no call ended in it. Call settle
+// first.
 func (h *callHour) at(begin time.Time) *callMinute {
 	for i := len(h.minutes) - 1; i >= 0; i-- {
 		if h.minutes[i].minute == minuteOf(begin) {
@@ -79,7 +79,7 @@ func (h *callHour) at(begin time.Time) *callMinute {
 	return nil
 }
 
-// count sets what a minute says of its calls.
+// count writes the totals of a minute's calls to out.
 func (m *callMinute) count(out *wire.Minute) {
 	out.Calls, out.CallErrors, out.CallP50Seconds, out.CallP95Seconds = m.calls, m.failed, shape.Micros(m.p50), shape.Micros(m.p95)
 }

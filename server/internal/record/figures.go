@@ -19,29 +19,30 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Bounds of [Figures].
+// Limits of [Figures].
 const (
-	maxCalls    = 500  // that are remembered
-	maxTools    = 1000 // that have figures
+	maxCalls    = 500  // calls remembered
+	maxTools    = 1000 // tools with figures
 	maxToolName = 128  // bytes
 )
 
-// Figures are the latest direct calls of a Service, figures of them by tool, and what
-// happened in the last hour. All of it is in memory, bounded, and begins with the
-// process. It is for operators: see [CallQuery]. It is safe for concurrent use.
+// Figures holds the latest direct calls of a Service, totals by tool, and the history of
+// the last hour. All of it is in memory, bounded, and starts with the process. It is for
+// operators: see [CallQuery]. It is safe for concurrent use.
 type Figures struct {
 	stats    func() (background.Stats, host.Stats)
 	sampling sync.Mutex
 
 	mu    sync.Mutex
-	calls []calledTool // a ring, once it is full
-	next  int          // of calls
+	calls []calledTool // a ring buffer once it is full
+	next  int          // next index of calls
 	tools map[string]*toolFigures
 	all   callHour
 	past  history
 }
 
-// NewFigures returns figures without a call. Stats returns those of runs and of the host.
+// NewFigures returns figures without a call. The function stats returns those of runs and
+// of the host.
 func NewFigures(stats func() (background.Stats, host.Stats)) *Figures {
 	return &Figures{stats: stats, tools: map[string]*toolFigures{}}
 }
@@ -58,7 +59,7 @@ type calledTool struct {
 	why     *engine.Diagnosis
 }
 
-// toolFigures are figures of the calls of a tool.
+// toolFigures are totals of the calls of a tool.
 type toolFigures struct {
 	plugin      string
 	calls, fuel int64
@@ -93,7 +94,7 @@ func (f *Figures) Add(note Note, session string, at time.Time, r abi.Result, err
 	}
 }
 
-// list remembers a call, in place of the oldest if need be.
+// list remembers a call, and drops the oldest one when full.
 func (f *Figures) list(c calledTool) {
 	if len(f.calls) < maxCalls {
 		f.calls = append(f.calls, c)
@@ -103,8 +104,8 @@ func (f *Figures) list(c calledTool) {
 	f.next = (f.next + 1) % maxCalls
 }
 
-// of returns the figures of the tool of a call. For a new tool the one that was not
-// called for the longest time gives way.
+// of returns the figures of a call's tool. When full, a new tool replaces the one that
+// was not called for the longest time.
 func (f *Figures) of(c *calledTool) *toolFigures {
 	t := f.tools[c.Tool]
 	if t != nil {
@@ -133,15 +134,15 @@ func (t *toolFigures) add(c *calledTool) {
 
 // CallQuery selects calls. Its zero value selects all, which is for operators.
 type CallQuery struct {
-	Session string // of this session
-	Owner   string // of the sessions whose key begins so, as those of a user do
-	Tool    string // of this tool
-	Failed  bool   // only those without success
-	Limit   int    // at most so many; 0 is no limit
+	Session string // only calls of this session
+	Owner   string // only calls of sessions whose key has this prefix, such as those of a user
+	Tool    string // only calls of this tool
+	Failed  bool   // only unsuccessful calls
+	Limit   int    // at most this many; 0 is no limit
 }
 
-// Calls returns the latest direct calls, of at most 500 that are remembered, newest
-// first. Their diagnoses are for operators only.
+// Calls returns the latest direct calls, of the 500 that are remembered, newest first.
+// Their diagnoses are for operators only.
 func (f *Figures) Calls(q CallQuery) []wire.CallRecord {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,7 +170,7 @@ func (c *calledTool) record() wire.CallRecord {
 	}
 }
 
-// Tools returns figures of the direct calls by tool, the most used tool first.
+// Tools returns totals of the direct calls by tool, most used first.
 func (f *Figures) Tools() []wire.ToolFigures {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -201,7 +202,8 @@ func (h *histogram) add(d time.Duration) {
 	h.buckets[min(bucketOf(uint64(max(0, d.Microseconds()))), len(h.buckets)-1)]++
 }
 
-// bucketOf is the power of two below n, and the two bits that follow its first one.
+// bucketOf returns the bucket of n: its power of two, and the two bits after the first
+// one.
 func bucketOf(n uint64) int {
 	if n < 4 {
 		return int(n)
@@ -210,7 +212,7 @@ func bucketOf(n uint64) int {
 	return 4*(power-1) + int(n>>(power-2)&3)
 }
 
-// middle is the duration in the middle of a bucket.
+// middle returns the duration in the middle of a bucket.
 func middle(bucket int) time.Duration {
 	if bucket < 4 {
 		return time.Duration(bucket) * time.Microsecond
@@ -220,7 +222,7 @@ func middle(bucket int) time.Duration {
 	return time.Duration(2*low+1<<(power-2)) * time.Microsecond / 2
 }
 
-// quantile returns a duration that this part of the durations does not exceed.
+// quantile returns a duration that this share of the durations does not exceed.
 func (h *histogram) quantile(part float64) time.Duration {
 	rank, seen := int64(math.Ceil(part*float64(h.count))), int64(0)
 	for i, n := range h.buckets {

@@ -12,24 +12,24 @@ import (
 
 const (
 	sampleEvery = 10 * time.Second
-	maxMinutes  = 61 // an hour, and the minute that has begun
+	maxMinutes  = 61 // an hour, and the current minute
 )
 
-// history is what happened in the last hour, by minute, but for calls.
+// history is what happened in the last hour, by minute, except for calls.
 type history struct {
 	minutes []wire.Minute
-	last    sample // up to which it is counted
+	last    sample // last sample counted
 }
 
-// sample is what has happened up to a moment.
+// sample holds the counters at a moment.
 type sample struct {
 	at   time.Time
 	runs background.Stats
 	host host.Stats
 }
 
-// Follow keeps the history until ctx is done. Samples are taken where minutes begin, so
-// that what happened between two of them belongs to one minute.
+// Follow updates the history until ctx is done. It takes samples at the start of each
+// minute, so that the changes between two samples belong to one minute.
 func (f *Figures) Follow(ctx context.Context) {
 	for {
 		now := time.Now()
@@ -44,7 +44,7 @@ func (f *Figures) Follow(ctx context.Context) {
 	}
 }
 
-// Sample adds what has happened since the last one.
+// Sample adds what has happened since the last sample.
 func (f *Figures) Sample() {
 	f.sampling.Lock() // samples are added in the order of their times
 	defer f.sampling.Unlock()
@@ -55,7 +55,7 @@ func (f *Figures) Sample() {
 	f.past.add(sample{time.Now(), runs, calls})
 }
 
-// History returns what happened in the last hour, by minute, the oldest first.
+// History returns what happened in the last hour, by minute, oldest first.
 func (f *Figures) History() []wire.Minute {
 	f.Sample()
 	f.mu.Lock()
@@ -71,9 +71,9 @@ func (f *Figures) History() []wire.Minute {
 	return minutes
 }
 
-// HistoryOf returns the direct calls of a tool in the last hour, by minute, the oldest
-// first. Fuel is that of these calls, MemoryPeak the most that one of them had, and all
-// that is about runs is zero. It is empty for a tool without such calls.
+// HistoryOf returns the direct calls of a tool in the last hour, by minute, oldest first.
+// Fuel is that of these calls, MemoryPeak the peak of a single one, and fields about runs
+// are zero. It is empty for a tool without such calls.
 func (f *Figures) HistoryOf(tool string) []wire.Minute {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,8 +100,8 @@ func (f *Figures) HistoryOf(tool string) []wire.Minute {
 	return minutes
 }
 
-// add counts what happened between the last sample and s in the minute of the last one,
-// and what is true now in the minute of s.
+// add counts what happened between the last sample and s in the minute of the last
+// sample, and the current values in the minute of s.
 func (h *history) add(s sample) {
 	if h.last.at.IsZero() {
 		h.last = s
@@ -113,7 +113,7 @@ func (h *history) add(s sample) {
 	m.RunsCanceled += s.runs.Canceled - from.runs.Canceled
 	m.Fuel += s.host.Fuel - from.host.Fuel
 	m.CPUSeconds += (s.host.CPU - from.host.CPU).Seconds()
-	if s.host.MemoryPeak > from.host.MemoryPeak { // it was reached in between
+	if s.host.MemoryPeak > from.host.MemoryPeak { // reached in between
 		m.MemoryPeak = max(m.MemoryPeak, s.host.MemoryPeak)
 	}
 
@@ -131,8 +131,8 @@ func failures(s background.Stats) (all int64) {
 	return all
 }
 
-// minute returns the minute of a moment, or the latest if the clock was put back. Minutes
-// in between, in which the process did not run, are empty.
+// minute returns the minute of a moment, or the latest if the clock was set back. Minutes
+// in between, when the process did not run, are empty.
 func (h *history) minute(at time.Time) *wire.Minute {
 	begin := at.UTC().Truncate(time.Minute)
 	if n := len(h.minutes); n > 0 && begin.Sub(h.minutes[n-1].At) >= maxMinutes*time.Minute {

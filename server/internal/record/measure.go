@@ -19,7 +19,7 @@ func measureExchange(t *telemetry.Telemetry, tool string, x host.Exchange) {
 	t.Egress(telemetry.Exchange{Tool: tool, Result: result, Duration: x.Duration, Sent: x.Sent, Received: x.Received})
 }
 
-// measureReload counts a reload that has changed something.
+// measureReload counts a reload that changed something.
 func measureReload(t *telemetry.Telemetry, c plugins.Changes) {
 	result := "ok"
 	if len(c.Problems) > 0 {
@@ -28,7 +28,7 @@ func measureReload(t *telemetry.Telemetry, c plugins.Changes) {
 	t.Count(telemetry.Reloads, telemetry.Result.String(result))
 }
 
-// measureDecision counts what became of a call that needs approval.
+// measureDecision counts a decision on a call that needs approval.
 func measureDecision(t *telemetry.Telemetry, kind audit.Kind) {
 	decision := map[audit.Kind]string{audit.Asked: "asked", audit.Approved: "approved", audit.Refused: "refused"}[kind]
 	t.Count(telemetry.Approvals, telemetry.Decision.String(decision))

@@ -1,5 +1,5 @@
-// Package record keeps what calls have done: their figures, their history, and the events
-// of the audit log.
+// Package record keeps records of calls: their figures, their history, and the events of
+// the audit log.
 package record
 
 import (
@@ -12,29 +12,29 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Note is what is learned of a call while it is made.
+// Note collects facts about a call while it is made.
 type Note struct {
 	Tool     string
-	ID       string // of the call; empty if nothing has run
-	Outer    string // the id of the call that has made it
-	By       string // the tool of that one
-	Unlisted bool   // it is only counted
-	Known    bool   // there is such a tool
+	ID       string // id of the call; empty if nothing has run
+	Outer    string // id of the call that made it
+	By       string // tool of that call
+	Unlisted bool   // only counted
+	Known    bool   // the tool exists
 	Provider engine.Provider
-	Version  string // of the plugin: the digest of its file
-	Run      string // that the call is, or continues as
-	Repeat   bool   // it was answered with the result of another call, which has the cost
-	Followed bool   // its run has the cost
+	Version  string // version of the plugin: the digest of its file
+	Run      string // id of the run that the call is, or continues as
+	Repeat   bool   // answered with the result of another call, which has the cost
+	Followed bool   // the run has the cost
 }
 
-// Ended is how the call has ended, for its span.
+// Ended returns the outcome of the call for its span.
 func (n Note) Ended(r abi.Result, err error) telemetry.Ended {
 	e := Ended(n.Tool, n.Provider.Plugin, r, err)
 	e.Known, e.ID, e.Run = n.Known, n.ID, n.Run
 	return e
 }
 
-// Ended is how a call of a tool has ended, for its span.
+// Ended returns the outcome of a tool's call for its span.
 func Ended(tool, plugin string, r abi.Result, err error) telemetry.Ended {
 	return telemetry.Ended{
 		Tool: tool, Known: true, Plugin: plugin, Failure: failureOf(r, err),
@@ -42,7 +42,7 @@ func Ended(tool, plugin string, r abi.Result, err error) telemetry.Ended {
 	}
 }
 
-// failureOf says why a call has no success: the code of its error, or its outcome.
+// failureOf returns why a call was not successful: the code of its error, or its outcome.
 func failureOf(r abi.Result, err error) string {
 	if r.Kind == abi.Success {
 		return ""
