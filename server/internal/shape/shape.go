@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Run is a run as transports show it, with what it has of its payload.
+// Run returns a run as transports show it, with the parts of the payload that it has.
 func Run(r engine.Run, now time.Time) wire.Run {
 	run := wire.Run{
 		TaskID: r.ID, Session: r.Session, Tool: r.Tool, ToolVersion: r.Version, Title: r.Title, Held: r.Held, ArgsIncomplete: r.Secret,
@@ -45,12 +45,12 @@ func Run(r engine.Run, now time.Time) wire.Run {
 	return run
 }
 
-// CostOf is the cost of a call.
+// CostOf returns the cost of a call.
 func CostOf(u abi.Usage) engine.Cost {
 	return engine.Cost{Fuel: u.Fuel, CPU: u.CPU, Wait: u.Wait, MemoryPeak: u.MemoryPeak}
 }
 
-// Diagnosis is why a run or a call failed, for operators; nil if it is not known.
+// Diagnosis returns why a run or a call failed, for operators; nil if it is unknown.
 func Diagnosis(d *engine.Diagnosis) *wire.Diagnosis {
 	if d == nil {
 		return nil
@@ -58,7 +58,7 @@ func Diagnosis(d *engine.Diagnosis) *wire.Diagnosis {
 	return &wire.Diagnosis{Reason: d.Reason, Trace: d.Trace, LastWords: d.LastWords}
 }
 
-// Cost returns nil for a run that has not cost anything, or for which that is unknown.
+// Cost returns nil for a run without a cost, or with an unknown one.
 func Cost(c engine.Cost) *wire.Cost {
 	if c == (engine.Cost{}) {
 		return nil
@@ -66,11 +66,11 @@ func Cost(c engine.Cost) *wire.Cost {
 	return &wire.Cost{Fuel: c.Fuel, CPUSeconds: Micros(c.CPU), WaitSeconds: Micros(c.Wait), MemoryPeak: c.MemoryPeak}
 }
 
-// Micros returns seconds with six decimals.
+// Micros returns seconds, rounded to microseconds.
 func Micros(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }
 
-// DiagnosisOf returns why a call failed, for operators; nil if its error says nothing
-// more than its result.
+// DiagnosisOf returns why a call failed, for operators; nil if the error adds nothing to
+// the result.
 func DiagnosisOf(err error) *engine.Diagnosis {
 	call, ok := errors.AsType[*host.CallError](err)
 	if !ok {
@@ -86,16 +86,16 @@ func runError(e *engine.RunError) *wire.RunError {
 	return &wire.RunError{Kind: wire.ErrorKind(e.Kind), Message: e.Message}
 }
 
-// Blocks reads the content that the record of a run keeps besides its result.
+// Blocks decodes the content in the record of a run.
 func Blocks(content json.RawMessage) []abi.Block {
 	var all []abi.Block
-	if content == nil || json.Unmarshal(content, &all) != nil { // no tool wrote it
+	if content == nil || json.Unmarshal(content, &all) != nil { // not written by a tool
 		return nil
 	}
 	return all
 }
 
-// Excerpt is a page of output; nil for none.
+// Excerpt returns a page of output; nil without one.
 func Excerpt(r *output.Page) *wire.Excerpt {
 	if r == nil {
 		return nil
@@ -108,7 +108,7 @@ func Excerpt(r *output.Page) *wire.Excerpt {
 // TextUnsaved is advice on a run whose end is not stored yet.
 const TextUnsaved = "This result is not stored yet (is the disk full?): a crash would lose it. Check again until done is true."
 
-// Stopped is what became of a stop.
+// Stopped returns the outcome of a stop.
 func Stopped(r engine.Run) wire.Stopped {
 	s := wire.Stopped{
 		TaskID: r.ID, Status: wire.Status(r.Status), Stopped: r.Status == engine.StatusCanceled, Stopping: !r.Status.Terminal(),
@@ -121,8 +121,7 @@ func Stopped(r engine.Run) wire.Stopped {
 	return s
 }
 
-// Schedule is a schedule as transports show it, with its arguments if it has
-// them.
+// Schedule returns a schedule as transports show it, with its arguments if it has them.
 func Schedule(s engine.Schedule) wire.Schedule {
 	out := wire.Schedule{
 		ScheduleID: s.ID, Session: s.Session, Tool: s.Tool, ToolVersion: s.Version, Title: s.Title,
@@ -141,7 +140,7 @@ func Schedule(s engine.Schedule) wire.Schedule {
 	return out
 }
 
-// Notice is a notice with the path of the run's log, if that is kept in a data
+// Notice returns a notice with the path of the run's log, if logs are kept in a data
 // folder.
 func Notice(r engine.Run, kept bool) wire.Notice {
 	n := wire.Notice{
@@ -157,7 +156,7 @@ func Notice(r engine.Run, kept bool) wire.Notice {
 	return n
 }
 
-// Event is an event without arguments.
+// Event returns an event without arguments.
 func Event(e engine.Event, now time.Time) wire.Event {
 	out := wire.Event{Kind: wire.EventKind(e.Kind)}
 	if e.Run != nil && e.Kind == engine.EventQueued && e.Run.Held != "" {
@@ -183,7 +182,7 @@ func Tenths(d time.Duration) float64 {
 // NoLimit is a time limit that is never reached.
 const NoLimit time.Duration = 1 << 62
 
-// Deadline is a deadline as transports show it: 0 without one.
+// Deadline returns a deadline as transports show it, in seconds: 0 without one.
 func Deadline(d time.Duration) float64 {
 	if d >= NoLimit {
 		return 0
