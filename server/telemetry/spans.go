@@ -30,10 +30,10 @@ var methods = []string{
 // MCPRequest is a request or notification from an MCP client.
 type MCPRequest struct {
 	Method  string
-	Version string // of the protocol
+	Version string // version of the protocol
 	HTTP    bool   // it came over HTTP
 	Header  http.Header
-	Meta    map[string]any // of its parameters
+	Meta    map[string]any // _meta of its parameters
 }
 
 // Request is an active MCP request. Its tool call shares its span.
@@ -142,14 +142,14 @@ func (t *Telemetry) StartCall(ctx context.Context, nested bool) (context.Context
 type Ended struct {
 	Tool    string // as agents know it
 	Known   bool   // whether the tool exists
-	Plugin  string // of the tool; empty without one
-	Failure string // the code of its error, or its outcome; empty for success
-	ID, Run string // of the call, and of the run it belongs to; empty without one
+	Plugin  string // plugin of the tool; empty without one
+	Failure string // code of its error, or its outcome; empty for success
+	ID, Run string // ids of the call and of its run; empty without one
 	Fuel    int64
 	CPU     time.Duration
 	Wait    time.Duration
 	Memory  int64 // peak, in bytes
-	Output  int64 // bytes
+	Output  int64 // in bytes
 }
 
 // End records the call.
@@ -213,7 +213,7 @@ func Link(ctx context.Context) string {
 	return carrier.Get("traceparent")
 }
 
-// StartRun starts a trace for a stretch of a run between two waits. The trace links to the
+// StartRun starts a trace for the part of a run between two waits. The trace links to the
 // span that spawned the run.
 func (t *Telemetry) StartRun(ctx context.Context, tool, id, link string, attempt int) (context.Context, *Call) {
 	options := []trace.SpanStartOption{trace.WithNewRoot()}

@@ -143,7 +143,7 @@ func (t *Telemetry) Egress(x Exchange) {
 	}
 }
 
-// Used records the cost of a tool call, or of a stretch of a run.
+// Used records the cost of a tool call, or of a part of a run.
 func (t *Telemetry) Used(tool string, fuel int64, cpu time.Duration) {
 	ctx, with := context.Background(), t.options.of(labels{tool: t.tools.bound(tool, true)}).add
 	t.counters[ToolFuel].Add(ctx, float64(fuel), with...)
