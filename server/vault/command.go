@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// inherited are the variables that a command sees. None of them holds a secret.
+// inherited are the environment variables passed to a command. None of them holds a
+// secret.
 var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "SYSTEMROOT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "TEMP"}
 
 var errTooLong = errors.New("it prints too much")
 
-// run returns what a command prints. Its errors do not contain its output.
+// run returns the output of a command. Its errors do not contain that output.
 func run(ctx context.Context, argv []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, CommandTime)
 	defer cancel()
@@ -28,7 +29,7 @@ func run(ctx context.Context, argv []string) (string, error) {
 		}
 	}
 	cmd.Stdout = out
-	cmd.WaitDelay = time.Second // for a child of its own that keeps the output open
+	cmd.WaitDelay = time.Second // for a child process that keeps the output open
 
 	err := cmd.Run()
 	switch {

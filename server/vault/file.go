@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	maxLinks   = 8 // on the way to a file
+	maxLinks   = 8 // links followed to a file
 	maxReplays = 3 // attempts while the file is replaced
 )
 
-// readFile reads a file that only this user can read or write; the group too can read one
-// of root, if this user is another. It may be a link, such as
-// those of Kubernetes, which replaces the folder behind one of them to rotate a value.
+// readFile reads a file that only this user can read or write. The group may also read a
+// file of root, if this user is not root. The file may be a link, such as those of
+// Kubernetes, which rotates a value by replacing the folder behind a link.
 func readFile(name string) (value string, err error) {
 	for range maxReplays {
 		var real string
@@ -28,7 +28,7 @@ func readFile(name string) (value string, err error) {
 			break
 		}
 		value, err = readPlain(real)
-		if real == name || !errors.Is(err, fs.ErrNotExist) { // else it was replaced on the way
+		if real == name || !errors.Is(err, fs.ErrNotExist) { // otherwise it was replaced meanwhile
 			break
 		}
 	}
@@ -38,8 +38,7 @@ func readFile(name string) (value string, err error) {
 	return value, err
 }
 
-// resolve returns the file that a name leads to, through links that only this user and
-// root can replace.
+// resolve follows links to a file. Only this user and root may be able to replace them.
 func resolve(name string) (string, error) {
 	for range maxLinks {
 		info, err := os.Lstat(name)
@@ -78,7 +77,7 @@ func readPlain(name string) (string, error) {
 	}
 	defer file.Close()
 	if info, err = file.Stat(); err == nil {
-		err = private(name, info) // it may have been replaced
+		err = private(name, info) // it may have been replaced since
 	}
 	if err != nil {
 		return "", err
@@ -92,7 +91,7 @@ func private(name string, info os.FileInfo) error {
 		return err
 	}
 	others := fs.FileMode(0o077)
-	if owned.ByRoot(info) { // which has chosen the group, as Kubernetes does with fsGroup
+	if owned.ByRoot(info) { // root chose the group, as Kubernetes does with fsGroup
 		others = 0o037
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&others != 0 {

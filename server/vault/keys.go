@@ -15,35 +15,36 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// Bounds of a file of keys.
+// Limits of a key file.
 const (
 	keySize = 32 // bytes of a key: AES-256
 	maxKeys = 32
 )
 
-// Keys is the name of a file with the keys that encrypt the secrets of users, one a line,
-// each 32 bytes in base64. The first one encrypts, and all of them decrypt: a new key goes
-// before the others, which can be removed once the service has been started or reloaded
-// with it. Only this user may be able to read or write the file. It is read each time.
+// Keys is the name of a file with the keys that encrypt the secrets of users, one per
+// line, each 32 bytes in base64. The first key encrypts, and all of them decrypt. A new
+// key goes before the others, which can be removed once the service has been started or
+// reloaded with it. Only this user may be able to read or write the file. It is read at
+// each use.
 type Keys string
 
-// The errors of keys.
+// Errors of keys.
 var (
-	// ErrNoKeys says that there is no key for secrets of users.
+	// ErrNoKeys means that there is no key for secrets of users.
 	ErrNoKeys = errors.New("there is no key for secrets of users")
-	// ErrOtherKey says that a secret was encrypted with a key that the file does not have,
-	// for somebody else or under another name, or was changed.
+	// ErrOtherKey means that a secret was encrypted with a key that the file does not
+	// have, for another user or under another name, or that it was changed.
 	ErrOtherKey = errors.New("no key can decrypt it")
 )
 
-// NewKey returns a line for a file of keys.
+// NewKey returns a new line for a key file.
 func NewKey() string {
 	key := make([]byte, keySize)
 	_, _ = rand.Read(key) // it never fails
 	return base64.StdEncoding.EncodeToString(key)
 }
 
-// Check reads the file. The error says what is wrong with it.
+// Check reads the file, and returns an error if it is invalid.
 func (k Keys) Check() error {
 	_, err := k.read()
 	return err
@@ -52,10 +53,10 @@ func (k Keys) Check() error {
 // key is one of the keys.
 type key struct {
 	cipher.AEAD
-	id [keyID]byte // what it encrypted begins with it
+	id [keyID]byte // prefix of what the key encrypted
 }
 
-// keyID is how many bytes of the digest of a key name it.
+// keyID is the number of bytes of a key's digest that identify it.
 const keyID = 8
 
 func (k Keys) read() (keys []key, err error) {
@@ -92,7 +93,7 @@ func (k Keys) read() (keys []key, err error) {
 func newKey(line string) (key, error) {
 	data, err := base64.StdEncoding.DecodeString(line)
 	if err != nil || len(data) != keySize {
-		return key{}, fmt.Errorf("want %d bytes in base64", keySize) // without a word of what was found
+		return key{}, fmt.Errorf("want %d bytes in base64", keySize) // without quoting the content
 	}
 	block, err := aes.NewCipher(data)
 	if err != nil {
@@ -103,11 +104,10 @@ func newKey(line string) (key, error) {
 	return key{sealer, [keyID]byte(sum[:])}, err
 }
 
-// sealVersion is the first byte of what was encrypted.
+// sealVersion is the first byte of encrypted values.
 const sealVersion = 1
 
-// seal encrypts a value with the first key. What it is about has to be the same to decrypt
-// it.
+// seal encrypts a value with the first key. Decryption needs the same about.
 func (k Keys) seal(value string, about []byte) ([]byte, error) {
 	keys, err := k.read()
 	if err != nil {
@@ -117,7 +117,7 @@ func (k Keys) seal(value string, about []byte) ([]byte, error) {
 	return keys[0].Seal(out, nil, []byte(value), about), nil
 }
 
-// open decrypts a value. Old reports that it was not encrypted with the first key.
+// open decrypts a value. Old reports whether another key than the first encrypted it.
 func (k Keys) open(sealed, about []byte) (value string, old bool, err error) {
 	keys, err := k.read()
 	if err != nil {
@@ -137,7 +137,7 @@ func (k Keys) open(sealed, about []byte) (value string, old bool, err error) {
 	return string(plain), i > 0, nil
 }
 
-// about is what the secret of a user is bound to.
+// about returns the data that the secret of a user is bound to.
 func about(user, name string) []byte {
 	return fmt.Appendf(nil, "toolhost secret %q %q", user, name)
 }

@@ -1,11 +1,11 @@
-// Package vault has the secrets that go into HTTP requests: where each value comes from,
-// and where it may go. Those of the operator come from the environment, a file or a
-// command, and [Vault] implements [host.Secrets] for them. Those of users are kept by its
-// caller, encrypted: see [Vault.Seal].
+// Package vault manages the secrets that go into HTTP requests: where each value comes
+// from, and where it may go. Secrets of the operator come from the environment, a file or
+// a command, and [Vault] implements [host.Secrets] for them. Secrets of users are stored
+// by the caller, encrypted: see [Vault.Seal].
 //
-// Values are read when a request needs one, so a new value applies without a restart:
-// a variable never changes, a file is read each time, and what a command printed is
-// kept for [CommandTTL].
+// Values are read when a request needs them, so a new value applies without a restart:
+// variables do not change, a file is read each time, and the output of a command is kept
+// for [CommandTTL].
 package vault
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// Bounds of what gives a value.
+// Limits of sources.
 const (
 	CommandTTL  = time.Minute      // how long the output of a command is kept
 	CommandTime = 10 * time.Second // how long a command may run
@@ -29,29 +29,29 @@ const (
 	maxValue    = MaxValue + 2     // with its line break
 )
 
-// Scope says whose secret it is.
+// Scope is the owner of a secret.
 type Scope string
 
 // The scopes. Empty is OfOperator.
 const (
 	OfOperator Scope = "operator"
-	OfUser     Scope = "user" // each user has a value of their own
+	OfUser     Scope = "user" // each user has a separate value
 )
 
-// Source is where the value of a secret comes from and where it may go. Exactly one of
-// Env, File and Command is set, and none of them if it is OfUser.
+// Source is where the value of a secret comes from, and where it may go. Exactly one of
+// Env, File and Command is set; none if the Scope is OfUser.
 type Source struct {
-	Env     string   // a variable of the environment
-	File    string   // a file that only this user can read or write
-	Command []string // a program and its arguments, without a shell
+	Env     string   // environment variable
+	File    string   // file that only this user can read or write
+	Command []string // program and its arguments, without a shell
 
-	Scope Scope    // whose the value is
+	Scope Scope    // owner of the value
 	Hosts []string // names, addresses and "*.example.com"
 	Place host.Place
-	HTTP  bool // it may go over http too
+	HTTP  bool // the value may go over http too
 }
 
-// Vault has the secrets. It is safe for concurrent use.
+// Vault holds the secrets. It is safe for concurrent use.
 type Vault struct {
 	log     *slog.Logger
 	keys    Keys
@@ -60,11 +60,11 @@ type Vault struct {
 
 type entry struct {
 	Source
-	turn chan struct{} // has room for whoever runs the command
+	turn chan struct{} // held by whoever runs the command
 	kept answer
 }
 
-// answer is what a command gave, until a time.
+// answer is the output of a command, until it expires.
 type answer struct {
 	value string
 	err   error
@@ -74,7 +74,7 @@ type answer struct {
 // placeholder is a valid value.
 const placeholder = "placeholder"
 
-// Check reports what is wrong with a source. It does not read the value.
+// Check returns an error for an invalid source. It does not read the value.
 func (s Source) Check() error {
 	set := 0
 	for _, on := range []bool{s.Env != "", s.File != "", len(s.Command) > 0, s.Scope == OfUser} {
@@ -95,8 +95,9 @@ func (s Source) secret(value string) host.Secret {
 	return host.Secret{Value: value, Hosts: s.Hosts, Place: s.Place, HTTP: s.HTTP}
 }
 
-// New returns a Vault of the sources, by the names of the secrets. Keys are for those of
-// users, and are checked if there are any. The logger gets why a value could not be read, and nil discards that.
+// New returns a Vault of the sources, by the names of the secrets. Keys are for the
+// secrets of users, and are checked if there are any. The logger gets why a value could
+// not be read; nil discards that.
 func New(sources map[string]Source, keys Keys, log *slog.Logger) (*Vault, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -121,7 +122,7 @@ func New(sources map[string]Source, keys Keys, log *slog.Logger) (*Vault, error)
 	return v, nil
 }
 
-// Sources returns where the secrets come from, by name. It must not be changed.
+// Sources returns the sources of secrets, by name. It must not be changed.
 func (v *Vault) Sources() map[string]Source {
 	all := make(map[string]Source, len(v.entries))
 	for name, e := range v.entries {
@@ -135,9 +136,9 @@ func (v *Vault) PerUser(name string) bool {
 	return v.entries[name] != nil && v.entries[name].Scope == OfUser
 }
 
-// Secret returns a secret of the operator. The error matches [host.ErrNoSecret] if there is
-// none of this name, or its variable, its file or the output of its command is empty or
-// missing. Any other error is made for an agent, and the log has the reason.
+// Secret returns a secret of the operator. The error matches [host.ErrNoSecret] if there
+// is no secret of that name, or if its variable, its file or the output of its command is
+// empty or missing. Any other error is worded for an agent, and the reason is logged.
 func (v *Vault) Secret(ctx context.Context, name string) (host.Secret, error) {
 	e := v.entries[name]
 	if e == nil || e.Scope == OfUser {
@@ -159,7 +160,7 @@ func (v *Vault) Secret(ctx context.Context, name string) (host.Secret, error) {
 	return secret, nil
 }
 
-// public is an error for an agent. The log gets any that is the operator's business.
+// public returns an error for an agent. It logs errors that concern the operator.
 func (v *Vault) public(ctx context.Context, name string, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -171,9 +172,9 @@ func (v *Vault) public(ctx context.Context, name string, err error) error {
 	return errors.New("it cannot be used now: the operator finds the reason in the log")
 }
 
-// Seal encrypts the value of a user's secret, so that it can be stored: bound to the user
-// and the name. A value that no request could have is refused, as is one for a secret that
-// is not OfUser. Other errors match [ErrNoKeys], or are of the file of keys.
+// Seal encrypts the value of a user's secret for storage, bound to the user and the name.
+// It refuses a value that no request could carry, and a secret that is not OfUser. Other
+// errors match [ErrNoKeys], or are those of the key file.
 func (v *Vault) Seal(user, name, value string) ([]byte, error) {
 	if err := v.CheckValue(name, value); err != nil {
 		return nil, err
@@ -181,7 +182,7 @@ func (v *Vault) Seal(user, name, value string) ([]byte, error) {
 	return v.keys.seal(value, about(user, name))
 }
 
-// CheckValue returns why no request can have a value of a user's secret.
+// CheckValue returns an error if no request can carry a value of a user's secret.
 func (v *Vault) CheckValue(name, value string) error {
 	switch {
 	case !v.PerUser(name):
@@ -194,8 +195,9 @@ func (v *Vault) CheckValue(name, value string) error {
 	return checkValue(v.entries[name].secret(value))
 }
 
-// Unseal decrypts what Seal returned for the same user and name. Old reports that the
-// first key did not encrypt it: seal and store it anew. Errors are like those of Secret.
+// Unseal decrypts what Seal returned for the same user and name. Old reports whether
+// another key than the first encrypted it: then seal and store it again. Errors are like
+// those of Secret.
 func (v *Vault) Unseal(ctx context.Context, user, name string, sealed []byte) (s host.Secret, old bool, err error) {
 	if !v.PerUser(name) {
 		return host.Secret{}, false, host.ErrNoSecret
@@ -234,7 +236,7 @@ func (e *entry) read(ctx context.Context) (string, error) {
 		return e.kept.value, e.kept.err
 	}
 	value, err := run(ctx, e.Command)
-	if ctx.Err() != nil { // of the call, and says nothing about the command
+	if ctx.Err() != nil { // the end of the call says nothing about the command
 		return "", ctx.Err()
 	}
 	keep := CommandTTL
