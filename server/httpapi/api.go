@@ -50,7 +50,7 @@ const (
 // Config configures an [API]. The zero value requires no login; over TCP it accepts only
 // requests whose Host is this machine.
 type Config struct {
-	Version string // of the program, shown to clients
+	Version string // version of the program, shown to clients
 	// Token is the operator's bearer token over TCP; empty for no token. Without Token
 	// and OAuth, requests need no login, but their Host must be this machine. Requests
 	// over a unix socket never need a login.
@@ -91,7 +91,7 @@ type API struct {
 	version   string
 	auth      *identity.Authenticator
 	approvals *identity.ApprovalToken
-	scrape    string // the token for metrics over TCP
+	scrape    string // token for metrics over TCP
 	reload    func(ctx context.Context) (wire.Reload, error)
 	log       *slog.Logger
 	mux       *http.ServeMux
@@ -129,7 +129,7 @@ func New(service *server.Service, cfg Config) *API {
 		WriteTimeout:                 writeTimeout, // for responses of net/http itself: see response
 		DisableGeneralOptionsHandler: true,         // it would wait forever for the body of OPTIONS *
 		ConnContext:                  withConn,
-		ErrorLog:                     slog.NewLogLogger(a.log.Handler(), slog.LevelDebug), // clients that misbehave
+		ErrorLog:                     slog.NewLogLogger(a.log.Handler(), slog.LevelDebug), // mistakes of clients
 	}
 	return a
 }

@@ -34,8 +34,8 @@ func revokeApproval(r *request, _ none) (none, error) {
 	return none{}, err
 }
 
-// mayApprove refuses decisions of clients that may only call tools: over TCP, a decision
-// needs a token of its own.
+// mayApprove refuses decisions of clients that may only call tools. Over TCP, a decision
+// needs a separate token.
 func (r *request) mayApprove() error {
 	if overSocket(r.Request) {
 		return nil

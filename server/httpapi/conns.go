@@ -58,7 +58,7 @@ func (l *conns) Accept() (net.Conn, error) {
 	if len(l.all) >= l.max {
 		var ok bool
 		if victim, ok = fair.Victim(maps.Keys(l.all), (*conn).holding, c.host); !ok {
-			victim = c // its host has its share, and all of that is busy
+			victim = c // the host has its share, and all of that is busy
 		}
 	}
 	l.all[c] = true

@@ -7,7 +7,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// errorKinds are the kinds of errors of runs.
+// errorKinds are the kinds of run errors.
 var errorKinds = []string{
 	string(wire.KindToolError), string(wire.KindInternal), string(wire.KindTimeout), string(wire.KindFuelExhausted), string(wire.KindMemoryLimit),
 	string(wire.KindOutputLimit), string(wire.KindTrap), string(wire.KindConnectionRequired), string(wire.KindLimit), string(wire.KindRejected),

@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// chunk is how much of a log one event carries, in bytes.
+// chunk is the size of the log that one event carries, in bytes.
 const chunk = 32 << 10
 
 // follower streams the output of a run as it is written.

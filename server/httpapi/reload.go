@@ -12,7 +12,7 @@ import (
 func reload(r *request, _ none) (wire.Reload, error) {
 	ctx := context.WithoutCancel(r.Context())
 	out, err := r.api.reload(ctx)
-	if err != nil && server.ReasonOf(err).Code == wire.CodeInternal { // the operator may see all about the configuration
+	if err != nil && server.ReasonOf(err).Code == wire.CodeInternal { // the operator may see everything about the configuration
 		err = refuse(wire.CodeInvalid, "%s", err.Error())
 	}
 	return out, err

@@ -123,7 +123,7 @@ func listRuns(r *request, _ none) (wire.Runs, error) {
 
 	limit, before := r.number("limit", defaultPage), r.get("before")
 	found, err := r.session.Runs(r.Context(), server.RunQuery{Parent: r.get("parent"), Active: r.get("active") == "true", Before: before, Limit: limit + 1, RunFilter: r.filter()})
-	if err == nil && before != "" && len(found) == 0 { // the list ends here, or that run is gone, which is an error
+	if err == nil && before != "" && len(found) == 0 { // the list ends here, or that run was removed, which is an error
 		_, err = r.session.Run(r.Context(), before)
 	}
 	if err != nil {

@@ -175,8 +175,8 @@ func isPage(path string) bool { return path == "/" || strings.HasPrefix(path+"/"
 // isSecretForm reports whether a path may be a link for a secret.
 func isSecretForm(path string) bool { return strings.HasPrefix(path, pathSecret) }
 
-// loggedPath is the path of a request without the token of a link for a secret, also where
-// a proxy has put something before it.
+// loggedPath returns the path of a request without the token of a link for a secret, even
+// if a proxy has added a prefix.
 func loggedPath(r *http.Request) string {
 	before, _, link := strings.Cut(r.URL.Path, pathSecret)
 	if link {

@@ -21,8 +21,8 @@ func listTools(r *request, _ none) (wire.Tools, error) {
 	return wire.Tools{Tools: tools}, nil
 }
 
-// promising returns a definition without promises of later requests if these may be in
-// other sessions.
+// promising returns a definition that promises nothing about later requests, if these may
+// be in other sessions.
 func (r *request) promising(d wire.Definition) wire.Definition {
 	if r.caller.Unnamed {
 		d.Description = strings.Replace(d.Description, server.EndsNotified, server.EndsChecked, 1)
