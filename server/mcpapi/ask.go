@@ -18,35 +18,35 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// asker puts the questions of one call to the client's user: those that its tool asks, and
-// those about held calls.
+// asker puts the questions of one call to the client's user: those of its tool, and those
+// about held calls.
 //
-// Before 2026-07-28 the server asks with elicitation/create, while the call waits.
-// Since then a server sends no requests: the call is answered with the questions,
-// and the client calls again with the answers (basic/patterns/mrtr). A call that has become
-// a run continues then. The tool of any other call runs from its beginning, with the answers
-// it had before, which the client carries in requestState. A call that has become a task
-// asks through tasks/get and tasks/update.
+// Before 2026-07-28 the server asks with elicitation/create, while the call waits. Since
+// then servers send no requests: the result has the questions, and the client repeats the
+// call with the answers (basic/patterns/mrtr). A call that has become a run then
+// continues. The tool of any other call runs from its beginning, with the earlier
+// answers, which the client carries in requestState. A call that has become a task asks
+// through tasks/get and tasks/update.
 type asker struct {
 	api      *api
 	who      caller
 	session  *mcp.ServerSession
 	tool     string
 	cancel   context.CancelCauseFunc
-	patience time.Duration // how long a page is waited for
-	sealed   state         // of the call; on a first request without questions
+	patience time.Duration // how long to wait for a page
+	sealed   state         // state of the call; empty on a first request without questions
 
 	mu     sync.Mutex
-	given  map[string][]abi.Answer // answers that were not used, by the digests of their questions
-	wanted mcp.InputRequestMap     // questions without an answer, for which the call is ended
-	asks   map[string]string       // their digests
-	held   string                  // the run that the one about a held call is of
+	given  map[string][]abi.Answer // unused answers, by the digests of their questions
+	wanted mcp.InputRequestMap     // questions without an answer, for which the call ends
+	asks   map[string]string       // digests of these questions
+	held   string                  // run of the question about a held call
 }
 
-// errAsked is why a call with questions was ended.
+// errAsked ends a call with questions.
 var errAsked = fmt.Errorf("the user is asked first: %w", server.ErrAskAgain)
 
-// newAsker reads the answers that a call brings: those to what it has asked. Its error is for
+// newAsker reads the answers to earlier questions that a call carries. Its error is for
 // the client.
 func (a *api) newAsker(ctx context.Context, who caller, req *mcp.CallToolRequest, cancel context.CancelCauseFunc) (*asker, error) {
 	k := &asker{api: a, who: who, session: req.Session, tool: req.Params.Name, cancel: cancel, given: map[string][]abi.Answer{}, patience: silentLimit}
@@ -79,7 +79,7 @@ func (a *api) newAsker(ctx context.Context, who caller, req *mcp.CallToolRequest
 	return k, nil
 }
 
-// take returns the answer to a question with that digest, which is used once.
+// take returns the answer to a question with that digest. Each answer is used once.
 func (k *asker) take(asked string) (abi.Answer, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -91,7 +91,8 @@ func (k *asker) take(asked string) (abi.Answer, bool) {
 	return answers[0], true
 }
 
-// forget drops an answer that does not fit its question, so that it is asked again.
+// forget drops an answer that does not fit its question, so that the question is asked
+// again.
 func (k *asker) forget(asked string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -99,7 +100,7 @@ func (k *asker) forget(asked string) {
 	k.sealed.Known[asked] = known[:len(known)-1-len(k.given[asked])]
 }
 
-// questionDigest is of a question and of the calls in which it is asked.
+// questionDigest returns the digest of a question and of the calls that ask it.
 func questionDigest(ctx context.Context, key string, q abi.Question) string {
 	return hex.EncodeToString(digestOf(append(server.CallPath(ctx), key, q.Message, string(q.Schema))...))
 }
@@ -143,7 +144,8 @@ func (k *asker) decider() server.DecideFunc {
 	return k.decide
 }
 
-// approvalKey is the key of the question about a held call. No plugin asks with a slash.
+// approvalKey is the key of the question about a held call. Keys of plugins have no
+// slash.
 const approvalKey = "toolhost/approval"
 
 // decide asks about a held call. The answer is bound to its run, and to the code and the
@@ -165,21 +167,21 @@ func (k *asker) decide(ctx context.Context, call server.HeldCall) (abi.Answer, e
 	return abi.Answer{}, server.ErrAskAgain
 }
 
-// want notes the questions that the call is answered with.
+// want records the questions that end the call.
 func (k *asker) want(requests mcp.InputRequestMap, digests map[string]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.wanted, k.asks = requests, digests
 }
 
-// asking reports whether the call is to be answered with questions.
+// asking reports whether questions end the call.
 func (k *asker) asking() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.wanted != nil
 }
 
-// elicit asks one question after the other, while the call waits.
+// elicit asks questions one after the other, while the call waits.
 func (k *asker) elicit(ctx context.Context, wanted map[string]abi.Question) (abi.Answers, error) {
 	out := abi.Answers{Answers: map[string]abi.Answer{}}
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
@@ -195,7 +197,7 @@ func (k *asker) elicit(ctx context.Context, wanted map[string]abi.Question) (abi
 	return out, nil
 }
 
-// request is the client's id of the call, for the log.
+// request returns the client's id of the call, for the log.
 func (k *asker) request() string {
 	if k.who.receipt == nil {
 		return ""
@@ -223,8 +225,8 @@ func toAnswer(r *mcp.ElicitResult) abi.Answer {
 	return answer
 }
 
-// result is the answer to a call with open questions. Run is what the call has become, if
-// anything.
+// result returns the answer to a call with open questions. Run is the run that the call
+// has become, if any.
 func (k *asker) result(ctx context.Context, run *wire.Run) (*mcp.CallToolResult, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

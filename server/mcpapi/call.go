@@ -14,14 +14,14 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// How long a call is waited for before it becomes a run, if its tool may.
+// How long a call is waited for before it becomes a run, if its tool allows that.
 const (
-	taskGrace   = 2 * time.Second  // for a client that takes tasks
+	taskGrace   = 2 * time.Second  // for a client that supports tasks
 	silentLimit = 45 * time.Second // for one that does not, and gets no progress: many give up after a minute
 )
 
-// call answers a call of a tool of the service. A call that has become a task is an
-// error to the SDK, see parked.
+// call answers a call of the service's tools. For the SDK, a call that has become a task
+// is an error, see parked.
 func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	who, started := callerOf(req), time.Now()
 	key, err := keyOf(req, who)
@@ -69,7 +69,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 		return out, nil
 	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound: // removed by a reload
 		return nil, unknownTool(call.Tool)
-	case err != nil && key != "" && server.ReasonOf(err).Code == wire.CodeConflict: // of the key, which is not the model's
+	case err != nil && key != "" && server.ReasonOf(err).Code == wire.CodeConflict: // of the key, which the model does not choose
 		return nil, invalidParams("_meta: " + metaKey + ": " + server.ReasonOf(err).Text)
 	case err != nil && r.Kind == abi.Internal && !server.Broke(err):
 		a.log.Error("the call had no result", "tool", call.Tool, "session", who.Session, "error", err)
@@ -83,14 +83,14 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	return out, nil
 }
 
-// request is what the service is asked for by a call.
+// request returns the service's request for a call.
 func (a *api) request(who caller, req *mcp.CallToolRequest) server.Request {
 	call := server.Request{
 		Session: who.Session, Unnamed: who.Unnamed, Tool: req.Params.Name, Args: req.Params.Arguments,
 		FileName: func(task, file string) string { return fileURI(task, file, 0) },
 		AskLater: who.tasks && who.elicits, OneRequest: who.modern && who.Unnamed, Connected: who.answer == nil,
 	}
-	if string(call.Args) == "null" { // as some clients send none
+	if string(call.Args) == "null" { // some clients send null
 		call.Args = nil
 	}
 
@@ -103,8 +103,8 @@ func (a *api) request(who caller, req *mcp.CallToolRequest) server.Request {
 	return call
 }
 
-// resultOf is the result of a call. What a dry run would have done does not fit the
-// output schema of its tool, and errors are exempt from that.
+// resultOf returns the result of a call. A dry run's description does not fit the output
+// schema of the tool, and errors are exempt from it.
 func resultOf(r abi.Result, structured bool) *mcp.CallToolResult {
 	described := structured && server.IsDryRun(r)
 	out := toResult(r, structured && !described)
@@ -112,7 +112,7 @@ func resultOf(r abi.Result, structured bool) *mcp.CallToolResult {
 	return out
 }
 
-// stillRunning is the result of a call that became a run.
+// stillRunning returns the result of a call that became a run.
 func stillRunning(run wire.Run, ends string) *mcp.CallToolResult {
 	if run.Held != "" {
 		return failed(fmt.Sprintf("%s waits until a person approves it, and then runs in the background, as run %s. Do not call it again: %s. %s waits for it, %s withdraws it.",

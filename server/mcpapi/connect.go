@@ -13,8 +13,8 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// connectLimit is how long a call waits, after its user has agreed to open the page,
-// until the secret is set. A client that gets no progress is answered earlier.
+// connectLimit is how long a call waits for the secret after its user has agreed to open
+// the page. A client that gets no progress is answered earlier.
 const connectLimit = 10 * time.Minute
 
 // connector returns Connect of [server.Request]; nil if the client cannot open pages.
@@ -25,12 +25,12 @@ func (k *asker) connector() func(context.Context, server.SecretNeed) error {
 	return k.connect
 }
 
-// connect asks the client's user to open the page where a secret is set, and waits for
-// that. Since 2026-07-28 the call is answered with the question, and when the client calls
-// again, the user has agreed and is about to set the secret. Before, the server asks while
-// the call waits, and notifies the client when the secret is set.
+// connect asks the client's user to open the page for a secret, and waits until the
+// secret is set. Since 2026-07-28 the question is the answer to the call; when the client
+// repeats the call, the user has agreed and is about to set the secret. Before, the
+// server asks while the call waits, and notifies the client when the secret is set.
 func (k *asker) connect(ctx context.Context, need server.SecretNeed) error {
-	key := "toolhost/secret/" + need.Name // no plugin asks with a slash
+	key := "toolhost/secret/" + need.Name // keys of plugins have no slash
 	params := &mcp.ElicitParams{Mode: "url", URL: need.URL, Message: connectMessage(k.tool, need)}
 
 	asked := secretDigest(key)
@@ -67,10 +67,10 @@ func (k *asker) connect(ctx context.Context, need server.SecretNeed) error {
 	return nil
 }
 
-// secretDigest is of the question for a secret.
+// secretDigest returns the digest of the question for a secret.
 func secretDigest(key string) string { return hex.EncodeToString(digestOf(key)) }
 
-// connectMessage is what the user reads beside the address.
+// connectMessage is what the user reads next to the address.
 func connectMessage(tool string, need server.SecretNeed) string {
 	return fmt.Sprintf("%s needs your secret %q for %s. Set it on this page of Toolhost. Neither the agent nor this client sees it.",
 		tool, need.Name, strings.Join(need.Hosts, ", "))

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	maxConnections         = 1024               // that begin with initialize
-	maxConnectionsOfClient = maxConnections / 4 // of one client
+	maxConnections         = 1024               // connections that begin with initialize
+	maxConnectionsOfClient = maxConnections / 4 // connections of one client
 	connectionTimeout      = 30 * time.Minute   // without a request
-	maxInitialize          = 64 << 10           // bytes of the request that begins one, which is kept as long
+	maxInitialize          = 64 << 10           // bytes of the initialize request, which is kept as long as the connection
 )
 
-// connections are the connections that begin with initialize (Mcp-Session-Id). At a
-// limit an idle one is closed, see [fair.Victim]. A connection is busy while it has an
-// open request or stream, or a call without an answer.
+// connections are the connections that begin with initialize (Mcp-Session-Id). At a limit
+// an idle one is closed, see [fair.Victim]. A connection is busy while it has an open
+// request or stream, or an unanswered call.
 type connections struct {
 	live func() iter.Seq[*mcp.ServerSession] // all sessions of the SDK
 
-	// follow takes the messages of a connection that other hosts got, while it has open
+	// follow receives the messages of a connection from other hosts while it has open
 	// requests; nil if there are no other hosts.
 	follow    func(ctx context.Context, owner identity.Caller, id, name string)
 	following sync.WaitGroup
@@ -40,20 +40,20 @@ type connections struct {
 
 type connection struct {
 	session *mcp.ServerSession
-	owner   identity.Caller // who opened it: other users cannot use it
-	ended   context.Context // is done once the client ends the connection
+	owner   identity.Caller // who opened it: no other user can use it
+	ended   context.Context // done once the client ends the connection
 	end     context.CancelCauseFunc
 	posts   int           // open requests, without streams
-	quiet   chan struct{} // closed once ended without open requests
+	quiet   chan struct{} // closed once the connection has ended without open requests
 	busy    int
-	used    time.Time // when it was last busy
+	used    time.Time // when the connection was last busy
 
 	name  string // its Mcp-Session-Id
-	calls int    // requests that are followed
+	calls int    // requests that are being followed
 	still context.CancelFunc
 }
 
-// name notes the Mcp-Session-Id that the client of a connection uses.
+// name records the Mcp-Session-Id that the client of a connection uses.
 func (c *connections) name(id, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +69,7 @@ func (c *connections) named(name string) string {
 	return c.names[name]
 }
 
-// closed notes that the SDK has closed a connection.
+// closed records that the SDK has closed a connection.
 func (c *connections) closed(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,11 +79,11 @@ func (c *connections) closed(id string) {
 	}
 }
 
-// wait waits until nothing is followed.
+// wait waits until no connection is being followed.
 func (c *connections) wait() { c.following.Wait() }
 
-// followCall has a connection followed until leave is called. c.mu is held, also by the
-// caller of leave.
+// followCall follows a connection until leave is called. c.mu is held, in the caller of
+// leave too.
 func (c *connections) followCall(conn *connection) (leave func()) {
 	if c.follow == nil || conn.name == "" {
 		return func() {}
@@ -136,10 +136,9 @@ func (c *connections) client(id string) string {
 	return ""
 }
 
-// track marks the connection of a request as busy until leave is called: before
-// 2026-07-28 a call outlives the HTTP request that brought it. The first request
-// of a connection makes it known. The context that it returns ends with the
-// connection.
+// track marks the connection of a request as busy until leave is called, because before
+// 2026-07-28 a call outlives its HTTP request. The first request of a connection adds it.
+// The returned context ends with the connection.
 func (c *connections) track(ctx context.Context, req mcp.Request) (_ context.Context, leave func()) {
 	session, ok := req.GetSession().(*mcp.ServerSession)
 	if !ok || session.ID() == "" {
@@ -156,7 +155,7 @@ func (c *connections) track(ctx context.Context, req mcp.Request) (_ context.Con
 		c.open[session.ID()] = conn
 	}
 
-	if conn.owner.DryRun { // no later request ends it
+	if conn.owner.DryRun { // no later request will end it
 		ctx = server.WithDryRun(ctx)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -174,7 +173,7 @@ func (c *connections) track(ctx context.Context, req mcp.Request) (_ context.Con
 
 var errSessionEnded = errors.New("the client has ended the session")
 
-// abort cancels the requests of a connection that its client is about to end: the SDK
+// abort cancels the requests of a connection that its client is about to end. The SDK
 // would wait for them, and drop their answers. The channel is closed once all are
 // answered.
 func (c *connections) abort(id string) (quiet <-chan struct{}) {
@@ -193,7 +192,8 @@ func (c *connections) abort(id string) (quiet <-chan struct{}) {
 	return conn.quiet
 }
 
-// settle closes quiet if it is time. The connections are locked.
+// settle closes quiet when the connection has ended without open requests. The
+// connections are locked.
 func (conn *connection) settle() {
 	if conn.ended.Err() == nil || conn.posts > 0 {
 		return
@@ -226,7 +226,7 @@ func (c *connections) admit(client string) bool {
 	return ok
 }
 
-// evict returns which connection to close; nil if there is room.
+// evict returns the connection to close; nil if there is room.
 func (c *connections) evict(client string) (victim *connection, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,7 +247,7 @@ func (c *connections) evict(client string) (victim *connection, ok bool) {
 
 	newcomer := client
 	if own < maxConnectionsOfClient {
-		newcomer = "" // it holds none: anybody's may go
+		newcomer = "" // it holds none: any client's may go
 	}
 	holding := func(conn *connection) fair.Holding {
 		return fair.Holding{Key: conn.owner.Client(), Busy: conn.busy > 0, Since: conn.used}

@@ -18,7 +18,7 @@ import (
 	"github.com/toolhost/toolhost/internal/fair"
 )
 
-// The bounds of what is kept for streams that may be resumed.
+// Limits of the events kept for streams that may be resumed.
 const (
 	maxEvents         = 64 << 20      // bytes of all clients
 	maxEventsOfClient = maxEvents / 4 // of one client
@@ -29,14 +29,14 @@ const (
 )
 
 // events keeps what was sent on the streams of sessions that begin with initialize, so
-// that a client whose connection broke can get the rest: it implements
-// [mcp.EventStore]. It keeps every request to the client and every response, and the
-// last notifications. A response that is too large, or that there is no room for, is
-// replaced by an error that says so. What a client has received is dropped when it
-// resumes its stream, and a stream streamLife after its end.
+// that a client whose connection broke can get the rest. It implements [mcp.EventStore].
+// It keeps every request to the client, every response, and the last notifications. A
+// response that is too large, or that exceeds a limit, is replaced by an error that says
+// so. Events that a client has received are dropped when it resumes its stream, and a
+// stream is dropped streamLife after its end.
 type events struct {
 	pool   *fair.Pool                  // bytes
-	client func(session string) string // whose they are
+	client func(session string) string // client of a session
 	closed func(session string)        // called when a session has ended
 
 	mu       sync.Mutex
@@ -45,7 +45,7 @@ type events struct {
 
 type keptSession struct {
 	client  string
-	known   bool // client is
+	known   bool // client is set
 	streams map[string]*keptStream
 }
 
@@ -53,7 +53,7 @@ type keptStream struct {
 	kept   []event
 	next   int       // index of the next event
 	ended  time.Time // zero before the response
-	holder *holder   // the HTTP answer that the events are sent in
+	holder *holder   // HTTP response that carries the events
 }
 
 type event struct {
@@ -62,10 +62,10 @@ type event struct {
 	note  bool // a notification
 }
 
-// holder is an HTTP answer that a stream is sent in.
+// holder is an HTTP response that carries a stream.
 type holder struct {
 	leave context.CancelFunc
-	left  chan struct{} // closed when nothing is sent in it any more
+	left  chan struct{} // closed when it carries nothing more
 }
 
 func newEvents(client func(session string) string, closed func(session string)) *events {
@@ -82,7 +82,7 @@ func (e *events) Open(_ context.Context, session, stream string) error {
 	case stream == "":
 		s = &keptSession{streams: map[string]*keptStream{}}
 		e.sessions[session] = s
-	default: // it has just been closed
+	default: // just closed
 		return errNotKept
 	}
 	if s.streams[stream] == nil {
@@ -91,7 +91,7 @@ func (e *events) Open(_ context.Context, session, stream string) error {
 	return nil
 }
 
-// find returns a stream and its session, nil if it is not kept. e is locked.
+// find returns a stream and its session; nil if it is not kept. e is locked.
 func (e *events) find(session, stream string) (*keptSession, *keptStream) {
 	s := e.sessions[session]
 	if s == nil {
@@ -102,12 +102,12 @@ func (e *events) find(session, stream string) (*keptSession, *keptStream) {
 
 // Append implements [mcp.EventStore].
 func (e *events) Append(_ context.Context, session, stream string, data []byte) error {
-	client := e.client(session) // it locks the connections
+	client := e.client(session) // locks the connections
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, t := e.find(session, stream)
-	if t == nil { // the session has just been closed
+	if t == nil { // the session was just closed
 		return nil
 	}
 	if !s.known {
@@ -116,12 +116,12 @@ func (e *events) Append(_ context.Context, session, stream string, data []byte) 
 
 	at := t.next
 	t.next++
-	if len(data) == 0 { // it only says the first id
+	if len(data) == 0 { // only carries the first id
 		return nil
 	}
 
 	id, response := responseID(data)
-	if isCanceled(id, data) { // nothing is sent any more, and nobody resumes that
+	if isCanceled(id, data) { // nothing is sent any longer, and nobody resumes that
 		e.remove(s, stream)
 		return nil
 	}
@@ -144,7 +144,7 @@ func (e *events) Append(_ context.Context, session, stream string, data []byte) 
 	return nil
 }
 
-// take takes room for an event. A response may take that of streams that have ended.
+// take reserves room for an event. A response may take that of streams that have ended.
 func (e *events) take(s *keptSession, t *keptStream, data []byte, response bool) bool {
 	if len(data) > maxResponse {
 		return false
@@ -161,7 +161,7 @@ func (e *events) take(s *keptSession, t *keptStream, data []byte, response bool)
 	}
 }
 
-// trim drops notifications that are too many.
+// trim drops excess notifications.
 func (e *events) trim(s *keptSession, t *keptStream) {
 	notes := 0
 	for i := len(t.kept) - 1; i >= 0; i-- {
@@ -175,7 +175,7 @@ func (e *events) trim(s *keptSession, t *keptStream) {
 	}
 }
 
-// expire removes streams that ended long ago, or that are too many.
+// expire removes streams that ended long ago, or beyond the limit.
 func (e *events) expire(s *keptSession) {
 	ended := 0
 	for id, t := range s.streams {
@@ -193,7 +193,7 @@ func (e *events) expire(s *keptSession) {
 	}
 }
 
-// oldest returns the stream that ended first, "" for none.
+// oldest returns the stream that ended first; "" for none.
 func (s *keptSession) oldest(except *keptStream) (oldest string) {
 	var since time.Time
 	for id, t := range s.streams {
@@ -212,8 +212,8 @@ func (e *events) remove(s *keptSession, stream string) {
 	delete(s.streams, stream)
 }
 
-// After implements [mcp.EventStore]. Notifications may be missing: then the events are
-// numbered anew, since the SDK counts those that it sends.
+// After implements [mcp.EventStore]. Since notifications may be missing, it numbers the
+// events again: the SDK counts those that it sends.
 func (e *events) After(_ context.Context, session, stream string, index int) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		after, ok := e.after(session, stream, index)
@@ -254,7 +254,7 @@ func (e *events) after(session, stream string, index int) (after [][]byte, ok bo
 
 // SessionClosed implements [mcp.EventStore].
 func (e *events) SessionClosed(_ context.Context, session string) error {
-	e.closed(session) // it locks the connections
+	e.closed(session) // locks the connections
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.sessions[session]; s != nil {
@@ -266,7 +266,7 @@ func (e *events) SessionClosed(_ context.Context, session string) error {
 	return nil
 }
 
-// forget drops a stream of which the client knows no id.
+// forget drops a stream whose ids the client does not know.
 func (e *events) forget(session, eventID string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -276,7 +276,7 @@ func (e *events) forget(session, eventID string) {
 	}
 }
 
-// hold notes in which HTTP answer a stream is sent.
+// hold records which HTTP response carries a stream.
 func (e *events) hold(session, eventID string, h *holder) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -286,9 +286,8 @@ func (e *events) hold(session, eventID string, h *holder) {
 	}
 }
 
-// resume moves a stream to another HTTP answer, and ends the one that it was sent in,
-// whose connection may be broken without a sign of it. It reports false if the stream
-// is not kept.
+// resume moves a stream to another HTTP response. It ends the previous one, whose
+// connection may be broken without a sign. It reports false if the stream is not kept.
 func (e *events) resume(ctx context.Context, session, eventID string, to *holder) bool {
 	stream, ok := streamOf(eventID)
 	e.mu.Lock()
@@ -313,14 +312,14 @@ func (e *events) resume(ctx context.Context, session, eventID string, to *holder
 	return t != nil
 }
 
-// streamOf returns the stream of an event, whose id is STREAM_INDEX.
+// streamOf returns the stream of an event with the id STREAM_INDEX.
 func streamOf(eventID string) (stream string, ok bool) {
 	stream, index, ok := strings.Cut(eventID, "_")
 	n, err := strconv.Atoi(index)
 	return stream, ok && err == nil && n >= 0
 }
 
-// beforeID begins each message of the SDK that has an id.
+// beforeID is the beginning of each message of the SDK that has an id.
 const beforeID = `{"jsonrpc":"2.0","id":`
 
 // responseID returns the id of the request that a message answers. It reports false
@@ -331,8 +330,8 @@ func responseID(message []byte) (id json.RawMessage, ok bool) {
 		return nil, false
 	}
 
-	// The SDK writes "id" first, then the field that tells messages apart. Inside a
-	// string the quotes would be escaped.
+	// The SDK writes "id" first, then the field that distinguishes kinds of messages.
+	// Inside a string the quotes would be escaped.
 	for _, field := range []string{`,"result":`, `,"error":`} {
 		at := bytes.Index(rest, []byte(field))
 		if at >= 0 && !bytes.Contains(rest[:at], []byte(`,"method":`)) {
@@ -342,18 +341,18 @@ func responseID(message []byte) (id json.RawMessage, ok bool) {
 	return nil, false
 }
 
-// isCanceled reports whether a response with that id is the SDK's to a request that its
-// client has canceled: such a client expects none (basic/utilities/cancellation).
+// isCanceled reports whether a message is the SDK's response to a request that its client
+// has canceled: such a client expects none (basic/utilities/cancellation).
 func isCanceled(id json.RawMessage, message []byte) bool {
 	rest, ok := bytes.CutPrefix(message, append([]byte(beforeID), id...))
 	return ok && string(rest) == `,"error":{"code":0,"message":"context canceled"}}`
 }
 
-// codeLost is the error of a response that was not kept for a client whose connection
-// broke. It is HTTP's code, see codeBusy.
+// codeLost is the error code for a response that was not kept for a client whose
+// connection broke. It is an HTTP code, see codeBusy.
 const codeLost = 410
 
-// lost replaces a response that is not kept.
+// lost returns the error that replaces a response.
 func lost(id json.RawMessage, size int) []byte {
 	data, _ := json.Marshal(failure{"2.0", id, &jsonrpc.Error{
 		Code: codeLost,

@@ -26,31 +26,31 @@ import (
 // Handler serves a Service over MCP's streamable HTTP transport, in all protocol
 // revisions at one URL. It is safe for concurrent use.
 //
-// It checks neither the caller of a request nor its Origin and Host. Mount it behind
-// a handler that does, such as package httpapi, and that puts the caller into the
-// context of the request with [identity.NewContext]. Requests without a caller belong
-// to [identity.Nobody].
+// It checks neither the caller of a request nor its Origin and Host. Mount it behind a
+// handler that does, such as package httpapi, and that adds the caller to the context of
+// the request with [identity.NewContext]. Requests without a caller belong to
+// [identity.Nobody].
 type Handler struct {
 	api    *api
 	server *mcp.Server
 	events *events
-	modern http.Handler // for requests that stand alone, since 2026-07-28
+	modern http.Handler // for independent requests, since 2026-07-28
 	legacy http.Handler // for connections that begin with initialize
 	end    context.CancelCauseFunc
 
-	relay   *server.Relay // nil: there are no other hosts
+	relay   *server.Relay // nil without other hosts
 	mark    mark
-	joining sync.Mutex // held while a session of another host begins here
+	joining sync.Mutex // held while a session of another host is joined here
 }
 
-// The limits on requests without an answer, over HTTP. Before 2026-07-28 a request
-// outlives the client that made it.
+// Limits on unanswered requests over HTTP. Before 2026-07-28 a request outlives the
+// client that made it.
 const (
 	maxCallsHTTP     = 2048 // of all clients
 	maxCallsOfClient = maxCallsHTTP / 4
 )
 
-// abortTimeout is how long the end of a session waits for the answers of its calls.
+// abortTimeout is how long the end of a session waits for the answers to its calls.
 const abortTimeout = 5 * time.Second
 
 // NewHandler returns a Handler. It does not close the service, and ignores the
@@ -109,7 +109,7 @@ func (h *Handler) Close() {
 func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	w := newStream(inner)
 	defer w.end()
-	w.Header().Set("X-Accel-Buffering", "no") // or nginx would hold back events
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
 
 	var m envelope
 	var body []byte
@@ -166,20 +166,20 @@ func readStatus(err error) int {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return http.StatusRequestTimeout
 	}
-	if problem, ok := errors.AsType[*wire.Problem](err); ok { // of package httpapi
+	if problem, ok := errors.AsType[*wire.Problem](err); ok { // from package httpapi
 		return problem.Status
 	}
 	return http.StatusBadRequest
 }
 
-// serveModern serves a request that stands alone.
+// serveModern serves an independent request.
 func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m envelope) {
 	if problem := m.mismatch(r.Header); problem != nil {
 		refuse(w, http.StatusBadRequest, m.ID, problem)
 		return
 	}
 
-	r.Header.Del(headerLastEvent) // such streams are not resumed
+	r.Header.Del(headerLastEvent) // these streams cannot be resumed
 	if _, ok := named[m.Method]; ok {
 		r.Header.Set(headerName, m.Name) // the SDK does not decode it
 	}
@@ -189,8 +189,8 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m envelope
 // textSessions refuses a session.
 const textSessions = "session limit reached and every session is in use: close one, or retry later"
 
-// serveLegacy serves a connection. A POST without one opens one, and the SDK keeps
-// it if it was initialized.
+// serveLegacy serves a connection. A POST without one opens a connection, which the SDK
+// keeps if it was initialized.
 func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope, from origin, body []byte) {
 	name := r.Header.Get(headerSession)
 	switch {
@@ -219,12 +219,12 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 	}
 	h.legacy.ServeHTTP(w, r)
 	if h.relay != nil && m.Method == methodInitialize && from.answer.begun != "" {
-		h.inject(r.Context(), from.Caller, from.answer.begun, sayInitialized) // the client may say it to another host
+		h.inject(r.Context(), from.Caller, from.answer.begun, sayInitialized) // the client may send it to another host
 	}
 }
 
-// enter lets a request into the session that it names, until leave is called. It reports
-// false once it has answered the request.
+// enter admits a request to the session it names, until leave is called. It reports false
+// once it has answered the request.
 func (h *Handler) enter(w http.ResponseWriter, r *http.Request, m envelope, from *origin, body []byte) (leave func(), ok bool) {
 	name := r.Header.Get(headerSession)
 	id, ok := h.local(w, r, from)
@@ -233,7 +233,7 @@ func (h *Handler) enter(w http.ResponseWriter, r *http.Request, m envelope, from
 	}
 	owner, release, ok := h.api.connections.enter(id, from.User, r.Method == http.MethodPost)
 	if !ok {
-		http.Error(w, "session not found", http.StatusNotFound) // the client begins a new one
+		http.Error(w, "session not found", http.StatusNotFound) // the client begins a new session
 		return nil, false
 	}
 	if from.Unnamed {
@@ -272,8 +272,9 @@ func (h *Handler) enter(w http.ResponseWriter, r *http.Request, m envelope, from
 	return nil, false
 }
 
-// resumable lets the stream of an answer be resumed later, and resumes the one that the
-// request names. It reports false if that one is not kept. Call done when it is served.
+// resumable makes the stream of an answer resumable, and resumes the stream that the
+// request names. It reports false if that one is not kept. Call done when the request is
+// served.
 func (h *Handler) resumable(w *stream, r *http.Request) (_ *http.Request, done func(), ok bool) {
 	session := func() string { return sessionOf(r, w) }
 	ctx, cancel := context.WithCancel(r.Context())
@@ -291,7 +292,7 @@ func (h *Handler) resumable(w *stream, r *http.Request) (_ *http.Request, done f
 			return r, done, false
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		_ = w.comment() // it may be long until the next event
+		_ = w.comment() // the next event may be far off
 	}
 	return r.WithContext(ctx), done, true
 }

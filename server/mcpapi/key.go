@@ -18,7 +18,7 @@ const metaKey = "toolhost/idempotencyKey"
 // metaLocale is the name of the caller's language in the _meta of a call.
 const metaLocale = "toolhost/locale"
 
-// localeOf returns the language of a call, "" if it is unknown.
+// localeOf returns the language of a call; "" if it is unknown.
 func localeOf(req *mcp.CallToolRequest) (string, error) {
 	given, ok := req.Params.Meta[metaLocale]
 	if !ok {
@@ -31,7 +31,7 @@ func localeOf(req *mcp.CallToolRequest) (string, error) {
 	return locale, nil
 }
 
-// keyOf returns the idempotency key of a call, "" for none.
+// keyOf returns the idempotency key of a call; "" without one.
 func keyOf(req *mcp.CallToolRequest, who caller) (string, error) {
 	given, ok := req.Params.Meta[metaKey]
 	if !ok {
@@ -47,9 +47,9 @@ func keyOf(req *mcp.CallToolRequest, who caller) (string, error) {
 	return key, nil
 }
 
-// leaving returns the context of a call. It ends as ctx does. But for a call with a key
-// it says whether the client cancels the call: since 2026-07-28 it does that over HTTP
-// by closing the stream, which a connection that breaks does too.
+// leaving returns a context for a call that ends when ctx does. For a call with a key,
+// its cause says whether the client has canceled the call. Since 2026-07-28 a client
+// cancels over HTTP by closing the stream, which a broken connection does too.
 func (who caller) leaving(ctx context.Context, key string) (context.Context, context.CancelCauseFunc) {
 	if key == "" {
 		return context.WithCancelCause(ctx)

@@ -10,8 +10,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// lane carries the messages of one era between a pipe and a session of the SDK. It
-// is the transport of that session, and its connection.
+// lane carries the messages of one protocol era between a pipe and a session of the SDK.
+// It is the transport of that session, and its connection.
 type lane struct {
 	pipe   *pipe
 	in     chan jsonrpc.Message // from the client
@@ -23,7 +23,7 @@ func newLane(p *pipe) *lane {
 	return &lane{pipe: p, in: make(chan jsonrpc.Message), closed: make(chan struct{})}
 }
 
-// deliver waits until the session takes a message. It drops one for a session that
+// deliver waits until the session takes a message. It drops messages for a session that
 // has ended.
 func (l *lane) deliver(m jsonrpc.Message) {
 	select {

@@ -10,13 +10,13 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// limitsURI is the resource that says what calls may use.
+// limitsURI is the resource with the limits of calls.
 const limitsURI = "toolhost://limits"
 
-// limitsResource is its content.
+// limitsResource is the content of this resource.
 type limitsResource struct {
 	Usual wire.ToolLimits            `json:"usual"`
-	Tools map[string]wire.ToolLimits `json:"tools,omitempty"` // those that have others
+	Tools map[string]wire.ToolLimits `json:"tools,omitempty"` // tools whose limits differ
 }
 
 // limits serves the limits of a service.

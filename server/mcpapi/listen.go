@@ -25,22 +25,22 @@ const (
 	watchInterval = time.Second // between two notifications of a task
 )
 
-// listener is a request to subscriptions/listen. The SDK answers it, and knows
-// nothing of tasks. What they are notified of goes past it.
+// listener is a subscriptions/listen request. The SDK answers it, but does not know
+// tasks: their notifications bypass it.
 type listener struct {
 	api       *api
 	who       caller
-	id        any               // of the subscription, known once the SDK acknowledges it
-	tasks     map[string]string // what was last sent of those that have not ended, by id
+	id        any               // id of the subscription, once the SDK has acknowledged it
+	tasks     map[string]string // last state sent of the tasks that have not ended, by id
 	refused   error
 	notifying sync.WaitGroup
 }
 
 type listenerKey struct{}
 
-// listen answers a subscription when the SDK has nothing more to send, and the tasks
-// it is for have ended. It ends with the token that it was made with: to what is
-// around the handler, it is a request like any other, which may be completed.
+// listen answers a subscription when the SDK has nothing more to send, and its tasks have
+// ended. It ends with the token that it was made with. For the surrounding code it is a
+// request like any other, which may be completed.
 func (a *api) listen(ctx context.Context, req *mcp.SubscriptionsListenRequest, next mcp.MethodHandler) (mcp.Result, error) {
 	l := &listener{api: a, who: callerOf(req), tasks: map[string]string{}}
 	if !l.who.Until.IsZero() {
@@ -57,8 +57,8 @@ func (a *api) listen(ctx context.Context, req *mcp.SubscriptionsListenRequest, n
 	return result, err
 }
 
-// acknowledge replaces the SDK's acknowledgment of a subscription by one that names
-// its tasks. A subscription without tasks keeps the SDK's.
+// acknowledge replaces the SDK's acknowledgment of a subscription by one that names its
+// tasks. Without tasks, it keeps the SDK's.
 func (l *listener) acknowledge(ctx context.Context, agreed *mcp.SubscriptionsAcknowledgedParams, sendSDKs func() error) error {
 	l.id = agreed.Meta[mcp.MetaKeySubscriptionID]
 	if l.refused = l.findTasks(ctx); l.refused != nil {
@@ -89,8 +89,8 @@ func (l *listener) acknowledge(ctx context.Context, agreed *mcp.SubscriptionsAck
 	return nil
 }
 
-// findTasks looks up the tasks of a subscription: those of its session. Its error is
-// for the client.
+// findTasks looks up the tasks of a subscription in its session. Its error is for the
+// client.
 func (l *listener) findTasks(ctx context.Context) error {
 	if l.who.send == nil || len(l.who.taskIDs) == 0 {
 		return nil
@@ -123,8 +123,8 @@ func (l *listener) send(method string, params any) error {
 	return l.who.send(message)
 }
 
-// watchTasks notifies of the state of tasks and of each change, until they have
-// ended or ctx is done. It polls: no event says that a user has answered.
+// watchTasks sends the state of tasks and each change, until they have ended or ctx is
+// done. It polls, because no event says that a user has answered.
 func (l *listener) watchTasks(ctx context.Context) {
 	for l.notify(ctx) == nil && len(l.tasks) > 0 {
 		select {
@@ -135,14 +135,14 @@ func (l *listener) watchTasks(ctx context.Context) {
 	}
 }
 
-// notify sends what has changed. Its error says that the client is gone.
+// notify sends what has changed. Its error means that the client is gone.
 func (l *listener) notify(ctx context.Context) error {
 	for _, id := range slices.Sorted(maps.Keys(l.tasks)) {
 		if err := ctx.Err(); err != nil { // the client has canceled the subscription
 			return err
 		}
 		t, err := l.api.taskNow(ctx, l.who, id)
-		if err != nil && server.ReasonOf(err).Code == wire.CodeNotFound { // its record was removed
+		if err != nil && server.ReasonOf(err).Code == wire.CodeNotFound { // the record was removed
 			delete(l.tasks, id)
 			continue
 		}

@@ -38,23 +38,23 @@ type Extend struct {
 	Server func(*mcp.Server)
 }
 
-// api is a service over MCP, on one pair of streams or over HTTP.
+// api serves a service over MCP, on one pair of streams or over HTTP.
 type api struct {
 	ctx     context.Context // ends all calls
 	service *server.Service
 	log     *slog.Logger
-	grace   time.Duration // how long a client that takes tasks waits for a result
+	grace   time.Duration // how long a client that supports tasks waits for a result
 
-	calls       *fair.Pool   // requests without an answer; nil on a pipe, which counts them itself
+	calls       *fair.Pool   // unanswered requests; nil on a pipe, which counts them itself
 	connections *connections // nil on a pipe
 	notified    notified
 
 	served     atomic.Pointer[served]
 	listing    sync.RWMutex // held for reading while tools are listed
-	instructed bool         // the embedding program has instructions of its own
+	instructed bool         // the embedding program has its own instructions
 
 	following sync.WaitGroup
-	leave     context.CancelFunc // ends following
+	leave     context.CancelFunc // stops following
 }
 
 func newAPI(ctx context.Context, service *server.Service, cfg Config) *api {
@@ -66,14 +66,14 @@ func newAPI(ctx context.Context, service *server.Service, cfg Config) *api {
 	return a
 }
 
-// close ends what newServer began.
+// close ends what newServer started.
 func (a *api) close() {
 	a.leave()
 	a.following.Wait()
 }
 
-// sdkLog is the logger of the SDK, which logs mistakes of clients, even as errors. A
-// client could flood the log with them, so they are for level debug only.
+// sdkLog is the logger of the SDK, which logs mistakes of clients, even as errors.
+// Clients could flood the log with them, so they are logged at level debug only.
 func (a *api) sdkLog() *slog.Logger {
 	if a.log.Enabled(a.ctx, slog.LevelDebug) {
 		return a.log
@@ -86,9 +86,9 @@ func (a *api) newServer(cfg Config) (*mcp.Server, error) {
 	ctx, a.leave = context.WithCancel(a.ctx)
 	changed := a.service.ToolsChanged(ctx) // before the tools are first read
 
-	// They are set, so that the SDK does not advertise logging, which is deprecated,
-	// nor changes of resources. Tasks are advertised even without a tool for them,
-	// because clients ask for capabilities only once.
+	// Capabilities are set, so that the SDK does not advertise logging, which is
+	// deprecated, or changes of resources. Tasks are advertised even if no tool supports
+	// them, because clients ask for capabilities only once.
 	capabilities := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{}}
 	capabilities.AddExtension(tasksExtension, nil)
 	options := &mcp.ServerOptions{Logger: a.sdkLog(), Capabilities: capabilities, SetCacheable: keepPrivate}
@@ -130,8 +130,7 @@ func keepPrivate(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 	}
 }
 
-// served is the clients' view of the tools. It is immutable: a reload makes a new
-// one.
+// served is the clients' view of the tools. It is immutable: a reload makes a new one.
 type served struct {
 	tools        map[string]servedTool
 	instructions string
@@ -139,15 +138,15 @@ type served struct {
 
 type servedTool struct {
 	definition []byte // as in tools/list
-	structured bool   // its results have structuredContent
-	background bool   // it can be a task
-	deferred   bool   // it is not in tools/list
+	structured bool   // results have structuredContent
+	background bool   // a call can be a task
+	deferred   bool   // left out of tools/list
 }
 
 func (s *served) names() []string { return slices.Sorted(maps.Keys(s.tools)) }
 
-// serveTools replaces the served tools by the service's current ones. The SDK
-// notifies clients of a difference. One goroutine at a time calls it.
+// serveTools replaces the served tools by the service's current ones. The SDK notifies
+// clients of differences. One goroutine at a time calls it.
 func (a *api) serveTools(srv *mcp.Server) {
 	before, definitions := a.served.Load(), a.service.AllDefinitions("")
 	now := &served{tools: map[string]servedTool{}, instructions: instructions(definitions)}
@@ -179,7 +178,7 @@ const (
 	endsWithCheck  = "wait for the end with " + server.CheckBackground
 )
 
-// instructions tell a model of background runs. The definitions say the rest.
+// instructions describes background runs to a model. The definitions say the rest.
 func instructions(definitions []server.Definition) string {
 	if !slices.ContainsFunc(definitions, func(d server.Definition) bool { return d.SupportsBackground }) ||
 		slices.ContainsFunc(definitions, func(d server.Definition) bool { return d.Name == server.SpawnBackground && d.Deferred }) {

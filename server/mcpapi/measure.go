@@ -17,7 +17,7 @@ import (
 func (a *api) measure(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		in := telemetry.MCPRequest{Method: method, Header: headerOf(req), HTTP: originOf(req.GetExtra()).answer != nil}
-		if params := req.GetParams(); params != nil && !reflect.ValueOf(params).IsNil() { // else the SDK's methods panic
+		if params := req.GetParams(); params != nil && !reflect.ValueOf(params).IsNil() { // otherwise the SDK's methods panic
 			in.Meta = params.GetMeta()
 			if r, ok := req.(request); ok {
 				in.Version = r.ProtocolVersion()
@@ -31,7 +31,7 @@ func (a *api) measure(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// failureOf is the code of a JSON-RPC error, or tool_error for a tool without success.
+// failureOf returns the code of a JSON-RPC error, or tool_error for an unsuccessful tool.
 func failureOf(ctx context.Context, result mcp.Result, err error) (failure string, code bool) {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return strconv.FormatInt(e.Code, 10), true

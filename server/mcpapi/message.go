@@ -23,7 +23,7 @@ const (
 	lastLegacy    = "2025-11-25"
 )
 
-// The methods that need care, besides those of tasks.
+// Methods that are treated specially, besides those of tasks.
 const (
 	methodInitialize = "initialize"
 	methodPing       = "ping"
@@ -37,29 +37,29 @@ const (
 )
 
 const (
-	maxMeta  = 64 << 10 // bytes of _meta: the tree that the SDK makes of it is many times as large
+	maxMeta  = 64 << 10 // bytes of _meta: the SDK's tree of it is many times as large
 	maxToken = 256      // bytes of an id or a progress token
 )
 
 // envelope is the part of a message that transports need before the SDK reads it.
 type envelope struct {
-	ID      json.RawMessage // nil: missing, or not repeatable in an answer
-	Method  string          // "": the message is an answer
+	ID      json.RawMessage // nil if it is missing, or cannot be repeated in an answer
+	Method  string          // empty in an answer
 	Version *string         // the protocol revision in _meta
-	Name    string          // the tool, prompt, resource or task that the request names
-	TaskIDs []string        // the tasks that a subscription names
-	Task    bool            // the call asks for a task, as in 2025-11-25
-	Cancels json.RawMessage // the id of the request that it cancels
+	Name    string          // tool, prompt, resource or task of the request
+	TaskIDs []string        // tasks of a subscription
+	Task    bool            // the call requests a task, as in 2025-11-25
+	Cancels json.RawMessage // id of the request to cancel
 }
 
-// notifies reports whether the message is a notification, which is not answered.
+// notifies reports whether the message is a notification, which gets no answer.
 func (m envelope) notifies() bool { return m.Method != "" && m.ID == nil }
 
-// modern reports whether a message is of the era without a handshake.
+// modern reports whether a message belongs to the era without a handshake.
 func (m envelope) modern() bool { return m.Version != nil && *m.Version >= modernVersion }
 
-// unsupported returns an error for an unknown revision. The SDK would ignore one that
-// is older than all it knows.
+// unsupported returns an error for an unknown revision. The SDK would ignore a revision
+// older than all it knows.
 func (m envelope) unsupported() *jsonrpc.Error {
 	known := mcp.SupportedProtocolVersions()
 	if m.Version == nil || slices.Contains(known, *m.Version) {
@@ -69,8 +69,8 @@ func (m envelope) unsupported() *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.CodeUnsupportedProtocolVersion, Message: "unsupported protocol version", Data: data}
 }
 
-// named has the methods for one named object, and the parameter with the name. The
-// header Mcp-Name repeats it (2026-07-28, basic/transports/streamable-http).
+// named maps methods for one named object to the parameter with the name. The header
+// Mcp-Name repeats it (2026-07-28, basic/transports/streamable-http).
 var named = map[string]string{
 	methodCall: "name", "prompts/get": "name", "resources/read": "uri",
 	methodTaskGet: "taskId", methodTaskUpdate: "taskId", methodTaskCancel: "taskId",
@@ -134,7 +134,7 @@ func (m *envelope) readParams(params json.RawMessage) error {
 		return err
 	}
 
-	_ = json.Unmarshal(in[named[m.Method]], &m.Name) // the SDK refuses what is not a string
+	_ = json.Unmarshal(in[named[m.Method]], &m.Name) // the SDK refuses anything but a string
 	switch m.Method {
 	case methodCancelled:
 		if m.Cancels = in["requestId"]; m.Cancels != nil && !repeatable(m.Cancels) {
@@ -155,7 +155,7 @@ func (m *envelope) readParams(params json.RawMessage) error {
 
 	var tags map[string]json.RawMessage
 	if strictjson.Decode(meta, &tags) != nil {
-		return nil // it is not an object: the SDK refuses it
+		return nil // not an object: the SDK refuses it
 	}
 	if version := tags[mcp.MetaKeyProtocolVersion]; version != nil {
 		m.Version = new(string)
@@ -170,7 +170,7 @@ func (m *envelope) readParams(params json.RawMessage) error {
 func (m *envelope) readTaskIDs(listen json.RawMessage) error {
 	var in map[string]json.RawMessage
 	if strictjson.Decode(listen, &in) != nil || in["taskIds"] == nil {
-		return nil // the SDK refuses what is not an object
+		return nil // the SDK refuses anything but an object
 	}
 	if json.Unmarshal(in["taskIds"], &m.TaskIDs) != nil {
 		return errors.New("notifications.taskIds: expected strings")
@@ -230,8 +230,8 @@ const (
 	headerLastEvent = "Last-Event-ID"
 )
 
-// standsAlone reports whether a request needs no session: its header names a
-// revision that has none, or its body any revision at all.
+// standsAlone reports whether a request needs no session: its header names a revision
+// without sessions, or its body names any revision.
 func (m envelope) standsAlone(h http.Header) bool {
 	return m.Version != nil || h.Get(headerVersion) >= modernVersion
 }
@@ -265,7 +265,7 @@ func headerMismatch(message string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: message}
 }
 
-// decodeHeader reads a value that may be written =?base64?…?= (2026-07-28,
+// decodeHeader decodes a value that may be written =?base64?…?= (2026-07-28,
 // basic/transports).
 func decodeHeader(value string) (string, bool) {
 	const begin, end = "=?base64?", "?="

@@ -47,8 +47,9 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 			answer.expect()
 			defer func() {
 				if ctx.Err() != nil {
-					// The client expects no answer any more. It ignores an event, but the
-					// Python SDK 2.3 crashes on JSON that comes after its session has ended.
+					// The client no longer expects an answer. It ignores an event, but
+					// the Python SDK 2.3 crashes on JSON that arrives after its session
+					// has ended.
 					answer.leave()
 				}
 			}()
@@ -65,16 +66,16 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 
 		result, err = next(ctx, method, req)
-		if context.Cause(ctx) == context.Canceled { // by the client: its cause is nothing else
+		if context.Cause(ctx) == context.Canceled { // by the client: other cancellations have causes of their own
 			return nil, context.Canceled
 		}
 		return result, err
 	}
 }
 
-// codeBusy is the error of one request too many, and codeUnavailable that of a store of runs
-// that is away. They are HTTP's codes: MCP requires codes outside the range that JSON-RPC
-// reserves (2026-07-28, basic, error codes).
+// codeBusy is the error code for one request too many, and codeUnavailable for an
+// unavailable store of runs. They are HTTP codes: MCP requires codes outside the range
+// that JSON-RPC reserves (2026-07-28, basic, error codes).
 const (
 	codeBusy        = http.StatusTooManyRequests
 	codeUnavailable = http.StatusServiceUnavailable
@@ -84,7 +85,7 @@ func busy(limit int) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("%d requests are waiting for an answer already: wait for some of them, then retry", limit)}
 }
 
-// hostError is what a client may know of an error of the host.
+// hostError returns what a client may know of an error of the host.
 func hostError(err error) *jsonrpc.Error {
 	if reason := server.ReasonOf(err); reason.Code == wire.CodeUnavailable {
 		return &jsonrpc.Error{Code: codeUnavailable, Message: reason.Text}
@@ -96,8 +97,8 @@ func internalError() *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: abi.InternalMessage}
 }
 
-// receive is the innermost middleware. It answers the methods that the SDK does not
-// know, and corrects answers of the SDK.
+// receive is the innermost middleware. It answers methods that the SDK does not know, and
+// corrects answers of the SDK.
 func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		version := "" // of a client that lists tools
@@ -105,7 +106,7 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.ServerRequest[*taskParams]:
 			return a.answerTask(ctx, method, r)
 		case *mcp.CallToolRequest:
-			if originOf(r.GetExtra()).task && r.ProtocolVersion() == lastLegacy && !server.InDryRun(ctx) { // which makes no task
+			if originOf(r.GetExtra()).task && r.ProtocolVersion() == lastLegacy && !server.InDryRun(ctx) { // a dry run makes no task
 				return a.create2025(ctx, callerOf(r), r)
 			}
 			result, err := next(ctx, method, r)
@@ -118,19 +119,19 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.ReadResourceRequest:
 			result, err := next(ctx, method, r)
 			return result, readError(r, err)
-		case *mcp.ListToolsRequest: // no list shows half of a reload
+		case *mcp.ListToolsRequest: // no list mixes the tools before and after a reload
 			a.listing.RLock()
 			defer a.listing.RUnlock()
 			version = r.ProtocolVersion()
 		}
 
 		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && p != nil && p.ProtocolVersion >= modernVersion {
-			p.ProtocolVersion = lastLegacy // the SDK agrees on that, and would act on what was asked for
+			p.ProtocolVersion = lastLegacy // the SDK agrees on that, and would act on the requested version
 		}
 
 		result, err := next(ctx, method, req)
 		if err != nil {
-			if _, ok := errors.AsType[*jsonrpc.Error](err); !ok && method == methodInitialize { // a second one: the SDK gives it no code
+			if _, ok := errors.AsType[*jsonrpc.Error](err); !ok && method == methodInitialize { // a second initialize: the SDK's error has no code
 				err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: err.Error()}
 			}
 			return nil, err
@@ -144,7 +145,7 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// leaveOut takes the deferred tools from a list of tools. The SDK has them, because they
+// leaveOut removes the deferred tools from a list of tools. The SDK has them because they
 // can be called.
 func (a *api) leaveOut(result mcp.Result) {
 	r, ok := result.(*mcp.ListToolsResult)
@@ -155,10 +156,10 @@ func (a *api) leaveOut(result mcp.Result) {
 	r.Tools = slices.DeleteFunc(slices.Clone(r.Tools), func(t *mcp.Tool) bool { return served.tools[t.Name].deferred })
 }
 
-// instruct sets the current instructions. The SDK would send those from when the
-// server was made.
+// instruct sets the current instructions. The SDK would send those from the start of the
+// server.
 func (a *api) instruct(result mcp.Result) {
-	if a.instructed { // by the embedding program
+	if a.instructed { // the embedding program has its own
 		return
 	}
 	switch r := result.(type) {
@@ -169,8 +170,8 @@ func (a *api) instruct(result mcp.Result) {
 	}
 }
 
-// promiseLess takes from an answer what it promises to clients that name their session. A
-// later request of any other client may be in another session.
+// promiseLess removes promises that only hold for clients that name their session. Later
+// requests of any other client may be in another session.
 func promiseLess(result mcp.Result) mcp.Result {
 	switch r := result.(type) {
 	case *mcp.InitializeResult:
@@ -192,8 +193,8 @@ func promiseLess(result mcp.Result) mcp.Result {
 	return result
 }
 
-// callError turns the error of a call into its answer: a task, or an error that
-// names the tool that was probably meant.
+// callError turns the error of a call into its answer: a task, or an error that suggests
+// a tool name.
 func (a *api) callError(req *mcp.CallToolRequest, err error) (mcp.Result, error) {
 	if t, ok := errors.AsType[parked](err); ok {
 		return t.task, nil
@@ -206,17 +207,17 @@ func (a *api) callError(req *mcp.CallToolRequest, err error) (mcp.Result, error)
 	return nil, err
 }
 
-// unknownTool is the error of the SDK for a tool that does not exist.
+// unknownTool returns the SDK's error for a tool that does not exist.
 func unknownTool(name string) *jsonrpc.Error {
 	return invalidParams(fmt.Sprintf("unknown tool %q", name))
 }
 
-// codeNotFound is the error of a missing resource before 2026-07-28 (2025-11-25,
+// codeNotFound is the error code of a missing resource before 2026-07-28 (2025-11-25,
 // server/resources, error handling).
 const codeNotFound = -32002
 
 // readError turns the SDK's error for a missing resource into one of the client's
-// revision. It makes the data anew: the SDK's is not JSON if the URI has control
+// revision. It encodes the data again: the SDK's is not JSON if the URI has control
 // characters, and a message that cannot be sent ends the session.
 func readError(r *mcp.ReadResourceRequest, err error) error {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
@@ -244,7 +245,7 @@ func (a *api) send(next mcp.MethodHandler) mcp.MethodHandler {
 				})
 			}
 		case *mcp.ToolListChangedParams:
-			// The SDK sends it also to sessions that have not begun.
+			// The SDK also sends it to sessions that have not begun.
 			if s, ok := req.GetSession().(*mcp.ServerSession); ok && s.InitializeParams() == nil {
 				return nil, nil
 			}

@@ -11,21 +11,22 @@ import (
 )
 
 const (
-	maxNotices  = 10   // of one result
-	maxNotified = 1024 // sessions of a notified
+	maxNotices  = 10   // notices in one result
+	maxNotified = 1024 // sessions remembered
 )
 
-// notified has the runs whose notices are in results, by session, until the next request
-// of the session acknowledges them. It keeps a notice from being shown twice meanwhile.
-// Beyond maxNotified sessions it forgets one, whose notices are shown again.
+// notified remembers the runs whose notices are in results, by session, until the next
+// request of the session acknowledges them. Meanwhile it keeps notices from being shown
+// twice. Beyond maxNotified sessions it forgets one, whose notices are then shown again.
 type notified struct {
-	listing sync.RWMutex // held for reading from the list of pending notices to the last take
+	listing sync.RWMutex // held for reading between the list of pending notices and the last take
 
 	mu       sync.Mutex
 	sessions map[string]map[string]bool // by session and run: whether the result is complete
 }
 
-// take reports whether the notice of a run is in no result yet, and notes that it is.
+// take reports whether the notice of a run is in no result yet, and records that it is
+// now.
 func (n *notified) take(session, run string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -49,7 +50,7 @@ func (n *notified) take(session, run string) bool {
 	return true
 }
 
-// complete says that a result with these notices is about to be sent.
+// complete records that a result with these notices is about to be sent.
 func (n *notified) complete(session string, runs []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -72,8 +73,8 @@ func (n *notified) sent(session string) (runs []string) {
 	return runs
 }
 
-// give forgets notices: they were acknowledged, or the result was not sent. It waits for
-// lists that were read before: they would be taken again.
+// give forgets notices, because they were acknowledged or the result was not sent. It
+// waits for lists that were read before, which would take them again.
 func (n *notified) give(session string, runs []string) {
 	n.listing.Lock()
 	defer n.listing.Unlock()
@@ -87,7 +88,7 @@ func (n *notified) give(session string, runs []string) {
 	}
 }
 
-// acknowledge acknowledges the notices in earlier results of a session, which makes
+// acknowledge acknowledges the notices in earlier results of a session when it makes
 // another request.
 func (a *api) acknowledge(ctx context.Context, session string) {
 	runs := a.notified.sent(session)
@@ -100,10 +101,10 @@ func (a *api) acknowledge(ctx context.Context, session string) {
 	a.notified.give(session, runs)
 }
 
-// addNotices adds the pending notices of the caller's session to the result of a call
-// that began at started: those of runs that were there before it. They stay pending if
-// the result has structuredContent, which is all that some clients show, and if the
-// client is gone. A client that takes tasks learns of its tasks otherwise.
+// addNotices adds the pending notices of the caller's session to the result of a call,
+// for runs that existed before the call began at started. They stay pending if the client
+// is gone, or if the result has structuredContent, because some clients show nothing
+// else. A client that supports tasks learns of its tasks in another way.
 func (a *api) addNotices(ctx context.Context, who caller, started time.Time, out *mcp.CallToolResult) {
 	if who.receipt == nil || who.Session == "" || out.StructuredContent != nil || ctx.Err() != nil {
 		return
@@ -114,7 +115,7 @@ func (a *api) addNotices(ctx context.Context, who caller, started time.Time, out
 	switch {
 	case err != nil:
 		lost()
-		if ctx.Err() == nil { // else nobody waits for the result
+		if ctx.Err() == nil { // otherwise nobody waits for the result
 			a.log.Warn("cannot read the notices of a session", "session", who.Session, "error", err)
 		}
 	case len(runs) == 0:
@@ -126,8 +127,8 @@ func (a *api) addNotices(ctx context.Context, who caller, started time.Time, out
 	}
 }
 
-// takeNotices returns what to show of the pending notices of the caller's session, and
-// the runs they are of, which are taken even if it fails.
+// takeNotices returns the text of the pending notices of the caller's session, and their
+// runs. The notices are taken even if it fails.
 func (a *api) takeNotices(ctx context.Context, who caller, started time.Time) (runs []string, text string, err error) {
 	a.notified.listing.RLock()
 	defer a.notified.listing.RUnlock()

@@ -19,17 +19,18 @@ import (
 
 const (
 	maxMessage = 16 << 20 // bytes; leaves room for the largest arguments of a call
-	maxCalls   = 256      // requests without an answer, on a pipe
+	maxCalls   = 256      // unanswered requests on a pipe
 
 	slotTimeout = 10 * time.Second // how long a request waits for a slot
 
-	// drainTimeout is how long requests may still run when the input has ended: a
-	// client that writes all its requests and closes its end gets its responses, even
-	// if the first call has to load a runtime on a busy machine.
+	// drainTimeout is how long requests may still run after the input has ended. A client
+	// that writes all its requests and closes its end gets its responses, even if the
+	// first call has to load a runtime on a busy machine.
 	drainTimeout = 30 * time.Second
 
-	// goneInterval is how often it is looked meanwhile whether anybody reads: the process
-	// of a client that is gone holds its runs, which the next one is to find.
+	// goneInterval is how often it is checked meanwhile whether anybody reads. The
+	// process of a client that is gone still holds its runs, which the next process
+	// needs.
 	goneInterval = 100 * time.Millisecond
 
 	// hungTimeout bounds what normally takes a moment. It is long, because a slow
@@ -55,11 +56,11 @@ type pipe struct {
 
 	legacy, modern *lane
 
-	slots chan struct{}   // one for each request without an answer
+	slots chan struct{}   // one for each unanswered request
 	full  bool            // the last request found no slot in time
 	last  chan struct{}   // closed when the last message was read
-	stop  <-chan struct{} // closed when the process is to end
-	ended chan struct{}   // closed when nothing is waited for any more
+	stop  <-chan struct{} // closed when the process has to end
+	ended chan struct{}   // closed when nothing is waited for any longer
 	err   error           // why; set before ended is closed
 
 	writing sync.Mutex // one line at a time
@@ -73,11 +74,11 @@ type pipe struct {
 	closed  chan struct{}
 }
 
-// openCall is a request without an answer.
+// openCall is an unanswered request.
 type openCall struct {
 	method  string
 	lane    *lane
-	receipt *receipt      // of its answer
+	receipt *receipt      // for its answer
 	done    chan struct{} // closed when its answer is written
 }
 
@@ -92,8 +93,8 @@ func newPipe(in io.Reader, out io.Writer, from origin, grace time.Duration) *pip
 	return p
 }
 
-// run passes the client's messages on until the input ends. If closing the input
-// does not end a read, run outlives the sessions, and drops what it reads.
+// run forwards the client's messages until the input ends. If closing the input does not
+// end a read, run outlives the sessions, and drops what it reads.
 func (p *pipe) run() {
 	defer close(p.ended)
 	for {
@@ -136,7 +137,7 @@ func (p *pipe) readLine() ([]byte, error) {
 	}
 }
 
-// accept passes a message on, or answers it.
+// accept forwards a message, or answers it.
 func (p *pipe) accept(line []byte) error {
 	if len(line) == 0 {
 		return nil
@@ -148,7 +149,7 @@ func (p *pipe) accept(line []byte) error {
 		return nil // notifications are not answered
 	case problem != nil:
 		return p.refuse(m.ID, problem)
-	case m.Method == methodPing && m.ID != nil && !m.modern(): // however busy the server is
+	case m.Method == methodPing && m.ID != nil && !m.modern(): // even if the server is busy
 		return p.write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID))
 	}
 
@@ -167,7 +168,7 @@ func (p *pipe) accept(line []byte) error {
 
 	call := p.open(req.ID, m, from.receipt)
 	call.lane.deliver(req)
-	if m.Method == methodInitialize { // the SDK would keep in memory all that comes before its answer
+	if m.Method == methodInitialize { // until its answer, the SDK would keep everything that follows in memory
 		select {
 		case <-call.done:
 		case <-p.closed:
@@ -176,7 +177,7 @@ func (p *pipe) accept(line []byte) error {
 	return nil
 }
 
-// read parses a message, or returns its problem. The envelope then has the ID of the
+// read parses a message, or returns its problem. Then the envelope has the ID of the
 // request, if that is known.
 func (p *pipe) read(line []byte) (envelope, jsonrpc.Message, *jsonrpc.Error) {
 	m, problem := readEnvelope(line)
@@ -194,7 +195,7 @@ func (p *pipe) read(line []byte) (envelope, jsonrpc.Message, *jsonrpc.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.calls[message.(*jsonrpc.Request).ID] != nil {
-		return envelope{}, nil, invalidRequest("id: another request with this id has no answer yet") // whose answer the refusal would seem to be
+		return envelope{}, nil, invalidRequest("id: another request with this id has no answer yet") // the refusal would look like its answer
 	}
 
 	if problem := m.unsupported(); problem != nil {
@@ -206,8 +207,8 @@ func (p *pipe) read(line []byte) (envelope, jsonrpc.Message, *jsonrpc.Error) {
 	return m, message, nil
 }
 
-// lane returns the lane of a message. A cancellation has that of its request. Answers
-// are of the legacy era: since 2026-07-28 servers send no requests.
+// lane returns the lane of a message. A cancellation belongs to the lane of its request.
+// Answers belong to the legacy era: since 2026-07-28 servers send no requests.
 func (p *pipe) lane(m envelope) *lane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,9 +222,9 @@ func (p *pipe) lane(m envelope) *lane {
 	return p.legacy
 }
 
-// acquire waits for a slot. After one timeout it does not wait again until a slot is
-// free: the open calls may need one of the next messages, such as a cancellation or
-// the answer of a user.
+// acquire waits for a slot. After a timeout it does not wait again until a slot is free:
+// the open calls may need one of the next messages, such as a cancellation or a user's
+// answer.
 func (p *pipe) acquire() bool {
 	select {
 	case p.slots <- struct{}{}:
@@ -253,9 +254,9 @@ func (p *pipe) open(id jsonrpc.ID, m envelope, r *receipt) *openCall {
 	return call
 }
 
-// answer removes the call of a response, whose id the client may use again as soon as
-// it has read the response. The caller calls settle when that is written, or cannot
-// be. A message that the SDK itself refused has no call.
+// answer removes the call of a response. The client may reuse its id as soon as it has
+// read the response. The caller calls settle once the response was written, or cannot be.
+// A message that the SDK itself refused has no call.
 func (p *pipe) answer(response *jsonrpc.Response) (settle func(written bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -273,8 +274,8 @@ func (p *pipe) answer(response *jsonrpc.Response) (settle func(written bool)) {
 	}
 }
 
-// drain waits for the answers to open requests, but not to subscriptions. It returns an
-// error if some take too long.
+// drain waits for the answers to open requests, except subscriptions. It returns an error
+// if some take too long.
 func (p *pipe) drain() error {
 	if p.grace < 0 {
 		return nil
@@ -319,8 +320,8 @@ func (p *pipe) refuse(id json.RawMessage, reason *jsonrpc.Error) error {
 	return p.write(answer)
 }
 
-// write sends a message, unless nobody reads it: SDKs that have closed the input have the
-// process end by SIGTERM after two seconds, and Python's fails if it gets a response then.
+// write sends a message, unless nobody reads it: SDKs that have closed the input end the
+// process with SIGTERM after two seconds, and Python's fails if it gets a response then.
 func (p *pipe) write(message []byte) error {
 	p.writing.Lock()
 	defer p.writing.Unlock()
@@ -340,7 +341,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// Close ends both sessions, and a read that waits if the input can be closed.
+// Close ends both sessions. It also unblocks a read if the input can be closed.
 func (p *pipe) Close() error {
 	p.closing.Do(func() { close(p.closed) })
 	if c, ok := p.in.(io.Closer); ok {

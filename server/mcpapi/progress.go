@@ -14,21 +14,21 @@ const (
 	// heartbeatInterval is the longest silence of a call. Clients may rely on 15
 	// seconds, timers and pipes included; some give up after a minute.
 	heartbeatInterval = 10 * time.Second
-	noticeInterval    = 250 * time.Millisecond // the shortest time between two notices of a call
+	noticeInterval    = 250 * time.Millisecond // shortest time between two notifications of a call
 )
 
-// reporter sends a client the progress of a call: the newest report of the tool, at
-// most once in noticeInterval. Without a report for heartbeatInterval it repeats the
-// last one, or says how long the call has run. A new narration is a message of its own.
-// Reports never wait for the client.
+// reporter sends a client the progress of a call: the newest report of the tool, at most
+// once per noticeInterval. Without a report for heartbeatInterval it repeats the last
+// one, or says how long the call has run. A new narration is a separate message. Reports
+// never wait for the client.
 type reporter struct {
 	notify  func(context.Context, *mcp.ProgressNotificationParams)
 	started time.Time
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	fresh   chan server.Progress // the newest report, until it is taken
-	last    float64              // the progress that was sent last; -1 before that
-	told    string               // the narration that was sent last
+	last    float64              // last progress sent; -1 before the first
+	told    string               // last narration sent
 }
 
 // startReporter starts a reporter that runs until it is stopped or ctx is done.
@@ -39,8 +39,8 @@ func startReporter(ctx context.Context, notify func(context.Context, *mcp.Progre
 	return r
 }
 
-// stop returns when no notice will follow. A last report is sent only if its narration
-// is new.
+// stop returns once no notification will follow. It sends a last report only if its
+// narration is new.
 func (r *reporter) stop(ctx context.Context) {
 	r.cancel()
 	r.running.Wait()
@@ -53,8 +53,8 @@ func (r *reporter) stop(ctx context.Context) {
 	}
 }
 
-// report takes a report of the tool, in place of one that was not sent yet. It does
-// not block.
+// report queues a report of the tool, and replaces one that was not sent yet. It does not
+// block.
 func (r *reporter) report(p server.Progress) {
 	select {
 	case <-r.fresh:
@@ -95,10 +95,10 @@ func (r *reporter) run(ctx context.Context) {
 	}
 }
 
-// notice is what to send now. MCP wants each progress to be larger than the one
+// notice returns the next notification. MCP wants each progress to be larger than the one
 // before, whatever the tool reports.
 func (r *reporter) notice(p server.Progress) *mcp.ProgressNotificationParams {
-	const maxExact = 1e12 // a small step still changes it
+	const maxExact = 1e12 // up to here, a small step changes the number
 	if p.Done <= r.last || p.Done > maxExact {
 		p.Done = max(r.last, 0) + max(1e-6, r.last*1e-9)
 	}

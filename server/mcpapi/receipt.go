@@ -2,17 +2,17 @@ package mcpapi
 
 import "sync"
 
-// receipt is of the answer to one request: the transport says whether it was written.
+// receipt tracks whether the transport wrote the answer to a request.
 type receipt struct {
 	request string // the client's id of the request, for the log
 
 	mu   sync.Mutex
 	over bool
-	lost func() // called if it was not; nil: nobody wants to know
+	lost func() // called if it was not written; may be nil
 }
 
-// expect has lost called if the answer is not written. It reports false if that is known
-// already: the client is gone.
+// expect sets lost, which is called if the answer is not written. It reports false if the
+// client is already known to be gone.
 func (r *receipt) expect(lost func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -20,7 +20,7 @@ func (r *receipt) expect(lost func()) bool {
 	return !r.over
 }
 
-// settle says whether the answer was written. Only the first time counts.
+// settle records whether the answer was written. Only the first call counts.
 func (r *receipt) settle(written bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	maxInline   = 256 << 10 // bytes of a value that content shows in full, if the value is elsewhere too; of a larger one it shows the beginning
-	previewSize = 8 << 10   // bytes of that beginning
+	maxInline   = 256 << 10 // bytes of a value that content shows in full if the value is elsewhere too; it shows the beginning of a larger one
+	previewSize = 8 << 10   // bytes of the beginning of a large value
 	maxPiece    = 512 << 10 // bytes of a resource that one read returns
 )
 
@@ -56,8 +56,8 @@ func beginningOf(value json.RawMessage) string {
 	return fmt.Sprintf("The result has %d bytes. It begins:\n%s", len(value), strings.ToValidUTF8(string(value[:previewSize]), ""))
 }
 
-// addLinks adds to a result of check_background or stop_background a link to each
-// file that it names: the paths themselves are useful only on the host.
+// addLinks adds links to a result of check_background or stop_background, one for each
+// file that it names: paths are useful only on the host.
 func addLinks(tool string, r abi.Result, out *mcp.CallToolResult) {
 	if tool != server.CheckBackground && tool != server.StopBackground || r.Kind != abi.Success {
 		return
@@ -121,7 +121,7 @@ func (a *api) readFile(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{contents}}, nil
 }
 
-// parseFileURI reads the URI of a file of a run.
+// parseFileURI parses the URI of a file of a run.
 func parseFileURI(uri string) (id, name string, offset int64, ok bool) {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "toolhost" || u.Host != "runs" {
@@ -135,7 +135,7 @@ func parseFileURI(uri string) (id, name string, offset int64, ok bool) {
 	return id, name, offset, ok && (name == wire.OutputLog || name == wire.ResultJSON)
 }
 
-// readPiece reads a piece of a file, and returns the size of the whole. A run has
+// readPiece reads a piece of a file, and returns the size of the whole file. A run has
 // files once it has ended.
 func (a *api) readPiece(ctx context.Context, session, id, name string, offset int64) (piece []byte, size int64, err error) {
 	file, err := a.service.Session(session).Open(ctx, id, name)

@@ -11,7 +11,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// toResult is a result in MCP's form. Some clients show their model only content,
+// toResult returns a result in MCP's form. Some clients show their model only content,
 // others only structuredContent if there is one, so each has the whole value:
 //
 //   - content begins with the value as JSON text. A string is its own text, which a
@@ -22,9 +22,9 @@ import (
 //     of more than maxInline bytes is there only, and content has its beginning: no
 //     event has both copies and more than 1 MiB, which some clients lose.
 //
-// Anything but a success is an error that the model sees; errors are exempt from
-// the output schema. Only a tool's own error keeps its content: what a broken plugin
-// left behind is of no use to the agent.
+// Everything but a success is an error that the model sees; errors are exempt from the
+// output schema. Only a tool's own error keeps its content: what a broken plugin left
+// behind does not help the agent.
 func toResult(r abi.Result, structured bool) *mcp.CallToolResult {
 	out := &mcp.CallToolResult{Content: []mcp.Content{}}
 	switch r.Kind {
@@ -53,7 +53,7 @@ func toResult(r abi.Result, structured bool) *mcp.CallToolResult {
 	return out
 }
 
-// failed is a result that tells the model what went wrong.
+// failed returns a result that says to the model what went wrong.
 func failed(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }
@@ -64,7 +64,7 @@ func valueText(value json.RawMessage, structured bool) string {
 		return string(value)
 	}
 	if strings.ContainsRune(text, utf8.RuneError) {
-		return string(value) // it may stand for half a surrogate pair
+		return string(value) // it may encode half a surrogate pair
 	}
 	return text
 }
@@ -103,7 +103,7 @@ func toContent(b abi.Block) mcp.Content {
 		return &mcp.ResourceLink{URI: b.URI, Name: b.Name, MIMEType: b.MIMEType}
 	}
 
-	// A type that this adapter does not know: its JSON loses nothing.
+	// This adapter does not know the type: its JSON loses nothing.
 	data, err := json.Marshal(b)
 	if err != nil {
 		data = fmt.Appendf(nil, "content of type %s: %v", b.Type, err)

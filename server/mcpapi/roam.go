@@ -17,13 +17,14 @@ import (
 	"github.com/toolhost/toolhost/server/identity"
 )
 
-// A session that began with initialize continues on every host that shares the engine: its
-// Mcp-Session-Id has what another host needs to begin it again, sealed. The same holds for
-// a host that was restarted, or has closed the session because it was idle.
+// A session that began with initialize continues on every host that shares the engine.
+// Its Mcp-Session-Id contains, sealed, what another host needs to begin the session
+// again. The same holds for a host that was restarted, or that closed the session because
+// it was idle.
 
 // passport is the content of a Mcp-Session-Id.
 type passport struct {
-	ID         string                `json:"id"` // of the session at the host where it began
+	ID         string                `json:"id"` // id of the session at the host where it began
 	User       string                `json:"user,omitempty"`
 	Session    string                `json:"session"`
 	DryRun     bool                  `json:"dry,omitempty"`
@@ -35,7 +36,7 @@ const (
 	maxPassport     = 2 << 10 // bytes: many proxies allow 8 KiB for all headers
 )
 
-// issue gives a session that begins the id that its client uses.
+// issue gives a new session the id that its client uses.
 func (a *api) issue(ctx context.Context, req mcp.Request) {
 	o := originOf(req.GetExtra())
 	session, ok := req.GetSession().(*mcp.ServerSession)
@@ -64,11 +65,11 @@ func (a *api) issue(ctx context.Context, req mcp.Request) {
 }
 
 // local returns the SDK's id of the session that a request names. If the session is not
-// here it begins it again. It reports false once it has answered the request.
+// here, local begins it again. It reports false once it has answered the request.
 func (h *Handler) local(w http.ResponseWriter, r *http.Request, from *origin) (id string, ok bool) {
 	name := r.Header.Get(headerSession)
 	missing := func() (string, bool) {
-		http.Error(w, "session not found", http.StatusNotFound) // the client begins a new one
+		http.Error(w, "session not found", http.StatusNotFound) // the client begins a new session
 		return "", false
 	}
 
@@ -99,7 +100,7 @@ func (h *Handler) local(w http.ResponseWriter, r *http.Request, from *origin) (i
 	}
 	owner := from.Caller
 	owner.Session, owner.DryRun = p.Session, p.DryRun
-	if r.Method == http.MethodDelete { // there is nothing to end here
+	if r.Method == http.MethodDelete { // nothing to end here
 		h.revoke(r.Context(), name)
 		w.WriteHeader(http.StatusNoContent)
 		return "", false
@@ -137,11 +138,11 @@ func (h *Handler) join(ctx context.Context, owner identity.Caller, p passport) (
 
 var sayInitialized = []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 
-// methodInitialized is the message of a client that its session has begun.
+// methodInitialized is the client's notification that its session has begun.
 const methodInitialized = "notifications/initialized"
 
-// inject hands a message to the SDK as if a client had sent it, and returns the header of
-// the answer.
+// inject passes a message to the SDK as if a client had sent it, and returns the header
+// of the answer.
 func (h *Handler) inject(ctx context.Context, owner identity.Caller, id string, message []byte) http.Header {
 	r, err := http.NewRequestWithContext(context.WithValue(context.WithoutCancel(ctx), tokenKey{}, origin{Caller: owner}.token()), http.MethodPost, "/", bytes.NewReader(message))
 	if err != nil {
@@ -159,7 +160,7 @@ func (h *Handler) inject(ctx context.Context, owner identity.Caller, id string, 
 	return unread.header
 }
 
-// nobody reads an answer.
+// nobody is a response writer whose answer nobody reads.
 type nobody struct{ header http.Header }
 
 func (n nobody) Header() http.Header         { return n.header }
@@ -180,18 +181,19 @@ func (h *Handler) revoke(ctx context.Context, name string) {
 	}
 }
 
-// sessionEnded is the message that a client has ended its session. No client sends it.
+// sessionEnded is the message to other hosts that a client has ended its session. No
+// client sends it.
 var sessionEnded = []byte("null")
 
-// How often a host with open requests of a session looks for messages that other hosts got:
-// soon at first, so that a short call is answered soon.
+// Intervals at which a host with open requests of a session polls for messages from other
+// hosts: short at first, so that short calls are answered soon.
 const (
 	firstLook = 100 * time.Millisecond
 	lastLook  = time.Second
 )
 
-// pass hands a message to the hosts that have open requests of the session, if it may be
-// for them. It reports whether it is for this one too.
+// pass sends a message to the hosts with open requests of the session, if it may be for
+// them. It reports whether it is for this host too.
 func (h *Handler) pass(ctx context.Context, name string, m envelope, body []byte) (here bool, err error) {
 	if h.relay == nil {
 		return true, nil
@@ -205,8 +207,8 @@ func (h *Handler) pass(ctx context.Context, name string, m envelope, body []byte
 	return true, nil
 }
 
-// follow hands the messages of a session to the SDK that other hosts got, until ctx is
-// done, and ends its requests once the client has ended it there.
+// follow passes messages of a session that other hosts received to the SDK, until ctx is
+// done. It ends the session's requests once the client has ended the session elsewhere.
 func (h *Handler) follow(ctx context.Context, owner identity.Caller, id, name string) {
 	after := ""
 	for wait := firstLook; ; wait = min(2*wait, lastLook) {
@@ -230,14 +232,14 @@ func (h *Handler) follow(ctx context.Context, owner identity.Caller, id, name st
 	}
 }
 
-// relayName is the name that the messages of a session are sent to: no other has it.
+// relayName returns the relay's name for a session, which no other session has.
 func relayName(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return "mcp:" + hex.EncodeToString(sum[:])
 }
 
-// A mark tells the requests of this host to clients from those of other hosts: it is part
-// of their ids, which the SDK counts from 1 for each session.
+// A mark distinguishes this host's requests to clients from those of other hosts. It is
+// part of their ids, which the SDK counts from 1 for each session.
 type mark int64
 
 const (
@@ -255,7 +257,7 @@ func number(id json.RawMessage) (n int64, ok bool) {
 	return n, json.Unmarshal(id, &n) == nil
 }
 
-// put marks the id of a request to a client. Any other message it returns as it is.
+// put marks the id of a request to a client. It returns any other message unchanged.
 func (k mark) put(message []byte) []byte {
 	rest, ok := bytes.CutPrefix(message, []byte(beforeID))
 	id, after, found := bytes.Cut(rest, []byte(`,"method":`))
@@ -267,7 +269,7 @@ func (k mark) put(message []byte) []byte {
 	return bytes.Join([][]byte{[]byte(beforeID), id, []byte(`,"method":`), after}, nil)
 }
 
-// strip takes the mark from the id of an answer to a request of this host.
+// strip removes the mark from the id of an answer to a request of this host.
 func (k mark) strip(message []byte) []byte {
 	var top map[string]json.RawMessage
 	if json.Unmarshal(message, &top) != nil || top["method"] != nil || !k.made(top["id"]) {
@@ -282,7 +284,7 @@ func (k mark) strip(message []byte) []byte {
 	return stripped
 }
 
-// sessionOf is the SDK's id of the session that a request belongs to.
+// sessionOf returns the SDK's id of the session that a request belongs to.
 func sessionOf(r *http.Request, w *stream) string {
 	return cmp.Or(r.Header.Get(headerSession), w.begun, w.Header().Get(headerSession))
 }

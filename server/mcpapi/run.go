@@ -25,11 +25,11 @@ var ErrStuck = errors.New("the MCP session does not end")
 // Config configures [Run] and [NewHandler]. Its zero value serves the process's own
 // streams.
 type Config struct {
-	Version string // of the program, as clients see it
+	Version string // version of the program, as clients see it
 
-	// Logger gets messages for operators. Nil discards them. It must not write to
-	// Out. Mistakes of clients are logged only if it is enabled for level debug when
-	// the server is made.
+	// Logger gets messages for operators. Nil discards them. It must not write to Out.
+	// Mistakes of clients are logged only if level debug is enabled when the server is
+	// made.
 	Logger *slog.Logger
 
 	// Grace is how long a client that supports tasks waits for a result before it
@@ -48,18 +48,18 @@ type Config struct {
 	// [wire.DefaultSession], so a client that is started again finds its runs.
 	Session string
 
-	// DryRun makes all requests of Run change nothing, see [server.WithDryRun].
+	// DryRun makes Run change nothing, see [server.WithDryRun].
 	DryRun bool
 
-	drain time.Duration // 0 means drainTimeout; negative none: a guest that spins stops the clock of a test
+	drain time.Duration // 0 means drainTimeout; negative means none: a guest in a loop stops the clock of a test
 }
 
-// Run serves one client. It returns nil when the client has closed In or is gone, and
-// the cause of ctx when ctx is done before that. When In is closed, Run first answers the
-// open requests; those that take longer than 30 seconds are canceled. If ctx is done
-// meanwhile, it cancels them at once and writes nothing more. It returns [ErrStuck] if a call does not
-// end, or the client does not read, for 30 seconds.
-// Background runs, parked calls and tasks continue until the service is closed.
+// Run serves one client. It returns nil when the client has closed In or is gone, and the
+// cause of ctx if ctx is done before. When In is closed, Run first answers the open
+// requests, and cancels those that take longer than 30 seconds. If ctx is done meanwhile,
+// it cancels them at once and writes nothing more. It returns [ErrStuck] if a call does
+// not end, or the client does not read, for 30 seconds. Background runs, parked calls and
+// tasks continue until the service is closed.
 //
 // A program that serves its standard output should ignore SIGPIPE. Otherwise the
 // system ends it when the client is gone.
@@ -94,7 +94,7 @@ func Run(ctx context.Context, service *server.Service, cfg Config) error {
 	return serve(ctx, p, sessions)
 }
 
-// serve waits for the end of the sessions of a pipe, and ends them when ctx is done.
+// serve waits for the sessions of a pipe to end, and ends them when ctx is done.
 func serve(ctx context.Context, p *pipe, sessions []*mcp.ServerSession) error {
 	ended := make(chan error, len(sessions))
 	for _, s := range sessions {
@@ -135,7 +135,7 @@ func serve(ctx context.Context, p *pipe, sessions []*mcp.ServerSession) error {
 	return p.sessionError(ctx, first)
 }
 
-// sessionError returns why a session ended: nil if the client has left.
+// sessionError returns why a session ended; nil if the client has left.
 func (p *pipe) sessionError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil && isClosed(p.last):

@@ -18,16 +18,16 @@ import (
 // stateLife is how long a client may take to answer.
 const stateLife = time.Hour
 
-// state is the content of a requestState: what a call has asked. It is signed, so that a
-// client can answer only that, in this very call. An answer counts for a question with the
-// digest that is in the state.
+// state is the content of a requestState: the questions of a call. It is signed, so that
+// a client can answer only these, in this very call. An answer counts for a question
+// whose digest is in the state.
 type state struct {
 	Expires int64                   `json:"exp"` // Unix time
-	Call    []byte                  `json:"for"` // digest
+	Call    []byte                  `json:"for"` // digest of the call
 	Session string                  `json:"session,omitempty"`
-	Run     string                  `json:"run,omitempty"`   // that the call has become
-	Asked   map[string]string       `json:"asked,omitempty"` // digests of the open questions by their keys
-	Known   map[string][]abi.Answer `json:"known,omitempty"` // earlier answers by the digests of their questions, in their order
+	Run     string                  `json:"run,omitempty"`   // run that the call has become
+	Asked   map[string]string       `json:"asked,omitempty"` // digests of the open questions, by key
+	Known   map[string][]abi.Answer `json:"known,omitempty"` // earlier answers, in order, by the digests of their questions
 }
 
 // digest binds answers to the session and the call they are for.
@@ -43,10 +43,11 @@ func digestOf(parts ...string) []byte {
 	return h.Sum(nil)
 }
 
-// statePurpose is what a state is sealed for.
+// statePurpose is the purpose of sealed states.
 const statePurpose = "mcp request state"
 
-// seal returns the state of a call that asks. Every host that shares the engine opens it.
+// seal returns the state of a call with questions. Every host that shares the engine can
+// open it.
 func (a *api) seal(ctx context.Context, s state) (string, error) {
 	s.Expires = time.Now().Add(stateLife).Unix()
 	body, err := json.Marshal(s)
@@ -56,7 +57,7 @@ func (a *api) seal(ctx context.Context, s state) (string, error) {
 	return a.service.Seals().Seal(ctx, statePurpose, body)
 }
 
-// unseal returns a state that was sealed for that call. Its error is for the client.
+// unseal returns the state of that call. Its error is for the client.
 func (a *api) unseal(ctx context.Context, sealed string, call []byte) (s state, err error) {
 	body, err := a.service.Seals().Open(ctx, statePurpose, sealed)
 	if err != nil && !errors.Is(err, server.ErrSeal) {

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// keepAliveInterval is the longest silence of an answer. Clients and proxies give up
-// after a minute or more.
+// keepAliveInterval bounds the silence of an answer. Clients and proxies give up after a
+// minute or more.
 const keepAliveInterval = 15 * time.Second
 
-// stream is the HTTP answer to one request. The SDK writes all answers as streams of
-// events, a whole event at a time. The answer differs from that in four ways:
+// stream is the HTTP response to one request. The SDK writes every response as a stream
+// of events, one whole event at a time. This response differs from that in four ways:
 //
 //   - A response that is the only message is sent as application/json, which has no
 //     limit on its size in any client. Some clients lose events over 1 MiB.
@@ -26,21 +26,21 @@ const keepAliveInterval = 15 * time.Second
 //   - The stream of a request that its client has canceled ends without a response.
 type stream struct {
 	http.ResponseWriter
-	resumable // its zero value: the stream cannot be resumed
+	resumable // the zero value cannot be resumed
 
-	sem   chan struct{} // guards the rest and the answer; not a mutex, because a write waits for the client
+	sem   chan struct{} // guards the rest and the response; not a mutex, because a write waits for the client
 	timer *time.Timer   // nil before expect, and before the first event is flushed
 	state streamState
-	err   error  // of the first write that failed
-	first string // an event that waits for the next one
+	err   error  // error of the first failed write
+	first string // event that waits for the next one
 
 	answered bool   // the response was written
 	largest  int    // bytes of the largest event
 	begun    string // the SDK's id of the session that the request begins
-	mark     mark   // of requests to the client; 0: their ids stay
+	mark     mark   // mark of requests to the client; 0: their ids stay
 }
 
-// issue gives the session that the request begins another id for its client.
+// issue replaces, for the client, the id of the session that the request begins.
 func (w *stream) issue(id, name string) {
 	w.lock()
 	defer w.unlock()
@@ -50,12 +50,12 @@ func (w *stream) issue(id, name string) {
 	}
 }
 
-// resumable is what a stream of a session that begins with initialize needs, so that
-// its client can resume it after its connection broke.
+// resumable is what a stream of a session that begins with initialize needs so that its
+// client can resume it after its connection broke.
 type resumable struct {
-	resumes bool                 // the stream was begun by another answer: it has no response of its own
+	resumes bool                 // another response began the stream: it has no response of its own
 	sent    func(eventID string) // called before an event with an id is sent
-	alone   func(eventID string) // called after a response was sent as the only message; nothing resumes it
+	alone   func(eventID string) // called after a response was sent as the only message, which cannot be resumed
 }
 
 type streamState int
@@ -63,7 +63,7 @@ type streamState int
 const (
 	streamOpen   streamState = iota // nothing was sent
 	streamEvents                    // events or comments were sent
-	streamWhole                     // the answer is not a stream of events, or has ended
+	streamWhole                     // the response is not a stream of events, or has ended
 )
 
 var errGone = errors.New("the client is gone")
@@ -75,11 +75,11 @@ func newStream(w http.ResponseWriter) *stream {
 func (w *stream) lock()   { w.sem <- struct{}{} }
 func (w *stream) unlock() { <-w.sem }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap implements the interface that [http.ResponseController] uses.
 func (w *stream) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// expect says that a handler has begun to work on the request: the SDK has chosen
-// the header of the answer, and leaves it alone until it writes.
+// expect records that a handler works on the request: the SDK has set the header of the
+// response, and leaves it alone until it writes.
 func (w *stream) expect() {
 	w.lock()
 	defer w.unlock()
@@ -96,15 +96,15 @@ func (w *stream) keepAlive() {
 	w.timer = time.AfterFunc(keepAliveInterval, func() { _ = w.comment() })
 }
 
-// written reports whether the response was written and flushed. That the client has left
-// since says nothing: many do as soon as they have read it.
+// written reports whether the response was written and flushed. The client may have left
+// since: many do as soon as they have read it.
 func (w *stream) written() bool {
 	w.lock()
 	defer w.unlock()
 	return w.answered && w.err == nil
 }
 
-// Write writes an event, or the body of an answer that is no stream.
+// Write writes an event, or the body of a response that is not a stream.
 func (w *stream) Write(p []byte) (n int, err error) {
 	w.lock()
 	defer w.unlock()
@@ -152,7 +152,7 @@ func (w *stream) Write(p []byte) (n int, err error) {
 	return len(p), nil
 }
 
-// begin makes the answer a stream of events. w is locked.
+// begin makes the response a stream of events. w is locked.
 func (w *stream) begin() error {
 	if w.state == streamOpen {
 		w.state = streamEvents
@@ -196,7 +196,7 @@ func (w *stream) whole() {
 	}
 }
 
-// FlushError is for [http.ResponseController].
+// FlushError implements the interface that [http.ResponseController] uses.
 func (w *stream) FlushError() error {
 	w.lock()
 	defer w.unlock()
@@ -222,8 +222,8 @@ func (w *stream) flush() (err error) {
 // comment sends an event that clients ignore.
 func (w *stream) comment() error { return w.send(": alive\n\n") }
 
-// leave says that the client expects no answer any more: it cannot resume a stream that
-// has not begun.
+// leave records that the client no longer expects a response: it cannot resume a stream
+// that has not begun.
 func (w *stream) leave() {
 	w.lock()
 	w.first = ""
@@ -253,7 +253,7 @@ func (w *stream) send(text string) (err error) {
 	return w.flush()
 }
 
-// end returns when nothing is written any more.
+// end returns once nothing more is written.
 func (w *stream) end() {
 	w.lock()
 	defer w.unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// tasksExtension is the extension of SEP-2663. A task is a background run of the
-// caller's session, with the same id, whatever started it.
+// tasksExtension is the extension of SEP-2663. A task is a background run of the caller's
+// session, with the same id, whatever started it.
 const tasksExtension = "io.modelcontextprotocol/tasks"
 
 // The methods of the extension.
@@ -40,39 +40,39 @@ const (
 
 func (s taskStatus) terminal() bool { return s != taskWorking && s != taskInputRequired }
 
-// taskParams are the parameters of all methods, those of 2025-11-25 included.
+// taskParams are the parameters of all methods, including those of 2025-11-25.
 type taskParams struct {
 	mcp.ParamsBase
 	TaskID         string                     `json:"taskId"`
 	InputResponses map[string]json.RawMessage `json:"inputResponses,omitempty"`
-	Cursor         string                     `json:"cursor,omitempty"` // of tasks/list
+	Cursor         string                     `json:"cursor,omitempty"` // for tasks/list
 }
 
 // task is a task on the wire: CreateTaskResult, or the answer to tasks/get.
 type task struct {
 	mcp.ResultBase
-	session       string              // that has the run
+	session       string              // session of the run
 	ResultType    string              `json:"resultType,omitempty"` // "" in a notification
 	TaskID        string              `json:"taskId"`
 	Status        taskStatus          `json:"status"`
 	StatusMessage string              `json:"statusMessage,omitempty"`
 	CreatedAt     time.Time           `json:"createdAt"`
 	LastUpdatedAt time.Time           `json:"lastUpdatedAt"`
-	TTLMs         int64               `json:"ttlMs"` // from CreatedAt
+	TTLMs         int64               `json:"ttlMs"` // milliseconds from CreatedAt
 	PollMs        int64               `json:"pollIntervalMs"`
 	Result        *taskResult         `json:"result,omitempty"`
 	Error         *taskError          `json:"error,omitempty"`
 	InputRequests mcp.InputRequestMap `json:"inputRequests,omitempty"`
 }
 
-// parked carries the task that a call has become past the SDK, whose handlers return
+// parked passes the task that a call has become through the SDK, whose handlers return
 // only results that it knows, and errors.
 type parked struct{ *task }
 
 func (p parked) Error() string { return "the call is now the task " + p.TaskID }
 
-// taskResult is a result of tools/call within another result. The SDK would leave
-// out its type.
+// taskResult is a result of tools/call within another result. The SDK would omit its
+// type.
 type taskResult struct{ *mcp.CallToolResult }
 
 func (r taskResult) MarshalJSON() ([]byte, error) {
@@ -84,7 +84,7 @@ func (r taskResult) MarshalJSON() ([]byte, error) {
 	}{"complete", r.Content, r.StructuredContent, r.IsError})
 }
 
-// taskError is why a task has failed, in the form of JSON-RPC.
+// taskError is the error of a failed task, in the form of JSON-RPC.
 type taskError struct {
 	Code    int64          `json:"code"`
 	Message string         `json:"message"`
@@ -97,7 +97,7 @@ type ack struct {
 	ResultType string `json:"resultType"`
 }
 
-// addTasks makes the methods of the extension known to the SDK.
+// addTasks registers the methods of the extension with the SDK.
 func addTasks(srv *mcp.Server) error {
 	var errs []error
 	for _, method := range []string{methodTaskGet, methodTaskUpdate, methodTaskCancel, methodTaskResult, methodTaskList} {
@@ -125,7 +125,7 @@ func (a *api) answerTask(ctx context.Context, method string, req *mcp.ServerRequ
 	if method == methodTaskResult || method == methodTaskList {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("%q is a method of %s only", method, lastLegacy)}
 	}
-	if !who.tasks { // before the id is looked up: it must not show which ids exist
+	if !who.tasks { // before the lookup, so that it does not show which ids exist
 		return nil, missingTasks()
 	}
 
@@ -150,8 +150,8 @@ func missingTasks() error {
 	}
 }
 
-// taskProblem turns an error of a run into one of the protocol. It is the same for
-// tasks that never existed, that are gone and that belong to somebody else.
+// taskProblem turns an error of a run into one of the protocol. It is the same for tasks
+// that never existed, that were removed, and that belong to somebody else.
 func taskProblem(id string, err error) error {
 	if err == nil {
 		return nil
@@ -210,8 +210,8 @@ func (a *api) taskNow(ctx context.Context, who caller, id string) (*task, error)
 	return t, nil
 }
 
-// acknowledgeEnd acknowledges the end of a task that the client was shown: its
-// session needs no notice of it.
+// acknowledgeEnd acknowledges the end of a task that the client has seen. Its session
+// needs no notice of it.
 func (a *api) acknowledgeEnd(ctx context.Context, t *task) {
 	if !t.Status.terminal() {
 		return
@@ -221,7 +221,7 @@ func (a *api) acknowledgeEnd(ctx context.Context, t *task) {
 	}
 }
 
-// newTask is the answer to a call that has become a task. Its record is stored.
+// newTask returns the answer to a call that has become a task. Its record is stored.
 func (a *api) newTask(run wire.Run) *task {
 	t := a.describe(run)
 	t.ResultType = "task"
@@ -241,18 +241,18 @@ func (a *api) describe(run wire.Run) *task {
 			t.LastUpdatedAt = at.UTC()
 		}
 	}
-	if run.Status == wire.StatusRunning { // its progress has no time
+	if run.Status == wire.StatusRunning { // progress has no time
 		t.LastUpdatedAt = time.Now().UTC()
 	}
-	if !run.FinishedAt.IsZero() { // it is kept that long from its end
+	if !run.FinishedAt.IsZero() { // the run is kept that long after its end
 		t.TTLMs += run.FinishedAt.Sub(run.CreatedAt).Milliseconds()
 	}
 	return t
 }
 
-// statusOf maps a run to a task. A tool's own failure is a result; taskFailed is for
-// runs without one. A run whose end is not stored is working: a client asks no more
-// about a task that has ended.
+// statusOf returns the status of a run's task. A tool's own failure is a result;
+// taskFailed is for runs without one. A run whose end is not stored counts as working,
+// because clients do not ask again about a task that has ended.
 func statusOf(run wire.Run) taskStatus {
 	switch {
 	case run.Unsaved:
@@ -268,7 +268,7 @@ func statusOf(run wire.Run) taskStatus {
 	return taskWorking
 }
 
-// statusMessage says in one line how far a task is, or how it ended.
+// statusMessage describes in one line how far a task is, or how it ended.
 func statusMessage(run wire.Run) string {
 	switch {
 	case run.Unsaved:
@@ -298,7 +298,7 @@ func statusMessage(run wire.Run) string {
 	return percent + ": " + message
 }
 
-// waiting says that a run waits, and until when if it knows.
+// waiting says that a run waits, and until when if that is known.
 func waiting(run wire.Run) string {
 	if run.WaitsUntil.IsZero() {
 		return "waiting"
@@ -306,12 +306,12 @@ func waiting(run wire.Run) string {
 	return "waiting until " + run.WaitsUntil.UTC().Format(time.RFC3339)
 }
 
-// pollInterval is how long a client should wait before it asks again.
+// pollInterval returns how long a client should wait before it asks again.
 func pollInterval(age time.Duration) time.Duration {
 	return min(max(age/10, time.Second), 5*time.Second).Truncate(time.Millisecond)
 }
 
-// runResult is the result of a run as a call would have had it.
+// runResult returns the result of a run in the form of a call's result.
 func (a *api) runResult(run wire.Run) *mcp.CallToolResult {
 	if run.Error != nil {
 		return toResult(abi.Result{Kind: abi.ToolError, Error: run.Error.Message, Content: run.Content}, false)
@@ -347,8 +347,8 @@ func (a *api) updateTask(ctx context.Context, who caller, params *taskParams) er
 	return view.Answer(ctx, params.TaskID, answers)
 }
 
-// cancelWait is how long a client waits for the end of the task that it cancels. The
-// request stands if it has not ended by then.
+// cancelWait is how long a client waits for the end of a task it cancels. The
+// cancellation stands if the task takes longer.
 const cancelWait = time.Second
 
 func (a *api) cancelTask(ctx context.Context, who caller, id string) error {

@@ -16,9 +16,9 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Revision 2025-11-25 has tasks of another kind (basic/utilities/tasks), which the
-// revision after it has dropped: the client wants a task when it calls, has it at
-// once, and waits for the result with a request. They are background runs too.
+// Revision 2025-11-25 has a different kind of tasks (basic/utilities/tasks), which the
+// next revision dropped: the client requests a task with the call, gets it at once, and
+// waits for the result with another request. These tasks are background runs too.
 const (
 	methodTaskResult = "tasks/result"
 	methodTaskList   = "tasks/list"
@@ -26,7 +26,7 @@ const (
 	metaRelatedTask = "io.modelcontextprotocol/related-task"
 )
 
-// tasksPage is how many tasks an answer to tasks/list has.
+// tasksPage is the number of tasks in an answer to tasks/list.
 const tasksPage = 50
 
 // task2025 is a task of 2025-11-25.
@@ -82,7 +82,7 @@ func (t *task) as2025() task2025 {
 	return task2025{t.TaskID, t.Status, t.StatusMessage, t.CreatedAt, t.LastUpdatedAt, t.TTLMs, t.PollMs}
 }
 
-// offer2025 tells a client of 2025-11-25 about tasks.
+// offer2025 advertises tasks to a client of 2025-11-25.
 func (a *api) offer2025(result mcp.Result, version string) mcp.Result {
 	switch r := result.(type) {
 	case *mcp.InitializeResult:
@@ -106,7 +106,7 @@ func (a *api) offer2025(result mcp.Result, version string) mcp.Result {
 	return result
 }
 
-// create2025 starts the task that a call asked for.
+// create2025 starts the task that a call requests.
 func (a *api) create2025(ctx context.Context, who caller, req *mcp.CallToolRequest) (mcp.Result, error) {
 	if !a.served.Load().tools[req.Params.Name].background {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: req.Params.Name + " cannot be called as a task"}
@@ -136,7 +136,7 @@ func (a *api) create2025(ctx context.Context, who caller, req *mcp.CallToolReque
 	return &createdTask{Task: a.describe(run).as2025()}, nil
 }
 
-// answer2025 answers the methods of tasks for a client of 2025-11-25.
+// answer2025 answers the task methods for a client of 2025-11-25.
 func (a *api) answer2025(ctx context.Context, who caller, method string, req *mcp.ServerRequest[*taskParams]) (mcp.Result, error) {
 	view, id := a.service.Session(who.Session), req.Params.TaskID
 	switch method {
@@ -179,8 +179,8 @@ func (a *api) answer2025(ctx context.Context, who caller, method string, req *mc
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("%q is not a method of this revision", method)}
 }
 
-// awaitTask waits for the end of a task and returns the result of its call. It asks
-// the client's user what the tool asks meanwhile.
+// awaitTask waits for the end of a task and returns the result of its call. Meanwhile it
+// asks the client's user the tool's questions.
 func (a *api) awaitTask(ctx context.Context, who caller, session *mcp.ServerSession, id string) (mcp.Result, error) {
 	view := a.service.Session(who.Session)
 	for {
@@ -241,7 +241,7 @@ func (a *api) elicitForTask(ctx context.Context, who caller, session *mcp.Server
 	}
 
 	err := a.service.Session(who.Session).Answer(ctx, id, answers)
-	if err != nil && server.ReasonOf(err).Code == wire.CodeInvalid { // it is asked again
+	if err != nil && server.ReasonOf(err).Code == wire.CodeInvalid { // then it is asked again
 		a.log.Debug("an answer does not fit its question", "task_id", id, "error", err)
 		return nil
 	}

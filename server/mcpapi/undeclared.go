@@ -8,8 +8,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// refuseUndeclared is a middleware that refuses prompts on a server that
-// does not declare them. The SDK would answer as if there were some.
+// refuseUndeclared is a middleware that refuses prompts on a server that does not declare
+// them. The SDK would answer as if it did.
 func refuseUndeclared(options *mcp.ServerOptions) mcp.Middleware {
 	prompts := options.Capabilities != nil && options.Capabilities.Prompts != nil
 
@@ -32,7 +32,7 @@ func refuseUndeclared(options *mcp.ServerOptions) mcp.Middleware {
 	}
 }
 
-// hasPrompts reports whether the server has prompts: it then declares them, and they may
+// hasPrompts reports whether the server has prompts. It then declares them, and more may
 // be added while it serves.
 func hasPrompts(ctx context.Context, next mcp.MethodHandler, session *mcp.ServerSession, extra *mcp.RequestExtra) bool {
 	result, err := next(ctx, methodPrompts, &mcp.ListPromptsRequest{Session: session, Params: &mcp.ListPromptsParams{}, Extra: extra})

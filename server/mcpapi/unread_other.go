@@ -4,5 +4,5 @@ package mcpapi
 
 import "io"
 
-// unread is not known here before something is written.
+// unread always returns false: on this system it is not known before a write.
 func unread(io.Writer) bool { return false }

@@ -8,7 +8,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// visit notes a request for the operator's list of connections until leave is called.
+// visit adds a request to the operator's list of connections until leave is called.
 func (a *api) visit(method string, req mcp.Request) (leave func()) {
 	if strings.HasPrefix(method, notifications) {
 		return func() {}
@@ -46,7 +46,7 @@ func (a *api) visit(method string, req mcp.Request) (leave func()) {
 	return a.service.Connections().Visit(id, who.Client(), conn)
 }
 
-// connectionID is the id of a connection that began with initialize.
+// connectionID returns the id of a connection that began with initialize.
 func connectionID(session string) string { return "mcp session " + session }
 
 func describe(conn *wire.ClientConnection, info *mcp.Implementation) {
