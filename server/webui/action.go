@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	operator    = "operator"  // the requester of a stop, in its record
-	formTimeout = time.Second // how long a form waits for its effect; then the page shows the progress
+	operator    = "operator"  // requester in the record of a stop
+	formTimeout = time.Second // how long a form waits for its effect; after that, the page shows the progress
 	maxForm     = 16 << 10    // bytes of a form without arguments
-	maxChosen   = 200         // runs that are stopped or removed together
+	maxChosen   = 200         // runs stopped or removed together
 )
 
-// readForm reads a posted form of at most so many bytes.
+// readForm reads a posted form of at most most bytes.
 func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/x-www-form-urlencoded" {
@@ -38,7 +38,7 @@ func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
 	return nil
 }
 
-// runPages are the pages of runs, and what their forms do.
+// runPages serves the pages of runs and their forms.
 type runPages struct{ *site }
 
 func (s runPages) register() {
@@ -56,7 +56,7 @@ func (s runPages) register() {
 	s.handleMany("POST /ui/remove", s.removeIfEnded)
 }
 
-// handleRun is handle for requests about a run, of any session.
+// handleRun is handle for requests about a run of any session.
 func (s runPages) handleRun(pattern string, handle func(http.ResponseWriter, *http.Request, wire.Run) error) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
 		run, err := s.service.AllSessions().Run(r.Context(), r.PathValue("run"))
@@ -95,8 +95,8 @@ func (s runPages) stopRun(ctx context.Context, run wire.Run, how wire.Stop) erro
 	return nil
 }
 
-// handleMany answers a posted form about the chosen runs, and returns to the runs. A run
-// that is gone needs nothing.
+// handleMany handles a posted form about the chosen runs, and returns to the list of
+// runs. It ignores runs that no longer exist.
 func (s runPages) handleMany(pattern string, act func(ctx context.Context, run wire.Run, form url.Values) error) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
 		if err := readForm(w, r, maxForm); err != nil {
@@ -203,7 +203,7 @@ func (s runPages) rerun(w http.ResponseWriter, r *http.Request, run wire.Run) er
 	return nil
 }
 
-// download makes an answer a file to be saved, not shown.
+// download marks a response as a file to save, not to show.
 func download(w http.ResponseWriter, name string) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", filePolicy)
@@ -211,7 +211,7 @@ func download(w http.ResponseWriter, name string) {
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
 }
 
-// output sends the raw output of a run that was kept so far.
+// output sends the raw output that is kept of a run so far.
 func (s runPages) output(w http.ResponseWriter, r *http.Request, run wire.Run) error {
 	log, err := s.service.Session(run.Session).Log(r.Context(), run.TaskID)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// maxApprovals is how many calls that wait for approval a page shows.
+// maxApprovals is how many waiting calls a page shows.
 const maxApprovals = 100
 
-// approvalPages are the page of the calls that wait for approval, and what its forms do.
+// approvalPages serves the page of waiting calls and its forms.
 //
-// Whoever can post a form may only be able to call tools: an agent may have the token of
-// the operator. So decisions need a token of their own, which is typed each time.
+// Whoever can post a form may only be allowed to call tools: an agent may have the
+// operator's token. So decisions need a separate token, which is typed each time.
 type approvalPages struct{ *site }
 
 func (s approvalPages) register() {
@@ -24,16 +24,16 @@ func (s approvalPages) register() {
 	s.decides("POST /ui/kept_approvals/{tool}/revoke", s.revoke)
 }
 
-// approvalList is what the page shows.
+// approvalList is the content of the page.
 type approvalList struct {
 	Waiting []wire.WaitingCall
 	More    int    // calls on later pages
-	Next    string // the last call of this page, if there is another one
+	Next    string // last call of this page, if another page follows
 	Kept    []wire.KeptApproval
-	Decides bool // decisions are taken here
+	Decides bool // decisions are possible here
 }
 
-// approvals shows the calls that wait, the oldest first, and the approvals that are kept.
+// approvals shows the waiting calls, oldest first, and the kept approvals.
 func (s approvalPages) approvals(r *http.Request) (page, error) {
 	all := s.service.Approvals()
 	waiting, err := all.List(r.Context(), r.FormValue("after"), maxApprovals)
@@ -49,7 +49,7 @@ func (s approvalPages) approvals(r *http.Request) (page, error) {
 	return page{title: "Approvals", menu: "/ui/approvals", sections: []section{{"approvals", v}, {"kept", v}}}, nil
 }
 
-// decides answers a posted form that has the token for approvals, and returns to the page.
+// decides handles a posted form with the approval token, and returns to the page.
 func (s approvalPages) decides(pattern string, act func(r *http.Request) error) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
 		if err := readForm(w, r, maxForm); err != nil {
@@ -70,7 +70,7 @@ func (s approvalPages) decides(pattern string, act func(r *http.Request) error) 
 	})
 }
 
-// decide approves or refuses a call, as it was shown.
+// decide approves or refuses a call as it was shown.
 func (s approvalPages) decide(r *http.Request) error {
 	in := wire.Decide{Fingerprint: r.PostForm.Get("fingerprint"), Reason: r.PostForm.Get("reason")}
 	switch r.PostForm.Get("decision") {
@@ -94,7 +94,7 @@ func (s approvalPages) decide(r *http.Request) error {
 	return err
 }
 
-// revoke revokes an approval that is kept.
+// revoke revokes a kept approval.
 func (s approvalPages) revoke(r *http.Request) error {
 	session, tool := r.PostForm.Get("session"), r.PathValue("tool")
 	revoked, err := s.service.Approvals().Revoke(r.Context(), session, tool)
@@ -104,8 +104,8 @@ func (s approvalPages) revoke(r *http.Request) error {
 	return err
 }
 
-// Count is how many wait.
+// Count returns the number of waiting calls.
 func (v approvalList) Count() int { return len(v.Waiting) + v.More }
 
-// escaped is a name as a part of a path.
+// escaped returns a name as a path segment.
 func escaped(name string) string { return url.PathEscape(name) }

@@ -12,8 +12,8 @@ import (
 //go:embed static templates
 var files embed.FS
 
-// build names all files together. It is in the addresses of static files, which
-// browsers therefore may keep for ever, and tells a script that it is an old one.
+// build identifies all files together. It is part of the addresses of static files, so
+// that browsers may cache them forever, and an old script notices that it is old.
 var build = sumOf(files)
 
 func sumOf(files fs.FS) string {
@@ -22,7 +22,7 @@ func sumOf(files fs.FS) string {
 	for _, name := range names {
 		data, err := fs.ReadFile(files, name)
 		if err != nil {
-			panic(err) // the files are in the program
+			panic(err) // the files are embedded
 		}
 		sum.Write([]byte(name + "\x00"))
 		sum.Write(data)
@@ -30,17 +30,17 @@ func sumOf(files fs.FS) string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// asset is the address of a static file.
+// asset returns the address of a static file.
 func asset(name string) string { return "/ui/static/" + build + "/" + name }
 
-// mediaTypes are those of static files, whatever the system says.
+// mediaTypes are the media types of static files, regardless of the system.
 var mediaTypes = map[string]string{
 	".css": "text/css; charset=utf-8",
 	".js":  "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml",
 }
 
-// static answers with a file that is in the program.
+// static serves an embedded file.
 func static(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
 	data, err := files.ReadFile("static/" + name)
@@ -50,6 +50,6 @@ func static(w http.ResponseWriter, r *http.Request) error {
 
 	w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
 	w.Header().Set("Content-Type", mediaTypes[path.Ext(name)])
-	_, _ = w.Write(data) // an error means that the client is gone
+	_, _ = w.Write(data) // fails only if the client is gone
 	return nil
 }

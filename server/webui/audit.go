@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	maxEvents    = 50      // of the audit log on a page
-	maxAuditRead = 8 << 20 // bytes of the log that are read for a page
+	maxEvents    = 50      // events on a page
+	maxAuditRead = 8 << 20 // bytes of the log read for a page
 )
 
-// An auditFilter selects events of the audit log, as it was typed.
+// An auditFilter selects events of the audit log, as the user typed it.
 type auditFilter struct {
 	Kind, Session, Tool, Plugin, ID string // empty: all
 	Before                          int64  // only events with lower numbers; 0: all
 }
 
-// Kinds are what can be chosen.
+// Kinds returns the kinds of events to choose from.
 func (auditFilter) Kinds() []audit.Kind { return audit.Kinds }
 
 // newAuditFilter reads a filter from a query.
@@ -50,10 +50,10 @@ func newAuditFilter(q url.Values) (f auditFilter, err error) {
 	return f, nil
 }
 
-// Given reports whether the form has something to clear.
+// Given reports whether there is something to clear in the form.
 func (f auditFilter) Given() bool { f.Before = 0; return f != auditFilter{} }
 
-// at is the address of the events before a number; 0 is the newest.
+// at returns the address of the events before a number; 0 means the newest.
 func (f auditFilter) at(before int64) string {
 	q := url.Values{}
 	for name, value := range map[string]string{"kind": f.Kind, "session": f.Session, "tool": f.Tool, "plugin": f.Plugin, "id": f.ID} {
@@ -67,16 +67,16 @@ func (f auditFilter) at(before int64) string {
 	return strings.TrimSuffix("/ui/audit?"+q.Encode(), "?")
 }
 
-// auditList is what the page of the audit log shows.
+// auditList is the content of the page of the audit log.
 type auditList struct {
 	Filter auditFilter
 	Events []auditRow
-	Next   string // the address of older events; empty if there are none
-	Newest string // the address of the newest; empty on their page
+	Next   string // address of older events; empty if there are none
+	Newest string // address of the newest events; empty on their page
 	None   bool   // there is no log
 }
 
-// audit shows the audit log, the newest events first.
+// audit shows the audit log, newest events first.
 func (s *site) audit(r *http.Request) (page, error) {
 	f, err := newAuditFilter(r.URL.Query())
 	if err != nil {
@@ -108,13 +108,13 @@ func (s *site) audit(r *http.Request) (page, error) {
 // An auditRow is an event of the audit log.
 type auditRow struct{ audit.Event }
 
-// Run is the run that the event is about, or empty.
+// Run returns the run that the event is about, or "".
 func (r auditRow) Run() string { return runID(r.ID) }
 
-// Outer is the run that its run or call is part of, or empty.
+// Outer returns the run that the event's run or call belongs to, or "".
 func (r auditRow) Outer() string { return runID(r.Parent) }
 
-// runID returns an id if it is that of a run, else nothing.
+// runID returns id if it is the id of a run, or "".
 func runID(id string) string {
 	if wire.IsRunID(id) {
 		return id
@@ -122,7 +122,7 @@ func runID(id string) string {
 	return ""
 }
 
-// State shows how it ended; it is empty for what has no outcome.
+// State returns how the event ended; empty for an event without an outcome.
 func (r auditRow) State() state {
 	word := strings.ReplaceAll(strings.TrimSpace(r.Outcome), "_", " ")
 	if r.Code != "" {
@@ -145,7 +145,7 @@ func (r auditRow) State() state {
 	return state{Word: word}
 }
 
-// Details are what else the event says.
+// Details returns the other properties of the event.
 func (r auditRow) Details() (all []string) {
 	add := func(holds bool, format string, args ...any) {
 		if holds {

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	maxCalls      = 100 // that are shown, the latest
-	maxToolRows   = 100 // tools with figures, the most used
-	maxToolFilter = 128 // bytes
+	maxCalls      = 100 // latest calls shown
+	maxToolRows   = 100 // most used tools with figures
+	maxToolFilter = 128 // bytes of a filter
 )
 
 // A callFilter selects calls.
@@ -24,27 +24,28 @@ type callFilter struct {
 	Failed bool
 }
 
-// callFigures is what the page of the calls shows.
+// callFigures is the content of the page of calls.
 type callFigures struct {
 	Tools []toolRow
 	More  int // tools that are not shown
 }
 
-// A toolRow is what the calls of a tool have come to.
+// A toolRow shows the totals of a tool's calls.
 type toolRow struct {
 	wire.ToolFigures
 	Failed int64
-	Why    string // how often for which reason
-	Hour   chart  // its calls in the last hour
+	Why    string // number of failures by reason
+	Hour   chart  // calls in the last hour
 }
 
 // A callRow is a call that has ended.
 type callRow struct{ wire.CallRecord }
 
-// ID is the id of its element: what is opened there stays open.
+// ID returns the id of the row's element, so that what is opened there stays open.
 func (r callRow) ID() string { return fmt.Sprintf("call-%d", r.At.UnixNano()) }
 
-// OuterRun is the run whose tool has made the call; empty if it is a call, or none has.
+// OuterRun returns the run whose tool made the call; empty if a call made it, or no tool
+// did.
 func (r callRow) OuterRun() string {
 	if strings.HasPrefix(r.OuterID, "bg_") {
 		return r.OuterID
@@ -52,7 +53,7 @@ func (r callRow) OuterRun() string {
 	return ""
 }
 
-// State shows how it ended.
+// State returns how the call ended.
 func (r callRow) State() state {
 	switch {
 	case r.TaskID != "":
@@ -69,7 +70,7 @@ func (r callRow) State() state {
 	return state{"bad", "✗", "failed: " + wordOf(wire.ErrorKind(word))}
 }
 
-// calls shows the figures of direct calls, by tool, and the latest of them.
+// calls shows statistics of direct calls by tool, and the latest calls.
 func (s *site) calls(r *http.Request) (page, error) {
 	f := callFilter{Tool: r.URL.Query().Get("tool"), Failed: r.URL.Query().Get("failed") == "true"}
 	if len(f.Tool) > maxToolFilter {

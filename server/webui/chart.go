@@ -10,7 +10,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// The measures of a chart, in its own units: a bar for each minute.
+// Dimensions of a chart in its own units, with a bar for each minute.
 const (
 	barWidth    = 4
 	barGap      = 1
@@ -18,27 +18,27 @@ const (
 	maxBars     = 61
 )
 
-// A chart shows a figure of each minute of the last hour, as bars. The table of the
-// history says the same in numbers.
+// A chart shows a figure for each minute of the last hour as bars. The table of the
+// history has the same numbers.
 type chart struct {
 	Name   string
-	Now    string // the latest minute
+	Now    string // value of the latest minute
 	Most   string
-	Desc   string // for those who do not see it
-	Bars   string // a path
-	Failed string // a path: the part of the bars that failed
-	Median string // a path: the part of the bars below the median
+	Desc   string // description for screen readers
+	Bars   string // SVG path
+	Failed string // SVG path of the failed part of the bars
+	Median string // SVG path of the part of the bars below the median
 	Width  int
 	Height int
 }
 
-// A series is a figure of a minute.
+// A series is a figure of each minute.
 type series struct {
 	name   string
 	of     func(wire.Minute) float64
 	text   func(float64) string
-	failed func(wire.Minute) float64 // nil: nothing of it can fail
-	median func(wire.Minute) float64 // nil: it has none
+	failed func(wire.Minute) float64 // nil if it cannot fail
+	median func(wire.Minute) float64 // nil if it has none
 }
 
 var (
@@ -70,11 +70,11 @@ func durationText(s float64) string { return duration(time.Duration(s * float64(
 
 func sizeText(n float64) string { return human.Bytes(int64(n)) }
 
-// A historyView is the last hour, in charts and as a table.
+// A historyView shows the last hour in charts and a table.
 type historyView struct {
-	Tool    string // whose calls they are; empty: all that the host has done
+	Tool    string // tool of the calls; empty for everything the host has done
 	Charts  []chart
-	Minutes []wire.Minute // the latest first
+	Minutes []wire.Minute // latest first
 }
 
 func newHistory(tool string, minutes []wire.Minute) historyView {
@@ -91,7 +91,7 @@ func newHistory(tool string, minutes []wire.Minute) historyView {
 	return v
 }
 
-// chart draws the minutes, the latest at the right.
+// chart draws the minutes, the latest on the right.
 func (s series) chart(minutes []wire.Minute) chart {
 	c := chart{Name: s.name, Width: maxBars * barWidth, Height: chartHeight}
 	var most, now, failed float64
@@ -118,7 +118,7 @@ func (s series) chart(minutes []wire.Minute) chart {
 	return c
 }
 
-// drawBars returns a bar for each minute as a path. Nil draws none.
+// drawBars returns a path with a bar for each minute. It draws nothing if of is nil.
 func drawBars(minutes []wire.Minute, of func(wire.Minute) float64, most float64) string {
 	if of == nil {
 		return ""
@@ -130,7 +130,7 @@ func drawBars(minutes []wire.Minute, of func(wire.Minute) float64, most float64)
 	return path.String()
 }
 
-// drawBar adds a bar to a path. The smallest can be seen too.
+// drawBar adds a bar to a path. Even the smallest one is visible.
 func drawBar(path *strings.Builder, x int, value, most float64) {
 	if value <= 0 || most <= 0 {
 		return

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	maxBlocks = 20      // blocks of content that are shown
-	maxInline = 1 << 20 // bytes of all their pictures and files that are in the page
+	maxBlocks = 20      // blocks of content shown
+	maxInline = 1 << 20 // bytes of all pictures and files embedded in the page
 )
 
-// pictures are the media types that a page shows: those that browsers decode
-// without running anything.
+// pictures are the media types that a page shows. Browsers decode them without running
+// anything.
 var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // A block is one piece of the content of a result.
@@ -24,11 +24,11 @@ type block struct {
 	Name, URI   string
 	Text        string
 	Size        int64
-	Picture     template.URL // of an image, to be shown
-	File        template.URL // of other data, to be saved
+	Picture     template.URL // image to show
+	File        template.URL // other data to save
 }
 
-// newBlocks makes what is shown of content. What is beyond the bounds is only named.
+// newBlocks returns what a page shows of content. Beyond the limits it only names blocks.
 func newBlocks(content []abi.Block) (all []block) {
 	left := maxInline
 	for _, c := range content[:min(len(content), maxBlocks)] {

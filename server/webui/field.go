@@ -15,34 +15,34 @@ type field struct {
 	Kind              fieldKind
 	Required          bool
 	Input             string // the type of the HTML input of kindText
-	Min, Max, Step    string // of a number; may be empty
+	Min, Max, Step    string // range and step of a number; may be empty
 	Options           []option
-	Value             string // as it was typed, or the default
+	Value             string // as typed, or the default
 	Checked           bool
-	Problem           string  // of the value
-	Fields            []field // of kindGroup
-	Path              string  // its name in the posted form: a JSON Pointer without the first slash
-	ID                string  // of its element
+	Problem           string  // problem with the value
+	Fields            []field // fields of a kindGroup
+	Path              string  // name in the posted form: a JSON Pointer without the first slash
+	ID                string  // id of the element
 
 	list    bool // the type is array
 	object  bool // the type is object, and it has neither secrets nor a default
-	byTrue  bool // the default is true, so that false has to be sent
+	byTrue  bool // the default is true, so false has to be sent
 	choices []json.RawMessage
-	first   string // what an untouched form sends
+	first   string // value that an untouched form sends
 }
 
 type fieldKind string
 
 const (
 	kindText   fieldKind = "text"   // one line
-	kindLong   fieldKind = "long"   // a text of several lines
-	kindNumber fieldKind = "number" // also integers
+	kindLong   fieldKind = "long"   // several lines of text
+	kindNumber fieldKind = "number" // numbers, including integers
 	kindCheck  fieldKind = "check"  // a boolean
 	kindChoice fieldKind = "choice" // one of some values
 	kindJSON   fieldKind = "json"   // anything else
-	kindSecret fieldKind = "secret" // a string that is never shown
+	kindSecret fieldKind = "secret" // string that is never shown
 	kindHidden fieldKind = "hidden" // JSON that is never shown
-	kindGroup  fieldKind = "group"  // an object, by fields
+	kindGroup  fieldKind = "group"  // object, by fields
 )
 
 type option struct {
@@ -50,7 +50,7 @@ type option struct {
 	Selected    bool
 }
 
-// A property is the part of a property's schema that its field is made of.
+// A property has the parts of a property's schema that determine its field.
 type property struct {
 	Type        json.RawMessage   `json:"type"`
 	Title       string            `json:"title"`
@@ -64,11 +64,11 @@ type property struct {
 	Maximum     json.Number       `json:"maximum"`
 }
 
-// secretMark matches what marks a value as secret, wherever it is in a schema.
+// secretMark matches what marks a value as secret, anywhere in a schema.
 var secretMark = regexp.MustCompile(`"(writeOnly|x-secret)"\s*:\s*true`)
 
-// newField makes the field of a property. In a schema that has secrets, a reference
-// may lead to one.
+// newField returns the field of a property. In a schema with secrets, a reference may
+// lead to one.
 func newField(name string, schema json.RawMessage, secrets bool) field {
 	var p property
 	f := field{Name: name, Kind: kindJSON}
@@ -111,7 +111,7 @@ func newField(name string, schema json.RawMessage, secrets bool) field {
 	return f
 }
 
-// kind is the type of a property, if it has one besides null.
+// kind returns the type of a property, apart from null.
 func (p property) kind() string {
 	var one string
 	if json.Unmarshal(p.Type, &one) == nil {
@@ -126,7 +126,7 @@ func (p property) kind() string {
 	return ""
 }
 
-// text is how a text is typed.
+// text returns how a text is entered.
 func (p property) text() (fieldKind, string) {
 	switch p.Format {
 	case "date", "email":
@@ -140,7 +140,7 @@ func (p property) text() (fieldKind, string) {
 	return kindLong, ""
 }
 
-// begin sets the value that a field begins with.
+// begin sets the initial value of a field.
 func (f *field) begin(value json.RawMessage) {
 	if f.Kind == kindSecret || f.Kind == kindHidden || len(value) > maxValue {
 		value = nil
@@ -163,7 +163,7 @@ func (f *field) begin(value json.RawMessage) {
 	f.first = f.sent()
 }
 
-// sent is what the form sends for the field as it is.
+// sent returns what the form sends for the field in its current state.
 func (f *field) sent() string {
 	switch {
 	case f.Kind == kindCheck && f.Checked:
@@ -181,12 +181,12 @@ func (f *field) sent() string {
 	return f.Value
 }
 
-// choose makes the options of a choice.
+// choose sets the options of a choice.
 func (f *field) choose(selected int) {
 	f.Options = []option{{Text: "–"}}
 	for i, c := range f.choices {
 		text := string(c)
-		_ = json.Unmarshal(c, &text) // else it is not a string, and shown as JSON
+		_ = json.Unmarshal(c, &text) // otherwise it is not a string, and shown as JSON
 		f.Options = append(f.Options, option{fmt.Sprint(i), cut(text, 100), i == selected})
 	}
 }
@@ -199,20 +199,20 @@ func compact(data json.RawMessage) []byte {
 	return b.Bytes()
 }
 
-// typedNumber reads a number as browsers send it.
+// typedNumber parses a number as browsers send it.
 func typedNumber(typed string) (json.RawMessage, bool) {
 	sign, digits := "", typed
 	if strings.HasPrefix(digits, "-") {
 		sign, digits = "-", digits[1:]
 	}
-	if strings.HasPrefix(digits, ".") { // JSON does not have that
+	if strings.HasPrefix(digits, ".") { // invalid in JSON
 		digits = "0" + digits
 	}
 	value := json.RawMessage(sign + digits)
 	return value, digits != "" && digits[0] >= '0' && digits[0] <= '9' && json.Valid(value)
 }
 
-// fill puts what was typed into a field, and returns its value; nil for none.
+// fill stores the typed text in a field, and returns its value; nil for none.
 func (f *field) fill(typed string) (value json.RawMessage, problem string) {
 	typed = strings.ReplaceAll(typed, "\r\n", "\n")
 	if f.Kind != kindSecret && f.Kind != kindHidden {
@@ -250,7 +250,7 @@ func (f *field) fill(typed string) (value json.RawMessage, problem string) {
 	}
 }
 
-// sample shows the form of a value.
+// sample returns an example of a value's form.
 func (f *field) sample() string {
 	if f.list {
 		return `["a", "b"]`

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	maxFields  = 64      // that a form is made of; what has more is given as JSON
-	maxNested  = 3       // how deep objects are given by fields; deeper ones are given as JSON
-	maxOptions = 200     // of a choice; with more the value is given as JSON
-	maxValue   = 4 << 10 // bytes of a default that a field begins with
-	argPrefix  = "arg."  // of the names of fields, before those of arguments
-	argsField  = "json"  // the name of the field for all arguments as JSON
+	maxFields  = 64      // fields of a form; a schema with more is entered as JSON
+	maxNested  = 3       // depth of objects entered by fields; deeper ones are entered as JSON
+	maxOptions = 200     // options of a choice; with more, the value is entered as JSON
+	maxValue   = 4 << 10 // bytes of a default that a field starts with
+	argPrefix  = "arg."  // prefix of the names of argument fields
+	argsField  = "json"  // name of the field for all arguments as JSON
 )
 
-// A form is made from a schema of an object: a field for each property.
+// A form is made from the schema of an object, with a field for each property.
 type form struct {
 	Fields []field
 	Secret bool   // the schema has secrets: nothing that may contain them is shown again
-	JSON   string // the whole object, given instead of the fields
-	ID     string // of the elements: several forms may be on a page
+	JSON   string // the whole object, entered instead of the fields
+	ID     string // id prefix of the elements: a page may have several forms
 }
 
-// newForm makes a form from a schema. Without a field only JSON can be given.
+// newForm makes a form from a schema. Without fields, only JSON can be entered.
 func newForm(id string, schema json.RawMessage) form {
 	f := form{ID: id, Secret: secretMark.Match(schema)}
 	m := formMaker{f.Secret, maxFields}
@@ -34,13 +34,13 @@ func newForm(id string, schema json.RawMessage) form {
 	return f
 }
 
-// formMaker makes the fields of a form.
+// formMaker creates the fields of a form.
 type formMaker struct {
-	secrets bool // there are some in the schema
-	left    int  // fields that may be made
+	secrets bool // the schema has secrets
+	left    int  // fields that may still be created
 }
 
-// fields returns a field for each property of an object; none if it has no properties, or
+// fields returns a field for each property of an object; none if it has no properties or
 // too many.
 func (m *formMaker) fields(schema json.RawMessage, path, id string, depth int) (all []field) {
 	var object struct {
@@ -70,16 +70,16 @@ func (m *formMaker) fields(schema json.RawMessage, path, id string, depth int) (
 	return all
 }
 
-// pointerName is a name as a part of a JSON Pointer (RFC 6901).
+// pointerName returns a name as a reference token of a JSON Pointer (RFC 6901).
 func pointerName(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
 
-// A member is one of a JSON object.
+// A member is a member of a JSON object.
 type member struct {
 	name  string
 	value json.RawMessage
 }
 
-// membersOf returns the members of an object in their order.
+// membersOf returns the members of an object in order.
 func membersOf(object json.RawMessage) (all []member, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -96,9 +96,9 @@ func membersOf(object json.RawMessage) (all []member, ok bool) {
 	return all, true
 }
 
-// fill puts what was typed into the form, and returns it as a JSON object. It is not
-// ok if a field has a problem. Whether the object fits the schema is checked where it
-// is used.
+// fill stores the typed values in the form, and returns them as a JSON object. ok is
+// false if a field has a problem. The object is checked against the schema where it is
+// used.
 func (f *form) fill(typed url.Values) (args json.RawMessage, ok bool) {
 	args, _, ok = fillAll(f.Fields, typed)
 	whole := strings.TrimSpace(typed.Get(argsField))
@@ -111,8 +111,8 @@ func (f *form) fill(typed url.Values) (args json.RawMessage, ok bool) {
 	return args, ok
 }
 
-// fillAll puts what was typed into fields, and returns their values as an object. Touched
-// says that something differs from an untouched form.
+// fillAll stores the typed values in fields, and returns them as an object. Touched
+// reports whether something differs from an untouched form.
 func fillAll(fields []field, typed url.Values) (object json.RawMessage, touched, ok bool) {
 	ok = true
 	var b bytes.Buffer
@@ -136,8 +136,8 @@ func fillAll(fields []field, typed url.Values) (object json.RawMessage, touched,
 	return b.Bytes(), touched, ok
 }
 
-// fillFrom puts what was typed into a field and those in it. The value is nil for none: an
-// object that is not required and was not touched is left out, whatever its defaults.
+// fillFrom stores the typed values in a field and those within it. The value is nil for
+// none: an optional object that was not touched is left out, whatever its defaults.
 func (f *field) fillFrom(typed url.Values) (value json.RawMessage, touched, ok bool) {
 	if f.Kind != kindGroup {
 		text := typed.Get(argPrefix + f.Path)

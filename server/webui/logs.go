@@ -14,20 +14,20 @@ import (
 
 const (
 	maxWatched  = 20       // runs whose last lines are shown
-	watchedTail = 2 << 10  // bytes of the end of each
-	watchedLast = 6        // lines of it
+	watchedTail = 2 << 10  // bytes read from the end of each
+	watchedLast = 6        // lines shown of each
 	maxSearched = 200      // runs that a search reads
 	maxLogRead  = 16 << 20 // bytes of output that a search reads
 	maxFound    = 300      // lines that a search finds
-	maxFoundRun = 20       // of one run, where several are searched
-	maxLogLine  = 400      // bytes of a line that are shown
-	logBefore   = 100      // bytes of them before what was found
+	maxFoundRun = 20       // lines of one run, if several are searched
+	maxLogLine  = 400      // bytes shown of a line
+	logBefore   = 100      // bytes shown before the match
 	logPiece    = 256 << 10
 )
 
-// A logFilter selects the output of runs, as it was typed.
+// A logFilter selects the output of runs, as the user typed it.
 type logFilter struct {
-	Text                       string // empty: the last lines
+	Text                       string // empty shows the last lines
 	Run, Tool, Plugin, Session string // empty: all
 	Before                     string // only runs older than this one
 }
@@ -51,10 +51,10 @@ func newLogFilter(q url.Values) (f logFilter, err error) {
 	return f, nil
 }
 
-// Given reports whether the form has something to clear.
+// Given reports whether there is something to clear in the form.
 func (f logFilter) Given() bool { f.Before = ""; return f != logFilter{} }
 
-// with returns the address of the same search, in one run or before one.
+// with returns the address of the same search in one run, or before one.
 func (f logFilter) with(run, before string) string {
 	q := url.Values{}
 	for name, value := range map[string]string{"text": f.Text, "run": run, "tool": f.Tool, "plugin": f.Plugin, "session": f.Session, "before": before} {
@@ -65,34 +65,34 @@ func (f logFilter) with(run, before string) string {
 	return "/ui/logs?" + q.Encode()
 }
 
-// logList is what the page of the logs shows.
+// logList is the content of the page of logs.
 type logList struct {
 	Filter logFilter
 	Runs   []runLog
-	Lines  int    // that were found
-	Read   int64  // bytes that were searched
-	Cut    bool   // the run that is searched was not read to its end
-	Next   string // the address of the search in older runs; empty if there are none
-	Newest string // the address of the search in the newest runs; empty on its page
+	Lines  int    // lines found
+	Read   int64  // bytes searched
+	Cut    bool   // the searched run was not read to its end
+	Next   string // address of the search in older runs; empty if there are none
+	Newest string // address of the search in the newest runs; empty on its page
 }
 
-// A runLog is lines of the output of a run.
+// A runLog has lines of the output of a run.
 type runLog struct {
 	wire.Run
 	Lines []logLine
-	More  string // the address of a search in this run, if it may have more lines
+	More  string // address of a search in this run, if it may have more lines
 }
 
 // A logLine is a line of output.
 type logLine struct{ Parts []linePart }
 
-// A linePart is a part of a line, which may be what is searched.
+// A linePart is a part of a line. It may be a match.
 type linePart struct {
 	Text  string
 	Found bool
 }
 
-// logs shows the last lines of runs, or those that have a text.
+// logs shows the last lines of runs, or the lines that contain a text.
 func (s runPages) logs(r *http.Request) (page, error) {
 	f, err := newLogFilter(r.URL.Query())
 	if err != nil {
@@ -111,14 +111,14 @@ func (s runPages) logs(r *http.Request) (page, error) {
 	return page{title: "Logs", menu: "/ui/logs", sections: []section{{"log-filter", v}, {"logs", v}}, still: f.Text != ""}, nil
 }
 
-// query selects the runs of a filter.
+// query returns the query for the runs of a filter.
 func (f logFilter) query(limit int) (q server.RunQuery) {
 	q = server.RunQuery{Session: f.Session, Before: f.Before, Limit: limit}
 	q.Tool, q.Plugin = f.Tool, f.Plugin
 	return q
 }
 
-// runsOf returns the run that a filter names, or those that it selects, the newest first.
+// runsOf returns the run that a filter names, or the runs that it selects, newest first.
 func (s runPages) runsOf(ctx context.Context, f logFilter, q server.RunQuery) ([]wire.Run, error) {
 	if f.Run == "" {
 		return s.service.AllSessions().Runs(ctx, q)
@@ -130,7 +130,7 @@ func (s runPages) runsOf(ctx context.Context, f logFilter, q server.RunQuery) ([
 	return []wire.Run{run}, err
 }
 
-// watch finds the last lines of active runs, and then of others.
+// watch finds the last lines of active runs, then of others.
 func (s runPages) watch(ctx context.Context, v *logList) error {
 	q := v.Filter.query(maxWatched)
 	latest, err := s.runsOf(ctx, v.Filter, q)
@@ -151,7 +151,7 @@ func (s runPages) watch(ctx context.Context, v *logList) error {
 		seen[run.TaskID] = true
 		chunk, err := s.service.Session(run.Session).Tail(ctx, run.TaskID, -watchedTail, watchedTail)
 		if notFound(err) || err == nil && len(chunk.Data) == 0 {
-			continue // it is gone, or has written nothing
+			continue // removed, or without output
 		}
 		if err != nil {
 			return err
@@ -161,12 +161,12 @@ func (s runPages) watch(ctx context.Context, v *logList) error {
 	return nil
 }
 
-// lastLines returns the last whole lines of an output, or the end of a long one.
+// lastLines returns the last complete lines of an output, or the end of a long line.
 func lastLines(c server.Chunk) (lines []logLine) {
 	text := strings.TrimSuffix(server.Clean(c.Data), "\n")
 	all := strings.Split(text, "\n")
 	if c.Offset > 0 && len(all) > 1 {
-		all = all[1:] // it begins in the middle
+		all = all[1:] // the first line is incomplete
 	}
 	for _, line := range all[max(0, len(all)-watchedLast):] {
 		lines = append(lines, logLine{[]linePart{{Text: cut(line, maxLogLine)}}})
@@ -174,10 +174,10 @@ func lastLines(c server.Chunk) (lines []logLine) {
 	return lines
 }
 
-// search finds lines in the output of runs, the newest run first, until it has read or
-// found enough.
+// search finds lines in the output of runs, newest run first, until it has read or found
+// enough.
 func (s runPages) search(ctx context.Context, v *logList) error {
-	select { // one search at a time reads
+	select { // one search at a time may read
 	case s.searches <- struct{}{}:
 		defer func() { <-s.searches }()
 	case <-ctx.Done():
@@ -195,7 +195,7 @@ func (s runPages) search(ctx context.Context, v *logList) error {
 	find := newFinder(v.Filter.Text)
 	for i, run := range runs {
 		lines, more, err := s.searchRun(ctx, run, find, min(most, maxFound-v.Lines), v)
-		if err != nil && !notFound(err) { // a run that is gone has no lines
+		if err != nil && !notFound(err) { // a removed run has no lines
 			return err
 		}
 		if len(lines) > 0 {
@@ -217,17 +217,17 @@ func (s runPages) search(ctx context.Context, v *logList) error {
 	return nil
 }
 
-// searchRun finds at most so many lines of a run. More says that it may have others.
+// searchRun finds at most most lines of a run. More reports whether there may be others.
 func (s runPages) searchRun(ctx context.Context, run wire.Run, find finder, most int, v *logList) (lines []logLine, more bool, err error) {
 	session := s.service.Session(run.Session)
-	var rest []byte // of a line whose end was not read yet
+	var rest []byte // beginning of a line whose end was not read yet
 	for at := int64(0); ; {
 		c, err := session.Tail(ctx, run.TaskID, at, logPiece)
 		if err != nil {
 			return lines, false, err
 		}
 		if c.Offset > at {
-			rest = append(rest, '\n') // what was between was not kept
+			rest = append(rest, '\n') // the part in between was not kept
 		}
 		last := len(c.Data) == 0 || c.Offset+int64(len(c.Data)) >= c.End
 		at = c.Offset + int64(len(c.Data))
@@ -236,7 +236,7 @@ func (s runPages) searchRun(ctx context.Context, run wire.Run, find finder, most
 		text := append(rest, c.Data...)
 		if end := bytes.LastIndexByte(text, '\n') + 1; !last && end > 0 {
 			text, rest = text[:end], bytes.Clone(text[end:])
-		} else { // the last lines, or one of some length
+		} else { // the last lines, or a long one
 			rest = nil
 		}
 		lines = append(lines, find.in(server.Clean(text), most-len(lines))...)
@@ -246,7 +246,7 @@ func (s runPages) searchRun(ctx context.Context, run wire.Run, find finder, most
 	}
 }
 
-// A finder finds a text in lines, in upper or lower case.
+// A finder finds a text in lines, ignoring case.
 type finder struct {
 	lower string
 	where *regexp.Regexp
@@ -256,7 +256,7 @@ func newFinder(text string) finder {
 	return finder{strings.ToLower(text), regexp.MustCompile("(?i)" + regexp.QuoteMeta(strings.ToValidUTF8(text, "\ufffd")))}
 }
 
-// in returns at most so many lines of a text that have what is searched.
+// in returns at most most lines of a text that match.
 func (f finder) in(text string, most int) (found []logLine) {
 	if !strings.Contains(strings.ToLower(text), f.lower) {
 		return nil
@@ -272,7 +272,7 @@ func (f finder) in(text string, most int) (found []logLine) {
 	return found
 }
 
-// mark cuts a line to what is around the first match, and marks what was found.
+// mark cuts a line to the surroundings of the first match, and marks the matches.
 func (f finder) mark(line string) (l logLine) {
 	if at := f.where.FindStringIndex(line); at != nil && at[0] > logBefore {
 		line = "…" + strings.ToValidUTF8(line[at[0]-logBefore:], "")

@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	maxOutput = 32 << 10 // about the bytes of the end of an output that are shown
-	maxPiece  = 4 << 10  // about the bytes of a piece
-	maxReads  = 8        // of a log each time the page is read
+	maxOutput = 32 << 10 // approximate bytes shown of the end of an output
+	maxPiece  = 4 << 10  // approximate bytes of a piece
+	maxReads  = 8        // reads of a log for each load of the page
 )
 
-// A piece is some lines of an output, and an element of its own: adding a line
-// leaves the others as they are in the browser, selected text included.
+// A piece is some lines of an output in an element of its own. Adding a line leaves the
+// others as they are in the browser, including selected text.
 type piece struct {
 	Attempt int
 	From    int64
-	Gap     int64 // bytes before it that were not kept
+	Gap     int64 // bytes dropped before it
 	data    []byte
 }
 
-// Text is the piece for people: without escape sequences and overwritten lines.
+// Text returns the piece for people, without escape sequences and overwritten lines.
 func (p piece) Text() string { return server.Clean(p.data) }
 
-// ID is the id of its element.
+// ID returns the id of the piece's element.
 func (p piece) ID() string { return fmt.Sprintf("out-%d-%d", p.Attempt, p.From) }
 
 // readOutput reads the end of a run's output.
@@ -35,7 +35,7 @@ func readOutput(ctx context.Context, session server.Session, id string) ([]piece
 	if err != nil {
 		return nil, err
 	}
-	from := c.Offset - c.Offset%maxPiece // where pieces may begin
+	from := c.Offset - c.Offset%maxPiece // pieces may begin here
 
 	var pieces []piece
 	for at, reads := from, 0; at < c.End && reads < maxReads; reads++ {
@@ -53,8 +53,8 @@ func readOutput(ctx context.Context, session server.Session, id string) ([]piece
 	return pieces, nil
 }
 
-// split cuts a chunk into pieces. The cuts depend only on what is near them, so
-// that they stay where they are as the output grows.
+// split cuts a chunk into pieces. Cuts depend only on the bytes near them, so they stay
+// in place as the output grows.
 func split(c server.Chunk, gap int64) (pieces []piece) {
 	for len(c.Data) > 0 {
 		n := boundary(c.Data, maxPiece-int(c.Offset%maxPiece))
@@ -64,8 +64,8 @@ func split(c server.Chunk, gap int64) (pieces []piece) {
 	return pieces
 }
 
-// boundary returns where the first line ends that ends at from or later. A line
-// that is longer than a piece is cut between characters.
+// boundary returns the end of the first line that ends at from or later. It cuts a line
+// longer than a piece between characters.
 func boundary(data []byte, from int) int {
 	if from >= len(data) {
 		return len(data)

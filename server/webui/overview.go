@@ -11,14 +11,14 @@ import (
 
 const (
 	maxActive   = 200  // active runs on the overview; there are more only if the operator allows more
-	maxEnded    = 10   // ended ones
-	maxRecent   = 200  // runs among which the last to end are searched
-	maxClients  = 50   // the latest
-	maxProblems = 50   // that are shown
-	maxProblem  = 1000 // bytes of a problem, and of the file that has it
+	maxEnded    = 10   // ended runs
+	maxRecent   = 200  // runs searched for the last to end
+	maxClients  = 50   // latest clients
+	maxProblems = 50   // problems shown
+	maxProblem  = 1000 // bytes of a problem, and of its file
 )
 
-// overview shows what is wrong, what is in use, what runs, and what has ended.
+// overview shows problems, resources in use, active runs, and ended runs.
 func (s *site) overview(r *http.Request) (page, error) {
 	all := s.service.AllSessions()
 	ended, err := all.Runs(r.Context(), server.RunQuery{Limit: maxRecent})
@@ -56,7 +56,7 @@ type problems struct {
 	Shown []wire.FileProblem
 }
 
-// More is how many are not shown.
+// More returns how many are not shown.
 func (p problems) More() int { return p.N - len(p.Shown) }
 
 func newProblems(all []wire.FileProblem) problems {
@@ -67,14 +67,14 @@ func newProblems(all []wire.FileProblem) problems {
 	return p
 }
 
-// totals are what runs have come to since the start.
+// totals are the totals of runs since the start.
 type totals struct {
 	Started, Succeeded, Canceled, Refused, Restarted int64
 	Failed                                           int64
-	Kinds                                            []kindCount // of failures, the most frequent first
+	Kinds                                            []kindCount // failures by kind, most frequent first
 }
 
-// A kindCount says how often runs failed in one way.
+// A kindCount is the number of failures of one kind.
 type kindCount struct {
 	Word string
 	N    int64

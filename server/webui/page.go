@@ -11,17 +11,17 @@ import (
 	"github.com/toolhost/toolhost/internal/human"
 )
 
-// A page shows one side of the service as it is now.
+// A page shows one side of the service in its current state.
 type page struct {
 	title    string
 	menu     string // the menu entry it belongs to
 	sections []section
-	still    bool // it is not kept up to date: what it shows takes long to find, or does not change
+	still    bool // not kept up to date: its content takes long to find, or does not change
 }
 
-// A section is one element of a page, not rendered yet.
+// A section is one element of a page before rendering.
 type section struct {
-	id   string // of the element, and of its template
+	id   string // id of the element, and of its template
 	data any
 }
 
@@ -39,16 +39,16 @@ func render(name string, data any) (string, error) {
 	return string(human.Visible(b.Bytes())), err
 }
 
-// A frame is what is around the sections of a page.
+// A frame is the surroundings of the sections of a page.
 type frame struct {
 	Title, Menu string
 	Version     string
 	Build       string
 	Live        bool // the script keeps it up to date
 	Now         *moment
-	Address     string // of this page
+	Address     string // address of this page
 	Body        template.HTML
-	Error       string // in place of the body
+	Error       string // replaces the body
 }
 
 // frame renders a page.
@@ -64,8 +64,8 @@ func (p page) frame() (frame, error) {
 	return f, nil
 }
 
-// document answers with a page, or that the client has it as it is: the script
-// requests a page again and again.
+// document sends a page, or says that the client's copy is current: the script requests a
+// page again and again.
 func (s *site) document(w http.ResponseWriter, r *http.Request, p page) error {
 	f, err := p.frame()
 	if err != nil {
@@ -83,8 +83,8 @@ func (s *site) document(w http.ResponseWriter, r *http.Request, p page) error {
 	return nil
 }
 
-// answer answers a posted form with a page. Its address has another page, so the
-// script leaves it as it is.
+// answer sends a page in response to a posted form. Its address belongs to another page,
+// so the script does not update it.
 func (s *site) answer(w http.ResponseWriter, r *http.Request, status int, p page) error {
 	f, err := p.frame()
 	if err == nil {
@@ -93,7 +93,7 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request, status int, p page
 	return err
 }
 
-// write answers with a document.
+// write sends a document.
 func (s *site) write(w http.ResponseWriter, r *http.Request, status int, f frame) {
 	f.Version, f.Build, f.Now, f.Address = s.Version, build, newMoment(time.Now()), r.URL.RequestURI()
 	html, err := render("layout", f)
@@ -105,5 +105,5 @@ func (s *site) write(w http.ResponseWriter, r *http.Request, status int, f frame
 
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(html)) // an error means that the client is gone
+	_, _ = w.Write([]byte(html)) // fails only if the client is gone
 }

@@ -12,19 +12,19 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// maxDescription is how many bytes of a description are shown.
+// maxDescription is how many bytes of a description a page shows.
 const maxDescription = 300
 
-// catalog is what the page of the plugins shows.
+// catalog is the content of the page of plugins.
 type catalog struct {
 	Plugins    []pluginView
-	Program    []wire.PluginTool // of the program that has the server
+	Program    []wire.PluginTool // tools of the embedding program
 	Tools      int
 	Configured bool // a reload also reads the configuration
 	Reloaded   *reloadView
 }
 
-// A reloadView is what a reload has changed, or why it was refused.
+// A reloadView shows the changes of a reload, or why it was refused.
 type reloadView struct {
 	Title string
 	Lines []string
@@ -33,13 +33,12 @@ type reloadView struct {
 // A pluginView is a plugin with the rules behind its grants.
 type pluginView struct {
 	wire.Plugin
-	Rules []Setting // a row for each entry of a list
-	AddTo string    // says where Lines belong
-	Lines string    // of a configuration, that grant what is missing
+	Rules []Setting // one row for each entry of a list
+	AddTo string    // where Lines belong
+	Lines string    // configuration that grants what is missing
 }
 
-// plugins shows which plugins are loaded, what they were granted, and what is
-// wrong.
+// plugins shows the loaded plugins, their grants, and problems.
 func (s *site) plugins(r *http.Request) (page, error) {
 	return s.catalog(r.Context(), nil)
 }
@@ -66,7 +65,7 @@ func (s *site) catalog(ctx context.Context, reloaded *reloadView) (page, error) 
 	return page{title: "Plugins", menu: "/ui/plugins", sections: []section{{"problems", newProblems(found)}, {"plugins", c}}}, nil
 }
 
-// rulesOf returns the settings that grant a plugin something, those that are lists by
+// rulesOf returns the settings that grant a plugin something. Lists have a row for each
 // entry.
 func rulesOf(plugin string, settings []Setting) (rules []Setting) {
 	for _, s := range settings {
@@ -85,8 +84,8 @@ func rulesOf(plugin string, settings []Setting) (rules []Setting) {
 	return rules
 }
 
-// reload reads the configuration and the plugins again, and shows what has changed. An
-// operator who leaves does not end it half way.
+// reload reads the configuration and the plugins again, and shows what has changed. It
+// continues if the operator leaves.
 func (s *site) reload(w http.ResponseWriter, r *http.Request) error {
 	if err := readForm(w, r, maxForm); err != nil {
 		return err
@@ -98,7 +97,7 @@ func (s *site) reload(w http.ResponseWriter, r *http.Request) error {
 	case err == nil:
 		view.Lines = out.Lines()
 		s.Logger.Info("reloaded by an operator")
-	case server.ReasonOf(err).Code == wire.CodeInternal: // it is the operator's own configuration
+	case server.ReasonOf(err).Code == wire.CodeInternal: // the operator's own configuration
 		status, view.Title, view.Lines = http.StatusUnprocessableEntity, "Reload refused, nothing has changed:", strings.Split(err.Error(), "\n")
 	default:
 		return err
@@ -112,7 +111,7 @@ func (s *site) reload(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, r, status, p)
 }
 
-// reloadAll reloads what the program can reload.
+// reloadAll reloads everything the program can reload.
 func (s *site) reloadAll(ctx context.Context) (wire.Reload, error) {
 	if s.Reload == nil {
 		return s.service.ReloadPlugins(ctx)
@@ -120,7 +119,7 @@ func (s *site) reloadAll(ctx context.Context) (wire.Reload, error) {
 	return s.Reload(ctx)
 }
 
-// bound cuts what is shown to as many lines, and as long ones, as problems have.
+// bound cuts the lines shown to the limits of problems, in number and length.
 func (v *reloadView) bound() {
 	if more := len(v.Lines) - maxProblems; more > 0 {
 		v.Lines = append(v.Lines[:maxProblems:maxProblems], fmt.Sprintf("%d more lines are not shown", more))
@@ -139,10 +138,10 @@ func (s *site) settings(*http.Request) (page, error) {
 	return page{title: "Settings", menu: "/ui/settings", sections: []section{{"settings", all}}}, nil
 }
 
-// brief cuts a description.
+// brief shortens a description.
 func brief(s string) string { return cut(s, maxDescription) }
 
-// claims are what a tool says of itself.
+// claims returns what a tool declares about itself.
 func claims(t wire.PluginTool) []string {
 	return named([]naming{
 		{t.Hints.Readonly, "readonly"}, {t.Hints.Idempotent, "idempotent"}, {t.Hints.SupportsBackground, "background"},
@@ -151,7 +150,7 @@ func claims(t wire.PluginTool) []string {
 	})
 }
 
-// effectsOf are what a call may really do.
+// effectsOf returns what a call can really do.
 func effectsOf(a wire.Annotations) []string {
 	return named([]naming{
 		{a.ReadOnly, "changes nothing"}, {!a.ReadOnly && !a.Destructive, "writes"}, {a.Destructive, "may delete or overwrite"},
@@ -159,7 +158,7 @@ func effectsOf(a wire.Annotations) []string {
 	})
 }
 
-// A naming is a name for something that may hold.
+// A naming is a name for a property that may hold.
 type naming struct {
 	holds bool
 	name  string

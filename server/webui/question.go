@@ -9,11 +9,11 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A questionView is an open question of a run, and the form to answer it.
+// A questionView is an open question of a run, with the form to answer it.
 type questionView struct {
 	TaskID, Key, Message string
 	Form                 form
-	Problem              string // of an answer
+	Problem              string // problem with an answer
 }
 
 func newQuestions(id string, open map[string]abi.Question) (all []questionView) {
@@ -56,7 +56,7 @@ func (s runPages) answerQuestion(w http.ResponseWriter, r *http.Request, run wir
 	return nil
 }
 
-// unanswered shows a run again, with what was typed and what is wrong with it.
+// unanswered shows a run again, with the typed answer and its problem.
 func (s runPages) unanswered(w http.ResponseWriter, r *http.Request, id, key, problem string) error {
 	v, err := s.readRun(r.Context(), id)
 	if err != nil {

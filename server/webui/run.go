@@ -15,28 +15,28 @@ import (
 
 const (
 	maxShown  = 16 << 10 // bytes of a result on a page
-	maxIndent = 64 << 10 // bytes of a result that is indented
+	maxIndent = 64 << 10 // bytes of a result that are indented
 
-	maxChildren = 50 // of a run that are listed, the newest
+	maxChildren = 50 // newest children of a run listed
 )
 
-// A runView is what the page of a run shows.
+// A runView is the content of the page of a run.
 type runView struct {
 	wire.Run
 	Result    resultView
 	Content   []block
 	Output    []piece
 	Questions []questionView
-	Repeats   bool // it can be run again
-	Reads     bool // messages can be sent to it
-	Unread    int  // messages that its tool has not taken
+	Repeats   bool // the run can be repeated
+	Reads     bool // the tool reads messages
+	Unread    int  // unread messages
 	Children  runTable
 	Calls     callTree
 }
 
-// A resultView is the result of a run, or its beginning.
+// A resultView is the result of a run, or the beginning of it.
 type resultView struct {
-	Text string // empty if there is no result
+	Text string // empty without a result
 	Size int64
 	Cut  bool
 }
@@ -108,8 +108,8 @@ func (v runView) sections() []section {
 	return []section{{"run", v}, {"questions", v}, {"actions", v}, {"end", v}, {"inner-calls", v.Calls}, {"children", v.Children}, {"output", v}, {"details", v}}
 }
 
-// headingOf is the title of a run. The titles of runs without one say only that they
-// run in the background.
+// headingOf returns the title of a run. The default title only says that the tool runs in
+// the background, so it is not used.
 func headingOf(r wire.Run) string {
 	if r.Title == "" || r.Title == "Background "+r.Tool {
 		return r.Tool
@@ -117,7 +117,7 @@ func headingOf(r wire.Run) string {
 	return r.Title
 }
 
-// namedTool is the tool of a run, unless its heading says it.
+// namedTool returns the tool of a run, unless the heading contains it.
 func namedTool(r wire.Run) string {
 	if headingOf(r) == r.Tool {
 		return ""
@@ -125,10 +125,10 @@ func namedTool(r wire.Run) string {
 	return r.Tool
 }
 
-// Earlier reports whether there is output before what is shown.
+// Earlier reports whether there is output before the part shown.
 func (v runView) Earlier() bool { return len(v.Output) > 0 && v.Output[0].From > 0 }
 
-// newResultView indents a result for reading, and cuts it.
+// newResultView indents a result for reading, and shortens it.
 func newResultView(result json.RawMessage) resultView {
 	text := []byte(result)
 	if len(text) <= maxIndent {
@@ -140,7 +140,7 @@ func newResultView(result json.RawMessage) resultView {
 	return resultView{cut(string(text[:min(len(text), maxShown+1)]), maxShown), int64(len(result)), len(text) > maxShown}
 }
 
-// took is how long a run has taken so far, or took in all.
+// took returns how long a run took, or has taken so far.
 func took(r wire.Run) string {
 	if r.StartedAt.IsZero() {
 		return "–"
@@ -148,7 +148,7 @@ func took(r wire.Run) string {
 	return seconds(r.ElapsedSeconds)
 }
 
-// A state shows how a run is by a word and a sign, never by its color alone.
+// A state shows the state of a run by a word and a sign, not only by its color.
 type state struct{ Class, Sign, Word string }
 
 func stateOf(r wire.Run) state {
@@ -176,7 +176,7 @@ func stateOf(r wire.Run) state {
 	return state{"wait", "…", string(r.Status)}
 }
 
-// kinds are words for kinds of errors whose names do not say enough.
+// kinds are words for kinds of errors whose names are not clear enough.
 var kinds = map[wire.ErrorKind]string{
 	wire.KindTimeout: "time limit", wire.KindFuelExhausted: "out of fuel", wire.KindTrap: "crashed", wire.KindLimit: "run limit",
 }
@@ -187,12 +187,12 @@ func wordOf(k wire.ErrorKind) string {
 
 // A bar is the progress of a run.
 type bar struct {
-	Percent int // -1: the total is unknown
+	Percent int // -1 if the total is unknown
 	Counts  string
 	Message string
 }
 
-// newBar returns nil for a run that reports no progress.
+// newBar returns nil for a run without progress.
 func newBar(p *wire.Progress) *bar {
 	switch {
 	case p == nil:
@@ -205,9 +205,8 @@ func newBar(p *wire.Progress) *bar {
 	return &bar{-1, "", p.Message}
 }
 
-// unit adds what a number counts.
+// unit appends the unit of a number.
 func unit(n, of string) string { return strings.TrimSpace(n + " " + of) }
 
-// Doing is what a run says that it does or did: the sentence for a person, else its
-// status.
+// Doing returns what a run says about its work: the sentence for people, or its status.
 func (v runView) Doing() string { return cmp.Or(v.Narration, v.Detail) }

@@ -13,23 +13,23 @@ import (
 
 const (
 	rowsOfPage = 50
-	maxSession = 300 // bytes of a session's name
+	maxSession = 300 // bytes of the name of a session
 )
 
-// A runFilter selects runs, as it was typed.
+// A runFilter selects runs, as the user typed it.
 type runFilter struct {
 	Session             string // empty: all
 	Status              string // stateActive or a wire.Status; empty: all
 	Tool, Plugin        string // empty: all
-	Text                string // in the tool's name, the title or the error
+	Text                string // contained in the tool's name, the title or the error
 	CreatedFrom, Before string // Before: only runs older than this one
-	CreatedTo           string // like CreatedFrom a time of UTC, to the minute
+	CreatedTo           string // a time in UTC to the minute, like CreatedFrom
 }
 
 // stateActive selects runs that have not ended.
 const stateActive = "active"
 
-// States are what can be chosen as the state of runs.
+// States returns the states of runs to choose from.
 func (runFilter) States() []string {
 	return []string{stateActive, string(wire.StatusQueued), string(wire.StatusRunning), string(wire.StatusWaiting), string(wire.StatusSucceeded), string(wire.StatusFailed), string(wire.StatusCanceled)}
 }
@@ -57,7 +57,7 @@ func newRunFilter(q url.Values) (runFilter, error) {
 	return f, nil
 }
 
-// query is the filter as the service has it.
+// query returns the filter as a query of the service.
 func (f runFilter) query() (server.RunQuery, error) {
 	q := server.RunQuery{Session: f.Session, Active: f.Status == stateActive, Before: f.Before}
 	q.Tool, q.Plugin, q.Text = f.Tool, f.Plugin, f.Text
@@ -76,14 +76,14 @@ func (f runFilter) query() (server.RunQuery, error) {
 	return q, nil
 }
 
-// runList is what the page of the runs shows.
+// runList is the content of the page of runs.
 type runList struct {
 	filter runFilter
 	Runs   []wire.Run
-	Next   string // the address of older runs; empty if there are none
+	Next   string // address of older runs; empty if there are none
 }
 
-// runs shows the runs of all sessions or of one, the newest first.
+// runs shows the runs of all sessions or of one, newest first.
 func (s runPages) runs(r *http.Request) (page, error) {
 	f, err := newRunFilter(r.URL.Query())
 	if err != nil {
@@ -107,14 +107,14 @@ func (s runPages) runs(r *http.Request) (page, error) {
 	return page{title: "Runs", menu: "/ui/runs", sections: []section{{"filter", f}, {"runs", list}}}, nil
 }
 
-// before is the address of the runs of the same filter before another one; empty
-// is the newest.
+// before returns the address of the filter's runs before another run; empty means the
+// newest.
 func (f runFilter) before(id string) string {
 	f.Before = id
 	return strings.TrimSuffix("/ui/runs?"+f.Query(), "?")
 }
 
-// Query is the filter as a query.
+// Query returns the filter as a URL query.
 func (f runFilter) Query() string {
 	q := url.Values{}
 	for name, value := range map[string]string{
@@ -127,13 +127,13 @@ func (f runFilter) Query() string {
 	return q.Encode()
 }
 
-// Given reports whether the form has something to clear.
+// Given reports whether there is something to clear in the form.
 func (f runFilter) Given() bool { f.Before = ""; return f != runFilter{} }
 
-// Filtered reports whether not all runs are meant.
+// Filtered reports whether the list does not have all runs.
 func (l runList) Filtered() bool { return l.filter != runFilter{} }
 
-// Newest is the address of the newest runs; empty on their page.
+// Newest returns the address of the newest runs; empty on their page.
 func (l runList) Newest() string {
 	if l.filter.Before == "" {
 		return ""
@@ -141,7 +141,7 @@ func (l runList) Newest() string {
 	return l.filter.before("")
 }
 
-// Table is the table of the runs.
+// Table returns the table of the runs.
 func (l runList) Table() runTable {
 	t := newTable(l.Runs, tableAll)
 	t.Back = &l.filter
@@ -151,7 +151,7 @@ func (l runList) Table() runTable {
 	return t
 }
 
-// A tableKind says what the columns of a table of runs show.
+// A tableKind says which columns a table of runs has.
 type tableKind struct {
 	When, Lasts string
 	at          func(wire.Run) time.Time
@@ -163,12 +163,12 @@ var (
 	tableAll    = tableKind{"Created", "Duration", func(r wire.Run) time.Time { return r.CreatedAt }}
 )
 
-// A runTable is a table of runs, those that can be stopped or removed with a box to select
+// A runTable is a table of runs. Runs that can be stopped or removed have a box to select
 // them.
 type runTable struct {
 	tableKind
 	Rows []runRow
-	Back *runFilter // of the page that a stop returns to; nil is the overview
+	Back *runFilter // filter of the page that a stop returns to; nil is the overview
 }
 
 // A runRow is a run in a table.
@@ -189,10 +189,10 @@ func newTable(runs []wire.Run, kind tableKind) runTable {
 // Stoppable reports whether the run can be stopped.
 func (r runRow) Stoppable() bool { return !r.Status.Terminal() }
 
-// Stops reports whether a run of the table can be stopped.
+// Stops reports whether the table has runs that can be stopped.
 func (t runTable) Stops() bool { return slices.ContainsFunc(t.Rows, runRow.Stoppable) }
 
-// Removes reports whether a run of the table can be removed.
+// Removes reports whether the table has runs that can be removed.
 func (t runTable) Removes() bool {
 	return slices.ContainsFunc(t.Rows, func(r runRow) bool { return r.Removable })
 }

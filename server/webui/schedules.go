@@ -8,7 +8,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// schedulePages are the page of the schedules, and what its forms do.
+// schedulePages serves the page of schedules and its forms.
 type schedulePages struct{ *site }
 
 func (s schedulePages) register() {
@@ -19,18 +19,18 @@ func (s schedulePages) register() {
 	s.handleSchedule("POST /ui/schedules/{schedule}/remove", "removed", s.removeSchedule)
 }
 
-// maxSchedules bounds how many schedules a page shows.
+// maxSchedules is how many schedules a page shows.
 const maxSchedules = 200
 
-// scheduleList is what the page of the schedules shows.
+// scheduleList is the content of the page of schedules.
 type scheduleList struct {
 	Session string // empty: all
 	Found   []wire.Schedule
 	More    int // schedules that are not shown
 }
 
-// schedules shows the schedules of all sessions, or of one: the next to fire
-// first, disabled ones last.
+// schedules shows the schedules of all sessions or of one: the next to fire first,
+// disabled ones last.
 func (s schedulePages) schedules(r *http.Request) (page, error) {
 	session, err := sessionParam(r)
 	if err != nil {
@@ -57,8 +57,8 @@ func (s schedulePages) schedules(r *http.Request) (page, error) {
 	return page{title: "Schedules", menu: "/ui/schedules", sections: []section{{"schedules", scheduleList{session, shown, len(found) - len(shown)}}}}, nil
 }
 
-// handleSchedule answers a posted form about a schedule: change does what it asks, and
-// returns the address of the page to go to.
+// handleSchedule handles a posted form about a schedule. The function change does what
+// the form asks, and returns the address of the next page.
 func (s schedulePages) handleSchedule(pattern, did string, change func(ctx context.Context, id string) (to string, err error)) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
 		if err := readForm(w, r, maxForm); err != nil {
@@ -97,7 +97,7 @@ func (s schedulePages) removeSchedule(ctx context.Context, id string) (string, e
 	return pathSchedules, err
 }
 
-// fire shows the run that it starts.
+// fire fires a schedule, and returns the page of the new run.
 func (s schedulePages) fire(ctx context.Context, id string) (string, error) {
 	run, err := s.service.AllSessions().Schedules().Fire(ctx, id, operator)
 	return "/ui/runs/" + run.TaskID, err

@@ -14,16 +14,16 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// maxValueForm bounds the form of one secret, in bytes: each byte of a value may take
+// maxValueForm bounds the form of one secret, in bytes. Each byte of a value may take
 // three.
 const maxValueForm = 64 << 10
 
-// linkStyle is the style of the page of a link, which needs no other file: users cannot
-// read those of the operators' page.
+// linkStyle is the style of the page of a link. The page needs no other file, because
+// users cannot read the files of the operators' page.
 const linkStyle = template.CSS(`body{font:1rem/1.5 system-ui,sans-serif;max-width:36rem;margin:3rem auto;padding:0 1rem;color-scheme:light dark}
 input,button{font:inherit;padding:.4rem .6rem}input{width:100%;box-sizing:border-box;margin:.3rem 0 1rem}dt{font-weight:600}dd{margin:0 0 .6rem}`)
 
-// linkPolicy lets nothing run on the page of a link.
+// linkPolicy prevents anything from running on the page of a link.
 var linkPolicy = "default-src 'none'; style-src 'sha256-" + styleSum() + "'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 func styleSum() string {
@@ -31,15 +31,15 @@ func styleSum() string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// secretForm is the page where a user sets a secret that a call lacks.
+// secretForm is the page where a user sets a secret that a call lacked.
 type secretForm struct {
 	*site
 	links *server.SecretLinks
 }
 
 // NewSecretForm returns the page behind links for secrets, see [server.SecretLinks]. It
-// answers /secret/TOKEN, and needs no login: whoever has a link can set its secret once,
-// and cannot read it. It is safe for concurrent use.
+// serves /secret/TOKEN without a login: anyone who has a link can set its secret once,
+// but not read it. It is safe for concurrent use.
 func NewSecretForm(service *server.Service, logger *slog.Logger) http.Handler {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -55,18 +55,18 @@ func NewSecretForm(service *server.Service, logger *slog.Logger) http.Handler {
 	return secured(origin.Handler(f.mux))
 }
 
-// linkPage is what the page of a link shows.
+// linkPage is the content of the page of a link.
 type linkPage struct {
 	server.SecretLink
 	Style template.CSS
-	Asker string // the session, as the user knows it
+	Asker string // the session under its name for the user
 	Until string // when the link expires
-	Error string // what is wrong with the form, or in its place
+	Error string // problem with the form, or text in place of the form
 	Form  bool
 	Done  bool
 }
 
-// textVoid is shown for a link that is not valid.
+// textVoid is shown for an invalid link.
 const textVoid = "This link was used or has expired, or the secret has been set in another way. Let the agent call the tool again: if the secret is still missing, you get a new link."
 
 func (f secretForm) get(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +104,7 @@ func (f secretForm) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer answers with the page.
+// answer sends the page.
 func (f secretForm) answer(w http.ResponseWriter, p linkPage, status int) {
 	p.Style, p.Until = linkStyle, p.Expires.UTC().Format(time.RFC1123)
 	p.Asker = p.Session
@@ -121,5 +121,5 @@ func (f secretForm) answer(w http.ResponseWriter, p linkPage, status int) {
 	h.Set("Content-Security-Policy", linkPolicy)
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(html)) // an error means that the client is gone
+	_, _ = w.Write([]byte(html)) // fails only if the client is gone
 }

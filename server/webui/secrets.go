@@ -11,10 +11,10 @@ import (
 // maxSecretForm bounds the form of a secret, in bytes.
 const maxSecretForm = 64 << 10
 
-// userForm is of the users that an operator may name.
+// userForm matches the users that an operator may name.
 var userForm = regexp.MustCompile(`^([A-Za-z0-9._:@-]{1,64}|~[0-9a-f]{64})?$`)
 
-// secretPages are the page of the secrets, and what its forms do. No page shows a value.
+// secretPages serves the page of secrets and its forms. No page shows a value.
 type secretPages struct{ *site }
 
 func (s secretPages) register() {
@@ -23,17 +23,17 @@ func (s secretPages) register() {
 		if err != nil {
 			return err
 		}
-		return s.answer(w, r, http.StatusOK, p) // which is not kept up to date: each time the sources are asked
+		return s.answer(w, r, http.StatusOK, p) // not kept up to date, because each load queries the sources
 	})
 	s.handle("POST /ui/secrets/{secret}", s.set)
 	s.handle("POST /ui/secrets/{secret}/remove", s.remove)
 }
 
-// secretList is what the page shows.
+// secretList is the content of the page.
 type secretList struct {
-	User   string // whose values the secrets of users have here; "": all without a login
+	User   string // user whose values are shown; "" is everyone without a login
 	Found  []wire.Secret
-	Settle bool // there are secrets of users
+	Settle bool // there are secrets of users to set
 }
 
 func (s secretPages) secrets(r *http.Request) (page, error) {
@@ -59,7 +59,7 @@ func (s secretPages) set(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// remove removes it.
+// remove removes the value of a user's secret.
 func (s secretPages) remove(w http.ResponseWriter, r *http.Request) error {
 	return s.change(w, r, "removed", func(user, name string) (bool, error) {
 		return s.service.Secrets(user).Remove(r.Context(), name)

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	maxStores   = 200 // that are shown
-	storePage   = 100 // values of a store on a page
+	maxStores   = 200 // stores shown
+	storePage   = 100 // values on a page of a store
 	maxStoreKey = 128 // characters of a key
 )
 
-// storePages are the pages of the key-value stores of plugins, and what their forms do.
+// storePages serves the pages of key-value stores of plugins and their forms.
 type storePages struct{ *site }
 
 func (s storePages) register() {
@@ -21,13 +21,13 @@ func (s storePages) register() {
 	s.show("GET /ui/stores/{plugin}", s.store)
 	s.show("GET /ui/stores/{plugin}/{key}", s.value)
 	s.handle("POST /ui/stores/{plugin}/remove", s.clear)
-	s.handle("POST /ui/stores/{plugin}/values/remove", s.remove) // the key is in the form: an address could mean another one
+	s.handle("POST /ui/stores/{plugin}/values/remove", s.remove) // the key is in the form, because an address with it could mean something else
 }
 
-// storeList is what the page of the stores shows.
+// storeList is the content of the page of stores.
 type storeList struct {
 	Found []wire.KVStore
-	More  int // that are not shown
+	More  int // stores not shown
 }
 
 // stores shows the stores of all plugins.
@@ -40,18 +40,19 @@ func (s storePages) stores(r *http.Request) (page, error) {
 	return page{title: "Stores", menu: "/ui/stores", sections: []section{{"stores", storeList{shown, len(found.Stores) - len(shown)}}}}, nil
 }
 
-// storeView is what the page of one store shows: a page of its values, or one of them.
+// storeView is the content of the page of one store: a page of its values, or one of
+// them.
 type storeView struct {
 	Plugin, Session string
 	Prefix          string
 	Values          []wire.Value
-	Next            string // the key after which the next page begins; "": this is the last one
-	Key             string // of the value that is shown
+	Next            string // key after which the next page begins; "" on the last page
+	Key             string // key of the value shown
 	Value           resultView
 	Written         wire.Value
 }
 
-// Path is the address of the store, or of one of its values.
+// Path returns the address of the store, or of one of its values.
 func (v storeView) Path(key string) string {
 	path := "/ui/stores/" + escaped(v.Plugin)
 	if key != "" {
@@ -60,10 +61,10 @@ func (v storeView) Path(key string) string {
 	return path
 }
 
-// Query is the part of an address that names the session.
+// Query returns the part of an address that names the session.
 func (v storeView) Query() string { return v.query(url.Values{}) }
 
-// NextQuery is that of the next page.
+// NextQuery returns the query of the next page.
 func (v storeView) NextQuery() string {
 	q := url.Values{"after": {v.Next}}
 	if v.Prefix != "" {
@@ -87,7 +88,7 @@ func newStoreView(r *http.Request) (storeView, error) {
 	return storeView{Plugin: r.PathValue("plugin"), Session: session, Prefix: r.URL.Query().Get("prefix"), Key: r.PathValue("key")}, err
 }
 
-// store shows the values of a store by key, without their data.
+// store shows the values of a store by key, without data.
 func (s storePages) store(r *http.Request) (page, error) {
 	v, err := newStoreView(r)
 	if err != nil {
@@ -122,7 +123,7 @@ func (s storePages) value(r *http.Request) (page, error) {
 	return page{title: v.Key, menu: "/ui/stores", sections: []section{{"stored", v}}}, nil
 }
 
-// clear removes a store, and returns to all of them.
+// clear removes a store, and returns to the list of stores.
 func (s storePages) clear(w http.ResponseWriter, r *http.Request) error {
 	if err := readForm(w, r, maxForm); err != nil {
 		return err
@@ -136,7 +137,7 @@ func (s storePages) clear(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// remove removes one value, and returns to its store.
+// remove removes one value, and returns to the store.
 func (s storePages) remove(w http.ResponseWriter, r *http.Request) error {
 	if err := readForm(w, r, maxForm); err != nil {
 		return err

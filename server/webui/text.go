@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// cut cuts a text to at most n bytes, at the end of a character.
+// cut cuts a text to at most n bytes, between characters.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -20,7 +20,7 @@ func cut(s string, n int) string {
 	return s[:n] + "…"
 }
 
-// number is a number for people: with a comma between thousands.
+// number formats a number for people, with commas between thousands.
 func number[T int | int64 | float64](v T) string {
 	f := float64(v)
 	if math.Abs(f) >= 1e15 {
@@ -37,7 +37,7 @@ func number[T int | int64 | float64](v T) string {
 	return whole
 }
 
-// seconds is how long something takes, for people: in two units at most.
+// seconds formats a duration for people, in at most two units.
 func seconds(n float64) string {
 	s := int64(n)
 	for _, u := range []struct {
@@ -55,7 +55,7 @@ func seconds(n float64) string {
 	return fmt.Sprintf("%d s", s)
 }
 
-// duration is how long a call took.
+// duration formats the duration of a call.
 func duration(d time.Duration) string {
 	switch {
 	case d < 10*time.Millisecond:
@@ -68,13 +68,13 @@ func duration(d time.Duration) string {
 	return seconds(d.Seconds())
 }
 
-// A moment is a time, as a page shows it.
+// A moment is a time as a page shows it.
 type moment struct {
 	ISO, Text string
-	Distance  string // from now
+	Distance  string // distance from now
 }
 
-// Clock is the time of the day, to the minute.
+// Clock returns the time of day, to the minute.
 func (m *moment) Clock() string {
 	if m == nil {
 		return "–"
@@ -91,8 +91,8 @@ func newMoment(t time.Time) *moment {
 	return &moment{t.Format(time.RFC3339), t.Format("2006-01-02 15:04:05"), distance(t, time.Now())}
 }
 
-// distance is how far away a time is, to the minute or in steps of ten seconds, so that
-// it rarely changes.
+// distance returns how far away a time is, to the minute or in steps of ten seconds, so
+// that it rarely changes.
 func distance(t, now time.Time) string {
 	d, format := t.Sub(now), "in %d %s"
 	if d < 0 {

@@ -16,44 +16,44 @@ import (
 )
 
 const (
-	pageSession = "page"          // of what is called and started here, unless another is named
-	waitForCall = 5 * time.Second // then a call that may be parked continues as a run, which has its own page
+	pageSession = "page"          // default session for calls and runs from the page
+	waitForCall = 5 * time.Second // after this, a call that may be parked continues as a run, which has its own page
 	maxCallForm = 1 << 20         // bytes of a form with arguments
 	localTime   = "2006-01-02T15:04"
 )
 
-// A toolView is what the page of a tool shows.
+// A toolView is the content of the page of a tool.
 type toolView struct {
 	wire.Definition
 	Form    form
-	Schema  resultView // of the arguments
+	Schema  resultView // schema of the arguments
 	Session string
-	Title   string // of a run
-	Notify  bool   // the session is notified of the run's end
+	Title   string // title of a run
+	Notify  bool   // notify the session of the run's end
 	When    when
 	Problem string // why nothing was done
 	Result  *callResult
 }
 
-// when is when a schedule fires, as it was typed.
+// when holds the time of a schedule, as typed.
 type when struct {
 	Cron, At, Timezone string
 	Overlap            wire.Overlap
 }
 
-// Given reports whether something was typed.
+// Given reports whether anything was typed.
 func (w when) Given() bool { return w.Cron != "" || w.At != "" }
 
-// Effects are what a call may do.
+// Effects returns what a call can do.
 func (v toolView) Effects() []string { return effectsOf(v.Annotations) }
 
-// Approval reports whether a person has to approve a call.
+// NeedsApproval reports whether a person has to approve a call.
 func (v toolView) NeedsApproval() bool { return v.Approval == abi.ApprovalRequired }
 
-// Confirm reports whether a call has to be confirmed, which is not an approval.
+// Confirm reports whether a call has to be confirmed. That is not an approval.
 func (v toolView) Confirm() bool { return v.Annotations.Destructive }
 
-// toolPages are the pages of tools, and what their forms do.
+// toolPages serves the pages of tools and their forms.
 type toolPages struct{ *site }
 
 func (s toolPages) register() {
@@ -62,12 +62,12 @@ func (s toolPages) register() {
 	s.handle("POST /ui/tools/{tool}", s.use)
 }
 
-// tools shows the tools that can be called.
+// tools shows the callable tools.
 func (s toolPages) tools(*http.Request) (page, error) {
 	return page{title: "Tools", menu: "/ui/tools", sections: []section{{"tools", s.service.AllDefinitions(pageSession)}}}, nil
 }
 
-// definition returns a tool that can be called.
+// definition returns a callable tool.
 func (s *site) definition(name string) (wire.Definition, error) {
 	for _, d := range s.service.AllDefinitions(pageSession) {
 		if d.Name == name {
@@ -92,7 +92,7 @@ func (v toolView) page() page {
 	return page{title: v.Name, menu: "/ui/tools", sections: sections}
 }
 
-// tool shows a tool, and the form to call it.
+// tool shows a tool, with the form to call it.
 func (s toolPages) tool(r *http.Request) (page, error) {
 	d, err := s.definition(r.PathValue("tool"))
 	if err != nil {
@@ -101,7 +101,7 @@ func (s toolPages) tool(r *http.Request) (page, error) {
 	return newToolView(d).page(), nil
 }
 
-// use calls a tool, starts a run of it or schedules it, as the form says.
+// use calls a tool, spawns a run of it or schedules it, as the form says.
 func (s toolPages) use(w http.ResponseWriter, r *http.Request) error {
 	if err := readForm(w, r, maxCallForm); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (s toolPages) use(w http.ResponseWriter, r *http.Request) error {
 		err = refuse(http.StatusUnprocessableEntity, "Nothing was called: confirm the call first")
 	}
 
-	to := "" // the page of what has been made
+	to := "" // page of the new run or schedule
 	if err == nil {
 		req := server.SpawnRequest{Tool: d.Name, Args: args, Title: v.Title, Silent: !v.Notify, By: operator}
 		switch posted.Get("do") {
@@ -187,18 +187,18 @@ func (s toolPages) schedule(ctx context.Context, session string, req server.Spaw
 	return "/ui/schedules#schedule-" + made.ScheduleID, nil
 }
 
-// A callResult is what came of a call.
+// A callResult is the result of a call.
 type callResult struct {
-	Failed  string // the error, if it failed
-	Code    string // why, in a word
+	Failed  string // error, if the call failed
+	Code    string // reason, in a word
 	Result  resultView
 	Content []block
-	Output  string // the end of it
+	Output  string // end of the output
 	Dropped int64  // bytes before Output
 	Usage   abi.Usage
 }
 
-// call calls a tool, and waits. A call that is parked is shown on the page of its run.
+// call calls a tool and waits. A parked call is shown on the page of its run.
 func (s toolPages) call(ctx context.Context, session string, req server.SpawnRequest, d wire.Definition) (to string, shown *callResult, err error) {
 	var written tail
 	var parked wire.Run
@@ -206,7 +206,7 @@ func (s toolPages) call(ctx context.Context, session string, req server.SpawnReq
 		Session: session, Tool: req.Tool, Args: req.Args, Stdout: &written, Stderr: &written,
 		ParkAfter: waitForCall, OnPark: func(run wire.Run) { parked = run }, AskLater: true,
 	}
-	if d.MayPark { // the page of its run asks
+	if d.MayPark { // the run's page asks the questions
 		call.Ask = func(context.Context, abi.Questions) (abi.Answers, error) { return abi.Answers{}, server.ErrAskAgain }
 	}
 
@@ -227,7 +227,7 @@ func (s toolPages) call(ctx context.Context, session string, req server.SpawnReq
 		return "", shown, nil
 	}
 	shown.Failed, shown.Code = cut(result.Error, maxShown), strings.ReplaceAll(string(result.Kind), "_", " ")
-	if err != nil && result.Kind == abi.Internal { // the page is for operators, who would look into the log
+	if err != nil && result.Kind == abi.Internal { // the page is for operators, who may see what is in the log
 		shown.Failed += "\n\n" + cut(err.Error(), maxShown)
 	}
 	return "", shown, nil

@@ -7,23 +7,23 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// The measures of the bars of calls, in their own units.
+// Dimensions of the bars of calls, in their own units.
 const (
 	treeWidth = 1000
-	minBar    = 6 // the shortest bar that is seen
+	minBar    = 6 // shortest visible bar
 )
 
-// A callTree is what the tool of a run has called, with bars of time.
+// A callTree shows the calls made by a run's tool, with bars of time.
 type callTree struct {
 	Rows []treeRow
 	More int // calls that are not shown
 	Span string
 }
 
-// A treeRow is a call within the time of its run.
+// A treeRow is a call, placed in the time of its run.
 type treeRow struct {
 	wire.InnerCall
-	X, Width int // of its bar
+	X, Width int // position and width of the bar
 	Begins   string
 }
 
@@ -54,10 +54,10 @@ func newCallTree(run wire.Run, called wire.InnerCalls, now time.Time) callTree {
 	return v
 }
 
-// Level is how deep the call is, as far as the page shows it by its place.
+// Level returns the depth of the call, as far as the page indents it.
 func (r treeRow) Level() int { return min(r.Depth, abi.MaxToolDepth+1) }
 
-// State shows how the call ended.
+// State returns how the call ended.
 func (r treeRow) State() state {
 	switch {
 	case r.Open() && r.TaskID != "":

@@ -1,18 +1,17 @@
-// Package webui is the page of a [server.Service] for its operators. It shows
-// runs with their progress and output, schedules, plugins with their grants, and
-// the resources in use.
+// Package webui serves the operator's page of a [server.Service]. It shows runs with
+// their progress and output, schedules, plugins with their grants, and the resources in
+// use.
 //
-// It shows the runs of every session: the handler it is mounted in must let in
-// only those who may see them all. No GET changes anything; changes are made by
-// forms that the page itself posts.
+// It shows the runs of every session, so the handler it is mounted in must admit only
+// operators. No GET changes anything; changes are made by forms that the page itself
+// posts.
 //
-// Everything is rendered here, and works without JavaScript. The script requests
-// the page again each second, and changes what differs: there is no second
-// renderer.
+// Everything is rendered on the server, and works without JavaScript. The script requests
+// the page again each second and replaces what differs: there is no second renderer.
 //
-// Text of tools is hostile. It is escaped in HTML, invisible characters (control
-// characters, overrides of the writing direction) are made visible, its size is
-// bounded, and the page's policy lets nothing run but its own script.
+// Text from tools is hostile. It is escaped in HTML, invisible characters (control
+// characters, overrides of the writing direction) are made visible, its size is limited,
+// and the page's policy allows no script but its own.
 package webui
 
 import (
@@ -28,20 +27,20 @@ import (
 
 // Config configures the page. Its zero value is ready for use.
 type Config struct {
-	Version string // of the program, shown at the foot of each page
+	Version string // version of the program, shown at the foot of each page
 	// Settings returns the configuration in force, without secrets, each time it is
 	// shown. Nil shows none.
 	Settings func() []Setting
-	// Lacking returns lines of a configuration that grant a plugin what it needs and
-	// lacks, and a phrase that says where they belong. Nil shows none.
+	// Lacking returns lines of configuration that grant a plugin the missing grants, and
+	// a phrase that says where they belong. Nil shows none.
 	Lacking func(plugin string) (addTo, lines string)
 	// Reload reads the configuration of the program and the plugins again. An error is
 	// shown to the operator. Nil reloads the plugins only.
 	Reload func(ctx context.Context) (wire.Reload, error)
-	// Approvals checks the token with which approvals are decided on the page. Nil decides
-	// none.
+	// Approvals checks the token for decisions on approvals on the page. Nil disables
+	// such decisions.
 	Approvals *identity.ApprovalToken
-	// Logger gets what operators should know. Nil discards.
+	// Logger gets messages for operators. Nil discards them.
 	Logger *slog.Logger
 }
 
@@ -51,24 +50,24 @@ type Setting struct {
 	Source     string // where the value comes from: a file, a variable, a flag, or the default
 }
 
-// The Content-Security-Policy of pages, and of files.
+// The Content-Security-Policy of pages and of files.
 const (
 	pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 	filePolicy = "default-src 'none'; sandbox"
 )
 
-// site is the page.
+// site serves the page.
 type site struct {
 	Config
 	service  *server.Service
 	mux      *http.ServeMux
-	searches chan struct{} // has an element while a search of logs reads
+	searches chan struct{} // holds an element while a search reads logs
 }
 
-// New returns the page. It answers / and what is below /ui/, and is safe for
-// concurrent use. It does not own the service. Its mount limits how slowly a
-// client may read its answers.
+// New returns the handler of the page. It serves / and the paths below /ui/, and is safe
+// for concurrent use. It does not own the service. The server it is mounted in must limit
+// how slowly clients may read responses.
 func New(service *server.Service, cfg Config) http.Handler {
 	s := &site{Config: cfg, service: service, mux: http.NewServeMux(), searches: make(chan struct{}, 1)}
 	if s.Logger == nil {
@@ -99,8 +98,8 @@ func New(service *server.Service, cfg Config) http.Handler {
 	return secured(origin.Handler(s.mux))
 }
 
-// secured sets the security headers of all answers, in place of those of the
-// handler it is mounted in.
+// secured sets the security headers of all responses, in place of those of the handler it
+// is mounted in.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -108,7 +107,7 @@ func secured(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", pagePolicy)
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		// Not no-referrer: with it browsers send forms with the origin null.
+		// Not no-referrer: browsers would send forms with the origin null.
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
@@ -116,7 +115,7 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// handle answers requests with a handler whose error is shown as a page.
+// handle registers a handler. Its error is shown as a page.
 func (s *site) handle(pattern string, handle func(http.ResponseWriter, *http.Request) error) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		if err := handle(w, r); err != nil {
@@ -125,7 +124,7 @@ func (s *site) handle(pattern string, handle func(http.ResponseWriter, *http.Req
 	})
 }
 
-// show answers requests with a page.
+// show registers a page.
 func (s *site) show(pattern string, read func(*http.Request) (page, error)) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
 		p, err := read(r)
@@ -136,10 +135,10 @@ func (s *site) show(pattern string, read func(*http.Request) (page, error)) {
 	})
 }
 
-// textWrong is shown for errors whose details only the log has.
+// textWrong is shown for errors whose details are only logged.
 const textWrong = "Something went wrong. The server's log has the details"
 
-// refuse says why a request is not answered, for its sender.
+// refuse returns why a request is refused, for its sender.
 func refuse(status int, text string) *wire.Problem {
 	return &wire.Problem{Status: status, Title: http.StatusText(status), Detail: text}
 }
@@ -151,25 +150,25 @@ var (
 
 func notFound(err error) bool { return err != nil && server.ReasonOf(err).Code == wire.CodeNotFound }
 
-// statuses are those of reasons that its sender can do something about.
+// statuses are the statuses of reasons that the sender can act on.
 var statuses = map[wire.Code]int{
 	wire.CodeInvalid: http.StatusUnprocessableEntity, wire.CodeUnsupported: http.StatusUnprocessableEntity, wire.CodeDenied: http.StatusForbidden,
 	wire.CodeNotFound: http.StatusNotFound, wire.CodeConflict: http.StatusConflict, wire.CodeLimit: http.StatusTooManyRequests,
 	wire.CodeUnavailable: http.StatusServiceUnavailable,
 }
 
-// explain says why a request is not answered. What it does not know is only logged.
+// explain returns why a request is refused. Unknown errors are only logged.
 func (s *site) explain(r *http.Request, err error) *wire.Problem {
 	reason := server.ReasonOf(err)
 	p, ok := errors.AsType[*wire.Problem](err)
 	switch {
 	case ok:
 		return p
-	case reason.Code == wire.CodeClosing, r.Context().Err() != nil: // or the client is gone
+	case reason.Code == wire.CodeClosing, r.Context().Err() != nil: // or the client has disconnected
 		return refuse(http.StatusServiceUnavailable, "The server is shutting down")
 	case statuses[reason.Code] != 0:
 		text := reason.Text
-		if reason.Field != "" && reason.Field != "args" && reason.Field != "answers" { // their texts say so
+		if reason.Field != "" && reason.Field != "args" && reason.Field != "answers" { // their texts name the field
 			text = reason.Field + ": " + text
 		}
 		return refuse(statuses[reason.Code], cut(text, maxProblem))
@@ -178,7 +177,7 @@ func (s *site) explain(r *http.Request, err error) *wire.Problem {
 	return refuse(http.StatusInternalServerError, textWrong)
 }
 
-// fail answers a request with an error.
+// fail responds to a request with an error.
 func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := s.explain(r, err)
 	s.write(w, r, p.Status, frame{Title: p.Title, Error: p.Detail})
