@@ -73,12 +73,12 @@ type RunQuery struct {
 	Before string // the [wire.Runs].Next of the previous page
 	Limit  int    // up to 200; 0 means 50
 
-	Statuses                   []wire.Status    // in one of these states
-	Errors                     []wire.ErrorKind // failed for one of these reasons
-	Tool, Kind, Plugin         string           // of this tool, kind of tool, or plugin
+	Statuses                   []wire.Status    // only runs in one of these states
+	Errors                     []wire.ErrorKind // only runs that failed for one of these reasons
+	Tool, Kind, Plugin         string           // only runs of this tool, kind of tool, or plugin
 	CreatedSince, CreatedUntil time.Time        // submitted at or after the first, and before the second
 	StartedSince, StartedUntil time.Time        // last started, likewise
-	Text                       string           // contained in the tool's name, the title or the error
+	Text                       string           // only runs with this text in the tool's name, the title or the error
 }
 
 // Runs returns a page of runs, newest first, without their results.

@@ -50,8 +50,8 @@ func (a Approvals) Kept(ctx context.Context) ([]wire.KeptApproval, error) {
 	return out.Kept, err
 }
 
-// Revoke removes the kept approval for a tool in a session, or with "" the one for all
-// sessions. It is not an error if there is no such approval.
+// Revoke removes the kept approval of a tool for a session, or with "" for all sessions.
+// It is not an error if there is none.
 func (a Approvals) Revoke(ctx context.Context, session, tool string) error {
 	query := url.Values{}
 	set(query, "of_session", session)

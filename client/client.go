@@ -56,7 +56,7 @@ type connection struct {
 	http            http.Client
 	base            string // URL that request paths are appended to
 	url             string // URL of the server; empty for a socket
-	address         string // of the server, for messages
+	address         string // address of the server, for messages
 	token, approval string
 	session         string
 	dryRun          string // value of wire.DryRunHeader
