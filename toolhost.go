@@ -1,9 +1,9 @@
-// Package toolhost runs the tools of AI agents: plugins, which are WebAssembly modules in a
-// sandbox with limits, and functions of the program itself. What takes long continues in the
-// background, where the agent can check and stop it.
+// Package toolhost runs the tools of AI agents: plugins, which are WebAssembly modules in
+// a sandbox with limits, and functions of the program itself. Calls that take long
+// continue in the background, where the agent can check and stop them.
 //
-// An agent's loop takes the tools of a [Session] to its model, passes each call of the model
-// to [Session.Call], and puts before the model what [Session.Ended] returns:
+// An agent's loop passes the tools of a [Session] to its model, passes each call of the
+// model to [Session.Call], and shows the model what [Session.Ended] returns:
 //
 //	func main() {
 //		toolhost.Main()
@@ -26,8 +26,8 @@
 //		}
 //	}
 //
-// It is a small front for package server, whose [server.Service] and [server.Session] are
-// embedded in those of this package.
+// The package is a thin layer on package server: its Service and Session embed
+// [server.Service] and [server.Session].
 package toolhost
 
 import (
@@ -48,9 +48,9 @@ import (
 // Types of other packages that a loop needs.
 type (
 	Grants     = map[string]plugins.Grant // by plugin name; the zero Grant grants nothing
-	Tool       = gotool.Tool              // a function of the program, see Handle
-	ToolCall   = gotool.Call              // a call of it
-	Hints      = abi.Hints                // how it behaves
+	Tool       = gotool.Tool              // function of the program, see Handle
+	ToolCall   = gotool.Call              // call of a Tool
+	Hints      = abi.Hints                // behavior of a Tool
 	Approval   = server.Approval
 	Definition = server.Definition
 	Request    = server.Request
@@ -64,36 +64,36 @@ func Handle[In, Out any](f func(ctx context.Context, c *ToolCall, in In) (Out, e
 	return gotool.Handle(f)
 }
 
-// Main lets the program compile plugins in a child process with limits. It must be the first
-// statement of main. It returns at once, unless the process is that child: then it exits.
-// Without it, a hostile plugin can crash the program while it is compiled.
+// Main lets the program compile plugins in a child process with limits. It must be the
+// first statement of main. In that child it exits; otherwise it returns at once. Without
+// it, a hostile plugin can crash the program while it is compiled.
 func Main() { host.CompilerMain() }
 
 // Config configures a Service. Its zero value has no plugins. Paths are relative to the
 // working directory.
 type Config struct {
-	Plugins []string // folders of plugins; one that is missing, or that others can write to, is among the Problems
+	Plugins []string // folders of plugins; a folder that is missing or that others can write to is among the Problems
 	Grants  Grants   // what plugins may use; nothing by default
 	Tools   []Tool   // functions of the program, which are not sandboxed
 
-	Data  string // folder for runs, which outlast the process; empty keeps them in memory
+	Data  string // folder where runs outlast the process; empty keeps them in memory
 	Cache string // folder for compiled plugins; empty is the folder cache in Data, or memory without Data
 
-	Watch   bool                                        // whether plugins are loaded again whenever their files change
+	Watch   bool                                        // reload plugins when their files change
 	Approve func(ctx context.Context, a Approval) error // decides on calls of tools that require approval; nil refuses them
-	Logger  *slog.Logger                                // messages for operators; nil discards them
+	Logger  *slog.Logger                                // gets messages for operators; nil discards them
 
 	// Server is called with the configuration of the service before it is opened, to set
-	// what Config does not have. It may be nil.
+	// fields that Config does not have. It may be nil.
 	Server func(*server.Config)
 }
 
-// Service has the tools. It is safe for concurrent use.
+// Service holds the tools. It is safe for concurrent use.
 type Service struct{ *server.Service }
 
-// Open loads the plugins and returns a Service; close it when done. A plugin that cannot be
-// loaded is no error: [server.Service.Problems] says why. For a Data folder that another
-// process uses, the error matches [server.ErrLocked].
+// Open loads the plugins and returns a Service; close it when done. A plugin that cannot
+// be loaded is not an error: [server.Service.Problems] says why. For a Data folder that
+// another process uses, the error matches [server.ErrLocked].
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	c := server.Config{
 		Grants: cfg.Grants, Tools: cfg.Tools, Watch: cfg.Watch, Approve: cfg.Approve, Logger: cfg.Logger,
@@ -120,8 +120,8 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	return &Service{s}, nil
 }
 
-// Session returns the session of a name, which may be any text that is not empty. Background
-// runs belong to a session, and no other session sees them.
+// Session returns the session with that name, which can be any text that is not empty.
+// Background runs belong to a session, and other sessions do not see them.
 func (s *Service) Session(name string) Session {
 	return Session{s.Service.Session(name), s, name}
 }
@@ -133,7 +133,7 @@ type Session struct {
 	name    string
 }
 
-// Tools returns the tools for the model. They change when plugins are loaded again, and with
+// Tools returns the tools for the model. They change when plugins are reloaded, and with
 // the first background run.
 func (s Session) Tools() Tools { return s.service.Definitions(s.name) }
 
@@ -160,18 +160,18 @@ func (t Tools) as(shape func(Definition) json.RawMessage) []json.RawMessage {
 // An Option changes a call.
 type Option func(*Request)
 
-// WithKey has a repeat of the call with the same key, tool and arguments return the result of
-// this call, instead of a second one: see [Request].
+// WithKey sets an idempotency key. A repeat of the call with the same key, tool and
+// arguments returns the result of this call instead of running it again: see [Request].
 func WithKey(key string) Option { return func(r *Request) { r.Key = key } }
 
-// WithLimits limits the call. Zero fields leave the limits of the tool.
+// WithLimits limits the call. Zero fields keep the limits of the tool.
 func WithLimits(l Limits) Option { return func(r *Request) { r.Limits = l } }
 
-// Call calls a tool by the name that the model knows it by. The arguments are a JSON object;
-// nil is an empty one. The result is for the model, and valid in every case: see
-// [Result.Text]. The error is for the program: see [server.Service.Call].
+// Call calls a tool by the name that the model uses. The arguments are a JSON object; nil
+// is an empty one. The result is for the model, and always valid: see [Result.Text]. The
+// error is for the program: see [server.Service.Call].
 //
-// A call that takes long continues as a background run, which the result then names.
+// A call that takes long continues as a background run, which the result names.
 func (s Session) Call(ctx context.Context, tool string, args json.RawMessage, options ...Option) (Result, error) {
 	r := Request{Session: s.name, Tool: tool, Args: args}
 	for _, o := range options {
@@ -180,13 +180,13 @@ func (s Session) Call(ctx context.Context, tool string, args json.RawMessage, op
 	return s.service.Call(ctx, r)
 }
 
-// maxEnded is how many ends of runs a model is shown at a time.
+// maxEnded is how many ended runs a model is shown at a time.
 const maxEnded = 10
 
 // Ended returns a text about the background runs that have ended since the model was last
-// shown one; it is empty if there are none. Put it before the model as a user's message,
-// never as a system prompt: it has output of tools. Then call shown. Until that has returned
-// nil, Ended returns the same runs again.
+// shown one; it is empty if there are none. Pass it to the model as a user's message,
+// never as a system prompt, because it contains output of tools. Then call shown. Until
+// shown has returned nil, Ended returns the same runs again.
 func (s Session) Ended(ctx context.Context) (text string, shown func(context.Context) error, err error) {
 	notices, err := s.Notices(ctx, maxEnded)
 	var ids []string
@@ -196,9 +196,9 @@ func (s Session) Ended(ctx context.Context) (text string, shown func(context.Con
 	return notices.Text, func(ctx context.Context) error { return s.Acknowledge(ctx, ids) }, err
 }
 
-// Wait waits until Ended has something to say, and reports true. It reports false if it has
-// nothing to say, and no active run will change that. The error is the cause of ctx if that
-// ends first.
+// Wait waits until Ended has something to report, and returns true. It returns false if
+// it has nothing, and no active run will change that. If ctx ends first, the error is its
+// cause.
 func (s Session) Wait(ctx context.Context) (bool, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
