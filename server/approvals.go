@@ -163,7 +163,7 @@ func conflict(err error) error {
 // error matches [ErrApprovalChanged] if the tool is no longer what the decision is about,
 // and engine.ErrNotFound if there is no such run.
 //
-// Decide does not check who decides. docs/operating.md lists its callers: never let an
+// Decide does not check who decides. docs/approving.md lists its callers: never let an
 // agent use it.
 func (p Approvals) Decide(ctx context.Context, id, by string, in wire.Decide) (wire.Run, error) {
 	run, err := p.decide(ctx, id, by, in, keeping{})

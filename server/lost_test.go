@@ -35,7 +35,7 @@ func TestStorageThatIsLost(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrStorageLost)
 	require.ErrorIs(t, s.StorageErr(), engine.ErrStorageLost)
 	require.Len(t, s.Findings(), 1)
-	require.Contains(t, s.Findings()[0].Error, "deleted, replaced")
+	require.Contains(t, s.Findings()[0].Error, "deleted or replaced")
 	require.Equal(t, 1, s.Stats().Storage.Problems)
 	require.NotEmpty(t, s.Stats().Storage.Failed)
 }

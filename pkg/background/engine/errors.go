@@ -20,7 +20,7 @@ var (
 	ErrUnavailable = errors.New("the storage cannot be reached now")
 	// ErrStorageLost means that the engine stores nothing more until it is opened
 	// again. Anything stored since the loss is gone.
-	ErrStorageLost = errors.New("the storage was deleted, replaced or damaged")
+	ErrStorageLost = errors.New("the storage was deleted or replaced while it was in use")
 
 	// ErrFull means that nothing was stored because the disk is full. The engine works
 	// again once there is space.

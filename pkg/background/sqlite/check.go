@@ -1,86 +1,70 @@
 package sqlite
 
 import (
-	"context"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
+	"runtime/debug"
 	"strings"
-
-	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A check returns the first damage that it finds in a database, or "".
-type check func(ctx context.Context, c *conn) (damage string, err error)
+// The checks of SQLite: quickCheck reads every page, and integrityCheck also compares the
+// indexes with the tables. See https://www.sqlite.org/pragma.html#pragma_quick_check.
+const (
+	quickCheck     = "quick_check(1)"
+	integrityCheck = "integrity_check(1)"
+)
 
-// quickCheck reads every page. See https://www.sqlite.org/pragma.html#pragma_quick_check.
-func quickCheck(ctx context.Context, c *conn) (string, error) {
-	return pragma(ctx, c, "quick_check(1)")
-}
-
-// integrityCheck also compares the indexes with the tables.
-func integrityCheck(ctx context.Context, c *conn) (string, error) {
-	return pragma(ctx, c, "integrity_check(1)")
-}
-
-// checkRecords checks everything but large values. Those take nearly all of the space, and
-// each is checked when it is read.
-func checkRecords(ctx context.Context, c *conn) (damage string, err error) {
-	var tables []string
-	err = c.query(func(row []driver.Value) error {
-		tables = append(tables, fmt.Sprint(row[0]))
-		return nil
-	}, `SELECT name FROM sqlite_schema WHERE type = 'table'
-		AND name NOT IN ('args', 'results', 'contents', 'checkpoints', 'states', 'calls', 'pairs', 'schedule_args')`)
-	for _, table := range tables {
-		if err == nil && damage == "" {
-			damage, err = pragma(ctx, c, `quick_check("`+strings.ReplaceAll(table, `"`, `""`)+`")`)
-		}
-	}
-	return damage, err
-}
-
-// pragma runs one of SQLite's checks.
-func pragma(ctx context.Context, c *conn, name string) (damage string, err error) {
-	rows, err := c.Conn.(driver.QueryerContext).QueryContext(ctx, "PRAGMA "+name, nil)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = rows.Close() }()
-
-	row := make([]driver.Value, len(rows.Columns()))
-	if err := rows.Next(row); err == io.EOF {
-		return "", nil
-	} else if err != nil {
-		return "", err
-	}
-	if damage = strings.Join(strings.Fields(fmt.Sprint(row[0])), " "); damage == "ok" {
-		return "", nil
-	}
-	return damage, nil
-}
+// mapped is how many bytes of a file a check maps into memory: SQLite's limit. Reading them
+// page by page takes more than twice as long.
+const mapped = 2 << 30
 
 // inspectFile checks a database file, and returns its mark. It changes nothing.
-func inspectFile(path string, look check) (found mark, err error) {
+func inspectFile(path, check string) (found mark, err error) {
 	c, err := connect(path, "ro")
 	if err != nil {
 		return found, err
 	}
-	defer func() { _ = c.close() }()
 
-	damage := ""
+	err = faultless(path, func() error {
+		found, err = inspectWith(c, path, check)
+		return errors.Join(err, c.close())
+	})
+	return found, damaged(path, err)
+}
+
+func inspectWith(c *conn, path, check string) (found mark, err error) {
 	version, err := versionOf(c, path, len(migrations))
-	if err == nil && version > 0 {
-		damage, err = look(context.Background(), c)
+	if err != nil || version == 0 {
+		return found, err
 	}
-	if damage != "" {
+	if err := c.script(fmt.Sprintf("PRAGMA mmap_size = %d", mapped)); err != nil {
+		return found, err
+	}
+
+	result, err := c.one("PRAGMA " + check)
+	if err != nil {
+		return found, err
+	}
+	if damage := strings.Join(strings.Fields(fmt.Sprint(result[0])), " "); damage != "ok" {
 		return found, fmt.Errorf("%w: %s: %s", ErrDamaged, path, damage)
 	}
-	if err == nil && version > 0 {
-		found, err = markOf(c)
-	}
-	return found, damaged(path, err)
+	return markOf(c)
+}
+
+// faultless calls f, which reads a file that is mapped into memory. If the disk fails, such
+// a read faults. Then the error matches ErrDamaged, and what f has opened stays open: it may
+// be locked.
+func faultless(path string, f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		value := recover()
+		if fault, ok := value.(interface{ Addr() uintptr }); ok {
+			err = fmt.Errorf("%w: %s: a part of it cannot be read: %v", ErrDamaged, path, fault)
+		} else if value != nil {
+			panic(value)
+		}
+	}()
+	return f()
 }
 
 // damaged adds the file name to an error that reports damage.
@@ -89,27 +73,4 @@ func damaged(path string, err error) error {
 		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
 	}
 	return err
-}
-
-// checkWhole checks the whole database while it is in use, until ctx ends. If it finds
-// damage, the engine stops storing: a write to a damaged file may be lost, or damage
-// more of it.
-func (db *database) checkWhole(ctx context.Context) {
-	defer close(db.checked)
-	damage := ""
-	c, err := connect(db.path(""), "ro")
-	if err == nil {
-		damage, err = quickCheck(ctx, c)
-		err = errors.Join(err, c.close())
-	}
-	if damagedFile(err) {
-		damage = err.Error()
-	}
-
-	switch {
-	case damage != "":
-		_ = db.fail(fmt.Errorf("%w: %s: %s; nothing is stored any more: restore a backup", engine.ErrStorageLost, databaseName, damage))
-	case err != nil && ctx.Err() == nil:
-		db.log.Warn("the database could not be checked", "error", err)
-	}
 }

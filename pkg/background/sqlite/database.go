@@ -38,9 +38,6 @@ type database struct {
 	life   sync.RWMutex  // read-locked by calls in progress
 	closed bool          // guarded by life
 	wrote  chan struct{} // closed when the writer has ended
-
-	stopCheck context.CancelFunc
-	checked   chan struct{} // closed when checkWhole has ended
 }
 
 func openDatabase(dir string, problems *problems, log *slog.Logger) (*database, error) {
@@ -69,9 +66,6 @@ func openDatabase(dir string, problems *problems, log *slog.Logger) (*database, 
 	}
 
 	go db.writeAll(w)
-	ctx, cancel := context.WithCancel(context.Background())
-	db.stopCheck, db.checked = cancel, make(chan struct{})
-	go db.checkWhole(ctx)
 	return db, nil
 }
 
@@ -83,8 +77,6 @@ func (db *database) close() error {
 	db.closed = true
 	db.life.Unlock()
 
-	db.stopCheck()
-	<-db.checked
 	err := db.closeReaders()
 	close(db.ops)
 	<-db.wrote
@@ -167,7 +159,7 @@ func (db *database) openWriter() (c *conn, err error) {
 
 // inspect returns the mark in the database, zero for a new one. The error matches
 // ErrDamaged if it finds damage, or fewer transactions than the mark left by the last
-// process. A database without a mark may be any file, and is checked completely.
+// process.
 func (db *database) inspect(left mark) (found mark, err error) {
 	info, err := os.Stat(db.path(""))
 	switch {
@@ -178,11 +170,7 @@ func (db *database) inspect(left mark) (found mark, err error) {
 		}
 		return found, nil
 	case err == nil:
-		look := checkRecords
-		if left.store == 0 {
-			look = quickCheck
-		}
-		found, err = inspectFile(db.path(""), look)
+		found, err = inspectFile(db.path(""), quickCheck)
 	}
 
 	state := ""

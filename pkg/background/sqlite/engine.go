@@ -34,15 +34,13 @@
 //
 // # Damage and loss
 //
-// [Open] checks the records and their indexes before it changes anything; it checks a
-// database without a state.mark completely. It refuses a database that SQLite finds
-// damaged. From the file state.mark it also detects one that is missing, was replaced,
-// or lacks acknowledged transactions: see [ErrDamaged]. Large values, such as results
-// and states, are checked while the engine is in use, at about 500 MB a second. A
-// single unreadable record or log counts as missing, is logged, and is counted in
-// [Engine.Stats]. If that check finds damage, or the database is deleted or replaced
-// while it is in use, the engine acknowledges nothing more: see
-// [engine.ErrStorageLost].
+// [Open] checks the structure of the whole database before it changes anything. It refuses
+// a database that SQLite finds damaged. From the file state.mark it also detects one that
+// is missing, was replaced, or lacks acknowledged transactions: see [ErrDamaged]. Changed
+// bytes inside a value are not noticed by that: SQLite has no checksums. A single
+// unreadable record or log counts as missing, is logged, and is counted in
+// [Engine.Stats]. If the database is deleted or replaced while it is in use, the engine
+// acknowledges nothing more: see [engine.ErrStorageLost].
 //
 // # Backups
 //

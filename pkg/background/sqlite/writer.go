@@ -210,16 +210,13 @@ func (db *database) look() error {
 		if !missingFile(err) && (err != nil || was.same(id)) {
 			continue
 		}
-		return db.fail(fmt.Errorf("%w: %s; nothing is stored any more: put it back, and start again", engine.ErrStorageLost, databaseName+suffix))
+		name := databaseName + suffix
+		err = fmt.Errorf("%w: %s; nothing is stored any more: put it back, and start again", engine.ErrStorageLost, name)
+		if db.failed.CompareAndSwap(nil, &err) {
+			db.problems.report(kindDatabase, name, err)
+		}
+		return db.lost()
 	}
 
 	return nil
-}
-
-// fail stops all storing, reports why, and returns the reason: that of the first call.
-func (db *database) fail(err error) error {
-	if db.failed.CompareAndSwap(nil, &err) {
-		db.problems.report(kindDatabase, "", err)
-	}
-	return db.lost()
 }
