@@ -196,9 +196,8 @@ func (s Session) Ended(ctx context.Context) (text string, shown func(context.Con
 	return notices.Text, func(ctx context.Context) error { return s.Acknowledge(ctx, ids) }, err
 }
 
-// Wait waits until Ended has something to report, and returns true. It returns false if
-// it has nothing, and no active run will change that. If ctx ends first, the error is its
-// cause.
+// Wait waits until Ended has something to report, and returns true. It returns false if it
+// has nothing, and no active run will change that. If ctx ends first, the error is its cause.
 func (s Session) Wait(ctx context.Context) (bool, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()

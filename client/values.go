@@ -29,8 +29,7 @@ func (v SessionValues) Set(ctx context.Context, key string, value wire.SetValue)
 	return do[wire.Value](ctx, v.client, "PUT", valuePath(key), value)
 }
 
-// Delete removes a value, whatever its version. It is not an error if there is no such
-// value.
+// Delete removes a value, whatever its version. It is not an error if there is no such value.
 func (v SessionValues) Delete(ctx context.Context, key string) error {
 	return v.client.Do(ctx, "DELETE", valuePath(key), nil, nil)
 }

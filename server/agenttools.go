@@ -117,10 +117,9 @@ func agentTools() ([]*agentTool, error) {
 
 // offered returns those of the agent's tools that a model can call. A model pays for each
 // definition in every call, so tools without a use are left out. If some tool runs in the
-// background, all but message_background are offered, and that one too if such a tool
-// reads messages. While there are runs, check and stop are always offered: a reload may
-// have removed the last background tool. The search is offered if there is something to
-// find.
+// background, all but message_background are offered, and that one too if such a tool reads
+// messages. While there are runs, check and stop are always offered: a reload may have
+// removed the last background tool. The search is offered if there is something to find.
 func (s *toolset) offered(tools []*callable, runs *background.Manager) []*agentTool {
 	hidden := map[string]bool{
 		MessageBackground: !slices.ContainsFunc(tools, func(t *callable) bool { return s.reads(t, runs) }),
@@ -171,8 +170,7 @@ func (s *toolset) agentTool(name string, runs *background.Manager) *agentTool {
 	return nil
 }
 
-// defineAgent returns the definition of an agent tool, as models see it next to those
-// tools.
+// defineAgent returns the definition of an agent tool, as models see it next to those tools.
 func (s *toolset) defineAgent(a *agentTool, tools []*callable) Definition {
 	scripted := scripts(tools)
 	d := a.definition

@@ -16,8 +16,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// errWaits means that a person has to approve a call, and that the call can be held until
-// then.
+// errWaits means that a person has to approve a call, and that the call can be held until then.
 var errWaits = fmt.Errorf("%w", ErrApproval)
 
 // approve returns nil if a call may be made: no rule asks about it, a kept approval

@@ -197,8 +197,7 @@ func (v Session) questions(ctx context.Context, run engine.Run) map[string]abi.Q
 	return open
 }
 
-// answerKept answers the stored questions of a suspended run, except those of one
-// operation.
+// answerKept answers the stored questions of a suspended run, except those of one operation.
 func (v Session) answerKept(ctx context.Context, run engine.Run, operation int32, answers map[string]abi.Answer) error {
 	box := v.service.runs.Mailbox(run.Session, run.ID)
 	for {

@@ -28,8 +28,7 @@ type Request struct {
 	Parsed  Args            // parsed arguments, instead of Args
 	Limits  Limits          // the caller's own, cut to the operator's maximum; later attempts of a parked call keep them
 	Locale  string          // BCP 47, at most MaxLocale bytes; empty if unknown
-	// DryRun makes a call that changes nothing, like one with the context of
-	// [WithDryRun].
+	// DryRun makes a call that changes nothing, like one with the context of [WithDryRun].
 	DryRun bool
 	// Unnamed means that the caller did not name the session. Its later calls may be in
 	// another one, so results promise nothing about them.

@@ -55,10 +55,9 @@ func (s *toolset) newPluginTool(t *callable) wire.PluginTool {
 	}
 }
 
-// Findings returns what needs an operator's attention: plugins that were not loaded, that
-// lack grants (except those of packs), or that were granted tools that cannot be called;
-// damage to Config.DataDir; and plugins that have differed between hosts for more than
-// ten minutes.
+// Findings returns what needs an operator's attention: plugins that were not loaded, that lack
+// grants (except those of packs), or that were granted tools that cannot be called; damage to
+// Config.DataDir; and plugins that have differed between hosts for more than ten minutes.
 func (s *Service) Findings() []wire.FileProblem {
 	found := slices.Concat(newProblems(s.registry.Problems()), s.damages(s.cfg.DataDir), s.drift.problems())
 	for _, p := range s.registry.Plugins() {

@@ -28,15 +28,14 @@ const (
 	maxRowTitle = 40               // characters of a title in a list
 )
 
-// portion returns the characters available to the output, and to the result, of each of n
-// runs.
+// portion returns the characters available to the output, and to the result, of each of n runs.
 func portion(n int) int { return (maxAnswer/n - envelope) / 2 }
 
 // excerpt stands for a result or content that is too large to show. It is zero if both
 // are shown.
 type excerpt struct {
 	ResultBytes   int    `json:"result_bytes,omitempty"`
-	ResultPreview string `json:"result_preview,omitempty"` // its beginning
+	ResultPreview string `json:"result_preview,omitempty"` // beginning of the result
 	ContentBytes  int    `json:"content_bytes,omitempty"`
 }
 

@@ -319,8 +319,7 @@ func termsIn(run engine.Run) (t terms, err error) {
 	return t, nil
 }
 
-// withSink lets the sink of a run follow the call, store its checkpoints, and ask it to
-// stop.
+// withSink lets the sink of a run follow the call, store its checkpoints, and ask it to stop.
 func (x executor) withSink(call host.Call, sink *output.Sink) host.Call {
 	call.Stdout, call.Stderr, call.Stopping = sink.Stdout(), sink.Stderr(), sink.Stopping()
 	call.Progress = func(p host.Progress) {

@@ -34,8 +34,7 @@ func (s *store) valuesFor(call host.Call, log *slog.Logger) host.Values {
 	return storedValues{background.ValuesOf(s.engine, call.Session), log, call.ID, call.Session, ""}
 }
 
-// kvFor returns the key-value store granted to a plugin; nil if it has none in this
-// session.
+// kvFor returns the key-value store granted to a plugin; nil if it has none in this session.
 func (s *store) kvFor(tool *callable, call host.Call, log *slog.Logger) host.Values {
 	if tool.plugin == nil || tool.plugin.Grant.KV.Mode == "" {
 		return nil
@@ -95,8 +94,7 @@ func (v storedValues) List(ctx context.Context, prefix, after string, most int) 
 // errDryRun is the error of a plugin that tries to change a value in a dry run.
 var errDryRun = &host.Refusal{Code: abi.CallDenied, Message: "this is a dry run: nothing is stored"}
 
-// refused converts an error for the plugin. It logs an error that is not the plugin's
-// fault.
+// refused converts an error for the plugin. It logs an error that is not the plugin's fault.
 func (v storedValues) refused(err error) error {
 	if err == nil {
 		return nil
@@ -117,8 +115,7 @@ func (v storedValues) refused(err error) error {
 	return &host.Refusal{Code: code, Message: r.Text}
 }
 
-// fullText returns the message about a full key-value store, or other for any other
-// limit.
+// fullText returns the message about a full key-value store, or other for any other limit.
 func (v storedValues) fullText(full *engine.LimitError, other string) string {
 	switch {
 	case errors.Is(full.Err, engine.ErrValueCount):

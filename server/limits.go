@@ -20,8 +20,8 @@ type Limits struct {
 	Fuel       int64         `json:"fuel,omitempty"`   // units
 	Memory     int64         `json:"memory,omitempty"` // bytes of linear memory
 	Output     int64         `json:"output,omitempty"` // bytes written to all streams
-	Timeout    time.Duration `json:"-"`                // of a call that its caller waits for
-	Background time.Duration `json:"-"`                // of a background run
+	Timeout    time.Duration `json:"-"`                // time limit of a call that its caller waits for
+	Background time.Duration `json:"-"`                // time limit of a background run
 }
 
 // The most a tool may ask for, unless the operator says otherwise. The times are
@@ -148,8 +148,7 @@ func mebibytes(n int64) string {
 }
 
 // deadline returns the deadline of a background run: the agent's, else the tool's. Asking
-// for more than the maximum is an error, because the agent relies on the time it asked
-// for.
+// for more than the maximum is an error, because the agent relies on the time it asked for.
 func (r rules) deadline(asked time.Duration, tool *abi.Tool) (time.Duration, error) {
 	if most := r.most.Background; asked < 0 || asked > most {
 		return 0, &background.FieldError{Field: "timeout_seconds", Problem: fmt.Sprintf("must be between 1 and %.0f", most.Seconds())}

@@ -31,6 +31,6 @@ func CheckLocale(locale string) error {
 // localeOf returns the locale of a run's requester; empty if unknown.
 func localeOf(run engine.Run) string {
 	var own terms
-	_ = json.Unmarshal(run.Terms, &own) // without terms, or with those of another version, it is empty
+	_ = json.Unmarshal(run.Terms, &own) // the terms may be missing, or of another version
 	return own.Locale
 }

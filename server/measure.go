@@ -12,8 +12,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// measureWithin is how long the store of runs may take to answer when metrics are
-// collected.
+// measureWithin is how long the store of runs may take to answer when metrics are collected.
 const measureWithin = 2 * time.Second
 
 // Telemetry returns the instruments of the service, for transports.

@@ -95,7 +95,7 @@ func newMessage(m background.Message) wire.Message {
 // messaged is the answer of message_background.
 type messaged struct {
 	TaskID    string        `json:"task_id"`
-	Status    engine.Status `json:"status"` // of the run
+	Status    engine.Status `json:"status"` // status of the run
 	MessageID int64         `json:"message_id,omitempty"`
 	DryRun    bool          `json:"dry_run,omitempty"`
 }

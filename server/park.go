@@ -45,9 +45,8 @@ type budget struct {
 	deadline time.Duration // when the call ends
 }
 
-// budget returns the time limits of a call. It returns false for a call that is not
-// parked: its tool never is, it has no session for a run, or the caller's own limit ends
-// it first.
+// budget returns the time limits of a call. It returns false for a call that is not parked:
+// its tool never is, it has no session for a run, or the caller's own limit ends it first.
 //
 // A tool can only shorten the wait. A parked call has at least ParkedTime more, whatever
 // the limits of calls that are waited for.
@@ -94,8 +93,7 @@ func (p parker) park(next callFunc) callFunc {
 }
 
 // budget returns the time limits of a call that may become a run. It becomes one when it
-// takes long, when it makes a call that is held for approval, or, with a key, at its
-// start.
+// takes long, when it makes a call that is held for approval, or, with a key, at its start.
 func (c call) budget() (budget, bool) {
 	if c.DryRun {
 		return budget{}, false

@@ -14,9 +14,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// questions are the open questions of background runs on this host. Those of a suspended
-// run are stored with it, see [asking]; a run that starts over asks again. The zero value
-// is empty.
+// questions are the open questions of background runs on this host. Those of a suspended run
+// are stored with it, see [asking]; a run that starts over asks again. The zero value is empty.
 type questions struct {
 	shared bool // other hosts answer too: questions are stored with running runs as well
 
@@ -36,9 +35,8 @@ type waiting struct {
 	done      chan struct{} // closed when nothing is open
 }
 
-// ask asks the questions of a run, and waits until all are answered. A run may use a key
-// again, so the round makes keys unique. A run that continues resumes with its stored
-// questions.
+// ask asks the questions of a run, and waits until all are answered. A run may use a key again,
+// so the round makes keys unique. A run that continues resumes with its stored questions.
 func (q *questions) ask(ctx context.Context, run runKey, round int, asked abi.Questions) (abi.Answers, error) {
 	own, kept := askingOf(ctx), newQuestion(asked, round)
 	if own == nil && q.shared {
@@ -90,8 +88,7 @@ func (q *questions) await(ctx context.Context, run runKey, w *waiting, asked kep
 	}
 }
 
-// questionPoll is how often a host checks whether another one has received answers, or
-// asks.
+// questionPoll is how often a host checks whether another one has received answers, or asks.
 const questionPoll = time.Second
 
 // end closes the questions of a run, once leave has returned.
@@ -106,7 +103,7 @@ func (q *questions) end(run runKey, leave func() error) error {
 type asker struct {
 	asked *questions
 	turn  chan struct{} // holds an element while it asks
-	round int           // of the last questions
+	round int           // number of the last round
 }
 
 func newAsker(asked *questions, round int) *asker {

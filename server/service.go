@@ -117,8 +117,7 @@ type Config struct {
 	// or starts again after a crash of the host. Nil refuses each such call.
 	Approve func(ctx context.Context, a Approval) error
 	// Name and Version identify this host to others that share the engine, and to their
-	// operators: any name, by default that of the machine, and the version of the
-	// program.
+	// operators: any name, by default that of the machine, and the version of the program.
 	Name, Version string
 	// Telemetry says where metrics and traces go: by default to the global providers of
 	// OpenTelemetry.
@@ -149,8 +148,8 @@ type Service struct {
 	cfg         Config        // as opened; see now for fields that may have changed
 	stages      stages        // the stages of each kind of call
 	follower    follower      // waits for the runs that calls become
-	opened      chan struct{} // closed once everything that runs need is there
-	process     string        // random id of this Service: identifies it among the hosts, and limits approvals for a connection to it
+	opened      chan struct{} // closed once everything that runs need is ready
+	process     string        // random id of this Service: identifies it among the hosts; approvals for a connection hold only for it
 	log         *slog.Logger
 	host        *host.Host
 	runs        *background.Manager

@@ -20,18 +20,18 @@ import (
 
 // SpawnRequest says what to run in the background. Only Tool is required.
 type SpawnRequest struct {
-	Tool           string          // as in Definitions; it has to support background runs
-	Args           json.RawMessage // as in Definitions; must support background runs
-	Parsed         Args            // the arguments of a caller that has read them already, instead of Args
-	Title          string          // parsed arguments, instead of Args
+	Tool           string          // as in Definitions; must support background runs
+	Args           json.RawMessage // an object; nil is {}
+	Parsed         Args            // parsed arguments, instead of Args
+	Title          string          // at most 120 characters; empty is the tool's own
 	Silent         bool            // the session is not notified of the end
 	Wake           wire.Wake       // which ends the session is notified of; empty is wire.WakeEnd, or wire.WakeNone if Silent
 	Timeout        time.Duration   // hard deadline; 0 is the tool's
 	IdempotencyKey string          // at most 128 characters; the same key, tool and arguments return the run that exists
 	By             string          // the requester, if it is not the session's agent
-	Locale         string          // BCP 47, at most MaxLocale bytes: of the sentences for people in its record; empty if unknown
-	Parent         string          // BCP 47, at most MaxLocale bytes, for the sentences for people in its record; empty if unknown
-	DryRun         bool            // active run of the session that becomes its parent; empty is the run whose Go tool was passed the context, if any
+	Locale         string          // BCP 47, at most MaxLocale bytes, for the sentences for people in the record; empty if unknown
+	Parent         string          // active run of the session that becomes the parent; empty is the run whose Go tool was passed the context, if any
+	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
 	decider        decider         // nil: the user of the caller cannot be asked
 }
 

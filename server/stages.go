@@ -170,8 +170,7 @@ type finder struct {
 	versions bool // whether notes name the version of the plugin
 }
 
-// find finds the tool. If its plugin is replaced before the tool has run, it calls the
-// new one.
+// find finds the tool. If its plugin is replaced before the tool has run, it calls the new one.
 func (f finder) find(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		for {
@@ -181,7 +180,7 @@ func (f finder) find(next callFunc) callFunc {
 			}
 			c.tool, c.note.Known, c.note.Provider = tool, true, tool.provider()
 			if f.versions {
-				c.note.Version, _ = tool.Version() // an error appears in the call
+				c.note.Version, _ = tool.Version() // an error shows when the tool is called
 			}
 
 			r, err := next(ctx, c)
@@ -241,8 +240,7 @@ func prepare(next callFunc) callFunc {
 	}
 }
 
-// measure counts what tools use. The usage of a nested call counts for the tool that
-// makes it.
+// measure counts what tools use. The usage of a nested call counts for the tool that makes it.
 func measure(t *telemetry.Telemetry) stage {
 	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {

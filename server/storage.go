@@ -36,7 +36,7 @@ type StorageStats struct {
 type store struct {
 	engine engine.Engine
 	dir    *sqlite.Engine // the engine of Config.DataDir; nil with another one
-	lock   io.Closer      // of a Config.DataDir without an engine; else nil
+	lock   io.Closer      // lock of a Config.DataDir without an engine; else nil
 	audit  record.Auditor
 }
 

@@ -27,7 +27,7 @@ var suspendAfter = 250 * time.Millisecond
 // what became of them.
 type suspension struct {
 	service *Service
-	ctx     context.Context // of the run's work
+	ctx     context.Context // context of the run's work
 	tool    *callable
 	live    *live // the caller's end of a direct call; nil for a run from its start
 	anew    bool  // the run may start over
@@ -81,8 +81,7 @@ func (s *suspension) forget() {
 }
 
 // anew reports whether a run of the tool may start over after a crash, if it has done
-// nothing that must not be done twice. The host has to know of everything the plugin
-// does.
+// nothing that must not be done twice. The host has to know of everything the plugin does.
 func (t *callable) anew() bool { return t.plugin != nil && len(t.plugin.Grant.Files) == 0 }
 
 // isRun reports whether the call is a run that can be suspended. One with secret

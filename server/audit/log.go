@@ -365,8 +365,7 @@ func (l *Log) sync() {
 	}
 }
 
-// Counts returns how many lines this process has written, and how many events it has
-// lost.
+// Counts returns how many lines this process has written, and how many events it has lost.
 func (l *Log) Counts() (written, lost int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -97,8 +97,7 @@ func (g *generator) union(schemas []value, depth int) expr {
 	return union(all)
 }
 
-// plain returns the type that a schema describes itself, without its subschemas for
-// combinations.
+// plain returns the type that a schema itself describes, without the schemas that it combines.
 func (g *generator) plain(schema value, depth int) expr {
 	if c := schema.member("const"); c.kind != 0 {
 		return literals([]value{c})

@@ -138,8 +138,7 @@ func (s stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// count counts output against the limit of the call, and ends the call there. c.mu is
-// held.
+// count counts output against the limit of the call, and ends the call there. c.mu is held.
 func (c *Call) count(n int) error {
 	limit := c.req.Policy.Output
 	if limit <= 0 {

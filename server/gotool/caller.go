@@ -99,8 +99,7 @@ func (c *Caller) Running() (names []string) {
 	return slices.Compact(names)
 }
 
-// enter counts a handler that is about to run. It returns false once the caller is
-// closed.
+// enter counts a handler that is about to run. It returns false once the caller is closed.
 func (c *Caller) enter(call *Call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -229,8 +229,7 @@ func ended(err error) (abi.Result, error) {
 	return abi.Result{Kind: abi.CanceledKind, Error: err.Error()}, err
 }
 
-// over returns why a context is done: an error with the text of its cause, which matches
-// both.
+// over returns why a context is done: an error with the text of its cause, which matches both.
 func over(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {

@@ -15,7 +15,7 @@ import (
 // Config configures an [Authenticator]. Its zero value requires no login.
 type Config struct {
 	Token  string       // the operator's static token; empty for none
-	OAuth  *OAuth       // whose access tokens are accepted; nil for none
+	OAuth  *OAuth       // issuer of accepted access tokens; nil for none
 	Logger *slog.Logger // nil discards
 }
 

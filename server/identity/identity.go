@@ -130,8 +130,7 @@ func FromContext(ctx context.Context) Caller {
 	return c
 }
 
-// Loopback reports whether a host, with or without a port, is localhost or a loopback
-// address.
+// Loopback reports whether a host, with or without a port, is localhost or a loopback address.
 func Loopback(hostport string) bool {
 	name, _, err := net.SplitHostPort(hostport)
 	if err != nil {

@@ -20,8 +20,8 @@ const (
 	keysFresh    = 10 * time.Minute // until keys are fetched again; they remain in use meanwhile
 	keysLast     = time.Hour        // until keys are dropped: a revoked key must not live on
 	keysPause    = 10 * time.Second // least time between two fetches, whatever clients send
-	keysTimeout  = 5 * time.Second  // of a fetch with all its requests
-	maxKeysBytes = 512 << 10        // of one answer of the issuer
+	keysTimeout  = 5 * time.Second  // limit of a fetch with all its requests
+	maxKeysBytes = 512 << 10        // bytes of one answer of the issuer
 	maxKeys      = 64               // a token without a key id may need to try all
 	minRSA       = 256              // bytes of a modulus: 2,048 bits (RFC 7518, 3.3)
 	maxLogged    = 4 << 10          // bytes of an error, which may quote the issuer
@@ -30,8 +30,7 @@ const (
 // RetryAfter is how long to wait after [wire.CodeIssuer].
 const RetryAfter = keysPause
 
-// errNoKeys means that the issuer's keys are not available, so that no token can be
-// checked.
+// errNoKeys means that the issuer's keys are not available, so that no token can be checked.
 var errNoKeys = errors.New("the issuer's keys are not available")
 
 // An issuer checks access tokens. It caches the issuer's keys, and fetches them when a
@@ -50,7 +49,7 @@ type issuer struct {
 	fetched time.Time     // time of the last fetch
 	next    time.Time     // time of the next fetch at the earliest
 	pending chan struct{} // closed when the current fetch ends; nil without one
-	err     error         // of the last fetch
+	err     error         // error of the last fetch
 }
 
 func newIssuer(ctx context.Context, o OAuth, log *slog.Logger) *issuer {

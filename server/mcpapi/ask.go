@@ -91,8 +91,7 @@ func (k *asker) take(asked string) (abi.Answer, bool) {
 	return answers[0], true
 }
 
-// forget drops an answer that does not fit its question, so that the question is asked
-// again.
+// forget drops an answer that does not fit its question, so that the question is asked again.
 func (k *asker) forget(asked string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -144,8 +143,7 @@ func (k *asker) decider() server.DecideFunc {
 	return k.decide
 }
 
-// approvalKey is the key of the question about a held call. Keys of plugins have no
-// slash.
+// approvalKey is the key of the question about a held call. Keys of plugins have no slash.
 const approvalKey = "toolhost/approval"
 
 // decide asks about a held call. The answer is bound to its run, and to the code and the

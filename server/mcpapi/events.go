@@ -21,7 +21,7 @@ import (
 // Limits of the events kept for streams that may be resumed.
 const (
 	maxEvents         = 64 << 20      // bytes of all clients
-	maxEventsOfClient = maxEvents / 4 // of one client
+	maxEventsOfClient = maxEvents / 4 // bytes of one client
 	maxResponse       = 1 << 20       // bytes of a response; some clients lose larger events
 	maxNotes          = 16            // notifications of a stream: the last ones
 	maxEndedStreams   = 32            // streams of a session that have ended

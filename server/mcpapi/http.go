@@ -46,7 +46,7 @@ type Handler struct {
 // Limits on unanswered requests over HTTP. Before 2026-07-28 a request outlives the
 // client that made it.
 const (
-	maxCallsHTTP     = 2048 // of all clients
+	maxCallsHTTP     = 2048 // unanswered requests of all clients
 	maxCallsOfClient = maxCallsHTTP / 4
 )
 
@@ -272,9 +272,8 @@ func (h *Handler) enter(w http.ResponseWriter, r *http.Request, m envelope, from
 	return nil, false
 }
 
-// resumable makes the stream of an answer resumable, and resumes the stream that the
-// request names. It reports false if that one is not kept. Call done when the request is
-// served.
+// resumable makes the stream of an answer resumable, and resumes the stream that the request
+// names. It reports false if that one is not kept. Call done when the request is served.
 func (h *Handler) resumable(w *stream, r *http.Request) (_ *http.Request, done func(), ok bool) {
 	session := func() string { return sessionOf(r, w) }
 	ctx, cancel := context.WithCancel(r.Context())

@@ -89,8 +89,7 @@ func (l *listener) acknowledge(ctx context.Context, agreed *mcp.SubscriptionsAck
 	return nil
 }
 
-// findTasks looks up the tasks of a subscription in its session. Its error is for the
-// client.
+// findTasks looks up the tasks of a subscription in its session. Its error is for the client.
 func (l *listener) findTasks(ctx context.Context) error {
 	if l.who.send == nil || len(l.who.taskIDs) == 0 {
 		return nil

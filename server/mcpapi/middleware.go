@@ -47,9 +47,8 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 			answer.expect()
 			defer func() {
 				if ctx.Err() != nil {
-					// The client no longer expects an answer. It ignores an event, but
-					// the Python SDK 2.3 crashes on JSON that arrives after its session
-					// has ended.
+					// The client no longer expects an answer. It ignores an event, but the
+					// Python SDK 2.3 crashes on JSON that arrives after its session has ended.
 					answer.leave()
 				}
 			}()
@@ -101,7 +100,7 @@ func internalError() *jsonrpc.Error {
 // corrects answers of the SDK.
 func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		version := "" // of a client that lists tools
+		version := "" // protocol version of a client that lists tools
 		switch r := req.(type) {
 		case *mcp.ServerRequest[*taskParams]:
 			return a.answerTask(ctx, method, r)

@@ -28,9 +28,8 @@ const (
 	// first call has to load a runtime on a busy machine.
 	drainTimeout = 30 * time.Second
 
-	// goneInterval is how often it is checked meanwhile whether anybody reads. The
-	// process of a client that is gone still holds its runs, which the next process
-	// needs.
+	// goneInterval is how often it is checked meanwhile whether anybody reads. The process
+	// of a client that is gone still holds its runs, which the next process needs.
 	goneInterval = 100 * time.Millisecond
 
 	// hungTimeout bounds what normally takes a moment. It is long, because a slow
@@ -222,9 +221,8 @@ func (p *pipe) lane(m envelope) *lane {
 	return p.legacy
 }
 
-// acquire waits for a slot. After a timeout it does not wait again until a slot is free:
-// the open calls may need one of the next messages, such as a cancellation or a user's
-// answer.
+// acquire waits for a slot. After a timeout it does not wait again until a slot is free: the
+// open calls may need one of the next messages, such as a cancellation or a user's answer.
 func (p *pipe) acquire() bool {
 	select {
 	case p.slots <- struct{}{}:

@@ -17,10 +17,9 @@ import (
 	"github.com/toolhost/toolhost/server/identity"
 )
 
-// A session that began with initialize continues on every host that shares the engine.
-// Its Mcp-Session-Id contains, sealed, what another host needs to begin the session
-// again. The same holds for a host that was restarted, or that closed the session because
-// it was idle.
+// A session that began with initialize continues on every host that shares the engine. Its
+// Mcp-Session-Id contains, sealed, what another host needs to begin the session again. The
+// same holds for a host that was restarted, or that closed the session because it was idle.
 
 // passport is the content of a Mcp-Session-Id.
 type passport struct {

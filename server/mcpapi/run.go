@@ -28,8 +28,7 @@ type Config struct {
 	Version string // version of the program, as clients see it
 
 	// Logger gets messages for operators. Nil discards them. It must not write to Out.
-	// Mistakes of clients are logged only if level debug is enabled when the server is
-	// made.
+	// Mistakes of clients are logged only if level debug is enabled when the server is made.
 	Logger *slog.Logger
 
 	// Grace is how long a client that supports tasks waits for a result before it

@@ -71,8 +71,7 @@ type parked struct{ *task }
 
 func (p parked) Error() string { return "the call is now the task " + p.TaskID }
 
-// taskResult is a result of tools/call within another result. The SDK would omit its
-// type.
+// taskResult is a result of tools/call within another result. The SDK would omit its type.
 type taskResult struct{ *mcp.CallToolResult }
 
 func (r taskResult) MarshalJSON() ([]byte, error) {

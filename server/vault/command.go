@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// inherited are the environment variables passed to a command. None of them holds a
-// secret.
+// inherited are the environment variables passed to a command. None of them holds a secret.
 var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "SYSTEMROOT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "TEMP"}
 
 var errTooLong = errors.New("it prints too much")

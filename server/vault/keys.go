@@ -21,11 +21,10 @@ const (
 	maxKeys = 32
 )
 
-// Keys is the name of a file with the keys that encrypt the secrets of users, one per
-// line, each 32 bytes in base64. The first key encrypts, and all of them decrypt. A new
-// key goes before the others, which can be removed once the service has been started or
-// reloaded with it. Only this user may be able to read or write the file. It is read at
-// each use.
+// Keys is the name of a file with the keys that encrypt the secrets of users, one per line,
+// each 32 bytes in base64. The first key encrypts, and all of them decrypt. A new key goes
+// before the others, which can be removed once the service has been started or reloaded
+// with it. Only this user may be able to read or write the file. It is read at each use.
 type Keys string
 
 // Errors of keys.

@@ -96,9 +96,8 @@ func membersOf(object json.RawMessage) (all []member, ok bool) {
 	return all, true
 }
 
-// fill stores the typed values in the form, and returns them as a JSON object. ok is
-// false if a field has a problem. The object is checked against the schema where it is
-// used.
+// fill stores the typed values in the form, and returns them as a JSON object. ok is false
+// if a field has a problem. The object is checked against the schema where it is used.
 func (f *form) fill(typed url.Values) (args json.RawMessage, ok bool) {
 	args, _, ok = fillAll(f.Fields, typed)
 	whole := strings.TrimSpace(typed.Get(argsField))

@@ -15,7 +15,7 @@ import (
 
 const (
 	maxShown  = 16 << 10 // bytes of a result on a page
-	maxIndent = 64 << 10 // bytes of a result that are indented
+	maxIndent = 64 << 10 // largest result that is indented, in bytes
 
 	maxChildren = 50 // newest children of a run listed
 )

@@ -107,8 +107,7 @@ func (s runPages) runs(r *http.Request) (page, error) {
 	return page{title: "Runs", menu: "/ui/runs", sections: []section{{"filter", f}, {"runs", list}}}, nil
 }
 
-// before returns the address of the filter's runs before another run; empty means the
-// newest.
+// before returns the address of the filter's runs before another run; empty means the newest.
 func (f runFilter) before(id string) string {
 	f.Before = id
 	return strings.TrimSuffix("/ui/runs?"+f.Query(), "?")

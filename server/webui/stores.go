@@ -40,8 +40,7 @@ func (s storePages) stores(r *http.Request) (page, error) {
 	return page{title: "Stores", menu: "/ui/stores", sections: []section{{"stores", storeList{shown, len(found.Stores) - len(shown)}}}}, nil
 }
 
-// storeView is the content of the page of one store: a page of its values, or one of
-// them.
+// storeView is the content of the page of one store: a page of its values, or one of them.
 type storeView struct {
 	Plugin, Session string
 	Prefix          string

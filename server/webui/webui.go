@@ -1,10 +1,8 @@
-// Package webui serves the operator's page of a [server.Service]. It shows runs with
-// their progress and output, schedules, plugins with their grants, and the resources in
-// use.
+// Package webui serves the operator's page of a [server.Service]. It shows runs with their
+// progress and output, schedules, plugins with their grants, and the resources in use.
 //
 // It shows the runs of every session, so the handler it is mounted in must admit only
-// operators. No GET changes anything; changes are made by forms that the page itself
-// posts.
+// operators. No GET changes anything; changes are made by forms that the page itself posts.
 //
 // Everything is rendered on the server, and works without JavaScript. The script requests
 // the page again each second and replaces what differs: there is no second renderer.

@@ -22,8 +22,8 @@ type Call struct {
 // maximum.
 type CallLimits struct {
 	Fuel           int64   `json:"fuel,omitempty" schema:"minimum=0"`         // units
-	MemoryBytes    int64   `json:"memory_bytes,omitempty" schema:"minimum=0"` // of linear memory
-	OutputBytes    int64   `json:"output_bytes,omitempty" schema:"minimum=0"` // written to all streams
+	MemoryBytes    int64   `json:"memory_bytes,omitempty" schema:"minimum=0"` // linear memory
+	OutputBytes    int64   `json:"output_bytes,omitempty" schema:"minimum=0"` // bytes written to all streams
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty" schema:"minimum=0,maximum=2147483647"`
 }
 
@@ -113,8 +113,8 @@ type Schedule struct {
 	Title              string    `json:"title"`
 	Args               string    `json:"args,omitempty"` // shortened, with secret values redacted; not in lists
 	SignalOnCompletion bool      `json:"signal_on_completion"`
-	Wake               Wake      `json:"wake,omitempty"`   // as in its runs
-	DeadlineSeconds    float64   `json:"deadline_seconds"` // of each run; 0 for none
+	Wake               Wake      `json:"wake,omitempty"`   // which outcomes of its runs notify the session
+	DeadlineSeconds    float64   `json:"deadline_seconds"` // deadline of each run; 0 for none
 	Type               string    `json:"schedule_type"`    // cron or once
 	Cron               string    `json:"cron_expression,omitempty"`
 	At                 time.Time `json:"scheduled_at,omitzero"`

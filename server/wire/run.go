@@ -88,7 +88,7 @@ const (
 
 // The forms of ids, as regular expressions.
 const (
-	RunIDForm      = "^bg_[a-z2-7]{26}(-[0-9]{1,10}){0,8}$" // a call of a run that is a run of its own has the id of that run and a number
+	RunIDForm      = "^bg_[a-z2-7]{26}(-[0-9]{1,10}){0,8}$" // a nested call that is a run of its own has the calling run's id and a number
 	ScheduleIDForm = "^sc_[a-z2-7]{26}$"
 )
 
@@ -138,7 +138,7 @@ type Run struct {
 	WaitedSeconds   float64   `json:"waited_seconds,omitempty"`
 	WaitsUntil      time.Time `json:"waits_until,omitzero"` // latest time at which a waiting run continues, if there is one
 
-	Cost      *Cost      `json:"cost,omitempty"`      // of all attempts so far
+	Cost      *Cost      `json:"cost,omitempty"`      // cost of all attempts so far
 	Diagnosis *Diagnosis `json:"diagnosis,omitempty"` // why the run failed; only for the operator, and only in GET /v1/runs/{run}
 
 	OutputBytes  int64     `json:"output_bytes"` // bytes written so far, including dropped ones

@@ -34,12 +34,12 @@ type Definition struct {
 // ToolLimits are the limits of a call whose caller does not ask for others. Absent limits
 // do not apply.
 type ToolLimits struct {
-	TimeoutSeconds    float64 `json:"timeout_seconds,omitempty"`    // of a call
-	BackgroundSeconds float64 `json:"background_seconds,omitempty"` // of a background run without a deadline of its own
-	MemoryBytes       int64   `json:"memory_bytes,omitempty"`       // of linear memory
-	OutputBytes       int64   `json:"output_bytes,omitempty"`       // of the result and all other output together
-	ArgsBytes         int64   `json:"args_bytes,omitempty"`         // of the arguments
-	BodyBytes         int64   `json:"body_bytes,omitempty"`         // of the body of an HTTP request or response of the tool: the largest limit of its grants
+	TimeoutSeconds    float64 `json:"timeout_seconds,omitempty"`    // time limit of a call
+	BackgroundSeconds float64 `json:"background_seconds,omitempty"` // time limit of a background run without its own deadline
+	MemoryBytes       int64   `json:"memory_bytes,omitempty"`       // linear memory
+	OutputBytes       int64   `json:"output_bytes,omitempty"`       // the result and all other output together
+	ArgsBytes         int64   `json:"args_bytes,omitempty"`         // size of the arguments
+	BodyBytes         int64   `json:"body_bytes,omitempty"`         // body of an HTTP request or response of the tool: the largest limit of its grants
 }
 
 // Tools is the response body of GET /v1/tools.

@@ -1,5 +1,4 @@
-// Package reason explains why a request is refused or has failed, in words for its
-// caller.
+// Package reason explains why a request is refused or has failed, in words for its caller.
 package reason
 
 import (
@@ -49,8 +48,7 @@ type Error struct {
 func (e *Error) Error() string { return e.Text }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Refuse returns an error that says why a request cannot be served, in words for the
-// agent.
+// Refuse returns an error that says why a request cannot be served, in words for the agent.
 func Refuse(format string, args ...any) error {
 	return &Error{Reason: Reason{Code: wire.CodeUnsupported, Text: fmt.Sprintf(format, args...)}}
 }
@@ -204,9 +202,8 @@ func LimitText(e *engine.LimitError) string {
 	return fmt.Sprintf("this session already has the maximum of %d active background runs (%s); wait for one to end or stop one", e.Max, active)
 }
 
-// Explain turns an error into what the agent sees: what is wrong, and what to do about
-// it. Errors that the agent can correct end here; others are also returned, for callers
-// and logs.
+// Explain turns an error into what the agent sees: what is wrong, and what to do about it.
+// Errors that the agent can correct end here; others are also returned, for callers and logs.
 func Explain(err error) (abi.Result, error) {
 	r := Of(err)
 	switch r.Code {

@@ -35,7 +35,7 @@ type Figures struct {
 
 	mu    sync.Mutex
 	calls []calledTool // a ring buffer once it is full
-	next  int          // next index of calls
+	next  int          // index of the next call in calls
 	tools map[string]*toolFigures
 	all   callHour
 	past  history
@@ -202,8 +202,7 @@ func (h *histogram) add(d time.Duration) {
 	h.buckets[min(bucketOf(uint64(max(0, d.Microseconds()))), len(h.buckets)-1)]++
 }
 
-// bucketOf returns the bucket of n: its power of two, and the two bits after the first
-// one.
+// bucketOf returns the bucket of n: its power of two, and the two bits after the first one.
 func bucketOf(n uint64) int {
 	if n < 4 {
 		return int(n)
