@@ -27,8 +27,8 @@ func (k *asker) connector() func(context.Context, server.SecretNeed) error {
 
 // connect asks the client's user to open the page for a secret, and waits until the
 // secret is set. Since 2026-07-28 the question is the answer to the call; when the client
-// repeats the call, the user has agreed and is about to set the secret. Before, the
-// server asks while the call waits, and notifies the client when the secret is set.
+// repeats the call, the user has agreed and is about to set the secret. Before that date,
+// the server asks while the call waits, and notifies the client when the secret is set.
 func (k *asker) connect(ctx context.Context, need server.SecretNeed) error {
 	key := "toolhost/secret/" + need.Name // keys of plugins have no slash
 	params := &mcp.ElicitParams{Mode: "url", URL: need.URL, Message: connectMessage(k.tool, need)}

@@ -25,7 +25,7 @@ type notified struct {
 	sessions map[string]map[string]bool // by session and run: whether the result is complete
 }
 
-// take reports whether the notice of a run is in no result yet, and records that it is now.
+// take reports whether the notice of a run is not in a result yet, and records that it is.
 func (n *notified) take(session, run string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

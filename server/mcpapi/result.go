@@ -53,7 +53,7 @@ func toResult(r abi.Result, structured bool) *mcp.CallToolResult {
 	return out
 }
 
-// failed returns a result that says to the model what went wrong.
+// failed returns a result that tells the model what went wrong.
 func failed(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }
