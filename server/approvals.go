@@ -148,8 +148,8 @@ type Approvals struct{ service *Service }
 // Approvals returns the approvals of the service.
 func (s *Service) Approvals() Approvals { return Approvals{s} }
 
-// ErrApprovalChanged rejects a decision because the tool, its code or its grants are no
-// longer those that were shown.
+// ErrApprovalChanged is the error of a decision about a tool that has other code or other
+// grants than the ones that were shown.
 var ErrApprovalChanged = errors.New("the tool or what it may use has changed since it was shown: look at it again")
 
 // conflict returns the error of a rejected decision.

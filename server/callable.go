@@ -113,7 +113,7 @@ func (s *toolset) callables() []*callable {
 }
 
 // lookup returns a tool by the name agents know it by. Its error matches
-// [plugins.ErrNoTool], and suggests a similar name, which may be one of others.
+// [plugins.ErrNoTool], and may suggest a similar name, including one of others.
 func (s *toolset) lookup(name string, others ...string) (*callable, error) {
 	view := s.registry.View()
 	now := view.Attached().(*settings)

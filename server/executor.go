@@ -68,8 +68,8 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 	return outcome(ctx, sink, r, err)
 }
 
-// toolOf returns the tool of a run, because its plugin may have been replaced since the
-// run was admitted. A run that waited gets the version it waits with, if that was kept.
+// toolOf looks up the tool of a run again, because its plugin may have been replaced since
+// the run was admitted. A run that waited gets the version it waits with, if that was kept.
 func (x executor) toolOf(ctx context.Context, c call) (*callable, error) {
 	return x.lookup(ctx, c.run.Run)
 }
@@ -165,7 +165,7 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 // approved returns an error unless a run that is about to start was approved. A held run
 // was released for the code and the grants that were asked about; any other run was
 // approved when it was requested, and a firing is approved now. Nothing starts that the
-// policy denies by now.
+// policy now denies.
 func (x executor) approved(ctx context.Context, tool *callable, run engine.Run) error {
 	t, err := termsIn(run)
 	switch {

@@ -37,8 +37,8 @@ var (
 )
 
 // decided asks a caller's user about a held run, and returns the run once anybody has
-// decided. Until then the run stays held. The error matches [ErrApproval] if the call was
-// refused, errOutdated, or ErrAskAgain if the caller asks.
+// decided. If the user does not decide, the run stays held. The error matches [ErrApproval]
+// if the call was refused, errOutdated, or ErrAskAgain if the caller asks.
 func (p Approvals) decided(ctx context.Context, run engine.Run, by decider) (engine.Run, error) {
 	if by.ask == nil {
 		return run, nil
@@ -208,7 +208,7 @@ func (f follower) hold(ctx context.Context, c call, a Approval) (abi.Result, err
 	return f.follow(ctx, c, run, c.patience())
 }
 
-// errNobody refuses a call that needs approval where it cannot be held.
+// errNobody is the error of a call that needs approval where it cannot be held.
 var errNobody = fmt.Errorf("%w, and nobody can be asked here", ErrApproval)
 
 // awaitHeld waits for the end of a held call of a tool. It withdraws the call if nobody

@@ -110,7 +110,7 @@ func newAsker(asked *questions, round int) *asker {
 	return &asker{asked: asked, turn: make(chan struct{}, 1), round: round}
 }
 
-// ask waits until the questions before are answered, and asks.
+// ask waits until earlier questions are answered, then asks.
 func (a *asker) ask(ctx context.Context, run runKey, q abi.Questions) (abi.Answers, error) {
 	select {
 	case a.turn <- struct{}{}: // also if the run is about to be suspended: what it asks first is kept

@@ -8,13 +8,13 @@ import (
 	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
-// ErrDenied refuses a call that the operator has not granted.
+// ErrDenied means that the operator has not granted what a call needs.
 var ErrDenied = host.ErrDenied
 
 // ErrLocked is the error of Open while another process keeps its runs in the folder.
 var ErrLocked = engine.ErrLocked
 
-// ErrApproval refuses a call that no person has approved. It also matches host.ErrDenied.
+// ErrApproval means that no person has approved a call. It also matches host.ErrDenied.
 var ErrApproval = reason.ErrApproval
 
 // A Reason is what a caller may know of an error. Every error of a [Service] has one, see

@@ -140,7 +140,7 @@ func (v Schedules) Enable(ctx context.Context, id string) (wire.Schedule, error)
 // Fire queues a run of a schedule now, even of a disabled one. As at each firing, the checks
 // of [Session.Spawn] are made when the run starts. While an earlier run of the schedule is
 // active, its overlap applies: a skipped firing is an error with the reason wire.CodeConflict.
-// The run keeps by as the requester; empty means the maker of the schedule.
+// The run keeps by as the requester; empty means the creator of the schedule.
 func (v Schedules) Fire(ctx context.Context, id, by string) (wire.Run, error) {
 	v, err := v.of(ctx, id)
 	if err != nil {

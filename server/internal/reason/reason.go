@@ -22,10 +22,10 @@ import (
 // in another way.
 var ErrLink = errors.New("the link was used or has expired")
 
-// ErrApproval refuses a call that no person has approved. It also matches host.ErrDenied.
+// ErrApproval means that no person has approved a call. It also matches host.ErrDenied.
 var ErrApproval = fmt.Errorf("%w: the tool needs a person's approval", host.ErrDenied)
 
-// ErrShutdown refuses a call or a spawn after Close.
+// ErrShutdown is the error of a call or a spawn after Close.
 var ErrShutdown = fmt.Errorf("%w: it is shutting down", host.ErrClosed)
 
 // A Reason is what a caller may know of an error. Every error of a Service has one, see
