@@ -69,8 +69,9 @@ const (
 // After a stop request, an error without an Outcome.Result means that the work was stopped, and
 // the run is canceled; a result is kept.
 //
-// An Executor is called from many goroutines at once. It must return soon after ctx is done, and
-// must not use sink afterwards.
+// An Executor is called from many goroutines at once, which do other work before and after: it
+// must leave them as they were, such as not locked to a thread. It must return soon after ctx is
+// done, and must not use sink afterwards.
 type Executor func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error)
 
 // An Outcome is the result of a run's work.

@@ -1,13 +1,34 @@
 package background
 
 import (
+	"bytes"
+	"context"
 	"runtime"
+	"runtime/pprof"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
+
+// Work has the profiler labels of its caller, not those of the work before.
+func TestPooledLabels(t *testing.T) {
+	m := newManager(t, Config{})
+	for _, user := range []string{"alice", "bob", "alice"} {
+		pprof.Do(t.Context(), pprof.Labels("pooled", user), func(ctx context.Context) {
+			var profile bytes.Buffer
+			_, err := m.Run(ctx, alice, RunRequest{SpawnRequest: SpawnRequest{Tool: "tool"}, Work: func(context.Context, *output.Sink) (Outcome, error) {
+				return Outcome{}, pprof.Lookup("goroutine").WriteTo(&profile, 1)
+			}})
+			require.NoError(t, err)
+			require.Equal(t, 2, strings.Count(profile.String(), `"pooled":"`+user+`"`), "of the caller and of the work:\n%s", profile.String())
+		})
+	}
+}
 
 // A goroutine is reused, as many as the pool keeps, until it is closed.
 func TestPool(t *testing.T) {

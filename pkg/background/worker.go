@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"runtime/pprof"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -96,6 +97,7 @@ func (t *task) record() *engine.Run {
 func (w *worker) perform(t *task, work func(context.Context) (Outcome, error), after func(workResult)) {
 	defer w.runs.running.Done()
 	defer t.cancel(nil)
+	pprof.SetGoroutineLabels(t.ctx) // the goroutine may have done other work before
 	ctx, release := context.WithTimeoutCause(context.WithValue(t.ctx, workKey{}, &workOf{w.core, t, w.member, w.admission}), t.run.Timeout, context.DeadlineExceeded)
 	defer release()
 
