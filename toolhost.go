@@ -36,6 +36,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
@@ -196,43 +197,50 @@ func (s Session) Ended(ctx context.Context) (text string, shown func(context.Con
 	return notices.Text, func(ctx context.Context) error { return s.Acknowledge(ctx, ids) }, err
 }
 
-// Wait waits until Ended has something to report, and returns true. It returns false if it
-// has nothing, and no active run will change that. If ctx ends first, the error is its cause.
-func (s Session) Wait(ctx context.Context) (bool, error) {
+// lookAgain is how often Wait looks without an event: neither the end of the service nor a
+// failure of its storage is one.
+const lookAgain = time.Second
+
+// Wait waits until Ended has something to say, and reports true. It reports false if Ended
+// has nothing to say, and no active run will change that. It does not return when a run
+// asks its user something. The error is the cause of ctx if that ends first, an error of
+// [server.Service.StorageErr], or one matching [host.ErrClosed].
+func (s Session) Wait(ctx context.Context) (more bool, err error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	events := s.Watch(watching) // before the runs are read: no end is missed
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
 
 	for {
-		active, err := s.Runs(ctx, server.RunQuery{Active: true})
-		if err != nil {
-			return false, err
-		}
-		ended, err := s.Notices(ctx, 1) // after the runs: one that has ended meanwhile is among them
-		quiet := !slices.ContainsFunc(active, func(r Run) bool { return r.SignalOnCompletion })
-		if err != nil || len(ended.Notices) > 0 || quiet {
-			return len(ended.Notices) > 0, err
+		ended, quiet, err := s.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return false, context.Cause(ctx)
+		case s.service.Closed():
+			return false, host.ErrClosed
+		case err != nil || ended || quiet:
+			return ended, err
+		case s.service.StorageErr() != nil: // no end is stored any more
+			return false, s.service.StorageErr()
 		}
 
-		if err := next(ctx, events); err != nil {
-			return false, err
+		select {
+		case <-events:
+		case <-tick.C:
+		case <-ctx.Done():
 		}
 	}
 }
 
-// next waits for an event that may be the end of a run. The error is the cause of ctx.
-func next(ctx context.Context, events <-chan wire.Event) error {
-	for {
-		select {
-		case e, open := <-events:
-			if !open {
-				return context.Cause(ctx)
-			}
-			if e.Kind == wire.EventEnded || e.Kind == wire.EventMissed || e.Kind == wire.EventPurged {
-				return nil
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+// look reports whether a run has ended that Ended returns, and whether no active run will be
+// one.
+func (s Session) look(ctx context.Context) (ended, quiet bool, err error) {
+	active, err := s.Runs(ctx, server.RunQuery{Active: true})
+	if err != nil {
+		return false, false, err
 	}
+	notices, err := s.Notices(ctx, 1) // after the runs: one that has ended meanwhile is among them
+	quiet = !slices.ContainsFunc(active, func(r Run) bool { return r.SignalOnCompletion })
+	return len(notices.Notices) > 0, quiet, err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost"
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/server"
 )
@@ -177,6 +178,11 @@ func TestWait(t *testing.T) {
 			require.NoError(t, err)
 			require.Contains(t, text, "Hello, Ana")
 		}
+		for _, name := range []string{"other", ""} {
+			runs, err := th.Session(name).Runs(t.Context(), server.RunQuery{})
+			require.NoError(t, err)
+			require.Empty(t, runs, "%q", name)
+		}
 		other, _, err := th.Session("other").Ended(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, other)
@@ -189,12 +195,58 @@ func TestWait(t *testing.T) {
 		require.NoError(t, shown(t.Context()))
 
 		spawn(false)
-		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("gone already"))
+		_, err = s.Wait(ctx)
+		require.EqualError(t, err, "gone already")
+		gone := errors.New("gone")
+		ctx, cancel = context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Millisecond, func() { cancel(gone) })
 		_, err = s.Wait(ctx)
 		require.ErrorIs(t, err, gone)
 	})
+}
+
+// Wait ends with the service, whatever runs.
+func TestWaitEndsWithService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		th, err := toolhost.Open(t.Context(), toolhost.Config{Tools: []toolhost.Tool{{
+			Name: "never", Description: "Does not end.", Hints: toolhost.Hints{SupportsBackground: true, Readonly: true},
+			Handler: toolhost.Handle(func(ctx context.Context, _ *toolhost.ToolCall, _ struct{}) (string, error) {
+				<-ctx.Done()
+				return "", ctx.Err()
+			}),
+		}}})
+		require.NoError(t, err)
+		s := th.Session("s")
+		_, err = s.Spawn(t.Context(), server.SpawnRequest{Tool: "never"})
+		require.NoError(t, err)
+		closed := make(chan struct{})
+		time.AfterFunc(time.Minute, func() {
+			defer close(closed)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			_ = th.Close(ctx)
+		})
+		_, err = s.Wait(t.Context())
+		require.ErrorIs(t, err, host.ErrClosed)
+		_, err = s.Wait(t.Context())
+		require.ErrorIs(t, err, host.ErrClosed)
+		<-closed
+	})
+}
+
+// Wait ends when the ends of runs cannot be stored any more.
+func TestWaitWithoutStorage(t *testing.T) {
+	data := t.TempDir()
+	th := opened(t, toolhost.Config{Data: data})
+	s := th.Session("s")
+	_, err := s.Spawn(t.Context(), server.SpawnRequest{Tool: "greet", Args: []byte(`{"name":"Ana"}`)})
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(data, "runs", "state.db")))
+	_, err = s.Wait(t.Context())
+	require.Error(t, err)
+	require.ErrorIs(t, err, th.StorageErr())
 }
 
 func opened(t *testing.T, cfg toolhost.Config) *toolhost.Service {

@@ -35,6 +35,10 @@ func (s *Service) Session(name string) Session { return Session{service: s, name
 // a run, or to read its output, use its session.
 func (s *Service) AllSessions() Session { return Session{service: s, all: true} }
 
+// isNobody reports whether v is the session without a name, which has nothing: to the manager,
+// no name means all sessions.
+func (v Session) isNobody() bool { return v.name == "" && !v.all }
+
 // RunQuery selects runs. Its zero value selects all.
 type RunQuery struct {
 	Session string // with [Service.AllSessions]: only runs of this session; empty selects all
@@ -155,6 +159,9 @@ func (v Session) load(ctx context.Context, r *engine.Run, parts ...engine.Part) 
 // Runs returns runs, the newest first, without their arguments, results and
 // content.
 func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
+	if v.isNobody() {
+		return nil, nil
+	}
 	query := engine.Query{Parent: q.Parent, Active: q.Active, Before: q.Before, Limit: q.Limit, Filter: q.RunFilter}
 	if query.Session = v.name; v.all {
 		query.Session = q.Session
@@ -221,7 +228,12 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 // Watch returns a channel of events of runs and schedules from now on. It is closed when
 // ctx is done. A watcher that is too slow gets [wire.EventMissed].
 func (v Session) Watch(ctx context.Context) <-chan wire.Event {
-	from, to := v.service.runs.Watch(ctx, v.name), make(chan wire.Event)
+	to := make(chan wire.Event)
+	if v.isNobody() {
+		context.AfterFunc(ctx, func() { close(to) })
+		return to
+	}
+	from := v.service.runs.Watch(ctx, v.name)
 	go func() {
 		defer close(to)
 		for e := range from {
