@@ -226,6 +226,8 @@ def loop(a):
 
     seen = a.call("notes_say", text="hello")
     check("said hello" in seen, "a result", seen)
+    seen = a.call("notes_length", text="hello")
+    check('"result":5' in seen, "a result that is a number", seen)
     seen = a.call("notes_say", text="")
     check("nothing to say: text is empty" in seen, "an error of a tool", seen)
 
@@ -247,7 +249,7 @@ def loop(a):
 
 def find_tools(a):
     """Has the model search for the tools that the program does not list."""
-    wanted = ["notes_say", "notes_add", "notes_wait", "notes_wipe", "spawn_background", "check_background"]
+    wanted = ["notes_say", "notes_length", "notes_add", "notes_wait", "notes_wipe", "spawn_background", "check_background"]
     found = ""
     if not a.name("notes_say"):
         search = next((tool for tool in ("ToolSearch", "tool_search") if a.name(tool)), None)

@@ -55,7 +55,7 @@ func TestRunResultWithContent(t *testing.T) {
 	a := newAPI(t.Context(), nil, Config{})
 	beside := []abi.Block{{Type: "text", Text: "beside"}}
 	r := a.runResult(wire.Run{Result: json.RawMessage(`1`), Content: beside})
-	require.Equal(t, []mcp.Content{&mcp.TextContent{Text: "1"}, &mcp.TextContent{Text: "beside"}}, r.Content)
+	require.Equal(t, []mcp.Content{&mcp.TextContent{Text: `{"result":1}`}, &mcp.TextContent{Text: "beside"}}, r.Content)
 	r = a.runResult(wire.Run{Error: &wire.RunError{Kind: wire.KindToolError, Message: "no"}, Content: beside})
 	require.True(t, r.IsError)
 	require.Equal(t, []mcp.Content{&mcp.TextContent{Text: "no"}, &mcp.TextContent{Text: "beside"}}, r.Content)

@@ -16,7 +16,10 @@ import (
 //
 //   - content begins with the value as JSON text. A string is its own text, which a
 //     model reads better, unless the tool declares an output schema, or the string
-//     cannot be written in UTF-8. The content blocks of the tool follow.
+//     cannot be written in UTF-8. Without an output schema, a text that is JSON but no
+//     object comes as {"result": …}: Gemini CLI takes JSON in content for
+//     structuredContent, and fails if it is no object. The content blocks of the tool
+//     follow.
 //   - structuredContent is the value again, if the tool declares an output schema
 //     that MCP allows (structured). Then clients refuse a result without it. A value
 //     of more than maxInline bytes is there only, and content has its beginning: no
@@ -59,14 +62,20 @@ func failed(text string) *mcp.CallToolResult {
 }
 
 func valueText(value json.RawMessage, structured bool) string {
-	var text string
-	if structured || value[0] != '"' || json.Unmarshal(value, &text) != nil {
+	if structured || value[0] == '{' {
 		return string(value)
 	}
-	if strings.ContainsRune(text, utf8.RuneError) {
-		return string(value) // it may encode half a surrogate pair
+	var text string
+	if value[0] == '"' && json.Unmarshal(value, &text) == nil && !isBareJSON(text) && !strings.ContainsRune(text, utf8.RuneError) { // which may stand for half a surrogate pair
+		return text
 	}
-	return text
+	return `{"result":` + string(value) + `}`
+}
+
+// isBareJSON reports whether a text is JSON, but no object.
+func isBareJSON(text string) bool {
+	begin := strings.TrimLeft(text, " \t\r\n")
+	return begin != "" && strings.IndexByte("\"[-0123456789tfn", begin[0]) >= 0 && json.Valid([]byte(text))
 }
 
 // connectionText asks the model to ask the user.

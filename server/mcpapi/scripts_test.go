@@ -72,7 +72,7 @@ func TestScriptsOfClients(t *testing.T) {
 				r, err := c.CallTool(t.Context(), call)
 				require.NoError(t, err)
 				require.False(t, r.IsError, "%+v", r.Content)
-				require.JSONEq(t, `["noted before","accept","blue","noted blue"]`, r.Content[0].(*mcp.TextContent).Text)
+				require.JSONEq(t, `{"result":["noted before","accept","blue","noted blue"]}`, r.Content[0].(*mcp.TextContent).Text)
 				require.Equal(t, "blue", noted[len(noted)-1])
 				if version == "2025-11-25" { // in the other one the call is repeated with the answer
 					require.Equal(t, []string{"before", "blue"}, noted)

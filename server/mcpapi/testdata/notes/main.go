@@ -46,6 +46,8 @@ func say(_ *guest.Call, in note) (string, error) {
 	return "said " + in.Text, nil
 }
 
+func length(_ *guest.Call, in note) (int, error) { return len(in.Text), nil }
+
 func wait(c *guest.Call, in event) (string, error) {
 	for {
 		_, err := os.Stat(filepath.Join(folder, in.Name))
@@ -75,6 +77,7 @@ func init() {
 		Tools: []guest.Tool{
 			{Name: "add", Description: "Adds a note.", Handler: guest.Handle(add), Hints: hints},
 			{Name: "say", Description: "Repeats a text.", Handler: guest.Handle(say), Hints: reads},
+			{Name: "length", Description: "Measures a text, in bytes.", Handler: guest.Handle(length), Hints: reads},
 			{Name: "wait", Description: "Waits for an event.", Handler: guest.Handle(wait), Hints: waits},
 			{Name: "wipe", Description: "Deletes all notes.", Handler: guest.Handle(wipe), Approval: "required"},
 		},
