@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// dropRefused removes plugins of packs that the lock does not have and that do not give way
-// to others. They are problems.
+// dropRefused removes plugins of packs that are not in the lock and do not give way to
+// others. They are problems.
 func (l *loader) dropRefused(found []*Plugin) []*Plugin {
 	return slices.DeleteFunc(found, func(p *Plugin) bool {
 		if p.refused != nil {
@@ -17,7 +17,7 @@ func (l *loader) dropRefused(found []*Plugin) []*Plugin {
 	})
 }
 
-// override removes the plugins of packs that have a name of another plugin, and says
+// override removes the plugins of packs whose names another plugin uses, and returns
 // which those are.
 func override(found []*Plugin) (kept []*Plugin, overridden []Problem) {
 	claims := claimed(slices.DeleteFunc(slices.Clone(found), func(p *Plugin) bool { return p.Pack }))
@@ -33,7 +33,7 @@ func override(found []*Plugin) (kept []*Plugin, overridden []Problem) {
 	return kept, overridden
 }
 
-// claimed returns the plugins by the names that must be unique.
+// claimed maps the names that must be unique to the plugins that use them.
 func claimed(found []*Plugin) map[string][]*Plugin {
 	claims := map[string][]*Plugin{}
 	for _, p := range found {
@@ -44,7 +44,7 @@ func claimed(found []*Plugin) map[string][]*Plugin {
 	return claims
 }
 
-// claims are the names that must be unique.
+// claims returns the names of the plugin that must be unique.
 func (p *Plugin) claims() []string {
 	claims := []string{fmt.Sprintf("the plugin %q", p.Manifest.Name)}
 	for _, t := range p.Tools {
@@ -53,9 +53,9 @@ func (p *Plugin) claims() []string {
 	return claims
 }
 
-// collision returns an error if the name of the plugin or a tool is also used by another
-// plugin or the host. None of them is loaded: which one an agent reaches must not depend
-// on the order of files.
+// collision returns an error if another plugin or the host also uses the name of the
+// plugin or of a tool. None of them is loaded: which one an agent reaches must not
+// depend on the order of files.
 func (p *Plugin) collision(claims map[string][]*Plugin, reserved []string, taken map[string]bool) error {
 	for _, t := range p.Tools {
 		if slices.Contains(reserved, t.Name) {

@@ -11,8 +11,8 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// Compile compiles the plugins that were not called yet, several at a time, so that
-// their first calls need not wait for it. If the host has a folder for compiled code,
+// Compile compiles the plugins that have not been called yet, several at a time, so
+// that their first calls need not wait. If the host has a folder for compiled code,
 // the code is stored there and takes no memory before the first call. Plugins that a
 // reload adds meanwhile are not compiled.
 //
@@ -36,7 +36,7 @@ func (r *Registry) Compile(ctx context.Context, progress func(done, total int, f
 			err = p.leave(ctx, p.host.KeepsCode())
 		}
 		if errors.Is(err, ErrReplaced) {
-			err = nil // nobody calls it any more
+			err = nil // no caller is left
 		}
 
 		mu.Lock()
@@ -58,7 +58,7 @@ func (r *Registry) Compile(ctx context.Context, progress func(done, total int, f
 }
 
 // Compile compiles the plugin unless it is compiled, so that its next call need not
-// wait for it. The error names the file, or is the cause of ctx.
+// wait. The error names the file, or is the cause of ctx.
 func (p *Plugin) Compile(ctx context.Context) error {
 	if _, err := p.use(ctx, host.CompileOptions{}); err != nil {
 		return fmt.Errorf("%s: %w", p.File, err)
@@ -67,27 +67,26 @@ func (p *Plugin) Compile(ctx context.Context) error {
 	return nil
 }
 
-// compilation is a compilation that callers wait for. It is canceled when none of
-// them waits any more, or for one of a higher priority.
+// compilation is a compilation in progress. It is canceled when no caller waits
+// for it any more, or for one of a higher priority.
 type compilation struct {
-	done     chan struct{} // closed when module and err are there
+	done     chan struct{} // closed when module and err are set
 	module   *host.Module
 	err      error
 	waiting  int
 	low      bool // at low priority
-	canceled bool // callers start anew
+	canceled bool // callers start over
 	cancel   context.CancelCauseFunc
 }
 
-// errOvertaken ends a compilation at low priority: a call needs the plugin, which is
-// compiled anew for it, since no process can raise its priority.
+// errOvertaken ends a low-priority compilation because a call needs the plugin. It
+// is started again for the call, since no process can raise its priority.
 var errOvertaken = errors.New("a call waits for the plugin")
 
-// use returns the compiled plugin, which the caller gives back with unuse or leave.
-// Callers share one compilation; the options are those of the caller that started it.
-// If it fails the next caller tries again, since the cause may have been the disk; the
-// host refuses a faulty module at once. Use returns the cause of ctx as soon as it is
-// done.
+// use returns the compiled plugin. The caller returns it with unuse or leave. Callers
+// share one compilation, with the options of the caller that started it. If it fails,
+// the next caller tries again, since the cause may have been the disk; the host
+// refuses a faulty module immediately. As soon as ctx is done, use returns its cause.
 func (p *Plugin) use(ctx context.Context, opts host.CompileOptions) (*host.Module, error) {
 	for {
 		module, c, err := p.join(ctx, opts)
@@ -108,11 +107,11 @@ func (p *Plugin) use(ctx context.Context, opts host.CompileOptions) (*host.Modul
 	}
 }
 
-// noticeable is how long a caller waits for a compilation before it is told.
+// noticeable is how long a caller waits for a compilation before that is reported.
 const noticeable = time.Second
 
-// tellCompiling reports to a caller that it waits for a compilation, if it does so for
-// long. Call done with the outcome: no report follows it.
+// tellCompiling reports to a caller that it is waiting for a compilation, if that
+// takes long. Call done with the outcome: no report follows it.
 func (p *Plugin) tellCompiling(report func(host.Progress)) (done func(err error)) {
 	if report == nil || p.compiled() {
 		return func(error) {}
@@ -137,8 +136,8 @@ func (p *Plugin) tellCompiling(report func(host.Progress)) (done func(err error)
 	}
 }
 
-// join counts the caller as a user of the compiled plugin, or returns the compilation
-// that it has to wait for, or an error if the plugin is retired.
+// join registers the caller as a user of the compiled plugin, or returns the
+// compilation to wait for, or an error if the plugin is retired.
 func (p *Plugin) join(ctx context.Context, opts host.CompileOptions) (*host.Module, *compilation, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,15 +163,15 @@ func (c *compilation) stop(cause error) {
 	c.cancel(cause)
 }
 
-// compiled reports whether use returns at once.
+// compiled reports whether use returns immediately.
 func (p *Plugin) compiled() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.module != nil
 }
 
-// giveUp is for a caller that no longer waits for a compilation. It is false if
-// the compilation has ended, and its outcome is the caller's.
+// giveUp is called when a caller no longer waits for a compilation. It reports
+// false if the compilation has ended, and the caller gets its outcome.
 func (p *Plugin) giveUp(c *compilation, cause error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,11 +184,11 @@ func (p *Plugin) giveUp(c *compilation, cause error) bool {
 	return true
 }
 
-// unuse ends what use began. What could not be freed is freed with the host.
+// unuse ends a use. Memory that cannot be freed now is freed with the host.
 func (p *Plugin) unuse() { _ = p.leave(context.Background(), false) }
 
-// leave ends what use began. The last user frees the compiled plugin if free is set
-// or the plugin is retired.
+// leave ends a use. The last user frees the compiled plugin if free is set or the
+// plugin is retired.
 func (p *Plugin) leave(ctx context.Context, free bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +210,7 @@ func (p *Plugin) free(ctx context.Context) error {
 }
 
 // hold keeps the compiled plugin, which cannot be compiled again because its file has
-// changed. It returns false if the plugin is not compiled.
+// changed. It reports false if the plugin is not compiled.
 func (p *Plugin) hold() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,7 +219,7 @@ func (p *Plugin) hold() bool {
 }
 
 // retire refuses new users with a reason. The compiled code is freed now or by the
-// last user. After [host.ErrClosed] callers do not wait for a compilation either.
+// last user. After [host.ErrClosed], waiting callers stop waiting too.
 func (p *Plugin) retire(ctx context.Context, why error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -258,7 +257,7 @@ func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) {
 		case err == nil:
 			c.module, p.module, p.users, p.failed = module, module, c.waiting, nil
 			if p.gone != nil {
-				_ = p.free(ctx) // unless a caller waits
+				_ = p.free(ctx) // unless a caller uses it
 			}
 		case c.canceled:
 			c.err = context.Cause(ctx)
@@ -279,14 +278,14 @@ func (p *Plugin) load(ctx context.Context, opts host.CompileOptions) (*host.Modu
 	return p.host.CompileWith(ctx, wasm, opts)
 }
 
-// contents reads the file if it is unchanged, and learns its digest if that is unknown.
+// contents reads the file if it is unchanged, and records its digest if that is unknown.
 func (p *Plugin) contents() ([]byte, error) {
 	wasm, s, err := readFile(p.folder, p.name, MaxWasm)
 	if err != nil {
 		return nil, missing(err)
 	}
 
-	defer p.digests.save() // the next process finds by digest what is refused
+	defer p.digests.save() // the next process recognizes refused files by their digest
 	switch digest, known := digestOf(wasm), p.known(); {
 	case known == "" && !s.sameContent(p.stamp):
 		return nil, ErrChanged
@@ -299,8 +298,9 @@ func (p *Plugin) contents() ([]byte, error) {
 	return wasm, nil
 }
 
-// failure is the error of the last compilation, of this process or, once the digest
-// is known, an earlier one. It is nil if there was none or the plugin is compiled.
+// failure returns the error of the last compilation, by this process or, once the
+// digest is known, an earlier one. It is nil if there was none or the plugin is
+// compiled.
 func (p *Plugin) failure() error {
 	p.mu.Lock()
 	module, failed := p.module, p.failed
@@ -311,26 +311,27 @@ func (p *Plugin) failure() error {
 	return failed
 }
 
-// CompileAhead compiles plugins before their first call: one at a time, at low
-// priority, and after each reload the new ones. Those that have to be asked for their
-// manifests come first, see [Registry.DescribeAhead]. It returns when ctx is done. A
-// plugin that does not compile becomes a problem.
+// CompileAhead compiles plugins before their first call, one at a time and at low
+// priority, and after each reload the new ones. Plugins without a known manifest come
+// first, see [Registry.DescribeAhead]. It returns when ctx is done. A plugin that
+// does not compile becomes a problem.
 //
 // If the host keeps compiled code in a folder, the code takes no memory before the
-// first call. Start it, or DescribeAhead, once.
+// first call. Start CompileAhead or DescribeAhead once.
 func (r *Registry) CompileAhead(ctx context.Context, report func(Changes)) {
 	r.ahead(ctx, report, true)
 }
 
-// DescribeAhead compiles only the plugins whose manifests are not known, and asks them,
-// as CompileAhead does. It calls report with what that changes, unless that is nil.
+// DescribeAhead compiles only the plugins whose manifests are not known, like
+// CompileAhead, and runs their describe functions. It calls report with the resulting
+// changes, unless report is nil.
 func (r *Registry) DescribeAhead(ctx context.Context, report func(Changes)) {
 	r.ahead(ctx, report, false)
 }
 
-// Described waits until DescribeAhead or CompileAhead has asked the plugins that were there
-// at the start. It does not wait if [Config.DescribeLater] is not set. The error is the
-// cause of ctx, or host.ErrClosed once the registry is closed.
+// Described waits until DescribeAhead or CompileAhead has described the initial plugins. It
+// does not wait if [Config.DescribeLater] is not set. The error is the cause of ctx, or
+// host.ErrClosed once the registry is closed.
 func (r *Registry) Described(ctx context.Context) error {
 	if !r.cfg.DescribeLater {
 		return nil
@@ -355,10 +356,10 @@ func (r *Registry) ahead(ctx context.Context, report func(Changes), all bool) {
 		}
 
 		for _, p := range r.set.Load().plugins {
-			if !all || ctx.Err() != nil || len(r.reloaded) > 0 { // which may have brought others to describe
+			if !all || ctx.Err() != nil || len(r.reloaded) > 0 { // a reload may have added others to describe
 				break
 			}
-			_ = p.compileAhead(ctx, host.CompileOptions{LowPriority: true}) // a problem of the plugin, see Problems
+			_ = p.compileAhead(ctx, host.CompileOptions{LowPriority: true}) // reported by Problems
 		}
 
 		if r.awaitReload(ctx, report) != nil {
@@ -367,8 +368,8 @@ func (r *Registry) ahead(ctx context.Context, report func(Changes), all bool) {
 	}
 }
 
-// awaitReload waits for the next reload. Meanwhile it asks plugins again that could not be
-// asked.
+// awaitReload waits for the next reload. Meanwhile it retries plugins that could not be
+// described.
 func (r *Registry) awaitReload(ctx context.Context, report func(Changes)) error {
 	for {
 		var again <-chan time.Time
@@ -388,7 +389,7 @@ func (r *Registry) awaitReload(ctx context.Context, report func(Changes)) error 
 	}
 }
 
-// compileAhead compiles the plugin unless that is not needed or cannot succeed.
+// compileAhead compiles the plugin, unless that is unnecessary or cannot succeed.
 func (p *Plugin) compileAhead(ctx context.Context, low host.CompileOptions) error {
 	if p.interpret || p.stored.Load() || p.compiled() || p.Denied() != nil || errors.Is(p.failure(), host.ErrABI) {
 		return nil

@@ -13,10 +13,10 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// errPending says that a plugin still has to be asked for its manifest.
+// errPending means that a plugin still has to be described.
 var errPending = errors.New("it has no manifest in the file or next to it: it is being compiled to ask for it, and its tools follow; toolhost seal writes the manifest into the file")
 
-// atFault reports whether an error of describing is the plugin's fault, so that it
+// atFault reports whether the plugin caused an error of describing, so that it
 // would fail again.
 func atFault(err error) bool {
 	for _, reason := range []error{host.ErrABI, host.ErrTrap, host.ErrFuel, host.ErrMemory, host.ErrOutput, host.ErrNoManifest} {
@@ -27,21 +27,21 @@ func atFault(err error) bool {
 	return false
 }
 
-// description is what asking a plugin for its manifest has led to. The plugins that
-// readings make of an unchanged file share it.
+// description is the result of describing a plugin. It is shared by all plugins
+// loaded from an unchanged file.
 type description struct {
 	mu       sync.Mutex
-	manifest []byte    // JSON; nil if it is not known
+	manifest []byte    // JSON; nil if unknown
 	err      error     // of the last attempt
 	at       time.Time // of the last attempt
 }
 
-// askAgain is how long a plugin is not asked again that could not be asked, such as for want
-// of memory.
+// askAgain is the pause before a plugin that could not be described, for example for lack of
+// memory, is retried.
 const askAgain = time.Minute
 
 // get returns the manifest, or the error of the last attempt. Both are nil if the plugin has
-// to be asked.
+// to be described.
 func (d *description) get() (manifest []byte, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -57,15 +57,15 @@ func (d *description) set(manifest []byte, err error) {
 	d.manifest, d.err, d.at = manifest, err, time.Now()
 }
 
-// again reports whether the plugin is to be asked again.
+// again reports whether to retry describing the plugin.
 func (d *description) again() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.err != nil && !atFault(d.err)
 }
 
-// describe asks the plugin itself, unless its answer is known from an earlier reading
-// or process.
+// describe runs the plugin's describe function, unless the result is known from an
+// earlier reading or process.
 func (l *loader) describe(p *Plugin) ([]byte, error) {
 	if !p.Info.Describe {
 		return nil, p.Info.NoManifest()
@@ -102,8 +102,8 @@ func (l *loader) describe(p *Plugin) ([]byte, error) {
 	return manifest, nil
 }
 
-// described is the description of a file that the earlier reading had in the same
-// place, or a new one.
+// described returns the description of the same file in the earlier reading, or a
+// new one.
 func (l *loader) described(at place, digest string) *description {
 	for _, before := range []*Plugin{l.before[at], l.undescribedBefore[at]} {
 		if before != nil && before.description != nil && before.known() == digest {
@@ -113,13 +113,13 @@ func (l *loader) described(at place, digest string) *description {
 	return &description{}
 }
 
-// describeOptions are those of compiling a plugin that has to be asked for its name. It
-// may be one that is never compiled.
+// describeOptions returns the options for compiling a plugin whose name is not known
+// yet. It may be one that is never compiled otherwise.
 func (c *Config) describeOptions() host.CompileOptions {
 	return host.CompileOptions{Interpret: len(c.Interpret) > 0}
 }
 
-// describe compiles the plugin and asks it what it is.
+// describe compiles the plugin and runs its describe function.
 func (p *Plugin) describe(ctx context.Context, opts host.CompileOptions) ([]byte, error) {
 	wasm, err := p.contents()
 	var manifest []byte
@@ -134,7 +134,8 @@ func (p *Plugin) describe(ctx context.Context, opts host.CompileOptions) ([]byte
 	return manifest, err
 }
 
-// cachedManifest is the file with a plugin's description, empty without a cache.
+// cachedManifest returns the file of a plugin's cached description, or nothing without a
+// cache.
 func cachedManifest(cacheDir, digest string) string {
 	if cacheDir == "" {
 		return ""
@@ -153,9 +154,9 @@ func cacheManifest(name string, document []byte) error {
 	return nil
 }
 
-// describe asks the plugins whose manifests are not known. It reloads after each answer,
-// so that no plugin waits for one that takes longer, and calls report with the changes,
-// unless that is nil.
+// describe describes the plugins whose manifests are not known. It reloads after each
+// result, so that no plugin waits for a slower one, and calls report with the changes,
+// unless report is nil.
 func (r *Registry) describe(ctx context.Context, low bool, report func(Changes)) error {
 	s := r.set.Load()
 	opts := s.cfg.describeOptions()
@@ -170,7 +171,7 @@ func (r *Registry) describe(ctx context.Context, low bool, report func(Changes))
 			return context.Cause(ctx)
 		}
 		if err == nil {
-			_ = cacheManifest(cachedManifest(r.cfg.CacheDir, p.known()), manifest) // else it is asked again by the next process
+			_ = cacheManifest(cachedManifest(r.cfg.CacheDir, p.known()), manifest) // otherwise the next process describes it again
 		}
 
 		c, err := r.Reload(ctx)

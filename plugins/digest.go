@@ -17,13 +17,13 @@ import (
 	"github.com/toolhost/toolhost/internal/watch"
 )
 
-// Digest returns the SHA-256 of the plugin's file in hex, as the file was loaded. It
-// identifies a build, and a lock has it. If the file has changed since, the error is
+// Digest returns the SHA-256 of the plugin's file in hex, as loaded. It identifies a
+// build, and is recorded in locks. If the file has changed since, the error is
 // [ErrChanged]; it also matches [ErrReplaced] once the registry has reloaded.
 //
-// The digest is computed on demand and cached by device, inode, size and change time,
-// which no program can preserve while it changes a file, unless it sets the clock. It is
-// computed again from the bytes that are compiled.
+// The digest is computed on demand and cached by device, inode, size and change time. A
+// program cannot change a file and preserve these without setting the clock. The digest
+// is computed again from the bytes that are compiled.
 func (p *Plugin) Digest() (string, error) {
 	p.digesting.Lock()
 	defer p.digesting.Unlock()
@@ -41,11 +41,12 @@ func (p *Plugin) Digest() (string, error) {
 	return digest, nil
 }
 
-// ErrChanged says that a plugin cannot be compiled or its digest computed because
-// its file has changed since it was loaded.
+// ErrChanged means that a plugin's file has changed since it was loaded, so it
+// cannot be compiled or its digest computed.
 var ErrChanged = errors.New("the file has changed since it was loaded: reload the plugins")
 
-// missing adds to an error that the file has changed, if it is not there.
+// missing turns the error of a missing file into one that says that the file has
+// changed.
 func missing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", ErrChanged, err)
@@ -53,7 +54,7 @@ func missing(err error) error {
 	return err
 }
 
-// known is the digest if it is known already.
+// known returns the digest, or nothing if it is not known yet.
 func (p *Plugin) known() string {
 	if d := p.digest.Load(); d != nil {
 		return *d
@@ -65,7 +66,7 @@ func (p *Plugin) known() string {
 	return d
 }
 
-// learn notes the digest, also for later processes.
+// learn records the digest, also for later processes.
 func (p *Plugin) learn(s stamp, digest string) {
 	p.digest.CompareAndSwap(nil, &digest)
 	p.digests.add(s, digest)
@@ -95,18 +96,18 @@ func (r *Registry) ReadDigests(ctx context.Context) ([]Problem, error) {
 type stamp struct {
 	size     int64
 	modified int64  // Unix nanoseconds
-	settled  string // device, inode and time of change; empty if the next change might have the same
+	settled  string // device, inode and time of change; empty if the next change might not alter them
 }
 
-// sameContent reports whether a file has the size and modification time it had.
-// Names, links and permissions may differ.
+// sameContent reports whether two stamps have the same size and modification
+// time. Names, links and permissions may differ.
 func (s stamp) sameContent(o stamp) bool { return s.size == o.size && s.modified == o.modified }
 
 // settle is how long a file must be unchanged before its stamp is sure to show the
-// next change: clocks of file systems tick as slowly as every two seconds.
+// next change: file system clocks may tick only every two seconds.
 const settle = 2*time.Second + 100*time.Millisecond
 
-// key is a settled stamp as the index has it.
+// key returns a settled stamp as a key of the index.
 func (s stamp) key() string { return fmt.Sprintf("%s %d %d", s.settled, s.size, s.modified) }
 
 func stampOf(info fs.FileInfo) stamp {
@@ -152,7 +153,7 @@ type digests struct {
 	changed bool
 }
 
-// maxDigests is the most entries of the file. A full one starts anew.
+// maxDigests is the most entries of the file. A full file starts over.
 const maxDigests = 4096
 
 // openDigests reads the file, if there is a folder for it. A damaged one is ignored and
@@ -196,8 +197,8 @@ func (d *digests) add(s stamp, digest string) {
 	d.known[s.key()], d.changed = digest, true
 }
 
-// save writes the file if there is something new. A file that cannot be written costs
-// the next process the time to read the plugins.
+// save writes the file if there are new digests. If it cannot be written, the next
+// process has to read the plugins again.
 func (d *digests) save() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

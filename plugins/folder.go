@@ -17,40 +17,40 @@ type Folder struct {
 	Path string // for messages
 	FS   fs.FS
 	// Pack is true for plugins that come with the program. Agents know their tools by
-	// the tools' own names, without that of the plugin. A plugin of a pack gives way to
-	// one of another folder that has its name, or the name of one of its tools: see
-	// [Registry.Overridden].
+	// the tools' own names, without the plugin's name. A plugin of a pack gives way to
+	// a plugin of another folder with the same name, or with a tool of the same name:
+	// see [Registry.Overridden].
 	Pack bool
-	// BuiltIn is true for plugins that are part of the program. Like those of a pack they
-	// need no signature.
+	// BuiltIn is true for plugins that are part of the program. Like those of a pack,
+	// they need no signature.
 	BuiltIn bool
-	// Source is what a lock has for the folder, such as a path as the operator wrote it.
-	// Empty is Path. See [Folder.LockSource] for what comes with the program.
+	// Source is the folder's source in a lock, such as a path as the operator wrote it.
+	// Empty means Path. For plugins that come with the program, see [Folder.LockSource].
 	Source string
-	// Resolved returns what a lock has for the folder's only plugin in place of the name
-	// of its file. Nil is that name.
+	// Resolved returns the entry in a lock for the folder's only plugin, in place of its
+	// file name. Nil means the file name.
 	Resolved func() (string, error)
 
 	dir    string // on disk, to watch it; empty for other file systems
 	single bool   // see Single
-	source string // for Verifier, if it is not Path
+	source string // source for Verifier, if it is not Path
 }
 
-// Dir returns the folder of that path, which need not exist yet. A folder or file that
-// others than this user and root can write to is refused, because their plugins would
-// get what the operator granted. So is the target of a link that others can replace.
+// Dir returns the folder at that path, which need not exist yet. A folder or file is
+// refused if anyone but this user and root can write to it, because its plugins would
+// receive the operator's grants. So is the target of a link that others can replace.
 func Dir(path string) Folder {
 	return Folder{Path: path, FS: dirFS{os.DirFS(path).(statDirFS), path}, dir: path}
 }
 
-// Single returns a folder with one plugin, which messages call by the name of the folder,
-// such as a reference to a registry. The folder dir on disk changes whenever the plugin
-// does: it is watched.
+// Single returns a folder with one plugin. Messages refer to it by the name of the
+// folder, such as a reference to a registry. The folder dir on disk changes whenever the
+// plugin does: it is watched.
 func Single(name string, fsys fs.FS, dir string) Folder {
 	return Folder{Path: name, FS: fsys, dir: dir, single: true}
 }
 
-// file is the name of a file of the folder in messages.
+// file returns the name of a file of the folder for messages.
 func (f Folder) file(name string) string {
 	if f.single {
 		return f.Path
@@ -58,8 +58,9 @@ func (f Folder) file(name string) string {
 	return path.Join(f.Path, name)
 }
 
-// dirFS is os.DirFS that does not block when it opens a pipe: one that has just
-// replaced a file would hold up the reload, and the end of the process, forever.
+// dirFS is os.DirFS that does not block when it opens a pipe. A pipe that has
+// just replaced a file would block the reload, and the end of the process,
+// forever.
 type dirFS struct {
 	statDirFS
 	path string
@@ -94,7 +95,7 @@ func (d dirFS) Open(name string) (fs.File, error) {
 }
 
 // same reports whether two folders have the same files. File systems that are not on disk
-// are compared by their values, or maps by their identity.
+// are compared by value, or maps by identity.
 func (f Folder) same(g Folder) bool {
 	if f.Path != g.Path || f.Pack != g.Pack || f.BuiltIn != g.BuiltIn || f.dir != g.dir || f.single != g.single {
 		return false

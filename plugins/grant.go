@@ -13,7 +13,8 @@ import (
 	"github.com/toolhost/toolhost/internal/lock"
 )
 
-// within is the part of a grant that the lock accepts. The rest is a problem of the plugin.
+// within returns the part of a grant that the lock accepts. The rest is a problem of the
+// plugin.
 func (l *loader) within(p *Plugin) Grant {
 	if l.lock == nil || p.locked == nil {
 		return p.granted
@@ -36,7 +37,7 @@ func (l *loader) within(p *Plugin) Grant {
 	return accepted
 }
 
-// grantTexts are the parts of a grant as a lock has them, sorted.
+// grantTexts returns the parts of a grant as written in a lock, sorted.
 func grantTexts(g Grant, dir string) (texts []string) {
 	for _, part := range grantParts(g) {
 		texts = append(texts, grantText(part, dir))
@@ -45,7 +46,7 @@ func grantTexts(g Grant, dir string) (texts []string) {
 	return slices.Compact(texts)
 }
 
-// widerTexts are the texts of the grants that contain parts of a grant, by those of the parts.
+// widerTexts maps the text of each part of a grant to the text of a grant that contains it.
 func widerTexts(g Grant, dir string) map[string]string {
 	texts := map[string]string{}
 	for _, part := range grantParts(g) {
@@ -57,7 +58,7 @@ func widerTexts(g Grant, dir string) map[string]string {
 	return texts
 }
 
-// wider is a part that may only read with the right to write, too: who accepted that has
+// wider returns a read-only part with write access added: whoever accepted that has
 // accepted the part.
 func wider(part Grant) Grant {
 	switch {
@@ -121,9 +122,9 @@ func addPart(to *Grant, part Grant) {
 	}
 }
 
-// grantText is a part of a grant as a lock has it: what list shows, and the rest of what the
-// configuration says, without values that may be secret. Folders inside dir are relative to
-// it, so that the lock is the same on every machine.
+// grantText returns a part of a grant as written in a lock: the text of toolhost list, and
+// the rest of the configuration without values that may be secret. Folders inside dir are
+// relative to it, so that the lock is the same on every machine.
 func grantText(part Grant, dir string) string {
 	text := strings.Join(part.Names(), ", ")
 	switch {
@@ -152,7 +153,7 @@ func detail(name string, value any) string {
 	return fmt.Sprintf(", %s %v", name, value)
 }
 
-// relative is a folder as seen from dir, if it is inside that, else its whole path.
+// relative returns a folder relative to dir if it is inside dir, otherwise its whole path.
 func relative(folder, dir string) string {
 	whole, err := filepath.Abs(folder)
 	from, wrong := filepath.Abs(dir)

@@ -16,32 +16,31 @@ import (
 )
 
 // Accepted plugins are kept in a folder for each module, sidecar and signer, with their
-// signatures. The file has the name that it had, because the manifest of some plugins depends
-// on it:
+// signatures. The file keeps its name, because the manifest of some plugins depends on it:
 //
 //	MODULE/NAME.wasm
 //	MODULE-SIDECAR/NAME.wasm, with NAME.toolhost.json
 //	MODULE-SIGNER/NAME.wasm, with NAME.wasm.minisig
 
-// errNotKept says that the accepted version of a plugin is not there.
+// errNotKept means that the accepted version of a plugin was not kept.
 var errNotKept = fmt.Errorf("the accepted version is not kept here: %w", fs.ErrNotExist)
 
-// keptFor is how long a version is kept that nothing has used.
+// keptFor is how long an unused version is kept.
 const keptFor = 30 * 24 * time.Hour
 
-// keptDir is the folder of an accepted plugin.
+// keptDir returns the folder of an accepted plugin.
 func keptDir(kept string, e *lock.Plugin) string {
 	name := strings.TrimPrefix(e.Module, "sha256:")
 	if e.Sidecar != "" {
 		name += "-" + strings.TrimPrefix(e.Sidecar, "sha256:")
 	}
-	if e.Signer != nil { // else a signature that is made later would be missing
+	if e.Signer != nil { // otherwise a later signature would be missing
 		name += "-" + lock.Short(lock.Digest([]byte(e.SignedBy())))
 	}
 	return filepath.Join(kept, name)
 }
 
-// keepAccepted keeps a plugin that the lock has, if it is not kept yet.
+// keepAccepted keeps a plugin of the lock, if it is not kept yet.
 func (l *loader) keepAccepted(p *Plugin) {
 	if l.lock == nil || l.cfg.Lock.Kept == "" || p.locked == nil || p.kept {
 		return
@@ -51,8 +50,8 @@ func (l *loader) keepAccepted(p *Plugin) {
 	}
 }
 
-// KeepAs stores the files of the plugin in a folder of accepted plugins, see [Lock]. What is
-// there already is marked as used.
+// KeepAs stores the files of the plugin in a folder of accepted plugins, see [Lock].
+// Existing files are marked as used.
 func (p *Plugin) KeepAs(kept string, e *lock.Plugin) error {
 	dir := keptDir(kept, e)
 	if _, err := os.Stat(filepath.Join(dir, e.File())); err == nil {
@@ -70,7 +69,7 @@ func touch(dir string) error {
 	return os.Chtimes(dir, time.Time{}, time.Now())
 }
 
-// keptVersion loads the accepted version of the plugin in a place.
+// keptVersion loads the accepted version of the plugin at a place.
 func (l *loader) keptVersion(at place, folder Folder, e *lock.Plugin) (*Plugin, error) {
 	if l.cfg.Lock.Kept == "" {
 		return nil, errNotKept
@@ -88,13 +87,13 @@ func (l *loader) keptVersion(at place, folder Folder, e *lock.Plugin) (*Plugin, 
 	if err := l.read(p, strings.TrimSuffix(p.name, ".wasm")); err != nil {
 		return nil, fmt.Errorf("the accepted version in %s cannot be loaded: %w", dir, err)
 	}
-	_ = touch(dir) // a month later it may be gone, which the next load reports
+	_ = touch(dir) // without this it may be removed after a month, which the next load reports
 	return p, nil
 }
 
-// Version loads what the lock has accepted of a plugin, with nothing granted, from Kept, to
-// see what it says of itself: signatures are not verified. The error matches fs.ErrNotExist if
-// that version is not kept.
+// Version loads the accepted version of a plugin from Kept, with no grants, in order to
+// inspect its manifest. Signatures are not verified. The error matches fs.ErrNotExist if that
+// version is not kept.
 func (k Lock) Version(ctx context.Context, h *host.Host, e *lock.Plugin) (*Plugin, error) {
 	l := newLoader(h, Config{Lock: k})
 	l.ctx, l.digests, l.anySigner = ctx, openDigests(""), true
@@ -103,8 +102,8 @@ func (k Lock) Version(ctx context.Context, h *host.Host, e *lock.Plugin) (*Plugi
 	return l.keptVersion(place{name: e.File()}, folder, e)
 }
 
-// keepLocked returns the accepted version of a plugin whose file is not that, with the
-// problem.
+// keepLocked returns the accepted version of a plugin whose file differs from it, with
+// the problem.
 func (l *loader) keepLocked(at place, folder Folder, err error) (*Plugin, error) {
 	e := l.accepted(folder.LockSource(), at.name)
 	if e == nil || errors.Is(err, errPending) && l.mayBe(e) {
@@ -125,8 +124,8 @@ func (l *loader) keepLocked(at place, folder Folder, err error) (*Plugin, error)
 	return p, fmt.Errorf("%w; the accepted version stays in use", err)
 }
 
-// mayBe reports whether the plugin that has to be asked for its manifest may be what the lock
-// has: it has that module, and no sidecar.
+// mayBe reports whether a plugin that has not been described may be the accepted one: it has
+// that module, and no sidecar.
 func (l *loader) mayBe(e *lock.Plugin) bool {
 	p := l.undescribed[len(l.undescribed)-1]
 	return e.Sidecar == "" && strings.TrimPrefix(e.Module, "sha256:") == p.known()
@@ -148,7 +147,8 @@ func (l *loader) lockedFolder(i int, folder Folder, err error) (kept []*Plugin) 
 	return kept
 }
 
-// ForgetKept removes the versions that were kept for other locks and not used for a month.
+// ForgetKept removes versions that this lock does not need and that have not been used for
+// a month.
 func ForgetKept(kept string, f *lock.File) error {
 	entries, err := os.ReadDir(kept)
 	if err != nil {

@@ -33,12 +33,12 @@ type loader struct {
 	problems []Problem
 
 	lock      *lock.File        // nil: everything is accepted
-	replaced  *Plugin           // the accepted version of the file that is being read, if it was needed
-	before    map[place]*Plugin // of the earlier reading
-	anySigner bool              // the signer need not be the accepted one
+	replaced  *Plugin           // the accepted version of the current file, if it was needed
+	before    map[place]*Plugin // plugins of the earlier reading
+	anySigner bool              // the signer may differ from the accepted one
 
 	compilations      *sync.WaitGroup
-	ctx               context.Context // of describing
+	ctx               context.Context // context of describing
 	undescribed       []*Plugin       // see set
 	undescribedBefore map[place]*Plugin
 }
@@ -48,7 +48,7 @@ func newLoader(h *host.Host, cfg Config) *loader {
 	if cfg.CacheDir == "" {
 		return l
 	}
-	_ = os.MkdirAll(cfg.CacheDir, 0o700) // what is wrong with it is known where it is written to
+	_ = os.MkdirAll(cfg.CacheDir, 0o700) // errors are reported where it is written to
 	if err := owned.Folder(cfg.CacheDir); errors.Is(err, owned.ErrUnsafe) {
 		l.problem(cfg.CacheDir, fmt.Errorf("the cache is not used: %w", err))
 		l.cfg.CacheDir = ""
@@ -56,7 +56,7 @@ func newLoader(h *host.Host, cfg Config) *loader {
 	return l
 }
 
-// loader is one for all folders, after an earlier reading.
+// loader returns a loader for all folders, after an earlier reading.
 func (r *Registry) loader(before *set, cfg Config) *loader {
 	l := newLoader(r.host, cfg)
 	if r.digests == nil {
@@ -112,9 +112,9 @@ func (l *loader) folder(ctx context.Context, i int, folder Folder) []*Plugin {
 	return slices.DeleteFunc(plugins, func(p *Plugin) bool { return p == nil })
 }
 
-// unreadable says why nothing is loaded from a folder.
+// unreadable returns why nothing is loaded from a folder.
 func (f Folder) unreadable(err error) error {
-	if f.single { // it says so itself
+	if f.single { // its errors name it already
 		return unpath(err)
 	}
 	if errors.Is(err, owned.ErrUnsafe) {
@@ -150,7 +150,7 @@ func (l *loader) file(i int, folder Folder, entry fs.DirEntry) *Plugin {
 	return nil
 }
 
-// unpath drops the path from an error that is reported with one.
+// unpath removes the path from an error that is reported with a path.
 func unpath(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -178,7 +178,7 @@ func (l *loader) plugin(i int, folder Folder, stem string) (*Plugin, error) {
 	return p, nil
 }
 
-// newPlugin returns the plugin in a place, which is not read yet.
+// newPlugin returns an unread plugin at a place.
 func (l *loader) newPlugin(at place, folder Folder) *Plugin {
 	return &Plugin{
 		File: folder.file(at.name), Pack: folder.Pack, at: at, from: folder, folder: folder.FS, name: at.name,
@@ -196,9 +196,8 @@ func (l *loader) read(p *Plugin, stem string) error {
 	return err
 }
 
-// fill is read without remembering what the plugin was asked. It reads the whole module only if its signature
-// counts, or if it was changed a moment ago: its stamp might not show the next change, so
-// that its digest is needed.
+// fill is read without recording the description. It reads the whole module only if its signature counts, or
+// if it was changed a moment ago: its stamp might then not show the next change, so its digest is needed.
 func (l *loader) fill(p *Plugin, stem string) error {
 	wasm, err := l.scan(p)
 	if err != nil {
@@ -233,8 +232,8 @@ func (l *loader) fill(p *Plugin, stem string) error {
 	return nil
 }
 
-// checkAccepted refuses a plugin whose signer is not trusted with it, or that is not what the
-// lock has.
+// checkAccepted refuses a plugin whose signer is not trusted with it, or that differs from
+// the lock.
 func (l *loader) checkAccepted(p *Plugin, refused error) (err error) {
 	if l.verifies(p) {
 		if p.Signer, err = l.cfg.Verifier.Check(p.Manifest.Name, p.source, p.Signer); err != nil {
@@ -244,7 +243,7 @@ func (l *loader) checkAccepted(p *Plugin, refused error) (err error) {
 	return l.checkLock(p, refused)
 }
 
-// scan reads what a module is. It returns the bytes if it had to read all of them.
+// scan reads the Info of a module. It returns the bytes if it had to read all of them.
 func (l *loader) scan(p *Plugin) (wasm []byte, err error) {
 	file, s, err := openFile(p.folder, p.name, MaxWasm)
 	if err != nil {
@@ -270,9 +269,9 @@ func (l *loader) interprets(p *Plugin) bool {
 	return slices.ContainsFunc(l.cfg.Interpret, func(name string) bool { return name == allPlugins || name == p.Manifest.Name })
 }
 
-// openFile opens a file of at most so many bytes.
+// openFile opens a file of at most most bytes.
 func openFile(folder fs.FS, name string, most int64) (fs.File, stamp, error) {
-	info, err := fs.Stat(folder, name) // to open a device may do something
+	info, err := fs.Stat(folder, name) // opening a device may have side effects
 	if err == nil && !info.Mode().IsRegular() {
 		err = errNoFile
 	}
@@ -287,7 +286,7 @@ func openFile(folder fs.FS, name string, most int64) (fs.File, stamp, error) {
 	info, err = file.Stat()
 	switch {
 	case err != nil:
-	case !info.Mode().IsRegular(): // it took the file's place
+	case !info.Mode().IsRegular(): // it has replaced the file
 		err = errNoFile
 	case info.Size() > most:
 		err = fmt.Errorf("the file has %d bytes, expected at most %d", info.Size(), most)
@@ -299,7 +298,7 @@ func openFile(folder fs.FS, name string, most int64) (fs.File, stamp, error) {
 	return nil, stamp{}, unpath(err)
 }
 
-// readAll reads an open file that has the size it had.
+// readAll reads an open file, and checks that its size has not changed.
 func readAll(file fs.File, s stamp) ([]byte, error) {
 	data := make([]byte, s.size)
 	_, err := io.ReadFull(file, data)
@@ -321,9 +320,9 @@ func readFile(folder fs.FS, name string, most int64) ([]byte, stamp, error) {
 	return data, s, err
 }
 
-// manifest returns the manifest as JSON: from the custom section, a sidecar, or
-// the plugin's own describe, in this order. The signature is verified before the plugin
-// may run. A plugin that is refused does not run.
+// manifest returns the manifest as JSON: from the custom section, a sidecar, or the
+// plugin's describe function, in this order. The signature is verified before the
+// plugin may run. A refused plugin does not run.
 func (l *loader) manifest(p *Plugin, stem string, wasm []byte, refused error) ([]byte, error) {
 	side, err := p.sidecar()
 	if p.Info.Manifest != nil {
@@ -364,8 +363,8 @@ func (l *loader) ignored(p *Plugin, sidecar string) {
 	}
 }
 
-// CheckSchemas returns an error if a schema of a manifest's tools cannot be used, which a
-// plugin is refused for when it is loaded.
+// CheckSchemas returns an error if a schema of a manifest's tools is invalid. A plugin
+// with such a schema is not loaded.
 func CheckSchemas(m *abi.Manifest) error { return (&Plugin{Manifest: m}).tools() }
 
 // tools compiles the schemas of the plugin's tools.
@@ -389,7 +388,8 @@ func (p *Plugin) tools() error {
 }
 
 // each calls do for each number below n, on as many goroutines as there are
-// processors. It starts no more once ctx is done, and waits for those it started.
+// processors. Once ctx is done it starts no more. It waits for all that it
+// started.
 func each(ctx context.Context, n int, do func(i int)) {
 	var workers sync.WaitGroup
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))

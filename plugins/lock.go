@@ -13,30 +13,30 @@ import (
 	"github.com/toolhost/toolhost/internal/lock"
 )
 
-// Lock is a file that says what the operator has accepted of each plugin, as toolhost lock
-// writes it. A plugin that is not what the lock has is not loaded, and is a Problem. Nothing
-// of it runs, not even to describe itself. Its accepted version is loaded in its place, and
-// a grant that was not accepted is left out. The zero Lock accepts everything.
+// Lock is a file that records which plugins the operator has accepted, as toolhost lock
+// writes it. A plugin that differs from the lock is not loaded, and is a Problem. None of it
+// runs, not even its describe function. Its accepted version is loaded instead. Grants that
+// were not accepted are left out. The zero Lock accepts everything.
 type Lock struct {
-	// File is the lock. It is read and watched together with the folders. Everything is
-	// accepted until there is one. If it is removed later or cannot be read, what it said
-	// stays in force until the registry is closed. A registry that cannot read it when it
-	// is opened loads nothing.
+	// File is the lock file. It is read and watched together with the folders. Everything
+	// is accepted until it exists. If it is later removed or becomes unreadable, its last
+	// content stays in force until the registry is closed. If it cannot be read when the
+	// registry is opened, nothing is loaded.
 	File string
-	// Kept is the folder where the accepted plugins are kept by their digests, so that they
-	// can be loaded after their files were replaced. Empty keeps none: only a plugin that
-	// is compiled then stays in use.
+	// Kept is the folder where accepted plugins are kept by their digests, so that they can
+	// be loaded after their files were replaced. Empty keeps none: then a plugin only stays
+	// in use if it is compiled.
 	Kept string
 	// Check may refuse the content of File. Nil accepts it.
 	Check func(data []byte) error
 }
 
-// ErrNotAccepted says that a plugin or a grant of it is not what the operator has accepted.
+// ErrNotAccepted means that the operator has not accepted a plugin or one of its grants.
 var ErrNotAccepted = errors.New("not accepted by " + lock.Name)
 
-// LockError says how a plugin differs from what the lock has. It matches [ErrNotAccepted].
+// LockError says how a plugin differs from the lock. It matches [ErrNotAccepted].
 type LockError struct {
-	Plugin      string   // its name; empty if only the plugin itself could tell
+	Plugin      string   // name; empty if only running the plugin could tell
 	Differences []string // phrases; empty if the plugin is not in the lock
 }
 
@@ -71,8 +71,8 @@ func (k Lock) Read() (*lock.File, error) {
 	return lock.Parse(data)
 }
 
-// readAfter reads the lock again, after an earlier one. It returns nil without a lock. After
-// an error, the earlier lock stays in force.
+// readAfter reads the lock again. It returns nil without a lock. After an error, the earlier
+// lock stays in force.
 func (k Lock) readAfter(before *lock.File) (*lock.File, error) {
 	f, err := k.Read()
 	switch {
@@ -86,8 +86,8 @@ func (k Lock) readAfter(before *lock.File) (*lock.File, error) {
 	return before, fmt.Errorf("it cannot be used, and what it accepted earlier stays in force: %w", err)
 }
 
-// LockSource is what a lock has for the folder. The names of what comes with the program are
-// of packs and built-in folders, and of those alone: another folder with such a name is
+// LockSource returns the folder's source in a lock. The names for what comes with the
+// program are reserved for packs and built-in folders: another folder with such a name is
 // "./starter".
 func (f Folder) LockSource() string {
 	switch {
@@ -107,8 +107,8 @@ func (f Folder) LockSource() string {
 	return cmp.Or(source, f.Path)
 }
 
-// Entry returns the plugin with what is granted to it, as a lock in that file has it. The
-// error is that of [Plugin.Digest].
+// Entry returns the plugin and its grants as an entry of the lock at that path. The error
+// is that of [Plugin.Digest].
 func (p *Plugin) Entry(file string) (lock.Plugin, error) {
 	digest, err := p.Digest()
 	if err != nil {
@@ -140,7 +140,7 @@ func (p *Plugin) Entry(file string) (lock.Plugin, error) {
 	return e, nil
 }
 
-// lockSigner is a signer as a lock has it, nil for nobody.
+// lockSigner returns a signer in the form of a lock; nil for nobody.
 func lockSigner(s Signer) *lock.Signer {
 	switch {
 	case s == Signer{}:
@@ -153,19 +153,19 @@ func lockSigner(s Signer) *lock.Signer {
 	return &lock.Signer{Sigstore: &lock.Sigstore{Issuer: s.Sigstore.Issuer, Identity: s.Sigstore.Identity}}
 }
 
-// Locked reports whether the plugin is in the lock, and loaded as that has it.
+// Locked reports whether the plugin is in the lock, and was loaded as accepted.
 func (p *Plugin) Locked() bool { return p.locked != nil }
 
-// Kept reports whether the plugin is the version that was kept when it was accepted, because
-// its file was replaced.
+// Kept reports whether the plugin is the accepted version, loaded because its file was
+// replaced.
 func (p *Plugin) Kept() bool { return p.kept }
 
-// Described is what the plugin says of itself.
+// Described returns the plugin's own description.
 func (p *Plugin) Described() lock.Described {
 	return lock.Described{Manifest: p.Manifest, Needs: Grant{}.Missing(p.Manifest.Needs)}
 }
 
-// checkModule refuses a module that was not accepted, before anything of it runs.
+// checkModule refuses a module that was not accepted, before any of it runs.
 func (l *loader) checkModule(p *Plugin) error {
 	if l.lock == nil {
 		return nil
@@ -181,9 +181,9 @@ func (l *loader) checkModule(p *Plugin) error {
 	return err
 }
 
-// checkLock refuses a plugin that is not what was accepted. What refused its module is less
-// than what can be said now. A plugin of a pack that is not in the lock is refused only if
-// it does not give way to another one.
+// checkLock refuses a plugin that differs from the lock. If its module was refused, more
+// can be said now. A plugin of a pack that is not in the lock is refused only if it does
+// not give way to another one.
 func (l *loader) checkLock(p *Plugin, refused error) error {
 	switch {
 	case l.lock == nil:
@@ -217,7 +217,7 @@ func (l *loader) checkLock(p *Plugin, refused error) error {
 	return &LockError{p.locked.Name, differences}
 }
 
-// unlocked is the error of a plugin in a place that the lock does not have.
+// unlocked returns the error of a plugin at a place that is not in the lock.
 func (l *loader) unlocked(name string) error {
 	e := &LockError{Plugin: name}
 	if other := l.lock.Named(name); other != nil {
@@ -226,7 +226,7 @@ func (l *loader) unlocked(name string) error {
 	return e
 }
 
-// sameLock reports whether a plugin was loaded with what the lock has for it now.
+// sameLock reports whether the plugin's entry in the lock is unchanged.
 func (l *loader) sameLock(p *Plugin, now *lock.Plugin) bool {
 	if l.lock == nil {
 		return p.locked == nil
@@ -234,7 +234,7 @@ func (l *loader) sameLock(p *Plugin, now *lock.Plugin) bool {
 	return now != nil && reflect.DeepEqual(p.locked, now)
 }
 
-// accepted is what the lock has for a file, nil if nothing.
+// accepted returns the lock's entry for a file, or nil.
 func (l *loader) accepted(source, file string) *lock.Plugin {
 	if l.lock == nil {
 		return nil
@@ -249,7 +249,7 @@ func (l *loader) missing(folders []Folder, found []*Plugin) {
 	}
 	for _, e := range l.lock.Plugins {
 		for _, f := range folders {
-			if f.LockSource() != e.Source || f.single { // that one is a problem itself
+			if f.LockSource() != e.Source || f.single { // the folder is a problem itself
 				continue
 			}
 			if _, err := fs.Stat(f.FS, e.File()); errors.Is(err, fs.ErrNotExist) && !isFound(found, e.Name) {
@@ -268,7 +268,7 @@ func isFound(found []*Plugin, name string) bool {
 	return false
 }
 
-// agentName is the name of a tool as agents know it.
+// agentName returns the name of a tool for agents.
 func (p *Plugin) agentName(t *abi.Tool) string {
 	if p.Pack {
 		return t.Name
@@ -276,9 +276,8 @@ func (p *Plugin) agentName(t *abi.Tool) string {
 	return abi.AgentName(p.Manifest.Name, t.Name)
 }
 
-// Accept writes the lock: it accepts these plugins as they are loaded, with what is granted to
-// them, and no others. It keeps them, too. Registries that use the lock apply it at their next
-// reload.
+// Accept writes the lock: it accepts exactly these plugins as loaded, with their grants, and
+// keeps them. Registries that use the lock apply it at their next reload.
 func (k Lock) Accept(all []*Plugin) error {
 	var f lock.File
 	for _, p := range all {

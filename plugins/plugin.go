@@ -19,59 +19,59 @@ import (
 	"github.com/toolhost/toolhost/internal/strictjson"
 )
 
-// Plugin is a loaded plugin file. Its fields do not change. Info.Digest is empty:
-// see [Plugin.Digest].
+// Plugin is a loaded plugin file. Its fields do not change. Info.Digest is empty;
+// use [Plugin.Digest].
 type Plugin struct {
 	File     string // folder and name
-	Source   string // of the manifest: a section, a sidecar or describe
+	Source   string // source of the manifest: a section, a sidecar or describe
 	Manifest *abi.Manifest
 	Info     *host.Info
-	Grant    Grant    // what the operator granted
-	Missing  []string // what it needs and was not granted; its tools are not called until this is empty
+	Grant    Grant    // the operator's grants
+	Missing  []string // needs that were not granted; tools are not called until this is empty
 	Tools    []*Tool
 	Pack     bool   // see [Folder]
 	Signer   Signer // who signed it
 
 	host      *host.Host
-	interpret bool // instead of compiling it
+	interpret bool // interpret it instead of compiling it
 	at        place
 	folder    fs.FS
 	name      string
-	source    string // the path of the folder, for [Verifier]
+	source    string // path of the folder, for [Verifier]
 	builtIn   bool
-	verifier  Verifier // of its signature; nil if that does not count
+	verifier  Verifier // nil if its signature does not count
 
-	stamp     stamp        // of the file as it was loaded
-	seen      stamp        // of the file as it was last found unchanged; guarded by the registry's reading
-	beside    string       // digest of the sidecar its manifest is from, or empty
-	signed    string       // digest of its signatures, whoever made them
-	granted   Grant        // what the configuration grants, of which Grant is what the lock accepts
-	locked    *lock.Plugin // what the lock has for it; nil without one
-	kept      bool         // it is the accepted version, and its file is another one
+	stamp     stamp        // stamp of the file when it was loaded
+	seen      stamp        // stamp when the file was last found unchanged; guarded by the registry's reading
+	beside    string       // digest of the sidecar with its manifest, or empty
+	signed    string       // digest of its signatures, by anyone
+	granted   Grant        // grants of the configuration; Grant is the accepted part
+	locked    *lock.Plugin // its entry in the lock, or nil
+	kept      bool         // it is the accepted version, and its file has been replaced
 	refused   error        // why a plugin of a pack is not loaded, unless it gives way
-	notes     []Problem    // those of a plugin that is loaded
+	notes     []Problem    // problems of a loaded plugin
 	from      Folder
 	digests   *digests
 	digesting sync.Mutex
 
-	description *description // nil if its manifest is in a section or a sidecar
+	description *description // nil if the manifest is in a section or a sidecar
 
 	digest atomic.Pointer[string] // nil until it is computed
-	stored atomic.Bool            // its compiled code was stored for later
-	held   atomic.Bool            // an unused module is kept: its file has changed, so it cannot be compiled again
+	stored atomic.Bool            // its compiled code was stored
+	held   atomic.Bool            // its unused module is kept: its file has changed, so it cannot be compiled again
 
 	compilations *sync.WaitGroup // of the registry
 
 	mu        sync.Mutex
 	module    *host.Module // nil until it is compiled
-	users     int          // of the module
-	compiling *compilation // nil if it is not being compiled
-	failed    error        // of the last compilation
-	gone      error        // set once the plugin is retired: new callers get this error
+	users     int          // users of module
+	compiling *compilation // nil unless it is being compiled
+	failed    error        // error of the last compilation
+	gone      error        // error for new callers, set once the plugin is retired
 }
 
-// Tool is a tool as agents see it. The embedded tool is its part of the manifest,
-// whose Name is that within the plugin.
+// Tool is a tool as agents see it. The embedded tool is the tool's part of the
+// manifest; its Name is the name within the plugin.
 type Tool struct {
 	*abi.Tool
 	Name   string // unique among all plugins
@@ -80,21 +80,21 @@ type Tool struct {
 	input, output *schema.Schema
 }
 
-// CheckArgs returns the problems of arguments that do not fit the tool's schema, nil
-// if they fit. A missing property that has a default counts as given: [Tool.Call] fills
-// it in.
+// CheckArgs returns the problems of arguments that do not fit the tool's schema, or
+// nil. A missing property with a default counts as given: [Tool.Call] fills it in.
 func (t *Tool) CheckArgs(args json.RawMessage) []abi.Problem { return t.input.Check(args) }
 
-// CheckObject is CheckArgs for arguments that were read strictly.
+// CheckObject is CheckArgs for strictly parsed arguments.
 func (t *Tool) CheckObject(args strictjson.Object) []abi.Problem { return t.input.CheckObject(args) }
 
 // PublicArgs returns the arguments that may be stored: without the values that the
-// schema marks as secret (writeOnly or x-secret). It reports whether there were any.
+// schema marks as secret (writeOnly or x-secret). secret reports whether there were
+// any.
 func (t *Tool) PublicArgs(args json.RawMessage) (public json.RawMessage, secret bool) {
 	return t.input.Public(args)
 }
 
-// TakesSecrets reports whether arguments of the tool are marked as secret.
+// TakesSecrets reports whether the schema marks arguments of the tool as secret.
 func (t *Tool) TakesSecrets() bool { return t.input.HasSecrets() }
 
 // CheckResult returns the problems of a result that does not fit the tool's output
@@ -109,7 +109,7 @@ func (t *Tool) CheckResult(value json.RawMessage) []abi.Problem {
 	return t.output.Check(value)
 }
 
-// Version is [Plugin.Digest], which changes with the code of the tool.
+// Version returns [Plugin.Digest], which changes with the code of the tool.
 func (t *Tool) Version() (string, error) { return t.Plugin.Digest() }
 
 // Denied is [Plugin.Denied].
@@ -125,13 +125,12 @@ func (t *Tool) Refused() error {
 
 // Call runs the tool with what the operator granted. The first call of a plugin
 // compiles it, which counts against the call's time (see [Registry.CompileAhead]). If
-// that takes longer than a second, the call reports it as its status.
-// Calls of serial tools of a plugin run one after the other within a session.
+// that takes longer than a second, the call reports it as its status. Within a
+// session, calls of a plugin's serial tools run one after the other.
 //
-// Errors are those of host.Host.Call and host.Host.Compile, and match
-// host.ErrDenied if the plugin was not granted all it needs. After an error that
-// matches [ErrReplaced] or [ErrChanged] nothing has run: look the tool up again after
-// the next reload.
+// Errors are those of host.Host.Call and host.Host.Compile, and match host.ErrDenied
+// if the plugin lacks grants. After an error that matches [ErrReplaced] or
+// [ErrChanged] nothing has run: look the tool up again after the next reload.
 func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	p := t.Plugin
 	fail := func(kind abi.Kind, message string, err error) (abi.Result, error) {
@@ -159,7 +158,7 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	}
 	if err != nil {
 		kind, message := abi.Internal, abi.InternalMessage
-		if errors.Is(err, host.ErrABI) { // the fault of the module: the error names nothing else
+		if errors.Is(err, host.ErrABI) { // the module is at fault, and the error does not name it
 			kind, message = abi.ToolError, fmt.Sprintf("the plugin %s (%s) cannot be run: %v", p.Manifest.Name, p.name, err)
 		}
 		return fail(kind, message, fmt.Errorf("%s: %w", p.File, err))
@@ -185,8 +184,8 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	return result, err
 }
 
-// Denied returns an error that matches host.ErrDenied if the plugin was not granted
-// all it needs, else nil.
+// Denied returns an error that matches host.ErrDenied if the plugin lacks grants,
+// else nil.
 func (p *Plugin) Denied() error {
 	if len(p.Missing) == 0 {
 		return nil
@@ -194,7 +193,7 @@ func (p *Plugin) Denied() error {
 	return fmt.Errorf("%w: the plugin %s needs %s, which the operator has not granted", host.ErrDenied, p.Manifest.Name, strings.Join(p.Missing, ", "))
 }
 
-// GrantError says, for the operator, what a plugin needs and was not granted.
+// GrantError tells the operator which needs of a plugin were not granted.
 type GrantError struct{ Plugin *Plugin }
 
 func (e *GrantError) Error() string {
@@ -204,8 +203,8 @@ func (e *GrantError) Error() string {
 // Unwrap returns host.ErrDenied.
 func (e *GrantError) Unwrap() error { return host.ErrDenied }
 
-// Refused returns why an earlier attempt found that the plugin cannot be compiled,
-// see host.Host.Refused. It is nil if there was no such attempt.
+// Refused returns why an earlier attempt to compile the plugin failed for good,
+// see host.Host.Refused, or nil.
 func (p *Plugin) Refused() error {
 	digest, err := p.Digest()
 	if err != nil {
@@ -214,12 +213,11 @@ func (p *Plugin) Refused() error {
 	return p.host.Refused(digest)
 }
 
-// Grant is what the operator grants one plugin. The zero Grant grants nothing.
+// Grant is the operator's grant to one plugin. The zero Grant grants nothing.
 type Grant = host.Grant
 
-// granted is what a call of a tool may touch. A tool that says it is readonly can
-// only read its folders, its key-value store and the values of its session, so that the hint holds
-// whatever the tool does.
+// granted returns the grant of one call. A tool with the hint readonly can only read its folders,
+// its key-value store and its session's values, so that the hint is enforced.
 func granted(g Grant, hints abi.Hints) Grant {
 	g.Env, g.Config, g.Files = maps.Clone(g.Env), maps.Clone(g.Config), slices.Clone(g.Files)
 	if hints.Readonly {

@@ -17,89 +17,91 @@ import (
 	"github.com/toolhost/toolhost/internal/lock"
 )
 
-// ErrNoTool says that there is no tool of a name. The message suggests a similar one.
+// ErrNoTool means that there is no tool with that name. The message suggests a similar
+// one.
 var ErrNoTool = errors.New("no such tool")
 
 // Config configures a [Registry].
 type Config struct {
 	// Folders are read in order, without their subfolders.
 	Folders []Folder
-	// Grants are what the operator grants, by the plugin's name. Plugins without an
-	// entry get nothing.
+	// Grants has the operator's grants by plugin name. A plugin without an entry
+	// gets none.
 	Grants map[string]Grant
-	// Verifier decides on signatures. A plugin that it refuses is a Problem. Nil: no
-	// signature is looked at.
+	// Verifier decides on signatures. A plugin that it refuses is a Problem. Nil:
+	// signatures are ignored.
 	Verifier Verifier
-	// Lock says what the operator has accepted of each plugin. The zero Lock accepts
+	// Lock records which plugins the operator has accepted. The zero Lock accepts
 	// everything.
 	Lock Lock
 	// Reserved are the names of the host's own tools, which no plugin may use.
 	Reserved []string
-	// Taken are the names of tools that the program itself has, which no plugin may use:
-	// see [Registry.Take].
+	// Taken are the names of the program's own tools, which no plugin may use: see
+	// [Registry.Take].
 	Taken []string
 	// Interpret names plugins that are interpreted instead of compiled, see
-	// host.CompileOptions. "*" stands for all plugins.
+	// host.CompileOptions. "*" means all plugins.
 	Interpret []string
-	// DescribeLater has Open and Reload not wait for plugins without a manifest in a
-	// custom section or a sidecar, which are compiled and asked for it. Such a plugin is a
-	// Problem until [Registry.CompileAhead] or [Registry.DescribeAhead] has asked it. The
-	// earlier version of its file stays in use meanwhile.
+	// DescribeLater makes Open and Reload not wait for plugins without a manifest in a
+	// custom section or a sidecar, which have to be compiled to describe themselves. Such
+	// a plugin is a Problem until [Registry.CompileAhead] or [Registry.DescribeAhead] has
+	// described it. Meanwhile the earlier version of its file stays in use.
 	DescribeLater bool
-	// CacheDir caches digests and the manifests that plugins described. A folder that
-	// others can write to is a Problem and is not used. Empty caches nothing.
+	// CacheDir caches digests and the manifests of plugins that describe themselves.
+	// A folder that others can write to is a Problem and is not used. Empty caches
+	// nothing.
 	CacheDir string
-	// Attached is a value of the program, such as its own settings. It is replaced in the
-	// same moment as the plugins: see [View].
+	// Attached is a value of the program, such as its own settings. It is replaced
+	// together with the plugins: see [View].
 	Attached any
 }
 
 // Registry has the plugins and tools of a set of folders, as of the last reload. It is
-// safe for concurrent use. During a reload every method sees either all of the old set
-// or all of the new one.
+// safe for concurrent use. During a reload every method sees either the whole old set
+// or the whole new one.
 type Registry struct {
 	host    *host.Host
 	cfg     Config
 	digests *digests
 	set     atomic.Pointer[set]
 
-	mu    sync.Mutex // held while a set replaces another
+	mu    sync.Mutex // held while the set is replaced
 	taken map[string]bool
 
 	reading chan struct{}   // a mutex: one reload at a time
-	folders int             // how many were numbered; only a reload needs it
-	ctx     context.Context // done once reloading has ended for good
+	folders int             // number of folders numbered so far; used by reloads only
+	ctx     context.Context // done once the registry no longer reloads
 	stop    context.CancelCauseFunc
 	frozen  sync.Once
 
 	reloaded     chan struct{} // signals a new set
-	described    chan struct{} // closed when the plugins that were there at the start have been asked
+	described    chan struct{} // closed when the initial plugins have been described
 	compilations sync.WaitGroup
 	versions     versions
 }
 
 // set is the content of the folders at one reading. It does not change.
 type set struct {
-	cfg         Config     // of this reading
-	folders     []int      // identities of cfg.Folders, see place
+	cfg         Config     // configuration of this reading
+	folders     []int      // numbers of cfg.Folders, see place
 	lock        *lock.File // nil: everything is accepted
 	plugins     []*Plugin
 	tools       map[string]*Tool
-	names       []string // of the tools, sorted
+	names       []string // names of the tools, sorted
 	problems    []Problem
-	overridden  []Problem // plugins of a pack that give way
-	unknown     []Problem // those of problems that are about settings for unknown plugins
-	undescribed []*Plugin // not loaded: not asked for their manifests yet, or in vain
+	overridden  []Problem // plugins of packs that give way
+	unknown     []Problem // problems about settings for unknown plugins
+	undescribed []*Plugin // not loaded: not described yet, or without success
 }
 
-// place is the folder and file name of a plugin. The folder is known by a number that it
-// keeps when others are added, removed or moved.
+// place is the folder and file name of a plugin. The folder is identified by a number
+// that it keeps when others are added, removed or moved.
 type place struct {
 	folder int
 	name   string
 }
 
-// Problem is a file that was not loaded, or something worth knowing about one that was.
+// Problem is a file that was not loaded, or a remark about one that was.
 type Problem struct {
 	File string `json:"file"`
 	Err  error  `json:"-"`
@@ -107,10 +109,10 @@ type Problem struct {
 
 func (p Problem) String() string { return p.File + ": " + p.Err.Error() }
 
-// Open reads the folders. A plugin whose manifest is neither in a custom section nor in a
-// sidecar is compiled and asked for it, which takes seconds for one written in Go. Its
-// answer is cached by digest. Open fails only when ctx is done; see [Registry.Problems]
-// for everything else.
+// Open reads the folders. A plugin without a manifest in a custom section or a sidecar is
+// compiled to describe itself, which takes seconds for one written in Go. The result is
+// cached by digest. Open fails only when ctx is done; see [Registry.Problems] for
+// everything else.
 func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
 	r := &Registry{host: h, cfg: cfg, reading: make(chan struct{}, 1), reloaded: make(chan struct{}, 1), described: make(chan struct{})}
 	r.ctx, r.stop = context.WithCancelCause(context.Background())
@@ -124,15 +126,15 @@ func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
 	return r, nil
 }
 
-// read reads the folders of cfg, and makes what it has found the set. Unchanged plugins of
-// the earlier set are reused.
+// read reads the folders of cfg, and returns the new set. It reuses unchanged plugins of
+// the earlier set.
 func (r *Registry) read(ctx context.Context, before *set, cfg Config) (*set, error) {
 	l, folders := r.loader(before, cfg), r.number(before, cfg.Folders)
 	l.ctx = ctx
 
 	earlier := before.lock
 	if cfg.Lock.File != before.cfg.Lock.File {
-		earlier = nil // it says nothing of this file
+		earlier = nil // it is not about this file
 	}
 	accepted, err := cfg.Lock.readAfter(earlier)
 	if err != nil {
@@ -143,7 +145,7 @@ func (r *Registry) read(ctx context.Context, before *set, cfg Config) (*set, err
 	var found []*Plugin
 	for i, folder := range cfg.Folders {
 		if err != nil && accepted == nil {
-			break // it cannot be known what to load
+			break // without the lock, nothing may be loaded
 		}
 		found = append(found, l.folder(ctx, folders[i], folder)...)
 		if ctx.Err() != nil {
@@ -178,9 +180,9 @@ func (r *Registry) read(ctx context.Context, before *set, cfg Config) (*set, err
 	return s, nil
 }
 
-// Take keeps plugins from having a tool of that name, because the program itself has
-// one. From the next reload on such a plugin is a problem. If a loaded plugin has one,
-// Take returns an error that names its file.
+// Take reserves a tool name for the program itself. From the next reload on a plugin
+// with such a tool is a problem. If a loaded plugin has one, Take returns an error
+// that names its file.
 func (r *Registry) Take(name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,15 +193,15 @@ func (r *Registry) Take(name string) error {
 	return nil
 }
 
-// Free ends what [Registry.Take] began. A plugin with that name is loaded by the next
-// reload.
+// Free ends a reservation by [Registry.Take]. The next reload loads a plugin with
+// that name.
 func (r *Registry) Free(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.taken, name)
 }
 
-// unusedNames reports settings for unknown plugins, which are most often misspelled.
+// unusedNames reports settings for unknown plugins, which are usually misspelled.
 func unusedNames(setting string, configured []string, found []*Plugin) []Problem {
 	var names []string
 	for _, p := range found {
@@ -215,7 +217,7 @@ func unusedNames(setting string, configured []string, found []*Plugin) []Problem
 	return problems
 }
 
-// allPlugins stands for the names of all plugins.
+// allPlugins matches the names of all plugins.
 const allPlugins = "*"
 
 // Plugins returns the loaded plugins in the order of their folders and files.
@@ -238,21 +240,21 @@ func (r *Registry) Problems() []Problem {
 }
 
 // Overridden returns the plugins of packs that are not loaded because they give way to
-// others, see [Folder]. They are no problems.
+// others, see [Folder]. They do not count as problems.
 func (r *Registry) Overridden() []Problem { return slices.Clone(r.set.Load().overridden) }
 
-// Unknown returns the problems that are about settings for plugins that do not exist. The
-// File of each is the setting, such as grants.NAME.
+// Unknown returns the problems about settings for plugins that do not exist. The File of
+// each is the setting, such as grants.NAME.
 func (r *Registry) Unknown() []Problem { return slices.Clone(r.set.Load().unknown) }
 
-// Lookup returns the tool of that name, as agents see it. The error matches
-// [ErrNoTool] and suggests a similar name, one of others included: those are the names
-// of tools that are not of plugins.
+// Lookup returns the tool with that name for agents. The error matches [ErrNoTool] and
+// suggests a similar name. The names in others, of tools that do not belong to
+// plugins, may be suggested too.
 func (r *Registry) Lookup(name string, others ...string) (*Tool, error) {
 	return r.View().Lookup(name, others...)
 }
 
-// didYouMean is the end of a message about an unknown name.
+// didYouMean returns the end of a message about an unknown name.
 func didYouMean(name string, known []string) string {
 	near := abi.Nearest(name, known)
 	if near == "" {

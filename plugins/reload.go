@@ -13,8 +13,8 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// ErrReplaced says that a reload has replaced or removed the plugin. Nothing has run:
-// look the tool up again.
+// ErrReplaced means that a reload has replaced or removed the plugin. Nothing has
+// run: look the tool up again.
 var ErrReplaced = errors.New("the plugin was replaced or removed")
 
 // Changes are the effects of a reload: sorted names of plugins and tools.
@@ -25,9 +25,9 @@ type Changes struct {
 	// has: new code with the same manifest changes no tool.
 	ToolsAdded, ToolsChanged, ToolsRemoved []string
 
-	Problems []Problem // new ones, and a [GrantError] of each new plugin that lacks grants, unless it is of a pack
+	Problems []Problem // new ones, and a [GrantError] for each new plugin that lacks grants, unless it belongs to a pack
 
-	Overridden []Problem // new ones of [Registry.Overridden]
+	Overridden []Problem // new entries of [Registry.Overridden]
 }
 
 // Empty reports whether a reload has changed nothing and found no new problem.
@@ -40,13 +40,14 @@ func (c Changes) Tools() bool {
 	return len(c.ToolsAdded)+len(c.ToolsChanged)+len(c.ToolsRemoved) > 0
 }
 
-// Reload reads the folders again and returns what has changed. The result is that of
-// [Open], with one exception: a compiled plugin whose file can no longer be read or
-// loaded stays in use and is a problem. A plugin whose file was removed is removed.
+// Reload reads the folders again and returns the changes. The result is the same as
+// that of [Open], with one exception: a compiled plugin whose file can no longer be
+// read or loaded stays in use and is a problem. A plugin whose file was removed is
+// removed.
 //
-// A plugin that has not changed, and whose sidecar has not, keeps its compiled code and
-// warm instances. Calls of a changed plugin finish in the old code, and the last one
-// frees it. All changes become visible at once.
+// A plugin whose file and sidecar are unchanged keeps its compiled code and warm
+// instances. Calls of a changed plugin finish in the old code, and the last one frees
+// it. All changes become visible at once.
 //
 // Concurrent reloads run one after the other. The error is the cause of ctx, or
 // host.ErrClosed once the registry is closed; nothing has changed then.
@@ -54,12 +55,11 @@ func (r *Registry) Reload(ctx context.Context) (Changes, error) {
 	return r.Reconfigure(ctx, func(*Config) {})
 }
 
-// Reconfigure is Reload with another configuration: change gets a copy of the one in force,
-// and may set Folders, Grants, Interpret, Verifier, Lock and Attached. What it does to other
-// fields has no effect. A plugin whose grants or verifier have changed is loaded anew: its
-// active calls keep what they were granted. Another lock takes the place of the earlier one,
-// and if it cannot be read that is an error: nothing has changed then. Concurrent changes are
-// made one after the other.
+// Reconfigure is Reload with another configuration. change gets a copy of the current one,
+// and may set Folders, Grants, Interpret, Verifier, Lock and Attached; other fields are
+// ignored. A plugin whose grants or verifier have changed is loaded again; its active calls
+// keep their grants. A new lock replaces the earlier one. If it cannot be read, that is an
+// error, and nothing changes. Concurrent changes are made one after the other.
 func (r *Registry) Reconfigure(ctx context.Context, change func(*Config)) (Changes, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -139,11 +139,11 @@ func (l *loader) same(p *Plugin) bool {
 	return err == nil && beside == p.beside && (side.name == "" || side.name == p.Source) && l.sameSignatures(p, side.name)
 }
 
-// keep returns the plugin that was loaded earlier from a file that now cannot be
-// loaded, with the problem. It is nil if the plugin cannot stay in use: its file is
-// gone, its grants have changed, or it was never compiled, so that its code is lost. The
-// last does not matter while the new version is being described: until then calls are told
-// to try again. With a lock it is the accepted version.
+// keep returns the earlier version of a plugin whose file cannot be loaded now, with the
+// problem. It is nil if the plugin cannot stay in use: its file is gone, its grants have
+// changed, or it was never compiled, so that its code is lost. The last reason does not
+// count while the new version is being described: until then calls get an error to try
+// again. With a lock it returns the accepted version.
 func (l *loader) keep(at place, folder Folder, err error) (*Plugin, error) {
 	if l.lock != nil && !errors.Is(err, fs.ErrNotExist) {
 		return l.keepLocked(at, folder, err)
@@ -163,7 +163,7 @@ func (l *loader) keep(at place, folder Folder, err error) (*Plugin, error) {
 }
 
 // giveWay removes plugins that are kept although their files are broken, if a plugin
-// that does load has one of their names: after a restart only that one would be there.
+// that does load uses one of their names: after a restart only that one would exist.
 func (l *loader) giveWay(found []*Plugin) []*Plugin {
 	held := func(p *Plugin) bool { return p.held.Load() }
 	claims := claimed(slices.DeleteFunc(slices.Clone(found), held))
@@ -180,8 +180,8 @@ func (l *loader) giveWay(found []*Plugin) []*Plugin {
 	})
 }
 
-// keepFolder returns the plugins that stay in use of a folder that can no longer be
-// read.
+// keepFolder returns the plugins that stay in use although their folder can no
+// longer be read.
 func (l *loader) keepFolder(i int, folder Folder, err error) (kept []*Plugin) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -198,7 +198,7 @@ func (l *loader) keepFolder(i int, folder Folder, err error) (kept []*Plugin) {
 	return kept
 }
 
-// compare says what has changed from one set to another.
+// compare returns the changes from one set to another.
 func compare(before, now *set) (c Changes) {
 	c.Added, c.Changed, c.Removed = differ(before.byName(), now.byName(), sameVersion)
 	c.ToolsAdded, c.ToolsChanged, c.ToolsRemoved = differ(before.tools, now.tools, sameWords)
@@ -212,7 +212,7 @@ func compare(before, now *set) (c Changes) {
 	return c
 }
 
-// newOnes are the problems that were not there before.
+// newOnes returns the problems that are new.
 func newOnes(before, now []Problem) (added []Problem) {
 	known := map[string]bool{}
 	for _, p := range before {
@@ -234,15 +234,14 @@ func (s *set) byName() map[string]*Plugin {
 	return plugins
 }
 
-// sameSettings reports whether a plugin was loaded with what the configuration says of it
-// now.
+// sameSettings reports whether the configuration of a plugin is unchanged.
 func (l *loader) sameSettings(p *Plugin) bool {
 	return reflect.DeepEqual(p.granted, l.cfg.Grants[p.Manifest.Name]) && p.interpret == l.interprets(p) &&
 		(!l.verifies(p) && p.verifier == nil || reflect.DeepEqual(p.verifier, l.cfg.Verifier))
 }
 
-// sameVersion reports whether a plugin is the same, or the accepted version of it that was
-// kept.
+// sameVersion reports whether two plugins are the same, or one is the kept, accepted
+// version of the other.
 func sameVersion(a, b *Plugin) bool {
 	return a == b || (a.kept || b.kept) && reflect.DeepEqual(a.locked, b.locked) && reflect.DeepEqual(a.Grant, b.Grant)
 }
@@ -253,7 +252,7 @@ func sameWords(a, b *Tool) bool {
 		a.Plugin.Manifest.Name == b.Plugin.Manifest.Name
 }
 
-// differ compares by name. What it returns is sorted.
+// differ compares two maps. Its results are sorted.
 func differ[T any](had, have map[string]T, same func(a, b T) bool) (added, changed, removed []string) {
 	for _, name := range slices.Sorted(maps.Keys(have)) {
 		if before, ok := had[name]; !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/toolhost/toolhost/internal/document"
 )
 
-// sidecars are the endings of a manifest next to NAME.wasm.
+// sidecars are the endings of a manifest's name next to NAME.wasm.
 var sidecars = []string{".toolhost.yaml", ".toolhost.yml", ".toolhost.json", ".toolhost.toml"}
 
 // Sidecars returns the names of the manifests next to a module in a folder. A plugin has
@@ -25,10 +25,10 @@ func Sidecars(folder fs.FS, module string) (names []string) {
 	return names
 }
 
-// sidecarFile is the manifest next to a plugin. The name is empty if it has none.
+// sidecarFile is the manifest next to a plugin. The name is empty if there is none.
 type sidecarFile struct {
 	name     string
-	data     []byte // as it is written
+	data     []byte // as written
 	manifest []byte // as JSON
 }
 
@@ -54,7 +54,7 @@ func (p *Plugin) sidecar() (side sidecarFile, err error) {
 	return side, nil
 }
 
-// toJSON converts a sidecar to JSON, which abi.DecodeManifest checks.
+// toJSON converts a sidecar to JSON. abi.DecodeManifest checks it.
 func toJSON(name string, data []byte) ([]byte, error) {
 	if path.Ext(name) == ".json" {
 		return data, nil

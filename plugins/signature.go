@@ -10,8 +10,8 @@ import (
 	"github.com/toolhost/toolhost/internal/signature"
 )
 
-// Signer is who signed a plugin. The zero Signer is nobody: the plugin is not signed, or
-// by nobody whom the operator trusts.
+// Signer is who signed a plugin. The zero Signer is nobody: the plugin has no signature,
+// or none by anyone the operator trusts.
 type Signer = signature.Signer
 
 // SignedFile is a file of a plugin whose signature is verified.
@@ -21,19 +21,20 @@ type SignedFile = signature.File
 // concurrent use.
 type Verifier interface {
 	// Signer returns who signed the files of a plugin: its module, and its sidecar if it
-	// has one. Read reads a file next to them, such as plugin.wasm.minisig. An error
-	// refuses the plugin, of which nothing has run yet. Source is the path of its folder.
+	// has one. read reads a file next to them, such as plugin.wasm.minisig. source is the
+	// path of the plugin's folder. An error refuses the plugin, of which nothing has run
+	// yet.
 	Signer(source string, files []SignedFile, read func(name string) ([]byte, error)) (Signer, error)
 	// Check returns the signer if it is trusted with a plugin of that name and source,
 	// else the zero Signer. An error refuses the plugin.
 	Check(plugin, source string, s Signer) (Signer, error)
 }
 
-// verifies reports whether the signature of a plugin counts. The program vouches for
-// those that come with it.
+// verifies reports whether the signature of a plugin counts. Plugins that come with
+// the program need none.
 func (l *loader) verifies(p *Plugin) bool { return l.cfg.Verifier != nil && !p.Pack && !p.builtIn }
 
-// verify finds out who signed the bytes of a module, and of the sidecar that is used.
+// verify determines who signed a module and its sidecar.
 func (l *loader) verify(p *Plugin, wasm []byte, side sidecarFile) (err error) {
 	if !l.verifies(p) {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// versions are plugins as they were before their files were replaced, by digest.
+// versions are earlier versions of plugins, by digest.
 type versions struct {
 	mu     sync.Mutex
 	loaded map[string]*Plugin
@@ -28,9 +28,9 @@ func (v *versions) all() []*Plugin {
 	return slices.Collect(maps.Values(v.loaded))
 }
 
-// Files returns the files of the plugin as they were loaded, by name: its module, and the
-// sidecar that has its manifest, if there is one. The error is [ErrChanged] if it is too
-// late.
+// Files returns the files of the plugin as loaded, by name: its module, and the sidecar
+// with its manifest, if there is one. The error is [ErrChanged] if they have changed
+// since.
 func (p *Plugin) Files() (map[string][]byte, error) {
 	wasm, err := p.contents()
 	if err != nil {
@@ -52,9 +52,9 @@ func (p *Plugin) Files() (map[string][]byte, error) {
 	return files, nil
 }
 
-// Keep stores the file of the plugin in a folder by its digest, with its sidecar if it has
-// one, and their signatures, for [Registry.Version]. The error is [ErrChanged] if it is
-// too late.
+// Keep stores the file of the plugin in a folder by its digest, with its sidecar and their
+// signatures, for [Registry.Version]. The error is [ErrChanged] if they have changed
+// since.
 func (p *Plugin) Keep(dir string) error {
 	digest, err := p.Digest()
 	if err != nil {
@@ -70,7 +70,7 @@ func (p *Plugin) keep(dir, stem string) error {
 		return err
 	}
 	own := strings.TrimSuffix(p.name, ".wasm")
-	keep := func(name string, data []byte) error { // by the stem in place of its own
+	keep := func(name string, data []byte) error { // under the new stem
 		return owned.WriteFile(filepath.Join(dir, stem+strings.TrimPrefix(name, own)), data)
 	}
 
@@ -96,9 +96,9 @@ func (p *Plugin) keep(dir, stem string) error {
 }
 
 // Version returns an earlier version of a loaded plugin, which [Plugin.Keep] has stored in
-// a folder. It has what is granted to the plugin now. The error matches fs.ErrNotExist
-// if the plugin is not loaded any more or that version was not kept, and
-// [ErrNotAccepted] if the lock has another version of the plugin.
+// a folder. It has the plugin's current grants. The error matches fs.ErrNotExist if the
+// plugin is no longer loaded or that version was not kept, and [ErrNotAccepted] if the
+// lock has another version of the plugin.
 func (r *Registry) Version(ctx context.Context, dir, name, digest string) (*Plugin, error) {
 	now := r.set.Load().byName()[name]
 	switch {
@@ -156,7 +156,8 @@ func (r *Registry) load(ctx context.Context, dir string, now *Plugin, digest str
 	return p, nil
 }
 
-// Forget frees a version of a plugin that nothing needs any more. Calls of it end in it.
+// Forget frees an earlier version that is no longer needed. Its running calls finish in
+// it.
 func (r *Registry) Forget(ctx context.Context, digest string) {
 	r.versions.mu.Lock()
 	defer r.versions.mu.Unlock()

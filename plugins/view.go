@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// View is what a [Registry] has at one moment: its tools, and Config.Attached as it was set
+// View is the state of a [Registry] at one moment: its tools, and the Config.Attached set
 // with them. It does not change.
 type View struct{ set *set }
 
-// View returns what the registry has now.
+// View returns the current state.
 func (r *Registry) View() View { return View{r.set.Load()} }
 
-// Attached returns Config.Attached, as the last [Registry.Reconfigure] has set it.
+// Attached returns Config.Attached, as set by the last [Registry.Reconfigure].
 func (v View) Attached() any { return v.set.cfg.Attached }
 
-// Tools is [Registry.Tools].
+// Tools is like [Registry.Tools].
 func (v View) Tools() []*Tool {
 	tools := make([]*Tool, len(v.set.names))
 	for i, name := range v.set.names {
@@ -24,7 +24,7 @@ func (v View) Tools() []*Tool {
 	return tools
 }
 
-// Lookup is [Registry.Lookup].
+// Lookup is like [Registry.Lookup].
 func (v View) Lookup(name string, others ...string) (*Tool, error) {
 	if t, ok := v.set.tools[name]; ok {
 		return t, nil

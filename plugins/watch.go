@@ -13,9 +13,9 @@ import (
 )
 
 // Watch reloads when something in the folders changes, until ctx is done or the
-// registry is closed. It begins with a reload, so that no change is missed. See package
-// watch for how it finds changes. Only folders made by [Dir] and the
-// lock are watched.
+// registry is closed. It begins with a reload, so that no change is missed. Package
+// watch explains how it finds changes. Only folders made by [Dir] and the lock are
+// watched.
 //
 // Watch calls notify after each reload that was not empty.
 func (r *Registry) Watch(ctx context.Context, notify func(Changes)) {
@@ -40,8 +40,8 @@ func (r *Registry) Watch(ctx context.Context, notify func(Changes)) {
 	})
 }
 
-// look describes folders and the lock as they are now: a file of a plugin, a sidecar or a
-// signature that changes, comes or goes changes the text. Without any it is empty.
+// look returns a text that changes whenever a plugin file, a sidecar, a signature or the
+// lock changes, appears or disappears. It is empty without any of these.
 func look(dirs []string, lockFile string) string {
 	var text strings.Builder
 	if lockFile != "" {
@@ -49,7 +49,7 @@ func look(dirs []string, lockFile string) string {
 	}
 	for _, dir := range dirs {
 		watch.Describe(&text, dir)
-		entries, _ := os.ReadDir(dir) // what was read before an error counts
+		entries, _ := os.ReadDir(dir) // entries read before an error count
 		for _, e := range entries {
 			if isOurs(e.Name()) {
 				watch.Describe(&text, filepath.Join(dir, e.Name()))
@@ -59,7 +59,7 @@ func look(dirs []string, lockFile string) string {
 	return text.String()
 }
 
-// isOurs reports whether a file name is that of a plugin, a sidecar or the signature of one.
+// isOurs reports whether a file name is that of a plugin, a sidecar, or a signature of one.
 func isOurs(name string) bool {
 	for _, ending := range signature.Endings {
 		name = strings.TrimSuffix(name, ending)
