@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// kind is what an address stands for.
+// kind is the purpose of an address.
 type kind string
 
 const (
@@ -19,13 +19,13 @@ const (
 	kindReserved    kind = "reserved"
 )
 
-// special are the addresses that are not public. The first that contains an address
-// decides. It follows the IANA registries of special-purpose addresses.
+// special are the addresses that are not public, from the IANA registries of
+// special-purpose addresses. The first match decides.
 var special = []struct {
 	prefix netip.Prefix
 	kind   kind
 }{
-	// Services that give credentials to whoever reaches them.
+	// Services that give credentials to anyone who can reach them.
 	{netip.MustParsePrefix("169.254.169.254/32"), kindMetadata},
 	{netip.MustParsePrefix("169.254.170.0/24"), kindMetadata},   // AWS ECS and EKS
 	{netip.MustParsePrefix("100.100.100.200/32"), kindMetadata}, // Alibaba
@@ -38,7 +38,7 @@ var special = []struct {
 	{netip.MustParsePrefix("0.0.0.0/32"), kindUnspecified},
 	{netip.MustParsePrefix("0.0.0.0/8"), kindReserved},
 	{netip.MustParsePrefix("10.0.0.0/8"), kindPrivate},
-	{netip.MustParsePrefix("100.64.0.0/10"), kindPrivate}, // shared by carriers
+	{netip.MustParsePrefix("100.64.0.0/10"), kindPrivate}, // carrier-grade NAT
 	{netip.MustParsePrefix("127.0.0.0/8"), kindLoopback},
 	{netip.MustParsePrefix("169.254.0.0/16"), kindLinkLocal},
 	{netip.MustParsePrefix("172.16.0.0/12"), kindPrivate},
@@ -61,11 +61,11 @@ var special = []struct {
 	{netip.MustParsePrefix("2001:db8::/32"), kindReserved}, // documentation
 	{netip.MustParsePrefix("2002::/16"), kindReserved},     // 6to4: contains any IPv4 address
 	{netip.MustParsePrefix("3fff::/20"), kindReserved},     // documentation
-	{netip.MustParsePrefix("2000::/3"), kindPublic},        // the rest of what is assigned
+	{netip.MustParsePrefix("2000::/3"), kindPublic},        // the rest of the assigned addresses
 	{netip.MustParsePrefix("::/0"), kindReserved},
 }
 
-// nat64 addresses stand for an IPv4 address. On a network without IPv4, every public
+// nat64 addresses represent an IPv4 address. On a network without IPv4, every public
 // IPv4 host has one.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 

@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// Call is one call of a tool: its requests share limits, and each response is masked for
-// the secrets of all rules and the password of the proxy. It holds no resource and needs no Close. Do is safe for
-// concurrent use.
+// Call is one call of a tool. Its requests share limits. Each response is masked for the secrets of all rules and
+// the password of the proxy. A Call needs no Close. Do is safe for concurrent use.
 type Call struct {
 	client *Client
 	cfg    CallConfig
@@ -26,16 +25,16 @@ type Call struct {
 	learned  bool // the mask has the secrets of all rules
 }
 
-// Shared is what calls of tools have in common that wait for each other: the requests and
-// bytes of all count against the limits of each. The zero Shared is that of a call by
-// itself. It is safe for concurrent use.
+// Shared is the use of a tree of nested calls: the requests and bytes of all count
+// against the limits of each. The zero Shared belongs to a single call. It is safe for
+// concurrent use.
 type Shared struct {
 	mu       sync.Mutex
 	requests int
 	bytes    int64
 }
 
-// count adds a request, of at most so many.
+// count counts a request, up to most.
 func (s *Shared) count(most int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +45,7 @@ func (s *Shared) count(most int) error {
 	return nil
 }
 
-// spend adds bytes of a body, to at most so many.
+// spend counts bytes of a body, up to most.
 func (s *Shared) spend(n, most int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,8 +76,8 @@ func (c *Client) Call(cfg CallConfig) *Call {
 }
 
 // Do makes one request and follows as many redirects as it says. It returns when the
-// whole body was read or ctx ends. The errors are those that the package lists; their
-// text is masked.
+// whole body was read or ctx ends. The package comment lists the errors; their text
+// is masked.
 func (c *Call) Do(ctx context.Context, req *Request) (*Response, error) {
 	if err := c.client.enter(); err != nil {
 		return nil, err
@@ -117,8 +116,8 @@ type hop struct {
 	method string
 	header http.Header
 	body   []byte
-	param  string     // of the query, if the secret went there
-	clock  *stopwatch // of the request
+	param  string     // name of the query parameter, if the secret went there
+	clock  *stopwatch // clock of the request
 }
 
 func (c *Call) do(ctx context.Context, req *Request, clock *stopwatch) (*Response, error) {
@@ -152,7 +151,7 @@ func (c *Call) do(ctx context.Context, req *Request, clock *stopwatch) (*Respons
 	}
 }
 
-// first checks what is the same whatever the rules say.
+// first makes the checks that do not depend on rules.
 func (c *Call) first(req *Request) (hop, error) {
 	t, err := parseTarget(req.URL)
 	if err != nil {
@@ -174,7 +173,7 @@ func (c *Call) first(req *Request) (hop, error) {
 	return hop{target: t, method: method, header: header, body: req.Body}, nil
 }
 
-// admit finds the rule of a hop, which admits the methods of its header too.
+// admit returns the rule of a hop. The rule must also admit the methods in the header.
 func (c *Call) admit(h *hop) (*rule, error) {
 	methods := []string{h.method}
 	for _, method := range overrides(h.header) {
@@ -205,8 +204,8 @@ func (c *Call) admit(h *hop) (*rule, error) {
 	return r, c.admitURLs(h, r)
 }
 
-// admitURLs refuses a hop with a header that names a URL which the rule of the hop does not
-// admit. The header is sent as it is, so it has to be what is compared, and not a list.
+// admitURLs refuses a hop if a header names a URL that the rule of the hop does not admit.
+// The header is sent unchanged, so it must equal the compared form, and not be a list.
 func (c *Call) admitURLs(h *hop, r *rule) error {
 	for name, values := range h.header {
 		if headerRule(name) != headerURL {
@@ -228,7 +227,7 @@ func (c *Call) admitURLs(h *hop, r *rule) error {
 	return nil
 }
 
-// need is a rule that would admit a hop, for the message.
+// need returns a rule that would admit a hop, for the message.
 func (c *Call) need(h *hop, methods []string) Rule {
 	t := h.target
 	t.query = ""
@@ -242,9 +241,9 @@ func (c *Call) need(h *hop, methods []string) Rule {
 	if t.addr.IsValid() {
 		switch classify(t.addr) {
 		case kindPublic:
-			need.Private = false // of IPv6
+			need.Private = false // meant for IPv6
 		case kindMetadata, kindUnspecified, kindMulticast:
-			return Rule{} // nothing to suggest to anybody
+			return Rule{} // nothing to suggest
 		default:
 			need.Private = true
 		}
@@ -263,7 +262,7 @@ func (c *Call) refuse(h *hop, reason Reason, need Rule, why string) *Refusal {
 	return r
 }
 
-// timeout is the error of a request that was out of time, its own or that of its call.
+// timeout returns the error of a request that ran out of its own time or its call's.
 func timeout(err error) error {
 	if is[*WaitError](err) {
 		return err

@@ -19,12 +19,12 @@ import (
 const (
 	dialTimeout = 10 * time.Second
 	idleTimeout = time.Minute
-	// lookupTimeout is how long a name is looked up here that the proxy can resolve.
+	// lookupTimeout is the timeout for looking up a name here that the proxy can resolve.
 	lookupTimeout = time.Second
-	silentFor     = time.Minute // how long a name is not looked up again that had no answer by then
-	maxSilents    = 256         // such names
-	maxPools      = 128         // transports that are kept for reuse
-	maxIdle       = 4           // idle connections of one transport
+	silentFor     = time.Minute // how long a name without an answer is not looked up again
+	maxSilents    = 256         // number of such names
+	maxPools      = 128         // transports kept for reuse
+	maxIdle       = 4           // idle connections per transport
 )
 
 // Client makes the requests of one host's plugins. It is safe for concurrent use.
@@ -42,14 +42,14 @@ type Client struct {
 	mu     sync.Mutex
 	closed bool
 	pools  map[poolKey]*pool
-	silent map[string]time.Time // until when names are not looked up that had no answer
+	silent map[string]time.Time // until when names without an answer are not looked up
 
 	// trusted are special addresses that count as public: for tests, whose servers
 	// have no public address.
 	trusted netip.Prefix
 }
 
-// poolKey separates connections. Requests with different keys share no connection.
+// poolKey separates connections: requests with different keys never share one.
 type poolKey struct {
 	plugin, user, secret string
 	private              bool
@@ -60,7 +60,7 @@ type pool struct {
 	busy      int
 }
 
-// New checks a configuration.
+// New validates a configuration and returns a Client.
 func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, pools: map[poolKey]*pool{}, silent: map[string]time.Time{}}
 	c.hosts.max, c.hosts.shared, c.hosts.of = cmp.Or(cfg.PerHost, DefaultPerHost), cfg.Shared, "to one host"
@@ -131,7 +131,7 @@ func (c *Client) enter() error {
 	return nil
 }
 
-// acquire returns the pool of a key, which release gives back.
+// acquire returns the pool of a key. Return it with release.
 func (c *Client) acquire(key poolKey) *pool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,8 +154,8 @@ func (c *Client) release(p *pool) {
 	p.busy--
 }
 
-// evict removes the pools that are not in use. If all are, there are more than the bound, and
-// at most as many as requests in flight.
+// evict removes unused pools. If all are in use, there may be more than the limit, but no
+// more than requests in flight.
 func (c *Client) evict() {
 	for key, p := range c.pools {
 		if p.busy == 0 {
@@ -174,7 +174,7 @@ func (c *Client) transport(private bool) *http.Transport {
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    maxIdle,
 		MaxResponseHeaderBytes: MaxHeaderBytes,
-		DisableCompression:     true, // the bound is for what comes out
+		DisableCompression:     true, // the limit applies to decoded data
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second},
 	}
@@ -192,12 +192,12 @@ func (c *Client) transport(private bool) *http.Transport {
 	return t
 }
 
-// proxied reports whether requests use the proxy. A private rule names what the proxy
-// would not reach.
+// proxied reports whether requests use the proxy. Private rules name hosts that the
+// proxy would not reach.
 func (c *Client) proxied(private bool) bool { return c.proxy != nil && !private }
 
-// dial connects to an address that it has checked. The check is between the creation
-// of the socket and its connection, for each address that the dialer tries, so no
+// dial connects to an address that it has checked. The check runs after the socket
+// is created and before it connects, for each address that the dialer tries, so no
 // second look-up can lead elsewhere.
 func (c *Client) dial(private bool) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -224,8 +224,8 @@ func (c *Client) dial(private bool) func(ctx context.Context, network, addr stri
 	}
 }
 
-// absolute keeps the resolver from adding its search domains to a name with a dot. A
-// name without one is a service of the network, which needs them.
+// absolute keeps the resolver from appending its search domains to a name with a
+// dot. A name without a dot is a service of the network, and needs them.
 func absolute(host string, addr netip.Addr) string {
 	if strings.Contains(host, ".") && !addr.IsValid() {
 		return host + "."
@@ -247,8 +247,8 @@ func (c *Client) dialProxy(ctx context.Context, network, addr string) (net.Conn,
 	return d.DialContext(ctx, network, addr)
 }
 
-// checkProxied refuses names that are not at public addresses as this host resolves
-// them. A name that it cannot resolve goes to the proxy only with [Config].ProxyResolves.
+// checkProxied refuses names that do not resolve to public addresses here. A name that
+// does not resolve here goes to the proxy only with [Config].ProxyResolves.
 func (c *Client) checkProxied(ctx context.Context, t *target) error {
 	if t.addr.IsValid() {
 		return c.admit(t.addr, false, netip.Addr{})
@@ -294,8 +294,8 @@ func (c *Client) setSilent(name string) {
 	c.silent[name] = time.Now().Add(silentFor)
 }
 
-// untilClosed returns a context that Close cancels too. A transport dials with a
-// context that outlives the request.
+// untilClosed returns a context that Close also cancels. A transport dials with
+// a context that outlives the request.
 func (c *Client) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.ctx, cancel)

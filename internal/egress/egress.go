@@ -1,58 +1,57 @@
-// Package egress makes the HTTP requests of plugins. It decides which requests the
-// rules of a plugin admit, which addresses a connection may reach, and which secrets
-// go into a request, and it masks those secrets in what comes back. It knows nothing of
-// plugins or of WebAssembly.
+// Package egress makes the HTTP requests of plugins. It decides which requests the rules of
+// a plugin admit, which addresses a connection may reach, and which secrets go into a
+// request, and it masks those secrets in responses. It does not depend on plugins or
+// WebAssembly.
 //
-// One [Client] serves a host. For each call of a tool, [Client.Call] makes a [Call],
-// and [Call.Do] makes one request of it:
+// One [Client] serves a host. For each call of a tool, [Client.Call] makes a [Call]; each of
+// its requests is a [Call.Do]:
 //
 //	policy, err := egress.Compile([]egress.Rule{{URL: "https://api.example.com/v1/*", Secret: "example"}})
 //	client, err := egress.New(egress.Config{})
 //	call := client.Call(egress.CallConfig{Plugin: "weather", Policy: policy, Secrets: vault})
 //	resp, err := call.Do(ctx, &egress.Request{Method: "GET", URL: "https://api.example.com/v1/now"})
 //
-// What holds for every request and for every hop of a redirect:
+// Rules for every request and for every hop of a redirect:
 //
 //   - The most specific rule that admits the URL and the method applies. Without one, the
 //     request is refused.
-//   - The address that is checked is the one that is dialed. Only public addresses
-//     are, unless the rule is private.
+//   - The address that is checked is the one that is dialed. Only public addresses are
+//     dialed, unless the rule is private.
 //   - Proxy variables in the environment have no effect.
-//   - Bodies, headers, time, the number of requests and of connections are bounded. A
-//     body over its bound is an error; nothing is cut.
-//   - A secret goes only to its own hosts, and only over https unless it says
-//     otherwise. This is the boundary of a secret. Every response and error is masked
-//     for the secrets of all rules, in the forms that servers give them: a second line.
+//   - Bodies, headers, time, and the numbers of requests and connections are limited. A body
+//     over its limit is an error; nothing is cut.
+//   - A secret goes only to its own hosts, and only over https unless its HTTP is set. This
+//     is the security boundary of a secret. As a second line of defense, every response and
+//     error is masked for the secrets of all rules, in the forms that servers give them.
 //
-// What is decided about URLs:
+// URLs:
 //
-//   - Hosts are compared in lower case and ASCII (IDNA), without a final dot. A host
-//     whose last label is a number is an IPv4 address of four decimal numbers, or
-//     invalid. IPv6 addresses have no zone and contain no IPv4 address.
+//   - Hosts are compared in lower case and ASCII (IDNA), without a final dot. A host whose
+//     last label is a number is an IPv4 address of four decimal numbers, or invalid. IPv6
+//     addresses have no zone and contain no IPv4 address.
 //   - Names with a dot are resolved as they are, without the system's search domains.
 //   - A user, a password, a backslash or a control character makes a URL invalid.
-//   - A dot segment makes a URL invalid, also one that would appear if a server decoded the
-//     path again, split it at an encoded slash or removed a parameter. Other encoded slashes
-//     stay as they are, and only a final /* admits them.
-//   - NAT64 addresses (64:ff9b::/96) count as what they lead to. 6to4, Teredo and other
-//     addresses that contain an IPv4 address are never public.
+//   - A dot segment makes a URL invalid, even one that would only appear if a server decoded
+//     the path again, split it at an encoded slash or removed a parameter. Other encoded
+//     slashes stay as they are, and only a final /* admits them.
+//   - NAT64 addresses (64:ff9b::/96) count as the addresses they lead to. 6to4, Teredo and
+//     other addresses that contain an IPv4 address are never public.
 //
-// What is decided about messages:
+// Messages:
 //
 //   - Plugins cannot set headers that frame a message, speak to a proxy, or name another
-//     path or host to a gateway. A header that names another method or URL needs a rule
-//     for that.
+//     path or host to a gateway. A header that names another method or URL needs a rule for
+//     that.
 //   - The host negotiates gzip and decodes it. A call whose rules have a secret gets no
-//     other encoding, because it could not be masked. It gets no part of a response
-//     either, because the part could have a part of a secret.
-//   - A redirect to another origin takes only headers along that are no credentials,
-//     and 301, 302 and 303 turn POST into GET. One whose location has a secret is
-//     refused, unless it repeats the query of the same origin.
+//     other encoding, because that could not be masked. It gets no partial responses either,
+//     because a part could contain a part of a secret.
+//   - A redirect to another origin carries only headers that cannot be credentials, and 301,
+//     302 and 303 turn POST into GET. A redirect whose location has a secret is refused,
+//     unless it repeats the query of the same origin.
 //   - Trailers are dropped. Informational responses count as header.
 //
-// Errors are of these types, and their messages are made for an agent: they contain no
-// secret and no internal address. Details for the operator's log are in their Detail
-// fields, masked too.
+// Errors are of these types. Their messages are for an agent: they contain no secret and no
+// internal address. Details for the operator's log are in their Detail fields, masked too.
 //
 //	*Refusal        a rule, or a grant that is missing       abi.CallDenied
 //	*RequestError   an invalid request                       abi.CallInvalid
@@ -74,7 +73,7 @@ import (
 	"time"
 )
 
-// Bounds that no configuration changes.
+// Fixed limits.
 const (
 	MaxURL             = 8 << 10   // bytes of a URL
 	MaxRequestHeaders  = 64        // fields of a request
@@ -96,30 +95,30 @@ const (
 	DefaultPerPlugin = 16
 )
 
-// Config is how a host reaches the network. The zero value connects directly and
-// trusts the certificates that the system trusts.
+// Config configures how a host reaches the network. The zero value connects
+// directly and trusts the system's certificates.
 type Config struct {
 	// Proxy is the URL of an egress proxy, http or https, with an optional user and
-	// password. Requests that a private rule admits do not use it.
-	// Names must resolve here, and to public addresses. The proxy resolves them again, so
-	// it has to refuse private addresses itself.
+	// password. Requests admitted by a private rule bypass it. Names must resolve here,
+	// and to public addresses. The proxy resolves them again, so it has to refuse private
+	// addresses itself.
 	Proxy string
 
-	// ProxyResolves sends names to the proxy that do not resolve here. Then only the proxy
-	// keeps such names from leading to private addresses.
+	// ProxyResolves leaves names that do not resolve here to the proxy. Then only the
+	// proxy keeps such names from leading to private addresses.
 	ProxyResolves bool
 
 	// CA is a bundle of certificates in PEM that are trusted in addition to the
 	// system's.
 	CA []byte
 
-	// Resolver looks up names. Nil stands for the system's.
+	// Resolver looks up names. Nil means the system's resolver.
 	Resolver *net.Resolver
 
-	// PerHost and PerPlugin limit the requests that are in flight at once to one host
-	// name and of one plugin. A request over the limit waits, which does not use up its
-	// own time. A free permit goes to the client that holds the fewest. Zero stands for
-	// 32 and 16.
+	// PerHost and PerPlugin limit the concurrent requests to one host name and of one
+	// plugin. A request over the limit waits, which does not count against its own
+	// timeout. A free permit goes to the client that holds the fewest. Zero means 32
+	// and 16.
 	PerHost, PerPlugin int
 
 	// Shared reserves permits for other clients: one client holds at most three quarters
@@ -127,80 +126,80 @@ type Config struct {
 	Shared bool
 }
 
-// Limits bound a call. Zero fields stand for the defaults.
+// Limits limit a call. Zero fields mean the defaults.
 type Limits struct {
-	Requests int           // requests of one call, each hop counts; 100
+	Requests int           // requests of one call, counting each hop; 100
 	Bytes    int64         // bodies of one call in both directions; 64 MiB
-	MaxBody  int64         // one body, in either direction, where the rule has no MaxBody; 4 MiB
-	Timeout  time.Duration // one request with its redirects, if it says no other time; 30 s
+	MaxBody  int64         // one body, in either direction, if the rule has no MaxBody; 4 MiB
+	Timeout  time.Duration // one request with its redirects, if it has no timeout of its own; 30 s
 }
 
 // CallConfig describes one call of a tool.
 type CallConfig struct {
-	// Plugin and User divide connections: none is used for two of them. User is empty
-	// for the operator.
+	// Plugin and User separate connections: two of them never share one. User is
+	// empty for the operator.
 	Plugin, User string
 
-	// Client is the client whose requests share permits, see [Config].PerHost.
+	// Client is the fairness key of permits, see [Config].PerHost.
 	Client string
 
-	// Policy is what the plugin may reach. Nil refuses everything.
+	// Policy is the plugin's policy. Nil refuses everything.
 	Policy *Policy
 
 	// Readonly admits GET and HEAD only.
 	Readonly bool
 
-	// Secrets gives the secrets that rules name. Nil has none.
+	// Secrets looks up the secrets that rules name. Nil has none.
 	Secrets Secrets
 
 	// Observe is called once for each hop after it has ended or was refused, from the
 	// goroutine of Do. It may be nil.
 	Observe func(Exchange)
 
-	// Shared is what the call has in common with others. Nil is a call by itself.
+	// Shared is the use of the whole call tree. Nil is a call by itself.
 	Shared *Shared
 
 	Limits Limits
 }
 
-// Exchange is what an audit keeps of one hop. It has no path, query, header or body.
+// Exchange is the audit record of one hop. It has no path, query, header or body.
 type Exchange struct {
 	Plugin, User   string
 	Method         string
-	Scheme, Host   string         // Host has the port if it is not the default
-	Address        netip.AddrPort // the peer; zero if nothing was dialed, or it was a proxy
-	Hop            int            // 0, or the number of redirects before
-	Secret         string         // the name of the secret that was sent
+	Scheme, Host   string         // Host includes a port other than the default
+	Address        netip.AddrPort // the peer; zero if nothing was dialed, or for a proxy
+	Hop            int            // number of redirects before this hop
+	Secret         string         // name of the secret that was sent
 	Status         int            // 0 without a response
 	Sent, Received int64          // bytes of bodies; received ones after decompression
 	Duration       time.Duration
-	Refusal        string // why it was refused, for the operator
-	Err            string // what failed, for the operator
+	Refusal        string // reason of a refusal, for the operator
+	Err            string // reason of a failure, for the operator
 }
 
-// Request is what a plugin asks for.
+// Request is a request by a plugin.
 type Request struct {
-	Method string // empty stands for GET; the case of known methods is ignored
+	Method string // empty means GET; the case of known methods is ignored
 	URL    string // absolute
 	Header http.Header
 	Body   []byte
 
 	// Timeout is the time for the request and its redirects, without waits for permits.
-	// Zero stands for [Limits].Timeout. An earlier end of the context holds too.
+	// Zero means [Limits].Timeout. The context may end it earlier.
 	Timeout time.Duration
 
-	// Redirects is how many redirects Do follows; at most [MaxRedirects]. With zero, a
-	// redirect is returned like any response. A hop to another origin gets only
-	// headers that hold no credentials, and each hop is checked like a
-	// request of its own.
+	// Redirects is how many redirects Do follows, at most [MaxRedirects]. With zero, a
+	// redirect is returned like any other response. A hop to another origin gets only
+	// headers that hold no credentials, and each hop is checked like a request of its
+	// own.
 	Redirects int
 }
 
 // idempotent are the methods that may be repeated, RFC 9110 section 9.2.2.
 var idempotent = []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
 
-// Repeatable reports whether a request may be made again when it is not known whether the
-// server has got it: its method, and those that its header names, are idempotent.
+// Repeatable reports whether a request may be repeated if it is unknown whether the
+// server has received it: its method, and those named by its header, are idempotent.
 func (r *Request) Repeatable() bool {
 	for _, method := range append(overrides(r.Header), strings.ToUpper(cmp.Or(r.Method, http.MethodGet))) {
 		if !slices.Contains(idempotent, method) {
@@ -210,10 +209,10 @@ func (r *Request) Repeatable() bool {
 	return true
 }
 
-// Response is the whole answer. Secrets in it are masked.
+// Response is a complete response. Secrets in it are masked.
 type Response struct {
 	Status int
-	URL    string // of the last hop, without secrets
+	URL    string // URL of the last hop, without secrets
 	Header http.Header
 	Body   []byte
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrNoSecret is the reason of a [SecretError] if the secret has no value and can be
+// ErrNoSecret is the reason of a [SecretError] if the secret has no value but can be
 // given one.
 var ErrNoSecret = errors.New("no value")
 
@@ -14,7 +14,7 @@ var ErrClosed = errors.New("egress: closed")
 
 // RuleError is an invalid rule.
 type RuleError struct {
-	Index   int    // of the rule
+	Index   int    // index of the rule
 	Key     string // the field in snake case: "url", "methods", "max_body", "private"
 	Problem string
 }
@@ -23,7 +23,7 @@ func (e *RuleError) Error() string {
 	return fmt.Sprintf("http[%d].%s: %s", e.Index, e.Key, e.Problem)
 }
 
-// Reason says why a request was refused.
+// Reason is why a request was refused.
 type Reason string
 
 // The reasons of a [Refusal].
@@ -31,16 +31,16 @@ const (
 	ReasonURL      Reason = "url"      // no rule admits the URL
 	ReasonMethod   Reason = "method"   // rules admit the URL, but not with this method
 	ReasonReadonly Reason = "readonly" // the tool is readonly
-	ReasonAddress  Reason = "address"  // the host is not at an address that the rule admits
+	ReasonAddress  Reason = "address"  // the rule does not admit the host's address
 	ReasonSecret   Reason = "secret"   // the secret is not for this host, or not over http
-	ReasonRedirect Reason = "redirect" // a redirect that carries a secret away
+	ReasonRedirect Reason = "redirect" // a redirect that would leak a secret
 )
 
 // Refusal is the error of a request that the rules do not admit.
 type Refusal struct {
 	Reason Reason
 	What   string // a sentence for the agent: what was refused
-	Grant  string // what below grants.PLUGIN would admit it, as YAML; empty if nothing would
+	Grant  string // YAML below grants.PLUGIN that would admit it; empty if nothing would
 	Detail string // for the operator's log
 }
 
@@ -51,7 +51,7 @@ func (r *Refusal) Error() string {
 	return r.What + "; the operator can allow it with: " + r.Grant
 }
 
-// RequestError is a request that is invalid whatever the rules say.
+// RequestError is a request that is invalid under any rules.
 type RequestError struct {
 	Field   string // "url", "method", "headers", "body"
 	Problem string
@@ -59,12 +59,12 @@ type RequestError struct {
 
 func (e *RequestError) Error() string { return e.Field + ": " + e.Problem }
 
-// LimitError is something over its bound.
+// LimitError is a value over its limit.
 type LimitError struct {
 	What  string // "response body of api.example.com"
 	Limit int64
 	Unit  string // "bytes", "requests"
-	Grant string // the field that raises it: "max_body"; empty if none does
+	Grant string // the grant field that raises it: "max_body"; empty if none does
 }
 
 func (e *LimitError) Error() string {
@@ -84,10 +84,10 @@ type SecretError struct {
 func (e *SecretError) Error() string { return fmt.Sprintf("secret %q: %v", e.Name, e.Err) }
 func (e *SecretError) Unwrap() error { return e.Err }
 
-// WaitError is a request that was not sent before its call ended: it waited for a permit.
+// WaitError is a request whose call ended while it waited for a permit.
 type WaitError struct {
-	For string // what it waited for, and what to do
-	Err error  // of the context
+	For string // what it waited for, and the remedy
+	Err error  // error of the context
 }
 
 func (e *WaitError) Error() string { return "the http request was not sent: " + e.For }
@@ -101,8 +101,8 @@ type NetworkError struct {
 	Detail  string // for the operator's log, masked
 
 	// Refusal says that the request was refused, for the operator's log. The plugin must
-	// not learn it: its rule has a wildcard, so it could ask which names of the operator's
-	// network exist.
+	// not see it: its rule has a wildcard, so it could probe which names exist in the
+	// operator's network.
 	Refusal *Refusal
 }
 

@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// exchange makes one hop. If the response is a redirect that is to be followed, it
-// returns its location, and a response without a body.
+// exchange makes one hop. If the response is a redirect and follow is set, it
+// returns the location, and a response without a body.
 func (c *Call) exchange(ctx context.Context, h *hop, follow bool) (resp *Response, location string, err error) {
-	// Refused hops count too, and those over the number are not observed: a plugin
-	// cannot fill the log.
+	// Refused hops count too. Hops over the limit are not observed, so that a
+	// plugin cannot fill the log.
 	if err := c.shared.count(c.cfg.Limits.Requests); err != nil {
 		return nil, "", err
 	}
@@ -54,7 +54,7 @@ func (c *Call) exchange(ctx context.Context, h *hop, follow bool) (resp *Respons
 	x.Status = raw.StatusCode
 
 	if follow && isRedirect(raw) {
-		io.Copy(io.Discard, io.LimitReader(raw.Body, 4<<10)) // so that the connection can be used again
+		io.Copy(io.Discard, io.LimitReader(raw.Body, 4<<10)) // so that the connection can be reused
 		return &Response{Status: raw.StatusCode}, raw.Header.Get("Location"), nil
 	}
 	resp, err = c.response(h, r, raw, limit)
@@ -92,7 +92,7 @@ func (c *Call) request(ctx context.Context, h *hop, r *rule) (*http.Request, err
 		h.param = s.Place.Query
 	}
 
-	// A range is of the encoded body, so it is asked for without an encoding.
+	// A range refers to the encoded body, so no encoding is requested with one.
 	if header.Get("Range") == "" && h.method != http.MethodHead {
 		header["Accept-Encoding"] = []string{"gzip"}
 	} else {
@@ -131,13 +131,13 @@ func (c *Call) secret(ctx context.Context, h *hop, r *rule) (Secret, error) {
 		return Secret{}, c.refuse(h, ReasonSecret, Rule{}, fmt.Sprintf("the secret %q goes over https only", r.Secret))
 	}
 
-	c.mask.add(r.Secret, s.Value) // before it is sent: an error can contain it too
+	c.mask.add(r.Secret, s.Value) // before it is sent, since an error can contain it too
 	return s, nil
 }
 
-// learn adds the secrets of the other rules to the mask, once: a server can repeat what an
-// earlier request of any call has sent to it, also in what becomes an error. A secret that
-// cannot be read now is left out.
+// learn adds the secrets of the other rules to the mask, once: a server may echo what an
+// earlier request of any call has sent, even in an error. A secret that cannot be read now
+// is left out.
 func (c *Call) learn(ctx context.Context, used string) {
 	c.learning.Lock()
 	defer c.learning.Unlock()
@@ -158,7 +158,7 @@ func (c *Call) learn(ctx context.Context, used string) {
 	c.learned = ctx.Err() == nil
 }
 
-// roundTrip sends a request when there are permits for its host and its plugin. The caller calls done
+// roundTrip sends a request once it has permits for its host and its plugin. The caller calls done
 // after it has read the body.
 func (c *Call) roundTrip(ctx context.Context, h *hop, r *rule, req *http.Request, x *Exchange) (resp *http.Response, done func(), err error) {
 	leave, err := h.permits(ctx, c.client, c.cfg.Plugin, c.cfg.Client)
@@ -191,8 +191,8 @@ func (c *Call) roundTrip(ctx context.Context, h *hop, r *rule, req *http.Request
 	return resp, done, nil
 }
 
-// bodiless reports whether a response has no body, whatever its header says. What a server
-// sends nevertheless would be the answer to the next request on the connection.
+// bodiless reports whether a response has no body, whatever its header says. Bytes that a
+// server sends anyway would be taken for the next response on the connection.
 func bodiless(method string, status int) bool {
 	return method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified
 }
@@ -266,8 +266,8 @@ func (c *Call) readBody(h *hop, r *rule, raw *http.Response, limit int64) ([]byt
 	}
 	body, err := readAll(raw.Body, encoded, limit)
 	if err == nil {
-		// Over TLS, a server can see a stop first and end the body as if it were
-		// complete, before the transport has closed its side.
+		// Over TLS, a server can notice a stop first and end the body as if it
+		// were complete, before the transport has closed its side.
 		err = raw.Request.Context().Err()
 	}
 	if is[*http.MaxBytesError](err) {
@@ -279,8 +279,8 @@ func (c *Call) readBody(h *hop, r *rule, raw *http.Response, limit int64) ([]byt
 	return body, c.shared.spend(int64(len(body)), c.cfg.Limits.Bytes)
 }
 
-// readAll reads a body, and decodes gzip. A body is bounded before it is decoded too: it can
-// decode to nothing for as long as it likes.
+// readAll reads a body, and decodes gzip. The encoded size is limited too, because a body
+// can decode to nothing forever.
 func readAll(body io.ReadCloser, encoded bool, limit int64) ([]byte, error) {
 	in := http.MaxBytesReader(nil, body, limit)
 	if encoded {
@@ -300,7 +300,7 @@ func readAll(body io.ReadCloser, encoded bool, limit int64) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// failure turns the error of a transport into one for the agent.
+// failure turns an error of the transport into one for the agent.
 func (c *Call) failure(h *hop, r *rule, err error) error {
 	wildcard := hostRank(r.pattern.host) < 2 && !h.target.addr.IsValid()
 	if e, ok := errors.AsType[*addressError](err); ok {
@@ -320,11 +320,11 @@ func (c *Call) failure(h *hop, r *rule, err error) error {
 	return &NetworkError{Host: h.target.hostPort(), Problem: problem, Timeout: timeout, Detail: err.Error()}
 }
 
-// noHost is the problem of a name that a wildcard of a rule admits, whether it does not exist
-// or is at an address that the rule does not admit.
+// noHost is the problem of a name that a wildcard of a rule admits, whether the name does not
+// exist or its address is not admitted.
 const noHost = "no such host, or none at an address that the rule of the plugin allows"
 
-// refuseAddress does not tell the agent the address: it belongs to the operator's
+// refuseAddress hides the address from the agent: it belongs to the operator's
 // network.
 func (c *Call) refuseAddress(h *hop, r *rule, e *addressError) *Refusal {
 	need := Rule{}

@@ -9,18 +9,18 @@ import (
 	"github.com/toolhost/toolhost/internal/fair"
 )
 
-// gates limit the requests in flight for each name: a plugin or a host. The clients of
-// one name share its permits.
+// gates limit the requests in flight by name: a plugin or a host. The clients of one
+// name share its permits.
 type gates struct {
 	max    int
 	shared bool
-	of     string // what a name is, for messages
+	of     string // kind of name, for messages
 
 	mu  sync.Mutex
 	all map[string]*gate
 }
 
-// gate is the permits of one name, while somebody holds or awaits one.
+// gate has the permits of one name while somebody holds or awaits one.
 type gate struct {
 	*fair.Semaphore
 	refs int
@@ -38,7 +38,7 @@ func (g *gates) enter(ctx context.Context, name, client string) (leave func(), e
 	return g.leave(name, client, one), nil
 }
 
-// try is enter without a wait.
+// try is enter without waiting.
 func (g *gates) try(name, client string) (leave func(), ok bool) {
 	one := g.open(name)
 	if !one.TryAcquire(client) {
@@ -87,16 +87,16 @@ func (g *gates) reason(one *gate, ofClient bool) string {
 	return fmt.Sprintf("at most %d http requests%s %s are in flight at a time: retry when others have ended", n, whose, g.of)
 }
 
-// stopwatch ends a request that takes too long. It stands still while the request waits
-// for a permit.
+// stopwatch ends a request that takes too long. It stops while the request waits for a
+// permit.
 type stopwatch struct {
 	timer   *time.Timer
 	left    time.Duration
 	started time.Time
 }
 
-// newStopwatch returns a stopwatch that calls expire once it has run for limit. It has
-// not started.
+// newStopwatch returns a stopped stopwatch that calls expire once it has run for
+// limit.
 func newStopwatch(limit time.Duration, expire func()) *stopwatch {
 	s := &stopwatch{timer: time.AfterFunc(limit, expire), left: limit, started: time.Now()}
 	s.stop()
@@ -113,9 +113,9 @@ func (s *stopwatch) stop() {
 	s.left -= time.Since(s.started)
 }
 
-// permits waits for those of the host and the plugin of a hop, without using up the time of
-// the request. It holds none of the plugin while the host is busy, and none of the host
-// while the plugin is. Only a request that has found both busy keeps the one of the plugin.
+// permits waits for the permits of a hop's host and plugin, without counting against the
+// request's timeout. It does not hold one while the other is busy, except that a request
+// that has found both busy keeps the plugin's.
 func (h *hop) permits(ctx context.Context, c *Client, plugin, client string) (leave func(), err error) {
 	h.clock.stop()
 	defer h.clock.start()

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// headerUse is what happens to a header that a plugin sets.
+// headerUse is how a header set by a plugin is treated.
 type headerUse int
 
 const (
 	headerFree    headerUse = iota
 	headerRefused           // it frames the message, speaks to a proxy, or names another path or host to gateways
 	headerDropped           // the host sets it
-	headerMethod            // some servers use this method instead
-	headerURL               // some servers use this URL too
+	headerMethod            // some servers use its value as the method
+	headerURL               // some servers also use its URL
 )
 
 var headerUses = map[string]headerUse{
@@ -39,8 +39,8 @@ var headerUses = map[string]headerUse{
 	"x-copy-from":       headerURL,
 }
 
-// routed are the names by which gateways and frameworks route: X-Original-URL, but not
-// X-Callback-URL, which is data to a server.
+// routed are the header names by which gateways and frameworks route: X-Original-URL,
+// but not X-Callback-URL, which servers treat as data.
 var routed = regexp.MustCompile(`^x(-original|-rewrite|-forwarded|-override|-envoy-original|-waws-unencoded|-request|-real|-http)?-(host|method|path|prefix|uri|url)$`)
 
 func headerRule(name string) headerUse {
@@ -62,7 +62,7 @@ func headerRule(name string) headerUse {
 	return headerRefused
 }
 
-// overrides returns the methods that a header asks a server to use instead.
+// overrides returns the methods by which a header overrides the request's method.
 func overrides(h http.Header) []string {
 	var methods []string
 	for name, values := range h {
@@ -75,7 +75,7 @@ func overrides(h http.Header) []string {
 	return methods
 }
 
-// prepareHeader checks the header of a request and returns what is sent.
+// prepareHeader checks the header of a request and returns the header to send.
 func prepareHeader(given http.Header) (http.Header, error) {
 	fail := func(format string, args ...any) (http.Header, error) {
 		return nil, &RequestError{"headers", fmt.Sprintf(format, args...)}
@@ -111,7 +111,7 @@ func prepareHeader(given http.Header) (http.Header, error) {
 	return out, nil
 }
 
-// sizeOf returns the fields and the bytes of a header.
+// sizeOf returns the number of fields and bytes of a header.
 func sizeOf(h http.Header) (fields, size int) {
 	for name, values := range h {
 		for _, v := range values {
@@ -121,8 +121,8 @@ func sizeOf(h http.Header) (fields, size int) {
 	return fields, size
 }
 
-// crossOrigin are the headers that a redirect to another origin takes along. Any other
-// could be a credential.
+// crossOrigin are the headers that a redirect to another origin keeps. Any other could
+// be a credential.
 var crossOrigin = []string{
 	"Accept", "Accept-Charset", "Accept-Language", "Cache-Control", "Content-Encoding", "Content-Language", "Content-Type",
 	"If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Pragma", "Range", "User-Agent",
@@ -134,8 +134,8 @@ func keepAcrossOrigins(h http.Header) http.Header {
 	return out
 }
 
-// ofConnection are the headers of a response that are about its connection, as those of
-// proxies are.
+// ofConnection are the response headers that concern only the connection, including
+// those of proxies.
 var ofConnection = []string{"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
 func cleanResponse(h http.Header) {

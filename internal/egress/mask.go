@@ -14,12 +14,12 @@ import (
 	"unicode/utf8"
 )
 
-// masker replaces secrets by their names, in one pass for some dozens of secrets. It
-// finds a value in the forms that servers give it, in any letter case: as it is, and with
+// masker replaces secrets by their names, in one pass for some dozens of secrets. It finds
+// a value in the forms that servers give it, in any letter case: as it is, and with
 // escapes of URLs, JSON and HTML for any of its characters. It also finds it in base64, in
 // both alphabets, at each alignment and broken into lines, and in hexadecimal.
 //
-// Masking is a second line: a value in any other form is not found.
+// Masking is a second line of defense: a value in any other form is not found.
 //
 // The zero value masks nothing. It is safe for concurrent use.
 type masker struct {
@@ -29,41 +29,42 @@ type masker struct {
 	forms  [buckets][]*form
 }
 
-// A pass looks for the first bytes of all forms at once, and so reads each byte of a text
-// and decodes each escape once. What it finds is compared with the forms of a bucket.
+// A pass looks for the first bytes of all forms at once, so it reads each byte of a text
+// and decodes each escape once. Each match is compared with the forms of its bucket.
 //
-// It goes from the end of a piece of a text to its beginning, because the size of an escape
-// is known at its beginning only. The state at a place is a set of bits: k*buckets+b says
+// It goes from the end of a piece of text to its beginning, because the size of an escape
+// is only known at its beginning. The state at a place is a set of bits: k*buckets+b says
 // that the text goes on with byte k of a form in bucket b, and with the bytes after it.
 const (
 	firstBytes = 4
 	buckets    = 64 / firstBytes
 
-	isFirst = 1<<buckets - 1                          // the bits of the first byte of forms
-	isLast  = isFirst << (buckets * (firstBytes - 1)) // those of the last byte that a pass looks for
+	isFirst = 1<<buckets - 1                          // bits of the first byte of all forms
+	isLast  = isFirst << (buckets * (firstBytes - 1)) // bits of the last byte that a pass looks for
 )
 
 // step is how a byte of a text changes the state.
 type step struct {
-	is   uint64 // the bits of the bytes of forms that it is
-	skip uint64 // the bits that stay: it can be white space in base64
+	is   uint64 // bits of the form bytes that it matches
+	skip uint64 // bits that it keeps: it can be white space in base64
 }
 
-// form is a text that stands for a secret.
+// form is one encoding of a secret.
 type form struct {
 	mark   string
 	text   []byte     // folded
-	fold   *[256]byte // of what is compared with text
+	fold   *[256]byte // folding of the text that is compared
 	base64 bool       // it may be broken into lines
-	shared [2]bool    // the character before it, and after it, has bits of the value too
-	least  int        // bytes of text that are masked alone at the end of a response
+	shared [2]bool    // the characters before and after it also have bits of the value
+	least  int        // bytes of text that are masked even if cut off at the end of a response
 }
 
-// minPrefix is how many bytes of a secret are masked alone at the end of a response.
+// minPrefix is how many bytes of a secret are masked even if cut off at the end of a
+// response.
 const minPrefix = 8
 
-// foldText ignores case, and takes + for a space, as in a query. foldBase64 takes the
-// alphabet of URLs for the standard one.
+// foldText ignores case, and treats + as a space, as in a query. foldBase64 treats
+// the URL alphabet as the standard one.
 var foldText, foldBase64 = folds()
 
 func folds() (text, base64 *[256]byte) {
@@ -94,7 +95,7 @@ func (m *masker) add(name, value string) {
 
 	mark := "[secret " + name + "]"
 	seen := map[string]bool{}
-	for _, text := range []string{value, strings.ToLower(value), strings.ToUpper(value)} { // for letters beyond ASCII
+	for _, text := range []string{value, strings.ToLower(value), strings.ToUpper(value)} { // for non-ASCII letters
 		folded := []byte(text)
 		for i, c := range folded {
 			folded[i] = foldText[c]
@@ -113,8 +114,8 @@ func (m *masker) add(name, value string) {
 	}
 }
 
-// aligned returns the part of a value's base64 that does not depend on what is before and
-// after the value, for a value that starts offset bytes after a multiple of three.
+// aligned returns the part of a value's base64 that does not depend on the surrounding
+// bytes, for a value that starts offset bytes after a multiple of three.
 func aligned(value string, offset int) string {
 	text := base64.RawStdEncoding.EncodeToString(append(make([]byte, offset), value...))
 	if offset > 0 {
@@ -126,8 +127,8 @@ func aligned(value string, offset int) string {
 	return text
 }
 
-// insert adds a form to the tables of the pass, in a bucket of its own as long as there are
-// some. Then the last byte that a pass looks for decides: many secrets begin alike.
+// insert adds a form to the tables of the pass, in a bucket of its own while there are any.
+// After that the last byte that a pass looks for decides, because many secrets begin alike.
 func (m *masker) insert(f *form) {
 	bucket := int(f.text[firstBytes-1]) % buckets
 	for b, forms := range m.forms {
@@ -158,11 +159,12 @@ func (m *masker) empty() bool {
 	return len(m.values) == 0
 }
 
-// errLonger is the error of a text that is longer than its limit once it is masked.
+// errLonger is the error of a masked text that is longer than its limit.
 var errLonger = errors.New("too long with the marks of secrets")
 
-// within returns text with every secret masked, in at most limit bytes: text itself if it
-// has none. The error is that of ctx, or errLonger: marks can be longer than values.
+// within returns text with every secret masked, in at most limit bytes; if it has none,
+// text itself. The error is that of ctx, or errLonger, since marks can be longer than
+// values.
 func (m *masker) within(ctx context.Context, text []byte, limit int64) ([]byte, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -171,7 +173,7 @@ func (m *masker) within(ctx context.Context, text []byte, limit int64) ([]byte, 
 	}
 
 	var out []byte
-	done := 0 // bytes of text that are in out
+	done := 0 // bytes of text copied to out
 	for found := range m.find(ctx, text) {
 		out = append(append(out, text[done:found.start]...), found.mark...)
 		if done = found.end; int64(len(out)) > limit {
@@ -190,7 +192,7 @@ func (m *masker) within(ctx context.Context, text []byte, limit int64) ([]byte, 
 	return append(out, text[done:]...), nil
 }
 
-// string is within for a string and without bounds.
+// string is within for a string, without limits.
 func (m *masker) string(text string) string {
 	out, _ := m.within(context.Background(), []byte(text), math.MaxInt64)
 	return string(out)
@@ -206,7 +208,7 @@ func (m *masker) has(text string) bool {
 	return false
 }
 
-// header masks values, and removes fields whose name has a secret.
+// header masks values, and removes fields whose name contains a secret.
 func (m *masker) header(h http.Header) {
 	if m.empty() {
 		return
@@ -222,13 +224,13 @@ func (m *masker) header(h http.Header) {
 	}
 }
 
-// place is where a text has a secret.
+// place is the position of a secret in a text.
 type place struct {
 	start, end int
 	mark       string
 }
 
-// piece is how many bytes of a text a pass reads.
+// piece is how many bytes of a text one pass reads.
 const piece = 512
 
 // find returns the secrets of a text until ctx ends.
@@ -261,8 +263,8 @@ func (m *masker) find(ctx context.Context, text []byte) iter.Seq[place] {
 	}
 }
 
-// pass sets the states of the first n bytes of a text, and returns the bits of all of them.
-// What is behind those bytes counts as the rest of any form.
+// pass sets the states of the first n bytes of a text, and returns the union of their bits.
+// The bytes after them match the rest of any form.
 func (m *masker) pass(text []byte, n int, states *[piece + maxEscape]uint64) (all uint64) {
 	next := ^uint64(0)
 	for i := range maxEscape {
@@ -277,7 +279,7 @@ func (m *masker) pass(text []byte, n int, states *[piece + maxEscape]uint64) (al
 			switch after := text[i+1]; {
 			case alphanumeric(after) || after == '#':
 				state |= m.unescaped(text[i:], states[i:])
-			case c == '\\': // and no letter or digit: see short
+			case c == '\\': // followed by no letter or digit: see short
 				state |= m.step(after, states[i+2])
 			}
 		}
@@ -293,7 +295,7 @@ func (m *masker) step(c byte, next uint64) uint64 {
 	return s.is&(next>>buckets) | (s.skip&next | s.is&isLast)
 }
 
-// unescaped returns the state of the escape that a text begins with, or none.
+// unescaped returns the state for the escape that a text begins with, or none.
 func (m *masker) unescaped(text []byte, states []uint64) (state uint64) {
 	r, size := unescape(text)
 	if size == 0 {
@@ -306,7 +308,7 @@ func (m *masker) unescaped(text []byte, states []uint64) (state uint64) {
 		if r > -utf8.RuneSelf {
 			return state
 		}
-		r = -r // of Latin-1
+		r = -r // a Latin-1 byte
 	}
 	var char [utf8.UTFMax]byte
 	for k := utf8.EncodeRune(char[:], r) - 1; k >= 0; k-- {
@@ -315,7 +317,7 @@ func (m *masker) unescaped(text []byte, states []uint64) (state uint64) {
 	return state | next
 }
 
-// longest returns the longest form that begins at a place of a text with a state.
+// longest returns the longest form that begins at a position with that state.
 func (m *masker) longest(text []byte, start int, state uint64) (found *form, end int) {
 	for first := state & isFirst; first != 0; first &= first - 1 {
 		for _, f := range m.forms[bits.TrailingZeros64(first)] {
@@ -327,8 +329,8 @@ func (m *masker) longest(text []byte, start int, state uint64) (found *form, end
 	return found, end
 }
 
-// neighbors includes the characters next to base64 that have bits of the value too, but none
-// before a place.
+// neighbors extends a base64 match by adjacent characters that also have bits of the value,
+// but not before from.
 func (f *form) neighbors(text []byte, from, start, end int) (int, int) {
 	if f.shared[0] && start > from && isBase64(text[start-1]) && !endsEscape(text[from:start]) {
 		start--
@@ -342,7 +344,7 @@ func (f *form) neighbors(text []byte, from, start, end int) (int, int) {
 	return start, end
 }
 
-// match returns where a form that begins at a place of a text ends, or 0.
+// match returns where a form that begins at a position ends, or 0.
 func (f *form) match(text []byte, at int) (end int) {
 	k := 0
 	for ; k < len(f.text) && at < len(text) && f.fold[text[at]] == f.text[k] && !isEscape(text[at]); k++ {
@@ -356,15 +358,15 @@ func (f *form) match(text []byte, at int) (end int) {
 	return end
 }
 
-// anyEscape reads every escape.
+// anyEscape reads the escapes of every language.
 const anyEscape = 0
 
-// readings are the escapes of one language, or of none: to it, a value that has what looks
-// like those of another has none.
+// readings are the ways to read a text: with the escapes of one language, or without any.
+// Each takes the escapes of other languages as plain text.
 var readings = []byte{'%', '\\', '&', ' '}
 
-// matchAs is match from byte k of a form on, with the escapes of one language. Other reports
-// that one of them could be read as none.
+// matchAs is match from byte k of a form on, with the escapes of one language. other reports
+// that one of them could also be read as plain text.
 func (f *form) matchAs(text []byte, at, k int, only byte) (end int, other bool) {
 	for spaces := 0; k < len(f.text); {
 		if at >= len(text) {
@@ -401,10 +403,11 @@ func (f *form) matchAs(text []byte, at, k int, only byte) (end int, other bool) 
 	return at, other
 }
 
-// maxSpaces is how many characters may be between two lines of base64.
+// maxSpaces is how many characters may separate two lines of base64.
 const maxSpaces = 16
 
-// cut returns the end of a text that ends after k bytes of a form, if those are enough.
+// cut returns the end of a text that ends after k bytes of a form, if that is enough to
+// mask.
 func (f *form) cut(text []byte, k int) int {
 	if k >= f.least {
 		return len(text)
@@ -412,7 +415,7 @@ func (f *form) cut(text []byte, k int) int {
 	return 0
 }
 
-// has returns how many bytes of a form, from byte k on, are what unescape returned, or 0.
+// has returns how many bytes of a form, from byte k on, match the result of unescape, or 0.
 func (f *form) has(r rune, k int) int {
 	if r < utf8.RuneSelf {
 		if f.fold[byte(max(r, -r))] == f.text[k] {
@@ -421,7 +424,7 @@ func (f *form) has(r rune, k int) int {
 		if r > -utf8.RuneSelf {
 			return 0
 		}
-		r = -r // of Latin-1
+		r = -r // a Latin-1 byte
 	}
 
 	var char [utf8.UTFMax]byte

@@ -63,7 +63,8 @@ func problemOf(err error) (problem string, timeout bool) {
 	return "the response is not valid HTTP, or the connection failed", false
 }
 
-// streamError is what net/http's HTTP/2 converts its own error of that name into.
+// streamError has the shape into which net/http converts its HTTP/2 error of that
+// name.
 type streamError struct {
 	StreamID uint32
 	Code     uint32
@@ -72,7 +73,8 @@ type streamError struct {
 
 func (e streamError) Error() string { return fmt.Sprintf("stream error %d", e.Code) }
 
-// headerTooLarge knows the errors of net/http by their text: they have no type.
+// headerTooLarge recognizes errors of net/http by their text, because they have no
+// type.
 func headerTooLarge(err error) bool {
 	for _, text := range []string{"response headers exceeded", "header list larger than", "header list too large", "too many 1xx", "COMPRESSION_ERROR"} {
 		if strings.Contains(err.Error(), text) {

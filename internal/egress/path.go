@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// normalizePath returns the path as it is sent and compared, with percent-encoding in one
-// form. It refuses what servers read in different ways.
+// normalizePath returns the path to send and to compare, with percent-encoding in one
+// form. It refuses paths that servers interpret in different ways.
 func normalizePath(path string) (string, error) {
 	if path == "" {
 		return "/", nil
@@ -32,8 +32,8 @@ var (
 	invalidEscape = regexp.MustCompile(`%($|.$|[^0-9A-Fa-f].|.[^0-9A-Fa-f])`)
 )
 
-// normalizeEscapes decodes what needs no encoding, encodes what does, and writes
-// escapes in upper case.
+// normalizeEscapes decodes escapes that are not needed, encodes characters that
+// must be, and writes escapes in upper case.
 func normalizeEscapes(s string) (string, error) {
 	if strings.Contains(s, `\`) {
 		return "", errors.New(`a backslash in the path: write / or %5C`)
@@ -51,10 +51,10 @@ func normalizeEscapes(s string) (string, error) {
 	return encode(s, "%"), nil
 }
 
-// normalizeQuery encodes what must not be in a request line.
+// normalizeQuery encodes characters that must not be in a request line.
 func normalizeQuery(q string) string { return encode(q, `%\?`) }
 
-// encode encodes all but the characters of a path and some others.
+// encode encodes all characters except those of a path and others.
 func encode(s, others string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -74,9 +74,9 @@ func decodeOnce(s string) string {
 	})
 }
 
-// checkSegment refuses dot segments and control characters, also those that a server would
-// find if it decoded once more, took an encoded slash or a backslash for a separator, or
-// removed a parameter.
+// checkSegment refuses dot segments and control characters, including those that a server
+// would find if it decoded once more, treated an encoded slash or a backslash as a
+// separator, or removed a parameter.
 func checkSegment(segment string) error {
 	for range 4 {
 		for _, part := range strings.FieldsFunc(segment, func(r rune) bool { return r == '/' || r == '\\' }) {
@@ -101,8 +101,8 @@ func checkSegment(segment string) error {
 	return errors.New("the path is encoded too many times")
 }
 
-// overlong reports whether s has a UTF-8 sequence that is longer than it needs to be,
-// which old decoders read as a dot or a slash.
+// overlong reports whether s has an overlong UTF-8 sequence, which old decoders read
+// as a dot or a slash.
 func overlong(s string) bool {
 	for i := range len(s) {
 		switch next := s[min(i+1, len(s)-1)]; s[i] {
@@ -121,8 +121,8 @@ func overlong(s string) bool {
 	return false
 }
 
-// matchPath reports whether a normalized path matches a pattern. A pattern is a path too: if it
-// matches, so does every path that it stands for.
+// matchPath reports whether a normalized path matches a pattern. If a pattern matches another
+// pattern, it matches every path of that pattern.
 func matchPath(pattern, path string) bool {
 	prefix, tail := strings.CutSuffix(pattern, "/*")
 	if !tail {
@@ -152,7 +152,7 @@ func matchSegment(pattern, segment string) bool {
 	if segment == "" || hidesSeparator(segment) {
 		return false
 	}
-	matched, _ := path.Match(strings.ReplaceAll(pattern, "[", `\[`), segment) // which has no other signs of path.Match
+	matched, _ := path.Match(strings.ReplaceAll(pattern, "[", `\[`), segment) // a path pattern has no other syntax of path.Match
 	return matched
 }
 
@@ -171,7 +171,7 @@ func hidesSeparator(segment string) bool {
 	return false
 }
 
-// hexDigits has the value of each digit, and -1.
+// hexDigits maps hexadecimal digits to their values, and other bytes to -1.
 var hexDigits = func() (digits [256]int8) {
 	for c := range digits {
 		digits[c] = int8(max(strings.IndexByte("0123456789abcdef", byte(c)), strings.IndexByte("0123456789ABCDEF", byte(c))))
@@ -183,8 +183,9 @@ func alphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// unreserved are the characters of RFC 3986 whose encoding means the same.
+// unreserved reports whether c is an unreserved character of RFC 3986, whose encoding has
+// the same meaning.
 func unreserved(c byte) bool { return alphanumeric(c) || strings.IndexByte("-._~", c) >= 0 }
 
-// pathByte are the characters that a path and a query may have as they are.
+// pathByte reports whether c needs no encoding in a path or a query.
 func pathByte(c byte) bool { return unreserved(c) || strings.IndexByte("!$&'()*+,;=:@/[]", c) >= 0 }

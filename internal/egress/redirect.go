@@ -11,8 +11,8 @@ func isRedirect(resp *http.Response) bool {
 	return slices.Contains([]int{301, 302, 303, 307, 308}, resp.StatusCode) && resp.Header.Get("Location") != ""
 }
 
-// redirect returns the next hop. The caller checks it as if the plugin had asked. With
-// an error, the hop is what is known of it.
+// redirect returns the next hop. The caller checks it like a request of the plugin.
+// With an error, the hop has the known part.
 func (c *Call) redirect(h *hop, status int, location string) (*hop, error) {
 	next := &hop{number: h.number + 1, target: h.target, method: h.method, header: h.header, body: h.body, clock: h.clock}
 	target, err := resolve(&h.target, location)
@@ -32,7 +32,7 @@ func (c *Call) redirect(h *hop, status int, location string) (*hop, error) {
 		return next, &Refusal{Reason: ReasonRedirect, What: "a redirect of " + h.target.shown() + " is refused: the server put a secret into the location"}
 	}
 
-	// As browsers do, and Go: only 307 and 308 keep the method and the body.
+	// As in browsers and Go, only 307 and 308 keep the method and the body.
 	if status <= 303 && next.method != http.MethodHead && (status == 303 || next.method == http.MethodPost) {
 		next.method, next.body = http.MethodGet, nil
 		next.header = next.header.Clone()
@@ -43,7 +43,8 @@ func (c *Call) redirect(h *hop, status int, location string) (*hop, error) {
 	return next, nil
 }
 
-// carriesSecret looks for secrets in a location, which may be escaped several times.
+// carriesSecret reports whether a location, which may be escaped several times,
+// contains a secret.
 func (c *Call) carriesSecret(t *target) bool {
 	text := t.host + t.path + "?" + t.query
 	for range 4 {

@@ -9,45 +9,45 @@ import (
 
 // Rule admits requests. Zero fields admit as little as possible.
 type Rule struct {
-	// URL is https://HOST[:PORT]/PATH. http:// admits plain http, and no https.
+	// URL is https://HOST[:PORT]/PATH. http:// admits plain http, but not https.
 	//
 	// HOST is a name, an address, "*.example.com" for exactly one label more, or "*"
 	// for every name with a dot. PORT is needed unless it is the scheme's own.
 	//
-	// PATH is compared after normalization, segment by segment. A * stands for any
-	// part of one segment, but not for an empty segment or an encoded slash. A final
-	// /* stands for everything below.
+	// PATH is compared after normalization, segment by segment. A * matches any part
+	// of one segment, but not an empty segment or an encoded slash. A final /*
+	// matches everything below.
 	URL string
 
 	// Methods are in upper case; "*" means all. GET includes HEAD. Empty means GET and
 	// HEAD.
 	Methods []string
 
-	// Secret names the secret that is added to the requests.
+	// Secret is the name of the secret that is added to the requests.
 	Secret string
 
-	// MaxBody bounds one body in either direction, in bytes. Zero stands for
-	// [Limits].MaxBody. The most is [MaxBodyLimit].
+	// MaxBody limits one body in either direction, in bytes, at most
+	// [MaxBodyLimit]. Zero means [Limits].MaxBody.
 	MaxBody int64
 
 	// Private also allows loopback and private addresses of HOST, which must not be
 	// "*". Other special addresses, such as link-local ones and those of metadata
-	// services, must be HOST themselves. Multicast and unspecified addresses are never
-	// admitted.
+	// services, must be given literally as HOST. Multicast and unspecified addresses
+	// are never admitted.
 	Private bool
 }
 
 // Policy is a compiled list of rules. It is immutable. Nil refuses everything.
 type Policy struct {
-	rules []rule // the most specific first
+	rules []rule // most specific first
 }
 
 type rule struct {
 	Rule
-	pattern target // its host can be a wildcard
+	pattern target // may have a wildcard host
 }
 
-// Compile checks rules. The error is a [*RuleError].
+// Compile checks and compiles rules. The error is a [*RuleError].
 func Compile(rules []Rule) (*Policy, error) {
 	p := &Policy{}
 	for i, r := range rules {
@@ -112,7 +112,7 @@ func checkMethods(methods []string) ([]string, error) {
 	return slices.Clone(methods), nil
 }
 
-// hostRank orders patterns of hosts by how few hosts they match.
+// hostRank orders host patterns by how few hosts they match.
 func hostRank(host string) int {
 	switch {
 	case host == "*":
@@ -130,15 +130,15 @@ func literalLen(path string) int {
 	return len(path) + 1 // an exact path is more specific than the prefix of the same length
 }
 
-// hasSecret reports whether a rule has a secret. A server can repeat it to the requests of
-// every other rule.
+// hasSecret reports whether a rule has a secret. A server may echo it to requests under
+// any other rule.
 func (p *Policy) hasSecret() bool {
 	return p != nil && slices.ContainsFunc(p.rules, func(r rule) bool { return r.Secret != "" })
 }
 
 // Covers reports whether p admits every request that need admits. A need of every public
-// host ("*") leaves the choice of hosts to p: one rule of the scheme is enough for each
-// method. Only need's URL and Methods count. An invalid need is not covered.
+// host ("*") leaves the choice of hosts to p: one rule with the scheme is enough for
+// each method. Only need's URL and Methods count. An invalid need is not covered.
 func (p *Policy) Covers(need Rule) bool {
 	pattern, badURL := parsePattern(need.URL)
 	methods, badMethod := checkMethods(need.Methods)
@@ -156,8 +156,8 @@ func (r *rule) admitsMethod(method string) bool {
 	})
 }
 
-// find returns the most specific rule for a request, which has to admit the methods too that
-// a server may use instead, or the reason why no rule admits it.
+// find returns the most specific rule for a request, or the reason why none admits it. The
+// rule must also admit overrides, the methods that a server may use instead.
 func (p *Policy) find(t *target, method string, overrides ...string) (*rule, Reason) {
 	reason := ReasonURL
 	if p == nil {
@@ -181,7 +181,7 @@ func (p *Policy) find(t *target, method string, overrides ...string) (*rule, Rea
 	return nil, reason
 }
 
-// serves reports whether t admits what a need admits. Both are patterns.
+// serves reports whether t admits everything that a need admits. Both are patterns.
 func (t *target) serves(need *target) bool {
 	return t.matches(need) || need.host == "*" && t.scheme == need.scheme
 }
@@ -237,7 +237,7 @@ func CheckHosts(hosts []string) error {
 	return nil
 }
 
-// Patch returns what below grants.PLUGIN admits need, as a line of YAML.
+// Patch returns the line of YAML below grants.PLUGIN that would admit need.
 func Patch(need Rule) string {
 	rule := fmt.Sprintf("url: %q", need.URL)
 	if len(need.Methods) > 0 {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Place is where a secret goes. Exactly one field is set.
+// Place is where a secret goes in a request. Exactly one field is set.
 type Place struct {
 	Bearer bool   // Authorization: Bearer VALUE
 	Header string // a header with this name
@@ -22,17 +22,17 @@ type Place struct {
 	Basic  string // Authorization: Basic, with this user; the value is the password
 }
 
-// Secret is a value that goes into requests.
+// Secret is a value that is added to requests.
 type Secret struct {
 	Value string
-	Hosts []string // names, addresses and "*.example.com"; never "*". Every port of them
+	Hosts []string // names, addresses and "*.example.com", with any port; never "*"
 	Place Place
-	HTTP  bool // it may go over http too
+	HTTP  bool // it may also be sent over http
 }
 
-// Secrets gives the values of secrets. Do asks for a value once for each hop that
-// needs it, so a new value applies at once. Before the first request of a call it asks
-// for those of all other rules, to mask them.
+// Secrets looks up the values of secrets. Do calls it once for each hop that needs
+// one, so a new value takes effect immediately. Before the first request of a call it
+// also looks up the secrets of all other rules, to mask them.
 type Secrets interface {
 	// Secret returns the secret name for the user of the call. If it has no value
 	// and somebody can set one, the error matches [ErrNoSecret]. The text of any other
@@ -40,7 +40,7 @@ type Secrets interface {
 	Secret(ctx context.Context, name string) (Secret, error)
 }
 
-// Check reports what is wrong with a secret: its place, its hosts or its value. The
+// Check returns what is wrong with a secret: its place, its hosts or its value. The
 // error does not contain the value.
 func (s Secret) Check() error {
 	if err := s.Place.Check(); err != nil {
@@ -61,7 +61,7 @@ func (s Secret) Check() error {
 	return nil
 }
 
-// Check reports what is wrong with a place.
+// Check returns what is wrong with a place.
 func (p Place) Check() error {
 	set := 0
 	for _, on := range []bool{p.Bearer, p.Header != "", p.Query != "", p.Basic != ""} {
@@ -81,8 +81,8 @@ func (p Place) Check() error {
 	return nil
 }
 
-// apply puts the secret into a request and returns its query. What the plugin has set
-// in its place goes.
+// apply adds the secret to a request and returns the new query. It replaces what the
+// plugin has set in its place.
 func (s Secret) apply(h http.Header, query string) string {
 	switch {
 	case s.Place.Bearer:
@@ -102,7 +102,7 @@ func (s Secret) apply(h http.Header, query string) string {
 	return query
 }
 
-// alike compares header names as gateways do that turn dashes into underscores.
+// alike compares header names like gateways that turn dashes into underscores.
 func alike(a, b string) bool {
 	return strings.EqualFold(strings.ReplaceAll(a, "_", "-"), strings.ReplaceAll(b, "_", "-"))
 }

@@ -8,10 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxEscape is more than the bytes of the longest escape.
+// maxEscape is longer than any escape, in bytes.
 const maxEscape = 24
 
-// beginsEscape matches what more could make an escape, or another one.
+// beginsEscape matches texts that further bytes could turn into an escape, or into another
+// one.
 var beginsEscape = regexp.MustCompile(`(?i)^(%[0-9a-f]?|&(#[0-9]*|#x[0-9a-f]*|[a-z][a-z0-9]{0,7})?|` +
 	`\\(x[0-9a-f]?|u[0-9a-f]{0,3}|ud[89ab][0-9a-f]{2}(\\(u[0-9a-f]{0,3})?)?)?)$`)
 
@@ -25,9 +26,9 @@ func endsEscape(text []byte) bool {
 	return false
 }
 
-// unescape decodes the escape that a text begins with: %XX of URLs, a backslash of JSON
-// and of programming languages, or a reference of HTML. It returns a character, or -b for
-// a byte b of UTF-8 or Latin-1, and the size of the escape, which is 0 if there is none.
+// unescape decodes the escape that a text begins with: a URL's %XX, a backslash escape of
+// JSON or a programming language, or an HTML reference. It returns a character, or -b for
+// a byte b of UTF-8 or Latin-1, and the size of the escape, or 0 if there is none.
 func unescape(text []byte) (r rune, size int) {
 	if len(text) < 2 {
 		return 0, 0
@@ -52,20 +53,20 @@ func unescape(text []byte) (r rune, size int) {
 	return 0, 0
 }
 
-// hexNumber is the number of n digits at a place of a text, or -1.
+// hexNumber returns the number with n digits at a position, or -1.
 func hexNumber(text []byte, at, n int) rune {
 	if len(text) < at+n {
 		return -1
 	}
 	var r rune
 	for _, c := range text[at : at+n] {
-		r = r<<4 | rune(hexDigits[c]) // negative for ever if c is no digit
+		r = r<<4 | rune(hexDigits[c]) // stays negative if c is not a digit
 	}
 	return r
 }
 
-// short has the characters of two bytes with a backslash: \n and its like, and any that is
-// no letter or digit.
+// short maps the second byte of two-byte backslash escapes to its character:
+// and the like, and any byte that is not a letter or digit.
 var short = func() (chars [256]byte) {
 	for c := byte(' '); c < utf8.RuneSelf; c++ {
 		if !alphanumeric(c) {
@@ -78,7 +79,7 @@ var short = func() (chars [256]byte) {
 	return chars
 }()
 
-// backslash decodes \uXXXX, two of them for one character, and \xXX for a byte.
+// backslash decodes \uXXXX, or two of them for a surrogate pair, and \xXX for a byte.
 func backslash(text []byte) (r rune, size int) {
 	switch text[1] | 0x20 {
 	case 'x':
@@ -99,7 +100,7 @@ func backslash(text []byte) (r rune, size int) {
 	return 0, 0
 }
 
-// reference decodes &NAME; of a character that a secret may have.
+// reference decodes &NAME; if a secret may contain the character.
 func reference(text []byte) (r rune, size int) {
 	name := uint64(0)
 	for n, c := range text[1:min(len(text), maxName+2)] {
@@ -113,7 +114,7 @@ func reference(text []byte) (r rune, size int) {
 		if n == maxName || !alphanumeric(c) {
 			break
 		}
-		name = name<<8 | uint64(c|0x20) // it leaves digits as they are
+		name = name<<8 | uint64(c|0x20) // digits do not change
 	}
 	return 0, 0
 }
@@ -143,11 +144,11 @@ func number(text []byte) (r rune, size int) {
 	return r, at
 }
 
-// maxName is how many bytes a name of references has.
+// maxName is the longest name of a reference, in bytes.
 const maxName = 7
 
-// references are the names of HTML for the characters of ASCII and Latin-1, in lower case
-// and sorted. The last byte of each is the character.
+// references are the HTML names of ASCII and Latin-1 characters, in lower case and
+// sorted. The last byte of each is the character.
 var references = func() (all []uint64) {
 	add := func(name string, r byte) {
 		packed := uint64(0)

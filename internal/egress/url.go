@@ -14,12 +14,12 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// target is a normalized URL. Every part of a request that depends on the URL is made
-// of it, so what is checked and what is sent cannot differ.
+// target is a normalized URL. Every part of a request that depends on the URL is
+// derived from it, so the checked URL and the sent one cannot differ.
 type target struct {
 	scheme string
 	host   string     // lower case and ASCII; an IPv6 address without brackets
-	addr   netip.Addr // of host, if that is an address
+	addr   netip.Addr // the address if host is one
 	port   string
 	path   string // normalized, escaped
 	query  string // normalized; without ?
@@ -89,13 +89,14 @@ func parseHostPattern(host string) (target, error) {
 }
 
 // publicSuffix reports whether anyone can register names directly below a name, such as com,
-// co.uk and github.io. Names that are in no list, such as internal, are of private networks.
+// co.uk and github.io. Names that are not on the list, such as internal, belong to private
+// networks.
 func publicSuffix(name string) bool {
 	suffix, icann := publicsuffix.PublicSuffix(name)
 	return suffix == name && (icann || strings.Contains(name, "."))
 }
 
-// split cuts a URL into parts that are not normalized yet, except for scheme and port.
+// split cuts a URL into parts. Only the scheme and the port are normalized.
 func split(raw string) (target, error) {
 	switch {
 	case len(raw) > MaxURL:
@@ -216,11 +217,11 @@ func normalizeName(host string) (string, error) {
 
 var (
 	hostName = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
-	// numericHost matches the names that some resolver could read as an IPv4 address.
+	// numericHost matches names that some resolver could read as an IPv4 address.
 	numericHost = regexp.MustCompile(`(^|\.)([0-9]+|0x[0-9a-f]*)$`)
 )
 
-// hostPort is the host as it is in a URL and in the header Host.
+// hostPort returns the host as in a URL and in the header Host.
 func (t *target) hostPort() string {
 	host := t.host
 	if t.addr.Is6() {
@@ -232,7 +233,7 @@ func (t *target) hostPort() string {
 	return host
 }
 
-// origin decides whether a redirect leaves.
+// origin returns the origin, which decides whether a redirect leaves it.
 func (t *target) origin() string { return t.scheme + "://" + t.hostPort() }
 
 func (t *target) String() string {
@@ -243,7 +244,7 @@ func (t *target) String() string {
 	return s
 }
 
-// shown is the URL for messages: without its query, and not too long.
+// shown returns the URL for messages: without its query, and not too long.
 func (t *target) shown() string {
 	s := t.origin() + t.path
 	if len(s) > 200 {
@@ -252,7 +253,7 @@ func (t *target) shown() string {
 	return s
 }
 
-// url returns t for net/http, which must write path and query as they are.
+// url returns t for net/http, which must write path and query unchanged.
 func (t *target) url(query string) (*url.URL, error) {
 	path, err := url.PathUnescape(t.path)
 	if err != nil {
