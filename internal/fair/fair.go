@@ -15,7 +15,7 @@ import (
 // and at least one.
 func PerClient(n int) int { return max(1, n*3/4) }
 
-// ClientOf returns the key of the client that a session counts for. The sessions
+// ClientOf returns the key of the client that a session belongs to. The sessions
 // USER/NAME of one USER are one client. Any other session is a client by itself.
 func ClientOf(session string) string {
 	if user, _, ok := strings.Cut(session, "/"); ok {
@@ -24,7 +24,7 @@ func ClientOf(session string) string {
 	return session
 }
 
-// Holding is one unit that a client holds and that could be evicted.
+// Holding is one unit that a client holds and that may be evicted.
 type Holding struct {
 	Key   string
 	Busy  bool      // it cannot be evicted now

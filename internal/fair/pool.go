@@ -2,14 +2,14 @@ package fair
 
 import "sync"
 
-// Pool is a number of units, of which one client can hold a part. Its methods do not
-// wait. It is safe for concurrent use.
+// Pool is a number of units with a limit for each client. Its methods do not wait.
+// It is safe for concurrent use.
 type Pool struct {
 	max, each int
 
 	mu   sync.Mutex
 	used int            // without overdrawn units
-	held map[string]int // by client; none of them 0
+	held map[string]int // by client; never 0
 }
 
 // NewPool returns a pool of max units, of which one client can hold at most each.
@@ -48,8 +48,8 @@ func (p *Pool) TakeBelow(max int, key string, n int) (limit int, ok bool) {
 }
 
 // Room reports whether a client may take more while all clients together hold at
-// most max. A client that holds nothing always may. If the answer is no, limit is
-// the limit that was reached.
+// most max. A client that holds nothing always may. Otherwise limit is the limit
+// that was reached.
 func (p *Pool) Room(max int, key string) (limit int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

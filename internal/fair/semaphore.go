@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// Semaphore is a number of slots that clients wait for. A slot that comes free
-// goes to the client that holds the fewest, and of those to the one that has
-// waited longest; the requests of one client are served in order. So a client
-// with many requests does not hold up the others, and one without a slot gets
-// its first before anybody gets another.
+// Semaphore is a number of slots that clients wait for. A free slot goes to the
+// client that holds the fewest, and among those to the one that has waited longest.
+// The requests of one client are served in order. So a client with many requests
+// does not delay the others, and a client without a slot gets its first before
+// anyone else gets another.
 //
 // It keeps no state of a client that neither holds nor awaits a slot. It is safe for
 // concurrent use.
@@ -22,7 +22,7 @@ type Semaphore struct {
 	held    int
 	clients map[string]*client
 	waiting []*request // in the order of arrival
-	spare   *client    // to be used again, or nil
+	spare   *client    // for reuse, or nil
 }
 
 // client counts what one client holds and awaits.
@@ -37,8 +37,8 @@ type request struct {
 	granted chan struct{} // closed once it has a slot
 }
 
-// NewSemaphore returns a semaphore with max slots. With shared one client can hold
-// only the part that [PerClient] says, or else all of them.
+// NewSemaphore returns a semaphore with max slots. If shared is set, one client
+// can hold only the part given by [PerClient], otherwise all of them.
 func NewSemaphore(max int, shared bool) *Semaphore {
 	each := max
 	if shared {
@@ -62,7 +62,7 @@ func (s *Semaphore) TryAcquire(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	// A free slot is one that no waiting request can have: see free.
+	// A slot is free only if no waiting request can have it: see free.
 	c := s.client(key)
 	ok := s.take(c)
 	s.forget(c)
@@ -77,7 +77,7 @@ func (s *Semaphore) Contended() bool {
 }
 
 // Acquire waits for a slot. If ctx ends first, it returns the error of ctx; ofKey
-// then says that slots are free, but the client has reached its own cap.
+// then reports that slots are free, but the client has reached its own limit.
 func (s *Semaphore) Acquire(ctx context.Context, key string) (ofKey bool, err error) {
 	r := s.enter(key)
 	if r == nil {
@@ -92,14 +92,14 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (ofKey bool, err er
 	}
 }
 
-// Release returns a slot of a client, and gives it to the next request.
+// Release returns a slot of a client, which goes to the next request.
 func (s *Semaphore) Release(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free(s.clients[key])
 }
 
-// enter takes a slot, or else returns the request that waits for one.
+// enter takes a slot, or returns a request that waits for one.
 func (s *Semaphore) enter(key string) *request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,8 +114,9 @@ func (s *Semaphore) enter(key string) *request {
 	return r
 }
 
-// withdraw takes a request out of the queue, and reports whether it waited for a
-// slot of its client. A slot that it got at the same moment goes to the next one.
+// withdraw takes a request out of the queue, and reports whether it was waiting
+// for a slot of its client. A slot that it got at the same moment goes to the
+// next request.
 func (s *Semaphore) withdraw(r *request) (ofKey bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,8 +131,8 @@ func (s *Semaphore) withdraw(r *request) (ofKey bool) {
 	return ofKey
 }
 
-// client returns the client of a key, made if needed. s.mu must be held, as for
-// all below.
+// client returns the client of a key, and creates it if needed. s.mu must be
+// held, as for all below.
 func (s *Semaphore) client(key string) *client {
 	c := s.clients[key]
 	if c == nil {
@@ -144,7 +145,7 @@ func (s *Semaphore) client(key string) *client {
 	return c
 }
 
-// forget drops a client that has nothing here.
+// forget removes a client that neither holds nor awaits a slot.
 func (s *Semaphore) forget(c *client) {
 	if c.held == 0 && c.waiting == 0 {
 		delete(s.clients, c.key)
@@ -161,7 +162,7 @@ func (s *Semaphore) take(c *client) bool {
 	return true
 }
 
-// free gives back a slot, and grants what is free to those who can have it.
+// free returns a slot, and grants free slots to waiting requests.
 func (s *Semaphore) free(c *client) {
 	s.held--
 	c.held--
@@ -183,7 +184,7 @@ func (s *Semaphore) free(c *client) {
 	}
 }
 
-// dequeue takes out the request at i.
+// dequeue removes the request at i.
 func (s *Semaphore) dequeue(i int) *request {
 	r := s.waiting[i]
 	s.waiting = slices.Delete(s.waiting, i, i+1)

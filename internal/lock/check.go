@@ -177,7 +177,7 @@ func checkDigest(text string) error {
 	return nil
 }
 
-// checkText refuses long texts and those that do not look like what they are.
+// checkText refuses long texts, and texts that look like something else.
 func checkText(text string) error {
 	if len(text) > MaxText {
 		return fmt.Errorf("expected at most %d bytes, found %d", MaxText, len(text))

@@ -22,7 +22,7 @@ type Described struct {
 // Change is a difference in one part of a manifest.
 type Change struct {
 	What string // such as: the description of the tool fetch
-	Tool string // the tool that it is a part of; empty for the plugin
+	Tool string // the tool that it belongs to; empty for the plugin
 	// Lines are the old and the new text as a unified diff, with invisible characters made
 	// visible.
 	Lines string
@@ -62,8 +62,8 @@ func Changes(before, now Described) (changes []Change) {
 // needs is what [Change] calls the needs of a plugin.
 const needs = "what it needs"
 
-// toolNames are the names of the tools of two manifests: first those of the new one in its
-// order.
+// toolNames returns the names of the tools of two manifests: first those of the new one in
+// its order.
 func toolNames(before, now *abi.Manifest) (names []string) {
 	for _, m := range []*abi.Manifest{now, before} {
 		for _, t := range m.Tools {
@@ -103,11 +103,11 @@ func rest(m abi.Manifest) string {
 	return fields(m)
 }
 
-// sentences puts each sentence in a line of its own, so that a sentence that was added is
-// one line.
+// sentences puts each sentence on a line of its own, so that an added sentence is one
+// line.
 func sentences(text string) string { return strings.ReplaceAll(text, ". ", ".\n") }
 
-// fields are the fields of a struct that are set, as indented JSON.
+// fields returns the set fields of a struct as indented JSON.
 func fields(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -132,7 +132,7 @@ func fields(v any) string {
 	return encode(set)
 }
 
-// indented is JSON with sorted keys, a line for each value.
+// indented returns JSON with sorted keys, one line per value.
 func indented(data json.RawMessage) string {
 	value, err := decode(data)
 	if err != nil {
@@ -155,7 +155,7 @@ func encode(value any) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// lines is a unified diff without its header.
+// lines returns a unified diff without its header.
 func lines(before, now string) string {
 	visible := func(text string) []byte {
 		if text == "" {
@@ -165,7 +165,7 @@ func lines(before, now string) string {
 	}
 
 	text := string(diff.Diff("", visible(before), "", visible(now)))
-	if text == "" { // the characters differ, and are shown the same
+	if text == "" { // the characters differ but look the same
 		return fmt.Sprintf("-%+q\n+%+q\n", before, now)
 	}
 	if before == "" || now == "" {

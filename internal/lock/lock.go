@@ -28,7 +28,7 @@ type File struct {
 // digits, see [Digest].
 type Plugin struct {
 	Name    string `yaml:"name"`
-	Version string `yaml:"version"` // of the plugin, as its manifest has it
+	Version string `yaml:"version"` // version of the plugin in its manifest
 	// Source is what the operator wrote in the setting plugins: a folder, or a reference
 	// that begins with oci://. For plugins that come with the program it is [Starter] or
 	// [BuiltIn].

@@ -15,14 +15,14 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// Bounds of a lock.
+// Limits of a lock.
 const (
 	MaxSize    = 1 << 20 // bytes of the file
 	MaxPlugins = 1000
 	MaxText    = 1024 // bytes of a name, a source, a grant or a signer
 	MaxGrants  = 256  // of one plugin
 
-	maxKeys    = 128 // of a mapping: abi.MaxTools, more than a plugin has fields
+	maxKeys    = 128 // keys of a mapping: abi.MaxTools, more than a plugin has fields
 	maxNesting = 8
 )
 
@@ -65,7 +65,7 @@ func ReadBytes(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(io.LimitReader(file, MaxSize+1)) // which Parse refuses
+	return io.ReadAll(io.LimitReader(file, MaxSize+1)) // Parse refuses more
 }
 
 // Parse parses a lock. It refuses unknown fields, invalid values and duplicate plugins. The
@@ -85,7 +85,7 @@ func Parse(data []byte) (*File, error) {
 	if err := plain(&root, 0); err != nil {
 		return nil, err
 	}
-	if err := knownVersion(&root); err != nil { // before it complains about fields of a later one
+	if err := knownVersion(&root); err != nil { // before it complains about fields of a later version
 		return nil, err
 	}
 
@@ -146,7 +146,7 @@ func knownVersion(root *yaml.Node) error {
 	return fmt.Errorf("%w: it names none, expected version: %d", ErrVersion, Version)
 }
 
-// oneProblem is the first problem of decoding, in terms of the file.
+// oneProblem returns the first problem of decoding, in terms of the file.
 func oneProblem(err error) error {
 	text := err.Error()
 	if many := new(yaml.TypeError); errors.As(err, &many) && len(many.Errors) > 0 {
@@ -157,6 +157,6 @@ func oneProblem(err error) error {
 		field, _, _ = strings.Cut(field, " not found")
 		return fmt.Errorf("%s: unknown field %.80q", at, field)
 	}
-	text, _, _ = strings.Cut(text, " into ") // the name of a Go type
+	text, _, _ = strings.Cut(text, " into ") // the rest is the name of a Go type
 	return errors.New(text)
 }

@@ -11,7 +11,7 @@ import (
 // sentences and examples for people, and whether a person must approve calls. It omits how
 // the tool runs, which the digests of the module and the sidecar cover.
 type toolText struct {
-	Name         string         `json:"name"` // as agents know it
+	Name         string         `json:"name"` // name for agents
 	Title        string         `json:"title"`
 	Description  string         `json:"description"`
 	InputSchema  any            `json:"input_schema"`

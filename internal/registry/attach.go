@@ -58,7 +58,7 @@ func attach(ctx context.Context, repo *remote.Repository, subject ocispec.Descri
 	if err := pushBlob(ctx, repo, layer, document); err != nil {
 		return err
 	}
-	return repo.Push(ctx, describe(ocispec.MediaTypeImageManifest, manifest), bytes.NewReader(manifest)) // which lists it where the registry does not
+	return repo.Push(ctx, describe(ocispec.MediaTypeImageManifest, manifest), bytes.NewReader(manifest)) // lists the referrer if the registry does not
 }
 
 // Attached returns the documents of a media type that are attached to the manifest with a

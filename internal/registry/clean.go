@@ -13,8 +13,8 @@ import (
 
 // Cleaned lists what [Store.Clean] removed.
 type Cleaned struct {
-	Sources []string // that were pulled
-	Bytes   int64    // of content that no source that is left refers to
+	Sources []string // sources that were removed
+	Bytes   int64    // bytes of removed content
 }
 
 // stagingAge is the age after which a file that was being written counts as abandoned.

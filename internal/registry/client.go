@@ -51,13 +51,13 @@ func DockerCredentials() (auth.CredentialFunc, error) {
 	return credentials.Credential(store), nil
 }
 
-// userAgent names the program to registries.
+// userAgent identifies the program to registries.
 const userAgent = "toolhost"
 
-// repository returns the repository of a reference. Its requests keep to the rules of
+// repository returns the repository of a reference. Its requests follow the rules of
 // [guard].
 func (c *Client) repository(ref Reference) (*remote.Repository, error) {
-	if err := checkHost(ref.Registry); err != nil { // the reference may be made by hand
+	if err := checkHost(ref.Registry); err != nil { // the reference may not come from ParseReference
 		return nil, fmt.Errorf("%w: %v", ErrReference, err)
 	}
 	plain := isLoopback(ref.Registry) || slices.Contains(c.PlainHTTP, ref.Registry)
@@ -66,7 +66,7 @@ func (c *Client) repository(ref Reference) (*remote.Repository, error) {
 	if base == nil {
 		base = transport
 	}
-	host := ref.oras().Host() // that of docker.io is another
+	host := ref.oras().Host() // docker.io uses another host
 	client := &auth.Client{
 		Client: &http.Client{
 			Transport:     retry.NewTransport(&guard{base: base, host: host, plain: plain}),
@@ -84,7 +84,7 @@ func (c *Client) repository(ref Reference) (*remote.Repository, error) {
 	}, nil
 }
 
-// limit bounds the time of an operation.
+// limit limits the time of an operation.
 func (c *Client) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := c.Timeout
 	if timeout <= 0 {

@@ -40,7 +40,8 @@ type Error struct {
 	Err    error
 }
 
-// queries are the parts of addresses that may have secrets: storage signs its URLs there.
+// queries matches the query of URLs, which may have secrets: storage services put
+// signatures there.
 var queries = regexp.MustCompile(`\?[^\s"']+=[^\s"']*`)
 
 func (e *Error) Error() string {
@@ -53,8 +54,8 @@ type notStored struct{}
 func (notStored) Error() string        { return "not in the store" }
 func (notStored) Is(target error) bool { return target == fs.ErrNotExist }
 
-// failed returns the error of an operation on a reference, with a reason of this package
-// for those of the library.
+// failed returns the error of an operation on a reference, with one of this package's
+// reasons in place of the library's.
 func failed(ctx context.Context, ref Reference, err error) error {
 	var response *errcode.ErrorResponse
 	cause := context.Cause(ctx)

@@ -25,7 +25,7 @@ type storeFS struct {
 	ref   Reference
 }
 
-// files are the digests of the files, by their names.
+// files returns the digests of the files by name.
 func (f storeFS) files() (map[string]digest.Digest, error) {
 	a, err := f.store.lookUp(f.ref)
 	if err != nil {
@@ -62,11 +62,11 @@ func (f storeFS) stat(op, name string) (fs.FileInfo, digest.Digest, error) {
 	return info, d, err
 }
 
-// describe describes the file of a digest by another name.
+// describe describes the file of a digest under another name.
 func (f storeFS) describe(name string, d digest.Digest) (fs.FileInfo, error) {
 	info, err := os.Stat(f.store.blob(d))
 	if errors.Is(err, fs.ErrNotExist) {
-		_, err = f.store.content(d) // which says what to do
+		_, err = f.store.content(d) // its error says what to do
 	}
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (f storeFS) Open(name string) (fs.File, error) {
 	return &file{bytes.NewReader(data), info}, nil
 }
 
-// fileInfo is the description of a file of the store by another name.
+// fileInfo is the description of a file of the store under another name.
 type fileInfo struct {
 	fs.FileInfo
 	name string

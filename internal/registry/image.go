@@ -15,24 +15,25 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Images are how hyper-mcp publishes plugins: COPY plugin.wasm / in a Dockerfile.
+// Images in the layout in which hyper-mcp publishes plugins: COPY plugin.wasm / in a
+// Dockerfile.
 const (
 	imageModule = "plugin.wasm" // in the root folder
-	whiteout    = ".wh."        // begins the name of a file that a layer removes
+	whiteout    = ".wh."        // prefix of the name of a file that a layer removes
 	opaque      = ".wh..wh..opq"
 )
 
-// The most that is read of the layers of an image.
+// Limits on the layers of an image.
 const (
 	maxUnpacked = 256 << 20 // bytes of a layer
 	maxEntries  = 10_000    // of a layer
 	maxImage    = 256 << 20 // bytes of all layers, compressed
 )
 
-// errAbsent says that a layer does not have the module.
+// errAbsent means that a layer does not have the module.
 var errAbsent = errors.New("absent")
 
-// imageModuleOf returns the module of an image: that of the uppermost layer that has or
+// imageModuleOf returns the module of an image, from the uppermost layer that adds or
 // removes it.
 func imageModuleOf(ctx context.Context, from fetcher, layers []ocispec.Descriptor) ([]byte, error) {
 	total := int64(0)
@@ -52,8 +53,8 @@ func imageModuleOf(ctx context.Context, from fetcher, layers []ocispec.Descripto
 	return nil, fmt.Errorf("%w: the image has no file /%s", ErrNoPlugin, imageModule)
 }
 
-// unpack returns the module in a layer of an image, and writes nothing to the disk. The
-// error is errAbsent if a layer below may have it.
+// unpack returns the module in a layer of an image, without writing to disk. The error
+// is errAbsent if a lower layer may have it.
 func unpack(mediaType string, layer []byte) ([]byte, error) {
 	var in io.Reader = bytes.NewReader(layer)
 	if strings.HasSuffix(mediaType, "gzip") {
@@ -99,7 +100,7 @@ func unpack(mediaType string, layer []byte) ([]byte, error) {
 	}
 }
 
-// found is what a layer says of the module.
+// found returns the module of a layer, or an error if the layer lacks or removes it.
 func found(module []byte, removed bool) ([]byte, error) {
 	switch {
 	case module != nil:

@@ -15,14 +15,14 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 )
 
-// The media types of a plugin as the CNCF lays it out: a config, and one layer.
+// The media types of a plugin in the CNCF's layout: a config, and one layer.
 const (
 	configType = "application/vnd.wasm.config.v0+json"
 	layerType  = "application/wasm"
 )
 
-// moduleTypes are the media types of a layer that is a module: today's, and those of
-// earlier tools (wasm-to-oci, Istio, runwasi).
+// moduleTypes are the media types of a layer that is a module: the current one, and
+// those of earlier tools (wasm-to-oci, Istio, runwasi).
 var moduleTypes = []string{
 	layerType,
 	"application/vnd.wasm.content.layer.v1+wasm",
@@ -30,7 +30,7 @@ var moduleTypes = []string{
 	"application/vnd.w3c.wasm.module.v1+wasm",
 }
 
-// The media types of docker that the OCI has its own for.
+// Docker's media types that have OCI equivalents.
 const (
 	dockerManifest  = "application/vnd.docker.distribution.manifest.v2+json"
 	dockerIndex     = "application/vnd.docker.distribution.manifest.list.v2+json"
@@ -55,7 +55,7 @@ const (
 	MaxModule = 64 << 20
 )
 
-// resolve asks what a reference names now.
+// resolve returns the descriptor that a reference currently names.
 func resolve(ctx context.Context, repo *remote.Repository, ref Reference) (ocispec.Descriptor, error) {
 	desc, err := repo.Resolve(ctx, ref.oras().Reference)
 	if err != nil {
@@ -122,12 +122,12 @@ func fetchDocument(ctx context.Context, repo *remote.Repository, desc ocispec.De
 	return fetch(ctx, repo.Manifests(), desc, "the manifest", maxManifest)
 }
 
-// A fetcher is what both the manifests and the blobs of a repository are.
+// A fetcher is the common interface of a repository's manifests and blobs.
 type fetcher interface {
 	Fetch(ctx context.Context, target ocispec.Descriptor) (io.ReadCloser, error)
 }
 
-// fetch fetches what a descriptor names, at most so many bytes, and verifies it.
+// fetch fetches the content of a descriptor, at most most bytes, and verifies it.
 func fetch(ctx context.Context, from fetcher, desc ocispec.Descriptor, what string, most int64) ([]byte, error) {
 	switch {
 	case !isSHA256(desc.Digest):
@@ -143,7 +143,7 @@ func fetch(ctx context.Context, from fetcher, desc ocispec.Descriptor, what stri
 		return nil, err
 	}
 	defer body.Close()
-	var data bytes.Buffer // grows with what arrives, not with what is announced
+	var data bytes.Buffer // grows with the received bytes, not the announced ones
 	n, err := io.Copy(&data, io.LimitReader(body, desc.Size+1))
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF) || err == nil && n < desc.Size:
@@ -160,11 +160,11 @@ func fetch(ctx context.Context, from fetcher, desc ocispec.Descriptor, what stri
 }
 
 // attestationOf marks entries of an index that are not for a platform: documents of
-// docker's builder about another entry.
+// Docker's builder about another entry.
 const attestationOf = "vnd.docker.reference.type"
 
-// choose returns the entry of an index that is for WebAssembly, or the only one that is
-// for any platform.
+// choose returns the entry of an index for WebAssembly, or the only one for any
+// platform.
 func choose(index ocispec.Index) (ocispec.Descriptor, error) {
 	if len(index.Manifests) > maxPlatforms {
 		return ocispec.Descriptor{}, fmt.Errorf("%w: the index has %d entries, expected at most %d", ErrTooLarge, len(index.Manifests), maxPlatforms)
@@ -204,8 +204,8 @@ func choose(index ocispec.Index) (ocispec.Descriptor, error) {
 	return ocispec.Descriptor{}, fmt.Errorf("%w: the index has manifests for %.200s, and none for WebAssembly: name one by its digest", ErrAmbiguous, strings.Join(names, ", "))
 }
 
-// module returns the layer that is a module. It is false for images, whose layers are
-// archives.
+// module returns the layer that is a module. It reports false for images, whose
+// layers are archives.
 func module(m ocispec.Manifest) (ocispec.Descriptor, bool, error) {
 	var found, images []ocispec.Descriptor
 	var types []string
@@ -230,7 +230,7 @@ func module(m ocispec.Manifest) (ocispec.Descriptor, bool, error) {
 	return ocispec.Descriptor{}, false, nil
 }
 
-// magic begins each module.
+// magic is the first bytes of every module.
 var magic = []byte("\x00asm")
 
 func checkModule(data []byte) error {

@@ -59,8 +59,7 @@ func (c *Client) Pull(ctx context.Context, ref Reference) (Artifact, error) {
 	return a, failed(ctx, ref, err)
 }
 
-// untilComplete stores an artifact again if a clean, which removes what nothing refers to
-// yet, has removed a part of it.
+// untilComplete stores an artifact again if a concurrent Clean has removed a part of it.
 func (c *Client) untilComplete(store func() (Artifact, error)) (Artifact, error) {
 	for range 5 {
 		a, err := store()
@@ -71,7 +70,7 @@ func (c *Client) untilComplete(store func() (Artifact, error)) (Artifact, error)
 	return Artifact{}, fmt.Errorf("%w: another process removes it: try again", ErrNotStored)
 }
 
-// bring stores the missing content of an artifact, and names it.
+// bring stores the missing content of an artifact, and writes its reference.
 func (c *Client) bring(ctx context.Context, repo *remote.Repository, ref Reference, desc ocispec.Descriptor) (Artifact, error) {
 	at := ref.At(desc.Digest)
 	a, err := c.Store.Find(at)

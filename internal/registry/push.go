@@ -12,8 +12,8 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 )
 
-// wasmConfig is the config of the CNCF's layout. LayerDigests makes it, and so the
-// manifest, differ between modules.
+// wasmConfig is the config of the CNCF's layout. LayerDigests makes it, and thus
+// the manifest, differ between modules.
 type wasmConfig struct {
 	Created      string          `json:"created"`
 	Architecture string          `json:"architecture"`
@@ -21,7 +21,8 @@ type wasmConfig struct {
 	LayerDigests []digest.Digest `json:"layerDigests"`
 }
 
-// created is the time in each config: pushing a module twice gives one digest.
+// created is the fixed time in each config, so that pushing a module twice gives one
+// digest.
 const created = "1970-01-01T00:00:00Z"
 
 // Push pushes a module under a tag, in the CNCF's layout, with annotations on the manifest.

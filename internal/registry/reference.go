@@ -17,23 +17,23 @@ import (
 	oras "oras.land/oras-go/v2/registry"
 )
 
-// Scheme begins the text of each reference.
+// Scheme is the prefix of every reference.
 const Scheme = "oci://"
 
-// maxReference is the longest text of a reference, in bytes: the longest name of a
-// repository is 255, and of a tag 128.
+// maxReference is the longest text of a reference, in bytes: the longest
+// repository name has 255, and the longest tag 128.
 const maxReference = 600
 
 // Reference names a plugin in a registry. It has a tag, a digest or both.
 type Reference struct {
 	Registry   string        // HOST or HOST:PORT
 	Repository string        // such as acme/web
-	Tag        string        // empty: there is a digest
+	Tag        string        // empty if there is a digest
 	Digest     digest.Digest // of the manifest; empty: resolve the tag
 }
 
-// IsReference reports whether a source begins like a reference. [ParseReference] may still
-// refuse it.
+// IsReference reports whether a source has the prefix of a reference. [ParseReference] may
+// still refuse it.
 func IsReference(source string) bool { return strings.HasPrefix(source, Scheme) }
 
 // ParseReference parses oci://HOST[:PORT]/NAME:TAG, with @sha256:HEX instead of the tag or
@@ -82,8 +82,9 @@ func parse(source string) (ref Reference, err error) {
 	return ref, nil
 }
 
-// checkHost refuses what cannot be the host of a registry, and what looks like the first
-// part of a name: other programs take "acme/web" for a repository of docker.io.
+// checkHost refuses texts that cannot be the host of a registry, and texts that look
+// like the first part of a name: other programs take "acme/web" for a repository of
+// docker.io.
 func checkHost(host string) error {
 	err := (oras.Reference{Registry: host}).ValidateRegistry()
 	name, _, splitErr := net.SplitHostPort(host)
@@ -126,7 +127,8 @@ func (r Reference) At(d digest.Digest) Reference {
 // Name returns the last part of the repository's name.
 func (r Reference) Name() string { return path.Base(r.Repository) }
 
-// stored is the reference under which the store has it: a digest alone says what it is.
+// stored returns the reference under which the store has it: only the digest, if there is
+// one.
 func (r Reference) stored() Reference {
 	if r.Digest != "" {
 		return r.At(r.Digest)
@@ -134,7 +136,7 @@ func (r Reference) stored() Reference {
 	return r
 }
 
-// oras returns the reference as the library has it.
+// oras returns the reference in the library's form.
 func (r Reference) oras() oras.Reference {
 	return oras.Reference{Registry: r.Registry, Repository: r.Repository, Reference: cmp.Or(string(r.Digest), r.Tag)}
 }

@@ -36,7 +36,7 @@ func (s *Store) blob(d digest.Digest) string {
 	return filepath.Join(s.dir, "blobs", string(d.Algorithm()), d.Encoded())
 }
 
-// ref is the file about a reference.
+// ref returns the file of a reference.
 func (s *Store) ref(source string) string {
 	return filepath.Join(s.Refs(), digest.FromString(source).Encoded()+".json")
 }
@@ -67,7 +67,7 @@ func (s *Store) find(source string) (Artifact, error) {
 	return a, err
 }
 
-// readRef reads the file about a reference.
+// readRef reads the file of a reference.
 func (s *Store) readRef(file string) (a Artifact, err error) {
 	if err := s.check(); err != nil {
 		return a, err
@@ -89,7 +89,7 @@ func (s *Store) readRef(file string) (a Artifact, err error) {
 func (s *Store) check() error {
 	err := owned.Folder(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nor is what would be in it
+		return nil // a missing folder has no content either
 	}
 	return err
 }
@@ -132,7 +132,7 @@ func (s *Store) Read(d digest.Digest) ([]byte, error) {
 	return data, nil
 }
 
-// write stores content by its digest, unless the store has it undamaged.
+// write stores content by its digest, unless the store has it intact.
 func (s *Store) write(data []byte) error {
 	d := digest.FromBytes(data)
 	if _, err := s.Read(d); err == nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// transport has limits for each part of an exchange; the whole has that of the Client.
+// transport has timeouts for each part of an exchange; the Client limits the whole.
 var transport = &http.Transport{
 	Proxy:                  http.ProxyFromEnvironment,
 	DialContext:            (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
@@ -24,8 +24,8 @@ var transport = &http.Transport{
 	MaxResponseHeaderBytes: 64 << 10,
 }
 
-// maxRedirects is how many redirects a request follows: registries need one, to the
-// storage of their blobs.
+// maxRedirects is how many redirects a request follows. Registries need one, to
+// their blob storage.
 const maxRedirects = 5
 
 func checkRedirect(_ *http.Request, via []*http.Request) error {
@@ -35,14 +35,14 @@ func checkRedirect(_ *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// A guard sends the requests to one registry. It sends the registry's credentials to no
-// host of another domain. Unless the registry is on this machine, it never leads to this
-// machine or its network's metadata service. Requests to other hosts follow redirects or go
-// to token services, both of which the registry chooses.
+// A guard sends the requests to one registry. It never sends the registry's credentials to
+// another domain. Unless the registry is on this machine, it never leads to this machine or
+// its network's metadata service. Requests to other hosts follow redirects or go to token
+// services, both of which the registry chooses.
 type guard struct {
 	base  http.RoundTripper
 	host  string // of the registry
-	plain bool   // it may be asked over plain HTTP
+	plain bool   // it may be contacted over plain HTTP
 }
 
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -72,8 +72,8 @@ func (g *guard) check(req *http.Request) error {
 
 func origin(u *url.URL) string { return u.Scheme + "://" + u.Host }
 
-// sameSite reports whether two hosts belong to one owner, as browsers decide it: gitlab.com
-// issues the tokens for registry.gitlab.com.
+// sameSite reports whether two hosts belong to the same owner, by the rules of browsers:
+// gitlab.com issues the tokens for registry.gitlab.com.
 func sameSite(a, b string) bool {
 	a, b = hostname(a), hostname(b)
 	if a == b {
@@ -95,7 +95,7 @@ func hostname(host string) string {
 var lookup = net.DefaultResolver.LookupNetIP
 
 // checkAway refuses a host that is this machine, or has addresses that only this machine
-// reaches. A name that cannot be looked up passes: a proxy may know it.
+// can reach. A name that cannot be looked up passes: a proxy may know it.
 func checkAway(ctx context.Context, name, from string) error {
 	addrs, _ := lookup(ctx, "ip", name)
 	if addr, err := netip.ParseAddr(name); err == nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/toolhost/toolhost/internal/fulltest"
 )
 
-// Start starts an empty registry, which ends with the test, and returns its HOST:PORT. It
-// asks for a user and a password if there is a line of them, as htpasswd -B writes it. The
-// test is skipped if the registry cannot be built, but fails in CI.
+// Start starts an empty registry, which ends with the test, and returns its HOST:PORT. If
+// htpasswd is not empty, it requires the user and password in that line, as written by
+// htpasswd -B. The test is skipped if the registry cannot be built, but fails in CI.
 func Start(t testing.TB, htpasswd string) string {
 	fulltest.Only(t, "builds a registry")
 	if err := Check(); err != nil {
@@ -64,7 +64,7 @@ func Launch(dir, htpasswd string) (addr string, stop func(), err error) {
 	return serve(exec.Command(program, "serve", file))
 }
 
-// listening is what the registry logs once it listens.
+// listening matches the registry's log line once it listens.
 var listening = regexp.MustCompile(`listening on ([0-9.]+:[0-9]+)`)
 
 // serve starts the command, and returns the address that it logs.
@@ -104,7 +104,7 @@ func serve(cmd *exec.Cmd) (addr string, stop func(), err error) {
 	return addr, stop, nil
 }
 
-// build builds the registry, once in a process, in a folder that outlives it.
+// build builds the registry, once per process, in a folder that outlives it.
 var build = sync.OnceValues(func() (string, error) {
 	_, here, _, _ := runtime.Caller(0)
 	base, err := os.UserCacheDir()
@@ -126,5 +126,5 @@ var build = sync.OnceValues(func() (string, error) {
 	if runtime.GOOS == "windows" {
 		final += ".exe"
 	}
-	return final, os.Rename(program, final) // other processes may execute the earlier one
+	return final, os.Rename(program, final) // other processes may be executing the earlier one
 })
