@@ -42,8 +42,8 @@ const (
 	SectionScript   = "toolhost.script"   // read as FieldScript by interpreter guests
 )
 
-// Field is what a plugin reads with [ImportRead]. The function copies as much
-// as fits and returns the whole length, or [Absent].
+// Field is the data that a plugin reads with [ImportRead]. The function
+// copies as much as fits and returns the whole length, or [Absent].
 type Field int32
 
 // The fields.
@@ -51,22 +51,22 @@ const (
 	FieldArgs     Field = 0 // JSON arguments of this call
 	FieldTool     Field = 1 // name of the tool being called
 	FieldContext  Field = 2 // a [Context] as JSON
-	FieldResponse Field = 3 // response of the last [ImportCall], or of the operation that has ended
+	FieldResponse Field = 3 // response of the last [ImportCall], or of the finished operation
 	FieldScript   Field = 4 // the module's [SectionScript]
 )
 
 // Absent is what [ImportRead] returns for a missing field.
 const Absent int32 = -1
 
-// Stream says where the data of an [ImportWrite] goes.
+// Stream is the destination of an [ImportWrite].
 type Stream int32
 
-// The streams. Writes append; the bytes of all of them count against the
-// output limit of the call.
+// The streams. Writes append; the bytes of all streams count against the output limit of
+// the call.
 const (
 	StreamResult   Stream = 0 // JSON result of the call
 	StreamError    Stream = 1 // error text for the agent
-	StreamManifest Stream = 2 // answer of describe
+	StreamManifest Stream = 2 // the manifest, from describe
 	StreamOutput   Stream = 3 // live output, the same as WASI's fd 1
 	StreamStderr   Stream = 4 // live output, the same as WASI's fd 2
 	StreamContent  Stream = 5 // one content block as JSON for each write
@@ -76,7 +76,7 @@ const (
 	StreamErrorLog Stream = 11
 )
 
-// What [ImportWrite] and [ImportProgress] return.
+// The return values of [ImportWrite] and [ImportProgress].
 const (
 	Continue        int32 = 0
 	Canceled        int32 = 1  // the call is being stopped: finish soon; output and result still count
@@ -86,21 +86,21 @@ const (
 	RefusedProgress int32 = -4 // not a number, or a message that is not UTF-8
 )
 
-// What [ImportCall] returns instead of a length, and [ImportStart] instead of an id. The
-// response is then a [CallFailure] as JSON.
+// The failure codes of [ImportCall], in place of a length, and of [ImportStart], in
+// place of an id. The response is then a [CallFailure] as JSON.
 const (
 	CallDenied   int32 = -1 // the operator has not granted it
 	CallUnknown  int32 = -2 // this host has no such capability
 	CallInvalid  int32 = -3 // the request does not fit the capability
 	CallFailed   int32 = -4 // the host tried and failed
-	CallLimit    int32 = -5 // a limit of the capability
+	CallLimit    int32 = -5 // a limit of the capability is exceeded
 	CallCanceled int32 = -6 // the call is being stopped
 	CallConflict int32 = -7 // the stored value has another version
-	CallLost     int32 = -8 // it had begun when its host died: it may have happened
+	CallLost     int32 = -8 // it had begun when its host died, and may have taken effect
 )
 
-// MaxPending is how many operations a call may have started that have not ended, and
-// MaxStart bounds the request of one, in bytes.
+// MaxPending is how many unfinished operations a call may have, and MaxStart is the
+// largest request of one, in bytes.
 const (
 	MaxPending = 64
 	MaxStart   = 1 << 20
@@ -112,23 +112,24 @@ type CallFailure struct {
 	Message string `json:"message"`
 }
 
-// What [ExportInvoke] and [ExportResume] return. Any other number means that the plugin is broken.
+// The return values of [ExportInvoke] and [ExportResume]. Any other number means that the plugin
+// is broken.
 const (
 	InvokeOK         int32 = 0 // the result is in StreamResult and StreamContent
 	InvokeToolError  int32 = 1 // the text for the agent is in StreamError
 	InvokePanic      int32 = 2 // the guest panicked; StreamError has its message
 	InvokeConnection int32 = 3 // StreamError has a [Connection] as JSON
-	InvokeWaiting    int32 = 4 // it waits for operations that it has started
+	InvokeWaiting    int32 = 4 // it is waiting for operations that it has started
 )
 
-// Context is the content of [FieldContext]: what a plugin may know of a call in
-// addition to its arguments. It never holds a secret.
+// Context is the content of [FieldContext]: the facts that a plugin gets about
+// a call in addition to its arguments. It never holds a secret.
 type Context struct {
 	CallID    string            `json:"call_id"`
 	Session   string            `json:"session,omitempty"`
 	Attempt   int               `json:"attempt"`          // 1 for the first
-	TimeoutMS int64             `json:"timeout_ms"`       // the whole time budget of the call, in milliseconds
-	Fuel      int64             `json:"fuel"`             // the whole fuel budget of the call, in units
+	TimeoutMS int64             `json:"timeout_ms"`       // time limit of the whole call, in milliseconds
+	Fuel      int64             `json:"fuel"`             // fuel budget of the whole call, in units
 	Locale    string            `json:"locale,omitempty"` // BCP 47, such as "de-CH"
 	Config    map[string]string `json:"config,omitempty"` // the operator's settings for this plugin
 }

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of [Questions].
+// Limits of [Questions].
 const (
 	MaxQuestions   = 8        // asked at once
 	MaxQuestion    = 4 << 10  // bytes of one message
@@ -28,7 +28,7 @@ type Questions struct {
 	Questions map[string]Question `json:"questions"`
 }
 
-// Question is one form put to the user.
+// Question is one form for the user.
 type Question struct {
 	Message string `json:"message"`
 	// Schema describes the answer: an object whose properties are strings,

@@ -11,15 +11,15 @@ import (
 // Block is one piece of content. Type says which fields are set.
 type Block struct {
 	Type     string `json:"type"`               // text, image, audio, resource or resource_link
-	Text     string `json:"text,omitempty"`     // of text and resource
-	Data     []byte `json:"data,omitempty"`     // of image and audio, base64 in JSON
-	MIMEType string `json:"mimeType,omitempty"` // of image, audio, resource and resource_link
-	URI      string `json:"uri,omitempty"`      // of resource and resource_link
-	Name     string `json:"name,omitempty"`     // of resource_link
+	Text     string `json:"text,omitempty"`     // only text and resource
+	Data     []byte `json:"data,omitempty"`     // only image and audio; base64 in JSON
+	MIMEType string `json:"mimeType,omitempty"` // only image, audio, resource and resource_link
+	URI      string `json:"uri,omitempty"`      // only resource and resource_link
+	Name     string `json:"name,omitempty"`     // only resource_link
 }
 
-// blockFields says which fields a content block of each type has, and whether they
-// are required.
+// blockFields has the fields of each type of content block, and whether they are
+// required.
 var blockFields = map[string]map[string]bool{
 	"text":          {"text": false},
 	"image":         {"data": true, "mimeType": true},
@@ -29,8 +29,8 @@ var blockFields = map[string]map[string]bool{
 }
 
 // DecodeBlock reads a content block strictly. Media types follow RFC 6838 and URIs RFC
-// 3986. The scheme of a link must be safe to open, the media type of an image or a
-// sound must be one of an image or a sound, and names must not have control characters.
+// 3986. The scheme of a link must be safe to open, images and sounds must have a media
+// type of that kind, and names must not have control characters.
 func DecodeBlock(data []byte) (Block, error) {
 	var b Block
 	if ps := decodeStrict(data, &b); len(ps) > 0 {
@@ -59,20 +59,20 @@ func DecodeBlock(data []byte) (Block, error) {
 	return b, nil
 }
 
-// Bounds of the texts of a block, in bytes.
+// Limits of the texts of a block, in bytes.
 const (
 	maxMediaType = 255
 	maxURI       = 8 << 10
 	maxName      = 1 << 10
 )
 
-// linkSchemes are what a link may lead to: pages, resources of the host, and names that
-// nothing opens. A client may open a link as it stands, so there is no file:, data: or
-// javascript:.
+// linkSchemes are the schemes of a link: pages, resources of the host, and names that
+// nothing opens. A client may open a link directly, so file:, data: and javascript: are
+// excluded.
 var linkSchemes = []string{"https", "http", "toolhost", "urn"}
 
-// openedSchemes are not even allowed for an embedded resource, which names its text
-// with any other scheme.
+// openedSchemes are refused even for an embedded resource, whose URI may have any
+// other scheme.
 var openedSchemes = []string{"javascript", "vbscript", "data", "blob", "file", "filesystem", "view-source", "about"}
 
 // scriptImage may contain scripts, and is a document rather than an image.
@@ -95,7 +95,7 @@ func (b *Block) check() error {
 		scheme, ok := uriScheme(b.URI)
 		switch {
 		case !ok && hasUser(b.URI):
-			return errors.New("uri: a web address may not have a user or password: remove what is before the @") // without a secret
+			return errors.New("uri: a web address may not have a user or password: remove what is before the @") // but no secret
 		case !ok:
 			return fmt.Errorf("uri: expected a URI such as https://example.com/a%%20b, found %.80q", b.URI)
 		case b.Type == "resource_link" && !slices.Contains(linkSchemes, scheme):
@@ -141,8 +141,8 @@ func mediaType(text string) (media string, ok bool) {
 	return strings.ToLower(media), true
 }
 
-// cutParameter cuts name=value off, and the semicolon after it, which is there if more
-// is set.
+// cutParameter cuts off name=value and the following semicolon. more reports that
+// there was one.
 func cutParameter(text string) (rest string, more, ok bool) {
 	name, value, _ := strings.Cut(text, "=")
 	if name == "" || !consists(name, tokenChars) {
@@ -166,7 +166,7 @@ func cutParameter(text string) (rest string, more, ok bool) {
 	return rest, more, more
 }
 
-// quotedEnd is where a text in quotes ends, or 0.
+// quotedEnd returns where a quoted text ends, or 0.
 func quotedEnd(text string) int {
 	for i := 1; i < len(text); i++ {
 		switch c := text[i]; {
@@ -187,7 +187,7 @@ func isRestricted(s string) bool {
 }
 
 // uriScheme returns the scheme of a URI in lower case. ok is false if the text is not
-// an absolute URI of RFC 3986, or is one of the web without a host or with a user.
+// an absolute URI of RFC 3986, or is a web address without a host or with a user.
 func uriScheme(uri string) (scheme string, ok bool) {
 	scheme, rest, found := strings.Cut(uri, ":")
 	scheme = strings.ToLower(scheme)
@@ -220,8 +220,8 @@ func hasUser(uri string) bool {
 	return strings.Contains(authorityOf(rest), "@")
 }
 
-// authorityOf returns the user, host and port of what follows the scheme of a web
-// address, or "".
+// authorityOf returns the user, host and port of a web address without its
+// scheme, or "".
 func authorityOf(rest string) string {
 	authority, web := strings.CutPrefix(rest, "//")
 	if !web {

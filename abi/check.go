@@ -19,7 +19,8 @@ const (
 	letters = lower + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
-// isName reports whether a plugin or tool may have the name: [a-z][a-z0-9_]*.
+// isName reports whether s matches [a-z][a-z0-9_]*, as names of plugins and tools
+// must.
 func isName(s string) bool {
 	return s != "" && consists(s[:1], lower) && consists(s, lower+digits+"_")
 }
@@ -37,7 +38,7 @@ func IsSecretName(s string) bool {
 	return s != "" && len(s) <= MaxSecretName && consists(s, letters+digits+"_-")
 }
 
-// consists reports whether s is made of those ASCII bytes alone.
+// consists reports whether s consists only of those ASCII bytes.
 func consists(s, bytes string) bool { return strings.TrimLeft(s, bytes) == "" }
 
 // isSemver reports whether s is a version of semver.org, 2.0.0.
@@ -55,7 +56,7 @@ func isSemver(s string) bool {
 
 func isVersionTail(s string) bool { return s != "" && consists(s, letters+digits+".-") }
 
-// check reports what decoding alone cannot see.
+// check returns the problems that decoding alone cannot find.
 func (m *Manifest) check() []Problem {
 	c := &decoder{}
 	if m.ABI != Version {
@@ -103,8 +104,7 @@ func (m *Manifest) check() []Problem {
 	return c.problems
 }
 
-// Check returns the problems of a tool that has no plugin: agents know it by its own
-// name.
+// Check returns the problems of a tool without a plugin. Agents see its own name.
 func (t *Tool) Check() []Problem {
 	d := &decoder{}
 	d.tool("", t.Name, t)
@@ -206,8 +206,8 @@ func (d *decoder) needs(at string, n *Needs) {
 	}
 }
 
-// httpNeed checks the form of a URL and of methods. The host says what else it cannot
-// grant.
+// httpNeed checks the form of a URL and of methods. The host reports what else it
+// cannot grant.
 func (d *decoder) httpNeed(at string, h HTTPNeed) {
 	scheme, rest, _ := strings.Cut(h.URL, "://")
 	host, _, slash := strings.Cut(rest, "/")
@@ -223,7 +223,7 @@ func (d *decoder) httpNeed(at string, h HTTPNeed) {
 
 func unfitForURL(r rune) bool { return r <= ' ' || isControl(r) || strings.ContainsRune(`@?#\`, r) }
 
-// closedWorld finds tools that deny what their plugin asks for.
+// closedWorld finds tools whose hints contradict the needs of their plugin.
 func (d *decoder) closedWorld(m *Manifest) {
 	for i, t := range m.Tools {
 		if w := t.Hints.OpenWorld; w != nil && !*w && len(m.Needs.HTTP) > 0 {
@@ -232,9 +232,9 @@ func (d *decoder) closedWorld(m *Manifest) {
 	}
 }
 
-// schema checks what clients and model APIs need of a tool's schema: an object at
-// the root without the keywords that some APIs refuse. Whether it is a valid JSON
-// Schema without remote references shows when it is compiled.
+// schema checks the requirements of clients and model APIs on a tool's schema: an
+// object at the root without the keywords that some APIs refuse. Compiling shows
+// whether it is a valid JSON Schema without remote references.
 func (d *decoder) schema(at string, raw json.RawMessage, input bool) {
 	if len(raw) > MaxSchema {
 		d.add(at, "expected at most %d bytes, found %d", MaxSchema, len(raw))

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Bounds of how a WASI command gets the arguments of a tool.
+// Limits on how a WASI command gets the arguments of a tool.
 const (
 	MaxWords    = 64       // words of a command line, and of each of its groups
 	MaxWord     = 4 << 10  // bytes of the template of one word
@@ -20,21 +20,21 @@ const (
 // ErrExpanded means that the expanded templates have more than [MaxExpanded] bytes.
 var ErrExpanded = fmt.Errorf("the arguments expand to more than %d bytes, the limit for a command", MaxExpanded)
 
-// Argv is the command line of a WASI command after its own name: in JSON true, for Flags, or
-// a list of words. The zero Argv has no words.
+// Argv is the command line of a WASI command after its own name. In JSON it is true, for
+// Flags, or a list of words. The zero Argv has no words.
 type Argv struct {
-	Flags bool // each argument as --name value, in the order of their names
+	Flags bool // each argument as --name value, in the order of the names
 	Words []Word
 }
 
-// A Word is a word of a command line, or in JSON a list of them that are left out together
-// if an argument that one of them names is missing, null or false. In a template {name}
-// stands for the argument of that name: a string as it is, any other value as JSON. {{ and
-// }} stand for braces.
+// A Word is a word of a command line. In JSON it may also be a group: a list of words that
+// are left out together if one of them names an argument that is missing, null or false.
+// In a template {name} stands for the argument of that name: a string as it is, any other
+// value as JSON. {{ and }} stand for braces.
 //
-// A word that consists only of {name} is left out if the argument is missing or null.
-// An array becomes one word per element. In a group the word is left out if the
-// argument is true.
+// A word that consists only of {name} is left out if the argument is missing or null. An
+// array becomes one word per element. In a group the word is left out if the argument is
+// true.
 type Word struct {
 	Templates []string
 	Group     bool
@@ -43,7 +43,7 @@ type Word struct {
 // IsZero reports whether there is no command line.
 func (a Argv) IsZero() bool { return !a.Flags && len(a.Words) == 0 }
 
-// MarshalJSON writes what UnmarshalJSON reads.
+// MarshalJSON returns the form that UnmarshalJSON reads.
 func (a Argv) MarshalJSON() ([]byte, error) {
 	if a.Flags || a.Words == nil {
 		return json.Marshal(a.Flags)
@@ -60,7 +60,7 @@ func (a *Argv) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &a.Flags)
 }
 
-// MarshalJSON writes a string, or a list of them.
+// MarshalJSON returns a string, or a list of strings.
 func (w Word) MarshalJSON() ([]byte, error) {
 	if w.Group || len(w.Templates) != 1 {
 		return json.Marshal(append([]string{}, w.Templates...))
@@ -68,7 +68,7 @@ func (w Word) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w.Templates[0])
 }
 
-// UnmarshalJSON reads a string, or a list of them.
+// UnmarshalJSON reads a string, or a list of strings.
 func (w *Word) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '[' {
 		*w = Word{Group: true}
@@ -107,13 +107,13 @@ func (a Argv) Expand(args json.RawMessage) (line []string, err error) {
 	}
 
 	for i := range line {
-		line[i] = strings.ReplaceAll(line[i], "\x00", "") // which would end it
+		line[i] = strings.ReplaceAll(line[i], "\x00", "") // a zero byte would end it
 	}
 	return line, nil
 }
 
-// ExpandTemplate fills the arguments of a call, a JSON object, into a template. Missing
-// and null arguments are left out. The error is ErrExpanded.
+// ExpandTemplate inserts the arguments of a call, a JSON object, into a template.
+// Missing and null arguments are left out. The error is ErrExpanded.
 func ExpandTemplate(template string, args json.RawMessage) (string, error) {
 	return valuesOf(args).expand(parseTemplate(template))
 }
@@ -121,7 +121,7 @@ func ExpandTemplate(template string, args json.RawMessage) (string, error) {
 // values are the arguments of a call.
 type values map[string]json.RawMessage
 
-// flags are arguments as --name value. A boolean is a flag that is there or not.
+// flags returns arguments as --name value. A boolean is a flag that is present or absent.
 func flags(v values) (line []string) {
 	for _, name := range slices.Sorted(maps.Keys(v)) {
 		switch v[name][0] {
@@ -135,7 +135,7 @@ func flags(v values) (line []string) {
 	return line
 }
 
-// lacks reports whether an argument that a template names is missing, null or false.
+// lacks reports whether a template names an argument that is missing, null or false.
 func (v values) lacks(template string) bool {
 	return slices.ContainsFunc(parseTemplate(template), func(p part) bool {
 		return p.name != "" && (v.missing(p.name) || string(v[p.name]) == "false")
@@ -146,7 +146,7 @@ func (v values) missing(name string) bool {
 	return len(v[name]) == 0 || string(v[name]) == "null"
 }
 
-// words are what a template of a command line stands for.
+// words expands a template of a command line.
 func (v values) words(template string, group bool) ([]string, error) {
 	parts := parseTemplate(template)
 	if len(parts) != 1 || parts[0].name == "" {
@@ -186,7 +186,7 @@ func (v values) expand(parts []part) (string, error) {
 
 func (v values) text(name string) string { return textOf(v[name]) }
 
-// textOf is a string as it is, and any other value as JSON.
+// textOf returns a string as it is, and any other value as JSON.
 func textOf(value json.RawMessage) string {
 	if len(value) == 0 || value[0] != '"' {
 		return string(value)
@@ -201,7 +201,7 @@ func textOf(value json.RawMessage) string {
 // part is a part of a template: text, or the name of an argument.
 type part struct{ literal, name string }
 
-// parseTemplate splits a template. A brace that belongs to no name is text.
+// parseTemplate splits a template. A brace without a name is text.
 func parseTemplate(template string) (parts []part) {
 	text := ""
 	for template != "" {
@@ -235,7 +235,7 @@ func parseTemplate(template string) (parts []part) {
 	return parts
 }
 
-// command checks how a command, or a function of Extism, gets the arguments of a tool.
+// command checks how a command, or an Extism function, gets the arguments of a tool.
 func (d *decoder) command(at string, t *Tool) {
 	d.count(at+"/argv", "words", len(t.Argv.Words))
 	for i, w := range t.Argv.Words {
@@ -281,7 +281,7 @@ func (d *decoder) count(at, what string, n int) {
 	}
 }
 
-// placeholders reports names in a template that are no arguments.
+// placeholders reports names in a template that are not arguments.
 func (d *decoder) placeholders(at string, schema json.RawMessage, template string) {
 	var declared struct {
 		Properties map[string]json.RawMessage `json:"properties"`

@@ -18,7 +18,7 @@ import (
 // ManifestError lists all problems of a manifest.
 type ManifestError struct {
 	Problems []Problem
-	Tools    []string // names of the tools by their index, as far as the document has them
+	Tools    []string // names of the tools by index, as far as the document has them
 }
 
 func (e *ManifestError) Error() string {
@@ -32,8 +32,8 @@ func (e *ManifestError) Error() string {
 	return "bad manifest: " + strings.Join(lines, "; ")
 }
 
-// tool returns the name of the tool that a pointer leads into. It is empty if that is not
-// known, or if the pointer leads to the name itself.
+// tool returns the name of the tool that a pointer leads into. It is empty if the name is
+// unknown, or if the pointer leads to the name itself.
 func (e *ManifestError) tool(pointer string) string {
 	rest, found := strings.CutPrefix(pointer, "/tools/")
 	index, field, _ := strings.Cut(rest, "/")
@@ -44,10 +44,10 @@ func (e *ManifestError) tool(pointer string) string {
 	return e.Tools[n]
 }
 
-// toolNames reads the names of the tools of a manifest in which something else may be wrong.
+// toolNames reads the names of the tools of a manifest that may have other problems.
 func toolNames(data []byte) (names []string) {
 	var m struct{ Tools []struct{ Name string } }
-	_ = json.Unmarshal(data, &m) // the rest, if a field has a wrong type
+	_ = json.Unmarshal(data, &m) // the valid part, if a field has a wrong type
 	for _, t := range m.Tools {
 		names = append(names, clip(t.Name))
 	}
@@ -67,10 +67,10 @@ func (p Problem) String() string {
 	return p.Pointer + ": " + p.Message
 }
 
-// maxProblems is the largest number of problems in one report.
+// maxProblems is the most problems in one report.
 const maxProblems = 20
 
-// maxDepth bounds the nesting of a document.
+// maxDepth is the deepest nesting of a document.
 const maxDepth = 64
 
 // DecodeManifest reads and checks a manifest. It accepts only what the published
@@ -81,7 +81,7 @@ func DecodeManifest(data []byte) (*Manifest, error) {
 	if len(data) > MaxManifest {
 		return nil, &ManifestError{Problems: []Problem{{"", fmt.Sprintf("the manifest has %d bytes, at most %d are allowed", len(data), MaxManifest)}}}
 	}
-	if missing := missingFeatures(data); len(missing) > 0 { // what else it has may be of a newer contract
+	if missing := missingFeatures(data); len(missing) > 0 { // the rest may follow a newer contract
 		return nil, &ManifestError{Problems: missing}
 	}
 
@@ -97,8 +97,8 @@ func DecodeManifest(data []byte) (*Manifest, error) {
 	return &m, nil
 }
 
-// decodeStrict decodes one JSON document into a struct, following its json
-// tags, and reports all that does not fit.
+// decodeStrict decodes one JSON document into a struct, following its json tags, and
+// returns everything that does not fit.
 func decodeStrict(data []byte, into any) []Problem { return new(decoder).decode(data, into) }
 
 func (d *decoder) decode(data []byte, into any) []Problem {
@@ -116,7 +116,7 @@ func (d *decoder) decode(data []byte, into any) []Problem {
 
 type decoder struct {
 	problems   []Problem
-	extensions bool // fields that begin with x- are passed over
+	extensions bool // skip fields that begin with x-
 }
 
 func (d *decoder) add(pointer, format string, args ...any) {
@@ -125,7 +125,7 @@ func (d *decoder) add(pointer, format string, args ...any) {
 	}
 }
 
-// maxText bounds each text of a problem, in bytes: it may quote the document.
+// maxText is the longest text of a problem, in bytes: it may quote the document.
 const maxText = 1024
 
 func clip(s string) string {
@@ -135,15 +135,15 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:maxText], "") + "…"
 }
 
-// syntax checks what encoding/json accepts: deep nesting, repeated names and data
-// after the document.
+// syntax reports what encoding/json accepts: deep nesting, repeated names and
+// data after the document.
 func (d *decoder) syntax(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	if err := d.token(dec, nil); err != nil {
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
-			// Token counts to the byte in question or past it, Unmarshal always past it.
+			// Token counts up to the byte in question or past it, Unmarshal always past it.
 			errors.As(json.Unmarshal(data, new(json.RawMessage)), &syntax)
 			before := data[:min(int64(len(data)), syntax.Offset)]
 			line, column := 1+bytes.Count(before, []byte("\n")), len(before)-(bytes.LastIndexByte(before, '\n')+1)
@@ -163,7 +163,7 @@ func (d *decoder) syntax(data []byte) error {
 }
 
 // token keeps its path as tokens: a JSON pointer for each level would take time
-// and memory in the square of a hostile document's size.
+// and memory quadratic in the size of a hostile document.
 func (d *decoder) token(dec *json.Decoder, path []string) error {
 	if len(path) > maxDepth {
 		return fmt.Errorf("expected at most %d levels of nesting", maxDepth)
@@ -224,7 +224,7 @@ func (d *decoder) value(pointer string, data []byte, v reflect.Value) {
 		v.SetBytes(bytes.Clone(data))
 	case v.Type() == textType:
 		v.Set(reflect.ValueOf(d.text(pointer, data)))
-	case v.Type() == argvType && data[0] == '[': // else it is Flags
+	case v.Type() == argvType && data[0] == '[': // otherwise it is Flags
 		d.value(pointer, data, v.FieldByName("Words"))
 	case v.Type() == argvType:
 		d.value(pointer, data, v.FieldByName("Flags"))
@@ -246,7 +246,7 @@ func (d *decoder) value(pointer string, data []byte, v reflect.Value) {
 	case v.Kind() == reflect.Int64:
 		d.integer(pointer, data, v)
 	default:
-		err := json.Unmarshal(data, v.Addr().Interface()) // which takes null for anything, and numbers for bytes
+		err := json.Unmarshal(data, v.Addr().Interface()) // accepts null for anything, and numbers for bytes
 		if err != nil || string(data) == "null" || v.Kind() == reflect.Slice && data[0] != '"' {
 			d.add(pointer, "expected %s, found %s", expected(v), found(data))
 		}
@@ -275,7 +275,7 @@ func (d *decoder) object(pointer string, data []byte, v reflect.Value) {
 
 	what := "unknown field, "
 	none := what
-	if v.Type() == needsType { // of a newer host, perhaps
+	if v.Type() == needsType { // perhaps known to a newer host
 		what, none = "unknown capability, ", "this version cannot grant it to any plugin, "
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -326,7 +326,7 @@ func (d *decoder) texts(pointer string, data []byte, v reflect.Value) {
 	v.Set(reflect.ValueOf(all))
 }
 
-// integer takes what JSON Schema calls an integer, so that 1e6 is one too.
+// integer accepts every integer of JSON Schema, such as 1e6.
 func (d *decoder) integer(pointer string, data []byte, v reflect.Value) {
 	n, err := strconv.ParseInt(string(data), 10, 64)
 	if err != nil {
@@ -340,7 +340,7 @@ func (d *decoder) integer(pointer string, data []byte, v reflect.Value) {
 	v.SetInt(n)
 }
 
-// expected names what a Go type is in JSON.
+// expected returns the JSON type for a Go type.
 func expected(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.Bool:
@@ -352,7 +352,7 @@ func expected(v reflect.Value) string {
 	}
 }
 
-// found names a JSON value by its first byte.
+// found returns the type of a JSON value by its first byte.
 func found(data []byte) string {
 	if len(data) == 0 {
 		return "nothing"
@@ -370,7 +370,7 @@ func found(data []byte) string {
 	return "a number"
 }
 
-// pointer is a path as a JSON pointer.
+// pointer returns a path as a JSON pointer.
 func pointer(path []string) string {
 	var b strings.Builder
 	for _, token := range path {
@@ -379,7 +379,7 @@ func pointer(path []string) string {
 	return b.String()
 }
 
-// escape writes a key as a reference token of RFC 6901.
+// escape escapes a key as a reference token of RFC 6901.
 func escape(key string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// maxRequires bounds the features that a manifest requires.
+// maxRequires is the most features that a manifest may require.
 const maxRequires = 32
 
-// isExtension reports whether a field of a manifest is one that hosts pass over.
+// isExtension reports whether hosts ignore a field of a manifest.
 func isExtension(name string) bool { return strings.HasPrefix(name, "x-") && len(name) > 2 }
 
 // Features returns the sorted names of the features of this version of the contract:
@@ -31,8 +31,8 @@ func Features() []string {
 	return slices.Compact(names)
 }
 
-// missingFeatures returns the problems of the features that a manifest requires and this
-// version lacks. What else is wrong with the manifest is not its affair.
+// missingFeatures returns a problem for each feature that a manifest requires and this
+// version lacks. It ignores all other problems of the manifest.
 func missingFeatures(manifest []byte) (problems []Problem) {
 	var m struct {
 		Requires []string `json:"requires"`
@@ -55,5 +55,5 @@ func missingFeatures(manifest []byte) (problems []Problem) {
 	return problems
 }
 
-// isFeature reports whether a feature may have the name.
+// isFeature reports whether a name is a possible name of a feature.
 func isFeature(name string) bool { return isName(name) && len(name) <= 64 }

@@ -2,24 +2,24 @@ package abi
 
 import "encoding/json"
 
-// Bounds of a manifest. A manifest beyond one of them is refused.
+// Limits of a manifest. A manifest that exceeds one is refused.
 const (
 	MaxManifest    = 1 << 20 // bytes of the whole document
 	MaxSchema      = 1 << 16 // bytes of one input or output schema
 	MaxTools       = 128     // tools of a plugin
 	MaxDescription = 4096    // characters of one description; each costs tokens in every model call
-	MaxAgentName   = 40      // characters of the name the agent sees, see AgentName
+	MaxAgentName   = 40      // characters of a name for agents, see AgentName
 	MaxSecretName  = 64      // characters of the name of a secret
 )
 
-// MaxSessionValue bounds a value of a session, in bytes of JSON.
+// MaxSessionValue is the largest value of a session, in bytes of JSON.
 const MaxSessionValue = 64 << 10
 
-// MaxKVValue bounds a value of a key-value store, in bytes of JSON.
+// MaxKVValue is the largest value of a key-value store, in bytes of JSON.
 const MaxKVValue = 256 << 10
 
-// Manifest says what a plugin is and which tools it has. Its limits and
-// needs are requests: the operator grants, reduces or refuses them.
+// Manifest describes a plugin and its tools. Its limits and needs are requests: the
+// operator grants, reduces or refuses them.
 type Manifest struct {
 	ABI         string   `json:"abi"`  // always Version
 	Name        string   `json:"name"` // [a-z][a-z0-9_]{0,31}
@@ -30,12 +30,12 @@ type Manifest struct {
 	Authors     []string `json:"authors,omitempty"`
 	Tools       []Tool   `json:"tools"`
 	Needs       Needs    `json:"needs,omitzero"`
-	// HostFunctions maps the functions that an Extism plugin imports from the host it
-	// was built for, as MODULE.FUNCTION, to the tools that stand for them, by the names
-	// that agents use. The plugin needs these tools.
+	// HostFunctions maps functions that an Extism plugin imports from its own host, as
+	// MODULE.FUNCTION, to the tools that replace them, by their names for agents. The
+	// plugin needs these tools.
 	HostFunctions map[string]string `json:"host_functions,omitempty"`
 	// Requires names the features of the contract that the plugin cannot work without,
-	// see [Features]. A host that lacks one refuses the plugin and names it.
+	// see [Features]. A host that lacks one refuses the plugin and names the feature.
 	Requires []string `json:"requires,omitempty"`
 }
 
@@ -45,37 +45,38 @@ type Tool struct {
 	Title        string          `json:"title,omitempty"`
 	Description  string          `json:"description"`
 	InputSchema  json.RawMessage `json:"input_schema"`            // JSON Schema 2020-12, an object at the root
-	OutputSchema json.RawMessage `json:"output_schema,omitempty"` // of Result.Value; none means any
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"` // schema of Result.Value; none means any
 	Hints        Hints           `json:"hints,omitzero"`
 	Approval     Approval        `json:"approval,omitempty"`
 	Deferrable   Deferrable      `json:"deferrable,omitempty"`
-	Narration    Narration       `json:"narrate,omitzero"` // sentences for a person
+	Narration    Narration       `json:"narrate,omitzero"` // status texts for a person
 	Limits       Limits          `json:"limits,omitzero"`
 	Examples     []Example       `json:"examples,omitempty"`
-	// For a WASI command: Stdin is a template like those of a [Word]; nil means all
+	// WASI commands: Stdin is a template like those of a [Word]; nil means all
 	// arguments as JSON. Env has environment variables; those that the operator grants
 	// take precedence.
 	Argv  Argv              `json:"argv,omitzero"`
 	Stdin *string           `json:"stdin,omitempty"`
 	Env   map[string]string `json:"env,omitempty"`
-	// For an Extism plugin: Function is the export that the tool calls, by default the
-	// one with its name. Input is a template of the export's input; nil means all
+	// Extism plugins: Function is the export that the tool calls, by default the one
+	// with its name. Input is a template of the export's input; nil means all
 	// arguments as JSON.
 	Function string  `json:"function,omitempty"`
 	Input    *string `json:"input,omitempty"`
-	// For a hyper-mcp plugin: MCPTool is its name for the tool, and replaces both.
+	// hyper-mcp plugins: MCPTool is the plugin's own name for the tool, and replaces
+	// both.
 	MCPTool string `json:"mcp_tool,omitempty"`
 }
 
-// Hints say how a tool behaves. A missing hint has the cautious value: true for
-// destructive and open_world, false for all others.
+// Hints describe the behavior of a tool. A missing hint has the cautious value:
+// true for destructive and open_world, false for all others.
 type Hints struct {
 	SupportsBackground bool        `json:"supports_background,omitempty"` // may be spawned as a background run
-	Idempotent         bool        `json:"idempotent,omitempty"`          // calling again with the same arguments changes nothing more
+	Idempotent         bool        `json:"idempotent,omitempty"`          // repeating a call with the same arguments has no further effect
 	Readonly           bool        `json:"readonly,omitempty"`            // changes nothing outside the sandbox
 	Destructive        *bool       `json:"destructive,omitempty"`         // may delete or overwrite; nil is true unless Readonly
 	OpenWorld          *bool       `json:"open_world,omitempty"`          // interacts with systems outside the host; nil is true
-	Messages           bool        `json:"messages,omitempty"`            // its background runs read messages that are sent to them
+	Messages           bool        `json:"messages,omitempty"`            // its background runs read messages
 	LongRunning        bool        `json:"long_running,omitempty"`        // usually takes longer than an agent wants to wait
 	Concurrency        Concurrency `json:"concurrency,omitempty"`
 	PureInit           *bool       `json:"pure_init,omitempty"` // the instance may be snapshotted after init; nil is true
@@ -110,14 +111,14 @@ const (
 	ApprovalRequired Approval = "required"
 )
 
-// Deferrable says whether models may have to search for the tool instead of being given
-// its definition.
+// Deferrable says whether models may have to search for the tool instead of getting its
+// definition.
 type Deferrable string
 
-// The policies. Empty means automatic.
+// The values of Deferrable. Empty means automatic.
 const (
-	DeferAutomatic Deferrable = "automatic" // as the operator decides
-	DeferNever     Deferrable = "never"     // unless the operator names this tool
+	DeferAutomatic Deferrable = "automatic" // the operator decides
+	DeferNever     Deferrable = "never"     // not unless the operator names this tool
 )
 
 // Limits are the limits that a tool requests; zero requests the host's default. The
@@ -140,22 +141,22 @@ type Example struct {
 	Error  string          `json:"error,omitempty"` // a part of the error text
 }
 
-// Needs is what a plugin asks the operator to grant. The zero Needs asks for nothing,
-// and a plugin is not called until all its needs are granted.
+// Needs are the grants that a plugin requires. The zero Needs requires none. A plugin
+// is not called until all its needs are granted.
 type Needs struct {
 	Files  []FileNeed `json:"files,omitempty"`
 	Env    []string   `json:"env,omitempty"` // names of environment variables
 	Clock  bool       `json:"clock,omitempty"`
 	Random bool       `json:"random,omitempty"`
-	Ask    bool       `json:"ask,omitempty"` // put questions to the user
-	// Session is for the values that the tools of a session share.
+	Ask    bool       `json:"ask,omitempty"` // questions to the user
+	// Session is access to the values that the tools of a session share.
 	Session StoreMode `json:"session,omitempty"`
-	// KV is for a key-value store that belongs to the plugin.
+	// KV is access to a key-value store of the plugin's own.
 	KV StoreMode `json:"kv,omitempty"`
-	// Tools are other tools that it calls, by the names that agents use, or
+	// Tools are other tools that it calls, by their names for agents, or
 	// [EveryTool].
 	Tools []string `json:"tools,omitempty"`
-	// HTTP is for requests.
+	// HTTP lists the requests that it makes.
 	HTTP []HTTPNeed `json:"http,omitempty"`
 	// Secrets are names of secrets that the operator must add to its HTTP requests.
 	Secrets []string `json:"secrets,omitempty"`
@@ -170,32 +171,32 @@ type HTTPNeed struct {
 	Methods []string `json:"methods,omitempty"` // in upper case; empty means GET and HEAD, * all
 }
 
-// StoreMode says what a plugin may do with the values of a session, or of its
+// StoreMode is a plugin's access to the values of a session, or to its
 // key-value store.
 type StoreMode string
 
 // The modes.
 const (
 	StoreRead  StoreMode = "read"
-	StoreWrite StoreMode = "write" // and read
+	StoreWrite StoreMode = "write" // read and write
 )
 
-// FileNeed is a folder as the plugin sees it.
+// FileNeed is a folder that a plugin needs.
 type FileNeed struct {
 	Path string   `json:"path"` // absolute, in the sandbox, such as /work
 	Mode FileMode `json:"mode"`
 }
 
-// FileMode says what a plugin may do in a folder.
+// FileMode is a plugin's access to a folder.
 type FileMode string
 
 // The modes.
 const (
 	FileRead  FileMode = "read"
-	FileWrite FileMode = "write" // and read
+	FileWrite FileMode = "write" // read and write
 )
 
-// Lookup returns the tool of that name.
+// Lookup returns the tool with that name.
 func (m *Manifest) Lookup(name string) (*Tool, bool) {
 	for i := range m.Tools {
 		if m.Tools[i].Name == name {
@@ -205,8 +206,8 @@ func (m *Manifest) Lookup(name string) (*Tool, bool) {
 	return nil, false
 }
 
-// AgentName is the name under which an agent sees a tool: plugin_tool, or the
-// tool's name alone if it is the plugin's. It has no dots and at most
+// AgentName returns the name of a tool for agents: plugin_tool, or only the
+// tool's name if it equals the plugin's. It has no dots and at most
 // [MaxAgentName] characters because clients and model APIs accept no more.
 func AgentName(plugin, tool string) string {
 	if plugin == tool {

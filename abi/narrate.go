@@ -19,7 +19,7 @@ const (
 	PhaseFailed   Phase = "failed"
 )
 
-// Bounds of a narration.
+// Limits of a narration.
 const (
 	MaxTemplate = 200 // characters of a template
 	MaxLocales  = 64  // templates of one phase
@@ -35,13 +35,13 @@ type Narration struct {
 	Failed   Text `json:"failed,omitzero"`   // after a failure
 }
 
-// IsZero reports whether there is no template at all.
+// IsZero reports whether there are no templates.
 func (n Narration) IsZero() bool {
 	return n.Started.IsZero() && n.Finished.IsZero() && n.Failed.IsZero()
 }
 
-// Text is one template, or one for each locale: in JSON a string, or an object from
-// BCP 47 locale to string.
+// Text is one template, or one for each locale. In JSON it is a string, or an
+// object from BCP 47 locale to string.
 type Text struct {
 	Default  string
 	ByLocale map[string]string
@@ -50,7 +50,7 @@ type Text struct {
 // IsZero reports whether there is no template.
 func (t Text) IsZero() bool { return t.Default == "" && len(t.ByLocale) == 0 }
 
-// MarshalJSON writes the string or the object, as it was read.
+// MarshalJSON returns the string or the object, as it was read.
 func (t Text) MarshalJSON() ([]byte, error) {
 	if t.ByLocale != nil {
 		return json.Marshal(t.ByLocale)
@@ -80,8 +80,9 @@ func (t Text) In(locale string) string {
 }
 
 // Narrate returns the status text of a phase for the arguments of a call, or "" without
-// a template. An ellipsis stands for a missing argument. The text has one line of at
-// most 300 characters, 60 of each argument. The caller leaves out secret arguments.
+// a template. An ellipsis stands for a missing argument. The text is one line of at
+// most 300 characters, with up to 60 of each argument. The caller must leave out secret
+// arguments.
 func (t *Tool) Narrate(phase Phase, locale string, args json.RawMessage) string {
 	text := map[Phase]Text{PhaseStarted: t.Narration.Started, PhaseFinished: t.Narration.Finished, PhaseFailed: t.Narration.Failed}[phase]
 	template := text.In(locale)
@@ -90,7 +91,7 @@ func (t *Tool) Narrate(phase Phase, locale string, args json.RawMessage) string 
 	}
 
 	var values map[string]json.RawMessage
-	_ = json.Unmarshal(args, &values) // without values all are missing
+	_ = json.Unmarshal(args, &values) // otherwise all values are missing
 	var b strings.Builder
 	for template != "" {
 		literal, name, rest := nextPlaceholder(template)
@@ -104,7 +105,7 @@ func (t *Tool) Narrate(phase Phase, locale string, args json.RawMessage) string 
 }
 
 // nextPlaceholder splits a template at its first placeholder. Without one, name is
-// empty and all of the template is literal.
+// empty and literal is the whole template.
 func nextPlaceholder(template string) (literal, name, rest string) {
 	literal, after, found := strings.Cut(template, "{")
 	name, rest, closed := strings.Cut(after, "}")
@@ -114,7 +115,7 @@ func nextPlaceholder(template string) (literal, name, rest string) {
 	return literal, name, rest
 }
 
-// shown is an argument as a person reads it.
+// shown returns an argument as a person reads it.
 func shown(value json.RawMessage) string {
 	text := string(value[:min(len(value), 4*utf8.UTFMax*maxArgument)])
 	if len(value) > 0 && value[0] == '"' {
@@ -199,7 +200,7 @@ func isSecret(schema json.RawMessage) bool {
 	return json.Unmarshal(schema, &p) == nil && (p.WriteOnly || p.Secret)
 }
 
-// text reads a template, or an object of them.
+// text reads a template, or an object of templates.
 func (d *decoder) text(pointer string, data []byte) (t Text) {
 	if err := json.Unmarshal(data, &t); err != nil || string(data) == "null" || data[0] == '{' && hasNull(data) {
 		d.add(pointer, "expected a string or an object from locale to string, found %s", found(data))

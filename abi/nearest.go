@@ -3,8 +3,8 @@ package abi
 import "unicode/utf8"
 
 // Nearest returns the name closest to a misspelled one, or "" if none is close
-// enough to be meant: at most one edit in three characters, a swap of neighbors
-// being one. Hosts use it for "did you mean" wherever the names of this
+// enough: at most one edit per three characters, where swapping two neighbors
+// is one edit. Hosts use it for "did you mean" wherever the names of this
 // contract are typed.
 func Nearest(name string, known []string) string {
 	if len(name) > 64 {
@@ -19,8 +19,8 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// distance is the number of insertions, deletions, substitutions and swaps of
-// neighbors between two names: the optimal string alignment distance.
+// distance returns the optimal string alignment distance of two names: the
+// number of insertions, deletions, substitutions and swaps of neighbors.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

@@ -21,7 +21,7 @@ const (
 	CanceledKind       Kind = "canceled"            // stopped before there was a result
 )
 
-// Limit names what a call ran out of.
+// Limit is a limit that a call reached.
 type Limit string
 
 // The limits.
@@ -36,17 +36,17 @@ const (
 // to the operator's log.
 const InternalMessage = "An internal error occurred while executing the tool"
 
-// Result is the outcome of one call. Agents, the command line with --json and all
-// protocols show it.
+// Result is the outcome of one call, as shown to agents, by the command line with
+// --json and by all protocols.
 type Result struct {
 	Kind       Kind            `json:"kind"`
 	Value      json.RawMessage `json:"value,omitempty"`   // the tool's result, on success
 	Content    []Block         `json:"content,omitempty"` // content blocks, in the order they were written
-	Summary    string          `json:"summary,omitempty"` // by the tool, of its result or its error
+	Summary    string          `json:"summary,omitempty"` // the tool's own summary of its result or error
 	Error      string          `json:"error,omitempty"`   // for the agent; set unless Success
 	Limit      Limit           `json:"limit,omitempty"`
 	Connection *Connection     `json:"connection,omitempty"`
-	ExitCode   *int            `json:"exit_code,omitempty"` // of a WASI command
+	ExitCode   *int            `json:"exit_code,omitempty"` // only a WASI command
 	Usage      Usage           `json:"usage"`
 }
 
@@ -65,25 +65,24 @@ func (r Result) Text() string {
 	return r.Error
 }
 
-// Usage is what a call cost.
+// Usage is the cost of a call.
 type Usage struct {
 	Fuel        int64         `json:"fuel"`         // units, exact and the same on every machine
-	CPU         time.Duration `json:"cpu_ns"`       // time on a processor of the host, including time that the system gave to other programs
-	Wall        time.Duration `json:"wall_ns"`      // from its start to its end
-	Wait        time.Duration `json:"wait_ns"`      // of Wall, for a slot or a processor
+	CPU         time.Duration `json:"cpu_ns"`       // processor time on the host, including time that the system gave to other programs
+	Wall        time.Duration `json:"wall_ns"`      // from the start to the end of the call
+	Wait        time.Duration `json:"wait_ns"`      // part of Wall spent waiting for a slot or a processor
 	MemoryPeak  int64         `json:"memory_peak"`  // bytes of linear memory
 	OutputBytes int64         `json:"output_bytes"` // bytes written to all streams
 
-	// StartupFuel is the part of Fuel that the plugin took to start up. Each call pays
-	// for it, even if it continues from a snapshot. 0 means that starting up does
-	// nothing.
+	// StartupFuel is the part of Fuel used to start the plugin up. Each call pays for
+	// it, even if it continues from a snapshot. 0 means that starting up does nothing.
 	StartupFuel int64 `json:"startup_fuel,omitempty"`
 	// Startup is the part of Wall before a plugin with StartupFuel was ready. It is
 	// short for a call that continues from a snapshot.
 	Startup time.Duration `json:"startup_ns,omitempty"`
 }
 
-// Connection says what the user has to connect before the tool can work.
+// Connection is what the user has to connect before the tool can work.
 type Connection struct {
 	Provider string `json:"provider"`
 	Subject  string `json:"subject,omitempty"`

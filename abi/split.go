@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// valuesOf are the arguments of a call, a JSON object. All of them are missing from
-// anything else.
+// valuesOf returns the arguments of a call, a JSON object. Anything else has no
+// arguments.
 func valuesOf(args json.RawMessage) (v values) {
 	if v, ok := split(args); ok {
 		return v
@@ -16,9 +16,9 @@ func valuesOf(args json.RawMessage) (v values) {
 	return v
 }
 
-// split splits an object that is valid, and checks no more than it has to: package json
-// reads each byte several times, which for a large text takes longer than most calls. It
-// is false where it does not know.
+// split splits a valid object with as few checks as possible: package json reads each
+// byte several times, which for a large text takes longer than most calls. It reports
+// false if it is unsure.
 func split(object []byte) (values, bool) {
 	v := values{}
 	at := space(object, 0)
@@ -49,7 +49,7 @@ func split(object []byte) (values, bool) {
 	return v, at < len(object) && object[at] == '}' && space(object, at+1) == len(object)
 }
 
-// space is where white space ends.
+// space returns where white space ends.
 func space(text []byte, at int) int {
 	for at < len(text) && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r') {
 		at++
@@ -57,7 +57,7 @@ func space(text []byte, at int) int {
 	return at
 }
 
-// element is where the value that begins at an index ends, or -1.
+// element returns where the value that begins at an index ends, or -1.
 func element(text []byte, at int) int {
 	depth := 0
 	for ; at < len(text); at++ {
@@ -87,7 +87,7 @@ func element(text []byte, at int) int {
 	return -1
 }
 
-// quote is where the string ends that has begun before an index: at its quote, or -1.
+// quote returns the index of the quote that ends the string around an index, or -1.
 func quote(text []byte, at int) int {
 	for {
 		n := bytes.IndexByte(text[at:], '"')
@@ -105,7 +105,8 @@ func quote(text []byte, at int) int {
 	}
 }
 
-// plainText is the text of a JSON string without escapes; false if it may have any.
+// plainText returns the text of a JSON string without escapes, or false if it may have
+// any.
 func plainText(quoted []byte) (string, bool) {
 	text := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(text, '\\') >= 0 || !utf8.Valid(text) {

@@ -2,14 +2,14 @@ package abi
 
 import "encoding/json"
 
-// ToolAnswer is the response of the operation tool.call: how the call of another tool
-// ended.
+// ToolAnswer is the response of the operation tool.call: the outcome of calling
+// another tool.
 type ToolAnswer struct {
 	Kind       Kind            `json:"kind"`
-	Value      json.RawMessage `json:"value,omitempty"` // on success
+	Value      json.RawMessage `json:"value,omitempty"` // only on success
 	Content    []Block         `json:"content,omitempty"`
-	Error      string          `json:"error,omitempty"` // unless it is a success
-	Limit      Limit           `json:"limit,omitempty"` // that the tool reached
+	Error      string          `json:"error,omitempty"` // set unless it is a success
+	Limit      Limit           `json:"limit,omitempty"` // the limit that the tool reached
 	Connection *Connection     `json:"connection,omitempty"`
 }
 
@@ -22,18 +22,18 @@ type FoundTools struct {
 
 // FoundTool is a tool that a plugin may call.
 type FoundTool struct {
-	Name        string `json:"name"`        // as tool.call takes it
-	Declaration string `json:"declaration"` // a method in TypeScript
+	Name        string `json:"name"`        // name for tool.call
+	Declaration string `json:"declaration"` // a TypeScript method
 	Description string `json:"description"`
 }
 
-// EveryTool stands for all tools that the caller of a plugin may call itself, in the
+// EveryTool means all tools that the caller of a plugin may call itself, in the
 // plugin's needs and grants.
 const EveryTool = "*"
 
-// Bounds of the calls that tools make of other tools.
+// Limits on nested calls.
 const (
 	MaxToolDepth = 8       // nested calls, not counting the first
-	MaxToolCalls = 1000    // calls below one call in total, refused ones included
-	MaxToolArgs  = 8 << 20 // bytes of the arguments of one
+	MaxToolCalls = 1000    // calls below the first call in total, including refused ones
+	MaxToolArgs  = 8 << 20 // bytes of the arguments of one call
 )

@@ -16,8 +16,8 @@ type Call struct {
 	tool     string
 	canceled atomic.Bool
 	facts    func() Facts
-	inbox    []Message  // that were received and not returned yet
-	received int64      // the ID of the last one that was
+	inbox    []Message  // messages received but not returned yet
+	received int64      // ID of the last one returned
 	calling  sync.Mutex // held from a host call until its response is read
 }
 
@@ -87,17 +87,17 @@ func (c *Call) Write(s abi.Stream, data []byte) error {
 		return c.code(s, code)
 	}
 	var why abi.CallFailure
-	_ = json.Unmarshal(c.read(abi.FieldResponse), &why) // a host may not say why
+	_ = json.Unmarshal(c.read(abi.FieldResponse), &why) // a host may not give a reason
 	return &WriteError{Stream: s, Code: code, Reason: why.Message}
 }
 
-// progressStream stands for progress in a WriteError.
+// progressStream means progress in a WriteError.
 const progressStream abi.Stream = -1
 
-// Progress reports how much is done of a total, in any unit; a negative total
-// is unknown. The message may be empty. It is cheap: call it every few milliseconds
-// of work. It returns [ErrCanceled] once the call is being stopped, and a
-// [*WriteError] for NaN and for a message that is not UTF-8.
+// Progress reports done of a total, in any unit; a negative total is unknown. The
+// message may be empty. It is cheap: call it every few milliseconds of work. It
+// returns [ErrCanceled] once the call is being stopped, and a [*WriteError] for NaN
+// and for a message that is not UTF-8.
 func (c *Call) Progress(done, total float64, message string) error {
 	return c.code(progressStream, c.host.Progress(done, total, message))
 }
@@ -116,7 +116,7 @@ func (c *Call) code(s abi.Stream, code int32) error {
 // read returns a field, or nil if it is absent.
 func (c *Call) read(f abi.Field) []byte { return readField(c.host, f) }
 
-// readField reads a long field twice.
+// readField reads a long field twice, first to get its length.
 func readField(h Host, f abi.Field) []byte {
 	buf := make([]byte, 4<<10)
 	n := int(h.Read(f, buf))

@@ -43,10 +43,10 @@ func (c *Call) HostContext(ctx context.Context, op string, request, response any
 	return json.Unmarshal(answer, response)
 }
 
-// awaiter is a Host in which several goroutines can wait for operations at a time.
+// awaiter is a Host in which several goroutines can wait for operations concurrently.
 type awaiter interface {
-	// Await calls an operation and returns what Call would, and the response. It cancels
-	// the operation once done is closed.
+	// Await calls an operation and returns the code of Call, and the response. It
+	// cancels the operation once done is closed.
 	Await(done <-chan struct{}, op string, request []byte) (code int32, response []byte)
 }
 
@@ -62,7 +62,7 @@ func (c *Call) operation(done <-chan struct{}, op string, request []byte) (code 
 	return code, c.read(abi.FieldResponse)
 }
 
-// waits reports whether an operation waits for something outside of the guest.
+// waits reports whether an operation waits for something outside the guest.
 func waits(op string) bool {
 	switch op {
 	case "sleep", "ask", "http", "messages.receive", "tool.call", "tool.search":
@@ -116,7 +116,7 @@ func (c *Call) LoadCheckpoint() ([]byte, error) {
 	return saved.Data, unlessDenied(err)
 }
 
-// unlessDenied drops the error of a capability that is not granted.
+// unlessDenied drops an error that matches [ErrDenied].
 func unlessDenied(err error) error {
 	if errors.Is(err, ErrDenied) {
 		return nil
@@ -135,7 +135,7 @@ type report struct {
 // ignores it.
 func (c *Call) Status(text string) error { return c.report(report{Status: &text}) }
 
-// ProgressUnit names the unit of the numbers of [Call.Progress], such as "files", from
+// ProgressUnit sets the unit of the numbers of [Call.Progress], such as "files", from
 // the next report on. A host that does not support it ignores it.
 func (c *Call) ProgressUnit(unit string) error { return c.report(report{Unit: &unit}) }
 
@@ -169,7 +169,7 @@ func (c *Call) Ask(questions map[string]Question) (map[string]Answer, error) {
 	return out.Answers, err
 }
 
-// Form makes a question whose answer is described by a JSON schema of an object.
+// Form makes a question whose answer is an object described by a JSON schema.
 func Form(message, schema string) Question {
 	return Question{Message: message, Schema: json.RawMessage(schema)}
 }

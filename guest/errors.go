@@ -15,13 +15,13 @@ var (
 	ErrLimit    = errors.New("limit reached")       // matched by a [*HostError]: the operator allows no more
 	ErrConflict = errors.New("changed meanwhile")   // matched by a [*HostError]: the stored value has another version
 	ErrUnknown  = errors.New("unknown capability")  // matched by a [*HostError]: this host does not have it
-	ErrLost     = errors.New("lost")                // matched by a [*HostError]: it had begun when its host died, and may have happened
+	ErrLost     = errors.New("lost")                // matched by a [*HostError]: it had begun when its host died, and may have taken effect
 )
 
 // Errorf makes a tool error. It is [fmt.Errorf]; any other error does as well.
 func Errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
-// Connection says what the user has to connect before the tool can work.
+// Connection is what the user has to connect before the tool can work.
 type Connection = abi.Connection
 
 // ConnectionRequired makes the error that asks the user to connect something
@@ -37,7 +37,7 @@ func (e *connectionError) Error() string { return "connection required: " + e.Pr
 type WriteError struct {
 	Stream abi.Stream // -1 for progress
 	Code   int32      // one of abi's Refused codes
-	Reason string     // why a content block is refused, or empty
+	Reason string     // reason for refusing a content block, or empty
 }
 
 func (e *WriteError) Error() string {

@@ -44,16 +44,16 @@ func Handle[In, Out any](f func(c *Call, in In) (Out, error)) Handler {
 	}
 }
 
-// warmUp has encoding/json build its caches for the types, which is most of the time
-// of a short call. Hosts start every call from a snapshot taken after it.
+// warmUp makes encoding/json build its caches for the types, which takes most of the
+// time of a short call. Hosts start every call from a snapshot taken after it.
 func warmUp[In, Out any]() {
 	defer func() { _ = recover() }() // a method of the types may panic on an empty value
 	_ = typed.Decode([]byte("{}"), new(In))
 	_, _ = typed.Marshal(new(Out))
 }
 
-// outputSchema returns the schema of a handler's results, nil for [None] and for a type
-// whose values may be anything.
+// outputSchema returns the schema of a handler's results: nil for [None], and for a
+// type that allows any value.
 func outputSchema(t reflect.Type) (json.RawMessage, error) {
 	if t == reflect.TypeFor[None]() {
 		return nil, nil
@@ -61,14 +61,14 @@ func outputSchema(t reflect.Type) (json.RawMessage, error) {
 	return typed.Output(t)
 }
 
-// result writes the result of a call. It panics if the type cannot be written, which
-// no model could react to.
+// result writes the result of a call. It panics if the type cannot be encoded,
+// because no model could react to that.
 func (c *Call) result(out any) error {
 	var data []byte // an empty result means that the tool has none
 	if _, none := out.(*None); !none {
 		var err error
 		if data, err = typed.Marshal(out); err != nil {
-			if errors.Is(err, typed.ErrNotUTF8) { // which depends on the data
+			if errors.Is(err, typed.ErrNotUTF8) { // this depends on the data
 				return fmt.Errorf("the result of tool %s: %w", c.tool, err)
 			}
 			panic(fmt.Sprintf("the result of tool %s cannot be written: %v", c.tool, err))

@@ -19,7 +19,7 @@ type KV struct{ values store }
 // KV returns the key-value store of the plugin.
 func (c *Call) KV() KV { return KV{store{c, "kv."}} }
 
-// StoredValue describes a value that is stored.
+// StoredValue describes a stored value.
 type StoredValue struct {
 	Key     string `json:"key"`
 	Version int64  `json:"version"`
@@ -31,7 +31,8 @@ type StoredValue struct {
 func (k KV) Get(key string, value any) (version int64, err error) { return k.values.get(key, value) }
 
 // Set stores a value as JSON, durably. The last write wins. It costs a million units of
-// fuel and a write to disk. Beyond a limit of the store the error matches [ErrLimit].
+// fuel and a write to disk. If a limit of the store is exceeded, the error matches
+// [ErrLimit].
 func (k KV) Set(key string, value any) error { return k.SetFor(key, value, 0) }
 
 // SetFor is like Set, but the value expires after ttl, at most ten years; 0 means
@@ -41,8 +42,8 @@ func (k KV) SetFor(key string, value any, ttl time.Duration) error {
 	return err
 }
 
-// SetIf is like [KV.SetFor], but writes only if the stored value has that version,
-// where 0 means that there is none. It returns the new version. Otherwise the error
+// SetIf is like [KV.SetFor], but writes only if the stored value has that version;
+// 0 means that there is none. It returns the new version. Otherwise the error
 // matches [ErrConflict]: get the value again.
 func (k KV) SetIf(key string, value any, version int64, ttl time.Duration) (int64, error) {
 	return k.values.set(key, value, &version, ttl)
@@ -71,10 +72,10 @@ func (k KV) List(prefix string) iter.Seq2[StoredValue, error] {
 	}
 }
 
-// store calls the operations on values that a host keeps.
+// store calls the host's operations on stored values.
 type store struct {
 	call   *Call
-	prefix string // of the operations
+	prefix string // prefix of the operations' names
 }
 
 func (s store) get(key string, value any) (version int64, err error) {

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Message is a message that was sent to a background run while it runs.
+// Message is a message to a running background run.
 type Message struct {
-	ID   int64           `json:"id"` // grows from message to message
+	ID   int64           `json:"id"` // ascending
 	At   time.Time       `json:"at"`
-	By   string          `json:"by,omitempty"` // who sent it; empty is the session's agent
+	By   string          `json:"by,omitempty"` // the sender; empty means the session's agent
 	Data json.RawMessage `json:"message"`
 }
 
@@ -20,10 +20,10 @@ type Message struct {
 //
 // A message is acknowledged when Receive is called again and asks the host for more. If
 // the host goes down before that, the message is delivered again to the next attempt:
-// save a checkpoint with its ID after each message whose effect must not be repeated.
-// A checkpoint must contain all that the tool needs of the messages before it: a tool
-// that is idempotent or readonly begins again from its last checkpoint.
-// Do not call Receive from several goroutines.
+// save a checkpoint with its ID after each message whose effect must not be repeated. A
+// checkpoint must contain everything that the tool needs from earlier messages: an
+// idempotent or readonly tool begins again from its last checkpoint. Do not call
+// Receive from several goroutines.
 func (c *Call) Receive(wait time.Duration) (*Message, error) {
 	if len(c.inbox) == 0 {
 		var out struct {

@@ -33,7 +33,8 @@ type Hints = abi.Hints
 //	OutputBytes       int64 written to all streams
 type Limits = abi.Limits
 
-// Needs are what the operator must grant before a tool of the plugin is called.
+// Needs are the grants that a plugin requires before one of its tools is
+// called.
 //
 //	Files   []FileNeed  folders
 //	Env     []string    names of environment variables
@@ -47,7 +48,7 @@ type Limits = abi.Limits
 //	Secrets []string    secrets in those requests, by their names: Call.SecretExists
 type Needs = abi.Needs
 
-// FileNeed is a folder as the plugin sees it.
+// FileNeed is a folder that the plugin needs.
 //
 //	Path string   absolute, in the sandbox, such as /work
 //	Mode FileMode read or write
@@ -73,7 +74,7 @@ type Narration = abi.Narration
 type Text = abi.Text
 
 // Say makes a status text of a [Narration], in which {name} stands for the argument of
-// that name. [Text] can have one for each locale.
+// that name. Use [Text] for one per locale.
 func Say(template string) Text { return Text{Default: template} }
 
 // Plugin is a plugin and its tools. It must not change once it is served.
@@ -85,7 +86,7 @@ type Plugin struct {
 	License     string // SPDX expression
 	Authors     []string
 	Tools       []Tool
-	Needs       Needs // the zero Needs asks the operator for nothing
+	Needs       Needs // the zero Needs requires no grants
 	// Requires names features of the contract that the plugin cannot work without, such
 	// as "kv". A host that lacks one refuses the plugin and says so. See the contract.
 	Requires []string
@@ -94,7 +95,7 @@ type Plugin struct {
 // Tool is one tool of a plugin. Name, Description and Handler are required; the other
 // fields have the contract's defaults.
 type Tool struct {
-	Name        string // [a-z][a-z0-9_]*; a tool named as its plugin is known by that name alone
+	Name        string // [a-z][a-z0-9_]*; a tool with its plugin's name is known by that name alone
 	Title       string
 	Description string // all that a model knows of the tool
 	Handler     Handler

@@ -9,6 +9,6 @@ func Serve(*Plugin) {}
 func setRunning(*Call) (done func()) { return func() {} }
 
 // Running returns the call that is running in this module, for packages that cannot get
-// it as an argument. Outside of a handler, and on other platforms than wasip1, where
-// several calls can run at a time, it returns nil.
+// it as an argument. It returns nil outside of a handler, and on platforms other than
+// wasip1, where several calls can run concurrently.
 func Running() *Call { return nil }

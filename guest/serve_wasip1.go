@@ -32,7 +32,7 @@ func Serve(p *Plugin) {
 	startWorker()
 }
 
-// running is the call that runs. An instance runs one at a time.
+// running is the current call. An instance runs one at a time.
 var running *Call
 
 func setRunning(c *Call) (done func()) {
@@ -41,8 +41,8 @@ func setRunning(c *Call) (done func()) {
 }
 
 // Running returns the call that is running in this module, for packages that cannot get
-// it as an argument. Outside of a handler, and on other platforms than wasip1, where
-// several calls can run at a time, it returns nil.
+// it as an argument. It returns nil outside of a handler, and on platforms other than
+// wasip1, where several calls can run concurrently.
 func Running() *Call { return running }
 
 //go:wasmexport toolhost_describe
@@ -52,7 +52,8 @@ func describe() int32 {
 }
 
 // imports is the host outside the module. Its methods, like the exports, yield:
-// nothing in a module preempts a goroutine, and the garbage collector needs its turn.
+// nothing in a module preempts a goroutine, and the garbage collector needs time to
+// run.
 type imports struct{}
 
 func (imports) Read(f abi.Field, into []byte) int32 {

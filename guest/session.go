@@ -1,6 +1,6 @@
 package guest
 
-// Session is the values that the tools of a session share: JSON documents of up to 64
+// Session has the values that the tools of a session share: JSON documents of up to 64
 // KiB each, at most 256 of them with 1 MiB in total. They outlive the call and are
 // removed with the session. Do not keep secrets there: other tools of the session, and
 // its user, can read them.
@@ -29,8 +29,8 @@ func (s Session) Set(key string, value any) error {
 	return err
 }
 
-// SetIf is like Set, but writes only if the stored value has that version, where 0
-// means that there is none. It returns the new version. Otherwise the error matches
+// SetIf is like Set, but writes only if the stored value has that version; 0 means
+// that there is none. It returns the new version. Otherwise the error matches
 // [ErrConflict]: get the value again.
 func (s Session) SetIf(key string, value any, version int64) (int64, error) {
 	return s.values.set(key, value, &version, 0)

@@ -17,23 +17,24 @@ const (
 	nonblock = 4 // FDFLAGS_NONBLOCK of WASI
 )
 
-// idle is stdin in the runtime's poller. The host makes it ready when no goroutine can
-// run, and gives the time until the first timer to read. See host/poll.go.
+// idle is stdin in the runtime's poller. When no goroutine can run, the host makes it
+// ready, with the time until the first timer as data. See host/poll.go.
 var idle *os.File
 
 func openIdle() {
-	setFlags(stdin, nonblock) // else it would not be polled
+	setFlags(stdin, nonblock) // otherwise it would not be polled
 	idle = os.NewFile(stdin, "idle")
 	setFlags(stdin, 0)
 }
 
 var (
 	untilNext [8]byte
-	reading   bool // the goroutine of the exports waits for idle
+	reading   bool // the goroutine of the exports is waiting for idle
 )
 
-// untilIdle lets other goroutines run until none can, or until wake. It returns the time
-// until the runtime's first timer, or a negative number if no timer would fire.
+// untilIdle lets other goroutines run until none can, or until wake is called. It
+// returns the time until the runtime's first timer, or a negative number if no timer
+// would fire.
 func untilIdle() (time.Duration, error) {
 	setFlags(stdin, nonblock) // until it is read
 	reading = true
@@ -42,7 +43,7 @@ func untilIdle() (time.Duration, error) {
 	return time.Duration(binary.LittleEndian.Uint64(untilNext[:])), err
 }
 
-// wake ends untilIdle with an error: other goroutines may never let it end.
+// wake ends untilIdle with an error, since other goroutines may never let it end.
 func wake() {
 	if reading {
 		_ = idle.SetReadDeadline(time.Unix(0, 0))
@@ -52,22 +53,22 @@ func wake() {
 // timer is the operation that ends when the runtime's first timer fires.
 var timer alarm
 
-// alarm is one operation at a time: a call has room for few.
+// alarm is one operation at a time, because a call may have only a few.
 type alarm struct {
 	id       int32 // 0 without one
 	due      time.Time
 	canceled bool // it ends soon, and then another one may be started
-	stopped  bool // the call is being stopped, which ends sleeps at once
+	stopped  bool // the call is being stopped, which ends sleeps immediately
 }
 
 // slack is how late a timer may be, so that not every new timer cancels an operation.
 const slack = time.Millisecond
 
-// set has the module resumed after that time or earlier.
+// set makes the host resume the module after that time or earlier.
 func (a *alarm) set(after time.Duration) error {
 	due := time.Now().Add(after)
 	switch {
-	case a.stopped && len(pending) > 0: // whose end resumes the module
+	case a.stopped && len(pending) > 0: // their end resumes the module
 		return nil
 	case a.id != 0:
 		if !a.canceled && due.Before(a.due.Add(-slack)) {
@@ -86,7 +87,7 @@ func (a *alarm) set(after time.Duration) error {
 	return nil
 }
 
-// end notes how the operation has ended.
+// end records the end of the operation.
 func (a *alarm) end(code int32) {
 	a.stopped = a.stopped || code == abi.CallCanceled && !a.canceled
 	a.id, a.canceled = 0, false

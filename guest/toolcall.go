@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/internal/typed"
 )
 
-// ToolAnswer is how the call of another tool has ended.
+// ToolAnswer is the outcome of calling another tool.
 type ToolAnswer = abi.ToolAnswer
 
 // CallTool calls another tool by the name that agents use, and decodes its result into
@@ -18,8 +18,8 @@ type ToolAnswer = abi.ToolAnswer
 // The host makes the same checks as for an agent, so the tool may need approval. Its
 // fuel and time are part of this call's.
 //
-// If the tool has no result, the error is a [*ToolError]. A tool may return it: if the
-// user has to connect something first, so does its own caller.
+// If the tool has no result, the error is a [*ToolError]. Return it unchanged to pass
+// a required connection on to your own caller.
 func (c *Call) CallTool(name string, args, result any) error {
 	answer, err := c.ToolAnswer(name, args, 0)
 	if err != nil {
@@ -38,8 +38,8 @@ func (c *Call) CallTool(name string, args, result any) error {
 }
 
 // ToolAnswer is like CallTool, but returns every outcome of a tool, with its content:
-// failures of every kind are not errors here. The timeout limits the tool's time; 0
-// leaves the limit to the tool.
+// failures of any kind are not errors here. timeout limits the tool's time; 0 means
+// the tool's own limit.
 func (c *Call) ToolAnswer(name string, args any, timeout time.Duration) (ToolAnswer, error) {
 	data, err := typed.Marshal(args)
 	if err != nil {
@@ -62,12 +62,12 @@ func (c *Call) ToolAnswer(name string, args any, timeout time.Duration) (ToolAns
 // ToolError is the error of a called tool that returned no result.
 type ToolError struct {
 	Tool   string
-	Answer ToolAnswer // how the call ended, and why
+	Answer ToolAnswer // outcome of the call
 }
 
 func (e *ToolError) Error() string { return e.Tool + ": " + e.Answer.Error }
 
-// As makes a tool that returns the error ask for the connection that the other one needs.
+// As lets a tool return the error to require the connection that the called tool needs.
 func (e *ToolError) As(target any) bool {
 	to, ok := target.(**connectionError)
 	if !ok || e.Answer.Kind != abi.ConnectionRequired || e.Answer.Connection == nil {

@@ -11,21 +11,21 @@ import (
 //go:wasmimport toolhost_v1 call_start
 func hostStart(op unsafe.Pointer, opSize int32, ptr unsafe.Pointer, size int32) int32
 
-// The host waits in place of the module: while a tool waits, its exports have returned.
-// So the tool runs on a goroutine of its own, the worker, and the goroutine of the
-// exports returns abi.InvokeWaiting as soon as no goroutine can run.
+// The host waits in place of the module: while a tool waits, the module's exports have
+// returned. So the tool runs on a goroutine of its own, the worker, and the goroutine
+// of the exports returns abi.InvokeWaiting as soon as no goroutine can run.
 
 // work is the call that the worker runs.
 type work struct {
 	call     *Call
 	answered bool // it has written a result
 	ended    bool
-	code     int32 // what toolhost_invoke answers, once it has ended
+	code     int32 // result of toolhost_invoke, once it has ended
 }
 
 var (
-	now  = new(work) // the one that runs
-	next *work       // that the worker has not begun
+	now  = new(work) // the current call
+	next *work       // not begun by the worker yet
 )
 
 // startWorker starts the worker. Its stack is part of the state that calls begin with.
@@ -81,23 +81,23 @@ func failed(message string) int32 {
 //go:wasmexport toolhost_invoke
 func invoke() int32 {
 	if served == nil {
-		return served.Invoke(imports{}) // which says so
+		return served.Invoke(imports{}) // it reports that
 	}
 	now = new(work)
 	next = now
 	return settle()
 }
 
-// ended is how an operation has ended.
+// ended is the outcome of an operation.
 type ended struct {
 	code     int32
 	response []byte
 }
 
-// pending are the operations that were started for a goroutine, which waits for the end.
+// pending are the started operations, each with a goroutine that waits for its end.
 var pending = map[int32]chan ended{}
 
-// room is for operations that are pending: all that a call may have but the timer's.
+// room limits pending operations to all that a call may have, except one for the timer.
 var room = make(chan struct{}, abi.MaxPending-1)
 
 //go:wasmexport toolhost_resume
@@ -111,12 +111,12 @@ func resume(id, code int32) int32 {
 	return settle()
 }
 
-// turns is how often other goroutines get their turn before the module prepares to wait:
-// more often than a short call yields.
+// turns is how often other goroutines may run before the module prepares to wait: more
+// often than a short call yields.
 const turns = 4
 
 // settle runs the goroutines of the tool until it has ended or none of them can run, and
-// returns what the module answers the host.
+// returns the module's response to the host.
 func settle() int32 {
 	for range turns {
 		runtime.Gosched()
@@ -186,7 +186,7 @@ func (h imports) start(op string, request []byte) (id int32, response []byte) {
 	return id, response
 }
 
-// cancelOperation cancels an operation, which ends soon.
+// cancelOperation cancels an operation, which then ends soon.
 func cancelOperation(id int32) {
 	now.call.calling.Lock()
 	defer now.call.calling.Unlock()

@@ -50,7 +50,7 @@ func exampleName(tool string, i int, e abi.Example) string {
 	return tool + "/" + e.Name
 }
 
-// badSchema says what is wrong with the schemas of a tool, or nothing.
+// badSchema returns what is wrong with the schemas of a tool, or nothing.
 func badSchema(tool *abi.Tool) string {
 	if _, err := schema.Compile(tool.InputSchema); err != nil {
 		return fmt.Sprintf("input schema: %v", err)
@@ -64,7 +64,7 @@ func badSchema(tool *abi.Tool) string {
 	return ""
 }
 
-// wrongExample says what is wrong with an example, or nothing.
+// wrongExample returns what is wrong with an example, or nothing.
 func wrongExample(p *guest.Plugin, tool *abi.Tool, e abi.Example) string {
 	got := Call(p, tool.Name, e.Args)
 	switch {
@@ -99,7 +99,7 @@ func fill(raw, args json.RawMessage) (filled json.RawMessage, problems string) {
 	return filled, ""
 }
 
-// misfit lists what of a document does not fit a schema.
+// misfit lists the parts of a document that do not fit a schema.
 func misfit(raw, document json.RawMessage) string {
 	if raw == nil || document == nil {
 		return ""

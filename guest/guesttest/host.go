@@ -21,39 +21,41 @@ import (
 type Host struct {
 	Facts guest.Facts
 	// Capabilities has the functions behind [guest.Call.Host], by the name of the
-	// capability. A nil function stands for a capability that is not granted. So does a
+	// capability. A nil function means that the capability is not granted. So does a
 	// missing one that is part of the contract; any other missing name is unknown to
 	// the host. An error is a failure; a [*guest.HostError] is returned unchanged.
 	Capabilities map[string]func(request json.RawMessage) (response any, err error)
 	// StopAfter is the number of progress reports after which the call is being
 	// stopped: the last report and everything after it return [guest.ErrCanceled].
-	// 0 never stops.
+	// 0 means never.
 	StopAfter int
 	Script    []byte // the module's custom section toolhost.script
-	// Checkpoint is the checkpoint of a background run: the next call loads what a
-	// call saves. Nil is a call that is not a background run and saves nothing.
+	// Checkpoint is the checkpoint of a background run: the next call loads what
+	// this call saves. Nil means that the call is not a background run and saves
+	// nothing.
 	Checkpoint *[]byte
-	// Messages are sent to the run before the call, in this order. Nil is a call that is
-	// not a background run.
+	// Messages are sent to the run before the call, in this order. Nil means that the
+	// call is not a background run.
 	Messages []json.RawMessage
 	// Tools are other tools that the plugin may call. A [guest.ToolAnswer] is the
-	// complete outcome, and any other value is that of a success. An error is a tool
-	// error, and a [*guest.HostError] an error of the call itself, such as one with the
+	// complete outcome; any other value is the result of a success. An error is a tool
+	// error; a [*guest.HostError] is an error of the call itself, such as one with the
 	// code "lost". A missing tool is not granted. [Host.ToolOf] makes a function from a
 	// tool of another plugin.
 	Tools map[string]func(args json.RawMessage) (any, error)
-	// Session has the values of the session. Nil is a plugin without the grant.
+	// Session has the values of the session. Nil means that they are not granted.
 	Session *Store
-	// KV is the key-value store of the plugin. Nil is a plugin without the grant.
+	// KV is the key-value store of the plugin. Nil means that it is not granted.
 	KV *Store
 	// HTTP responds to the requests that the plugin's needs cover, see [Play] and
-	// [Recorded]. During a call it also stands for [http.DefaultTransport], so tests
-	// with it should not run in parallel. Nil is a plugin without the grant.
+	// [Recorded]. During a call it also replaces [http.DefaultTransport], so tests
+	// with it should not run in parallel. Nil means that HTTP is not granted.
 	HTTP http.RoundTripper
-	// HTTPRules are what the operator allows in addition to the needs of the plugin.
+	// HTTPRules are rules that the operator grants in addition to the needs of the
+	// plugin.
 	HTTPRules []guest.HTTPNeed
-	// Secrets has the secrets in the rules of the grant http, and whether each has a
-	// value. Any other secret is not granted.
+	// Secrets has the secrets named by the rules of the grant http, and whether each
+	// has a value. Any other secret is not granted.
 	Secrets map[string]bool
 }
 
@@ -71,7 +73,7 @@ type Progress struct {
 	Total   float64 `json:"total"` // negative if unknown
 	Message string  `json:"message,omitempty"`
 	Unit    string  `json:"unit,omitempty"`
-	Status  string  `json:"status,omitempty"` // what the tool was doing
+	Status  string  `json:"status,omitempty"` // current activity of the tool
 }
 
 // Log is one record for the operator.
@@ -80,7 +82,7 @@ type Log struct {
 	Message string `json:"message"`
 }
 
-// String is the result as JSON.
+// String returns the result as JSON.
 func (o Outcome) String() string {
 	data, err := json.Marshal(o.Result)
 	if err != nil {
@@ -132,24 +134,24 @@ func broken(format string, args ...any) Outcome {
 	return Outcome{Result: abi.Result{Kind: abi.Internal, Error: fmt.Sprintf(format, args...)}}
 }
 
-// call is one call: the host functions and what they are given.
+// call is one call, with the host functions and their data.
 type call struct {
 	Host
 	tool     string
 	readonly bool // the tool has the hint
 	args     []byte
 
-	rules    []egress.Rule // what it needs
-	restored []byte        // the checkpoint as it was before the call
+	rules    []egress.Rule // its needs as rules
+	restored []byte        // the checkpoint before the call
 
 	mu              sync.Mutex
 	stopping        bool
 	response        []byte
 	result, errText []byte
-	given           bool // something was written to the result, perhaps nothing
+	given           bool // the tool wrote to the result, perhaps an empty one
 	summary         string
 	stdout, stderr  strings.Builder
-	said            Progress // last
+	said            Progress // last report
 	out             Outcome
 }
 
@@ -182,7 +184,7 @@ func (c *call) Read(f abi.Field, into []byte) int32 {
 	return int32(len(data))
 }
 
-// maxBlocks is how many content blocks hosts take.
+// maxBlocks is how many content blocks hosts accept.
 const maxBlocks = 256
 
 // Write implements [guest.Host].
@@ -239,7 +241,7 @@ func (c *call) Progress(done, total float64, message string) int32 {
 	return c.answer()
 }
 
-// sayProgress keeps a report. The call is locked.
+// sayProgress records a report. The call must be locked.
 func (c *call) sayProgress() {
 	c.out.Progress = append(c.out.Progress, c.said)
 	if len(c.out.Progress) == c.StopAfter {
@@ -254,7 +256,7 @@ func (c *call) answer() int32 {
 	return abi.Continue
 }
 
-// codes are what the call function returns for each failure.
+// codes are the return values of the call function for each failure.
 var codes = map[string]int32{
 	"denied": abi.CallDenied, "unknown": abi.CallUnknown, "invalid": abi.CallInvalid,
 	"failed": abi.CallFailed, "limit": abi.CallLimit, "canceled": abi.CallCanceled, "conflict": abi.CallConflict,
@@ -292,8 +294,8 @@ func (c *call) Await(_ <-chan struct{}, op string, request []byte) (code int32, 
 // contractOps are the capabilities of the contract, which every host knows.
 var contractOps = []string{"sleep", "ask"}
 
-// use runs a capability of the test. The call is not locked meanwhile, as the
-// capability may well wait.
+// use runs a capability of the test, without holding the call's lock, because
+// the capability may wait.
 func (c *call) use(op string, request []byte) (any, error) {
 	c.mu.Lock()
 	stopping := c.stopping
@@ -331,7 +333,7 @@ func (c *call) use(op string, request []byte) (any, error) {
 	return f(request)
 }
 
-// secretExists is the operation of that name.
+// secretExists implements secret.exists.
 func (c *call) secretExists(request []byte) (any, error) {
 	var in struct {
 		Name *string `json:"name"`
@@ -346,8 +348,8 @@ func (c *call) secretExists(request []byte) (any, error) {
 	return map[string]bool{"exists": exists}, nil
 }
 
-// checkpoint is the capability of that name, which is there while a call is
-// being stopped too.
+// checkpoint implements the checkpoint operations, even while a call is
+// being stopped.
 func (c *call) checkpoint(op string, request []byte) (any, error) {
 	if c.Checkpoint == nil {
 		return nil, &guest.HostError{Code: "denied", Message: "only a background run has checkpoints: this call is not run again"}
@@ -372,7 +374,7 @@ func (c *call) checkpoint(op string, request []byte) (any, error) {
 	return nil, &guest.HostError{Code: "unknown", Message: "this host has no such capability"}
 }
 
-// report is the capability of that name.
+// report implements the operation report.
 func (c *call) report(request []byte) (any, error) {
 	var in struct{ Status, Unit, Summary *string }
 	if err := json.Unmarshal(request, &in); err != nil || in.Status == nil && in.Unit == nil && in.Summary == nil {

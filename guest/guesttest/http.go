@@ -21,18 +21,18 @@ import (
 
 // Exchange is a request and its response.
 type Exchange struct {
-	Method  string      `json:"method,omitempty"` // empty is GET
+	Method  string      `json:"method,omitempty"` // empty means GET
 	URL     string      `json:"url"`
-	Request string      `json:"request,omitempty"` // the body of the request; empty matches any
-	Status  int         `json:"status,omitempty"`  // 0 is 200
+	Request string      `json:"request,omitempty"` // body of the request; empty matches any
+	Status  int         `json:"status,omitempty"`  // 0 means 200
 	Header  http.Header `json:"header,omitempty"`
 	Body    string      `json:"body,omitempty"`
-	Bytes   []byte      `json:"bytes,omitempty"` // the body, if it is not text
+	Bytes   []byte      `json:"bytes,omitempty"` // body, if it is not text
 }
 
-// Play responds to requests with exchanges, for [Host.HTTP]. Each is for one request
-// with its method, URL and body. If several match, the first is used. A request that
-// none matches fails.
+// Play responds to requests with exchanges, for [Host.HTTP]. Each exchange answers
+// one request with its method, URL and body. If several match, the first is used. A
+// request without a match fails.
 func Play(exchanges ...Exchange) http.RoundTripper {
 	return &player{left: slices.Clone(exchanges)}
 }
@@ -41,8 +41,8 @@ func Play(exchanges ...Exchange) http.RoundTripper {
 const RecordEnv = "TOOLHOST_RECORD"
 
 // Recorded plays the exchanges in a JSON file, as [Play] does. With TOOLHOST_RECORD=1 in
-// the environment it makes the requests and writes the file. It does not keep headers of
-// requests. Look for secrets in it before you commit it.
+// the environment it makes the requests and writes the file. It does not record request
+// headers. Look for secrets in the file before you commit it.
 func Recorded(t testing.TB, file string) http.RoundTripper {
 	t.Helper()
 	if os.Getenv(RecordEnv) == "1" {
@@ -125,7 +125,7 @@ func (e Exchange) response(r *http.Request) *http.Response {
 	}
 }
 
-// recorder makes requests and keeps what came of them.
+// recorder makes requests and records the responses.
 type recorder struct {
 	mu   sync.Mutex
 	kept []Exchange
@@ -179,7 +179,7 @@ var network = http.DefaultTransport
 
 func init() { http.DefaultTransport = running }
 
-// calls are those that run now.
+// calls are the running calls.
 type calls struct {
 	mu  sync.Mutex
 	now []*call
@@ -199,8 +199,8 @@ func (a *calls) enter(c *call) (leave func()) {
 	}
 }
 
-// RoundTrip implements [http.RoundTripper]: for the latest call that has its own way
-// out, or the latest one.
+// RoundTrip implements [http.RoundTripper] for the latest call with an HTTP of its
+// own, or otherwise the latest call.
 func (a *calls) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	var latest *call
@@ -216,7 +216,7 @@ func (a *calls) RoundTrip(r *http.Request) (*http.Response, error) {
 	return latest.roundTrip(r)
 }
 
-// roundTrip checks a request as a host does that grants what the plugin needs.
+// roundTrip checks a request like a host that grants what the plugin needs.
 func (c *call) roundTrip(r *http.Request) (*http.Response, error) {
 	deny := func(format string, args ...any) (*http.Response, error) {
 		return nil, &guest.HostError{Op: "http", Code: "denied", Message: fmt.Sprintf(format, args...)}
@@ -241,7 +241,7 @@ func (c *call) roundTrip(r *http.Request) (*http.Response, error) {
 	return c.HTTP.RoundTrip(r)
 }
 
-// http is the capability of that name.
+// http implements the operation http.
 func (c *call) http(request []byte) (any, error) {
 	var in struct {
 		Method, URL string

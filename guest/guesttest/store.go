@@ -14,7 +14,7 @@ import (
 // Store has the values of a session or of a key-value store, without the limits of a
 // host. The zero Store is empty. It is safe for concurrent use.
 type Store struct {
-	ReadOnly bool // the grant is for reading only
+	ReadOnly bool // the grant allows only reading
 
 	mu      sync.Mutex
 	version int64
@@ -46,7 +46,7 @@ func (s *Store) Value(key string) json.RawMessage {
 	return s.get(key).Data
 }
 
-// use answers an operation of a tool, which has the hint readonly or not.
+// use performs an operation of a tool. readonly is the tool's hint.
 func (s *Store) use(op string, request []byte, readonly bool) (any, error) {
 	kind, do, _ := strings.Cut(op, ".")
 	if !slices.Contains([]string{"get", "set", "delete", "list"}, do) {

@@ -1,7 +1,7 @@
-// Package js makes plugins of JavaScript: a module, behind the runtime that runs it.
+// Package js makes plugins of JavaScript: a module appended to the runtime that runs it.
 //
-// The runtime is QuickJS with a shim for the contract. It is built by build.sh and checked
-// in as it was built. Plugins of this package share its compiled code.
+// The runtime is QuickJS with a shim for the contract. build.sh builds it, and the result
+// is checked in. Plugins of this package share its compiled code.
 package js
 
 import (
@@ -22,7 +22,8 @@ var prelude string
 //go:embed src/web.js
 var web string
 
-// Files is the module "node:fs/promises" of tools, which uses what a plugin finds.
+// Files is the module "node:fs/promises" of tools, which uses the folders of the
+// plugin.
 //
 //go:embed src/fs.js
 var Files string
@@ -35,8 +36,8 @@ var Types []byte
 // Library is the module "toolhost" that tools import from.
 const Library = "export const { tool, ToolError, HostError, ToolCallError, ConnectionRequired } = globalThis.toolhost;\n"
 
-// Plugin returns the plugin whose tools an ES module without imports exports. It has no
-// manifest yet: it describes itself.
+// Plugin returns a plugin with the tools that an ES module exports. The module must not
+// have imports. The plugin has no manifest yet: it describes itself.
 func Plugin(module []byte) []byte {
 	world := strings.Replace(prelude, "/* web.js */", web, 1)
 	script := fmt.Appendf(nil, "%08d%s", len(world), world)

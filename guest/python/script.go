@@ -18,7 +18,7 @@ var (
 	ErrNoTool = errors.New("a plugin in Python begins in tool.py, which is not there")
 	// ErrImpure: a wheel has compiled code, which the sandbox cannot run.
 	ErrImpure = errors.New("not a wheel of pure Python: its name has to end in -none-any.whl")
-	// ErrTwice: two parts of the project have a file of the same name.
+	// ErrTwice: two parts of the project have a file with the same name.
 	ErrTwice = errors.New("is there twice")
 	// ErrLarge: the project is larger than 64 MiB.
 	ErrLarge = fmt.Errorf("the project has more than %d MiB of files", maxScript>>20)
@@ -27,16 +27,16 @@ var (
 const (
 	tool      = "tool.py"
 	wheels    = "wheels"
-	maxScript = 64 << 20 // bytes of all files, so that a broken wheel ends
+	maxScript = 64 << 20 // bytes of all files, to stop at a broken wheel
 )
 
-// Script returns the script of a project: the text of tool.py if that is all there is,
-// else an archive with it, the other modules, the packages, with the files beside their
-// modules, and the wheels in the folder wheels, unpacked. Tests (test_*.py, a folder tests)
-// and names that begin with a dot are left out. The same files give the same bytes.
+// Script returns the script of a project: the text of tool.py if there is nothing else,
+// otherwise an archive. The archive has tool.py, the other modules, the packages with all
+// their files, and the unpacked wheels of the folder wheels. Tests (test_*.py, a folder
+// tests) and names that begin with a dot are left out. The same files give the same bytes.
 //
-// The errors are [ErrNoTool], [ErrImpure], [ErrTwice] and [ErrLarge], with the file before
-// them, and those of reading the project.
+// The errors are [ErrNoTool], [ErrImpure], [ErrTwice] and [ErrLarge], each with the file's
+// name, and those of reading the project.
 func Script(project fs.FS) ([]byte, error) {
 	files := archive{}
 	if err := files.addModules(project); err != nil {
@@ -60,7 +60,7 @@ func Script(project fs.FS) ([]byte, error) {
 	return files.zip()
 }
 
-// archive has files by their names.
+// archive maps names to files.
 type archive map[string][]byte
 
 func (a archive) add(fsys fs.FS, name string) error {
@@ -88,8 +88,8 @@ func (a archive) add(fsys fs.FS, name string) error {
 	return nil
 }
 
-// addModules adds the modules of the project's folder, and its packages: folders with
-// a module in them.
+// addModules adds the modules of the project's folder, and its packages: folders that
+// contain a module.
 func (a archive) addModules(project fs.FS) error {
 	entries, err := fs.ReadDir(project, ".")
 	if err != nil {
@@ -130,7 +130,7 @@ func (a archive) addPackage(project fs.FS, dir string) error {
 	})
 }
 
-// passedOver are the names of what no plugin needs.
+// passedOver reports whether no plugin needs a file of that name.
 func passedOver(name string) bool {
 	return name[0] == '.' || name == "__pycache__" || path.Ext(name) == ".pyc" || strings.HasPrefix(name, "test_")
 }
@@ -148,8 +148,8 @@ func (a archive) addWheel(project fs.FS, name string) error {
 		return err
 	}
 	for _, f := range r.File {
-		// Skips folders, which have no data, names that leave the archive, and names that
-		// Python's zip reader cuts off at the zero byte.
+		// Skip folders, which have no data, names that leave the archive, and names that
+		// Python's zip reader cuts off at a zero byte.
 		if !fs.ValidPath(f.Name) || strings.ContainsRune(f.Name, 0) {
 			continue
 		}

@@ -91,7 +91,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// late returns the error of a request: the host may notice a deadline before ctx does.
+// late returns the error of a request. The host may notice a deadline before ctx does.
 func late(ctx context.Context, err error) error {
 	failure, ok := errors.AsType[*guest.HostError](err)
 	deadline, limited := ctx.Deadline()
@@ -143,7 +143,8 @@ func headers(h http.Header) http.Header {
 	return h
 }
 
-// length is the content length of a response: that of HEAD is only announced.
+// length returns the content length of a response. That of a HEAD response is only
+// announced.
 func length(r *http.Request, h http.Header, body int) int64 {
 	if r.Method != http.MethodHead {
 		return int64(body)

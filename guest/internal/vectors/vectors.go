@@ -1,5 +1,5 @@
 // Package vectors is the fixture plugin of the contract vectors in
-// abi/testdata: each of its tools does what the README there says of it.
+// abi/testdata: its tools behave as the README there describes.
 // guest/testdata/vectors makes a module of it.
 package vectors
 
@@ -73,7 +73,7 @@ func output(c *guest.Call, in outputArgs) (guest.None, error) {
 	return guest.None{}, nil
 }
 
-// prints writes to the two outputs as WASI has them.
+// prints writes to the two outputs through WASI.
 func prints(_ *guest.Call, in outputArgs) (guest.None, error) {
 	for _, w := range in.Writes {
 		to := os.Stdout
@@ -99,7 +99,7 @@ type codes struct {
 	Codes []int32 `json:"codes"`
 }
 
-// code is what a function of the contract returned.
+// code returns the code of a contract function from its error.
 func code(err error) int32 {
 	if w, ok := errors.AsType[*guest.WriteError](err); ok {
 		return w.Code
@@ -309,7 +309,7 @@ type stopArgs struct {
 	Finish bool `json:"finish"`
 }
 
-// maxReports bounds the wait for a host that never stops the call.
+// maxReports limits the wait for a host that never stops the call.
 const maxReports = 1 << 20
 
 func stop(c *guest.Call, in stopArgs) (string, error) {
@@ -337,7 +337,7 @@ func exit(_ *guest.Call, in exitArgs) (guest.None, error) {
 	return guest.None{}, nil
 }
 
-// calls counts the calls of this instance, which has to be one.
+// calls counts the calls of this instance. There must be only one.
 var calls int
 
 func state(*guest.Call, struct{}) (int, error) {

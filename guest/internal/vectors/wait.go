@@ -22,7 +22,7 @@ type operation struct {
 	Cancel  bool            `json:"cancel,omitempty"`
 }
 
-// wait starts the operations of each round at the same time, and waits for their ends.
+// wait starts the operations of each round concurrently, and waits for their ends.
 func wait(c *guest.Call, in waitArgs) (all [][]*hostResult, _ error) {
 	for _, round := range in.Rounds {
 		results := make([]*hostResult, len(round))
@@ -49,15 +49,15 @@ func wait(c *guest.Call, in waitArgs) (all [][]*hostResult, _ error) {
 	return all, nil
 }
 
-// end is how an operation of a round has ended.
+// end is the outcome of an operation of a round.
 type end struct {
 	of int
 	hostResult
 	err error
 }
 
-// start starts operations, each on a goroutine of its own, and then cancels those that
-// are to be canceled.
+// start starts operations, each on a goroutine of its own, and then cancels some of
+// them.
 func start(c *guest.Call, round []operation) <-chan end {
 	ends := make(chan end, len(round))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -88,7 +88,7 @@ func start(c *guest.Call, round []operation) <-chan end {
 	return ends
 }
 
-// stuck waits for what cannot happen.
+// stuck waits for something that cannot happen.
 func stuck(*guest.Call, struct{}) (guest.None, error) {
 	<-make(chan struct{})
 	return guest.None{}, nil
