@@ -74,7 +74,7 @@ func addPlugin(ctx context.Context, a *app, source string) error {
 	return nil
 }
 
-// acceptAdded adds a plugin that the configuration now has to the lock, if there is one.
+// acceptAdded adds a newly configured plugin to the lock, if there is one.
 func acceptAdded(ctx context.Context, a *app, name string) error {
 	if f, err := a.config.readLock(); err != nil || f == nil {
 		return err
@@ -94,8 +94,8 @@ func acceptAdded(ctx context.Context, a *app, name string) error {
 	return l.accept()
 }
 
-// fetch brings what a reference names now into the store, and loads it. The reference does
-// not lead to it yet.
+// fetch pulls what a reference currently names into the store, and loads it, without
+// updating the reference.
 func (r *registries) fetch(ctx context.Context, ref registry.Reference) (found registry.Artifact, p *plugins.Plugin, err error) {
 	digest, err := r.client.Resolve(ctx, ref)
 	if err == nil {
@@ -108,7 +108,7 @@ func (r *registries) fetch(ctx context.Context, ref registry.Reference) (found r
 }
 
 // checkFits loads a plugin together with all others, and returns why it would not be
-// loaded, such as a name that another one has.
+// loaded, such as a name collision.
 func (r *registries) checkFits(ctx context.Context, ref registry.Reference) error {
 	return r.withHost(ctx, func(h *host.Host, cacheDir string) error {
 		folder := plugins.Single(ref.String(), r.config.store().FS(ref), "")

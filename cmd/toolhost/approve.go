@@ -68,7 +68,7 @@ session expires after a day.`,
 	})
 }
 
-// findApproval returns a call that waits, and makes r talk to the server where it does.
+// findApproval returns a waiting call, and makes r talk to its server.
 func (r *remote) findApproval(ctx context.Context, id string) (found wire.WaitingCall, err error) {
 	if err := checkRun(id); err != nil {
 		return found, err
@@ -91,7 +91,7 @@ func (r *remote) findApproval(ctx context.Context, id string) (found wire.Waitin
 	return found, err
 }
 
-// decide decides on a call that waits, as it is shown.
+// decide decides on a waiting call as it was shown.
 func (r *remote) decide(ctx context.Context, w wire.WaitingCall, in wire.Decide) error {
 	if in.Approve {
 		in.Fingerprint = w.Fingerprint
@@ -110,7 +110,7 @@ func (r *remote) decide(ctx context.Context, w wire.WaitingCall, in wire.Decide)
 	})
 }
 
-// waiting returns the calls that wait, of each server.
+// waiting returns the waiting calls of all servers.
 func (r *remote) waiting(ctx context.Context) ([]wire.WaitingCall, error) {
 	all := []wire.WaitingCall{}
 	err := r.each(func(c *client.Client) error {
@@ -136,10 +136,10 @@ func (r *remote) listApprovals(ctx context.Context) error {
 	})
 }
 
-// maxShownArgs is how many characters of arguments are shown, unless --show asks for all.
+// maxShownArgs is how many characters of arguments are shown without --show.
 const maxShownArgs = 1000
 
-// printApproval prints a call that waits, with up to so many characters of its arguments.
+// printApproval prints a waiting call, with up to most characters of its arguments.
 func (r *remote) printApproval(w wire.WaitingCall, most int) {
 	changed := ""
 	if w.Changed {

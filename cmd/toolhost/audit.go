@@ -17,7 +17,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// auditFolder is where the audit log of a service is that keeps its runs in folder.
+// auditFolder returns the folder of the audit log of a service that keeps its runs
+// in folder.
 func auditFolder(data, folder string) string {
 	name, err := filepath.Rel(data, folder)
 	if err != nil {
@@ -39,7 +40,7 @@ The log of serve is in the folder audit/runs of the data folder.`,
 	return cmd
 }
 
-// auditDirs are the folders of logs that a command reads.
+// auditDirs returns the log folders that a command reads.
 func (c *loaded) auditDirs(args []string) ([]string, error) {
 	if len(args) > 0 {
 		return args, nil
@@ -54,7 +55,7 @@ func (c *loaded) auditDirs(args []string) ([]string, error) {
 	return found, err
 }
 
-// globbed is a path as a pattern that matches it alone.
+// globbed returns a pattern that matches only that path.
 func globbed(path string) string {
 	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(path)
 }
@@ -110,7 +111,7 @@ Exit codes: 0 in order, 1 broken, 5 no log.`,
 	return cmd
 }
 
-// reportText is a log in a line.
+// reportText returns a log on one line.
 func reportText(r audit.Report) string {
 	text := fmt.Sprintf("%d lines in %d files, from %d to %d:%s", r.Lines, r.Files, r.First, r.Head.Seq, r.Head.Hash)
 	if r.First > 1 {
@@ -125,7 +126,7 @@ func reportText(r audit.Report) string {
 	return text
 }
 
-// parseHead reads the number and the hash of a line.
+// parseHead parses the number and the hash of a line.
 func parseHead(text string) (h audit.Head, err error) {
 	if text == "" {
 		return h, nil
@@ -184,12 +185,12 @@ func auditTailCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// newest sorts events by time, the newest last.
+// newest sorts events by time, newest last.
 func newest(events []audit.Event) {
 	slices.SortFunc(events, func(x, y audit.Event) int { return cmp.Or(x.At.Compare(y.At), cmp.Compare(x.Seq, y.Seq)) })
 }
 
-// eventText is an event in a line.
+// eventText returns an event on one line.
 func eventText(e audit.Event) string {
 	words := []string{e.At.Local().Format(time.DateTime), string(e.Kind)}
 	add := func(name, value string) {

@@ -40,7 +40,7 @@ replaced once the new one is complete. Its content is as sensitive as the data f
 	})
 }
 
-// backUp has the server make a backup, or makes it if none runs on the data folder.
+// backUp requests a backup from the server, or makes it if no server uses the data folder.
 func (a *app) backUp(ctx context.Context, c *client.Client, w io.Writer) error {
 	backup, err := c.Backup(ctx)
 	var lost *client.Unreachable
@@ -66,10 +66,10 @@ func (a *app) backUpFolder(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// runsFolder is where serve keeps its runs.
+// runsFolder returns the folder where serve keeps its runs.
 func (c *loaded) runsFolder() string { return filepath.Join(c.data, "runs") }
 
-// checkKeptHere refuses to back up or restore runs that are in a database of their own.
+// checkKeptHere refuses to back up or restore runs in an external database.
 func (c *loaded) checkKeptHere() error {
 	switch {
 	case c.engine != "":
@@ -80,8 +80,8 @@ func (c *loaded) checkKeptHere() error {
 	return nil
 }
 
-// replaceFile writes a file that only this user can read, in place of one that may be there.
-// After an error there is what was there before.
+// replaceFile writes a file that only this user can read, replacing an earlier one. After an
+// error the earlier file is unchanged.
 func replaceFile(path string, write func(io.Writer) error) (size int64, err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return 0, &usageError{fmt.Errorf("%s is not a file", path), "name a file, which is made or replaced"}
@@ -128,7 +128,7 @@ func (a *app) restore(ctx context.Context, file string) error {
 	if err := a.config.checkKeptHere(); err != nil {
 		return err
 	}
-	if _, err := a.config.cacheDir(); err != nil { // the data folder is this user's
+	if _, err := a.config.cacheDir(); err != nil { // checks that the data folder is this user's
 		return err
 	}
 	backup, err := os.Open(file)

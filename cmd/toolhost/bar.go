@@ -19,7 +19,7 @@ type bar struct {
 	w     io.Writer
 	width int
 	line  string  // as drawn; empty if nothing is drawn
-	open  *output // whose line is not finished; nil if the next text begins a line
+	open  *output // output with an unfinished line; nil if the next text begins a line
 }
 
 func newBar(w io.Writer) *bar { return &bar{w: w, width: terminal(w)} }
@@ -30,8 +30,9 @@ func (b *bar) notef(format string, args ...any) {
 }
 
 // above writes while the bar is erased, to a stream that may be the same terminal.
-// After a part of a line the bar stays away until it is set again. Text of another
-// output begins a new line, and each line begins with the mark of its output.
+// After an unfinished line the bar stays hidden until it is set again. Text of
+// another output begins a new line, and each line begins with the mark of its
+// output.
 func (b *bar) above(o *output, p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +52,7 @@ func (b *bar) above(o *output, p []byte) (int, error) {
 	return n, err
 }
 
-// finish ends the line of an output that is not finished. The caller holds b.mu.
+// finish ends the unfinished line of an output. The caller holds b.mu.
 func (b *bar) finish() {
 	if b.open != nil {
 		fmt.Fprintln(b.open.to)
@@ -79,7 +80,7 @@ func (b *bar) set(done, total float64, message string) {
 	b.draw(fill(oneLine(line), b.width-1))
 }
 
-// clear removes the bar until it is set again.
+// clear hides the bar until it is set again.
 func (b *bar) clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,8 +102,8 @@ func (b *bar) draw(line string) {
 	b.line = line
 }
 
-// fill cuts a line to so many columns: a wrapped line could not be redrawn in
-// place. Characters that may be two columns wide count as two.
+// fill cuts a line to columns: a wrapped line could not be redrawn in place.
+// Characters that may be two columns wide count as two.
 func fill(line string, columns int) string {
 	for i, r := range line {
 		if columns--; r >= '\u1100' && !strings.ContainsRune("█░…·", r) {
@@ -116,14 +117,14 @@ func fill(line string, columns int) string {
 }
 
 // output shows a stream that a tool writes: above the bar, and on a terminal
-// without control characters. It is for one goroutine at a time. Call end after
-// the last write.
+// without control characters. It is used by one goroutine at a time. Call end
+// after the last write.
 type output struct {
 	bar  *bar
 	to   io.Writer
-	mark string // before each line; empty if nobody could take the stream for the host's
-	safe bool   // without control characters
-	part []byte // if it is safe: the beginning of a character or an escape sequence
+	mark string // prefix of each line; empty if the stream cannot be mistaken for the host's
+	safe bool   // remove control characters
+	part []byte // with safe: an incomplete character or escape sequence
 }
 
 // output returns an output that writes to a stream of its own.
@@ -132,8 +133,8 @@ func (b *bar) output(to io.Writer) *output {
 }
 
 // live returns an output for the live output of a tool, in the stream of the host's
-// own messages. So that it cannot pass for one, each line is marked, and has no
-// control characters.
+// own messages. Each line is marked and has no control characters, so that it
+// cannot pass for one of those.
 func (b *bar) live(tool string) *output {
 	return &output{bar: b, to: b.w, mark: oneLine(tool) + " | ", safe: true}
 }
@@ -168,8 +169,7 @@ func (o *output) marked(p []byte, within bool) []byte {
 	return out
 }
 
-// end shows the beginning of a character whose rest never came, and ends the last
-// line of marked output.
+// end shows an incomplete character, and ends the last line of marked output.
 func (o *output) end() {
 	if len(o.part) > 0 {
 		_, _ = o.bar.above(o, fit(o.part))
@@ -181,12 +181,12 @@ func (o *output) end() {
 	o.bar.finish()
 }
 
-// take writes a piece of a run's output, and a line about bytes that were omitted
-// before it.
+// take writes a piece of a run's output, after a line about bytes that were
+// omitted before it.
 func (o *output) take(piece wire.Output) {
 	if piece.Omitted > 0 {
 		o.end()
-		if o.mark == "" { // otherwise its line has ended
+		if o.mark == "" { // otherwise its line has ended already
 			fmt.Fprintln(o)
 		}
 		fmt.Fprintf(o, "[system] %d bytes omitted\n", piece.Omitted)
@@ -195,5 +195,5 @@ func (o *output) take(piece wire.Output) {
 	if data == nil {
 		data = []byte(piece.Text)
 	}
-	_, _ = o.Write(data) // fails only if nobody reads it
+	_, _ = o.Write(data) // fails only if nobody reads the output
 }

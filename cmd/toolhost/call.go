@@ -57,7 +57,7 @@ Exit codes: 0 ok, 1 tool error, 2 usage, configuration or arguments that do not 
 	return cmd
 }
 
-// callFlags are the flags of a command that calls a tool.
+// callFlags are the flags of the commands that call a tool.
 type callFlags struct {
 	req    server.Request
 	memory string
@@ -90,7 +90,7 @@ func (f *callFlags) call(ctx context.Context, a *app) error {
 	return a.callTool(ctx, f.req, f.save)
 }
 
-// arguments reads the JSON object of a call.
+// arguments reads the arguments of a call, a JSON object.
 func (u *ui) arguments(ctx context.Context, args []string) (json.RawMessage, error) {
 	if len(args) == 0 {
 		return json.RawMessage("{}"), nil
@@ -114,8 +114,8 @@ func (u *ui) arguments(ctx context.Context, args []string) (json.RawMessage, err
 	return data, nil
 }
 
-// source reads an argument, the file that it names after @, or - for stdin, of which it
-// reads a little more than arguments may have. It has no spaces around it.
+// source reads an argument, the file that it names after @, or stdin for -. It reads
+// slightly more than the limit of arguments, and trims spaces.
 func (u *ui) source(ctx context.Context, arg string) (data []byte, err error) {
 	switch {
 	case arg == "-":
@@ -128,8 +128,8 @@ func (u *ui) source(ctx context.Context, arg string) (data []byte, err error) {
 	return bytes.TrimSpace(data), err
 }
 
-// readUntil reads everything, unless ctx is done first. A read of a terminal that
-// is still waiting then ends with the process.
+// readUntil reads everything, unless ctx is done first. A pending read of a
+// terminal then ends with the process.
 func readUntil(ctx context.Context, r io.Reader) ([]byte, error) {
 	var data []byte
 	done := make(chan error, 1)
@@ -168,7 +168,7 @@ func (a *app) callTool(ctx context.Context, req server.Request, save saver) erro
 	stdout, stderr := progress.live(req.Tool), progress.live(req.Tool)
 	req.Stdout, req.Stderr = stdout, stderr
 	if tool, err := s.Lookup(req.Tool); err == nil && tool.Plugin.Info.Shape == host.Command {
-		req.Stdout = nil // it is the result
+		req.Stdout = nil // stdout is for the result
 	}
 	req.Progress = func(p host.Progress) { progress.set(p.Done, p.Total, p.String()) }
 	result, err := abi.Result{Kind: abi.CanceledKind}, ctx.Err() // interrupted before there was a call
@@ -179,7 +179,7 @@ func (a *app) callTool(ctx context.Context, req server.Request, save saver) erro
 	stderr.end()
 	progress.clear()
 
-	if errors.Is(err, plugins.ErrNoTool) { // a plugin that was not loaded may have it
+	if errors.Is(err, plugins.ErrNoTool) { // it may belong to a plugin that was not loaded
 		a.warnOf(fileProblems(s.Problems()))
 	}
 	if err == nil && result.Kind != abi.Success {
@@ -203,8 +203,8 @@ func (a *app) callTool(ctx context.Context, req server.Request, save saver) erro
 	})
 }
 
-// failure is the error of a call that has no result: a mistake in the request if the
-// arguments do not fit, as for a spawn, else the tool's.
+// failure returns the error of a call without a result: a usage error if the
+// arguments do not fit, as for a spawn, otherwise the tool's error.
 func failure(s *server.Service, req server.Request, result abi.Result) error {
 	if tool, err := s.Lookup(req.Tool); err == nil && len(tool.CheckArgs(req.Args)) > 0 {
 		return &wire.Problem{Code: wire.CodeInvalid, Detail: "args: " + result.Error}
@@ -212,7 +212,7 @@ func failure(s *server.Service, req server.Request, result abi.Result) error {
 	return &toolFailed{result}
 }
 
-// openForCall opens a service for one call, which keeps what plugins keep in a folder;
+// openForCall opens a service for one call, which keeps the plugins' data in a folder;
 // empty keeps nothing.
 func (a *app) openForCall(ctx context.Context, folder string) (*server.Service, func(), error) {
 	return a.open(ctx, func(cfg *server.Config) {
@@ -223,7 +223,8 @@ func (a *app) openForCall(ctx context.Context, folder string) (*server.Service, 
 }
 
 // openKeeping opens a service for a call of a plugin with a key-value store. The folder
-// is that of this command alone: in that of a server it would take over its runs.
+// belongs to this command alone: in a server's folder it would take over the server's
+// runs.
 func (a *app) openKeeping(ctx context.Context) (*server.Service, func(), error) {
 	if a.config.data == "" {
 		return nil, nil, errNoData
@@ -242,8 +243,8 @@ func lackingFor(c *config, s *server.Service, tool string) string {
 	return c.lacking(t.Plugin)
 }
 
-// compileFor compiles the plugin of a call, so that compiling it does not count
-// for the time limit of the call. The call reports a plugin that does not compile.
+// compileFor compiles the plugin of a call in advance, so that compiling does not
+// count against the call's time limit. If that fails, the call reports it.
 func compileFor(ctx context.Context, s *server.Service, req server.Request, progress *bar) {
 	tool, err := s.Lookup(req.Tool)
 	if err != nil || tool.Plugin.Denied() != nil || len(tool.CheckArgs(req.Args)) > 0 {
@@ -254,7 +255,7 @@ func compileFor(ctx context.Context, s *server.Service, req server.Request, prog
 	_ = tool.Plugin.Compile(ctx)
 }
 
-// envelope is the result, with the error for people who debug.
+// envelope returns the result, with the error for debugging.
 func envelope(ctx context.Context, r abi.Result, err error) any {
 	out := struct {
 		abi.Result
@@ -272,7 +273,7 @@ func envelope(ctx context.Context, r abi.Result, err error) any {
 	return out
 }
 
-// resultText is a result as it is printed: text as it is, other values as JSON.
+// resultText returns a result as printed: text as it is, other values as JSON.
 func resultText(value json.RawMessage) string {
 	var text string
 	if len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &text) == nil {
@@ -300,7 +301,7 @@ func (u *ui) printResult(value json.RawMessage, content []abi.Block) {
 	}
 }
 
-// cost describes what a call used.
+// cost describes the usage of a call.
 func cost(u abi.Usage) string {
 	text := fmt.Sprintf("fuel %s · %s · memory %s · output %s", count(u.Fuel), u.Wall.Round(10*time.Microsecond), human.Bytes(u.MemoryPeak), human.Bytes(u.OutputBytes))
 	if u.StartupFuel > 0 {

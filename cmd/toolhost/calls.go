@@ -11,7 +11,7 @@ import (
 // maxPrintedCalls is how many calls of a run are printed.
 const maxPrintedCalls = 40
 
-// printCalls prints what the tool of a run has called, as a tree.
+// printCalls prints the nested calls of a run as a tree.
 func (u *ui) printCalls(called wire.InnerCalls) {
 	if len(called.Calls) == 0 {
 		return
@@ -49,7 +49,7 @@ func callIcon(c wire.InnerCall) string {
 	return icon(wire.StatusFailed)
 }
 
-// callState says how a call has ended.
+// callState says how a call ended.
 func callState(c wire.InnerCall) string {
 	switch {
 	case c.Open():
@@ -62,7 +62,7 @@ func callState(c wire.InnerCall) string {
 	return strings.ReplaceAll(string(c.Outcome), "_", " ")
 }
 
-// callTime is how long a call took: most take milliseconds.
+// callTime formats the duration of a call, usually milliseconds.
 func callTime(seconds float64) string {
 	if seconds < 1 {
 		return fmt.Sprintf("%.1fms", 1000*seconds)

@@ -35,9 +35,9 @@ folder cannot be read.`,
 	return cmd
 }
 
-// compiled is what compile --json prints.
+// compiled is the output of compile --json.
 type compiled struct {
-	Plugins  []string           `json:"plugins"` // files of those that are compiled
+	Plugins  []string           `json:"plugins"` // files of the compiled plugins
 	Problems []wire.FileProblem `json:"problems"`
 }
 
@@ -145,8 +145,8 @@ func playDemo(ctx context.Context, a *app) error {
 	return demo.Play(ctx, s, a.printf)
 }
 
-// buildDemo makes the folder that the demo works in, and one with the plugins of its
-// projects.
+// buildDemo creates the working folder of the demo, and a folder with the plugins of
+// its projects.
 func buildDemo(ctx context.Context, a *app, work, dist string, progress *bar) error {
 	for _, dir := range []string{work, dist} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -171,8 +171,9 @@ func buildDemo(ctx context.Context, a *app, work, dist string, progress *bar) er
 	return nil
 }
 
-// compileFirst compiles all plugins, so that the times of the session do not
-// include that. A plugin that does not compile is reported when it is called.
+// compileFirst compiles all plugins in advance, so that the times of the
+// session exclude it. A plugin that does not compile is reported when it is
+// called.
 func compileFirst(ctx context.Context, s *server.Service, progress *bar) error {
 	defer progress.clear()
 	return s.Compile(ctx, func(done, total int, file string, _ error) {

@@ -13,21 +13,21 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// completionTime bounds what a shell waits for when it completes a word.
+// completionTime limits how long a shell waits for a completion.
 const completionTime = 2 * time.Second
 
 // An argument says how the arguments of a command are completed.
 type argument struct {
-	most  int                                                                         // how many are completed; 0 is any number
+	most  int                                                                         // number of arguments completed; 0: any number
 	words func(ctx context.Context, a *app, cmd *cobra.Command) ([]completion, error) // nil: names of files
-	files []string                                                                    // the names' extensions
+	files []string                                                                    // their extensions
 }
 
-// A completion is a word, and what it stands for: text that a plugin or a client may have
+// A completion is a word and its description, which a plugin or a client may have
 // written.
 type completion struct{ word, about string }
 
-// arguments are those of the commands that take more than flags.
+// arguments has the arguments of commands that take more than flags.
 var arguments = map[string]argument{
 	"call": {most: 1, words: localTools}, "spawn": {most: 1, words: serverTools},
 	"check": {words: runs(false)}, "wait": {words: runs(false)}, "logs": {most: 1, words: runs(false)}, "remove": {words: runs(false)},
@@ -40,7 +40,7 @@ var arguments = map[string]argument{
 
 var configExtensions = []string{"yaml", "yml", "toml", "json"}
 
-// addCompletion lets shells complete the arguments and the flags of all commands.
+// addCompletion adds completion of arguments and flags to all commands.
 func addCompletion(a *app, root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	flags := map[string]cobra.CompletionFunc{
@@ -51,7 +51,7 @@ func addCompletion(a *app, root *cobra.Command) {
 		"data":       cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs),
 	}
 	for name, f := range flags {
-		_ = root.RegisterFlagCompletionFunc(name, f) // fails only for flags that are not there
+		_ = root.RegisterFlagCompletionFunc(name, f) // fails only for unknown flags
 	}
 
 	for _, c := range root.Commands() {
@@ -64,7 +64,7 @@ func addCompletion(a *app, root *cobra.Command) {
 	}
 }
 
-// complete completes the argument. After an error nothing is completed.
+// complete completes the argument. After an error it completes nothing.
 func (arg argument) complete(a *app) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		switch {
@@ -95,7 +95,7 @@ func (arg argument) complete(a *app) cobra.CompletionFunc {
 	}
 }
 
-// localTools are the tools of the configured plugins.
+// localTools returns the tools of the configured plugins.
 func localTools(ctx context.Context, a *app, _ *cobra.Command) (words []completion, err error) {
 	s, done, err := a.open(ctx, describeLater)
 	if err != nil {
@@ -114,7 +114,7 @@ func localTools(ctx context.Context, a *app, _ *cobra.Command) (words []completi
 // describeLater keeps a completion from compiling plugins.
 func describeLater(cfg *server.Config) { cfg.DescribeLater = true }
 
-// localPlugins are the configured plugins.
+// localPlugins returns the configured plugins.
 func localPlugins(ctx context.Context, a *app, _ *cobra.Command) (words []completion, err error) {
 	s, done, err := a.open(ctx, describeLater)
 	if err != nil {
@@ -128,7 +128,7 @@ func localPlugins(ctx context.Context, a *app, _ *cobra.Command) (words []comple
 	return words, nil
 }
 
-// remotely is a list of words that a server has.
+// remotely returns a function that completes words listed by a server.
 func remotely(list func(context.Context, *remote) ([]completion, error)) func(context.Context, *app, *cobra.Command) ([]completion, error) {
 	return func(ctx context.Context, a *app, cmd *cobra.Command) ([]completion, error) {
 		r, err := a.dial(cmd.Flags())
@@ -148,7 +148,8 @@ var serverTools = remotely(func(ctx context.Context, r *remote) (words []complet
 	return words, err
 })
 
-// runs are the newest runs of the session, or those that are active.
+// runs returns a function that completes the newest runs of the session, or only the
+// active ones.
 func runs(active bool) func(context.Context, *app, *cobra.Command) ([]completion, error) {
 	return remotely(func(ctx context.Context, r *remote) (words []completion, err error) {
 		found, err := r.client.Runs(ctx, client.RunQuery{Active: active})

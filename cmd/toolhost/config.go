@@ -19,20 +19,20 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// delim separates the parts of a key inside koanf. In files and messages that is a
-// dot, which names of plugins may contain.
+// delim separates the parts of a key inside koanf. Files and messages use a dot,
+// which names of plugins may contain.
 const delim = "/"
 
 func path(key string) string { return strings.ReplaceAll(key, ".", delim) }
 
-// value is what a source says about a key.
+// value is the value of a key in one source.
 type value struct {
 	setting
 	raw     any      // as in a file
-	written []string // a list of a file, before its paths were made relative to another folder
+	written []string // the list in a file, before its paths were made relative to another folder
 	source  string
 	from    sourceKind
-	err     error // why no setting takes it
+	err     error // why no setting accepts it
 }
 
 type sourceKind int
@@ -49,12 +49,12 @@ type loaded struct {
 	table    []setting
 	merged   *koanf.Koanf       // the raw values of all layers
 	layers   []map[string]value // by key; later ones win
-	values   map[string]value   // where each merged value is from
+	values   map[string]value   // source of each merged value
 	problems problems
-	ignored  []ignoredFile     // of the working directory
-	files    []string          // that were read; later ones win
-	trusted  map[string][]byte // those of files that had to be trusted
-	lockedAt string            // the last of the files with a lock next to it
+	ignored  []ignoredFile     // files of the working directory that were ignored
+	files    []string          // files that were read; later ones win
+	trusted  map[string][]byte // content of files that had to be trusted
+	lockedAt string            // the last file with a lock next to it
 }
 
 func newLoaded() *loaded {
@@ -64,8 +64,8 @@ func newLoaded() *loaded {
 }
 
 // loadConfig merges the user's own configuration, the file that is named or
-// trusted, the environment and the flags. The error lists every problem; what
-// could be read is returned with it.
+// trusted, the environment and the flags. The error lists every problem. The
+// readable part is returned with it.
 func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 	c := newLoaded()
 	whole := c.addFiles(flags, environ)
@@ -95,13 +95,14 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 		c.runScripts()
 	}
 
-	if whole { // otherwise what is missing may be in the file that cannot be read
+	if whole { // otherwise a missing setting may be in the unreadable file
 		check.check()
 	}
 	return c, c.problems.usage()
 }
 
-// maxCA bounds a file of certificates, in bytes: the system's has a quarter of it.
+// maxCA is the largest certificate file, in bytes: four times the size of the
+// system's.
 const maxCA = 1 << 20
 
 // checkEgress reads the file of certificates.
@@ -128,7 +129,7 @@ func (c configCheck) checkEgress() {
 	}
 }
 
-// add merges a layer of values over those before.
+// add merges a layer of values over the earlier ones.
 func (c *loaded) add(from sourceKind, layer map[string]value) {
 	raw := map[string]any{}
 	for key, v := range layer {
@@ -137,7 +138,7 @@ func (c *loaded) add(from sourceKind, layer map[string]value) {
 		raw[path(key)] = v.raw
 	}
 
-	_ = c.merged.Load(confmap.Provider(raw, delim), nil) // of a map nothing can fail
+	_ = c.merged.Load(confmap.Provider(raw, delim), nil) // cannot fail for a map
 	c.layers = append(c.layers, layer)
 }
 
@@ -165,7 +166,7 @@ func (c *loaded) addFlags(flags *pflag.FlagSet) {
 	c.add(byHand, layer)
 }
 
-// variable is the name of a key in the environment.
+// variable returns the name of a key's environment variable.
 func variable(key string) string {
 	return "TOOLHOST_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
@@ -205,7 +206,7 @@ func (c *loaded) addVariables(environ []string) {
 	c.add(byHand, layer)
 }
 
-// flatten adds the values of a mapping, with their keys below at.
+// flatten adds the values of a mapping, with keys below at.
 func flatten(table []setting, raw any, at string, add func(key string, v value)) {
 	keys, ok := raw.(map[string]any)
 	if !ok {
@@ -251,8 +252,8 @@ func unknownKey(at, name string, names []string) error {
 	return fmt.Errorf("%s, expected one of %s", what, strings.Join(names, ", "))
 }
 
-// readValues sets the fields of values to what merged has for their keys, as far as it
-// fits. Null leaves the default, unless it has a meaning.
+// readValues sets the fields of values to the merged values of their keys, as far as
+// they fit. Null leaves the default, unless it has a meaning.
 func readValues(values map[string]value, merged func(key string) any) (wrong problems) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		v, raw := values[key], merged(key)
@@ -267,11 +268,11 @@ func readValues(values map[string]value, merged func(key string) any) (wrong pro
 	return wrong
 }
 
-// problem is one thing that is wrong with a configuration.
+// problem is one problem of a configuration.
 type problem struct {
-	key    string // as in a file; of a file that cannot be read, its name
+	key    string // as in a file; the file's name if it cannot be read
 	text   string
-	source string // of the value: a file, a variable or a flag; empty if that is clear
+	source string // source of the value: a file, a variable or a flag; empty if that is clear
 }
 
 func (p problem) String() string {
@@ -287,7 +288,7 @@ func (p problem) String() string {
 
 type problems []problem
 
-// Error lists the problems, a line each.
+// Error lists the problems, one per line.
 func (p problems) Error() string {
 	lines := make([]string, len(p))
 	for i, one := range p {
@@ -296,7 +297,7 @@ func (p problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// add adds the problems of an error, with keys below at.
+// add adds the problems in an error, with keys below at.
 func (p *problems) add(at string, err error) {
 	var inside problems
 	switch {
@@ -316,7 +317,7 @@ func (p problems) err() error {
 	return p
 }
 
-// usage is the error of a command, sorted by key.
+// usage returns the problems as a usage error, sorted by key.
 func (p problems) usage() error {
 	if len(p) == 0 {
 		return nil
@@ -329,14 +330,14 @@ func (p problems) has(key string) bool {
 	return slices.ContainsFunc(p, func(one problem) bool { return one.key == key })
 }
 
-// problem adds a problem. A key has one: others may only follow from it.
+// problem adds a problem. Each key has only one, since others may just follow from it.
 func (c *loaded) problem(key, format string, args ...any) {
 	if !c.problems.has(key) {
 		c.problems = append(c.problems, problem{key, fmt.Sprintf(format, args...), c.source(key)})
 	}
 }
 
-// source is where the value of a key is from, or that around it or inside it.
+// source returns the source of a key's value, or of an enclosing or enclosed one.
 func (c *loaded) source(key string) string {
 	for at := key; at != ""; at = at[:max(0, strings.LastIndex(at, "."))] {
 		if v, ok := c.values[at]; ok {

@@ -19,10 +19,10 @@ import (
 	"github.com/toolhost/toolhost/server/vault"
 )
 
-// configCheck adds what is wrong with a configuration to its problems.
+// configCheck adds the problems of a configuration that it finds.
 type configCheck struct{ *loaded }
 
-// check reports values that contradict others.
+// check reports contradictory values.
 func (c configCheck) check() {
 	c.checkEngine()
 	most := cmp.Or(c.server.MaxLimits.Background, background.DefaultMaxTimeout)
@@ -40,7 +40,7 @@ func (c configCheck) check() {
 	}
 }
 
-// issuer is the issuer of access tokens; nil if none is configured.
+// issuer returns the issuer of access tokens; nil if none is configured.
 func (c *config) issuer() *identity.OAuth {
 	if o := c.oauth; o.Issuer == "" && o.Audience == "" && o.JWKS == "" && len(o.Scopes) == 0 {
 		return nil
@@ -84,12 +84,12 @@ func (c configCheck) checkUse() {
 		c.problem("secrets_key", "%v", err)
 	}
 	c.checkSecrets()
-	if _, err := os.Stat(c.data); !errors.Is(err, fs.ErrNotExist) { // it would be made
+	if _, err := os.Stat(c.data); !errors.Is(err, fs.ErrNotExist) { // otherwise it would be created
 		c.checkFolder("data", c.data, true)
 	}
 }
 
-// checkKeys returns what is wrong with the keys for secrets of users, if there are any.
+// checkKeys returns what is wrong with the keys for users' secrets, if there are any.
 func (c *config) checkKeys() error {
 	for name, s := range c.secrets {
 		if s.Scope == vault.OfUser && c.secretsKey == "" {
@@ -102,8 +102,8 @@ func (c *config) checkKeys() error {
 	return vault.Keys(c.secretsKey).Check()
 }
 
-// checkSecrets reports missing files of secrets: calls would end with a connection that is
-// required.
+// checkSecrets reports missing files of secrets, which would end calls with a required
+// connection.
 func (c configCheck) checkSecrets() {
 	for name, s := range c.secrets {
 		if s.File == "" {
@@ -115,7 +115,7 @@ func (c configCheck) checkSecrets() {
 	}
 }
 
-// checkFolder reports a missing folder, or one that must be safe and is not.
+// checkFolder reports a missing folder, or an unsafe one if it must be safe.
 func (c configCheck) checkFolder(key, dir string, safe bool) {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
@@ -131,7 +131,7 @@ func (c configCheck) checkFolder(key, dir string, safe bool) {
 	}
 }
 
-// checkLimits reports limits that another limit keeps from ever being reached.
+// checkLimits reports limits that can never be reached because of another one.
 func (c configCheck) checkLimits() {
 	limits := map[string]string{"background.per_session": "background.per_host"}
 	for _, name := range []string{"fuel", "memory", "output", "timeout", "background"} {
@@ -150,17 +150,17 @@ func (c configCheck) checkLimits() {
 	}
 }
 
-// number is the number in force for a key.
+// number returns the current number of a key.
 func (c configCheck) number(key string) int64 {
 	s := c.table[slices.IndexFunc(c.table, func(s setting) bool { return s.key == key })]
 	return cmp.Or(reflect.ValueOf(s.to).Elem().Int(), reflect.ValueOf(s.builtIn).Int())
 }
 
-// minToken is the smallest length of a token, in bytes, if other machines can try
-// to guess it.
+// minToken is the smallest length of a token that other machines could try to
+// guess, in bytes.
 const minToken = 16
 
-// checkApprovals reports a token for approvals that can be guessed.
+// checkApprovals reports a guessable token for approvals.
 func (c configCheck) checkApprovals() {
 	if _, err := identity.NewApprovalToken(c.approvalToken); err != nil {
 		c.problem("approvals.token", "%v: set TOOLHOST_APPROVALS_TOKEN to random characters, such as the output of openssl rand -hex 16", err)

@@ -40,7 +40,7 @@ and check them.`,
 				a.printJSON(configSchema())
 				return nil
 			case check:
-				a.config, _ = loadConfig(cmd.Flags(), a.environ) // its problems are among those that are reported
+				a.config, _ = loadConfig(cmd.Flags(), a.environ) // its problems are reported below
 				c := configCheck{a.config}
 				c.checkUse()
 				if err := c.checkPlugins(cmd.Context()); err != nil {
@@ -62,7 +62,7 @@ and check them.`,
 	return cmd
 }
 
-// showConfig shows all settings: the defaults, and what a source says instead.
+// showConfig shows all settings: the defaults, and the values that replace them.
 func (a *app) showConfig() error {
 	settings := showValues(a.config.inForce())
 	return a.answer(settings, nil, func() {
@@ -74,7 +74,7 @@ func (a *app) showConfig() error {
 	})
 }
 
-// inForce returns all settings: the defaults, and what a source says instead.
+// inForce returns all settings: the defaults, and the values that replace them.
 func (c *loaded) inForce() map[string]value {
 	all := map[string]value{}
 	for _, s := range newLoaded().table {
@@ -91,10 +91,10 @@ type shown struct {
 	Key    string `json:"key"`
 	Value  any    `json:"value"`
 	Source string `json:"source"`
-	Effect effect `json:"applies"` // when a change does
+	Effect effect `json:"applies"` // when a change takes effect
 }
 
-// text is the value as a line shows it, lists and mappings as YAML can have them.
+// text returns the value on one line, lists and mappings in YAML's flow style.
 func (s shown) text() string {
 	switch reflect.ValueOf(s.Value).Kind() {
 	case reflect.Slice, reflect.Map:
@@ -105,7 +105,7 @@ func (s shown) text() string {
 	return oneLine(fmt.Sprint(s.Value))
 }
 
-// tokens are the settings whose values nobody is shown.
+// tokens are the settings whose values are never shown.
 var tokens = []string{"token", "approvals.token", "metrics.token"}
 
 // showValues returns values sorted by key, without the tokens.
@@ -127,7 +127,7 @@ func showValues(values map[string]value) (out []shown) {
 	return out
 }
 
-// withoutPassword is a URL that may be shown.
+// withoutPassword returns a URL without its password.
 func withoutPassword(raw string) string {
 	if u, err := url.Parse(raw); err == nil && u.User == nil {
 		return raw
@@ -137,8 +137,8 @@ func withoutPassword(raw string) string {
 	return "<redacted>"
 }
 
-// byDefault returns the default of a setting as a file would write it: empty if
-// it has no default, or if the default depends on other settings.
+// byDefault returns the default of a setting in the form of a file: empty if it
+// has no default, or if the default depends on other settings.
 func (s setting) byDefault() any {
 	value := s.builtIn
 	if value == nil || s.key == "data" {
@@ -154,7 +154,7 @@ func (s setting) byDefault() any {
 	return value
 }
 
-// configSchema is the JSON Schema of a configuration file.
+// configSchema returns the JSON Schema of a configuration file.
 func configSchema() schema {
 	all := objectSchema(newLoaded().table)
 	all["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -162,11 +162,11 @@ func configSchema() schema {
 	return all
 }
 
-// link is a link in Markdown, with the text in it.
+// link matches a Markdown link and its text.
 var link = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 
-// objectSchema is the JSON Schema of a mapping with the keys of a table and no
-// others.
+// objectSchema returns the JSON Schema of a mapping with exactly the keys of a
+// table.
 func objectSchema(table []setting) schema {
 	object := func() schema {
 		return schema{"type": "object", "properties": schema{}, "additionalProperties": false}

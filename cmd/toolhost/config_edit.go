@@ -14,9 +14,9 @@ import (
 // configEditor changes the file of a configuration.
 type configEditor struct{ *app }
 
-// file returns the file that a source of plugins is added to: the one that names the
-// others, or the one that is read last, or else the user's own. It reports whether the file
-// takes effect because it is trusted.
+// file returns the file to which a source of plugins is added: the one that has the others,
+// or the one read last, or else the user's own. trusted reports whether the file is in
+// force because it is trusted.
 func (e configEditor) file() (name string, trusted bool, err error) {
 	c := e.config
 	v, set := c.values["plugins"]
@@ -38,8 +38,8 @@ func (e configEditor) file() (name string, trusted bool, err error) {
 	return name, !own && namedConfig(e.flags, e.environ) == "", nil
 }
 
-// add adds a source to the configuration, and returns the file. The error says what to add
-// by hand if the file cannot be changed.
+// add adds a source to the configuration, and returns the file. If the file cannot be
+// changed, the error says what to add by hand.
 func (e configEditor) add(source string) (string, error) {
 	name, trusted, err := e.file()
 	if err != nil {
@@ -64,7 +64,7 @@ func (e configEditor) add(source string) (string, error) {
 		return "", byHand(err)
 	}
 
-	to, err := filepath.EvalSymlinks(name) // a link stays one
+	to, err := filepath.EvalSymlinks(name) // keeps a link a link
 	if err != nil {
 		to = name
 	}
@@ -80,12 +80,12 @@ func (e configEditor) add(source string) (string, error) {
 		locked, err = lockBeside(path)
 	}
 	if err == nil {
-		err = trustStore(userData()).add(path, edited, locked) // whoever trusted the rest has just asked for this
+		err = trustStore(userData()).add(path, edited, locked) // the user trusted the rest, and has just requested this
 	}
 	return name, err
 }
 
-// rewrite replaces a file, which keeps its permissions. A new one is for this user only.
+// rewrite replaces a file and keeps its permissions. A new file is for this user only.
 func rewrite(name string, data []byte) error {
 	info, statErr := os.Stat(name)
 	if err := owned.WriteFile(name, data); err != nil || statErr != nil {

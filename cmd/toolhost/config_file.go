@@ -16,17 +16,17 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// configNames are the names of configurations. A folder has at most one.
+// configNames are the names of configuration files. A folder has at most one.
 var configNames = []string{"toolhost.yaml", "toolhost.toml", "toolhost.json"}
 
-// userData is the folder of this user for data. It is empty if no home folder is
+// userData returns this user's data folder. It is empty if no home folder is
 // known: the working directory may belong to someone else.
 func userData() string {
 	home, _ := os.UserHomeDir()
 	return ownFolder(os.Getenv("XDG_DATA_HOME"), filepath.Join(home, ".local", "share"))
 }
 
-// userConfig is the folder of this user's own configuration; empty likewise.
+// userConfig returns the folder of this user's own configuration; empty likewise.
 func userConfig() string {
 	dir, _ := os.UserConfigDir()
 	return ownFolder(os.Getenv("XDG_CONFIG_HOME"), dir)
@@ -41,8 +41,8 @@ func ownFolder(candidates ...string) string {
 	return ""
 }
 
-// addFiles reads the user's own configuration, and the file that is named, or
-// else the trusted one of the working directory. It reports whether it read all.
+// addFiles reads the user's own configuration, and the named file, or else the
+// trusted one of the working directory. It reports whether it could read all.
 func (c *loaded) addFiles(flags *pflag.FlagSet, environ []string) bool {
 	whole := c.addUserFile()
 	if name := namedConfig(flags, environ); name != "" {
@@ -51,7 +51,7 @@ func (c *loaded) addFiles(flags *pflag.FlagSet, environ []string) bool {
 	return c.addTrusted() && whole
 }
 
-// namedConfig is the file that a flag or a variable names.
+// namedConfig returns the file named by a flag or a variable.
 func namedConfig(flags *pflag.FlagSet, environ []string) string {
 	if f := flags.Lookup("config"); f != nil && f.Changed {
 		return f.Value.String()
@@ -73,7 +73,7 @@ func (c *loaded) addUserFile() bool {
 	return c.addFile(userFile, found, nil)
 }
 
-// configsIn are the configurations in a folder.
+// configsIn returns the configuration files in a folder.
 func configsIn(dir string) (found []string) {
 	for _, name := range configNames {
 		name = filepath.Join(dir, name)
@@ -84,8 +84,8 @@ func configsIn(dir string) (found []string) {
 	return found
 }
 
-// readConfig reads a configuration, up to the limit of its format. It opens the file
-// once, so it reads what check has checked; nil checks nothing.
+// readConfig reads a configuration, up to the size limit of its format. It opens the
+// file once, so that check sees the file that is read; nil checks nothing.
 func readConfig(name string, check func(*os.File) error) ([]byte, error) {
 	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
 	if err != nil {
@@ -112,8 +112,8 @@ func readConfig(name string, check func(*os.File) error) ([]byte, error) {
 	return data, err
 }
 
-// checkOwn returns an error if others can write to a configuration of the user's own, or
-// put one in its place.
+// checkOwn returns an error if others can write to or replace a configuration of the
+// user's own.
 func checkOwn(file *os.File) error {
 	if err := owned.Behind(filepath.Dir(file.Name())); err != nil {
 		return err
@@ -121,8 +121,9 @@ func checkOwn(file *os.File) error {
 	return owned.Opened(file)
 }
 
-// addFile adds the content of the only file of several names, and reports whether
-// it could. It reads the file unless the content is given.
+// addFile adds the content of the file with one of these names, and reports
+// whether it could. There must be only one. It reads the file unless contents has
+// it.
 func (c *loaded) addFile(kind sourceKind, names []string, contents map[string][]byte) bool {
 	if len(names) == 0 {
 		return true
@@ -157,7 +158,7 @@ func (c *loaded) addFile(kind sourceKind, names []string, contents map[string][]
 	return true
 }
 
-// parse parses a file, and makes the paths in it absolute or relative to the working
+// parse parses a file, and makes its paths absolute or relative to the working
 // directory.
 func (c *loaded) parse(name string, data []byte) (map[string]value, error) {
 	raw, err := document.Decode(name, data)
@@ -179,7 +180,7 @@ func (c *loaded) parse(name string, data []byte) (map[string]value, error) {
 	return layer, nil
 }
 
-// asWritten are the texts of a list.
+// asWritten returns the texts of a list.
 func asWritten(raw any) (all []string) {
 	list, _ := raw.([]any)
 	for _, item := range list {
@@ -190,7 +191,7 @@ func asWritten(raw any) (all []string) {
 	return all
 }
 
-// flat is an error in one line, without the path it is reported with.
+// flat returns an error on one line, without the path that is reported with it.
 func flat(err error) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {

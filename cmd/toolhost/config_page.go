@@ -11,11 +11,11 @@ import (
 	"github.com/toolhost/toolhost/server/webui"
 )
 
-// operatorPage is what the page for operators shows of the configuration.
+// operatorPage is the part of the configuration on the operators' page.
 type operatorPage struct{ *app }
 
-// settings returns all settings for the operators' page. Of mappings, which are
-// variables and settings of plugins, it has only the names: their values may be secret.
+// settings returns all settings for the operators' page. Mappings, which are variables
+// and settings of plugins, have only names: their values may be secret.
 func (p operatorPage) settings() (out []webui.Setting) {
 	all := p.now().inForce()
 	needsRestart := func(_ string, v value) bool { return v.effect == restart }
@@ -41,8 +41,8 @@ func (p operatorPage) settings() (out []webui.Setting) {
 	return out
 }
 
-// lacking returns the lines that grant a plugin what it lacks for the operators' page,
-// and where they belong.
+// lacking returns a function for the operators' page: it returns the lines that grant
+// a plugin its missing needs, and where they belong.
 func (p operatorPage) lacking(s *server.Service) func(plugin string) (addTo, lines string) {
 	return func(plugin string) (addTo, lines string) {
 		c := p.config

@@ -15,7 +15,7 @@ import (
 )
 
 // checkPlugins reports settings for plugins and tools that do not exist. It loads the plugins, and
-// makes no folder.
+// creates no folder.
 func (c configCheck) checkPlugins(ctx context.Context) error {
 	folders := slices.ContainsFunc(c.problems, func(p problem) bool { return strings.HasPrefix(p.key, "plugins") })
 	if len(c.plugins) == 0 && !c.exec && c.starter == nil || folders || len(c.server.Grants)+len(c.server.Interpret)+len(c.server.Approvals.Tools)+len(c.server.Listing) == 0 {
@@ -54,7 +54,7 @@ func (c configCheck) checkPlugins(ctx context.Context) error {
 	return nil
 }
 
-// checkTools reports names of tools that do not exist.
+// checkTools reports unknown names of tools.
 func (c configCheck) checkTools(r *plugins.Registry, hint string) {
 	check := func(key, name string) {
 		if name == abi.EveryTool {

@@ -19,15 +19,16 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Of the demonstration of several hosts.
+// Constants of the cluster demo.
 const (
 	clusterHosts = 3
-	clusterLease = 2 * time.Second // so that nobody has to wait for long
+	clusterLease = 2 * time.Second // short, so that nobody has to wait long
 	clusterLimit = 400_000_000     // some seconds of work
 	clusterWait  = 10 * time.Minute
 )
 
-// playCluster runs three hosts on one database, and kills the one that has the run.
+// playCluster runs three hosts on one database, and kills the host that works on the
+// run.
 func playCluster(ctx context.Context, a *app) error {
 	cache, err := a.config.cacheDir()
 	if err != nil {
@@ -72,7 +73,7 @@ func playCluster(ctx context.Context, a *app) error {
 	return nil
 }
 
-// database returns the database that the configuration names, or one of its own.
+// database returns the configured database, or a temporary one.
 func (c *clusterDemo) database() (url string, stop func(), err error) {
 	if c.config.engine != "" {
 		return c.config.engine, func() {}, nil
@@ -95,7 +96,7 @@ func (c *clusterDemo) start(ctx context.Context, temp, dist, database string) (*
 		return nil, err
 	}
 	config := filepath.Join(temp, "toolhost.yaml")
-	text, err := json.Marshal(map[string]any{ // YAML, too
+	text, err := json.Marshal(map[string]any{ // JSON is YAML
 		"plugins": []string{dist}, "starter": false, "lease": clusterLease.String(), "limits": map[string]any{"fuel": 10_000_000_000_000},
 	})
 	if err == nil {
@@ -108,12 +109,12 @@ func (c *clusterDemo) start(ctx context.Context, temp, dist, database string) (*
 	return fleet.Start(ctx, fleet.Config{Program: program, Args: []string{"--config", config}, Engine: database, Folder: temp, Hosts: clusterHosts})
 }
 
-// clusterDemo plays an agent at a balancer, and what happens to the hosts behind it.
+// clusterDemo plays an agent behind a load balancer, and what happens to the hosts.
 type clusterDemo struct {
 	*app
 	hosts  *fleet.Fleet
 	client *client.Client
-	ids    []string // of the hosts, in the order they were started
+	ids    []string // ids of the hosts, in the order of their start
 }
 
 func (c *clusterDemo) play(ctx context.Context) error {
@@ -171,7 +172,7 @@ func (c *clusterDemo) play(ctx context.Context) error {
 	return nil
 }
 
-// until checks a run until it is as expected, and prints how it is then.
+// until checks a run until enough reports true, and prints its state.
 func (c *clusterDemo) until(ctx context.Context, id string, enough func(wire.Run) bool) (wire.Run, error) {
 	for {
 		run, err := c.client.Run(ctx, id)
@@ -190,7 +191,7 @@ func (c *clusterDemo) until(ctx context.Context, id string, enough func(wire.Run
 	}
 }
 
-// share is how much of its work a run has done, as far as it says.
+// share returns the fraction of its work that a run has reported as done.
 func share(run wire.Run) float64 {
 	if run.Progress == nil || run.Progress.Total == 0 {
 		return 0
@@ -205,7 +206,7 @@ func percent(run wire.Run) string {
 	return fmt.Sprintf(", %.0f %%", 100*share(run))
 }
 
-// learn finds out the ids of the hosts, each from itself.
+// learn gets the id of each host from the host itself.
 func (c *clusterDemo) learn(ctx context.Context) error {
 	c.ids = nil
 	for _, url := range c.hosts.URLs() {

@@ -33,7 +33,7 @@ an agent sees of the tools. It ends with Ctrl-C.`,
 	}
 }
 
-// devPoll is how often the files of a project are looked at.
+// devPoll is how often the files of a project are checked.
 const devPoll = 200 * time.Millisecond
 
 func dev(ctx context.Context, a *app, dir string) error {
@@ -55,7 +55,7 @@ func dev(ctx context.Context, a *app, dir string) error {
 					a.fail(diagnose(ctx, err))
 				}
 			}
-			if after, err := sourcesOf(dir); err == nil { // building may change what a project locks
+			if after, err := sourcesOf(dir); err == nil { // building may change the project's lock files
 				seen = after
 			}
 			a.notef("toolhost: waiting for a change in %s", dir)
@@ -80,7 +80,8 @@ func makeAndTest(ctx context.Context, a *app, dir string) error {
 	return testFile(ctx, a, made.File)
 }
 
-// printAgentView shows what an agent sees of tools, which costs tokens in each of its turns.
+// printAgentView shows the definitions that an agent sees, which cost tokens in each of its
+// turns.
 func (u *ui) printAgentView(m *abi.Manifest) {
 	for _, t := range m.Tools {
 		u.printf("\n%s: %s\n  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), brief(t.InputSchema))
@@ -94,7 +95,7 @@ func sourcesOf(dir string) (string, error) {
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		name := e.Name()
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it has just gone
+		case errors.Is(err, fs.ErrNotExist): // just removed
 			return nil
 		case err != nil:
 			return err

@@ -9,8 +9,9 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// difference is what is new in a configuration: what a reload changes, compared with what
-// is in force now, and what needs a restart, compared with what the process began with.
+// difference returns what is new in a configuration. changed is compared with the current
+// one, and takes effect at a reload; later is compared with that of the start, and needs
+// a restart.
 func (r *reloader) difference(next *loaded) (changed, later []wire.SettingChange) {
 	changed, later = []wire.SettingChange{}, []wire.SettingChange{}
 	now := r.now()
@@ -32,7 +33,7 @@ func (r *reloader) difference(next *loaded) (changed, later []wire.SettingChange
 	return changed, later
 }
 
-// field is the value of a key; nil if it is in a mapping and not set.
+// field returns the value of a key; nil if it is in a mapping and not set.
 func (c *loaded) field(key string) any {
 	if s, ok := c.setting(key); ok {
 		return reflect.ValueOf(s.to).Elem().Interface()
@@ -40,7 +41,7 @@ func (c *loaded) field(key string) any {
 	return nil
 }
 
-// setting is the row of a key.
+// setting returns the table row of a key.
 func (c *loaded) setting(key string) (setting, bool) {
 	if v, ok := c.values[key]; ok {
 		return v.setting, true
@@ -52,13 +53,13 @@ func (c *loaded) setting(key string) (setting, bool) {
 	return c.table[i], true
 }
 
-// differs reports whether a key has another value in another configuration, and whether it
-// is said otherwise: 0 may be the default.
+// differs reports whether a key has another value in another configuration, or is written
+// differently: 0 may be the default.
 func (c *loaded) differs(next *loaded, key string) bool {
 	return !reflect.DeepEqual(c.field(key), next.field(key)) && (mayBeSecret(key) || c.shown(key) != next.shown(key))
 }
 
-// change is the change of a key, without values that may be secret.
+// change returns the change of a key, without values that may be secret.
 func (c *loaded) change(next *loaded, key string) wire.SettingChange {
 	if mayBeSecret(key) {
 		return wire.SettingChange{Key: key}
@@ -66,7 +67,8 @@ func (c *loaded) change(next *loaded, key string) wire.SettingChange {
 	return wire.SettingChange{Key: key, Old: c.shown(key), New: next.shown(key)}
 }
 
-// mayBeSecret reports whether the value of a key may have a token, a password or a secret.
+// mayBeSecret reports whether the value of a key may contain a token, a password or a
+// secret.
 func mayBeSecret(key string) bool {
 	inside := func(group string, names ...string) bool {
 		rest, ok := strings.CutPrefix(key, group)
@@ -76,10 +78,10 @@ func mayBeSecret(key string) bool {
 		inside("grants.", "env", "config", "http") || inside("secrets.", "command")
 }
 
-// maxShownValue is how much of a value is shown, in characters.
+// maxShownValue is how many characters of a value are shown.
 const maxShownValue = 200
 
-// shown is the value of a key as operators are shown it.
+// shown returns the value of a key as shown to operators.
 func (c *loaded) shown(key string) string {
 	v, set := c.values[key]
 	if set {

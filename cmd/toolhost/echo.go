@@ -10,22 +10,22 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// An echo compares what a run has written with its result: what a command writes is
-// both. It keeps no text, apart from spaces that may be the last ones, and what came
-// after a part that the server has not kept.
+// An echo compares the output of a run with its result: a command's stdout is both.
+// It stores no text except trailing spaces, and the output after a part that the
+// server has not kept.
 type echo struct {
-	attempt int       // of the run
-	sum     hash.Hash // of the text without the spaces around it
-	begun   bool      // a character was there that is no space
+	attempt int       // attempt of the run
+	sum     hash.Hash // hash of the text without surrounding spaces
+	begun   bool      // a non-space character was seen
 	spaces  []byte    // after the text so far
 	size    int       // bytes of the text so far
-	broken  bool      // a part is no text
+	broken  bool      // a part is not text
 
-	late []wire.Output // that was not shown yet: all that the server keeps, at most
+	late []wire.Output // output not shown yet: at most all that the server keeps
 }
 
 // take adds a piece of the output, and shows it unless a part before it is missing:
-// then the result may show both. What an earlier attempt has written does not count.
+// the result might then repeat it. Output of an earlier attempt does not count.
 func (e *echo) take(piece wire.Output, show func(wire.Output)) {
 	if piece.Attempt != e.attempt {
 		e.showLate(show)
@@ -40,7 +40,7 @@ func (e *echo) take(piece wire.Output, show func(wire.Output)) {
 	show(piece)
 }
 
-// showLate shows what was not shown yet.
+// showLate shows the output that was not shown yet.
 func (e *echo) showLate(show func(wire.Output)) {
 	for _, piece := range e.late {
 		show(piece)
@@ -48,8 +48,8 @@ func (e *echo) showLate(show func(wire.Output)) {
 	e.late = nil
 }
 
-// rest returns what of a result was not shown yet; nothing if all of it was. It reports
-// false if what was shown does not begin the result.
+// rest returns the part of a result that was not shown yet. It reports false if the
+// result does not begin with the shown output.
 func (e *echo) rest(result string) (rest string, ok bool) {
 	result = strings.TrimSpace(result)
 	e.add("")

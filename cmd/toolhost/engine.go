@@ -16,14 +16,14 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/postgres"
 )
 
-// Of an engine that several hosts share.
+// Settings of an engine that several hosts share.
 const (
 	sharedLease   = time.Minute      // longer than a failover of most databases
-	connectWithin = 30 * time.Second // also for bringing the schema to the present version
+	connectWithin = 30 * time.Second // includes updating the schema
 )
 
-// connect connects to the engine that the configuration names: nil if it names none. Call
-// disconnect at the end.
+// connect connects to the configured engine; nil if there is none. Call disconnect at the
+// end.
 func (a *app) connect(ctx context.Context) (e engine.Engine, disconnect func(), err error) {
 	if a.config.engine == "" {
 		return nil, func() {}, nil
@@ -53,17 +53,17 @@ func (a *app) connect(ctx context.Context) (e engine.Engine, disconnect func(), 
 	return shared, func() { within(endGrace, func() { _ = shared.Close() }) }, nil
 }
 
-// hostName is what a server is called among those that share its engine: by the machine,
-// and its port, as there may be several on one machine.
+// hostName returns the name of a server among those that share its engine: the machine,
+// and the port, since a machine may have several.
 func hostName(listen string) string {
-	name, _ := os.Hostname() // else empty
+	name, _ := os.Hostname() // empty if unknown
 	if _, port, err := net.SplitHostPort(listen); err == nil && name != "" && port != "0" {
 		name = net.JoinHostPort(name, port)
 	}
 	return name
 }
 
-// unconnected is the error of a database that cannot be used, and what to do.
+// unconnected returns the error of an unusable database, with the remedy.
 func unconnected(ctx, opening context.Context, database string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -78,7 +78,8 @@ func unconnected(ctx, opening context.Context, database string, err error) error
 	return &usageError{fmt.Errorf("engine %s: %w", shownEngine(database), err), hint}
 }
 
-// checkEngine checks the URL of the engine, without what only the database knows.
+// checkEngine checks the URL of the engine, as far as that is possible without the
+// database.
 func (c configCheck) checkEngine() {
 	if c.engine == "" {
 		return
@@ -95,7 +96,7 @@ func (c configCheck) checkEngine() {
 	}
 }
 
-// shownEngine is the URL of an engine that may be shown: without a password.
+// shownEngine returns the URL of an engine without its password.
 func shownEngine(raw string) string {
 	u, err := url.Parse(raw)
 	if raw == "" {

@@ -35,7 +35,7 @@ type usageError struct {
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// reportedError is an error that the command has printed already.
+// reportedError is an error that the command has already printed.
 type reportedError struct{ error }
 
 func (e *reportedError) Unwrap() error { return e.error }
@@ -48,12 +48,12 @@ type hinted struct {
 
 func (e *hinted) Unwrap() error { return e.error }
 
-// toolFailed is the end of a tool that ran and reported an error.
+// toolFailed is the error of a tool that ran and reported an error.
 type toolFailed struct{ result abi.Result }
 
 func (e *toolFailed) Error() string { return e.result.Error }
 
-// diagnosis is an error as a user and a script see it.
+// diagnosis is an error as shown to a user and a script.
 type diagnosis struct {
 	exit    int
 	Code    string `json:"code"`
@@ -61,8 +61,8 @@ type diagnosis struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
-// reasons are the exit codes and hints of errors of a service, in this process
-// or behind a server. Codes that are not listed are mistakes in a request.
+// reasons are the exit codes and hints of a service's errors, in this process
+// or behind a server. Unlisted codes are mistakes in a request.
 var reasons = map[wire.Code]struct {
 	exit int
 	hint string

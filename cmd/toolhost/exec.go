@@ -14,7 +14,8 @@ import (
 // execTool is the plugin that runs scripts, and its tool.
 const execTool = "exec"
 
-// runScripts has agents run scripts, with every tool unless the operator grants others.
+// runScripts lets agents run scripts, with every tool unless the operator grants
+// others.
 func (c *config) runScripts() {
 	c.exec = true
 	if _, granted := c.server.Grants[execTool]; !granted {

@@ -32,7 +32,7 @@ func exportCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// exporter packs the configured plugins, under the names that its flags give.
+// exporter packs the configured plugins, with the names from its flags.
 type exporter struct {
 	*app
 	name, version, description, author string
@@ -47,7 +47,7 @@ func (e *exporter) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&e.author, "author", "", "who publishes it")
 }
 
-// exported explains what both formats have in common.
+// exported is the help text that both formats share.
 const exported = `
 It has copies of the configured plugins, and grants them what they are granted here,
 except what only this machine has: folders, variables, settings and secrets. The
@@ -123,8 +123,8 @@ install. It includes this program, and is for machines of this system.
 	return cmd
 }
 
-// bundle is what is exported: the plugins that are loaded, without those that are
-// problems, which it reports.
+// bundle returns the input of an export: the loaded plugins. It reports problems
+// of the others.
 func (e *exporter) bundle(ctx context.Context) (b export.Bundle, err error) {
 	if err := export.CheckName(e.name); err != nil {
 		return b, &usageError{err, "name it with --name"}
@@ -158,7 +158,7 @@ func (e *exporter) bundle(ctx context.Context) (b export.Bundle, err error) {
 	return b, err
 }
 
-// packPlugin is a plugin with its files.
+// packPlugin returns a plugin with its files.
 func packPlugin(p *plugins.Plugin) (export.Plugin, error) {
 	out := export.Plugin{Name: p.Manifest.Name, Version: p.Manifest.Version, Description: p.Manifest.Description}
 	for _, t := range p.Tools {
@@ -173,8 +173,8 @@ func packPlugin(p *plugins.Plugin) (export.Plugin, error) {
 	return out, err
 }
 
-// portableConfig is the configuration that serves exported plugins, with what they are
-// granted here. It reports what has no meaning on another machine, and is left out.
+// portableConfig returns a configuration that serves exported plugins with their
+// grants. It reports and leaves out what has no meaning on another machine.
 func (e *exporter) portableConfig(loaded []*plugins.Plugin) string {
 	var text strings.Builder
 	var packs, grants []string
@@ -205,8 +205,8 @@ func (e *exporter) portableConfig(loaded []*plugins.Plugin) string {
 	return text.String()
 }
 
-// portable is the part of a grant that means the same on every machine, and the names of
-// the other parts.
+// portable returns the part of a grant that means the same on every machine, and the
+// names of the other parts.
 func portable(g host.Grant) (_ host.Grant, left []string) {
 	if len(g.Files) > 0 {
 		left = append(left, "files")
@@ -233,7 +233,7 @@ func portable(g host.Grant) (_ host.Grant, left []string) {
 	return g, left
 }
 
-// thisProgram is the file of this program.
+// thisProgram returns the file of this program.
 func thisProgram() (*export.Program, error) {
 	file, err := os.Executable()
 	if err != nil {
@@ -243,8 +243,8 @@ func thisProgram() (*export.Program, error) {
 	return &export.Program{GOOS: runtime.GOOS, Data: data}, err
 }
 
-// writeNew writes files into a folder that must not be there yet. If it fails, nothing
-// is there.
+// writeNew writes files to a folder that must not exist. If it fails, it leaves
+// nothing.
 func (e *exporter) writeNew(dir string, files map[string]export.File) (err error) {
 	if err := os.Mkdir(dir, 0o755); errors.Is(err, fs.ErrExist) {
 		return &usageError{fmt.Errorf("%s is there already", dir), "choose another name, or remove it"}

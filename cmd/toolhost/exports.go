@@ -12,7 +12,8 @@ import (
 // sent.
 const exportGrace = 5 * time.Second
 
-// openExports makes what metrics and traces go to. Scraped has a page for Prometheus.
+// openExports opens the exporters of metrics and traces. With scraped there is a page for
+// Prometheus.
 func (a *app) openExports(ctx context.Context, scraped bool) (end func(), err error) {
 	instance := cmp.Or(hostName(a.config.listen), "unnamed")
 	a.exports, err = exporters.Open(ctx, exporters.Config{Version: version(), Instance: instance, Scraped: scraped, Logger: a.logger()})

@@ -33,17 +33,17 @@ func inspectCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// inspected is what inspect shows.
+// inspected is the output of inspect.
 type inspected struct {
 	File      string         `json:"file"`
 	Module    *host.Info     `json:"module"`
 	Source    string         `json:"manifest_source"`
 	Manifest  *abi.Manifest  `json:"manifest"`
 	Cost      host.Cost      `json:"cost"`
-	Lock      string         `json:"lock,omitempty"`      // what the plugin's name is locked to, for people
-	Signature string         `json:"signature,omitempty"` // by whom, or why not, for people; empty if trust names no signer
-	Isolation host.Isolation `json:"isolation"`           // how calls are kept apart
-	Waiting   waiting        `json:"waiting"`             // what becomes of a run that waits
+	Lock      string         `json:"lock,omitempty"`      // comparison with the lock, for people
+	Signature string         `json:"signature,omitempty"` // who signed it, or why not, for people; empty if trust names no signer
+	Isolation host.Isolation `json:"isolation"`           // how calls are isolated
+	Waiting   waiting        `json:"waiting"`             // what happens to a waiting run
 	Lacking   string         `json:"needed_grants_yaml,omitempty"`
 }
 
@@ -73,14 +73,14 @@ func inspectFile(ctx context.Context, a *app, name string) error {
 	return a.answer(i, nil, func() { i.print(a) })
 }
 
-// inspectComponent shows what a component imports and exports. Its error says that it is
-// no plugin, and what to build instead.
+// inspectComponent shows the imports and exports of a component. Its error says that it
+// is not a plugin, and what to build instead.
 func inspectComponent(u *ui, name string, wasm []byte) error {
 	c, err := wasmbin.ParseComponent(wasm)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	_, err = wasmbin.Parse(wasm) // which refuses it
+	_, err = wasmbin.Parse(wasm) // it refuses a component
 	err = &hinted{fmt.Errorf("%s: module: %w", name, err), "Rust: cargo build --target wasm32-wasip1; Go: GOOS=wasip1 GOARCH=wasm go build; C: clang --target=wasm32-wasip1; JavaScript, TypeScript, Python: toolhost new"}
 
 	shown := struct {
@@ -102,7 +102,7 @@ func inspectComponent(u *ui, name string, wasm []byte) error {
 	})
 }
 
-// inspectPlugin loads a plugin, with nothing granted, and examines its module.
+// inspectPlugin loads a plugin without grants, and examines its module.
 func inspectPlugin(ctx context.Context, a *app, name string, wasm []byte) (i inspected, err error) {
 	err = a.withHost(ctx, func(h *host.Host, cacheDir string) error {
 		folder := plugins.Folder{Path: filepath.Dir(name), FS: os.DirFS(filepath.Dir(name))} // anyone may have written it
@@ -123,7 +123,7 @@ func inspectPlugin(ctx context.Context, a *app, name string, wasm []byte) (i ins
 	return i, err
 }
 
-// examine says what a plugin is.
+// examine describes a plugin.
 func (a *app) examine(h *host.Host, p *plugins.Plugin, name string, wasm []byte) (i inspected, err error) {
 	i = inspected{File: name, Source: p.Source, Manifest: p.Manifest, Lacking: a.config.lacking(p)}
 	i.Module, err = h.Inspect(wasm)
@@ -141,7 +141,7 @@ func (a *app) examine(h *host.Host, p *plugins.Plugin, name string, wasm []byte)
 	return i, err
 }
 
-// print shows it to people.
+// print prints the result for people.
 func (i inspected) print(a *app) {
 	m := i.Manifest
 	a.printf("%s %s: %s\n\n", m.Name, m.Version, oneLine(m.Description))
@@ -164,7 +164,7 @@ func (i inspected) print(a *app) {
 
 	for _, t := range m.Tools {
 		var schema bytes.Buffer
-		_ = json.Compact(&schema, t.InputSchema) // decoded before
+		_ = json.Compact(&schema, t.InputSchema) // it was decoded before
 		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(t.Hints, t.Approval, false), &schema)
 	}
 
@@ -178,12 +178,12 @@ func (i inspected) print(a *app) {
 	}
 }
 
-// needs is what a plugin needs, as the operator would grant it.
+// needs formats the needs of a plugin as the operator would grant them.
 func needs(n abi.Needs) string {
 	return cmp.Or(strings.Join(plugins.Grant{}.Missing(n), ", "), "-")
 }
 
-// describeIsolation says how calls are kept apart, and why.
+// describeIsolation says how calls are isolated, and why.
 func describeIsolation(i host.Isolation, tools []abi.Tool) string {
 	if i.Mode != host.Reset {
 		return "a fresh instance for each call: " + i.Why
@@ -202,15 +202,15 @@ func describeIsolation(i host.Isolation, tools []abi.Tool) string {
 	return text
 }
 
-// waiting says what becomes of a background run that waits for operations that it has
+// waiting says what happens to a background run that waits for operations it has
 // started.
 type waiting struct {
 	Suspends bool     `json:"suspends"`         // it gives up its instance
-	Why      string   `json:"why,omitempty"`    // it does not
+	Why      string   `json:"why,omitempty"`    // why it does not
 	Unless   []string `json:"unless,omitempty"` // what makes a run keep its instance
 }
 
-// waiting returns what becomes of runs of a plugin, with its grant and with what it needs.
+// waiting returns what happens to waiting runs of a plugin, with its grant and needs.
 func (c *config) waiting(p *plugins.Plugin, m *host.Info, i host.Isolation) waiting {
 	needs, grant := p.Manifest.Needs, c.server.Grants[p.Manifest.Name]
 	why := host.Resident(i, len(needs.Files)+len(grant.Files) > 0)
@@ -228,7 +228,7 @@ func (c *config) waiting(p *plugins.Plugin, m *host.Info, i host.Isolation) wait
 	return w
 }
 
-// String is for people.
+// String returns the text for people.
 func (w waiting) String() string {
 	if !w.Suspends {
 		return "a run that waits keeps its instance: " + w.Why

@@ -22,13 +22,13 @@ import (
 
 // kind is the type of a setting: how its values are read, shown and described.
 type kind struct {
-	schema schema                                  // of the value of a file
+	schema schema                                  // schema of the value in a file
 	set    func(to reflect.Value, value any) error // sets the field to the value of a file; the error may be problems
-	parse  func(text string) any                   // turns a variable into the value of a file; nil keeps the text
-	show   func(value any) any                     // turns the value of the field into that of a file; nil keeps it
-	paths  bool                                    // has paths, see rebase
+	parse  func(text string) any                   // converts a variable to the value of a file; nil keeps the text
+	show   func(value any) any                     // converts the field to the value of a file; nil keeps it
+	paths  bool                                    // the value has paths, see rebase
 
-	each func(name string) []setting // of a key that ends in *: the table of each name
+	each func(name string) []setting // for keys that end in *: the table of each name
 }
 
 // schema is a JSON Schema.
@@ -63,7 +63,7 @@ var (
 
 func anyOf(schemas ...schema) schema { return schema{"anyOf": schemas} }
 
-// oneOf is the kind of a text that is one of some names.
+// oneOf returns the kind of a text with these possible values.
 func oneOf(names ...string) kind {
 	return kind{schema: schema{"enum": names}, set: func(to reflect.Value, value any) error {
 		text, ok := value.(string)
@@ -74,7 +74,7 @@ func oneOf(names ...string) kind {
 	}}
 }
 
-// sizeFrom is the kind of a number of bytes: 0, or at least a bound.
+// sizeFrom returns the kind of a number of bytes: 0, or at least least.
 func sizeFrom(least int64) kind {
 	text := schema{"type": "string", "pattern": sizes.String()}
 	return kind{
@@ -83,7 +83,7 @@ func sizeFrom(least int64) kind {
 	}
 }
 
-// durationFrom is the kind of a duration: 0, or at least a bound.
+// durationFrom returns the kind of a duration: 0, or at least least.
 func durationFrom(least time.Duration) kind {
 	text := schema{"type": "string", "pattern": `^\+?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`}
 	return kind{
@@ -107,7 +107,8 @@ func showBudget(value any) any {
 	return showDuration(value)
 }
 
-// number reads an integer: 0, or at least a bound, which may be negative.
+// number returns a function that reads an integer: 0, or at least least, which may be
+// negative.
 func number(want string, of func(any) (int64, bool), least int64, show func(any) any) func(reflect.Value, any) error {
 	return func(to reflect.Value, value any) error {
 		n, ok := of(value)
@@ -124,7 +125,7 @@ func number(want string, of func(any) (int64, bool), least int64, show func(any)
 	}
 }
 
-// wholeOf is a whole number, which is a float64 in JSON.
+// wholeOf returns a whole number, which is a float64 in JSON.
 func wholeOf(value any) (int64, bool) {
 	switch v := reflect.ValueOf(value); {
 	case v.CanInt():
@@ -135,7 +136,7 @@ func wholeOf(value any) (int64, bool) {
 	return 0, false
 }
 
-// sizes are the texts that are sizes.
+// sizes matches sizes.
 var sizes = regexp.MustCompile(`^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([KMGT]i?B|B)?\s*$`)
 
 func sizeOf(value any) (int64, bool) {
@@ -150,7 +151,7 @@ func sizeOf(value any) (int64, bool) {
 	return int64(n), err == nil && n <= 1<<60
 }
 
-// durationOf is a duration. A number has no unit, so only 0 is one.
+// durationOf returns a duration. A number has no unit, so it must be 0.
 func durationOf(value any) (int64, bool) {
 	text, ok := value.(string)
 	if !ok {
@@ -161,7 +162,7 @@ func durationOf(value any) (int64, bool) {
 	return int64(d), err == nil
 }
 
-// setDelay reads a duration of which 0 and null mean never. A field has never as a
+// setDelay reads a duration; 0 and null mean never, which a field has as a
 // negative duration.
 func setDelay(to reflect.Value, value any) (err error) {
 	if value != nil {
@@ -173,7 +174,7 @@ func setDelay(to reflect.Value, value any) (err error) {
 	return err
 }
 
-// showSize writes a number of bytes in the largest unit that takes no fraction.
+// showSize formats a number of bytes in the largest unit without a fraction.
 func showSize(value any) any {
 	bytes := reflect.ValueOf(value).Int()
 	for shift := 40; shift > 0; shift -= 10 {
@@ -184,7 +185,7 @@ func showSize(value any) any {
 	return strconv.FormatInt(bytes, 10)
 }
 
-// showDuration writes a duration without zeros at its end: 1h, not 1h0m0s.
+// showDuration formats a duration without trailing zeros: 1h, not 1h0m0s.
 func showDuration(value any) any {
 	text := time.Duration(reflect.ValueOf(value).Int()).String()
 	for _, zero := range []string{"m0s", "h0m"} {
@@ -223,13 +224,13 @@ func setSource(to reflect.Value, value any) error {
 	case registry.IsReference(source):
 		_, err := registry.ParseReference(source)
 		return err
-	case strings.HasPrefix(source, "//"): // what is left of one in a variable
+	case strings.HasPrefix(source, "//"): // left of a reference by splitting a variable
 		return errors.New("a reference has colons, which separate folders in a variable: name it in a file or with --plugins")
 	}
 	return nil
 }
 
-// listOf is the kind of a list.
+// listOf returns the kind of a list.
 func listOf(item kind, parse func(text string) any) kind {
 	set := func(to reflect.Value, value any) error {
 		items, ok := value.([]any)
@@ -247,7 +248,7 @@ func listOf(item kind, parse func(text string) any) kind {
 	return kind{schema: schema{"type": "array", "items": item.schema}, set: set, parse: parse, paths: item.paths}
 }
 
-// mapOf is the kind of a mapping with any names.
+// mapOf returns the kind of a mapping with any names.
 func mapOf(item kind) kind {
 	set := func(to reflect.Value, value any) error {
 		items, ok := value.(map[string]any)
@@ -271,7 +272,7 @@ func errNoKeys(value any) error {
 	return fmt.Errorf("expected keys and their values, found %s", found(value))
 }
 
-// mount is a granted folder as a configuration file writes it.
+// mount is a granted folder in the form of a configuration file.
 type mount struct{ dir, path, mode string }
 
 func mountSettings(m *mount) []setting {
@@ -328,7 +329,7 @@ func setRule(to reflect.Value, raw any) error {
 	return wrong.err()
 }
 
-// found describes a value that does not fit.
+// found describes a value of the wrong type.
 func found(value any) string {
 	switch value.(type) {
 	case []any:
@@ -341,8 +342,8 @@ func found(value any) string {
 	return fmt.Sprint(value)
 }
 
-// parseWith parses a variable. One that does not parse stays text, and is refused
-// as such when it is read.
+// parseWith returns a parser for a variable. A text that does not parse is kept,
+// and refused when it is read.
 func parseWith[T any](parse func(string) (T, error)) func(string) any {
 	return func(text string) any {
 		if value, err := parse(text); err == nil {
@@ -363,7 +364,7 @@ func anyList(texts []string) []any {
 }
 
 // rebase makes a path absolute or relative to the working directory, or the paths in a
-// list, or dir and sources of a mapping. A URL stays.
+// list, or dir and sources in a mapping. It does not change URLs.
 func rebase(value any, dir string) any {
 	switch v := value.(type) {
 	case string:

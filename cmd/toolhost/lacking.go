@@ -18,9 +18,9 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
-// lacking are the lines of a configuration, in YAML, that grant plugins what they
-// need and lack, with the secrets that are named there and not configured. It is empty if
-// they lack nothing.
+// lacking returns the lines of a configuration, in YAML, that grant plugins their missing
+// needs, with the secrets that these name but that are not configured. It is empty if
+// nothing is missing.
 func (c *config) lacking(all ...*plugins.Plugin) string {
 	var text strings.Builder
 	secrets := map[string][]host.HTTPRule{}
@@ -50,7 +50,7 @@ func (c *config) lacking(all ...*plugins.Plugin) string {
 	return text.String()
 }
 
-// writeSecret writes the keys of a secret that goes into the requests of rules.
+// writeSecret writes the keys of a secret for the requests of rules.
 func writeSecret(text *strings.Builder, name string, rules []host.HTTPRule) {
 	var hosts []string
 	plain := false
@@ -67,7 +67,7 @@ func writeSecret(text *strings.Builder, name string, rules []host.HTTPRule) {
 	}
 }
 
-// secretHost is the host of a rule as a secret names it.
+// secretHost returns the host of a rule in the form of a secret.
 func secretHost(rule string) string {
 	_, rest, _ := strings.Cut(rule, "://")
 	authority, _, _ := strings.Cut(rest, "/")
@@ -80,7 +80,7 @@ func secretHost(rule string) string {
 	return strings.Trim(authority, "[]")
 }
 
-// writeGrant writes what a grant has as the keys of a plugin below grants.
+// writeGrant writes a grant as the keys of a plugin below grants.
 func writeGrant(text *strings.Builder, g host.Grant) {
 	for _, s := range grantSettings(&g) {
 		value := reflect.ValueOf(s.to).Elem()
@@ -90,7 +90,7 @@ func writeGrant(text *strings.Builder, g host.Grant) {
 
 		switch v := value.Interface().(type) {
 		case bool, abi.StoreMode, host.KVScope, int, int64:
-			if group, key, ok := strings.Cut(s.key, "."); ok { // kv.mode is the first of its group
+			if group, key, ok := strings.Cut(s.key, "."); ok { // kv.mode is the first key of its group
 				if key == "mode" {
 					fmt.Fprintf(text, "    %s:\n", group)
 				}
@@ -104,7 +104,7 @@ func writeGrant(text *strings.Builder, g host.Grant) {
 				fmt.Fprintf(text, "      %s: %s\n", document.QuoteYAML(name), document.QuoteYAML(v[name]))
 			}
 		case []string:
-			names := make([]string, len(v)) // of tools
+			names := make([]string, len(v)) // names of tools
 			for i, name := range v {
 				names[i] = document.QuoteYAML(name)
 			}
@@ -124,7 +124,7 @@ func writeGrant(text *strings.Builder, g host.Grant) {
 	}
 }
 
-// ruleText is a rule as YAML has it.
+// ruleText returns a rule in YAML.
 func ruleText(r host.HTTPRule) string {
 	out := "{url: " + document.QuoteYAML(r.URL)
 	if len(r.Methods) > 0 {
@@ -146,7 +146,7 @@ func ruleText(r host.HTTPRule) string {
 	return out + "}"
 }
 
-// addTo says where lines of a configuration belong, before they follow.
+// addTo says where lines of a configuration belong, as an introduction to them.
 func (c *loaded) addTo() string {
 	name := filepath.Join(userConfig(), configNames[0])
 	if n := len(c.files); n > 0 {
@@ -155,7 +155,7 @@ func (c *loaded) addTo() string {
 	to := "add to "
 	for key, v := range c.values {
 		if v.source == name && strings.HasPrefix(key, "grants.") {
-			to = "add to the grants of " // a second mapping of that name would be refused
+			to = "add to the grants of " // a second mapping with that name would be refused
 		}
 	}
 	return fmt.Sprintf(to+"%s, with your own choice for each %s, as YAML:", oneLine(name), host.Choose)

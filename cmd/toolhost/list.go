@@ -32,7 +32,7 @@ func listCommand(a *app) *cobra.Command {
 			}
 			tools, problems := listed(loaded), fileProblems(s.Problems())
 			for _, p := range loaded {
-				if p.Digest == "" { // its file cannot be read any more
+				if p.Digest == "" { // its file can no longer be read
 					problems = append(problems, found[slices.IndexFunc(found, func(f wire.FileProblem) bool { return f.File == p.File })])
 				}
 			}
@@ -52,7 +52,7 @@ func listCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// listing is what list --json prints.
+// listing is the output of list --json.
 type listing struct {
 	Tools      []listedTool       `json:"tools"`
 	Problems   []wire.FileProblem `json:"problems"`
@@ -60,7 +60,7 @@ type listing struct {
 	Lacking    string             `json:"missing_grants_yaml,omitempty"` // see lacking
 }
 
-// listedTool is a tool with the plugin it is from.
+// listedTool is a tool with its plugin.
 type listedTool struct {
 	Name        string           `json:"name"`
 	Title       string           `json:"title,omitempty"`
@@ -69,7 +69,7 @@ type listedTool struct {
 	Version     string           `json:"version"`
 	File        string           `json:"file"`
 	Digest      string           `json:"digest"`
-	Locked      bool             `json:"locked,omitempty"` // it is what toolhost.lock has
+	Locked      bool             `json:"locked,omitempty"` // it is the accepted version of toolhost.lock
 	Signer      string           `json:"signer,omitempty"`
 	Hints       abi.Hints        `json:"hints"`
 	Annotations wire.Annotations `json:"annotations"`
@@ -80,7 +80,7 @@ type listedTool struct {
 	approval abi.Approval
 }
 
-// grantsOf are the grants of a plugin as they hold for one of its tools.
+// grantsOf returns the grants of a plugin as they apply to one of its tools.
 func grantsOf(grants []string, hints abi.Hints) []string {
 	if !hints.Readonly {
 		return grants
@@ -94,7 +94,7 @@ func grantsOf(grants []string, hints abi.Hints) []string {
 	return grants
 }
 
-// listed are the tools of plugins, by name.
+// listed returns the tools of plugins, by name.
 func listed(plugins []wire.Plugin) []listedTool {
 	out := []listedTool{}
 	for _, p := range plugins {
@@ -133,7 +133,7 @@ func (a *app) printList(tools []listedTool) {
 	a.table(rows)
 }
 
-// hints are those of a tool, in short.
+// hints formats the hints of a tool in short.
 func hints(h abi.Hints, approval abi.Approval, deferred bool) string {
 	var names []string
 	for _, hint := range []struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// listeners listens at the socket, and at the address if one is configured.
+// listeners listens at the socket, and at the configured address, if any.
 func (c *config) listeners() ([]net.Listener, error) {
 	socket, err := listenSocket(socketPath(c.data))
 	if err != nil {
@@ -32,9 +32,9 @@ func (c *config) listeners() ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// family is the network of an address to listen at. Go's "tcp" would listen at the
-// addresses of both families for 0.0.0.0. For a name it uses one of its addresses,
-// IPv4 if it has one.
+// family returns the network of an address to listen at. Go's "tcp" would listen
+// at the addresses of both families for 0.0.0.0. A name stands for one of its
+// addresses, an IPv4 one if possible.
 func family(address string) string {
 	ip, ok := literal(address)
 	switch {
@@ -46,7 +46,7 @@ func family(address string) string {
 	return "tcp6"
 }
 
-// literal is the IP address in host:port, unless the host is a name.
+// literal returns the IP address in host:port, unless the host is a name.
 func literal(address string) (netip.Addr, bool) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -56,7 +56,7 @@ func literal(address string) (netip.Addr, bool) {
 	return ip, err == nil
 }
 
-// where is the address of a listener, for people: the path of a socket, or a URL.
+// where returns the address of a listener for people: the path of a socket, or a URL.
 func where(l net.Listener) string {
 	if l.Addr().Network() == "unix" {
 		return l.Addr().String()
@@ -64,11 +64,11 @@ func where(l net.Listener) string {
 	return urlOf(l.Addr().String())
 }
 
-// urlOf is the URL of host:port. It escapes the zone of an address (RFC 6874).
+// urlOf returns the URL of host:port. It escapes the zone of an address (RFC 6874).
 func urlOf(address string) string { return (&url.URL{Scheme: "http", Host: address}).String() }
 
-// here is the URL of a listener for clients on this machine, which cannot connect
-// to an address that stands for all.
+// here returns the URL of a listener for clients on this machine, which cannot
+// connect to a wildcard address.
 func (c *config) here(l net.Listener) string {
 	if ip, _ := literal(l.Addr().String()); !ip.IsUnspecified() {
 		return where(l)
@@ -78,8 +78,8 @@ func (c *config) here(l net.Listener) string {
 	return urlOf(net.JoinHostPort(near[family(c.listen)], port))
 }
 
-// secretForm is the URL of the page where users set secrets, for their browsers; empty if
-// they reach none.
+// secretForm returns the URL of the page where users set secrets in their browsers; empty
+// if they cannot reach it.
 func (c *config) secretForm(listeners []net.Listener) string {
 	if audience := c.oauth.Audience; audience != "" {
 		return strings.TrimSuffix(strings.TrimSuffix(audience, "/"), "/mcp") + "/secret/"
@@ -92,15 +92,15 @@ func (c *config) secretForm(listeners []net.Listener) string {
 	return ""
 }
 
-// socketName is the file of a socket, in a folder of the process that listens on it.
+// socketName is the file name of a socket, in a folder of the process that listens on it.
 const socketName = "http.sock"
 
-// socketPath is where a server on a data folder listens, and where clients look
-// for it.
+// socketPath returns the path where a server on a data folder listens, and
+// where clients look for it.
 func socketPath(data string) string { return filepath.Join(data, "serve", socketName) }
 
-// sockets are the sockets of all processes on the data folder: that of serve, and those that
-// toolhost mcp has made.
+// sockets returns the sockets of all processes on the data folder: that of serve, and those
+// of toolhost mcp.
 func (c *loaded) sockets() []string {
 	all := []string{socketPath(c.data)}
 	for n := range maxMCP {
@@ -112,10 +112,10 @@ func (c *loaded) sockets() []string {
 	return all
 }
 
-// listenSocket makes the socket of a server: a file for this user only, in a
+// listenSocket creates the socket of a server: a file for this user only, in a
 // folder for this user only. It replaces the socket of an earlier server. The
 // caller holds the lock of the data folder, so no other server uses it. Closing
-// the listener leaves the file, which the caller removes.
+// the listener does not remove the file; the caller does.
 func listenSocket(path string) (*net.UnixListener, error) {
 	dir := filepath.Dir(path)
 	err := os.MkdirAll(dir, 0o700)
@@ -151,7 +151,7 @@ func listenSocket(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// removeSocket returns a function that removes the present socket, but not that of
+// removeSocket returns a function that removes the current socket, but not that of
 // a later server: another process may have the lock of the folder by then.
 func removeSocket(path string) func() {
 	made, err := os.Lstat(path)
@@ -163,5 +163,5 @@ func removeSocket(path string) func() {
 	}
 }
 
-// maxSocketPath is the most bytes that the path of a socket may have on any system.
+// maxSocketPath is the longest path of a socket, in bytes, that all systems allow.
 const maxSocketPath = 103

@@ -64,11 +64,11 @@ data folder.`,
 	}
 }
 
-// lockUpdate is a plugin that is not what the lock has.
+// lockUpdate is a difference between a plugin and the lock.
 type lockUpdate struct {
-	before *lock.Plugin    // nil if it is new
-	now    *lock.Plugin    // nil if it is gone
-	plugin *plugins.Plugin // nil if it is gone
+	before *lock.Plugin    // nil if the plugin is new
+	now    *lock.Plugin    // nil if the plugin is gone
+	plugin *plugins.Plugin // nil if the plugin is gone
 }
 
 func (u lockUpdate) name() string {
@@ -78,10 +78,10 @@ func (u lockUpdate) name() string {
 	return u.now.Name
 }
 
-// locking is the work on a lock.
+// locking is an update of a lock.
 type locking struct {
 	*app
-	service *server.Service // that accepts everything
+	service *server.Service // accepts everything
 	lock    plugins.Lock
 	old     *lock.File // nil without a lock
 	updates []lockUpdate
@@ -112,11 +112,11 @@ func openLock(ctx context.Context, a *app, names []string) (l *locking, done fun
 	return l, done, nil
 }
 
-// errNoLock is the error where a lock would belong to no configuration.
+// errNoLock is the error of a lock without a configuration.
 var errNoLock = &usageError{errors.New("no configuration: " + lock.Name + " belongs next to one"), "write a toolhost.yaml in this folder and trust it with toolhost trust, or name one with --config"}
 
-// compare finds the plugins, of those named if there are names, that are not what the lock
-// has. A plugin that does not load now stays accepted as it was.
+// compare finds the plugins that differ from the lock, among names or among all. A plugin
+// that does not load now keeps its entry.
 func (l *locking) compare(names []string) error {
 	old := l.old
 	if old == nil {
@@ -154,14 +154,14 @@ func (l *locking) compare(names []string) error {
 	return nil
 }
 
-// isGone reports whether nothing is left in the place of a plugin.
+// isGone reports whether the file of a plugin is gone.
 func (l *locking) isGone(e *lock.Plugin) bool {
 	for _, f := range l.config.folders() {
 		if f.LockSource() != e.Source {
 			continue
 		}
 		if lock.IsOCI(e.Source) {
-			return false // it was not pulled here
+			return false // not pulled here
 		}
 		_, err := fs.Stat(f.FS, e.File())
 		return errors.Is(err, fs.ErrNotExist)
@@ -169,7 +169,7 @@ func (l *locking) isGone(e *lock.Plugin) bool {
 	return true
 }
 
-// acceptPlugins shows what is new in the plugins, and accepts it.
+// acceptPlugins shows the changes of plugins, and accepts them.
 func acceptPlugins(ctx context.Context, a *app, names []string, yes bool) error {
 	l, done, err := openLock(ctx, a, names)
 	if err != nil {
@@ -236,7 +236,8 @@ func (l *locking) accept() error {
 	return nil
 }
 
-// keep keeps the plugins that a lock accepts, and removes what no lock has used for long.
+// keep stores the plugins that a lock accepts, and removes stored plugins that no lock has
+// used for a long time.
 func (l *locking) keep(f *lock.File) error {
 	if _, err := l.config.cacheDir(); err != nil { // checks the data folder
 		return err
@@ -307,7 +308,7 @@ func checkLock(ctx context.Context, a *app) error {
 	return nil
 }
 
-// linesOf are a line for each difference in a problem.
+// linesOf returns one line for each difference in a problem.
 func linesOf(p plugins.Problem) (lines []string) {
 	var wrong *plugins.LockError
 	if !errors.As(p.Err, &wrong) || len(wrong.Differences) == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
-// lock is the lock of the configuration that names the plugins. Its file is empty if no
-// file of a configuration is in force.
+// lock returns the lock of the configuration that lists the plugins. Its file is empty
+// if no configuration file is in force.
 func (c *loaded) lock() plugins.Lock {
 	config := c.lockedConfig()
 	if config == "" || c.data == "" {
@@ -25,8 +25,9 @@ func (c *loaded) lock() plugins.Lock {
 	return k
 }
 
-// lockedConfig is the file whose folder has the lock: the one that names the plugins. If
-// none does, it is the last one that had a lock when they were read, or else the last one.
+// lockedConfig returns the file whose folder has the lock: the one that lists the plugins.
+// If none does, it is the last one that had a lock when they were read, or else the last
+// one.
 func (c *loaded) lockedConfig() string {
 	if source := c.values["plugins"].source; slices.Contains(c.files, source) {
 		return source
@@ -37,7 +38,7 @@ func (c *loaded) lockedConfig() string {
 	return c.files[len(c.files)-1]
 }
 
-// findLock finds the last file that has a lock.
+// findLock finds the last file with a lock.
 func (c *loaded) findLock() {
 	for _, name := range c.files {
 		if hasLock(name) {
@@ -51,16 +52,15 @@ func hasLock(config string) bool {
 	return err == nil
 }
 
-// keepLock keeps the file that gave the lock before a reload if that lock was removed since:
-// what it accepted stays in force until a restart, and no other lock takes its place.
+// keepLock keeps the file with the lock across a reload if that lock was removed meanwhile:
+// its content stays in force until a restart, and no other lock takes its place.
 func (c *loaded) keepLock(before *loaded) {
 	if at := before.lockedAt; slices.Contains(c.files, at) && !hasLock(at) {
 		c.lockedAt = at
 	}
 }
 
-// trustLock trusts a lock that is about to be written, if its configuration has to be
-// trusted.
+// trustLock trusts a lock before it is written, if its configuration requires trust.
 func (c *loaded) trustLock(f *lock.File) error {
 	config := c.lockedConfig()
 	data, ok := c.trusted[config]
@@ -78,7 +78,8 @@ func (c *loaded) trustLock(f *lock.File) error {
 	return trustStore(userData()).add(real, data, text)
 }
 
-// describeLock says what the lock has for the name of a plugin; empty without a lock.
+// describeLock says which version the lock accepts for a plugin's name; empty without a
+// lock.
 func (c *loaded) describeLock(p *plugins.Plugin) (string, error) {
 	k := c.lock()
 	if k.File == "" {

@@ -1,6 +1,6 @@
-// Command toolhost runs the tools of AI agents as sandboxed WebAssembly
-// plugins. It is the only place that knows flags, files, signals and exit
-// codes; what it does is in the packages below it.
+// Command toolhost runs the tools of AI agents as sandboxed WebAssembly plugins. Only this
+// package deals with flags, files, signals and exit codes; the packages below it do the
+// work.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	_ "time/tzdata" // schedules name time zones, and a small container knows none
+	_ "time/tzdata" // schedules name time zones, which a small container lacks
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -38,7 +38,7 @@ import (
 
 func main() {
 	host.CompilerMain()
-	stdlog.SetOutput(io.Discard) // net/http writes bytes of servers to it, which may be a secret
+	stdlog.SetOutput(io.Discard) // net/http writes bytes from servers to it, which may be a secret
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
@@ -46,19 +46,19 @@ func main() {
 	os.Exit(code)
 }
 
-// app is one run of the command.
+// app is one execution of the command.
 type app struct {
 	ui
 	config  *loaded
-	flags   *pflag.FlagSet // that config was read with
+	flags   *pflag.FlagSet // flags that config was read with
 	environ []string
 	inForce atomic.Pointer[loaded] // see now
-	level   slog.LevelVar          // of the log
-	exports *exporters.Exporters   // of a server; nil: of a command, which measures nothing
+	level   slog.LevelVar          // log level
+	exports *exporters.Exporters   // of a server; nil in other commands, which measure nothing
 }
 
-// run is the whole program, without the process: it takes arguments and streams,
-// and returns the exit code.
+// run is the whole program except for the process: it takes arguments and
+// streams, and returns the exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
 	a := &app{ui: ui{in: in, out: out, err: errw, json: slices.Contains(args, "--json")}, environ: os.Environ()}
 	root := a.root()
@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	return d.exit
 }
 
-// commands make the commands, in no particular order.
+// commands create the commands, in no particular order.
 var commands = []func(*app) *cobra.Command{
 	callCommand, compileCommand, configCommand, demoCommand, devCommand, diffCommand, execCommand, inspectCommand, listCommand, lockCommand, mcpCommand, serveCommand, trustCommand,
 	approveCommand, auditCommand, backupCommand, benchCommand, buildCommand, checkCommand, hostsCommand, kvCommand, logsCommand, messageCommand, newCommand, reloadCommand, removeCommand, restoreCommand, schedulesCommand, sealCommand, searchCommand, secretCommand, signCommand, spawnCommand, stopCommand, tasksCommand, testCommand, verifyCommand, waitCommand,
@@ -103,7 +103,7 @@ in the background, where an agent checks and stops them.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Name() == cobra.ShellCompRequestCmd { // which loads it for the command that it completes
+			if cmd.Name() == cobra.ShellCompRequestCmd { // it loads the configuration for the completed command
 				return nil
 			}
 			return a.load(cmd.Flags())
@@ -169,8 +169,8 @@ func (a *app) load(flags *pflag.FlagSet) (err error) {
 	return err
 }
 
-// announceIgnored warns of files in the working directory that a configuration ignored, and
-// the one before did not.
+// announceIgnored warns of files in the working directory that a configuration ignored and
+// the earlier one did not.
 func (a *app) announceIgnored(c, before *loaded) {
 	for _, f := range c.ignored {
 		if !slices.Contains(before.ignored, f) {
@@ -189,8 +189,8 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// now is the configuration whose live settings are in force: that of the last reload. The
-// others are those of config.
+// now returns the configuration whose live settings are in force: that of the last
+// reload. Other settings are those of config.
 func (a *app) now() *loaded {
 	if c := a.inForce.Load(); c != nil {
 		return c
@@ -198,14 +198,14 @@ func (a *app) now() *loaded {
 	return a.config
 }
 
-// setLevel sets what is logged from now on.
+// setLevel sets the log level.
 func (a *app) setLevel(c *loaded) {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.logLevel)) // checked when it was loaded
 	a.level.Set(level)
 }
 
-// logger logs to stderr, as the configuration says.
+// logger returns a logger to stderr, as configured.
 func (a *app) logger() *slog.Logger {
 	opts := &slog.HandlerOptions{Level: &a.level}
 
@@ -218,7 +218,7 @@ func (a *app) logger() *slog.Logger {
 var errNoFolder = &usageError{errors.New("no folder of plugins"), "name one with --plugins, or in plugins of the configuration"}
 
 // open opens a service that keeps its runs in memory, unless adapt changes that.
-// The returned function closes it, and interrupts active runs.
+// done closes it, and interrupts active runs.
 func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.Service, done func(), err error) {
 	if len(a.config.folders()) == 0 {
 		return nil, nil, errNoFolder
@@ -238,7 +238,7 @@ func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.S
 	return s, func() { a.closeService(ctx, s) }, nil
 }
 
-// serviceConfig is what the configuration says of a service.
+// serviceConfig returns the configuration of a service.
 func (a *app) serviceConfig() (cfg server.Config, err error) {
 	cfg = a.config.server
 	if cfg.CacheDir, err = a.config.cacheDir(); err != nil {
@@ -253,8 +253,8 @@ func (a *app) serviceConfig() (cfg server.Config, err error) {
 	return cfg, err
 }
 
-// apply sets what a reload can change of a service, but for its secrets and for watching,
-// which not every command does.
+// apply sets what a reload can change of a service, except for secrets and watching,
+// which not every command uses.
 func (c *loaded) apply(to *server.Config) {
 	s := c.server
 	to.Folders, to.Grants, to.Interpret = c.folders(), s.Grants, s.Interpret
@@ -282,13 +282,13 @@ func (a *app) secrets(c *loaded) (host.Secrets, error) {
 	return vault.New(sources, vault.Keys(c.secretsKey), a.logger())
 }
 
-// sameSecrets reports whether the secrets of two configurations are from the same sources.
+// sameSecrets reports whether two configurations have the same sources of secrets.
 func (c *loaded) sameSecrets(as *loaded) bool {
 	return c.secretsKey == as.secretsKey && reflect.DeepEqual(c.secrets, as.secrets)
 }
 
-// openKept opens a service that keeps its runs in a folder, or in an engine that is not
-// nil, for one client or for several.
+// openKept opens a service that keeps its runs in a folder, or in an engine if that is
+// not nil. shared reports that it has several clients.
 func (a *app) openKept(ctx context.Context, folder string, e engine.Engine, shared bool) (*server.Service, func(), error) {
 	return a.open(ctx, func(cfg *server.Config) {
 		cfg.Engine, cfg.DataDir, cfg.Watch, cfg.OnReload = e, folder, a.config.watch, a.reloaded
@@ -300,16 +300,16 @@ func (a *app) openKept(ctx context.Context, folder string, e engine.Engine, shar
 	})
 }
 
-// spareProcessor lets Go use one processor more than guests may compute on, and
-// returns how many those are. While all its processors are busy, Go polls the
-// network only every 10 ms. The spare one always polls.
+// spareProcessor gives Go one processor more than guests may compute on, and
+// returns their number. While all its processors are busy, Go polls the network
+// only every 10 ms. The spare one always polls.
 var spareProcessor = sync.OnceValue(func() int {
 	n := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(n + 1)
 	return n
 })
 
-// closeService closes a service and interrupts active runs, also after ctx is done.
+// closeService closes a service and interrupts active runs, even if ctx is done.
 func (a *app) closeService(ctx context.Context, s *server.Service) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 	defer cancel()
@@ -321,12 +321,12 @@ func (a *app) closeService(ctx context.Context, s *server.Service) {
 // shutdownGrace is how long a command waits for active runs at its end.
 const shutdownGrace = 100 * time.Millisecond
 
-// errNoData: no data folder is known. The working directory is not used: it may
-// have a data folder that someone else wrote.
+// errNoData: no data folder is known. The working directory is not used,
+// because it may have a data folder written by someone else.
 var errNoData = &usageError{errors.New("no data folder: no home folder is known"), "set HOME to an absolute path, or choose a folder with --data"}
 
-// cacheDir makes the folder for compiled code, in a data folder that only this
-// user can write to.
+// cacheDir creates the folder for compiled code, in a data folder that only
+// this user can write to.
 func (c *loaded) cacheDir() (string, error) {
 	if c.data == "" {
 		return "", errNoData
@@ -349,7 +349,7 @@ func (c *loaded) cacheDir() (string, error) {
 	return cache, nil
 }
 
-// decide decides on tools that require a person's approval, where nobody can be
+// decide decides on tools that require a person's approval if nobody can be
 // asked.
 func (c *loaded) decide(context.Context, server.Approval) error {
 	if c.approve == approveAuto {

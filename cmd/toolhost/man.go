@@ -12,7 +12,7 @@ func manCommand(*app) *cobra.Command {
 	return &cobra.Command{
 		Use:               "man FOLDER",
 		Short:             "Write the manual pages of all commands into a folder",
-		Hidden:            true, // for those who package it
+		Hidden:            true, // for packagers
 		Args:              cobra.ExactArgs(1),
 		PersistentPreRunE: withoutConfig,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -25,8 +25,8 @@ func manCommand(*app) *cobra.Command {
 }
 
 // writeManuals writes a page of section 1 for each command. Their date is that of the
-// commit, or of the variable SOURCE_DATE_EPOCH, so that they are the same for the same
-// source.
+// commit, or of the variable SOURCE_DATE_EPOCH, so that the same source gives the same
+// pages.
 func writeManuals(root *cobra.Command, dir string) error {
 	b := thisBuild()
 	header := &doc.GenManHeader{Section: "1", Source: "Toolhost " + b.Version, Manual: "Toolhost"}
@@ -34,7 +34,7 @@ func writeManuals(root *cobra.Command, dir string) error {
 		header.Date = &at
 	}
 
-	root.DisableAutoGenTag = true // it would have the date of today
+	root.DisableAutoGenTag = true // it would contain today's date
 	root.InitDefaultHelpCmd()
 	return doc.GenManTree(root, header, dir)
 }

@@ -48,7 +48,7 @@ machine. The figures are kept in the data folder, by the name of the plugin.`,
 	return cmd
 }
 
-// measuredPlugin is what bench shows, and keeps.
+// measuredPlugin is the output of bench, and its stored form.
 type measuredPlugin struct {
 	Plugin   string            `json:"plugin"`
 	Version  string            `json:"version"`
@@ -56,23 +56,23 @@ type measuredPlugin struct {
 	Examples []measuredExample `json:"examples"`
 }
 
-// measuredExample is what the calls of an example took and cost.
+// measuredExample has the times and costs of an example's calls.
 type measuredExample struct {
 	Tool   string           `json:"tool"`
 	Name   string           `json:"name,omitempty"`
 	Args   json.RawMessage  `json:"args"`
 	Calls  int              `json:"calls"`
-	First  time.Duration    `json:"first_ns"`    // of the first call, which is not one of Calls
-	Median time.Duration    `json:"median_ns"`   // of the time of a call in the host
+	First  time.Duration    `json:"first_ns"`    // time of the first call, which is not one of Calls
+	Median time.Duration    `json:"median_ns"`   // median time of a call in the host
 	P90    time.Duration    `json:"p90_ns"`      //
 	P99    time.Duration    `json:"p99_ns"`      //
 	CPU    time.Duration    `json:"cpu_ns"`      // median
 	Fuel   int64            `json:"fuel"`        // median
-	Memory int64            `json:"memory_peak"` // bytes, the most of all calls
+	Memory int64            `json:"memory_peak"` // bytes, the maximum of all calls
 	Last   *measuredExample `json:"last,omitempty"`
 }
 
-// same reports whether two are of the same example.
+// same reports whether two measurements are of the same example.
 func (m measuredExample) same(o measuredExample) bool {
 	return m.Tool == o.Tool && m.Name == o.Name && sameValue(m.Args, o.Args)
 }
@@ -131,7 +131,7 @@ func benchFile(ctx context.Context, a *app, name string, calls int) error {
 	return a.answer(out, nil, func() { out.print(a) })
 }
 
-// lastMeasured reads the figures of the last time; there may be none.
+// lastMeasured reads the figures of the last time, if any.
 func lastMeasured(file string) (last measuredPlugin, err error) {
 	data, err := owned.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,8 +154,8 @@ func (m measuredPlugin) keep(file string) error {
 	return owned.WriteFile(file, data)
 }
 
-// measure calls an example many times. It begins anew after each call that may have
-// changed something.
+// measure calls an example many times. It resets the state after each call that may
+// have changed something.
 func (r *rehearsal) measure(ctx context.Context, tool *plugins.Tool, one abi.Example, calls int, done func(n int)) (measuredExample, error) {
 	m := measuredExample{Tool: tool.Name, Name: one.Name, Args: one.Args, Calls: calls}
 	var walls, cpus []time.Duration
@@ -191,7 +191,8 @@ func (r *rehearsal) measure(ctx context.Context, tool *plugins.Tool, one abi.Exa
 	return m, nil
 }
 
-// percentile is the smallest value that at least that part of all values do not exceed.
+// percentile returns the smallest value that is not exceeded by at least that part of
+// all values.
 func percentile[T cmp.Ordered](all []T, part float64) T {
 	slices.Sort(all)
 	return all[min(len(all)-1, int(part*float64(len(all))))]
@@ -211,7 +212,7 @@ func (m measuredPlugin) print(a *app) {
 	a.printf("\n%s %s: %s of each example\n", m.Plugin, m.Version, plural(m.Examples[0].Calls, "call"))
 }
 
-// inShort is a duration in three digits.
+// inShort formats a duration with three digits.
 func inShort(d time.Duration) string {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
 		if d >= unit {
@@ -221,7 +222,7 @@ func inShort(d time.Duration) string {
 	return d.String()
 }
 
-// ratio says how a figure compares with the last time.
+// ratio compares a figure with the last time.
 func ratio[T int64 | time.Duration](now, last T) string {
 	if last <= 0 {
 		return ""

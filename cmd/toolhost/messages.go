@@ -56,7 +56,7 @@ toolhost check shows how many it has not read yet.`,
 const maxFamily = 10
 
 // printFamily prints the children of a run, and how many messages its tool has not read.
-// A server that does not have them is not worth an error.
+// It ignores a server that does not support them.
 func (r *remote) printFamily(ctx context.Context, run wire.Run) {
 	if !run.Status.Terminal() {
 		if waiting, err := r.client.Messages(ctx, run.TaskID); err == nil && len(waiting) > 0 {

@@ -22,19 +22,20 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
-// language makes plugins of sources in one language.
+// language builds plugins from sources in one language.
 type language interface {
-	// files are those of a new project whose plugin has that name, by their paths.
+	// files returns the files of a new project for a plugin with that name, by path.
 	files(name string) map[string]string
-	// main is the source that a project in this language has, or empty if dir has no such project.
+	// main returns the main source of a project in this language, or nothing if dir has no such
+	// project.
 	main(dir string) string
-	// compile makes a plugin of a project. It need not have a manifest: the command
-	// asks the plugin for it.
+	// compile builds the plugin of a project. It need not have a manifest: the
+	// command then describes the plugin.
 	compile(ctx context.Context, dir string) ([]byte, error)
 }
 
-// languages are those of toolhost new, by name. A project is built by the first of
-// them, by name, that finds its source.
+// languages are the languages of toolhost new, by name. A project is built by the
+// first of them, by name, whose main source it has.
 var languages = map[string]language{
 	"c":          inC{},
 	"go":         golang{},
@@ -44,8 +45,8 @@ var languages = map[string]language{
 	"rust":       rust{},
 }
 
-// buildFuel is the budget of describing a plugin that is built: scripts with large
-// libraries take billions of units to start up.
+// buildFuel is the budget of describing a built plugin: scripts with large
+// libraries use billions of units to start up.
 const buildFuel = 20_000_000_000
 
 var projectName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
@@ -124,7 +125,7 @@ plugin for its manifest, and write both into NAME.wasm, where NAME is its name.`
 	return cmd
 }
 
-// built is what build --json prints.
+// built is the output of build --json.
 type built struct {
 	File     string   `json:"file"`
 	Bytes    int      `json:"bytes"`
@@ -189,7 +190,7 @@ func makePlugin(ctx context.Context, a *app, dir, out string) (done built, err e
 // authorPages are the pages of docs/ for authors, by the ending of their sources.
 var authorPages = map[string]string{".go": "go.md", ".js": "javascript.md", ".ts": "javascript.md", ".py": "python.md", ".rs": "rust.md", ".c": "c.md"}
 
-// ownWords is what a plugin says itself if it cannot start, such as an exception.
+// ownWords returns the plugin's own text if it could not start, such as an exception.
 func ownWords(err error) error {
 	if call, ok := errors.AsType[*host.CallError](err); ok && errors.Is(err, host.ErrABI) {
 		return errors.New(strings.TrimPrefix(call.Err.Error(), host.ErrABI.Error()+": "))
@@ -209,7 +210,7 @@ func describeHint(source string, err error) string {
 	return "docs/" + authorPages[ext] + " says what a tool declares"
 }
 
-// buildHost is a host that runs plugins to describe them.
+// buildHost returns a host for describing plugins.
 func buildHost(ctx context.Context, a *app) (_ *host.Host, err error) {
 	cfg := a.config.server.Host
 	cfg.Logger = a.logger()
@@ -219,7 +220,7 @@ func buildHost(ctx context.Context, a *app) (_ *host.Host, err error) {
 	return host.New(ctx, cfg)
 }
 
-// languageOf is the language of the project in a folder.
+// languageOf returns the language of the project in a folder.
 func languageOf(dir string) (language, error) {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, &usageError{fmt.Errorf("there is no folder %s", dir), "toolhost new LANGUAGE NAME makes a project"}
@@ -234,7 +235,7 @@ func languageOf(dir string) (language, error) {
 	return nil, &usageError{fmt.Errorf("%s has no project: expected tool.ts, tool.js, tool.py, tool.c, main.go in a Go module, or src/lib.rs and Cargo.toml", dir), "toolhost new LANGUAGE NAME makes one"}
 }
 
-// describer gives plugins that are built more fuel to describe themselves.
+// describer gives built plugins more fuel to describe themselves.
 type describer struct{ *host.Host }
 
 // Describe implements pluginbuild.Describer.
@@ -242,7 +243,7 @@ func (d describer) Describe(ctx context.Context, wasm []byte) ([]byte, error) {
 	return d.DescribeWith(ctx, wasm, host.DescribeOptions{Fuel: buildFuel})
 }
 
-// manifestOf reads the manifest that is in a plugin.
+// manifestOf reads the manifest in a plugin file.
 func manifestOf(wasm []byte) (*abi.Manifest, error) {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {

@@ -64,7 +64,7 @@ func (inC) main(dir string) string {
 	return file
 }
 
-// compile compiles all files of the folder that end in .c. It shows what the compiler warns of.
+// compile compiles all files of the folder that end in .c. It shows the compiler's warnings.
 func (inC) compile(ctx context.Context, dir string) ([]byte, error) {
 	compiler, err := compilerOfC(ctx)
 	if err != nil {
@@ -99,14 +99,14 @@ func (inC) compile(ctx context.Context, dir string) ([]byte, error) {
 	return os.ReadFile(wasm)
 }
 
-// wasmTarget is understood by clang 14, and found by it where Debian has its library.
+// wasmTarget is supported by clang 14, which finds the library there on Debian.
 const wasmTarget = "--target=wasm32-wasi"
 
-// installC says how to install what compiles C to WebAssembly.
+// installC says how to install a C compiler for WebAssembly.
 const installC = "on Debian: apt-get install clang lld wasi-libc libclang-rt-dev-wasm32; on Fedora: dnf install zig; on macOS: brew install zig"
 
-// compilerOfC returns the command of a compiler that has all it needs for WebAssembly: clang, or
-// the newest clang-NN, or that of Zig, which brings a library of its own.
+// compilerOfC returns the command of a compiler with everything it needs for WebAssembly: clang,
+// or the newest clang-NN, or Zig's, which includes a library.
 func compilerOfC(ctx context.Context) ([]string, error) {
 	missing := "clang"
 	for _, name := range clangs() {
@@ -116,7 +116,7 @@ func compilerOfC(ctx context.Context) ([]string, error) {
 		}
 		lacks := lackedBy(ctx, path)
 		if lacks == "" {
-			return []string{path, "-Wl,--stack-first"}, nil // a stack that overflows ends the call, and overwrites nothing
+			return []string{path, "-Wl,--stack-first"}, nil // a stack overflow ends the call, and overwrites nothing
 		}
 		missing = fmt.Sprintf("%s, which %s needs,", lacks, name)
 	}
@@ -131,11 +131,12 @@ func compilerOfC(ctx context.Context) ([]string, error) {
 
 var clangName = regexp.MustCompile(`^clang-(\d+)$`)
 
-// clangs are the names of clang in the PATH, the one without a number first, then the newest.
+// clangs returns the names of clang in the PATH, the one without a number first, then the
+// newest.
 func clangs() []string {
 	numbers := map[string]int{}
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		entries, _ := os.ReadDir(dir) // a folder that cannot be read has no programs
+		entries, _ := os.ReadDir(dir) // an unreadable folder has no programs
 		for _, e := range entries {
 			if m := clangName.FindStringSubmatch(e.Name()); m != nil {
 				numbers[e.Name()], _ = strconv.Atoi(m[1])
@@ -148,8 +149,8 @@ func clangs() []string {
 
 var quotedWord = regexp.MustCompile(`"([^"]*)"`)
 
-// lackedBy names what a clang lacks to make plugins, or returns nothing. The last line of
-// what -### prints is the command of its linker.
+// lackedBy names what a clang lacks to build plugins, or returns nothing. The last line
+// of the output of -### is the command of its linker.
 func lackedBy(ctx context.Context, clang string) string {
 	printed, _ := exec.CommandContext(ctx, clang, wasmTarget, "-mexec-model=reactor", "-###", "-x", "c", os.DevNull).CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(printed)), "\n")
@@ -162,7 +163,7 @@ func lackedBy(ctx context.Context, clang string) string {
 	}
 
 	for _, word := range words[1:] {
-		_, err := os.Stat(word[1]) // a name without a folder is what it has not found
+		_, err := os.Stat(word[1]) // a name without a folder was not found
 		switch {
 		case err == nil:
 		case strings.HasSuffix(word[1], "crt1-reactor.o"):

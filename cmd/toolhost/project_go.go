@@ -76,7 +76,8 @@ func TestPlugin(t *testing.T) { guesttest.Check(t, &plugin) }
 	}
 }
 
-// cloneOf is the clone that this program was built from, or empty if it is not there.
+// cloneOf returns the clone that this program was built from, or nothing if it is
+// gone.
 func cloneOf() string {
 	_, file, _, _ := runtime.Caller(0)
 	root := filepath.Dir(filepath.Dir(filepath.Dir(file)))
@@ -86,7 +87,7 @@ func cloneOf() string {
 	return root
 }
 
-// main takes a folder of a larger module too.
+// main also accepts a folder of a larger module.
 func (golang) main(dir string) string {
 	file := filepath.Join(dir, "main.go")
 	if _, err := os.Stat(file); err != nil {
@@ -108,7 +109,7 @@ func (golang) main(dir string) string {
 	}
 }
 
-// compile lets the Go toolchain add to go.mod what the project imports.
+// compile lets the Go toolchain add the project's imports to go.mod.
 func (golang) compile(ctx context.Context, dir string) ([]byte, error) {
 	return pluginbuild.Compile(ctx, dir, true, "-mod=mod")
 }

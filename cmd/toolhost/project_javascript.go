@@ -10,7 +10,7 @@ import (
 	"github.com/toolhost/toolhost/guest/js"
 )
 
-// javascript is JavaScript, or TypeScript, by the ending of its files.
+// javascript is JavaScript or TypeScript, by the ending of its files.
 type javascript struct{ ext string }
 
 // typesFile declares the module "toolhost" for editors.

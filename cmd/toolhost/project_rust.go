@@ -86,20 +86,20 @@ func (rust) main(dir string) string {
 	return filepath.Join(dir, "src", "lib.rs")
 }
 
-// compile has cargo build the project into a folder of its own, so that there is one module
-// to find.
+// compile makes cargo build the project into a folder of its own, so that there is only one
+// module.
 func (rust) compile(ctx context.Context, dir string) ([]byte, error) {
 	target, err := filepath.Abs(filepath.Join(dir, "target"))
 	if err != nil {
 		return nil, err
 	}
 	modules := filepath.Join(target, rustTarget, "release", "*.wasm")
-	if err := removeAll(modules); err != nil { // of crates that the project has had before
+	if err := removeAll(modules); err != nil { // of crates that the project had before
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, "cargo", "build", "--release", "--quiet", "--target", rustTarget, "--target-dir", target)
 	cmd.Dir = dir
-	cmd.WaitDelay = time.Second // for the compilers it has started
+	cmd.WaitDelay = time.Second // for the compilers that it started
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 

@@ -65,8 +65,8 @@ func pushPlugin(ctx context.Context, a *app, name, to string) error {
 	return nil
 }
 
-// signaturesOf returns the signatures next to a plugin file, by their endings. They are of
-// the file, so it must be pushed as it is.
+// signaturesOf returns the signatures next to a plugin file, by their endings. They cover
+// the file, so it must be pushed unchanged.
 func signaturesOf(name string, pushed []byte) (map[string][]byte, error) {
 	found := map[string][]byte{}
 	for ending := range signatureTypes {

@@ -19,10 +19,10 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
-// store is where plugins of registries are kept.
+// store returns the store for plugins of registries.
 func (c *config) store() *registry.Store { return registry.NewStore(filepath.Join(c.data, "store")) }
 
-// references are the plugins of registries in the configuration.
+// references returns the plugins of registries in the configuration.
 func (c *config) references() (refs []registry.Reference) {
 	for _, source := range c.plugins {
 		if ref, err := registry.ParseReference(source); err == nil && !slices.Contains(refs, ref) {
@@ -32,14 +32,13 @@ func (c *config) references() (refs []registry.Reference) {
 	return refs
 }
 
-// registries are the registries that plugins are from, and the store of those that were
-// pulled.
+// registries pulls plugins from registries into the store.
 type registries struct {
 	*app
 	client *registry.Client
 }
 
-// openRegistries asks registries with the credentials of docker.
+// openRegistries opens the registries with Docker's credentials.
 func openRegistries(a *app) (*registries, error) {
 	if _, err := a.config.cacheDir(); err != nil { // checks the data folder
 		return nil, err
@@ -55,14 +54,14 @@ func openRegistries(a *app) (*registries, error) {
 }
 
 // signatureTypes are the media types of signatures in registries, by the endings of their
-// files. That of minisign is no standard.
+// files. The one of minisign is not standardized.
 var signatureTypes = map[string]string{
 	signature.MinisignEnding: "application/vnd.minisign.signature.v1",
 	signature.BundleEnding:   "application/vnd.dev.sigstore.bundle.v0.3+json",
 }
 
-// isTrusted reports whether a signature of a module is of a signer in trust, whatever that
-// is trusted with.
+// isTrusted reports whether a signature of a module is by a signer in trust, for any
+// plugin.
 func (c *config) isTrusted(ending string, module, document []byte) bool {
 	anywhere := signature.Policy{Rules: slices.Clone(c.trust.Rules), Bundles: c.trust.Bundles}
 	for i := range anywhere.Rules {
@@ -97,7 +96,7 @@ of what is there already, unless the lock has the plugin as unsigned.`,
 	return cmd
 }
 
-// pullPlugins fetches what the store lacks. It tries all before it fails.
+// pullPlugins fetches what the store lacks. It tries all plugins before it fails.
 func pullPlugins(ctx context.Context, a *app, prune bool) error {
 	r, err := openRegistries(a)
 	if err != nil {
@@ -130,9 +129,9 @@ func pullPlugins(ctx context.Context, a *app, prune bool) error {
 	return nil
 }
 
-// pullOne fetches what the lock has for a reference, or else what it names now. If it leads
-// to that already, only signatures by trusted signers are fetched, unless the plugin was
-// accepted unsigned.
+// pullOne fetches the accepted version of a reference, or else what it currently names. If
+// the store has that already, it only fetches signatures by trusted signers, unless the
+// plugin was accepted unsigned.
 func (r *registries) pullOne(ctx context.Context, ref, accepted registry.Reference, unsigned bool) error {
 	had, err := r.client.Store.Find(ref)
 	if err == nil {
@@ -160,8 +159,8 @@ func (r *registries) pullOne(ctx context.Context, ref, accepted registry.Referen
 	return nil
 }
 
-// pullSignatures fetches the signatures by trusted signers that a plugin in the store has got
-// since it was pulled. Without a network the plugin stays as it is.
+// pullSignatures fetches signatures by trusted signers that were added to a stored plugin
+// since it was pulled. Without a network it changes nothing.
 func (r *registries) pullSignatures(ctx context.Context, ref registry.Reference, had registry.Artifact) {
 	now, err := r.client.PullAttached(ctx, ref, had)
 	if err == nil && !maps.Equal(now.Attached, had.Attached) {
@@ -193,7 +192,7 @@ func (r *registries) prune(refs []registry.Reference) error {
 	return err
 }
 
-// pluginsConfig loads plugins of folders as a server would.
+// pluginsConfig returns the configuration for loading folders of plugins as a server would.
 func (c *config) pluginsConfig(cacheDir string, folders ...plugins.Folder) plugins.Config {
 	cfg := plugins.Config{Folders: folders, Grants: c.server.Grants, CacheDir: cacheDir}
 	if len(c.trust.Rules) > 0 {
@@ -202,7 +201,7 @@ func (c *config) pluginsConfig(cacheDir string, folders ...plugins.Folder) plugi
 	return cfg
 }
 
-// loadStored loads a plugin from the store, with what is granted to its name.
+// loadStored loads a plugin from the store, with the grants of its name.
 func (r *registries) loadStored(ctx context.Context, ref registry.Reference) (p *plugins.Plugin, err error) {
 	err = r.withHost(ctx, func(h *host.Host, cacheDir string) error {
 		cfg := r.config.pluginsConfig(cacheDir, plugins.Single(ref.String(), r.config.store().FS(ref), ""))
@@ -217,7 +216,7 @@ func (r *registries) loadStored(ctx context.Context, ref registry.Reference) (p 
 	return p, err
 }
 
-// withHost runs something with a host of its own.
+// withHost calls do with a temporary host.
 func (a *app) withHost(ctx context.Context, do func(h *host.Host, cacheDir string) error) error {
 	cfg := a.config.server.Host
 	cfg.Logger = a.logger()
@@ -233,7 +232,7 @@ func (a *app) withHost(ctx context.Context, do func(h *host.Host, cacheDir strin
 	return do(h, cfg.CacheDir)
 }
 
-// printStored shows what a plugin of a registry is, and what it asks for.
+// printStored shows a plugin of a registry, and its needs.
 func (r *registries) printStored(p *plugins.Plugin, found registry.Artifact) {
 	m := p.Manifest
 	r.printf("%s %s: %s\n", m.Name, m.Version, oneLine(m.Description))

@@ -18,10 +18,11 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A rehearsal is a place in which an author calls the tools of one plugin under the limits
-// of the configuration. It is granted what it needs of the clock, of randomness and of
-// stores that begin empty, copies of the folders below testdata, and the variables of the
-// environment that it needs. What reaches further is granted by the configuration alone.
+// A rehearsal is an environment in which an author calls the tools of one plugin under the
+// limits of the configuration. It grants the plugin's needs for the clock, randomness and
+// stores, which begin empty, copies of the folders below testdata, and the environment
+// variables that it needs. Everything that reaches further is granted only by the
+// configuration.
 type rehearsal struct {
 	*server.Service
 	plugin  *plugins.Plugin
@@ -30,7 +31,7 @@ type rehearsal struct {
 	calls   int
 }
 
-// rehearse loads a plugin file. The returned function frees all.
+// rehearse loads a plugin file. done frees everything.
 func rehearse(ctx context.Context, a *app, name string) (r *rehearsal, done func(), err error) {
 	if filepath.Ext(name) != ".wasm" {
 		return nil, nil, &usageError{errors.New(name + ": expected a file that ends in .wasm"), "toolhost build FOLDER makes it"}
@@ -77,7 +78,7 @@ func rehearse(ctx context.Context, a *app, name string) (r *rehearsal, done func
 	return nil, nil, fmt.Errorf("%s: the plugin was not loaded", name)
 }
 
-// needsOf returns what a plugin needs, and its name.
+// needsOf returns the needs and the name of a plugin.
 func needsOf(ctx context.Context, cfg server.Config, base string) (needs abi.Needs, name string, err error) {
 	cfg.Host.CacheDir, cfg.Host.Logger = cfg.CacheDir, cfg.Logger
 	h, err := host.New(ctx, cfg.Host)
@@ -92,7 +93,8 @@ func needsOf(ctx context.Context, cfg server.Config, base string) (needs abi.Nee
 	return p.Manifest.Needs, p.Manifest.Name, nil
 }
 
-// grant adds to what is configured what a plugin needs and can have here.
+// grant adds to the configured grants those needs of a plugin that a rehearsal can
+// satisfy.
 func (r *rehearsal) grant(g host.Grant, needs abi.Needs, work string) host.Grant {
 	add := g.Lacking(needs)
 	g.Clock, g.Random = g.Clock || add.Clock, g.Random || add.Random
@@ -120,7 +122,7 @@ func (r *rehearsal) grant(g host.Grant, needs abi.Needs, work string) host.Grant
 	return g
 }
 
-// reset makes the folders copies of testdata again, and begins a session of its own.
+// reset restores the folders from testdata, and begins a new session.
 func (r *rehearsal) reset() (session string, err error) {
 	for _, m := range r.folders {
 		if err := os.RemoveAll(m.Dir); err != nil {
@@ -141,7 +143,7 @@ func (r *rehearsal) reset() (session string, err error) {
 	return fmt.Sprintf("test-%d", r.calls), nil
 }
 
-// state is what the calls of a session have left: files and values.
+// state returns what the calls of a session have left: files and values.
 func (r *rehearsal) state(ctx context.Context, session string) (map[string]string, error) {
 	left := map[string]string{}
 	for _, m := range r.folders {
@@ -190,7 +192,7 @@ func (r *rehearsal) call(ctx context.Context, session string, tool *plugins.Tool
 	return r.Call(ctx, server.Request{Session: session, Tool: tool.Name, Args: args})
 }
 
-// onePlugin is a folder of which only the files of one plugin are seen.
+// onePlugin is a folder that shows only the files of one plugin.
 type onePlugin struct {
 	fs.FS
 	stem string
@@ -207,5 +209,5 @@ func (f onePlugin) ReadDir(name string) (own []fs.DirEntry, err error) {
 	return own, err
 }
 
-// Stat returns what the folder has.
+// Stat returns the info of a file in the folder.
 func (f onePlugin) Stat(name string) (fs.FileInfo, error) { return fs.Stat(f.FS, name) }

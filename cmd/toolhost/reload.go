@@ -20,17 +20,17 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A reloader reads the configuration and the plugins of a service again.
+// A reloader rereads the configuration and the plugins of a service.
 type reloader struct {
 	*app
 	service *server.Service
-	serves  bool // over HTTP
+	serves  bool // it serves over HTTP
 
-	mu sync.Mutex // held by a reload
+	mu sync.Mutex // held during a reload
 }
 
-// keepReloading reloads at each SIGHUP, which Windows never sends, and when a file of the
-// configuration changes. The function it returns ends that, and waits for it.
+// keepReloading reloads at each SIGHUP, which Windows never sends, and when a
+// configuration file changes. end stops that, and waits for it.
 func (r *reloader) keepReloading() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	asked := make(chan os.Signal, 1)
@@ -39,7 +39,7 @@ func (r *reloader) keepReloading() (end func()) {
 	var reloading sync.WaitGroup
 	reloading.Go(func() {
 		for range asked {
-			_, _ = r.reload(ctx) // it is announced
+			_, _ = r.reload(ctx) // reload announces the result
 		}
 	})
 	reloading.Go(func() {
@@ -53,7 +53,7 @@ func (r *reloader) keepReloading() (end func()) {
 	}
 }
 
-// look describes the files of the configuration as they are; empty if they are not watched.
+// look describes the current configuration files; empty if they are not watched.
 func (r *reloader) look() string {
 	var text strings.Builder
 	if !r.now().watch {
@@ -65,8 +65,8 @@ func (r *reloader) look() string {
 	return text.String()
 }
 
-// configFiles are the files that the configuration may be in, whether they exist or not,
-// and those that record which of them are trusted.
+// configFiles returns the possible configuration files, whether they exist or not, and
+// the files that record which of them are trusted.
 func (r *reloader) configFiles() (files []string) {
 	if dir := userConfig(); dir != "" {
 		for _, name := range configNames {
@@ -86,8 +86,8 @@ func (r *reloader) configFiles() (files []string) {
 	return files
 }
 
-// reload reads the configuration and the plugins again, puts what can change into force, and
-// announces what has changed. The error says why nothing has. In a dry run nothing changes.
+// reload rereads the configuration and the plugins, applies what can change, and announces
+// the changes. If it fails, nothing has changed. In a dry run nothing changes.
 func (r *reloader) reload(ctx context.Context) (wire.Reload, error) {
 	out, err := r.reloadChanged(ctx)
 	if err == nil && out.Empty() && !out.DryRun {
@@ -120,9 +120,9 @@ func (r *reloader) reloadChanged(ctx context.Context) (wire.Reload, error) {
 	return wire.Reload{}, err
 }
 
-// reread reads the configuration again, as at the start. What a start would refuse is an
-// error, and so is a file that was in force and is gone or not trusted any more: without it
-// most grants would be gone.
+// reread rereads the configuration, as at the start. It fails if a start would, or if a
+// file that was in force is gone or no longer trusted: without it most grants would be
+// gone.
 func (r *reloader) reread() (*loaded, error) {
 	next, err := loadConfig(r.flags, r.environ)
 	if err != nil {
@@ -156,11 +156,11 @@ func (r *reloader) apply(ctx context.Context, next *loaded, out *wire.Reload) er
 	}
 	before := r.now()
 	next.data = r.config.data // the store of plugins is in it
-	r.inForce.Store(next)     // what is announced of plugins refers to it
+	r.inForce.Store(next)     // announcements of plugins refer to it
 	c, err := r.service.Reconfigure(ctx, func(cfg *server.Config) {
 		next.apply(cfg)
 		cfg.Watch, cfg.Lock = next.watch, next.lock()
-		if !next.sameSecrets(before) { // else what commands have printed is kept
+		if !next.sameSecrets(before) { // otherwise keep the values that commands have printed
 			cfg.Secrets = secrets
 		}
 	})
@@ -181,7 +181,7 @@ func (r *reloader) apply(ctx context.Context, next *loaded, out *wire.Reload) er
 	return nil
 }
 
-// reloaded announces what a reload has changed.
+// reloaded announces the changes of a reload.
 func (a *app) reloaded(c plugins.Changes) {
 	var parts []string
 	var attrs []any

@@ -17,10 +17,10 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// remote is what a command has that talks to a running server.
+// remote is the state of a command that talks to a running server.
 type remote struct {
 	*ui
-	client *client.Client   // of serve, or of the configured address
+	client *client.Client   // client of serve, or of the configured address
 	all    []*client.Client // client, and without an address those of each toolhost mcp
 }
 
@@ -42,8 +42,8 @@ func (a *app) remote(cmd *cobra.Command, run func(ctx context.Context, r *remote
 	return cmd
 }
 
-// dial returns the servers that the configuration and the flags of a remote command name: the
-// one of the address, or those of the data folder.
+// dial returns the servers of the configuration and the flags of a remote command: the one at
+// the address, or those of the data folder.
 func (a *app) dial(flags *pflag.FlagSet) (*remote, error) {
 	addresses := []string{a.config.addr}
 	if a.config.addr == "" && a.config.data == "" {
@@ -79,7 +79,7 @@ func (r *remote) close() {
 	}
 }
 
-// each calls f with a client of each server that is there. It is an error if none is.
+// each calls f with a client of each running server. If there is none, it returns an error.
 func (r *remote) each(f func(c *client.Client) error) error {
 	var away error
 	reached := false
@@ -100,7 +100,7 @@ func (r *remote) each(f func(c *client.Client) error) error {
 	return away
 }
 
-// checkRun refuses what cannot be a run id, without a request.
+// checkRun refuses texts that cannot be run ids, without a request.
 func checkRun(ids ...string) error {
 	for _, id := range ids {
 		if !wire.IsRunID(id) {
@@ -117,13 +117,13 @@ func (r *remote) follow(ctx context.Context, id string, progress *bar, shown *ou
 	return r.client.Follow(ctx, id, client.Follower{Output: take, Run: progress.setRun, Away: progress.away})
 }
 
-// away says that a server that went away is waited for.
+// away shows that the command is waiting for a server that went away.
 func (b *bar) away(err error) {
 	b.clear()
 	b.notef("toolhost: %v; waiting for it to come back", err)
 }
 
-// runEnded is the end of a run that did not succeed.
+// runEnded is the error of a run that did not succeed.
 type runEnded struct{ run wire.Run }
 
 func (e *runEnded) Error() string {
@@ -137,7 +137,7 @@ func (e *runEnded) Error() string {
 	return run.TaskID + " was canceled"
 }
 
-// code is the end of the run for scripts.
+// code returns the exit code and the error code of the run.
 func (e *runEnded) code() (exit int, code string) {
 	if e.run.Error == nil {
 		return exitToolError, string(e.run.Status)
@@ -153,7 +153,7 @@ func (e *runEnded) code() (exit int, code string) {
 	}
 }
 
-// hint names the command that says why a run broke, for errors that do not say it.
+// hint names the command that shows why a run broke, for errors that do not say it.
 func (e *runEnded) hint() string {
 	if e.run.Error == nil || e.run.Error.Kind != wire.KindTrap && e.run.Error.Kind != wire.KindInternal {
 		return ""
@@ -165,8 +165,8 @@ func (e *runEnded) hint() string {
 	return command + " shows why"
 }
 
-// outcome is the error of the first run that ended without success, or of the
-// runs that are missing.
+// outcome returns the error of the first run that ended without success, or
+// of missing runs.
 func outcome(found wire.Runs) error {
 	for _, run := range found.Runs {
 		if run.Done && run.Status != wire.StatusSucceeded {
@@ -187,10 +187,10 @@ var icons = map[wire.Status]string{
 	wire.StatusQueued: "○", wire.StatusRunning: "●", wire.StatusWaiting: "◷", wire.StatusSucceeded: "✓", wire.StatusFailed: "✗", wire.StatusCanceled: "■",
 }
 
-// icon stands for a state in a table.
+// icon returns the symbol of a state in a table.
 func icon(s wire.Status) string { return cmp.Or(icons[s], "?") }
 
-// state is a run's status in a few words.
+// state describes a run's status in a few words.
 func state(run wire.Run) string {
 	text := string(run.Status)
 	switch {
@@ -208,7 +208,7 @@ func state(run wire.Run) string {
 	return text
 }
 
-// doing is what an active run says it does; empty for others.
+// doing returns the current activity of an active run; empty for others.
 func doing(run wire.Run) string {
 	if run.Done {
 		return ""
@@ -236,7 +236,7 @@ func doing(run wire.Run) string {
 	return oneLine(strings.Join(parts, " "))
 }
 
-// elapsed is a time for people: 12.3s, 2.1m, 1.5h.
+// elapsed formats a duration for people: 12.3s, 2.1m, 1.5h.
 func elapsed(seconds float64) string {
 	switch {
 	case seconds < 60:
@@ -247,7 +247,7 @@ func elapsed(seconds float64) string {
 	return fmt.Sprintf("%.1fh", seconds/3600)
 }
 
-// when is a time for people, in their time zone.
+// when formats a time for people, in their time zone.
 func when(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -269,13 +269,13 @@ func questions(run wire.Run, f func(key, text string)) {
 	}
 }
 
-// clientToken is the token for the address in force. It is empty if there is
+// clientToken returns the token for the current address. It is empty if there is
 // none, and for a socket, which needs none.
 //
-// A token goes only to the address it was given for. One in a file is for the
-// address in the same file. One in the environment is for the address of a flag,
-// of the environment, or of the user's own configuration. So a file that somebody
-// else wrote can choose the server, but does not get the user's token.
+// A token goes only to the address it was given for. A token in a file is for the
+// address in the same file. A token in the environment is for the address of a
+// flag, of the environment, or of the user's own configuration. So a file written
+// by somebody else can choose the server, but does not get the user's token.
 func (c *loaded) clientToken() (string, error) {
 	if c.token == "" || c.addr == "" {
 		return "", nil
@@ -299,7 +299,7 @@ func (c *loaded) clientToken() (string, error) {
 	}
 }
 
-// urlOfServer is the URL of an address; empty for a socket.
+// urlOfServer returns the URL of an address; empty for a socket.
 func urlOfServer(address string) (string, error) {
 	c, err := client.New(address, client.Options{})
 	if err != nil {
@@ -308,7 +308,7 @@ func urlOfServer(address string) (string, error) {
 	return c.URL(), nil
 }
 
-// givenFor is the address that the source of the token names.
+// givenFor returns the address that the source of the token names.
 func (c *loaded) givenFor() (given string) {
 	token := c.values["token"]
 	for _, layer := range c.layers {

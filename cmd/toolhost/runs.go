@@ -49,7 +49,7 @@ until the first of them has ended. The session is still notified of the end.`,
 		}
 		return r.answer(found, missing(found), func() {
 			for _, run := range found.Runs {
-				if run.Error != nil { // which only one run alone has
+				if run.Error != nil { // set only for a single run
 					if alone, err := r.client.Run(ctx, run.TaskID); err == nil {
 						run.Diagnosis = alone.Diagnosis
 					}
@@ -290,7 +290,7 @@ func (r *remote) spawnSchedule(ctx context.Context, req wire.NewSchedule) error 
 }
 
 // attend follows a run to its end: output and progress on stderr, the result on
-// stdout, the failure as the command's error.
+// stdout, a failure as the command's error.
 func (r *remote) attend(ctx context.Context, spawned wire.Run) error {
 	progress := newBar(r.err)
 	shown := progress.live(spawned.Tool)
@@ -306,7 +306,7 @@ func (r *remote) attend(ctx context.Context, spawned wire.Run) error {
 	}
 
 	return r.answer(run, outcome(wire.Runs{Runs: []wire.Run{run}}), func() {
-		rest, seen := said.rest(resultText(run.Result)) // what a command writes is its output and its result
+		rest, seen := said.rest(resultText(run.Result)) // a command's stdout is both its output and its result
 		seen = seen && terminal(r.out) > 0 && terminal(r.err) > 0 && len(run.Content) == 0
 		switch {
 		case !seen:

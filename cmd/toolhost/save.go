@@ -15,8 +15,8 @@ import (
 	"github.com/toolhost/toolhost/internal/human"
 )
 
-// saver saves what a tool returns in files. It never overwrites one, and no part of a
-// name is the plugin's. The zero saver saves nothing.
+// saver saves a tool's results in files. It never overwrites a file, and takes no
+// part of a name from the plugin. The zero saver saves nothing.
 type saver struct{ path string }
 
 // flag adds --output.
@@ -55,15 +55,15 @@ func (s saver) check() error {
 	return &usageError{errors.New("--output: " + problem), "choose another file, or a folder such as results/"}
 }
 
-// saved is a result without what was saved.
+// saved is the rest of a result after saving.
 type saved struct {
 	value   json.RawMessage
 	content []abi.Block
-	lines   []string // in place of the content that was saved
+	lines   []string // in place of the saved content
 }
 
-// save saves the content that is data, or the result if no content is data. It returns what
-// is left to print. What was saved before an error stays.
+// save saves the binary content, or the result if there is none. It returns what is left to
+// print. Files saved before an error stay.
 func (s saver) save(value json.RawMessage, content []abi.Block) (left saved, err error) {
 	left.value = value
 	if s.path == "" {
@@ -100,7 +100,7 @@ func (s saver) save(value json.RawMessage, content []abi.Block) (left saved, err
 	return saved{}, err
 }
 
-// write writes the nth file, to the next name that is free.
+// write writes the nth file, under the next free name.
 func (s saver) write(n int, ending string, data []byte) (name string, err error) {
 	for ; ; n++ {
 		switch base := strings.TrimSuffix(s.path, filepath.Ext(s.path)); {
@@ -124,15 +124,15 @@ func (s saver) write(n int, ending string, data []byte) (name string, err error)
 	}
 }
 
-// endings are those of files of a media type.
+// endings are the file endings of media types.
 var endings = map[string]string{
 	"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg",
 	"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "audio/ogg": ".ogg", "audio/flac": ".flac",
 	"application/json": ".json", "application/pdf": ".pdf", "text/csv": ".csv", "text/html": ".html", "text/markdown": ".md",
 }
 
-// blockData is the data of a block, and the ending of its file; empty if it is only
-// shown.
+// blockData returns the data of a block, and the ending of its file; empty if it is
+// only shown.
 func blockData(b abi.Block) (data []byte, ending string) {
 	media, _, _ := strings.Cut(b.MIMEType, ";")
 	ending = endings[strings.ToLower(strings.TrimSpace(media))]
@@ -150,7 +150,7 @@ func blockData(b abi.Block) (data []byte, ending string) {
 	return b.Data, ending
 }
 
-// printSaved prints what is left of a result, and where the rest was saved.
+// printSaved prints the rest of a result, and where the files were saved.
 func (u *ui) printSaved(left saved) {
 	u.printResult(left.value, left.content)
 	for _, line := range left.lines {

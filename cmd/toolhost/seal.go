@@ -56,8 +56,8 @@ func sealFile(ctx context.Context, a *app, name string) error {
 	return nil
 }
 
-// sealManifest returns a plugin file with the manifest next to it in it. A plugin that
-// cannot be loaded is an error.
+// sealManifest returns a plugin file with its sidecar manifest embedded. It fails if
+// the plugin cannot be loaded.
 func sealManifest(ctx context.Context, a *app, name string) (wasm []byte, manifest *abi.Manifest, err error) {
 	if filepath.Ext(name) != ".wasm" {
 		return nil, nil, &usageError{fmt.Errorf("%s: expected a file that ends in .wasm", name), ""}

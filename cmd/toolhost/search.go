@@ -43,7 +43,7 @@ in TypeScript, as models and scripts see it that search for it.`,
 	return cmd
 }
 
-// printDeclarations shows tools to people: what authors wrote on few lines, and without
+// printDeclarations shows tools to people: the authors' texts on few lines, and without
 // control characters.
 func (u *ui) printDeclarations(found wire.Declarations) {
 	for _, t := range found.Tools {

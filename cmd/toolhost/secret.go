@@ -97,8 +97,8 @@ func (u *ui) secretValue(ctx context.Context, name string) (string, error) {
 	return value, err
 }
 
-// hidden asks for a text that nobody may see on a terminal, and else reads it from stdin
-// without its last line break.
+// hidden asks for a text without echo on a terminal, or reads it from stdin without its
+// last line break.
 func (u *ui) hidden(ctx context.Context, prompt string, most int64) (string, error) {
 	var data []byte
 	var err error
@@ -143,7 +143,8 @@ lines of the others can be removed.`,
 	}
 }
 
-// addKey puts a new key before those of a file. The file has the keys of before, or all.
+// addKey puts a new key before the others in a file. After a crash the file has either
+// the old keys or all.
 func addKey(name string) error {
 	old, err := os.ReadFile(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -159,7 +160,7 @@ func addKey(name string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file.Name()) // does nothing once it has its name
+	defer os.Remove(file.Name()) // does nothing after the rename
 	_, err = file.WriteString(vault.NewKey() + "\n" + string(old))
 	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
 		err = os.Rename(file.Name(), name)

@@ -93,7 +93,7 @@ func (a *app) runServer(ctx context.Context) error {
 
 	defer removeSocket(socketPath(a.config.data))()
 
-	signal.Ignore(syscall.SIGPIPE) // the process continues if nobody reads its log any more
+	signal.Ignore(syscall.SIGPIPE) // the process continues if nobody reads its log
 	reloads := &reloader{app: a, service: s, serves: true}
 	approvals, err := identity.NewApprovalToken(a.config.approvalToken)
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *app) runServer(ctx context.Context) error {
 }
 
 // How long serve waits for another process that uses its folder, and how often it
-// tries: a process that was killed keeps its lock until it is gone.
+// tries: a killed process keeps its lock until it is gone.
 const (
 	lockWait  = 5 * time.Second
 	lockRetry = 100 * time.Millisecond
@@ -184,23 +184,24 @@ func (d daemon) serve(ctx context.Context) (err error) {
 }
 
 // tellSupervisor reports a state to systemd, if that has started the process as a service
-// of the type notify.
+// of type notify.
 func (d daemon) tellSupervisor(state string) {
 	if _, err := sd.SdNotify(false, state); err != nil {
 		d.logger().Warn("systemd was not notified", "state", state, "error", err)
 	}
 }
 
-// Bounds of a shutdown. Runs that it leaves are recovered by the next start, as
+// Limits of a shutdown. Runs left behind are recovered by the next start, as
 // after a crash.
 const (
-	endLimit = 45 * time.Second // after serve.drain; more than interrupted runs get to end
-	endTell  = 6 * time.Second  // how often the server prints what it waits for
-	endGrace = 2 * time.Second  // for what is left to close
+	endLimit = 45 * time.Second // after serve.drain; longer than interrupted runs may take to end
+	endTell  = 6 * time.Second  // how often the server prints what it is waiting for
+	endGrace = 2 * time.Second  // for closing the rest
 )
 
 // awaitEnd waits for the end of the shutdown, at most for serve.drain and
-// endLimit, or until a second signal. After the drain it prints what it waits for.
+// endLimit, or until a second signal. After the drain it prints what it is waiting
+// for.
 func (d daemon) awaitEnd(ended <-chan error, again <-chan os.Signal, waitsFor func() string) error {
 	began := time.Now()
 	tell := time.NewTimer(d.now().drain + endTell)
@@ -224,7 +225,7 @@ func (d daemon) awaitEnd(ended <-chan error, again <-chan os.Signal, waitsFor fu
 	}
 }
 
-// within calls f, and waits for it at most d.
+// within calls f, and waits at most d for it.
 func within(d time.Duration, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -254,11 +255,11 @@ func (d daemon) announceReady() {
 	d.announceLacking(ownPlugins(d.service.Plugins()))
 }
 
-// httpGrace is how long the server waits until clients have read their answers.
+// httpGrace is how long the server waits for clients to read their responses.
 const httpGrace = 2 * time.Second
 
-// drain refuses new requests, waits for calls and runs, and closes the service.
-// It announces first what it waits for.
+// drain announces what it is waiting for, refuses new requests, waits for calls
+// and runs, and closes the service.
 func (d daemon) drain() error {
 	if n := d.service.Stats().Runs.Active; n > 0 {
 		d.announce(fmt.Sprintf("shutting down: waiting up to %s for %d runs; a second signal ends at once", d.now().drain, n))
@@ -277,10 +278,10 @@ func (d daemon) drain() error {
 	return err
 }
 
-// announce prints something for operators, at any log level.
+// announce prints a message for operators, at any log level.
 func (a *app) announce(text string, attrs ...any) { a.announceAs(slog.LevelInfo, text, attrs...) }
 
-// announceAs is announce with the level that a log in JSON has for it.
+// announceAs is announce with the level for a log in JSON.
 func (a *app) announceAs(level slog.Level, text string, attrs ...any) {
 	if a.config.logFormat != "json" {
 		a.notef("toolhost: %s", text)
@@ -299,7 +300,7 @@ func fileProblems(found []plugins.Problem) []wire.FileProblem {
 	return out
 }
 
-// warnOf prints problems with plugins, a line each.
+// warnOf prints problems with plugins, one per line.
 func (a *app) warnOf(found []wire.FileProblem) {
 	for _, p := range found {
 		a.announceAs(slog.LevelWarn, "problem: "+oneLine(p.File+": "+p.Error), "file", p.File)
@@ -342,7 +343,7 @@ func (a *app) runMCP(ctx context.Context, session string, dry bool) error {
 	defer reloads.keepReloading()()
 	defer a.serveOperator(folder, httpapi.New(s, httpapi.Config{Version: version(), Reload: reloads.reload, Logger: a.logger()}))()
 
-	var in io.Reader // nil is the process's own, which can be closed to end a read
+	var in io.Reader // nil means the process's own, which can be closed to end a read
 	if a.in != os.Stdin {
 		in = a.in
 	}
@@ -353,9 +354,9 @@ func (a *app) runMCP(ctx context.Context, session string, dry bool) error {
 	return mcpapi.Run(ctx, s, mcpapi.Config{Version: version(), Session: session, DryRun: dry, In: in, Out: a.out, Logger: a.logger()})
 }
 
-// serveOperator serves the API on a socket in the folder, for calls that wait for approval
-// and runs. The function it returns ends that. Without the socket, as in a folder whose path is
-// too long, agents are served all the same.
+// serveOperator serves the API on a socket in the folder, for calls that wait for approval and
+// for runs. end stops it. If the socket cannot be created, for example because the path is too
+// long, agents are still served.
 func (a *app) serveOperator(folder string, api *httpapi.API) (end func()) {
 	socket := filepath.Join(folder, socketName)
 	l, err := listenSocket(socket)
@@ -383,8 +384,8 @@ func (a *app) serveOperator(folder string, api *httpapi.API) (end func()) {
 // maxMCP is how many processes of toolhost mcp can keep runs in one data folder.
 const maxMCP = 16
 
-// mcpFolder is where the nth of these processes keeps its runs. The folder of
-// serve stays free for serve.
+// mcpFolder returns the folder where the nth of these processes keeps its
+// runs. The folder of serve stays free for serve.
 func (c *loaded) mcpFolder(n int) string {
 	name := "mcp"
 	if n > 1 {

@@ -17,19 +17,19 @@ import (
 	"github.com/toolhost/toolhost/server/vault"
 )
 
-// config is everything an operator can set. Settings of the server go straight
-// into its Config.
+// config has everything that an operator can set. Settings of the server go
+// directly into its Config.
 type config struct {
 	server server.Config
-	grants map[string]*host.Grant // by the name of the plugin; server has them once all are read
+	grants map[string]*host.Grant // by plugin name; copied to server once all are read
 	oauth  identity.OAuth
 
 	plugins             []string                      // folders, and references to registries
 	plainHTTP           []string                      // registries
-	staged              map[string]registry.Reference // new versions that nobody has accepted yet, by source
+	staged              map[string]registry.Reference // new versions that were not accepted yet, by source
 	starter             []string                      // names of plugins; nil: see starters
 	data                string                        // folder; empty if no home folder is known
-	engine              string                        // URL; empty is a database in data
+	engine              string                        // URL; empty means a database in data
 	exec                bool
 	watch               bool
 	compile, approve    string
@@ -57,7 +57,7 @@ const (
 	formatJSON      = "json"
 )
 
-// newConfig returns the configuration that is in force if nobody sets anything.
+// newConfig returns the default configuration.
 func newConfig() config {
 	return config{
 		data: userData(), watch: true, compile: compileAhead, approve: approveDeny,
@@ -78,25 +78,25 @@ type setting struct {
 	kind   kind
 	to     any // pointer to the field
 	// builtIn is the default that the packages below apply to a zero field, or a
-	// note about it. If it is nil, the default is what newConfig sets.
+	// note about it. If it is nil, newConfig sets the default.
 	builtIn any
 	doc     string // in Markdown
 }
 
-// effect is when a change of a setting takes effect in a server that runs.
+// effect is when a change of a setting takes effect in a running server.
 type effect string
 
 const (
 	live    effect = "live"    // at a reload
-	restart effect = "restart" // when it is started again
+	restart effect = "restart" // at a restart
 )
 
-// note is a default in words.
+// note is a default described in words.
 type note string
 
 const none = note("none")
 
-// settings is the table of all settings. The values go to c.
+// settings returns the table of all settings. The values go to c.
 func settings(c *config) []setting {
 	s := &c.server
 	runs, most := &s.Runs, &s.MaxLimits
@@ -182,7 +182,7 @@ func settings(c *config) []setting {
 	}
 }
 
-// grant is the table of what is granted to a plugin.
+// grant returns the table of a plugin's grants.
 func (c *config) grant(plugin string) []setting {
 	if c.grants[plugin] == nil {
 		c.grants[plugin] = new(host.Grant)
@@ -190,7 +190,7 @@ func (c *config) grant(plugin string) []setting {
 	return grantSettings(c.grants[plugin])
 }
 
-// secret is the table of a secret.
+// secret returns the table of a secret.
 func (c *config) secret(name string) []setting {
 	if c.secrets[name] == nil {
 		c.secrets[name] = new(vault.Source)
@@ -198,7 +198,8 @@ func (c *config) secret(name string) []setting {
 	return secretSettings(c.secrets[name])
 }
 
-// secretSettings is the table of a secret, as keys of secrets.NAME. The values go to s.
+// secretSettings returns the table of a secret, as keys of secrets.NAME. The values go
+// to s.
 func secretSettings(s *vault.Source) []setting {
 	return []setting{
 		{"env", live, text, &s.Env, none, "Environment variable that contains the value."},
@@ -214,10 +215,10 @@ func secretSettings(s *vault.Source) []setting {
 	}
 }
 
-// inner matches where the later words of a Go name begin.
+// inner matches the boundaries between the words of a Go name.
 var inner = regexp.MustCompile(`([a-z])([A-Z])`)
 
-// grantSettings is the table of what can be granted to a plugin, as keys of
+// grantSettings returns the table of a plugin's possible grants, as keys of
 // grants.PLUGIN: the fields of a Grant, by their types. The values go to g.
 func grantSettings(g *host.Grant) (table []setting) {
 	docs := map[string]string{"config": "settings of the plugin"}

@@ -42,12 +42,12 @@ The password of the key is asked for on a terminal, and else read from stdin.`,
 	return cmd
 }
 
-// minisigner signs files with the keys of minisign, and makes such keys. It asks for their
+// minisigner signs files with minisign keys, and makes such keys. It asks for their
 // passwords.
 type minisigner struct{ *ui }
 
-// sign signs files and the manifests next to plugins. It reads all before it writes
-// a signature.
+// sign signs files and the manifests next to plugins. It reads everything before it
+// writes a signature.
 func (m minisigner) sign(ctx context.Context, keyFile string, names []string) error {
 	var files []signature.File
 	for _, name := range names {
@@ -75,7 +75,7 @@ func (m minisigner) sign(ctx context.Context, keyFile string, names []string) er
 	return nil
 }
 
-// sidecarsOf are the manifests next to the file of a plugin.
+// sidecarsOf returns the manifests next to a plugin file.
 func sidecarsOf(name string) []string {
 	if filepath.Ext(name) != ".wasm" {
 		return nil
@@ -83,7 +83,7 @@ func sidecarsOf(name string) []string {
 	return plugins.Sidecars(os.DirFS(filepath.Dir(name)), filepath.Base(name))
 }
 
-// maxKey is more than a file with a key of minisign has, in bytes.
+// maxKey is larger than any minisign key file, in bytes.
 const maxKey = 16 << 10
 
 // secretKey reads a secret key, and asks for its password if it has one.
@@ -109,7 +109,7 @@ func (m minisigner) secretKey(ctx context.Context, name string) (key minisign.Pr
 	return key, nil
 }
 
-// maxPassword is the most bytes of a password.
+// maxPassword is the longest password in bytes.
 const maxPassword = 1024
 
 func newKeyCommand(a *app) *cobra.Command {
@@ -129,7 +129,7 @@ secret key is asked for on a terminal, and else read from stdin.`,
 	return cmd
 }
 
-// newKey makes a key pair. With open its secret key is not encrypted.
+// newKey makes a key pair. With open the secret key is not encrypted.
 func (m minisigner) newKey(ctx context.Context, name string, open bool) error {
 	for _, name := range []string{name, name + ".pub"} {
 		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {

@@ -33,7 +33,7 @@ func setSigner(to reflect.Value, raw any) error {
 	return wrong.err()
 }
 
-// checkTrust reports signers that cannot be trusted as they are written.
+// checkTrust reports signers that cannot be trusted as configured.
 func (c configCheck) checkTrust() {
 	for i, r := range c.trust.Rules {
 		problems := r.Check()
@@ -51,7 +51,8 @@ func (c configCheck) checkTrust() {
 	}
 }
 
-// maxRoot bounds a trusted root, in bytes: that of the public instance has 10 kB.
+// maxRoot is the largest trusted root, in bytes: that of the public instance has
+// 10 kB.
 const maxRoot = 1 << 20
 
 // checkTrustedRoot reads the trusted root, and reports signers that need one.

@@ -16,8 +16,7 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// starterPack is the kind of a list of plugins of the starter pack, or of all or none of
-// them.
+// starterPack is the kind of a list of starter plugins, or of all or none.
 var starterPack = kind{
 	schema: anyOf(flag.schema, schema{"type": "array", "items": schema{"enum": starter.Names()}}),
 	set:    setStarter, parse: parseStarter, show: showStarter,
@@ -60,8 +59,8 @@ func showStarter(value any) any {
 	}
 }
 
-// starters are the plugins of the starter pack that are served: all if neither they nor
-// a folder of plugins is configured.
+// starters returns the starter plugins to serve: all if neither they nor a folder of
+// plugins is configured.
 func (c *config) starters() []string {
 	if c.starter == nil && len(c.plugins) == 0 {
 		return starter.Names()
@@ -69,8 +68,8 @@ func (c *config) starters() []string {
 	return c.starter
 }
 
-// folders are the folders of plugins, those of registries, and what comes with the program.
-// One that is named twice is read once, or its plugins would collide with themselves.
+// folders returns the folders of plugins, those of registries, and those of the program. A
+// folder that is named twice is read once, or its plugins would collide with themselves.
 func (c *loaded) folders() (all []plugins.Folder) {
 	written := c.writtenSources()
 	for i, source := range c.plugins {
@@ -94,8 +93,8 @@ func (c *loaded) folders() (all []plugins.Folder) {
 	return all
 }
 
-// pulled is the folder of a reference to a registry, with the version that is staged for it,
-// if there is one.
+// pulled returns the folder of a reference to a registry, with its staged version, if there
+// is one.
 func (c *loaded) pulled(source string, ref registry.Reference) plugins.Folder {
 	if at, ok := c.staged[source]; ok {
 		ref = at
@@ -109,7 +108,7 @@ func (c *loaded) pulled(source string, ref registry.Reference) plugins.Folder {
 	return folder
 }
 
-// writtenSources are the setting plugins as it was written, for the lock.
+// writtenSources returns the setting plugins as written, for the lock.
 func (c *loaded) writtenSources() []string {
 	sources := slices.Clone(c.plugins)
 	if written := c.values["plugins"].written; len(written) == len(sources) {
@@ -123,7 +122,7 @@ func (c *loaded) writtenSources() []string {
 	return sources
 }
 
-// folderNames are the folders of plugins as messages name them.
+// folderNames returns the folders of plugins as messages name them.
 func (c *loaded) folderNames() string {
 	var names []string
 	for _, f := range c.folders() {
@@ -132,8 +131,8 @@ func (c *loaded) folderNames() string {
 	return strings.Join(names, ", ")
 }
 
-// announceStarter says which plugins of the starter pack gave way to others, and which
-// need grants.
+// announceStarter says which starter plugins gave way to others, and which need
+// grants.
 func (a *app) announceStarter(s *server.Service) {
 	for _, p := range s.Overridden() {
 		a.announce(oneLine(p.File+": "+p.Error), "file", p.File)
@@ -150,7 +149,7 @@ func (a *app) announceStarter(s *server.Service) {
 	}
 }
 
-// ownPlugins are those that are not of the starter pack.
+// ownPlugins returns the plugins that are not in the starter pack.
 func ownPlugins(all []*plugins.Plugin) []*plugins.Plugin {
 	return slices.DeleteFunc(all, func(p *plugins.Plugin) bool { return p.Pack })
 }

@@ -41,7 +41,7 @@ func tasksCommand(a *app) *cobra.Command {
 	})
 }
 
-// sinceTime is a time, or so long before now.
+// sinceTime parses a time, or a duration before now.
 func sinceTime(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

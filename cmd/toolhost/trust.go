@@ -48,7 +48,7 @@ and a file named by --config or TOOLHOST_CONFIG need no trust.`,
 	return cmd
 }
 
-// trustFile shows what is in a file, and trusts it.
+// trustFile shows the content of a file, and trusts it.
 func trustFile(u *ui, store trustStore, args []string) error {
 	name, err := fileToTrust(args)
 	if err != nil {
@@ -119,7 +119,7 @@ func lockBeside(config string) ([]byte, error) {
 	return text, err
 }
 
-// fileToTrust is the file of the arguments, or the one of this folder.
+// fileToTrust returns the file in the arguments, or the one in this folder.
 func fileToTrust(args []string) (string, error) {
 	names := strings.Join(configNames, ", ")
 	here := configsIn(".")
@@ -136,8 +136,8 @@ func fileToTrust(args []string) (string, error) {
 	return here[0], nil
 }
 
-// realPath is the one path of a file, whatever links lead to its folder. The file
-// itself may be a link: its paths are relative to where the link is.
+// realPath returns the canonical path of a file, without links in its folder. The
+// file itself may be a link: its paths are relative to the link.
 func realPath(name string) (string, error) {
 	dir, err := filepath.Abs(filepath.Dir(name))
 	if err == nil {
@@ -146,23 +146,22 @@ func realPath(name string) (string, error) {
 	return filepath.Join(dir, filepath.Base(name)), err
 }
 
-// trustStore is the folder of this user for data. It keeps the digests of trusted
-// files, and of the locks next to them, by path: a copy of a file elsewhere is not trusted, because its relative
-// paths lead elsewhere. The setting data does not move it, because trusted files
-// have that setting.
+// trustStore is this user's data folder. It keeps the digests of trusted files, and of the locks next to them,
+// by path: a copy of a file elsewhere is not trusted, because its relative paths lead elsewhere. The setting
+// data does not move it, because trusted files have that setting.
 type trustStore string
 
 func (s trustStore) folder() string { return filepath.Join(string(s), "trusted") }
 
-// record is the file about the file of a path.
+// record returns the record of the file at a path.
 func (s trustStore) record(path string) string {
 	return filepath.Join(s.folder(), fmt.Sprintf("%x", sha256.Sum256([]byte(path))))
 }
 
-// line is the content of a record, as sha256sum writes it.
+// line returns the content of a record, in the format of sha256sum.
 func line(path string, data []byte) string { return fmt.Sprintf("%x  %s\n", sha256.Sum256(data), path) }
 
-// recorded returns the content of the record of a file and the lock next to it. Locked is
+// recorded returns the content of the record of a file and the lock next to it. locked is
 // nil without a lock.
 func recorded(path string, data, locked []byte) string {
 	text := line(path, data)
@@ -172,7 +171,7 @@ func recorded(path string, data, locked []byte) string {
 	return text
 }
 
-// lockLine is the line of a record about the lock next to a configuration.
+// lockLine returns the line of a record for the lock next to a configuration.
 func lockLine(config string, locked []byte) string {
 	return line(filepath.Join(filepath.Dir(config), lock.Name), locked)
 }
@@ -230,7 +229,7 @@ func (s trustStore) revoke(u *ui, args []string) error {
 	return nil
 }
 
-// check says why a file is not trusted; empty if it is. err is that of reading it.
+// check returns why a file is not trusted; empty if it is. err is the error of reading it.
 func (s trustStore) check(path string, data []byte, err error) (why string) {
 	var record, locked []byte
 	if err == nil {
@@ -257,15 +256,14 @@ func (s trustStore) check(path string, data []byte, err error) (why string) {
 	}
 }
 
-// ignoredFile is a configuration in the working directory that does not take
-// effect.
+// ignoredFile is a configuration in the working directory that is ignored.
 type ignoredFile struct{ path, why string }
 
 func (f ignoredFile) String() string {
 	return fmt.Sprintf("ignored %s, which %s", oneLine(f.path), f.why)
 }
 
-// ignoredAs returns the entry of a file that was ignored.
+// ignoredAs returns the entry of an ignored file.
 func (c *loaded) ignoredAs(file string) (ignoredFile, bool) {
 	path, err := realPath(file)
 	i := slices.IndexFunc(c.ignored, func(f ignoredFile) bool { return err == nil && f.path == path })
@@ -275,9 +273,9 @@ func (c *loaded) ignoredAs(file string) (ignoredFile, bool) {
 	return c.ignored[i], true
 }
 
-// addTrusted reads the trusted configuration of the working directory, and notes
-// the others, of which only the digest is computed. The user's own folder is left
-// out: its configuration was read before.
+// addTrusted reads the trusted configuration of the working directory, and
+// records the others, of which it only computes the digest. The user's own folder
+// is skipped: its configuration was read before.
 func (c *loaded) addTrusted() bool {
 	var trusted []string
 	texts := map[string][]byte{}

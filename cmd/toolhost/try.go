@@ -42,7 +42,7 @@ Exit code 1 means that an example failed, or that there are no examples.`,
 	return cmd
 }
 
-// tested is what test shows.
+// tested is the output of test.
 type tested struct {
 	Plugin   string    `json:"plugin"`
 	Version  string    `json:"version"`
@@ -51,14 +51,14 @@ type tested struct {
 	Untyped  []string  `json:"untyped"`  // arguments whose schema allows any value, as TOOL.ARGUMENT
 }
 
-// example is an example of a tool, and what became of it.
+// example is an example of a tool, and its outcome.
 type example struct {
 	Tool    string          `json:"tool"`
 	Name    string          `json:"name,omitempty"`
 	Args    json.RawMessage `json:"args"`
 	Passed  bool            `json:"passed"`
 	Problem string          `json:"problem,omitempty"`
-	Usage   abi.Usage       `json:"usage"` // of the first call
+	Usage   abi.Usage       `json:"usage"` // usage of the first call
 }
 
 func testFile(ctx context.Context, a *app, name string) error {
@@ -105,7 +105,8 @@ func testFile(ctx context.Context, a *app, name string) error {
 	return a.answer(out, err, func() { out.print(a, failed) })
 }
 
-// granted returns an error if the plugin lacks what only the configuration can grant.
+// granted returns an error if the plugin lacks grants that only the configuration can
+// give.
 func (r *rehearsal) granted(a *app) error {
 	err := r.plugin.Denied()
 	if err == nil {
@@ -155,7 +156,7 @@ func (r *rehearsal) try(ctx context.Context, tool *plugins.Tool, one abi.Example
 	return out, nil
 }
 
-// repeats says what is wrong with the second call of an idempotent tool, or nothing.
+// repeats returns what is wrong with the second call of an idempotent tool, or nothing.
 func repeats(again abi.Result, err error, changed []string) string {
 	switch {
 	case again.Kind != abi.Success:
@@ -166,7 +167,7 @@ func repeats(again abi.Result, err error, changed []string) string {
 	return ""
 }
 
-// differs says how a call ended differently than its example, or nothing.
+// differs returns how the outcome of a call differs from its example, or nothing.
 func differs(one abi.Example, result abi.Result, err error) string {
 	switch {
 	case one.Error != "" && result.Kind == abi.Success:
@@ -183,7 +184,7 @@ func differs(one abi.Example, result abi.Result, err error) string {
 	return ""
 }
 
-// ends says how a call ended that did not succeed, with the reason that its author needs.
+// ends says how a failed call ended, with the reason that its author needs.
 func ends(result abi.Result, err error) string {
 	text := fmt.Sprintf("%s: %s", result.Kind, result.Error)
 	if err != nil && !strings.Contains(result.Error, err.Error()) {
@@ -192,7 +193,7 @@ func ends(result abi.Result, err error) string {
 	return text
 }
 
-// sameValue reports whether two texts are the same value. No text is null.
+// sameValue reports whether two texts are the same value. No text means null.
 func sameValue(a, b json.RawMessage) bool {
 	var one, other any
 	_ = json.Unmarshal(a, &one) // both are JSON
@@ -200,7 +201,7 @@ func sameValue(a, b json.RawMessage) bool {
 	return reflect.DeepEqual(one, other)
 }
 
-// changes are the names of what differs.
+// changes returns the names of the differences.
 func changes(before, after map[string]string) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if old, ok := before[name]; !ok || old != after[name] {
@@ -215,7 +216,7 @@ func changes(before, after map[string]string) (names []string) {
 	return names
 }
 
-// brief is a value as people see it.
+// brief formats a value for people.
 func brief(value json.RawMessage) string {
 	if len(value) == 0 {
 		return "no value"
@@ -249,12 +250,12 @@ func (t tested) print(a *app, failed int) {
 	a.printf("\n%s %s: %d passed, %d failed\n", t.Plugin, t.Version, len(t.Examples)-failed, failed)
 }
 
-// untyped returns the arguments of which a schema says nothing but what they are for.
+// untyped returns the arguments whose schema has only a description.
 func untyped(schema json.RawMessage) (names []string) {
 	var s struct{ Properties map[string]json.RawMessage }
 	_ = json.Unmarshal(schema, &s) // it was compiled, and has them
 	for name, raw := range s.Properties {
-		var keywords map[string]json.RawMessage // none of true
+		var keywords map[string]json.RawMessage // none for true
 		_ = json.Unmarshal(raw, &keywords)
 		for _, about := range []string{"title", "description", "default", "examples"} {
 			delete(keywords, about)
@@ -267,12 +268,12 @@ func untyped(schema json.RawMessage) (names []string) {
 	return names
 }
 
-// measured are the cells of what a call cost.
+// measured returns the table cells of a call's cost.
 func measured(u abi.Usage) []string {
 	return []string{count(u.Fuel), (u.Wall - u.Wait).Round(10 * time.Microsecond).String(), human.Bytes(u.MemoryPeak)}
 }
 
-// title is what an example is called.
+// title returns the name of an example.
 func (e example) title() string {
 	if e.Name != "" {
 		return oneLine(e.Name)

@@ -18,26 +18,26 @@ import (
 // with "toolhost:", without a capital letter and a period. A hint says what to do
 // next. Progress bars appear only on a terminal.
 
-// ui is where a command reads from and writes to.
+// ui has the streams of a command.
 type ui struct {
 	in       io.Reader
 	out, err io.Writer
-	json     bool  // errors too are JSON, on stdout
-	lost     error // the first error of printing a result
+	json     bool  // print JSON, also for errors, on stdout
+	lost     error // first error of printing a result
 }
 
 func (u *ui) printf(format string, args ...any) { u.print(fmt.Sprintf(format, args...)) }
 
-// print prints a result. That it cannot be written, on a full disk, is an error of
-// the command.
+// print prints a result. A failure, such as a full disk, is an error of the
+// command.
 func (u *ui) print(text string) {
 	if err := show(u.out, text); u.lost == nil {
 		u.lost = err
 	}
 }
 
-// notef prints a note, without control characters: what plugins say in it cannot pass
-// for a line of the host.
+// notef prints a note, without control characters, so that a plugin's text in it
+// cannot pass for a line of the host.
 func (u *ui) notef(format string, args ...any) { _, _ = u.err.Write(noteLine(format, args...)) }
 
 // show prints a result, which may be a plugin's: on a terminal without control
@@ -50,11 +50,12 @@ func show(w io.Writer, text string) error {
 	return err
 }
 
-// fit makes text harmless on a terminal: without control characters, and with
+// fit makes text safe for a terminal: without control characters, and with
 // invisible characters made visible, such as an override of the writing direction.
 func fit(text []byte) []byte { return human.Visible([]byte(server.Clean(text))) }
 
-// noteLine formats a line that controls no terminal. Nothing in it overwrites its beginning.
+// noteLine formats a line without terminal control. Nothing in it can overwrite its
+// beginning.
 func noteLine(format string, args ...any) []byte {
 	return fit([]byte(strings.ReplaceAll(fmt.Sprintf(format, args...), "\r", " ") + "\n"))
 }
@@ -79,12 +80,12 @@ func (u *ui) printJSON(v any) {
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(v) // the types have nothing that cannot be encoded
+	_ = enc.Encode(v) // all of these types can be encoded
 	u.print(text.String())
 }
 
-// answer prints an answer as JSON, or for people. With JSON an error is part of the
-// answer, or follows from it, and is not printed again.
+// answer prints an answer as JSON, or for people. With JSON, an error is part of
+// the answer or follows from it, and is not printed again.
 func (u *ui) answer(v any, err error, people func()) error {
 	if !u.json {
 		people()
@@ -105,7 +106,7 @@ func (u *ui) table(rows [][]string) {
 	for _, cells := range rows {
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
-	_ = w.Flush() // a Builder takes everything
+	_ = w.Flush() // a Builder never fails
 	u.print(text.String())
 }
 
@@ -122,14 +123,14 @@ func terminal(w io.Writer) int {
 	return width
 }
 
-// oneLine makes text of a plugin harmless in a line: it cannot move the cursor or
+// oneLine makes a plugin's text safe within a line: it cannot move the cursor or
 // hide anything.
 func oneLine(s string) string {
 	spaces := strings.NewReplacer("\r", " ", "\n", " ", "\t", " ")
 	return string(fit([]byte(spaces.Replace(s))))
 }
 
-// plural counts things.
+// plural formats a number of things.
 func plural(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -137,7 +138,7 @@ func plural(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// count prints a large number for people.
+// count formats a large number for people.
 func count(n int64) string {
 	switch {
 	case n >= 1e9:

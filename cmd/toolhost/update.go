@@ -33,7 +33,8 @@ once. It also fetches signatures by trusted signers that were made since the las
 	return cmd
 }
 
-// newVersion is what a tag names now, in the store but not yet found by the tag.
+// newVersion is a version that a tag currently names. It is in the store, but the tag does
+// not lead to it yet.
 type newVersion struct {
 	ref    registry.Reference
 	found  registry.Artifact
@@ -41,7 +42,7 @@ type newVersion struct {
 	now    *plugins.Plugin
 }
 
-// updatePlugins shows what tags name now, and accepts it.
+// updatePlugins shows the versions that tags currently name, and accepts them.
 func updatePlugins(ctx context.Context, a *app, names []string, yes bool) error {
 	r, err := openRegistries(a)
 	if err != nil {
@@ -84,8 +85,9 @@ func updatePlugins(ctx context.Context, a *app, names []string, yes bool) error 
 	return locked.accept()
 }
 
-// newVersions brings into the store what tags name now, of the plugins of those names or of
-// all. Of a version that is there already it brings new signatures, which a lock has to accept.
+// newVersions pulls the versions that tags currently name, of the plugins with those names or
+// of all. For a version that is already stored it pulls new signatures, which a lock has to
+// accept.
 func (r *registries) newVersions(ctx context.Context, names []string, locks bool) (updates []newVersion, err error) {
 	var known []string
 	for _, ref := range r.config.references() {
@@ -128,8 +130,8 @@ func (r *registries) newVersions(ctx context.Context, names []string, locks bool
 	return updates, nil
 }
 
-// fetchSignatures brings into the store the signatures by trusted signers that a version has
-// got since it was pulled. It is an update only if a lock has to accept the new signer.
+// fetchSignatures pulls signatures by trusted signers that were added to a version since it
+// was pulled. That is an update only if a lock has to accept the new signer.
 func (r *registries) fetchSignatures(ctx context.Context, u *newVersion, had registry.Artifact, locks bool) (err error) {
 	if u.found, err = r.client.PullAttached(ctx, u.ref, had); err != nil {
 		return err
@@ -175,7 +177,7 @@ func openUpdates(ctx context.Context, a *app, updates []newVersion, locks bool) 
 	return l, done, nil
 }
 
-// showUpdates shows how new versions differ from those that are served.
+// showUpdates shows how new versions differ from those in use.
 func showUpdates(a *app, updates []newVersion) {
 	l := &locking{app: a}
 	for i, u := range updates {
@@ -193,7 +195,7 @@ func showUpdates(a *app, updates []newVersion) {
 	}
 }
 
-// readLock returns the lock in force, nil without a lock.
+// readLock returns the current lock, nil without one.
 func (c *loaded) readLock() (*lock.File, error) {
 	k := c.lock()
 	if k.File == "" {
@@ -206,8 +208,8 @@ func (c *loaded) readLock() (*lock.File, error) {
 	return f, nil
 }
 
-// locked returns what the lock has for a reference, with its digest, or the reference
-// itself. It also reports whether the lock has the plugin as unsigned.
+// locked returns the accepted digest of a reference, or the reference itself.
+// unsigned reports whether the lock accepts the plugin as unsigned.
 func locked(f *lock.File, ref registry.Reference) (at registry.Reference, unsigned bool) {
 	if f == nil {
 		return ref, false

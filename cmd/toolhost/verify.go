@@ -47,8 +47,8 @@ code is 4 if nobody signed it whom you trust, or if the file has changed since.`
 	return cmd
 }
 
-// policyOf trusts the signer that flags name, or else whom the configuration trusts. Keys
-// are files, or of minisign text.
+// policyOf trusts the signer given by flags, or else those of the configuration. Keys are
+// files, or minisign texts.
 func (c *loaded) policyOf(signer signature.Rule) (*signature.Policy, error) {
 	policy := c.trust
 	policy.Require = true
@@ -80,7 +80,7 @@ func (c *loaded) policyOf(signer signature.Rule) (*signature.Policy, error) {
 }
 
 // describeSignature says who signed a plugin, or why nobody did, if the configuration
-// trusts anyone.
+// trusts any signer.
 func (c *loaded) describeSignature(p *plugins.Plugin, name string) string {
 	if len(c.trust.Rules) == 0 {
 		return ""
@@ -97,7 +97,7 @@ func (c *loaded) describeSignature(p *plugins.Plugin, name string) string {
 	return "by " + oneLine(signer.String())
 }
 
-// verified is what verify prints.
+// verified is the output of verify.
 type verified struct {
 	File   string           `json:"file"`
 	Signer signature.Signer `json:"signer,omitzero"`
@@ -135,7 +135,7 @@ func signerOf(policy *signature.Policy, name string) (signature.Signer, error) {
 	})
 }
 
-// readBounded reads a regular file of at most so many bytes.
+// readBounded reads a regular file of at most most bytes.
 func readBounded(name string, most int64) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err == nil && !info.Mode().IsRegular() {

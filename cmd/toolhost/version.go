@@ -8,18 +8,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// build says what this program was built from.
+// build identifies the sources of this program.
 type build struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`
 	Date     string `json:"commit_date,omitempty"`
-	Modified bool   `json:"modified,omitempty"` // from files that are not in the commit
+	Modified bool   `json:"modified,omitempty"` // built with changes that are not in the commit
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// thisBuild is what the Go toolchain recorded in the program. Only a build in a
-// checkout knows the commit.
+// thisBuild returns what the Go toolchain recorded in the program. Only a build
+// in a checkout knows the commit.
 func thisBuild() build {
 	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
@@ -41,7 +41,7 @@ func thisBuild() build {
 	return b
 }
 
-// version is the version of the module.
+// version returns the version of the module.
 func version() string { return thisBuild().Version }
 
 func versionCommand(a *app) *cobra.Command {
@@ -68,6 +68,6 @@ func versionCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// withoutConfig is the PersistentPreRunE of commands that no configuration concerns,
-// and that a broken one must not stop.
+// withoutConfig is the PersistentPreRunE of commands that use no configuration, and
+// that a broken one must not stop.
 func withoutConfig(*cobra.Command, []string) error { return nil }

@@ -60,7 +60,7 @@ func (r *remote) waitFor(ctx context.Context, ids []string) (wire.Runs, error) {
 	}
 
 	retry := client.Retry{Away: progress.away}
-	options := client.CheckOptions{All: true} // at first without a wait, to show the progress at once
+	options := client.CheckOptions{All: true} // the first one does not wait, to show the progress immediately
 	asked := map[string]bool{}
 	for {
 		found, err := r.client.Check(ctx, ids, options)
@@ -118,7 +118,7 @@ func (b *bar) setRuns(runs []wire.Run) {
 	b.set(part, float64(len(runs)), fmt.Sprintf("%d of %d have ended", done, len(runs)))
 }
 
-// pause waits so long, or until ctx is done, and returns its error.
+// pause waits for d, or until ctx is done, and returns its error.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -152,7 +152,7 @@ Exit codes: 0 ok, 2 usage or no server, 5 not found, 130 interrupted.`,
 	})
 }
 
-// maxLog bounds the log that is read, in bytes. Servers keep less.
+// maxLog is how many bytes of a log are read. Servers keep less.
 const maxLog = 64 << 20
 
 // printLog prints the output so far.
@@ -174,7 +174,7 @@ func (r *remote) printLog(ctx context.Context, id string) error {
 type log struct {
 	TaskID string `json:"task_id"`
 	Text   string `json:"text"`
-	Base64 []byte `json:"base64,omitempty"` // instead of Text, if the output is not UTF-8
+	Base64 []byte `json:"base64,omitempty"` // in place of Text, if the output is not UTF-8
 }
 
 func newLog(id string, data []byte) log {

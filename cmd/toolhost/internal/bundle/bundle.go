@@ -1,5 +1,5 @@
-// Package bundle makes one ES module of JavaScript and TypeScript, with the packages of
-// npm that it imports. It needs no Node.
+// Package bundle bundles JavaScript and TypeScript, with imported npm packages, into
+// one ES module. It does not need Node.
 package bundle
 
 import (
@@ -21,7 +21,7 @@ type Error struct{ Messages []string }
 
 func (e *Error) Error() string { return strings.Join(e.Messages, "\n") }
 
-// The modules that tools import and no package has.
+// The modules that tools import but no package has.
 const (
 	library = "toolhost"
 	files   = "node:fs/promises"
@@ -69,7 +69,7 @@ func Module(file string) ([]byte, error) {
 	return append(append(bytes.TrimRight(module, "\n"), "\n//# lines="...), text...), nil
 }
 
-// setup resolves the libraries, and reads files itself to check them before they are parsed.
+// setup makes the plugin resolve the libraries, and check files before they are parsed.
 func setup(b api.PluginBuild) {
 	b.OnResolve(api.OnResolveOptions{Filter: `^toolhost$`}, func(api.OnResolveArgs) (api.OnResolveResult, error) {
 		return api.OnResolveResult{Path: library, Namespace: library}, nil
@@ -107,7 +107,7 @@ var loaders = map[string]api.Loader{
 	".ts": api.LoaderTS, ".cts": api.LoaderTS, ".mts": api.LoaderTS, ".tsx": api.LoaderTSX, ".json": api.LoaderJSON,
 }
 
-// newError is the bundler's messages, each with its place.
+// newError returns the bundler's messages, each with its position.
 func newError(messages []api.Message) *Error {
 	e := &Error{}
 	for _, m := range messages {
@@ -126,8 +126,8 @@ func newError(messages []api.Message) *Error {
 	return e
 }
 
-// lines says where the lines of a module come from: for each line nothing, or the number
-// of a file and of a line in it, from 1.
+// lines has the origin of each line of a module: nothing, or the number of a file and of
+// a line in it, from 1.
 type lines struct {
 	Files []string  `json:"files"`
 	Lines []*[2]int `json:"lines"`
@@ -135,7 +135,7 @@ type lines struct {
 
 var errMap = errors.New("malformed mappings")
 
-// originOf reads a source map: the first place of each line.
+// originOf reads a source map: the first position of each line.
 func originOf(sourceMap []byte) (*lines, error) {
 	var m struct {
 		Sources  []string

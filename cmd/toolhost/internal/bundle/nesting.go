@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// The bundler recurses for what is nested, and the stack of a process has a bound: a
-// source that reaches it ends the process.
+// The bundler recurses for nested code, and a source that exhausts the stack would
+// end the process.
 const (
 	maxSource = 4 << 20   // bytes of a file
-	maxDepth  = 1_000     // brackets within each other
-	maxRun    = 100 << 10 // bytes of an expression, without what is in brackets of its own
-	maxCommas = 50_000    // between expressions of a statement
+	maxDepth  = 1_000     // brackets inside each other
+	maxRun    = 100 << 10 // bytes of an expression, without nested brackets
+	maxCommas = 50_000    // commas between expressions of a statement
 )
 
-// errNested: a source that the bundler might not survive.
+// errNested: the bundler might not survive the source.
 var errNested = errors.New("the source cannot be bundled")
 
-// bracket is one that is open.
+// bracket is an open bracket.
 type bracket struct {
 	kind      byte // ( [ { or, for a template, `
-	statement      // that it is in
+	statement      // statement around it
 }
 
-// statement is what is counted of one.
+// statement has the counts of one statement.
 type statement struct{ run, commas int }
 
 // checkNesting refuses sources that are nested too deeply. It does not parse: it skips
@@ -35,7 +35,7 @@ func checkNesting(source []byte) error {
 	}
 
 	var open []bracket
-	inner := func() byte { // the innermost
+	inner := func() byte { // the innermost bracket
 		if len(open) == 0 {
 			return 0
 		}
@@ -44,7 +44,7 @@ func checkNesting(source []byte) error {
 	var now statement
 	for i := 0; i < len(source); i++ {
 		c := source[i]
-		if inner() == '`' { // the text of a template
+		if inner() == '`' { // inside the text of a template
 			switch {
 			case c == '\\':
 				i++
@@ -103,8 +103,8 @@ func checkNesting(source []byte) error {
 	return nil
 }
 
-// endsStatement reports whether a block that is followed by rest may be the end of a
-// statement, and is not a part of a longer one.
+// endsStatement reports whether a block followed by rest may end a statement, rather
+// than be part of a longer one.
 func endsStatement(rest []byte) bool {
 	word := next(rest)
 	for _, more := range []string{"else", "in", "instanceof", "of", "as", "satisfies"} {
@@ -115,7 +115,7 @@ func endsStatement(rest []byte) bool {
 	return word == "" || word[0] == '}' || word[0] == '_' || word[0] == '$' || word[0] == '@' || word[0]|32 >= 'a' && word[0]|32 <= 'z'
 }
 
-// next is the first word or character of a source, without spaces and comments.
+// next returns the first word or character of a source, without spaces and comments.
 func next(source []byte) string {
 	for i := 0; i < len(source); i++ {
 		switch c := source[i]; {

@@ -59,7 +59,7 @@ func (b Bundle) AgentPlugin() (map[string]File, error) {
 	return files, nil
 }
 
-// skill is a skill in the format of Agent Skills.
+// skill returns a skill in the format of Agent Skills.
 func (b Bundle) skill() string {
 	var about []string
 	for _, p := range b.Plugins {
@@ -93,12 +93,12 @@ func (b Bundle) skillBody() string {
 	return body.String()
 }
 
-// angles replaces what could be a tag, which Agent Skills does not admit in a description.
+// angles replaces possible tags, which Agent Skills does not allow in a description.
 var angles = strings.NewReplacer("<", "‹", ">", "›")
 
-// plainly replaces characters that mean something to Markdown, to HTML, or to clients that
-// read skills: some execute !`command`, and replace @file and $ARGUMENTS.
+// plainly replaces characters with a meaning in Markdown, in HTML, or to clients that read
+// skills: some execute !`command`, and replace @file and $ARGUMENTS.
 var plainly = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "`", "'", "@", "&#64;", "$", "&#36;", `\`, `\\`, "[", `\[`, "]", `\]`)
 
-// plain is a text as Markdown shows it, without a meaning of its own.
+// plain returns a text that Markdown shows literally.
 func plain(s string) string { return plainly.Replace(s) }

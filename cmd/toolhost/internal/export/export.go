@@ -32,10 +32,10 @@ type Bundle struct {
 	Program     *Program // nil: clients find toolhost on their PATH
 }
 
-// A Plugin is a plugin as it describes itself.
+// A Plugin is a plugin with its own description.
 type Plugin struct {
 	Name, Version, Description string
-	Files                      map[string][]byte // by their names, without folders
+	Files                      map[string][]byte // by name, without folders
 	Tools                      []Tool
 }
 
@@ -60,7 +60,7 @@ type File struct {
 // Limits on text from plugins, in characters.
 const (
 	maxAbout       = 400       // of a plugin or a tool
-	maxDescription = 1024      // of a skill, as Agent Skills has it
+	maxDescription = 1024      // of a skill, the limit of Agent Skills
 	maxSkill       = 24 * 1024 // of the body of a skill
 )
 
@@ -125,13 +125,13 @@ func (p Program) add(files map[string]File, folder string) string {
 	return to
 }
 
-// document is a value as indented JSON.
+// document returns a value as indented JSON.
 func document(v any) File {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(v) // the types have nothing that cannot be encoded
+	_ = enc.Encode(v) // all of these types can be encoded
 	return File{Data: text.Bytes()}
 }
 

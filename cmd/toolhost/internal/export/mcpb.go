@@ -40,7 +40,7 @@ type bundleCompatible struct {
 	Platforms []string `json:"platforms"`
 }
 
-// platforms are the names of systems in MCPB, by those of Go.
+// platforms maps Go's names of systems to MCPB's.
 var platforms = map[string]string{"linux": "linux", "darwin": "darwin", "windows": "win32"}
 
 // MCPB returns an MCP bundle, a reproducible ZIP file. The Bundle must have an Author and a
@@ -63,7 +63,7 @@ func (b Bundle) MCPB() ([]byte, error) {
 	m := bundleManifest{
 		ManifestVersion: "0.3", Name: b.Name, Version: b.Version, Description: b.Description, Author: agentAuthor{b.Author},
 		Server:        bundleServer{"binary", entry, bundleConfig{"${__dirname}/" + entry, []string{"mcp", "--config", "${__dirname}/toolhost.yaml"}}},
-		Generated:     true, // those of background runs are not listed
+		Generated:     true, // the tools of background runs are not listed
 		Compatibility: bundleCompatible{[]string{platforms[b.Program.GOOS]}},
 	}
 	for _, t := range b.tools() {
@@ -73,7 +73,7 @@ func (b Bundle) MCPB() ([]byte, error) {
 	return archive(files)
 }
 
-// archive is a ZIP file of files, in the order of their names and without times.
+// archive returns a ZIP file of files, in the order of their names and without times.
 func archive(files map[string]File) ([]byte, error) {
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)

@@ -44,7 +44,7 @@ type Config struct {
 	Logger            *slog.Logger
 }
 
-// Exporters receive metrics and traces. Close them after everything that records.
+// Exporters receive metrics and traces. Close them after everything that records to them.
 type Exporters struct {
 	telemetry.Config              // for the service
 	Metrics          http.Handler // the page for Prometheus; nil without Config.Scraped

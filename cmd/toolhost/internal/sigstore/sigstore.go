@@ -183,7 +183,7 @@ var signing = []string{"https://sigstore.dev/cosign/sign/v1", "https://slsa.dev/
 
 // isSignature refuses an attestation that does not vouch for the file.
 func isSignature(r *verify.VerificationResult) error {
-	if r.Statement == nil { // of the file itself
+	if r.Statement == nil { // a signature of the file itself
 		return nil
 	}
 	for _, prefix := range signing {

@@ -1,5 +1,5 @@
-// Package sigstoretest has an instance of Sigstore for tests: its authorities, its log and
-// what they sign are real, and its keys are its own.
+// Package sigstoretest has an instance of Sigstore for tests. Its authorities, its log and
+// its signatures are real; its keys are its own.
 package sigstoretest
 
 import (
@@ -54,7 +54,7 @@ func (s Instance) Root(t require.TestingT, logs, certificateLogs bool) []byte {
 	return text
 }
 
-// withIDs sets identifiers as a trusted root has them, in bytes.
+// withIDs sets the identifiers of a trusted root, in bytes.
 func withIDs(t require.TestingT, logs map[string]*root.TransparencyLog) map[string]*root.TransparencyLog {
 	for id, log := range logs {
 		var err error
@@ -80,7 +80,7 @@ func (s Instance) Attest(t require.TestingT, who, by, predicate string, data []b
 	return s.bundle(t, e)
 }
 
-// bundle is a bundle of version 0.3.
+// bundle returns a bundle of version 0.3.
 func (s Instance) bundle(t require.TestingT, e *ca.TestEntity) *protobundle.Bundle {
 	content, err := e.VerificationContent()
 	require.NoError(t, err)
@@ -109,8 +109,8 @@ func (s Instance) bundle(t require.TestingT, e *ca.TestEntity) *protobundle.Bund
 	return b
 }
 
-// proved is an entry of the log as a bundle has it: with a proof that the log has it, and
-// the promise of the log, which is about the time too.
+// proved returns a log entry in the form of a bundle: with an inclusion proof, and the
+// log's promise, which also covers the time.
 func (s Instance) proved(t require.TestingT, entry *tlog.Entry) *protorekor.TransparencyLogEntry {
 	out := entry.TransparencyLogEntry()
 	var body struct{ Kind, APIVersion string }
@@ -178,14 +178,14 @@ func SignWithKey(t require.TestingT, key crypto.Signer, data []byte) *protobundl
 	return b
 }
 
-// PEM is a public key in PEM.
+// PEM returns a public key in PEM.
 func PEM(t require.TestingT, public crypto.PublicKey) string {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	require.NoError(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
-// Text is a bundle as a file, on one line.
+// Text returns a bundle as a file, on one line.
 func Text(t require.TestingT, b *protobundle.Bundle) []byte {
 	data, err := protojson.Marshal(b)
 	require.NoError(t, err)

@@ -1,9 +1,9 @@
-// Package starter has the starter pack: plugins that Toolhost serves where no folder of
+// Package starter has the starter pack: plugins that Toolhost serves if no folder of
 // plugins is configured.
 //
-// Each folder here is a project in JavaScript, as toolhost build and toolhost test take
-// it. What that gives is in sealed: the module and the manifest of each. The runtime
-// that all of them share is that of guest/js.
+// Each folder here is a JavaScript project for toolhost build and toolhost test. The
+// folder sealed has the results: the module and the manifest of each. They share the
+// runtime of guest/js.
 package starter
 
 import (
@@ -39,8 +39,8 @@ func Names() (names []string) {
 	return names
 }
 
-// Plugin returns the plugin of that name, as toolhost build makes it. The error matches
-// fs.ErrNotExist if it does not exist.
+// Plugin returns the plugin with that name, as toolhost build makes it. The error
+// matches fs.ErrNotExist if there is none.
 func Plugin(name string) ([]byte, error) {
 	module, err := sealed.ReadFile(path.Join("sealed", name+".js"))
 	if err != nil {
@@ -53,11 +53,11 @@ func Plugin(name string) ([]byte, error) {
 	return wasmbin.AppendCustom(js.Plugin(module), abi.SectionManifest, manifest), nil
 }
 
-// folders are what FS has returned, by the names.
+// folders has the results of FS, by names.
 var folders sync.Map
 
-// FS returns a folder with a file NAME.wasm for each plugin that is named. It is the same
-// one for the same names.
+// FS returns a folder with a file NAME.wasm for each named plugin. It returns the same
+// folder for the same names.
 func FS(names []string) fs.FS {
 	key := strings.Join(names, " ")
 	if f, ok := folders.Load(key); ok {
@@ -71,8 +71,8 @@ func FS(names []string) fs.FS {
 	return kept.(fs.FS)
 }
 
-// folder has the files by their names. Each is made when it is first needed: it is read
-// several times at the start alone.
+// folder has the files by name. Each is made when first needed: it is read several
+// times during the start alone.
 type folder map[string]func() ([]byte, error)
 
 // Open implements [fs.FS].
@@ -96,10 +96,10 @@ func (f folder) Open(name string) (fs.File, error) {
 	return file{bytes.NewReader(wasm), info{name, int64(len(wasm)), 0o444}}, nil
 }
 
-// dir is the folder while it is read.
+// dir is the folder while it is being read.
 type dir struct {
 	folder
-	names []string // that are left
+	names []string // names not read yet
 }
 
 func (d *dir) Stat() (fs.FileInfo, error) { return info{".", 0, fs.ModeDir | 0o555}, nil }
