@@ -138,7 +138,7 @@ type Example struct {
 	Name   string          `json:"name,omitempty"`
 	Args   json.RawMessage `json:"args"`
 	Result json.RawMessage `json:"result,omitempty"`
-	Error  string          `json:"error,omitempty"` // a part of the error text
+	Error  string          `json:"error,omitempty"` // part of the error text
 }
 
 // Needs are the grants that a plugin requires. The zero Needs requires none. A plugin

@@ -113,7 +113,7 @@ type Example struct {
 	Name   string
 	Args   any    // usually a value of the handler's argument type
 	Result any    // usually a value of its result type
-	Error  string // a part of the error text
+	Error  string // part of the error text
 }
 
 // Manifest returns the manifest of the plugin, checked against the contract.

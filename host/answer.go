@@ -25,7 +25,7 @@ type answer struct {
 }
 
 const (
-	maxBlocks = 256      // of content in one result
+	maxBlocks = 256      // content blocks of one result
 	maxTail   = 2048     // bytes of a tool's stderr that an error text quotes
 	maxWords  = 1536     // bytes of stderr of a crashed plugin, as many as the record of a run takes
 	maxLogged = 64 << 10 // bytes that one call may write to the operator's log

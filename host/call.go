@@ -70,7 +70,7 @@ func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error
 	r, err := c.outcome(c.run())
 	m.tally.count(func(n *Counts) {
 		*n.Outcomes.of(r, err)++
-		inner := c.inner.total() // which are counted separately
+		inner := c.inner.total() // counted separately
 		n.Fuel += max(0, r.Usage.Fuel-inner.Fuel)
 		n.CPU += r.Usage.CPU - inner.CPU
 	})

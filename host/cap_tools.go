@@ -190,7 +190,7 @@ const (
 
 // ungranted counts the calls of ungranted tools, by name.
 type ungranted struct {
-	names []string // in the order of their first calls
+	names []string // tools, in the order of their first calls
 	times map[string]int
 }
 

@@ -31,7 +31,7 @@ type environment struct {
 	began   time.Time    // time of the call's start, after start-up; zero before
 	from    int64        // the monotonic clock at that time, in nanoseconds
 	idling  idling
-	kernel  extism.Kernel // of an Extism plugin
+	kernel  extism.Kernel // kernel of an Extism plugin
 }
 
 // newEnvironment returns the environment of an instance for this call and later
@@ -182,7 +182,7 @@ func (o output) Write(p []byte) (int, error) {
 	}
 
 	if err != nil {
-		c.failed = err // which ends the call at its next check
+		c.failed = err // it ends the call at its next check
 		return 0, errOutputLimit
 	}
 	c.show(o.stream, p)

@@ -213,7 +213,7 @@ func (t mcpTool) tool() abi.Tool {
 	tool := abi.Tool{Name: agentWord(t.Name, abi.MaxAgentName), MCPTool: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema}
 	tool.Hints = abi.Hints{Readonly: a.ReadOnly, Idempotent: a.Idempotent, Destructive: a.Destructive, OpenWorld: a.OpenWorld}
 	if a.ReadOnly {
-		tool.Hints.Destructive = nil // which is meaningless in MCP then
+		tool.Hints.Destructive = nil // it means nothing in MCP then
 	}
 	if tool.Title == "" {
 		tool.Title = a.Title

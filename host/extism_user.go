@@ -8,7 +8,7 @@ import (
 )
 
 // extismUser is the module from which Extism plugins import the functions of their own
-// host. Here it has those of hyper-mcp.
+// host. Here it has the functions of hyper-mcp.
 const extismUser = "extism:host/user"
 
 var mcpFunctions = map[string]extismFunction{

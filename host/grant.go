@@ -6,7 +6,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Grant is what the operator lets one plugin use. The zero Grant grants nothing.
+// Grant is the operator's grant to one plugin. The zero Grant grants nothing.
 type Grant struct {
 	Clock  bool // the real time, and sleeping
 	Random bool // real randomness
@@ -26,7 +26,7 @@ type Grant struct {
 // Capability is something that a plugin can do once the operator has granted it.
 type Capability struct {
 	Name string // the key of a grant in the configuration
-	Doc  string // a phrase that says what it grants
+	Doc  string // description for operators, a phrase
 
 	// Missing lists the needs of a manifest that a grant lacks, as an operator would
 	// write them.

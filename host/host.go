@@ -109,8 +109,8 @@ type Host struct {
 	stop context.CancelCauseFunc
 
 	ledger     *instance.Ledger
-	slots      waitQueue        // for all calls except background runs
-	newQueue   func() waitQueue // for the calls of one module
+	slots      waitQueue        // slots of all calls except background runs
+	newQueue   func() waitQueue // makes the queue of one module
 	cpus       *sched.Scheduler
 	operations map[string]operation // called by guests, by name
 	egress     *egress.Client

@@ -228,7 +228,7 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 		err = c.meter.keep(len(data))
 	}
 	if err != nil {
-		c.failed = err // which ends the call at its next check
+		c.failed = err // it ends the call at its next check
 		return abi.RefusedOutput
 	}
 

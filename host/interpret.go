@@ -18,7 +18,7 @@ import (
 // each call, which fuel does not cover, and allows 2,000 nested calls.
 const (
 	maxInterpreted       = 64 << 20 // bytes of code and locals together
-	maxInterpretedLocals = 1000     // of one function
+	maxInterpretedLocals = 1000     // locals of one function
 )
 
 // An interpreter keeps words for each operator and each local: some 30 bytes of heap

@@ -92,7 +92,7 @@ func literal(text []byte) int {
 // byte before it. Subtracting from eight bytes at once borrows from the ones after
 // a byte that was too small, so the rest may be anything (Mycroft's test for a
 // zero byte). Flipping the second bit moves the quote next to the control
-// characters, and the characters between them away (Lemire).
+// characters, and everything between them out of the way (Lemire).
 func special(x uint64) uint64 {
 	const ones = 0x0101010101010101
 	return (((x ^ ones*2) - ones*0x21) | ((x ^ ones*'\\') - ones)) &^ x & (ones * 0x80)

@@ -15,7 +15,7 @@ import (
 type meter struct {
 	fuel    *fuel.Meter
 	payer   instance.Payer
-	counter api.MutableGlobal // of the instance; nil before and after
+	counter api.MutableGlobal // fuel counter of the instance; nil before and after
 	memory  *instance.Memory  // likewise
 	live    *live             // nil if nobody follows the usage
 	entry   *instance.Entry   // the function that is running; nil before and after

@@ -29,10 +29,10 @@ const (
 	stdin = 0
 
 	// Offsets and values of WASI.
-	nonblock       = 4  // in the flags of a descriptor
-	flagsAt        = 2  // in the result of fd_fdstat_get
+	nonblock       = 4  // flag of a descriptor
+	flagsAt        = 2  // offset in the result of fd_fdstat_get
 	subscription   = 48 // bytes
-	subscribedTo   = 8  // in a subscription
+	subscribedTo   = 8  // offset in a subscription
 	clockTimeoutAt = 24
 
 	// maxSubscriptions is how many subscriptions are searched. Go's clock is the first.

@@ -370,7 +370,7 @@ func timeIn(request []byte, field string) time.Duration {
 func rested(request []byte, field string, left time.Duration) []byte {
 	var in map[string]json.RawMessage
 	if json.Unmarshal(request, &in) != nil {
-		return request // which will be refused
+		return request // it will be refused
 	}
 	in[field] = encode(max(0, left.Milliseconds()))
 	return encode(in)

@@ -39,7 +39,7 @@ type pending struct {
 type started struct {
 	waiting  // the request is set only if the call can be suspended
 	cancel   context.CancelCauseFunc
-	canceled bool // by the guest
+	canceled bool // the guest has canceled it
 	todo     work // while it is held
 	known    bool // recorded in the stored state
 	takes    bool // it removes messages

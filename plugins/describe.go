@@ -32,8 +32,8 @@ func atFault(err error) bool {
 type description struct {
 	mu       sync.Mutex
 	manifest []byte    // JSON; nil if unknown
-	err      error     // of the last attempt
-	at       time.Time // of the last attempt
+	err      error     // error of the last attempt
+	at       time.Time // time of the last attempt
 }
 
 // askAgain is the pause before a plugin that could not be described, for example for lack of

@@ -36,7 +36,7 @@ var ErrNotAccepted = errors.New("not accepted by " + lock.Name)
 
 // LockError says how a plugin differs from the lock. It matches [ErrNotAccepted].
 type LockError struct {
-	Plugin      string   // name; empty if only running the plugin could tell
+	Plugin      string   // name; empty if it is only known to the plugin itself
 	Differences []string // phrases; empty if the plugin is not in the lock
 }
 

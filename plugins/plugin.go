@@ -60,7 +60,7 @@ type Plugin struct {
 	stored atomic.Bool            // its compiled code was stored
 	held   atomic.Bool            // its unused module is kept: its file has changed, so it cannot be compiled again
 
-	compilations *sync.WaitGroup // of the registry
+	compilations *sync.WaitGroup // compilations of the registry
 
 	mu        sync.Mutex
 	module    *host.Module // nil until it is compiled
@@ -193,7 +193,7 @@ func (p *Plugin) Denied() error {
 	return fmt.Errorf("%w: the plugin %s needs %s, which the operator has not granted", host.ErrDenied, p.Manifest.Name, strings.Join(p.Missing, ", "))
 }
 
-// GrantError tells the operator which needs of a plugin were not granted.
+// GrantError names the needs of a plugin that were not granted, for the operator.
 type GrantError struct{ Plugin *Plugin }
 
 func (e *GrantError) Error() string {

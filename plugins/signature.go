@@ -22,8 +22,8 @@ type SignedFile = signature.File
 type Verifier interface {
 	// Signer returns who signed the files of a plugin: its module, and its sidecar if it
 	// has one. read reads a file next to them, such as plugin.wasm.minisig. source is the
-	// path of the plugin's folder. An error refuses the plugin, of which nothing has run
-	// yet.
+	// path of the plugin's folder. An error refuses the plugin. Nothing of the plugin has
+	// run yet.
 	Signer(source string, files []SignedFile, read func(name string) ([]byte, error)) (Signer, error)
 	// Check returns the signer if it is trusted with a plugin of that name and source,
 	// else the zero Signer. An error refuses the plugin.

@@ -109,7 +109,8 @@ func (c *clusterDemo) start(ctx context.Context, temp, dist, database string) (*
 	return fleet.Start(ctx, fleet.Config{Program: program, Args: []string{"--config", config}, Engine: database, Folder: temp, Hosts: clusterHosts})
 }
 
-// clusterDemo plays an agent behind a load balancer, and what happens to the hosts.
+// clusterDemo plays an agent behind a load balancer, and shows what happens to the
+// hosts.
 type clusterDemo struct {
 	*app
 	hosts  *fleet.Fleet

@@ -94,7 +94,7 @@ func (rust) compile(ctx context.Context, dir string) ([]byte, error) {
 		return nil, err
 	}
 	modules := filepath.Join(target, rustTarget, "release", "*.wasm")
-	if err := removeAll(modules); err != nil { // of crates that the project had before
+	if err := removeAll(modules); err != nil { // built from crates that the project had before
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, "cargo", "build", "--release", "--quiet", "--target", rustTarget, "--target-dir", target)

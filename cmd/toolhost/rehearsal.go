@@ -27,7 +27,7 @@ type rehearsal struct {
 	*server.Service
 	plugin  *plugins.Plugin
 	seed    string       // folder of testdata
-	folders []host.Mount // in a folder of their own
+	folders []host.Mount // mounted copies of the folders
 	calls   int
 }
 

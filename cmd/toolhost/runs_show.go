@@ -66,7 +66,7 @@ func (u *ui) printLines(name, text string) {
 	}
 }
 
-// originOf says what a run runs, how it was created, and when it started.
+// originOf describes the tool and the origin of a run, and when it started.
 func originOf(run wire.Run) string {
 	parts := []string{"tool of the program"}
 	if run.Plugin != "" {

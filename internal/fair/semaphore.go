@@ -21,7 +21,7 @@ type Semaphore struct {
 	mu      sync.Mutex
 	held    int
 	clients map[string]*client
-	waiting []*request // in the order of arrival
+	waiting []*request // sorted by arrival
 	spare   *client    // for reuse, or nil
 }
 

@@ -69,7 +69,7 @@ type Signer struct {
 // Sigstore is an identity that an issuer has certified.
 type Sigstore struct {
 	Issuer   string `yaml:"issuer"`   // URL of the issuer
-	Identity string `yaml:"identity"` // what the issuer certified, such as a mail address or the URL of a workflow
+	Identity string `yaml:"identity"` // identity in the certificate, such as a mail address or the URL of a workflow
 }
 
 // Digest returns the SHA-256 of data in the format of a lock.

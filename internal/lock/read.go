@@ -20,7 +20,7 @@ const (
 	MaxSize    = 1 << 20 // bytes of the file
 	MaxPlugins = 1000
 	MaxText    = 1024 // bytes of a name, a source, a grant or a signer
-	MaxGrants  = 256  // of one plugin
+	MaxGrants  = 256  // grants of one plugin
 
 	maxKeys    = 128 // keys of a mapping: abi.MaxTools, more than a plugin has fields
 	maxNesting = 8

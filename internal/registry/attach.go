@@ -17,7 +17,7 @@ import (
 // Limits on the documents that refer to a manifest.
 const (
 	maxReferrerPages = 8
-	maxAttached      = 64      // of one type
+	maxAttached      = 64      // documents of one type
 	maxAttachment    = 1 << 20 // bytes
 )
 

@@ -26,7 +26,7 @@ const (
 // Limits on the layers of an image.
 const (
 	maxUnpacked = 256 << 20 // bytes of a layer
-	maxEntries  = 10_000    // of a layer
+	maxEntries  = 10_000    // entries of a layer
 	maxImage    = 256 << 20 // bytes of all layers, compressed
 )
 

@@ -47,8 +47,8 @@ var (
 // Limits on a registry's responses.
 const (
 	maxManifest  = 1 << 20  // bytes of a manifest or an index
-	maxLayers    = 128      // of a manifest: images have at most 127
-	maxPlatforms = 128      // of an index
+	maxLayers    = 128      // layers of a manifest: images have at most 127
+	maxPlatforms = 128      // entries of an index
 	maxLayer     = 64 << 20 // bytes of a layer of an image, compressed
 
 	// MaxModule is the largest module to pull or push, in bytes. It equals plugins.MaxWasm.

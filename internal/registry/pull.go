@@ -15,9 +15,9 @@ import (
 // Artifact describes a pulled plugin in the store.
 type Artifact struct {
 	Source string        `json:"source"` // the reference it was pulled by
-	Digest digest.Digest `json:"digest"` // of the manifest or index that Source named then
-	Module digest.Digest `json:"module"` // of the WebAssembly module
-	Size   int64         `json:"size"`   // of the module, in bytes
+	Digest digest.Digest `json:"digest"` // digest of the manifest or index that Source named then
+	Module digest.Digest `json:"module"` // digest of the WebAssembly module
+	Size   int64         `json:"size"`   // bytes of the module
 	// Attached lists the documents that were attached to the plugin at the pull, such as
 	// signatures, by the endings of [Client.Attachments].
 	Attached map[string]digest.Digest `json:"attached,omitempty"`

@@ -29,7 +29,7 @@ type Reference struct {
 	Registry   string        // HOST or HOST:PORT
 	Repository string        // such as acme/web
 	Tag        string        // empty if there is a digest
-	Digest     digest.Digest // of the manifest; empty: resolve the tag
+	Digest     digest.Digest // digest of the manifest; empty: resolve the tag
 }
 
 // IsReference reports whether a source has the prefix of a reference. [ParseReference] may

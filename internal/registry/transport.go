@@ -41,7 +41,7 @@ func checkRedirect(_ *http.Request, via []*http.Request) error {
 // services, both of which the registry chooses.
 type guard struct {
 	base  http.RoundTripper
-	host  string // of the registry
+	host  string // host of the registry
 	plain bool   // it may be contacted over plain HTTP
 }
 

@@ -131,7 +131,7 @@ type Config struct {
 	Offer    func() engine.Offer
 	Patience time.Duration
 
-	EndSession SessionEnd // what the end of a session does to its runs; "": EndParked
+	EndSession SessionEnd // effect of a session's end on its runs; "": EndParked
 
 	MinInterval time.Duration // the shortest time between two firings of a schedule; 0: DefaultInterval
 	Misfire     time.Duration // how late a missed firing may still happen; 0: DefaultMisfire

@@ -94,7 +94,7 @@ type call struct {
 	outcome Outcome       // valid once worked is closed
 	err     error         // valid once worked is closed
 	fate    chan bool     // whether the call was parked
-	waiter  atomic.Int32  // for a call with a key: one of the waiter values
+	waiter  atomic.Int32  // one of the waiter values, for a call with a key
 }
 
 // newCall makes a call whose work has not begun.

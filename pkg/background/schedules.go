@@ -24,7 +24,7 @@ type ScheduleRequest struct {
 	Cron     string         // five fields; "": none. See [engine.Schedule]
 	At       time.Time      // in the future, within 10 years; zero: none
 	Timezone string         // IANA time zone of Cron, trimmed; "": UTC
-	Overlap  engine.Overlap // what a firing does while an earlier run is active; "": [engine.OverlapSkip]
+	Overlap  engine.Overlap // policy for a firing while an earlier run is active; "": [engine.OverlapSkip]
 }
 
 // Plan checks a request as [Manager.Schedule] does, except for limits, and returns

@@ -32,7 +32,7 @@ type task struct {
 	done  chan struct{} // closed after the terminal write
 	final *engine.Run   // set before done is closed
 
-	ctx    context.Context // of the work
+	ctx    context.Context // context of the work
 	cancel context.CancelCauseFunc
 
 	mu       sync.Mutex

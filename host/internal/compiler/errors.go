@@ -21,8 +21,8 @@ const (
 	Refused   Kind = "refused"   // with any limits
 	Crashed   Kind = "crashed"   // the compiler crashed
 	Memory    Kind = "memory"    // the limit was exceeded
-	Processor Kind = "processor" // the limit was exceeded
-	Wall      Kind = "time"      // the limit on real time was exceeded
+	Processor Kind = "processor" // the memory limit was exceeded
+	Wall      Kind = "time"      // the limit on processor time was exceeded
 	Excess    Kind = "excess"    // more files or threads than any build needs
 )
 

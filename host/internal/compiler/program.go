@@ -78,7 +78,7 @@ func Rewrite(wasm []byte) (*Program, *wasmbin.Module, error) {
 // known programs has 0.9 MB, and the most locals of a program are 207,000.
 const (
 	maxFunction = 3 << 20  // bytes of code of one function
-	maxLocals   = 16 << 20 // of all functions together
+	maxLocals   = 16 << 20 // locals of all functions together
 )
 
 func checkSize(m *wasmbin.Module) error {

@@ -21,7 +21,7 @@ var ErrFull = errors.New("the kernel is full")
 // the memory, as in Extism, but cannot reach the kernel's own data about its blocks.
 type Kernel struct {
 	memory []byte
-	blocks []block   // in the order of their offsets
+	blocks []block   // sorted by offset
 	free   [64][]int // indexes of free blocks, by the bit length of their size
 	config Config
 
@@ -45,7 +45,7 @@ type block struct {
 
 const (
 	reserved  = 64       // bytes at the beginning of the memory that belong to no block
-	alignment = 8        // of blocks: a 64-bit store at the end of one stays within it
+	alignment = 8        // alignment of blocks: a 64-bit store at the end of one stays within it
 	blockCost = 32       // bytes of a block's entry in the table
 	keptMost  = 64 << 10 // bytes of memory kept for the next call
 )

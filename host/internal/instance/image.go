@@ -14,7 +14,7 @@ import (
 // shared by the instances made from it.
 type Image struct {
 	account *Account // pays for it
-	size    uint64   // of the memory, a multiple of its page
+	size    uint64   // size of the memory, a multiple of its page
 	at      uint64   // offset of the data
 	bytes   []byte
 	digest  func() checkpoint.Digest // computed once

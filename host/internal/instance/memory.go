@@ -43,7 +43,7 @@ type Memory struct {
 	mapped bool   // room is reserved
 	size   uint64 // current size
 	paid   uint64 // bytes that may be backed by memory: up to peak, or more after an earlier call
-	anew   bool   // the next Reallocate resets it to the size of its image
+	anew   bool   // the next Reallocate resets the memory to the size of its image
 
 	// Peak is the most bytes of this call. Refused is why a growth was
 	// refused, or nil: it is the likely cause of the next failure.

@@ -97,7 +97,7 @@ type Engine interface {
 	// Schedules start runs at their times.
 	Schedules
 
-	// Values are what sessions store in addition to runs.
+	// Values are stored by sessions in addition to runs.
 	Values
 
 	// Watch returns the events of the runs and schedules of a session, or of all
@@ -235,9 +235,9 @@ type Renewal struct {
 // Permits limit the claimed and running runs over all workers. 0 means no
 // limit. [Quota.Owner] returns the owner of a session.
 type Permits struct {
-	Session int // of one session, without parked calls
+	Session int // claimed and running runs of one session, without parked calls
 	Parked  int // parked calls of one session
-	Owner   int // of all sessions of an owner, including parked calls
+	Owner   int // claimed and running runs of all sessions of an owner, including parked calls
 	// Children limits the active children of one run; Claim does not check it.
 	Children int
 	// Queue makes Submit store the run in the queue that all workers share. All runs in

@@ -37,7 +37,7 @@ var (
 	ErrValueCount    = errors.New("limit of the number of values reached")
 	ErrValueBytes    = errors.New("limit of the size of all values reached")
 	ErrRecordLimit   = errors.New("quota of records reached") // and eviction frees too little space
-	ErrQuota         = errors.New("quota of logs reached")    // for all runs
+	ErrQuota         = errors.New("quota of logs reached")    // covers all runs
 )
 
 // A LimitError says which limit was reached. It matches its sentinel.

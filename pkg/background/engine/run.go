@@ -137,7 +137,7 @@ type Beat struct {
 	Progress     *Progress `json:"progress,omitempty"`
 	LastOutputAt time.Time `json:"last_output_at,omitzero"`
 	OutputBytes  int64     `json:"output_bytes,omitempty"` // bytes written to the log so far, kept or not
-	Cost         Cost      `json:"cost,omitzero"`          // of all attempts so far
+	Cost         Cost      `json:"cost,omitzero"`          // total of all attempts so far
 }
 
 // Equal reports whether b and c are equal.

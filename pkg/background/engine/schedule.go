@@ -18,7 +18,7 @@ const (
 
 // Why a schedule is not enabled.
 const (
-	DisabledStopped  = "stopped"                                    // by its session or an operator
+	DisabledStopped  = "stopped"                                    // its session or an operator stopped it
 	DisabledFired    = "it has fired"                               // a one-shot
 	DisabledMissed   = "the host was down when it was due"          // a one-shot
 	DisabledRejected = "its runs were refused three times in a row" // at their start

@@ -68,14 +68,14 @@ func (v Value) Expired(now time.Time) bool { return !v.Expires.IsZero() && !v.Ex
 type ScopeInfo struct {
 	Scope
 	Count   int
-	Bytes   int64 // of keys and data
+	Bytes   int64 // bytes of keys and data
 	Changed time.Time
 }
 
 // A ValueLimit bounds a scope.
 type ValueLimit struct {
 	Count int   // values
-	Bytes int64 // of keys and data
+	Bytes int64 // bytes of keys and data
 }
 
 // VersionKey returns the key of an appended value.

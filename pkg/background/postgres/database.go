@@ -20,7 +20,7 @@ type database struct {
 	feed        engine.Feed
 	clock       func() time.Time // nil: the server's clock
 	hints       *hints           // nil: none are sent or received
-	timeout     time.Duration    // of a write
+	timeout     time.Duration    // timeout of a write
 	connections atomic.Int64     // number of connections made so far
 
 	writes group // group of run writes

@@ -152,8 +152,8 @@ const insertAndCharge = `WITH new AS (` + insertRun + `
 	SELECT seq, heartbeat FROM new`
 
 // insertArgs returns the parameters of insertRun for a run of a worker. The statement stores
-// nothing if the worker has no lease, or if all records would exceed all bytes or those of the
-// owner owned bytes; 0: no limit.
+// nothing if the worker has no lease, or if the total of all records would exceed all bytes,
+// or that of the owner owned bytes; 0: no limit.
 func (w *worker) insertArgs(r row, all, owned int64) ([]any, error) {
 	record, beat, err := records(r.Run)
 	return []any{r.ID, r.Session, r.owner, orNull(r.IdempotencyKey), orNull(r.Schedule), orNull(r.Parent), orNull(r.After),

@@ -211,7 +211,7 @@ func (w *worker) Renew(_ context.Context, held map[string]engine.Beat) (news eng
 
 	w.renewed = time.Now()
 	for id, a := range g.holders {
-		if a.run.Status != engine.StatusRunning || g.runs[id] != a { // in the latter case it is being stored
+		if a.run.Status != engine.StatusRunning || g.runs[id] != a { // it is being stored in the latter case
 			continue
 		}
 		if a.worker != w {

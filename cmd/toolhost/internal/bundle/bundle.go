@@ -16,7 +16,7 @@ import (
 	"github.com/toolhost/toolhost/guest/js"
 )
 
-// Error says what is wrong with a source.
+// Error lists the problems of a source.
 type Error struct{ Messages []string }
 
 func (e *Error) Error() string { return strings.Join(e.Messages, "\n") }

@@ -59,9 +59,9 @@ type File struct {
 
 // Limits on text from plugins, in characters.
 const (
-	maxAbout       = 400       // of a plugin or a tool
-	maxDescription = 1024      // of a skill, the limit of Agent Skills
-	maxSkill       = 24 * 1024 // of the body of a skill
+	maxAbout       = 400       // characters about a plugin or a tool
+	maxDescription = 1024      // characters of a skill's description, the limit of Agent Skills
+	maxSkill       = 24 * 1024 // characters of a skill's body
 )
 
 var name = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)

@@ -39,14 +39,14 @@ const (
 
 // Config selects the exporters and identifies the process.
 type Config struct {
-	Version, Instance string // of the program, and of this process among others
+	Version, Instance string // version of the program, and name of this process among others
 	Scraped           bool   // serve metrics to Prometheus
 	Logger            *slog.Logger
 }
 
 // Exporters receive metrics and traces. Close them after everything that records to them.
 type Exporters struct {
-	telemetry.Config              // for the service
+	telemetry.Config              // for the configuration of the service
 	Metrics          http.Handler // the page for Prometheus; nil without Config.Scraped
 	closers          []func(context.Context) error
 }

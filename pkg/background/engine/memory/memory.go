@@ -28,12 +28,12 @@ type Engine struct {
 type store struct {
 	mu        sync.Mutex // guards all below, and the workers
 	byID      map[string]*record
-	runs      []*record   // in the order of submission
+	runs      []*record   // sorted by submission
 	active    []*record   // runs that are not terminal
 	pending   []*record   // runs with a pending notice
-	schedules []*schedule // in the order of creation
+	schedules []*schedule // sorted by creation
 	scopes    map[engine.Scope]*scope
-	workers   []*worker // in the order of joining; includes dead ones for a while
+	workers   []*worker // sorted by joining; includes dead ones for a while
 	joined    int
 	feed      engine.Feed
 	quota     engine.Quota
