@@ -14,7 +14,7 @@ import (
 type StopRequest struct {
 	Force  bool   // no grace period: the run's context is canceled immediately
 	Reason string // kept with the run, cut to 200 characters; may be empty
-	By     string // the requester, kept with the run; "": "session", the agent, whose notice of an end it is shown counts as acknowledged
+	By     string // the requester, kept with the run; "": "session", the agent: showing it the end acknowledges the notice
 	Alone  bool   // the run's children are not stopped
 }
 

@@ -92,8 +92,8 @@ func (t *task) saveState(c *core, s Suspension) error {
 }
 
 // store stores or removes a state. If the answer to the write is lost, it is repeated,
-// which is harmless: otherwise the work would believe that children have not begun which
-// have.
+// which is harmless. Otherwise the work would believe that its running children have not
+// begun.
 func (t *task) store(c *core, stored engine.Suspension) error {
 	for {
 		err := t.storeOnce(c, stored)

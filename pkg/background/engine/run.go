@@ -72,7 +72,7 @@ type Run struct {
 	Schedule           string          `json:"schedule_id,omitempty"`     // the schedule that fired it
 	ScheduledFor       time.Time       `json:"scheduled_for,omitzero"`    // due time of that firing
 	After              string          `json:"after,omitempty"`           // the run that must end before this one is claimed
-	Held               string          `json:"held,omitempty"`            // condition of its claim, such as an approval: see [Engine.Release]
+	Held               string          `json:"held,omitempty"`            // what it waits for before its claim, such as an approval: see [Engine.Release]
 	Parent             string          `json:"parent,omitempty"`          // the run of the same session that started it; its record may be gone
 	Depth              int             `json:"depth,omitempty"`           // number of ancestors
 	Timeout            time.Duration   `json:"timeout_ns"`                // hard deadline, counted from StartedAt
@@ -137,7 +137,7 @@ type Beat struct {
 	Progress     *Progress `json:"progress,omitempty"`
 	LastOutputAt time.Time `json:"last_output_at,omitzero"`
 	OutputBytes  int64     `json:"output_bytes,omitempty"` // bytes written to the log so far, kept or not
-	Cost         Cost      `json:"cost,omitzero"`          // total of all attempts so far
+	Cost         Cost      `json:"cost,omitzero"`          // usage of all attempts so far
 }
 
 // Equal reports whether b and c are equal.

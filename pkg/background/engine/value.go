@@ -68,7 +68,7 @@ func (v Value) Expired(now time.Time) bool { return !v.Expires.IsZero() && !v.Ex
 type ScopeInfo struct {
 	Scope
 	Count   int
-	Bytes   int64 // bytes of keys and data
+	Bytes   int64 // size of keys and data
 	Changed time.Time
 }
 
