@@ -49,8 +49,7 @@ func (u *startup) proceed() (code int32, err error) {
 	return abi.InvokeWaiting, c.pending.restore(st)
 }
 
-// image returns the image that the state is a difference to, if the plugin now starts up
-// differently.
+// image returns the base image of the state, if the plugin now starts up differently.
 func (u *startup) image() (*checkpoint.Image, error) {
 	c := u.call
 	if c.instance.Started(u.point.Image) {

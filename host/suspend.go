@@ -23,16 +23,16 @@ var (
 )
 
 // Suspend lets a waiting call give up its instance, and continue from its state, even
-// after a crash. A call can be suspended if it can resume everything that it waits
-// for: time, messages, the user, and [Apart] tool calls. It cannot be suspended while
-// it uses folders, or if its module's state cannot be restored.
+// after a crash. A call can be suspended while it only waits for things that it can
+// wait for again: time, messages, the user, and [Apart] tool calls. It cannot be
+// suspended while it uses folders, or if its module's state cannot be restored.
 type Suspend struct {
 	// After is how long a call waits before it is suspended.
 	After time.Duration
 	// Anew lets the call start over after a crash if no state has been stored.
 	Anew bool
-	// Name returns the owner's name of the call. A state can only continue a call of
-	// the same name. Nil means no name.
+	// Anew lets the call start over after a crash, as if its beginning were a stored
+	// state.
 	Name func() string
 	// Short reports whether waiting calls should be suspended immediately, because
 	// others need their resources. It adds to the host's own checks: others wait
@@ -91,7 +91,7 @@ type Kept struct {
 	Await []int32   // Apart operations that have begun and not ended
 	Asks  []int32   // operations that ask the user
 	Hold  bool      // the call stays in its instance
-	Image Image     // the image that the state is a difference to
+	Image Image     // base image; the state has only the differences
 }
 
 // Image is the initial memory of a plugin. Another version of the host may start the

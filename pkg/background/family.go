@@ -52,7 +52,7 @@ func RunOf(ctx context.Context) (engine.Run, bool) {
 func (r *reader) link(ctx context.Context, run *engine.Run, parent string) error {
 	if parent == "" {
 		above, ok := RunOf(ctx)
-		if !ok || above.Session != run.Session || r.runs.get(above.ID) == nil { // or a run of another Manager
+		if !ok || above.Session != run.Session || r.runs.get(above.ID) == nil { // in the last case, a run of another Manager
 			return nil
 		}
 		parent = above.ID

@@ -29,7 +29,7 @@ type SpawnRequest struct {
 	Timeout        time.Duration   // hard deadline; 0: Config.Timeout; at most Config.MaxTimeout
 	IdempotencyKey string          // at most 128 characters; "": none
 
-	// Held names what the run waits for, such as an approval. It is stored without taking
+	// Held names what the run waits for, such as an approval. The run is stored without taking
 	// a slot, and starts once [Manager.Release] is called, even after a restart;
 	// Config.Readmit then decides. Stored must be nil. "": it starts immediately.
 	Held string
