@@ -29,10 +29,11 @@ var (
 type Suspend struct {
 	// After is how long a call waits before it is suspended.
 	After time.Duration
-	// Anew lets the call start over after a crash if no state has been stored.
-	Anew bool
 	// Anew lets the call start over after a crash, as if its beginning were a stored
 	// state.
+	Anew bool
+	// Name returns the owner's name of the call. A state can only continue a call of
+	// the same name. Nil means no name.
 	Name func() string
 	// Short reports whether waiting calls should be suspended immediately, because
 	// others need their resources. It adds to the host's own checks: others wait
