@@ -71,7 +71,7 @@ func saveCheckpoint(c *call, request []byte) int32 {
 	case errors.Is(err, ErrDenied):
 		return c.deny(noCheckpoint)
 	case err != nil:
-		c.meter.check() // base64 is a third larger
+		c.meter.check() // a run that was lost ends here
 		return c.refuse(abi.CallFailed, "failed", "the checkpoint could not be stored")
 	}
 
