@@ -37,7 +37,7 @@ const (
 	MaxCheckpoint      = 1 << 20            // bytes of a checkpoint
 	MaxDepth           = 8                  // ancestors of a run
 	MaxChildren        = 64                 // active children of one run
-	HeartbeatEvery     = 2 * time.Second    // how often a worker renews its lease; more often if a quarter of the lease is shorter
+	HeartbeatEvery     = 2 * time.Second    // interval of lease renewals; a quarter of Config.LeaseTTL if that is shorter
 )
 
 const (

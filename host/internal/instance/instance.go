@@ -128,9 +128,10 @@ func (in *Instance) Started(image checkpoint.Digest) bool {
 	return in.Snapshot == nil && checkpoint.DigestImage(trim(in.Memory.room[:in.Memory.size])) == image
 }
 
-// Load restores the state that Save recorded. The instance must equal its own image, and
-// that must equal the image of the state. If image is given, any instance will do. The
-// error matches ErrMemory, or says what does not fit the module.
+// Load restores the state that Save recorded. Without image, the instance must equal its
+// own image, which must be the base image of the state. With image, the base image of
+// the state, the instance may differ from it. The error matches ErrMemory, or says what
+// does not fit the module.
 func (in *Instance) Load(c *checkpoint.Checkpoint, image *checkpoint.Image) error {
 	if len(c.Globals) != len(in.globals)-1 {
 		return errors.New("the checkpoint has other globals than the module")

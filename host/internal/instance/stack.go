@@ -48,8 +48,8 @@ func (in *Instance) Entry(name string) *Entry {
 	return e
 }
 
-// Cached returns an entry that is made once per instance, and again after a call has
-// grown its stack too much to keep.
+// Cached returns an entry that the instance keeps between calls. It makes a new one
+// if a call has grown the stack too large to keep.
 func (in *Instance) Cached(name string) *Entry {
 	for _, e := range in.entries {
 		if e.name == name {
