@@ -11,11 +11,11 @@ import (
 // Block is one piece of content. Type says which fields are set.
 type Block struct {
 	Type     string `json:"type"`               // text, image, audio, resource or resource_link
-	Text     string `json:"text,omitempty"`     // only text and resource
-	Data     []byte `json:"data,omitempty"`     // only image and audio; base64 in JSON
-	MIMEType string `json:"mimeType,omitempty"` // only image, audio, resource and resource_link
-	URI      string `json:"uri,omitempty"`      // only resource and resource_link
-	Name     string `json:"name,omitempty"`     // only resource_link
+	Text     string `json:"text,omitempty"`     // of a text or a resource
+	Data     []byte `json:"data,omitempty"`     // of an image or a sound; base64 in JSON
+	MIMEType string `json:"mimeType,omitempty"` // of an image, a sound, a resource or a resource_link
+	URI      string `json:"uri,omitempty"`      // of a resource or a resource_link
+	Name     string `json:"name,omitempty"`     // of a resource_link
 }
 
 // blockFields has the fields of each type of content block, and whether they are

@@ -46,7 +46,7 @@ type Result struct {
 	Error      string          `json:"error,omitempty"`   // for the agent; set unless Success
 	Limit      Limit           `json:"limit,omitempty"`
 	Connection *Connection     `json:"connection,omitempty"`
-	ExitCode   *int            `json:"exit_code,omitempty"` // only a WASI command
+	ExitCode   *int            `json:"exit_code,omitempty"` // exit code of a WASI command, else nil
 	Usage      Usage           `json:"usage"`
 }
 

@@ -139,9 +139,9 @@ func readMessages(ctx context.Context, e engine.Engine, s engine.Scope, max int)
 // Receive returns the messages of the run whose work ctx belongs to, up to MaxReceived
 // of them in the order they were sent. It waits for the first one until wait is over or
 // the run is asked to stop, and then returns none. First it acknowledges the messages
-// with ids up to after, 0 for none: they are never returned again. All others are, also
-// to a later attempt. If ctx does not belong to a run, the error matches
-// [output.ErrNoRun].
+// with ids up to after, 0 for none: they are never returned again. All other messages
+// are returned again, also to a later attempt. If ctx does not belong to a run, the
+// error matches [output.ErrNoRun].
 func Receive(ctx context.Context, after int64, wait time.Duration) ([]Message, error) {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {

@@ -23,7 +23,7 @@ const (
 	Memory    Kind = "memory"    // the limit was exceeded
 	Processor Kind = "processor" // the memory limit was exceeded
 	Wall      Kind = "time"      // the limit on processor time was exceeded
-	Excess    Kind = "excess"    // more files or threads than any build needs
+	Excess    Kind = "excess"    // the limit on real time was exceeded
 )
 
 // Error says why a module cannot be compiled. Its JSON form is the answer of a

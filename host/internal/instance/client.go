@@ -13,8 +13,8 @@ type Client struct {
 	held  int64
 }
 
-// Client returns the client of a call. End its use with Leave. It is nil unless
-// the ledger is shared.
+// Client returns the client of a call, or nil if the ledger is not shared. End
+// its use with Leave.
 func (l *Ledger) Client(key string) *Client {
 	if !l.Shared {
 		return nil
