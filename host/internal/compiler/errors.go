@@ -20,10 +20,10 @@ type Kind string
 const (
 	Refused   Kind = "refused"   // with any limits
 	Crashed   Kind = "crashed"   // the compiler crashed
-	Memory    Kind = "memory"    // the limit was exceeded
-	Processor Kind = "processor" // the memory limit was exceeded
-	Wall      Kind = "time"      // the limit on processor time was exceeded
-	Excess    Kind = "excess"    // the limit on real time was exceeded
+	Memory    Kind = "memory"    // the memory limit was exceeded
+	Processor Kind = "processor" // the limit on processor time was exceeded
+	Wall      Kind = "time"      // the limit on real time was exceeded
+	Excess    Kind = "excess"    // more files or threads than any build needs
 )
 
 // Error says why a module cannot be compiled. Its JSON form is the answer of a
