@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 
@@ -133,9 +134,18 @@ func (s *toolset) lookup(name string, others ...string) (*callable, error) {
 	return ofPlugin(t, now), nil
 }
 
+// find is lookup, and waits for plugins that have not been described since the start.
+func (s *toolset) find(ctx context.Context, name string) (*callable, error) {
+	tool, err := s.lookup(name)
+	if errors.Is(err, plugins.ErrNoTool) && s.registry.Described(ctx) == nil {
+		return s.lookup(name)
+	}
+	return tool, err
+}
+
 // toolOf returns the tool of a call. Its error may suggest one of the agent's own tools.
-func (s *Service) toolOf(_ context.Context, c call) (*callable, error) {
-	tool, err := s.lookup(c.Tool)
+func (s *Service) toolOf(ctx context.Context, c call) (*callable, error) {
+	tool, err := s.find(ctx, c.Tool)
 	if err != nil {
 		tool, err = s.lookup(c.Tool, s.offeredNames(s.runs)...)
 	}

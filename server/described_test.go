@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -39,4 +40,31 @@ func TestRunWaitsForDescribe(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "succeeded", string(ended.Status))
 	})
+}
+
+// So does a call, and a spawn, right after the start.
+func TestCallsWaitForDescribe(t *testing.T) {
+	m := plugintest.Manifest("bare")
+	m.Tools[0].Hints.SupportsBackground = true
+	files := fstest.MapFS{
+		"a.wasm":    {Data: plugintest.Plugin{Describe: plugintest.Do().Spin()}.Wasm()}, // asked first
+		"bare.wasm": {Data: plugintest.Plugin{Describe: plugintest.Do().Say(abi.StreamManifest, string(plugintest.JSON(m))), Invoke: plugintest.Do().Echo()}.Wasm()},
+	}
+	for name, begin := range map[string]func(ctx context.Context, s service) error{
+		"a call": func(ctx context.Context, s service) error {
+			_, err := s.Call(ctx, Request{Session: alice, Tool: "bare"})
+			return err
+		},
+		"a spawn": func(ctx context.Context, s service) error {
+			_, err := s.Session(alice).Spawn(ctx, SpawnRequest{Tool: "bare"})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := openFolder(t, Config{DescribeLater: true}, files)
+				require.NoError(t, begin(t.Context(), s))
+			})
+		})
+	}
 }

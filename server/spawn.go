@@ -112,7 +112,7 @@ func (v Session) whenDecided(ctx context.Context, run engine.Run, req SpawnReque
 // an agent sees first: what it named, before what it asked for.
 func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *callable, checked background.SpawnRequest, err error) {
 	name := strings.TrimSpace(req.Tool)
-	if tool, err = v.service.target(name); err != nil {
+	if tool, err = v.service.target(ctx, name); err != nil {
 		return nil, checked, err
 	}
 	timeout, err := tool.rules.deadline(req.Timeout, tool.Tool)
@@ -156,14 +156,14 @@ func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *callable,
 var errNoTool = &background.FieldError{Field: "tool", Problem: "required"}
 
 // target returns the tool to run in the background.
-func (s *toolset) target(name string) (*callable, error) {
+func (s *toolset) target(ctx context.Context, name string) (*callable, error) {
 	switch {
 	case name == "":
 		return nil, errNoTool
 	case slices.Contains(agentNames, name):
 		return nil, reason.Refuse("%s cannot be spawned: call it directly", name)
 	}
-	tool, err := s.lookup(name)
+	tool, err := s.find(ctx, name)
 	if err == nil && !tool.Tool.Hints.SupportsBackground {
 		err = reason.Refuse("%s does not support background runs: call it directly", name)
 	}

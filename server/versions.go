@@ -252,10 +252,7 @@ func (x executor) forgetVersions(ctx context.Context) {
 // gets that one, any other the current one.
 func (x executor) lookup(ctx context.Context, run engine.Run) (*callable, error) {
 	s := x.service
-	tool, err := s.lookup(run.Tool)
-	if errors.Is(err, plugins.ErrNoTool) && s.registry.Described(ctx) == nil { // the server has just started
-		tool, err = s.lookup(run.Tool)
-	}
+	tool, err := s.find(ctx, run.Tool)
 	if run.StateSize == 0 || s.versions.dir == "" || !filepath.IsLocal(run.Version) || err == nil && sameVersion(tool, run) == nil {
 		return tool, err
 	}
