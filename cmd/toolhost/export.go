@@ -169,7 +169,12 @@ func packPlugin(p *plugins.Plugin) (export.Plugin, error) {
 	}
 
 	var err error
-	out.Files, err = p.Files()
+	if out.Files, err = p.Files(); err != nil || len(out.Files) > 1 {
+		return out, err
+	}
+	for name, wasm := range out.Files { // without a sidecar: a client sees its tools at once
+		out.Files[name], err = sealed(p, wasm)
+	}
 	return out, err
 }
 

@@ -194,7 +194,7 @@ var (
 	blocks  = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
 	fileOf  = regexp.MustCompile("(?m)^`([a-zA-Z0-9_./-]+)`[^\n]*:\n\n$")
 	runID   = regexp.MustCompile(`bg_[a-z2-7]{26}`)
-	varying = regexp.MustCompile(`…|\b20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z?|\b[0-9a-f]{12}\b|\b[0-9a-f]{64}\b|bg_[a-z2-7]{26}|\b\d+(\.\d+)?(µs|ms)\b| {2,}`)
+	varying = regexp.MustCompile(`…|\b20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z?|\b[0-9a-f]{12}\b|\b[0-9a-f]{64}\b|bg_[a-z2-7]{26}|\b\d+(\.\d+)?(µs|ms)\b|\b\d+\.\d [KM]iB\b| {2,}`)
 )
 
 // follow does all that the page says.
@@ -347,6 +347,8 @@ func (p *reader) matches(want, got string) bool {
 				pattern += "(" + runID.String() + ")"
 			case strings.HasSuffix(text, "s"): // what a call takes on this machine
 				pattern += `\d+(?:\.\d+)?(?:µs|ms|s)`
+			case strings.HasSuffix(text, "iB"): // what a compiler of this machine writes
+				pattern += `\d+\.\d [KM]iB`
 			case strings.Contains(text, ":"):
 				pattern += `20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?`
 			default:

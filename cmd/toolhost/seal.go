@@ -75,12 +75,17 @@ func sealManifest(ctx context.Context, a *app, name string) (wasm []byte, manife
 		a.warnOf(fileProblems(problems))
 		manifest = p.Manifest
 
-		if p.Info.Manifest != nil || p.Info.MCP != "" {
-			return nil
-		}
-		data, err := json.Marshal(manifest)
-		wasm = wasmbin.AppendCustom(wasm, abi.SectionManifest, data)
+		wasm, err = sealed(p, wasm)
 		return err
 	})
 	return wasm, manifest, err
+}
+
+// sealed returns the file of a plugin with its manifest in it.
+func sealed(p *plugins.Plugin, wasm []byte) ([]byte, error) {
+	if p.Info.Manifest != nil || p.Info.MCP != "" {
+		return wasm, nil
+	}
+	data, err := json.Marshal(p.Manifest)
+	return wasmbin.AppendCustom(wasm, abi.SectionManifest, data), err
 }
