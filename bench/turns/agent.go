@@ -178,8 +178,8 @@ func (a *agent) search(queries ...string) {
 	a.turn(calls...)
 }
 
-// exec has the model run a script, and returns what it has returned. A string is its own
-// text over MCP.
+// exec has the model run a script, and returns what it has returned. Over MCP a string is
+// its own text, and another value that is no object is the result of one.
 func (a *agent) exec(code string) any {
 	one := a.turn(call{server.Exec, args{"code": dedent(code)}})[0]
 	if one.failed {
@@ -188,6 +188,9 @@ func (a *agent) exec(code string) any {
 	var value any
 	if json.Unmarshal([]byte(one.text), &value) != nil {
 		return one.text
+	}
+	if object, ok := value.(map[string]any); ok && len(object) == 1 && object["result"] != nil {
+		return object["result"]
 	}
 	return value
 }

@@ -62,12 +62,12 @@ func TestConversationsAreChecked(t *testing.T) {
 	defer w.close()
 
 	for problem, how := range map[string]func(a *agent) any{
-		"order_get was not found by a search": func(a *agent) any { return a.exec(`return (await tools.order_get({ id: 1042 })).status`) },
-		"the model does not know order_get":   func(a *agent) any { return a.turn(call{"order_get", args{"id": 1042}}) },
-		"the script failed: order_get: ":      func(a *agent) any { return a.exec(`await tools.order_get({ id: 1 })`) },
-		`the model has not read "a word"`:     func(a *agent) any { a.mentions("something", "a word"); return nil },
-		"the script did not fail: 1":          func(a *agent) any { a.fails(`return 1`); return nil },
-		"a call was answered: ":               func(a *agent) any { return ask[int](a, call{"tools_search", args{}}) },
+		"order_get was not found by a search":   func(a *agent) any { return a.exec(`return (await tools.order_get({ id: 1042 })).status`) },
+		"the model does not know order_get":     func(a *agent) any { return a.turn(call{"order_get", args{"id": 1042}}) },
+		"the script failed: order_get: ":        func(a *agent) any { return a.exec(`await tools.order_get({ id: 1 })`) },
+		`the model has not read "a word"`:       func(a *agent) any { a.mentions("something", "a word"); return nil },
+		`the script did not fail: {"result":1}`: func(a *agent) any { a.fails(`return 1`); return nil },
+		"a call was answered: ":                 func(a *agent) any { return ask[int](a, call{"tools_search", args{}}) },
 	} {
 		if _, err := w.do(task{name: "a task", script: how}); err == nil || !strings.Contains(err.Error(), problem) {
 			t.Errorf("expected %q, found %v", problem, err)
