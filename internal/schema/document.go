@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/toolhost/toolhost/internal/strictjson"
@@ -24,49 +23,66 @@ func decode(raw json.RawMessage) (doc any, size int, err error) {
 // tree returns the tree of a document that strictjson has checked, and its size.
 // Without texts, texts that are values are empty in it.
 func tree(raw json.RawMessage, texts bool) (doc any, size int, err error) {
-	r := &reader{Decoder: jsontext.NewDecoder(bytes.NewBuffer(raw), checked), texts: texts}
+	r := &reader{rest: raw, texts: texts}
 	doc, err = r.value()
 	return doc, r.size, err
 }
 
-var checked = jsonv2.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
-
-// reader builds the tree of a checked document, with exact numbers. It refuses numbers
-// that would take exact arithmetic more than a moment.
+// reader builds the tree of a checked document, with exact numbers. It checks no syntax
+// again, so that a long text costs little. It refuses numbers that would take exact
+// arithmetic more than a moment.
 type reader struct {
-	*jsontext.Decoder
+	rest  []byte
 	texts bool
 	size  int // values and names so far; a long number counts as several
 }
 
+// next returns the first byte of the next token. Commas and colons say nothing new.
+func (r *reader) next() byte {
+	at := 0
+	for r.rest[at] <= ' ' || r.rest[at] == ',' || r.rest[at] == ':' {
+		at++
+	}
+	r.rest = r.rest[at:]
+	return r.rest[0]
+}
+
+// take returns the next n bytes, and goes past them.
+func (r *reader) take(n int) []byte {
+	token := r.rest[:n]
+	r.rest = r.rest[n:]
+	return token
+}
+
 func (r *reader) value() (any, error) {
 	r.size++
-	token, err := r.ReadToken()
-	if err != nil {
-		return nil, err
-	}
-
-	switch token.Kind() {
+	switch r.next() {
 	case '{':
 		return r.object()
 	case '[':
 		return r.array()
 	case '"':
-		if !r.texts {
-			return "", nil
+		if text := r.text(); r.texts {
+			return unquote(text), nil
 		}
-		return token.String(), nil
-	case '0':
-		return r.number(json.Number(token.String()))
+		return "", nil
 	case 'n':
+		r.take(len("null"))
 		return nil, nil
+	case 't':
+		r.take(len("true"))
+		return true, nil
+	case 'f':
+		r.take(len("false"))
+		return false, nil
 	}
-	return token.Bool(), nil
+	return r.number()
 }
 
 func (r *reader) array() (any, error) {
+	r.take(len("["))
 	items := []any{}
-	for r.PeekKind() != ']' {
+	for r.next() != ']' {
 		item, err := r.value()
 		if err != nil {
 			return nil, err
@@ -74,29 +90,56 @@ func (r *reader) array() (any, error) {
 		items = append(items, item)
 	}
 
-	_, err := r.ReadToken()
-	return items, err
+	r.take(len("]"))
+	return items, nil
 }
 
 func (r *reader) object() (any, error) {
+	r.take(len("{"))
 	members := map[string]any{}
-	for r.PeekKind() != '}' {
+	for r.next() != '}' {
 		r.size++
-		token, err := r.ReadToken()
+		name := unquote(r.text())
+		value, err := r.value()
 		if err != nil {
 			return nil, err
 		}
-		name := token.String()
-		if members[name], err = r.value(); err != nil {
-			return nil, err
-		}
+		members[name] = value
 	}
 
-	_, err := r.ReadToken()
-	return members, err
+	r.take(len("}"))
+	return members, nil
 }
 
-func (r *reader) number(n json.Number) (any, error) {
+// text returns the next token, which is a string, with its quotes.
+func (r *reader) text() []byte {
+	end := 1
+	for {
+		end += bytes.IndexByte(r.rest[end:], '"') + 1
+		slashes := end - 1 - len(bytes.TrimRight(r.rest[:end-1], `\`))
+		if slashes%2 == 0 { // the quote is not escaped
+			return r.take(end)
+		}
+	}
+}
+
+// unquote returns the text of a string. Half a surrogate pair becomes U+FFFD, as in
+// encoding/json.
+func unquote(text []byte) string {
+	if inner := text[1 : len(text)-1]; bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner)
+	}
+	plain, _ := jsontext.AppendUnquote(nil, text) // the only error of a checked text is that half
+	return string(plain)
+}
+
+func (r *reader) number() (any, error) {
+	end := bytes.IndexAny(r.rest, " \t\r\n,]}")
+	if end < 0 {
+		end = len(r.rest)
+	}
+
+	n := json.Number(r.take(end))
 	if !moderate(n) {
 		return nil, fmt.Errorf("the number %.20s… is out of range", n)
 	}
