@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -134,12 +135,7 @@ func unquote(text []byte) string {
 }
 
 func (r *reader) number() (any, error) {
-	end := bytes.IndexAny(r.rest, " \t\r\n,]}")
-	if end < 0 {
-		end = len(r.rest)
-	}
-
-	n := json.Number(r.take(end))
+	n := json.Number(r.word())
 	if !moderate(n) {
 		return nil, fmt.Errorf("the number %.20s… is out of range", n)
 	}
@@ -147,6 +143,84 @@ func (r *reader) number() (any, error) {
 		r.size += 9
 	}
 	return n, nil
+}
+
+// word returns the next token, which is a number or a name.
+func (r *reader) word() []byte {
+	if end := bytes.IndexAny(r.rest, " \t\r\n,]}"); end >= 0 {
+		return r.take(end)
+	}
+	return r.take(len(r.rest))
+}
+
+// raw returns the next value as it stands.
+func (r *reader) raw() []byte {
+	first := r.next()
+	from, depth := r.rest, 0
+	for ; ; first = r.next() {
+		switch first {
+		case '"':
+			r.text()
+		case '{', '[':
+			r.take(1)
+			depth++
+		case '}', ']':
+			r.take(1)
+			depth--
+		default:
+			r.word()
+		}
+		if depth == 0 {
+			return from[:len(from)-len(r.rest)]
+		}
+	}
+}
+
+// member is a name in a JSON object, and its value.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// membersOf returns the members of a checked JSON object in their order; nil for
+// another value.
+func membersOf(object json.RawMessage) (all []member) {
+	if len(object) == 0 || object[0] != '{' {
+		return nil
+	}
+	r := &reader{rest: object}
+	r.take(len("{"))
+	for r.next() != '}' {
+		name := unquote(r.text())
+		all = append(all, member{name, r.raw()})
+	}
+	return all
+}
+
+// itemsOf returns the items of a checked JSON array.
+func itemsOf(array json.RawMessage) (all [][]byte) {
+	r := &reader{rest: array}
+	r.take(len("["))
+	for r.next() != ']' {
+		all = append(all, r.raw())
+	}
+	return all
+}
+
+func valueOf(all []member, name string) json.RawMessage {
+	if i := slices.IndexFunc(all, func(m member) bool { return m.name == name }); i >= 0 {
+		return all[i].value
+	}
+	return nil
+}
+
+// join encodes members as an object.
+func join(all []member) json.RawMessage {
+	texts := make([]string, len(all))
+	for i, m := range all {
+		texts[i] = encode(m.name) + ":" + string(m.value)
+	}
+	return json.RawMessage("{" + strings.Join(texts, ",") + "}")
 }
 
 // moderate reports whether a number is cheap enough for exact arithmetic.
