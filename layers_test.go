@@ -43,7 +43,7 @@ var layers = map[string][]string{
 	"internal/checkpoint":                {},                                          // likewise
 	"internal/rootfs":                    {},
 	"internal/owned":                     {},
-	"internal/human":                     {},
+	"internal/human":                     {"abi"},
 	"internal/schema":                    {"abi", "internal/strictjson"},
 	"internal/strictjson":                {"abi"},
 	"internal/document":                  {},

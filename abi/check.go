@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -118,6 +119,33 @@ func (d *decoder) description(pointer, text string) {
 	if n := utf8.RuneCountInString(text); n > MaxDescription {
 		d.add(pointer, "expected at most %d characters, found %d: each costs tokens in every model call", MaxDescription, n)
 	}
+	d.visible(pointer, text)
+}
+
+// visible refuses characters that a model reads and a person does not see: with them a
+// plugin could instruct a model behind the back of whoever reviews it.
+func (d *decoder) visible(pointer, text string) {
+	before := rune(0)
+	for _, r := range text {
+		if IsHidden(r, before) {
+			d.add(pointer, "has the character U+%04X, which models read and people do not see: remove it", r)
+			return
+		}
+		before = r
+	}
+}
+
+// IsHidden reports whether people do not see a character that follows another: it has no
+// width, changes the direction of writing, or is a tag. Joiners are fine in scripts that
+// need them, and in emoji.
+func IsHidden(r, before rune) bool {
+	switch {
+	case r == '\u200c' || r == '\u200d':
+		return before < 0x300
+	case 0x80 <= r && r < 0xa0, r == '\u2028', r == '\u2029':
+		return true
+	}
+	return unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
 }
 
 func (d *decoder) tool(at, plugin string, t *Tool) {
@@ -127,6 +155,7 @@ func (d *decoder) tool(at, plugin string, t *Tool) {
 		d.add(at+"/name", "agents would see %q, %d characters, and at most %d are allowed: shorten the plugin's or the tool's name", n, len(n), MaxAgentName)
 	}
 
+	d.visible(at+"/title", t.Title)
 	d.description(at+"/description", t.Description)
 	d.schema(at+"/input_schema", t.InputSchema, true)
 	if t.OutputSchema != nil {
@@ -247,6 +276,7 @@ func (d *decoder) schema(at string, raw json.RawMessage, input bool) {
 		return
 	}
 
+	d.visibleIn(at, root)
 	draft, named := root["$schema"].(string)
 	if named && strings.TrimSuffix(draft, "#") != "https://json-schema.org/draft/2020-12/schema" {
 		d.add(at+"/$schema", "expected JSON Schema 2020-12, found %q", draft)
@@ -254,12 +284,39 @@ func (d *decoder) schema(at string, raw json.RawMessage, input bool) {
 	if !input {
 		return
 	}
+
 	if root["type"] != "object" {
 		d.add(at+"/type", `expected "object": arguments are passed by name`)
 	}
-	for _, key := range []string{"anyOf", "oneOf", "allOf", "not", "enum", "$ref"} {
+	for _, key := range []string{"anyOf", "oneOf", "allOf", "not", "if", "enum", "$ref"} {
 		if _, ok := root[key]; ok {
 			d.add(at+"/"+key, "not allowed at the root: some model APIs refuse it")
+		}
+	}
+	properties, _ := root["properties"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		if name == "" || len(name) > maxProperty || !consists(name, letters+digits+"_.-") {
+			d.add(at+"/properties/"+escape(name), "expected a name of 1 to %d letters, digits and _ . -, found %.80q: some model APIs refuse others", maxProperty, name)
+		}
+	}
+}
+
+// maxProperty bounds the name of an argument, in bytes, as model APIs do.
+const maxProperty = 64
+
+// visibleIn is visible for all texts of a JSON value.
+func (d *decoder) visibleIn(at string, value any) {
+	switch value := value.(type) {
+	case string:
+		d.visible(at, value)
+	case []any:
+		for i, item := range value {
+			d.visibleIn(at+"/"+strconv.Itoa(i), item)
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			d.visible(at+"/"+escape(name), name)
+			d.visibleIn(at+"/"+escape(name), value[name])
 		}
 	}
 }

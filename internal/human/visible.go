@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/toolhost/toolhost/abi"
 )
 
 // Visible makes all characters of a text visible: control characters become their
@@ -38,7 +40,7 @@ func Visible(text []byte) []byte {
 			out.WriteRune('␀' + r)
 		case r == 0x7f:
 			out.WriteRune('␡')
-		case hidden(r, prev):
+		case abi.IsHidden(r, prev):
 			fmt.Fprintf(out, "⟨U+%04X⟩", r)
 		default:
 			out.WriteRune(r)
@@ -62,16 +64,4 @@ func plain(p []byte) bool {
 		}
 	}
 	return true
-}
-
-// hidden reports whether a character after prev is invisible. Joiners stay in
-// scripts that need them, and in emoji.
-func hidden(r, prev rune) bool {
-	switch {
-	case r == '\u200c' || r == '\u200d':
-		return prev < 0x300
-	case 0x80 <= r && r < 0xa0, r == '\u2028', r == '\u2029':
-		return true
-	}
-	return unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
 }

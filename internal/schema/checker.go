@@ -29,6 +29,7 @@ type checker struct {
 	root    *jsonschema.Schema
 	secrets bool                         // some value is marked as secret
 	texts   bool                         // texts of a document are looked into
+	based   bool                         // some references are not relative to the root
 	listed  int                          // what a value is compared with, in time for a short string
 	fills   map[*jsonschema.Schema]*fill // schemas that add defaults or lead to those; nil if there are none
 	// For the current check.
@@ -61,6 +62,7 @@ func newChecker(raw json.RawMessage) (*checker, error) {
 		Compile: func(_ *jsonschema.CompilerContext, schema map[string]any) (jsonschema.SchemaExt, error) {
 			s.listed += weigh(schema["enum"]) + weigh(schema["const"])
 			s.texts = s.texts || readsTexts(schema)
+			s.based = s.based || hasAny(schema, "$id", "$anchor", "$dynamicAnchor", "$dynamicRef")
 			secret := marked(schema)
 			s.secrets = s.secrets || secret
 			return keywords{s, secret}, nil
@@ -97,7 +99,10 @@ func (s *checker) reason(err error) string {
 // readsTexts reports whether a schema object asks for more of a text than that it
 // is one.
 func readsTexts(schema map[string]any) bool {
-	keywords := []string{"const", "enum", "format", "maxLength", "minLength", "pattern", "uniqueItems", "contentEncoding", "contentMediaType", "contentSchema"}
+	return hasAny(schema, "const", "enum", "format", "maxLength", "minLength", "pattern", "uniqueItems", "contentEncoding", "contentMediaType", "contentSchema")
+}
+
+func hasAny(schema map[string]any, keywords ...string) bool {
 	return slices.ContainsFunc(keywords, func(keyword string) bool {
 		_, has := schema[keyword]
 		return has

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -54,6 +55,9 @@ func (s *Schema) Fill(document json.RawMessage) (json.RawMessage, error) {
 	}
 	return f.apply(document), nil
 }
+
+// checked are the options to read a document that strictjson has checked.
+var checked = jsonv2.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 
 // filler finds where defaults go in a document.
 type filler struct {

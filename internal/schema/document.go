@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
-	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/toolhost/toolhost/internal/strictjson"
@@ -24,49 +24,66 @@ func decode(raw json.RawMessage) (doc any, size int, err error) {
 // tree returns the tree of a document that strictjson has checked, and its size.
 // Without texts, texts that are values are empty in it.
 func tree(raw json.RawMessage, texts bool) (doc any, size int, err error) {
-	r := &reader{Decoder: jsontext.NewDecoder(bytes.NewBuffer(raw), checked), texts: texts}
+	r := &reader{rest: raw, texts: texts}
 	doc, err = r.value()
 	return doc, r.size, err
 }
 
-var checked = jsonv2.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
-
-// reader builds the tree of a checked document, with exact numbers. It refuses numbers
-// that would take exact arithmetic more than a moment.
+// reader builds the tree of a checked document, with exact numbers. It checks no syntax
+// again, so that a long text costs little. It refuses numbers that would take exact
+// arithmetic more than a moment.
 type reader struct {
-	*jsontext.Decoder
+	rest  []byte
 	texts bool
 	size  int // values and names so far; a long number counts as several
 }
 
+// next returns the first byte of the next token. Commas and colons say nothing new.
+func (r *reader) next() byte {
+	at := 0
+	for r.rest[at] <= ' ' || r.rest[at] == ',' || r.rest[at] == ':' {
+		at++
+	}
+	r.rest = r.rest[at:]
+	return r.rest[0]
+}
+
+// take returns the next n bytes, and goes past them.
+func (r *reader) take(n int) []byte {
+	token := r.rest[:n]
+	r.rest = r.rest[n:]
+	return token
+}
+
 func (r *reader) value() (any, error) {
 	r.size++
-	token, err := r.ReadToken()
-	if err != nil {
-		return nil, err
-	}
-
-	switch token.Kind() {
+	switch r.next() {
 	case '{':
 		return r.object()
 	case '[':
 		return r.array()
 	case '"':
-		if !r.texts {
-			return "", nil
+		if text := r.text(); r.texts {
+			return unquote(text), nil
 		}
-		return token.String(), nil
-	case '0':
-		return r.number(json.Number(token.String()))
+		return "", nil
 	case 'n':
+		r.take(len("null"))
 		return nil, nil
+	case 't':
+		r.take(len("true"))
+		return true, nil
+	case 'f':
+		r.take(len("false"))
+		return false, nil
 	}
-	return token.Bool(), nil
+	return r.number()
 }
 
 func (r *reader) array() (any, error) {
+	r.take(len("["))
 	items := []any{}
-	for r.PeekKind() != ']' {
+	for r.next() != ']' {
 		item, err := r.value()
 		if err != nil {
 			return nil, err
@@ -74,29 +91,51 @@ func (r *reader) array() (any, error) {
 		items = append(items, item)
 	}
 
-	_, err := r.ReadToken()
-	return items, err
+	r.take(len("]"))
+	return items, nil
 }
 
 func (r *reader) object() (any, error) {
+	r.take(len("{"))
 	members := map[string]any{}
-	for r.PeekKind() != '}' {
+	for r.next() != '}' {
 		r.size++
-		token, err := r.ReadToken()
+		name := unquote(r.text())
+		value, err := r.value()
 		if err != nil {
 			return nil, err
 		}
-		name := token.String()
-		if members[name], err = r.value(); err != nil {
-			return nil, err
-		}
+		members[name] = value
 	}
 
-	_, err := r.ReadToken()
-	return members, err
+	r.take(len("}"))
+	return members, nil
 }
 
-func (r *reader) number(n json.Number) (any, error) {
+// text returns the next token, which is a string, with its quotes.
+func (r *reader) text() []byte {
+	end := 1
+	for {
+		end += bytes.IndexByte(r.rest[end:], '"') + 1
+		slashes := end - 1 - len(bytes.TrimRight(r.rest[:end-1], `\`))
+		if slashes%2 == 0 { // the quote is not escaped
+			return r.take(end)
+		}
+	}
+}
+
+// unquote returns the text of a string. Half a surrogate pair becomes U+FFFD, as in
+// encoding/json.
+func unquote(text []byte) string {
+	if inner := text[1 : len(text)-1]; bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner)
+	}
+	plain, _ := jsontext.AppendUnquote(nil, text) // the only error of a checked text is that half
+	return string(plain)
+}
+
+func (r *reader) number() (any, error) {
+	n := json.Number(r.word())
 	if !moderate(n) {
 		return nil, fmt.Errorf("the number %.20s… is out of range", n)
 	}
@@ -104,6 +143,84 @@ func (r *reader) number(n json.Number) (any, error) {
 		r.size += 9
 	}
 	return n, nil
+}
+
+// word returns the next token, which is a number or a name.
+func (r *reader) word() []byte {
+	if end := bytes.IndexAny(r.rest, " \t\r\n,]}"); end >= 0 {
+		return r.take(end)
+	}
+	return r.take(len(r.rest))
+}
+
+// raw returns the next value as it stands.
+func (r *reader) raw() []byte {
+	first := r.next()
+	from, depth := r.rest, 0
+	for ; ; first = r.next() {
+		switch first {
+		case '"':
+			r.text()
+		case '{', '[':
+			r.take(1)
+			depth++
+		case '}', ']':
+			r.take(1)
+			depth--
+		default:
+			r.word()
+		}
+		if depth == 0 {
+			return from[:len(from)-len(r.rest)]
+		}
+	}
+}
+
+// member is a name in a JSON object, and its value.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// membersOf returns the members of a checked JSON object in their order; nil for
+// another value.
+func membersOf(object json.RawMessage) (all []member) {
+	if len(object) == 0 || object[0] != '{' {
+		return nil
+	}
+	r := &reader{rest: object}
+	r.take(len("{"))
+	for r.next() != '}' {
+		name := unquote(r.text())
+		all = append(all, member{name, r.raw()})
+	}
+	return all
+}
+
+// itemsOf returns the items of a checked JSON array.
+func itemsOf(array json.RawMessage) (all [][]byte) {
+	r := &reader{rest: array}
+	r.take(len("["))
+	for r.next() != ']' {
+		all = append(all, r.raw())
+	}
+	return all
+}
+
+func valueOf(all []member, name string) json.RawMessage {
+	if i := slices.IndexFunc(all, func(m member) bool { return m.name == name }); i >= 0 {
+		return all[i].value
+	}
+	return nil
+}
+
+// join encodes members as an object.
+func join(all []member) json.RawMessage {
+	texts := make([]string, len(all))
+	for i, m := range all {
+		texts[i] = encode(m.name) + ":" + string(m.value)
+	}
+	return json.RawMessage("{" + strings.Join(texts, ",") + "}")
 }
 
 // moderate reports whether a number is cheap enough for exact arithmetic.

@@ -40,6 +40,7 @@ type Schema struct {
 	raw     json.RawMessage
 	secrets bool          // some value it describes is secret
 	texts   bool          // it asks for more of a text than that it is one
+	based   bool          // some references are not relative to the root
 	fills   bool          // defaults are filled in
 	made    atomic.Int32  // checkers
 	idle    chan *checker // with room for one for each processor
@@ -51,7 +52,7 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Schema{raw: bytes.Clone(raw), secrets: c.secrets, texts: c.texts, idle: make(chan *checker, runtime.GOMAXPROCS(0))}
+	s := &Schema{raw: bytes.Clone(raw), secrets: c.secrets, texts: c.texts, based: c.based, idle: make(chan *checker, runtime.GOMAXPROCS(0))}
 	s.made.Add(1)
 	s.idle <- c
 	return s, nil

@@ -37,12 +37,19 @@ func TestMounted(t *testing.T) {
 			resp, body := f.do("POST", "/mcp", `{}`, c.headers...)
 			require.Equal(t, c.status, resp.StatusCode, body)
 		}
-		require.Len(t, seen, 2)
+		resp, body := f.do("POST", "/mcp/", `{}`, append(token, wire.SessionHeader, "bob")...)
+		require.Equal(t, http.StatusTeapot, resp.StatusCode, body)
+		resp, _ = f.do("POST", "/mcp//", `{}`, token...)
+		require.Equal(t, http.StatusNotFound, resp.StatusCode)
+		require.Len(t, seen, 3)
 		require.Regexp(t, `^~/[a-z2-7]{26}$`, seen[0])
 		require.Equal(t, "ana", seen[1])
 	})
 	bubble(t, func(t *testing.T) {
-		resp, _ := serve(t, httpapi.Config{}, "echo").do("POST", "/mcp", `{}`)
-		require.Equal(t, http.StatusNotFound, resp.StatusCode)
+		f := serve(t, httpapi.Config{}, "echo")
+		for _, path := range []string{"/mcp", "/mcp/"} {
+			resp, _ := f.do("POST", path, `{}`)
+			require.Equal(t, http.StatusNotFound, resp.StatusCode)
+		}
 	})
 }

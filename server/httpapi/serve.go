@@ -58,7 +58,7 @@ func (a *API) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if path.Clean(r.URL.Path) != r.URL.Path && r.URL.Path != pathUI || r.RequestURI == "*" { // the mux would redirect, or send no problem
+	if path.Clean(r.URL.Path) != r.URL.Path && r.URL.Path != pathUI && r.URL.Path != pathMCP+"/" || r.RequestURI == "*" { // the mux would redirect, or send no problem
 		a.fail(w, r, notFound(r, nil))
 		return
 	}
@@ -193,6 +193,7 @@ func (a *API) mount(cfg Config) {
 	}
 	if cfg.MCP != nil {
 		a.mux.Handle(pathMCP, mounted(cfg.MCP))
+		a.mux.Handle(pathMCP+"/{$}", mounted(cfg.MCP)) // as several clients write it
 	}
 
 	if cfg.Metrics != nil {

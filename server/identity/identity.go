@@ -85,8 +85,7 @@ func (c Caller) InSession(name string) (Caller, error) {
 
 	if name == "" {
 		c.Unnamed, name = true, wire.UnnamedPrefix+strings.ToLower(rand.Text())
-	}
-	if !form.MatchString(name) {
+	} else if !form.MatchString(name) {
 		return Nobody, ErrSession
 	}
 	c.Session = prefix + name

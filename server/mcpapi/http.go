@@ -192,9 +192,11 @@ const textSessions = "session limit reached and every session is in use: close o
 // serveLegacy serves a connection. A POST without one opens a connection, which the SDK
 // keeps if it was initialized.
 func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope, from origin, body []byte) {
-	name := r.Header.Get(headerSession)
+	if m.Method == methodInitialize { // clients keep the name of a session that is gone
+		r.Header.Del(headerSession)
+	}
 	switch {
-	case name != "":
+	case r.Header.Get(headerSession) != "":
 		leave, ok := h.enter(w, r, m, &from, body)
 		if !ok {
 			return

@@ -228,7 +228,7 @@ func TestTasksOfOthers(t *testing.T) {
 				w, m := e.ask("ana", `{}`, method, fmt.Sprintf(`,"taskId":%q,"inputResponses":{}`, other))
 				require.Equal(t, http.StatusBadRequest, w.Code)
 				require.Equal(t, -32021, m.Error.Code)
-				require.Contains(t, m.Error.Data["requiredCapabilities"], "extensions")
+				require.Equal(t, map[string]any{"extensions": map[string]any{"io.modelcontextprotocol/tasks": map[string]any{}}}, m.Error.Data["requiredCapabilities"])
 			}
 		}
 		require.Equal(t, "working", e.get("ana", id).Result["status"])

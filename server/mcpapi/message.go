@@ -31,6 +31,7 @@ const (
 	methodCall       = "tools/call"
 	methodListen     = "subscriptions/listen"
 	methodPrompts    = "prompts/list"
+	methodSetLevel   = "logging/setLevel"
 	methodCancelled  = "notifications/cancelled"
 
 	notifications = "notifications/"

@@ -141,9 +141,8 @@ func (a *api) answerTask(ctx context.Context, method string, req *mcp.ServerRequ
 }
 
 func missingTasks() error {
-	required := &mcp.ClientCapabilities{}
-	required.AddExtension(tasksExtension, nil)
-	data, _ := json.Marshal(mcp.MissingRequiredClientCapabilityData{RequiredCapabilities: required})
+	required := map[string]any{"extensions": map[string]any{tasksExtension: struct{}{}}} // the SDK's type adds roots
+	data, _ := json.Marshal(map[string]any{"requiredCapabilities": required})
 	return &jsonrpc.Error{
 		Code: mcp.CodeMissingRequiredClientCapabilities, Message: "the request does not declare the extension " + tasksExtension, Data: data,
 	}

@@ -8,10 +8,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// refuseUndeclared is a middleware that refuses prompts on a server that does not declare
-// them. The SDK would answer as if it did.
+// refuseUndeclared is a middleware that refuses prompts and log levels on a server that
+// does not declare them. The SDK would answer as if it did.
 func refuseUndeclared(options *mcp.ServerOptions) mcp.Middleware {
 	prompts := options.Capabilities != nil && options.Capabilities.Prompts != nil
+	logging := options.Capabilities != nil && options.Capabilities.Logging != nil
 
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -25,6 +26,9 @@ func refuseUndeclared(options *mcp.ServerOptions) mcp.Middleware {
 				if prompts || hasPrompts(ctx, next, r.Session, r.Extra) {
 					break
 				}
+				return nil, notDeclared(method)
+			}
+			if method == methodSetLevel && !logging {
 				return nil, notDeclared(method)
 			}
 			return next(ctx, method, req)

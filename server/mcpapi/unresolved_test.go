@@ -63,7 +63,7 @@ func TestUndeclaredMethods(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
 		session := e.begin("ana")
 		for method, params := range map[string]string{
-			"prompts/list": `{}`, "prompts/get": `{"name":"a"}`,
+			"prompts/list": `{}`, "prompts/get": `{"name":"a"}`, "logging/setLevel": `{"level":"info"}`,
 			"completion/complete": `{"ref":{"type":"ref/prompt","name":"a"},"argument":{"name":"b","value":""}}`, "resources/subscribe": `{"uri":"toolhost://runs"}`,
 		} {
 			_, m := e.within("ana", session, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`)
@@ -73,5 +73,20 @@ func TestUndeclaredMethods(t *testing.T) {
 		w, m := e.ask("ana", "{}", "prompts/list", "")
 		require.Equal(t, -32601, m.Error.Code)
 		require.Equal(t, http.StatusNotFound, w.Code)
+	})
+}
+
+// A client that begins again with the name of a session that is gone gets a new one.
+func TestInitializeWithAnOldSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := serveHTTP(t, server.Config{})
+		session := e.begin("ana")
+		for _, old := range []string{"gone", session} {
+			w, m := e.post(strings.Replace(handshake, `"hello"`, "1", 1), "User", "ana", "Mcp-Session-Id", old)
+			require.Nil(t, m.Error)
+			require.Equal(t, http.StatusOK, w.Code)
+			require.NotEmpty(t, w.Header().Get("Mcp-Session-Id"))
+			require.NotEqual(t, old, w.Header().Get("Mcp-Session-Id"))
+		}
 	})
 }

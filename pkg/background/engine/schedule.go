@@ -34,7 +34,8 @@ const (
 // ranges, steps and lists; a day matches by both of its fields, or by one of them
 // if neither has a "*". It follows the clock of its time zone. A time that the
 // clock skips fires at the first minute after the gap; a time that occurs twice
-// fires only the first time.
+// fires only the first time. With a "*" in its hour field it is an interval, as in
+// cron(8): it fires whenever the clock shows a time that matches.
 type Schedule struct {
 	ID                 string          `json:"schedule_id"`
 	Session            string          `json:"session"`

@@ -10,28 +10,65 @@ import (
 type Spec struct {
 	minutes, hours, days, months, weekdays uint64
 	either                                 bool // a day matches by days or by weekdays; otherwise by both
+	interval                               bool // any hour, or every few: fires again in an hour that occurs twice
 	zone                                   *time.Location
 }
 
 // Next returns the first firing after a time, or false if the schedule does not
 // fire within [Years].
 func (c Spec) Next(after time.Time) (time.Time, bool) {
-	local := after.In(c.zone)
-	day := time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, time.UTC)
-	from := local.Hour()*60 + local.Minute()
+	if c.interval {
+		return c.nextInterval(after)
+	}
 
-	for last := day.AddDate(Years, 0, 0); !day.After(last); day, from = c.nextDay(day), 0 {
+	for wall, ok := c.nextWall(wallClock(after, c.zone)); ok; wall, ok = c.nextWall(wall.Add(time.Minute)) {
+		if at := onClock(wall, c.zone); at.After(after) {
+			return at.UTC(), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// nextInterval returns the first time after another at which the clock shows a time
+// that matches: jobs by interval go on when the clock goes back, as in cron(8).
+func (c Spec) nextInterval(after time.Time) (time.Time, bool) {
+	wall, ok := c.nextWall(wallClock(after, c.zone).Add(time.Minute))
+	for ok {
+		now := offset(after, c.zone)
+		at := wall.Add(-now)
+		if first := onClock(wall, c.zone); first.After(after) && first.Before(at) && wallClock(first, c.zone).Equal(wall) {
+			return first.UTC(), true // the clock is ahead for some months, and shows the time twice
+		}
+		if offset(at, c.zone) == now {
+			return at, true
+		}
+
+		after = changeBetween(after, at, c.zone) // until then the clock shows no match
+		wall, ok = c.nextWall(wallClock(after.Add(time.Minute-1), c.zone))
+	}
+	return time.Time{}, false
+}
+
+// wallClock returns the minute that the clock of a zone shows, as a time in UTC.
+func wallClock(at time.Time, zone *time.Location) time.Time {
+	at = at.In(zone)
+	return time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), 0, 0, time.UTC)
+}
+
+// nextWall returns the first time on a clock, from a minute on, that matches, or false
+// if there is none within [Years].
+func (c Spec) nextWall(from time.Time) (time.Time, bool) {
+	day := from.Truncate(24 * time.Hour)
+	first := int(from.Sub(day) / time.Minute)
+
+	for last := day.AddDate(Years, 0, 0); !day.After(last); day, first = c.nextDay(day), 0 {
 		if !c.matches(day) {
 			continue
 		}
-		for minute := c.nextMinute(from); minute >= 0; minute = c.nextMinute(minute + 1) {
-			at := onClock(day.Add(time.Duration(minute)*time.Minute), c.zone)
-			if at.After(after) {
-				return at.UTC(), true
-			}
+		if minute := c.nextMinute(first); minute >= 0 {
+			return day.Add(time.Duration(minute) * time.Minute), true
 		}
 	}
-
 	return time.Time{}, false
 }
 

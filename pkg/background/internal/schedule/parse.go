@@ -58,8 +58,9 @@ func Parse(text string, zone *time.Location) (Spec, error) {
 
 	return Spec{
 		minutes: bits[0], hours: bits[1], days: bits[2], months: bits[3], weekdays: bits[4],
-		either: !strings.Contains(texts[2], "*") && !strings.Contains(texts[4], "*"),
-		zone:   zone,
+		either:   !strings.Contains(texts[2], "*") && !strings.Contains(texts[4], "*"),
+		interval: strings.Contains(texts[1], "*"),
+		zone:     zone,
 	}, nil
 }
 

@@ -70,7 +70,7 @@ func TestCronFires(t *testing.T) {
 }
 
 // A time the clock skips fires at the first minute it shows again; one it
-// shows twice fires the first time.
+// shows twice fires the first time. An interval fires whenever the clock shows a match.
 func TestCronAndDaylightSaving(t *testing.T) {
 	for _, test := range []struct {
 		name, expression, zone, after string
@@ -83,7 +83,21 @@ func TestCronAndDaylightSaving(t *testing.T) {
 		{"Berlin repeats", "30 2 * * *", "Europe/Berlin", "2027-10-30 03:00 +0200",
 			[]string{"2027-10-31 02:30 +0200", "2027-11-01 02:30 +0100"}},
 		{"Berlin repeats every quarter", "*/30 * * * *", "Europe/Berlin", "2027-10-31 01:45 +0200",
-			[]string{"2027-10-31 02:00 +0200", "2027-10-31 02:30 +0200", "2027-10-31 03:00 +0100"}},
+			[]string{"2027-10-31 02:00 +0200", "2027-10-31 02:30 +0200", "2027-10-31 02:00 +0100", "2027-10-31 02:30 +0100", "2027-10-31 03:00 +0100"}},
+		{"Berlin, each minute", "* * * * *", "Europe/Berlin", "2027-10-31 02:58 +0200",
+			[]string{"2027-10-31 02:59 +0200", "2027-10-31 02:00 +0100", "2027-10-31 02:01 +0100"}},
+		{"Berlin skips every other hour", "0 */2 * * *", "Europe/Berlin", "2027-03-27 23:30 +0100",
+			[]string{"2027-03-28 00:00 +0100", "2027-03-28 04:00 +0200", "2027-03-28 06:00 +0200"}},
+		{"Berlin repeats every other hour", "0 */2 * * *", "Europe/Berlin", "2027-10-31 01:30 +0200",
+			[]string{"2027-10-31 02:00 +0200", "2027-10-31 02:00 +0100", "2027-10-31 04:00 +0100"}},
+		{"Lord Howe repeats half an hour of every", "*/20 * * * *", "Australia/Lord_Howe", "2027-04-04 01:40 +1100",
+			[]string{"2027-04-04 01:40 +1030", "2027-04-04 02:00 +1030"}},
+		{"Havana repeats the first hour, asked months before", "30 * 7 11 *", "America/Havana", "2027-01-15 12:00 -0500",
+			[]string{"2027-11-07 00:30 -0400", "2027-11-07 00:30 -0500", "2027-11-07 01:30 -0500"}},
+		{"Havana skips the first hour, asked months before", "30 * 14 3 *", "America/Havana", "2026-07-15 12:00 -0400",
+			[]string{"2027-03-14 01:30 -0400", "2027-03-14 02:30 -0400"}},
+		{"New York, once a year", "30 * 7 11 *", "America/New_York", "2027-11-07 01:00 -0400",
+			[]string{"2027-11-07 01:30 -0400", "2027-11-07 01:30 -0500", "2027-11-07 02:30 -0500"}},
 		{"Berlin, asked in the second of the hours", "30 2 * * *", "Europe/Berlin", "2027-10-31 02:15 +0100",
 			[]string{"2027-11-01 02:30 +0100"}},
 		{"New York skips", "15 2 14 3 *", "America/New_York", "2027-03-01 00:00 -0500",
@@ -119,18 +133,21 @@ func TestCronAndDaylightSaving(t *testing.T) {
 }
 
 // The same rule in other words: go through all minutes, and fire whenever the
-// clock comes to show something new that matches, or has jumped over it.
+// clock comes to show something new that matches, or has jumped over it; by interval,
+// whenever it shows something that matches.
 func TestCronIsWhatAClockShows(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
 	field := func(low, high int) string {
 		from, to := low+random.IntN(high-low+1), low+random.IntN(high-low+1)
-		switch random.IntN(4) {
+		switch random.IntN(5) {
 		case 0:
 			return strconv.Itoa(from)
 		case 1:
 			return strconv.Itoa(min(from, to)) + "-" + strconv.Itoa(max(from, to))
 		case 2:
 			return strconv.Itoa(from) + "," + strconv.Itoa(to)
+		case 3:
+			return "*/" + strconv.Itoa(2+random.IntN((high-low)/2))
 		default:
 			return "*"
 		}
@@ -161,23 +178,21 @@ func TestCronIsWhatAClockShows(t *testing.T) {
 }
 
 func clockFirings(c Spec, from, to time.Time) (found []time.Time) {
-	shown := wall(from, c.zone)
+	matches := func(shown time.Time) bool {
+		return c.matches(shown) && c.hours>>shown.Hour()&1 == 1 && c.minutes>>shown.Minute()&1 == 1
+	}
+	shown := wallClock(from, c.zone)
 	for at := from.Add(time.Minute); !at.After(to); at = at.Add(time.Minute) {
-		fires := false
-		for shown.Before(wall(at, c.zone)) {
+		fires := c.interval && matches(wallClock(at, c.zone))
+		for !c.interval && shown.Before(wallClock(at, c.zone)) {
 			shown = shown.Add(time.Minute)
-			fires = fires || c.matches(shown) && c.hours>>shown.Hour()&1 == 1 && c.minutes>>shown.Minute()&1 == 1
+			fires = fires || matches(shown)
 		}
 		if fires {
 			found = append(found, at.UTC())
 		}
 	}
 	return found
-}
-
-func wall(at time.Time, zone *time.Location) time.Time {
-	at = at.In(zone)
-	return time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), 0, 0, time.UTC)
 }
 
 func TestCronRefuses(t *testing.T) {

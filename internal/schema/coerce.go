@@ -1,0 +1,128 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/toolhost/toolhost/internal/strictjson"
+)
+
+// Coerce returns arguments with what models and clients often write in place of the
+// declared value corrected, and the pointers of the corrected values:
+//
+//   - null for a property that is not required and cannot be null is left out;
+//   - a string where no string can be, which is the JSON of a value that can, is that value.
+//
+// It follows the keywords that [Schema.Fill] follows. Arguments that have nothing of this,
+// or take too long, are returned as they are, without pointers.
+func (s *Schema) Coerce(args strictjson.Object) (strictjson.Object, []string) {
+	defer acquire(args.Raw())()
+	c := s.checker()
+	defer func() { s.idle <- c }()
+
+	w := &coercer{checker: c}
+	var text json.RawMessage
+	if !c.bounded(func() { text = w.value(args.Raw(), []*jsonschema.Schema{c.root}, "") }) || w.corrected == nil {
+		return args, nil
+	}
+	coerced, err := strictjson.Parse(text) // strings may have had anything
+	if err != nil {
+		return args, nil
+	}
+	return coerced, w.corrected
+}
+
+type coercer struct {
+	*checker
+	corrected []string // pointers
+	depth     int
+}
+
+// maxCoercedDepth is how deep values are corrected.
+const maxCoercedDepth = 16
+
+// value returns a value to which all these schemas apply, corrected.
+func (c *coercer) value(raw json.RawMessage, schemas []*jsonschema.Schema, at string) json.RawMessage {
+	schemas = c.always(schemas)
+	c.spend(1 + len(schemas))
+	c.depth++
+	defer func() { c.depth-- }()
+	if len(schemas) == 0 || c.depth > maxCoercedDepth {
+		return raw
+	}
+
+	switch raw[0] {
+	case '{':
+		return c.object(raw, schemas, at)
+	case '[':
+		all := itemsOf(raw)
+		for i, item := range all {
+			all[i] = c.value(item, below(schemas, func(s *jsonschema.Schema) []*jsonschema.Schema { return itemOf(s, i) }), at+"/"+strconv.Itoa(i))
+		}
+		return slices.Concat([]byte("["), bytes.Join(all, []byte(",")), []byte("]"))
+	case '"':
+		if value := parsed(raw, typesOf(schemas)); value != nil {
+			c.corrected = append(c.corrected, at)
+			return value
+		}
+	}
+	return raw
+}
+
+func (c *coercer) object(raw json.RawMessage, schemas []*jsonschema.Schema, at string) json.RawMessage {
+	var all []member
+	for _, m := range membersOf(raw) {
+		at := at + "/" + token(m.name)
+		of := c.always(below(schemas, func(s *jsonschema.Schema) []*jsonschema.Schema { return memberOf(s, m.name) }))
+		types := typesOf(of)
+		required := slices.ContainsFunc(schemas, func(s *jsonschema.Schema) bool { return slices.Contains(s.Required, m.name) })
+		if m.value[0] == 'n' && types != nil && !slices.Contains(types, "null") && !required {
+			c.corrected = append(c.corrected, at)
+			continue
+		}
+		all = append(all, member{m.name, c.value(m.value, of, at)})
+	}
+	return join(all)
+}
+
+// typesOf returns the types that all these schemas allow; nil if none names a type.
+func typesOf(schemas []*jsonschema.Schema) (types []string) {
+	for _, s := range schemas {
+		if s.Types == nil || s.Types.IsEmpty() {
+			continue
+		}
+		allowed := s.Types.ToStrings()
+		if types == nil {
+			types = allowed
+			continue
+		}
+		types = slices.DeleteFunc(types, func(t string) bool { return !slices.Contains(allowed, t) })
+	}
+	return types
+}
+
+// parsed returns the value of one of these types whose JSON a string holds; nil if it
+// holds none, or if the string itself is of such a type.
+func parsed(raw json.RawMessage, types []string) json.RawMessage {
+	if types == nil || slices.Contains(types, "string") {
+		return nil
+	}
+	text := strings.TrimSpace(unquote(raw))
+	if text == "" || strictjson.Check([]byte(text)) != nil {
+		return nil
+	}
+
+	kinds := map[byte][]string{'{': {"object"}, '[': {"array"}, 't': {"boolean"}, 'f': {"boolean"}, 'n': {"null"}}[text[0]]
+	if kinds == nil && text[0] != '"' {
+		kinds = []string{"number", "integer"}
+	}
+	if !slices.ContainsFunc(kinds, func(kind string) bool { return slices.Contains(types, kind) }) {
+		return nil
+	}
+	return json.RawMessage(text)
+}

@@ -1,0 +1,141 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// maxShownDepth is how many schemas within each other are brought into the form for
+// models. A deeper schema is shown as it is.
+const maxShownDepth = 64
+
+// Shown returns the schema in the form that all model APIs and clients take: each object
+// has properties, each array has items, and references to $defs are replaced by what they
+// refer to. It accepts the same documents. These references stay, with their $defs: one
+// that leads back to itself, one beside a keyword that its target has too, all beyond the
+// size of a schema ([abi.MaxSchema]), and all if the schema has a base of its own.
+func (s *Schema) Shown() json.RawMessage {
+	n := &normalizer{defs: map[string]json.RawMessage{}, kept: map[string]bool{}, left: abi.MaxSchema - len(s.raw), all: s.based}
+	var root, groups []member
+	for _, m := range membersOf(s.raw) {
+		if m.name != "$defs" && m.name != "definitions" {
+			root = append(root, m)
+			continue
+		}
+		groups = append(groups, m)
+		for _, def := range membersOf(m.value) {
+			n.defs["#/"+m.name+"/"+token(def.name)] = def.value
+		}
+	}
+
+	shown := append(n.members(root, nil), n.keptOf(groups)...)
+	if n.deep {
+		return s.raw
+	}
+	return join(shown)
+}
+
+// normalizer brings a schema into the form for models.
+type normalizer struct {
+	defs  map[string]json.RawMessage // by reference, such as #/$defs/point
+	kept  map[string]bool            // references that stay
+	all   bool                       // references stay to other places, or to places with another base
+	left  int                        // bytes that replaced references may still add
+	depth int
+	deep  bool // the schema is deeper than maxShownDepth
+}
+
+// keptOf returns groups of $defs with the schemas to which references stay, which may
+// themselves refer to others.
+func (n *normalizer) keptOf(groups []member) (kept []member) {
+	for before := -1; before < len(n.kept); {
+		before, kept = len(n.kept), nil
+		for _, group := range groups {
+			var defs []member
+			for _, def := range membersOf(group.value) {
+				if ref := "#/" + group.name + "/" + token(def.name); n.kept[ref] || n.all {
+					defs = append(defs, member{def.name, n.schema(def.value, []string{ref})})
+				}
+			}
+			if defs != nil {
+				kept = append(kept, member{group.name, join(defs)})
+			}
+		}
+	}
+	return kept
+}
+
+// schema normalizes a schema. The path has the references that led to it.
+func (n *normalizer) schema(raw json.RawMessage, path []string) json.RawMessage {
+	n.depth++
+	defer func() { n.depth-- }()
+	if n.deep = n.deep || n.depth > maxShownDepth; n.deep || raw[0] != '{' {
+		return raw
+	}
+	return join(n.members(membersOf(raw), path))
+}
+
+func (n *normalizer) members(all []member, path []string) []member {
+	all, path = n.resolve(all, path)
+	for i, m := range all {
+		all[i].value = n.keyword(m, path)
+	}
+
+	types := string(valueOf(all, "type"))
+	if strings.Contains(types, `"object"`) && valueOf(all, "properties") == nil {
+		all = append(all, member{"properties", json.RawMessage("{}")})
+	}
+	if strings.Contains(types, `"array"`) && valueOf(all, "items") == nil && valueOf(all, "unevaluatedItems") == nil {
+		all = append(all, member{"items", json.RawMessage("{}")})
+	}
+	return all
+}
+
+// resolve replaces a reference by what it refers to, and returns the path to there.
+func (n *normalizer) resolve(all []member, path []string) ([]member, []string) {
+	for {
+		var ref string
+		if json.Unmarshal(valueOf(all, "$ref"), &ref) != nil {
+			return all, path
+		}
+		target := n.defs[ref]
+		own := slices.DeleteFunc(slices.Clone(all), func(m member) bool { return m.name == "$ref" })
+		there := slices.DeleteFunc(membersOf(target), func(m member) bool { return annotation[m.name] && valueOf(own, m.name) != nil })
+		shared := slices.ContainsFunc(there, func(m member) bool { return valueOf(own, m.name) != nil })
+		if len(target) == 0 || target[0] != '{' || shared || n.all || len(target) > n.left || slices.Contains(path, ref) {
+			n.kept[ref], n.all = true, n.all || target == nil && ref != "#"
+			return all, path
+		}
+
+		n.left -= len(target)
+		all, path = append(own, there...), append(slices.Clip(path), ref)
+	}
+}
+
+// annotation has the keywords of which a schema that refers to another has its own.
+var annotation = map[string]bool{"title": true, "description": true, "default": true, "examples": true, "$comment": true}
+
+// keyword normalizes the schemas that the value of a keyword holds.
+func (n *normalizer) keyword(m member, path []string) json.RawMessage {
+	switch vocabulary[m.name] {
+	case oneSchema:
+		return n.schema(m.value, path)
+	case schemasByName:
+		all := membersOf(m.value)
+		for i, of := range all {
+			all[i].value = n.schema(of.value, path)
+		}
+		return join(all)
+	case schemaList:
+		all := itemsOf(m.value)
+		for i, of := range all {
+			all[i] = n.schema(of, path)
+		}
+		return slices.Concat([]byte("["), bytes.Join(all, []byte(",")), []byte("]"))
+	}
+	return m.value
+}
