@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/shape"
+	"github.com/toolhost/toolhost/server/internal/versions"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -47,6 +48,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		return err
 	}
 	s.seals = &Seals{engine: s.engine}
+	s.versions = versions.New(versions.Config{DataDir: s.cfg.DataDir, Runs: s.engine, Shared: s.cfg.Engine, Registry: s.registry, Logger: s.log})
 	s.asked.shared = s.cfg.Engine != nil
 
 	if s.audit, err = record.OpenAudit(s.cfg.AuditDir, s.cfg.Audit, s.engine, s.telemetry); err != nil { // the lock of the runs' folder protects the log too

@@ -32,6 +32,7 @@ import (
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/versions"
 	"github.com/toolhost/toolhost/server/telemetry"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -163,7 +164,7 @@ type Service struct {
 	figures     *record.Figures
 	telemetry   *telemetry.Telemetry
 
-	versions *versions
+	versions *versions.Store
 	changed  signal
 	watcher  watcher
 
@@ -188,7 +189,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.links, s.versions = newSecretLinks(s), newVersions(cfg.DataDir, cfg.Engine)
+	s.links = newSecretLinks(s)
 	s.figures = record.NewFigures(func() (background.Stats, host.Stats) { return s.runs.Stats(), s.host.Stats() })
 	var err error
 	if s.telemetry, err = telemetry.New(cfg.Telemetry); err != nil {
@@ -236,9 +237,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 	s.serving = ctx
 	s.figures.Sample() // what comes now belongs to the first minute
 	s.watching.Go(func() { s.figures.Follow(ctx) })
-	if s.versions.dir != "" {
-		s.watching.Go(func() { executor{s}.forgetVersions(ctx) })
-	}
+	s.watching.Go(func() { s.versions.Maintain(ctx) })
 	if s.cfg.Engine != nil {
 		s.watching.Go(func() { executor{s}.followHosts(ctx) })
 	}
