@@ -98,16 +98,6 @@ func TestSpawnedElsewhere(t *testing.T) {
 		a.stop(alice, id, "")
 		require.Equal(t, engine.StatusCanceled, c.settled(alice, id).Status, "%+v", c.run(id).Error)
 	}
-
-	b := &drift{}
-	now := time.Now()
-	require.Empty(t, b.note(hosts.Differences, now))
-	require.Empty(t, b.note(hosts.Differences, now.Add(differAtMost-1)), "hosts are updated one after the other")
-	require.Len(t, b.note(hosts.Differences, now.Add(differAtMost)), 1)
-	require.Empty(t, b.note(hosts.Differences, now.Add(2*differAtMost)), "once")
-	require.Regexp(t, `^differs between hosts: .*[0-9a-f]{12} on a, c; .*[0-9a-f]{12} on b$`, b.problems()[0].Error)
-	require.Empty(t, b.note(nil, now.Add(3*differAtMost)))
-	require.Empty(t, b.problems())
 }
 
 // becomesWaiting waits until a run waits, outside of a bubble.

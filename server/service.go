@@ -31,6 +31,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/internal/cluster"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/versions"
 	"github.com/toolhost/toolhost/server/telemetry"
@@ -160,7 +161,7 @@ type Service struct {
 	connections Connections
 	links       *SecretLinks
 	seals       *Seals
-	drift       drift
+	cluster     *cluster.Cluster
 	figures     *record.Figures
 	telemetry   *telemetry.Telemetry
 
@@ -183,7 +184,6 @@ type Service struct {
 // With Config.DataDir, runs of an earlier process continue if their tools allow it: see
 // [background.Config]'s Readmit.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
-	cfg.Name = hostName(cfg.Name)
 	s := &Service{cfg: cfg, opened: make(chan struct{}), process: rand.Text(), log: cfg.Logger, unwatch: func() {}}
 	s.watcher.notify = s.reloaded
 	if s.log == nil {
@@ -238,9 +238,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 	s.figures.Sample() // what comes now belongs to the first minute
 	s.watching.Go(func() { s.figures.Follow(ctx) })
 	s.watching.Go(func() { s.versions.Maintain(ctx) })
-	if s.cfg.Engine != nil {
-		s.watching.Go(func() { executor{s}.followHosts(ctx) })
-	}
+	s.watching.Go(func() { s.cluster.Watch(ctx) })
 	s.watching.Go(func() { s.Approvals().expireApprovals(ctx) })
 	s.watcher.set(s.registry, cfg.Watch)
 	if s.cfg.CompileAhead {
