@@ -33,6 +33,7 @@ import (
 	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/internal/cluster"
 	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/reload"
 	"github.com/toolhost/toolhost/server/internal/versions"
 	"github.com/toolhost/toolhost/server/telemetry"
 	"github.com/toolhost/toolhost/server/wire"
@@ -166,12 +167,11 @@ type Service struct {
 	telemetry   *telemetry.Telemetry
 
 	versions *versions.Store
-	changed  signal
-	watcher  watcher
+	reloads  *reload.Reloader
+	changed  reload.Signal // what models see of the tools
 
 	configuring sync.Mutex // held by Reconfigure
 	holding     sync.Mutex // held while a call is held for approval
-	reports     sync.Mutex // serializes calls of Config.OnReload
 	watching    sync.WaitGroup
 	serving     context.Context // done once Close begins
 	unwatch     context.CancelFunc
@@ -185,7 +185,6 @@ type Service struct {
 // [background.Config]'s Readmit.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, opened: make(chan struct{}), process: rand.Text(), log: cfg.Logger, unwatch: func() {}}
-	s.watcher.notify = s.reloaded
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -240,11 +239,12 @@ func (s *Service) open(ctx context.Context) (err error) {
 	s.watching.Go(func() { s.versions.Maintain(ctx) })
 	s.watching.Go(func() { s.cluster.Watch(ctx) })
 	s.watching.Go(func() { s.Approvals().expireApprovals(ctx) })
-	s.watcher.set(s.registry, cfg.Watch)
+	s.reloads = reload.New(reload.Config{Registry: s.registry, Audit: &s.audit, OnReload: cfg.OnReload, Offer: s.reoffer, Tools: &s.changed, Logger: s.log})
+	s.reloads.Watch(cfg.Watch)
 	if s.cfg.CompileAhead {
-		s.watching.Go(func() { s.registry.CompileAhead(ctx, s.reloaded) })
+		s.watching.Go(func() { s.registry.CompileAhead(ctx, s.reloads.Report) })
 	} else if s.cfg.DescribeLater {
-		s.watching.Go(func() { s.registry.DescribeAhead(ctx, s.reloaded) })
+		s.watching.Go(func() { s.registry.DescribeAhead(ctx, s.reloads.Report) })
 	}
 	return nil
 }
@@ -258,9 +258,11 @@ func (s *Service) Close(ctx context.Context) error {
 	s.closed.Store(true)
 	s.unwatch()
 	s.waits("a reload of the plugins")
-	s.watcher.close()
+	if s.reloads != nil {
+		s.reloads.Close()
+	}
 	s.watching.Wait()
-	s.changed.send()
+	s.changed.Close()
 	errs := []error{s.telemetry.Close()}
 
 	if s.registry != nil {
