@@ -274,8 +274,10 @@ func (s *Service) Close(ctx context.Context) error {
 	}
 	s.waits("the program's own tools")
 	errs = append(errs, s.closeProgram(ctx))
-	s.waits("the database")
-	errs = append(errs, s.store.close())
+	if s.storage != nil {
+		s.waits("the database")
+		errs = append(errs, s.storage.Close())
+	}
 	errs = append(errs, s.audit.Close())
 	if s.host != nil {
 		s.waits("calls and compilations")
@@ -334,11 +336,7 @@ type Stats struct {
 
 // Stats returns figures of runs, calls and storage.
 func (s *Service) Stats() Stats {
-	stats := Stats{Runs: s.runs.Stats(), Host: s.host.Stats()}
-	if s.dir != nil {
-		stats.Storage = StorageStats(s.dir.Stats())
-	}
-	return stats
+	return Stats{Runs: s.runs.Stats(), Host: s.host.Stats(), Storage: s.storage.Stats()}
 }
 
 // Plugins returns the loaded plugins. A reload may change this and the answers of
