@@ -235,7 +235,7 @@ func (s *Service) answerAgent(next callFunc) callFunc {
 // offerRuns shows models the tools for runs, which are hidden while there are no runs.
 func (s *Service) offerRuns() {
 	if s.agentTool(SpawnBackground, s.runs) == nil {
-		s.changed.send()
+		s.changed.Send()
 	}
 }
 

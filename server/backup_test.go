@@ -87,20 +87,3 @@ func TestRestoredScripts(t *testing.T) {
 	require.Equal(t, []string{"a"}, l.all())
 	require.NoError(t, s.Close(done()))
 }
-
-// A folder that no process uses is backed up too, and one that is used only by its server.
-func TestBackupDir(t *testing.T) {
-	cfg := Config{DataDir: t.TempDir()}
-	s := open(t, cfg, "echo")
-	id := s.spawn(bob, "echo", `{"n":1}`)
-	s.settled(bob, id)
-	var backup bytes.Buffer
-	require.ErrorIs(t, BackupDir(t.Context(), cfg.DataDir, &backup, nil), ErrLocked)
-	require.NoError(t, s.Close(done()))
-	require.ErrorIs(t, BackupDir(t.Context(), t.TempDir(), &backup, nil), os.ErrNotExist)
-	require.Zero(t, backup.Len())
-	require.NoError(t, BackupDir(t.Context(), cfg.DataDir, &backup, nil))
-	require.NotZero(t, backup.Len())
-
-	require.ErrorIs(t, open(t, Config{}, "echo").Backup(t.Context(), &backup), ErrNoBackup)
-}

@@ -59,7 +59,7 @@ func (s *toolset) newPluginTool(t *callable) wire.PluginTool {
 // grants (except those of packs), or that were granted tools that cannot be called; damage to
 // Config.DataDir; and plugins that have differed between hosts for more than ten minutes.
 func (s *Service) Findings() []wire.FileProblem {
-	found := slices.Concat(newProblems(s.registry.Problems()), s.damages(s.cfg.DataDir), s.drift.problems())
+	found := slices.Concat(newProblems(s.registry.Problems()), s.storage.Problems(), s.cluster.Problems())
 	for _, p := range s.registry.Plugins() {
 		if len(p.Missing) > 0 && !p.Pack {
 			found = append(found, wire.FileProblem{File: p.File, Error: (&plugins.GrantError{Plugin: p}).Error()})

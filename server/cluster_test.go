@@ -3,7 +3,7 @@ package server
 import (
 	"fmt"
 	"log/slog"
-	"os"
+	"path/filepath"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -15,7 +15,6 @@ import (
 	"github.com/toolhost/toolhost/internal/testlog"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
-	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 	"github.com/toolhost/toolhost/pkg/background/postgres"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/wire"
@@ -99,16 +98,6 @@ func TestSpawnedElsewhere(t *testing.T) {
 		a.stop(alice, id, "")
 		require.Equal(t, engine.StatusCanceled, c.settled(alice, id).Status, "%+v", c.run(id).Error)
 	}
-
-	b := &drift{}
-	now := time.Now()
-	require.Empty(t, b.note(hosts.Differences, now))
-	require.Empty(t, b.note(hosts.Differences, now.Add(differAtMost-1)), "hosts are updated one after the other")
-	require.Len(t, b.note(hosts.Differences, now.Add(differAtMost)), 1)
-	require.Empty(t, b.note(hosts.Differences, now.Add(2*differAtMost)), "once")
-	require.Regexp(t, `^differs between hosts: .*[0-9a-f]{12} on a, c; .*[0-9a-f]{12} on b$`, b.problems()[0].Error)
-	require.Empty(t, b.note(nil, now.Add(3*differAtMost)))
-	require.Empty(t, b.problems())
 }
 
 // becomesWaiting waits until a run waits, outside of a bubble.
@@ -130,9 +119,9 @@ func TestWakesElsewhere(t *testing.T) {
 	a.becomesWaiting(id)
 	version := a.run(id).ToolVersion
 	require.NoError(t, a.Close(done()))
-	require.NoDirExists(t, b.versions.folder(version))
+	require.NoDirExists(t, filepath.Join(b.cfg.DataDir, "versions", version))
 	require.Equal(t, "2", string(b.settled(alice, id).Result), "%+v", b.run(id).Error)
-	require.Len(t, entries(t, b.versions.folder(version)), 2, "the plugin, and what it starts with")
+	require.Len(t, b.kept(version), 2, "the plugin, and what it starts with")
 }
 
 // TestHostTakesOver: a host that is gone without a word leaves its runs to another one: those
@@ -152,58 +141,4 @@ func TestHostTakesOver(t *testing.T) {
 	b.stop(alice, id, "")
 	require.Equal(t, engine.StatusCanceled, b.settled(alice, id).Status)
 	require.ErrorIs(t, a.Ready(t.Context()), ErrUnreachable)
-}
-
-// TestShelf: files are kept once, whole, and until nobody needs them any more.
-func TestShelf(t *testing.T) {
-	e := memory.New()
-	worker, err := e.Join(t.Context(), engine.WorkerInfo{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, worker.Leave(t.Context())) }()
-	s, ctx := shelf{e}, t.Context()
-	large := make([]byte, 2*shelfPiece+10)
-	large[2*shelfPiece] = 7
-
-	made := 0
-	content := func() ([]byte, error) { made++; return large, nil }
-	for range 2 {
-		require.NoError(t, s.keep(ctx, "digest", "digest.wasm", content))
-	}
-	require.Equal(t, 1, made)
-	require.NoError(t, s.keep(ctx, "digest", "empty.image", func() ([]byte, error) { return nil, nil }))
-	names, err := s.names(ctx, "digest")
-	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"digest.wasm", "empty.image"}, names)
-
-	data, err := s.file(ctx, "digest", "digest.wasm")
-	require.NoError(t, err)
-	require.Equal(t, large, data)
-	_, err = s.file(ctx, "digest", "other.wasm")
-	require.ErrorIs(t, err, os.ErrNotExist)
-
-	needed := func(digests ...string) func() (map[string]bool, error) {
-		needs := map[string]bool{}
-		for _, digest := range digests {
-			needs[digest] = true
-		}
-		return func() (map[string]bool, error) { return needs, nil }
-	}
-	require.NoError(t, s.forget(ctx, needed()), "it is too new")
-	_, err = s.file(ctx, "digest", "digest.wasm")
-	require.NoError(t, err)
-
-	all, err := e.Values(ctx, shelfScope("digest"), "", 0, false)
-	require.NoError(t, err)
-	require.Len(t, all, 5)
-	_, err = e.PutValue(ctx, shelfScope("digest"), engine.Value{Key: "digest.wasm", Data: []byte(`{}`), Version: engine.AnyVersion}, engine.ValueLimit{})
-	require.NoError(t, err, "another host uses it meanwhile")
-	require.NoError(t, s.drop(ctx, "digest", all))
-	left, err := e.Values(ctx, shelfScope("digest"), "", 0, false)
-	require.NoError(t, err)
-	require.NotEmpty(t, left, "what is used is left")
-
-	require.NoError(t, s.drop(ctx, "digest", left))
-	left, err = e.Values(ctx, shelfScope("digest"), "", 0, false)
-	require.NoError(t, err)
-	require.Empty(t, left)
 }

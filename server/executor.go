@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -128,6 +129,27 @@ func (x executor) admit(tool *callable, run engine.Run) error {
 		return err
 	}
 	return tool.admit(args)
+}
+
+// lookup returns the tool of a run. A run that waits with another version of its plugin
+// gets that one, any other the current one.
+func (x executor) lookup(ctx context.Context, run engine.Run) (*callable, error) {
+	s := x.service
+	tool, err := s.find(ctx, run.Tool)
+	if run.StateSize == 0 || err == nil && sameVersion(tool, run) == nil {
+		return tool, err
+	}
+
+	kept, problem := s.versions.Tool(ctx, run)
+	switch {
+	case problem == nil:
+		return ofPlugin(kept, s.now()), nil
+	case errors.Is(problem, plugins.ErrNotAccepted):
+		return nil, reason.Refuse("the plugin of %s was replaced in the meantime, and toolhost.lock has only the new version", run.Tool)
+	case !errors.Is(problem, fs.ErrNotExist):
+		s.log.Warn("a run that waits cannot continue with the version of its plugin", "task_id", run.ID, "version", run.Version, "error", problem)
+	}
+	return tool, err
 }
 
 // readmit decides whether a run may start that was not just admitted: a schedule fired

@@ -102,8 +102,8 @@ func measureCatalog(s *Service, o telemetry.Observer) {
 		o.Set(telemetry.AuditEvents, float64(written))
 		o.Set(telemetry.AuditLost, float64(lost))
 	}
-	if s.dir != nil {
-		o.Set(telemetry.StoreProblems, float64(s.dir.Stats().Problems))
+	if s.kept() {
+		o.Set(telemetry.StoreProblems, float64(s.storage.Stats().Problems))
 	}
 }
 

@@ -88,7 +88,7 @@ func (s *Service) Register(t gotool.Tool) error {
 		return err
 	}
 	s.reoffer()
-	s.changed.send()
+	s.changed.Send()
 	return nil
 }
 
@@ -106,7 +106,7 @@ func (s *Service) Unregister(name string) error {
 
 	s.registry.Free(name)
 	s.reoffer()
-	s.changed.send()
+	s.changed.Send()
 	return nil
 }
 

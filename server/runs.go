@@ -11,8 +11,11 @@ import (
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/cluster"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/shape"
+	"github.com/toolhost/toolhost/server/internal/storage"
+	"github.com/toolhost/toolhost/server/internal/versions"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -42,12 +45,16 @@ func (c Config) places() int { return cmp.Or(c.Runs.PerHost, background.DefaultP
 
 // openRuns opens the engine and the manager of runs.
 func (s *Service) openRuns(ctx context.Context) (err error) {
-	s.store, err = openStore(ctx, s.cfg)
+	s.storage, err = storage.Open(ctx, storage.Config{Engine: s.cfg.Engine, DataDir: s.cfg.DataDir, LogQuota: s.cfg.LogQuota, Logger: s.log})
 	if err != nil {
 		return err
 	}
+	s.engine = s.storage.Engine
 	s.seals = &Seals{engine: s.engine}
-	s.asked.shared = s.cfg.Engine != nil
+	s.versions = versions.New(versions.Config{DataDir: s.cfg.DataDir, Runs: s.engine, Shared: s.cfg.Engine, Registry: s.registry, Logger: s.log})
+	shared := s.cfg.Engine != nil
+	s.cluster = cluster.New(cluster.Config{Process: s.process, Name: s.cfg.Name, Version: s.cfg.Version, Shared: shared, Workers: s.engine, Logger: s.log})
+	s.asked.shared = shared
 
 	if s.audit, err = record.OpenAudit(s.cfg.AuditDir, s.cfg.Audit, s.engine, s.telemetry); err != nil { // the lock of the runs' folder protects the log too
 		return err
@@ -58,10 +65,8 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	}
 
 	cfg, x := s.cfg.Runs, executor{s}
-	if s.dir != nil {
-		if err := s.dir.Describe(ctx, x.formerProvider); err != nil {
-			s.log.Warn("runs of an earlier version do not name their plugins", "error", err)
-		}
+	if err := s.storage.Describe(ctx, x.formerProvider); err != nil {
+		s.log.Warn("runs of an earlier version do not name their plugins", "error", err)
 	}
 	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider, cfg.Hold = x.execute, x.readmit, x.version, x.provider, x.hold
 	cfg.Offer, cfg.OnEnd = x.offer, measureEnd(s.telemetry)

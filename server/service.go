@@ -31,7 +31,10 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/internal/cluster"
 	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/reload"
+	"github.com/toolhost/toolhost/server/internal/versions"
 	"github.com/toolhost/toolhost/server/telemetry"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -159,17 +162,16 @@ type Service struct {
 	connections Connections
 	links       *SecretLinks
 	seals       *Seals
-	drift       drift
+	cluster     *cluster.Cluster
 	figures     *record.Figures
 	telemetry   *telemetry.Telemetry
 
-	versions *versions
-	changed  signal
-	watcher  watcher
+	versions *versions.Store
+	reloads  *reload.Reloader
+	changed  reload.Signal // what models see of the tools
 
 	configuring sync.Mutex // held by Reconfigure
 	holding     sync.Mutex // held while a call is held for approval
-	reports     sync.Mutex // serializes calls of Config.OnReload
 	watching    sync.WaitGroup
 	serving     context.Context // done once Close begins
 	unwatch     context.CancelFunc
@@ -182,13 +184,11 @@ type Service struct {
 // With Config.DataDir, runs of an earlier process continue if their tools allow it: see
 // [background.Config]'s Readmit.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
-	cfg.Name = hostName(cfg.Name)
 	s := &Service{cfg: cfg, opened: make(chan struct{}), process: rand.Text(), log: cfg.Logger, unwatch: func() {}}
-	s.watcher.notify = s.reloaded
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.links, s.versions = newSecretLinks(s), newVersions(cfg.DataDir, cfg.Engine)
+	s.links = newSecretLinks(s)
 	s.figures = record.NewFigures(func() (background.Stats, host.Stats) { return s.runs.Stats(), s.host.Stats() })
 	var err error
 	if s.telemetry, err = telemetry.New(cfg.Telemetry); err != nil {
@@ -236,18 +236,15 @@ func (s *Service) open(ctx context.Context) (err error) {
 	s.serving = ctx
 	s.figures.Sample() // what comes now belongs to the first minute
 	s.watching.Go(func() { s.figures.Follow(ctx) })
-	if s.versions.dir != "" {
-		s.watching.Go(func() { executor{s}.forgetVersions(ctx) })
-	}
-	if s.cfg.Engine != nil {
-		s.watching.Go(func() { executor{s}.followHosts(ctx) })
-	}
+	s.watching.Go(func() { s.versions.Maintain(ctx) })
+	s.watching.Go(func() { s.cluster.Watch(ctx) })
 	s.watching.Go(func() { s.Approvals().expireApprovals(ctx) })
-	s.watcher.set(s.registry, cfg.Watch)
+	s.reloads = reload.New(reload.Config{Registry: s.registry, Audit: &s.audit, OnReload: cfg.OnReload, Offer: s.reoffer, Tools: &s.changed, Logger: s.log})
+	s.reloads.Watch(cfg.Watch)
 	if s.cfg.CompileAhead {
-		s.watching.Go(func() { s.registry.CompileAhead(ctx, s.reloaded) })
+		s.watching.Go(func() { s.registry.CompileAhead(ctx, s.reloads.Report) })
 	} else if s.cfg.DescribeLater {
-		s.watching.Go(func() { s.registry.DescribeAhead(ctx, s.reloaded) })
+		s.watching.Go(func() { s.registry.DescribeAhead(ctx, s.reloads.Report) })
 	}
 	return nil
 }
@@ -261,9 +258,11 @@ func (s *Service) Close(ctx context.Context) error {
 	s.closed.Store(true)
 	s.unwatch()
 	s.waits("a reload of the plugins")
-	s.watcher.close()
+	if s.reloads != nil {
+		s.reloads.Close()
+	}
 	s.watching.Wait()
-	s.changed.send()
+	s.changed.Close()
 	errs := []error{s.telemetry.Close()}
 
 	if s.registry != nil {
@@ -275,8 +274,10 @@ func (s *Service) Close(ctx context.Context) error {
 	}
 	s.waits("the program's own tools")
 	errs = append(errs, s.closeProgram(ctx))
-	s.waits("the database")
-	errs = append(errs, s.store.close())
+	if s.storage != nil {
+		s.waits("the database")
+		errs = append(errs, s.storage.Close())
+	}
 	errs = append(errs, s.audit.Close())
 	if s.host != nil {
 		s.waits("calls and compilations")
@@ -335,11 +336,7 @@ type Stats struct {
 
 // Stats returns figures of runs, calls and storage.
 func (s *Service) Stats() Stats {
-	stats := Stats{Runs: s.runs.Stats(), Host: s.host.Stats()}
-	if s.dir != nil {
-		stats.Storage = StorageStats(s.dir.Stats())
-	}
-	return stats
+	return Stats{Runs: s.runs.Stats(), Host: s.host.Stats(), Storage: s.storage.Stats()}
 }
 
 // Plugins returns the loaded plugins. A reload may change this and the answers of

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -143,17 +141,4 @@ func TestConcurrentCalls(t *testing.T) {
 	}
 	callers.Wait()
 	require.NoError(t, errors.Join(errs...))
-}
-
-// TestEngineAndDataDir: an engine stores runs instead of a folder, which one service uses
-// nevertheless.
-func TestEngineAndDataDir(t *testing.T) {
-	cfg := Config{Engine: memory.New(), DataDir: t.TempDir()}
-	first := open(t, cfg, "echo")
-	require.NoFileExists(t, filepath.Join(cfg.DataDir, "state.db"))
-	_, err := Open(t.Context(), Config{Engine: memory.New(), DataDir: cfg.DataDir})
-	require.ErrorIs(t, err, ErrLocked)
-
-	require.NoError(t, first.Close(done()))
-	require.NoError(t, open(t, cfg, "echo").Close(done()))
 }

@@ -109,13 +109,13 @@ func (s *Service) Reconfigure(ctx context.Context, change func(*Config)) (plugin
 		return c, errors.Join(err, s.runs.Reconfigure(before.bounds))
 	}
 
-	s.watcher.set(s.registry, now.cfg.Watch)
+	s.reloads.Watch(now.cfg.Watch)
 	if err := renewSecrets(ctx, s); err != nil {
 		s.log.Warn("secrets of users were not encrypted with the first key; the next reload tries again", "error", err)
 	}
-	s.reloaded(c)
+	s.reloads.Report(c)
 	s.reoffer()
-	s.changed.send()
+	s.changed.Send()
 	return c, nil
 }
 

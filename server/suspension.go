@@ -100,7 +100,7 @@ func (s *suspension) image(digest string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.service.versions.image(s.ctx, version, digest)
+	return s.service.versions.Image(s.ctx, version, digest)
 }
 
 // outcome returns the outcome of a suspended run.
@@ -108,7 +108,7 @@ func (s *suspension) outcome() background.Outcome { return background.Outcome{Su
 
 // keep stores a state, together with the runs that begin with it.
 func (s *suspension) keep(k host.Kept) error {
-	if err := s.service.versions.keep(s.ctx, s.tool.plugin, k.Image); err != nil {
+	if err := s.service.versions.Keep(s.ctx, s.tool.plugin, k.Image); err != nil {
 		if !k.Hold {
 			return fmt.Errorf("keeping its plugin: %w", err)
 		}

@@ -58,18 +58,18 @@ func TestUpdateWhileWaiting(t *testing.T) {
 		require.Equal(t, `2`, string(s.settled(alice, second).Result), "%+v", s.run(second).Error)
 		require.Equal(t, `"third"`, string(s.settled(alice, third).Result))
 
-		forgotten, err := s.versions.forget(func() (map[string]bool, error) { return s.needed(t.Context()) })
-		require.NoError(t, err)
-		require.Len(t, forgotten, 3)
-		require.Empty(t, entries(t, filepath.Join(cfg.DataDir, "versions")))
+		require.Len(t, s.kept(), 3)
+		require.NoError(t, s.versions.Prune(t.Context()))
+		require.Empty(t, s.kept())
 		require.NoError(t, s.Close(done()))
 	})
 }
 
-func entries(t *testing.T, dir string) (names []string) {
-	t.Helper()
-	all, err := os.ReadDir(dir)
-	require.NoError(t, err)
+// kept returns the versions of plugins that are kept, or the files of one.
+func (s service) kept(version ...string) (names []string) {
+	s.t.Helper()
+	all, err := os.ReadDir(filepath.Join(append([]string{s.cfg.DataDir, "versions"}, version...)...))
+	require.NoError(s.t, err)
 	for _, e := range all {
 		names = append(names, e.Name())
 	}
@@ -80,27 +80,23 @@ func entries(t *testing.T, dir string) (names []string) {
 func TestVersionsStay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := openScripts(t, Config{DataDir: t.TempDir()})
-		forget := func() []string {
-			forgotten, err := s.versions.forget(func() (map[string]bool, error) { return s.needed(t.Context()) })
-			require.NoError(t, err)
-			return forgotten
-		}
-		require.Empty(t, forget())
 		id := s.spawnScript(`await sleep(1e8)`)
 		s.waits(id)
-		require.Empty(t, forget())
+		require.NoError(t, s.versions.Prune(t.Context()))
 		digest := s.run(id).ToolVersion
-		require.Len(t, entries(t, s.versions.folder(digest)), 2, "the plugin, and what it starts with")
+		require.Len(t, s.kept(digest), 2, "the plugin, and what it starts with")
 		state, err := checkpoint.Decode(stateOf(t, s.cfg.DataDir, id), 1<<30)
 		require.NoError(t, err)
-		data, err := s.versions.image(t.Context(), digest, hex.EncodeToString(state.Image[:]))
+		data, err := s.versions.Image(t.Context(), digest, hex.EncodeToString(state.Image[:]))
 		require.NoError(t, err)
 		_, err = checkpoint.DecodeImage(data, state.Image, 1<<30)
 		require.NoError(t, err)
 
 		s.stop(alice, id, "")
 		s.settled(alice, id)
-		require.Equal(t, []string{digest}, forget())
+		require.Equal(t, []string{digest}, s.kept())
+		require.NoError(t, s.versions.Prune(t.Context()))
+		require.Empty(t, s.kept())
 		require.NoError(t, s.Close(done()))
 	})
 }
@@ -140,8 +136,10 @@ func TestVersionsRefused(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				cfg := Config{DataDir: t.TempDir()}
 				ids := waitingScripts(t, cfg, "a")
-				kept := filepath.Join(cfg.DataDir, "versions")
-				kept = filepath.Join(kept, entries(t, kept)[0])
+				folders, err := filepath.Glob(filepath.Join(cfg.DataDir, "versions", "*"))
+				require.NoError(t, err)
+				require.Len(t, folders, 1)
+				kept := folders[0]
 
 				cfg = scriptConfig(cfg)
 				files := fstest.MapFS{"exec.wasm": execVersion(t, 1)}

@@ -24,7 +24,7 @@ import (
 type Auditor struct {
 	log     *audit.Log
 	metrics *telemetry.Telemetry
-	granted map[string]string // last logged grants by plugin; guarded by the service's reports
+	granted map[string]string // last logged grants by plugin; calls of Grants do not overlap
 
 	unwatch  context.CancelFunc
 	watching chan struct{} // closed once no more events of runs are written
