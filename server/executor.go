@@ -15,6 +15,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/internal/calllog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/shape"
@@ -111,7 +112,7 @@ func (x executor) begin(next callFunc) callFunc {
 // attach connects a call to the sink of its run, next to the caller that may still wait.
 // The call may be suspended.
 func (x executor) attach(ctx context.Context, c call, sink *output.Sink, caller *live) (context.Context, call, *suspension) {
-	ctx = withCallLog(ctx, sink, max(1, c.work.Attempt))
+	ctx = calllog.With(ctx, sink, max(1, c.work.Attempt))
 	waits := &suspension{service: x.service, ctx: ctx, tool: c.tool, live: caller, anew: c.run != nil && c.run.Anew}
 	c.work = x.withSink(c.work, sink)
 	if caller != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/internal/calllog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
 )
@@ -120,7 +121,7 @@ func (s *suspension) keep(k host.Kept) error {
 	stored := background.Suspension{State: k.State}
 	for _, op := range k.Begin {
 		stored.Children = append(stored.Children, s.children[op])
-		callLogOf(s.ctx).begin(0, s.children[op].Tool, s.id(op)) // the stored state includes it
+		calllog.Of(s.ctx).Begin(0, s.children[op].Tool, s.id(op)) // the stored state includes it
 	}
 	err := background.SaveState(s.ctx, stored)
 	if limit, ok := errors.AsType[*engine.LimitError](err); ok {
@@ -128,7 +129,7 @@ func (s *suspension) keep(k host.Kept) error {
 	}
 	if err != nil {
 		for _, op := range k.Begin {
-			callLogOf(s.ctx).endRun(s.id(op), abi.Result{}, err)
+			calllog.Of(s.ctx).EndRun(s.id(op), abi.Result{}, err)
 		}
 		return err
 	}
@@ -264,7 +265,7 @@ func (s *suspension) await(ctx context.Context, op int32, _ host.ToolCall) (abi.
 	id, follow := s.id(op), s.service.follower
 	r, err := follow.awaitChild(ctx, s.session, id)
 	if ctx.Err() == nil || withdrawn(ctx) {
-		callLogOf(s.ctx).endRun(id, r, err)
+		calllog.Of(s.ctx).EndRun(id, r, err)
 	}
 	if withdrawn(ctx) {
 		follow.withdraw(ctx, s.session, id, "parent", "the run that called it does not wait for it any more")
