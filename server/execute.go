@@ -8,6 +8,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/values"
@@ -22,7 +23,7 @@ func (s *Service) execute(callFunc) callFunc {
 		defer refused.Write()
 
 		stored := values.Calls{Engine: s.engine, Log: s.log}
-		work.Ask, work.Values = checkedAsk(work.Ask), stored.Session(work)
+		work.Ask, work.Values = question.Checked(work.Ask), stored.Session(work)
 		work.Secrets, work.May = secretsFor(s, c.tool, work), background.MayAct
 		work.CallTool, work.Ungranted = s.callTool(c.tool, work, refused), refused.Add
 		work.HTTP = func(x host.Exchange) { s.audit.Exchange(from, x) }

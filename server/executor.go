@@ -102,7 +102,7 @@ func (x executor) begin(next callFunc) callFunc {
 		c.work.ID, c.work.Attempt, c.work.Background = run.ID, run.Attempt, true
 		c.allowed.Timeout, c.work.Policy.Timeout = run.Timeout, run.Timeout
 		if run.terms.Asks {
-			c.work.Ask = x.asks(run.Run)
+			c.work.Ask = x.service.asked.ForRun(run.Run)
 		}
 		ctx, c, run.waits = x.attach(ctx, c, run.sink, nil)
 		return next(ctx, c)

@@ -11,6 +11,7 @@ import (
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
@@ -47,7 +48,8 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		return err
 	}
 	s.seals = &Seals{engine: s.engine}
-	s.asked.shared = s.cfg.Engine != nil
+	s.asked.Shared, s.asked.Log = s.cfg.Engine != nil, s.log
+	s.asked.Mailbox = func(session, run string) question.Mailbox { return s.runs.Mailbox(session, run) }
 
 	if s.audit, err = record.OpenAudit(s.cfg.AuditDir, s.cfg.Audit, s.engine, s.telemetry); err != nil { // the lock of the runs' folder protects the log too
 		return err

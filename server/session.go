@@ -226,7 +226,7 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 		run.ResultBytes, run.ContentBytes = large.ResultBytes, large.ContentBytes
 		run.WaitedSeconds, run.Output = shape.Tenths(checked.Waited), shape.Excerpt(report.Output)
 		if !run.Done {
-			run.Questions = v.questions(ctx, report.Run)
+			run.Questions = v.service.asked.Open(ctx, report.Run)
 		}
 		out.Runs = append(out.Runs, run)
 	}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/internal/calllog"
+	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
 )
@@ -51,34 +51,18 @@ func (s *suspension) into(call host.Call) host.Call {
 	}
 	if ask := call.Ask; ask != nil {
 		call.Suspend.Ask = func(ctx context.Context, op int32, q abi.Questions) (abi.Answers, error) {
-			return checkedAsk(ask)(context.WithValue(ctx, askingKey{}, &asking{operation: op, open: &s.question}), q)
+			return question.Checked(ask)(question.WithOperation(ctx, op, &s.question), q)
 		}
 	}
 	hints := s.tool.Tool.Hints
 	call.Suspend.Repeats = hints.Readonly || hints.Idempotent
 	call.Suspend.Drop = func() error { return background.DropState(s.ctx) }
 	if call.Attempt > 1 && call.Continue == nil {
-		s.forget()
-	}
-	return call
-}
-
-// forget removes the questions of a run before it starts over, because its operations get
-// other numbers.
-func (s *suspension) forget() {
-	for {
-		asked, version, err := background.Question(s.ctx)
-		if err == nil && asked != nil {
-			err = background.SaveQuestion(s.ctx, json.RawMessage("[]"), version)
-		}
-		switch {
-		case errors.Is(err, engine.ErrConflict): // an answer came meanwhile
-			continue
-		case err != nil:
+		if err := question.Forget(s.ctx); err != nil {
 			s.service.log.Warn("what a run asked before it began again is kept", "task_id", s.name(), "error", err)
 		}
-		return
 	}
+	return call
 }
 
 // anew reports whether a run of the tool may start over after a crash, if it has done
@@ -264,19 +248,13 @@ func (s *suspension) child(tool *callable, args Args, t host.ToolCall) (backgrou
 func (s *suspension) await(ctx context.Context, op int32, _ host.ToolCall) (abi.Result, error) {
 	id, follow := s.id(op), s.service.follower
 	r, err := follow.awaitChild(ctx, s.session, id)
-	if ctx.Err() == nil || withdrawn(ctx) {
+	if ctx.Err() == nil || question.Withdrawn(ctx) {
 		calllog.Of(s.ctx).EndRun(id, r, err)
 	}
-	if withdrawn(ctx) {
+	if question.Withdrawn(ctx) {
 		follow.withdraw(ctx, s.session, id, "parent", "the run that called it does not wait for it any more")
 	}
 	return r, err
-}
-
-// withdrawn reports whether a context ended because its operation was abandoned.
-func withdrawn(ctx context.Context) bool {
-	cause := context.Cause(ctx)
-	return errors.Is(cause, host.ErrWithdrawn) || errors.Is(cause, context.DeadlineExceeded)
 }
 
 // ofChild returns the result of a child to the run that waits for it.
