@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +19,6 @@ import (
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/telemetry"
-	"github.com/toolhost/toolhost/server/wire"
 )
 
 // executor executes background runs for the manager of runs.
@@ -390,29 +388,5 @@ func outcome(ctx context.Context, sink *output.Sink, r abi.Result, err error) (b
 		return out, err // the manager knows why it ended the run
 	}
 
-	return out, &background.Error{Kind: engine.ErrorKind(errorKind(r, err)), Message: r.Error, Err: err}
-}
-
-// limitKinds are the kinds of errors of runs that reached a limit.
-var limitKinds = map[abi.Limit]wire.ErrorKind{
-	abi.LimitFuel: wire.KindFuelExhausted, abi.LimitMemory: wire.KindMemoryLimit, abi.LimitOutput: wire.KindOutputLimit,
-}
-
-// errorKind maps the end of a call to the reason why a run failed.
-func errorKind(r abi.Result, err error) wire.ErrorKind {
-	switch {
-	case r.Kind == abi.ToolError && (err == nil || errors.Is(err, host.ErrABI)): // the latter is a plugin that cannot be compiled
-		return wire.KindToolError
-	case r.Kind == abi.ConnectionRequired:
-		return wire.KindConnectionRequired
-	case errors.Is(err, host.ErrDenied):
-		return wire.KindRejected
-	case errors.Is(err, host.ErrState):
-		return wire.KindOrphaned
-	case errors.Is(err, host.ErrFiles):
-		return wire.KindLimit
-	case errors.Is(err, host.ErrTrap):
-		return wire.KindTrap
-	}
-	return cmp.Or(limitKinds[r.Limit], wire.KindInternal)
+	return out, &background.Error{Kind: engine.ErrorKind(shape.ErrorKind(r, err)), Message: r.Error, Err: err}
 }

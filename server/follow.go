@@ -97,7 +97,7 @@ func (f follower) ended(ctx context.Context, run engine.Run) (abi.Result, error)
 	if err := f.sessions(run.Session).load(ctx, &run, engine.PartResult, engine.PartContent); err != nil {
 		return abi.Result{}, err
 	}
-	return keptResult(run), nil
+	return shape.Result(run), nil
 }
 
 // askedAgain ends a call whose caller asks its user, and calls again with the answer.

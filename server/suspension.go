@@ -17,6 +17,7 @@ import (
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/shape"
 )
 
 // suspendAfter is how long a run waits before it gives up its instance and its slot,
@@ -260,7 +261,7 @@ func (s *suspension) await(ctx context.Context, op int32, _ host.ToolCall) (abi.
 // ofChild returns the result of a child to the run that waits for it.
 func ofChild(run engine.Run) (abi.Result, error) {
 	if run.Held != "" {
-		return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: keptResult(run).Error}
+		return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: shape.Result(run).Error}
 	}
 	if run.Error != nil {
 		switch run.Error.Kind {
@@ -270,10 +271,10 @@ func ofChild(run engine.Run) (abi.Result, error) {
 			return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: run.Error.Message}
 		}
 	}
-	return keptResult(run), nil
+	return shape.Result(run), nil
 }
 
 // lost is the error of a call whose outcome died with its host.
 func lost(why string) error {
-	return &host.Refusal{Code: abi.CallLost, Message: fmt.Sprintf("the call had begun when its host ended (%s)%s", why, textUnknown)}
+	return &host.Refusal{Code: abi.CallLost, Message: fmt.Sprintf("the call had begun when its host ended (%s)%s", why, shape.TextUnknown)}
 }
