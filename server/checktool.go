@@ -12,6 +12,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
+	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/shape"
 )
@@ -239,9 +240,9 @@ func (v Session) list(ctx context.Context, finished *bool, unnamed bool) (any, e
 // awaiting returns the ids of runs that wait for their user: all that are running, and
 // those among the newest that are suspended.
 func (v Session) awaiting(ctx context.Context, active []engine.Run) []string {
-	ids := v.service.asked.runs(v.name)
+	ids := v.service.asked.Runs(v.name)
 	for _, r := range active[:min(len(active), maxRows)] {
-		if (r.Status == engine.StatusWaiting || v.service.asked.shared) && len(v.questions(ctx, r)) > 0 {
+		if (r.Status == engine.StatusWaiting || v.service.asked.Shared) && len(v.service.asked.Open(ctx, r)) > 0 {
 			ids = append(ids, r.ID)
 		}
 	}
@@ -327,7 +328,7 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, o repor
 		out.WaitsUntil = r.WakeAt.Truncate(time.Second)
 	}
 	if !out.Done {
-		out.ArtifactError, out.Awaited = "", messages(v.questions(ctx, r.Run), room)
+		out.ArtifactError, out.Awaited = "", question.Messages(v.service.asked.Open(ctx, r.Run), room)
 	}
 	if r.Held != "" && !out.Done {
 		out.Awaited = []string{"a person's " + r.Held}

@@ -6,10 +6,9 @@ import (
 	"encoding/json"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server/internal/dryrun"
 	"github.com/toolhost/toolhost/server/wire"
 )
-
-type dryRunKey struct{}
 
 // WithDryRun returns a context for a dry run, which changes and stores nothing:
 //
@@ -20,15 +19,10 @@ type dryRunKey struct{}
 //
 // It also holds for the calls that a tool of the program makes with its context. Nothing
 // that an agent can say ends it.
-func WithDryRun(ctx context.Context) context.Context {
-	if InDryRun(ctx) {
-		return ctx
-	}
-	return context.WithValue(ctx, dryRunKey{}, true)
-}
+func WithDryRun(ctx context.Context) context.Context { return dryrun.With(ctx) }
 
 // InDryRun reports whether a context belongs to a dry run.
-func InDryRun(ctx context.Context) bool { return ctx.Value(dryRunKey{}) != nil }
+func InDryRun(ctx context.Context) bool { return dryrun.In(ctx) }
 
 // dryRunType is the type in the value of a call that was only described.
 const dryRunType = "dry_run"

@@ -8,8 +8,10 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/values"
 )
 
 // execute is the last stage: it calls the tool with everything it may use.
@@ -20,12 +22,13 @@ func (s *Service) execute(callFunc) callFunc {
 		refused := s.audit.Refusals(from)
 		defer refused.Write()
 
-		work.Ask, work.Values, work.KV = checkedAsk(work.Ask), s.valuesFor(work, s.log), s.kvFor(c.tool, work, s.log)
+		stored := values.Calls{Engine: s.engine, Log: s.log}
+		work.Ask, work.Values = question.Checked(work.Ask), stored.Session(work)
 		work.Secrets, work.May = secretsFor(s, c.tool, work), background.MayAct
 		work.CallTool, work.Ungranted = s.callTool(c.tool, work, refused), refused.Add
 		work.HTTP = func(x host.Exchange) { s.audit.Exchange(from, x) }
 		if c.tool.plugin != nil {
-			work.SearchTools = s.searchFor(c.tool)
+			work.KV, work.SearchTools = stored.KV(from.Plugin, c.tool.plugin.Grant.KV, work), s.searchFor(c.tool)
 		}
 
 		r, err := c.tool.Call(ctx, work)

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,11 +15,11 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/internal/calllog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/telemetry"
-	"github.com/toolhost/toolhost/server/wire"
 )
 
 // executor executes background runs for the manager of runs.
@@ -102,7 +101,7 @@ func (x executor) begin(next callFunc) callFunc {
 		c.work.ID, c.work.Attempt, c.work.Background = run.ID, run.Attempt, true
 		c.allowed.Timeout, c.work.Policy.Timeout = run.Timeout, run.Timeout
 		if run.terms.Asks {
-			c.work.Ask = x.asks(run.Run)
+			c.work.Ask = x.service.asked.ForRun(run.Run)
 		}
 		ctx, c, run.waits = x.attach(ctx, c, run.sink, nil)
 		return next(ctx, c)
@@ -112,7 +111,7 @@ func (x executor) begin(next callFunc) callFunc {
 // attach connects a call to the sink of its run, next to the caller that may still wait.
 // The call may be suspended.
 func (x executor) attach(ctx context.Context, c call, sink *output.Sink, caller *live) (context.Context, call, *suspension) {
-	ctx = withCallLog(ctx, sink, max(1, c.work.Attempt))
+	ctx = calllog.With(ctx, sink, max(1, c.work.Attempt))
 	waits := &suspension{service: x.service, ctx: ctx, tool: c.tool, live: caller, anew: c.run != nil && c.run.Anew}
 	c.work = x.withSink(c.work, sink)
 	if caller != nil {
@@ -411,29 +410,5 @@ func outcome(ctx context.Context, sink *output.Sink, r abi.Result, err error) (b
 		return out, err // the manager knows why it ended the run
 	}
 
-	return out, &background.Error{Kind: engine.ErrorKind(errorKind(r, err)), Message: r.Error, Err: err}
-}
-
-// limitKinds are the kinds of errors of runs that reached a limit.
-var limitKinds = map[abi.Limit]wire.ErrorKind{
-	abi.LimitFuel: wire.KindFuelExhausted, abi.LimitMemory: wire.KindMemoryLimit, abi.LimitOutput: wire.KindOutputLimit,
-}
-
-// errorKind maps the end of a call to the reason why a run failed.
-func errorKind(r abi.Result, err error) wire.ErrorKind {
-	switch {
-	case r.Kind == abi.ToolError && (err == nil || errors.Is(err, host.ErrABI)): // the latter is a plugin that cannot be compiled
-		return wire.KindToolError
-	case r.Kind == abi.ConnectionRequired:
-		return wire.KindConnectionRequired
-	case errors.Is(err, host.ErrDenied):
-		return wire.KindRejected
-	case errors.Is(err, host.ErrState):
-		return wire.KindOrphaned
-	case errors.Is(err, host.ErrFiles):
-		return wire.KindLimit
-	case errors.Is(err, host.ErrTrap):
-		return wire.KindTrap
-	}
-	return cmp.Or(limitKinds[r.Limit], wire.KindInternal)
+	return out, &background.Error{Kind: engine.ErrorKind(shape.ErrorKind(r, err)), Message: r.Error, Err: err}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/shape"
 )
 
@@ -19,7 +20,7 @@ type follower struct {
 	runs      *background.Manager
 	engine    engine.Engine
 	approvals Approvals
-	asked     *questions
+	asked     *question.Registry
 	sessions  func(name string) Session
 	settings  func() *settings
 	version   func(*callable) (string, error)
@@ -96,7 +97,7 @@ func (f follower) ended(ctx context.Context, run engine.Run) (abi.Result, error)
 	if err := f.sessions(run.Session).load(ctx, &run, engine.PartResult, engine.PartContent); err != nil {
 		return abi.Result{}, err
 	}
-	return keptResult(run), nil
+	return shape.Result(run), nil
 }
 
 // askedAgain ends a call whose caller asks its user, and calls again with the answer.
@@ -134,8 +135,8 @@ func (f follower) news(ctx context.Context, c call, run engine.Run) (news <-chan
 	go func() {
 		defer close(ended)
 		var again <-chan time.Time
-		if f.asked.shared { // the events of other hosts are hints
-			tick := time.NewTicker(questionPoll)
+		if f.asked.Shared { // the events of other hosts are hints
+			tick := time.NewTicker(question.PollInterval)
 			defer tick.Stop()
 			again = tick.C
 		}
@@ -194,7 +195,7 @@ func (f follower) relayQuestions(ctx context.Context, c call, id string) error {
 	if err != nil || len(questions) == 0 {
 		return err
 	}
-	given, err := checkedAsk(c.Ask)(ctx, abi.Questions{Questions: questions})
+	given, err := question.Checked(c.Ask)(ctx, abi.Questions{Questions: questions})
 	if errors.Is(err, ErrAskAgain) || ctx.Err() != nil {
 		return errors.Join(err, ctx.Err())
 	}

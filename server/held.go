@@ -11,6 +11,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
@@ -218,7 +219,7 @@ func (f follower) awaitHeld(ctx context.Context, c call, id string) (abi.Result,
 	r, err := f.awaitChild(ctx, c.Session, id)
 	if ctx.Err() != nil {
 		by := ""
-		if withdrawn(ctx) {
+		if question.Withdrawn(ctx) {
 			by = "parent"
 		}
 		f.withdraw(ctx, c.Session, id, by, "the call that made it does not wait for it any more")

@@ -63,7 +63,6 @@ func zoo() map[string]plugintest.Plugin {
 		"keeper":     {Invoke: do().Checkpoint("half-way").Say(abi.StreamOutput, "saved\n").Sleep(3600)},
 		"reader":     {Invoke: do().Say(abi.StreamOutput, "reading\n").Sleep(3600).Read(abi.FieldContext)}, // how it was called
 		"asker":      {Invoke: do().Ask(`{"questions":{"name":{"message":"Who are you?","schema":` + nameForm + `}}}`)},
-		"twice":      {Invoke: do().Ask(`{"questions":{"a":{"message":"A?","schema":` + nameForm + `},"b":{"message":"B?","schema":` + nameForm + `}}}`)},
 		"misformed":  {Invoke: do().Ask(`{"questions":{"name":{"message":"Who are you?","schema":{"type":"object","properties":12}}}}`)},
 		"teller":     {Invoke: do().Report(`{"status":"reading a.txt"}`).Report(`{"unit":"files"}`).Progress("").Sleep(10).Report(`{"status":"writing"}`).Sleep(10).Report(`{"summary":"Read 2 files."}`).Echo()},
 		"grumbler":   {Invoke: do().Report(`{"summary":"Half of it is there."}`).Sleep(10).Say(abi.StreamError, "no more").Return(abi.InvokeToolError)},
@@ -85,7 +84,7 @@ func zoo() map[string]plugintest.Plugin {
 		case "keeper", "reader":
 			m.Needs.Clock = true
 			m.Tools[0].Hints.Idempotent = true
-		case "asker", "twice", "misformed":
+		case "asker", "misformed":
 			m.Needs.Ask = true
 		case "confidant":
 			m.Tools[0].InputSchema = json.RawMessage(`{"type":"object","properties":{"key":{"type":"string","writeOnly":true}}}`)

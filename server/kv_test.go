@@ -1,10 +1,7 @@
 package server
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -91,37 +88,4 @@ func TestKV(t *testing.T) {
 	require.True(t, deleted)
 	require.NoError(t, s.KV().Clear(t.Context(), "shared", ""))
 	require.Equal(t, []string{"bob/own 0 0"}, stores())
-}
-
-// TestKVLimits: a store is full at the number of keys and bytes that was granted, and
-// the plugin learns which.
-func TestKVLimits(t *testing.T) {
-	s := openKV(t, "", map[string]kvPlugin{
-		"keys":  {granted: host.KV{Mode: abi.StoreWrite, Keys: 1}, op: "kv.set", request: `{"key":"b","value":1}`},
-		"bytes": {granted: host.KV{Mode: abi.StoreWrite, Bytes: 10}, op: "kv.set", request: `{"key":"b","value":"` + strings.Repeat("x", 20) + `"}`},
-	})
-	_, err := s.KV().values("keys", "").Set(t.Context(), "a", json.RawMessage(`1`), 0)
-	require.NoError(t, err)
-	require.JSONEq(t, `{"code":"limit","message":"the key-value store of keys may have 1 values: delete one first, or have the operator raise grants.keys.kv.keys"}`, string(s.call(alice, "keys", `{}`).Value))
-	require.JSONEq(t, `{"code":"limit","message":"the key-value store of bytes may have 10 bytes of keys and values: delete or shorten one first, or have the operator raise grants.bytes.kv.bytes"}`, string(s.call(alice, "bytes", `{}`).Value))
-}
-
-// TestKVRace: of calls that add at the same time and compare versions, each counts once.
-func TestKVRace(t *testing.T) {
-	s := openKV(t, t.TempDir(), map[string]kvPlugin{"first": {granted: host.KV{Mode: abi.StoreWrite}, op: "kv.set", request: `{"key":"a","value":1,"version":0}`}})
-	var won, lost sync.Map
-	var calls sync.WaitGroup
-	for i := range 16 {
-		calls.Go(func() {
-			if v := string(s.call(fmt.Sprint("s", i), "first", `{}`).Value); strings.Contains(v, "version") && !strings.Contains(v, "conflict") {
-				won.Store(i, v)
-			} else {
-				lost.Store(i, v)
-			}
-		})
-	}
-	calls.Wait()
-	count := func(m *sync.Map) (n int) { m.Range(func(any, any) bool { n++; return true }); return n }
-	require.Equal(t, 1, count(&won))
-	require.Equal(t, 15, count(&lost))
 }

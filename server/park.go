@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/shape"
 )
@@ -271,8 +272,8 @@ type live struct {
 	why    error         // set before failed is closed
 	gone   chan struct{} // closed by detach
 
-	later    *asker // for the run
-	askLater bool   // it may ask after it is detached
+	later    *question.Asker // for the run
+	askLater bool            // it may ask after it is detached
 }
 
 type liveKey struct{}
@@ -285,10 +286,10 @@ func liveOf(ctx context.Context) *live {
 }
 
 // newLive returns the caller's end of a call.
-func newLive(c call, asked *questions) *live {
+func newLive(c call, asked *question.Registry) *live {
 	l := &live{
 		call: c.work, wanted: make(chan struct{}), parked: make(chan struct{}), failed: make(chan struct{}), gone: make(chan struct{}),
-		later: newAsker(asked, 0), askLater: c.asksLater(),
+		later: question.NewAsker(asked, 0), askLater: c.asksLater(),
 	}
 	l.want = sync.OnceFunc(func() { close(l.wanted) })
 	return l
@@ -407,7 +408,7 @@ func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 	if isClosed(l.gone) && !l.askLater {
 		return abi.Answers{}, fmt.Errorf("%w: the call continues in the background, where nobody can be asked", host.ErrDenied)
 	}
-	return l.later.ask(ctx, runKey{l.call.Session, l.run}, q)
+	return l.later.Ask(ctx, question.Run{Session: l.call.Session, ID: l.run}, q)
 }
 
 // tee writes to the sink of a run, and to the caller while it is attached.

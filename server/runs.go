@@ -12,6 +12,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/cluster"
+	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/internal/storage"
@@ -54,7 +55,8 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	s.versions = versions.New(versions.Config{DataDir: s.cfg.DataDir, Runs: s.engine, Shared: s.cfg.Engine, Registry: s.registry, Logger: s.log})
 	shared := s.cfg.Engine != nil
 	s.cluster = cluster.New(cluster.Config{Process: s.process, Name: s.cfg.Name, Version: s.cfg.Version, Shared: shared, Workers: s.engine, Logger: s.log})
-	s.asked.shared = shared
+	s.asked.Shared, s.asked.Log = shared, s.log
+	s.asked.Mailbox = func(session, run string) question.Mailbox { return s.runs.Mailbox(session, run) }
 
 	if s.audit, err = record.OpenAudit(s.cfg.AuditDir, s.cfg.Audit, s.engine, s.telemetry); err != nil { // the lock of the runs' folder protects the log too
 		return err

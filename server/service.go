@@ -32,6 +32,7 @@ import (
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/internal/cluster"
+	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/reload"
 	"github.com/toolhost/toolhost/server/internal/versions"
@@ -158,7 +159,7 @@ type Service struct {
 	runs        *background.Manager
 	closed      atomic.Bool
 	step        atomic.Pointer[string] // what Close waits for
-	asked       questions
+	asked       question.Registry
 	connections Connections
 	links       *SecretLinks
 	seals       *Seals

@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
+	"github.com/toolhost/toolhost/server/internal/calllog"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -136,6 +137,13 @@ func (v Session) Diagnosis(ctx context.Context, id string) (*wire.Diagnosis, err
 	return shape.Diagnosis(r.Diagnosis), err
 }
 
+// Calls returns the calls made by the tool of a run, directly and through other tools,
+// including calls that were runs of their own: of each run the first [wire.MaxInnerCalls]
+// calls of its last attempt, and 1,000 in all. It is for people, not for models.
+func (v Session) Calls(ctx context.Context, id string) (wire.InnerCalls, error) {
+	return calllog.Reader{Find: v.record, Payload: v.service.runs.Payload}.Tree(ctx, id)
+}
+
 func (v Session) record(ctx context.Context, id string) (engine.Run, error) {
 	if v.all {
 		return v.service.runs.Find(ctx, id)
@@ -218,7 +226,7 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 		run.ResultBytes, run.ContentBytes = large.ResultBytes, large.ContentBytes
 		run.WaitedSeconds, run.Output = shape.Tenths(checked.Waited), shape.Excerpt(report.Output)
 		if !run.Done {
-			run.Questions = v.questions(ctx, report.Run)
+			run.Questions = v.service.asked.Open(ctx, report.Run)
 		}
 		out.Runs = append(out.Runs, run)
 	}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,8 +13,11 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/internal/calllog"
+	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/shape"
 )
 
 // suspendAfter is how long a run waits before it gives up its instance and its slot,
@@ -50,34 +52,18 @@ func (s *suspension) into(call host.Call) host.Call {
 	}
 	if ask := call.Ask; ask != nil {
 		call.Suspend.Ask = func(ctx context.Context, op int32, q abi.Questions) (abi.Answers, error) {
-			return checkedAsk(ask)(context.WithValue(ctx, askingKey{}, &asking{operation: op, open: &s.question}), q)
+			return question.Checked(ask)(question.WithOperation(ctx, op, &s.question), q)
 		}
 	}
 	hints := s.tool.Tool.Hints
 	call.Suspend.Repeats = hints.Readonly || hints.Idempotent
 	call.Suspend.Drop = func() error { return background.DropState(s.ctx) }
 	if call.Attempt > 1 && call.Continue == nil {
-		s.forget()
-	}
-	return call
-}
-
-// forget removes the questions of a run before it starts over, because its operations get
-// other numbers.
-func (s *suspension) forget() {
-	for {
-		asked, version, err := background.Question(s.ctx)
-		if err == nil && asked != nil {
-			err = background.SaveQuestion(s.ctx, json.RawMessage("[]"), version)
-		}
-		switch {
-		case errors.Is(err, engine.ErrConflict): // an answer came meanwhile
-			continue
-		case err != nil:
+		if err := question.Forget(s.ctx); err != nil {
 			s.service.log.Warn("what a run asked before it began again is kept", "task_id", s.name(), "error", err)
 		}
-		return
 	}
+	return call
 }
 
 // anew reports whether a run of the tool may start over after a crash, if it has done
@@ -120,7 +106,7 @@ func (s *suspension) keep(k host.Kept) error {
 	stored := background.Suspension{State: k.State}
 	for _, op := range k.Begin {
 		stored.Children = append(stored.Children, s.children[op])
-		callLogOf(s.ctx).begin(0, s.children[op].Tool, s.id(op)) // the stored state includes it
+		calllog.Of(s.ctx).Begin(0, s.children[op].Tool, s.id(op)) // the stored state includes it
 	}
 	err := background.SaveState(s.ctx, stored)
 	if limit, ok := errors.AsType[*engine.LimitError](err); ok {
@@ -128,7 +114,7 @@ func (s *suspension) keep(k host.Kept) error {
 	}
 	if err != nil {
 		for _, op := range k.Begin {
-			callLogOf(s.ctx).endRun(s.id(op), abi.Result{}, err)
+			calllog.Of(s.ctx).EndRun(s.id(op), abi.Result{}, err)
 		}
 		return err
 	}
@@ -263,25 +249,19 @@ func (s *suspension) child(tool *callable, args Args, t host.ToolCall) (backgrou
 func (s *suspension) await(ctx context.Context, op int32, _ host.ToolCall) (abi.Result, error) {
 	id, follow := s.id(op), s.service.follower
 	r, err := follow.awaitChild(ctx, s.session, id)
-	if ctx.Err() == nil || withdrawn(ctx) {
-		callLogOf(s.ctx).endRun(id, r, err)
+	if ctx.Err() == nil || question.Withdrawn(ctx) {
+		calllog.Of(s.ctx).EndRun(id, r, err)
 	}
-	if withdrawn(ctx) {
+	if question.Withdrawn(ctx) {
 		follow.withdraw(ctx, s.session, id, "parent", "the run that called it does not wait for it any more")
 	}
 	return r, err
 }
 
-// withdrawn reports whether a context ended because its operation was abandoned.
-func withdrawn(ctx context.Context) bool {
-	cause := context.Cause(ctx)
-	return errors.Is(cause, host.ErrWithdrawn) || errors.Is(cause, context.DeadlineExceeded)
-}
-
 // ofChild returns the result of a child to the run that waits for it.
 func ofChild(run engine.Run) (abi.Result, error) {
 	if run.Held != "" {
-		return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: keptResult(run).Error}
+		return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: shape.Result(run).Error}
 	}
 	if run.Error != nil {
 		switch run.Error.Kind {
@@ -291,10 +271,10 @@ func ofChild(run engine.Run) (abi.Result, error) {
 			return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: run.Error.Message}
 		}
 	}
-	return keptResult(run), nil
+	return shape.Result(run), nil
 }
 
 // lost is the error of a call whose outcome died with its host.
 func lost(why string) error {
-	return &host.Refusal{Code: abi.CallLost, Message: fmt.Sprintf("the call had begun when its host ended (%s)%s", why, textUnknown)}
+	return &host.Refusal{Code: abi.CallLost, Message: fmt.Sprintf("the call had begun when its host ended (%s)%s", why, shape.TextUnknown)}
 }

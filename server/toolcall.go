@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server/internal/calllog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
 )
@@ -24,7 +25,7 @@ type origin struct {
 	call   host.Call // the outer call
 	caller *host.Caller
 	listed *atomic.Int64 // calls within the outermost call
-	number int           // number of the inner call in the log of its run, see callLog
+	number int           // number of the inner call in the log of its run, see calllog
 	fuel   int64         // the most that the inner call may use
 	outer  *origin       // call that made the outer one; nil for an agent's
 }
@@ -60,11 +61,11 @@ func (from *origin) inLog() int {
 // in the same session.
 func (s *Service) callTool(tool *callable, call host.Call, refused *record.Refusals) func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
 	return func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
-		log, outer := callLogOf(ctx), originOf(ctx)
-		number := log.begin(outer.inLog(), t.Tool, "")
+		log, outer := calllog.Of(ctx), originOf(ctx)
+		number := log.Begin(outer.inLog(), t.Tool, "")
 		if slices.Contains(agentNames, t.Tool) {
 			refused.Add(t.Tool, 1)
-			log.end(number, abi.Result{}, host.ErrDenied)
+			log.End(number, abi.Result{}, host.ErrDenied)
 			return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: t.Tool + " is a tool of the agent, which no other tool can call"}
 		}
 		from := &origin{tool: tool, call: call, caller: t.Caller, listed: new(atomic.Int64), number: number, fuel: t.Fuel, outer: outer}
@@ -75,7 +76,7 @@ func (s *Service) callTool(tool *callable, call host.Call, refused *record.Refus
 		r, err := s.Call(context.WithValue(ctx, originKey{}, from), Request{
 			Session: call.Session, Tool: t.Tool, Args: t.Args, Limits: Limits{Timeout: t.Timeout}, Locale: call.Locale, Ask: call.Ask,
 		})
-		log.end(number, r, err)
+		log.End(number, r, err)
 		if errors.Is(err, host.ErrDenied) {
 			err = &host.Refusal{Code: abi.CallDenied, Message: reason.Clip(strings.TrimPrefix(reason.Of(err).Text, host.ErrDenied.Error()+": "), reason.MaxText)}
 		}

@@ -1,8 +1,7 @@
-package server
+package question
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/toolhost/toolhost/abi"
@@ -11,15 +10,11 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// ErrAskAgain is returned by [Request]'s Ask if its caller ends the call, and repeats it
-// with the answers.
-var ErrAskAgain = errors.New("the caller calls again with the answers")
-
-// CheckAnswer checks an answer to the question with that key. The action must be
-// accept, decline or cancel. Only an accepted answer has content, which must fit
-// the question's schema. The error matches [abi.ErrAnswer], or
-// [abi.ErrQuestions] if the question's schema is invalid.
-func CheckAnswer(key string, q abi.Question, a abi.Answer) error {
+// Check checks an answer to the question with that key. The action must be accept,
+// decline or cancel. Only an accepted answer has content, which must fit the question's
+// schema. The error matches [abi.ErrAnswer], or [abi.ErrQuestions] if the question's
+// schema is invalid.
+func Check(key string, q abi.Question, a abi.Answer) error {
 	form, err := compileForm(key, q)
 	if err != nil {
 		return err
@@ -41,14 +36,15 @@ func CheckAnswer(key string, q abi.Question, a abi.Answer) error {
 		return nil
 	}
 	text := fmt.Sprintf("%v %s: %s", abi.ErrAnswer, key, reason.List(problems))
-	return &reason.Error{Reason: Reason{Code: wire.CodeInvalid, Field: "answers", Text: text}, Err: abi.ErrAnswer}
+	return &reason.Error{Reason: reason.Reason{Code: wire.CodeInvalid, Field: "answers", Text: text}, Err: abi.ErrAnswer}
 }
 
-type askFunc = func(ctx context.Context, q abi.Questions) (abi.Answers, error)
+// A Func asks a user, and returns the answers.
+type Func = func(ctx context.Context, q abi.Questions) (abi.Answers, error)
 
-// checkedAsk returns an ask function that refuses questions with an invalid schema
-// and answers that do not fit. Nil stays nil.
-func checkedAsk(ask askFunc) askFunc {
+// Checked returns a function that refuses questions with an invalid schema and answers
+// that do not fit. Nil stays nil.
+func Checked(ask Func) Func {
 	if ask == nil {
 		return nil
 	}
@@ -65,7 +61,7 @@ func checkedAsk(ask askFunc) askFunc {
 		}
 
 		for key, question := range q.Questions {
-			if CheckAnswer(key, question, given.Answers[key]) != nil {
+			if Check(key, question, given.Answers[key]) != nil {
 				return abi.Answers{}, fmt.Errorf("%w %s", abi.ErrAnswer, key) // without the answer, which may be secret
 			}
 		}

@@ -1,25 +1,34 @@
-package server
+package values
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/dryrun"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// kvPrefix is the prefix of the scopes that are key-value stores.
+// kvPrefix is the prefix of the names of scopes that are key-value stores.
 const kvPrefix = "kv:"
+
+// kvScope returns the scope of the key-value store of a plugin. The session is empty for
+// a store that all sessions share.
+func kvScope(plugin, session string) engine.Scope {
+	return engine.Scope{Session: session, Name: kvPrefix + plugin}
+}
 
 // KV manages the key-value stores of plugins, for operators. A store outlives its plugin
 // and the plugin's grant.
-type KV struct{ *store }
+type KV struct {
+	engine engine.Engine
+	audit  func(action, session, id string)
+}
 
-// KV returns the key-value stores of plugins.
-func (s *store) KV() KV { return KV{s} }
+// NewKV returns the key-value stores in an engine. It calls audit after each change.
+func NewKV(e engine.Engine, audit func(action, session, id string)) KV { return KV{e, audit} }
 
 // List returns all stores, sorted by session and plugin.
 func (k KV) List(ctx context.Context) (wire.KVStores, error) {
@@ -31,54 +40,41 @@ func (k KV) List(ctx context.Context) (wire.KVStores, error) {
 	return out, err
 }
 
-// values returns the values of one store.
-func (k KV) values(plugin, session string) background.Values {
-	return background.ValuesIn(k.engine, engine.Scope{Session: session, Name: kvPrefix + plugin}, engine.ValueLimit{}, abi.MaxKVValue)
+// values returns the values of one store, to read and to remove them.
+func (k KV) values(plugin, session string) Values {
+	return Values{background.ValuesIn(k.engine, kvScope(plugin, session), engine.ValueLimit{}, abi.MaxKVValue)}
 }
 
 // Keys returns a page of a store, by key and without data: up to most values whose keys
 // begin with prefix and follow the key after. The session is empty for a store that all
 // sessions share.
 func (k KV) Keys(ctx context.Context, plugin, session, prefix, after string, most int) (wire.Values, error) {
-	found, err := k.values(plugin, session).Page(ctx, prefix, after, most)
-	out := wire.Values{Values: make([]wire.Value, len(found))}
-	for i, one := range found {
-		out.Values[i] = newValue(one)
-	}
-	return out, err
+	return shown(k.values(plugin, session).stored.Page(ctx, prefix, after, most))
 }
 
 // Get returns one value of a store. The error matches engine.ErrNotFound.
 func (k KV) Get(ctx context.Context, plugin, session, key string) (wire.Value, error) {
-	found, err := k.values(plugin, session).Get(ctx, key)
-	return newValue(found), err
+	return k.values(plugin, session).Get(ctx, key)
 }
 
 // Delete removes one value, and reports whether there was one. A dry run removes
 // nothing.
 func (k KV) Delete(ctx context.Context, plugin, session, key string) (bool, error) {
-	if InDryRun(ctx) {
-		_, err := k.Get(ctx, plugin, session, key)
-		if errors.Is(err, engine.ErrNotFound) {
-			return false, nil
-		}
-		return err == nil, err
-	}
-	deleted, err := k.values(plugin, session).Delete(ctx, key, AnyVersion)
-	if deleted {
-		k.audit.Admin("kv value removed", session, plugin+" "+key)
+	deleted, err := k.values(plugin, session).Delete(ctx, key, engine.AnyVersion)
+	if deleted && !dryrun.In(ctx) {
+		k.audit("kv value removed", session, plugin+" "+key)
 	}
 	return deleted, err
 }
 
 // Clear removes a store. A dry run removes nothing.
 func (k KV) Clear(ctx context.Context, plugin, session string) error {
-	if InDryRun(ctx) {
+	if dryrun.In(ctx) {
 		return nil
 	}
-	err := k.engine.DropValues(context.WithoutCancel(ctx), engine.Scope{Session: session, Name: kvPrefix + plugin}, "")
+	err := k.engine.DropValues(context.WithoutCancel(ctx), kvScope(plugin, session), "")
 	if err == nil {
-		k.audit.Admin("kv store removed", session, plugin)
+		k.audit("kv store removed", session, plugin)
 	}
 	return err
 }

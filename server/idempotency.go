@@ -1,18 +1,14 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"time"
 	"unicode/utf8"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/reason"
-	"github.com/toolhost/toolhost/server/internal/shape"
-	"github.com/toolhost/toolhost/server/wire"
 )
 
 // ErrCancel is the cancellation cause that stops a call with a Key. If its context ends
@@ -82,52 +78,6 @@ func (f follower) repeatKeyed(ctx context.Context, c call) (r abi.Result, found 
 func (f follower) repeated(ctx context.Context, c call, run engine.Run) (abi.Result, error) {
 	c.note.Repeat = true
 	return f.follow(ctx, c, run, c.patience())
-}
-
-// textUnknown ends the message about a call whose outcome its host did not see.
-const textUnknown = ". It is not known whether the tool took effect: check that before you call it again"
-
-// keptResult returns the result of a call from its record.
-func keptResult(run engine.Run) abi.Result {
-	r := abi.Result{
-		Kind: abi.Success, Value: run.Result, Content: shape.Blocks(run.Content), Summary: run.Summary, ExitCode: run.ExitCode,
-		Usage: abi.Usage{
-			Fuel: run.Cost.Fuel, CPU: run.Cost.CPU, Wait: run.Cost.Wait, MemoryPeak: run.Cost.MemoryPeak,
-			Wall: run.Elapsed(time.Now()), OutputBytes: run.OutputBytes,
-		},
-	}
-	switch {
-	case run.Status == engine.StatusCanceled:
-		r.Kind, r.Value, r.Error = abi.CanceledKind, nil, "the call was canceled"
-		if run.Cancel != nil {
-			r.Error = cmp.Or(run.Cancel.Reason, r.Error)
-		}
-	case run.Error != nil:
-		r.Kind, r.Limit = keptKind(wire.ErrorKind(run.Error.Kind))
-		r.Value, r.Error = nil, run.Error.Message
-		if k := run.Error.Kind; k == engine.KindOrphaned || k == engine.KindInterrupted {
-			r.Error += textUnknown
-		}
-	}
-	return r
-}
-
-// keptKind returns the kind of a failed call's result from its record.
-func keptKind(kind wire.ErrorKind) (abi.Kind, abi.Limit) {
-	switch kind {
-	case wire.KindToolError, wire.KindRejected:
-		return abi.ToolError, ""
-	case wire.KindConnectionRequired:
-		return abi.ConnectionRequired, ""
-	case wire.KindTimeout:
-		return abi.LimitReached, abi.LimitTime
-	}
-	for limit, k := range limitKinds {
-		if k == kind {
-			return abi.LimitReached, limit
-		}
-	}
-	return abi.Internal, ""
 }
 
 // forgetUnmade removes the record of a keyed call that was not made, because its user is

@@ -1,4 +1,4 @@
-package server
+package values
 
 import (
 	"encoding/json"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 	"github.com/toolhost/toolhost/pkg/background/sqlite"
@@ -26,8 +25,8 @@ func BenchmarkKV(b *testing.B) {
 	b.Cleanup(func() { require.NoError(b, disk.Close()) })
 
 	for name, e := range map[string]engine.Engine{"memory": memory.New(), "sqlite": disk} {
-		scope, limit := engine.Scope{Name: kvPrefix + "bench"}, engine.ValueLimit{Count: host.DefaultKVKeys, Bytes: host.DefaultKVBytes}
-		served := storedValues{background.ValuesIn(e, scope, limit, abi.MaxKVValue), nil, "", "", "bench"}
+		scope, limit := kvScope("bench", ""), engine.ValueLimit{Count: host.DefaultKVKeys, Bytes: host.DefaultKVBytes}
+		served := Calls{Engine: e}.KV("bench", host.KV{Mode: abi.StoreWrite}, host.Call{})
 		for i := range 100 {
 			_, err := served.Set(b.Context(), fmt.Sprint("key-", i), value, host.AnyVersion, 0)
 			require.NoError(b, err)

@@ -76,29 +76,3 @@ func TestCheckIsWokenByQuestionsOverHosts(t *testing.T) {
 		require.Equal(t, "succeeded", b.check(alice, asks, `,"wait_seconds":540`)["status"], "answered where it asks")
 	})
 }
-
-// Of two questions, one is answered where the run asks and one elsewhere. What is answered
-// is asked at no host any more.
-func TestPartOfTheQuestionsOverHosts(t *testing.T) {
-	for _, first := range []int{0, 1} {
-		bubble(t, func(t *testing.T) {
-			shared := memory.New()
-			hosts := []service{open(t, Config{Engine: shared, ParkAfter: time.Second}, "twice"), open(t, Config{Engine: shared, ParkAfter: time.Second}, "twice")}
-			id := hosts[0].parkAskingWith(alice, "twice")
-			for i, key := range []string{"a.1", "b.1"} {
-				at := hosts[(first+i)%2]
-				require.NoError(t, at.Session(alice).Answer(t.Context(), id, map[string]abi.Answer{key: {Action: abi.AnswerDecline}}))
-				for _, h := range hosts {
-					asked, err := h.Session(alice).Questions(t.Context(), id)
-					require.NoError(t, err)
-					require.NotContains(t, asked, key)
-					if i == 0 {
-						require.Contains(t, asked, "b.1")
-					}
-				}
-			}
-			synctest.Wait()
-			require.Equal(t, "succeeded", hosts[1].check(alice, id, `,"wait_seconds":540`)["status"])
-		})
-	}
-}
