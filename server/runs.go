@@ -12,6 +12,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/seal"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -46,7 +47,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.seals = &Seals{engine: s.engine}
+	s.seals = seal.New(s.engine)
 	s.asked.shared = s.cfg.Engine != nil
 
 	if s.audit, err = record.OpenAudit(s.cfg.AuditDir, s.cfg.Audit, s.engine, s.telemetry); err != nil { // the lock of the runs' folder protects the log too
