@@ -10,6 +10,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // execute is the last stage: it calls the tool with everything it may use.
@@ -21,7 +22,7 @@ func (s *Service) execute(callFunc) callFunc {
 		defer refused.Write()
 
 		work.Ask, work.Values, work.KV = checkedAsk(work.Ask), s.valuesFor(work, s.log), s.kvFor(c.tool, work, s.log)
-		work.Secrets, work.May = secretsFor(s, c.tool, work), background.MayAct
+		work.Secrets, work.May = s.secrets.For(wire.UserOf(work.Session), c.tool.cfg.Secrets), background.MayAct
 		work.CallTool, work.Ungranted = s.callTool(c.tool, work, refused), refused.Add
 		work.HTTP = func(x host.Exchange) { s.audit.Exchange(from, x) }
 		if c.tool.plugin != nil {

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/seal"
+	"github.com/toolhost/toolhost/server/internal/secret"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -54,7 +56,8 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		return err
 	}
 	s.audit.Grants(s.registry.Plugins())
-	if err := renewSecrets(ctx, s); err != nil {
+	s.secrets = secret.New(secret.Config{Engine: s.engine, Configured: func() host.Secrets { return s.now().cfg.Secrets }, DryRun: InDryRun, Audit: &s.audit, Log: s.log})
+	if err := s.secrets.Renew(ctx); err != nil {
 		return err
 	}
 

@@ -32,6 +32,7 @@ import (
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/secret"
 	"github.com/toolhost/toolhost/server/telemetry"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -157,7 +158,7 @@ type Service struct {
 	step        atomic.Pointer[string] // what Close waits for
 	asked       questions
 	connections Connections
-	links       *SecretLinks
+	secrets     *secret.Store
 	seals       *Seals
 	drift       drift
 	figures     *record.Figures
@@ -188,7 +189,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.links, s.versions = newSecretLinks(s), newVersions(cfg.DataDir, cfg.Engine)
+	s.versions = newVersions(cfg.DataDir, cfg.Engine)
 	s.figures = record.NewFigures(func() (background.Stats, host.Stats) { return s.runs.Stats(), s.host.Stats() })
 	var err error
 	if s.telemetry, err = telemetry.New(cfg.Telemetry); err != nil {
