@@ -28,22 +28,26 @@ func (s *Store) Asker(c Call, ask func(ctx context.Context, need Need) error) *A
 	return &Asker{s, c, ask, map[string]bool{}}
 }
 
-// Ask asks for the secret that a call with this result of Explain lacked. It reports whether
-// the secret has a value now, so that the call can start over. The error is that of the
-// function that asks, or of ctx.
+// Ask asks for the secret that a call with this result lacked. It reports whether the secret
+// has a value now, so that the call can start over. The error is that of the function that
+// asks, or of ctx.
 func (a *Asker) Ask(ctx context.Context, r abi.Result) (again bool, err error) {
 	need, ok := a.store.lacked(ctx, a.call, r)
-	if !ok || r.Connection.SetupURL == "" || a.asked[need.Name] || len(a.asked) == maxAsked {
+	if !ok || a.asked[need.Name] || len(a.asked) == maxAsked {
+		return false, nil
+	}
+	url := a.store.pending.url(need) // that of the result may be the plugin's
+	if url == "" {
 		return false, nil
 	}
 	a.asked[need.Name] = true
 
-	set, stop := a.store.watchers.watch(need.User, need.Name)
+	set, stop := a.store.pending.watch(need.User, need.Name)
 	defer stop()
 	if _, err := a.store.User(need.User).Secret(ctx, need.Name); err == nil { // it was set meanwhile
 		return true, nil
 	}
-	if err = a.ask(ctx, Need{Name: need.Name, Hosts: need.Hosts, URL: r.Connection.SetupURL, Set: set}); err == nil {
+	if err = a.ask(ctx, Need{Name: need.Name, Hosts: need.Hosts, URL: url, Set: set}); err == nil {
 		err = ctx.Err()
 	}
 	return err == nil, err

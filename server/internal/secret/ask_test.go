@@ -33,7 +33,7 @@ func TestExplain(t *testing.T) {
 			b.Links().ServeAt(test.page)
 			r := b.Explain(t.Context(), test.call, test.r)
 			require.Equal(t, test.want, r.Error)
-			require.Empty(t, b.links.byToken)
+			require.Empty(t, b.pending.links)
 			require.Equal(t, test.r.Connection, r.Connection)
 		})
 	}
@@ -98,7 +98,7 @@ func TestAsk(t *testing.T) {
 				again, err := b.ask(t.Context(), a, "example")
 				require.NoError(t, err)
 				require.True(t, again)
-				require.Empty(t, b.watchers.sets)
+				require.Empty(t, b.pending.waits)
 
 				again, err = b.ask(t.Context(), a, "example")
 				require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestAskEnds(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.False(t, again)
 	}
-	require.Empty(t, b.watchers.sets)
+	require.Empty(t, b.pending.waits)
 }
 
 // A call that lacks a secret which has a value by now starts over without a question.
@@ -145,6 +145,19 @@ func TestAskForNothing(t *testing.T) {
 	again, err = never.Ask(t.Context(), abi.Result{Kind: abi.Success})
 	require.NoError(t, err)
 	require.False(t, again)
+}
+
+// A user is sent to the page of this server, not to an address of the plugin's.
+func TestAskOnOurPage(t *testing.T) {
+	b := open(t)
+	r := lacking("example")
+	r.Connection.SetupURL = "https://attacker.example/"
+	a := b.Asker(asks("ana/work"), func(_ context.Context, need Need) error {
+		require.Contains(t, need.URL, page)
+		return ErrNotConnected
+	})
+	_, err := a.Ask(t.Context(), r)
+	require.ErrorIs(t, err, ErrNotConnected)
 }
 
 // A plugin cannot make a call ask its user again and again.

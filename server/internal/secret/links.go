@@ -29,116 +29,142 @@ type Link struct {
 	Expires time.Time // an hour after the call
 }
 
+// answers reports whether a link is for the same secret, and for the same tool and session.
+func (l Link) answers(need Link) bool {
+	return l.User == need.User && l.Name == need.Name && l.Tool == need.Tool && l.Session == need.Session
+}
+
 // Links are the links that calls created for missing secrets. They are in memory only: a
 // restart voids them. It is safe for concurrent use.
 type Links struct{ store *Store }
 
 // ServeAt sets the URL of the page for links, such as https://tools.example/secret/.
 // Without it, calls create no links.
-func (l *Links) ServeAt(page string) { l.store.links.serveAt(page) }
+func (l *Links) ServeAt(page string) { l.store.pending.serveAt(page) }
 
 // Link returns the link with a token. The error matches [reason.ErrLink].
-func (l *Links) Link(token string) (Link, error) { return l.store.links.find(token, false) }
+func (l *Links) Link(token string) (Link, error) { return l.store.pending.find(token, false) }
 
 // Use sets the secret and voids the link. If [User.Set] fails, the link stays valid. The
 // error matches [reason.ErrLink], or is that of Set.
 func (l *Links) Use(ctx context.Context, token, value string) error {
-	link, err := l.store.links.find(token, true) // so that only one request uses it
+	link, err := l.store.pending.find(token, true) // so that only one request uses it
 	if err != nil {
 		return err
 	}
 	if err = l.store.User(link.User).Set(ctx, link.Name, value); err != nil {
-		l.store.links.put(token, link)
+		l.store.pending.put(token, link)
 	}
 	return err
 }
 
-// links holds the valid links.
-type links struct {
-	mu      sync.Mutex
-	page    string // prefix of links, before the token
-	byToken map[string]Link
+// owned identifies a secret of a user.
+type owned struct{ user, name string }
+
+// pending holds what a secret that is set ends: its links, and the waits of calls.
+type pending struct {
+	mu    sync.Mutex
+	page  string                  // prefix of links, before the token
+	links map[string]Link         // by token
+	waits map[chan struct{}]owned // closed once the secret is set
 }
 
-func (l *links) serveAt(page string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.page = page
+func (p *pending) serveAt(page string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.page = page
 }
 
 // find returns the link with a token, and takes it if asked to.
-func (l *links) find(token string, take bool) (Link, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.expire(time.Now())
+func (p *pending) find(token string, take bool) (Link, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expire(time.Now())
 
-	link, ok := l.byToken[token]
+	link, ok := p.links[token]
 	if !ok {
 		return Link{}, reason.ErrLink
 	}
 	if take {
-		delete(l.byToken, token)
+		delete(p.links, token)
 	}
 	return link, nil
 }
 
 // put returns a link that was taken.
-func (l *links) put(token string, link Link) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.byToken[token] = link
+func (p *pending) put(token string, link Link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.links[token] = link
 }
 
 // url returns the address of a link for a secret, or "" if no page serves links. A
 // repeated call gets the same link, as long as that has half of its life left.
-func (l *links) url(need Link) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.page == "" {
+func (p *pending) url(need Link) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.page == "" {
 		return ""
 	}
 
 	now := time.Now()
-	l.expire(now)
-	for token, link := range l.byToken {
-		if link.User == need.User && link.Session == need.Session && link.Tool == need.Tool && link.Name == need.Name && link.Expires.Sub(now) > linkLife/2 {
-			return l.page + token
+	p.expire(now)
+	for token, link := range p.links {
+		if link.answers(need) && link.Expires.Sub(now) > linkLife/2 {
+			return p.page + token
 		}
 	}
-	l.evict(func(link Link) bool { return link.User == need.User }, maxOfUser)
-	l.evict(func(Link) bool { return true }, maxLinks)
+	p.evict(func(link Link) bool { return link.User == need.User }, maxOfUser)
+	p.evict(func(Link) bool { return true }, maxLinks)
 
 	token := rand.Text()
 	need.Expires = now.Add(linkLife)
-	if l.byToken == nil {
-		l.byToken = map[string]Link{}
-	}
-	l.byToken[token] = need
-	return l.page + token
+	p.links[token] = need
+	return p.page + token
 }
 
 // expire removes expired links. The caller holds the mutex.
-func (l *links) expire(now time.Time) {
-	maps.DeleteFunc(l.byToken, func(_ string, link Link) bool { return !now.Before(link.Expires) })
+func (p *pending) expire(now time.Time) {
+	maps.DeleteFunc(p.links, func(_ string, link Link) bool { return !now.Before(link.Expires) })
 }
 
 // evict makes room for one more link of a kind. The caller holds the mutex.
-func (l *links) evict(kind func(Link) bool, most int) {
+func (p *pending) evict(kind func(Link) bool, most int) {
 	var tokens []string
-	for token, link := range l.byToken {
+	for token, link := range p.links {
 		if kind(link) {
 			tokens = append(tokens, token)
 		}
 	}
-	slices.SortFunc(tokens, func(a, b string) int { return l.byToken[a].Expires.Compare(l.byToken[b].Expires) })
+	slices.SortFunc(tokens, func(a, b string) int { return p.links[a].Expires.Compare(p.links[b].Expires) })
 	for _, token := range tokens[:max(0, len(tokens)-most+1)] {
-		delete(l.byToken, token)
+		delete(p.links, token)
 	}
 }
 
-// void removes the links for a secret.
-func (l *links) void(user, name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	maps.DeleteFunc(l.byToken, func(_ string, link Link) bool { return link.User == user && link.Name == name })
+// watch returns a channel that is closed when a secret is set. Call stop when done.
+func (p *pending) watch(user, name string) (set <-chan struct{}, stop func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wait := make(chan struct{})
+	p.waits[wait] = owned{user, name}
+
+	return wait, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.waits, wait)
+	}
+}
+
+// set voids the links for a secret that was set, and ends the waits for it.
+func (p *pending) set(user, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.links, func(_ string, link Link) bool { return link.User == user && link.Name == name })
+	for wait, of := range p.waits {
+		if of == (owned{user, name}) {
+			close(wait)
+			delete(p.waits, wait)
+		}
+	}
 }

@@ -126,7 +126,7 @@ func TestHostileLinks(t *testing.T) {
 				time.Sleep(time.Second)
 				b.lacks(fmt.Sprint("ana/", i))
 			}
-			require.Len(b.t, b.links.byToken, maxOfUser)
+			require.Len(b.t, b.pending.links, maxOfUser)
 			return b.use(token, valueOfBo)
 		}, textVoid},
 		"a link while another user makes too many": {func(b *bench, token string) string {
@@ -140,7 +140,7 @@ func TestHostileLinks(t *testing.T) {
 				time.Sleep(time.Second)
 				b.lacks(fmt.Sprint("user", i, "/work"))
 			}
-			require.Len(b.t, b.links.byToken, maxLinks)
+			require.Len(b.t, b.pending.links, maxLinks)
 			return b.use(token, valueOfBo)
 		}, textVoid},
 		"a header in the value": {func(b *bench, token string) string { return b.use(token, "abcdef\r\nX-Admin: 1") }, "value: the value has a line break or another control character"},

@@ -57,7 +57,7 @@ func (s *Store) Explain(ctx context.Context, c Call, r abi.Result) abi.Result {
 	}
 
 	connection := *r.Connection
-	connection.SetupURL = s.links.url(need)
+	connection.SetupURL = s.pending.url(need)
 	r.Connection = &connection
 	how := fmt.Sprintf("set it with PUT /v1/secrets/%s, or have the operator set it", need.Name)
 	if need.User == "" {

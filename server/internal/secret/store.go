@@ -38,12 +38,13 @@ type Config struct {
 // memory only: a restart voids them. It is safe for concurrent use.
 type Store struct {
 	Config
-	links    links
-	watchers watchers
+	pending pending
 }
 
 // New returns a Store.
-func New(cfg Config) *Store { return &Store{Config: cfg} }
+func New(cfg Config) *Store {
+	return &Store{cfg, pending{links: map[string]Link{}, waits: map[chan struct{}]owned{}}}
+}
 
 // User returns the secrets of a user. The user "" owns the sessions without one.
 func (s *Store) User(name string) User { return s.user(name, s.Configured()) }

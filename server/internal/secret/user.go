@@ -78,8 +78,7 @@ func (u User) Set(ctx context.Context, name, value string) error {
 		return err
 	}
 	u.store.Audit.Secret("secret set", u.name, name)
-	u.store.links.void(u.name, name)
-	u.store.watchers.wake(u.name, name)
+	u.store.pending.set(u.name, name)
 	return nil
 }
 
