@@ -14,12 +14,12 @@ import (
 // A connector helps users to set the secrets that their calls lack.
 type connector struct {
 	secrets *secret.Store
-	sends   func(t *callable, secret string, seen map[string]bool) bool // whether requests of a tool may carry a secret
+	sends   func(t *callable, secret string) bool // whether requests of a tool may carry a secret
 	log     *slog.Logger
 }
 
 func (x connector) call(c call) secret.Call {
-	return secret.Call{Session: c.Session, Tool: c.tool.Name, Sends: func(name string) bool { return x.sends(c.tool, name, map[string]bool{}) }}
+	return secret.Call{Session: c.Session, Tool: c.tool.Name, Sends: func(name string) bool { return x.sends(c.tool, name) }}
 }
 
 // link is the stage that adds to a result how to set the secret that the call lacked.

@@ -59,7 +59,8 @@ func (s *Service) openStages() {
 	}
 	x, follow := executor{s}, s.follower
 	recording := recorder{s.figures, s.telemetry, s.audit, s.log}
-	secrets := connector{s.secrets, s.sends, s.log}
+	sends := func(t *callable, secret string) bool { return s.sends(t, secret, map[string]bool{}) }
+	secrets := connector{s.secrets, sends, s.log}
 	find := finder{lookup: s.toolOf, versions: s.audit.Kept()}.find
 	describe, park := describer{s.define, follow.approvals}.describe, parker{follow, x.attach}.park
 
