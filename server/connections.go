@@ -1,119 +1,12 @@
 package server
 
-import (
-	"cmp"
-	"maps"
-	"slices"
-	"sync"
-	"time"
+import "github.com/toolhost/toolhost/server/internal/presence"
 
-	"github.com/toolhost/toolhost/internal/fair"
-	"github.com/toolhost/toolhost/pkg/background/output"
-	"github.com/toolhost/toolhost/server/wire"
-)
-
-const (
-	maxConnections = 1024             // clients that are listed
-	connectionLife = 30 * time.Minute // how long a client is listed after its last request
-	maxClientName  = 64               // characters of a client's name
-)
-
-// Connections lists the clients that have sent requests recently, for operators. It is
-// safe for concurrent use.
-type Connections struct {
-	mu   sync.Mutex
-	byID map[string]*connection
-}
-
-type connection struct {
-	wire.ClientConnection
-	key string // fairness key of the client
-}
+// Connections lists the clients that have sent requests recently, for operators: List
+// returns those that are connected, or have sent a request in the last 30 minutes, at most
+// 1,024, the latest request first. Transports call Visit for each request, and Depart when a
+// connection has ended. It is safe for concurrent use.
+type Connections = presence.Clients
 
 // Connections returns the list of recent clients.
 func (s *Service) Connections() *Connections { return &s.connections }
-
-// List returns the clients that are connected, or have sent a request in the last 30
-// minutes: at most 1,024, the latest request first.
-func (c *Connections) List() []wire.ClientConnection {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.expire()
-
-	out := make([]wire.ClientConnection, 0, len(c.byID))
-	for _, conn := range c.byID {
-		out = append(out, conn.ClientConnection)
-	}
-	slices.SortFunc(out, func(a, b wire.ClientConnection) int {
-		return cmp.Or(b.LastRequestAt.Compare(a.LastRequestAt), b.Since.Compare(a.Since), cmp.Compare(a.Session, b.Session))
-	})
-	return out
-}
-
-// Visit records a request of a client, for transports. Call leave when the request is
-// answered. The id distinguishes connections, and client is the key that limits count by.
-func (c *Connections) Visit(id, client string, of wire.ClientConnection) (leave func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	conn := c.byID[id]
-	if conn == nil {
-		if conn = c.admit(id, client); conn == nil {
-			return func() {}
-		}
-	}
-
-	of.Client, of.ClientVersion = clientName(of.Client), clientName(of.ClientVersion)
-	of.Since, of.LastRequestAt, of.InFlight = conn.Since, time.Now().UTC(), conn.InFlight+1
-	conn.ClientConnection = of
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		conn.InFlight--
-		conn.LastRequestAt = time.Now().UTC()
-	}
-}
-
-// Depart removes a connection that has ended, for transports.
-func (c *Connections) Depart(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.byID, id)
-}
-
-// admit makes room for a new connection. It returns nil if all others are busy.
-func (c *Connections) admit(id, client string) *connection {
-	if c.byID == nil {
-		c.byID = map[string]*connection{}
-	}
-	if len(c.byID) >= maxConnections {
-		c.expire()
-	}
-	if len(c.byID) >= maxConnections {
-		victim, ok := fair.Victim(maps.Keys(c.byID), func(id string) fair.Holding {
-			conn := c.byID[id]
-			return fair.Holding{Key: conn.key, Busy: conn.InFlight > 0, Since: conn.LastRequestAt}
-		}, client)
-		if !ok {
-			return nil
-		}
-		delete(c.byID, victim)
-	}
-
-	conn := &connection{key: client}
-	conn.Since = time.Now().UTC()
-	c.byID[id] = conn
-	return conn
-}
-
-// expire removes connections without a recent request.
-func (c *Connections) expire() {
-	maps.DeleteFunc(c.byID, func(_ string, conn *connection) bool {
-		return conn.InFlight == 0 && time.Since(conn.LastRequestAt) > connectionLife
-	})
-}
-
-// clientName returns a client's own name, made safe to show.
-func clientName(text string) string {
-	return output.Shorten(text, maxClientName)
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/values"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // execute is the last stage: it calls the tool with everything it may use.
@@ -24,7 +25,7 @@ func (s *Service) execute(callFunc) callFunc {
 
 		stored := values.Calls{Engine: s.engine, Log: s.log}
 		work.Ask, work.Values = question.Checked(work.Ask), stored.Session(work)
-		work.Secrets, work.May = secretsFor(s, c.tool, work), background.MayAct
+		work.Secrets, work.May = s.secrets.For(wire.UserOf(work.Session), c.tool.cfg.Secrets), background.MayAct
 		work.CallTool, work.Ungranted = s.callTool(c.tool, work, refused), refused.Add
 		work.HTTP = func(x host.Exchange) { s.audit.Exchange(from, x) }
 		if c.tool.plugin != nil {

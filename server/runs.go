@@ -8,12 +8,15 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/cluster"
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/seal"
+	"github.com/toolhost/toolhost/server/internal/secret"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/internal/storage"
 	"github.com/toolhost/toolhost/server/internal/versions"
@@ -51,7 +54,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		return err
 	}
 	s.engine = s.storage.Engine
-	s.seals = &Seals{engine: s.engine}
+	s.seals = seal.New(s.engine)
 	s.versions = versions.New(versions.Config{DataDir: s.cfg.DataDir, Runs: s.engine, Shared: s.cfg.Engine, Registry: s.registry, Logger: s.log})
 	shared := s.cfg.Engine != nil
 	s.cluster = cluster.New(cluster.Config{Process: s.process, Name: s.cfg.Name, Version: s.cfg.Version, Shared: shared, Workers: s.engine, Logger: s.log})
@@ -62,7 +65,8 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		return err
 	}
 	s.audit.Grants(s.registry.Plugins())
-	if err := renewSecrets(ctx, s); err != nil {
+	s.secrets = secret.New(secret.Config{Engine: s.engine, Configured: func() host.Secrets { return s.now().cfg.Secrets }, DryRun: InDryRun, Audit: &s.audit, Log: s.log})
+	if err := s.secrets.Renew(ctx); err != nil {
 		return err
 	}
 

@@ -20,7 +20,6 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/vault"
-	"github.com/toolhost/toolhost/server/wire"
 )
 
 const (
@@ -105,20 +104,9 @@ func TestSecretsOfUsers(t *testing.T) {
 	require.Equal(t, engine.StatusSucceeded, run.Status)
 	require.Equal(t, "Bearer "+valueOfBo, <-k.seen)
 
-	list, err := k.Secrets("ana").List(ctx, false)
-	require.NoError(t, err)
-	require.Len(t, list.Secrets, 1)
-	require.True(t, list.Secrets[0].Set)
-	list, err = k.Secrets("").List(ctx, true)
-	require.NoError(t, err)
-	require.Equal(t, []string{"example user false", "shared operator false"}, []string{shown(list.Secrets[0]), shown(list.Secrets[1])})
-
 	removed, err := k.Secrets("ana").Remove(ctx, "example")
 	require.NoError(t, err)
 	require.True(t, removed)
-	removed, err = k.Secrets("ana").Remove(ctx, "example")
-	require.NoError(t, err)
-	require.False(t, removed)
 	require.Equal(t, abi.ConnectionRequired, k.call("ana/default", "asks", `{}`).Kind)
 
 	require.NoError(t, k.Close(done()))
@@ -133,8 +121,6 @@ func TestSecretsOfUsers(t *testing.T) {
 	}
 	require.Equal(t, []string{"secret removed ana example", "secret set bo example", "secret set ana example"}, acts)
 }
-
-func shown(s wire.Secret) string { return fmt.Sprint(s.Name, " ", s.Scope, " ", s.Set) }
 
 // nowhere checks that no file has one of the texts.
 func (k *keyedWeb) nowhere(t *testing.T, texts ...string) {
@@ -163,7 +149,7 @@ func TestKeysOfSecrets(t *testing.T) {
 	ctx := t.Context()
 	require.NoError(t, k.Secrets("ana").Set(ctx, "example", valueOfAna))
 	stored := func() string {
-		v, err := k.engine.Value(ctx, k.Secrets("ana").scope(), "example")
+		v, err := k.engine.Value(ctx, engine.Scope{Name: "secret:ana"}, "example")
 		require.NoError(t, err)
 		return string(v.Data)
 	}
@@ -198,63 +184,15 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// What is tried with secrets of users, and what is answered.
-func TestHostileSecrets(t *testing.T) {
-	const failed = `{"code":"failed","message":"secret \"example\": it cannot be used now: the operator finds the reason in the log"}`
-	for _, test := range []struct {
-		name   string
-		do     func(k *keyedWeb) (said string)
-		answer string
-	}{
-		{"the secret of another user", func(k *keyedWeb) string { return k.asks("bo/default") }, "connect example first: the secret \"example\" has no value: set it with PUT /v1/secrets/example, or have the operator set it"},
-		{"a session with the other's name in it", func(k *keyedWeb) string { return k.asks("ana") }, "connect example first: the secret \"example\" has no value: set it with toolhost secret set example"},
-		{"a record of another user, copied", func(k *keyedWeb) string {
-			k.copy("ana", "bo")
-			return k.asks("bo/default")
-		}, failed},
-		{"a record that was changed", func(k *keyedWeb) string {
-			k.change(func(data []byte) []byte { data[len(data)-1] ^= 1; return data })
-			return k.asks("ana/default")
-		}, failed},
-		{"a record of another version", func(k *keyedWeb) string {
-			k.change(func(data []byte) []byte { data[0] = 9; return data })
-			return k.asks("ana/default")
-		}, failed},
-		{"a record that was cut", func(k *keyedWeb) string {
-			k.change(func(data []byte) []byte { return data[:5] })
-			return k.asks("ana/default")
-		}, failed},
-		{"another key", func(k *keyedWeb) string {
-			k.write(vault.NewKey()+"\n", 0o600)
-			return k.asks("ana/default")
-		}, failed},
-		{"keys that others can read", func(k *keyedWeb) string {
-			require.NoError(k.t, os.Chmod(k.keys, 0o644))
-			return k.asks("ana/default")
-		}, failed},
-		{"no keys any more", func(k *keyedWeb) string {
-			require.NoError(k.t, os.Remove(k.keys))
-			return k.asks("ana/default")
-		}, failed},
-		{"setting without keys", func(k *keyedWeb) string {
-			require.NoError(k.t, os.Remove(k.keys))
-			return k.set("ana", "example", valueOfAna)
-		}, "secrets of users cannot be kept here: have the operator set secrets_key"},
-		{"a header in the value", func(k *keyedWeb) string { return k.set("ana", "example", "abcdef\r\nX-Admin: 1") }, "value: the value has a line break or another control character"},
-		{"a value of a byte", func(k *keyedWeb) string { return k.set("ana", "example", "x") }, "value: the value is shorter than 6 bytes: it could not be masked"},
-		{"no value", func(k *keyedWeb) string { return k.set("ana", "example", "") }, "value: the value is empty"},
-		{"a value without end", func(k *keyedWeb) string { return k.set("ana", "example", strings.Repeat("x", 1<<20)) }, "value: the value has 1048576 bytes, and at most 16384 are allowed"},
-		{"a secret of the operator", func(k *keyedWeb) string { return k.set("ana", "shared", valueOfAna) }, "name: it is a secret of the operator, whose value comes from the configuration"},
-		{"a name that is not configured", func(k *keyedWeb) string { return k.set("ana", "other", valueOfAna) }, "there is nothing with that name"},
-		{"a name of a key-value store", func(k *keyedWeb) string { return k.set("ana", "../kv:asks", valueOfAna) }, "there is nothing with that name"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			k := openKeyed(t)
-			require.NoError(t, k.Secrets("ana").Set(t.Context(), "example", valueOfAna))
-			require.Equal(t, test.answer, test.do(k))
-			require.Empty(t, k.seen, "nothing was sent")
-		})
-	}
+// What a model reads of a secret without a value, and of one that cannot be read.
+func TestMissingSecrets(t *testing.T) {
+	k := openKeyed(t)
+	require.NoError(t, k.Secrets("ana").Set(t.Context(), "example", valueOfAna))
+	require.Equal(t, `connect example first: the secret "example" has no value: set it with PUT /v1/secrets/example, or have the operator set it`, k.asks("bo/default"))
+	require.Equal(t, `connect example first: the secret "example" has no value: set it with toolhost secret set example`, k.asks("ana"), "a session with the name of a user")
+	require.NoError(t, os.WriteFile(k.keys, []byte(vault.NewKey()+"\n"), 0o600))
+	require.Equal(t, `{"code":"failed","message":"secret \"example\": it cannot be used now: the operator finds the reason in the log"}`, k.asks("ana/default"))
+	require.Empty(t, k.seen, "nothing was sent")
 }
 
 // asks calls the plugin, and returns what the model sees.
@@ -264,34 +202,4 @@ func (k *keyedWeb) asks(session string) string {
 		return r.Error
 	}
 	return string(r.Value)
-}
-
-func (k *keyedWeb) set(user, name, value string) string {
-	err := k.Secrets(user).Set(k.t.Context(), name, value)
-	r := ReasonOf(err)
-	require.Error(k.t, err)
-	if r.Field != "" {
-		return r.Field + ": " + r.Text
-	}
-	return r.Text
-}
-
-func (k *keyedWeb) write(text string, mode os.FileMode) {
-	require.NoError(k.t, os.WriteFile(k.keys, []byte(text), mode))
-}
-
-func (k *keyedWeb) copy(from, to string) {
-	v, err := k.engine.Value(k.t.Context(), k.Secrets(from).scope(), "example")
-	require.NoError(k.t, err)
-	v.Version = AnyVersion
-	_, err = k.engine.PutValue(k.t.Context(), k.Secrets(to).scope(), v, secretLimit)
-	require.NoError(k.t, err)
-}
-
-func (k *keyedWeb) change(how func(data []byte) []byte) {
-	v, err := k.engine.Value(k.t.Context(), k.Secrets("ana").scope(), "example")
-	require.NoError(k.t, err)
-	v.Data = how(v.Data)
-	_, err = k.engine.PutValue(k.t.Context(), k.Secrets("ana").scope(), v, secretLimit)
-	require.NoError(k.t, err)
 }

@@ -35,6 +35,7 @@ import (
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/reload"
+	"github.com/toolhost/toolhost/server/internal/secret"
 	"github.com/toolhost/toolhost/server/internal/versions"
 	"github.com/toolhost/toolhost/server/telemetry"
 	"github.com/toolhost/toolhost/server/wire"
@@ -161,7 +162,7 @@ type Service struct {
 	step        atomic.Pointer[string] // what Close waits for
 	asked       question.Registry
 	connections Connections
-	links       *SecretLinks
+	secrets     *secret.Store
 	seals       *Seals
 	cluster     *cluster.Cluster
 	figures     *record.Figures
@@ -189,7 +190,6 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.links = newSecretLinks(s)
 	s.figures = record.NewFigures(func() (background.Stats, host.Stats) { return s.runs.Stats(), s.host.Stats() })
 	var err error
 	if s.telemetry, err = telemetry.New(cfg.Telemetry); err != nil {

@@ -110,7 +110,7 @@ func (s *Service) Reconfigure(ctx context.Context, change func(*Config)) (plugin
 	}
 
 	s.reloads.Watch(now.cfg.Watch)
-	if err := renewSecrets(ctx, s); err != nil {
+	if err := s.secrets.Renew(ctx); err != nil {
 		s.log.Warn("secrets of users were not encrypted with the first key; the next reload tries again", "error", err)
 	}
 	s.reloads.Report(c)

@@ -59,6 +59,8 @@ func (s *Service) openStages() {
 	}
 	x, follow := executor{s}, s.follower
 	recording := recorder{s.figures, s.telemetry, s.audit, s.log}
+	sends := func(t *callable, secret string) bool { return s.sends(t, secret, map[string]bool{}) }
+	secrets := connector{s.secrets, sends, s.log}
 	find := finder{lookup: s.toolOf, versions: s.audit.Kept()}.find
 	describe, park := describer{s.define, follow.approvals}.describe, parker{follow, x.attach}.park
 
@@ -75,11 +77,11 @@ func (s *Service) openStages() {
 		follow.repeat,        // the answer of an earlier request
 		follow.approve,       // ask a person, or hold it
 		prepare,              // the call of the tool
-		s.links.connect,      // ask for a secret that it lacks
+		secrets.connect,      // ask for a secret that it lacks
 		park,                 // continue in the background when it takes long
 		narrate,              // in sentences for people
 		measure(s.telemetry), // what it uses
-		s.links.link,         // where a secret is set that it lacks
+		secrets.link,         // where a secret is set that it lacks
 		checkResult(s.log),   // the result
 		s.execute,
 	)
@@ -109,7 +111,7 @@ func (s *Service) openStages() {
 		x.begin, // with its sink, and as far as it has come
 		narrate,
 		measure(s.telemetry),
-		s.links.link,
+		secrets.link,
 		checkResult(s.log),
 		s.execute,
 	)

@@ -91,7 +91,7 @@ type API struct {
 	version   string
 	auth      *identity.Authenticator
 	approvals *identity.ApprovalToken
-	scrape    string // token for metrics over TCP
+	scrape    identity.StaticToken // for metrics over TCP
 	reload    func(ctx context.Context) (wire.Reload, error)
 	log       *slog.Logger
 	mux       *http.ServeMux
@@ -113,7 +113,7 @@ func New(service *server.Service, cfg Config) *API {
 	}
 
 	a := &API{
-		service: service, version: cfg.Version, log: cfg.Logger, approvals: cfg.Approvals, scrape: cfg.MetricsToken,
+		service: service, version: cfg.Version, log: cfg.Logger, approvals: cfg.Approvals, scrape: identity.NewStaticToken(cfg.MetricsToken),
 		auth:   identity.New(identity.Config{Token: cfg.Token, OAuth: cfg.OAuth, Logger: cfg.Logger}),
 		bodies: fair.NewPool(maxBodies, maxBodies/perClient), answers: fair.NewPool(maxAnswers, maxAnswers/perClient),
 	}

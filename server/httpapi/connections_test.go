@@ -2,7 +2,6 @@ package httpapi_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -66,21 +64,5 @@ func TestConnections(t *testing.T) {
 		for _, path := range []string{"/v1/connections"} {
 			require.Equal(t, wire.CodeForbidden, f.refused("GET", path, "", as(t, "ana")...).Code)
 		}
-	})
-}
-
-// One client with many names does not push others out of the list.
-func TestManyConnections(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := serve(t, httpapi.Config{}, "echo")
-		f.do("GET", "/v1/tools", "", wire.SessionHeader, "ana", "User-Agent", "agent/1")
-		for i := range 1100 {
-			leave := f.service.Connections().Visit(fmt.Sprint(i), "mallory/", wire.ClientConnection{Protocol: "http", User: "mallory", Client: strings.Repeat("\x1b", 500)})
-			leave()
-		}
-		all := f.service.Connections().List()
-		require.Len(t, all, 1024)
-		require.LessOrEqual(t, len([]rune(all[0].Client)), 64)
-		require.Equal(t, "ana", all[len(all)-1].Session, "the one that was first, and is the only one of its client")
 	})
 }

@@ -1,8 +1,6 @@
 package identity
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"time"
@@ -32,8 +30,8 @@ var (
 // An ApprovalToken authorizes requests over TCP to decide on calls that wait for
 // approval. It is safe for concurrent use. The zero value accepts no token.
 type ApprovalToken struct {
-	digest [sha256.Size]byte
-	wrong  *rate.Limiter // nil without a token
+	token StaticToken
+	wrong *rate.Limiter
 }
 
 // NewApprovalToken returns the check of a token. An empty token is never accepted. The
@@ -45,11 +43,11 @@ func NewApprovalToken(token string) (*ApprovalToken, error) {
 	case len(token) < MinApprovalToken:
 		return nil, ErrWeakApprovalToken
 	}
-	return &ApprovalToken{sha256.Sum256([]byte(token)), rate.NewLimiter(noGuesses, guesses)}, nil
+	return &ApprovalToken{NewStaticToken(token), rate.NewLimiter(noGuesses, guesses)}, nil
 }
 
 // Set reports whether there is a token.
-func (t *ApprovalToken) Set() bool { return t != nil && t.wrong != nil }
+func (t *ApprovalToken) Set() bool { return t != nil && t.token.Set() }
 
 // Check compares a text with the token in constant time. It returns nil if they match, or
 // [ErrNoApprovalToken], [ErrApprovalToken] or [ErrTooManyGuesses].
@@ -60,8 +58,7 @@ func (t *ApprovalToken) Check(text string) error {
 	if t.wrong.Tokens() < 1 {
 		return ErrTooManyGuesses
 	}
-	given := sha256.Sum256([]byte(text))
-	if subtle.ConstantTimeCompare(given[:], t.digest[:]) == 1 {
+	if t.token.Matches(text) {
 		return nil
 	}
 	if !t.wrong.Allow() {

@@ -2,8 +2,6 @@ package identity
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -21,7 +19,7 @@ type Config struct {
 
 // An Authenticator checks credentials. It is safe for concurrent use.
 type Authenticator struct {
-	token  []byte          // SHA-256; nil without one
+	token  StaticToken
 	oauth  *issuer         // nil without one
 	ctx    context.Context // ends requests to the issuer
 	cancel context.CancelFunc
@@ -34,12 +32,8 @@ func New(cfg Config) *Authenticator {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	a := &Authenticator{}
+	a := &Authenticator{token: NewStaticToken(cfg.Token)}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
-	if cfg.Token != "" {
-		sum := sha256.Sum256([]byte(cfg.Token))
-		a.token = sum[:]
-	}
 	if cfg.OAuth != nil {
 		a.oauth = newIssuer(a.ctx, *cfg.OAuth, cfg.Logger)
 	}
@@ -50,7 +44,7 @@ func New(cfg Config) *Authenticator {
 func (a *Authenticator) Close() { a.cancel() }
 
 // Required reports whether callers have to log in.
-func (a *Authenticator) Required() bool { return a.token != nil || a.oauth != nil }
+func (a *Authenticator) Required() bool { return a.token.Set() || a.oauth != nil }
 
 // An Error is a refused login. Neither text quotes the credentials.
 type Error struct {
@@ -74,9 +68,9 @@ func (a *Authenticator) Login(ctx context.Context, header []string, browser bool
 	scheme, token, _ := strings.Cut(credentials, " ")
 	token = strings.TrimSpace(token)
 	bearer := strings.EqualFold(scheme, "Bearer") && token != ""
-	browser = browser && a.token != nil
+	browser = browser && a.token.Set()
 	switch {
-	case browser && a.isToken(password(credentials)), bearer && a.isToken(token):
+	case browser && a.token.Matches(password(credentials)), bearer && a.token.Matches(token):
 		return Caller{}, nil
 	case bearer && a.oauth != nil:
 		return a.loginUser(ctx, token, browser)
@@ -126,12 +120,6 @@ func (a *Authenticator) refuse(code wire.Code, oauth, detail string) *Error {
 // basicLogin makes a browser ask for the token (RFC 7617, 2.1).
 func basicLogin() *Error {
 	return &Error{wire.CodeUnauthorized, "log in with the server's token as the password, and any name", `Basic realm="toolhost", charset="UTF-8"`}
-}
-
-// isToken reports whether text is the static token.
-func (a *Authenticator) isToken(text string) bool {
-	sum := sha256.Sum256([]byte(text))
-	return a.token != nil && subtle.ConstantTimeCompare(sum[:], a.token) == 1
 }
 
 // password returns the password of basic credentials; empty for other credentials.

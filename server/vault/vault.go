@@ -172,13 +172,10 @@ func (v *Vault) public(ctx context.Context, name string, err error) error {
 	return errors.New("it cannot be used now: the operator finds the reason in the log")
 }
 
-// Seal encrypts the value of a user's secret for storage, bound to the user and the name.
-// It refuses a value that no request could carry, and a secret that is not OfUser. Other
-// errors match [ErrNoKeys], or are those of the key file.
+// Seal encrypts the value of a user's secret for storage, bound to the user and the name:
+// a value that [Vault.CheckValue] accepts. Errors match [ErrNoKeys], or are those of the
+// key file.
 func (v *Vault) Seal(user, name, value string) ([]byte, error) {
-	if err := v.CheckValue(name, value); err != nil {
-		return nil, err
-	}
 	return v.keys.seal(value, about(user, name))
 }
 

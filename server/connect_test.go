@@ -3,12 +3,9 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,14 +27,6 @@ func (k *keyedWeb) lacks(session string) string {
 	return token
 }
 
-func (k *keyedWeb) use(token, value string) string {
-	err := k.SecretLinks().Use(k.t.Context(), token, value)
-	if err == nil {
-		return "stored"
-	}
-	return ReasonOf(err).Text
-}
-
 // A link sets one secret of one user once, and the same call again gets the same one.
 func TestSecretLink(t *testing.T) {
 	k := openKeyed(t)
@@ -52,8 +41,8 @@ func TestSecretLink(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"ana", "ana/work", "asks", "example"}, []string{link.User, link.Session, link.Tool, link.Name})
 	require.Equal(t, []string{"127.0.0.1"}, link.Hosts)
-	require.Equal(t, "the value is shorter than 6 bytes: it could not be masked", k.use(token, "x"), "it can be used again")
-	require.Equal(t, "stored", k.use(token, valueOfAna))
+	require.NoError(t, links.Use(t.Context(), token, valueOfAna))
+	require.ErrorIs(t, links.Use(t.Context(), token, valueOfBo), ErrLink)
 
 	require.Equal(t, abi.Success, k.call("ana/work", "asks", `{}`).Kind)
 	require.Equal(t, "Bearer "+valueOfAna, <-k.seen)
@@ -64,93 +53,13 @@ func TestSecretLink(t *testing.T) {
 	k.nowhere(t, valueOfAna)
 }
 
-// Of many requests with the same link, one sets the secret.
-func TestSecretLinkRace(t *testing.T) {
-	k := openKeyed(t)
+// A plugin that names a secret it was not granted gets no link.
+func TestSecretLinkNeedsGrant(t *testing.T) {
+	k := openKeyed(t, "liar")
 	k.SecretLinks().ServeAt(page)
-	token := k.lacks("ana/work")
-
-	var wg sync.WaitGroup
-	said := make(chan string, 20)
-	for i := range cap(said) {
-		wg.Go(func() { said <- k.use(token, fmt.Sprintf("value-number-%d", i)) })
-	}
-	wg.Wait()
-	close(said)
-	stored := 0
-	for one := range said {
-		if one == "stored" {
-			stored++
-		} else {
-			require.Equal(t, textVoidLink, one)
-		}
-	}
-	require.Equal(t, 1, stored)
-}
-
-const textVoidLink = "the link was used or has expired"
-
-func TestHostileSecretLinks(t *testing.T) {
-	claims := plugintest.Plugin{Manifest: plugintest.Manifest("liar"), Invoke: plugintest.Do().Say(abi.StreamError, `{"provider":"example"}`).Return(abi.InvokeConnection)}
-	for _, test := range []struct {
-		name   string
-		do     func(k *keyedWeb, token string) string
-		answer string
-	}{
-		{"a forged link", func(k *keyedWeb, token string) string { return k.use(strings.Repeat("A", len(token)), valueOfBo) }, textVoidLink},
-		{"an empty link", func(k *keyedWeb, token string) string { return k.use("", valueOfBo) }, textVoidLink},
-		{"a link in other letters", func(k *keyedWeb, token string) string { return k.use(strings.ToLower(token), valueOfBo) }, textVoidLink},
-		{"a replayed link", func(k *keyedWeb, token string) string { k.use(token, valueOfAna); return k.use(token, valueOfBo) }, textVoidLink},
-		{"a replayed link, after the secret was removed", func(k *keyedWeb, token string) string {
-			k.use(token, valueOfAna)
-			_, err := k.Secrets("ana").Remove(k.t.Context(), "example")
-			require.NoError(k.t, err)
-			return k.use(token, valueOfBo)
-		}, textVoidLink},
-		{"a link for a secret that was set in another way", func(k *keyedWeb, token string) string {
-			require.NoError(k.t, k.Secrets("ana").Set(k.t.Context(), "example", valueOfAna))
-			return k.use(token, valueOfBo)
-		}, textVoidLink},
-		{"another link for a secret that was set by a link", func(k *keyedWeb, token string) string {
-			k.use(k.lacks("ana/other"), valueOfAna)
-			return k.use(token, valueOfBo)
-		}, textVoidLink},
-		{"an expired link", func(k *keyedWeb, token string) string {
-			links := k.SecretLinks()
-			link := links.open[token]
-			link.Expires = time.Now()
-			links.open[token] = link
-			return k.use(token, valueOfBo)
-		}, textVoidLink},
-		{"the oldest of too many links", func(k *keyedWeb, token string) string {
-			for i := range maxOfUser {
-				k.lacks(fmt.Sprint("ana/", i))
-			}
-			require.Len(k.t, k.SecretLinks().open, maxOfUser)
-			return k.use(token, valueOfBo)
-		}, textVoidLink},
-		{"a link while another user makes too many", func(k *keyedWeb, token string) string {
-			for i := range maxOfUser + 1 {
-				k.lacks(fmt.Sprint("bo/", i))
-			}
-			return k.use(token, valueOfAna)
-		}, "stored"},
-		{"a header in the value", func(k *keyedWeb, token string) string { return k.use(token, "abcdef\r\nX-Admin: 1") }, "the value has a line break or another control character"},
-		{"a value without end", func(k *keyedWeb, token string) string { return k.use(token, strings.Repeat("x", 1<<20)) }, "the value has 1048576 bytes, and at most 16384 are allowed"},
-		{"a plugin that names a secret it was not granted", func(k *keyedWeb, token string) string {
-			return k.call("ana/work", "liar", `{}`).Error
-		}, "connect example first"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			k := openKeyed(t)
-			k.files["liar.wasm"] = &fstest.MapFile{Data: claims.Wasm()}
-			_, err := k.Reload(t.Context())
-			require.NoError(t, err)
-			k.SecretLinks().ServeAt(page)
-			require.Equal(t, test.answer, test.do(k, k.lacks("ana/work")))
-			require.Empty(t, k.seen, "nothing was sent")
-		})
-	}
+	r := k.call("ana/work", "liar", `{}`)
+	require.Equal(t, "connect example first", r.Error)
+	require.Empty(t, r.Connection.SetupURL)
 }
 
 // connects calls a tool for a user who does something when asked.
@@ -187,11 +96,6 @@ func TestConnecting(t *testing.T) {
 		sent  int
 	}{
 		"set": {Request{Tool: "asks"}, set, 1, abi.Success, 1},
-		"set over another way": {Request{Tool: "asks"}, func(k *keyedWeb) func(SecretNeed) error {
-			return func(need SecretNeed) error {
-				return k.SecretLinks().Use(k.t.Context(), strings.TrimPrefix(need.URL, page), valueOfAna)
-			}
-		}, 1, abi.Success, 1},
 		"refused": {Request{Tool: "asks"}, func(*keyedWeb) func(SecretNeed) error {
 			return func(SecretNeed) error { return ErrNotConnected }
 		}, 1, abi.ConnectionRequired, 0},
@@ -200,13 +104,6 @@ func TestConnecting(t *testing.T) {
 		}, 1, abi.CanceledKind, 0},
 		"a plugin that always claims to lack it": {Request{Tool: "claims"}, set, 1, abi.ConnectionRequired, 0},
 		"a call with a key":                      {Request{Tool: "asks", Key: "one"}, never, 0, abi.ConnectionRequired, 0},
-		"set and removed at once": {Request{Tool: "asks"}, func(k *keyedWeb) func(SecretNeed) error {
-			return func(need SecretNeed) error {
-				_ = set(k)(need)
-				_, err := k.Secrets("ana").Remove(k.t.Context(), "example")
-				return err
-			}
-		}, 1, abi.ConnectionRequired, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := openKeyed(t, "claims")
@@ -216,7 +113,6 @@ func TestConnecting(t *testing.T) {
 			require.Equal(t, test.asked, asked)
 			require.Len(t, k.seen, test.sent)
 			require.Equal(t, test.kind == abi.CanceledKind, errors.Is(err, ErrAskAgain))
-			require.Empty(t, k.SecretLinks().waiting, "nobody waits any more")
 		})
 	}
 }
@@ -234,7 +130,6 @@ func TestConnectingEnds(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, abi.CanceledKind, r.Kind)
 	require.Equal(t, 1, asked)
-	require.Empty(t, k.SecretLinks().waiting)
 }
 
 // A plugin never sees a link, though the tool that it calls lacks a secret.
@@ -252,7 +147,5 @@ func TestSecretLinkIsNotForPlugins(t *testing.T) {
 	require.Equal(t, abi.Success, r.Kind, r.Error)
 	require.Contains(t, string(r.Value), `"kind":"connection_required"`)
 	require.NotContains(t, string(r.Value), page)
-	require.Empty(t, k.SecretLinks().open)
 	require.Equal(t, abi.ConnectionRequired, k.call("ana/work", "asks", `{}`).Kind)
-	require.Len(t, k.SecretLinks().open, 1)
 }

@@ -1,0 +1,94 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server/internal/secret"
+)
+
+// A connector helps users to set the secrets that their calls lack.
+type connector struct {
+	secrets *secret.Store
+	sends   func(t *callable, secret string) bool // whether requests of a tool may carry a secret
+	log     *slog.Logger
+}
+
+func (x connector) call(c call) secret.Call {
+	return secret.Call{Session: c.Session, Tool: c.tool.Name, Sends: func(name string) bool { return x.sends(c.tool, name) }}
+}
+
+// link is the stage that adds to a result how to set the secret that the call lacked.
+func (x connector) link(next callFunc) callFunc {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		r, err := next(ctx, c)
+		return x.secrets.Explain(ctx, x.call(c), r), err
+	}
+}
+
+// connect is the stage that asks the user of a call for missing secrets. Once they are
+// set, the call starts over.
+func (x connector) connect(next callFunc) callFunc {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		if c.Connect == nil || c.Key != "" || c.DryRun {
+			return next(ctx, c)
+		}
+
+		asker := x.secrets.Asker(x.call(c), c.Connect)
+		for {
+			r, err := next(ctx, c)
+			if err != nil || c.note.Run != "" {
+				return r, err
+			}
+			again, err := asker.Ask(ctx, r)
+			switch {
+			case again:
+				continue
+			case errors.Is(err, ErrAskAgain):
+				return abi.Result{Kind: abi.CanceledKind, Error: err.Error(), Usage: r.Usage}, err
+			case err != nil && ctx.Err() != nil:
+				return canceled(ctx, r)
+			case err != nil:
+				x.log.Info("a secret of a user was asked for, and not set", "secret", r.Connection.Provider, "tool", c.tool.Name, "session", c.Session, "reason", err)
+			}
+			return r, nil
+		}
+	}
+}
+
+// callableBy returns the names of the tools that a plugin's tool may call.
+func (s *toolset) callableBy(t *callable) []string {
+	if !slices.Contains(t.plugin.Grant.Tools, abi.EveryTool) {
+		return t.plugin.Grant.Tools
+	}
+	var names []string
+	for _, tool := range s.callables() {
+		names = append(names, tool.Name)
+	}
+	return names
+}
+
+// sends reports whether requests of a tool may carry a secret: its own, or those of tools
+// that its plugin may call. seen holds the names already visited.
+func (s *toolset) sends(t *callable, secret string, seen map[string]bool) bool {
+	if t.plugin == nil {
+		return false
+	}
+	if slices.ContainsFunc(t.plugin.Grant.HTTP, func(r host.HTTPRule) bool { return r.Secret == secret }) {
+		return true
+	}
+	for _, name := range s.callableBy(t) {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		if other, err := s.lookup(name); err == nil && s.sends(other, secret, seen) {
+			return true
+		}
+	}
+	return false
+}

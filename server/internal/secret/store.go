@@ -1,0 +1,107 @@
+// Package secret keeps the secrets of users, and lets users set those that calls lack:
+// each user has values, which are stored encrypted, with the runs. A call that lacks one
+// gets a one-time link to a page where its user sets it.
+package secret
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/vault"
+)
+
+// scopePrefix is the prefix of the scopes with the secrets of a user.
+const scopePrefix = "secret:"
+
+// limit bounds what is stored for one user.
+var limit = engine.ValueLimit{Count: 256, Bytes: 2 << 20}
+
+// An Audit logs actions on secrets of users.
+type Audit interface {
+	Secret(action, user, name string)
+}
+
+// Config configures a Store. All fields are required.
+type Config struct {
+	Engine     engine.Engine
+	Configured func() host.Secrets        // secrets in force; those of users are in a *vault.Vault
+	DryRun     func(context.Context) bool // whether a context belongs to a dry run
+	Audit      Audit
+	Log        *slog.Logger
+}
+
+// A Store holds the secrets of users, and the links where they set them. Links are in
+// memory only: a restart voids them. It is safe for concurrent use.
+type Store struct {
+	Config
+	pending pending
+}
+
+// New returns a Store.
+func New(cfg Config) *Store {
+	return &Store{cfg, pending{links: map[string]Link{}, waits: map[chan struct{}]owned{}}}
+}
+
+// User returns the secrets of a user. The user "" owns the sessions without one.
+func (s *Store) User(name string) User { return s.user(name, s.Configured()) }
+
+// For returns the secrets of a user for a call, with the configured secrets that it began
+// with; nil if no secrets are configured.
+func (s *Store) For(name string, configured host.Secrets) host.Secrets {
+	if configured == nil {
+		return nil
+	}
+	return s.user(name, configured)
+}
+
+func (s *Store) user(name string, configured host.Secrets) User {
+	v, _ := configured.(*vault.Vault)
+	return User{s, name, configured, v}
+}
+
+// Links returns the links of the store.
+func (s *Store) Links() *Links { return &Links{s} }
+
+// Renew encrypts with the first key what was encrypted with another, so that the operator
+// can remove the other.
+func (s *Store) Renew(ctx context.Context) error {
+	if s.User("").vault == nil {
+		return nil
+	}
+	scopes, err := s.Engine.Scopes(ctx, "", scopePrefix)
+	if err != nil {
+		return err
+	}
+	for _, scope := range scopes {
+		if err := s.User(strings.TrimPrefix(scope.Name, scopePrefix)).renew(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u User) renew(ctx context.Context) error {
+	values, err := u.store.Engine.Values(ctx, u.scope(), "", 0, true)
+	if err != nil {
+		return err
+	}
+	for _, one := range values {
+		secret, old, err := u.vault.Unseal(ctx, u.name, one.Key, one.Data)
+		if err != nil || !old { // an error is logged, and found again where it matters
+			continue
+		}
+		if one.Data, err = u.vault.Seal(u.name, one.Key, secret.Value); err != nil {
+			return err
+		}
+		_, err = u.store.Engine.PutValue(ctx, u.scope(), engine.Value{Key: one.Key, Data: one.Data, Version: one.Version}, limit)
+		if err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrNotFound) { // else it was set or removed meanwhile
+			return err
+		}
+		u.store.Audit.Secret("secret encrypted with a new key", u.name, one.Key)
+	}
+	return nil
+}
