@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/toolhost/toolhost/server/internal/catalog"
 )
 
 // shownKeyword is a schema keyword that says what models see of a property of an agent
@@ -125,7 +127,7 @@ func coerced(schema json.RawMessage, args Args) Args {
 		return args
 	}
 
-	mended, err := parseArgs("", Args{}, joined(all)) // the content of strings is parsed strictly too
+	mended, err := catalog.ParseArgs("", Args{}, joined(all)) // the content of strings is parsed strictly too
 	if err != nil {
 		return args
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
@@ -59,8 +60,15 @@ type agentTool struct {
 	run        func(ctx context.Context, s *Service, req Request) (any, error)
 }
 
-// agentTools returns the agent's own tools.
-func agentTools() ([]*agentTool, error) {
+// agentTools are the agent's own tools.
+type agentTools struct {
+	catalog *catalog.Catalog
+	runs    *background.Manager
+	all     []*agentTool // whether models see them or not
+}
+
+// newAgentTools returns the agent's own tools.
+func newAgentTools(c *catalog.Catalog, runs *background.Manager) (*agentTools, error) {
 	tools := []*agentTool{{
 		definition: Definition{
 			Name: SpawnBackground, Title: "Spawn Background",
@@ -112,7 +120,7 @@ func agentTools() ([]*agentTool, error) {
 		t.found = &abi.Tool{Title: t.definition.Title, Description: t.definition.Description, InputSchema: shownSchema(raw, nil)}
 	}
 
-	return tools, nil
+	return &agentTools{c, runs, tools}, nil
 }
 
 // offered returns those of the agent's tools that a model can call. A model pays for each
@@ -120,65 +128,80 @@ func agentTools() ([]*agentTool, error) {
 // background, all but message_background are offered, and that one too if such a tool reads
 // messages. While there are runs, check and stop are always offered: a reload may have
 // removed the last background tool. The search is offered if there is something to find.
-func (s *toolset) offered(tools []*callable, runs *background.Manager) []*agentTool {
+func (a *agentTools) offered(tools []*catalog.Tool) []*agentTool {
 	hidden := map[string]bool{
-		MessageBackground: !slices.ContainsFunc(tools, func(t *callable) bool { return s.reads(t, runs) }),
-		ToolsSearch:       !s.searches(tools),
+		MessageBackground: !slices.ContainsFunc(tools, a.reads),
+		ToolsSearch:       !catalog.Searched(tools),
 	}
-	if !slices.ContainsFunc(tools, func(t *callable) bool { return t.Denied() == nil && s.backs(t) }) {
+	if !slices.ContainsFunc(tools, func(t *catalog.Tool) bool { return t.Denied() == nil && t.Backgrounds() }) {
 		hidden[SpawnBackground] = true
-		if !hasRuns(context.Background(), runs) {
+		if !a.hasRuns() {
 			hidden[CheckBackground], hidden[StopBackground], hidden[MessageBackground] = true, true, true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(s.agent), func(a *agentTool) bool { return hidden[a.definition.Name] })
+	return slices.DeleteFunc(slices.Clone(a.all), func(t *agentTool) bool { return hidden[t.definition.Name] })
 }
-
-// backs reports whether a tool can run in the background.
-func (s *toolset) backs(t *callable) bool { return t.Tool.Hints.SupportsBackground || t.rules.parks(t) }
 
 // reads reports whether a tool may have runs that read messages. A tool that has lost its
 // grants may still have active ones.
-func (s *toolset) reads(t *callable, runs *background.Manager) bool {
+func (a *agentTools) reads(t *catalog.Tool) bool {
 	switch {
-	case !t.Tool.Hints.Messages || !s.backs(t):
+	case !t.Tool.Hints.Messages || !t.Backgrounds():
 		return false
 	case t.Denied() == nil:
 		return true
 	}
-	active, err := runs.List(context.Background(), engine.Query{Active: true, Limit: 1, Filter: engine.Filter{Tool: t.Name}})
+	active, err := a.runs.List(context.Background(), engine.Query{Active: true, Limit: 1, Filter: engine.Filter{Tool: t.Name}})
 	return err != nil || len(active) > 0
 }
 
-// offeredNames returns the names of the agent's tools that models see.
-func (s *toolset) offeredNames(runs *background.Manager) (names []string) {
-	for _, a := range s.offered(s.callables(), runs) {
-		names = append(names, a.definition.Name)
+// hasRuns reports whether there are, or may be, records of runs or schedules.
+func (a *agentTools) hasRuns() bool {
+	runs, err := a.runs.List(context.Background(), engine.Query{Limit: 1})
+	if err != nil || len(runs) > 0 {
+		return true
+	}
+	schedules, err := a.runs.Schedules(context.Background(), "")
+	return err != nil || len(schedules) > 0
+}
+
+// names returns the names of the agent's tools that models see.
+func (a *agentTools) names() (names []string) {
+	for _, t := range a.offered(a.catalog.Tools()) {
+		names = append(names, t.definition.Name)
 	}
 	return names
 }
 
-// agentTool returns one of the agent's tools by its name; nil if models do not see it.
-func (s *toolset) agentTool(name string, runs *background.Manager) *agentTool {
-	if !slices.Contains(agentNames, name) {
+// lookup returns one of the agent's tools by its name; nil if models do not see it.
+func (a *agentTools) lookup(name string) *agentTool {
+	if !IsAgentTool(name) {
 		return nil
 	}
-	offered := s.offered(s.callables(), runs)
-	if i := slices.IndexFunc(offered, func(a *agentTool) bool { return a.definition.Name == name }); i >= 0 {
+	offered := a.offered(a.catalog.Tools())
+	if i := slices.IndexFunc(offered, func(t *agentTool) bool { return t.definition.Name == name }); i >= 0 {
 		return offered[i]
 	}
 	return nil
 }
 
-// defineAgent returns the definition of an agent tool, as models see it next to those tools.
-func (s *toolset) defineAgent(a *agentTool, tools []*callable) Definition {
-	scripted := scripts(tools)
-	d := a.definition
-	d.Deferred = s.defersAgent(d.Name, scripted)
+// definitions returns the agent's tools as models see them next to those tools.
+func (a *agentTools) definitions(tools []*catalog.Tool, schedules bool) (all []Definition) {
+	for _, t := range a.offered(tools) {
+		all = append(all, a.define(t, tools, schedules))
+	}
+	return all
+}
 
-	names, readers := s.backgroundNames(tools)
+// define returns the definition of an agent tool, as models see it next to those tools.
+func (a *agentTools) define(t *agentTool, tools []*catalog.Tool, schedules bool) Definition {
+	scripted := catalog.Scripted(tools)
+	d := t.definition
+	d.Deferred = a.deferred(d.Name, scripted)
+
+	names, readers := backgroundNames(tools)
 	var hidden []string
-	if s.now().cfg.Runs.Schedules < 0 {
+	if !schedules {
 		hidden = []string{"schedule", "schedule_id"}
 	}
 	switch {
@@ -186,12 +209,30 @@ func (s *toolset) defineAgent(a *agentTool, tools []*callable) Definition {
 		d.Description += " They are: " + strings.Join(readers, ", ") + "."
 	case d.Name == ToolsSearch && scripted:
 		d.Description = textSearchScripted
-	case d.Name == CheckBackground && s.defersAgent(SpawnBackground, scripted):
+	case d.Name == CheckBackground && a.deferred(SpawnBackground, scripted):
 		d.Description = textCheckShort
 		hidden = append(hidden, "until", "cursor", "max_chars")
 	}
-	d.InputSchema = shownSchema(a.schema, names, hidden...)
+	d.InputSchema = shownSchema(t.schema, names, hidden...)
 	return d
+}
+
+// deferred reports whether models find one of the agent's tools by search only. With
+// scripts, models need only the tools to check and to search.
+func (a *agentTools) deferred(name string, scripted bool) bool {
+	return name != ToolsSearch && a.catalog.Listings().Defers(name, !scripted || name == CheckBackground)
+}
+
+// entries returns those of the agent's tools that models find by search only.
+func (a *agentTools) entries() (all []catalog.Entry) {
+	tools := a.catalog.Tools()
+	scripted := catalog.Scripted(tools)
+	for _, t := range a.offered(tools) {
+		if name := t.definition.Name; a.deferred(name, scripted) {
+			all = append(all, catalog.Entry{Tool: t.found, Name: name, Description: t.definition.Description})
+		}
+	}
+	return all
 }
 
 // The definitions of the agent's tools for a model that also has a tool that runs
@@ -204,14 +245,14 @@ const (
 // backgroundNames returns the tools that can be spawned, and those that read messages. If
 // a tool that can be spawned is deferred, it returns no names: a schema that lists names
 // would exclude that tool.
-func (s *toolset) backgroundNames(tools []*callable) (names, readers []string) {
+func backgroundNames(tools []*catalog.Tool) (names, readers []string) {
 	some := true
 	for _, t := range tools { // sorted by name
 		if t.Denied() == nil && t.Tool.Hints.SupportsBackground {
 			names = append(names, t.Name)
-			some = some && !s.deferred(t)
+			some = some && !t.Deferred()
 		}
-		if t.Tool.Hints.Messages && s.backs(t) && !s.deferred(t) {
+		if t.Tool.Hints.Messages && t.Backgrounds() && !t.Deferred() {
 			readers = append(readers, t.Name)
 		}
 	}
@@ -224,19 +265,45 @@ func (s *toolset) backgroundNames(tools []*callable) (names, readers []string) {
 // answerAgent is the stage that answers the calls of the agent's own tools.
 func (s *Service) answerAgent(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
-		if a := s.agentTool(c.Tool, s.runs); a != nil {
+		if t := s.agent.lookup(c.Tool); t != nil {
 			c.note.Known = true
-			return a.call(ctx, s, c.Request)
+			return t.call(ctx, s, c.Request)
 		}
 		return next(ctx, c)
 	}
 }
 
+// toolOf returns the tool of a call. Its error may suggest one of the agent's own tools.
+func (s *Service) toolOf(ctx context.Context, c call) (*catalog.Tool, error) {
+	tool, err := s.catalog.Find(ctx, c.Tool)
+	if err != nil {
+		tool, err = s.catalog.Lookup(c.Tool, s.agent.names()...)
+	}
+	return tool, err
+}
+
 // offerRuns shows models the tools for runs, which are hidden while there are no runs.
 func (s *Service) offerRuns() {
-	if s.agentTool(SpawnBackground, s.runs) == nil {
+	if s.agent.lookup(SpawnBackground) == nil {
 		s.changed.send()
 	}
+}
+
+// searchTools answers tools_search.
+func searchTools(_ context.Context, s *Service, req Request) (any, error) {
+	in, err := decode[struct {
+		Query string   `json:"query"`
+		Limit *float64 `json:"limit"`
+	}](req.Args)
+	if err != nil {
+		return nil, err
+	}
+
+	limit := catalog.DefaultFound
+	if in.Limit != nil {
+		limit = int(*in.Limit)
+	}
+	return s.catalog.Search(in.Query, limit, s.agent.entries()), nil
 }
 
 func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Result, error) {

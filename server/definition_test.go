@@ -94,34 +94,6 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// Annotations say what a tool can do here, not what it says of itself.
-func TestAnnotations(t *testing.T) {
-	write := plugins.Grant{Files: []host.Mount{{Path: "/w", Write: true}}}
-	read := plugins.Grant{Files: []host.Mount{{Path: "/w"}}}
-	for _, test := range []struct {
-		name  string
-		grant plugins.Grant
-		hints abi.Hints
-		want  Annotations
-	}{
-		{"nothing said, nothing granted", plugins.Grant{}, abi.Hints{}, Annotations{ReadOnly: true}},
-		{"nothing said, reading granted", read, abi.Hints{}, Annotations{ReadOnly: true}},
-		{"nothing said, writing granted", write, abi.Hints{}, Annotations{Destructive: true}},
-		{"writes, but only adds", write, abi.Hints{Destructive: new(false)}, Annotations{}},
-		{"readonly next to tools that write", write, abi.Hints{Readonly: true}, Annotations{ReadOnly: true, Idempotent: true}},
-		{"destructive, it says, but nothing granted", plugins.Grant{}, abi.Hints{Destructive: new(true)}, Annotations{ReadOnly: true}},
-		{"idempotent", write, abi.Hints{Idempotent: true, Destructive: new(false)}, Annotations{Idempotent: true}},
-		{"open to the world", plugins.Grant{HTTP: []host.HTTPRule{{URL: "https://example.com/*"}}}, abi.Hints{OpenWorld: new(false)}, Annotations{ReadOnly: true, OpenWorld: true}},
-		{"writes to the world", plugins.Grant{HTTP: []host.HTTPRule{{URL: "https://example.com/*", Methods: []string{"POST"}}}}, abi.Hints{}, Annotations{Destructive: true, OpenWorld: true}},
-		{"private rules only", plugins.Grant{HTTP: []host.HTTPRule{{URL: "https://10.0.0.1/*", Private: true}}}, abi.Hints{}, Annotations{ReadOnly: true}},
-		{"open to the world, it says", plugins.Grant{}, abi.Hints{OpenWorld: new(true)}, Annotations{ReadOnly: true}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			require.Equal(t, test.want, new(toolset).annotate(ofPlugin(&plugins.Tool{Tool: &abi.Tool{Hints: test.hints}, Plugin: &plugins.Plugin{Grant: test.grant}}, nil)))
-		})
-	}
-}
-
 // unread are the agent's tools while no tool reads messages.
 var unread = []string{SpawnBackground, CheckBackground, StopBackground}
 

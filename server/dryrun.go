@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -52,7 +53,7 @@ type described struct {
 
 // describer answers calls in dry runs.
 type describer struct {
-	define    func(*callable) Definition
+	define    func(*catalog.Tool) Definition
 	approvals Approvals
 }
 
@@ -75,8 +76,8 @@ func (d describer) answer(ctx context.Context, c call) (abi.Result, error) {
 		Limits:  wire.CallLimits{OutputBytes: limits.Output, TimeoutSeconds: limits.Timeout.Seconds()},
 		Message: "Dry run: " + c.tool.Name + " was not called, because it is not readonly. Its arguments fit.",
 	}
-	if c.tool.plugin != nil {
-		what.Grants, what.Limits.Fuel, what.Limits.MemoryBytes = c.tool.plugin.Grant.Names(), limits.Fuel, limits.Memory
+	if c.tool.Plugin != nil {
+		what.Grants, what.Limits.Fuel, what.Limits.MemoryBytes = c.tool.Plugin.Grant.Names(), limits.Fuel, limits.Memory
 	}
 	if public, secret := c.tool.PublicArgs(c.Args); secret {
 		what.Args = public

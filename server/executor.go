@@ -15,6 +15,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/shape"
@@ -70,7 +71,7 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 
 // toolOf looks up the tool of a run again, because its plugin may have been replaced since
 // the run was admitted. A run that waited gets the version it waits with, if that was kept.
-func (x executor) toolOf(ctx context.Context, c call) (*callable, error) {
+func (x executor) toolOf(ctx context.Context, c call) (*catalog.Tool, error) {
 	return x.lookup(ctx, c.run.Run)
 }
 
@@ -122,12 +123,12 @@ func (x executor) attach(ctx context.Context, c call, sink *output.Sink, caller 
 }
 
 // admit checks the call of a run, whose record may be old.
-func (x executor) admit(tool *callable, run engine.Run) error {
-	args, err := parseArgs(run.Tool, Args{}, run.Args)
+func (x executor) admit(tool *catalog.Tool, run engine.Run) error {
+	args, err := catalog.ParseArgs(run.Tool, Args{}, run.Args)
 	if err != nil {
 		return err
 	}
-	return tool.admit(args)
+	return tool.Admit(args)
 }
 
 // readmit decides whether a run may start that was not just admitted: a schedule fired
@@ -166,13 +167,13 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 // was released for the code and the grants that were asked about; any other run was
 // approved when it was requested, and a firing is approved now. Nothing starts that the
 // policy now denies.
-func (x executor) approved(ctx context.Context, tool *callable, run engine.Run) error {
+func (x executor) approved(ctx context.Context, tool *catalog.Tool, run engine.Run) error {
 	t, err := termsIn(run)
 	switch {
 	case err != nil:
 		return err
 	case t.Approval != "":
-		if decision, why := tool.cfg.Approvals.rule(tool); decision == DecideDeny {
+		if decision, why := configOf(tool).Approvals.rule(tool); decision == DecideDeny {
 			return refusedByPolicy(tool, why)
 		}
 		return sameApproval(tool, run)
@@ -183,7 +184,7 @@ func (x executor) approved(ctx context.Context, tool *callable, run engine.Run) 
 }
 
 // sameApproval returns an error if a run was approved for other code or other grants.
-func sameApproval(tool *callable, run engine.Run) error {
+func sameApproval(tool *catalog.Tool, run engine.Run) error {
 	t, err := termsIn(run)
 	if err == nil && t.Approval != "" && t.Approval != fingerprint(tool) {
 		err = reason.Refuse("the plugin of %s, or what it may use, has changed since somebody was asked to approve it", run.Tool)
@@ -194,16 +195,16 @@ func sameApproval(tool *callable, run engine.Run) error {
 // hold holds a run that a schedule fires, if a person has to approve it.
 func (x executor) hold(ctx context.Context, run *engine.Run) {
 	s := x.service
-	tool, err := s.lookup(run.Tool)
+	tool, err := s.catalog.Lookup(run.Tool)
 	if err != nil {
 		return // it is refused when it starts
 	}
-	run.Anew = tool.anew()
-	if !tool.cfg.Approvals.Ask || tool.cfg.Approve != nil {
+	run.Anew = tool.Restartable()
+	if !configOf(tool).Approvals.Ask || configOf(tool).Approve != nil {
 		return
 	}
 	a := Approval{Session: run.Session, Tool: run.Tool, Args: run.Args, run: run.ID}
-	if tool.cfg.Approvals.decide(tool) != DecideAsk || s.Approvals().kept(ctx, tool, a) {
+	if configOf(tool).Approvals.decide(tool) != DecideAsk || s.Approvals().kept(ctx, tool, a) {
 		return
 	}
 	t, err := termsIn(*run)
@@ -223,7 +224,7 @@ func rejected(kind engine.ErrorKind, prefix string, err error) error {
 // version returns the version of a tool that a schedule is about to run; empty if the
 // tool is missing or being replaced.
 func (x executor) version(name string) string {
-	tool, err := x.service.lookup(name)
+	tool, err := x.service.catalog.Lookup(name)
 	if err != nil {
 		return ""
 	}
@@ -233,11 +234,11 @@ func (x executor) version(name string) string {
 
 // provider returns what a tool belongs to; zero if the tool is missing.
 func (x executor) provider(name string) engine.Provider {
-	tool, err := x.service.lookup(name)
+	tool, err := x.service.catalog.Lookup(name)
 	if err != nil {
 		return engine.Provider{}
 	}
-	return tool.provider()
+	return tool.Provider()
 }
 
 // formerProvider is provider for runs from before records had one, when all tools were of
@@ -247,13 +248,13 @@ func (x executor) formerProvider(name, version string) engine.Provider {
 	case version == "":
 		return engine.Provider{}
 	case x.version(name) != version:
-		return engine.Provider{Kind: kindWasm}
+		return engine.Provider{Kind: catalog.KindWasm}
 	}
 	return x.provider(name)
 }
 
 // mayRunAgain returns an error if a run may not be executed twice.
-func mayRunAgain(tool *callable, run engine.Run) error {
+func mayRunAgain(tool *catalog.Tool, run engine.Run) error {
 	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly && run.StateSize == 0 && !run.Anew { // otherwise it continues from its state
 		return reason.Refuse("%s is neither idempotent nor readonly", run.Tool)
 	}
@@ -264,7 +265,7 @@ func mayRunAgain(tool *callable, run engine.Run) error {
 }
 
 // sameVersion returns an error if a tool is not the one a run was made for.
-func sameVersion(tool *callable, run engine.Run) error {
+func sameVersion(tool *catalog.Tool, run engine.Run) error {
 	version, err := tool.Version()
 	if err == nil && run.Version != version || errors.Is(err, plugins.ErrReplaced) || errors.Is(err, plugins.ErrChanged) {
 		err = anotherPlugin(run.Tool)

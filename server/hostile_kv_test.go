@@ -126,7 +126,7 @@ func expired(t *testing.T) (got string) {
 // hugeValue: a value beyond the bound is refused whole.
 func hugeValue(t *testing.T) string {
 	s := openKV(t, "", map[string]kvPlugin{"mine": {granted: host.KV{Mode: abi.StoreWrite}, op: "kv.list", request: `{}`}})
-	tool, err := s.lookup("mine")
+	tool, err := s.catalog.Lookup("mine")
 	require.NoError(t, err)
 	values := s.kvFor(tool, host.Call{}, s.log)
 	_, err = values.Set(t.Context(), "a", json.RawMessage(`"`+strings.Repeat("x", abi.MaxKVValue)+`"`), host.AnyVersion, 0)

@@ -57,7 +57,7 @@ func (x executor) offer() engine.Offer {
 		return offer
 	}
 	offer.Tools = map[string]string{}
-	for _, tool := range s.callables() {
+	for _, tool := range s.catalog.Tools() {
 		if version, err := tool.Version(); err == nil {
 			offer.Tools[tool.Name] = version
 		}

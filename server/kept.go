@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -35,19 +36,19 @@ func (s *store) valuesFor(call host.Call, log *slog.Logger) host.Values {
 }
 
 // kvFor returns the key-value store granted to a plugin; nil if it has none in this session.
-func (s *store) kvFor(tool *callable, call host.Call, log *slog.Logger) host.Values {
-	if tool.plugin == nil || tool.plugin.Grant.KV.Mode == "" {
+func (s *store) kvFor(tool *catalog.Tool, call host.Call, log *slog.Logger) host.Values {
+	if tool.Plugin == nil || tool.Plugin.Grant.KV.Mode == "" {
 		return nil
 	}
-	granted := tool.plugin.Grant.KV
-	scope := engine.Scope{Name: kvPrefix + tool.source()}
+	granted := tool.Plugin.Grant.KV
+	scope := engine.Scope{Name: kvPrefix + tool.PluginName()}
 	if granted.Scope == host.KVSession {
 		if scope.Session = call.Session; call.Session == "" {
 			return nil
 		}
 	}
 	limit := engine.ValueLimit{Count: cmp.Or(granted.Keys, host.DefaultKVKeys), Bytes: cmp.Or(granted.Bytes, host.DefaultKVBytes)}
-	return storedValues{background.ValuesIn(s.engine, scope, limit, abi.MaxKVValue), log, call.ID, call.Session, tool.source()}
+	return storedValues{background.ValuesIn(s.engine, scope, limit, abi.MaxKVValue), log, call.ID, call.Session, tool.PluginName()}
 }
 
 // Get implements [host.Values].

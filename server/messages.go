@@ -11,6 +11,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -25,7 +26,7 @@ func (v Session) Send(ctx context.Context, id, by string, message json.RawMessag
 		err = ended(run)
 	}
 	if err == nil {
-		err = v.service.readsMessages(run)
+		err = v.readsMessages(run)
 	}
 	if err != nil {
 		return wire.Message{}, err
@@ -41,8 +42,8 @@ func (v Session) Send(ctx context.Context, id, by string, message json.RawMessag
 }
 
 // readsMessages returns an error if the tool of an active run does not read messages.
-func (s *toolset) readsMessages(run engine.Run) error {
-	tool, err := s.lookup(run.Tool)
+func (v Session) readsMessages(run engine.Run) error {
+	tool, err := v.service.catalog.Lookup(run.Tool)
 	switch {
 	case errors.Is(err, plugins.ErrNoTool):
 		return reason.Refuse("%s was removed from this host while %s ran: that run gets no more messages. Wait for its end, or stop it", run.Tool, run.ID)
@@ -113,7 +114,7 @@ func message(ctx context.Context, s *Service, req Request) (any, error) {
 	var text string
 	if json.Unmarshal(in.Message, &text) == nil { // models write objects as strings
 		if object := mend("object", strings.TrimSpace(text)); object != nil {
-			parsed, err := parseArgs("", Args{}, object) // parsed strictly, like an object
+			parsed, err := catalog.ParseArgs("", Args{}, object) // parsed strictly, like an object
 			if err != nil {
 				return nil, err
 			}

@@ -87,6 +87,9 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if s.agent, err = newAgentTools(s.catalog, s.runs); err != nil {
+		return err
+	}
 	s.openStages()
 	return nil
 }
@@ -104,16 +107,6 @@ func reaches(session, other string) bool {
 // connections of the client have other sessions.
 func unnamed(session string) bool {
 	return strings.HasPrefix(session, wire.UnnamedPrefix) || strings.Contains(session, "/"+wire.UnnamedPrefix)
-}
-
-// hasRuns reports whether there are, or may be, records of runs or schedules.
-func hasRuns(ctx context.Context, m *background.Manager) bool {
-	runs, err := m.List(ctx, engine.Query{Limit: 1})
-	if err != nil || len(runs) > 0 {
-		return true
-	}
-	schedules, err := m.Schedules(ctx, "")
-	return err != nil || len(schedules) > 0
 }
 
 // Retention returns how long an ended run is kept. A run with an unacknowledged notice is

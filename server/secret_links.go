@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -203,13 +204,13 @@ func (l *SecretLinks) watch(user, name string) (set <-chan struct{}, stop func()
 
 // lacked returns the secret of its user that a call lacked. A plugin may also report that
 // itself, for a secret of its grant. Set reports that the secret has a value now.
-func (l *SecretLinks) lacked(ctx context.Context, tool *callable, session string, r abi.Result) (need SecretLink, set, ok bool) {
+func (l *SecretLinks) lacked(ctx context.Context, tool *catalog.Tool, session string, r abi.Result) (need SecretLink, set, ok bool) {
 	v := l.service.Secrets(wire.UserOf(session))
 	if r.Kind != abi.ConnectionRequired || r.Connection == nil || v.vault() == nil {
 		return SecretLink{}, false, false
 	}
 	name := r.Connection.Provider
-	if !v.vault().PerUser(name) || !l.service.sends(tool, name, map[string]bool{}) {
+	if !v.vault().PerUser(name) || !l.service.catalog.Sends(tool, name) {
 		return SecretLink{}, false, false
 	}
 
@@ -232,7 +233,7 @@ func (l *SecretLinks) link(next callFunc) callFunc {
 	}
 }
 
-func (l *SecretLinks) linked(ctx context.Context, tool *callable, session string, r abi.Result) abi.Result {
+func (l *SecretLinks) linked(ctx context.Context, tool *catalog.Tool, session string, r abi.Result) abi.Result {
 	need, _, ok := l.lacked(ctx, tool, session, r)
 	if !ok {
 		return r
@@ -299,37 +300,4 @@ func (l *SecretLinks) ask(ctx context.Context, c call, need SecretLink, url stri
 		return nil
 	}
 	return c.Connect(ctx, SecretNeed{Name: need.Name, Hosts: need.Hosts, URL: url, Set: set})
-}
-
-// callableBy returns the names of the tools that a plugin's tool may call.
-func (s *toolset) callableBy(t *callable) []string {
-	if !slices.Contains(t.plugin.Grant.Tools, abi.EveryTool) {
-		return t.plugin.Grant.Tools
-	}
-	var names []string
-	for _, tool := range s.callables() {
-		names = append(names, tool.Name)
-	}
-	return names
-}
-
-// sends reports whether requests of a tool may carry a secret: its own, or those of tools
-// that its plugin may call.
-func (s *toolset) sends(t *callable, secret string, seen map[string]bool) bool {
-	if t.plugin == nil {
-		return false
-	}
-	if slices.ContainsFunc(t.plugin.Grant.HTTP, func(r host.HTTPRule) bool { return r.Secret == secret }) {
-		return true
-	}
-	for _, name := range s.callableBy(t) {
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
-		if other, err := s.lookup(name); err == nil && s.sends(other, secret, seen) {
-			return true
-		}
-	}
-	return false
 }

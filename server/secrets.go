@@ -10,6 +10,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/vault"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -153,11 +154,11 @@ func (v Secrets) Secret(ctx context.Context, name string) (host.Secret, error) {
 }
 
 // secretsFor returns the secrets of a tool call; nil if no secrets are configured.
-func secretsFor(s *Service, tool *callable, call host.Call) host.Secrets {
-	if tool.cfg.Secrets == nil {
+func secretsFor(s *Service, tool *catalog.Tool, call host.Call) host.Secrets {
+	if configOf(tool).Secrets == nil {
 		return nil
 	}
-	return Secrets{s, tool.cfg.Secrets, wire.UserOf(call.Session)}
+	return Secrets{s, configOf(tool).Secrets, wire.UserOf(call.Session)}
 }
 
 // renewSecrets encrypts with the first key what was encrypted with another, so that the

@@ -18,8 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +29,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/telemetry"
 	"github.com/toolhost/toolhost/server/wire"
@@ -142,7 +141,6 @@ type Approval struct {
 // Service calls and spawns the tools of a set of plugins, which may change while
 // it runs. It is safe for concurrent use.
 type Service struct {
-	toolset
 	store
 
 	cfg         Config        // as opened; see now for fields that may have changed
@@ -152,6 +150,10 @@ type Service struct {
 	process     string        // random id of this Service: identifies it among the hosts; approvals for a connection hold only for it
 	log         *slog.Logger
 	host        *host.Host
+	registry    *plugins.Registry
+	program     *catalog.Program
+	catalog     *catalog.Catalog
+	agent       *agentTools
 	runs        *background.Manager
 	closed      atomic.Bool
 	step        atomic.Pointer[string] // what Close waits for
@@ -213,16 +215,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 		return err
 	}
 
-	if err := s.openProgram(cfg); err != nil {
-		return err
-	}
-	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{
-		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, Taken: slices.Collect(maps.Keys(s.program.tools)), CacheDir: cfg.CacheDir, DescribeLater: cfg.DescribeLater, Interpret: cfg.Interpret, Lock: cfg.Lock, Verifier: cfg.Verifier, Attached: now,
-	})
-	if err != nil {
-		return err
-	}
-	if s.agent, err = agentTools(); err != nil {
+	if err := s.openTools(ctx, cfg, now); err != nil {
 		return err
 	}
 	if err := s.openRuns(ctx); err != nil { // it starts what an earlier process left
@@ -274,7 +267,7 @@ func (s *Service) Close(ctx context.Context) error {
 		errs = append(errs, s.runs.Close(ctx))
 	}
 	s.waits("the program's own tools")
-	errs = append(errs, s.closeProgram(ctx))
+	errs = append(errs, s.program.Close(ctx))
 	s.waits("the database")
 	errs = append(errs, s.store.close())
 	errs = append(errs, s.audit.Close())
@@ -320,7 +313,7 @@ func (s *Service) WaitsFor() string {
 	if n := s.host.Stats().Running; n > 0 {
 		text += fmt.Sprintf(" (%d calls of plugins run)", n)
 	}
-	if names := s.program.caller.Running(); len(names) > 0 {
+	if names := s.program.Running(); len(names) > 0 {
 		text += fmt.Sprintf(" (tools of the program run: %s)", strings.Join(names[:min(len(names), maxUnfinished)], ", "))
 	}
 	return text

@@ -105,3 +105,9 @@ func spawn(ctx context.Context, s *Service, req Request) (any, error) {
 	r, err := v.Schedules().New(ctx, later)
 	return scheduled{"scheduled", r.ScheduleID, r.NextTriggerAt, plannedIf(req.DryRun, r.Tool, r.Title, r.DeadlineSeconds)}, err
 }
+
+// duration is a number of seconds from JSON, where 60.0 is an integer and 1e300 is
+// valid. Negative numbers are 0.
+func duration(n float64) time.Duration {
+	return time.Duration(max(0, min(n, 1e9))) * time.Second
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
@@ -250,9 +251,9 @@ func (x executor) forgetVersions(ctx context.Context) {
 
 // lookup returns the tool of a run. A run that waits with another version of its plugin
 // gets that one, any other the current one.
-func (x executor) lookup(ctx context.Context, run engine.Run) (*callable, error) {
+func (x executor) lookup(ctx context.Context, run engine.Run) (*catalog.Tool, error) {
 	s := x.service
-	tool, err := s.find(ctx, run.Tool)
+	tool, err := s.catalog.Find(ctx, run.Tool)
 	if run.StateSize == 0 || s.versions.dir == "" || !filepath.IsLocal(run.Version) || err == nil && sameVersion(tool, run) == nil {
 		return tool, err
 	}
@@ -265,7 +266,7 @@ func (x executor) lookup(ctx context.Context, run engine.Run) (*callable, error)
 	case problem == nil:
 		for _, t := range p.Tools {
 			if t.Name == run.Tool {
-				return ofPlugin(t, s.now()), nil
+				return catalog.OfPlugin(t, s.now()), nil
 			}
 		}
 	case errors.Is(problem, plugins.ErrNotAccepted):
