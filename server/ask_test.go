@@ -143,7 +143,7 @@ func TestCheckShowsQuestions(t *testing.T) {
 		asked.open["a"] = abi.Question{Message: "\x1b[31mone\n\ttwo" + strings.Repeat("ü", 5000)}
 		s.asked.mu.Unlock()
 		texts := s.check(alice, id, `,"wait_seconds":0`)["waiting_for_input"].([]any)
-		require.Equal(t, []any{"one two" + strings.Repeat("ü", maxAwaited-len("one two")) + "…", "Who are you?"}, texts)
+		require.Equal(t, []any{"one two" + strings.Repeat("ü", 500-len("one two")) + "…", "Who are you?"}, texts)
 		s.asked.mu.Lock()
 		delete(asked.open, "a")
 		s.asked.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/internal/agent"
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
@@ -40,12 +41,12 @@ const (
 
 // openTools loads the tools of the program, and the plugins.
 func (s *Service) openTools(ctx context.Context, cfg Config, now *settings) (err error) {
-	s.program, err = catalog.NewProgram(gotool.Config{Calls: cfg.Host.TotalCalls, Shared: cfg.Host.Shared, Logger: cfg.Logger}, agentNames, cfg.Tools)
+	s.program, err = catalog.NewProgram(gotool.Config{Calls: cfg.Host.TotalCalls, Shared: cfg.Host.Shared, Logger: cfg.Logger}, agent.Names, cfg.Tools)
 	if err != nil {
 		return err
 	}
 	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{
-		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, Taken: s.program.Names(), CacheDir: cfg.CacheDir, DescribeLater: cfg.DescribeLater, Interpret: cfg.Interpret, Lock: cfg.Lock, Verifier: cfg.Verifier, Attached: now,
+		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agent.Names, Taken: s.program.Names(), CacheDir: cfg.CacheDir, DescribeLater: cfg.DescribeLater, Interpret: cfg.Interpret, Lock: cfg.Lock, Verifier: cfg.Verifier, Attached: now,
 	})
 	if err != nil {
 		return err
@@ -67,7 +68,7 @@ func (s *Service) Definitions(session string) []Definition {
 // Each can be called by its name.
 func (s *Service) AllDefinitions(session string) []Definition {
 	tools := s.catalog.Tools()
-	return append(s.catalog.Definitions(tools), s.agent.definitions(tools, s.now().cfg.Runs.Schedules >= 0)...)
+	return append(s.catalog.Definitions(tools), s.agent.Definitions(tools, s.now().cfg.Runs.Schedules >= 0)...)
 }
 
 // Declarations returns TypeScript declarations of up to limit tools of plugins and of the

@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/agent"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -120,11 +121,11 @@ func TestAgentToolsOnlyIfNeeded(t *testing.T) {
 // others from loading by trying.
 func TestAgentToolNamesAreReserved(t *testing.T) {
 	files := fstest.MapFS{"echo.wasm": {Data: zoo()["echo"].Wasm()}}
-	for _, name := range agentNames {
+	for _, name := range agent.Names {
 		files[name+".wasm"] = &fstest.MapFile{Data: plugintest.Plugin{Manifest: plugintest.Manifest(name)}.Wasm()}
 	}
 	s := openFolder(t, Config{}, files)
-	require.Len(t, s.Problems(), len(agentNames))
+	require.Len(t, s.Problems(), len(agent.Names))
 	for _, p := range s.Problems() {
 		require.Contains(t, p.String(), "is reserved for the host: rename it")
 	}

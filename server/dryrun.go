@@ -7,6 +7,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server/internal/catalog"
+	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -90,7 +91,7 @@ func (d describer) answer(ctx context.Context, c call) (abi.Result, error) {
 		what.Message += " " + asked
 	}
 
-	value, err := encode(what)
+	value, err := shape.JSON(what)
 	if err != nil {
 		return abi.Result{}, err
 	}

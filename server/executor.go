@@ -371,7 +371,7 @@ func outcome(ctx context.Context, sink *output.Sink, r abi.Result, err error) (b
 	sink.Cost(shape.CostOf(r.Usage))
 	out := background.Outcome{ExitCode: r.ExitCode, Summary: output.Shorten(r.Summary, maxSummary), Diagnosis: shape.DiagnosisOf(err)}
 	if len(r.Content) > 0 && (r.Kind == abi.Success || r.Kind == abi.ToolError) { // the agent does not see what a broken plugin left
-		content, err := encode(r.Content)
+		content, err := shape.JSON(r.Content)
 		if err != nil {
 			return out, err
 		}

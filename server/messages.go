@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
-	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -91,42 +89,4 @@ func (v Session) Messages(ctx context.Context, id string) (wire.Messages, error)
 
 func newMessage(m background.Message) wire.Message {
 	return wire.Message{ID: m.ID, SentAt: m.At, By: m.By, Message: m.Data}
-}
-
-// messaged is the answer of message_background.
-type messaged struct {
-	TaskID    string        `json:"task_id"`
-	Status    engine.Status `json:"status"` // status of the run
-	MessageID int64         `json:"message_id,omitempty"`
-	DryRun    bool          `json:"dry_run,omitempty"`
-}
-
-// message sends a message to a run.
-func message(ctx context.Context, s *Service, req Request) (any, error) {
-	in, err := decode[struct {
-		ID      string          `json:"task_id"`
-		Message json.RawMessage `json:"message"`
-	}](req.Args)
-	if err != nil {
-		return nil, err
-	}
-
-	var text string
-	if json.Unmarshal(in.Message, &text) == nil { // models write objects as strings
-		if object := mend("object", strings.TrimSpace(text)); object != nil {
-			parsed, err := catalog.ParseArgs("", Args{}, object) // parsed strictly, like an object
-			if err != nil {
-				return nil, err
-			}
-			in.Message = parsed.Raw()
-		}
-	}
-
-	v, id := s.Session(req.Session), strings.TrimSpace(in.ID)
-	sent, err := v.Send(ctx, id, "", in.Message)
-	if err != nil {
-		return nil, err
-	}
-	run, err := v.record(ctx, id)
-	return messaged{TaskID: id, Status: run.Status, MessageID: sent.ID, DryRun: req.DryRun}, err
 }

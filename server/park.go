@@ -191,7 +191,7 @@ func (f follower) parked(c call, run engine.Run, after time.Duration, waits stri
 		message = fmt.Sprintf("%s, and then runs in the background: %s. Do not repeat the call. %s waits for it, %s withdraws it.",
 			waits, c.EndsHow(), CheckBackground, StopBackground)
 	}
-	value, err := encode(struct {
+	value, err := shape.JSON(struct {
 		Type           string        `json:"type"`
 		TaskID         string        `json:"task_id"`
 		BackgroundID   string        `json:"background_id"` // the same

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -232,22 +231,6 @@ func (q *questions) watch(runs []runKey) (asked chan struct{}, stop func()) {
 		defer q.mu.Unlock()
 		delete(q.watchers, asked)
 	}
-}
-
-// maxAwaited bounds what an agent sees of a question's message, in characters.
-const maxAwaited = 500
-
-// messages returns the messages of questions, cleaned for a model, in at most room
-// characters together.
-func messages(open map[string]abi.Question, room int) (texts []string) {
-	for _, key := range slices.Sorted(maps.Keys(open)) {
-		text := []rune(strings.Join(strings.Fields(Clean([]byte(open[key].Message))), " "))
-		if most := min(room/len(open), maxAwaited); len(text) > most {
-			text = append(text[:most], '…')
-		}
-		texts = append(texts, string(text))
-	}
-	return texts
 }
 
 // Questions returns the open questions of a run to its user, by key; nil without any.

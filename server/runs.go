@@ -11,6 +11,7 @@ import (
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/agent"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
@@ -87,7 +88,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.agent, err = newAgentTools(s.catalog, s.runs); err != nil {
+	if s.agent, err = agent.New(s.catalog, s.runs); err != nil {
 		return err
 	}
 	s.openStages()

@@ -29,6 +29,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/internal/agent"
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/telemetry"
@@ -153,7 +154,7 @@ type Service struct {
 	registry    *plugins.Registry
 	program     *catalog.Program
 	catalog     *catalog.Catalog
-	agent       *agentTools
+	agent       *agent.Tools
 	runs        *background.Manager
 	closed      atomic.Bool
 	step        atomic.Pointer[string] // what Close waits for
