@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"slices"
 
 	"github.com/toolhost/toolhost/abi"
@@ -85,60 +84,50 @@ func (s *Service) offerRuns() {
 	}
 }
 
-// agentSession is the session of one call of the agent's own tools.
+// agentSession is the session of one call of the agent's own tools. It implements
+// [agent.Session].
 type agentSession struct {
-	session Session
-	req     Request
+	Session
+	req Request
 }
 
-// Spawn implements [agent.Session].
 func (v agentSession) Spawn(ctx context.Context, run background.SpawnRequest) (wire.Run, error) {
-	return v.session.spawnOrResume(ctx, v.request(run), v.req.Resumes)
+	return v.spawnOrResume(ctx, v.request(run), v.req.Resumes)
 }
 
-// NewSchedule implements [agent.Session].
 func (v agentSession) NewSchedule(ctx context.Context, r background.ScheduleRequest) (wire.Schedule, error) {
-	return v.session.Schedules().New(ctx, ScheduleRequest{SpawnRequest: v.request(r.SpawnRequest), Cron: r.Cron, At: r.At, Timezone: r.Timezone})
+	return v.Session.Schedules().New(ctx, ScheduleRequest{SpawnRequest: v.request(r.SpawnRequest), Cron: r.Cron, At: r.At, Timezone: r.Timezone})
 }
 
 // request returns the request of a run that the agent asks for.
 func (v agentSession) request(run background.SpawnRequest) SpawnRequest {
 	return SpawnRequest{
 		Tool: run.Tool, Args: run.Args, Title: run.Title, Silent: run.Silent, Timeout: run.Timeout,
-		IdempotencyKey: cmp.Or(run.IdempotencyKey, v.req.Key), Locale: v.req.Locale, decider: v.session.service.follower.decider(v.req),
+		IdempotencyKey: cmp.Or(run.IdempotencyKey, v.req.Key), Locale: v.req.Locale, decider: v.service.follower.decider(v.req),
 	}
 }
 
-// Run implements [agent.Session].
-func (v agentSession) Run(ctx context.Context, id string) (wire.Run, error) {
-	return v.session.Run(ctx, id)
-}
-
-// Runs implements [agent.Session].
 func (v agentSession) Runs(ctx context.Context) ([]engine.Run, error) {
-	return v.session.service.runs.List(ctx, engine.Query{Session: v.session.name})
+	return v.service.runs.List(ctx, engine.Query{Session: v.name})
 }
 
-// Check implements [agent.Session].
 func (v agentSession) Check(ctx context.Context, r background.CheckRequest) (background.CheckResult, error) {
-	checked, err := v.session.check(ctx, r)
+	checked, err := v.check(ctx, r)
 	for i := 0; err == nil && i < len(checked.Reports); i++ {
-		err = v.session.load(ctx, &checked.Reports[i].Run, engine.PartResult, engine.PartContent)
+		err = v.load(ctx, &checked.Reports[i].Run, engine.PartResult, engine.PartContent)
 	}
 	return checked, err
 }
 
-// Questions implements [agent.Session].
 func (v agentSession) Questions(ctx context.Context, run engine.Run) map[string]abi.Question {
-	return v.session.questions(ctx, run)
+	return v.questions(ctx, run)
 }
 
-// Asking implements [agent.Session].
 func (v agentSession) Asking(ctx context.Context, suspended []engine.Run) []string {
-	asked := &v.session.service.asked
-	ids := asked.runs(v.session.name)
+	asked := &v.service.asked
+	ids := asked.runs(v.name)
 	for _, r := range suspended {
-		if (r.Status == engine.StatusWaiting || asked.shared) && len(v.session.questions(ctx, r)) > 0 {
+		if (r.Status == engine.StatusWaiting || asked.shared) && len(v.questions(ctx, r)) > 0 {
 			ids = append(ids, r.ID)
 		}
 	}
@@ -146,27 +135,14 @@ func (v agentSession) Asking(ctx context.Context, suspended []engine.Run) []stri
 	return slices.Compact(ids)
 }
 
-// Stop implements [agent.Session].
-func (v agentSession) Stop(ctx context.Context, id string, how wire.Stop) (wire.Stopped, error) {
-	return v.session.Stop(ctx, id, "", how)
-}
-
-// Send implements [agent.Session].
-func (v agentSession) Send(ctx context.Context, id string, message json.RawMessage) (wire.Message, error) {
-	return v.session.Send(ctx, id, "", message)
-}
-
-// Schedule implements [agent.Session].
 func (v agentSession) Schedule(ctx context.Context, id string) (wire.Schedule, error) {
-	return v.session.Schedules().Get(ctx, id)
+	return v.Session.Schedules().Get(ctx, id)
 }
 
-// Schedules implements [agent.Session].
 func (v agentSession) Schedules(ctx context.Context) ([]wire.Schedule, error) {
-	return v.session.Schedules().List(ctx)
+	return v.Session.Schedules().List(ctx)
 }
 
-// DisableSchedule implements [agent.Session].
 func (v agentSession) DisableSchedule(ctx context.Context, id string) (wire.Schedule, error) {
-	return v.session.Schedules().Disable(ctx, id)
+	return v.Session.Schedules().Disable(ctx, id)
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -53,10 +52,7 @@ type described struct {
 }
 
 // describer answers calls in dry runs.
-type describer struct {
-	define    func(*catalog.Tool) Definition
-	approvals Approvals
-}
+type describer struct{ approvals Approvals }
 
 // describe is the stage that, in a dry run, answers for a tool that is not readonly with
 // what a call would do.
@@ -73,7 +69,7 @@ func (d describer) describe(next callFunc) callFunc {
 func (d describer) answer(ctx context.Context, c call) (abi.Result, error) {
 	limits := c.allowed
 	what := described{
-		Type: dryRunType, Tool: c.tool.Name, Args: c.Args, Approval: d.define(c.tool).Approval,
+		Type: dryRunType, Tool: c.tool.Name, Args: c.Args, Approval: c.tool.Settings.Approval(c.tool),
 		Limits:  wire.CallLimits{OutputBytes: limits.Output, TimeoutSeconds: limits.Timeout.Seconds()},
 		Message: "Dry run: " + c.tool.Name + " was not called, because it is not readonly. Its arguments fit.",
 	}

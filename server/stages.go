@@ -61,7 +61,7 @@ func (s *Service) openStages() {
 	x, follow := executor{s}, s.follower
 	recording := recorder{s.figures, s.telemetry, s.audit, s.log}
 	find := finder{lookup: s.toolOf, versions: s.audit.Kept()}.find
-	describe, park := describer{s.catalog.Definition, follow.approvals}.describe, parker{follow, x.attach}.park
+	describe, park := describer{follow.approvals}.describe, parker{follow, x.attach}.park
 
 	s.stages.direct = chain(
 		recording.record,             // in figures, traces and the audit log

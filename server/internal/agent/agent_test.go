@@ -133,12 +133,12 @@ func (s *session) Asking(_ context.Context, suspended []engine.Run) (ids []strin
 	return ids
 }
 
-func (s *session) Stop(_ context.Context, id string, how wire.Stop) (wire.Stopped, error) {
+func (s *session) Stop(_ context.Context, id, _ string, how wire.Stop) (wire.Stopped, error) {
 	s.stopped = how
 	return wire.Stopped{TaskID: id, Status: wire.StatusCanceled, Stopped: true, Result: s.result}, s.err
 }
 
-func (s *session) Send(_ context.Context, _ string, message json.RawMessage) (wire.Message, error) {
+func (s *session) Send(_ context.Context, _, _ string, message json.RawMessage) (wire.Message, error) {
 	s.sent = message
 	return wire.Message{ID: 7}, s.err
 }

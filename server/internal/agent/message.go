@@ -9,9 +9,10 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A messenger sends messages to runs. In a dry run it sends nothing.
+// A messenger sends messages to runs. In a dry run it sends nothing. An empty by is the
+// agent.
 type messenger interface {
-	Send(ctx context.Context, id string, message json.RawMessage) (wire.Message, error)
+	Send(ctx context.Context, id, by string, message json.RawMessage) (wire.Message, error)
 	Run(ctx context.Context, id string) (wire.Run, error)
 }
 
@@ -45,7 +46,7 @@ func message(ctx context.Context, s Session, c Call) (any, error) {
 	}
 
 	id := strings.TrimSpace(in.ID)
-	sent, err := s.Send(ctx, id, in.Message)
+	sent, err := s.Send(ctx, id, "", in.Message)
 	if err != nil {
 		return nil, err
 	}

@@ -10,9 +10,10 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A stopper stops runs, and disables schedules. In a dry run it changes nothing.
+// A stopper stops runs, and disables schedules. In a dry run it changes nothing. An empty
+// by is the agent.
 type stopper interface {
-	Stop(ctx context.Context, id string, how wire.Stop) (wire.Stopped, error)
+	Stop(ctx context.Context, id, by string, how wire.Stop) (wire.Stopped, error)
 	Schedule(ctx context.Context, id string) (wire.Schedule, error)
 	Schedules(ctx context.Context) ([]wire.Schedule, error)
 	DisableSchedule(ctx context.Context, id string) (wire.Schedule, error)
@@ -52,7 +53,7 @@ func stop(ctx context.Context, s Session, c Call) (any, error) {
 		return stopSchedule(ctx, s, in.Schedule, c.DryRun)
 	}
 
-	answer, err := s.Stop(ctx, in.ID, wire.Stop{Force: in.Force, Reason: in.Reason})
+	answer, err := s.Stop(ctx, in.ID, "", wire.Stop{Force: in.Force, Reason: in.Reason})
 	room := maxInline
 	omitted := shape.Omit(&answer.Result, &answer.Content, &room)
 	return stopped{answer, omitted}, err
