@@ -11,6 +11,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
@@ -23,10 +24,10 @@ var errWaits = fmt.Errorf("%w", ErrApproval)
 // covers it, or the program approves it. Otherwise its error matches [ErrApproval];
 // errWaits means that the call is to be held. This is the last check, so nobody is asked
 // about a call that would be refused anyway.
-func (p Approvals) approve(ctx context.Context, tool *callable, a Approval) error {
+func (p Approvals) approve(ctx context.Context, tool *catalog.Tool, a Approval) error {
 	s := p.service
 	a.Tool = tool.Name
-	decision, why := tool.cfg.Approvals.rule(tool)
+	decision, why := configOf(tool).Approvals.rule(tool)
 	switch {
 	case decision == DecideAllow:
 		return nil
@@ -36,24 +37,24 @@ func (p Approvals) approve(ctx context.Context, tool *callable, a Approval) erro
 	case p.kept(ctx, tool, a):
 		s.audit.Decided(audit.Approved, a.held(), "", "kept")
 		return nil
-	case tool.cfg.Approve != nil:
+	case configOf(tool).Approve != nil:
 		return p.askProgram(ctx, tool, a)
-	case !tool.cfg.Approvals.Ask:
+	case !configOf(tool).Approvals.Ask:
 		return fmt.Errorf("%w, and nobody can be asked here", ErrApproval)
 	}
 	return errWaits
 }
 
-func refusedByPolicy(tool *callable, why string) error {
+func refusedByPolicy(tool *catalog.Tool, why string) error {
 	return fmt.Errorf("%w: the operator's policy refuses %s (%s)", ErrApproval, tool.Name, why)
 }
 
 // askProgram lets the program decide, which may take time. The decision counts for the
 // code and the grants in force when it was asked.
-func (p Approvals) askProgram(ctx context.Context, tool *callable, a Approval) error {
+func (p Approvals) askProgram(ctx context.Context, tool *catalog.Tool, a Approval) error {
 	before := fingerprint(tool)
-	err := tool.cfg.Approve(ctx, a)
-	if now, gone := p.service.lookup(tool.Name); err == nil && (gone != nil || before == "" || fingerprint(now) != before) {
+	err := configOf(tool).Approve(ctx, a)
+	if now, gone := p.service.catalog.Lookup(tool.Name); err == nil && (gone != nil || before == "" || fingerprint(now) != before) {
 		err = ErrApprovalChanged
 	}
 	if err != nil {
@@ -66,14 +67,14 @@ func (p Approvals) askProgram(ctx context.Context, tool *callable, a Approval) e
 
 // foresee is approve for a dry run, which asks nobody. Asks reports whether a person
 // would be asked; text tells the caller so.
-func (p Approvals) foresee(ctx context.Context, tool *callable, a Approval) (text string, asks bool, err error) {
-	decision, why := tool.cfg.Approvals.rule(tool)
+func (p Approvals) foresee(ctx context.Context, tool *catalog.Tool, a Approval) (text string, asks bool, err error) {
+	decision, why := configOf(tool).Approvals.rule(tool)
 	switch {
 	case decision == DecideAllow || decision == DecideAsk && p.kept(ctx, tool, a):
 		return "", false, nil
 	case decision == DecideDeny:
 		return "", false, refusedByPolicy(tool, why)
-	case tool.cfg.Approve == nil && !tool.cfg.Approvals.Ask:
+	case configOf(tool).Approve == nil && !configOf(tool).Approvals.Ask:
 		return "", false, fmt.Errorf("%w (%s), and nobody can be asked here", ErrApproval, why)
 	}
 	return "A person would be asked to approve it first: " + why + ".", true, nil
@@ -111,7 +112,7 @@ func (p Approvals) held(ctx context.Context, session string, req background.Spaw
 		return req, reason.Refuse("%d calls of this session wait for approval already: wait until somebody has decided on them", len(waiting))
 	}
 
-	tool, err := s.lookup(req.Tool)
+	tool, err := s.catalog.Lookup(req.Tool)
 	if err != nil {
 		return req, err
 	}
@@ -180,14 +181,14 @@ func (p Approvals) decide(ctx context.Context, id, by string, in wire.Decide, ho
 		return p.refuse(ctx, a, by, in.Reason)
 	}
 
-	tool, err := s.lookup(run.Tool)
+	tool, err := s.catalog.Lookup(run.Tool)
 	if err == nil {
 		err = unchanged(tool, run, in.Fingerprint)
 	}
 	if err != nil {
 		return run, err
 	}
-	if decision, why := tool.cfg.Approvals.rule(tool); decision == DecideDeny {
+	if decision, why := configOf(tool).Approvals.rule(tool); decision == DecideDeny {
 		return run, refusedByPolicy(tool, why)
 	}
 	if InDryRun(ctx) {
@@ -247,7 +248,7 @@ func notHeld(id string) error {
 
 // unchanged returns an error if the tool that would run has other code or other grants
 // than the one the decision is about.
-func unchanged(tool *callable, run engine.Run, shown string) error {
+func unchanged(tool *catalog.Tool, run engine.Run, shown string) error {
 	err := sameVersion(tool, run)
 	if err == nil {
 		err = sameApproval(tool, run)

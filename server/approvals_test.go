@@ -24,6 +24,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -252,7 +253,7 @@ func TestKeptApprovals(t *testing.T) {
 		require.Equal(t, 0, call(bob, `{"n":4}`, "once", true))
 		require.Contains(t, string(asked[0].Question.Schema), "Allow in this session, for a day")
 		require.Contains(t, string(asked[2].Question.Schema), "Allow until this connection ends")
-		tool, err := s.lookup("drop")
+		tool, err := s.catalog.Lookup("drop")
 		require.NoError(t, err)
 		require.False(t, s.Approvals().kept(t.Context(), tool, Approval{Session: alice, Tool: "drop", Caller: "research"}), "another caller")
 
@@ -424,7 +425,7 @@ func TestScheduleWaits(t *testing.T) {
 // nobody was asked about, nor does a firing that nobody was asked about.
 func TestReleasedRunOfOtherGrants(t *testing.T) {
 	s := openAsking(t, Config{}, "1.0.0")
-	tool, err := s.lookup("drop")
+	tool, err := s.catalog.Lookup("drop")
 	require.NoError(t, err)
 	x := executor{s.Service}
 	args := json.RawMessage(`{"n":1}`)
@@ -437,7 +438,7 @@ func TestReleasedRunOfOtherGrants(t *testing.T) {
 }
 
 // questionOf is what a user is asked about a call.
-func questionOf(t *testing.T, s service, tool *callable, args, caller string) string {
+func questionOf(t *testing.T, s service, tool *catalog.Tool, args, caller string) string {
 	version, err := tool.Version()
 	require.NoError(t, err)
 	run, err := s.runs.Spawn(t.Context(), alice, background.SpawnRequest{Tool: tool.Name, Version: version, Args: json.RawMessage(args), By: caller, Parked: true, Held: heldForApproval})
@@ -450,7 +451,7 @@ func questionOf(t *testing.T, s service, tool *callable, args, caller string) st
 // What the user is asked cannot be told by the arguments, and shows that they go on.
 func TestQuestion(t *testing.T) {
 	s := openAsking(t, Config{}, "1.0.0")
-	tool, err := s.lookup("drop")
+	tool, err := s.catalog.Lookup("drop")
 	require.NoError(t, err)
 	for args, want := range map[string]string{
 		"{\n\n\"a\":\n\"b\"}":                       `Its arguments: {"a":"b"}`,

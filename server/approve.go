@@ -15,6 +15,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/strictjson"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -55,7 +56,7 @@ func (k keeping) form() json.RawMessage {
 
 // heldCall describes a held run to the user of a client. The arguments come last in the
 // question, so that nothing in them can pass for another part of it.
-func (p Approvals) heldCall(ctx context.Context, tool *callable, run engine.Run, k keeping) (HeldCall, error) {
+func (p Approvals) heldCall(ctx context.Context, tool *catalog.Tool, run engine.Run, k keeping) (HeldCall, error) {
 	args, err := p.service.engine.Payload(ctx, run.ID, engine.PartArgs)
 	if err != nil && !errors.Is(err, engine.ErrNotFound) {
 		return HeldCall{}, err
@@ -64,8 +65,8 @@ func (p Approvals) heldCall(ctx context.Context, tool *callable, run engine.Run,
 	if caller := callerOf(run); caller != "" {
 		text += ", called by " + caller
 	}
-	if tool.plugin != nil {
-		m := tool.plugin.Manifest
+	if tool.Plugin != nil {
+		m := tool.Plugin.Manifest
 		text += fmt.Sprintf(" (plugin %s %s, SHA-256 %.12s…)", m.Name, m.Version, run.Version)
 	}
 	text += "?"
@@ -112,14 +113,14 @@ func decisionOf(call HeldCall, answer abi.Answer) (wire.Decide, error) {
 
 // fingerprint identifies what an approval is for: the code of a tool, and its grants. It
 // is empty while the code is unknown.
-func fingerprint(tool *callable) string {
+func fingerprint(tool *catalog.Tool) string {
 	version, err := tool.Version()
 	if err != nil {
 		return ""
 	}
 	var granted []byte
-	if tool.plugin != nil {
-		if granted, err = json.Marshal(tool.plugin.Grant); err != nil {
+	if tool.Plugin != nil {
+		if granted, err = json.Marshal(tool.Plugin.Grant); err != nil {
 			return ""
 		}
 	}
@@ -128,11 +129,11 @@ func fingerprint(tool *callable) string {
 }
 
 // grantsOf returns the grants of a tool's plugin.
-func grantsOf(tool *callable) []string {
-	if tool.plugin == nil {
+func grantsOf(tool *catalog.Tool) []string {
+	if tool.Plugin == nil {
 		return nil
 	}
-	return tool.plugin.Grant.Names()
+	return tool.Plugin.Grant.Names()
 }
 
 // shownArgs returns up to most bytes of arguments for a person to read, and whether some

@@ -3,19 +3,17 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/internal/strictjson"
-	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// MaxArgs bounds the arguments of a call, in bytes.
-const MaxArgs = 8 << 20
+// MaxArgs bounds the arguments of a call, in bytes: 8 MiB.
+const MaxArgs = catalog.MaxArgs
 
 // MaxKey bounds the idempotency key of a call, in characters.
 const MaxKey = 128
@@ -88,29 +86,7 @@ type Progress = host.Progress
 
 // Args are arguments that were parsed strictly: a JSON object in UTF-8 without
 // repeated names. They are not validated again.
-type Args = strictjson.Object
-
-var noArgs, _ = strictjson.Parse([]byte("{}"))
-
-// parseArgs returns the arguments of a call, which may have been parsed already.
-// The error is for the agent.
-func parseArgs(tool string, parsed Args, raw json.RawMessage) (Args, error) {
-	size := max(len(raw), len(parsed.Raw()))
-	switch {
-	case size > MaxArgs:
-		return Args{}, reason.Refuse("the arguments have %d bytes, and at most %d are allowed", size, MaxArgs)
-	case parsed.Raw() != nil:
-		return parsed, nil
-	case len(raw) == 0:
-		return noArgs, nil
-	}
-
-	parsed, err := strictjson.Parse(raw)
-	if wrong, ok := errors.AsType[*strictjson.Error](err); ok {
-		err = reason.BadArgs(tool, []abi.Problem{wrong.Problem})
-	}
-	return parsed, err
-}
+type Args = catalog.Args
 
 // Call runs a tool of a plugin or of the agent, and waits for it. A call that may be
 // parked, see [Config], becomes a background run of the session when it takes too long.

@@ -6,9 +6,115 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/internal/agent"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
+
+// A Definition is a tool as a model sees it.
+type Definition = wire.Definition
+
+// Annotations describe what a call of a tool may do.
+type Annotations = wire.Annotations
+
+// Listing says how models discover a tool: see [Config].
+type Listing = catalog.Listing
+
+// The values of Listing.
+const (
+	ListDirectly Listing = catalog.ListDirectly // models get its definition, and pay for it in every call
+	ListBySearch Listing = catalog.ListBySearch // models find it by search: the tool is deferred
+)
+
+// Exec is the name of the tool that runs scripts, which call other tools. An example
+// plugin has it, and no other tool should use the name.
+const Exec = catalog.Exec
+
+// Limits of searches for tools.
+const (
+	MaxQuery     = catalog.MaxQuery     // characters of a query; the rest is ignored
+	DefaultFound = catalog.DefaultFound // tools, unless the search asks for more or fewer
+	MaxFound     = catalog.MaxFound     // tools of any search
+)
+
+// openTools loads the tools of the program, and the plugins.
+func (s *Service) openTools(ctx context.Context, cfg Config, now *settings) (err error) {
+	s.program, err = catalog.NewProgram(gotool.Config{Calls: cfg.Host.TotalCalls, Shared: cfg.Host.Shared, Logger: cfg.Logger}, agent.Names, cfg.Tools)
+	if err != nil {
+		return err
+	}
+	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{
+		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agent.Names, Taken: s.program.Names(), CacheDir: cfg.CacheDir, DescribeLater: cfg.DescribeLater, Interpret: cfg.Interpret, Lock: cfg.Lock, Verifier: cfg.Verifier, Attached: now,
+	})
+	if err != nil {
+		return err
+	}
+	s.catalog = catalog.New(s.registry, s.program)
+	return nil
+}
+
+// Definitions returns the tools for a model: those of the plugins and of the program,
+// sorted by name, then the agent's own, if some tool can be spawned or parked. If none
+// can, check and stop stay while there are runs. [Service.ToolsChanged] signals when to
+// call it again. Plugins that lack grants are left out, and so are deferred tools, see
+// [Config].Listing and [Service.AllDefinitions].
+func (s *Service) Definitions(session string) []Definition {
+	return slices.DeleteFunc(s.AllDefinitions(session), func(d Definition) bool { return d.Deferred })
+}
+
+// AllDefinitions returns [Service.Definitions] and the deferred tools, sorted together.
+// Each can be called by its name.
+func (s *Service) AllDefinitions(session string) []Definition {
+	tools := s.catalog.Tools()
+	return append(s.catalog.Definitions(tools), s.agent.Definitions(tools, s.now().cfg.Runs.Schedules >= 0)...)
+}
+
+// Declarations returns TypeScript declarations of up to limit tools of plugins and of the
+// program that match words of the query, best first. An empty query finds all of them, by
+// name. The limit is between 1 and [MaxFound].
+func (s *Service) Declarations(query string, limit int) wire.Declarations {
+	return s.catalog.Declarations(query, limit)
+}
+
+// UsualLimits returns the limits of a plugin's tool that asks for none. Definitions may
+// have other Limits.
+func (s *Service) UsualLimits() wire.ToolLimits { return s.now().rules.Usual() }
+
+// Register adds a tool of the program, see package gotool. The error says what is wrong
+// with it, or which tool has its name. Plugins that claim the name later are problems.
+// Subscribed clients are notified.
+//
+// [Open] decides on the runs of an earlier process, so a tool whose runs are to continue
+// must be in Config.Tools.
+func (s *Service) Register(t gotool.Tool) error {
+	if s.closed.Load() {
+		return reason.ErrShutdown
+	}
+	if err := s.catalog.Register(t); err != nil {
+		return err
+	}
+	s.reoffer()
+	s.changed.Send()
+	return nil
+}
+
+// Unregister removes a tool of the program. Its active calls and runs continue; queued
+// runs and schedules fail when they are due. The error matches [plugins.ErrNoTool] if
+// the program has no such tool.
+func (s *Service) Unregister(name string) error {
+	if err := s.catalog.Unregister(name); err != nil {
+		return err
+	}
+	s.reoffer()
+	s.changed.Send()
+	return nil
+}
+
+// ProgramTools returns the tools of the program, sorted by name, as operators see them.
+// They are not sandboxed.
+func (s *Service) ProgramTools() []wire.PluginTool { return s.catalog.ProgramTools() }
 
 // Catalog returns the loaded plugins, and everything that needs an operator's attention:
 // the problems of [Service.Findings], and files that cannot be read now. It may have to
@@ -18,41 +124,7 @@ func (s *Service) Catalog(ctx context.Context) ([]wire.Plugin, []wire.FileProble
 	if err != nil {
 		return nil, nil, err
 	}
-
-	loaded := s.registry.Plugins()
-	all := make([]wire.Plugin, len(loaded))
-	for i, p := range loaded {
-		all[i] = s.newPlugin(p, s.now())
-	}
-	return all, append(s.Findings(), newProblems(unread)...), nil
-}
-
-func (s *toolset) newPlugin(p *plugins.Plugin, now *settings) wire.Plugin {
-	digest, _ := p.Digest() // else it is among the problems
-	out := wire.Plugin{
-		Name: p.Manifest.Name, Version: p.Manifest.Version, Description: p.Manifest.Description, File: p.File,
-		Digest: digest, Locked: p.Locked(), Signer: p.Signer.String(),
-		Needs: plugins.Grant{}.Missing(p.Manifest.Needs), Grants: p.Grant.Names(), Missing: p.Missing,
-	}
-	if len(p.Grant.Config) > 0 {
-		out.Grants = append(out.Grants, "config")
-	}
-
-	for _, m := range p.Grant.Files {
-		out.Folders = append(out.Folders, wire.Folder{Dir: m.Dir, Path: m.Path, Write: m.Write})
-	}
-	for _, t := range p.Tools {
-		out.Tools = append(out.Tools, s.newPluginTool(ofPlugin(t, now)))
-	}
-
-	return out
-}
-
-func (s *toolset) newPluginTool(t *callable) wire.PluginTool {
-	return wire.PluginTool{
-		Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
-		Approval: t.Tool.Approval, Deferred: s.deferred(t), Hints: t.Tool.Hints, Annotations: s.annotate(t),
-	}
+	return s.catalog.Plugins(), append(s.Findings(), newProblems(unread)...), nil
 }
 
 // Findings returns what needs an operator's attention: plugins that were not loaded, that lack
@@ -65,7 +137,7 @@ func (s *Service) Findings() []wire.FileProblem {
 			found = append(found, wire.FileProblem{File: p.File, Error: (&plugins.GrantError{Plugin: p}).Error()})
 		}
 		for _, name := range p.Grant.Tools {
-			if _, err := s.lookup(name); err != nil && name != abi.EveryTool {
+			if _, err := s.catalog.Lookup(name); err != nil && name != abi.EveryTool {
 				found = append(found, wire.FileProblem{File: p.File, Error: "granted a tool that cannot be called: " + reason.TextOf(err)})
 			}
 		}

@@ -13,6 +13,9 @@ import (
 	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
+// maxAnswer bounds an answer to an agent, in characters.
+const maxAnswer = 50_000
+
 func TestCheckWhileRunning(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, Config{}, "sleeper")
@@ -202,7 +205,7 @@ func TestCheckFitsWhateverIsSaid(t *testing.T) {
 		for ; all.Len() < 3*16_000; checks++ {
 			r := s.call(alice, CheckBackground, `{"task_id":"`+id+`","max_chars":16384,"cursor":"`+cursor+`"}`)
 			require.LessOrEqual(t, utf8.RuneCount(r.Value), maxAnswer)
-			var report report
+			var report struct{ Output struct{ Text, Cursor string } }
 			require.NoError(t, json.Unmarshal(r.Value, &report))
 			require.NotEmpty(t, report.Output.Text)
 			require.NotEqual(t, cursor, report.Output.Cursor)
@@ -275,13 +278,13 @@ func TestCheckList(t *testing.T) {
 		require.Equal(t, object{"active": 2.0, "finished": 1.0, "tasks": all}, s.agent(alice, CheckBackground, `{"list":true,"task_id":"bg_x"}`))
 		require.Equal(t, object{"active": 2.0, "finished": 1.0, "tasks": running}, s.agent(alice, CheckBackground, `{"include_finished":false}`))
 
-		for range maxRows {
+		for range 20 {
 			s.spawn(alice, "echo", "{}")
 			synctest.Wait()
 		}
 		long := s.agent(alice, CheckBackground, `{}`)
-		require.Len(t, long["tasks"], maxRows)
-		require.Equal(t, []any{1.0 + maxRows, 3.0}, []any{long["finished"], long["more"]})
+		require.Len(t, long["tasks"], 20)
+		require.Equal(t, []any{21.0, 3.0}, []any{long["finished"], long["more"]})
 	})
 }
 

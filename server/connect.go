@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/secret"
 )
 
 // A connector helps users to set the secrets that their calls lack.
 type connector struct {
 	secrets *secret.Store
-	sends   func(t *callable, secret string) bool // whether requests of a tool may carry a secret
+	sends   func(t *catalog.Tool, secret string) bool // whether requests of a tool may carry a secret
 	log     *slog.Logger
 }
 
@@ -58,37 +57,4 @@ func (x connector) connect(next callFunc) callFunc {
 			return r, nil
 		}
 	}
-}
-
-// callableBy returns the names of the tools that a plugin's tool may call.
-func (s *toolset) callableBy(t *callable) []string {
-	if !slices.Contains(t.plugin.Grant.Tools, abi.EveryTool) {
-		return t.plugin.Grant.Tools
-	}
-	var names []string
-	for _, tool := range s.callables() {
-		names = append(names, tool.Name)
-	}
-	return names
-}
-
-// sends reports whether requests of a tool may carry a secret: its own, or those of tools
-// that its plugin may call. seen holds the names already visited.
-func (s *toolset) sends(t *callable, secret string, seen map[string]bool) bool {
-	if t.plugin == nil {
-		return false
-	}
-	if slices.ContainsFunc(t.plugin.Grant.HTTP, func(r host.HTTPRule) bool { return r.Secret == secret }) {
-		return true
-	}
-	for _, name := range s.callableBy(t) {
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
-		if other, err := s.lookup(name); err == nil && s.sends(other, secret, seen) {
-			return true
-		}
-	}
-	return false
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/agent"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -94,34 +95,6 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// Annotations say what a tool can do here, not what it says of itself.
-func TestAnnotations(t *testing.T) {
-	write := plugins.Grant{Files: []host.Mount{{Path: "/w", Write: true}}}
-	read := plugins.Grant{Files: []host.Mount{{Path: "/w"}}}
-	for _, test := range []struct {
-		name  string
-		grant plugins.Grant
-		hints abi.Hints
-		want  Annotations
-	}{
-		{"nothing said, nothing granted", plugins.Grant{}, abi.Hints{}, Annotations{ReadOnly: true}},
-		{"nothing said, reading granted", read, abi.Hints{}, Annotations{ReadOnly: true}},
-		{"nothing said, writing granted", write, abi.Hints{}, Annotations{Destructive: true}},
-		{"writes, but only adds", write, abi.Hints{Destructive: new(false)}, Annotations{}},
-		{"readonly next to tools that write", write, abi.Hints{Readonly: true}, Annotations{ReadOnly: true, Idempotent: true}},
-		{"destructive, it says, but nothing granted", plugins.Grant{}, abi.Hints{Destructive: new(true)}, Annotations{ReadOnly: true}},
-		{"idempotent", write, abi.Hints{Idempotent: true, Destructive: new(false)}, Annotations{Idempotent: true}},
-		{"open to the world", plugins.Grant{HTTP: []host.HTTPRule{{URL: "https://example.com/*"}}}, abi.Hints{OpenWorld: new(false)}, Annotations{ReadOnly: true, OpenWorld: true}},
-		{"writes to the world", plugins.Grant{HTTP: []host.HTTPRule{{URL: "https://example.com/*", Methods: []string{"POST"}}}}, abi.Hints{}, Annotations{Destructive: true, OpenWorld: true}},
-		{"private rules only", plugins.Grant{HTTP: []host.HTTPRule{{URL: "https://10.0.0.1/*", Private: true}}}, abi.Hints{}, Annotations{ReadOnly: true}},
-		{"open to the world, it says", plugins.Grant{}, abi.Hints{OpenWorld: new(true)}, Annotations{ReadOnly: true}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			require.Equal(t, test.want, new(toolset).annotate(ofPlugin(&plugins.Tool{Tool: &abi.Tool{Hints: test.hints}, Plugin: &plugins.Plugin{Grant: test.grant}}, nil)))
-		})
-	}
-}
-
 // unread are the agent's tools while no tool reads messages.
 var unread = []string{SpawnBackground, CheckBackground, StopBackground}
 
@@ -148,11 +121,11 @@ func TestAgentToolsOnlyIfNeeded(t *testing.T) {
 // others from loading by trying.
 func TestAgentToolNamesAreReserved(t *testing.T) {
 	files := fstest.MapFS{"echo.wasm": {Data: zoo()["echo"].Wasm()}}
-	for _, name := range agentNames {
+	for _, name := range agent.Names {
 		files[name+".wasm"] = &fstest.MapFile{Data: plugintest.Plugin{Manifest: plugintest.Manifest(name)}.Wasm()}
 	}
 	s := openFolder(t, Config{}, files)
-	require.Len(t, s.Problems(), len(agentNames))
+	require.Len(t, s.Problems(), len(agent.Names))
 	for _, p := range s.Problems() {
 		require.Contains(t, p.String(), "is reserved for the host: rename it")
 	}

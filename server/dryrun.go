@@ -7,6 +7,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server/internal/dryrun"
+	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -45,10 +46,7 @@ type described struct {
 }
 
 // describer answers calls in dry runs.
-type describer struct {
-	define    func(*callable) Definition
-	approvals Approvals
-}
+type describer struct{ approvals Approvals }
 
 // describe is the stage that, in a dry run, answers for a tool that is not readonly with
 // what a call would do.
@@ -65,12 +63,12 @@ func (d describer) describe(next callFunc) callFunc {
 func (d describer) answer(ctx context.Context, c call) (abi.Result, error) {
 	limits := c.allowed
 	what := described{
-		Type: dryRunType, Tool: c.tool.Name, Args: c.Args, Approval: d.define(c.tool).Approval,
+		Type: dryRunType, Tool: c.tool.Name, Args: c.Args, Approval: c.tool.Settings.Approval(c.tool),
 		Limits:  wire.CallLimits{OutputBytes: limits.Output, TimeoutSeconds: limits.Timeout.Seconds()},
 		Message: "Dry run: " + c.tool.Name + " was not called, because it is not readonly. Its arguments fit.",
 	}
-	if c.tool.plugin != nil {
-		what.Grants, what.Limits.Fuel, what.Limits.MemoryBytes = c.tool.plugin.Grant.Names(), limits.Fuel, limits.Memory
+	if c.tool.Plugin != nil {
+		what.Grants, what.Limits.Fuel, what.Limits.MemoryBytes = c.tool.Plugin.Grant.Names(), limits.Fuel, limits.Memory
 	}
 	if public, secret := c.tool.PublicArgs(c.Args); secret {
 		what.Args = public
@@ -83,7 +81,7 @@ func (d describer) answer(ctx context.Context, c call) (abi.Result, error) {
 		what.Message += " " + asked
 	}
 
-	value, err := encode(what)
+	value, err := shape.JSON(what)
 	if err != nil {
 		return abi.Result{}, err
 	}

@@ -19,21 +19,21 @@ import (
 func (s *Service) execute(callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		work := c.work
-		from := record.Caller{ID: work.ID, Session: work.Session, Tool: c.tool.Name, Plugin: c.tool.source()}
+		from := record.Caller{ID: work.ID, Session: work.Session, Tool: c.tool.Name, Plugin: c.tool.PluginName()}
 		refused := s.audit.Refusals(from)
 		defer refused.Write()
 
 		stored := values.Calls{Engine: s.engine, Log: s.log}
 		work.Ask, work.Values = question.Checked(work.Ask), stored.Session(work)
-		work.Secrets, work.May = s.secrets.For(wire.UserOf(work.Session), c.tool.cfg.Secrets), background.MayAct
+		work.Secrets, work.May = s.secrets.For(wire.UserOf(work.Session), configOf(c.tool).Secrets), background.MayAct
 		work.CallTool, work.Ungranted = s.callTool(c.tool, work, refused), refused.Add
 		work.HTTP = func(x host.Exchange) { s.audit.Exchange(from, x) }
-		if c.tool.plugin != nil {
-			work.KV, work.SearchTools = stored.KV(from.Plugin, c.tool.plugin.Grant.KV, work), s.searchFor(c.tool)
+		if c.tool.Plugin != nil {
+			work.KV, work.SearchTools = stored.KV(from.Plugin, c.tool.Plugin.Grant.KV, work), s.catalog.SearchFor(c.tool)
 		}
 
 		r, err := c.tool.Call(ctx, work)
-		if s.soon(err) {
+		if soon(c.tool, err) {
 			return reason.Explain(replacing(c.tool))
 		}
 		return r, err
@@ -54,7 +54,7 @@ func checkResult(log *slog.Logger) stage {
 			}
 
 			err = fmt.Errorf("%w: the result of %s does not fit its output_schema: %s", host.ErrABI, c.tool.Name, reason.List(problems))
-			log.Error("the plugin broke", "plugin", c.tool.source(), "tool", c.tool.Tool.Name, "call", c.work.ID, "error", err)
+			log.Error("the plugin broke", "plugin", c.tool.PluginName(), "tool", c.tool.Tool.Name, "call", c.work.ID, "error", err)
 			return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage, Usage: r.Usage}, err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/internal/calllog"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/shape"
@@ -70,7 +71,7 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 
 // toolOf looks up the tool of a run again, because its plugin may have been replaced since
 // the run was admitted. A run that waited gets the version it waits with, if that was kept.
-func (x executor) toolOf(ctx context.Context, c call) (*callable, error) {
+func (x executor) toolOf(ctx context.Context, c call) (*catalog.Tool, error) {
 	return x.lookup(ctx, c.run.Run)
 }
 
@@ -122,19 +123,19 @@ func (x executor) attach(ctx context.Context, c call, sink *output.Sink, caller 
 }
 
 // admit checks the call of a run, whose record may be old.
-func (x executor) admit(tool *callable, run engine.Run) error {
-	args, err := parseArgs(run.Tool, Args{}, run.Args)
+func (x executor) admit(tool *catalog.Tool, run engine.Run) error {
+	args, err := catalog.ParseArgs(run.Tool, Args{}, run.Args)
 	if err != nil {
 		return err
 	}
-	return tool.admit(args)
+	return tool.Admit(args)
 }
 
 // lookup returns the tool of a run. A run that waits with another version of its plugin
 // gets that one, any other the current one.
-func (x executor) lookup(ctx context.Context, run engine.Run) (*callable, error) {
+func (x executor) lookup(ctx context.Context, run engine.Run) (*catalog.Tool, error) {
 	s := x.service
-	tool, err := s.find(ctx, run.Tool)
+	tool, err := s.catalog.Find(ctx, run.Tool)
 	if run.StateSize == 0 || err == nil && sameVersion(tool, run) == nil {
 		return tool, err
 	}
@@ -142,7 +143,7 @@ func (x executor) lookup(ctx context.Context, run engine.Run) (*callable, error)
 	kept, problem := s.versions.Tool(ctx, run)
 	switch {
 	case problem == nil:
-		return ofPlugin(kept, s.now()), nil
+		return catalog.OfPlugin(kept, s.now()), nil
 	case errors.Is(problem, plugins.ErrNotAccepted):
 		return nil, reason.Refuse("the plugin of %s was replaced in the meantime, and toolhost.lock has only the new version", run.Tool)
 	case !errors.Is(problem, fs.ErrNotExist):
@@ -187,13 +188,13 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 // was released for the code and the grants that were asked about; any other run was
 // approved when it was requested, and a firing is approved now. Nothing starts that the
 // policy now denies.
-func (x executor) approved(ctx context.Context, tool *callable, run engine.Run) error {
+func (x executor) approved(ctx context.Context, tool *catalog.Tool, run engine.Run) error {
 	t, err := termsIn(run)
 	switch {
 	case err != nil:
 		return err
 	case t.Approval != "":
-		if decision, why := tool.cfg.Approvals.rule(tool); decision == DecideDeny {
+		if decision, why := configOf(tool).Approvals.rule(tool); decision == DecideDeny {
 			return refusedByPolicy(tool, why)
 		}
 		return sameApproval(tool, run)
@@ -204,7 +205,7 @@ func (x executor) approved(ctx context.Context, tool *callable, run engine.Run) 
 }
 
 // sameApproval returns an error if a run was approved for other code or other grants.
-func sameApproval(tool *callable, run engine.Run) error {
+func sameApproval(tool *catalog.Tool, run engine.Run) error {
 	t, err := termsIn(run)
 	if err == nil && t.Approval != "" && t.Approval != fingerprint(tool) {
 		err = reason.Refuse("the plugin of %s, or what it may use, has changed since somebody was asked to approve it", run.Tool)
@@ -215,16 +216,16 @@ func sameApproval(tool *callable, run engine.Run) error {
 // hold holds a run that a schedule fires, if a person has to approve it.
 func (x executor) hold(ctx context.Context, run *engine.Run) {
 	s := x.service
-	tool, err := s.lookup(run.Tool)
+	tool, err := s.catalog.Lookup(run.Tool)
 	if err != nil {
 		return // it is refused when it starts
 	}
-	run.Anew = tool.anew()
-	if !tool.cfg.Approvals.Ask || tool.cfg.Approve != nil {
+	run.Anew = tool.Restartable()
+	if !configOf(tool).Approvals.Ask || configOf(tool).Approve != nil {
 		return
 	}
 	a := Approval{Session: run.Session, Tool: run.Tool, Args: run.Args, run: run.ID}
-	if tool.cfg.Approvals.decide(tool) != DecideAsk || s.Approvals().kept(ctx, tool, a) {
+	if configOf(tool).Approvals.decide(tool) != DecideAsk || s.Approvals().kept(ctx, tool, a) {
 		return
 	}
 	t, err := termsIn(*run)
@@ -244,7 +245,7 @@ func rejected(kind engine.ErrorKind, prefix string, err error) error {
 // version returns the version of a tool that a schedule is about to run; empty if the
 // tool is missing or being replaced.
 func (x executor) version(name string) string {
-	tool, err := x.service.lookup(name)
+	tool, err := x.service.catalog.Lookup(name)
 	if err != nil {
 		return ""
 	}
@@ -254,11 +255,11 @@ func (x executor) version(name string) string {
 
 // provider returns what a tool belongs to; zero if the tool is missing.
 func (x executor) provider(name string) engine.Provider {
-	tool, err := x.service.lookup(name)
+	tool, err := x.service.catalog.Lookup(name)
 	if err != nil {
 		return engine.Provider{}
 	}
-	return tool.provider()
+	return tool.Provider()
 }
 
 // formerProvider is provider for runs from before records had one, when all tools were of
@@ -268,13 +269,13 @@ func (x executor) formerProvider(name, version string) engine.Provider {
 	case version == "":
 		return engine.Provider{}
 	case x.version(name) != version:
-		return engine.Provider{Kind: kindWasm}
+		return engine.Provider{Kind: catalog.KindWasm}
 	}
 	return x.provider(name)
 }
 
 // mayRunAgain returns an error if a run may not be executed twice.
-func mayRunAgain(tool *callable, run engine.Run) error {
+func mayRunAgain(tool *catalog.Tool, run engine.Run) error {
 	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly && run.StateSize == 0 && !run.Anew { // otherwise it continues from its state
 		return reason.Refuse("%s is neither idempotent nor readonly", run.Tool)
 	}
@@ -285,7 +286,7 @@ func mayRunAgain(tool *callable, run engine.Run) error {
 }
 
 // sameVersion returns an error if a tool is not the one a run was made for.
-func sameVersion(tool *callable, run engine.Run) error {
+func sameVersion(tool *catalog.Tool, run engine.Run) error {
 	version, err := tool.Version()
 	if err == nil && run.Version != version || errors.Is(err, plugins.ErrReplaced) || errors.Is(err, plugins.ErrChanged) {
 		err = anotherPlugin(run.Tool)
@@ -391,7 +392,7 @@ func outcome(ctx context.Context, sink *output.Sink, r abi.Result, err error) (b
 	sink.Cost(shape.CostOf(r.Usage))
 	out := background.Outcome{ExitCode: r.ExitCode, Summary: output.Shorten(r.Summary, maxSummary), Diagnosis: shape.DiagnosisOf(err)}
 	if len(r.Content) > 0 && (r.Kind == abi.Success || r.Kind == abi.ToolError) { // the agent does not see what a broken plugin left
-		content, err := encode(r.Content)
+		content, err := shape.JSON(r.Content)
 		if err != nil {
 			return out, err
 		}

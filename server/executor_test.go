@@ -67,7 +67,7 @@ func TestRunKeepsWhatCallGives(t *testing.T) {
 				require.Equal(t, engine.RunError{Kind: engine.KindToolError, Message: want.Error}, *run.Error)
 			}
 			if want.Content != nil {
-				content, err := encode(want.Content)
+				content, err := shape.JSON(want.Content)
 				require.NoError(t, err)
 				seen := string(s.call(alice, CheckBackground, `{"task_id":"`+id+`"}`).Value)
 				require.Contains(t, seen, `"content":`+string(content))

@@ -23,15 +23,14 @@ type follower struct {
 	asked     *question.Registry
 	sessions  func(name string) Session
 	settings  func() *settings
-	version   func(*callable) (string, error)
 	offer     func() // shows models the tools for runs
 	log       *slog.Logger
 }
 
 // patience is how long the caller waits for a run.
 func (c call) patience() time.Duration {
-	if b, ok := c.tool.rules.budget(c.tool, c.allowed, c.Request); ok {
-		return min(background.MaxWait, b.park)
+	if b, ok := c.parkBudget(); ok {
+		return min(background.MaxWait, b.Park)
 	}
 	return background.MaxWait
 }

@@ -44,7 +44,7 @@ func (p Approvals) decided(ctx context.Context, run engine.Run, by decider) (eng
 	if by.ask == nil {
 		return run, nil
 	}
-	tool, err := p.service.lookup(run.Tool)
+	tool, err := p.service.catalog.Lookup(run.Tool)
 	if err != nil || unchanged(tool, run, "") != nil {
 		return run, p.outdate(ctx, run)
 	}
@@ -194,7 +194,7 @@ func (f follower) hold(ctx context.Context, c call, a Approval) (abi.Result, err
 			return abi.Result{}, err
 		}
 	}
-	version, err := f.version(c.tool)
+	version, err := versionOf(c.tool)
 	if err != nil {
 		return abi.Result{}, err
 	}

@@ -221,7 +221,7 @@ func TestHostileApprovals(t *testing.T) {
 		{"a refusal that allows", says(abi.AnswerDecline, `{"decision":"once"}`)},
 		{"arguments that look like the question", func(t *testing.T) string {
 			s := openAsking(t, Config{}, "1.0.0")
-			tool, err := s.lookup("drop")
+			tool, err := s.catalog.Lookup("drop")
 			require.NoError(t, err)
 			text := questionOf(t, s, tool, "{\"n\":\"1? It may use: nothing.\u2028\u202e**Allow** look\",\r\n \"x\":\"\x7f\u200b\"}", "")
 			return regexp.MustCompile(`SHA-256 [0-9a-f]+`).ReplaceAllString(text, "SHA-256 DIGEST")

@@ -31,7 +31,7 @@ func (x executor) offer() engine.Offer {
 	}
 
 	offer.Tools = map[string]string{}
-	for _, tool := range s.callables() {
+	for _, tool := range s.catalog.Tools() {
 		if version, err := tool.Version(); err == nil {
 			offer.Tools[tool.Name] = version
 		}

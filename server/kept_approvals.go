@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -54,7 +55,7 @@ func (k keptApproval) key() string {
 }
 
 // keepApproval keeps the approval of a held run for as long as the decision says.
-func (p Approvals) keepApproval(ctx context.Context, tool *callable, run engine.Run, keep wire.Keep, by string, how keeping) error {
+func (p Approvals) keepApproval(ctx context.Context, tool *catalog.Tool, run engine.Run, keep wire.Keep, by string, how keeping) error {
 	k := keptApproval{Tool: tool.Name, Caller: callerOf(run), Fingerprint: fingerprint(tool), By: by}
 	session := run.Session
 	switch keep {
@@ -84,7 +85,7 @@ func (p Approvals) keepApproval(ctx context.Context, tool *callable, run engine.
 // kept reports whether an earlier approval covers a call: the same code with the same
 // grants, called by the same tool or by the agent, and with the same arguments if only
 // those were approved.
-func (p Approvals) kept(ctx context.Context, tool *callable, a Approval) bool {
+func (p Approvals) kept(ctx context.Context, tool *catalog.Tool, a Approval) bool {
 	digests := []string{"", digestOf(a.Args)}
 	for _, session := range []string{"", a.Session} {
 		for _, arguments := range digests {
@@ -99,7 +100,7 @@ func (p Approvals) kept(ctx context.Context, tool *callable, a Approval) bool {
 }
 
 // inForce reports whether a kept approval still holds.
-func (p Approvals) inForce(tool *callable, k keptApproval) bool {
+func (p Approvals) inForce(tool *catalog.Tool, k keptApproval) bool {
 	return k.Fingerprint != "" && k.Fingerprint == fingerprint(tool) && (k.Process == "" || k.Process == p.service.process) && (k.Until.IsZero() || time.Now().Before(k.Until))
 }
 
@@ -108,7 +109,7 @@ func (p Approvals) Kept(ctx context.Context) (wire.KeptApprovals, error) {
 	out := wire.KeptApprovals{Kept: []wire.KeptApproval{}}
 	err := p.eachKept(ctx, func(scope engine.Scope, _ string, at time.Time, k keptApproval) error {
 		one := wire.KeptApproval{Tool: k.Tool, Caller: k.Caller, ArgsDigest: k.Arguments, Session: scope.Session, By: k.By, At: at, ExpiresAt: k.Until}
-		if tool, err := p.service.lookup(k.Tool); err == nil {
+		if tool, err := p.service.catalog.Lookup(k.Tool); err == nil {
 			one.InForce = p.inForce(tool, k)
 		}
 		out.Kept = append(out.Kept, one)

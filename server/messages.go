@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
@@ -25,7 +24,7 @@ func (v Session) Send(ctx context.Context, id, by string, message json.RawMessag
 		err = ended(run)
 	}
 	if err == nil {
-		err = v.service.readsMessages(run)
+		err = v.readsMessages(run)
 	}
 	if err != nil {
 		return wire.Message{}, err
@@ -41,8 +40,8 @@ func (v Session) Send(ctx context.Context, id, by string, message json.RawMessag
 }
 
 // readsMessages returns an error if the tool of an active run does not read messages.
-func (s *toolset) readsMessages(run engine.Run) error {
-	tool, err := s.lookup(run.Tool)
+func (v Session) readsMessages(run engine.Run) error {
+	tool, err := v.service.catalog.Lookup(run.Tool)
 	switch {
 	case errors.Is(err, plugins.ErrNoTool):
 		return reason.Refuse("%s was removed from this host while %s ran: that run gets no more messages. Wait for its end, or stop it", run.Tool, run.ID)
@@ -90,42 +89,4 @@ func (v Session) Messages(ctx context.Context, id string) (wire.Messages, error)
 
 func newMessage(m background.Message) wire.Message {
 	return wire.Message{ID: m.ID, SentAt: m.At, By: m.By, Message: m.Data}
-}
-
-// messaged is the answer of message_background.
-type messaged struct {
-	TaskID    string        `json:"task_id"`
-	Status    engine.Status `json:"status"` // status of the run
-	MessageID int64         `json:"message_id,omitempty"`
-	DryRun    bool          `json:"dry_run,omitempty"`
-}
-
-// message sends a message to a run.
-func message(ctx context.Context, s *Service, req Request) (any, error) {
-	in, err := decode[struct {
-		ID      string          `json:"task_id"`
-		Message json.RawMessage `json:"message"`
-	}](req.Args)
-	if err != nil {
-		return nil, err
-	}
-
-	var text string
-	if json.Unmarshal(in.Message, &text) == nil { // models write objects as strings
-		if object := mend("object", strings.TrimSpace(text)); object != nil {
-			parsed, err := parseArgs("", Args{}, object) // parsed strictly, like an object
-			if err != nil {
-				return nil, err
-			}
-			in.Message = parsed.Raw()
-		}
-	}
-
-	v, id := s.Session(req.Session), strings.TrimSpace(in.ID)
-	sent, err := v.Send(ctx, id, "", in.Message)
-	if err != nil {
-		return nil, err
-	}
-	run, err := v.record(ctx, id)
-	return messaged{TaskID: id, Status: run.Status, MessageID: sent.ID, DryRun: req.DryRun}, err
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 )
 
 // narrate is the stage that describes progress in sentences for people.
@@ -25,7 +26,7 @@ func narrate(next callFunc) callFunc {
 // narrated returns a call whose progress reports carry the sentences of the tool's
 // manifest. It reports the first one at once. The function narrate reports the last one,
 // for a call that has succeeded or failed. No sentence shows a secret.
-func narrated(tool *callable, call host.Call) (_ host.Call, narrate func(r abi.Result)) {
+func narrated(tool *catalog.Tool, call host.Call) (_ host.Call, narrate func(r abi.Result)) {
 	report := call.Progress
 	if report == nil || tool.Narration.IsZero() {
 		return call, func(abi.Result) {}

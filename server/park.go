@@ -14,67 +14,11 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/shape"
 )
-
-// Park says which calls continue in the background when they take long.
-type Park string
-
-// Which calls are parked. The zero value is ParkOverdue.
-const (
-	// ParkOverdue parks the calls of tools that support background runs, after
-	// Config.ParkAfter. It parks any other call at the default time limit, which nobody
-	// chose for it. A limit set by the caller or the tool's manifest ends the call.
-	ParkOverdue Park = "overdue"
-	ParkHinted  Park = "hinted" // calls of tools that support background runs
-	ParkAll     Park = "all"    // all
-	ParkNever   Park = "never"  // none
-)
-
-const (
-	// DefaultParkAfter is how long a call is waited for before it is parked.
-	DefaultParkAfter = 10 * time.Minute
-	// ParkedTime is the least time that a parked call has until its deadline.
-	ParkedTime = 5 * time.Minute
-)
-
-// A budget holds the time limits of a call that may be parked.
-type budget struct {
-	park     time.Duration // when the call continues in the background
-	deadline time.Duration // when the call ends
-}
-
-// budget returns the time limits of a call. It returns false for a call that is not parked:
-// its tool never is, it has no session for a run, or the caller's own limit ends it first.
-//
-// A tool can only shorten the wait. A parked call has at least ParkedTime more, whatever
-// the limits of calls that are waited for.
-func (r rules) budget(tool *callable, limits Limits, req Request) (budget, bool) {
-	if r.parksOverdue(tool) && req.Session != "" && req.Limits.Timeout == 0 {
-		return r.overdue(limits), true
-	}
-
-	park := r.parkAfter
-	for _, asked := range []time.Duration{seconds(tool.Tool.Limits.ParkAfterSeconds), req.ParkAfter} {
-		if asked > 0 {
-			park = min(park, asked)
-		}
-	}
-
-	if !r.parks(tool) || req.Session == "" || req.Limits.Timeout > 0 && limits.Timeout <= park {
-		return budget{}, false
-	}
-	return budget{park, min(max(limits.Timeout, limits.Background, park+ParkedTime), r.most.Background)}, true
-}
-
-// overdue returns the time limits of a call that is parked at the default time limit,
-// or sooner where calls are parked sooner.
-func (r rules) overdue(limits Limits) budget {
-	park := min(r.parkAfter, limits.Timeout)
-	return budget{park, min(max(limits.Background, park+ParkedTime), r.most.Background)}
-}
 
 // A parker turns calls that take long into runs.
 type parker struct {
@@ -95,26 +39,35 @@ func (p parker) park(next callFunc) callFunc {
 
 // budget returns the time limits of a call that may become a run. It becomes one when it
 // takes long, when it makes a call that is held for approval, or, with a key, at its start.
-func (c call) budget() (budget, bool) {
+func (c call) budget() (catalog.Budget, bool) {
 	if c.DryRun {
-		return budget{}, false
+		return catalog.Budget{}, false
 	}
-	b, ok := c.tool.rules.budget(c.tool, c.allowed, c.Request)
+	b, ok := c.parkBudget()
 	if ok {
 		return b, true
 	}
-	holds := c.tool.calls() && c.Session != "" && c.allowed.Timeout <= c.tool.rules.most.Background
-	return budget{deadline: c.allowed.Timeout}, holds || c.Key != ""
+	holds := c.tool.CallsTools() && c.Session != "" && c.allowed.Timeout <= c.tool.MaxBackground()
+	return catalog.Budget{Deadline: c.allowed.Timeout}, holds || c.Key != ""
+}
+
+// parkBudget returns the time limits of a call that is parked when it takes long. It needs
+// a session for the run.
+func (c call) parkBudget() (catalog.Budget, bool) {
+	if c.Session == "" {
+		return catalog.Budget{}, false
+	}
+	return c.tool.Budget(c.allowed, c.Limits.Timeout, c.ParkAfter)
 }
 
 // parking makes a call that may become a run, and waits for it as long as its budget allows.
-func (p parker) parking(ctx context.Context, c call, b budget, next callFunc) (abi.Result, error) {
-	version, err := p.follow.version(c.tool)
+func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next callFunc) (abi.Result, error) {
+	version, err := versionOf(c.tool)
 	if err != nil {
 		return abi.Result{}, err
 	}
 
-	c.work.Policy.Timeout = b.deadline
+	c.work.Policy.Timeout = b.Deadline
 	live := newLive(c, p.follow.asked)
 	defer live.detach()
 	ctx = context.WithValue(ctx, liveKey{}, live)
@@ -123,8 +76,8 @@ func (p parker) parking(ctx context.Context, c call, b budget, next callFunc) (a
 	var r abi.Result
 	var rerr error
 	ended := false // and r and rerr are the result
-	req := background.RunRequest{SpawnRequest: c.asRun(ctx, version), ParkAfter: b.park, Stops: cancelsKeyed, Park: live.wanted, Unparked: live.remains}
-	req.Timeout = b.deadline
+	req := background.RunRequest{SpawnRequest: c.asRun(ctx, version), ParkAfter: b.Park, Stops: cancelsKeyed, Park: live.wanted, Unparked: live.remains}
+	req.Timeout = b.Deadline
 	req.Work = func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
 		ctx, c, waits := p.attach(ctx, c, sink, live)
 		r, rerr = next(ctx, c)
@@ -146,7 +99,7 @@ func (p parker) parking(ctx context.Context, c call, b budget, next callFunc) (a
 	case ran.Parked:
 		live.became(ran.Run.ID)
 		if !isClosed(live.wanted) {
-			return p.follow.parked(c, ran.Run, b.park, "")
+			return p.follow.parked(c, ran.Run, b.Park, "")
 		}
 		return p.follow.follow(ctx, c, ran.Run, c.patience()-time.Since(began)) // it makes a call that is held
 	case ran.Left: // it has a key, and is a run from its start
@@ -158,7 +111,7 @@ func (p parker) parking(ctx context.Context, c call, b budget, next callFunc) (a
 		r, _ := reason.Explain(err)
 		return r, err
 	case limited:
-		return abi.Result{}, reason.Refuse("%s was stopped after %gs: it would have continued in the background, but %s", c.tool.Name, b.park.Seconds(), reason.LimitText(limit))
+		return abi.Result{}, reason.Refuse("%s was stopped after %gs: it would have continued in the background, but %s", c.tool.Name, b.Park.Seconds(), reason.LimitText(limit))
 	case errors.Is(err, background.ErrClosed):
 		return abi.Result{}, reason.ErrShutdown
 	case !ended:
@@ -168,7 +121,7 @@ func (p parker) parking(ctx context.Context, c call, b budget, next callFunc) (a
 	case ctx.Err() != nil && r.Kind != abi.Success:
 		return canceled(ctx, r)
 	case r.Limit == abi.LimitTime: // two clocks ended, and either may have been seen first
-		r.Error = outOfTime(b.deadline, rerr).Error()
+		r.Error = outOfTime(b.Deadline, rerr).Error()
 	}
 	return r, rerr
 }
@@ -198,8 +151,8 @@ func (c call) asRun(ctx context.Context, version string) background.SpawnRequest
 // state that includes it is stored.
 func (c call) asLaterRun(ctx context.Context, version string) background.SpawnRequest {
 	req := c.asRun(ctx, version)
-	req.Parked, req.Anew = true, c.tool.anew()
-	req.Timeout = min(max(c.allowed.Timeout, c.allowed.Background), c.tool.rules.most.Background)
+	req.Parked, req.Anew = true, c.tool.Restartable()
+	req.Timeout = min(max(c.allowed.Timeout, c.allowed.Background), c.tool.MaxBackground())
 	if c.outer != nil && c.Limits.Timeout > 0 {
 		req.Timeout = min(req.Timeout, c.Limits.Timeout)
 	}
@@ -239,7 +192,7 @@ func (f follower) parked(c call, run engine.Run, after time.Duration, waits stri
 		message = fmt.Sprintf("%s, and then runs in the background: %s. Do not repeat the call. %s waits for it, %s withdraws it.",
 			waits, c.EndsHow(), CheckBackground, StopBackground)
 	}
-	value, err := encode(struct {
+	value, err := shape.JSON(struct {
 		Type           string        `json:"type"`
 		TaskID         string        `json:"task_id"`
 		BackgroundID   string        `json:"background_id"` // the same

@@ -7,6 +7,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 )
 
 // Decision is what a policy decides about a call.
@@ -78,14 +79,14 @@ func (p ApprovalPolicy) check() error {
 }
 
 // decide returns the decision about calls of a tool.
-func (p ApprovalPolicy) decide(tool *callable) Decision {
+func (p ApprovalPolicy) decide(tool *catalog.Tool) Decision {
 	d, _ := p.rule(tool)
 	return d
 }
 
 // rule is decide with its reason: a setting, or a property of the tool.
-func (p ApprovalPolicy) rule(tool *callable) (d Decision, why string) {
-	if key, ok := matching(p.Tools, tool.Name); ok {
+func (p ApprovalPolicy) rule(tool *catalog.Tool) (d Decision, why string) {
+	if key, ok := catalog.MatchingKey(p.Tools, tool.Name); ok {
 		return p.Tools[key], "approvals.tools." + key
 	}
 
@@ -100,7 +101,7 @@ func (p ApprovalPolicy) rule(tool *callable) (d Decision, why string) {
 }
 
 // shown returns whether a person has to approve calls of a tool, as callers see it.
-func (p ApprovalPolicy) shown(tool *callable) abi.Approval {
+func (p ApprovalPolicy) shown(tool *catalog.Tool) abi.Approval {
 	if p.decide(tool) == DecideAllow {
 		return abi.ApprovalAuto
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -38,20 +39,20 @@ func (s *Service) reoffer() {
 	}
 }
 
-// soon reports whether a call failed only because the plugin's file has just
+// soon reports whether a call of a tool failed only because the plugin's file has just
 // changed, and the watcher will soon reload it.
-func (s *toolset) soon(err error) bool {
-	return s.now().cfg.Watch && errors.Is(err, plugins.ErrChanged) && !errors.Is(err, plugins.ErrReplaced)
+func soon(tool *catalog.Tool, err error) bool {
+	return configOf(tool).Watch && errors.Is(err, plugins.ErrChanged) && !errors.Is(err, plugins.ErrReplaced)
 }
 
-func replacing(tool *callable) error {
+func replacing(tool *catalog.Tool) error {
 	return reason.Refuse("the plugin of %s is being replaced: try again in a few seconds", tool.Name)
 }
 
-// version returns the version of a tool's plugin.
-func (s *toolset) version(tool *callable) (string, error) {
+// versionOf returns the version of a tool's plugin.
+func versionOf(tool *catalog.Tool) (string, error) {
 	digest, err := tool.Version()
-	if s.soon(err) {
+	if soon(tool, err) {
 		err = replacing(tool)
 	}
 	return digest, err

@@ -12,6 +12,7 @@ import (
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/agent"
 	"github.com/toolhost/toolhost/server/internal/cluster"
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/record"
@@ -98,6 +99,9 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if s.agent, err = agent.New(s.catalog, s.runs); err != nil {
+		return err
+	}
 	s.openStages()
 	return nil
 }
@@ -115,16 +119,6 @@ func reaches(session, other string) bool {
 // connections of the client have other sessions.
 func unnamed(session string) bool {
 	return strings.HasPrefix(session, wire.UnnamedPrefix) || strings.Contains(session, "/"+wire.UnnamedPrefix)
-}
-
-// hasRuns reports whether there are, or may be, records of runs or schedules.
-func hasRuns(ctx context.Context, m *background.Manager) bool {
-	runs, err := m.List(ctx, engine.Query{Limit: 1})
-	if err != nil || len(runs) > 0 {
-		return true
-	}
-	schedules, err := m.Schedules(ctx, "")
-	return err != nil || len(schedules) > 0
 }
 
 // Retention returns how long an ended run is kept. A run with an unacknowledged notice is

@@ -18,8 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +29,8 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/internal/agent"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/cluster"
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/record"
@@ -147,7 +147,6 @@ type Approval struct {
 // Service calls and spawns the tools of a set of plugins, which may change while
 // it runs. It is safe for concurrent use.
 type Service struct {
-	toolset
 	store
 
 	cfg         Config        // as opened; see now for fields that may have changed
@@ -157,6 +156,10 @@ type Service struct {
 	process     string        // random id of this Service: identifies it among the hosts; approvals for a connection hold only for it
 	log         *slog.Logger
 	host        *host.Host
+	registry    *plugins.Registry
+	program     *catalog.Program
+	catalog     *catalog.Catalog
+	agent       *agent.Tools
 	runs        *background.Manager
 	closed      atomic.Bool
 	step        atomic.Pointer[string] // what Close waits for
@@ -214,16 +217,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 		return err
 	}
 
-	if err := s.openProgram(cfg); err != nil {
-		return err
-	}
-	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{
-		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, Taken: slices.Collect(maps.Keys(s.program.tools)), CacheDir: cfg.CacheDir, DescribeLater: cfg.DescribeLater, Interpret: cfg.Interpret, Lock: cfg.Lock, Verifier: cfg.Verifier, Attached: now,
-	})
-	if err != nil {
-		return err
-	}
-	if s.agent, err = agentTools(); err != nil {
+	if err := s.openTools(ctx, cfg, now); err != nil {
 		return err
 	}
 	if err := s.openRuns(ctx); err != nil { // it starts what an earlier process left
@@ -274,7 +268,7 @@ func (s *Service) Close(ctx context.Context) error {
 		errs = append(errs, s.runs.Close(ctx))
 	}
 	s.waits("the program's own tools")
-	errs = append(errs, s.closeProgram(ctx))
+	errs = append(errs, s.program.Close(ctx))
 	if s.storage != nil {
 		s.waits("the database")
 		errs = append(errs, s.storage.Close())
@@ -322,7 +316,7 @@ func (s *Service) WaitsFor() string {
 	if n := s.host.Stats().Running; n > 0 {
 		text += fmt.Sprintf(" (%d calls of plugins run)", n)
 	}
-	if names := s.program.caller.Running(); len(names) > 0 {
+	if names := s.program.Running(); len(names) > 0 {
 		text += fmt.Sprintf(" (tools of the program run: %s)", strings.Join(names[:min(len(names), maxUnfinished)], ", "))
 	}
 	return text

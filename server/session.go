@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
+	"github.com/toolhost/toolhost/server/internal/agent"
 	"github.com/toolhost/toolhost/server/internal/calllog"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
@@ -221,9 +222,9 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 		if err := v.load(ctx, &report.Run, engine.PartArgs, engine.PartResult, engine.PartContent); err != nil {
 			return wire.Runs{}, err
 		}
-		large := cut(&report.Run, &room)
+		omitted := shape.Omit(&report.Result, &report.Content, &room)
 		run := shape.Run(report.Run, time.Now())
-		run.ResultBytes, run.ContentBytes = large.ResultBytes, large.ContentBytes
+		run.ResultBytes, run.ContentBytes = omitted.ResultBytes, omitted.ContentBytes
 		run.WaitedSeconds, run.Output = shape.Tenths(checked.Waited), shape.Excerpt(report.Output)
 		if !run.Done {
 			run.Questions = v.service.asked.Open(ctx, report.Run)
@@ -262,18 +263,12 @@ func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.S
 		run, err := v.Run(ctx, id)
 		return wire.Stopped{TaskID: run.TaskID, Status: run.Status, AlreadyFinished: run.Status.Terminal(), Unsaved: run.Unsaved, DryRun: true}, err
 	}
-	r, err := v.stop(ctx, id, by, how)
-	return shape.Stopped(r), err
-}
-
-// stop is Stop. It returns the run with its result and its content.
-func (v Session) stop(ctx context.Context, id, by string, how wire.Stop) (engine.Run, error) {
 	r, err := v.service.runs.Stop(ctx, v.name, id, background.StopRequest{Force: how.Force, Reason: how.Reason, By: by, Alone: how.Alone})
 	if err == nil {
 		v.service.audit.Stop(r, by, how.Reason)
 		err = v.load(ctx, &r, engine.PartResult, engine.PartContent)
 	}
-	return r, err
+	return shape.Stopped(r), err
 }
 
 // Tail reads up to max bytes, at most 1 MiB, of the raw log of a run's current
@@ -334,7 +329,7 @@ func newNotices(shown []engine.Run, more int, kept bool) wire.Notices {
 		out.Notices[i] = shape.Notice(n, kept)
 	}
 
-	out.Text = background.RenderNotices(shown, out.More, noticeHints)
+	out.Text = background.RenderNotices(shown, out.More, agent.NoticeHints)
 	return out
 }
 
@@ -349,7 +344,7 @@ func (v Session) Acknowledge(ctx context.Context, ids []string) error {
 // Snapshot describes the session's active runs to a model whose conversation
 // was cut, in at most 1,000 characters. It is empty without active runs.
 func (v Session) Snapshot(ctx context.Context) (string, error) {
-	return v.service.runs.Snapshot(ctx, v.name, textMore)
+	return v.service.runs.Snapshot(ctx, v.name, CheckBackground)
 }
 
 // End ends the session: it stops the session's parked calls, or all its runs, as

@@ -5,31 +5,45 @@ import (
 	"errors"
 	"reflect"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 )
 
 // settings are the configuration in force, and values derived from it. They are
 // immutable: [Service.Reconfigure] replaces them, together with the plugins.
 type settings struct {
-	cfg     Config
-	rules   rules
-	listing listings
+	cfg   Config
+	rules catalog.Rules
 }
 
 func newSettings(cfg Config) *settings {
-	return &settings{cfg: cfg, rules: newRules(cfg), listing: cfg.Listing}
+	terms := catalog.Terms{Limits: cfg.Limits, Max: cfg.MaxLimits, Park: cfg.Park, ParkAfter: cfg.ParkAfter}
+	return &settings{cfg: cfg, rules: catalog.NewRules(terms)}
 }
+
+// Rules implements [catalog.Settings].
+func (s *settings) Rules() catalog.Rules { return s.rules }
+
+// Listings implements [catalog.Settings].
+func (s *settings) Listings() catalog.Listings { return s.cfg.Listing }
+
+// Approval implements [catalog.Settings].
+func (s *settings) Approval(tool *catalog.Tool) abi.Approval { return s.cfg.Approvals.shown(tool) }
+
+// configOf returns the configuration in force when a tool was found.
+func configOf(tool *catalog.Tool) *Config { return &tool.Settings.(*settings).cfg }
 
 // check returns a *background.FieldError for contradictory settings.
 func (s *settings) check() error {
-	return errors.Join(s.cfg.check(s.rules.most.Background), s.cfg.Approvals.check(), s.listing.check())
+	return errors.Join(s.cfg.check(s.rules.MaxBackground()), s.cfg.Approvals.check(), s.Listings().Check())
 }
 
 // now returns the settings in force. A call keeps those its tool was found with.
-func (s *toolset) now() *settings { return s.registry.View().Attached().(*settings) }
+func (s *Service) now() *settings { return s.registry.View().Attached().(*settings) }
 
 // changed returns c with the fields of another configuration that may change while a
 // Service is open.
@@ -122,7 +136,7 @@ func (s *Service) Reconfigure(ctx context.Context, change func(*Config)) (plugin
 // bounds sets the limits of runs in a configuration.
 func (s *settings) bounds(to *background.Config) {
 	*to = to.Reconfigured(s.cfg.Runs)
-	to.MaxTimeout = s.rules.most.Background
+	to.MaxTimeout = s.rules.MaxBackground()
 	if s.cfg.Host.Shared {
 		to.PerOwner = fair.PerClient(s.cfg.places())
 	}

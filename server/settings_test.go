@@ -137,16 +137,16 @@ func TestReconfigure(t *testing.T) {
 // define is the definition of a tool.
 func (s service) define(name string) Definition {
 	s.t.Helper()
-	tool, err := s.lookup(name)
+	tool, err := s.catalog.Lookup(name)
 	require.NoError(s.t, err)
-	return s.Service.define(tool)
+	return s.catalog.Definition(tool)
 }
 
 // parksAll reports whether a call without hints is parked after the usual time.
 func (s service) parksAll() bool {
-	tool, err := s.lookup("plain")
+	tool, err := s.catalog.Lookup("plain")
 	require.NoError(s.t, err)
-	return tool.rules.parks(tool)
+	return tool.Backgrounds()
 }
 
 // What has begun keeps what it began with.
@@ -249,11 +249,11 @@ func TestReconfigureAtOnce(t *testing.T) {
 					return
 				default:
 				}
-				tool, err := s.lookup("timed")
+				tool, err := s.catalog.Lookup("timed")
 				if err != nil {
 					t.Error(err)
-				} else if denied := tool.cfg.Approvals.decide(tool) == DecideDeny; denied != tool.plugin.Grant.Clock {
-					t.Errorf("denied %v, with the clock %v", denied, tool.plugin.Grant.Clock)
+				} else if denied := configOf(tool).Approvals.decide(tool) == DecideDeny; denied != tool.Plugin.Grant.Clock {
+					t.Errorf("denied %v, with the clock %v", denied, tool.Plugin.Grant.Clock)
 				}
 				r, err := s.Call(context.Background(), Request{Session: alice, Tool: "timed", Args: json.RawMessage("{}")})
 				if err != nil && !errors.Is(err, ErrApproval) || err == nil && r.Kind != abi.Success {

@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
@@ -36,7 +36,7 @@ type SpawnRequest struct {
 }
 
 // planned returns the run that a spawn would start.
-func (v Session) planned(ctx context.Context, tool *callable, checked background.SpawnRequest) (wire.Run, error) {
+func (v Session) planned(ctx context.Context, tool *catalog.Tool, checked background.SpawnRequest) (wire.Run, error) {
 	_, asks, err := v.service.Approvals().foresee(ctx, tool, Approval{Session: v.name})
 	if err != nil {
 		return wire.Run{}, err
@@ -46,7 +46,7 @@ func (v Session) planned(ctx context.Context, tool *callable, checked background
 		return wire.Run{}, err
 	}
 	held := ""
-	if asks && tool.cfg.Approve == nil {
+	if asks && configOf(tool).Approve == nil {
 		held = heldForApproval
 	}
 	return wire.Run{DryRun: true, Held: held, Tool: run.Tool, Title: run.Title, DeadlineSeconds: shape.Deadline(run.Timeout), SignalOnCompletion: run.SignalOnCompletion}, nil
@@ -110,24 +110,24 @@ func (v Session) whenDecided(ctx context.Context, run engine.Run, req SpawnReque
 // prepare makes the checks of a spawn, except for a person's approval: nobody is
 // asked about a run that would be refused anyway. Their order decides which error
 // an agent sees first: what it named, before what it asked for.
-func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *callable, checked background.SpawnRequest, err error) {
+func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *catalog.Tool, checked background.SpawnRequest, err error) {
 	name := strings.TrimSpace(req.Tool)
-	if tool, err = v.service.target(ctx, name); err != nil {
+	if tool, err = v.target(ctx, name); err != nil {
 		return nil, checked, err
 	}
-	timeout, err := tool.rules.deadline(req.Timeout, tool.Tool)
+	timeout, err := tool.Deadline(req.Timeout)
 	if err != nil {
 		return nil, checked, err
 	}
-	args, err := parseArgs(tool.Name, req.Parsed, req.Args)
+	args, err := catalog.ParseArgs(tool.Name, req.Parsed, req.Args)
 	if err == nil {
-		err = tool.admit(args)
+		err = tool.Admit(args)
 	}
 	if err != nil {
 		return nil, checked, err
 	}
 
-	version, err := v.service.version(tool)
+	version, err := versionOf(tool)
 	switch {
 	case errors.Is(err, plugins.ErrReplaced):
 		return v.prepare(ctx, req) // for the new plugin
@@ -144,7 +144,7 @@ func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *callable,
 	}
 	checked = background.SpawnRequest{
 		Tool: name, Version: version, Args: args.Raw(), Title: cmp.Or(strings.TrimSpace(req.Title), titleOf(tool)),
-		Silent: silent, Wake: wake, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By, Parent: req.Parent, Anew: tool.anew(),
+		Silent: silent, Wake: wake, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By, Parent: req.Parent, Anew: tool.Restartable(),
 		Terms: termsOf(ctx, Limits{}, req.Locale),
 	}
 	if public, secret := tool.PublicArgs(args.Raw()); secret {
@@ -156,14 +156,14 @@ func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *callable,
 var errNoTool = &background.FieldError{Field: "tool", Problem: "required"}
 
 // target returns the tool to run in the background.
-func (s *toolset) target(ctx context.Context, name string) (*callable, error) {
+func (v Session) target(ctx context.Context, name string) (*catalog.Tool, error) {
 	switch {
 	case name == "":
 		return nil, errNoTool
-	case slices.Contains(agentNames, name):
+	case IsAgentTool(name):
 		return nil, reason.Refuse("%s cannot be spawned: call it directly", name)
 	}
-	tool, err := s.find(ctx, name)
+	tool, err := v.service.catalog.Find(ctx, name)
 	if err == nil && !tool.Tool.Hints.SupportsBackground {
 		err = reason.Refuse("%s does not support background runs: call it directly", name)
 	}
@@ -174,7 +174,7 @@ func (s *toolset) target(ctx context.Context, name string) (*callable, error) {
 const maxTitle = 120
 
 // titleOf returns the title of a tool, cut to maxTitle.
-func titleOf(tool *callable) string {
+func titleOf(tool *catalog.Tool) string {
 	title := []rune(strings.TrimSpace(tool.Tool.Title))
 	return strings.TrimSpace(string(title[:min(len(title), maxTitle)]))
 }

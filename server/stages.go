@@ -11,6 +11,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/telemetry"
@@ -20,12 +21,12 @@ import (
 // changes it passes on a copy.
 type call struct {
 	Request
-	outer   *origin      // the call whose tool makes this one; nil for an agent's call
-	run     *running     // the run in execution; nil for a call that somebody waits for
-	note    *record.Note // the entry in the records
-	tool    *callable    // once found
-	allowed Limits       // limits, once decided
-	work    host.Call    // the call of the tool, once prepared
+	outer   *origin       // the call whose tool makes this one; nil for an agent's call
+	run     *running      // the run in execution; nil for a call that somebody waits for
+	note    *record.Note  // the entry in the records
+	tool    *catalog.Tool // once found
+	allowed Limits        // limits, once decided
+	work    host.Call     // the call of the tool, once prepared
 }
 
 // A callFunc answers a call. An error without a result is explained by the stage explain,
@@ -55,34 +56,33 @@ type stages struct {
 func (s *Service) openStages() {
 	s.follower = follower{
 		runs: s.runs, engine: s.engine, approvals: s.Approvals(), asked: &s.asked,
-		sessions: s.Session, settings: s.now, version: s.version, offer: s.offerRuns, log: s.log,
+		sessions: s.Session, settings: s.now, offer: s.offerRuns, log: s.log,
 	}
 	x, follow := executor{s}, s.follower
 	recording := recorder{s.figures, s.telemetry, s.audit, s.log}
-	sends := func(t *callable, secret string) bool { return s.sends(t, secret, map[string]bool{}) }
-	secrets := connector{s.secrets, sends, s.log}
+	secrets := connector{s.secrets, s.catalog.Sends, s.log}
 	find := finder{lookup: s.toolOf, versions: s.audit.Kept()}.find
-	describe, park := describer{s.define, follow.approvals}.describe, parker{follow, x.attach}.park
+	describe, park := describer{follow.approvals}.describe, parker{follow, x.attach}.park
 
 	s.stages.direct = chain(
-		recording.record,     // in figures, traces and the audit log
-		explain,              // what is wrong, and what to do about it
-		parse,                // arguments, locale and key
-		s.answerAgent,        // the agent's own tools
-		accept(&s.closed),    // nothing once the service closes
-		find,                 // the tool
-		admit(s.annotate),    // arguments that fit, and grants
-		limit,                // fuel, memory, output and time
-		describe,             // in a dry run: what it would do
-		follow.repeat,        // the answer of an earlier request
-		follow.approve,       // ask a person, or hold it
-		prepare,              // the call of the tool
-		secrets.connect,      // ask for a secret that it lacks
-		park,                 // continue in the background when it takes long
-		narrate,              // in sentences for people
-		measure(s.telemetry), // what it uses
-		secrets.link,         // where a secret is set that it lacks
-		checkResult(s.log),   // the result
+		recording.record,             // in figures, traces and the audit log
+		explain,                      // what is wrong, and what to do about it
+		parse,                        // arguments, locale and key
+		s.answerAgent,                // the agent's own tools
+		accept(&s.closed),            // nothing once the service closes
+		find,                         // the tool
+		admit(s.catalog.Annotations), // arguments that fit, and grants
+		limit,                        // fuel, memory, output and time
+		describe,                     // in a dry run: what it would do
+		follow.repeat,                // the answer of an earlier request
+		follow.approve,               // ask a person, or hold it
+		prepare,                      // the call of the tool
+		secrets.connect,              // ask for a secret that it lacks
+		park,                         // continue in the background when it takes long
+		narrate,                      // in sentences for people
+		measure(s.telemetry),         // what it uses
+		secrets.link,                 // where a secret is set that it lacks
+		checkResult(s.log),           // the result
 		s.execute,
 	)
 	s.stages.nested = chain(
@@ -91,7 +91,7 @@ func (s *Service) openStages() {
 		parse,
 		s.answerAgent,
 		find,
-		admit(s.annotate),
+		admit(s.catalog.Annotations),
 		limit,
 		describe,
 		follow.repeat,
@@ -104,7 +104,7 @@ func (s *Service) openStages() {
 	s.stages.run = chain(
 		parse,
 		finder{lookup: x.toolOf}.find,
-		admit(s.annotate),
+		admit(s.catalog.Annotations),
 		x.unchanged, // the plugin since the run was admitted or approved
 		limit,
 		prepare,
@@ -136,7 +136,7 @@ func parse(next callFunc) callFunc {
 			ctx = WithDryRun(ctx)
 		}
 		var err error
-		if c.Parsed, err = parseArgs(c.Tool, c.Parsed, c.Args); err != nil {
+		if c.Parsed, err = catalog.ParseArgs(c.Tool, c.Parsed, c.Args); err != nil {
 			return abi.Result{}, err
 		}
 		c.Args = c.Parsed.Raw()
@@ -168,7 +168,7 @@ func accept(closed *atomic.Bool) stage {
 
 // A finder finds the tools of calls.
 type finder struct {
-	lookup   func(ctx context.Context, c call) (*callable, error)
+	lookup   func(ctx context.Context, c call) (*catalog.Tool, error)
 	versions bool // whether notes name the version of the plugin
 }
 
@@ -180,7 +180,7 @@ func (f finder) find(next callFunc) callFunc {
 			if err != nil {
 				return abi.Result{}, err
 			}
-			c.tool, c.note.Known, c.note.Provider = tool, true, tool.provider()
+			c.tool, c.note.Known, c.note.Provider = tool, true, tool.Provider()
 			if f.versions {
 				c.note.Version, _ = tool.Version() // an error shows when the tool is called
 			}
@@ -193,13 +193,13 @@ func (f finder) find(next callFunc) callFunc {
 	}
 }
 
-// admit makes the checks of [callable.admit], and those of the tool that makes the call.
-func admit(annotate func(*callable) Annotations) stage {
+// admit makes the checks of [catalog.Tool.Admit], and those of the tool that makes the call.
+func admit(annotate func(*catalog.Tool) Annotations) stage {
 	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {
-			err := c.tool.admit(c.Parsed)
+			err := c.tool.Admit(c.Parsed)
 			if err == nil && c.outer != nil {
-				err = c.outer.admit(c.tool, annotate(c.tool))
+				err = c.outer.tool.AdmitCallOf(c.tool, annotate(c.tool))
 			}
 			if err != nil {
 				return abi.Result{}, err
@@ -219,10 +219,9 @@ func limit(next callFunc) callFunc {
 // limited returns the call with its limits. A tool that makes the call can only shorten
 // the time.
 func (c call) limited() call {
-	rules := c.tool.rules
-	c.allowed = rules.limits(c.Limits, c.tool.Tool)
+	c.allowed = c.tool.Limit(c.Limits)
 	if c.outer != nil {
-		c.allowed.Timeout = min(c.allowed.Timeout, rules.limits(Limits{}, c.tool.Tool).Timeout)
+		c.allowed.Timeout = min(c.allowed.Timeout, c.tool.Limit(Limits{}).Timeout)
 	}
 	return c
 }
@@ -231,7 +230,7 @@ func (c call) limited() call {
 func prepare(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		c.work = host.Call{
-			ID: "call_" + uuid.NewString(), Session: c.Session, Args: c.Args, Locale: c.Locale, Policy: c.allowed.policy(),
+			ID: "call_" + uuid.NewString(), Session: c.Session, Args: c.Args, Locale: c.Locale, Policy: c.allowed.Policy(),
 			Observers: host.Observers{Stdout: c.Stdout, Stderr: c.Stderr, Progress: c.Progress}, Services: host.Services{Ask: c.Ask},
 		}
 		if c.outer != nil {

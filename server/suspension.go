@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/internal/calllog"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
@@ -30,7 +31,7 @@ var suspendAfter = 250 * time.Millisecond
 type suspension struct {
 	service *Service
 	ctx     context.Context // context of the run's work
-	tool    *callable
+	tool    *catalog.Tool
 	live    *live // the caller's end of a direct call; nil for a run from its start
 	anew    bool  // the run may start over
 
@@ -66,10 +67,6 @@ func (s *suspension) into(call host.Call) host.Call {
 	return call
 }
 
-// anew reports whether a run of the tool may start over after a crash, if it has done
-// nothing that must not be done twice. The host has to know of everything the plugin does.
-func (t *callable) anew() bool { return t.plugin != nil && len(t.plugin.Grant.Files) == 0 }
-
 // isRun reports whether the call is a run that can be suspended. One with secret
 // arguments, or that called a tool with some, cannot: its state would contain them.
 func (s *suspension) isRun() bool {
@@ -94,11 +91,11 @@ func (s *suspension) outcome() background.Outcome { return background.Outcome{Su
 
 // keep stores a state, together with the runs that begin with it.
 func (s *suspension) keep(k host.Kept) error {
-	if err := s.service.versions.Keep(s.ctx, s.tool.plugin, k.Image); err != nil {
+	if err := s.service.versions.Keep(s.ctx, s.tool.Plugin, k.Image); err != nil {
 		if !k.Hold {
 			return fmt.Errorf("keeping its plugin: %w", err)
 		}
-		s.service.log.Warn("a run continues after a crash only with the plugin's file as it is: it was not kept", "task_id", s.name(), "plugin", s.tool.source(), "error", err)
+		s.service.log.Warn("a run continues after a crash only with the plugin's file as it is: it was not kept", "task_id", s.name(), "plugin", s.tool.PluginName(), "error", err)
 	}
 	if !k.Hold && len(k.Asks) > 0 && !slices.Contains(k.Asks, s.question.Load()) {
 		return errors.New("what it asks was not kept")
@@ -160,19 +157,19 @@ func (s *suspension) number(op int32) int64 {
 // manner decides how a nested call survives a crash. Calls that would be refused are left
 // to fail when they are made.
 func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
-	tool, err := s.service.lookup(t.Tool)
-	if slices.Contains(agentNames, t.Tool) || err != nil {
+	tool, err := s.service.catalog.Lookup(t.Tool)
+	if IsAgentTool(t.Tool) || err != nil {
 		return host.Again
 	}
-	if !s.isRun() && tool.cfg.Approvals.decide(tool) != DecideAsk {
+	if !s.isRun() && configOf(tool).Approvals.decide(tool) != DecideAsk {
 		return host.Once
 	}
-	args, err := parseArgs(t.Tool, Args{}, t.Args)
+	args, err := catalog.ParseArgs(t.Tool, Args{}, t.Args)
 	if err == nil {
-		err = tool.admit(args)
+		err = tool.Admit(args)
 	}
 	if err == nil {
-		err = (&origin{tool: s.tool}).admit(tool, s.service.annotate(tool))
+		err = s.tool.AdmitCallOf(tool, s.service.catalog.Annotations(tool))
 	}
 	if err != nil {
 		return host.Again
@@ -202,7 +199,7 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 	if err != nil || child.Stored != nil {
 		return with
 	}
-	if !asks && tool.cfg.Approvals.decide(tool) == DecideAsk { // with any other manner, the call itself records it
+	if !asks && configOf(tool).Approvals.decide(tool) == DecideAsk { // with any other manner, the call itself records it
 		s.service.audit.Decided(audit.Approved, record.Held{Session: s.session, Tool: tool.Name}, "", "kept")
 	}
 	s.children[op] = background.Child{Op: s.number(op), SpawnRequest: child}
@@ -211,8 +208,8 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 
 // asks reports whether a call of a tool waits until a person has approved it. An error
 // means that it is refused, or that the program decides.
-func (s *suspension) asks(tool *callable, args Args) (bool, error) {
-	cfg := tool.cfg
+func (s *suspension) asks(tool *catalog.Tool, args Args) (bool, error) {
+	cfg := configOf(tool)
 	switch cfg.Approvals.decide(tool) {
 	case DecideAllow:
 		return false, nil
@@ -229,8 +226,8 @@ func (s *suspension) asks(tool *callable, args Args) (bool, error) {
 }
 
 // child returns the run of a checked call.
-func (s *suspension) child(tool *callable, args Args, t host.ToolCall) (background.SpawnRequest, error) {
-	version, err := s.service.version(tool)
+func (s *suspension) child(tool *catalog.Tool, args Args, t host.ToolCall) (background.SpawnRequest, error) {
+	version, err := versionOf(tool)
 	if err != nil {
 		return background.SpawnRequest{}, err
 	}

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/server/internal/calllog"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
 )
@@ -21,7 +21,7 @@ const maxListed = 50
 
 // origin is a call of a plugin's tool that makes another call and waits for it.
 type origin struct {
-	tool   *callable
+	tool   *catalog.Tool
 	call   host.Call // the outer call
 	caller *host.Caller
 	listed *atomic.Int64 // calls within the outermost call
@@ -59,11 +59,11 @@ func (from *origin) inLog() int {
 
 // callTool makes the nested calls of a tool's call: with the checks of an agent's call,
 // in the same session.
-func (s *Service) callTool(tool *callable, call host.Call, refused *record.Refusals) func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
+func (s *Service) callTool(tool *catalog.Tool, call host.Call, refused *record.Refusals) func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
 	return func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
 		log, outer := calllog.Of(ctx), originOf(ctx)
 		number := log.Begin(outer.inLog(), t.Tool, "")
-		if slices.Contains(agentNames, t.Tool) {
+		if IsAgentTool(t.Tool) {
 			refused.Add(t.Tool, 1)
 			log.End(number, abi.Result{}, host.ErrDenied)
 			return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: t.Tool + " is a tool of the agent, which no other tool can call"}
@@ -87,52 +87,8 @@ func (s *Service) callTool(tool *callable, call host.Call, refused *record.Refus
 	}
 }
 
-// admit refuses a nested call that may do what the hints of the calling tool exclude:
-// agents and people rely on those hints.
-func (from *origin) admit(tool *callable, may Annotations) error {
-	hints := from.tool.Tool.Hints
-	if hints.Readonly && !may.ReadOnly {
-		return fmt.Errorf("%w: %s is readonly, so it can call readonly tools only, and %s is not", host.ErrDenied, from.tool.Name, tool.Name)
-	}
-	if closed(hints) && may.OpenWorld {
-		return fmt.Errorf("%w: %s says open_world: false, so it cannot call %s, which reaches the network", host.ErrDenied, from.tool.Name, tool.Name)
-	}
-	return nil
-}
-
-// calls reports whether a tool may call others, which a person may have to approve.
-func (t *callable) calls() bool { return t.plugin == nil || len(t.plugin.Grant.Tools) > 0 }
-
-// closed reports whether a tool declares that it reaches nothing outside of the host.
-func closed(h abi.Hints) bool { return h.OpenWorld != nil && !*h.OpenWorld }
-
 // of adds to a call what it inherits from its caller.
 func (from *origin) of(call host.Call) host.Call {
 	call.Caller, call.Stopping, call.Background = from.caller, from.call.Stopping, from.call.Background
 	return call
-}
-
-// reach returns what a call of a tool can do outside of its sandbox, directly and through
-// the tools that its plugin may call. seen holds the names already visited.
-func (s *toolset) reach(t *callable, seen map[string]bool) (writes, open bool) {
-	hints := t.Tool.Hints
-	if t.plugin == nil { // all that is known of a tool of the program is what it declares
-		return !hints.Readonly, hints.OpenWorld == nil || *hints.OpenWorld
-	}
-
-	writes = t.plugin.Grant.Writes()
-	if slices.Contains(t.plugin.Grant.Tools, abi.EveryTool) {
-		writes, open = true, true
-	}
-	for _, name := range t.plugin.Grant.Tools {
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
-		if other, err := s.lookup(name); err == nil {
-			w, o := s.reach(other, seen)
-			writes, open = writes || w, open || o
-		}
-	}
-	return writes && !hints.Readonly, t.plugin.Grant.Public() || open && !closed(hints)
 }

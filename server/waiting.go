@@ -111,7 +111,7 @@ func (p Approvals) show(ctx context.Context, r engine.Run, most int) (wire.Waiti
 	}
 	a.Args, a.ArgsCut = shownArgs(args, most)
 	a.ArgsBytes, a.ArgsDigest = len(args), digestOf(args)
-	if tool, err := p.service.lookup(r.Tool); err == nil {
+	if tool, err := p.service.catalog.Lookup(r.Tool); err == nil {
 		a.Description, a.Grants, a.Fingerprint = tool.Description, append(a.Grants, grantsOf(tool)...), fingerprint(tool)
 		a.Changed = errors.Join(sameVersion(tool, r), sameApproval(tool, r)) != nil
 	} else {

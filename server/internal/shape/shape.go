@@ -2,8 +2,10 @@
 package shape
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -188,4 +190,39 @@ func Deadline(d time.Duration) float64 {
 		return 0
 	}
 	return d.Seconds()
+}
+
+// maxPreview is how much is shown of a result that is too large, in bytes.
+const maxPreview = 1 << 10
+
+// An Omission stands for a result or content that is too large to show. It is zero if both
+// are shown.
+type Omission struct {
+	ResultBytes   int    `json:"result_bytes,omitempty"`
+	ResultPreview string `json:"result_preview,omitempty"` // beginning of the result
+	ContentBytes  int    `json:"content_bytes,omitempty"`
+}
+
+// Omit removes a result and content that exceed the room, in bytes, and returns what it
+// removed. It subtracts what remains from the room.
+func Omit(result, content *json.RawMessage, room *int) (o Omission) {
+	if len(*result) > *room {
+		o.ResultBytes, o.ResultPreview = len(*result), strings.ToValidUTF8(string((*result)[:min(maxPreview, *room)]), "")
+		*result = nil
+	}
+	*room -= len(*result)
+	if len(*content) > *room {
+		o.ContentBytes, *content = len(*content), nil
+	}
+	*room -= len(*content)
+	return o
+}
+
+// JSON is json.Marshal without HTML escapes: a model pays for each character.
+func JSON(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSpace(b.Bytes()), err
 }

@@ -1,20 +1,23 @@
-package server
+package agent
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/shape"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // The default wait of check_background, and the sizes of its answers.
@@ -22,37 +25,30 @@ const (
 	defaultWait = 60 * time.Second // for the end of named runs
 	maxAnswer   = 50_000           // characters of one answer
 	maxInline   = 8 << 10          // bytes of a result shown whole
-	preview     = 1 << 10          // bytes shown of a larger result
 	envelope    = 400              // characters of a report without its output and its result
 	minRoom     = 32               // characters; nothing is cut to less
 	maxRows     = 20               // runs of a list
 	maxRowTitle = 40               // characters of a title in a list
+	maxQuestion = 500              // characters of the message of a question
 )
 
 // portion returns the characters available to the output, and to the result, of each of n runs.
 func portion(n int) int { return (maxAnswer/n - envelope) / 2 }
 
-// excerpt stands for a result or content that is too large to show. It is zero if both
-// are shown.
-type excerpt struct {
-	ResultBytes   int    `json:"result_bytes,omitempty"`
-	ResultPreview string `json:"result_preview,omitempty"` // beginning of the result
-	ContentBytes  int    `json:"content_bytes,omitempty"`
-}
-
-// cut removes the result and the content of a run if they exceed the room, and returns
-// their excerpt. It subtracts what remains from the room, in bytes.
-func cut(run *engine.Run, room *int) (e excerpt) {
-	if len(run.Result) > *room {
-		e.ResultBytes, e.ResultPreview = len(run.Result), strings.ToValidUTF8(string(run.Result[:min(preview, *room)]), "")
-		run.Result = nil
-	}
-	*room -= len(run.Result)
-	if len(run.Content) > *room {
-		e.ContentBytes, run.Content = len(run.Content), nil
-	}
-	*room -= len(run.Content)
-	return e
+// A checker reports on runs and schedules.
+type checker interface {
+	// Runs returns the runs, newest first.
+	Runs(ctx context.Context) ([]engine.Run, error)
+	// Schedules returns the schedules, newest first.
+	Schedules(ctx context.Context) ([]wire.Schedule, error)
+	// Check returns runs with their results and content. It returns early if one of them
+	// asks its user something.
+	Check(ctx context.Context, r background.CheckRequest) (background.CheckResult, error)
+	// Questions returns the open questions of a run to its user, by key.
+	Questions(ctx context.Context, run engine.Run) map[string]abi.Question
+	// Asking returns the ids of the runs that wait for their user: all that are running,
+	// and those of the given ones that are suspended.
+	Asking(ctx context.Context, suspended []engine.Run) []string
 }
 
 // A row is a run in a list.
@@ -89,7 +85,7 @@ type report struct {
 	ResultPath        string           `json:"result_path,omitempty"` // if it has more than is shown
 	LogPath           string           `json:"log_path,omitempty"`    // likewise
 	Next              string           `json:"next,omitempty"`        // advice
-	excerpt
+	shape.Omission
 	Awaited []string `json:"waiting_for_input,omitempty"` // questions to its user
 }
 
@@ -117,7 +113,7 @@ type scheduleRow struct {
 }
 
 // check reports on runs, or lists them.
-func check(ctx context.Context, s *Service, req Request) (any, error) {
+func check(ctx context.Context, s Session, c Call) (any, error) {
 	in, err := decode[struct {
 		ID       string   `json:"task_id"`
 		IDs      []string `json:"task_ids"`
@@ -127,43 +123,43 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 		Cursor   string   `json:"cursor"`
 		MaxChars *float64 `json:"max_chars"`
 		Finished *bool    `json:"include_finished"`
-	}](req.Args)
+	}](c.Args)
 	if err != nil {
 		return nil, err
 	}
 
-	v, ids := s.Session(req.Session), in.IDs
+	ids := in.IDs
 	if in.ID != "" {
 		ids = append(ids, in.ID)
 	}
 
 	switch {
 	case in.List || len(ids) == 0:
-		return v.list(ctx, in.Finished, req.Unnamed)
+		return list(ctx, s, in.Finished, c.Unnamed)
 	case in.ID != "" && len(in.IDs) > 0:
 		return nil, &background.FieldError{Field: "task_ids", Problem: "give either task_id or task_ids"}
 	}
 
 	r := background.CheckRequest{IDs: ids, Wait: defaultWait, Until: background.Until(in.Until), Cursor: in.Cursor, MaxChars: background.DefaultChars}
 	if in.Wait != nil {
-		r.Wait = duration(*in.Wait)
+		r.Wait = seconds(*in.Wait)
 	}
 	if in.MaxChars != nil {
 		r.MaxChars = int(max(0, min(*in.MaxChars, background.MaxChars)))
 	}
 
-	o := reportOptions{unnamed: req.Unnamed, several: len(ids) > 1, asked: in.Cursor != "" || in.MaxChars != nil, file: fileName(req, v.service.kept()), result: maxInline}
+	o := reportOptions{unnamed: c.Unnamed, several: len(ids) > 1, asked: in.Cursor != "" || in.MaxChars != nil, file: c.File, result: maxInline}
 	if in.MaxChars != nil && !o.several {
 		o.result = max(o.result, r.MaxChars)
 	}
 	longest := background.MaxWait
-	if req.ParkAfter > 0 {
-		longest = min(longest, req.ParkAfter)
+	if c.MaxWait > 0 {
+		longest = min(longest, c.MaxWait)
 	}
 	if r.Wait > longest {
 		r.Wait, o.shortened = longest, longest
 	}
-	return v.checkRuns(ctx, r, o)
+	return checkRuns(ctx, s, r, o)
 }
 
 // reportOptions say what the report of a run includes.
@@ -176,30 +172,18 @@ type reportOptions struct {
 	file      func(r engine.Run, name string) string // how to read a file of a run; empty if that is impossible
 }
 
-// fileName returns how agents read the files of runs: as the caller names them, or by the
-// path below the data folder.
-func fileName(req Request, kept bool) func(r engine.Run, name string) string {
-	switch {
-	case req.FileName != nil:
-		return func(r engine.Run, name string) string { return req.FileName(r.ID, name) }
-	case kept:
-		return engine.Run.Path
-	}
-	return func(engine.Run, string) string { return "" }
-}
-
 // recently is how long the default list shows a run that has ended.
 const recently = time.Hour
 
 // list lists the runs and schedules of the session: active ones, and ended ones: all,
 // none, or, if finished is nil, those of the last hour. An empty list of an unnamed
 // session says nothing about the caller's other runs.
-func (v Session) list(ctx context.Context, finished *bool, unnamed bool) (any, error) {
-	runs, err := v.service.runs.List(ctx, engine.Query{Session: v.name})
+func list(ctx context.Context, s checker, finished *bool, unnamed bool) (any, error) {
+	runs, err := s.Runs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	schedules, err := v.service.runs.Schedules(ctx, v.name)
+	schedules, err := s.Schedules(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +200,7 @@ func (v Session) list(ctx context.Context, finished *bool, unnamed bool) (any, e
 			active = append(active, r)
 		}
 	}
-	all := listing{Active: len(active), Finished: len(ended), Tasks: []row{}, Awaiting: v.awaiting(ctx, active)}
+	all := listing{Active: len(active), Finished: len(ended), Tasks: []row{}, Awaiting: s.Asking(ctx, active[:min(len(active), maxRows)])}
 	switch {
 	case finished == nil:
 		since := time.Now().Add(-recently)
@@ -229,31 +213,18 @@ func (v Session) list(ctx context.Context, finished *bool, unnamed bool) (any, e
 	for _, r := range active[:len(active)-all.More] {
 		all.Tasks = append(all.Tasks, newRow(r, output.Clip(r.Title, maxRowTitle)))
 	}
-	for _, s := range schedules {
-		if s.Enabled {
-			all.Schedules = append(all.Schedules, scheduleRow{s.ID, output.Clip(s.Title, maxRowTitle), s.NextAt})
+	for _, one := range schedules {
+		if one.Enabled {
+			all.Schedules = append(all.Schedules, scheduleRow{one.ScheduleID, output.Clip(one.Title, maxRowTitle), one.NextTriggerAt})
 		}
 	}
 	return all, nil
 }
 
-// awaiting returns the ids of runs that wait for their user: all that are running, and
-// those among the newest that are suspended.
-func (v Session) awaiting(ctx context.Context, active []engine.Run) []string {
-	ids := v.service.asked.Runs(v.name)
-	for _, r := range active[:min(len(active), maxRows)] {
-		if (r.Status == engine.StatusWaiting || v.service.asked.Shared) && len(v.service.asked.Open(ctx, r)) > 0 {
-			ids = append(ids, r.ID)
-		}
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
-}
-
 // checkRuns reports on runs in one answer of bounded size. Some text takes more room in
 // JSON than it has characters: then it checks again with less room. The next check shows
 // the output that this one omits.
-func (v Session) checkRuns(ctx context.Context, r background.CheckRequest, o reportOptions) (any, error) {
+func checkRuns(ctx context.Context, s checker, r background.CheckRequest, o reportOptions) (any, error) {
 	var waited time.Duration // by the first check
 	wanted := r.MaxChars
 
@@ -262,7 +233,7 @@ func (v Session) checkRuns(ctx context.Context, r background.CheckRequest, o rep
 			r.MaxChars = -1 // no output
 		}
 
-		checked, err := v.check(ctx, r)
+		checked, err := s.Check(ctx, r)
 		if err != nil {
 			return nil, err
 		}
@@ -274,9 +245,7 @@ func (v Session) checkRuns(ctx context.Context, r background.CheckRequest, o rep
 			Missing string   `json:"error,omitempty"`
 		}{Tasks: make([]report, len(checked.Reports))}
 		for i, found := range checked.Reports {
-			if answer.Tasks[i], err = v.fit(ctx, found, room, o); err != nil {
-				return nil, err
-			}
+			answer.Tasks[i] = o.report(ctx, s, found, room)
 			answer.Tasks[i].WaitedSeconds = shape.Tenths(waited)
 		}
 
@@ -289,21 +258,18 @@ func (v Session) checkRuns(ctx context.Context, r background.CheckRequest, o rep
 			shown = answer.Tasks[0]
 		}
 
-		data, err := encode(shown)
+		data, err := shape.JSON(shown)
 		if err != nil || utf8.RuneCount(data) <= maxAnswer || room < minRoom {
 			return data, err
 		}
 	}
 }
 
-// fit makes the report of a run, and cuts each text to the room. It names files only if
+// report makes the report of a run, and cuts each text to the room. It names files only if
 // they have more than is shown. A successful run shows its result, and its output only if
 // that was requested, or is all there is.
-func (v Session) fit(ctx context.Context, r background.Report, room int, o reportOptions) (report, error) {
+func (o reportOptions) report(ctx context.Context, s checker, r background.Report, room int) report {
 	space := min(room, o.result)
-	if err := v.load(ctx, &r.Run, engine.PartResult, engine.PartContent); err != nil {
-		return report{}, err
-	}
 	succeeded := r.Final() && r.Status == engine.StatusSucceeded
 	if succeeded && !o.asked && (r.Result != nil || r.Content != nil) {
 		r.Output = nil
@@ -311,11 +277,11 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, o repor
 	if succeeded {
 		r.Detail, r.Progress = "", nil
 	}
-	large := cut(&r.Run, &space)
+	omitted := shape.Omit(&r.Result, &r.Content, &space)
 
 	out := report{
 		row: newRow(r.Run, r.Title), Done: r.Final(), Stopping: r.Cancel != nil && !r.Status.Terminal(),
-		Beat: engine.Beat{Detail: r.Detail, Progress: r.Progress}, Output: r.Output, excerpt: large,
+		Beat: engine.Beat{Detail: r.Detail, Progress: r.Progress}, Output: r.Output, Omission: omitted,
 		Summary: reason.Clip(r.Summary, room), Result: r.Result, Content: r.Content, ExitCode: r.ExitCode, ArtifactError: r.ArtifactError,
 	}
 	if r.Error != nil {
@@ -328,24 +294,24 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, o repor
 		out.WaitsUntil = r.WakeAt.Truncate(time.Second)
 	}
 	if !out.Done {
-		out.ArtifactError, out.Awaited = "", question.Messages(v.service.asked.Open(ctx, r.Run), room)
+		out.ArtifactError, out.Awaited = "", question.Messages(s.Questions(ctx, r.Run), room)
 	}
 	if r.Held != "" && !out.Done {
 		out.Awaited = []string{"a person's " + r.Held}
 	}
-	if out.Done && large != (excerpt{}) {
+	if out.Done && omitted != (shape.Omission{}) {
 		out.ResultPath = o.file(r.Run, engine.ResultJSON)
 	}
 	if out.Done && r.Output != nil && r.Output.OmittedBytes > 0 {
 		out.LogPath = o.file(r.Run, engine.OutputLog)
 	}
 
-	out.Next = o.next(r, out, large)
-	return out, nil
+	out.Next = o.next(r, out)
+	return out
 }
 
 // next advises an agent about a run where the next step is not obvious.
-func (o reportOptions) next(r background.Report, out report, large excerpt) string {
+func (o reportOptions) next(r background.Report, out report) string {
 	switch {
 	case r.Held != "" && !out.Done:
 		return "a person has to approve it, and you cannot: continue with other work, or tell your user"
@@ -355,9 +321,9 @@ func (o reportOptions) next(r background.Report, out report, large excerpt) stri
 		return shape.TextUnsaved
 	case o.shortened > 0 && !out.Done:
 		return fmt.Sprintf("still running after %.0f seconds, the longest wait here: check again to wait longer", o.shortened.Seconds())
-	case o.several && large.ResultBytes > 0 && large.ResultBytes <= maxInline:
+	case o.several && out.ResultBytes > 0 && out.ResultBytes <= maxInline:
 		return "check this task alone for the whole result"
-	case out.Done && large.ResultBytes > o.result && large.ResultBytes <= background.MaxChars:
+	case out.Done && out.ResultBytes > o.result && out.ResultBytes <= background.MaxChars:
 		return fmt.Sprintf("check this task alone with max_chars %d for the whole result", background.MaxChars)
 	case r.Repeated && !out.Done && r.SignalOnCompletion && !o.unnamed:
 		return "nothing new; its end comes with a later tool result. Wait with wait_seconds, or continue with other work."
@@ -365,4 +331,17 @@ func (o reportOptions) next(r background.Report, out report, large excerpt) stri
 		return "nothing new. Wait with wait_seconds, or continue with other work."
 	}
 	return ""
+}
+
+// questionTexts returns the messages of questions, cleaned for a model, in at most room
+// characters together.
+func questionTexts(open map[string]abi.Question, room int) (texts []string) {
+	for _, key := range slices.Sorted(maps.Keys(open)) {
+		text := []rune(strings.Join(strings.Fields(output.Clean([]byte(open[key].Message))), " "))
+		if most := min(room/len(open), maxQuestion); len(text) > most {
+			text = append(text[:most], '…')
+		}
+		texts = append(texts, string(text))
+	}
+	return texts
 }

@@ -104,8 +104,8 @@ func zooOfProgram() []gotool.Tool {
 	return tools
 }
 
-// TestCallable is what holds for every tool that can be called, wherever it comes from.
-func TestCallable(t *testing.T) {
+// TestToolsOfAnySource is what holds for every tool that can be called, wherever it comes from.
+func TestToolsOfAnySource(t *testing.T) {
 	for from, open := range map[string]func(t *testing.T, cfg Config) service{
 		"plugin": func(t *testing.T, cfg Config) service { return open(t, cfg) },
 		"program": func(t *testing.T, cfg Config) service {
@@ -113,7 +113,7 @@ func TestCallable(t *testing.T) {
 			return openFolder(t, cfg, nil)
 		},
 	} {
-		for name, test := range callableTests {
+		for name, test := range anySourceTests {
 			t.Run(from+"/"+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					cfg := Config{}
@@ -127,7 +127,7 @@ func TestCallable(t *testing.T) {
 	}
 }
 
-var callableTests = map[string]struct {
+var anySourceTests = map[string]struct {
 	config func(*Config)
 	run    func(t *testing.T, s service)
 }{

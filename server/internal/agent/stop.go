@@ -1,4 +1,4 @@
-package server
+package agent
 
 import (
 	"context"
@@ -10,10 +10,19 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
+// A stopper stops runs, and disables schedules. In a dry run it changes nothing. An empty
+// by is the agent.
+type stopper interface {
+	Stop(ctx context.Context, id, by string, how wire.Stop) (wire.Stopped, error)
+	Schedule(ctx context.Context, id string) (wire.Schedule, error)
+	Schedules(ctx context.Context) ([]wire.Schedule, error)
+	DisableSchedule(ctx context.Context, id string) (wire.Schedule, error)
+}
+
 // stopped is the answer of stop_background.
 type stopped struct {
 	wire.Stopped
-	excerpt
+	shape.Omission
 }
 
 // stoppedSchedule is the answer of stop_background for a schedule.
@@ -26,13 +35,13 @@ type stoppedSchedule struct {
 }
 
 // stop ends a run, or disables a schedule.
-func stop(ctx context.Context, s *Service, req Request) (any, error) {
+func stop(ctx context.Context, s Session, c Call) (any, error) {
 	in, err := decode[struct {
 		ID       string `json:"task_id"`
 		Schedule string `json:"schedule_id"`
 		Force    bool   `json:"force"`
 		Reason   string `json:"reason"`
-	}](req.Args)
+	}](c.Args)
 	switch {
 	case err != nil:
 		return nil, err
@@ -41,30 +50,24 @@ func stop(ctx context.Context, s *Service, req Request) (any, error) {
 	case in.ID != "" && in.Schedule != "":
 		return nil, &background.FieldError{Field: "schedule_id", Problem: "give either task_id or schedule_id"}
 	case in.Schedule != "":
-		return stopSchedule(ctx, s.Session(req.Session), in.Schedule, req.DryRun)
+		return stopSchedule(ctx, s, in.Schedule, c.DryRun)
 	}
 
-	v := s.Session(req.Session)
-	if req.DryRun {
-		run, err := v.Run(ctx, in.ID)
-		return stopped{Stopped: wire.Stopped{TaskID: run.TaskID, Status: run.Status, AlreadyFinished: run.Status.Terminal(), Unsaved: run.Unsaved, DryRun: true}}, err
-	}
-
-	r, err := v.stop(ctx, in.ID, "", wire.Stop{Force: in.Force, Reason: in.Reason})
+	answer, err := s.Stop(ctx, in.ID, "", wire.Stop{Force: in.Force, Reason: in.Reason})
 	room := maxInline
-	large := cut(&r, &room)
-	return stopped{Stopped: shape.Stopped(r), excerpt: large}, err
+	omitted := shape.Omit(&answer.Result, &answer.Content, &room)
+	return stopped{answer, omitted}, err
 }
 
 // stopSchedule disables a schedule. A run it started continues.
-func stopSchedule(ctx context.Context, v Session, id string, dryRun bool) (any, error) {
-	schedule, err := v.Schedules().Get(ctx, id)
+func stopSchedule(ctx context.Context, s stopper, id string, dryRun bool) (any, error) {
+	schedule, err := s.Schedule(ctx, id)
 	answer := stoppedSchedule{ScheduleID: id, AlreadyFinished: !schedule.Enabled, DryRun: dryRun}
 	if err == nil && !dryRun {
-		schedule, err = v.Schedules().Disable(ctx, id)
+		schedule, err = s.DisableSchedule(ctx, id)
 	}
 	if errors.Is(err, background.ErrNoSchedule) {
-		return nil, noSchedule(ctx, v, id)
+		return nil, noSchedule(ctx, s, id)
 	}
 
 	answer.Status, answer.Stopped = "disabled", !dryRun && !answer.AlreadyFinished
@@ -77,8 +80,8 @@ func stopSchedule(ctx context.Context, v Session, id string, dryRun bool) (any, 
 
 // noSchedule lists the schedules of the session. The answer is the same for schedules
 // that never existed and for those of others.
-func noSchedule(ctx context.Context, v Session, id string) error {
-	schedules, err := v.Schedules().List(ctx)
+func noSchedule(ctx context.Context, from stopper, id string) error {
+	schedules, err := from.Schedules(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,13 @@
-package server
+package agent
 
 import (
 	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/toolhost/toolhost/server/internal/catalog"
+	"github.com/toolhost/toolhost/server/internal/shape"
 )
 
 // shownKeyword is a schema keyword that says what models see of a property of an agent
@@ -48,7 +51,7 @@ func joined(all []member) json.RawMessage {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		name, _ := encode(m.name)
+		name, _ := shape.JSON(m.name)
 		b.Write(name)
 		b.WriteByte(':')
 		_ = json.Compact(&b, m.value) // it was parsed before
@@ -100,10 +103,10 @@ func shownProperty(schema json.RawMessage) (parts []member, visible bool) {
 	return parts, true
 }
 
-// coerced returns the arguments of an agent tool with obvious mistakes of models
+// repaired returns the arguments of an agent tool with obvious mistakes of models
 // corrected: a number, a boolean, an array or an object written as a string, and one
 // string in place of an array of strings. Anything else stays, and the schema refuses it.
-func coerced(schema json.RawMessage, args Args) Args {
+func repaired(schema json.RawMessage, args catalog.Args) catalog.Args {
 	var declared struct {
 		Properties map[string]struct {
 			Type string `json:"type"`
@@ -117,23 +120,23 @@ func coerced(schema json.RawMessage, args Args) Args {
 		if len(m.value) == 0 || m.value[0] != '"' || json.Unmarshal(m.value, &text) != nil {
 			continue
 		}
-		if mended := mend(declared.Properties[m.name].Type, strings.TrimSpace(text)); mended != nil {
-			all[i].value, changed = mended, true
+		if value := coerce(declared.Properties[m.name].Type, strings.TrimSpace(text)); value != nil {
+			all[i].value, changed = value, true
 		}
 	}
 	if !changed {
 		return args
 	}
 
-	mended, err := parseArgs("", Args{}, joined(all)) // the content of strings is parsed strictly too
+	parsed, err := catalog.ParseArgs("", catalog.Args{}, joined(all)) // the content of strings is parsed strictly too
 	if err != nil {
 		return args
 	}
-	return mended
+	return parsed
 }
 
-// mend converts text to a value of that JSON type. It returns nil if it cannot.
-func mend(kind, text string) json.RawMessage {
+// coerce converts text to a value of that JSON type. It returns nil if it cannot.
+func coerce(kind, text string) json.RawMessage {
 	if text == "" || kind == "string" || kind == "" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package server
+package catalog
 
 import (
 	"cmp"
@@ -17,9 +17,9 @@ import (
 
 // Limits of a search.
 const (
-	MaxQuery     = 400 // characters of a query; the rest is ignored
-	maxQueryTags = 16  // words of a query
-	maxToolWords = 400 // different words of a tool
+	MaxQuery      = 400 // characters of a query; the rest is ignored
+	maxQueryWords = 16  // words of a query
+	maxToolWords  = 400 // different words of a tool
 )
 
 // The weight of a word of a tool, by its place.
@@ -31,62 +31,62 @@ const (
 	inSchema      = 1.0 // other texts of the schemas
 )
 
-// searchable is a tool that can be found.
-type searchable struct {
-	tool *abi.Tool
-	name string // as agents know it
-	text string // its description, as models see it
+// An Entry is a tool that can be found.
+type Entry struct {
+	Tool        *abi.Tool
+	Name        string // name for agents
+	Description string // description for models
 }
 
-// searchIndex holds the words and declarations of tools. It caches those of the tools in
+// index holds the words and declarations of tools. It caches those of the tools in
 // the last search, and is safe for concurrent use.
-type searchIndex struct {
+type index struct {
 	mu   sync.Mutex
-	docs map[*abi.Tool]*searchDoc
+	docs map[*abi.Tool]*document
 }
 
-// searchDoc is the entry of a tool in the index.
-type searchDoc struct {
+// document is the entry of a tool in the index.
+type document struct {
 	words       map[string]float64 // weights by word
 	declaration func() string
 }
 
 // among returns the documents of tools, in their order.
-func (x *searchIndex) among(tools []searchable) []*searchDoc {
+func (x *index) among(tools []Entry) []*document {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 
-	docs, kept := make([]*searchDoc, len(tools)), make(map[*abi.Tool]*searchDoc, len(tools))
+	docs, kept := make([]*document, len(tools)), make(map[*abi.Tool]*document, len(tools))
 	for i, t := range tools {
-		d := x.docs[t.tool]
+		d := x.docs[t.Tool]
 		if d == nil {
-			d = newSearchDoc(t)
+			d = newDocument(t)
 		}
-		docs[i], kept[t.tool] = d, d
+		docs[i], kept[t.Tool] = d, d
 	}
 	x.docs = kept
 	return docs
 }
 
-func newSearchDoc(t searchable) *searchDoc {
-	d := &searchDoc{words: map[string]float64{}}
-	d.add(t.name, inName)
-	d.add(t.tool.Title, inTitle)
-	d.add(t.tool.Description, inDescription)
-	for _, schema := range []json.RawMessage{t.tool.InputSchema, t.tool.OutputSchema} {
+func newDocument(t Entry) *document {
+	d := &document{words: map[string]float64{}}
+	d.add(t.Name, inName)
+	d.add(t.Tool.Title, inTitle)
+	d.add(t.Tool.Description, inDescription)
+	for _, schema := range []json.RawMessage{t.Tool.InputSchema, t.Tool.OutputSchema} {
 		var parsed any
 		_ = json.Unmarshal(schema, &parsed) // it is valid, or the tool has no schema
 		d.addSchema(parsed)
 	}
 
 	d.declaration = sync.OnceValue(func() string {
-		return declare.Declaration(declare.Tool{Name: t.name, Input: t.tool.InputSchema, Output: t.tool.OutputSchema})
+		return declare.Declaration(declare.Tool{Name: t.Name, Input: t.Tool.InputSchema, Output: t.Tool.OutputSchema})
 	})
 	return d
 }
 
 // add adds the words of a text. A word has its highest weight.
-func (d *searchDoc) add(text string, weight float64) {
+func (d *document) add(text string, weight float64) {
 	for _, w := range words(text) {
 		if _, known := d.words[w]; known || len(d.words) < maxToolWords {
 			d.words[w] = max(d.words[w], weight)
@@ -95,7 +95,7 @@ func (d *searchDoc) add(text string, weight float64) {
 }
 
 // addSchema adds the words of a schema.
-func (d *searchDoc) addSchema(schema any) {
+func (d *document) addSchema(schema any) {
 	switch v := schema.(type) {
 	case []any:
 		for _, item := range v {
@@ -127,7 +127,7 @@ func (d *searchDoc) addSchema(schema any) {
 
 // match returns the weight of a query word for the tool. It is less if the word is only a
 // prefix of a word of the tool, or the other way round.
-func (d *searchDoc) match(word string) float64 {
+func (d *document) match(word string) float64 {
 	if weight := d.words[word]; weight > 0 {
 		return weight
 	}
@@ -145,13 +145,13 @@ func (d *searchDoc) match(word string) float64 {
 // find returns the indices of the tools that match words of a query, best first: the tool
 // that it names, then those that match most of its words, and the rarest. A query without
 // words finds all tools.
-func (x *searchIndex) find(query string, tools []searchable) []int {
+func (x *index) find(query string, tools []Entry) []int {
 	query = reason.Clip(query, MaxQuery)
 	wanted, docs := words(query), x.among(tools)
 	if telling := slices.DeleteFunc(slices.Clone(wanted), isFiller); len(telling) > 0 {
 		wanted = telling
 	}
-	wanted = wanted[:min(len(wanted), maxQueryTags)]
+	wanted = wanted[:min(len(wanted), maxQueryWords)]
 
 	scores := make([]float64, len(tools))
 	for _, word := range wanted {
@@ -169,7 +169,7 @@ func (x *searchIndex) find(query string, tools []searchable) []int {
 
 	var found []int
 	for i, t := range tools {
-		if t.name == strings.TrimSpace(query) {
+		if t.Name == strings.TrimSpace(query) {
 			scores[i] = math.Inf(1)
 		}
 		if scores[i] > 0 || len(wanted) == 0 {
@@ -177,7 +177,7 @@ func (x *searchIndex) find(query string, tools []searchable) []int {
 		}
 	}
 	slices.SortFunc(found, func(a, b int) int {
-		return cmp.Or(cmp.Compare(scores[b], scores[a]), cmp.Compare(tools[a].name, tools[b].name))
+		return cmp.Or(cmp.Compare(scores[b], scores[a]), cmp.Compare(tools[a].Name, tools[b].Name))
 	})
 	return found
 }

@@ -1,7 +1,6 @@
-package server
+package agent
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +10,12 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server/wire"
 )
+
+// A spawner starts runs, and makes schedules.
+type spawner interface {
+	Spawn(ctx context.Context, req background.SpawnRequest) (wire.Run, error)
+	NewSchedule(ctx context.Context, req background.ScheduleRequest) (wire.Schedule, error)
+}
 
 // spawned is the answer of spawn_background. Only in a dry run does it describe what
 // would run: otherwise the agent knows what it asked for.
@@ -53,12 +58,12 @@ type when struct {
 
 // request returns the request of the schedule. Strings are trimmed, and empty ones count
 // as absent.
-func (w when) request(run SpawnRequest) (req ScheduleRequest, err error) {
-	req = ScheduleRequest{SpawnRequest: run, Cron: strings.TrimSpace(w.Cron), Timezone: strings.TrimSpace(w.Timezone)}
+func (w when) request(run background.SpawnRequest) (req background.ScheduleRequest, err error) {
+	req = background.ScheduleRequest{SpawnRequest: run, Cron: strings.TrimSpace(w.Cron), Timezone: strings.TrimSpace(w.Timezone)}
 	at := strings.TrimSpace(w.At)
 	switch {
 	case strings.TrimSpace(run.Tool) == "":
-		return req, errNoTool
+		return req, &background.FieldError{Field: "tool", Problem: "required"}
 	case req.Cron == "" && at == "":
 		return req, &background.FieldError{Field: "schedule", Problem: "must include exactly one of cron_expression (recurring) or scheduled_at (one-shot)"}
 	case req.Cron != "" && at != "":
@@ -74,7 +79,7 @@ func (w when) request(run SpawnRequest) (req ScheduleRequest, err error) {
 }
 
 // spawn starts a background run, or makes a schedule.
-func spawn(ctx context.Context, s *Service, req Request) (any, error) {
+func spawn(ctx context.Context, s Session, c Call) (any, error) {
 	in, err := decode[struct {
 		Tool     string          `json:"tool"`
 		Args     json.RawMessage `json:"args"`
@@ -83,25 +88,24 @@ func spawn(ctx context.Context, s *Service, req Request) (any, error) {
 		Schedule *when           `json:"schedule"`
 		Timeout  float64         `json:"timeout_seconds"`
 		Key      string          `json:"idempotency_key"`
-	}](req.Args)
+	}](c.Args)
 	if err != nil {
 		return nil, err
 	}
 
-	v := s.Session(req.Session)
-	run := SpawnRequest{
-		Tool: in.Tool, Args: in.Args, Title: in.Title, Timeout: duration(in.Timeout), IdempotencyKey: cmp.Or(in.Key, req.Key),
-		Silent: in.Signal != nil && !*in.Signal, DryRun: req.DryRun, Locale: req.Locale, decider: s.follower.decider(req),
+	run := background.SpawnRequest{
+		Tool: in.Tool, Args: in.Args, Title: in.Title, Timeout: seconds(in.Timeout), IdempotencyKey: in.Key,
+		Silent: in.Signal != nil && !*in.Signal,
 	}
 	if in.Schedule == nil {
-		r, err := v.spawnOrResume(ctx, run, req.Resumes)
-		return spawned{r.TaskID, r.Status, r.Reused, plannedIf(req.DryRun, r.Tool, r.Title, r.DeadlineSeconds)}, err
+		r, err := s.Spawn(ctx, run)
+		return spawned{r.TaskID, r.Status, r.Reused, plannedIf(c.DryRun, r.Tool, r.Title, r.DeadlineSeconds)}, err
 	}
 
 	later, err := in.Schedule.request(run)
 	if err != nil {
 		return nil, err
 	}
-	r, err := v.Schedules().New(ctx, later)
-	return scheduled{"scheduled", r.ScheduleID, r.NextTriggerAt, plannedIf(req.DryRun, r.Tool, r.Title, r.DeadlineSeconds)}, err
+	r, err := s.NewSchedule(ctx, later)
+	return scheduled{"scheduled", r.ScheduleID, r.NextTriggerAt, plannedIf(c.DryRun, r.Tool, r.Title, r.DeadlineSeconds)}, err
 }

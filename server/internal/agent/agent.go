@@ -1,0 +1,205 @@
+// Package agent has the tools that an agent has besides those of the catalog: it spawns,
+// checks and stops background runs, sends them messages, and searches for tools. The
+// package reads the arguments of a call, acts on the runs of one session, and words the
+// answer for a model.
+package agent
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/schema"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/catalog"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/shape"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// The names of the agent's own tools. None of them can be spawned.
+const (
+	SpawnBackground   = "spawn_background"
+	CheckBackground   = "check_background"
+	StopBackground    = "stop_background"
+	MessageBackground = "message_background"
+	ToolsSearch       = "tools_search"
+)
+
+// How the end of a run reaches its caller, if that named the session, and if not.
+const (
+	EndsNotified = "its end comes with a later tool result"
+	EndsChecked  = "wait for its end with " + CheckBackground
+)
+
+// Names are the names of the agent's own tools.
+var Names = []string{SpawnBackground, CheckBackground, StopBackground, MessageBackground, ToolsSearch}
+
+// NoticeHints are the hints in notices for agents.
+var NoticeHints = background.NoticeHints{
+	More:   CheckBackground + " without task_ids lists them",
+	Result: "A result that ends in … is longer: " + CheckBackground + " with its task_ids shows it.",
+}
+
+// A Call is a call of one of the agent's own tools.
+type Call struct {
+	Args    catalog.Args
+	DryRun  bool
+	Unnamed bool          // the caller did not name the session
+	MaxWait time.Duration // longest wait for the end of a run, if shorter than [background.MaxWait]; 0: none
+	// File returns how the agent reads a file of a run; empty if it cannot.
+	File func(r engine.Run, name string) string
+}
+
+// A Session is what the agent's tools do with the runs and schedules of one session. An
+// error says what the agent did wrong, see package reason.
+type Session interface {
+	spawner
+	checker
+	stopper
+	messenger
+}
+
+// Records are the records of runs and schedules of all sessions.
+type Records interface {
+	List(ctx context.Context, q engine.Query) ([]engine.Run, error)
+	Schedules(ctx context.Context, session string) ([]engine.Schedule, error)
+}
+
+//go:embed schemas
+var schemas embed.FS
+
+// A Tool is one of the agent's own tools.
+type Tool struct {
+	definition wire.Definition
+	schema     json.RawMessage // accepted arguments; models see less, see shownSchema
+	input      *schema.Schema
+	anywhere   bool      // works without a session
+	found      *abi.Tool // what a search finds
+	run        func(ctx context.Context, s Session, c Call) (any, error)
+}
+
+// Tools are the agent's own tools. They are safe for concurrent use.
+type Tools struct {
+	catalog *catalog.Catalog
+	records Records
+	all     []*Tool // whether models see them or not
+}
+
+// New returns the agent's own tools, next to those of a catalog.
+func New(c *catalog.Catalog, records Records) (*Tools, error) {
+	a := &Tools{catalog: c, records: records}
+	a.all = []*Tool{{
+		definition: wire.Definition{
+			Name: SpawnBackground, Title: "Spawn Background",
+			Description: "Run a tool in the background. Returns a task_id at once; continue with other work: " + EndsNotified + ". With schedule it runs later.",
+			Annotations: wire.Annotations{Destructive: false},
+		},
+		run: spawn,
+	}, {
+		definition: wire.Definition{
+			Name: CheckBackground, Title: "Check Background",
+			Description: "Status, progress, new output and result of background runs, or the list of them and of schedules. Waits for the end: prefer one long wait to many short ones. A call answered with type background is such a run: do not repeat it.",
+			Annotations: wire.Annotations{ReadOnly: true, Idempotent: true},
+		},
+		run: check,
+	}, {
+		definition: wire.Definition{
+			Name: StopBackground, Title: "Stop Background",
+			Description: "Stop a background run, or a schedule. A result that came first is returned and kept.",
+			Annotations: wire.Annotations{Destructive: true, Idempotent: true},
+		},
+		run: stop,
+	}, {
+		definition: wire.Definition{
+			Name: MessageBackground, Title: "Message Background",
+			Description: "Send a message to an active background run. The descriptions of tools that read messages say what to send.",
+			Annotations: wire.Annotations{Destructive: false},
+		},
+		run: message,
+	}, {
+		definition: wire.Definition{
+			Name: ToolsSearch, Title: "Search Tools",
+			Description: "Find tools that are not listed here, with their TypeScript declarations. Call them by name.",
+			Annotations: wire.Annotations{ReadOnly: true, Idempotent: true},
+		},
+		anywhere: true,
+		run:      a.search,
+	}}
+	for _, t := range a.all {
+		raw, err := schemas.ReadFile("schemas/" + t.definition.Name + ".json")
+		if err != nil {
+			return nil, err
+		}
+
+		t.schema = raw
+		t.definition.Approval, t.definition.Deferrable = abi.ApprovalAuto, abi.DeferNever
+		if t.input, err = schema.Compile(raw); err != nil {
+			return nil, err
+		}
+		t.found = &abi.Tool{Title: t.definition.Title, Description: t.definition.Description, InputSchema: shownSchema(raw, nil)}
+	}
+
+	return a, nil
+}
+
+// Lookup returns one of the tools by its name; nil if models do not see it.
+func (a *Tools) Lookup(name string) *Tool {
+	if !slices.Contains(Names, name) {
+		return nil
+	}
+	offered := a.offered(a.catalog.Tools())
+	if i := slices.IndexFunc(offered, func(t *Tool) bool { return t.definition.Name == name }); i >= 0 {
+		return offered[i]
+	}
+	return nil
+}
+
+// Call runs the tool. Its session is nil if the call has none.
+func (t *Tool) Call(ctx context.Context, s Session, c Call) (abi.Result, error) {
+	c.Args = repaired(t.schema, c.Args)
+	if problems := t.input.CheckObject(c.Args); len(problems) > 0 {
+		return reason.Explain(reason.BadArgs(t.definition.Name, problems))
+	}
+	if s == nil && !t.anywhere {
+		return reason.ToolError("%s needs a session, and this call has none", t.definition.Name), nil
+	}
+
+	answer, err := t.run(ctx, s, c)
+	if errors.Is(err, plugins.ErrNoTool) { // the tool to run: the agent can name another
+		r, _ := reason.Explain(err)
+		return r, nil
+	}
+	if err != nil {
+		return reason.Explain(err)
+	}
+	value, err := shape.JSON(answer)
+	if err != nil {
+		return reason.Explain(fmt.Errorf("%s: %w", t.definition.Name, err))
+	}
+
+	return abi.Result{Kind: abi.Success, Value: value}, nil
+}
+
+// decode decodes arguments that fit their schema. It fails only for numbers that no Go
+// type holds.
+func decode[T any](args catalog.Args) (in T, err error) {
+	err = json.Unmarshal(args.Raw(), &in)
+	if number, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		err = &background.FieldError{Field: number.Field, Problem: "the number is out of range"}
+	}
+	return in, err
+}
+
+// seconds is a number of seconds from JSON, where 60.0 is an integer and 1e300 is valid.
+// Negative numbers are 0.
+func seconds(n float64) time.Duration {
+	return time.Duration(max(0, min(n, 1e9))) * time.Second
+}

@@ -1,0 +1,142 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/strictjson"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// A Tool is a tool that can be called, whatever its source. The embedded tool is its
+// author's declaration.
+type Tool struct {
+	*abi.Tool
+	Name     string          // name for agents
+	Plugin   *plugins.Plugin // plugin with the tool; nil for a tool of the program
+	Settings Settings        // in force when the tool was found
+	Backend
+}
+
+// A Backend checks the arguments and results of one tool, and calls it. The time of a call
+// starts with Call, and the call ends with its context.
+type Backend interface {
+	CheckObject(args Args) []abi.Problem
+	CheckResult(value json.RawMessage) []abi.Problem
+	// PublicArgs returns the arguments that may be stored, and whether secret ones were
+	// left out.
+	PublicArgs(args json.RawMessage) (public json.RawMessage, secret bool)
+	// Version changes with the code of the tool. An error that matches
+	// plugins.ErrReplaced or plugins.ErrChanged means that a reload is due.
+	Version() (string, error)
+	// Denied returns an error that matches host.ErrDenied if the tool lacks grants.
+	Denied() error
+	// Refused returns why the tool cannot run at all, if that is known.
+	Refused() error
+	Call(ctx context.Context, req host.Call) (abi.Result, error)
+}
+
+// OfPlugin returns a tool of a plugin.
+func OfPlugin(t *plugins.Tool, s Settings) *Tool {
+	return &Tool{Tool: t.Tool, Name: t.Name, Plugin: t.Plugin, Settings: s, Backend: t}
+}
+
+func ofProgram(t *gotool.Loaded, s Settings) *Tool {
+	return &Tool{Tool: t.Tool, Name: t.Name, Settings: s, Backend: t}
+}
+
+// PluginName returns the name of the tool's plugin; empty for a tool of the program.
+func (t *Tool) PluginName() string {
+	if t.Plugin == nil {
+		return ""
+	}
+	return t.Plugin.Manifest.Name
+}
+
+// The kinds of tools, as runs and calls show them.
+const (
+	KindWasm = "wasm" // a tool of a plugin
+	KindGo   = "go"   // a tool of the program
+)
+
+// Provider returns what the tool belongs to.
+func (t *Tool) Provider() engine.Provider {
+	if t.Plugin == nil {
+		return engine.Provider{Kind: KindGo}
+	}
+	m := t.Plugin.Manifest
+	return engine.Provider{Kind: KindWasm, Plugin: m.Name, PluginVersion: m.Version}
+}
+
+// Admit makes the checks before the tool runs, except for a person's approval: valid
+// arguments, and grants.
+func (t *Tool) Admit(args Args) error {
+	if problems := t.CheckObject(args); len(problems) > 0 {
+		return reason.BadArgs(t.Name, problems)
+	}
+	if err := t.Denied(); err != nil {
+		return &host.CallError{Plugin: t.PluginName(), Tool: t.Tool.Name, Name: t.Name, Err: err}
+	}
+	return nil
+}
+
+// AdmitCallOf refuses a nested call of another tool that may do what the hints of this
+// tool exclude: agents and people rely on those hints.
+func (t *Tool) AdmitCallOf(other *Tool, may wire.Annotations) error {
+	hints := t.Tool.Hints
+	if hints.Readonly && !may.ReadOnly {
+		return fmt.Errorf("%w: %s is readonly, so it can call readonly tools only, and %s is not", host.ErrDenied, t.Name, other.Name)
+	}
+	if closed(hints) && may.OpenWorld {
+		return fmt.Errorf("%w: %s says open_world: false, so it cannot call %s, which reaches the network", host.ErrDenied, t.Name, other.Name)
+	}
+	return nil
+}
+
+// closed reports whether a tool declares that it reaches nothing outside of the host.
+func closed(h abi.Hints) bool { return h.OpenWorld != nil && !*h.OpenWorld }
+
+// CallsTools reports whether the tool may call others, which a person may have to approve.
+func (t *Tool) CallsTools() bool { return t.Plugin == nil || len(t.Plugin.Grant.Tools) > 0 }
+
+// Restartable reports whether a run of the tool may start over after a crash, if it has
+// done nothing that must not be done twice. The host has to know of everything the plugin
+// does.
+func (t *Tool) Restartable() bool { return t.Plugin != nil && len(t.Plugin.Grant.Files) == 0 }
+
+// MaxArgs bounds the arguments of a call, in bytes.
+const MaxArgs = 8 << 20
+
+// Args are arguments that were parsed strictly: a JSON object in UTF-8 without repeated
+// names.
+type Args = strictjson.Object
+
+var noArgs, _ = strictjson.Parse([]byte("{}"))
+
+// ParseArgs returns the arguments of a call, which may have been parsed already. The error
+// is for the agent.
+func ParseArgs(tool string, parsed Args, raw json.RawMessage) (Args, error) {
+	size := max(len(raw), len(parsed.Raw()))
+	switch {
+	case size > MaxArgs:
+		return Args{}, reason.Refuse("the arguments have %d bytes, and at most %d are allowed", size, MaxArgs)
+	case parsed.Raw() != nil:
+		return parsed, nil
+	case len(raw) == 0:
+		return noArgs, nil
+	}
+
+	parsed, err := strictjson.Parse(raw)
+	if wrong, ok := errors.AsType[*strictjson.Error](err); ok {
+		err = reason.BadArgs(tool, []abi.Problem{wrong.Problem})
+	}
+	return parsed, err
+}
