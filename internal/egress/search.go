@@ -1,0 +1,298 @@
+package egress
+
+import (
+	"encoding/base64"
+	"strings"
+	"unicode/utf8"
+)
+
+// encoding is a way to write a value.
+type encoding struct {
+	fold           *folding // of the text that is compared
+	least          int      // bytes of a form that are masked even if cut off at the end of a response
+	lines          bool     // a form may be broken into lines
+	first, buckets int      // its buckets
+}
+
+const (
+	asText = iota
+	asHex
+	asBase64
+)
+
+// minPrefix is how many bytes of a secret are masked even if cut off at the end of a
+// response.
+const minPrefix = 8
+
+// encodings are compared without letter case, and with + as a space, as in a query; base64
+// with the URL alphabet as the standard one.
+var encodings = [...]encoding{
+	asText:   {fold: foldText, least: minPrefix, first: 0, buckets: 3},
+	asHex:    {fold: foldText, least: 2 * minPrefix, first: 3, buckets: 1},
+	asBase64: {fold: newFolding("-_", "+/"), least: base64.RawStdEncoding.EncodedLen(minPrefix), lines: true, first: 4, buckets: 6},
+}
+
+var foldText = newFolding("ABCDEFGHIJKLMNOPQRSTUVWXYZ+", "abcdefghijklmnopqrstuvwxyz ")
+
+// bucket returns the bucket of a form. The last byte that a pass looks for decides, because many
+// secrets begin alike.
+func (e *encoding) bucket(form []byte) int { return e.first + int(form[firstBytes-1])%e.buckets }
+
+// folding maps bytes that are compared as equal to one of them.
+type folding struct {
+	to   [256]byte
+	from [256][]byte
+}
+
+// newFolding maps each byte of from to the one of to at the same index.
+func newFolding(from, to string) *folding {
+	f := &folding{}
+	for c := range f.to {
+		f.to[c] = byte(c)
+	}
+	for i := range len(from) {
+		f.to[from[i]] = to[i]
+	}
+	for c, folded := range f.to {
+		f.from[folded] = append(f.from[folded], byte(c))
+	}
+	return f
+}
+
+// form is a secret in one encoding.
+type form struct {
+	mark   string
+	shared [2]bool // the characters before and after it also have bits of the value
+}
+
+// node is a node of a radix tree. It has the forms of one encoding that begin with the bytes
+// on the way to it.
+type node struct {
+	label    []byte      // bytes that all of these forms have next
+	index    *[256]uint8 // by the byte after the label: the number of the child from 1, or 0
+	children []*node
+	form     *form // the form that ends after the label, or nil
+	any      *form // one of the forms
+}
+
+// insert adds a folded form unless the tree has it.
+func (n *node) insert(text []byte, f *form) bool {
+	same := 0
+	for same < min(len(n.label), len(text)) && n.label[same] == text[same] {
+		same++
+	}
+	if same < len(n.label) {
+		rest, next := *n, n.label[same]
+		rest.label = n.label[same+1:]
+		*n = node{label: n.label[:same], any: n.any}
+		n.add(next, &rest)
+	}
+
+	switch {
+	case same < len(text):
+		next, rest := text[same], text[same+1:]
+		if child := n.child(next); child != nil {
+			return child.insert(rest, f)
+		}
+		n.add(next, &node{label: rest, form: f, any: f})
+	case n.form != nil:
+		return false
+	default:
+		n.form = f
+	}
+	return true
+}
+
+func (n *node) add(c byte, child *node) {
+	if n.index == nil {
+		n.index = new([256]uint8)
+	}
+	n.children = append(n.children, child)
+	n.index[c] = uint8(len(n.children))
+}
+
+func (n *node) child(c byte) *node {
+	if n.index == nil || n.index[c] == 0 {
+		return nil
+	}
+	return n.children[n.index[c]-1]
+}
+
+// prefix is what a text and some forms have in common.
+type prefix struct {
+	*node       // nil: no form
+	matched int // bytes of the node's label
+	depth   int // bytes of the forms
+}
+
+// next returns p with one more byte.
+func (p prefix) next(c byte) prefix {
+	if p.matched == len(p.label) {
+		return prefix{node: p.child(c), depth: p.depth + 1}
+	}
+	if p.label[p.matched] != c {
+		return prefix{}
+	}
+	return prefix{p.node, p.matched + 1, p.depth + 1}
+}
+
+// decoded returns p with the result of unescape: as one byte, and as the bytes of a
+// character beyond ASCII. A Latin-1 byte can be both.
+func (p prefix) decoded(e *encoding, r rune) (asByte, asChar prefix) {
+	if r < utf8.RuneSelf {
+		asByte = p.next(e.fold.to[byte(max(r, -r))])
+	}
+	if r = max(r, -r); r < utf8.RuneSelf {
+		return asByte, prefix{}
+	}
+	for _, c := range utf8.AppendRune(nil, r) {
+		if p = p.next(e.fold.to[c]); p.node == nil {
+			break
+		}
+	}
+	return asByte, p
+}
+
+// search looks for the forms of a masker in a text.
+type search struct {
+	*masker
+	text []byte
+
+	// budget is how many steps may still be taken to compare forms. Only a text that repeats
+	// the beginnings of secrets over and over uses it up. After that, no part of the text is
+	// compared twice: a beginning of minPrefix bytes or more is masked, and each escape is read
+	// in one way.
+	budget int
+
+	found *form // longest form at a position
+	end   int
+}
+
+// stepsPerByte limits the steps of a search, in relation to the text. A text that consists of
+// secrets takes one or two.
+const stepsPerByte = 16
+
+func (m *masker) search(text []byte) *search {
+	return &search{masker: m, text: text, budget: stepsPerByte * len(text)}
+}
+
+// spaces separate lines of base64.
+const spaces = " \t\r\n"
+
+// maxSpaces is how many characters may separate two lines of base64.
+const maxSpaces = 16
+
+// at looks for the longest form at a position with that state.
+func (s *search) at(start int, state uint64) bool {
+	s.found, s.end = nil, 0
+	for i := range encodings {
+		e := &encodings[i]
+		if state>>e.first&(1<<e.buckets-1) != 0 {
+			s.walk(e, prefix{node: &s.trees[i]}, start)
+		}
+	}
+	return s.found != nil
+}
+
+// walk compares a text with the forms that begin with p. An escape that can be read in several
+// ways is read in each of them.
+func (s *search) walk(e *encoding, p prefix, at int) {
+	for between := 0; s.budget > 0 || at >= s.end; s.budget-- {
+		if n := p.plain(e, s.text[at:]); n > 0 {
+			p.matched, p.depth, at, between = p.matched+n, p.depth+n, at+n, 0
+			s.budget -= n
+		}
+		if p.matched == len(p.label) && between == 0 {
+			if p.form != nil && at >= s.end {
+				s.found, s.end = p.form, at
+			}
+			if p.index == nil {
+				return
+			}
+		}
+		if at == len(s.text) {
+			s.cut(e, p, at)
+			return
+		}
+
+		next, size, char := p.next(e.fold.to[s.text[at]]), 1, s.text[at]
+		if isEscape(char) {
+			next, size, char = s.escape(e, p, at)
+		}
+		switch {
+		case next.node != nil:
+			p, at, between = next, at+size, 0
+		case e.lines && isSpace(char) && p.depth > 0 && between < maxSpaces:
+			at, between = at+size, between+1
+		default:
+			if s.budget <= 0 {
+				s.cut(e, p, at)
+			}
+			return
+		}
+	}
+}
+
+// plain returns how many bytes of a text are those of the label, without escapes.
+func (p prefix) plain(e *encoding, text []byte) (n int) {
+	label := p.label[p.matched:]
+	for n < len(label) && n < len(text) && e.fold.to[text[n]] == label[n] && !isEscape(text[n]) {
+		n++
+	}
+	return n
+}
+
+// escape returns what follows p after what may be an escape, its size, and the byte that it
+// stands for. It walks on from all readings but the one it returns.
+func (s *search) escape(e *encoding, p prefix, at int) (next prefix, size int, char byte) {
+	text := s.text[at:]
+	next, size, char = p.next(e.fold.to[text[0]]), 1, text[0]
+	if len(text) < maxEscape && beginsEscape.Match(text) {
+		s.cut(e, p, len(s.text))
+	}
+	r, n := unescape(text)
+	if n == 0 {
+		return next, size, char
+	}
+
+	asByte, asChar := p.decoded(e, r)
+	for _, reading := range [...]prefix{asChar, asByte} {
+		if reading.node == nil {
+			continue
+		}
+		if next.node != nil && s.budget > 0 {
+			s.walk(e, next, at+size)
+		}
+		next, size = reading, n
+	}
+	if next.node == nil && r < utf8.RuneSelf {
+		return next, n, byte(max(r, -r))
+	}
+	return next, size, char
+}
+
+// cut masks a text up to end after the beginning of a form, if that is enough to mask.
+func (s *search) cut(e *encoding, p prefix, end int) {
+	if p.depth >= e.least && end > s.end {
+		s.found, s.end = p.any, end
+	}
+}
+
+// place returns the position of a form, with adjacent characters that also have bits of the
+// value, but not before from.
+func (f *form) place(text []byte, from, start, end int) place {
+	if f.shared[0] && start > from && isBase64(text[start-1]) && !endsEscape(text[from:start]) {
+		start--
+	}
+	if f.shared[1] && end < len(text) && isBase64(text[end]) {
+		end++
+		for n := 0; n < 2 && end < len(text) && text[end] == '='; n++ {
+			end++
+		}
+	}
+	return place{start, end, f.mark}
+}
+
+func isEscape(c byte) bool { return c == '%' || c == '\\' || c == '&' }
+func isSpace(c byte) bool  { return strings.IndexByte(spaces, c) >= 0 }
+func isBase64(c byte) bool { return alphanumeric(c) || strings.IndexByte("+/-_", c) >= 0 }
