@@ -123,34 +123,33 @@ type prefix struct {
 	*node       // nil: no form
 	matched int // bytes of the node's label
 	depth   int // bytes of the forms
+	spaces  int // characters between two lines
 }
 
 // next returns p with one more byte.
-func (p prefix) next(c byte) prefix {
+func (p prefix) next(e *encoding, c byte) prefix {
+	if e.lines && isSpace(c) && p.depth > 0 && p.spaces < maxSpaces {
+		p.spaces++
+		return p
+	}
+
+	c = e.fold.to[c]
 	if p.matched == len(p.label) {
 		return prefix{node: p.child(c), depth: p.depth + 1}
 	}
 	if p.label[p.matched] != c {
 		return prefix{}
 	}
-	return prefix{p.node, p.matched + 1, p.depth + 1}
+	return prefix{node: p.node, matched: p.matched + 1, depth: p.depth + 1}
 }
 
-// decoded returns p with the result of unescape: as one byte, and as the bytes of a
-// character beyond ASCII. A Latin-1 byte can be both.
-func (p prefix) decoded(e *encoding, r rune) (asByte, asChar prefix) {
-	if r < utf8.RuneSelf {
-		asByte = p.next(e.fold.to[byte(max(r, -r))])
+// plain returns how many bytes of a text are those of the label, without escapes.
+func (p prefix) plain(e *encoding, text []byte) (n int) {
+	label := p.label[p.matched:]
+	for n < len(label) && n < len(text) && e.fold.to[text[n]] == label[n] && !isEscape(text[n]) {
+		n++
 	}
-	if r = max(r, -r); r < utf8.RuneSelf {
-		return asByte, prefix{}
-	}
-	for _, c := range utf8.AppendRune(nil, r) {
-		if p = p.next(e.fold.to[c]); p.node == nil {
-			break
-		}
-	}
-	return asByte, p
+	return n
 }
 
 // search looks for the forms of a masker in a text.
@@ -194,15 +193,14 @@ func (s *search) at(start int, state uint64) bool {
 	return s.found != nil
 }
 
-// walk compares a text with the forms that begin with p. An escape that can be read in several
-// ways is read in each of them.
+// walk compares a text with the forms that begin with p.
 func (s *search) walk(e *encoding, p prefix, at int) {
-	for between := 0; s.budget > 0 || at >= s.end; s.budget-- {
-		if n := p.plain(e, s.text[at:]); n > 0 {
-			p.matched, p.depth, at, between = p.matched+n, p.depth+n, at+n, 0
-			s.budget -= n
+	for s.budget > 0 || at >= s.end {
+		n := p.plain(e, s.text[at:])
+		if s.budget -= n + 1; n > 0 {
+			p.matched, p.depth, p.spaces, at = p.matched+n, p.depth+n, 0, at+n
 		}
-		if p.matched == len(p.label) && between == 0 {
+		if p.matched == len(p.label) && p.spaces == 0 {
 			if p.form != nil && at >= s.end {
 				s.found, s.end = p.form, at
 			}
@@ -215,60 +213,51 @@ func (s *search) walk(e *encoding, p prefix, at int) {
 			return
 		}
 
-		next, size, char := p.next(e.fold.to[s.text[at]]), 1, s.text[at]
-		if isEscape(char) {
-			next, size, char = s.escape(e, p, at)
+		if isEscape(s.text[at]) && s.escape(e, p, at) && s.budget <= 0 {
+			return
 		}
-		switch {
-		case next.node != nil:
-			p, at, between = next, at+size, 0
-		case e.lines && isSpace(char) && p.depth > 0 && between < maxSpaces:
-			at, between = at+size, between+1
-		default:
+		next := p.next(e, s.text[at])
+		if next.node == nil {
 			if s.budget <= 0 {
 				s.cut(e, p, at)
 			}
 			return
 		}
+		p, at = next, at+1
 	}
 }
 
-// plain returns how many bytes of a text are those of the label, without escapes.
-func (p prefix) plain(e *encoding, text []byte) (n int) {
-	label := p.label[p.matched:]
-	for n < len(label) && n < len(text) && e.fold.to[text[n]] == label[n] && !isEscape(text[n]) {
-		n++
-	}
-	return n
-}
-
-// escape returns what follows p after what may be an escape, its size, and the byte that it
-// stands for. It walks on from all readings but the one it returns.
-func (s *search) escape(e *encoding, p prefix, at int) (next prefix, size int, char byte) {
+// escape walks on from what may be an escape, in each way to read it. It reports whether there
+// is one.
+func (s *search) escape(e *encoding, p prefix, at int) (read bool) {
 	text := s.text[at:]
-	next, size, char = p.next(e.fold.to[text[0]]), 1, text[0]
 	if len(text) < maxEscape && beginsEscape.Match(text) {
 		s.cut(e, p, len(s.text))
 	}
-	r, n := unescape(text)
-	if n == 0 {
-		return next, size, char
+	r, size := unescape(text)
+	if size == 0 {
+		return false
 	}
 
-	asByte, asChar := p.decoded(e, r)
-	for _, reading := range [...]prefix{asChar, asByte} {
-		if reading.node == nil {
-			continue
-		}
-		if next.node != nil && s.budget > 0 {
-			s.walk(e, next, at+size)
-		}
-		next, size = reading, n
+	char := max(r, -r)
+	if r < utf8.RuneSelf {
+		read = s.follow(e, p, []byte{byte(char)}, at+size)
 	}
-	if next.node == nil && r < utf8.RuneSelf {
-		return next, n, byte(max(r, -r))
+	if char >= utf8.RuneSelf && (s.budget > 0 || !read) { // not a byte, or one of Latin-1
+		read = s.follow(e, p, utf8.AppendRune(nil, char), at+size) || read
 	}
-	return next, size, char
+	return read
+}
+
+// follow walks on after the bytes that an escape stands for. It reports whether a form has them.
+func (s *search) follow(e *encoding, p prefix, chars []byte, at int) bool {
+	for _, c := range chars {
+		if p = p.next(e, c); p.node == nil {
+			return false
+		}
+	}
+	s.walk(e, p, at)
+	return true
 }
 
 // cut masks a text up to end after the beginning of a form, if that is enough to mask.
