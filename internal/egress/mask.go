@@ -23,7 +23,8 @@ import (
 // The zero value masks nothing. It is safe for concurrent use.
 type masker struct {
 	mu    sync.RWMutex
-	steps [256]step // by byte of a text
+	bytes [256]uint64 // by byte of a text: the bits of the form bytes that it matches
+	skip  uint64      // bits that white space keeps
 	trees [len(encodings)]node
 }
 
@@ -40,12 +41,6 @@ const (
 	isFirst = 1<<buckets - 1                          // bits of the first byte of all forms
 	isLast  = isFirst << (buckets * (firstBytes - 1)) // bits of the last byte that a pass looks for
 )
-
-// step is how a byte of a text changes the state.
-type step struct {
-	is   uint64 // bits of the form bytes that it matches
-	skip uint64 // bits that it keeps: it can be white space in base64
-}
 
 // piece is how many bytes of a text one pass reads.
 const piece = 512
@@ -80,13 +75,7 @@ func (m *masker) add(name, value string) {
 // bytes, for a value that starts offset bytes after a multiple of three.
 func aligned(value string, offset int) string {
 	text := base64.RawStdEncoding.EncodeToString(append(make([]byte, offset), value...))
-	if offset > 0 {
-		text = text[offset+1:]
-	}
-	if (offset+len(value))%3 != 0 {
-		text = text[:len(text)-1]
-	}
-	return text
+	return text[(offset*8+5)/6 : (offset+len(value))*8/6]
 }
 
 // insert adds a form to its tree and to the tables of the pass.
@@ -102,12 +91,10 @@ func (m *masker) insert(as int, value string, f form) {
 	for k := range firstBytes {
 		bit := uint64(1) << (k*buckets + e.bucket(text))
 		for _, c := range e.fold.from[text[k]] {
-			m.steps[c].is |= bit
+			m.bytes[c] |= bit
 		}
 		if e.lines && k > 0 {
-			for _, c := range []byte(spaces) {
-				m.steps[c].skip |= bit
-			}
+			m.skip |= bit
 		}
 	}
 }
@@ -206,8 +193,8 @@ func (s *search) places(ctx context.Context) iter.Seq[place] {
 				if state&isFirst == 0 || start < done || !s.at(start, state) {
 					continue
 				}
-				found := s.found.place(s.text, done, start, s.end)
-				if done = found.end; !yield(found) {
+				start, done = s.found.neighbors(s.text, done, start, s.end)
+				if !yield(place{start, done, s.found.mark}) {
 					return
 				}
 			}
@@ -227,10 +214,9 @@ func (m *masker) pass(text []byte, n int, states *states) (all uint64) {
 	here, from := states.bits[:n], text[:n]
 	for i := n - 1; i >= 0; i-- {
 		c := from[i]
-		step := &m.steps[c]
-		state := step.is & (next>>buckets | isLast)
-		if step.skip != 0 {
-			state |= states.skip(step, i, 1)
+		state := m.bytes[c] & (next>>buckets | isLast)
+		if isSpace(c) {
+			state |= m.skip & states.afterSpace(i, 1)
 		}
 		if isEscape(c) && i+1 < len(text) {
 			switch after := text[i+1]; {
@@ -248,20 +234,20 @@ func (m *masker) pass(text []byte, n int, states *states) (all uint64) {
 
 // step returns the state of a character of one byte that has a size in the text.
 func (m *masker) step(char byte, states *states, at, size int) uint64 {
-	step := &m.steps[char]
-	return step.is&(states.bits[at+size]>>buckets|isLast) | states.skip(step, at, size)
+	state := m.bytes[char] & (states.bits[at+size]>>buckets | isLast)
+	if isSpace(char) {
+		state |= m.skip & states.afterSpace(at, size)
+	}
+	return state
 }
 
-// skip returns the bits that stay after white space, unless there is too much of it.
-func (s *states) skip(step *step, at, size int) uint64 {
-	if step.skip == 0 {
-		return 0
-	}
+// afterSpace returns the state after white space, or none if there is too much of it.
+func (s *states) afterSpace(at, size int) uint64 {
 	s.spaces[at] = min(s.spaces[at+size], maxSpaces) + 1
 	if s.spaces[at] > maxSpaces {
 		return 0
 	}
-	return step.skip & s.bits[at+size]
+	return s.bits[at+size]
 }
 
 // unescaped returns the state for the escape that a text begins with, or none.
@@ -281,7 +267,7 @@ func (m *masker) unescaped(text []byte, states *states, at int) (state uint64) {
 	next := states.bits[at+size]
 	var char [utf8.UTFMax]byte
 	for k := utf8.EncodeRune(char[:], r) - 1; k >= 0; k-- {
-		next = m.steps[char[k]].is & (next>>buckets | isLast)
+		next = m.bytes[char[k]] & (next>>buckets | isLast)
 	}
 	return state | next
 }

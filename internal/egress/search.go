@@ -175,9 +175,6 @@ func (m *masker) search(text []byte) *search {
 	return &search{masker: m, text: text, budget: stepsPerByte * len(text)}
 }
 
-// spaces separate lines of base64.
-const spaces = " \t\r\n"
-
 // maxSpaces is how many characters may separate two lines of base64.
 const maxSpaces = 16
 
@@ -267,9 +264,9 @@ func (s *search) cut(e *encoding, p prefix, end int) {
 	}
 }
 
-// place returns the position of a form, with adjacent characters that also have bits of the
-// value, but not before from.
-func (f *form) place(text []byte, from, start, end int) place {
+// neighbors extends a match by adjacent characters that also have bits of the value, but not
+// before from.
+func (f *form) neighbors(text []byte, from, start, end int) (int, int) {
 	if f.shared[0] && start > from && isBase64(text[start-1]) && !endsEscape(text[from:start]) {
 		start--
 	}
@@ -279,9 +276,9 @@ func (f *form) place(text []byte, from, start, end int) place {
 			end++
 		}
 	}
-	return place{start, end, f.mark}
+	return start, end
 }
 
 func isEscape(c byte) bool { return c == '%' || c == '\\' || c == '&' }
-func isSpace(c byte) bool  { return strings.IndexByte(spaces, c) >= 0 }
+func isSpace(c byte) bool  { return c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t') }
 func isBase64(c byte) bool { return alphanumeric(c) || strings.IndexByte("+/-_", c) >= 0 }
