@@ -127,7 +127,6 @@ func (c *Call) do(ctx context.Context, req *Request, clock *stopwatch) (*Respons
 	}
 
 	h.clock = clock
-	clock.start()
 	follow := min(max(req.Redirects, 0), MaxRedirects)
 	for {
 		resp, location, err := c.exchange(ctx, &h, follow > 0)

@@ -40,7 +40,6 @@ type Client struct {
 	calls sync.WaitGroup
 
 	mu     sync.Mutex
-	closed bool
 	pools  map[poolKey]*pool
 	silent map[string]time.Time // until when names without an answer are not looked up
 
@@ -111,9 +110,8 @@ func (c *Client) setRoots(pem []byte) error {
 // [ErrClosed].
 func (c *Client) Close() {
 	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
 	c.close()
+	c.mu.Unlock()
 	c.calls.Wait()
 
 	c.mu.Lock()
@@ -124,7 +122,7 @@ func (c *Client) Close() {
 func (c *Client) enter() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.ctx.Err() != nil {
 		return ErrClosed
 	}
 	c.calls.Add(1)
@@ -207,21 +205,29 @@ func (c *Client) dial(private bool) func(ctx context.Context, network, addr stri
 		}
 		named, _ := netip.ParseAddr(host)
 
-		d := net.Dialer{
-			Timeout:  dialTimeout,
-			Resolver: c.cfg.Resolver,
-			ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-				peer, err := netip.ParseAddrPort(address)
-				if err != nil {
-					return err
-				}
-				return c.admit(peer.Addr(), private, named)
-			},
+		check := func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			peer, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return err
+			}
+			return c.admit(peer.Addr(), private, named)
 		}
-		ctx, cancel := c.untilClosed(ctx)
-		defer cancel()
-		return d.DialContext(ctx, network, net.JoinHostPort(absolute(host, named), port))
+		return c.connect(ctx, network, net.JoinHostPort(absolute(host, named), port), check)
 	}
+}
+
+func (c *Client) dialProxy(ctx context.Context, network, addr string) (net.Conn, error) {
+	return c.connect(ctx, network, addr, nil)
+}
+
+// connect dials until Close, because a transport dials with a context that outlives the
+// request.
+func (c *Client) connect(ctx context.Context, network, addr string, check func(context.Context, string, string, syscall.RawConn) error) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	d := net.Dialer{Timeout: dialTimeout, Resolver: c.cfg.Resolver, ControlContext: check}
+	return d.DialContext(ctx, network, addr)
 }
 
 // absolute keeps the resolver from appending its search domains to a name with a
@@ -238,13 +244,6 @@ func (c *Client) admit(addr netip.Addr, private bool, named netip.Addr) error {
 		return nil
 	}
 	return admitAddress(addr, private, named)
-}
-
-func (c *Client) dialProxy(ctx context.Context, network, addr string) (net.Conn, error) {
-	ctx, cancel := c.untilClosed(ctx)
-	defer cancel()
-	d := net.Dialer{Timeout: dialTimeout, Resolver: c.cfg.Resolver}
-	return d.DialContext(ctx, network, addr)
 }
 
 // checkProxied refuses names that do not resolve to public addresses here. A name that
@@ -292,12 +291,4 @@ func (c *Client) setSilent(name string) {
 		clear(c.silent)
 	}
 	c.silent[name] = time.Now().Add(silentFor)
-}
-
-// untilClosed returns a context that Close also cancels. A transport dials with
-// a context that outlives the request.
-func (c *Client) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(c.ctx, cancel)
-	return ctx, func() { stop(); cancel() }
 }

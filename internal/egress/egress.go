@@ -201,12 +201,8 @@ var idempotent = []string{http.MethodGet, http.MethodHead, http.MethodOptions, h
 // Repeatable reports whether a request may be repeated if it is unknown whether the
 // server has received it: its method, and those named by its header, are idempotent.
 func (r *Request) Repeatable() bool {
-	for _, method := range append(overrides(r.Header), strings.ToUpper(cmp.Or(r.Method, http.MethodGet))) {
-		if !slices.Contains(idempotent, method) {
-			return false
-		}
-	}
-	return true
+	methods := append(overrides(r.Header), strings.ToUpper(cmp.Or(r.Method, http.MethodGet)))
+	return !slices.ContainsFunc(methods, func(m string) bool { return !slices.Contains(idempotent, m) })
 }
 
 // Response is a complete response. Secrets in it are masked.

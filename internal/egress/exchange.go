@@ -223,23 +223,15 @@ func (c *Call) response(h *hop, r *rule, raw *http.Response, limit int64) (*Resp
 	}
 
 	header := raw.Header
-	if err := c.maskHeader(h, header); err != nil {
-		return nil, err
+	cleanResponse(header)
+	c.mask.header(header)
+	if _, size := sizeOf(header); size > MaxHeaderBytes {
+		return nil, &LimitError{What: "response headers of " + h.target.host, Limit: MaxHeaderBytes, Unit: "bytes"}
 	}
 	if h.method != http.MethodHead && raw.StatusCode != http.StatusNotModified {
 		header.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	return &Response{Status: raw.StatusCode, URL: c.mask.string(h.target.String()), Header: header, Body: body}, nil
-}
-
-func (c *Call) maskHeader(h *hop, header http.Header) error {
-	cleanResponse(header)
-	c.mask.header(header)
-
-	if _, size := sizeOf(header); size > MaxHeaderBytes {
-		return &LimitError{What: "response headers of " + h.target.host, Limit: MaxHeaderBytes, Unit: "bytes"}
-	}
-	return nil
 }
 
 func (h *hop) tooLarge(limit int64) *LimitError {

@@ -30,12 +30,11 @@ type gate struct {
 // a [*WaitError].
 func (g *gates) enter(ctx context.Context, name, client string) (leave func(), err error) {
 	one := g.open(name)
-	ofClient, err := one.Acquire(ctx, client)
-	if err != nil {
+	if ofClient, err := one.Acquire(ctx, client); err != nil {
 		g.close(name, one)
 		return nil, &WaitError{For: g.reason(one, ofClient), Err: err}
 	}
-	return g.leave(name, client, one), nil
+	return func() { one.Release(client); g.close(name, one) }, nil
 }
 
 // try is enter without waiting.
@@ -45,14 +44,7 @@ func (g *gates) try(name, client string) (leave func(), ok bool) {
 		g.close(name, one)
 		return nil, false
 	}
-	return g.leave(name, client, one), true
-}
-
-func (g *gates) leave(name, client string, one *gate) func() {
-	return func() {
-		one.Release(client)
-		g.close(name, one)
-	}
+	return func() { one.Release(client); g.close(name, one) }, true
 }
 
 func (g *gates) open(name string) *gate {
@@ -95,12 +87,9 @@ type stopwatch struct {
 	started time.Time
 }
 
-// newStopwatch returns a stopped stopwatch that calls expire once it has run for
-// limit.
+// newStopwatch returns a stopwatch that runs, and calls expire once it has run for limit.
 func newStopwatch(limit time.Duration, expire func()) *stopwatch {
-	s := &stopwatch{timer: time.AfterFunc(limit, expire), left: limit, started: time.Now()}
-	s.stop()
-	return s
+	return &stopwatch{timer: time.AfterFunc(limit, expire), left: limit, started: time.Now()}
 }
 
 func (s *stopwatch) start() {

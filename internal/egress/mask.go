@@ -7,14 +7,13 @@ import (
 	"errors"
 	"iter"
 	"math"
-	"math/bits"
 	"net/http"
 	"strings"
 	"sync"
 	"unicode/utf8"
 )
 
-// masker replaces secrets by their names, in one pass for some dozens of secrets. It finds
+// masker replaces secrets by their names, in one pass for any number of secrets. It finds
 // a value in the forms that servers give it, in any letter case: as it is, and with
 // escapes of URLs, JSON and HTML for any of its characters. It also finds it in base64, in
 // both alphabets, at each alignment and broken into lines, and in hexadecimal.
@@ -23,94 +22,52 @@ import (
 //
 // The zero value masks nothing. It is safe for concurrent use.
 type masker struct {
-	mu     sync.RWMutex
-	values map[string]bool
-	steps  [256]step // by byte of a text
-	forms  [buckets][]*form
+	mu    sync.RWMutex
+	bytes [256]uint64 // by byte of a text: the bits of the form bytes that it matches
+	skip  uint64      // bits that white space keeps
+	trees [len(encodings)]node
 }
 
 // A pass looks for the first bytes of all forms at once, so it reads each byte of a text
-// and decodes each escape once. Each match is compared with the forms of its bucket.
+// and decodes each escape once. Each match is compared with the trees of forms.
 //
 // It goes from the end of a piece of text to its beginning, because the size of an escape
 // is only known at its beginning. The state at a place is a set of bits: k*buckets+b says
 // that the text goes on with byte k of a form in bucket b, and with the bytes after it.
 const (
-	firstBytes = 4
+	firstBytes = MinSecret
 	buckets    = 64 / firstBytes
 
 	isFirst = 1<<buckets - 1                          // bits of the first byte of all forms
 	isLast  = isFirst << (buckets * (firstBytes - 1)) // bits of the last byte that a pass looks for
 )
 
-// step is how a byte of a text changes the state.
-type step struct {
-	is   uint64 // bits of the form bytes that it matches
-	skip uint64 // bits that it keeps: it can be white space in base64
-}
+// piece is how many bytes of a text one pass reads.
+const piece = 512
 
-// form is one encoding of a secret.
-type form struct {
-	mark   string
-	text   []byte     // folded
-	fold   *[256]byte // folding of the text that is compared
-	base64 bool       // it may be broken into lines
-	shared [2]bool    // the characters before and after it also have bits of the value
-	least  int        // bytes of text that are masked even if cut off at the end of a response
-}
-
-// minPrefix is how many bytes of a secret are masked even if cut off at the end of a
-// response.
-const minPrefix = 8
-
-// foldText ignores case, and treats + as a space, as in a query. foldBase64 treats
-// the URL alphabet as the standard one.
-var foldText, foldBase64 = folds()
-
-func folds() (text, base64 *[256]byte) {
-	text, base64 = new([256]byte), new([256]byte)
-	for i := range 256 {
-		text[i], base64[i] = byte(i), byte(i)
-	}
-	for c := byte('A'); c <= 'Z'; c++ {
-		text[c] += 'a' - 'A'
-	}
-	text['+'] = ' '
-	base64['-'], base64['_'] = '+', '/'
-	return text, base64
+// states are the results of a pass for each byte of a piece, and for the bytes after it.
+type states struct {
+	bits   [piece + maxEscape]uint64
+	spaces [piece + maxEscape]uint8 // how many characters are white space from here on, up to more than maxSpaces
 }
 
 // add masks value from now on, as "[secret NAME]". A value shorter than [MinSecret] is not
 // masked.
 func (m *masker) add(name, value string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(value) < MinSecret || m.values[value] {
+	if len(value) < MinSecret {
 		return
 	}
-	if m.values == nil {
-		m.values = map[string]bool{}
-	}
-	m.values[value] = true
+	m.mu.Lock()
+	defer m.mu.Unlock()
 
-	mark := "[secret " + name + "]"
-	seen := map[string]bool{}
-	for _, text := range []string{value, strings.ToLower(value), strings.ToUpper(value)} { // for non-ASCII letters
-		folded := []byte(text)
-		for i, c := range folded {
-			folded[i] = foldText[c]
-		}
-		if !seen[string(folded)] {
-			seen[string(folded)] = true
-			m.insert(&form{mark: mark, text: folded, fold: foldText, least: minPrefix})
-		}
-	}
-	m.insert(&form{mark: mark, text: []byte(hex.EncodeToString([]byte(value))), fold: foldText, least: 2 * minPrefix})
+	f := form{mark: "[secret " + name + "]"}
+	m.insert(asText, value, f)
+	m.insert(asText, strings.ToLower(value), f) // for non-ASCII letters
+	m.insert(asText, strings.ToUpper(value), f)
+	m.insert(asHex, hex.EncodeToString([]byte(value)), f)
 	for offset := range 3 {
-		m.insert(&form{
-			mark: mark, text: []byte(aligned(value, offset)), fold: foldBase64, base64: true,
-			shared: [2]bool{offset > 0, (offset+len(value))%3 != 0}, least: base64.RawStdEncoding.EncodedLen(minPrefix),
-		})
+		f.shared = [2]bool{offset > 0, (offset+len(value))%3 != 0}
+		m.insert(asBase64, aligned(value, offset), f)
 	}
 }
 
@@ -118,36 +75,26 @@ func (m *masker) add(name, value string) {
 // bytes, for a value that starts offset bytes after a multiple of three.
 func aligned(value string, offset int) string {
 	text := base64.RawStdEncoding.EncodeToString(append(make([]byte, offset), value...))
-	if offset > 0 {
-		text = text[offset+1:]
-	}
-	if (offset+len(value))%3 != 0 {
-		text = text[:len(text)-1]
-	}
-	return text
+	return text[(offset*8+5)/6 : (offset+len(value))*8/6]
 }
 
-// insert adds a form to the tables of the pass, in a bucket of its own while there are any.
-// After that the last byte that a pass looks for decides, because many secrets begin alike.
-func (m *masker) insert(f *form) {
-	bucket := int(f.text[firstBytes-1]) % buckets
-	for b, forms := range m.forms {
-		if len(forms) == 0 {
-			bucket = b
-			break
-		}
+// insert adds a form to its tree and to the tables of the pass.
+func (m *masker) insert(as int, value string, f form) {
+	e, text := &encodings[as], []byte(value)
+	for i, c := range text {
+		text[i] = e.fold.to[c]
 	}
-	m.forms[bucket] = append(m.forms[bucket], f)
+	if !m.trees[as].insert(text, &f) {
+		return
+	}
 
 	for k := range firstBytes {
-		bit := uint64(1) << (k*buckets + bucket)
-		for c := range m.steps {
-			if f.fold[c] == f.text[k] {
-				m.steps[c].is |= bit
-			}
-			if f.base64 && k > 0 && isSpace(byte(c)) {
-				m.steps[c].skip |= bit
-			}
+		bit := uint64(1) << (k*buckets + e.bucket(text))
+		for _, c := range e.fold.from[text[k]] {
+			m.bytes[c] |= bit
+		}
+		if e.lines && k > 0 {
+			m.skip |= bit
 		}
 	}
 }
@@ -156,7 +103,7 @@ func (m *masker) insert(f *form) {
 func (m *masker) empty() bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return len(m.values) == 0
+	return m.trees[asText].index == nil
 }
 
 // errLonger is the error of a masked text that is longer than its limit.
@@ -168,13 +115,13 @@ var errLonger = errors.New("too long with the marks of secrets")
 func (m *masker) within(ctx context.Context, text []byte, limit int64) ([]byte, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if len(m.values) == 0 {
+	if m.trees[asText].index == nil {
 		return text, nil
 	}
 
 	var out []byte
 	done := 0 // bytes of text copied to out
-	for found := range m.find(ctx, text) {
+	for found := range m.search(text).places(ctx) {
 		out = append(append(out, text[done:found.start]...), found.mark...)
 		if done = found.end; int64(len(out)) > limit {
 			return nil, errLonger
@@ -202,7 +149,7 @@ func (m *masker) string(text string) string {
 func (m *masker) has(text string) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	for range m.find(context.Background(), []byte(text)) {
+	for range m.search([]byte(text)).places(context.Background()) {
 		return true
 	}
 	return false
@@ -230,32 +177,24 @@ type place struct {
 	mark       string
 }
 
-// piece is how many bytes of a text one pass reads.
-const piece = 512
-
-// find returns the secrets of a text until ctx ends.
-func (m *masker) find(ctx context.Context, text []byte) iter.Seq[place] {
+// places returns the secrets of the text until ctx ends.
+func (s *search) places(ctx context.Context) iter.Seq[place] {
 	return func(yield func(place) bool) {
-		var states [piece + maxEscape]uint64
+		var states states
 		done := 0
-		for begin := 0; begin < len(text) && ctx.Err() == nil; begin += piece {
-			n := min(piece, len(text)-begin)
-			if m.pass(text[begin:], n, &states)&isFirst == 0 {
+		for begin := 0; begin < len(s.text) && ctx.Err() == nil; begin += piece {
+			n := min(piece, len(s.text)-begin)
+			if s.pass(s.text[begin:], n, &states)&isFirst == 0 {
 				continue
 			}
 
-			for i, state := range states[:n] {
+			for i, state := range states.bits[:n] {
 				start := begin + i
-				if state&isFirst == 0 || start < done {
+				if state&isFirst == 0 || start < done || !s.at(start, state) {
 					continue
 				}
-				f, end := m.longest(text, start, state)
-				if f == nil {
-					continue
-				}
-
-				start, end = f.neighbors(text, done, start, end)
-				if done = end; !yield(place{start, end, f.mark}) {
+				start, done = s.found.neighbors(s.text, done, start, s.end)
+				if !yield(place{start, done, s.found.mark}) {
 					return
 				}
 			}
@@ -265,22 +204,26 @@ func (m *masker) find(ctx context.Context, text []byte) iter.Seq[place] {
 
 // pass sets the states of the first n bytes of a text, and returns the union of their bits.
 // The bytes after them match the rest of any form.
-func (m *masker) pass(text []byte, n int, states *[piece + maxEscape]uint64) (all uint64) {
+func (m *masker) pass(text []byte, n int, states *states) (all uint64) {
 	next := ^uint64(0)
 	for i := range maxEscape {
-		states[n+i] = next
+		states.bits[n+i] = next
 	}
+	clear(states.spaces[:])
 
-	here, from := states[:n], text[:n]
+	here, from := states.bits[:n], text[:n]
 	for i := n - 1; i >= 0; i-- {
 		c := from[i]
-		state := m.step(c, next)
+		state := m.bytes[c] & (next>>buckets | isLast)
+		if isSpace(c) {
+			state |= m.skip & states.afterSpace(i, 1)
+		}
 		if isEscape(c) && i+1 < len(text) {
 			switch after := text[i+1]; {
 			case alphanumeric(after) || after == '#':
-				state |= m.unescaped(text[i:], states[i:])
+				state |= m.unescaped(text[i:], states, i)
 			case c == '\\': // followed by no letter or digit: see short
-				state |= m.step(after, states[i+2])
+				state |= m.step(after, states, i, 2)
 			}
 		}
 		here[i], next = state, state
@@ -289,157 +232,42 @@ func (m *masker) pass(text []byte, n int, states *[piece + maxEscape]uint64) (al
 	return all
 }
 
-// step returns the state of a byte before a text with the state next.
-func (m *masker) step(c byte, next uint64) uint64 {
-	s := &m.steps[c]
-	return s.is&(next>>buckets) | (s.skip&next | s.is&isLast)
+// step returns the state of a character of one byte that has a size in the text.
+func (m *masker) step(char byte, states *states, at, size int) uint64 {
+	state := m.bytes[char] & (states.bits[at+size]>>buckets | isLast)
+	if isSpace(char) {
+		state |= m.skip & states.afterSpace(at, size)
+	}
+	return state
+}
+
+// afterSpace returns the state after white space, or none if there is too much of it.
+func (s *states) afterSpace(at, size int) uint64 {
+	s.spaces[at] = min(s.spaces[at+size], maxSpaces) + 1
+	if s.spaces[at] > maxSpaces {
+		return 0
+	}
+	return s.bits[at+size]
 }
 
 // unescaped returns the state for the escape that a text begins with, or none.
-func (m *masker) unescaped(text []byte, states []uint64) (state uint64) {
+func (m *masker) unescaped(text []byte, states *states, at int) (state uint64) {
 	r, size := unescape(text)
 	if size == 0 {
 		return 0
 	}
 
-	next := states[size]
 	if r < utf8.RuneSelf {
-		state = m.step(byte(max(r, -r)), next)
+		state = m.step(byte(max(r, -r)), states, at, size)
 		if r > -utf8.RuneSelf {
 			return state
 		}
 		r = -r // a Latin-1 byte
 	}
+	next := states.bits[at+size]
 	var char [utf8.UTFMax]byte
 	for k := utf8.EncodeRune(char[:], r) - 1; k >= 0; k-- {
-		next = m.step(char[k], next)
+		next = m.bytes[char[k]] & (next>>buckets | isLast)
 	}
 	return state | next
 }
-
-// longest returns the longest form that begins at a position with that state.
-func (m *masker) longest(text []byte, start int, state uint64) (found *form, end int) {
-	for first := state & isFirst; first != 0; first &= first - 1 {
-		for _, f := range m.forms[bits.TrailingZeros64(first)] {
-			if e := f.match(text, start); e > end {
-				found, end = f, e
-			}
-		}
-	}
-	return found, end
-}
-
-// neighbors extends a base64 match by adjacent characters that also have bits of the value,
-// but not before from.
-func (f *form) neighbors(text []byte, from, start, end int) (int, int) {
-	if f.shared[0] && start > from && isBase64(text[start-1]) && !endsEscape(text[from:start]) {
-		start--
-	}
-	if f.shared[1] && end < len(text) && isBase64(text[end]) {
-		end++
-		for n := 0; n < 2 && end < len(text) && text[end] == '='; n++ {
-			end++
-		}
-	}
-	return start, end
-}
-
-// match returns where a form that begins at a position ends, or 0.
-func (f *form) match(text []byte, at int) (end int) {
-	k := 0
-	for ; k < len(f.text) && at < len(text) && f.fold[text[at]] == f.text[k] && !isEscape(text[at]); k++ {
-		at++
-	}
-
-	end, other := f.matchAs(text, at, k, anyEscape)
-	for i := 0; end == 0 && other && i < len(readings); i++ {
-		end, _ = f.matchAs(text, at, k, readings[i])
-	}
-	return end
-}
-
-// anyEscape reads the escapes of every language.
-const anyEscape = 0
-
-// readings are the ways to read a text: with the escapes of one language, or without any.
-// Each takes the escapes of other languages as plain text.
-var readings = []byte{'%', '\\', '&', ' '}
-
-// matchAs is match from byte k of a form on, with the escapes of one language. other reports
-// that one of them could also be read as plain text.
-func (f *form) matchAs(text []byte, at, k int, only byte) (end int, other bool) {
-	for spaces := 0; k < len(f.text); {
-		if at >= len(text) {
-			return f.cut(text, k), other
-		}
-
-		c := text[at]
-		plain := f.fold[c] == f.text[k]
-		if isEscape(c) && (only == anyEscape || only == c) {
-			r, size := unescape(text[at:])
-			n := f.has(r, k)
-			switch {
-			case size > 0 && n > 0:
-				other = other || plain
-				at, k, spaces = at+size, k+n, 0
-				continue
-			case size > 0 && f.base64 && r < utf8.RuneSelf && isSpace(byte(max(r, -r))) && k > 0 && spaces < maxSpaces:
-				at, spaces = at+size, spaces+1
-				continue
-			case !plain && len(text)-at < maxEscape && beginsEscape.Match(text[at:]):
-				return f.cut(text, k), other
-			}
-		}
-
-		switch {
-		case plain:
-			at, k, spaces = at+1, k+1, 0
-		case f.base64 && isSpace(c) && k > 0 && spaces < maxSpaces:
-			at, spaces = at+1, spaces+1
-		default:
-			return 0, other
-		}
-	}
-	return at, other
-}
-
-// maxSpaces is how many characters may separate two lines of base64.
-const maxSpaces = 16
-
-// cut returns the end of a text that ends after k bytes of a form, if that is enough to
-// mask.
-func (f *form) cut(text []byte, k int) int {
-	if k >= f.least {
-		return len(text)
-	}
-	return 0
-}
-
-// has returns how many bytes of a form, from byte k on, match the result of unescape, or 0.
-func (f *form) has(r rune, k int) int {
-	if r < utf8.RuneSelf {
-		if f.fold[byte(max(r, -r))] == f.text[k] {
-			return 1
-		}
-		if r > -utf8.RuneSelf {
-			return 0
-		}
-		r = -r // a Latin-1 byte
-	}
-
-	var char [utf8.UTFMax]byte
-	n := utf8.EncodeRune(char[:], r)
-	if n > len(f.text)-k {
-		return 0
-	}
-	for i, c := range char[:n] {
-		if f.fold[c] != f.text[k+i] {
-			return 0
-		}
-	}
-	return n
-}
-
-func isEscape(c byte) bool { return c == '%' || c == '\\' || c == '&' }
-func isSpace(c byte) bool  { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
-func isBase64(c byte) bool { return alphanumeric(c) || strings.IndexByte("+/-_", c) >= 0 }

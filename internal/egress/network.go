@@ -41,14 +41,9 @@ func problemOf(err error) (problem string, timeout bool) {
 		return "no complete response in time", true
 	}
 
-	if headerTooLarge(err) {
-		return fmt.Sprintf("the response header is larger than %d bytes, or corrupt", MaxHeaderBytes), false
-	}
-	if is[streamError](err) {
-		return "the server closed the connection before the response was complete", false
-	}
-
 	switch corrupt := flate.CorruptInputError(0); {
+	case headerTooLarge(err):
+		return fmt.Sprintf("the response header is larger than %d bytes, or corrupt", MaxHeaderBytes), false
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused", false
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
@@ -57,7 +52,7 @@ func problemOf(err error) (problem string, timeout bool) {
 		return "the host cannot be reached", false
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt):
 		return "the compressed body is corrupt", false
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+	case is[streamError](err), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return "the server closed the connection before the response was complete", false
 	}
 	return "the response is not valid HTTP, or the connection failed", false

@@ -104,18 +104,10 @@ func checkSegment(segment string) error {
 // overlong reports whether s has an overlong UTF-8 sequence, which old decoders read
 // as a dot or a slash.
 func overlong(s string) bool {
-	for i := range len(s) {
-		switch next := s[min(i+1, len(s)-1)]; s[i] {
-		case 0xc0, 0xc1:
+	for i, c := range []byte(s) {
+		next := s[min(i+1, len(s)-1)]
+		if c == 0xc0 || c == 0xc1 || c == 0xe0 && 0x80 <= next && next < 0xa0 || c == 0xf0 && 0x80 <= next && next < 0x90 {
 			return true
-		case 0xe0:
-			if 0x80 <= next && next < 0xa0 {
-				return true
-			}
-		case 0xf0:
-			if 0x80 <= next && next < 0x90 {
-				return true
-			}
 		}
 	}
 	return false

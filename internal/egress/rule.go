@@ -194,22 +194,15 @@ func (t *target) matches(u *target) bool {
 }
 
 func matchHost(pattern string, t *target) bool {
-	if t.addr.IsValid() {
+	suffix, wildcard := strings.CutPrefix(pattern, "*")
+	switch {
+	case !wildcard || t.addr.IsValid():
 		return pattern == t.host
+	case suffix == "":
+		return strings.Contains(t.host, ".")
 	}
-	return matchName(pattern, t.host)
-}
-
-// matchName reports whether a pattern admits a name that is not an address.
-func matchName(pattern, name string) bool {
-	if pattern == "*" {
-		return strings.Contains(name, ".")
-	}
-	if suffix, ok := strings.CutPrefix(pattern, "*"); ok {
-		label, found := strings.CutSuffix(name, suffix)
-		return found && label != "" && !strings.Contains(label, ".")
-	}
-	return pattern == name
+	label, found := strings.CutSuffix(t.host, suffix)
+	return found && label != "" && !strings.Contains(label, ".")
 }
 
 // matchHosts reports whether the hosts of a secret include that of t.

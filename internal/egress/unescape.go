@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"html"
 	"regexp"
 	"slices"
 	"strings"
@@ -150,32 +151,19 @@ const maxName = 7
 // references are the HTML names of ASCII and Latin-1 characters, in lower case and
 // sorted. The last byte of each is the character.
 var references = func() (all []uint64) {
-	add := func(name string, r byte) {
+	for _, name := range strings.Fields(`excl quot num dollar percnt amp apos lpar rpar ast plus comma period sol colon semi lt equals gt quest
+		commat lsqb lbrack bsol rsqb rbrack Hat lowbar grave lcub lbrace verbar vert rcub rbrace
+		nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr deg plusmn sup2 sup3 acute micro para middot
+		cedil sup1 ordm raquo frac14 frac12 frac34 iquest times szlig
+		agrave aacute acirc atilde auml aring aelig ccedil egrave eacute ecirc euml igrave iacute icirc iuml
+		eth ntilde ograve oacute ocirc otilde ouml divide oslash ugrave uacute ucirc uuml yacute thorn yuml`) {
 		packed := uint64(0)
-		for _, c := range []byte(name) {
+		for _, c := range []byte(strings.ToLower(name)) {
 			packed = packed<<8 | uint64(c)
 		}
-		all = append(all, packed<<8|uint64(r))
+		char, _ := utf8.DecodeRuneInString(html.UnescapeString("&" + name + ";"))
+		all = append(all, packed<<8|uint64(char))
 	}
-
-	signs := strings.Fields(`! excl " quot # num $ dollar % percnt & amp ' apos ( lpar ) rpar * ast + plus , comma . period / sol : colon
-		; semi < lt = equals > gt ? quest @ commat [ lsqb [ lbrack \ bsol ] rsqb ] rbrack ^ hat _ lowbar ` + "`" + ` grave
-		{ lcub { lbrace | verbar | vert } rcub } rbrace`)
-	for i := 0; i < len(signs); i += 2 {
-		add(signs[i+1], signs[i][0])
-	}
-	latin1 := strings.Fields(`nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr
-		deg plusmn sup2 sup3 acute micro para middot cedil sup1 ordm raquo frac14 frac12 frac34 iquest`)
-	for i, name := range latin1 {
-		add(name, byte(0xa0+i))
-	}
-	letters := strings.Fields(`agrave aacute acirc atilde auml aring aelig ccedil egrave eacute ecirc euml igrave iacute icirc iuml
-		eth ntilde ograve oacute ocirc otilde ouml divide oslash ugrave uacute ucirc uuml yacute thorn yuml`)
-	for i, name := range letters {
-		add(name, byte(0xe0+i))
-	}
-	add("times", 0xd7)
-	add("szlig", 0xdf)
 	slices.Sort(all)
 	return all
 }()

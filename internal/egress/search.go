@@ -1,0 +1,284 @@
+package egress
+
+import (
+	"encoding/base64"
+	"strings"
+	"unicode/utf8"
+)
+
+// encoding is a way to write a value.
+type encoding struct {
+	fold           *folding // of the text that is compared
+	least          int      // bytes of a form that are masked even if cut off at the end of a response
+	lines          bool     // a form may be broken into lines
+	first, buckets int      // its buckets
+}
+
+const (
+	asText = iota
+	asHex
+	asBase64
+)
+
+// minPrefix is how many bytes of a secret are masked even if cut off at the end of a
+// response.
+const minPrefix = 8
+
+// encodings are compared without letter case, and with + as a space, as in a query; base64
+// with the URL alphabet as the standard one.
+var encodings = [...]encoding{
+	asText:   {fold: foldText, least: minPrefix, first: 0, buckets: 3},
+	asHex:    {fold: foldText, least: 2 * minPrefix, first: 3, buckets: 1},
+	asBase64: {fold: newFolding("-_", "+/"), least: base64.RawStdEncoding.EncodedLen(minPrefix), lines: true, first: 4, buckets: 6},
+}
+
+var foldText = newFolding("ABCDEFGHIJKLMNOPQRSTUVWXYZ+", "abcdefghijklmnopqrstuvwxyz ")
+
+// bucket returns the bucket of a form. The last byte that a pass looks for decides, because many
+// secrets begin alike.
+func (e *encoding) bucket(form []byte) int { return e.first + int(form[firstBytes-1])%e.buckets }
+
+// folding maps bytes that are compared as equal to one of them.
+type folding struct {
+	to   [256]byte
+	from [256][]byte
+}
+
+// newFolding maps each byte of from to the one of to at the same index.
+func newFolding(from, to string) *folding {
+	f := &folding{}
+	for c := range f.to {
+		f.to[c] = byte(c)
+	}
+	for i := range len(from) {
+		f.to[from[i]] = to[i]
+	}
+	for c, folded := range f.to {
+		f.from[folded] = append(f.from[folded], byte(c))
+	}
+	return f
+}
+
+// form is a secret in one encoding.
+type form struct {
+	mark   string
+	shared [2]bool // the characters before and after it also have bits of the value
+}
+
+// node is a node of a radix tree. It has the forms of one encoding that begin with the bytes
+// on the way to it.
+type node struct {
+	label    []byte      // bytes that all of these forms have next
+	index    *[256]uint8 // by the byte after the label: the number of the child from 1, or 0
+	children []*node
+	form     *form // the form that ends after the label, or nil
+	any      *form // one of the forms
+}
+
+// insert adds a folded form unless the tree has it.
+func (n *node) insert(text []byte, f *form) bool {
+	same := 0
+	for same < min(len(n.label), len(text)) && n.label[same] == text[same] {
+		same++
+	}
+	if same < len(n.label) {
+		rest, next := *n, n.label[same]
+		rest.label = n.label[same+1:]
+		*n = node{label: n.label[:same], any: n.any}
+		n.add(next, &rest)
+	}
+
+	switch {
+	case same < len(text):
+		next, rest := text[same], text[same+1:]
+		if child := n.child(next); child != nil {
+			return child.insert(rest, f)
+		}
+		n.add(next, &node{label: rest, form: f, any: f})
+	case n.form != nil:
+		return false
+	default:
+		n.form = f
+	}
+	return true
+}
+
+func (n *node) add(c byte, child *node) {
+	if n.index == nil {
+		n.index = new([256]uint8)
+	}
+	n.children = append(n.children, child)
+	n.index[c] = uint8(len(n.children))
+}
+
+func (n *node) child(c byte) *node {
+	if n.index == nil || n.index[c] == 0 {
+		return nil
+	}
+	return n.children[n.index[c]-1]
+}
+
+// prefix is what a text and some forms have in common.
+type prefix struct {
+	*node       // nil: no form
+	matched int // bytes of the node's label
+	depth   int // bytes of the forms
+	spaces  int // characters between two lines
+}
+
+// next returns p with one more byte.
+func (p prefix) next(e *encoding, c byte) prefix {
+	if e.lines && isSpace(c) && p.depth > 0 && p.spaces < maxSpaces {
+		p.spaces++
+		return p
+	}
+
+	c = e.fold.to[c]
+	if p.matched == len(p.label) {
+		return prefix{node: p.child(c), depth: p.depth + 1}
+	}
+	if p.label[p.matched] != c {
+		return prefix{}
+	}
+	return prefix{node: p.node, matched: p.matched + 1, depth: p.depth + 1}
+}
+
+// plain returns how many bytes of a text are those of the label, without escapes.
+func (p prefix) plain(e *encoding, text []byte) (n int) {
+	label := p.label[p.matched:]
+	for n < len(label) && n < len(text) && e.fold.to[text[n]] == label[n] && !isEscape(text[n]) {
+		n++
+	}
+	return n
+}
+
+// search looks for the forms of a masker in a text.
+type search struct {
+	*masker
+	text []byte
+
+	// budget is how many steps may still be taken to compare forms. Only a text that repeats
+	// the beginnings of secrets over and over uses it up. After that, no part of the text is
+	// compared twice: a beginning of minPrefix bytes or more is masked, and each escape is read
+	// in one way.
+	budget int
+
+	found *form // longest form at a position
+	end   int
+}
+
+// stepsPerByte limits the steps of a search, in relation to the text. A text that consists of
+// secrets takes one or two.
+const stepsPerByte = 16
+
+func (m *masker) search(text []byte) *search {
+	return &search{masker: m, text: text, budget: stepsPerByte * len(text)}
+}
+
+// maxSpaces is how many characters may separate two lines of base64.
+const maxSpaces = 16
+
+// at looks for the longest form at a position with that state.
+func (s *search) at(start int, state uint64) bool {
+	s.found, s.end = nil, 0
+	for i := range encodings {
+		e := &encodings[i]
+		if state>>e.first&(1<<e.buckets-1) != 0 {
+			s.walk(e, prefix{node: &s.trees[i]}, start)
+		}
+	}
+	return s.found != nil
+}
+
+// walk compares a text with the forms that begin with p.
+func (s *search) walk(e *encoding, p prefix, at int) {
+	for s.budget > 0 || at >= s.end {
+		n := p.plain(e, s.text[at:])
+		if s.budget -= n + 1; n > 0 {
+			p.matched, p.depth, p.spaces, at = p.matched+n, p.depth+n, 0, at+n
+		}
+		if p.matched == len(p.label) && p.spaces == 0 {
+			if p.form != nil && at >= s.end {
+				s.found, s.end = p.form, at
+			}
+			if p.index == nil {
+				return
+			}
+		}
+		if at == len(s.text) {
+			s.cut(e, p, at)
+			return
+		}
+
+		if isEscape(s.text[at]) && s.escape(e, p, at) && s.budget <= 0 {
+			return
+		}
+		next := p.next(e, s.text[at])
+		if next.node == nil {
+			if s.budget <= 0 {
+				s.cut(e, p, at)
+			}
+			return
+		}
+		p, at = next, at+1
+	}
+}
+
+// escape walks on from what may be an escape, in each way to read it. It reports whether there
+// is one.
+func (s *search) escape(e *encoding, p prefix, at int) (read bool) {
+	text := s.text[at:]
+	if len(text) < maxEscape && beginsEscape.Match(text) {
+		s.cut(e, p, len(s.text))
+	}
+	r, size := unescape(text)
+	if size == 0 {
+		return false
+	}
+
+	char := max(r, -r)
+	if r < utf8.RuneSelf {
+		read = s.follow(e, p, []byte{byte(char)}, at+size)
+	}
+	if char >= utf8.RuneSelf && (s.budget > 0 || !read) { // not a byte, or one of Latin-1
+		read = s.follow(e, p, utf8.AppendRune(nil, char), at+size) || read
+	}
+	return read
+}
+
+// follow walks on after the bytes that an escape stands for. It reports whether a form has them.
+func (s *search) follow(e *encoding, p prefix, chars []byte, at int) bool {
+	for _, c := range chars {
+		if p = p.next(e, c); p.node == nil {
+			return false
+		}
+	}
+	s.walk(e, p, at)
+	return true
+}
+
+// cut masks a text up to end after the beginning of a form, if that is enough to mask.
+func (s *search) cut(e *encoding, p prefix, end int) {
+	if p.depth >= e.least && end > s.end {
+		s.found, s.end = p.any, end
+	}
+}
+
+// neighbors extends a match by adjacent characters that also have bits of the value, but not
+// before from.
+func (f *form) neighbors(text []byte, from, start, end int) (int, int) {
+	if f.shared[0] && start > from && isBase64(text[start-1]) && !endsEscape(text[from:start]) {
+		start--
+	}
+	if f.shared[1] && end < len(text) && isBase64(text[end]) {
+		end++
+		for n := 0; n < 2 && end < len(text) && text[end] == '='; n++ {
+			end++
+		}
+	}
+	return start, end
+}
+
+func isEscape(c byte) bool { return c == '%' || c == '\\' || c == '&' }
+func isSpace(c byte) bool  { return c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t') }
+func isBase64(c byte) bool { return alphanumeric(c) || strings.IndexByte("+/-_", c) >= 0 }
