@@ -101,9 +101,6 @@ func (p Approvals) hold(ctx context.Context, session string, req background.Spaw
 // held returns the request of a run that starts once it is approved.
 func (p Approvals) held(ctx context.Context, session string, req background.SpawnRequest) (background.SpawnRequest, error) {
 	s := p.service
-	if req.Stored != nil {
-		return req, fmt.Errorf("%w, and its arguments have a secret, which is not stored: it cannot wait for an answer", ErrApproval)
-	}
 	waiting, err := p.waiting(ctx, session)
 	if err != nil {
 		return req, err
@@ -124,6 +121,9 @@ func (p Approvals) held(ctx context.Context, session string, req background.Spaw
 	}
 	if t.Approval = fingerprint(tool); t.Approval == "" {
 		return req, replacing(tool)
+	}
+	if req.Stored != nil {
+		t.Host = s.process
 	}
 	req.Held, req.Terms = heldForApproval, t.encode()
 	return req, nil
@@ -177,8 +177,11 @@ func (p Approvals) decide(ctx context.Context, id, by string, in wire.Decide, ho
 		return run, err
 	}
 	a := Approval{Session: run.Session, Tool: run.Tool, Caller: callerOf(run), run: id}
-	if !in.Approve {
+	switch {
+	case !in.Approve:
 		return p.refuse(ctx, a, by, in.Reason)
+	case in.Keep == wire.KeepArguments && run.Secret:
+		return run, &background.FieldError{Field: "keep", Problem: "the call has secret arguments, which are not stored, so that later ones cannot be compared with them"}
 	}
 
 	tool, err := s.catalog.Lookup(run.Tool)
@@ -270,21 +273,20 @@ func (p Approvals) approvalWait() time.Duration {
 // approve its own.
 func (p Approvals) Asks() bool { return p.service.now().cfg.Approvals.Ask }
 
-// expireApprovals refuses calls that have waited too long, until ctx is done.
+// expireApprovals refuses calls that have waited too long, or whose arguments are lost,
+// until ctx is done.
 func (p Approvals) expireApprovals(ctx context.Context) {
 	s := p.service
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
 		waiting, err := p.waiting(ctx, "")
-		if err != nil {
-			s.log.Warn("calls that wait for approval not listed", "error", err)
+		if err == nil {
+			err = p.dropTickets(ctx, waiting)
+		}
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn("calls that wait for approval not checked", "error", err)
 		}
 		for _, r := range waiting {
 			if time.Since(r.CreatedAt) < p.approvalWait() {
@@ -294,6 +296,12 @@ func (p Approvals) expireApprovals(ctx context.Context) {
 			if _, err := p.Decide(ctx, r.ID, "host", in); err != nil {
 				s.log.Warn("a call that waited too long for approval was not ended", "task_id", r.ID, "error", err)
 			}
+		}
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
 		}
 	}
 }

@@ -345,8 +345,6 @@ func TestApprovalBypass(t *testing.T) {
 	s := openAsking(t, Config{DataDir: t.TempDir()}, "1.0.0")
 	_, err := s.Service.Call(t.Context(), Request{Tool: "drop"})
 	require.ErrorIs(t, err, ErrApproval, "a call without a session cannot wait")
-	_, err = s.Service.Call(t.Context(), Request{Session: alice, Tool: "vault", Args: json.RawMessage(`{"key":"hunter2"}`)})
-	require.ErrorContains(t, err, "its arguments have a secret, which is not stored")
 	r, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "drop", DryRun: true})
 	require.NoError(t, err)
 	require.Contains(t, string(r.Value), "dry_run")

@@ -42,12 +42,15 @@ const (
 )
 
 // form returns the schema of the answer about a held call. It offers to approve later
-// calls too if such an approval can be kept.
-func (k keeping) form() json.RawMessage {
+// calls too if such an approval can be kept, those with the same arguments only if the
+// arguments have no secret.
+func (k keeping) form(secret bool) json.RawMessage {
 	values, names := []string{chooseOnce}, []string{"Allow once"}
+	if k.session && !secret {
+		values, names = append(values, chooseArguments), append(names, "Allow with these arguments "+k.span())
+	}
 	if k.session {
-		values = append(values, chooseArguments, chooseSession)
-		names = append(names, "Allow with these arguments "+k.span(), "Allow "+k.span())
+		values, names = append(values, chooseSession), append(names, "Allow "+k.span())
 	}
 	choice := map[string]any{"type": "string", "title": "Decision", "enum": append(values, chooseNo), "enumNames": append(names, "Do not allow")}
 	schema, _ := json.Marshal(map[string]any{"type": "object", "properties": map[string]any{"decision": choice}, "required": []string{"decision"}})
@@ -79,7 +82,10 @@ func (p Approvals) heldCall(ctx context.Context, tool *catalog.Tool, run engine.
 	if cut {
 		about = fmt.Sprintf(" Its arguments have %d bytes (SHA-256 %s), of which this is only the beginning: ", len(args), digestOf(args))
 	}
-	return HeldCall{run.ID, fingerprint(tool), abi.Question{Message: text + about + shown, Schema: k.form()}}, nil
+	if run.Secret {
+		text += " Its secret arguments are not shown."
+	}
+	return HeldCall{run.ID, fingerprint(tool), abi.Question{Message: text + about + shown, Schema: k.form(run.Secret)}}, nil
 }
 
 // errUndecided means that the user of a client has not decided. The call stays held.

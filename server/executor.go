@@ -306,6 +306,8 @@ type terms struct {
 	// Approval is the fingerprint that a person was asked to approve; empty if the run
 	// was never held.
 	Approval string `json:"approval,omitempty"`
+	// Host is the process that has the secret arguments of a ticket.
+	Host string `json:"host,omitempty"`
 	// Asks means that the run asks its user when it continues, see [Request.AskLater].
 	Asks bool `json:"asks,omitempty"`
 	// Trace is the span that spawned the run, see [telemetry.Link].

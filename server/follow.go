@@ -234,8 +234,8 @@ func (p Approvals) isIn(ctx context.Context, r engine.Run, id string) bool {
 // found is false, the call starts over.
 func (f follower) resume(ctx context.Context, c call) (r abi.Result, found bool, err error) {
 	run, err := f.runs.Get(ctx, c.Session, c.Resumes)
-	if err != nil || run.Tool != c.tool.Name {
-		return abi.Result{}, false, nil // it was removed
+	if err != nil || run.Tool != c.tool.Name || isTicket(run) {
+		return abi.Result{}, false, nil // it was removed, or is only a decision
 	}
 	r, err = f.follow(ctx, c, run, c.patience())
 	return r, !errors.Is(err, errOutdated), err

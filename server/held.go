@@ -175,7 +175,7 @@ func (f follower) approve(next callFunc) callFunc {
 		}
 		switch err := f.approvals.approve(ctx, c.tool, asked); {
 		case errors.Is(err, errWaits):
-			return f.hold(ctx, c, asked)
+			return f.hold(ctx, c, asked, next)
 		case err != nil:
 			return abi.Result{}, err
 		}
@@ -184,8 +184,9 @@ func (f follower) approve(next callFunc) callFunc {
 }
 
 // hold stores a call as a run that starts once a person has approved it. An agent's call
-// follows that run, and a tool's call waits for its end.
-func (f follower) hold(ctx context.Context, c call, a Approval) (abi.Result, error) {
+// follows that run, and a tool's call waits for its end. A call with secret arguments is not
+// stored: see [follower.holdSecret].
+func (f follower) hold(ctx context.Context, c call, a Approval, next callFunc) (abi.Result, error) {
 	if c.Session == "" || c.DryRun {
 		return abi.Result{}, errNobody
 	}
@@ -194,11 +195,15 @@ func (f follower) hold(ctx context.Context, c call, a Approval) (abi.Result, err
 			return abi.Result{}, err
 		}
 	}
+	a.Tool = c.tool.Name
+	if _, secret := c.tool.PublicArgs(c.Args); secret {
+		return f.holdSecret(ctx, c, a, next)
+	}
+
 	version, err := versionOf(c.tool)
 	if err != nil {
 		return abi.Result{}, err
 	}
-	a.Tool = c.tool.Name
 	run, err := f.approvals.hold(ctx, c.Session, c.asLaterRun(ctx, version), a)
 	if err != nil {
 		return abi.Result{}, err
@@ -218,13 +223,18 @@ func (f follower) awaitHeld(ctx context.Context, c call, id string) (abi.Result,
 	defer background.GiveWay(ctx)()
 	r, err := f.awaitChild(ctx, c.Session, id)
 	if ctx.Err() != nil {
-		by := ""
-		if question.Withdrawn(ctx) {
-			by = "parent"
-		}
-		f.withdraw(ctx, c.Session, id, by, "the call that made it does not wait for it any more")
+		f.abandon(ctx, c.Session, id)
 	}
 	return r, err
+}
+
+// abandon withdraws a run that the call which made it does not wait for any more.
+func (f follower) abandon(ctx context.Context, session, id string) {
+	by := ""
+	if question.Withdrawn(ctx) {
+		by = "parent"
+	}
+	f.withdraw(ctx, session, id, by, "the call that made it does not wait for it any more")
 }
 
 // awaitChild waits for the end of a run that a tool's call has become, and returns the

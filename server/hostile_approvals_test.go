@@ -200,9 +200,14 @@ func TestHostileApprovals(t *testing.T) {
 			r, _ := openAsking(t, Config{}, "1.0.0").Service.Call(t.Context(), Request{Tool: "drop"})
 			return r.Error
 		}},
-		{"arguments with a secret", func(t *testing.T) string {
-			r, _ := openAsking(t, Config{}, "1.0.0").Service.Call(t.Context(), Request{Session: alice, Tool: "vault", Args: json.RawMessage(`{"key":"hunter2"}`)})
-			return r.Error
+		{"arguments with a secret", func(t *testing.T) (got string) {
+			synctest.Test(t, func(t *testing.T) {
+				s := openAsking(t, Config{}, "1.0.0")
+				r, _ := s.Service.Call(t.Context(), Request{Session: alice, Tool: "vault", Args: json.RawMessage(`{"key":"hunter2"}`)})
+				got = r.Error
+				require.NoError(t, s.Close(done()))
+			})
+			return got
 		}},
 		{"the agent of another session withdraws it", with(func(_ *testing.T, s service, id string) string {
 			r, _ := s.Service.Call(t.Context(), Request{Session: bob, Tool: StopBackground, Args: json.RawMessage(`{"task_id":"` + id + `"}`)})

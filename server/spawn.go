@@ -65,6 +65,8 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 	}
 	approvals, asked := v.service.Approvals(), Approval{Session: v.name, Args: checked.Args}
 	switch err := approvals.approve(ctx, tool, asked); {
+	case errors.Is(err, errWaits) && checked.Stored != nil:
+		return wire.Run{}, errSecretHeld
 	case errors.Is(err, errWaits):
 		asked.Tool = tool.Name
 		run, err := approvals.hold(ctx, v.name, checked, asked)

@@ -193,11 +193,13 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 		return with
 	}
 	child, err := s.child(tool, args, t)
-	if err == nil && asks {
-		child, err = s.service.Approvals().held(s.ctx, s.session, child)
-	}
 	if err != nil || child.Stored != nil {
 		return with
+	}
+	if asks {
+		if child, err = s.service.Approvals().held(s.ctx, s.session, child); err != nil {
+			return with
+		}
 	}
 	if !asks && configOf(tool).Approvals.decide(tool) == DecideAsk { // with any other manner, the call itself records it
 		s.service.audit.Decided(audit.Approved, record.Held{Session: s.session, Tool: tool.Name}, "", "kept")
@@ -250,7 +252,7 @@ func (s *suspension) await(ctx context.Context, op int32, _ host.ToolCall) (abi.
 		calllog.Of(s.ctx).EndRun(id, r, err)
 	}
 	if question.Withdrawn(ctx) {
-		follow.withdraw(ctx, s.session, id, "parent", "the run that called it does not wait for it any more")
+		follow.abandon(ctx, s.session, id)
 	}
 	return r, err
 }

@@ -110,7 +110,7 @@ func (p Approvals) show(ctx context.Context, r engine.Run, most int) (wire.Waiti
 		By: r.By, Caller: callerOf(r), AskedAt: r.CreatedAt, ExpiresAt: r.CreatedAt.Add(p.approvalWait()), Grants: []string{},
 	}
 	a.Args, a.ArgsCut = shownArgs(args, most)
-	a.ArgsBytes, a.ArgsDigest = len(args), digestOf(args)
+	a.ArgsBytes, a.ArgsDigest, a.ArgsIncomplete = len(args), digestOf(args), r.Secret
 	if tool, err := p.service.catalog.Lookup(r.Tool); err == nil {
 		a.Description, a.Grants, a.Fingerprint = tool.Description, append(a.Grants, grantsOf(tool)...), fingerprint(tool)
 		a.Changed = errors.Join(sameVersion(tool, r), sameApproval(tool, r)) != nil

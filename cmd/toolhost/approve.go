@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,6 +155,9 @@ func (r *remote) printApproval(w wire.WaitingCall, most int) {
 	if w.ArgsCut || len(w.Args) > most {
 		r.printf("             of %d bytes (SHA-256 %s): --show shows all\n", w.ArgsBytes, w.ArgsDigest)
 	}
+	if w.ArgsIncomplete {
+		r.printf("             without secret ones, which are not stored: the call ends if its caller leaves\n")
+	}
 	r.printf("  may use    %s\n", oneLine(orDash(strings.Join(w.Grants, ", "))))
 	r.printf("  plugin     %s %s, %s\n", oneLine(orDash(w.Plugin)), oneLine(w.PluginVersion), short(w.ToolVersion, 12))
 }
@@ -168,6 +172,7 @@ func (r *remote) listKept(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	return r.answer(wire.KeptApprovals{Kept: kept}, nil, func() {
 		if len(kept) == 0 {
 			r.printf("No approval is kept.\n")
@@ -175,25 +180,29 @@ func (r *remote) listKept(ctx context.Context) error {
 		}
 		rows := [][]string{{"TOOL", "SESSION", "BY", "SINCE", "IN FORCE"}}
 		for _, k := range kept {
-			inForce := "yes"
-			if !k.InForce {
-				inForce = "no: the plugin or its grants have changed, or its connection has ended"
-			} else if !k.ExpiresAt.IsZero() {
-				inForce = "until " + k.ExpiresAt.Local().Format(time.DateTime)
-			}
-			tool := k.Tool
-			if k.Caller != "" {
-				tool += ", called by " + k.Caller
-			}
-			if k.ArgsDigest != "" {
-				tool += ", arguments " + short(k.ArgsDigest, 12)
-			}
-			session := k.Session
-			if session == "" {
-				session = "all"
-			}
-			rows = append(rows, []string{oneLine(tool), session, k.By, k.At.Local().Format(time.DateTime), inForce})
+			rows = append(rows, keptRow(k))
 		}
 		r.table(rows)
 	})
+}
+
+// keptRow returns the line of a kept approval in a table.
+func keptRow(k wire.KeptApproval) []string {
+	tool := k.Tool
+	if k.Caller != "" {
+		tool += ", called by " + k.Caller
+	}
+	if k.ArgsDigest != "" {
+		tool += ", arguments " + short(k.ArgsDigest, 12)
+	}
+
+	inForce := "yes"
+	switch {
+	case !k.InForce:
+		inForce = "no: the plugin or its grants have changed, or its connection has ended"
+	case !k.ExpiresAt.IsZero():
+		inForce = "until " + k.ExpiresAt.Local().Format(time.DateTime)
+	}
+
+	return []string{oneLine(tool), cmp.Or(k.Session, "all"), k.By, k.At.Local().Format(time.DateTime), inForce}
 }

@@ -121,8 +121,14 @@ func stoppedWith(parent, reason string) string {
 // stopOrphan cancels a run of a dead worker if its parent was stopped: that worker may have
 // died before it stopped the child. It also cancels a run that has not started if its
 // parent began it with a state but could not continue from there, so that nobody waits for
-// it. It reports whether it canceled the run.
+// it; and a released run that only its caller has the arguments of. It reports whether it
+// canceled the run.
 func (w *worker) stopOrphan(ctx context.Context, run engine.Run) (stopped bool, err error) {
+	if run.Secret && run.Origin == engine.OriginParked && run.Attempt == 0 && run.Cancel == nil {
+		c := engine.Cancellation{At: time.Now(), By: "host", Reason: "some of its arguments are secrets, which are not stored: only its caller can make the call"}
+		_, err = w.engine.Cancel(ctx, run.ID, c, canceled(c.At))
+		return err == nil, err
+	}
 	if run.Parent == "" || run.Cancel != nil {
 		return false, nil
 	}

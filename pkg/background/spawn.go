@@ -31,7 +31,8 @@ type SpawnRequest struct {
 
 	// Held names what the run waits for, such as an approval. The run is stored without taking
 	// a slot, and starts once [Manager.Release] is called, even after a restart;
-	// Config.Readmit then decides. Stored must be nil. "": it starts immediately.
+	// Config.Readmit then decides. Stored requires Parked, and the run then never starts: it
+	// records the decision for its caller, which has the arguments. "": it starts immediately.
 	Held string
 	// Parked marks a call that continues as a run.
 	Parked bool
@@ -165,7 +166,7 @@ func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 	switch {
 	case session == "":
 		return engine.Run{}, &FieldError{"session", "required"}
-	case req.Held != "" && run.Secret:
+	case req.Held != "" && run.Secret && !req.Parked:
 		return engine.Run{}, &FieldError{"args", "they contain a secret, which is not stored, so the run cannot be held"}
 	case run.Tool == "":
 		return engine.Run{}, &FieldError{"tool", "required"}

@@ -116,6 +116,27 @@ func TestApprovalsOfClients(t *testing.T) {
 	})
 }
 
+// The user of a client decides on a call with a secret argument too, in both eras, and does
+// not see it.
+func TestApprovalOfSecretCall(t *testing.T) {
+	eachClient(t, func(t *testing.T, dial func(*testing.T, *server.Service, *user) *mcp.ClientSession) {
+		var noted []string
+		cfg := wiping(t, &noted)
+		cfg.Tools = append(cfg.Tools, gotool.Tool{Name: "unlock", Description: "Unlocks.", Handler: gotool.Handle(func(_ context.Context, _ *gotool.Call, in struct {
+			Door string `json:"door"`
+			Code string `json:"code" secret:"true"`
+		}) (string, error) {
+			return fmt.Sprintf("%s is open to %d letters", in.Door, len(in.Code)), nil
+		})})
+		u := &user{decisions: map[string]string{`{"door":"front"}`: "once"}}
+		c := dial(t, open(t, cfg), u)
+		require.Contains(t, textOf(t, c, "unlock", map[string]any{"door": "front", "code": "hunter2"}), "front is open to 7 letters")
+		require.Contains(t, textOf(t, c, "unlock", map[string]any{"door": "back", "code": "hunter2"}), "the user did not allow it")
+		require.Len(t, u.asked, 2)
+		require.NotContains(t, fmt.Sprint(u.asked), "hunter2")
+	})
+}
+
 // Calls that a script makes at the same time are asked about one by one.
 func TestApprovalsAtOnce(t *testing.T) {
 	eachClient(t, func(t *testing.T, dial func(*testing.T, *server.Service, *user) *mcp.ClientSession) {

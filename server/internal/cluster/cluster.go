@@ -89,3 +89,16 @@ func (c *Cluster) Hosts(ctx context.Context) (wire.Hosts, error) {
 	}
 	return wire.Hosts{Hosts: hosts, Differences: differences(hosts)}, nil
 }
+
+// Processes returns the ids of the live hosts' processes.
+func (c *Cluster) Processes(ctx context.Context) (map[string]bool, error) {
+	workers, err := c.cfg.Workers.Workers(ctx)
+	live := map[string]bool{}
+	for _, w := range workers {
+		var d description
+		if w.Live && json.Unmarshal(w.Offer.About, &d) == nil {
+			live[d.Process] = true
+		}
+	}
+	return live, err
+}
