@@ -15,6 +15,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/extism"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/rootfs"
@@ -57,7 +58,7 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 		WithStartFunctions(). // start functions run explicitly, under this call's limits
 		WithStdout(output{e, abi.StreamOutput}).
 		WithStderr(output{e, abi.StreamStderr})
-	if c.module.Info.Shape == Command && !c.describing {
+	if c.module.Info.Shape == contract.Command && !c.describing {
 		argv, err := c.Argv.Expand(c.Args)
 		if err != nil {
 			return nil, fmt.Errorf("%w: argv: %w", ErrABI, err)
@@ -68,12 +69,12 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 		}
 		config = config.WithStdin(stdin).WithArgs(append([]string{c.Tool}, argv...)...)
 	}
-	if c.module.Info.Shape != Command {
+	if c.module.Info.Shape != contract.Command {
 		config = config.WithStdin(standardInput{e})
 	}
 
 	variables := maps.Clone(c.Env)
-	if variables == nil || c.module.Info.Shape != Command {
+	if variables == nil || c.module.Info.Shape != contract.Command {
 		variables = map[string]string{}
 	}
 	maps.Copy(variables, c.Policy.Env)
@@ -175,7 +176,7 @@ func (o output) Write(p []byte) (int, error) {
 	c := o.call
 	c.meter.charge(len(p))
 	err := c.answer.count(len(p))
-	if err == nil && o.stream == abi.StreamOutput && c.module.Info.Shape == Command {
+	if err == nil && o.stream == abi.StreamOutput && c.module.Info.Shape == contract.Command {
 		if err = c.meter.keep(len(p)); err == nil {
 			c.answer.result = append(c.answer.result, p...)
 		}

@@ -77,4 +77,4 @@ func CheckState(data []byte) error {
 }
 
 // Scripted reports whether the plugin has a script.
-func (m *Module) Scripted() bool { return m.Info.script != nil }
+func (m *Module) Scripted() bool { return m.Info.Script() != nil }

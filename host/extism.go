@@ -10,13 +10,11 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/extism"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
-
-// extismModule is the module that Extism plugins import from.
-const extismModule = "extism:host/env"
 
 // extismFunction implements a function of extismModule. Its parameters are on the stack,
 // and the result replaces the first.
@@ -113,13 +111,13 @@ func defineExtism(builder wazero.HostModuleBuilder, module string, functions map
 }
 
 // extismImports returns the function types of these modules.
-func extismImports() map[string]map[string]signature {
-	types := map[string]map[string]signature{}
+func extismImports() contract.Imports {
+	types := contract.Imports{}
 	for module, functions := range extismModules {
-		types[module] = map[string]signature{}
+		types[module] = map[string]contract.Signature{}
 		for name, f := range functions {
 			t := wasmbin.FuncType{Params: valTypes(f.params), Results: valTypes(f.results)}
-			types[module][name] = signature(t.String())
+			types[module][name] = contract.Signature(t.String())
 		}
 	}
 	return types
@@ -172,9 +170,9 @@ func (c *extismCall) payExtism() {
 func (c *extismCall) input() ([]byte, error) {
 	switch {
 	case c.describing:
-		return c.module.Info.MCP.listInput(), nil
+		return c.listInput(), nil
 	case c.MCPTool != "":
-		return c.module.Info.MCP.callInput(c), nil
+		return c.callInput(), nil
 	case c.Input == nil:
 		return c.Args, nil
 	}

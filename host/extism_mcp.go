@@ -8,44 +8,9 @@ import (
 	"strings"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
-
-// MCP is the convention by which an Extism plugin lists its tools in MCP's
-// format, as hyper-mcp plugins do.
-type MCP string
-
-// The conventions. Empty means none.
-const (
-	MCPv1 MCP = "hyper-mcp v1" // exports describe and call
-	MCPv2 MCP = "hyper-mcp v2" // exports list_tools and call_tool
-)
-
-// mcpOf returns the convention of a plugin with these exports.
-func mcpOf(functions map[string]bool) MCP {
-	switch {
-	case functions["describe"] && functions["call"]:
-		return MCPv1
-	case functions["list_tools"] && functions["call_tool"]:
-		return MCPv2
-	}
-	return ""
-}
-
-// list and call return the function names of a convention.
-func (p MCP) list() string {
-	if p == MCPv1 {
-		return "describe"
-	}
-	return "list_tools"
-}
-
-func (p MCP) call() string {
-	if p == MCPv1 {
-		return "call"
-	}
-	return "call_tool"
-}
 
 // mcpContext is the request information that a v2 tool gets.
 type mcpContext struct {
@@ -54,17 +19,17 @@ type mcpContext struct {
 }
 
 // listInput returns the input of the function that lists the tools.
-func (p MCP) listInput() []byte {
-	if p == MCPv1 {
+func (c *extismCall) listInput() []byte {
+	if c.module.Info.MCP == contract.MCPv1 {
 		return nil
 	}
 	return encode(map[string]any{"context": mcpContext{ID: "list"}})
 }
 
 // callInput returns the input of the function that calls a tool.
-func (p MCP) callInput(c *extismCall) []byte {
+func (c *extismCall) callInput() []byte {
 	request := map[string]any{"name": c.MCPTool, "arguments": c.Args}
-	if p == MCPv1 {
+	if c.module.Info.MCP == contract.MCPv1 {
 		return encode(map[string]any{"params": request})
 	}
 	return encode(map[string]any{"request": request, "context": mcpContext{ID: c.ID}})

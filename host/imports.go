@@ -14,14 +14,15 @@ import (
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/fuel"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// contract has the functions of the contract. Their parameters are on the stack,
+// contractFunctions has the functions of the contract. Their parameters are on the stack,
 // and the result replaces the first.
-var contract = map[string]struct {
+var contractFunctions = map[string]struct {
 	params []api.ValueType
 	call   func(c *call, mem api.Memory, stack []uint64) int32
 }{
@@ -37,8 +38,6 @@ const (
 
 	// wasiNotSupported is errno notsup of WASI preview 1.
 	wasiNotSupported = 58
-	// socketPrefix is the prefix of WASI's network functions.
-	socketPrefix = "sock_"
 	// maxMessage is the longest progress message, in bytes.
 	maxMessage = 512
 )
@@ -47,7 +46,7 @@ const (
 // the kernel of Extism, the refill of the fuel counter, and WASI preview 1.
 func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 	builder := r.NewHostModuleBuilder(abi.Version)
-	for name, f := range contract {
+	for name, f := range contractFunctions {
 		builder.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
 			c := callOf(ctx)
 			if c.start.running && !readsScript(name, stack) { // the contract's functions depend on the call
@@ -100,7 +99,7 @@ func wasi(r wazero.Runtime) wazero.HostModuleBuilder {
 }
 
 // wasiImports returns the function types of WASI preview 1.
-var wasiImports = sync.OnceValues(func() (map[string]signature, error) {
+var wasiImports = sync.OnceValues(func() (map[string]contract.Signature, error) {
 	ctx := context.Background()
 	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
 	defer r.Close(ctx)
@@ -109,10 +108,10 @@ var wasiImports = sync.OnceValues(func() (map[string]signature, error) {
 		return nil, fmt.Errorf("module %s: %w", abi.ImportWASI, err)
 	}
 
-	signatures := map[string]signature{}
+	signatures := map[string]contract.Signature{}
 	for name, def := range compiled.ExportedFunctions() {
 		t := wasmbin.FuncType{Params: valTypes(def.ParamTypes()), Results: valTypes(def.ResultTypes())}
-		signatures[name] = signature(t.String())
+		signatures[name] = contract.Signature(t.String())
 	}
 	return signatures, nil
 })
@@ -134,10 +133,10 @@ type checked string
 func (name checked) Before(ctx context.Context, m api.Module, _ api.FunctionDefinition, stack []uint64, _ experimental.StackIterator) {
 	c := callOf(ctx)
 	c.start.touched(string(name), stack)
-	if c.module.Info.Shape != Command {
+	if c.module.Info.Shape != contract.Command {
 		c.instance.Guest.(*environment).idling.before(string(name), m.Memory(), stack)
 	}
-	if strings.HasPrefix(string(name), socketPrefix) {
+	if strings.HasPrefix(string(name), contract.SocketsPrefix) {
 		c.connected = true
 	}
 	c.meter.check()
@@ -152,7 +151,7 @@ func (checked) After(ctx context.Context, m api.Module, _ api.FunctionDefinition
 	if len(c.Policy.Files) > 0 {
 		c.guest.Reclaim()
 	}
-	if c.module.Info.Shape != Command {
+	if c.module.Info.Shape != contract.Command {
 		c.instance.Guest.(*environment).idling.after(m.Memory(), results)
 	}
 }
@@ -209,7 +208,8 @@ func (c *call) field(f abi.Field) ([]byte, bool) {
 	case abi.FieldResponse:
 		return c.response, c.response != nil
 	case abi.FieldScript:
-		return c.module.Info.script, c.module.Info.script != nil
+		script := c.module.Info.Script()
+		return script, script != nil
 	}
 	return nil, false
 }

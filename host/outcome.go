@@ -13,6 +13,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
@@ -100,7 +101,7 @@ const errNoResult = "toolhost_invoke returned 0, but the plugin wrote neither a 
 // value reads a result: JSON from a reactor, otherwise any text.
 func (o *outcome) value(result []byte) error {
 	shape := o.module.Info.Shape
-	if len(result) == 0 && (shape == Reactor || o.MCPTool != "") {
+	if len(result) == 0 && (shape == contract.Reactor || o.MCPTool != "") {
 		if !o.answer.given && len(o.answer.content) == 0 && !o.describing {
 			return fmt.Errorf("%w: %s", ErrABI, errNoResult)
 		}
@@ -113,9 +114,9 @@ func (o *outcome) value(result []byte) error {
 		o.Value = compactJSON(result)
 	case ok:
 		o.Value = result
-	case shape != Reactor:
+	case shape != contract.Reactor:
 		text := strings.ToValidUTF8(string(result), "\uFFFD")
-		if shape == Command {
+		if shape == contract.Command {
 			text = strings.TrimRight(text, "\n")
 		}
 		o.Value = encode(text)
@@ -151,15 +152,15 @@ func (o *outcome) ended(err error) error {
 	}
 	var exit *sys.ExitError
 	if !errors.As(reason, &exit) {
-		if started := o.module.Info.started; started != "" && errors.Is(reason, ErrTrap) {
-			reason = fmt.Errorf("%w; %s", reason, started)
+		if remedy := o.module.Info.Remedy(); remedy != "" && errors.Is(reason, ErrTrap) {
+			reason = fmt.Errorf("%w; %s", reason, remedy)
 		}
 		return &CallError{Err: o.web.waited(reason), Trace: trace}
 	}
 
 	code := int(exit.ExitCode())
 	switch {
-	case code == 0 && o.module.Info.Shape == Command && !o.describing:
+	case code == 0 && o.module.Info.Shape == contract.Command && !o.describing:
 		return o.answered(abi.InvokeOK)
 	case code == 0:
 		return fmt.Errorf("%w: it exited before it returned a result", ErrABI)

@@ -9,6 +9,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
@@ -62,11 +63,11 @@ func (c *call) runAdmitted() (code int32, err error) {
 	}
 
 	switch in := c.instance; {
-	case c.module.Info.Shape == Extism:
+	case c.module.Info.Shape == contract.Extism:
 		code, err = c.asExtism().runExtism()
 	case c.describing:
 		code, err = c.enter(in.Entry(abi.ExportDescribe))
-	case c.module.Info.Shape == Command:
+	case c.module.Info.Shape == contract.Command:
 		_, err = c.enter(in.Entry(abi.ExportStart))
 	default:
 		if c.Continue == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/checkpoint"
 	"github.com/toolhost/toolhost/internal/snapshot"
@@ -158,7 +159,7 @@ func (u *startup) start() error {
 			return fmt.Errorf("start function[%d] failed: %w", e.Function.Definition().Index(), err)
 		}
 	}
-	if c.module.Info.Shape == Extism {
+	if c.module.Info.Shape == contract.Extism {
 		return u.startExtism()
 	}
 	if e := c.instance.Entry(abi.ExportInitialize); e != nil {
