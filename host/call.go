@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/sched"
 	"github.com/toolhost/toolhost/internal/fair"
@@ -25,9 +26,9 @@ type call struct {
 	ctx    lifetime
 	guest  sched.Guest
 	meter  meter
-	answer answer
-	said   Progress // last report of the guest
-	inner  Caller   // its nested calls
+	answer answer.Answer
+	said   answer.Progress // last report of the guest
+	inner  Caller          // its nested calls
 	beyond ungranted
 	admission
 
@@ -98,7 +99,7 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 		Client: c.client, Background: c.Background, Stopping: c.Stopping,
 	})
 	c.meter = meter{fuel: fuel.NewMeter(c.Policy.Fuel, c.interrupted), payer: m.account.Payer(h.ledger.Client(c.client))}
-	c.answer.limit, c.said.Total = c.Policy.Output, -1
+	c.answer.Limit, c.said.Total = c.Policy.Output, -1
 	c.observe()
 	if c.Caller != nil {
 		c.Caller.enter(c)

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
 )
 
 // ToolCall is a plugin's call of another tool.
@@ -165,7 +166,7 @@ func (r *Caller) finish(name string, ended abi.Result, err error, canceled bool)
 func (r *Caller) refuse(name string) int32 {
 	c := r.call
 	if !c.Policy.allowsTool(name) {
-		name = clip(name, abi.MaxAgentName)
+		name = answer.Clip(name, abi.MaxAgentName)
 		c.beyond.count(name)
 		return c.deny(fmt.Sprintf("the tool %q is not granted to this plugin: have the operator add it to grants.%s.tools, and name it in the plugin's needs", name, c.Plugin))
 	}

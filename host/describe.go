@@ -61,7 +61,7 @@ func (m *Module) describe(ctx context.Context, units int64) ([]byte, error) {
 		return nil, &CallError{Tool: req.Tool, Err: err}
 	}
 	defer c.end()
-	c.describing, c.answer.describing = true, true
+	c.describing, c.answer.Describing = true, true
 
 	r, err := c.outcome(c.run())
 	switch {
@@ -69,8 +69,8 @@ func (m *Module) describe(ctx context.Context, units int64) ([]byte, error) {
 		return nil, err
 	case r.Kind != abi.Success:
 		return nil, &CallError{Tool: req.Tool, Err: fmt.Errorf("%w: %s", ErrABI, r.Error)}
-	case c.answer.manifest == nil:
+	case c.answer.Manifest == nil:
 		return nil, &CallError{Tool: req.Tool, Err: contract.ErrNoManifest}
 	}
-	return c.answer.manifest, nil
+	return c.answer.Manifest, nil
 }

@@ -175,10 +175,10 @@ var errOutputLimit = errors.New("output limit reached")
 func (o output) Write(p []byte) (int, error) {
 	c := o.call
 	c.meter.charge(len(p))
-	err := c.answer.count(len(p))
+	err := c.answer.Count(len(p))
 	if err == nil && o.stream == abi.StreamOutput && c.module.Info.Shape == contract.Command {
 		if err = c.meter.keep(len(p)); err == nil {
-			c.answer.result = append(c.answer.result, p...)
+			c.answer.Result = append(c.answer.Result, p...)
 		}
 	}
 
@@ -194,7 +194,7 @@ func (o output) Write(p []byte) (int, error) {
 func (c *call) show(stream abi.Stream, p []byte) {
 	w := c.Stdout
 	if stream == abi.StreamStderr {
-		c.answer.stderr.write(p)
+		c.answer.Stderr.Write(p)
 		w = c.Stderr
 	}
 	if w != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/codecache"
 	"github.com/toolhost/toolhost/host/internal/compiler"
 	"github.com/toolhost/toolhost/host/internal/contract"
@@ -23,7 +24,7 @@ var (
 	ErrABI    = contract.ErrABI
 	ErrFuel   = errors.New("out of fuel")
 	ErrMemory = instance.ErrMemory
-	ErrOutput = errors.New("output limit reached")
+	ErrOutput = answer.ErrOutput
 	ErrDenied = errors.New("denied")
 	ErrTrap   = errors.New("the plugin crashed")
 

@@ -286,7 +286,7 @@ func extismLog(stream abi.Stream) extismFunction {
 
 // logCounted logs text that counts as output of the call.
 func (c *extismCall) logCounted(stream abi.Stream, text []byte) {
-	if err := c.answer.count(len(text)); err != nil {
+	if err := c.answer.Count(len(text)); err != nil {
 		panic(&instance.Stop{Reason: err})
 	}
 	c.log(stream, text)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
@@ -48,7 +49,7 @@ func (c *extismCall) takeMCP(output []byte) int32 {
 	if err := json.Unmarshal(c.take(output), &result); err != nil {
 		broken(err)
 	}
-	blocks, err := decodeMost[mcpBlock](result.Content, maxBlocks)
+	blocks, err := decodeMost[mcpBlock](result.Content, answer.MaxBlocks)
 	if err != nil {
 		broken(err)
 	}
@@ -60,10 +61,10 @@ func (c *extismCall) takeMCP(output []byte) int32 {
 		}
 		text := []byte(strings.Join(texts, "\n"))
 		if result.IsError {
-			c.answer.errText = text
+			c.answer.Error = text
 			return abi.InvokeToolError
 		}
-		c.answer.result, c.answer.given = text, true
+		c.answer.Result, c.answer.Given = text, true
 		return abi.InvokeOK
 	}
 
@@ -71,14 +72,14 @@ func (c *extismCall) takeMCP(output []byte) int32 {
 		if b.Type == "text" && len(result.Structured) > 0 && jsonAlike(b.Text, result.Structured) {
 			continue // a copy for clients that do not read structured content
 		}
-		if err := c.answer.add(encode(b.block())); err != nil {
+		if err := c.answer.Add(encode(b.block())); err != nil {
 			broken(err)
 		}
 	}
 	if string(result.Structured) != "null" {
-		c.answer.result = result.Structured
+		c.answer.Result = result.Structured
 	}
-	c.answer.given = true
+	c.answer.Given = true
 	return abi.InvokeOK
 }
 

@@ -78,21 +78,21 @@ func (c *extismCall) takeExtism(code int32) int32 {
 	switch {
 	case code != 0 || len(text) > 0:
 	case c.describing:
-		c.answer.manifest = c.take(output)
+		c.answer.Manifest = c.take(output)
 		return abi.InvokeOK
 	case c.MCPTool != "":
 		return c.takeMCP(output)
 	default:
-		c.answer.result = c.take(output)
+		c.answer.Result = c.take(output)
 		return abi.InvokeOK
 	}
 
 	if len(text) == 0 { // the error may be there
 		text = output
 	}
-	c.answer.errText = c.take(text)
+	c.answer.Error = c.take(text)
 	if len(text) == 0 {
-		c.answer.errText = fmt.Appendf(nil, "the function %s returned %d", c.function(), code)
+		c.answer.Error = fmt.Appendf(nil, "the function %s returned %d", c.function(), code)
 	}
 	return abi.InvokeToolError
 }
@@ -100,7 +100,7 @@ func (c *extismCall) takeExtism(code int32) int32 {
 // take copies the guest's response, which counts as output.
 func (c *extismCall) take(content []byte) []byte {
 	c.meter.charge(len(content))
-	if err := cmp.Or(c.answer.count(len(content)), c.meter.keep(len(content))); err != nil {
+	if err := cmp.Or(c.answer.Count(len(content)), c.meter.keep(len(content))); err != nil {
 		panic(&instance.Stop{Reason: err})
 	}
 	return append([]byte{}, content...)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/extism"
 )
@@ -59,7 +60,7 @@ func notifyProgress(c *extismCall, k *extism.Kernel, stack []uint64) {
 	if json.Unmarshal(c.block(k, stack[0]), &in) != nil || in.Progress < 0 || c.describing {
 		return
 	}
-	c.said.Done, c.said.Total, c.said.Message = in.Progress, in.Total, clip(in.Message, maxMessage)
+	c.said.Done, c.said.Total, c.said.Message = in.Progress, in.Total, answer.Clip(in.Message, maxMessage)
 	c.sayProgress()
 }
 

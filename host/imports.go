@@ -14,6 +14,7 @@ import (
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/fuel"
@@ -222,8 +223,8 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 		return abi.RefusedStream
 	}
 
-	err := c.answer.count(len(data))
-	buffer := c.answer.buffer(stream)
+	err := c.answer.Count(len(data))
+	buffer := c.answer.Buffer(stream)
 	if err == nil && (buffer != nil || stream == abi.StreamContent) {
 		err = c.meter.keep(len(data))
 	}
@@ -236,7 +237,7 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 	case abi.StreamOutput, abi.StreamStderr:
 		c.show(stream, data)
 	case abi.StreamContent:
-		if err := c.answer.add(data); err != nil {
+		if err := c.answer.Add(data); err != nil {
 			return c.refuse(abi.RefusedContent, "invalid", err.Error())
 		}
 	case abi.StreamDebug, abi.StreamInfo, abi.StreamWarn, abi.StreamErrorLog:
@@ -246,7 +247,7 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 			return abi.RefusedStream
 		}
 		*buffer = append(*buffer, data...)
-		c.answer.given = c.answer.given || stream == abi.StreamResult
+		c.answer.Given = c.answer.Given || stream == abi.StreamResult
 	}
 
 	return c.advice()
@@ -267,7 +268,7 @@ func progress(c *call, mem api.Memory, stack []uint64) int32 {
 	if !finite(done) || !finite(total) || done < 0 || !utf8.Valid(message) {
 		return abi.RefusedProgress
 	}
-	c.said.Done, c.said.Total, c.said.Message = done, total, clip(string(message), maxMessage)
+	c.said.Done, c.said.Total, c.said.Message = done, total, answer.Clip(string(message), maxMessage)
 	c.sayProgress()
 	return c.advice()
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
 )
 
 // Call is one call of a tool.
@@ -94,6 +95,10 @@ type Observers struct {
 	// fuel. It may be called at any time, by any goroutine.
 	Used func(soFar func() abi.Usage)
 }
+
+// Progress is a tool's report on its progress and status: the counts with their unit,
+// and what it is doing.
+type Progress = answer.Progress
 
 // Services are offered to a call by its caller. A nil service is denied.
 type Services struct {

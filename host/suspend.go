@@ -350,7 +350,7 @@ func (p *pending) describe(st *state) {
 	st.Last, st.Said, st.Made, st.Web = p.last, c.said, first.made, first.attempts.Load()
 	st.Fuel, st.Peak = c.meter.fuel.Used(c.meter.left()), int64(c.instance.Memory.Peak)
 	a := &c.answer
-	st.Answer = written{a.written, a.logged, a.result, a.given, a.errText, a.content, a.summary, a.stderr.bytes()}
+	st.Answer = written{a.Written, a.Logged, a.Result, a.Given, a.Error, a.Content, a.Summary, a.Stderr.Bytes()}
 }
 
 // again lists the repeatable operations, each with the request field that has its wait in
