@@ -232,7 +232,7 @@ func (c *call) webOf() (*web, error) {
 	}
 	c.web = &web{call: c, egress: c.host.egress.Call(egress.CallConfig{
 		Plugin: c.Plugin, User: user, Client: c.client, Policy: policy, Readonly: c.Readonly, Secrets: c.Secrets, Observe: c.Observers.HTTP,
-		Shared: c.inner.first().shared(),
+		Shared: c.inner.First().Shared(),
 	})}
 	return c.web, nil
 }
@@ -258,12 +258,12 @@ type httpResponse struct {
 }
 
 func httpOperation(c *call, request []byte) (work, int32) {
-	c.meter.charge(readCost)
+	c.meter.Charge(readCost)
 	w, err := c.webOf()
 	if err != nil {
 		return nil, c.deny("the http rules of this plugin are invalid: have the operator check them")
 	}
-	if c.inner.first().attempts.Add(1) > maxHTTP {
+	if c.inner.First().Attempts.Add(1) > maxHTTP {
 		return nil, c.refuse(abi.CallLimit, "limit", fmt.Sprintf("a call may attempt %d http requests", maxHTTP))
 	}
 	if c.stopping() {
@@ -301,7 +301,7 @@ func (w *web) answer(resp *egress.Response) int32 {
 	}
 	response := plainJSON(out)
 	if more := len(response) - w.kept; more > 0 {
-		if err := c.meter.keep(more); err != nil {
+		if err := c.meter.Keep(more); err != nil {
 			panic(&instance.Stop{Reason: err})
 		}
 		w.kept = len(response)

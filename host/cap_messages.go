@@ -45,9 +45,9 @@ func receiveOperation(c *call, request []byte) (work, int32) {
 		return nil, c.refuse(abi.CallInvalid, "invalid", `expected {"after": id of the last message, "wait_ms": milliseconds}`)
 	}
 
-	c.meter.charge(readCost)
+	c.meter.Charge(readCost)
 	if in.After > 0 {
-		c.meter.charge(saveCost) // acknowledged messages are removed
+		c.meter.Charge(saveCost) // acknowledged messages are removed
 		c.begun.takes = true
 	}
 	wait := time.Duration(min(in.WaitMS, int64(time.Hour/time.Millisecond))) * time.Millisecond

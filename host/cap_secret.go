@@ -80,7 +80,7 @@ var secretExists = operation{
 }
 
 func secretExistsOperation(c *call, request []byte) (work, int32) {
-	c.meter.charge(readCost)
+	c.meter.Charge(readCost)
 	var in struct {
 		Name *string `json:"name"`
 	}

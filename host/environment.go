@@ -122,7 +122,7 @@ func (e *environment) clock(config wazero.ModuleConfig) wazero.ModuleConfig {
 			WithNanosleep(func(ns int64) {
 				e.state.Now += max(ns, 0)
 				e.call.sleep(time.Duration(ns))
-				e.call.meter.check() // an interrupted sleep has no other way to report it
+				e.call.meter.Check() // an interrupted sleep has no other way to report it
 			})
 	}
 
@@ -149,7 +149,7 @@ type randomness struct {
 // then calls it again.
 func (r randomness) Read(p []byte) (int, error) {
 	p = p[:min(len(p), randomMost)]
-	r.call.meter.charge(len(p))
+	r.call.meter.Charge(len(p))
 	return r.source.Read(p)
 }
 
@@ -174,10 +174,10 @@ var errOutputLimit = errors.New("output limit reached")
 
 func (o output) Write(p []byte) (int, error) {
 	c := o.call
-	c.meter.charge(len(p))
+	c.meter.Charge(len(p))
 	err := c.answer.Count(len(p))
 	if err == nil && o.stream == abi.StreamOutput && c.module.Info.Shape == contract.Command {
-		if err = c.meter.keep(len(p)); err == nil {
+		if err = c.meter.Keep(len(p)); err == nil {
 			c.answer.Result = append(c.answer.Result, p...)
 		}
 	}

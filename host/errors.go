@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/compiler"
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/host/internal/meter"
 )
 
 // These are the reasons why a module is refused or a call ends. They come wrapped
@@ -22,7 +23,7 @@ import (
 var (
 	ErrClosed = errors.New("the host is closed")
 	ErrABI    = contract.ErrABI
-	ErrFuel   = errors.New("out of fuel")
+	ErrFuel   = meter.ErrFuel
 	ErrMemory = instance.ErrMemory
 	ErrOutput = answer.ErrOutput
 	ErrDenied = errors.New("denied")

@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/extism"
 	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/host/internal/meter"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -147,13 +148,13 @@ func (c *extismCall) kernelOf() *extism.Kernel {
 	}
 
 	k := &c.instance.Guest.(*environment).kernel
-	k.Reset(extism.Config{Limit: uint64(c.Policy.Memory), Pay: func(bytes uint64) error { return c.meter.keep(int(bytes)) }})
+	k.Reset(extism.Config{Limit: uint64(c.Policy.Memory), Pay: func(bytes uint64) error { return c.meter.Keep(int(bytes)) }})
 	c.kernel = k
 	input, err := c.input()
 	if err != nil {
 		panic(&instance.Stop{Reason: fmt.Errorf("%w: input: %w", ErrABI, err)})
 	}
-	c.meter.charge(len(input))
+	c.meter.Charge(len(input))
 	if err := k.SetInput(input); err != nil {
 		panic(&instance.Stop{Reason: c.full(err)})
 	}
@@ -162,7 +163,7 @@ func (c *extismCall) kernelOf() *extism.Kernel {
 
 // payExtism charges the guest for the functions that it called.
 func (c *extismCall) payExtism() {
-	c.meter.pay(int64(c.called * extismUnits))
+	c.meter.Pay(int64(c.called * extismUnits))
 	c.called = 0
 }
 
@@ -190,7 +191,7 @@ func (c *extismCall) full(err error) error {
 
 // allocate is Extism's alloc. Without room it returns 0, and the plugin is likely to crash.
 func (c *extismCall) allocate(k *extism.Kernel, n uint64) uint64 {
-	c.meter.charge(int(min(n, uint64(c.Policy.Memory))))
+	c.meter.Charge(int(min(n, uint64(c.Policy.Memory))))
 	handle, err := k.Alloc(n)
 	switch {
 	case errors.Is(err, extism.ErrFull):
@@ -203,7 +204,7 @@ func (c *extismCall) allocate(k *extism.Kernel, n uint64) uint64 {
 
 // put responds with a new block of that content.
 func (c *extismCall) put(k *extism.Kernel, content []byte) uint64 {
-	c.meter.charge(len(content))
+	c.meter.Charge(len(content))
 	handle, err := k.Put(content)
 	if err != nil {
 		panic(&instance.Stop{Reason: c.full(err)})
@@ -214,7 +215,7 @@ func (c *extismCall) put(k *extism.Kernel, content []byte) uint64 {
 // block returns the content of a guest's block, and charges for it.
 func (c *extismCall) block(k *extism.Kernel, handle uint64) []byte {
 	content := k.Block(handle)
-	c.meter.pay(int64(len(content) / bytesPerUnit)) // a call that has to end ends here
+	c.meter.Pay(int64(len(content) / meter.BytesPerUnit)) // a call that has to end ends here
 	return content
 }
 
@@ -267,7 +268,7 @@ func setExtismVariable(c *extismCall, k *extism.Kernel, stack []uint64) {
 	if e.stored > extismVariables {
 		panic(&instance.Stop{Reason: fmt.Errorf("%w: the variables of the plugin have more than %d bytes", ErrMemory, extismVariables)})
 	}
-	if err := c.meter.keep(len(name) + len(value) + extismVariableCost); err != nil {
+	if err := c.meter.Keep(len(name) + len(value) + extismVariableCost); err != nil {
 		panic(&instance.Stop{Reason: err})
 	}
 	if e.variables == nil {

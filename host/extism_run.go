@@ -99,8 +99,8 @@ func (c *extismCall) takeExtism(code int32) int32 {
 
 // take copies the guest's response, which counts as output.
 func (c *extismCall) take(content []byte) []byte {
-	c.meter.charge(len(content))
-	if err := cmp.Or(c.answer.Count(len(content)), c.meter.keep(len(content))); err != nil {
+	c.meter.Charge(len(content))
+	if err := cmp.Or(c.answer.Count(len(content)), c.meter.Keep(len(content))); err != nil {
 		panic(&instance.Stop{Reason: err})
 	}
 	return append([]byte{}, content...)

@@ -53,7 +53,7 @@ func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 			if c.start.running && !readsScript(name, stack) { // the contract's functions depend on the call
 				c.start.impure = "it calls " + abi.Version + " while it starts up"
 			}
-			c.meter.check() // a call that has to end does so before it has any effect
+			c.meter.Check() // a call that has to end does so before it has any effect
 			stack[0] = api.EncodeI32(f.call(c, mod.Memory(), stack))
 		}), f.params, []api.ValueType{i32}).Export(name)
 	}
@@ -140,7 +140,7 @@ func (name checked) Before(ctx context.Context, m api.Module, _ api.FunctionDefi
 	if strings.HasPrefix(string(name), contract.SocketsPrefix) {
 		c.connected = true
 	}
-	c.meter.check()
+	c.meter.Check()
 	if len(c.Policy.Files) > 0 {
 		c.guest.Lend()
 	}
@@ -164,7 +164,7 @@ func (checked) Abort(context.Context, api.Module, api.FunctionDefinition, error)
 func refill(ctx context.Context, _ api.Module, stack []uint64) {
 	c := callOf(ctx)
 	c.guest.GiveWay()
-	stack[0] = uint64(c.meter.refill(int64(stack[0])))
+	stack[0] = uint64(c.meter.Refill(int64(stack[0])))
 }
 
 // bytesAt returns a range of guest memory. A pointer out of range is a bug or an
@@ -188,7 +188,7 @@ func read(c *call, mem api.Memory, stack []uint64) int32 {
 		return abi.Absent
 	}
 	n := copy(into, field)
-	c.meter.charge(n)
+	c.meter.Charge(n)
 	return int32(len(field))
 }
 
@@ -218,7 +218,7 @@ func (c *call) field(f abi.Field) ([]byte, bool) {
 func write(c *call, mem api.Memory, stack []uint64) int32 {
 	data := bytesAt(mem, abi.ImportWrite, stack[1], stack[2])
 	stream := abi.Stream(api.DecodeI32(stack[0]))
-	c.meter.charge(len(data))
+	c.meter.Charge(len(data))
 	if c.describing && stream != abi.StreamManifest && stream != abi.StreamError || !c.describing && stream == abi.StreamManifest {
 		return abi.RefusedStream
 	}
@@ -226,7 +226,7 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 	err := c.answer.Count(len(data))
 	buffer := c.answer.Buffer(stream)
 	if err == nil && (buffer != nil || stream == abi.StreamContent) {
-		err = c.meter.keep(len(data))
+		err = c.meter.Keep(len(data))
 	}
 	if err != nil {
 		c.failed = err // it ends the call at its next check
@@ -264,7 +264,7 @@ func (c *call) advice() int32 {
 func progress(c *call, mem api.Memory, stack []uint64) int32 {
 	done, total := api.DecodeF64(stack[0]), api.DecodeF64(stack[1])
 	message := bytesAt(mem, abi.ImportProgress, stack[2], stack[3])
-	c.meter.charge(len(message))
+	c.meter.Charge(len(message))
 	if !finite(done) || !finite(total) || done < 0 || !utf8.Valid(message) {
 		return abi.RefusedProgress
 	}

@@ -56,9 +56,9 @@ func (c *call) usage() abi.Usage {
 	if ended.IsZero() { // it never computed
 		ended = time.Now()
 	}
-	inner := c.inner.total()
+	inner := c.inner.Total()
 	u := abi.Usage{
-		Fuel: max(0, min(c.fuel+c.inner.unpaid(), c.Policy.Fuel)-c.meter.earlier), CPU: computed + inner.CPU, Wall: ended.Sub(c.started), Wait: c.waited + waited,
+		Fuel: max(0, min(c.fuel+c.inner.Unpaid(), c.Policy.Fuel)-c.meter.Earlier), CPU: computed + inner.CPU, Wall: ended.Sub(c.started), Wait: c.waited + waited,
 		MemoryPeak: max(c.peak, inner.MemoryPeak), OutputBytes: c.answer.Written,
 	}
 	if c.startFuel > 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/answer"
+	"github.com/toolhost/toolhost/host/internal/calltree"
 )
 
 // Call is one call of a tool.
@@ -43,6 +44,11 @@ type Call struct {
 	Observers
 	Services
 }
+
+// A Caller is a running call that calls other tools: see [Call.Caller]. The called
+// tools use its slots, its fuel and its time. Several of them can run concurrently,
+// even while the guest of the Caller computes.
+type Caller = calltree.Caller
 
 // Traits are the parts of a tool's manifest that the host needs.
 type Traits struct {

@@ -38,7 +38,7 @@ func (u *startup) view() string {
 func (u *startup) capture(view string) error {
 	c := u.call
 	if u.impure == "" {
-		err := c.module.account.Capture(view, c.instance, c.meter.fuel.Used(c.meter.left()))
+		err := c.module.account.Capture(view, c.instance, c.meter.Used())
 		if !errors.Is(err, instance.ErrTooLarge) {
 			return err
 		}

@@ -231,11 +231,11 @@ func (p *pending) restore(st state) error {
 	a.Written, a.Logged, a.Result, a.Given, a.Error, a.Content, a.Summary = w.Bytes, w.Logged, w.Result, w.Given, w.Error, w.Content, w.Summary
 	a.Stderr.Restore(w.Stderr)
 	c.said = st.Said
-	first := c.inner.first()
-	first.made = st.Made
-	first.attempts.Store(st.Web)
+	first := c.inner.First()
+	first.Made = st.Made
+	first.Attempts.Store(st.Web)
 	c.instance.Memory.Peak = max(c.instance.Memory.Peak, uint64(st.Peak))
-	if err := c.meter.keep(st.kept()); err != nil {
+	if err := c.meter.Keep(st.kept()); err != nil {
 		return &instance.Stop{Reason: err}
 	}
 
@@ -244,8 +244,8 @@ func (p *pending) restore(st state) error {
 		return err
 	}
 	_, err := guarded(func() int32 {
-		c.meter.earlier = st.Fuel
-		c.meter.pay(max(0, st.Fuel-c.meter.fuel.Used(c.meter.left())))
+		c.meter.Earlier = st.Fuel
+		c.meter.Pay(max(0, st.Fuel-c.meter.Used()))
 		return 0
 	})
 	return err
