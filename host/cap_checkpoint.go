@@ -31,15 +31,10 @@ type Checkpoint struct {
 	Save func(data []byte) error
 }
 
-// checkpointCapability depends on the kind of call; the operator does not grant it.
-var checkpointCapability = Capability{
-	Name: "checkpoint", Doc: "the resume point of a background run",
-	Missing: func(abi.Needs, Grant) []string { return nil },
-	Granted: func(Grant) []string { return nil },
-	ops: map[string]operation{
-		"checkpoint.save": {hasCheckpoint, noCheckpoint, atOnce(saveCheckpoint)},
-		"checkpoint.load": {hasCheckpoint, noCheckpoint, atOnce(loadCheckpoint)},
-	},
+// checkpointOperations save and load the resume point of a run.
+var checkpointOperations = map[string]operation{
+	"checkpoint.save": {hasCheckpoint, noCheckpoint, atOnce(saveCheckpoint)},
+	"checkpoint.load": {hasCheckpoint, noCheckpoint, atOnce(loadCheckpoint)},
 }
 
 func hasCheckpoint(c *call) bool { return c.Checkpoint != nil }

@@ -21,14 +21,9 @@ type Message struct {
 	Data json.RawMessage `json:"message"`
 }
 
-// messagesCapability depends on the kind of call; the operator does not grant it.
-var messagesCapability = Capability{
-	Name: "messages", Doc: "messages to a background run",
-	Missing: func(abi.Needs, Grant) []string { return nil },
-	Granted: func(Grant) []string { return nil },
-	ops: map[string]operation{
-		"messages.receive": {func(c *call) bool { return c.Receive != nil }, noMessages, receiveOperation},
-	},
+// messageOperations receives messages to a run.
+var messageOperations = map[string]operation{
+	"messages.receive": {func(c *call) bool { return c.Receive != nil }, noMessages, receiveOperation},
 }
 
 // receiveOperation takes {"after", "wait_ms"} and answers {"messages"}. If the call is

@@ -17,13 +17,8 @@ const (
 	maxSummary = 1000    // bytes
 )
 
-// reportCapability is progress and status reports. It needs no grant.
-var reportCapability = Capability{
-	Name: "report", Doc: "status, unit of the progress and summary",
-	Missing: func(abi.Needs, Grant) []string { return nil },
-	Granted: func(Grant) []string { return nil },
-	ops:     map[string]operation{"report": {func(*call) bool { return true }, "", atOnce(reportOperation)}},
-}
+// reportOperations reports what the tool is doing.
+var reportOperations = map[string]operation{"report": {func(*call) bool { return true }, "", atOnce(reportOperation)}}
 
 // reportOperation takes {"status", "unit", "summary"}, at least one of them.
 func reportOperation(c *call, request []byte) int32 {

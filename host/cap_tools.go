@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -25,59 +24,10 @@ type ToolCall struct {
 	Caller  *calltree.Caller // value for Call.Caller, unless it is [Apart]
 }
 
-// toolsCapability is other tools.
-var toolsCapability = Capability{
-	Name: "tools", Doc: "other tools that it may call, by the names that agents know them by",
-	Missing: func(n abi.Needs, g Grant) (missing []string) {
-		for _, name := range lackingTools(n, g) {
-			missing = append(missing, toolText(name))
-		}
-		return missing
-	},
-	Lacking: func(n abi.Needs, g Grant, add *Grant) { add.Tools = lackingTools(n, g) },
-	Granted: func(g Grant) (names []string) {
-		for _, name := range g.Tools {
-			names = append(names, toolText(name))
-		}
-		return names
-	},
-	Check: func(g Grant) (problems []GrantProblem) {
-		for i, name := range g.Tools {
-			if !abi.IsAgentName(name) && name != abi.EveryTool {
-				problems = append(problems, GrantProblem{fmt.Sprintf("tools.%d", i), fmt.Sprintf("expected the name of a tool as agents know it, or * for every tool, found %.80q", name)})
-			}
-		}
-		return problems
-	},
-	ops: map[string]operation{
-		"tool.call":   {allowed: func(*call) bool { return true }, begin: toolOperation},
-		"tool.search": {allowed: func(*call) bool { return true }, begin: searchOperation},
-	},
-}
-
-func toolText(name string) string {
-	if name == abi.EveryTool {
-		return "every tool"
-	}
-	return "tool " + name
-}
-
-// allowsTool reports whether the grant lets a plugin call a tool.
-func (g Grant) allowsTool(name string) bool {
-	return slices.Contains(g.Tools, name) || slices.Contains(g.Tools, abi.EveryTool)
-}
-
-// lackingTools returns the tools that a plugin needs but was not granted.
-func lackingTools(n abi.Needs, g Grant) (lacking []string) {
-	for _, name := range n.Tools {
-		if name == abi.EveryTool && len(g.Tools) > 0 { // the operator has chosen some
-			continue
-		}
-		if !g.allowsTool(name) && !slices.Contains(lacking, name) {
-			lacking = append(lacking, name)
-		}
-	}
-	return lacking
+// toolOperations call other tools, and find them.
+var toolOperations = map[string]operation{
+	"tool.call":   {allowed: func(*call) bool { return true }, begin: toolOperation},
+	"tool.search": {allowed: func(*call) bool { return true }, begin: searchOperation},
 }
 
 const (
@@ -165,7 +115,7 @@ func (c *call) finishTool(name string, ended abi.Result, err error, canceled boo
 
 // refuseTool refuses a tool call that is not allowed, or returns 0.
 func (c *call) refuseTool(name string) int32 {
-	if !c.Policy.allowsTool(name) {
+	if !c.Policy.AllowsTool(name) {
 		name = answer.Clip(name, abi.MaxAgentName)
 		c.beyond.count(name)
 		return c.deny(fmt.Sprintf("the tool %q is not granted to this plugin: have the operator add it to grants.%s.tools, and name it in the plugin's needs", name, c.Plugin))

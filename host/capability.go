@@ -53,8 +53,11 @@ const maxOp = 64
 // operations returns the operations of all capabilities, and the one on other operations.
 func operations() map[string]operation {
 	all := map[string]operation{"op.cancel": {allowed: func(*call) bool { return true }, begin: atOnce(cancelOperation)}}
-	for _, c := range Capabilities {
-		maps.Copy(all, c.ops)
+	for _, some := range []map[string]operation{
+		askOperations, checkpointOperations, clockOperations, httpOperations, kvOperations, messageOperations,
+		reportOperations, secretOperations, sessionOperations, toolOperations,
+	} {
+		maps.Copy(all, some)
 	}
 	return all
 }

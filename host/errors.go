@@ -12,6 +12,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/codecache"
 	"github.com/toolhost/toolhost/host/internal/compiler"
 	"github.com/toolhost/toolhost/host/internal/contract"
+	"github.com/toolhost/toolhost/host/internal/grant"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/meter"
 )
@@ -26,7 +27,7 @@ var (
 	ErrFuel   = meter.ErrFuel
 	ErrMemory = instance.ErrMemory
 	ErrOutput = answer.ErrOutput
-	ErrDenied = errors.New("denied")
+	ErrDenied = grant.ErrDenied
 	ErrTrap   = errors.New("the plugin crashed")
 
 	// ErrHostMemory means that the host's limit, Config.Memory, was reached. It also
