@@ -59,7 +59,12 @@ var layers = map[string][]string{
 	"host/internal/sched":                {},
 	"host/internal/extism":               {},                                                                                                       // bytes and handles: knows no call
 	"host/internal/instance":             {"internal/checkpoint", "internal/exceptions", "internal/fuel", "internal/snapshot", "internal/wasmbin"}, // memory and state of guests; knows no call
-	"host":                               {"abi", "host/internal/compiler", "host/internal/codecache", "host/internal/sched", "host/internal/extism", "host/internal/instance", "internal/checkpoint", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/egress", "internal/fair", "internal/human"},
+	"host/internal/contract":             {"abi", "host/internal/compiler", "internal/wasmbin"},                                                    // bytes in, what they promise out; runs nothing
+	"host/internal/grant":                {"abi", "internal/egress"},                                                                               // needs and rules; knows no call
+	"host/internal/meter":                {"host/internal/instance", "internal/fuel"},                                                              // one call
+	"host/internal/calltree":             {"abi", "host/internal/meter", "host/internal/sched", "internal/egress"},                                 // calls that wait for each other
+	"host/internal/answer":               {"abi", "internal/human"},                                                                                // what a guest says; knows no call
+	"host":                               {"abi", "host/internal/grant", "host/internal/meter", "host/internal/calltree", "host/internal/answer", "host/internal/contract", "host/internal/compiler", "host/internal/codecache", "host/internal/sched", "host/internal/extism", "host/internal/instance", "internal/checkpoint", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/egress", "internal/fair", "internal/human"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/lock", "internal/owned", "internal/watch", "internal/document", "internal/signature", "internal/strictjson"},
 	"pkg/background":                     {"pkg/background/engine", "pkg/background/engine/memory", "pkg/background/internal/schedule", "pkg/background/output"}, // knows nothing of wasm, anyone can import it
 	"pkg/background/internal/schedule":   {},

@@ -26,7 +26,7 @@ func (c *call) acquire() (err error) {
 		if err = c.acquireSerial(); err != nil {
 			return err
 		}
-		c.sessionSlot = true
+		c.sessionSlot, c.inner.Serial = true, serialSlot{c.module, c.Session}
 	}
 	if c.Caller != nil {
 		return nil
@@ -46,7 +46,7 @@ func (c *call) acquire() (err error) {
 		c.detach = sync.OnceFunc(func() {
 			c.host.slots.Release(c.client)
 			c.guest.Background()
-			c.inner.background()
+			c.inner.Background()
 		})
 		c.Admitted(c.detach)
 	}

@@ -152,14 +152,14 @@ func (p *pending) await(w waiting) work {
 		t, err := readToolCall(w.Request)
 		var r abi.Result
 		if err == nil {
-			until, done := c.inner.untilLate(ctx)
+			until, done := c.untilLate(ctx)
 			r, err = c.Suspend.Await(until, w.ID, t)
 			done()
 		}
 		canceled := ctx.Err() != nil
 		return end{bytes: len(r.Value), cut: canceled && err != nil, finish: func() int32 {
-			c.inner.owe(r.Usage)
-			return c.inner.finish(t.Tool, r, err, canceled)
+			c.inner.Owe(r.Usage)
+			return c.finishTool(t.Tool, r, err, canceled)
 		}}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolhost/toolhost/host/internal/codecache"
 	"github.com/toolhost/toolhost/host/internal/compiler"
+	"github.com/toolhost/toolhost/host/internal/contract"
 )
 
 // Checksum is what a file in the cache folder has in its name.
@@ -23,7 +24,7 @@ func Checksum(content []byte) string {
 // it or without.
 func (h *Host) LoadsOutline(t *testing.T, wasm []byte, stored bool) bool {
 	require.True(t, h.code.Ready(t.Context()))
-	_, err := h.code.Store(digestOf(wasm), func(dir string) error {
+	_, err := h.code.Store(contract.Digest(wasm), func(dir string) error {
 		err := compiler.Build(t.Context(), dir, wasm)
 		if err == nil && !stored {
 			var code string
@@ -37,7 +38,7 @@ func (h *Host) LoadsOutline(t *testing.T, wasm []byte, stored bool) bool {
 		return false
 	}
 	require.NoError(t, err)
-	return h.code.Find(digestOf(wasm)) != nil
+	return h.code.Find(contract.Digest(wasm)) != nil
 }
 
 // Overhead is what each instance of a module takes in addition to its memory, in

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
+	"github.com/toolhost/toolhost/host/internal/calltree"
 	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/host/internal/meter"
 	"github.com/toolhost/toolhost/host/internal/sched"
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/internal/fuel"
@@ -24,10 +27,10 @@ type call struct {
 
 	ctx    lifetime
 	guest  sched.Guest
-	meter  meter
-	answer answer
-	said   Progress // last report of the guest
-	inner  Caller   // its nested calls
+	meter  meter.Meter
+	answer answer.Answer
+	said   answer.Progress // last report of the guest
+	inner  calltree.Caller // its nested calls
 	beyond ungranted
 	admission
 
@@ -70,7 +73,7 @@ func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error
 	r, err := c.outcome(c.run())
 	m.tally.count(func(n *Counts) {
 		*n.Outcomes.of(r, err)++
-		inner := c.inner.total() // counted separately
+		inner := c.inner.Total() // counted separately
 		n.Fuel += max(0, r.Usage.Fuel-inner.Fuel)
 		n.CPU += r.Usage.CPU - inner.CPU
 	})
@@ -84,9 +87,10 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	}
 	c := &call{Call: *req, host: h, module: m, client: fair.ClientOf(req.Session), started: time.Now()}
 	c.Policy = c.Policy.withDefaults()
-	c.start.call, c.inner.call, c.pending.call = c, c, c
+	c.start.call, c.pending.call = c, c
+	c.inner.Begin(c.Caller, &c.guest, &c.meter, c.started)
 	if c.Caller != nil {
-		c.Policy.Fuel = min(c.Policy.Fuel, c.Caller.left())
+		c.Policy.Fuel = min(c.Policy.Fuel, c.Caller.Left())
 	}
 	c.Attempt = max(c.Attempt, 1)
 	if len(c.Args) == 0 {
@@ -97,11 +101,11 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	h.cpus.Init(&c.guest, &c.ctx, sched.GuestOptions{
 		Client: c.client, Background: c.Background, Stopping: c.Stopping,
 	})
-	c.meter = meter{fuel: fuel.NewMeter(c.Policy.Fuel, c.interrupted), payer: m.account.Payer(h.ledger.Client(c.client))}
-	c.answer.limit, c.said.Total = c.Policy.Output, -1
+	c.meter = meter.Meter{Fuel: fuel.NewMeter(c.Policy.Fuel, c.interrupted), Payer: m.account.Payer(h.ledger.Client(c.client))}
+	c.answer.Limit, c.said.Total = c.Policy.Output, -1
 	c.observe()
 	if c.Caller != nil {
-		c.Caller.enter(c)
+		c.Caller.Enter(&c.inner)
 	}
 	return c, nil
 }
@@ -110,10 +114,10 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 func (c *call) end() {
 	c.reportUngranted()
 	if c.Caller != nil {
-		c.Caller.leave(c)
+		c.Caller.Leave(&c.inner, c.usage())
 	}
-	c.meter.repay()
-	c.meter.payer.Leave()
+	c.meter.Repay()
+	c.meter.Payer.Leave()
 	c.ctx.end()
 	c.host.calls.Done()
 }
@@ -128,14 +132,14 @@ func (c *call) interrupted() error {
 		return because(err, cause)
 	}
 	if len(c.pending.started) > 0 { // nested calls may be running
-		c.inner.allow(c.Policy.Fuel-c.meter.fuel.Used(c.meter.left()), int64(c.meter.memory.Peak))
-		if c.inner.overdrawn() {
+		c.inner.Allow(c.Policy.Fuel-c.meter.Used(), int64(c.meter.Memory.Peak))
+		if c.inner.Overdrawn() {
 			return errOverdrawn
 		}
-	} else if c.Caller.overdrawn() {
+	} else if c.Caller.Overdrawn() {
 		return errOverdrawn
 	}
-	return c.meter.payStack(c.instance)
+	return c.meter.PayStack(c.instance)
 }
 
 // errOverdrawn ends concurrent calls that used up the fuel together: none of them did so

@@ -8,10 +8,8 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// askCapability puts questions to the user.
-var askCapability = flag("ask", "questions to the user",
-	func(n abi.Needs) bool { return n.Ask }, func(g *Grant) *bool { return &g.Ask },
-	map[string]operation{"ask": {func(c *call) bool { return c.Policy.Ask }, "ask is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", askOperation}})
+// askOperations puts questions to the user.
+var askOperations = map[string]operation{"ask": {func(c *call) bool { return c.Policy.Ask }, "ask is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", askOperation}}
 
 // askOperation waits for the answers. The call's time limit keeps running.
 func askOperation(c *call, request []byte) (work, int32) {

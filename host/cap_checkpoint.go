@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/meter"
 )
 
 // MaxCheckpoint is the largest checkpoint, in bytes.
@@ -14,7 +15,7 @@ const MaxCheckpoint = 1 << 20
 // saveCost is the extra cost of saving a checkpoint, as a number of bytes: a
 // million units of fuel. The host waits for its disk, so a guest that saves
 // all the time has to pay for it.
-const saveCost = 1_000_000 * bytesPerUnit
+const saveCost = 1_000_000 * meter.BytesPerUnit
 
 // noCheckpoint is the error text for a call without checkpoints.
 const noCheckpoint = "only a background run has checkpoints: this call is not run again"
@@ -30,15 +31,10 @@ type Checkpoint struct {
 	Save func(data []byte) error
 }
 
-// checkpointCapability depends on the kind of call; the operator does not grant it.
-var checkpointCapability = Capability{
-	Name: "checkpoint", Doc: "the resume point of a background run",
-	Missing: func(abi.Needs, Grant) []string { return nil },
-	Granted: func(Grant) []string { return nil },
-	ops: map[string]operation{
-		"checkpoint.save": {hasCheckpoint, noCheckpoint, atOnce(saveCheckpoint)},
-		"checkpoint.load": {hasCheckpoint, noCheckpoint, atOnce(loadCheckpoint)},
-	},
+// checkpointOperations save and load the resume point of a run.
+var checkpointOperations = map[string]operation{
+	"checkpoint.save": {hasCheckpoint, noCheckpoint, atOnce(saveCheckpoint)},
+	"checkpoint.load": {hasCheckpoint, noCheckpoint, atOnce(loadCheckpoint)},
 }
 
 func hasCheckpoint(c *call) bool { return c.Checkpoint != nil }
@@ -60,7 +56,7 @@ func saveCheckpoint(c *call, request []byte) int32 {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("a checkpoint has at most %d bytes", MaxCheckpoint))
 	}
 
-	c.meter.charge(saveCost)
+	c.meter.Charge(saveCost)
 	c.guest.Lend()
 	err := c.Checkpoint.Save(in.Data)
 	if err == nil {
@@ -71,7 +67,7 @@ func saveCheckpoint(c *call, request []byte) int32 {
 	case errors.Is(err, ErrDenied):
 		return c.deny(noCheckpoint)
 	case err != nil:
-		c.meter.check() // a run that was lost ends here
+		c.meter.Check() // a run that was lost ends here
 		return c.refuse(abi.CallFailed, "failed", "the checkpoint could not be stored")
 	}
 

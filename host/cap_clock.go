@@ -8,17 +8,10 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// clockCapability grants the real time, read through WASI, and sleeping. See
-// environment.clock.
-var clockCapability = flag("clock", "the real time, and sleeping",
-	func(n abi.Needs) bool { return n.Clock }, func(g *Grant) *bool { return &g.Clock },
-	map[string]operation{"sleep": {
-		func(c *call) bool { return c.Policy.Clock }, "sleep needs the clock, which is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", sleepOperation,
-	}})
-
-// randomCapability grants real randomness, read through WASI. See environment.config.
-var randomCapability = flag("random", "real randomness",
-	func(n abi.Needs) bool { return n.Random }, func(g *Grant) *bool { return &g.Random }, nil)
+// clockOperations is sleeping. The time itself is read through WASI.
+var clockOperations = map[string]operation{"sleep": {
+	func(c *call) bool { return c.Policy.Clock }, "sleep needs the clock, which is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", sleepOperation,
+}}
 
 // sleepOperation waits for {"ms": n} milliseconds. An interrupted sleep is
 // canceled.

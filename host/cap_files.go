@@ -3,85 +3,13 @@ package host
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental/sysfs"
 
-	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
-
-// Mount grants a folder of the host to a plugin. Links cannot lead out of the
-// folder.
-type Mount struct {
-	Dir   string // folder of the host
-	Path  string // absolute path in the sandbox, such as /work
-	Write bool   // false mounts it read-only
-}
-
-func (m Mount) mode() abi.FileMode {
-	if m.Write {
-		return abi.FileWrite
-	}
-	return abi.FileRead
-}
-
-// filesCapability grants folders, used through WASI. See environment.mount.
-var filesCapability = Capability{
-	Name: "files", Doc: "folders of the host",
-	Missing: func(n abi.Needs, g Grant) (missing []string) {
-		for _, f := range n.Files {
-			if !g.allows(f) {
-				missing = append(missing, folderText(f.Path, f.Mode))
-			}
-		}
-		return missing
-	},
-	Lacking: func(n abi.Needs, g Grant, add *Grant) {
-		for _, f := range n.Files {
-			if g.allows(f) {
-				continue
-			}
-			m := Mount{Dir: "/" + Choose, Path: f.Path, Write: f.Mode == abi.FileWrite}
-			if i := slices.IndexFunc(g.Files, func(m Mount) bool { return m.Path == f.Path }); i >= 0 {
-				m.Dir = g.Files[i].Dir // it is granted for reading
-			}
-			add.Files = append(add.Files, m)
-		}
-	},
-	Granted: func(g Grant) (names []string) {
-		for _, m := range g.Files {
-			names = append(names, folderText(m.Path, m.mode()))
-		}
-		return names
-	},
-	Check: func(g Grant) (problems []GrantProblem) {
-		for i, m := range g.Files {
-			at := fmt.Sprintf("files.%d.", i)
-			if m.Dir == "" {
-				problems = append(problems, GrantProblem{at + "dir", "expected a folder"})
-			}
-			if !strings.HasPrefix(m.Path, "/") || m.Path == "/" {
-				problems = append(problems, GrantProblem{at + "path", fmt.Sprintf("expected an absolute path below /, such as /work, found %q", m.Path)})
-			}
-		}
-		return problems
-	},
-	Writes: func(g Grant) bool { return slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Write }) },
-}
-
-// allows reports whether the grant covers a folder that a plugin needs.
-func (g Grant) allows(f abi.FileNeed) bool {
-	return slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Path == f.Path && (m.Write || f.Mode == abi.FileRead) })
-}
-
-func folderText(path string, mode abi.FileMode) string {
-	return fmt.Sprintf("files %s (%s)", path, mode)
-}
 
 // mount adds the granted folders.
 func (e *environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, error) {
@@ -99,35 +27,4 @@ func (e *environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, er
 		mounts = mounts.(sysfs.FSConfig).WithSysFSMount(fs, m.Path)
 	}
 	return config.WithFSConfig(mounts), nil
-}
-
-// envCapability grants environment variables, read through WASI. See
-// environment.config.
-var envCapability = Capability{
-	Name: "env", Doc: "environment variables",
-	Missing: func(n abi.Needs, g Grant) (missing []string) {
-		for _, name := range n.Env {
-			if _, granted := g.Env[name]; !granted {
-				missing = append(missing, "env "+name)
-			}
-		}
-		return missing
-	},
-	Lacking: func(n abi.Needs, g Grant, add *Grant) {
-		for _, name := range n.Env {
-			if _, granted := g.Env[name]; granted {
-				continue
-			}
-			if add.Env == nil {
-				add.Env = map[string]string{}
-			}
-			add.Env[name] = Choose
-		}
-	},
-	Granted: func(g Grant) (names []string) {
-		for _, name := range slices.Sorted(maps.Keys(g.Env)) {
-			names = append(names, "env "+name)
-		}
-		return names
-	},
 }

@@ -1,80 +1,15 @@
 package host
 
 import (
-	"fmt"
-
 	"github.com/toolhost/toolhost/abi"
 )
 
-// KVScope is the set of calls that share a key-value store.
-type KVScope string
-
-// The scopes. Empty is KVPlugin.
-const (
-	KVPlugin  KVScope = "plugin"  // all sessions
-	KVSession KVScope = "session" // each session separately; removed with the session
-)
-
-// Defaults of a [KV].
-const (
-	DefaultKVKeys  = 1000
-	DefaultKVBytes = 4 << 20
-)
-
-// KV is the grant of a key-value store. The zero KV grants nothing.
-type KV struct {
-	Mode  abi.StoreMode // allowed operations; empty: none
-	Scope KVScope
-	Keys  int   // the most values; 0 means DefaultKVKeys
-	Bytes int64 // the most bytes of all values and their keys; 0 means DefaultKVBytes
-}
-
-// kvCapability is the key-value store of the plugin.
-var kvCapability = Capability{
-	Name: "kv", Doc: "a key-value store of its own",
-	Missing: func(n abi.Needs, g Grant) []string {
-		if allowsStore(g.KV.Mode, n.KV) {
-			return nil
-		}
-		return []string{kvText(n.KV)}
-	},
-	Lacking: func(n abi.Needs, g Grant, add *Grant) {
-		if !allowsStore(g.KV.Mode, n.KV) {
-			add.KV.Mode = n.KV
-		}
-	},
-	Granted: func(g Grant) []string {
-		if g.KV.Mode == "" {
-			return nil
-		}
-		return []string{kvText(g.KV.Mode)}
-	},
-	Check: func(g Grant) (problems []GrantProblem) {
-		kv := g.KV
-		switch kv.Mode {
-		case abi.StoreRead, abi.StoreWrite:
-		case "":
-			if kv != (KV{}) {
-				problems = append(problems, GrantProblem{"kv.mode", "expected read or write, found nothing"})
-			}
-		default:
-			problems = append(problems, GrantProblem{"kv.mode", fmt.Sprintf("expected read or write, found %q", kv.Mode)})
-		}
-		if kv.Scope != "" && kv.Scope != KVPlugin && kv.Scope != KVSession {
-			problems = append(problems, GrantProblem{"kv.scope", fmt.Sprintf("expected plugin or session, found %q", kv.Scope)})
-		}
-		if kv.Keys < 0 || kv.Bytes < 0 {
-			problems = append(problems, GrantProblem{"kv", "expected positive numbers of keys and bytes"})
-		}
-		return problems
-	},
-	Writes: func(g Grant) bool { return g.KV.Mode == abi.StoreWrite },
-	ops: map[string]operation{
-		"kv.get":    {readsKV, "kv is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", valueOperation(&ofKV, getValue)},
-		"kv.list":   {readsKV, "kv is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", valueOperation(&ofKV, listValues)},
-		"kv.set":    {writesKV, noKVWrite, acting(valueOperation(&ofKV, setValue))},
-		"kv.delete": {writesKV, noKVWrite, acting(valueOperation(&ofKV, deleteValue))},
-	},
+// kvOperations use the key-value store of the plugin.
+var kvOperations = map[string]operation{
+	"kv.get":    {readsKV, "kv is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", valueOperation(&ofKV, getValue)},
+	"kv.list":   {readsKV, "kv is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", valueOperation(&ofKV, listValues)},
+	"kv.set":    {writesKV, noKVWrite, acting(valueOperation(&ofKV, setValue))},
+	"kv.delete": {writesKV, noKVWrite, acting(valueOperation(&ofKV, deleteValue))},
 }
 
 // ofKV is the value store of the plugin.
@@ -87,11 +22,3 @@ const noKVWrite = "writing to kv is not granted to this plugin, or the tool is r
 
 func readsKV(c *call) bool  { return c.Policy.KV.Mode != "" }
 func writesKV(c *call) bool { return c.Policy.KV.Mode == abi.StoreWrite }
-
-// kvText formats a need or a grant as an operator would write it.
-func kvText(mode abi.StoreMode) string { return fmt.Sprintf("kv (%s)", mode) }
-
-// allowsStore reports whether the granted mode covers the needed one.
-func allowsStore(granted, needed abi.StoreMode) bool {
-	return needed == "" || granted == abi.StoreWrite || granted == needed
-}

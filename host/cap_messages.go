@@ -21,14 +21,9 @@ type Message struct {
 	Data json.RawMessage `json:"message"`
 }
 
-// messagesCapability depends on the kind of call; the operator does not grant it.
-var messagesCapability = Capability{
-	Name: "messages", Doc: "messages to a background run",
-	Missing: func(abi.Needs, Grant) []string { return nil },
-	Granted: func(Grant) []string { return nil },
-	ops: map[string]operation{
-		"messages.receive": {func(c *call) bool { return c.Receive != nil }, noMessages, receiveOperation},
-	},
+// messageOperations receives messages to a run.
+var messageOperations = map[string]operation{
+	"messages.receive": {func(c *call) bool { return c.Receive != nil }, noMessages, receiveOperation},
 }
 
 // receiveOperation takes {"after", "wait_ms"} and answers {"messages"}. If the call is
@@ -45,9 +40,9 @@ func receiveOperation(c *call, request []byte) (work, int32) {
 		return nil, c.refuse(abi.CallInvalid, "invalid", `expected {"after": id of the last message, "wait_ms": milliseconds}`)
 	}
 
-	c.meter.charge(readCost)
+	c.meter.Charge(readCost)
 	if in.After > 0 {
-		c.meter.charge(saveCost) // acknowledged messages are removed
+		c.meter.Charge(saveCost) // acknowledged messages are removed
 		c.begun.takes = true
 	}
 	wait := time.Duration(min(in.WaitMS, int64(time.Hour/time.Millisecond))) * time.Millisecond

@@ -29,7 +29,7 @@ func searchOperation(c *call, request []byte) (work, int32) {
 	if len(request) > maxSearch {
 		return nil, c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the request of a search has at most %d bytes", maxSearch))
 	}
-	c.meter.charge(searchCost)
+	c.meter.Charge(searchCost)
 
 	var in struct {
 		Query string `json:"query"`

@@ -6,82 +6,35 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 	"unicode/utf8"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
+	"github.com/toolhost/toolhost/host/internal/calltree"
+	"github.com/toolhost/toolhost/host/internal/meter"
 )
 
 // ToolCall is a plugin's call of another tool.
 type ToolCall struct {
-	Tool    string          // name of a granted tool for agents
-	Args    json.RawMessage // the plugin's arguments; nil means {}
-	Timeout time.Duration   // 0 means the tool's own
-	Fuel    int64           // the most units that it may use, even if it is [Apart]
-	Caller  *Caller         // value for Call.Caller, unless it is [Apart]
+	Tool    string           // name of a granted tool for agents
+	Args    json.RawMessage  // the plugin's arguments; nil means {}
+	Timeout time.Duration    // 0 means the tool's own
+	Fuel    int64            // the most units that it may use, even if it is [Apart]
+	Caller  *calltree.Caller // value for Call.Caller, unless it is [Apart]
 }
 
-// toolsCapability is other tools.
-var toolsCapability = Capability{
-	Name: "tools", Doc: "other tools that it may call, by the names that agents know them by",
-	Missing: func(n abi.Needs, g Grant) (missing []string) {
-		for _, name := range lackingTools(n, g) {
-			missing = append(missing, toolText(name))
-		}
-		return missing
-	},
-	Lacking: func(n abi.Needs, g Grant, add *Grant) { add.Tools = lackingTools(n, g) },
-	Granted: func(g Grant) (names []string) {
-		for _, name := range g.Tools {
-			names = append(names, toolText(name))
-		}
-		return names
-	},
-	Check: func(g Grant) (problems []GrantProblem) {
-		for i, name := range g.Tools {
-			if !abi.IsAgentName(name) && name != abi.EveryTool {
-				problems = append(problems, GrantProblem{fmt.Sprintf("tools.%d", i), fmt.Sprintf("expected the name of a tool as agents know it, or * for every tool, found %.80q", name)})
-			}
-		}
-		return problems
-	},
-	ops: map[string]operation{
-		"tool.call":   {allowed: func(*call) bool { return true }, begin: toolOperation},
-		"tool.search": {allowed: func(*call) bool { return true }, begin: searchOperation},
-	},
-}
-
-func toolText(name string) string {
-	if name == abi.EveryTool {
-		return "every tool"
-	}
-	return "tool " + name
-}
-
-// allowsTool reports whether the grant lets a plugin call a tool.
-func (g Grant) allowsTool(name string) bool {
-	return slices.Contains(g.Tools, name) || slices.Contains(g.Tools, abi.EveryTool)
-}
-
-// lackingTools returns the tools that a plugin needs but was not granted.
-func lackingTools(n abi.Needs, g Grant) (lacking []string) {
-	for _, name := range n.Tools {
-		if name == abi.EveryTool && len(g.Tools) > 0 { // the operator has chosen some
-			continue
-		}
-		if !g.allowsTool(name) && !slices.Contains(lacking, name) {
-			lacking = append(lacking, name)
-		}
-	}
-	return lacking
+// toolOperations call other tools, and find them.
+var toolOperations = map[string]operation{
+	"tool.call":   {allowed: func(*call) bool { return true }, begin: toolOperation},
+	"tool.search": {allowed: func(*call) bool { return true }, begin: searchOperation},
 }
 
 const (
 	// maxToolRequest is the largest request: the arguments and the fields around them.
 	maxToolRequest = abi.MaxToolArgs + 1<<10
 	// parseCost is the extra cost of parsing JSON, compared with copying it.
-	parseCost = 4 * bytesPerUnit
+	parseCost = 4 * meter.BytesPerUnit
 	// lateTime is how long a nested call may take to end after the first call was asked
 	// to stop. The first call then has time left to finish with partial results. Each
 	// caller gives its nested call lateStep less than it has itself.
@@ -98,26 +51,26 @@ func toolOperation(c *call, request []byte) (work, int32) {
 	if len(request) > maxToolRequest {
 		return nil, c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the arguments of a tool have at most %d bytes", abi.MaxToolArgs))
 	}
-	if !c.inner.first().count() {
+	if !c.inner.First().Count() {
 		return nil, c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d calls of tools may begin with one call", abi.MaxToolCalls))
 	}
-	c.meter.charge(readCost + parseCost*len(request))
+	c.meter.Charge(readCost + parseCost*len(request))
 	t, err := readToolCall(request)
 	if err != nil {
 		return nil, c.refuse(abi.CallInvalid, "invalid", err.Error())
 	}
 
-	if code := c.inner.refuse(t.Tool); code != 0 {
+	if code := c.refuseTool(t.Tool); code != 0 {
 		return nil, code
 	}
-	left := c.Policy.Fuel - c.meter.fuel.Used(c.meter.left())
-	c.inner.allow(left, int64(c.instance.Memory.Peak))
+	left := c.Policy.Fuel - c.meter.Used()
+	c.inner.Allow(left, int64(c.instance.Memory.Peak))
 	t.Caller, t.Fuel = &c.inner, left
 	c.begun.manner(c, t)
 	return func(ctx context.Context) end {
-		r, err := c.inner.callTool(ctx, t)
+		r, err := c.makeCall(ctx, t)
 		canceled := ctx.Err() != nil
-		return end{bytes: len(r.Value), cut: canceled && r.Kind == abi.CanceledKind, finish: func() int32 { return c.inner.finish(t.Tool, r, err, canceled) }}
+		return end{bytes: len(r.Value), cut: canceled && r.Kind == abi.CanceledKind, finish: func() int32 { return c.finishTool(t.Tool, r, err, canceled) }}
 	}, 0
 }
 
@@ -148,24 +101,22 @@ func readToolCall(request []byte) (ToolCall, error) {
 	return ToolCall{Tool: in.Tool, Args: in.Args, Timeout: time.Duration(min(in.TimeoutMS, 1<<40)) * time.Millisecond}, nil
 }
 
-// finish responds to the operation tool.call. The guest pays for the usage of the tool.
-func (r *Caller) finish(name string, ended abi.Result, err error, canceled bool) int32 {
-	c := r.call
-	r.pay() // a call that has to end ends here
+// finishTool responds to the operation tool.call. The guest pays for the usage of the tool.
+func (c *call) finishTool(name string, ended abi.Result, err error, canceled bool) int32 {
+	c.inner.Pay() // a call that has to end ends here
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
 		return c.refuse(refusal.Code, refusalNames[refusal.Code], refusal.Message)
 	}
 	if ended.Kind == abi.CanceledKind && (c.stopping() || canceled) {
 		return c.refuseCanceled()
 	}
-	return r.answer(name, ended)
+	return c.answerTool(name, ended)
 }
 
-// refuse refuses a tool call that is not allowed, or returns 0.
-func (r *Caller) refuse(name string) int32 {
-	c := r.call
-	if !c.Policy.allowsTool(name) {
-		name = clip(name, abi.MaxAgentName)
+// refuseTool refuses a tool call that is not allowed, or returns 0.
+func (c *call) refuseTool(name string) int32 {
+	if !c.Policy.AllowsTool(name) {
+		name = answer.Clip(name, abi.MaxAgentName)
 		c.beyond.count(name)
 		return c.deny(fmt.Sprintf("the tool %q is not granted to this plugin: have the operator add it to grants.%s.tools, and name it in the plugin's needs", name, c.Plugin))
 	}
@@ -175,7 +126,7 @@ func (r *Caller) refuse(name string) int32 {
 		return c.deny("no other tools can be called here")
 	case c.stopping():
 		return c.refuseStopped()
-	case r.depth() >= abi.MaxToolDepth:
+	case c.inner.Depth() >= abi.MaxToolDepth:
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d tools can call each other in turn", abi.MaxToolDepth))
 	}
 	return 0
@@ -219,17 +170,16 @@ func (c *call) reportUngranted() {
 	}
 }
 
-// callTool makes the call, and ends it soon after this call was asked to stop.
-func (r *Caller) callTool(parent context.Context, t ToolCall) (abi.Result, error) {
-	ctx, done := r.untilLate(parent)
+// makeCall makes a call of a tool, and ends it soon after this call was asked to stop.
+func (c *call) makeCall(parent context.Context, t ToolCall) (abi.Result, error) {
+	ctx, done := c.untilLate(parent)
 	defer done()
-	return r.call.CallTool(ctx, t)
+	return c.CallTool(ctx, t)
 }
 
 // untilLate returns a context that ends soon after the call was asked to stop, or when
 // done is called.
-func (r *Caller) untilLate(parent context.Context) (_ context.Context, done func()) {
-	c := r.call
+func (c *call) untilLate(parent context.Context) (_ context.Context, done func()) {
 	if c.Stopping == nil {
 		return parent, func() {}
 	}
@@ -243,7 +193,7 @@ func (r *Caller) untilLate(parent context.Context) (_ context.Context, done func
 		case <-ctx.Done():
 			return
 		}
-		late := time.AfterFunc(lateTime-time.Duration(r.depth())*lateStep, func() { cancel(errLate) })
+		late := time.AfterFunc(lateTime-time.Duration(c.inner.Depth())*lateStep, func() { cancel(errLate) })
 		defer late.Stop()
 		<-ctx.Done()
 	}()
@@ -253,9 +203,8 @@ func (r *Caller) untilLate(parent context.Context) (_ context.Context, done func
 	}
 }
 
-// answer responds with the outcome of a tool call, if the guest has room for it.
-func (r *Caller) answer(name string, ended abi.Result) int32 {
-	c := r.call
+// answerTool responds with the outcome of a tool call, if the guest has room for it.
+func (c *call) answerTool(name string, ended abi.Result) int32 {
 	answer := abi.ToolAnswer{Kind: ended.Kind, Content: ended.Content, Error: ended.Error, Limit: ended.Limit, Connection: ended.Connection}
 	if ended.Kind == abi.Success {
 		answer.Value = ended.Value
@@ -263,12 +212,12 @@ func (r *Caller) answer(name string, ended abi.Result) int32 {
 	if int64(len(answer.Value)) > c.Policy.Memory {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has more than %d bytes, the memory limit of this plugin's call", name, c.Policy.Memory))
 	}
-	c.meter.charge(parseCost * len(answer.Value))
+	c.meter.Charge(parseCost * len(answer.Value))
 	response := encode(answer)
 	if int64(len(response)) > c.Policy.Memory {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has more than %d bytes, the memory limit of this plugin's call", name, c.Policy.Memory))
 	}
-	if err := c.meter.hold(len(response)); err != nil {
+	if err := c.meter.Hold(len(response)); err != nil {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has %d bytes, and the host has no memory for it now", name, len(response)))
 	}
 	return c.respond(response)

@@ -53,8 +53,11 @@ const maxOp = 64
 // operations returns the operations of all capabilities, and the one on other operations.
 func operations() map[string]operation {
 	all := map[string]operation{"op.cancel": {allowed: func(*call) bool { return true }, begin: atOnce(cancelOperation)}}
-	for _, c := range Capabilities {
-		maps.Copy(all, c.ops)
+	for _, some := range []map[string]operation{
+		askOperations, checkpointOperations, clockOperations, httpOperations, kvOperations, messageOperations,
+		reportOperations, secretOperations, sessionOperations, toolOperations,
+	} {
+		maps.Copy(all, some)
 	}
 	return all
 }
@@ -83,14 +86,14 @@ func (c *call) perform(name, request []byte) int32 {
 	c.guest.Idle()
 	ended := work(&c.ctx)
 	c.guest.Compute()
-	c.meter.check() // a call that has to end ends here
+	c.meter.Check() // a call that has to end ends here
 	return ended.finish()
 }
 
 // operation begins an operation, if the call is allowed to use it.
 func (c *call) operation(name, request []byte) (work, int32) {
 	op := string(name[:min(len(name), maxOp+1)])
-	c.meter.charge(len(request))
+	c.meter.Charge(len(request))
 	if c.describing {
 		return nil, c.deny("a plugin cannot call the host while it describes itself")
 	}
@@ -116,7 +119,7 @@ func (c *call) operation(name, request []byte) (work, int32) {
 // respond sets the response of an operation.
 func (c *call) respond(response []byte) int32 {
 	c.response = response
-	c.meter.charge(len(response))
+	c.meter.Charge(len(response))
 	return int32(len(response))
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 )
 
 // The budget of a describe call. The fuel is enough to start a large runtime,
@@ -41,7 +42,7 @@ func (h *Host) DescribeWith(ctx context.Context, wasm []byte, opts DescribeOptio
 		return nil, err
 	}
 	if !info.Describe {
-		return nil, &ModuleError{"export", abi.ExportDescribe, ErrNoManifest}
+		return nil, &ModuleError{Part: "export", Name: abi.ExportDescribe, Err: ErrNoManifest}
 	}
 
 	m, err := h.CompileWith(ctx, wasm, opts.Compile)
@@ -60,7 +61,7 @@ func (m *Module) describe(ctx context.Context, units int64) ([]byte, error) {
 		return nil, &CallError{Tool: req.Tool, Err: err}
 	}
 	defer c.end()
-	c.describing, c.answer.describing = true, true
+	c.describing, c.answer.Describing = true, true
 
 	r, err := c.outcome(c.run())
 	switch {
@@ -68,8 +69,8 @@ func (m *Module) describe(ctx context.Context, units int64) ([]byte, error) {
 		return nil, err
 	case r.Kind != abi.Success:
 		return nil, &CallError{Tool: req.Tool, Err: fmt.Errorf("%w: %s", ErrABI, r.Error)}
-	case c.answer.manifest == nil:
-		return nil, &CallError{Tool: req.Tool, Err: ErrNoManifest}
+	case c.answer.Manifest == nil:
+		return nil, &CallError{Tool: req.Tool, Err: contract.ErrNoManifest}
 	}
-	return c.answer.manifest, nil
+	return c.answer.Manifest, nil
 }

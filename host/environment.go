@@ -15,6 +15,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/extism"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/rootfs"
@@ -57,7 +58,7 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 		WithStartFunctions(). // start functions run explicitly, under this call's limits
 		WithStdout(output{e, abi.StreamOutput}).
 		WithStderr(output{e, abi.StreamStderr})
-	if c.module.Info.Shape == Command && !c.describing {
+	if c.module.Info.Shape == contract.Command && !c.describing {
 		argv, err := c.Argv.Expand(c.Args)
 		if err != nil {
 			return nil, fmt.Errorf("%w: argv: %w", ErrABI, err)
@@ -68,12 +69,12 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 		}
 		config = config.WithStdin(stdin).WithArgs(append([]string{c.Tool}, argv...)...)
 	}
-	if c.module.Info.Shape != Command {
+	if c.module.Info.Shape != contract.Command {
 		config = config.WithStdin(standardInput{e})
 	}
 
 	variables := maps.Clone(c.Env)
-	if variables == nil || c.module.Info.Shape != Command {
+	if variables == nil || c.module.Info.Shape != contract.Command {
 		variables = map[string]string{}
 	}
 	maps.Copy(variables, c.Policy.Env)
@@ -121,7 +122,7 @@ func (e *environment) clock(config wazero.ModuleConfig) wazero.ModuleConfig {
 			WithNanosleep(func(ns int64) {
 				e.state.Now += max(ns, 0)
 				e.call.sleep(time.Duration(ns))
-				e.call.meter.check() // an interrupted sleep has no other way to report it
+				e.call.meter.Check() // an interrupted sleep has no other way to report it
 			})
 	}
 
@@ -148,7 +149,7 @@ type randomness struct {
 // then calls it again.
 func (r randomness) Read(p []byte) (int, error) {
 	p = p[:min(len(p), randomMost)]
-	r.call.meter.charge(len(p))
+	r.call.meter.Charge(len(p))
 	return r.source.Read(p)
 }
 
@@ -173,11 +174,11 @@ var errOutputLimit = errors.New("output limit reached")
 
 func (o output) Write(p []byte) (int, error) {
 	c := o.call
-	c.meter.charge(len(p))
-	err := c.answer.count(len(p))
-	if err == nil && o.stream == abi.StreamOutput && c.module.Info.Shape == Command {
-		if err = c.meter.keep(len(p)); err == nil {
-			c.answer.result = append(c.answer.result, p...)
+	c.meter.Charge(len(p))
+	err := c.answer.Count(len(p))
+	if err == nil && o.stream == abi.StreamOutput && c.module.Info.Shape == contract.Command {
+		if err = c.meter.Keep(len(p)); err == nil {
+			c.answer.Result = append(c.answer.Result, p...)
 		}
 	}
 
@@ -193,7 +194,7 @@ func (o output) Write(p []byte) (int, error) {
 func (c *call) show(stream abi.Stream, p []byte) {
 	w := c.Stdout
 	if stream == abi.StreamStderr {
-		c.answer.stderr.write(p)
+		c.answer.Stderr.Write(p)
 		w = c.Stderr
 	}
 	if w != nil {

@@ -8,9 +8,13 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/codecache"
 	"github.com/toolhost/toolhost/host/internal/compiler"
+	"github.com/toolhost/toolhost/host/internal/contract"
+	"github.com/toolhost/toolhost/host/internal/grant"
 	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/host/internal/meter"
 )
 
 // These are the reasons why a module is refused or a call ends. They come wrapped
@@ -19,11 +23,11 @@ import (
 // cause of its context.
 var (
 	ErrClosed = errors.New("the host is closed")
-	ErrABI    = errors.New("the plugin breaks the contract")
-	ErrFuel   = errors.New("out of fuel")
+	ErrABI    = contract.ErrABI
+	ErrFuel   = meter.ErrFuel
 	ErrMemory = instance.ErrMemory
-	ErrOutput = errors.New("output limit reached")
-	ErrDenied = errors.New("denied")
+	ErrOutput = answer.ErrOutput
+	ErrDenied = grant.ErrDenied
 	ErrTrap   = errors.New("the plugin crashed")
 
 	// ErrHostMemory means that the host's limit, Config.Memory, was reached. It also
@@ -44,34 +48,10 @@ var (
 )
 
 // ErrNoManifest means that a plugin has no manifest.
-var ErrNoManifest = errors.New("the plugin has no manifest: add the custom section " + abi.SectionManifest +
-	", a sidecar NAME.toolhost.yaml next to NAME.wasm, or export " + abi.ExportDescribe)
+var ErrNoManifest = contract.ErrNoManifest
 
 // ModuleError says why a module was refused. It matches [ErrABI].
-type ModuleError struct {
-	Part string // import, export, table, global, element, data or module
-	Name string // name of the import or export
-	Err  error  // what was expected, and the remedy
-}
-
-func (e *ModuleError) Error() string {
-	if e.Name == "" {
-		return fmt.Sprintf("%s: %v", e.Part, e.Err)
-	}
-	return fmt.Sprintf("%s %q: %v", e.Part, e.Name, e.Err)
-}
-
-// Unwrap returns [ErrABI] and the cause.
-func (e *ModuleError) Unwrap() []error { return []error{ErrABI, e.Err} }
-
-// moduleError returns an error of the compiler as a [*ModuleError], if the module
-// is at fault.
-func moduleError(err error) error {
-	if e, ok := errors.AsType[*compiler.Error](err); ok {
-		return &ModuleError{Part: e.Part, Err: e}
-	}
-	return err
-}
+type ModuleError = contract.ModuleError
 
 // CallError says why a call ended without a result of the tool.
 type CallError struct {

@@ -29,7 +29,7 @@ func (h *Host) Expire() { h.ledger.DiscardOlder(0) }
 func (m *Module) OnDiscard(f func()) {
 	c, _ := m.host.begin(context.Background(), m, &Call{})
 	defer c.end()
-	in := m.account.Snapshot(c.start.view()).Warm(c.meter.payer)
+	in := m.account.Snapshot(c.start.view()).Warm(c.meter.Payer)
 	env := in.Guest.(*environment)
 	env.open = append(env.open, closer(f))
 	in.Finish(true)
@@ -62,10 +62,8 @@ func (h *Host) TakeProcessors() (giveBack func()) {
 
 // InnerBackground says of each call that c waits for whether it counts as a background run.
 func InnerBackground(c *Caller) (all []bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, inner := range c.running {
-		all = append(all, inner.guest.IsBackground())
+	for _, inner := range c.Nested() {
+		all = append(all, inner.Guest.IsBackground())
 	}
 	return all
 }
@@ -77,4 +75,4 @@ func CheckState(data []byte) error {
 }
 
 // Scripted reports whether the plugin has a script.
-func (m *Module) Scripted() bool { return m.Info.script != nil }
+func (m *Module) Scripted() bool { return m.Info.Script() != nil }

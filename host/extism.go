@@ -10,13 +10,12 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/extism"
 	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/host/internal/meter"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
-
-// extismModule is the module that Extism plugins import from.
-const extismModule = "extism:host/env"
 
 // extismFunction implements a function of extismModule. Its parameters are on the stack,
 // and the result replaces the first.
@@ -113,13 +112,13 @@ func defineExtism(builder wazero.HostModuleBuilder, module string, functions map
 }
 
 // extismImports returns the function types of these modules.
-func extismImports() map[string]map[string]signature {
-	types := map[string]map[string]signature{}
+func extismImports() contract.Imports {
+	types := contract.Imports{}
 	for module, functions := range extismModules {
-		types[module] = map[string]signature{}
+		types[module] = map[string]contract.Signature{}
 		for name, f := range functions {
 			t := wasmbin.FuncType{Params: valTypes(f.params), Results: valTypes(f.results)}
-			types[module][name] = signature(t.String())
+			types[module][name] = contract.Signature(t.String())
 		}
 	}
 	return types
@@ -149,13 +148,13 @@ func (c *extismCall) kernelOf() *extism.Kernel {
 	}
 
 	k := &c.instance.Guest.(*environment).kernel
-	k.Reset(extism.Config{Limit: uint64(c.Policy.Memory), Pay: func(bytes uint64) error { return c.meter.keep(int(bytes)) }})
+	k.Reset(extism.Config{Limit: uint64(c.Policy.Memory), Pay: func(bytes uint64) error { return c.meter.Keep(int(bytes)) }})
 	c.kernel = k
 	input, err := c.input()
 	if err != nil {
 		panic(&instance.Stop{Reason: fmt.Errorf("%w: input: %w", ErrABI, err)})
 	}
-	c.meter.charge(len(input))
+	c.meter.Charge(len(input))
 	if err := k.SetInput(input); err != nil {
 		panic(&instance.Stop{Reason: c.full(err)})
 	}
@@ -164,7 +163,7 @@ func (c *extismCall) kernelOf() *extism.Kernel {
 
 // payExtism charges the guest for the functions that it called.
 func (c *extismCall) payExtism() {
-	c.meter.pay(int64(c.called * extismUnits))
+	c.meter.Pay(int64(c.called * extismUnits))
 	c.called = 0
 }
 
@@ -172,9 +171,9 @@ func (c *extismCall) payExtism() {
 func (c *extismCall) input() ([]byte, error) {
 	switch {
 	case c.describing:
-		return c.module.Info.MCP.listInput(), nil
+		return c.listInput(), nil
 	case c.MCPTool != "":
-		return c.module.Info.MCP.callInput(c), nil
+		return c.callInput(), nil
 	case c.Input == nil:
 		return c.Args, nil
 	}
@@ -192,7 +191,7 @@ func (c *extismCall) full(err error) error {
 
 // allocate is Extism's alloc. Without room it returns 0, and the plugin is likely to crash.
 func (c *extismCall) allocate(k *extism.Kernel, n uint64) uint64 {
-	c.meter.charge(int(min(n, uint64(c.Policy.Memory))))
+	c.meter.Charge(int(min(n, uint64(c.Policy.Memory))))
 	handle, err := k.Alloc(n)
 	switch {
 	case errors.Is(err, extism.ErrFull):
@@ -205,7 +204,7 @@ func (c *extismCall) allocate(k *extism.Kernel, n uint64) uint64 {
 
 // put responds with a new block of that content.
 func (c *extismCall) put(k *extism.Kernel, content []byte) uint64 {
-	c.meter.charge(len(content))
+	c.meter.Charge(len(content))
 	handle, err := k.Put(content)
 	if err != nil {
 		panic(&instance.Stop{Reason: c.full(err)})
@@ -216,7 +215,7 @@ func (c *extismCall) put(k *extism.Kernel, content []byte) uint64 {
 // block returns the content of a guest's block, and charges for it.
 func (c *extismCall) block(k *extism.Kernel, handle uint64) []byte {
 	content := k.Block(handle)
-	c.meter.pay(int64(len(content) / bytesPerUnit)) // a call that has to end ends here
+	c.meter.Pay(int64(len(content) / meter.BytesPerUnit)) // a call that has to end ends here
 	return content
 }
 
@@ -269,7 +268,7 @@ func setExtismVariable(c *extismCall, k *extism.Kernel, stack []uint64) {
 	if e.stored > extismVariables {
 		panic(&instance.Stop{Reason: fmt.Errorf("%w: the variables of the plugin have more than %d bytes", ErrMemory, extismVariables)})
 	}
-	if err := c.meter.keep(len(name) + len(value) + extismVariableCost); err != nil {
+	if err := c.meter.Keep(len(name) + len(value) + extismVariableCost); err != nil {
 		panic(&instance.Stop{Reason: err})
 	}
 	if e.variables == nil {
@@ -288,7 +287,7 @@ func extismLog(stream abi.Stream) extismFunction {
 
 // logCounted logs text that counts as output of the call.
 func (c *extismCall) logCounted(stream abi.Stream, text []byte) {
-	if err := c.answer.count(len(text)); err != nil {
+	if err := c.answer.Count(len(text)); err != nil {
 		panic(&instance.Stop{Reason: err})
 	}
 	c.log(stream, text)

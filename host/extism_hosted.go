@@ -11,44 +11,26 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/extism"
 	"github.com/toolhost/toolhost/host/internal/instance"
-	"github.com/toolhost/toolhost/internal/wasmbin"
 )
-
-// hostedFunction is a host function that an Extism plugin was built for. Here a tool is
-// called in its place: see [abi.Manifest.HostFunctions].
-type hostedFunction struct {
-	module, name string
-	t            wasmbin.FuncType
-}
-
-func (f hostedFunction) String() string { return f.module + "." + f.name }
-
-// allowed reports whether a tool could stand in for the function: it takes a block or
-// nothing, and returns a block or nothing. Functions of this host's own modules, such as
-// the meter, are not replaced.
-func (f hostedFunction) allowed() bool {
-	other := func(v wasmbin.ValType) bool { return v != wasmbin.I64 }
-	return !strings.HasPrefix(f.module, "toolhost") && len(f.t.Params) <= 1 && len(f.t.Results) <= 1 &&
-		!slices.ContainsFunc(f.t.Params, other) && !slices.ContainsFunc(f.t.Results, other)
-}
 
 // instantiateHosted instantiates the modules of such functions for the instances of one
 // plugin. Other plugins may import the same functions with other types.
 func instantiateHosted(ctx context.Context, r interface {
 	NewHostModuleBuilder(string) wazero.HostModuleBuilder
 	InstantiateModule(context.Context, wazero.CompiledModule, wazero.ModuleConfig) (api.Module, error)
-}, functions []hostedFunction) (map[string]api.Module, error) {
+}, functions []contract.HostFunction) (map[string]api.Module, error) {
 	all := map[string]map[string]extismFunction{}
 	for _, f := range functions {
-		if all[f.module] == nil {
-			all[f.module] = map[string]extismFunction{}
-			for name, known := range extismModules[f.module] {
-				all[f.module][name] = known
+		if all[f.Module] == nil {
+			all[f.Module] = map[string]extismFunction{}
+			for name, known := range extismModules[f.Module] {
+				all[f.Module][name] = known
 			}
 		}
-		all[f.module][f.name] = f.function()
+		all[f.Module][f.Name] = standIn(f)
 	}
 
 	modules := map[string]api.Module{}
@@ -64,36 +46,31 @@ func instantiateHosted(ctx context.Context, r interface {
 	return modules, nil
 }
 
-// function returns a function that calls the tool with the block as its arguments, and
+// standIn returns a function that calls the tool with the block as its arguments, and
 // answers with a block of its result. If the tool fails, its error ends the call.
-func (f hostedFunction) function() extismFunction {
+func standIn(f contract.HostFunction) extismFunction {
 	e := extismFunction{call: func(c *extismCall, k *extism.Kernel, stack []uint64) {
 		tool := c.HostFunctions[f.String()]
 		if tool == "" {
-			panic(&instance.Stop{Reason: fmt.Errorf("%w: %s", ErrABI, f.missing())})
+			panic(&instance.Stop{Reason: fmt.Errorf("%w: %s", ErrABI, f.Missing())})
 		}
 		args := json.RawMessage("{}")
-		if len(f.t.Params) > 0 {
+		if len(f.Type.Params) > 0 {
 			args = toolArguments(c.block(k, stack[0]))
 		}
 
 		result := c.callHosted(tool, args)
-		if len(f.t.Results) > 0 {
+		if len(f.Type.Results) > 0 {
 			stack[0] = c.put(k, result)
 		}
 	}}
-	if len(f.t.Params) > 0 {
+	if len(f.Type.Params) > 0 {
 		e.params = one
 	}
-	if len(f.t.Results) > 0 {
+	if len(f.Type.Results) > 0 {
 		e.results = one
 	}
 	return e
-}
-
-// missing describes the missing entry of a manifest.
-func (f hostedFunction) missing() string {
-	return fmt.Sprintf("the plugin imports %s, a function of the host that it was built for: name a tool that is called in its place, as in host_functions: {%q: TOOL}", f, f.String())
 }
 
 // toolArguments returns the arguments of a tool: the JSON object in a block, or {"input":

@@ -8,44 +8,10 @@ import (
 	"strings"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
-
-// MCP is the convention by which an Extism plugin lists its tools in MCP's
-// format, as hyper-mcp plugins do.
-type MCP string
-
-// The conventions. Empty means none.
-const (
-	MCPv1 MCP = "hyper-mcp v1" // exports describe and call
-	MCPv2 MCP = "hyper-mcp v2" // exports list_tools and call_tool
-)
-
-// mcpOf returns the convention of a plugin with these exports.
-func mcpOf(functions map[string]bool) MCP {
-	switch {
-	case functions["describe"] && functions["call"]:
-		return MCPv1
-	case functions["list_tools"] && functions["call_tool"]:
-		return MCPv2
-	}
-	return ""
-}
-
-// list and call return the function names of a convention.
-func (p MCP) list() string {
-	if p == MCPv1 {
-		return "describe"
-	}
-	return "list_tools"
-}
-
-func (p MCP) call() string {
-	if p == MCPv1 {
-		return "call"
-	}
-	return "call_tool"
-}
 
 // mcpContext is the request information that a v2 tool gets.
 type mcpContext struct {
@@ -54,17 +20,17 @@ type mcpContext struct {
 }
 
 // listInput returns the input of the function that lists the tools.
-func (p MCP) listInput() []byte {
-	if p == MCPv1 {
+func (c *extismCall) listInput() []byte {
+	if c.module.Info.MCP == contract.MCPv1 {
 		return nil
 	}
 	return encode(map[string]any{"context": mcpContext{ID: "list"}})
 }
 
 // callInput returns the input of the function that calls a tool.
-func (p MCP) callInput(c *extismCall) []byte {
+func (c *extismCall) callInput() []byte {
 	request := map[string]any{"name": c.MCPTool, "arguments": c.Args}
-	if p == MCPv1 {
+	if c.module.Info.MCP == contract.MCPv1 {
 		return encode(map[string]any{"params": request})
 	}
 	return encode(map[string]any{"request": request, "context": mcpContext{ID: c.ID}})
@@ -83,7 +49,7 @@ func (c *extismCall) takeMCP(output []byte) int32 {
 	if err := json.Unmarshal(c.take(output), &result); err != nil {
 		broken(err)
 	}
-	blocks, err := decodeMost[mcpBlock](result.Content, maxBlocks)
+	blocks, err := decodeMost[mcpBlock](result.Content, answer.MaxBlocks)
 	if err != nil {
 		broken(err)
 	}
@@ -95,10 +61,10 @@ func (c *extismCall) takeMCP(output []byte) int32 {
 		}
 		text := []byte(strings.Join(texts, "\n"))
 		if result.IsError {
-			c.answer.errText = text
+			c.answer.Error = text
 			return abi.InvokeToolError
 		}
-		c.answer.result, c.answer.given = text, true
+		c.answer.Result, c.answer.Given = text, true
 		return abi.InvokeOK
 	}
 
@@ -106,14 +72,14 @@ func (c *extismCall) takeMCP(output []byte) int32 {
 		if b.Type == "text" && len(result.Structured) > 0 && jsonAlike(b.Text, result.Structured) {
 			continue // a copy for clients that do not read structured content
 		}
-		if err := c.answer.add(encode(b.block())); err != nil {
+		if err := c.answer.Add(encode(b.block())); err != nil {
 			broken(err)
 		}
 	}
 	if string(result.Structured) != "null" {
-		c.answer.result = result.Structured
+		c.answer.Result = result.Structured
 	}
-	c.answer.given = true
+	c.answer.Given = true
 	return abi.InvokeOK
 }
 

@@ -4,12 +4,10 @@ import (
 	"encoding/json"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/extism"
 )
-
-// extismUser is the module from which Extism plugins import the functions of their own
-// host. Here it has the functions of hyper-mcp.
-const extismUser = "extism:host/user"
 
 var mcpFunctions = map[string]extismFunction{
 	"notify_progress":              {one, none, notifyProgress},
@@ -62,7 +60,7 @@ func notifyProgress(c *extismCall, k *extism.Kernel, stack []uint64) {
 	if json.Unmarshal(c.block(k, stack[0]), &in) != nil || in.Progress < 0 || c.describing {
 		return
 	}
-	c.said.Done, c.said.Total, c.said.Message = in.Progress, in.Total, clip(in.Message, maxMessage)
+	c.said.Done, c.said.Total, c.said.Message = in.Progress, in.Total, answer.Clip(in.Message, maxMessage)
 	c.sayProgress()
 }
 
@@ -89,4 +87,4 @@ func notifyLog(c *extismCall, k *extism.Kernel, stack []uint64) {
 }
 
 // extismModules are the modules that Extism plugins import from.
-var extismModules = map[string]map[string]extismFunction{extismModule: extismFunctions, extismUser: mcpFunctions}
+var extismModules = map[string]map[string]extismFunction{contract.ExtismModule: extismFunctions, contract.ExtismUser: mcpFunctions}

@@ -22,8 +22,10 @@ import (
 
 	"github.com/tetratelabs/wazero"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/codecache"
 	"github.com/toolhost/toolhost/host/internal/compiler"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/sched"
 	"github.com/toolhost/toolhost/internal/egress"
@@ -102,8 +104,7 @@ type Host struct {
 	compiler string           // path of a program; empty compiles in this process
 	limits   codecache.Limits
 	refusals *codecache.Refusals
-	wasi     map[string]signature            // types of the functions of WASI
-	extism   map[string]map[string]signature // types of Extism's functions, by module
+	imports  contract.Imports // functions that plugins import from WASI and Extism
 
 	ctx  context.Context // done when calls must end
 	stop context.CancelCauseFunc
@@ -153,7 +154,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	if h.egress, err = cfg.Egress.open(cfg.Shared); err != nil {
 		return nil, err
 	}
-	h.operations, h.extism = operations(), extismImports()
+	h.operations, h.imports = operations(), extismImports()
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	h.compiling, h.stopCompiling = context.WithCancel(context.Background())
 	if err := h.openCompiler(cfg); err != nil {
@@ -165,7 +166,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 
 // openCompiler opens the compiler and the code cache.
 func (h *Host) openCompiler(cfg Config) (err error) {
-	if h.wasi, err = wasiImports(); err != nil {
+	if h.imports[abi.ImportWASI], err = wasiImports(); err != nil {
 		return err
 	}
 	h.limits = codecache.Limits{

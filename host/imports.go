@@ -14,14 +14,16 @@ import (
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/fuel"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// contract has the functions of the contract. Their parameters are on the stack,
+// contractFunctions has the functions of the contract. Their parameters are on the stack,
 // and the result replaces the first.
-var contract = map[string]struct {
+var contractFunctions = map[string]struct {
 	params []api.ValueType
 	call   func(c *call, mem api.Memory, stack []uint64) int32
 }{
@@ -37,8 +39,6 @@ const (
 
 	// wasiNotSupported is errno notsup of WASI preview 1.
 	wasiNotSupported = 58
-	// socketPrefix is the prefix of WASI's network functions.
-	socketPrefix = "sock_"
 	// maxMessage is the longest progress message, in bytes.
 	maxMessage = 512
 )
@@ -47,13 +47,13 @@ const (
 // the kernel of Extism, the refill of the fuel counter, and WASI preview 1.
 func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 	builder := r.NewHostModuleBuilder(abi.Version)
-	for name, f := range contract {
+	for name, f := range contractFunctions {
 		builder.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
 			c := callOf(ctx)
 			if c.start.running && !readsScript(name, stack) { // the contract's functions depend on the call
 				c.start.impure = "it calls " + abi.Version + " while it starts up"
 			}
-			c.meter.check() // a call that has to end does so before it has any effect
+			c.meter.Check() // a call that has to end does so before it has any effect
 			stack[0] = api.EncodeI32(f.call(c, mod.Memory(), stack))
 		}), f.params, []api.ValueType{i32}).Export(name)
 	}
@@ -100,7 +100,7 @@ func wasi(r wazero.Runtime) wazero.HostModuleBuilder {
 }
 
 // wasiImports returns the function types of WASI preview 1.
-var wasiImports = sync.OnceValues(func() (map[string]signature, error) {
+var wasiImports = sync.OnceValues(func() (map[string]contract.Signature, error) {
 	ctx := context.Background()
 	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
 	defer r.Close(ctx)
@@ -109,10 +109,10 @@ var wasiImports = sync.OnceValues(func() (map[string]signature, error) {
 		return nil, fmt.Errorf("module %s: %w", abi.ImportWASI, err)
 	}
 
-	signatures := map[string]signature{}
+	signatures := map[string]contract.Signature{}
 	for name, def := range compiled.ExportedFunctions() {
 		t := wasmbin.FuncType{Params: valTypes(def.ParamTypes()), Results: valTypes(def.ResultTypes())}
-		signatures[name] = signature(t.String())
+		signatures[name] = contract.Signature(t.String())
 	}
 	return signatures, nil
 })
@@ -134,13 +134,13 @@ type checked string
 func (name checked) Before(ctx context.Context, m api.Module, _ api.FunctionDefinition, stack []uint64, _ experimental.StackIterator) {
 	c := callOf(ctx)
 	c.start.touched(string(name), stack)
-	if c.module.Info.Shape != Command {
+	if c.module.Info.Shape != contract.Command {
 		c.instance.Guest.(*environment).idling.before(string(name), m.Memory(), stack)
 	}
-	if strings.HasPrefix(string(name), socketPrefix) {
+	if strings.HasPrefix(string(name), contract.SocketsPrefix) {
 		c.connected = true
 	}
-	c.meter.check()
+	c.meter.Check()
 	if len(c.Policy.Files) > 0 {
 		c.guest.Lend()
 	}
@@ -152,7 +152,7 @@ func (checked) After(ctx context.Context, m api.Module, _ api.FunctionDefinition
 	if len(c.Policy.Files) > 0 {
 		c.guest.Reclaim()
 	}
-	if c.module.Info.Shape != Command {
+	if c.module.Info.Shape != contract.Command {
 		c.instance.Guest.(*environment).idling.after(m.Memory(), results)
 	}
 }
@@ -164,7 +164,7 @@ func (checked) Abort(context.Context, api.Module, api.FunctionDefinition, error)
 func refill(ctx context.Context, _ api.Module, stack []uint64) {
 	c := callOf(ctx)
 	c.guest.GiveWay()
-	stack[0] = uint64(c.meter.refill(int64(stack[0])))
+	stack[0] = uint64(c.meter.Refill(int64(stack[0])))
 }
 
 // bytesAt returns a range of guest memory. A pointer out of range is a bug or an
@@ -188,7 +188,7 @@ func read(c *call, mem api.Memory, stack []uint64) int32 {
 		return abi.Absent
 	}
 	n := copy(into, field)
-	c.meter.charge(n)
+	c.meter.Charge(n)
 	return int32(len(field))
 }
 
@@ -209,7 +209,8 @@ func (c *call) field(f abi.Field) ([]byte, bool) {
 	case abi.FieldResponse:
 		return c.response, c.response != nil
 	case abi.FieldScript:
-		return c.module.Info.script, c.module.Info.script != nil
+		script := c.module.Info.Script()
+		return script, script != nil
 	}
 	return nil, false
 }
@@ -217,15 +218,15 @@ func (c *call) field(f abi.Field) ([]byte, bool) {
 func write(c *call, mem api.Memory, stack []uint64) int32 {
 	data := bytesAt(mem, abi.ImportWrite, stack[1], stack[2])
 	stream := abi.Stream(api.DecodeI32(stack[0]))
-	c.meter.charge(len(data))
+	c.meter.Charge(len(data))
 	if c.describing && stream != abi.StreamManifest && stream != abi.StreamError || !c.describing && stream == abi.StreamManifest {
 		return abi.RefusedStream
 	}
 
-	err := c.answer.count(len(data))
-	buffer := c.answer.buffer(stream)
+	err := c.answer.Count(len(data))
+	buffer := c.answer.Buffer(stream)
 	if err == nil && (buffer != nil || stream == abi.StreamContent) {
-		err = c.meter.keep(len(data))
+		err = c.meter.Keep(len(data))
 	}
 	if err != nil {
 		c.failed = err // it ends the call at its next check
@@ -236,7 +237,7 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 	case abi.StreamOutput, abi.StreamStderr:
 		c.show(stream, data)
 	case abi.StreamContent:
-		if err := c.answer.add(data); err != nil {
+		if err := c.answer.Add(data); err != nil {
 			return c.refuse(abi.RefusedContent, "invalid", err.Error())
 		}
 	case abi.StreamDebug, abi.StreamInfo, abi.StreamWarn, abi.StreamErrorLog:
@@ -246,7 +247,7 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 			return abi.RefusedStream
 		}
 		*buffer = append(*buffer, data...)
-		c.answer.given = c.answer.given || stream == abi.StreamResult
+		c.answer.Given = c.answer.Given || stream == abi.StreamResult
 	}
 
 	return c.advice()
@@ -263,11 +264,11 @@ func (c *call) advice() int32 {
 func progress(c *call, mem api.Memory, stack []uint64) int32 {
 	done, total := api.DecodeF64(stack[0]), api.DecodeF64(stack[1])
 	message := bytesAt(mem, abi.ImportProgress, stack[2], stack[3])
-	c.meter.charge(len(message))
+	c.meter.Charge(len(message))
 	if !finite(done) || !finite(total) || done < 0 || !utf8.Valid(message) {
 		return abi.RefusedProgress
 	}
-	c.said.Done, c.said.Total, c.said.Message = done, total, clip(string(message), maxMessage)
+	c.said.Done, c.said.Total, c.said.Message = done, total, answer.Clip(string(message), maxMessage)
 	c.sayProgress()
 	return c.advice()
 }

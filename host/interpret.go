@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolhost/toolhost/host/internal/codecache"
 	"github.com/toolhost/toolhost/host/internal/compiler"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
@@ -72,7 +73,7 @@ func (h *Host) interpreted(ctx context.Context, wasm []byte) (*codecache.Loaded,
 // a module exceeds a limit, the error is a [*ModuleError].
 func interpretedSize(m *wasmbin.Module) (uint64, error) {
 	refuse := func(format string, args ...any) (uint64, error) {
-		return 0, &ModuleError{Part: "module", Err: fmt.Errorf("it cannot be interpreted: "+format, args...)}
+		return 0, &contract.ModuleError{Part: "module", Err: fmt.Errorf("it cannot be interpreted: "+format, args...)}
 	}
 
 	total, largest := 0, 0

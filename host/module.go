@@ -12,15 +12,14 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/codecache"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
-	"github.com/toolhost/toolhost/internal/fuel"
-	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
 // Module is a compiled plugin. It is safe for concurrent use: each call has its own
 // instance.
 type Module struct {
-	Info      *Info
+	Info      *contract.Info
 	Isolation Isolation
 
 	host      *Host
@@ -69,11 +68,11 @@ func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions
 	if err != nil {
 		return nil, err
 	}
-	info.Digest = digestOf(wasm)
+	info.Digest = contract.Digest(wasm)
 
 	l, err := h.prepare(ctx, info.Digest, wasm, opts)
 	if err != nil {
-		return nil, moduleError(err)
+		return nil, contract.Blame(err)
 	}
 	h.countCompile(l.Found, time.Since(started))
 
@@ -92,11 +91,13 @@ func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions
 // digest, or nil. The module is not compiled again until its bytes, the limits or the
 // version of Toolhost change. Refusals are kept in Config.CacheDir, or else in
 // memory.
-func (h *Host) Refused(digest string) error { return moduleError(h.refusals.Recall(digest, h.limits)) }
+func (h *Host) Refused(digest string) error {
+	return contract.Blame(h.refusals.Recall(digest, h.limits))
+}
 
 // newModule returns the module of a prepared plugin. Its error matches
 // ErrMemory.
-func (h *Host) newModule(info *Info, l *codecache.Loaded) (*Module, error) {
+func (h *Host) newModule(info *contract.Info, l *codecache.Loaded) (*Module, error) {
 	a := h.ledger.Account(l.Overhead)
 	base, err := a.NewImage(l.Image, l.At, uint64(info.MinBytes))
 	if err != nil {
@@ -109,7 +110,7 @@ func (h *Host) newModule(info *Info, l *codecache.Loaded) (*Module, error) {
 		account: a, slots: h.newQueue(), serial: newSerialQueue(),
 	}
 
-	if m.hosted, err = instantiateHosted(context.Background(), l.Runtime, info.hosted); err != nil {
+	if m.hosted, err = instantiateHosted(context.Background(), l.Runtime, info.HostFunctions()); err != nil {
 		m.closeHosted()
 		a.Close()
 		base.Close()
@@ -125,28 +126,6 @@ func (h *Host) newModule(info *Info, l *codecache.Loaded) (*Module, error) {
 // KeepsCode reports whether compiled code outlives its modules, which makes
 // compiling a module again fast.
 func (h *Host) KeepsCode() bool { return h.code.Keeps() }
-
-// Cost is the cost of metering a module.
-type Cost struct {
-	Table     int     `json:"table"`     // version of the cost table
-	Functions int     `json:"functions"` // defined in the module
-	Growth    float64 `json:"growth"`    // growth of the file: 0.1 is a tenth larger
-}
-
-// Cost meters a binary as Compile would, without compiling it, and returns the cost of
-// metering.
-func (h *Host) Cost(wasm []byte) (Cost, error) {
-	m, err := wasmbin.Parse(wasm)
-	if err != nil {
-		return Cost{}, &ModuleError{Part: "module", Err: err}
-	}
-	cost := Cost{Table: fuel.CostVersion, Functions: len(m.Functions)}
-	if _, err := fuel.Rewrite(m); err != nil {
-		return Cost{}, &ModuleError{Part: "module", Err: err}
-	}
-	cost.Growth = float64(len(m.Encode()))/float64(len(wasm)) - 1
-	return cost, nil
-}
 
 // Close frees the compiled code. No call may run during or after it.
 func (m *Module) Close(ctx context.Context) error {

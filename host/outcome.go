@@ -8,16 +8,14 @@ import (
 	"log/slog"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
-
-// maxError is the longest error text shown to an agent, in bytes.
-const maxError = 8 << 10
 
 // outcome is the end of a call, as its caller sees it.
 type outcome struct {
@@ -46,7 +44,7 @@ func (c *call) outcome(code int32, err error) (abi.Result, error) {
 	}
 	callErr.Plugin, callErr.Tool = c.Plugin, c.Tool
 	if errors.Is(err, ErrTrap) || errors.Is(err, ErrABI) {
-		callErr.LastWords = o.answer.stderr.lastWords()
+		callErr.LastWords = o.answer.Stderr.LastWords()
 	}
 	o.classify(callErr)
 	return o.Result, callErr
@@ -58,10 +56,10 @@ func (c *call) usage() abi.Usage {
 	if ended.IsZero() { // it never computed
 		ended = time.Now()
 	}
-	inner := c.inner.total()
+	inner := c.inner.Total()
 	u := abi.Usage{
-		Fuel: max(0, min(c.fuel+c.inner.unpaid(), c.Policy.Fuel)-c.meter.earlier), CPU: computed + inner.CPU, Wall: ended.Sub(c.started), Wait: c.waited + waited,
-		MemoryPeak: max(c.peak, inner.MemoryPeak), OutputBytes: c.answer.written,
+		Fuel: max(0, min(c.fuel+c.inner.Unpaid(), c.Policy.Fuel)-c.meter.Earlier), CPU: computed + inner.CPU, Wall: ended.Sub(c.started), Wait: c.waited + waited,
+		MemoryPeak: max(c.peak, inner.MemoryPeak), OutputBytes: c.answer.Written,
 	}
 	if c.startFuel > 0 {
 		u.StartupFuel, u.Startup = min(c.startFuel, u.Fuel), c.startTime
@@ -71,20 +69,20 @@ func (c *call) usage() abi.Usage {
 
 // answered reads the response of a guest that returned.
 func (o *outcome) answered(code int32) error {
-	o.Content = o.answer.content
+	o.Content = o.answer.Content
 
 	switch code {
 	case abi.InvokeOK:
-		o.Kind, o.Summary = abi.Success, o.answer.summary
-		return o.value(o.answer.result)
+		o.Kind, o.Summary = abi.Success, o.answer.Summary
+		return o.value(o.answer.Result)
 	case abi.InvokeToolError:
-		o.Kind, o.Error = abi.ToolError, cmp.Or(clean(o.answer.errText), "the tool reported an error without a message")
-		o.Summary = o.answer.summary
+		o.Kind, o.Error = abi.ToolError, cmp.Or(answer.Clean(o.answer.Error), "the tool reported an error without a message")
+		o.Summary = o.answer.Summary
 		return nil
 	case abi.InvokePanic:
-		return fmt.Errorf("%w: it panicked: %s", ErrTrap, cmp.Or(clean(o.answer.errText), "without a message"))
+		return fmt.Errorf("%w: it panicked: %s", ErrTrap, cmp.Or(answer.Clean(o.answer.Error), "without a message"))
 	case abi.InvokeConnection:
-		connection, err := abi.DecodeConnection(o.answer.errText)
+		connection, err := abi.DecodeConnection(o.answer.Error)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrABI, err)
 		}
@@ -100,41 +98,29 @@ const errNoResult = "toolhost_invoke returned 0, but the plugin wrote neither a 
 // value reads a result: JSON from a reactor, otherwise any text.
 func (o *outcome) value(result []byte) error {
 	shape := o.module.Info.Shape
-	if len(result) == 0 && (shape == Reactor || o.MCPTool != "") {
-		if !o.answer.given && len(o.answer.content) == 0 && !o.describing {
+	if len(result) == 0 && (shape == contract.Reactor || o.MCPTool != "") {
+		if !o.answer.Given && len(o.answer.Content) == 0 && !o.describing {
 			return fmt.Errorf("%w: %s", ErrABI, errNoResult)
 		}
 		return nil
 	}
 
-	spaced, ok := checkJSON(result)
+	spaced, ok := answer.CheckJSON(result)
 	switch {
 	case ok && spaced:
-		o.Value = compactJSON(result)
+		o.Value = answer.CompactJSON(result)
 	case ok:
 		o.Value = result
-	case shape != Reactor:
+	case shape != contract.Reactor:
 		text := strings.ToValidUTF8(string(result), "\uFFFD")
-		if shape == Command {
+		if shape == contract.Command {
 			text = strings.TrimRight(text, "\n")
 		}
 		o.Value = encode(text)
 	default:
-		return fmt.Errorf("%w: the result is not JSON in UTF-8%s", ErrABI, notUTF8(result))
+		return fmt.Errorf("%w: the result is not JSON in UTF-8%s", ErrABI, answer.NotUTF8(result))
 	}
 	return nil
-}
-
-// notUTF8 returns where a text is not UTF-8, or nothing.
-func notUTF8(text []byte) string {
-	for at := 0; at < len(text); {
-		r, size := utf8.DecodeRune(text[at:])
-		if r == utf8.RuneError && size == 1 {
-			return fmt.Sprintf(": byte %d of %d is not UTF-8", at, len(text))
-		}
-		at += size
-	}
-	return ""
 }
 
 // ended reads the end of a guest that did not return. A command's exit is not an
@@ -146,27 +132,27 @@ func (o *outcome) ended(err error) error {
 		return nil
 	}
 	if failure, ok := errors.AsType[*toolFailure](reason); ok {
-		o.Kind, o.Error = abi.ToolError, clean([]byte(failure.message))
+		o.Kind, o.Error = abi.ToolError, answer.Clean([]byte(failure.message))
 		return nil
 	}
 	var exit *sys.ExitError
 	if !errors.As(reason, &exit) {
-		if started := o.module.Info.started; started != "" && errors.Is(reason, ErrTrap) {
-			reason = fmt.Errorf("%w; %s", reason, started)
+		if remedy := o.module.Info.Remedy(); remedy != "" && errors.Is(reason, ErrTrap) {
+			reason = fmt.Errorf("%w; %s", reason, remedy)
 		}
 		return &CallError{Err: o.web.waited(reason), Trace: trace}
 	}
 
 	code := int(exit.ExitCode())
 	switch {
-	case code == 0 && o.module.Info.Shape == Command && !o.describing:
+	case code == 0 && o.module.Info.Shape == contract.Command && !o.describing:
 		return o.answered(abi.InvokeOK)
 	case code == 0:
 		return fmt.Errorf("%w: it exited before it returned a result", ErrABI)
 	}
 	o.ExitCode = &code
 	o.Kind, o.Error = abi.ToolError, fmt.Sprintf("exited with code %d", exit.ExitCode())
-	if said := clean(o.answer.stderr.bytes()); said != "" {
+	if said := answer.Clean(o.answer.Stderr.Bytes()); said != "" {
 		o.Error += ": " + said
 	}
 	return nil
@@ -245,34 +231,18 @@ func (o *outcome) classify(err *CallError) {
 	}
 }
 
-// clean makes text of a plugin fit for an agent: valid, bounded and trimmed.
-func clean(text []byte) string {
-	return clip(strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD")), maxError)
-}
-
-// clip cuts a valid text to at most n bytes.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
-}
-
 // log writes a plugin's message for the operator. It never reaches the model.
 func (c *call) log(stream abi.Stream, data []byte) {
 	log := c.host.log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID)
-	before := c.answer.logged
-	c.answer.logged += int64(len(data))
+	before := c.answer.Logged
+	c.answer.Logged += int64(len(data))
 	switch {
-	case c.answer.logged <= maxLogged:
+	case c.answer.Logged <= answer.MaxLogged:
 		c.guest.Lend()
 		defer c.guest.Reclaim()
-		log.Log(&c.ctx, levels[stream], c.Plugin+" | "+clean(data)) // the prefix keeps it apart from the host's own messages
-	case before <= maxLogged:
-		log.Warn("the plugin logs too much: the rest of this call's log is dropped", "bytes_allowed", maxLogged)
+		log.Log(&c.ctx, levels[stream], c.Plugin+" | "+answer.Clean(data)) // the prefix keeps it apart from the host's own messages
+	case before <= answer.MaxLogged:
+		log.Warn("the plugin logs too much: the rest of this call's log is dropped", "bytes_allowed", answer.MaxLogged)
 	}
 }
 

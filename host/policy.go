@@ -1,6 +1,8 @@
 package host
 
-import "time"
+import (
+	"time"
+)
 
 // These are the default limits of a call.
 const (

@@ -138,5 +138,5 @@ func (e *environment) nap(ns int64) {
 	case <-c.ctx.Done():
 	}
 	c.guest.Compute()
-	c.meter.check()
+	c.meter.Check()
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
+	"github.com/toolhost/toolhost/host/internal/calltree"
 )
 
 // Call is one call of a tool.
@@ -42,6 +44,11 @@ type Call struct {
 	Observers
 	Services
 }
+
+// A Caller is a running call that calls other tools: see [Call.Caller]. The called
+// tools use its slots, its fuel and its time. Several of them can run concurrently,
+// even while the guest of the Caller computes.
+type Caller = calltree.Caller
 
 // Traits are the parts of a tool's manifest that the host needs.
 type Traits struct {
@@ -94,6 +101,10 @@ type Observers struct {
 	// fuel. It may be called at any time, by any goroutine.
 	Used func(soFar func() abi.Usage)
 }
+
+// Progress is a tool's report on its progress and status: the counts with their unit,
+// and what it is doing.
+type Progress = answer.Progress
 
 // Services are offered to a call by its caller. A nil service is denied.
 type Services struct {

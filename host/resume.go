@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/checkpoint"
 )
@@ -20,7 +21,7 @@ func (u *startup) resume() (*checkpoint.Checkpoint, error) {
 		return nil, cannotContinue(err.Error())
 	case hex.EncodeToString(point.Plugin[:]) != c.module.Info.Digest:
 		return nil, cannotContinue("the plugin has changed since")
-	case c.module.Info.Shape == Command || c.module.Isolation.Mode != Reset:
+	case c.module.Info.Shape == contract.Command || c.module.Isolation.Mode != Reset:
 		return nil, cannotContinue("the plugin cannot be put back to a state")
 	}
 	return point, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
@@ -27,7 +28,7 @@ func (c *call) run() (code int32, err error) {
 		return 0, &instance.Stop{Reason: fmt.Errorf("%w: the plugin starts with %d bytes of memory, but only %d are allowed", ErrMemory, need, c.Policy.Memory)}
 	}
 
-	if err := c.meter.keep(len(c.Args)); err != nil { // also while it waits
+	if err := c.meter.Keep(len(c.Args)); err != nil { // also while it waits
 		return 0, &instance.Stop{Reason: err}
 	}
 	defer c.release()
@@ -55,18 +56,18 @@ func (c *call) runAdmitted() (code int32, err error) {
 		return 0, err
 	}
 	if c.Continue == nil {
-		c.startFuel, c.startTime = c.meter.fuel.Used(c.meter.left()), time.Since(began)
+		c.startFuel, c.startTime = c.meter.Used(), time.Since(began)
 	}
 	if err := c.pending.arrive(); err != nil {
 		return 0, err
 	}
 
 	switch in := c.instance; {
-	case c.module.Info.Shape == Extism:
+	case c.module.Info.Shape == contract.Extism:
 		code, err = c.asExtism().runExtism()
 	case c.describing:
 		code, err = c.enter(in.Entry(abi.ExportDescribe))
-	case c.module.Info.Shape == Command:
+	case c.module.Info.Shape == contract.Command:
 		_, err = c.enter(in.Entry(abi.ExportStart))
 	default:
 		if c.Continue == nil {
@@ -89,17 +90,17 @@ func (c *call) runAdmitted() (code int32, err error) {
 func (c *call) serve(in *instance.Instance) {
 	env := in.Guest.(*environment)
 	env.call, env.idling, env.began = c, idling{}, time.Time{}
-	c.instance, c.meter.counter, c.meter.memory = in, in.Counter, in.Memory
-	if c.meter.live != nil {
-		c.meter.live.waited.Store(int64(c.waited))
+	c.instance, c.meter.Counter, c.meter.Memory = in, in.Counter, in.Memory
+	if c.meter.Live != nil {
+		c.meter.Live.Waited.Store(int64(c.waited))
 	}
 }
 
 // enter runs a function of the guest with c.params, and returns its result, if any.
 func (c *call) enter(e *instance.Entry) (int32, error) {
-	c.meter.entry = e
+	c.meter.Entry = e
 	err := e.Function.CallWithStack(&c.ctx, c.params[:])
-	c.meter.entry = nil
+	c.meter.Entry = nil
 	return api.DecodeI32(c.params[0]), err
 }
 
@@ -112,15 +113,15 @@ func (c *call) leave(clean bool) {
 		return
 	}
 	c.pending.close()
-	c.meter.note(c.meter.left())
-	c.fuel = c.meter.fuel.Used(c.meter.left())
+	c.meter.Note(c.meter.Left())
+	c.fuel = c.meter.Used()
 	c.peak, c.refused, c.threw = int64(in.Memory.Peak), in.Memory.Refused, !clean && in.Threw()
 	if k := c.extism.kernel; k != nil {
 		c.peak += int64(k.Size())
 	}
 	env := in.Guest.(*environment)
 	c.unwritten = slices.ContainsFunc(env.folders, (*rootfs.FS).Refused)
-	env.call, c.instance, c.meter.counter, c.meter.memory = nil, nil, nil, nil
+	env.call, c.instance, c.meter.Counter, c.meter.Memory = nil, nil, nil, nil
 	in.Finish(clean && !c.start.tainted && len(c.Policy.Files) == 0)
 }
 
@@ -129,5 +130,5 @@ func (c *call) settle() error {
 	if c.failed != nil {
 		return &instance.Stop{Reason: c.failed}
 	}
-	return c.meter.finish()
+	return c.meter.Finish()
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
@@ -20,7 +21,7 @@ func (u *startup) view() string {
 
 	b := strconv.AppendInt(nil, p.Memory, 10)
 	b = strconv.AppendBool(strconv.AppendBool(b, p.Clock), p.Random)
-	if c.module.Info.Shape == Extism {
+	if c.module.Info.Shape == contract.Extism {
 		b = strconv.AppendBool(b, c.asExtism().startsItself())
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
@@ -37,7 +38,7 @@ func (u *startup) view() string {
 func (u *startup) capture(view string) error {
 	c := u.call
 	if u.impure == "" {
-		err := c.module.account.Capture(view, c.instance, c.meter.fuel.Used(c.meter.left()))
+		err := c.module.account.Capture(view, c.instance, c.meter.Used())
 		if !errors.Is(err, instance.ErrTooLarge) {
 			return err
 		}

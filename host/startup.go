@@ -9,6 +9,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/checkpoint"
 	"github.com/toolhost/toolhost/internal/snapshot"
@@ -36,7 +37,7 @@ func (u *startup) ready() (err error) {
 	}
 	s := c.module.account.Snapshot(view)
 	u.running = s == nil && view != ""
-	in := s.Warm(c.meter.payer)
+	in := s.Warm(c.meter.Payer)
 	warm := in != nil
 	if !warm {
 		in, err = u.instantiate(s)
@@ -62,7 +63,7 @@ func (u *startup) ready() (err error) {
 
 	c.serve(in)
 	if s != nil {
-		err = c.meter.resume(s)
+		err = c.meter.Resume(s)
 	} else {
 		err = u.start()
 	}
@@ -70,7 +71,7 @@ func (u *startup) ready() (err error) {
 		in.Memory.Refused = nil // as in an instance from a snapshot
 	}
 	if err == nil {
-		err = c.meter.even()
+		err = c.meter.Even()
 	}
 	if u.running && err == nil {
 		err = u.capture(view)
@@ -95,7 +96,7 @@ func (u *startup) anew() error {
 	}
 	u.call.module.tally.count(func(n *Counts) { n.Restored++ })
 	u.call.serve(in)
-	return u.call.meter.even()
+	return u.call.meter.Even()
 }
 
 // instantiate makes an instance from a snapshot, whose use it takes over from
@@ -128,7 +129,7 @@ func (u *startup) instantiate(s *instance.Snapshot) (in *instance.Instance, err 
 		image = s.Image
 	}
 
-	if mem, err = c.meter.payer.NewMemory(image, uint64(c.Policy.Memory), uint64(m.Info.MaxBytes)); err != nil {
+	if mem, err = c.meter.Payer.NewMemory(image, uint64(c.Policy.Memory), uint64(m.Info.MaxBytes)); err != nil {
 		return nil, &instance.Stop{Reason: err}
 	}
 
@@ -158,7 +159,7 @@ func (u *startup) start() error {
 			return fmt.Errorf("start function[%d] failed: %w", e.Function.Definition().Index(), err)
 		}
 	}
-	if c.module.Info.Shape == Extism {
+	if c.module.Info.Shape == contract.Extism {
 		return u.startExtism()
 	}
 	if e := c.instance.Entry(abi.ExportInitialize); e != nil {

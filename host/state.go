@@ -9,26 +9,27 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
 // state is the host's part of a checkpoint.
 type state struct {
-	Name    string    `json:"name,omitempty"`   // see [Suspend]
-	Now     int64     `json:"now"`              // the fixed clock
-	Elapsed int64     `json:"elapsed"`          // the monotonic clock
-	At      time.Time `json:"at"`               // time when that was read
-	Waited  int64     `json:"waited,omitempty"` // duration of the wait so far
-	Boot    string    `json:"boot,omitempty"`   // the process
-	Up      int64     `json:"up,omitempty"`     // uptime of the process
-	Random  []byte    `json:"random"`           // position of the fixed randomness
-	Last    int32     `json:"last"`             // id of the last operation
-	Fuel    int64     `json:"fuel"`             // units used
-	Peak    int64     `json:"peak"`
-	Made    int       `json:"made,omitempty"`     // nested calls of the whole tree
-	Web     int64     `json:"attempts,omitempty"` // HTTP requests
-	Answer  written   `json:"answer"`
-	Said    Progress  `json:"said"`
+	Name    string          `json:"name,omitempty"`   // see [Suspend]
+	Now     int64           `json:"now"`              // the fixed clock
+	Elapsed int64           `json:"elapsed"`          // the monotonic clock
+	At      time.Time       `json:"at"`               // time when that was read
+	Waited  int64           `json:"waited,omitempty"` // duration of the wait so far
+	Boot    string          `json:"boot,omitempty"`   // the process
+	Up      int64           `json:"up,omitempty"`     // uptime of the process
+	Random  []byte          `json:"random"`           // position of the fixed randomness
+	Last    int32           `json:"last"`             // id of the last operation
+	Fuel    int64           `json:"fuel"`             // units used
+	Peak    int64           `json:"peak"`
+	Made    int             `json:"made,omitempty"`     // nested calls of the whole tree
+	Web     int64           `json:"attempts,omitempty"` // HTTP requests
+	Answer  written         `json:"answer"`
+	Said    answer.Progress `json:"said"`
 
 	Ended   []ended   `json:"ended,omitempty"`
 	Pending []waiting `json:"pending,omitempty"`
@@ -227,14 +228,14 @@ func (p *pending) restore(st state) error {
 		w.At = time.Now().Add(w.At.Sub(st.At) - passed)
 	}
 	a, w := &c.answer, st.Answer
-	a.written, a.logged, a.result, a.given, a.errText, a.content, a.summary = w.Bytes, w.Logged, w.Result, w.Given, w.Error, w.Content, w.Summary
-	a.stderr.buf = w.Stderr
+	a.Written, a.Logged, a.Result, a.Given, a.Error, a.Content, a.Summary = w.Bytes, w.Logged, w.Result, w.Given, w.Error, w.Content, w.Summary
+	a.Stderr.Restore(w.Stderr)
 	c.said = st.Said
-	first := c.inner.first()
-	first.made = st.Made
-	first.attempts.Store(st.Web)
+	first := c.inner.First()
+	first.Made = st.Made
+	first.Attempts.Store(st.Web)
 	c.instance.Memory.Peak = max(c.instance.Memory.Peak, uint64(st.Peak))
-	if err := c.meter.keep(st.kept()); err != nil {
+	if err := c.meter.Keep(st.kept()); err != nil {
 		return &instance.Stop{Reason: err}
 	}
 
@@ -243,8 +244,8 @@ func (p *pending) restore(st state) error {
 		return err
 	}
 	_, err := guarded(func() int32 {
-		c.meter.earlier = st.Fuel
-		c.meter.pay(max(0, st.Fuel-c.meter.fuel.Used(c.meter.left())))
+		c.meter.Earlier = st.Fuel
+		c.meter.Pay(max(0, st.Fuel-c.meter.Used()))
 		return 0
 	})
 	return err

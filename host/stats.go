@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/sched"
-	wasmstate "github.com/toolhost/toolhost/internal/snapshot"
 )
 
 // Mode is how a host provides a clean instance for each call.
@@ -30,11 +30,11 @@ type Isolation struct {
 }
 
 // isolation chooses a mode.
-func isolation(info *Info, why string) Isolation {
+func isolation(info *contract.Info, why string) Isolation {
 	switch {
 	case why != "":
 		return Isolation{Fresh, why}
-	case info.Shape == Command:
+	case info.Shape == contract.Command:
 		return Isolation{Fresh, "a command runs once and exits"}
 	}
 	return Isolation{Reset, "its memory and its globals are all that changes"}
@@ -210,18 +210,4 @@ func (h *Host) Stats() Stats {
 	s := stats(counts, h.ledger.Figures(), h.ledger.Memory)
 	s.Compiled, s.Processors = compiled, h.cpus.Stats()
 	return s
-}
-
-// Isolation returns how the calls of a plugin would be isolated, without compiling
-// it. An invalid module is a [*ModuleError].
-func (h *Host) Isolation(wasm []byte) (Isolation, error) {
-	info, err := h.Inspect(wasm)
-	if err != nil {
-		return Isolation{}, err
-	}
-	why, err := wasmstate.Why(wasm)
-	if err != nil {
-		return Isolation{}, &ModuleError{Part: "module", Err: err}
-	}
-	return isolation(info, why), nil
 }

@@ -337,7 +337,7 @@ func (p *pending) stop() (st state, err error) {
 func (p *pending) describe(st *state) {
 	c := p.call
 	slices.SortFunc(st.Pending, func(a, b waiting) int { return cmp.Compare(a.ID, b.ID) })
-	env, first := c.instance.Guest.(*environment), c.inner.first()
+	env, first := c.instance.Guest.(*environment), c.inner.First()
 	st.Elapsed, st.At, st.Now = env.elapsed(), time.Now(), c.instance.Env.Now
 	st.Boot, st.Up = boot.id, int64(time.Since(boot.at))
 	for i := range st.Pending { // adjusted to the current wall clock
@@ -347,10 +347,10 @@ func (p *pending) describe(st *state) {
 	st.Name = c.Suspend.name()
 	st.Random, _ = c.instance.Env.Random.MarshalBinary() // it never fails
 	st.Waited = int64(p.waited)
-	st.Last, st.Said, st.Made, st.Web = p.last, c.said, first.made, first.attempts.Load()
-	st.Fuel, st.Peak = c.meter.fuel.Used(c.meter.left()), int64(c.instance.Memory.Peak)
+	st.Last, st.Said, st.Made, st.Web = p.last, c.said, first.Made, first.Attempts.Load()
+	st.Fuel, st.Peak = c.meter.Used(), int64(c.instance.Memory.Peak)
 	a := &c.answer
-	st.Answer = written{a.written, a.logged, a.result, a.given, a.errText, a.content, a.summary, a.stderr.bytes()}
+	st.Answer = written{a.Written, a.Logged, a.Result, a.Given, a.Error, a.Content, a.Summary, a.Stderr.Bytes()}
 }
 
 // again lists the repeatable operations, each with the request field that has its wait in

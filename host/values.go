@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/meter"
 )
 
 // Values are values that tools keep for each other in a session, or for later calls of
@@ -55,7 +56,7 @@ func (r *Refusal) Error() string { return r.Message }
 
 // readCost is the cost of an operation that may wait for the host's disk but does
 // not write, as a number of bytes.
-const readCost = 100_000 * bytesPerUnit
+const readCost = 100_000 * meter.BytesPerUnit
 
 // A valueStore describes a kind of values: where an operation finds them, and their
 // limits.
@@ -125,7 +126,7 @@ func valueOperation(s *valueStore, do func(c *call, s *valueStore, in valueReque
 		c.guest.Lend()
 		response, err := do(c, s, in)
 		c.guest.Reclaim()
-		c.meter.check() // a call that has to end ends here
+		c.meter.Check() // a call that has to end ends here
 		if refusal, ok := errors.AsType[*Refusal](err); ok {
 			return c.refuse(refusal.Code, refusalNames[refusal.Code], refusal.Message)
 		}
@@ -146,7 +147,7 @@ func getValue(c *call, s *valueStore, in valueRequest) (any, error) {
 	if !in.has("key") {
 		return nil, wants(`{"key": name}`)
 	}
-	c.meter.charge(readCost)
+	c.meter.Charge(readCost)
 	v, err := s.of(c).Get(&c.ctx, *in.Key)
 	return Value{Version: v.Version, Data: v.Data}, err
 }
@@ -165,7 +166,7 @@ func listValues(c *call, s *valueStore, in valueRequest) (any, error) {
 	case !in.has("prefix? after?"):
 		return nil, wants(`{"prefix": text, "after": key}, both optional`)
 	}
-	c.meter.charge(readCost)
+	c.meter.Charge(readCost)
 	all, err := s.of(c).List(&c.ctx, deref(in.Prefix), deref(in.After), maxPage+1)
 	out := valueList{make([]Value, min(len(all), maxPage)), len(all) > maxPage}
 	for i := range out.Values {
@@ -184,7 +185,7 @@ func setValue(c *call, s *valueStore, in valueRequest) (any, error) {
 	case in.TTL != nil && (*in.TTL < 1 || *in.TTL > maxTTL.Milliseconds()):
 		return nil, wants(fmt.Sprintf(`"ttl_ms" from 1 to %d`, maxTTL.Milliseconds()))
 	}
-	c.meter.charge(saveCost)
+	c.meter.Charge(saveCost)
 	version, err := s.of(c).Set(&c.ctx, *in.Key, in.Value, in.version(), time.Duration(deref(in.TTL))*time.Millisecond)
 	return Value{Version: version}, err
 }
@@ -194,7 +195,7 @@ func deleteValue(c *call, s *valueStore, in valueRequest) (any, error) {
 	if !in.has("key version?") {
 		return nil, wants(`{"key": name, "version": number}, where the version is optional`)
 	}
-	c.meter.charge(saveCost)
+	c.meter.Charge(saveCost)
 	deleted, err := s.of(c).Delete(&c.ctx, *in.Key, in.version())
 	return map[string]bool{"deleted": deleted}, err
 }

@@ -12,11 +12,12 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/host/internal/meter"
 )
 
 // startCost is the extra cost of starting an operation rather than calling it, as a
 // number of bytes: a goroutine, and entering the guest once more.
-const startCost = 10_000 * bytesPerUnit
+const startCost = 10_000 * meter.BytesPerUnit
 
 // pending is the set of started operations whose ends the guest has not received. It
 // belongs to the guest's goroutine.
@@ -51,7 +52,7 @@ type started struct {
 // operation when it waits.
 func startCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	request := bytesAt(mem, abi.ImportStart, stack[2], stack[3])
-	c.meter.charge(startCost)
+	c.meter.Charge(startCost)
 	switch {
 	case len(request) > abi.MaxStart:
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the request of an operation that is started has at most %d bytes", abi.MaxStart))
@@ -69,7 +70,7 @@ func startCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	}
 	s := c.pending.add(string(name))
 	if work != nil && c.Suspend != nil {
-		if err := c.meter.payer.Take(instance.Buffers, uint64(len(request))); err != nil {
+		if err := c.meter.Payer.Take(instance.Buffers, uint64(len(request))); err != nil {
 			c.pending.drop(s)
 			return c.refuse(abi.CallLimit, "limit", "the host has no memory for the request now")
 		}
@@ -132,7 +133,7 @@ func (p *pending) work(s *started, work work) {
 
 // ended queues an end for the guest. It is safe for concurrent use.
 func (p *pending) ended(s *started, ended end) {
-	if err := p.call.meter.payer.Take(instance.Buffers, uint64(ended.bytes)); err == nil {
+	if err := p.call.meter.Payer.Take(instance.Buffers, uint64(ended.bytes)); err == nil {
 		s.kept += ended.bytes
 	} else {
 		ended.finish = p.noRoom(ended.finish)
@@ -180,7 +181,7 @@ func (p *pending) resume() (code int32, err error) {
 	p.resumed, p.since, p.waited = false, time.Time{}, 0
 	s.cancel(nil)
 	code, err = guarded(func() int32 {
-		c.meter.check() // a call that has to end ends here
+		c.meter.Check() // a call that has to end ends here
 		return s.end.finish()
 	})
 	p.give(s)
@@ -309,7 +310,7 @@ func (p *pending) unkept(err error) {
 // short reports whether others need the resources that the call holds.
 func (p *pending) short() bool {
 	c := p.call
-	return c.module.slots.Contended() || c.meter.payer.Short() || c.Suspend.Short != nil && c.Suspend.Short()
+	return c.module.slots.Contended() || c.meter.Payer.Short() || c.Suspend.Short != nil && c.Suspend.Short()
 }
 
 // revived returns a channel that fires when a call that keeps its instance may have
@@ -330,7 +331,7 @@ func (p *pending) revived(suspend <-chan time.Time) <-chan struct{} {
 // give returns the memory paid for an end.
 func (p *pending) give(s *started) {
 	if s.kept > 0 {
-		p.call.meter.payer.Give(instance.Buffers, uint64(s.kept))
+		p.call.meter.Payer.Give(instance.Buffers, uint64(s.kept))
 	}
 }
 

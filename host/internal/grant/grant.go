@@ -1,10 +1,16 @@
-package host
+// Package grant is what an operator allows a plugin to do: capabilities, what a plugin
+// needs of them, and what is granted. It knows no call.
+package grant
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/toolhost/toolhost/abi"
 )
+
+// ErrDenied means that something was not granted.
+var ErrDenied = errors.New("denied")
 
 // Grant is the operator's grant to one plugin. The zero Grant grants nothing.
 type Grant struct {
@@ -42,8 +48,6 @@ type Capability struct {
 	// Writes reports whether a plugin with the grant can change anything outside
 	// its sandbox. Nil means that it cannot.
 	Writes func(g Grant) bool
-
-	ops map[string]operation // called by guests, by name
 }
 
 // GrantProblem is one problem of a grant.
@@ -105,7 +109,7 @@ func (g Grant) Writes() bool {
 }
 
 // flag returns a capability without parameters.
-func flag(name, doc string, needed func(abi.Needs) bool, field func(*Grant) *bool, ops map[string]operation) Capability {
+func flag(name, doc string, needed func(abi.Needs) bool, field func(*Grant) *bool) Capability {
 	names := func(listed bool) []string {
 		if listed {
 			return []string{name}
@@ -114,7 +118,7 @@ func flag(name, doc string, needed func(abi.Needs) bool, field func(*Grant) *boo
 	}
 
 	return Capability{
-		Name: name, Doc: doc, ops: ops,
+		Name: name, Doc: doc,
 		Missing: func(n abi.Needs, g Grant) []string { return names(needed(n) && !*field(&g)) },
 		Lacking: func(n abi.Needs, g Grant, add *Grant) { *field(add) = needed(n) && !*field(&g) },
 		Granted: func(g Grant) []string { return names(*field(&g)) },

@@ -1,4 +1,4 @@
-package host
+package answer
 
 import (
 	"encoding/binary"
@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// checkJSON reports whether a text is one JSON value in UTF-8, as json.Valid
+// CheckJSON reports whether a text is one JSON value in UTF-8, as json.Valid
 // does, and whether there is white space between its tokens.
 //
 // Most of a large result is string text, which json.Valid reads byte by byte: for
 // a megabyte that takes longer than the whole call. So checkJSON leaves long runs
 // of plain string bytes out of json.Valid's input.
-func checkJSON(text []byte) (spaced, ok bool) {
+func CheckJSON(text []byte) (spaced, ok bool) {
 	if !utf8.Valid(text) {
 		return false, false
 	}
@@ -98,9 +98,9 @@ func special(x uint64) uint64 {
 	return (((x ^ ones*2) - ones*0x21) | ((x ^ ones*'\\') - ones)) &^ x & (ones * 0x80)
 }
 
-// compactJSON removes the white space between the tokens of a valid JSON text, in
+// CompactJSON removes the white space between the tokens of a valid JSON text, in
 // place.
-func compactJSON(text []byte) []byte {
+func CompactJSON(text []byte) []byte {
 	out := text[:0]
 	for i := 0; i < len(text); i++ {
 		switch text[i] {

@@ -1,4 +1,4 @@
-package host
+package answer
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 // and is compacted as they do it.
 func sameAsStandard(t *testing.T, text []byte) {
 	t.Helper()
-	spaced, ok := checkJSON(text)
+	spaced, ok := CheckJSON(text)
 	require.Equal(t, json.Valid(text) && utf8.Valid(text), ok, "%q", text)
 	if !ok {
 		return
@@ -23,7 +23,7 @@ func sameAsStandard(t *testing.T, text []byte) {
 	var want bytes.Buffer
 	require.NoError(t, json.Compact(&want, text))
 	require.Equal(t, want.Len() != len(text), spaced, "%q", text)
-	require.Equal(t, want.String(), string(compactJSON(slices.Clone(text))))
+	require.Equal(t, want.String(), string(CompactJSON(slices.Clone(text))))
 }
 
 var jsonTexts = []string{
@@ -86,7 +86,7 @@ func BenchmarkCheckJSON(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				if _, ok := checkJSON(text); !ok {
+				if _, ok := CheckJSON(text); !ok {
 					b.Fatal("refused")
 				}
 			}

@@ -1,0 +1,132 @@
+// Package answer is what a guest says: the result, the content and the reports of one call.
+package answer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/human"
+)
+
+// ErrOutput means that a guest wrote more than its limit allows.
+var ErrOutput = errors.New("output limit reached")
+
+// Answer is the output of a guest.
+type Answer struct {
+	Limit      int64 // bytes of all streams together
+	Describing bool  // the output is mostly the manifest
+	Written    int64
+	Logged     int64 // bytes for the operator's log
+
+	Result, Error, Manifest []byte
+	Given                   bool // the guest wrote a result, perhaps an empty one
+	Content                 []abi.Block
+	Summary                 string
+	Stderr                  tail // the end of stderr
+}
+
+const (
+	MaxBlocks = 256      // content blocks of one result
+	maxTail   = 2048     // bytes of a tool's stderr that an error text quotes
+	maxWords  = 1536     // bytes of stderr of a crashed plugin, as many as the record of a run takes
+	MaxLogged = 64 << 10 // bytes that one call may write to the operator's log
+)
+
+// Count counts n bytes of output. Its error matches ErrOutput and ends the call.
+func (a *Answer) Count(n int) error {
+	if a.Written+int64(n) > a.Limit {
+		if a.Describing {
+			return fmt.Errorf("%w: the manifest is larger than the %d bytes allowed: it counts all schemas, descriptions and examples", ErrOutput, a.Limit)
+		}
+		return fmt.Errorf("%w: the plugin wrote more than the %d bytes allowed", ErrOutput, a.Limit)
+	}
+	a.Written += int64(n)
+	return nil
+}
+
+// Buffer returns the buffer that keeps a stream until the call ends; nil for a
+// stream that is not kept.
+func (a *Answer) Buffer(stream abi.Stream) *[]byte {
+	switch stream {
+	case abi.StreamResult:
+		return &a.Result
+	case abi.StreamError:
+		return &a.Error
+	case abi.StreamManifest:
+		return &a.Manifest
+	}
+	return nil
+}
+
+// Add keeps a content block. Its error says what is wrong with the block.
+func (a *Answer) Add(data []byte) error {
+	if len(a.Content) == MaxBlocks {
+		return fmt.Errorf("a result has at most %d content blocks", MaxBlocks)
+	}
+	block, err := abi.DecodeBlock(data)
+	if err != nil {
+		return err
+	}
+	a.Content = append(a.Content, block)
+	return nil
+}
+
+// tail keeps the last bytes written to it, and the last report of a crash.
+type tail struct{ buf, report []byte }
+
+func (t *tail) Write(p []byte) {
+	for len(p) > 0 {
+		n := min(len(p), maxTail)
+		t.buf = append(t.buf, p[:n]...)
+		p = p[n:]
+
+		if len(t.buf) > 2*maxTail {
+			if report := crashReport(t.buf); report != nil {
+				t.report = append(t.report[:0], report[:min(len(report), maxTail/4)]...)
+			}
+			t.buf = append(t.buf[:0], t.buf[len(t.buf)-maxTail:]...)
+		}
+	}
+}
+
+// Restore continues a tail that ends with p.
+func (t *tail) Restore(p []byte) { t.buf = p }
+
+func (t *tail) Bytes() []byte { return t.buf[max(0, len(t.buf)-maxTail):] }
+
+// crashReport returns the part of a text that begins with the last crash report, or nil.
+// The stacks after it may be long.
+func crashReport(text []byte) []byte {
+	for _, start := range []string{"panic: ", "fatal error: ", "thread '"} { // Go, Go's runtime, Rust
+		if bytes.HasPrefix(text, []byte(start)) && !bytes.Contains(text, []byte("\n"+start)) {
+			return text
+		}
+		if at := bytes.LastIndex(text, []byte("\n"+start)); at >= 0 {
+			return text[at+1:]
+		}
+	}
+	return nil
+}
+
+// LastWords returns at most maxWords bytes of the tail on one line, without
+// invisible characters. It begins with the crash report, if there is one.
+func (t *tail) LastWords() string {
+	text := string(t.Bytes())
+	text = text[max(0, len(text)-maxWords):]
+	if report := crashReport(t.buf); report != nil {
+		text = string(report)
+	} else if t.report != nil {
+		text = string(t.report) + "\n…\n" + text[max(0, len(text)-maxTail/4):]
+	}
+
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	for i := range lines {
+		lines[i] = strings.TrimSpace(strings.ReplaceAll(lines[i], "\t", " "))
+	}
+	lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+	return Clip(string(human.Visible([]byte(strings.Join(lines, " | ")))), maxWords)
+}

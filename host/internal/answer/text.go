@@ -1,0 +1,54 @@
+package answer
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Clean makes text of a plugin fit for an agent: valid, bounded and trimmed.
+func Clean(text []byte) string {
+	return Clip(strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD")), maxError)
+}
+
+// Clip cuts a valid text to at most n bytes.
+func Clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
+
+// NotUTF8 returns where a text is not UTF-8, or nothing.
+func NotUTF8(text []byte) string {
+	for at := 0; at < len(text); {
+		r, size := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && size == 1 {
+			return fmt.Sprintf(": byte %d of %d is not UTF-8", at, len(text))
+		}
+		at += size
+	}
+	return ""
+}
+
+// maxError is the longest error text shown to an agent, in bytes.
+const maxError = 8 << 10
+
+// OneLine returns text of a plugin on one line, without control and invisible
+// characters, cut to n bytes.
+func OneLine(text string, n int) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r), unicode.IsControl(r):
+			return ' '
+		case unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, text)
+	return Clip(strings.Join(strings.Fields(text), " "), n)
+}

@@ -1,0 +1,143 @@
+// Package contract reads the binary of a plugin and checks it against the contract of
+// package abi, without running or compiling it.
+package contract
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/compiler"
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+// Shape is how the host calls a module.
+type Shape string
+
+// The shapes.
+const (
+	Reactor Shape = "reactor" // imports toolhost_v1, exports toolhost_invoke
+	Command Shape = "command" // a WASI preview 1 program with _start
+	Extism  Shape = "extism"  // imports extism:host/env
+)
+
+// Info describes the binary of a module, without running it.
+type Info struct {
+	Digest   string   `json:"digest"` // sha256 of the binary, in hex; empty if it was only scanned
+	Size     int      `json:"size"`   // bytes
+	Shape    Shape    `json:"shape"`
+	Manifest []byte   `json:"-"` // custom section toolhost.manifest, or nil
+	Describe bool     `json:"describe"`
+	Imports  []string `json:"imports"` // module.name (type)
+	Exports  []string `json:"exports"`
+	MinBytes int64    `json:"memory_min"` // initial linear memory
+	MaxBytes int64    `json:"memory_max"` // maximum linear memory; 4 GiB if none is declared
+	script   []byte
+	MCP      MCP `json:"mcp,omitempty"` // how an Extism plugin lists its tools; empty if it does not
+	// Extism plugins: the callable exports.
+	functions map[string]bool
+	hosted    []HostFunction // the host functions that it imports
+	started   string         // the remedy for a plugin that starts up in an unsupported way, or empty
+}
+
+// Script returns the section abi.SectionScript, or nil.
+func (i *Info) Script() []byte { return i.script }
+
+// Remedy returns what to change in a plugin that starts up in an unsupported way, or
+// nothing.
+func (i *Info) Remedy() string { return i.started }
+
+// HostFunctions returns the functions of another host that an Extism plugin imports.
+func (i *Info) HostFunctions() []HostFunction { return i.hosted }
+
+// HasFunction reports whether an Extism plugin exports a callable function of the name.
+func (i *Info) HasFunction(name string) bool { return i.functions[name] }
+
+// Signature is a comparable function type.
+type Signature string
+
+// The function types of the contract, in the notation of wasmbin.FuncType.
+var (
+	imports = map[string]Signature{
+		abi.ImportRead:     "(i32, i32, i32) -> i32",
+		abi.ImportWrite:    "(i32, i32, i32) -> i32",
+		abi.ImportProgress: "(f64, f64, i32, i32) -> i32",
+		abi.ImportCall:     "(i32, i32, i32, i32) -> i32",
+		abi.ImportStart:    "(i32, i32, i32, i32) -> i32",
+	}
+	exports = map[string]Signature{
+		abi.ExportDescribe:   "() -> i32",
+		abi.ExportInvoke:     "() -> i32",
+		abi.ExportResume:     "(i32, i32) -> i32",
+		abi.ExportRestored:   "() -> ()",
+		abi.ExportInitialize: "() -> ()",
+		abi.ExportStart:      "() -> ()",
+	}
+)
+
+// Imports has the types of the functions that the host defines for plugins, by
+// module and name, without those of the contract.
+type Imports map[string]map[string]Signature
+
+// Inspect checks a binary without compiling it. A module that breaks the contract is a
+// [*ModuleError].
+func Inspect(wasm []byte, defined Imports) (*Info, error) {
+	m, err := wasmbin.Parse(wasm)
+	if err != nil {
+		return nil, &ModuleError{Part: "module", Err: err}
+	}
+	return check(m, &Info{Digest: Digest(wasm), Size: len(wasm)}, defined)
+}
+
+// Digest returns the digest of a binary in hex.
+func Digest(wasm []byte) string {
+	sum := sha256.Sum256(wasm)
+	return hex.EncodeToString(sum[:])
+}
+
+// Scan checks a binary of size bytes like [Inspect], but does not read its code and data.
+// Info.Digest is empty. Errors of the file are returned unchanged.
+func Scan(file io.ReaderAt, size int64, defined Imports) (*Info, error) {
+	m, err := wasmbin.Scan(file, size, abi.SectionManifest, abi.SectionScript, sectionGo)
+	if malformed := (*wasmbin.Error)(nil); errors.As(err, &malformed) {
+		return nil, &ModuleError{Part: "module", Err: err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return check(m, &Info{Size: int(size)}, defined)
+}
+
+// check checks a module against the contract and completes its Info.
+func check(m *wasmbin.Module, info *Info, defined Imports) (*Info, error) {
+	manifests := 0
+	for _, c := range m.Customs {
+		switch c.Name {
+		case abi.SectionManifest:
+			if manifests++; manifests > 1 {
+				return nil, &ModuleError{"module", "", fmt.Errorf("found two custom sections %q: keep one", c.Name)}
+			}
+			info.Manifest = c.Data
+		case abi.SectionScript:
+			info.script = c.Data
+		}
+	}
+
+	if err := compiler.CountOverhead(m).Check(); err != nil {
+		return nil, Blame(err)
+	}
+	if err := checkImports(m, info, defined); err != nil {
+		return nil, err
+	}
+	if err := checkExports(m, info); err != nil {
+		return nil, err
+	}
+
+	return info, nil
+}
+
+// sectionGo is a custom section written by Go's linker.
+const sectionGo = "go:buildid"

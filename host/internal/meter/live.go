@@ -1,0 +1,16 @@
+package meter
+
+import "sync/atomic"
+
+// Live is the usage of a running call, for other goroutines.
+type Live struct {
+	Fuel, Peak, Waited atomic.Int64
+}
+
+// Note records the usage of the call, given what is left on the counter.
+func (m *Meter) Note(left int64) {
+	if m.Live != nil {
+		m.Live.Fuel.Store(max(0, m.Fuel.Used(left)-m.Earlier))
+		m.Live.Peak.Store(int64(m.Memory.Peak))
+	}
+}
