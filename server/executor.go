@@ -262,18 +262,6 @@ func (x executor) provider(name string) engine.Provider {
 	return tool.Provider()
 }
 
-// formerProvider is provider for runs from before records had one, when all tools were of
-// plugins. It names a plugin only if that still has the version of the run.
-func (x executor) formerProvider(name, version string) engine.Provider {
-	switch {
-	case version == "":
-		return engine.Provider{}
-	case x.version(name) != version:
-		return engine.Provider{Kind: catalog.KindWasm}
-	}
-	return x.provider(name)
-}
-
 // mayRunAgain returns an error if a run may not be executed twice.
 func mayRunAgain(tool *catalog.Tool, run engine.Run) error {
 	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly && run.StateSize == 0 && !run.Anew { // otherwise it continues from its state

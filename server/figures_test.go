@@ -1,39 +1,14 @@
 package server
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background/engine"
-	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/wire"
 )
-
-// A run of an earlier version names the plugin of its tool if that is still the same.
-func TestFormerProvider(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := open(t, Config{Tools: []gotool.Tool{handler("own", func(context.Context, *gotool.Call) error { return nil })}}, "echo")
-		x := executor{s.Service}
-		version := x.version("echo")
-		require.NotEmpty(t, version)
-		for _, c := range []struct {
-			tool, version string
-			want          engine.Provider
-		}{
-			{"echo", version, engine.Provider{Kind: "wasm", Plugin: "echo", PluginVersion: "1.0.0"}},
-			{"echo", "another", engine.Provider{Kind: "wasm"}},
-			{"gone", "any", engine.Provider{Kind: "wasm"}},
-			{"own", "any", engine.Provider{Kind: "wasm"}},
-			{"echo", "", engine.Provider{}},
-		} {
-			require.Equal(t, c.want, x.formerProvider(c.tool, c.version), c)
-		}
-	})
-}
 
 // A run says what it used so far, spawned or parked, and in the end all it used.
 func TestCostWhileItRuns(t *testing.T) {

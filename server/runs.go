@@ -72,9 +72,6 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	}
 
 	cfg, x := s.cfg.Runs, executor{s}
-	if err := s.storage.Describe(ctx, x.formerProvider); err != nil {
-		s.log.Warn("runs of an earlier version do not name their plugins", "error", err)
-	}
 	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider, cfg.Hold = x.execute, x.readmit, x.version, x.provider, x.hold
 	cfg.Offer, cfg.OnEnd = x.offer, measureEnd(s.telemetry)
 	if s.cfg.Engine != nil {

@@ -281,6 +281,14 @@ func TestVersions(t *testing.T) {
 	require.ErrorContains(t, err, "version 99")
 
 	dir = t.TempDir()
+	e = opened(t, dir)
+	sql(t, e, "PRAGMA user_version = 7")
+	require.NoError(t, e.Close())
+	_, err = Open(t.Context(), dir, Config{})
+	require.ErrorIs(t, err, ErrForeign)
+	require.ErrorContains(t, err, "state.db has version 7, of a program before the first release")
+
+	dir = t.TempDir()
 	path := filepath.Join(dir, databaseName)
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	c, err := connect(path, "rw")
@@ -303,7 +311,7 @@ func TestMigrate(t *testing.T) {
 	require.Error(t, migrate(c, path, steps))
 	version, err := c.number("PRAGMA user_version")
 	require.NoError(t, err)
-	require.EqualValues(t, len(steps)-1, version, "steps are taken whole")
+	require.EqualValues(t, firstVersion+len(steps)-2, version, "steps are taken whole")
 	steps[len(steps)-1] = `UPDATE meta SET note = 'two';`
 	for range 2 {
 		require.NoError(t, migrate(c, path, steps))
@@ -311,52 +319,6 @@ func TestMigrate(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "two", row[0])
 	}
-}
-
-// A directory of the first version opens in the present one.
-func TestMigrateFromFirst(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, databaseName)
-	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	c, err := connect(path, "rw")
-	require.NoError(t, err)
-	run := engine.Run{
-		ID: "bg_old", Session: "s", Tool: "primes", Args: json.RawMessage(`{}`), Origin: engine.OriginSpawned,
-		CreatedAt: time.Now(), Status: engine.StatusSucceeded, Attempt: 1,
-	}
-	record, err := stored{Run: run, Log: &extent{}}.encode()
-	require.NoError(t, err)
-	require.NoError(t, c.script(fmt.Sprintf("%s PRAGMA application_id = %d; PRAGMA user_version = 1;", schema1, applicationID)))
-	require.NoError(t, c.run(`INSERT INTO runs (seq, id, session, finished, record) VALUES (1, 'bg_old', 's', 1, ?)`, record))
-	require.NoError(t, c.run(`INSERT INTO args VALUES (1, ?)`, []byte(`{}`)))
-	require.NoError(t, c.run(`INSERT INTO results VALUES (1, ?)`, []byte(`{"value":1,"content":[]}`)))
-	record, err = json.Marshal(engine.Schedule{ID: "sc_old", Session: "s", Args: json.RawMessage(`{"n":1}`), Enabled: true, Revision: 1})
-	require.NoError(t, err)
-	require.NoError(t, c.run(`INSERT INTO schedules (seq, id, session, enabled, changed, record) VALUES (1, 'sc_old', 's', 1, 1, ?)`, record))
-	require.NoError(t, c.close())
-
-	e := opened(t, dir)
-	defer func() { require.NoError(t, e.Close()) }()
-	require.Zero(t, e.Stats().Problems)
-	old, err := e.Get(t.Context(), "bg_old")
-	require.NoError(t, err)
-	require.JSONEq(t, `{"value":1,"content":[]}`, string(old.Result), "as it was stored")
-	e.limit(t, engine.Quota{Max: 1 << 30, Each: 1 << 30})
-	require.EqualValues(t, 2*engine.RecordOverhead+2+2*24+len(record), e.Recorded())
-	require.Nil(t, old.Content)
-	for i := range 3 { // its arguments are in its record, and from then on apart
-		found, err := e.Schedules(t.Context(), "s", true)
-		require.NoError(t, err)
-		require.Len(t, found, 1)
-		require.Nil(t, found[0].Args)
-		s, err := e.GetSchedule(t.Context(), "sc_old")
-		require.NoError(t, err)
-		require.Equal(t, `{"n":1}`, string(s.Args))
-		require.EqualValues(t, min(i, 1), count(t, e, "SELECT count(*) FROM schedule_args"))
-		_, err = e.PutSchedule(t.Context(), s, 5)
-		require.NoError(t, err)
-	}
-	require.Equal(t, count(t, e, "SELECT sum(size) FROM (SELECT size FROM runs UNION ALL SELECT size FROM schedules)"), e.Recorded())
 }
 
 // A crash in the middle of a migration leaves the version before, whole, and the
@@ -368,10 +330,10 @@ func TestCrashInAMigration(t *testing.T) {
 	c, err := connect(path, "rw")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.close()) }()
-	require.NoError(t, c.script(fmt.Sprintf("PRAGMA journal_mode = WAL; %s PRAGMA application_id = %d; PRAGMA user_version = 1;", schema1, applicationID)))
+	require.NoError(t, c.script("PRAGMA journal_mode = WAL"))
 	// With no cache, and more in the step than fits, pages reach the disk before the end of it.
-	require.NoError(t, c.script("PRAGMA cache_size = 1; BEGIN IMMEDIATE; "+schema2+
-		" INSERT INTO contents WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT i, randomblob(1000) FROM n; PRAGMA user_version = 2;"))
+	require.NoError(t, c.script("PRAGMA cache_size = 1; BEGIN IMMEDIATE; "+schema1+
+		" INSERT INTO contents WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT i, randomblob(1000) FROM n; PRAGMA user_version = 8;"))
 	require.NoError(t, os.CopyFS(after, os.DirFS(dir)))
 	wal, err := os.ReadFile(filepath.Join(after, databaseName+"-wal"))
 	require.NoError(t, err)
