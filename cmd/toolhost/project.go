@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -43,6 +44,32 @@ var languages = map[string]language{
 	"typescript": javascript{".ts"},
 	"python":     inPython{},
 	"rust":       rust{},
+}
+
+//go:embed templates
+var templates embed.FS
+
+// project returns the files of a new project, from the templates of a language. values are
+// what stands in them for the texts before: "%NAME%", name, and so on.
+func project(language string, values ...string) map[string]string {
+	dir, err := fs.Sub(templates, "templates/"+language)
+	if err != nil {
+		panic(err) // no name of a language is an invalid path
+	}
+	files, fill := map[string]string{}, strings.NewReplacer(values...)
+	_ = fs.WalkDir(dir, ".", func(name string, e fs.DirEntry, err error) error { // embedded files can be read
+		if e.IsDir() {
+			return nil
+		}
+		text, err := fs.ReadFile(dir, name)
+		name = strings.TrimSuffix(name, ".tmpl")
+		if name == "gitignore" { // git would obey it here
+			name = ".gitignore"
+		}
+		files[name] = fill.Replace(string(text))
+		return err
+	})
+	return files
 }
 
 // buildFuel is the budget of describing a built plugin: scripts with large

@@ -22,38 +22,9 @@ import (
 type inC struct{}
 
 func (inC) files(name string) map[string]string {
-	return map[string]string{
-		"tool.c": `#include <ctype.h>
-
-#include "toolhost.h"
-
-TOOLHOST_PLUGIN({"name": "` + name + `", "version": "1.0.0", "description": "Counts words."})
-
-TOOLHOST_TOOL(count, {
-	"description": "Counts the words of a text.",
-	"input_schema": {
-		"type": "object",
-		"properties": {"text": {"type": "string", "description": "Text to count"}},
-		"required": ["text"],
-		"additionalProperties": false
-	},
-	"hints": {"readonly": true, "idempotent": true},
-	"examples": [{"args": {"text": "one two"}, "result": {"words": 2}}]
-}) {
-	th_str text = th_string(th_get(args, "text"), "");
-	int words = 0;
-	for (size_t i = 0; i < text.n; i++)
-		words += !isspace((unsigned char)text.p[i]) && (i == 0 || isspace((unsigned char)text.p[i - 1]));
-	if (words == 0) return th_fail("the text has no words");
-
-	th_put_object(th_result(), NULL);
-	th_put_int(th_result(), "words", words);
-	return TH_OK;
-}
-`,
-		"toolhost.h": c.Header,
-		".gitignore": "*.wasm\n",
-	}
+	files := project("c", "%NAME%", name)
+	files["toolhost.h"] = c.Header
+	return files
 }
 
 func (inC) main(dir string) string {

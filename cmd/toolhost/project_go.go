@@ -16,64 +16,11 @@ type golang struct{}
 const modulePath = "github.com/toolhost/toolhost"
 
 func (golang) files(name string) map[string]string {
-	mod := "module " + name + "\n\ngo 1.26\n\nrequire " + modulePath + " "
+	required := version()
 	if clone := cloneOf(); clone != "" {
-		mod += "v0.0.0\n\nreplace " + modulePath + " => " + clone + "\n"
-	} else {
-		mod += version() + "\n"
+		required = "v0.0.0\n\nreplace " + modulePath + " => " + clone
 	}
-
-	return map[string]string{
-		"main.go": `package main
-
-import (
-	"strings"
-
-	"` + modulePath + `/guest"
-)
-
-type args struct {
-	Text string ` + "`json:\"text\" desc:\"Text to count\"`" + `
-}
-
-type counts struct {
-	Words int ` + "`json:\"words\"`" + `
-}
-
-func count(_ *guest.Call, in args) (counts, error) {
-	words := strings.Fields(in.Text)
-	if len(words) == 0 {
-		return counts{}, guest.Errorf("the text has no words")
-	}
-	return counts{len(words)}, nil
-}
-
-var plugin = guest.Plugin{
-	Name: "` + name + `", Version: "1.0.0", Description: "Counts words.",
-	Tools: []guest.Tool{{
-		Name: "count", Description: "Counts the words of a text.", Handler: guest.Handle(count),
-		Hints:    guest.Hints{Readonly: true, Idempotent: true},
-		Examples: []guest.Example{{Args: args{"one two"}, Result: counts{2}}},
-	}},
-}
-
-func init() { guest.Serve(&plugin) }
-
-func main() {}
-`,
-		"main_test.go": `package main
-
-import (
-	"testing"
-
-	"` + modulePath + `/guest/guesttest"
-)
-
-func TestPlugin(t *testing.T) { guesttest.Check(t, &plugin) }
-`,
-		"go.mod":     mod,
-		".gitignore": "*.wasm\n",
-	}
+	return project("go", "%NAME%", name, "%MODULE%", modulePath, "%VERSION%", required)
 }
 
 // cloneOf returns the clone that this program was built from, or nothing if it is

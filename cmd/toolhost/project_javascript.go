@@ -21,27 +21,11 @@ func (l javascript) files(name string) map[string]string {
 	if l.ext == ".ts" {
 		result = ": Promise<{ words: number }>"
 	}
-	return map[string]string{
-		"tool" + l.ext: `import { tool, ToolError } from "toolhost";
-
-export const plugin = { name: "` + name + `", version: "1.0.0", description: "Counts words." };
-
-export const count = tool({
-  description: "Counts the words of a text.",
-  input: { text: { type: "string", description: "Text to count" } },
-  readonly: true,
-  idempotent: true,
-  examples: [{ args: { text: "one two" }, result: { words: 2 } }],
-}, async ({ text }, call)` + result + ` => {
-  if (text.trim() === "") throw new ToolError("the text has no words");
-  return { words: text.trim().split(/\s+/).length };
-});
-`,
-		typesFile:       string(js.Types),
-		"package.json":  "{\n  \"name\": \"" + name + "\",\n  \"private\": true,\n  \"type\": \"module\"\n}\n",
-		"tsconfig.json": "{\n  \"compilerOptions\": {\n    \"target\": \"ES2023\", \"module\": \"ESNext\", \"moduleResolution\": \"bundler\", \"lib\": [\"ES2023\", \"DOM\"],\n    \"strict\": true, \"noEmit\": true, \"allowJs\": true, \"checkJs\": true\n  },\n  \"include\": [\"*.ts\", \"*.js\"]\n}\n",
-		".gitignore":    "node_modules/\n*.wasm\n",
-	}
+	files := project("javascript", "%NAME%", name, "%RESULT%", result)
+	files["tool"+l.ext] = files["tool"]
+	delete(files, "tool")
+	files[typesFile] = string(js.Types)
+	return files
 }
 
 func (l javascript) main(dir string) string {

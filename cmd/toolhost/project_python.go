@@ -13,25 +13,7 @@ import (
 type inPython struct{}
 
 func (inPython) files(name string) map[string]string {
-	return map[string]string{
-		"tool.py": `from toolhost import ToolError, plugin, tool
-
-plugin("` + name + `", version="1.0.0", description="Counts words.")
-
-
-@tool(readonly=True, idempotent=True, examples=[{"args": {"text": "one two"}, "result": {"words": 2}}])
-def count(text: str) -> dict[str, int]:
-    """Counts the words of a text.
-
-    Args:
-        text: Text to count
-    """
-    if not text.strip():
-        raise ToolError("the text has no words")
-    return {"words": len(text.split())}
-`,
-		".gitignore": "__pycache__/\n*.wasm\n",
-	}
+	return project("python", "%NAME%", name)
 }
 
 func (inPython) main(dir string) string {

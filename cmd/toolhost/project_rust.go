@@ -23,58 +23,7 @@ func (rust) files(name string) map[string]string {
 	if clone := cloneOf(); clone != "" {
 		crate = fmt.Sprintf("{ path = %q }", filepath.ToSlash(filepath.Join(clone, "guest", "rust", "toolhost")))
 	}
-	return map[string]string{
-		"Cargo.toml": `[package]
-name = "` + name + `"
-version = "1.0.0"
-edition = "2021"
-publish = false
-
-[lib]
-crate-type = ["cdylib"]
-
-[dependencies]
-schemars = "1"
-serde = { version = "1", features = ["derive"] }
-toolhost = ` + crate + `
-
-[profile.release]
-lto = true
-codegen-units = 1
-panic = "abort"
-strip = true
-
-[workspace]
-`,
-		"src/lib.rs": `use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use toolhost::{plugin, tool, ToolError};
-
-#[derive(Deserialize, JsonSchema)]
-struct Text {
-    /// Text to count
-    text: String,
-}
-
-#[derive(Serialize)]
-struct Counts {
-    words: usize,
-}
-
-/// Counts the words of a text.
-#[tool(readonly, idempotent, examples = r#"[{"args": {"text": "one two"}, "result": {"words": 2}}]"#)]
-fn count(args: Text) -> Result<Counts, ToolError> {
-    let words = args.text.split_whitespace().count();
-    if words == 0 {
-        return Err(ToolError::new("the text has no words"));
-    }
-    Ok(Counts { words })
-}
-
-plugin! { name: "` + name + `", description: "Counts words.", tools: [count] }
-`,
-		".gitignore": "/target\n*.wasm\n",
-	}
+	return project("rust", "%NAME%", name, "%CRATE%", crate)
 }
 
 func (rust) main(dir string) string {
