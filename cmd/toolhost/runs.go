@@ -294,27 +294,12 @@ func (r *remote) spawnSchedule(ctx context.Context, req wire.NewSchedule) error 
 func (r *remote) attend(ctx context.Context, spawned wire.Run) error {
 	progress := newBar(r.err)
 	shown := progress.live(spawned.Tool)
-	var said echo
-	run, err := r.follow(ctx, spawned.TaskID, progress, shown, func(out wire.Output) {
-		said.take(out, shown.take)
-	})
+	run, err := r.follow(ctx, spawned.TaskID, progress, shown, shown.take)
 	if err != nil {
 		if ctx.Err() != nil {
 			r.notef("toolhost: the run continues: toolhost wait %s", spawned.TaskID)
 		}
 		return err
 	}
-
-	return r.answer(run, outcome(wire.Runs{Runs: []wire.Run{run}}), func() {
-		rest, seen := said.rest(resultText(run.Result)) // a command's stdout is both its output and its result
-		seen = seen && terminal(r.out) > 0 && terminal(r.err) > 0 && len(run.Content) == 0
-		switch {
-		case !seen:
-			said.showLate(shown.take)
-			shown.end()
-			r.printResult(run.Result, run.Content)
-		case rest != "":
-			r.printf("%s\n", rest)
-		}
-	})
+	return r.answer(run, outcome(wire.Runs{Runs: []wire.Run{run}}), func() { r.printResult(run.Result, run.Content) })
 }
