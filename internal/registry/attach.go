@@ -61,26 +61,8 @@ func attach(ctx context.Context, repo *remote.Repository, subject ocispec.Descri
 	return repo.Push(ctx, describe(ocispec.MediaTypeImageManifest, manifest), bytes.NewReader(manifest)) // lists the referrer if the registry does not
 }
 
-// Attached returns the documents of a media type that are attached to the manifest with a
-// digest, in the registry's order. They are not trusted: anyone who can push may attach
-// documents. Errors are of type [Error].
-func (c *Client) Attached(ctx context.Context, ref Reference, d digest.Digest, mediaType string) ([][]byte, error) {
-	ctx, cancel := c.limit(ctx)
-	defer cancel()
-	ref = ref.At(d)
-	repo, err := c.repository(ref)
-	if err != nil {
-		return nil, err
-	}
-
-	subject, err := resolve(ctx, repo, ref)
-	var documents [][]byte
-	if err == nil {
-		documents, err = attached(ctx, repo, subject, mediaType)
-	}
-	return documents, failed(ctx, ref, err)
-}
-
+// attached returns the documents of a media type that are attached to a manifest, in the
+// registry's order. They are not trusted: anyone who can push may attach documents.
 func attached(ctx context.Context, repo *remote.Repository, subject ocispec.Descriptor, mediaType string) (documents [][]byte, err error) {
 	var found []ocispec.Descriptor
 	err = repo.Referrers(ctx, subject, mediaType, func(page []ocispec.Descriptor) error {

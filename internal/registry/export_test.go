@@ -3,6 +3,8 @@ package registry
 import (
 	"context"
 	"net/netip"
+
+	"github.com/opencontainers/go-digest"
 )
 
 // Limits of this package, for tests of what is beyond them.
@@ -24,4 +26,23 @@ func SetLookup(addrs map[string]string) (undo func()) {
 		return nil, nil
 	}
 	return func() { lookup = before }
+}
+
+// Attached returns the documents of a media type that are attached to the manifest with a
+// digest.
+func (c *Client) Attached(ctx context.Context, ref Reference, d digest.Digest, mediaType string) ([][]byte, error) {
+	ctx, cancel := c.limit(ctx)
+	defer cancel()
+	ref = ref.At(d)
+	repo, err := c.repository(ref)
+	if err != nil {
+		return nil, err
+	}
+
+	subject, err := resolve(ctx, repo, ref)
+	var documents [][]byte
+	if err == nil {
+		documents, err = attached(ctx, repo, subject, mediaType)
+	}
+	return documents, failed(ctx, ref, err)
 }
