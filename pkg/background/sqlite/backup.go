@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -221,15 +222,20 @@ func Restore(ctx context.Context, backup io.ReaderAt, size int64, dir string) er
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return err
 	}
-	if err := tryDatabase(ctx, files, parent); err != nil {
-		return err
-	}
 	stage, err := os.MkdirTemp(parent, filepath.Base(dir)+".restore-*")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(stage) }()
-	if err := unpack(ctx, files, stage); err != nil {
+
+	at := slices.IndexFunc(files, func(f *zip.File) bool { return f.Name == databaseName })
+	if err := unpack(ctx, files[at:at+1], stage); err != nil {
+		return err
+	}
+	if err := checkBackup(filepath.Join(stage, databaseName)); err != nil {
+		return err
+	}
+	if err := unpack(ctx, slices.Delete(files, at, at+1), stage); err != nil {
 		return err
 	}
 
@@ -287,42 +293,50 @@ func unpack(ctx context.Context, files []*zip.File, folder string) error {
 	return nil
 }
 
-// checkBackup checks the database of a backup, including its indexes.
+// checkBackup checks the database of a backup, including its indexes, and that it lacks no
+// table or column: an intact database may.
 func checkBackup(database string) error {
 	found, err := inspectFile(database, integrityCheck)
-	switch {
-	case err != nil && !errors.Is(err, ErrNewer):
-		return fmt.Errorf("%w: %w", ErrBackup, err)
-	case err == nil && found.store == 0:
-		return fmt.Errorf("%w: its %s is empty", ErrBackup, databaseName)
+	if err == nil && found.store == 0 {
+		err = fmt.Errorf("its %s is empty", databaseName)
+	}
+	if err == nil {
+		err = checkLayout(database)
+	}
+	if err != nil && !errors.Is(err, ErrNewer) {
+		err = fmt.Errorf("%w: %w", ErrBackup, err)
 	}
 	return err
 }
 
-// tryDatabase opens the database of a backup in a temporary folder: an intact database may
-// still lack tables.
-func tryDatabase(ctx context.Context, files []*zip.File, parent string) error {
-	dir, err := os.MkdirTemp(parent, "restore-*")
+// checkLayout returns an error if a database lacks a column that the steps of its version
+// make.
+func checkLayout(path string) (err error) {
+	c, err := connect(path, "ro")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer func() { err = errors.Join(err, c.close()) }()
+	made, err := connect("layout", "memory")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, made.close()) }()
 
-	database := slices.DeleteFunc(slices.Clone(files), func(f *zip.File) bool { return f.Name != databaseName })
-	if err := unpack(ctx, database, dir); err != nil {
-		return err
-	}
-	if err := checkBackup(filepath.Join(dir, databaseName)); err != nil {
-		return err
-	}
-	e, err := Open(ctx, dir, Config{})
+	taken, err := versionOf(c, path, len(migrations))
 	if err == nil {
-		err = e.Close()
+		err = made.script(strings.Join(migrations[:taken], ""))
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrBackup, err)
+		return err
 	}
-	return nil
+	return made.query(func(column []driver.Value) error {
+		n, err := c.number(`SELECT count(*) FROM pragma_table_info(?) WHERE name = ?`, column...)
+		if err == nil && n == 0 {
+			err = fmt.Errorf("it has no column %v.%v", column[0], column[1])
+		}
+		return err
+	}, `SELECT t.name, c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'`)
 }
 
 // unpackFile writes a file of a backup. Only the database is then durable: logs can be

@@ -7,12 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -144,30 +141,12 @@ func (h *hook) Write(p []byte) (int, error) {
 func TestBackupUnderLoad(t *testing.T) {
 	const rounds = 3
 	e := opened(t, t.TempDir())
-	var mu sync.Mutex
-	lives := make(map[string]life)
+	l := &load{lives: make(map[string]life)}
 	for round := range rounds {
-		stop, begun, left := make(chan struct{}), make(chan struct{}), 200
-		acked := func(v life) {
-			mu.Lock()
-			defer mu.Unlock()
-			lives[v.id] = v
-			if left--; left == 0 {
-				close(begun)
-			}
-		}
-		var writers sync.WaitGroup
-		for i := range 8 {
-			w := workload{e, rand.New(rand.NewPCG(uint64(i), uint64(round))), 4 * testCap, acked, stop}
-			writers.Go(func() { w.run(t, fmt.Sprint(round, "-", i)) })
-		}
-		<-begun
-		mu.Lock()
-		before := maps.Clone(lives)
-		mu.Unlock()
+		stop := l.begin(t, e, round, 200, 4*testCap)
+		before := l.acknowledged()
 		backup := backedUp(t, e)
-		close(stop)
-		writers.Wait()
+		stop()
 
 		r := restored(t, backup)
 		for _, v := range before {

@@ -121,6 +121,42 @@ func (w workload) one(t testing.TB, v life, i int) error {
 	return nil
 }
 
+// A load is several workloads at the same time, and what they were acknowledged.
+type load struct {
+	mu    sync.Mutex
+	lives map[string]life
+}
+
+// begin starts the workloads of a round, and returns once so many steps were acknowledged.
+func (l *load) begin(t testing.TB, e *tester, round, steps int, limit int64) (stop func()) {
+	ending, begun := make(chan struct{}), make(chan struct{})
+	acked := func(v life) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lives[v.id] = v
+		if steps--; steps == 0 {
+			close(begun)
+		}
+	}
+	var writers sync.WaitGroup
+	for i := range 8 {
+		w := workload{e, rand.New(rand.NewPCG(uint64(i), uint64(round))), limit, acked, ending}
+		writers.Go(func() { w.run(t, fmt.Sprint(round, "-", i)) })
+	}
+	<-begun
+	return func() {
+		close(ending)
+		writers.Wait()
+	}
+}
+
+// acknowledged returns what was acknowledged so far.
+func (l *load) acknowledged() map[string]life {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.lives)
+}
+
 // checkLife makes sure that what was acknowledged of a run is there.
 func checkLife(t testing.TB, e *tester, v life) {
 	t.Helper()
@@ -159,38 +195,20 @@ func TestPowerCut(t *testing.T) {
 	const rounds = 4
 	dir := t.TempDir()
 	e := opened(t, dir)
-	var mu sync.Mutex
-	lives := make(map[string]life)
+	l := &load{lives: make(map[string]life)}
 	for round := range rounds {
-		stop, begun, left := make(chan struct{}), make(chan struct{}), 300
-		acked := func(v life) {
-			mu.Lock()
-			defer mu.Unlock()
-			lives[v.id] = v
-			if left--; left == 0 {
-				close(begun)
-			}
-		}
-		var writers sync.WaitGroup // they end with the copy: what is checked takes longer than what is written
-		for i := range 8 {
-			w := workload{e, rand.New(rand.NewPCG(uint64(i), uint64(round))), testCap / 4 * 3, acked, stop}
-			writers.Go(func() { w.run(t, fmt.Sprint(round, "-", i)) })
-		}
-		<-begun
+		stop := l.begin(t, e, round, 300, testCap/4*3) // it ends with the copy: what is checked takes longer than what is written
 		copied := t.TempDir()
 		var before map[string]life
 		require.NoError(t, e.db.read(t.Context(), func(c *conn) error {
 			require.NoError(t, c.script("BEGIN"))
 			_, err := c.number("SELECT count(*) FROM runs")
 			require.NoError(t, err)
-			mu.Lock()
-			before = maps.Clone(lives)
-			mu.Unlock()
+			before = l.acknowledged()
 			copyTree(t, dir, copied)
 			return c.script("COMMIT")
 		}))
-		close(stop)
-		writers.Wait()
+		stop()
 		require.NotEmpty(t, before)
 		after := opened(t, copied)
 		for _, v := range before {
