@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,16 +11,12 @@ import (
 // TestLanguageFigures holds that languages.md has the figures of figures.md, which a benchmark
 // writes.
 func TestLanguageFigures(t *testing.T) {
-	page, err := os.ReadFile("languages.md")
-	require.NoError(t, err)
-	figures, err := os.ReadFile("figures.md")
-	require.NoError(t, err)
-	_, measured, ok := strings.Cut(string(figures), "<!-- bench/languages -->\n")
+	_, measured, ok := strings.Cut(read(t, "figures.md"), "<!-- bench/languages -->\n")
 	require.True(t, ok)
 	measured, _, ok = strings.Cut(measured, "<!-- bench/languages ends -->\n")
 	require.True(t, ok)
 
-	rows := regexp.MustCompile(`(?m)^\| \[(\w+)\]\(\w+\.md\) \|(.*)\|$`).FindAllStringSubmatch(string(page), -1)
+	rows := regexp.MustCompile(`(?m)^\| \[(\w+)\]\(\w+\.md\) \|(.*)\|$`).FindAllStringSubmatch(read(t, "languages.md"), -1)
 	require.NotEmpty(t, rows)
 	for _, row := range rows {
 		var of []string // the rows of the language

@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"os"
 	"regexp"
 	"testing"
 
@@ -10,9 +9,7 @@ import (
 
 // TestRationale holds that the tests that RATIONALE.md names exist.
 func TestRationale(t *testing.T) {
-	page, err := os.ReadFile("../RATIONALE.md")
-	require.NoError(t, err)
-	names := regexp.MustCompile(`\b[a-z]\w*\.(?:Test[A-Z]\w*|Run\b)`).FindAllString(string(page), -1)
+	names := regexp.MustCompile(`\b[a-z]\w*\.(?:Test[A-Z]\w*|Run\b)`).FindAllString(read(t, "../RATIONALE.md"), -1)
 	require.NotEmpty(t, names)
 
 	sources := map[string]string{}

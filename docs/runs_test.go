@@ -2,7 +2,6 @@ package docs_test
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -27,10 +26,8 @@ var (
 // TestPromises holds that testdata/promises.txt has the promises of runs.md, which are the
 // items of its lists, in the same order, each with tests that exist.
 func TestPromises(t *testing.T) {
-	page, err := os.ReadFile("runs.md")
-	require.NoError(t, err)
 	var made []string
-	for line := range strings.Lines(string(page)) {
+	for line := range strings.Lines(read(t, "runs.md")) {
 		if strings.HasPrefix(line, "- ") {
 			m := promise.FindStringSubmatch(line)
 			require.NotNil(t, m, "a promise without a name: %s", line)
@@ -55,11 +52,8 @@ func TestPromises(t *testing.T) {
 // readPromises returns the names of the promises of promises.txt in their order, and the
 // tests of each.
 func readPromises(t *testing.T) (names []string, tests map[string][]string) {
-	text, err := os.ReadFile("testdata/promises.txt")
-	require.NoError(t, err)
-
 	tests = map[string][]string{}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(read(t, "testdata/promises.txt")) {
 		line = strings.TrimSuffix(line, "\n")
 		test, indented := strings.CutPrefix(line, "\t")
 		switch {
@@ -113,9 +107,7 @@ func testsOf(t *testing.T, dir string) string {
 	require.NotEmpty(t, files, dir)
 	var b strings.Builder
 	for _, f := range files {
-		data, err := os.ReadFile(f)
-		require.NoError(t, err)
-		b.Write(data)
+		b.WriteString(read(t, f))
 	}
 	return b.String()
 }
