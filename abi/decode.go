@@ -108,6 +108,7 @@ func (d *decoder) decode(data []byte, into any) []Problem {
 	if err := d.syntax(data); err != nil {
 		return []Problem{{"", err.Error()}}
 	}
+
 	if len(d.problems) == 0 {
 		d.value("", data, reflect.ValueOf(into).Elem())
 	}

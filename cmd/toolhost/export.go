@@ -71,6 +71,7 @@ for. Clients find toolhost on their PATH, or with --program in the folder.
 			if err != nil {
 				return err
 			}
+
 			files, err := b.AgentPlugin()
 			if err != nil {
 				return &usageError{err, ""}
@@ -99,11 +100,11 @@ install. It includes this program, and is for machines of this system.
 			if err != nil {
 				return err
 			}
+
 			data, err := b.MCPB()
 			if err != nil {
 				return &usageError{err, "toolhost export mcpb --help shows the flags"}
 			}
-
 			file, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 			if errors.Is(err, fs.ErrExist) {
 				return &usageError{fmt.Errorf("%s is there already", args[0]), "choose another name, or remove it"}
@@ -111,6 +112,7 @@ install. It includes this program, and is for machines of this system.
 			if err != nil {
 				return err
 			}
+
 			_, err = file.Write(data)
 			if err := errors.Join(err, file.Close()); err != nil {
 				return err
