@@ -77,15 +77,6 @@ func (s *Store) Close() error {
 // HasFiles reports whether the output of runs is in files of the data folder.
 func (s *Store) HasFiles() bool { return s.dir != nil }
 
-// Describe adds the providers of tools to runs of an earlier version: see
-// [sqlite.Engine.Describe].
-func (s *Store) Describe(ctx context.Context, of func(tool, version string) engine.Provider) error {
-	if s.dir == nil {
-		return nil
-	}
-	return s.dir.Describe(ctx, of)
-}
-
 // Stats returns the current counts. They are zero unless runs are in the data folder.
 func (s *Store) Stats() Stats {
 	if s.dir == nil {

@@ -58,7 +58,6 @@ func TestOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, c.cfg)
 			require.Equal(t, c.kept, s.HasFiles())
-			require.NoError(t, s.Describe(t.Context(), func(string, string) engine.Provider { return engine.Provider{} }))
 			require.NoError(t, s.put(t, "key"))
 			require.NoError(t, s.Ready(t.Context()))
 			require.Zero(t, s.Stats())
