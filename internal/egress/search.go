@@ -143,6 +143,14 @@ func (p prefix) next(e *encoding, c byte) prefix {
 	return prefix{node: p.node, matched: p.matched + 1, depth: p.depth + 1}
 }
 
+// after returns p with more bytes.
+func (p prefix) after(e *encoding, chars []byte) prefix {
+	for i := 0; i < len(chars) && p.node != nil; i++ {
+		p = p.next(e, chars[i])
+	}
+	return p
+}
+
 // plain returns how many bytes of a text are those of the label, without escapes.
 func (p prefix) plain(e *encoding, text []byte) (n int) {
 	label := p.label[p.matched:]
@@ -210,51 +218,50 @@ func (s *search) walk(e *encoding, p prefix, at int) {
 			return
 		}
 
-		if isEscape(s.text[at]) && s.escape(e, p, at) && s.budget <= 0 {
-			return
+		next, size := p.next(e, s.text[at]), 1
+		if isEscape(s.text[at]) {
+			next, size = s.escape(e, p, next, at)
 		}
-		next := p.next(e, s.text[at])
 		if next.node == nil {
 			if s.budget <= 0 {
 				s.cut(e, p, at)
 			}
 			return
 		}
-		p, at = next, at+1
+		p, at = next, at+size
 	}
 }
 
-// escape walks on from what may be an escape, in each way to read it. It reports whether there
-// is one.
-func (s *search) escape(e *encoding, p prefix, at int) (read bool) {
+// escape returns what follows p after what may be an escape, and its size. next is what follows
+// if it is none. If there are several ways to read it, escape walks on from the others.
+func (s *search) escape(e *encoding, p, next prefix, at int) (prefix, int) {
 	text := s.text[at:]
 	if len(text) < maxEscape && beginsEscape.Match(text) {
 		s.cut(e, p, len(s.text))
 	}
 	r, size := unescape(text)
 	if size == 0 {
-		return false
+		return next, 1
 	}
 
-	char := max(r, -r)
+	var asChar, asByte prefix // a Latin-1 byte can be both
+	if r >= utf8.RuneSelf || r <= -utf8.RuneSelf {
+		asChar = p.after(e, utf8.AppendRune(nil, max(r, -r)))
+	}
 	if r < utf8.RuneSelf {
-		read = s.follow(e, p, []byte{byte(char)}, at+size)
+		asByte = p.after(e, []byte{byte(max(r, -r))})
 	}
-	if char >= utf8.RuneSelf && (s.budget > 0 || !read) { // not a byte, or one of Latin-1
-		read = s.follow(e, p, utf8.AppendRune(nil, char), at+size) || read
-	}
-	return read
-}
-
-// follow walks on after the bytes that an escape stands for. It reports whether a form has them.
-func (s *search) follow(e *encoding, p prefix, chars []byte, at int) bool {
-	for _, c := range chars {
-		if p = p.next(e, c); p.node == nil {
-			return false
+	width := 1
+	for _, escaped := range [...]prefix{asChar, asByte} {
+		if escaped.node == nil {
+			continue
 		}
+		if next.node != nil && s.budget > 0 {
+			s.walk(e, next, at+width)
+		}
+		next, width = escaped, size
 	}
-	s.walk(e, p, at)
-	return true
+	return next, width
 }
 
 // cut masks a text up to end after the beginning of a form, if that is enough to mask.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -198,6 +199,17 @@ func TestSearchWork(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSearchDepth: a search needs no more memory for a long secret in which each character is
+// escaped and followed by white space than for the text itself.
+func TestSearchDepth(t *testing.T) {
+	secret := manySecrets(1, strings.Repeat("secret", 2000))[0]
+	text := escaping("", inJSON)(base64.StdEncoding.EncodeToString([]byte(secret)))
+	text = strings.ReplaceAll(text, `\u`, strings.Repeat(`\n`, maxSpaces)+`\u`)[2*maxSpaces:]
+
+	defer debug.SetMaxStack(debug.SetMaxStack(256 << 10))
+	require.True(t, strings.HasPrefix(maskerOf([]string{secret}).string(text), "[secret key0]"))
 }
 
 func maskerOf(values []string) *masker {
