@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
-	"github.com/toolhost/toolhost/pkg/background/sqlite"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/storage"
 )
@@ -20,7 +19,7 @@ const (
 
 // ErrDamaged is the error of Open for a Config.DataDir whose database is damaged, or not
 // as it was left.
-var ErrDamaged = sqlite.ErrDamaged
+var ErrDamaged = storage.ErrDamaged
 
 // ErrUnreachable means that the engine of runs does not answer, for example because its
 // database is down. The log says why. It matches [engine.ErrUnavailable].
@@ -57,8 +56,8 @@ func (s *Service) StorageErr() error { return s.storage.Err() }
 func (s *Service) Ready(ctx context.Context) error { return s.storage.Ready(ctx) }
 
 // Backup writes a backup of Config.DataDir to w while calls and runs continue. It
-// contains everything acknowledged before, see [sqlite.Engine.Backup]. After an error,
-// what was written is not a backup. Without a DataDir the error is [ErrNoBackup].
+// contains everything acknowledged before the call. After an error, what was written is
+// not a backup. Without a DataDir the error is [ErrNoBackup].
 func (s *Service) Backup(ctx context.Context, w io.Writer) error {
 	if s.kept() {
 		s.audit.Admin("backup", "", "")
@@ -73,8 +72,9 @@ func BackupDir(ctx context.Context, dir string, w io.Writer, log *slog.Logger) e
 	return storage.BackupDir(ctx, dir, w, log)
 }
 
-// Restore creates a Config.DataDir from a backup, see [sqlite.Restore]. The folder dir
-// must be missing or empty.
+// Restore creates a Config.DataDir from a backup. The folder dir must be missing or empty,
+// or the error matches [os.ErrExist]. It is then complete, or untouched. Open treats runs
+// that were active in the backup as interrupted: they may have continued since.
 func Restore(ctx context.Context, backup *os.File, dir string) error {
 	return storage.Restore(ctx, backup, dir)
 }

@@ -57,8 +57,7 @@ func (c *Cluster) Watch(ctx context.Context) {
 	if !c.cfg.Shared {
 		return
 	}
-	ticker := time.NewTicker(compareEvery)
-	defer ticker.Stop()
+	tick := time.Tick(compareEvery)
 	for {
 		if hosts, err := c.Hosts(ctx); err == nil {
 			for _, p := range c.track(hosts.Differences) {
@@ -66,7 +65,7 @@ func (c *Cluster) Watch(ctx context.Context) {
 			}
 		}
 		select {
-		case <-ticker.C:
+		case <-tick:
 		case <-ctx.Done():
 			return
 		}

@@ -38,7 +38,7 @@ type Store struct {
 type Stats = sqlite.Stats
 
 // Open opens a Store. The error matches [engine.ErrLocked] if another process uses the data
-// folder, and [sqlite.ErrDamaged] if its database is damaged.
+// folder, and [ErrDamaged] if its database is damaged.
 func Open(ctx context.Context, cfg Config) (s *Store, err error) {
 	s = &Store{cfg: cfg, Engine: cfg.Engine}
 	switch {
@@ -101,6 +101,9 @@ func (s *Store) Problems() []wire.FileProblem {
 
 // readyWithin is how long the engine may take to answer.
 const readyWithin = 3 * time.Second
+
+// ErrDamaged means that the database is damaged, or not as it was left.
+var ErrDamaged = sqlite.ErrDamaged
 
 // ErrUnreachable means that the engine does not answer. The log says why. It matches
 // [engine.ErrUnavailable].

@@ -17,7 +17,6 @@ import (
 	"github.com/toolhost/toolhost/internal/testlog"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/engine/memory"
-	"github.com/toolhost/toolhost/pkg/background/sqlite"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -72,7 +71,7 @@ func TestOpen(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "state.db"), []byte("no database"), 0o600))
 	_, err := Open(t.Context(), Config{DataDir: dir})
-	require.ErrorIs(t, err, sqlite.ErrDamaged)
+	require.ErrorIs(t, err, ErrDamaged)
 }
 
 // TestEngineAndDataDir: an engine stores runs instead of a folder, which one process uses

@@ -18,11 +18,10 @@ func (s *Store) Maintain(ctx context.Context) {
 	if s.dir == "" {
 		return
 	}
-	ticker := time.NewTicker(pruneEvery)
-	defer ticker.Stop()
+	tick := time.Tick(pruneEvery)
 	for {
 		select {
-		case <-ticker.C:
+		case <-tick:
 		case <-ctx.Done():
 			return
 		}
