@@ -81,10 +81,12 @@ type Tool struct {
 	definition wire.Definition
 	schema     json.RawMessage // accepted arguments; models see less, see shownSchema
 	input      *schema.Schema
-	anywhere   bool      // works without a session
 	found      *abi.Tool // what a search finds
-	run        func(ctx context.Context, s Session, c Call) (any, error)
+	run        runFunc
 }
+
+// A runFunc runs a tool, and returns its answer, which becomes JSON.
+type runFunc func(ctx context.Context, s Session, c Call) (any, error)
 
 // Tools are the agent's own tools. They are safe for concurrent use.
 type Tools struct {
@@ -96,57 +98,21 @@ type Tools struct {
 // New returns the agent's own tools, next to those of a catalog.
 func New(c *catalog.Catalog, records Records) (*Tools, error) {
 	a := &Tools{catalog: c, records: records}
-	a.all = []*Tool{{
-		definition: wire.Definition{
-			Name: SpawnBackground, Title: "Spawn Background",
-			Description: "Run a tool in the background. Returns a task_id at once; continue with other work: " + EndsNotified + ". With schedule it runs later.",
-			Annotations: wire.Annotations{Destructive: false},
-		},
-		run: spawn,
-	}, {
-		definition: wire.Definition{
-			Name: CheckBackground, Title: "Check Background",
-			Description: "Status, progress, new output and result of background runs, or the list of them and of schedules. Waits for the end: prefer one long wait to many short ones. A call answered with type background is such a run: do not repeat it.",
-			Annotations: wire.Annotations{ReadOnly: true, Idempotent: true},
-		},
-		run: check,
-	}, {
-		definition: wire.Definition{
-			Name: StopBackground, Title: "Stop Background",
-			Description: "Stop a background run, or a schedule. A result that came first is returned and kept.",
-			Annotations: wire.Annotations{Destructive: true, Idempotent: true},
-		},
-		run: stop,
-	}, {
-		definition: wire.Definition{
-			Name: MessageBackground, Title: "Message Background",
-			Description: "Send a message to an active background run. The descriptions of tools that read messages say what to send.",
-			Annotations: wire.Annotations{Destructive: false},
-		},
-		run: message,
-	}, {
-		definition: wire.Definition{
-			Name: ToolsSearch, Title: "Search Tools",
-			Description: "Find tools that are not listed here, with their TypeScript declarations. Call them by name.",
-			Annotations: wire.Annotations{ReadOnly: true, Idempotent: true},
-		},
-		anywhere: true,
-		run:      a.search,
-	}}
-	for _, t := range a.all {
-		raw, err := schemas.ReadFile("schemas/" + t.definition.Name + ".json")
+	run := map[string]runFunc{SpawnBackground: spawn, CheckBackground: check, StopBackground: stop, MessageBackground: message, ToolsSearch: a.search}
+	for _, d := range builtin {
+		raw, err := schemas.ReadFile("schemas/" + d.Name + ".json")
+		if err != nil {
+			return nil, err
+		}
+		input, err := schema.Compile(raw)
 		if err != nil {
 			return nil, err
 		}
 
-		t.schema = raw
-		t.definition.Approval, t.definition.Deferrable = abi.ApprovalAuto, abi.DeferNever
-		if t.input, err = schema.Compile(raw); err != nil {
-			return nil, err
-		}
-		t.found = &abi.Tool{Title: t.definition.Title, Description: t.definition.Description, InputSchema: shownSchema(raw, nil)}
+		d.Approval, d.Deferrable = abi.ApprovalAuto, abi.DeferNever
+		found := &abi.Tool{Title: d.Title, Description: d.Description, InputSchema: shownSchema(raw, nil)}
+		a.all = append(a.all, &Tool{definition: d, schema: raw, input: input, found: found, run: run[d.Name]})
 	}
-
 	return a, nil
 }
 
@@ -162,13 +128,13 @@ func (a *Tools) Lookup(name string) *Tool {
 	return nil
 }
 
-// Call runs the tool. Its session is nil if the call has none.
+// Call runs the tool. Its session is nil if the call has none; only the search works then.
 func (t *Tool) Call(ctx context.Context, s Session, c Call) (abi.Result, error) {
 	c.Args = repaired(t.schema, c.Args)
 	if problems := t.input.CheckObject(c.Args); len(problems) > 0 {
 		return reason.Explain(reason.BadArgs(t.definition.Name, problems))
 	}
-	if s == nil && !t.anywhere {
+	if s == nil && t.definition.Name != ToolsSearch {
 		return reason.ToolError("%s needs a session, and this call has none", t.definition.Name), nil
 	}
 

@@ -10,6 +10,27 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
+// builtin are the definitions of the tools, without what is the same for all of them.
+var builtin = []wire.Definition{{
+	Name: SpawnBackground, Title: "Spawn Background",
+	Description: "Run a tool in the background. Returns a task_id at once; continue with other work: " + EndsNotified + ". With schedule it runs later.",
+}, {
+	Name: CheckBackground, Title: "Check Background",
+	Description: "Status, progress, new output and result of background runs, or the list of them and of schedules. Waits for the end: prefer one long wait to many short ones. A call answered with type background is such a run: do not repeat it.",
+	Annotations: wire.Annotations{ReadOnly: true, Idempotent: true},
+}, {
+	Name: StopBackground, Title: "Stop Background",
+	Description: "Stop a background run, or a schedule. A result that came first is returned and kept.",
+	Annotations: wire.Annotations{Destructive: true, Idempotent: true},
+}, {
+	Name: MessageBackground, Title: "Message Background",
+	Description: "Send a message to an active background run. The descriptions of tools that read messages say what to send.",
+}, {
+	Name: ToolsSearch, Title: "Search Tools",
+	Description: "Find tools that are not listed here, with their TypeScript declarations. Call them by name.",
+	Annotations: wire.Annotations{ReadOnly: true, Idempotent: true},
+}}
+
 // offered returns those of the agent's tools that a model can call. A model pays for each
 // definition in every call, so tools without a use are left out. If some tool runs in the
 // background, all but message_background are offered, and that one too if such a tool reads
