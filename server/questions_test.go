@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -69,34 +68,6 @@ func (s service) parkAsking(session string) string {
 	require.NotEmpty(s.t, id, string(r.Value))
 	synctest.Wait()
 	return id
-}
-
-// Answers to a run are taken all or not at all, and a question that was not
-// answered stays open.
-func TestRunAnswersChecked(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := open(t, Config{ParkAfter: time.Second}, "asker")
-		id := s.parkAsking(alice)
-		open, err := s.Session(alice).Questions(t.Context(), id)
-		require.NoError(t, err)
-		require.Equal(t, "Who are you?", open["name.1"].Message)
-
-		for _, bad := range []abi.Answer{accepted(`{}`), accepted(`{"name":"A"}`), {Action: "shrug"}} {
-			err := s.Session(alice).Answer(t.Context(), id, map[string]abi.Answer{"name.1": bad})
-			require.ErrorIs(t, err, abi.ErrAnswer)
-			require.ErrorContains(t, err, "name.1: ")
-		}
-		still, err := s.Session(alice).Questions(t.Context(), id)
-		require.NoError(t, err)
-		require.Equal(t, open, still)
-		require.Equal(t, "running", s.check(alice, id, `,"wait_seconds":1`)["status"])
-
-		require.ErrorIs(t, s.Session(bob).Answer(t.Context(), id, map[string]abi.Answer{"name.1": accepted(`{"name":"Bob"}`)}), engine.ErrNotFound)
-		require.NoError(t, s.Session(alice).Answer(t.Context(), id, map[string]abi.Answer{"name.1": accepted(`{"name":"Ana"}`), "other": {}}))
-		report := s.check(alice, id, "")
-		require.Equal(t, "succeeded", report["status"])
-		require.Equal(t, object{"name": map[string]any{"action": "accept", "content": map[string]any{"name": "Ana"}}}, object(report["result"].(map[string]any)["answers"].(map[string]any)))
-	})
 }
 
 // An agent sees that a run waits for its user, and for what.

@@ -2,8 +2,6 @@ package question
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -16,19 +14,13 @@ import (
 	"github.com/toolhost/toolhost/server/internal/dryrun"
 )
 
-// Mailbox has what is stored of the questions of a run, see [background.Mailbox].
-type Mailbox interface {
-	Question(ctx context.Context) (data json.RawMessage, version int64, err error)
-	Answer(ctx context.Context, data json.RawMessage, version int64) error
-}
-
 // Open returns a run's open questions by key; nil without any.
 func (r *Registry) Open(ctx context.Context, run engine.Run) map[string]abi.Question {
 	open, asking := r.local(Run{run.Session, run.ID})
 	if !mayStore(run) {
 		return open
 	}
-	all, _, err := readRounds(r.Mailbox(run.Session, run.ID).Question(ctx))
+	all, _, err := readRounds(ctx, r.Mailbox(run.Session, run.ID))
 	if err != nil {
 		r.Log.Warn("what a run asks was not read", "task_id", run.ID, "error", err)
 	}
@@ -79,40 +71,6 @@ func (r *Registry) Answer(ctx context.Context, run engine.Run, answers map[strin
 		}
 		return answerStored(ctx, r.Mailbox(run.Session, run.ID), asking, checked)
 	})
-}
-
-// answerStored answers the stored questions of a suspended run, except those of one
-// operation.
-func answerStored(ctx context.Context, box Mailbox, except int32, answers map[string]abi.Answer) error {
-	for {
-		all, version, err := readRounds(box.Question(ctx))
-		if err != nil {
-			return err
-		}
-		changed := false
-		for i := range all {
-			if one := &all[i]; one.Operation != except {
-				if one.Given == nil {
-					one.Given = map[string]abi.Answer{}
-				}
-				changed = take(one.Open, one.Given, answers) || changed
-			}
-		}
-		if !changed {
-			return nil
-		}
-
-		data, err := json.Marshal(all)
-		if err == nil {
-			err = box.Answer(ctx, data, version)
-		}
-		switch {
-		case errors.Is(err, engine.ErrNotFound): // the run has ended
-			return nil
-		case !errors.Is(err, engine.ErrConflict):
-			return err
-		}
-	}
 }
 
 // Watch returns a channel that is closed as soon as one of these runs asks its user

@@ -39,6 +39,23 @@ func operationOf(ctx context.Context) *operation {
 	return o
 }
 
+// Mailbox has what is stored of the questions of a run, see [background.Mailbox].
+type Mailbox interface {
+	Question(ctx context.Context) (data json.RawMessage, version int64, err error)
+	Answer(ctx context.Context, data json.RawMessage, version int64) error
+}
+
+// ownMailbox is that of the run whose work a context belongs to.
+type ownMailbox struct{}
+
+func (ownMailbox) Question(ctx context.Context) (json.RawMessage, int64, error) {
+	return background.Question(ctx)
+}
+
+func (ownMailbox) Answer(ctx context.Context, data json.RawMessage, version int64) error {
+	return background.SaveQuestion(ctx, data, version)
+}
+
 // A round holds the questions that an operation asks at once, and the answers so far.
 type round struct {
 	Operation int32                   `json:"operation"`
@@ -63,6 +80,42 @@ func (r round) unique(key string) string { return fmt.Sprintf("%s.%d", key, r.Ro
 // unsuspended is the operation of a run that cannot be suspended while it asks.
 const unsuspended = -1
 
+// isSame reports whether both are of one operation in one round.
+func (r round) isSame(other round) bool {
+	return r.Operation == other.Operation && r.Round == other.Round
+}
+
+// readRounds returns the stored rounds of a run, and their version.
+func readRounds(ctx context.Context, box Mailbox) (all []round, version int64, err error) {
+	data, version, err := box.Question(ctx)
+	if err == nil && data != nil {
+		err = json.Unmarshal(data, &all)
+	}
+	return all, version, err
+}
+
+// changeRounds stores what change makes of the stored rounds of a run; nil changes
+// nothing. It calls change again if they were changed meanwhile.
+func changeRounds(ctx context.Context, box Mailbox, change func(all []round) []round) error {
+	for {
+		all, version, err := readRounds(ctx, box)
+		if err != nil {
+			return err
+		}
+		if all = change(all); all == nil {
+			return nil
+		}
+
+		data, err := json.Marshal(all)
+		if err == nil {
+			err = box.Answer(ctx, data, version)
+		}
+		if !errors.Is(err, engine.ErrConflict) {
+			return err
+		}
+	}
+}
+
 // load replaces r by what was stored of the same questions.
 func (o *operation) load(ctx context.Context, q abi.Questions, r *round) error {
 	if o == nil {
@@ -78,7 +131,7 @@ func (o *operation) load(ctx context.Context, q abi.Questions, r *round) error {
 	sum := sha256.Sum256(text)
 	r.Asked = hex.EncodeToString(sum[:])
 
-	all, _, err := readRounds(background.Question(ctx))
+	all, _, err := readRounds(ctx, ownMailbox{})
 	for _, one := range all {
 		if one.Operation == r.Operation && one.Asked == r.Asked && len(one.Open)+len(one.Given) == len(q.Questions) {
 			*r, o.kept = one, true
@@ -89,28 +142,19 @@ func (o *operation) load(ctx context.Context, q abi.Questions, r *round) error {
 
 // show stores the questions of a running run for other hosts.
 func (o *operation) show(ctx context.Context, r round) error {
-	err := o.store(context.WithoutCancel(ctx), r)
+	err := o.store(ctx, r)
 	if errors.Is(err, output.ErrNoRun) { // a call of this host alone
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("keeping what a run asks: %w", err)
-	}
-	o.kept = true
-	return nil
+	return err
 }
 
 // givenElsewhere returns the answers that another host received. Errors are dropped: it
 // is called again.
 func (r round) givenElsewhere(ctx context.Context) map[string]abi.Answer {
-	all, _, err := readRounds(background.Question(ctx))
-	if err != nil {
-		return nil
-	}
-	for _, one := range all {
-		if one.Operation == r.Operation && one.Round == r.Round {
-			return one.Given
-		}
+	all, _, err := readRounds(ctx, ownMailbox{})
+	if i := slices.IndexFunc(all, r.isSame); err == nil && i >= 0 {
+		return all[i].Given
 	}
 	return nil
 }
@@ -125,10 +169,10 @@ func (o *operation) leave(ctx context.Context, r round, asked error) error {
 	if asked != nil && !suspended {
 		r.Open = nil
 	}
-	if err := o.store(context.WithoutCancel(ctx), r); err != nil {
-		return fmt.Errorf("keeping what a run asks: %w", err)
+	if err := o.store(ctx, r); err != nil {
+		return err
 	}
-	o.kept = true
+
 	if suspended {
 		o.open.Store(o.number)
 	} else {
@@ -150,45 +194,45 @@ const maxAnswered = abi.MaxPending
 
 // store adds the questions of an operation to those of the others.
 func (o *operation) store(ctx context.Context, r round) error {
-	for {
-		all, version, err := readRounds(background.Question(ctx))
-		if err != nil {
-			return err
-		}
+	err := changeRounds(context.WithoutCancel(ctx), ownMailbox{}, func(all []round) []round {
 		for _, one := range all {
-			if one.Operation == r.Operation && one.Round == r.Round {
+			if r.isSame(one) {
 				take(r.Open, r.Given, one.Given) // answered on another host meanwhile
 			}
 		}
 		all = append(slices.DeleteFunc(all, func(one round) bool { return one.Operation == r.Operation }), r)
-		data, err := json.Marshal(all[max(0, len(all)-maxAnswered):])
-		if err == nil {
-			err = background.SaveQuestion(ctx, data, version)
-		}
-		if !errors.Is(err, engine.ErrConflict) {
-			return err
-		}
+		return all[max(0, len(all)-maxAnswered):]
+	})
+	if err != nil {
+		return fmt.Errorf("keeping what a run asks: %w", err)
 	}
+	o.kept = true
+	return nil
 }
 
-func readRounds(data json.RawMessage, version int64, err error) ([]round, int64, error) {
-	var all []round
-	if err == nil && data != nil {
-		err = json.Unmarshal(data, &all)
+// answerStored answers the stored questions of a suspended run, except those of one
+// operation.
+func answerStored(ctx context.Context, box Mailbox, except int32, answers map[string]abi.Answer) error {
+	err := changeRounds(ctx, box, func(all []round) (changed []round) {
+		for i := range all {
+			one := &all[i]
+			if one.Given == nil {
+				one.Given = map[string]abi.Answer{}
+			}
+			if one.Operation != except && take(one.Open, one.Given, answers) {
+				changed = all
+			}
+		}
+		return changed
+	})
+	if errors.Is(err, engine.ErrNotFound) { // the run has ended
+		return nil
 	}
-	return all, version, err
+	return err
 }
 
 // Forget removes the stored questions of the run whose work ctx belongs to, before it
 // starts over: its operations get other numbers.
 func Forget(ctx context.Context) error {
-	for {
-		asked, version, err := background.Question(ctx)
-		if err == nil && asked != nil {
-			err = background.SaveQuestion(ctx, json.RawMessage("[]"), version)
-		}
-		if !errors.Is(err, engine.ErrConflict) { // an answer came meanwhile
-			return err
-		}
-	}
+	return changeRounds(ctx, ownMailbox{}, func(all []round) []round { return all[:0] })
 }

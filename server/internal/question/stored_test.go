@@ -2,6 +2,7 @@ package question
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -109,11 +110,22 @@ func TestWithdrawn(t *testing.T) {
 
 // A damaged record of questions is an error, and no answer.
 func TestDamaged(t *testing.T) {
-	_, _, err := readRounds([]byte("{"), 1, nil)
+	_, _, err := readRounds(t.Context(), text("{"))
 	require.Error(t, err)
-	all, version, err := readRounds(nil, 0, nil)
+	require.Error(t, answerStored(t.Context(), text("{"), 0, map[string]abi.Answer{"name.1": {Action: abi.AnswerDecline}}))
+	all, _, err := readRounds(t.Context(), text(""))
 	require.NoError(t, err)
-	require.Zero(t, version)
 	require.Empty(t, all)
-	require.Equal(t, "a.3", newRound(abi.Questions{}, 3).unique("a"))
 }
+
+// A text is a mailbox with that text.
+type text string
+
+func (m text) Question(context.Context) (json.RawMessage, int64, error) {
+	if m == "" {
+		return nil, 0, nil
+	}
+	return json.RawMessage(m), 1, nil
+}
+
+func (m text) Answer(context.Context, json.RawMessage, int64) error { panic("it was answered") }
