@@ -87,6 +87,22 @@ func (t *Tool) CheckArgs(args json.RawMessage) []abi.Problem { return t.input.Ch
 // CheckObject is CheckArgs for strictly parsed arguments.
 func (t *Tool) CheckObject(args strictjson.Object) []abi.Problem { return t.input.CheckObject(args) }
 
+// Coerce returns arguments with null in place of an absent value, and JSON in a string,
+// corrected where the schema can have neither, and the pointers of what it has corrected.
+func (t *Tool) Coerce(args strictjson.Object) (strictjson.Object, []string) {
+	return t.input.Coerce(args)
+}
+
+// ShownSchemas returns the schemas of arguments and results in the form that all model
+// APIs and clients take: with properties and items, and without references where possible.
+// They accept the same values. The output is nil if the tool has no output schema.
+func (t *Tool) ShownSchemas() (input, output json.RawMessage) {
+	if t.output == nil {
+		return t.input.Shown(), nil
+	}
+	return t.input.Shown(), t.output.Shown()
+}
+
 // PublicArgs returns the arguments that may be stored: without the values that the
 // schema marks as secret (writeOnly or x-secret). secret reports whether there were
 // any.

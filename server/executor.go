@@ -128,7 +128,8 @@ func (x executor) admit(tool *catalog.Tool, run engine.Run) error {
 	if err != nil {
 		return err
 	}
-	return tool.Admit(args)
+	_, _, err = tool.Admit(args)
+	return err
 }
 
 // lookup returns the tool of a run. A run that waits with another version of its plugin

@@ -123,7 +123,7 @@ func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *catalog.T
 	}
 	args, err := catalog.ParseArgs(tool.Name, req.Parsed, req.Args)
 	if err == nil {
-		err = tool.Admit(args)
+		args, _, err = tool.Admit(args)
 	}
 	if err != nil {
 		return nil, checked, err

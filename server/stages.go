@@ -197,13 +197,15 @@ func (f finder) find(next callFunc) callFunc {
 func admit(annotate func(*catalog.Tool) Annotations) stage {
 	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {
-			err := c.tool.Admit(c.Parsed)
+			var err error
+			c.Parsed, c.note.Corrected, err = c.tool.Admit(c.Parsed)
 			if err == nil && c.outer != nil {
 				err = c.outer.tool.AdmitCallOf(c.tool, annotate(c.tool))
 			}
 			if err != nil {
 				return abi.Result{}, err
 			}
+			c.Args = c.Parsed.Raw()
 			return next(ctx, c)
 		}
 	}

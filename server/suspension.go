@@ -166,7 +166,7 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 	}
 	args, err := catalog.ParseArgs(t.Tool, Args{}, t.Args)
 	if err == nil {
-		err = tool.Admit(args)
+		args, _, err = tool.Admit(args)
 	}
 	if err == nil {
 		err = s.tool.AdmitCallOf(tool, s.service.catalog.Annotations(tool))

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -38,12 +39,13 @@ const (
 // Schema is a compiled schema. It is safe for concurrent use.
 type Schema struct {
 	raw     json.RawMessage
-	secrets bool          // some value it describes is secret
-	texts   bool          // it asks for more of a text than that it is one
-	based   bool          // some references are not relative to the root
-	fills   bool          // defaults are filled in
-	made    atomic.Int32  // checkers
-	idle    chan *checker // with room for one for each processor
+	secrets bool                   // some value it describes is secret
+	texts   bool                   // it asks for more of a text than that it is one
+	based   bool                   // some references are not relative to the root
+	fills   bool                   // defaults are filled in
+	shown   func() json.RawMessage // once made, see Shown
+	made    atomic.Int32           // checkers
+	idle    chan *checker          // with room for one for each processor
 }
 
 // Compile compiles a schema. Its errors match [ErrSchema].
@@ -53,6 +55,7 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 		return nil, err
 	}
 	s := &Schema{raw: bytes.Clone(raw), secrets: c.secrets, texts: c.texts, based: c.based, idle: make(chan *checker, runtime.GOMAXPROCS(0))}
+	s.shown = sync.OnceValue(s.normalize)
 	s.made.Add(1)
 	s.idle <- c
 	return s, nil

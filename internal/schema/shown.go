@@ -18,7 +18,9 @@ const maxShownDepth = 64
 // refer to. It accepts the same documents. These references stay, with their $defs: one
 // that leads back to itself, one beside a keyword that its target has too, all beyond the
 // size of a schema ([abi.MaxSchema]), and all if the schema has a base of its own.
-func (s *Schema) Shown() json.RawMessage {
+func (s *Schema) Shown() json.RawMessage { return s.shown() }
+
+func (s *Schema) normalize() json.RawMessage {
 	n := &normalizer{defs: map[string]json.RawMessage{}, kept: map[string]bool{}, left: abi.MaxSchema - len(s.raw), all: s.based}
 	var root, groups []member
 	for _, m := range membersOf(s.raw) {

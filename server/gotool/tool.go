@@ -184,6 +184,21 @@ func (c *Caller) load(t Tool) (*Loaded, error) {
 // fit.
 func (l *Loaded) CheckObject(args strictjson.Object) []abi.Problem { return l.input.CheckObject(args) }
 
+// Coerce returns arguments as models often write them, corrected, and the pointers of what
+// it has corrected.
+func (l *Loaded) Coerce(args strictjson.Object) (strictjson.Object, []string) {
+	return l.input.Coerce(args)
+}
+
+// ShownSchemas returns the schemas of arguments and results as models and clients take
+// them. The output is nil if the tool has no output schema.
+func (l *Loaded) ShownSchemas() (input, output json.RawMessage) {
+	if l.output == nil {
+		return l.input.Shown(), nil
+	}
+	return l.input.Shown(), l.output.Shown()
+}
+
 // PublicArgs returns the arguments that may be stored, without secret values. It reports
 // whether there were any.
 func (l *Loaded) PublicArgs(args json.RawMessage) (public json.RawMessage, secret bool) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/schema"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/wire"
@@ -112,7 +113,9 @@ func TestDefinitionsWithScripts(t *testing.T) {
 
 // What a model writes as a string by mistake is read as what it must mean.
 func TestRepairedArguments(t *testing.T) {
-	const accepted = `{"properties":{"n":{"type":"integer"},"on":{"type":"boolean"},"args":{"type":"object"},"ids":{"type":"array"},"text":{"type":"string"}}}`
+	const accepted = `{"type":"object","properties":{"n":{"type":"integer"},"on":{"type":"boolean"},"args":{"type":"object"},"ids":{"type":"array"},"text":{"type":"string"}}}`
+	s, err := schema.CompileArgs(json.RawMessage(accepted))
+	require.NoError(t, err)
 	for args, want := range map[string]string{
 		`{"n":"10","on":"true"}`:               `{"n":10,"on":true}`,
 		`{"args":" {\"n\":5} ","text":"10"}`:   `{"args":{"n":5},"text":"10"}`,
@@ -120,10 +123,12 @@ func TestRepairedArguments(t *testing.T) {
 		`{"ids":"[\"a\",\"b\"]"}`:              `{"ids":["a","b"]}`,
 		`{"n":"ten","on":"yes","args":"[1]"}`:  `{"n":"ten","on":"yes","args":"[1]"}`,
 		`{"other":"1","n":"","ids":["a"]}`:     `{"other":"1","n":"","ids":["a"]}`,
-		`{"n":"1","args":"{\"a\":1,\"a\":2}"}`: `{"n":"1","args":"{\"a\":1,\"a\":2}"}`,
+		`{"n":"1","args":"{\"a\":1,\"a\":2}"}`: `{"n":1,"args":"{\"a\":1,\"a\":2}"}`,
+		`{"n":null,"text":null,"ids":null}`:    `{}`,
 	} {
 		in, err := catalog.ParseArgs("", catalog.Args{}, json.RawMessage(args))
 		require.NoError(t, err)
-		require.Equal(t, want, string(repaired(json.RawMessage(accepted), in).Raw()))
+		got, _ := s.Coerce(listed(json.RawMessage(accepted), in))
+		require.Equal(t, want, string(got.Raw()))
 	}
 }

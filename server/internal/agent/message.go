@@ -36,8 +36,8 @@ func message(ctx context.Context, s Session, c Call) (any, error) {
 
 	var text string
 	if json.Unmarshal(in.Message, &text) == nil { // models write objects as strings
-		if object := coerce("object", strings.TrimSpace(text)); object != nil {
-			parsed, err := catalog.ParseArgs("", catalog.Args{}, object) // parsed strictly, like an object
+		if text = strings.TrimSpace(text); strings.HasPrefix(text, "{") && json.Valid([]byte(text)) {
+			parsed, err := catalog.ParseArgs("", catalog.Args{}, json.RawMessage(text)) // parsed strictly, like an object
 			if err != nil {
 				return nil, err
 			}

@@ -103,10 +103,9 @@ func shownProperty(schema json.RawMessage) (parts []member, visible bool) {
 	return parts, true
 }
 
-// repaired returns the arguments of an agent tool with obvious mistakes of models
-// corrected: a number, a boolean, an array or an object written as a string, and one
-// string in place of an array of strings. Anything else stays, and the schema refuses it.
-func repaired(schema json.RawMessage, args catalog.Args) catalog.Args {
+// listed returns the arguments of an agent tool with an array of one string in place of a
+// string that is no array itself, where an array is declared.
+func listed(schema json.RawMessage, args catalog.Args) catalog.Args {
 	var declared struct {
 		Properties map[string]struct {
 			Type string `json:"type"`
@@ -117,40 +116,22 @@ func repaired(schema json.RawMessage, args catalog.Args) catalog.Args {
 	all, changed := members(args.Raw()), false
 	for i, m := range all {
 		var text string
-		if len(m.value) == 0 || m.value[0] != '"' || json.Unmarshal(m.value, &text) != nil {
+		if declared.Properties[m.name].Type != "array" || json.Unmarshal(m.value, &text) != nil || m.value[0] != '"' {
 			continue
 		}
-		if value := coerce(declared.Properties[m.name].Type, strings.TrimSpace(text)); value != nil {
-			all[i].value, changed = value, true
+		if text = strings.TrimSpace(text); text == "" || text[0] == '[' && json.Valid([]byte(text)) {
+			continue
 		}
+		all[i].value, _ = json.Marshal([]string{text})
+		changed = true
 	}
 	if !changed {
 		return args
 	}
 
-	parsed, err := catalog.ParseArgs("", catalog.Args{}, joined(all)) // the content of strings is parsed strictly too
+	parsed, err := catalog.ParseArgs("", catalog.Args{}, joined(all))
 	if err != nil {
 		return args
 	}
 	return parsed
-}
-
-// coerce converts text to a value of that JSON type. It returns nil if it cannot.
-func coerce(kind, text string) json.RawMessage {
-	if text == "" || kind == "string" || kind == "" {
-		return nil
-	}
-	value := json.RawMessage(text)
-	valid := json.Valid(value)
-	switch first := text[0]; {
-	case kind == "integer" && valid && (first == '-' || first >= '0' && first <= '9'),
-		kind == "boolean" && (text == "true" || text == "false"),
-		kind == "object" && valid && first == '{',
-		kind == "array" && valid && first == '[':
-		return value
-	case kind == "array":
-		one, _ := json.Marshal([]string{text})
-		return one
-	}
-	return nil
 }

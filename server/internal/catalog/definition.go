@@ -21,9 +21,10 @@ func (c *Catalog) Definitions(tools []*Tool) (all []wire.Definition) {
 
 // Definition returns a tool as models see it.
 func (c *Catalog) Definition(t *Tool) wire.Definition {
+	input, output := t.ShownSchemas()
 	return wire.Definition{
 		Name: t.Name, Title: t.Tool.Title, Description: t.description(),
-		InputSchema: t.Tool.InputSchema, OutputSchema: t.Tool.OutputSchema,
+		InputSchema: input, OutputSchema: output,
 		Plugin:             t.PluginName(),
 		Unsandboxed:        t.Plugin == nil,
 		Approval:           t.Settings.Approval(t),

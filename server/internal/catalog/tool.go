@@ -30,7 +30,13 @@ type Tool struct {
 // starts with Call, and the call ends with its context.
 type Backend interface {
 	CheckObject(args Args) []abi.Problem
+	// Coerce corrects arguments as models often write them, and returns the pointers of
+	// what it has corrected.
+	Coerce(args Args) (Args, []string)
 	CheckResult(value json.RawMessage) []abi.Problem
+	// ShownSchemas returns the schemas of arguments and results as models and clients take
+	// them.
+	ShownSchemas() (input, output json.RawMessage)
 	// PublicArgs returns the arguments that may be stored, and whether secret ones were
 	// left out.
 	PublicArgs(args json.RawMessage) (public json.RawMessage, secret bool)
@@ -77,15 +83,18 @@ func (t *Tool) Provider() engine.Provider {
 }
 
 // Admit makes the checks before the tool runs, except for a person's approval: valid
-// arguments, and grants.
-func (t *Tool) Admit(args Args) error {
+// arguments, and grants. It returns the arguments of the call, and the pointers of those
+// that it had to correct.
+func (t *Tool) Admit(args Args) (_ Args, corrected []string, err error) {
 	if problems := t.CheckObject(args); len(problems) > 0 {
-		return reason.BadArgs(t.Name, problems)
+		if args, corrected = t.Coerce(args); corrected == nil || len(t.CheckObject(args)) > 0 {
+			return args, nil, reason.BadArgs(t.Name, problems)
+		}
 	}
 	if err := t.Denied(); err != nil {
-		return &host.CallError{Plugin: t.PluginName(), Tool: t.Tool.Name, Name: t.Name, Err: err}
+		return args, nil, &host.CallError{Plugin: t.PluginName(), Tool: t.Tool.Name, Name: t.Name, Err: err}
 	}
-	return nil
+	return args, corrected, nil
 }
 
 // AdmitCallOf refuses a nested call of another tool that may do what the hints of this

@@ -81,7 +81,7 @@ func (a *Auditor) Call(note Note, session string, dryRun bool, began time.Time, 
 	}
 	e := about(audit.Call, session)
 	e.ID, e.Tool, e.Plugin, e.Digest = cmp.Or(note.Run, note.ID), note.Tool, note.Provider.Plugin, note.Version
-	e.Parent = note.Outer
+	e.Parent, e.Names = note.Outer, note.Corrected
 	if note.Repeat {
 		e.Action = "repeat"
 	}

@@ -22,9 +22,11 @@ type Note struct {
 	Known    bool   // the tool exists
 	Provider engine.Provider
 	Version  string // version of the plugin: the digest of its file
-	Run      string // id of the run that the call is, or continues as
-	Repeat   bool   // answered with the result of another call, which has the cost
-	Followed bool   // the run has the cost
+	// Corrected has the pointers of arguments that were not called as they were given.
+	Corrected []string
+	Run       string // id of the run that the call is, or continues as
+	Repeat    bool   // answered with the result of another call, which has the cost
+	Followed  bool   // the run has the cost
 }
 
 // Ended returns the outcome of the call for its span.
