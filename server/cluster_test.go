@@ -63,7 +63,10 @@ func TestHosts(t *testing.T) {
 func TestSpawnedElsewhere(t *testing.T) {
 	database := pgtest.Schema(t)
 	named := func(name string) func(*Config) {
-		return func(cfg *Config) { cfg.Name, cfg.Version, cfg.Runs.PerHost, cfg.Runs.PerOwner = name, "v1.2.3", 1, 5 }
+		return func(cfg *Config) {
+			cfg.Name, cfg.Version, cfg.Runs.PerHost, cfg.Runs.PerOwner = name, "v1.2.3", 1, 5
+			cfg.Runs.LeaseTTL = 2 * time.Minute // a busy machine renews it late
+		}
 	}
 	a := clusterHost(t, database, 0, named("a"))
 	clusterHost(t, database, 1, named("b"))
