@@ -77,7 +77,7 @@ func TestDefinitions(t *testing.T) {
 	}
 	require.Equal(t, []string{"notes_add", "notes_delete", "notes_search", SpawnBackground, CheckBackground, StopBackground}, names)
 	require.Equal(t, Definition{
-		Name: "notes_delete", Description: "Made for a test.", InputSchema: []byte(`{"type":"object"}`), Plugin: "notes",
+		Name: "notes_delete", Description: "Made for a test.", InputSchema: []byte(`{"type":"object","properties":{}}`), Plugin: "notes",
 		Approval: abi.ApprovalRequired, Deferrable: abi.DeferNever,
 		Annotations: Annotations{Destructive: true, Idempotent: true},
 		Limits:      wire.ToolLimits{TimeoutSeconds: 120, MemoryBytes: 64 << 20, OutputBytes: 8 << 20, ArgsBytes: MaxArgs},

@@ -50,7 +50,7 @@ func ExampleOpen() {
 	fmt.Println(result.Kind, string(result.Value), result.Error)
 
 	// Output:
-	// 4 tools, the first is {"name":"echo","description":"Made for a test.","input_schema":{"type":"object"}}
+	// 4 tools, the first is {"name":"echo","description":"Made for a test.","input_schema":{"type":"object","properties":{}}}
 	// success {"text":"hello"}
 }
 

@@ -120,7 +120,7 @@ func TestAgentToolSchemas(t *testing.T) {
 		{SpawnBackground, `{"tool":"echo","args":{},"schedule":"daily"}`, "/schedule: expected object, found string"},
 		{SpawnBackground, `{"tool":"echo","args":{},"schedule":{"cron":"* * * * *"}}`, "/schedule: unknown field: cron"},
 		{SpawnBackground, `{"tool":"echo","args":{},"schedule":{"cron_expression":5}}`, "/schedule/cron_expression: expected string, found number"},
-		{StopBackground, `{"task_id":null}`, "/task_id: expected string, found null"},
+		{StopBackground, `{"task_id":7}`, "/task_id: expected string, found number"},
 		{StopBackground, `{"schedule_id":7}`, "/schedule_id: expected string, found number"},
 		{StopBackground, `{"task_id":"x","force":1}`, "/force: expected boolean, found number"},
 		{StopBackground, `{"task_id":"x","reason":"` + strings.Repeat("x", 201) + `"}`, "/reason: maxLength: got 201, want 200"},
