@@ -380,19 +380,6 @@ func TestMetaTooLarge(t *testing.T) {
 	})
 }
 
-// An initialize that is refused is no fault of ours.
-func TestInitializeRefused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		e := serveHTTP(t, server.Config{})
-		const body = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`
-		w, m := e.post(body)
-		require.Nil(t, m.Error)
-		w, m = e.post(body, "Mcp-Session-Id", w.Header().Get("Mcp-Session-Id"))
-		require.NotNil(t, m.Error, "%s", w.Body)
-		require.NotEqual(t, abi.InternalMessage, m.Error.Message)
-	})
-}
-
 // The files of a run are read in pieces, by those it belongs to.
 func TestRunFiles(t *testing.T) {
 	bubble(t, func(t *testing.T) {

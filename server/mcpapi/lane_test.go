@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
@@ -143,4 +144,17 @@ func TestBothErasEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A second initialize on a pipe is refused, and is no fault of ours.
+func TestInitializeRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := connectWith(t, open(t, askers()), mcpapi.Config{})
+		c.sendf(handshake)
+		require.Equal(t, "hello", c.said().ID)
+		c.sendf(handshake)
+		answer := string(c.receive(1))
+		require.Contains(t, answer, `"code":-32600`)
+		require.NotContains(t, answer, abi.InternalMessage)
+	})
 }
