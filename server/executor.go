@@ -104,6 +104,9 @@ func (x executor) begin(next callFunc) callFunc {
 		if run.terms.Asks {
 			c.work.Ask = x.service.asked.ForRun(run.Run)
 		}
+		if run.Attempt > 1 {
+			x.service.follower.withdrawEarlier(ctx, run.Run)
+		}
 		ctx, c, run.waits = x.attach(ctx, c, run.sink, nil)
 		return next(ctx, c)
 	}

@@ -228,6 +228,21 @@ func (f follower) awaitHeld(ctx context.Context, c call, id string) (abi.Result,
 	return r, err
 }
 
+// withdrawEarlier withdraws the held calls that an earlier attempt of a run has made, because
+// the run makes them again. The calls of a state continue with it.
+func (f follower) withdrawEarlier(ctx context.Context, run engine.Run) {
+	children, err := f.engine.List(ctx, engine.Query{Session: run.Session, Parent: run.ID, Active: true})
+	if err != nil {
+		f.log.Warn("held calls of an earlier attempt were not withdrawn", "task_id", run.ID, "error", err)
+	}
+	for _, child := range children {
+		continues := background.StateOf(ctx) != nil && strings.HasPrefix(child.ID, run.ID+"-")
+		if t, err := termsIn(child); err == nil && t.Approval != "" && child.Status == engine.StatusQueued && child.Attempt == 0 && !continues {
+			f.withdraw(ctx, run.Session, child.ID, "parent", "the run that made the call has begun again, and makes it again")
+		}
+	}
+}
+
 // abandon withdraws a run that the call which made it does not wait for any more.
 func (f follower) abandon(ctx context.Context, session, id string) {
 	by := ""

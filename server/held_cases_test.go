@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
@@ -255,4 +256,46 @@ func TestKeptApprovalIsAudited(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A run that begins again after a crash makes its held call again: the one before is
+// withdrawn, so that one call is approved and made.
+func TestHeldInsideAfterCrash(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var wiped []string
+		tidy := gotool.Tool{Name: "tidy", Description: "Cleans.", Hints: abi.Hints{SupportsBackground: true, Idempotent: true}, Handler: gotool.Handle(
+			func(ctx context.Context, c *gotool.Call, _ struct{}) (string, error) {
+				r, err := c.CallTool(ctx, "wipe", scriptText{"a"})
+				return r.Error, err
+			})}
+		e := memory.New()
+		dead, err := e.Join(t.Context(), engine.WorkerInfo{TTL: time.Second})
+		require.NoError(t, err)
+		s := openFolder(t, Config{
+			Engine: e, Tools: []gotool.Tool{wiper(&wiped, "wipe"), tidy}, Approvals: ApprovalPolicy{Ask: true, Tools: map[string]Decision{"tidy": DecideAllow}},
+		}, nil)
+		tool, err := s.lookup("tidy")
+		require.NoError(t, err)
+		version, err := tool.Version()
+		require.NoError(t, err)
+
+		outer := engine.Run{ID: "bg_outer", Session: alice, Tool: "tidy", Version: version, Args: json.RawMessage(`{}`), Timeout: time.Hour, OutputCap: 1 << 10, CreatedAt: time.Now()}
+		_, err = dead.Adopt(t.Context(), outer, engine.Permits{})
+		require.NoError(t, err)
+		old := engine.Run{
+			ID: "bg_old", Session: alice, Tool: "wipe", Args: json.RawMessage(`{"text":"a"}`), Timeout: time.Hour, OutputCap: 1 << 10, CreatedAt: time.Now(),
+			Parent: "bg_outer", Depth: 1, Origin: engine.OriginParked, Held: heldForApproval, Terms: terms{Approval: "theirs"}.encode(), By: "tidy",
+		}
+		require.NoError(t, dead.Submit(t.Context(), old, nil))
+		time.Sleep(2 * time.Minute)
+
+		require.Equal(t, "canceled approval attempt 0", s.state(alice, "bg_old"))
+		held := s.waitingCall()
+		require.Equal(t, "tidy", held.Caller)
+		require.Equal(t, "done", s.decide(held.TaskID, wire.Decide{Approve: true}))
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"wipe a"}, wiped)
+		require.Equal(t, wire.StatusSucceeded, s.run("bg_outer").Status)
+		require.NoError(t, s.Close(done()))
+	})
 }
