@@ -42,8 +42,8 @@ func (o *owner) suspend() *host.Suspend {
 			return o.fails
 		},
 		Drop: func() error { o.say("drop"); return nil },
-		Tool: func(op int32, t host.ToolCall) host.Manner {
-			return map[string]host.Manner{"once": host.Once, "again": host.Again, "apart": host.Apart}[t.Tool]
+		Tool: func(op int32, t host.ToolCall) host.CrashPolicy {
+			return map[string]host.CrashPolicy{"once": host.LostOnCrash, "again": host.RepeatedOnCrash, "apart": host.Detached}[t.Tool]
 		},
 		Await: func(ctx context.Context, op int32, t host.ToolCall) (abi.Result, error) {
 			o.say("await %d %s", op, t.Tool)

@@ -173,13 +173,13 @@ func (s *suspension) number(op int32) int64 {
 
 // manner decides how a nested call survives a crash. Calls that would be refused are left
 // to fail when they are made.
-func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
+func (s *suspension) manner(op int32, t host.ToolCall) host.CrashPolicy {
 	tool, err := s.service.lookup(t.Tool)
 	if slices.Contains(agentNames, t.Tool) || err != nil {
-		return host.Again
+		return host.RepeatedOnCrash
 	}
 	if !s.isRun() && tool.cfg.Approvals.decide(tool) != DecideAsk {
-		return host.Once
+		return host.LostOnCrash
 	}
 	args, err := parseArgs(t.Tool, Args{}, t.Args)
 	if err == nil {
@@ -189,24 +189,24 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 		err = (&origin{tool: s.tool}).admit(tool, s.service.annotate(tool))
 	}
 	if err != nil {
-		return host.Again
+		return host.RepeatedOnCrash
 	}
 
 	if _, secret := tool.PublicArgs(args.Raw()); secret {
 		s.secret = true
 	}
-	hints, with := tool.Tool.Hints, host.Once
+	hints, with := tool.Tool.Hints, host.LostOnCrash
 	if hints.Readonly || hints.Idempotent {
-		with = host.Again
+		with = host.RepeatedOnCrash
 	}
 	asks, err := s.asks(tool, args)
 	if asks && err == nil && op > 0 {
 		err = s.live.park(s.ctx)
 	}
 	if !s.isRun() {
-		return host.Once
+		return host.LostOnCrash
 	}
-	if err != nil || op == 0 || with == host.Again && !asks && !hints.SupportsBackground {
+	if err != nil || op == 0 || with == host.RepeatedOnCrash && !asks && !hints.SupportsBackground {
 		return with
 	}
 	child, err := s.child(tool, args, t)
@@ -216,11 +216,11 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 	if err != nil || child.Stored != nil {
 		return with
 	}
-	if !asks && tool.cfg.Approvals.decide(tool) == DecideAsk { // with any other manner, the call itself records it
+	if !asks && tool.cfg.Approvals.decide(tool) == DecideAsk { // with any other policy, the call itself records it
 		s.service.audit.Decided(audit.Approved, record.Held{Session: s.session, Tool: tool.Name}, "", "kept")
 	}
 	s.children[op] = background.Child{Op: s.number(op), SpawnRequest: child}
-	return host.Apart
+	return host.Detached
 }
 
 // asks reports whether a call of a tool waits until a person has approved it. An error
