@@ -22,7 +22,7 @@ import (
 type owner struct {
 	mu     sync.Mutex
 	events []string
-	states []host.Kept
+	states []host.SavedState
 	fails  error // of Keep
 	hangs  bool  // the tools never end by themselves
 }
@@ -36,7 +36,7 @@ func (o *owner) say(format string, args ...any) {
 func (o *owner) suspend() *host.Suspend {
 	return &host.Suspend{
 		After: 10 * time.Second,
-		Keep: func(k host.Kept) error {
+		Keep: func(k host.SavedState) error {
 			o.say("keep begin %v await %v hold %v", k.Begin, k.Await, k.Hold)
 			o.states = append(o.states, k)
 			return o.fails

@@ -30,17 +30,17 @@ var (
 type Suspend struct {
 	// After is how long a call waits before it is suspended.
 	After time.Duration
-	// Anew lets the call start over after a crash, as if its beginning were a stored
+	// Restartable lets the call start over after a crash, as if its beginning were a stored
 	// state.
-	Anew bool
+	Restartable bool
 	// Name returns the owner's name of the call. A state can only continue a call of
 	// the same name. Nil means no name.
 	Name func() string
-	// Short reports whether waiting calls should be suspended immediately, because
+	// UnderPressure reports whether waiting calls should be suspended immediately, because
 	// others need their resources. It adds to the host's own checks: others wait
 	// for a slot of the module, or most of the host's memory is in use. Nil adds
 	// nothing.
-	Short func() bool
+	UnderPressure func() bool
 	// Live reports whether the call can be suspended now. Nil means always.
 	Live func() bool
 	// Revived is closed when Live begins to report true. Nil means that it did from the
@@ -50,14 +50,14 @@ type Suspend struct {
 	// with ErrSuspended, unless Hold is set. If Keep fails, the call stays in its
 	// instance for now, and the operations in Begin do not begin. A [*Refusal] gives the
 	// plugin the reason.
-	Keep func(Kept) error
+	Keep func(SavedState) error
 	// Ask puts questions to the user instead of [Call].Ask. If a call continues from a
 	// state in which it was asking, Ask is called again with the same operation and
 	// questions. If ctx ends with a cause other than [ErrWithdrawn], the call is about
 	// to be suspended, and Keep gets the operation in Asks. Nil means that the user
 	// cannot be asked later: a call that asks then keeps its instance.
 	Ask func(ctx context.Context, operation int32, q abi.Questions) (abi.Answers, error)
-	// Image returns the output of Encode of the [Kept.Image] with that digest. Nil, or
+	// Image returns the output of Encode of the [SavedState.Image] with that digest. Nil, or
 	// an error, means that the image is gone. A call is then continued only if its
 	// plugin still starts up as it did when the state was stored.
 	Image func(digest string) ([]byte, error)
@@ -85,8 +85,8 @@ func (s *Suspend) name() string {
 	return s.Name()
 }
 
-// Kept is a state to be stored by [Suspend.Keep].
-type Kept struct {
+// SavedState is a state to be stored by [Suspend.Keep].
+type SavedState struct {
 	State []byte
 	Until time.Time // when the first pending operation ends by itself; zero: none does
 	Begin []int32   // Detached operations to begin with this write
@@ -144,7 +144,7 @@ func (p *pending) bound() string {
 // arrive is called before the guest runs. The side effects of a call that cannot be
 // suspended are not recorded, so the stored state is removed.
 func (p *pending) arrive() error {
-	p.stored = p.once() && p.call.Suspend.Anew
+	p.stored = p.once() && p.call.Suspend.Restartable
 	if p.bound() == "" {
 		return nil
 	}
@@ -221,7 +221,7 @@ func (p *pending) keep(st state, begin []*started) error {
 		return err
 	}
 	c.instance.Save(&point)
-	k := Kept{Until: st.until(), Hold: begin != nil, Image: Image{hex.EncodeToString(point.Image[:]), c.instance.Image().Encode}}
+	k := SavedState{Until: st.until(), Hold: begin != nil, Image: Image{hex.EncodeToString(point.Image[:]), c.instance.Image().Encode}}
 	if k.State, err = point.Encode(); err != nil {
 		return err
 	}

@@ -310,7 +310,7 @@ func (p *pending) unkept(err error) {
 // short reports whether others need the resources that the call holds.
 func (p *pending) short() bool {
 	c := p.call
-	return c.module.slots.Contended() || c.meter.Payer.Short() || c.Suspend.Short != nil && c.Suspend.Short()
+	return c.module.slots.Contended() || c.meter.Payer.Short() || c.Suspend.UnderPressure != nil && c.Suspend.UnderPressure()
 }
 
 // revived returns a channel that fires when a call that keeps its instance may have

@@ -44,7 +44,7 @@ func (s *suspension) into(call host.Call) host.Call {
 	s.session, s.children = call.Session, map[int32]background.Child{}
 	call.Continue = background.StateOf(s.ctx)
 
-	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Anew: s.anew, Live: s.isRun, Short: s.short, Keep: s.keep, Tool: s.manner, Await: s.await, Image: s.image}
+	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Restartable: s.anew, Live: s.isRun, UnderPressure: s.short, Keep: s.keep, Tool: s.manner, Await: s.await, Image: s.image}
 	if s.live != nil {
 		call.Suspend.Revived = s.live.parked
 	}
@@ -107,7 +107,7 @@ func (s *suspension) image(digest string) ([]byte, error) {
 func (s *suspension) outcome() background.Outcome { return background.Outcome{Suspend: s.kept} }
 
 // keep stores a state, together with the runs that begin with it.
-func (s *suspension) keep(k host.Kept) error {
+func (s *suspension) keep(k host.SavedState) error {
 	if err := s.service.versions.keep(s.ctx, s.tool.plugin, k.Image); err != nil {
 		if !k.Hold {
 			return fmt.Errorf("keeping its plugin: %w", err)
