@@ -129,18 +129,6 @@ func atOnce(answer func(c *Call, request []byte) int32) func(*Call, []byte) (Wor
 // maxOp is the longest name of an operation, in bytes.
 const maxOp = 64
 
-// Operations returns the operations of all capabilities, and the one on other operations.
-func Operations() map[string]Operation {
-	all := map[string]Operation{"op.cancel": {allowed: func(*Call) bool { return true }, begin: atOnce(cancelOperation)}}
-	for _, some := range []map[string]Operation{
-		askOperations, checkpointOperations, clockOperations, httpOperations, kvOperations, messageOperations,
-		reportOperations, secretOperations, sessionOperations, toolOperations,
-	} {
-		maps.Copy(all, some)
-	}
-	return all
-}
-
 // Perform begins an operation and waits for it to end.
 func (c *Call) Perform(name, request []byte) int32 {
 	c.Effect = Effect{}
