@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/internal/fair"
 )
 
@@ -87,7 +88,7 @@ func (c *call) wait(q waitQueue, client string) error {
 		n.WaitTime += took
 	})
 	if err != nil {
-		return &WaitedError{Err: c.interrupted(), For: q.reason(ofClient)}
+		return &guestcall.WaitedError{Err: c.interrupted(), For: q.reason(ofClient)}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
@@ -15,17 +16,17 @@ func (p *pending) once() bool {
 	return s != nil && s.Drop != nil && !s.Repeats
 }
 
-// act removes the stored state, if the call needs at-most-once semantics. Call it before
+// Act removes the stored state, if the call needs at-most-once semantics. Call it before
 // a side effect that the stored state does not record.
-func (p *pending) act() {
+func (p *pending) Act() {
 	if p.once() {
-		p.forget()
+		p.Forget()
 	}
 }
 
-// forget removes the stored state before an operation that invalidates it for every
+// Forget removes the stored state before an operation that invalidates it for every
 // call.
-func (p *pending) forget() {
+func (p *pending) Forget() {
 	if err := p.removeState(); err != nil {
 		panic(&instance.Stop{Reason: fmt.Errorf("removing the state of the call: %w", err)})
 	}
@@ -41,28 +42,44 @@ func (p *pending) removeState() error {
 	return err
 }
 
-// saved is called after a checkpoint was saved. A restarted call begins there, not
+// Saved is called after a checkpoint was saved. A restarted call begins there, not
 // from an older state.
-func (p *pending) saved() error {
+func (p *pending) Saved() error {
 	if s := p.call.Suspend; s == nil || !s.Repeats {
 		return nil
 	}
 	return p.removeState()
 }
 
+// asksAgain reports whether the user can be asked again when the call continues.
+func (p *pending) asksAgain() bool { return p.call.Suspend != nil && p.call.Suspend.Ask != nil }
+
+// AskAgain returns the function that asks the user again when the call continues, or nil.
+func (p *pending) AskAgain(operation int32) func(ctx context.Context, q abi.Questions) (abi.Answers, error) {
+	if !p.asksAgain() {
+		return nil
+	}
+	return func(ctx context.Context, q abi.Questions) (abi.Answers, error) {
+		return p.call.Suspend.Ask(ctx, operation, q)
+	}
+}
+
+// CrashPolicy decides how a nested call survives a crash, if the call can be suspended.
+func (p *pending) CrashPolicy(operation int32, t guestcall.ToolCall) (m guestcall.CrashPolicy, suspendable bool) {
+	s := p.call.Suspend
+	switch {
+	case s == nil:
+		return guestcall.LostOnCrash, false
+	case s.Tool == nil:
+		return guestcall.LostOnCrash, true
+	}
+	return s.Tool(operation, t), true
+}
+
 // precedes reports whether a state is to be stored before an operation begins.
 func (p *pending) precedes(s *started) bool {
 	needs := s.Apart || s.Once || s.takes && (p.once() || p.stored || p.retry == 0)
 	return needs && p.durable()
-}
-
-// acting wraps the begin function of an operation that is done at once, with
-// at-most-once semantics.
-func acting(begin func(*call, []byte) (work, int32)) func(*call, []byte) (work, int32) {
-	return func(c *call, request []byte) (work, int32) {
-		c.pending.act()
-		return begin(c, request)
-	}
 }
 
 // ahead begins the operations that were held until a state that records them is stored.
@@ -108,26 +125,26 @@ func (p *pending) ahead() error {
 func (p *pending) unrecorded(held []*started) {
 	for _, s := range held {
 		if s.takes {
-			p.forget()
+			p.Forget()
 		}
 	}
-	p.act()
+	p.Act()
 }
 
 // unstored is the work of an operation that did not begin because the state of the call
 // could not be stored.
-func (p *pending) unstored(err error) work {
+func (p *pending) unstored(err error) guestcall.Work {
 	c := p.call
-	refusal, ok := errors.AsType[*Refusal](err)
+	refusal, ok := errors.AsType[*guestcall.Refusal](err)
 	switch {
-	case c.stopping():
-		return func(context.Context) end { return end{finish: c.refuseStopped} }
+	case c.ops.IsStopping():
+		return func(context.Context) guestcall.End { return guestcall.End{Finish: c.ops.RefuseStopped} }
 	case !ok:
 		c.host.log.Warn("an operation was refused: the state of its call was not stored", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
-		refusal = &Refusal{abi.CallFailed, "the state of the run could not be stored, so it has not begun"}
+		refusal = &guestcall.Refusal{Code: abi.CallFailed, Message: "the state of the run could not be stored, so it has not begun"}
 	}
-	return func(context.Context) end {
-		return end{finish: func() int32 { return c.refuse(refusal.Code, refusalNames[refusal.Code], refusal.Message) }}
+	return func(context.Context) guestcall.End {
+		return guestcall.End{Finish: func() int32 { return c.ops.Refuse(refusal.Code, guestcall.RefusalNames[refusal.Code], refusal.Message) }}
 	}
 }
 
@@ -137,7 +154,7 @@ func (p *pending) proceed(s *started) {
 	s.todo = nil
 	switch {
 	case s.canceled:
-		p.ended(s, end{finish: p.call.refuseCanceled})
+		p.ended(s, guestcall.End{Finish: p.call.ops.RefuseCanceled})
 	case s.Apart:
 		p.work(s, p.await(s.waiting))
 	default:
@@ -146,20 +163,20 @@ func (p *pending) proceed(s *started) {
 }
 
 // await is the work of a detached tool call.
-func (p *pending) await(w waiting) work {
+func (p *pending) await(w waiting) guestcall.Work {
 	c := p.call
-	return func(ctx context.Context) end {
-		t, err := readToolCall(w.Request)
+	return func(ctx context.Context) guestcall.End {
+		t, err := guestcall.ReadToolCall(w.Request)
 		var r abi.Result
 		if err == nil {
-			until, done := c.untilLate(ctx)
+			until, done := c.ops.UntilLate(ctx)
 			r, err = c.Suspend.Await(until, w.ID, t)
 			done()
 		}
 		canceled := ctx.Err() != nil
-		return end{bytes: len(r.Value), cut: canceled && err != nil, finish: func() int32 {
+		return guestcall.End{Bytes: len(r.Value), Cut: canceled && err != nil, Finish: func() int32 {
 			c.inner.Owe(r.Usage)
-			return c.finishTool(t.Tool, r, err, canceled)
+			return c.ops.FinishTool(t.Tool, r, err, canceled)
 		}}
 	}
 }

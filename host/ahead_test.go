@@ -22,7 +22,7 @@ import (
 type owner struct {
 	mu     sync.Mutex
 	events []string
-	states []host.Kept
+	states []host.SavedState
 	fails  error // of Keep
 	hangs  bool  // the tools never end by themselves
 }
@@ -36,14 +36,14 @@ func (o *owner) say(format string, args ...any) {
 func (o *owner) suspend() *host.Suspend {
 	return &host.Suspend{
 		After: 10 * time.Second,
-		Keep: func(k host.Kept) error {
+		Keep: func(k host.SavedState) error {
 			o.say("keep begin %v await %v hold %v", k.Begin, k.Await, k.Hold)
 			o.states = append(o.states, k)
 			return o.fails
 		},
 		Drop: func() error { o.say("drop"); return nil },
-		Tool: func(op int32, t host.ToolCall) host.Manner {
-			return map[string]host.Manner{"once": host.Once, "again": host.Again, "apart": host.Apart}[t.Tool]
+		Tool: func(op int32, t host.ToolCall) host.CrashPolicy {
+			return map[string]host.CrashPolicy{"once": host.LostOnCrash, "again": host.RepeatedOnCrash, "apart": host.Detached}[t.Tool]
 		},
 		Await: func(ctx context.Context, op int32, t host.ToolCall) (abi.Result, error) {
 			o.say("await %d %s", op, t.Tool)

@@ -9,6 +9,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/calltree"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/meter"
 	"github.com/toolhost/toolhost/host/internal/sched"
@@ -29,9 +30,8 @@ type call struct {
 	guest  sched.Guest
 	meter  meter.Meter
 	answer answer.Answer
-	said   answer.Progress // last report of the guest
 	inner  calltree.Caller // its nested calls
-	beyond ungranted
+	ops    guestcall.Call  // what its operations need of it
 	admission
 
 	start      startup            // start-up of the instance
@@ -47,12 +47,9 @@ type call struct {
 	unwritten  bool               // it tried to write to a read-only folder
 	connected  bool               // it tried to use a network connection
 	failed     error              // the first exceeded limit or broken rule that a host function found
-	response   []byte             // abi.FieldResponse; nil before the first host call
 	extism     extismCall         // state of an Extism plugin
-	web        *web               // nil before the first HTTP request
 	pending    pending            // operations in progress
 	leaving    bool               // it was interrupted, and its state is being stored
-	begun      begun              // the operation whose first half is running
 	params     [2]uint64          // parameters of the guest's function, then its results
 }
 
@@ -102,7 +99,8 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 		Client: c.client, Background: c.Background, Stopping: c.Stopping,
 	})
 	c.meter = meter.Meter{Fuel: fuel.NewMeter(c.Policy.Fuel, c.interrupted), Payer: m.account.Payer(h.ledger.Client(c.client))}
-	c.answer.Limit, c.said.Total = c.Policy.Output, -1
+	c.answer.Limit, c.ops.Said.Total = c.Policy.Output, -1
+	c.beginOperations()
 	c.observe()
 	if c.Caller != nil {
 		c.Caller.Enter(&c.inner)
@@ -110,9 +108,23 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	return c, nil
 }
 
+// beginOperations gives the operations what they need of the call.
+func (c *call) beginOperations() {
+	o := &c.ops
+	o.Plugin, o.Tool, o.ID, o.Session, o.Client, o.Readonly = c.Plugin, c.Tool, c.ID, c.Session, c.client, c.Readonly
+	o.Grant, o.Memory, o.Fuel = &c.Policy.Grant, c.Policy.Memory, c.Policy.Fuel
+	o.Services = guestcall.Services{
+		May: c.May, Checkpoint: c.Checkpoint, Receive: c.Receive, Values: c.Values, KV: c.KV, Secrets: c.Secrets, Ask: c.Ask,
+		CallTool: c.CallTool, SearchTools: c.SearchTools,
+	}
+	o.Observers = guestcall.Observers{OnProgress: c.Progress, OnUngranted: c.Ungranted, OnHTTP: c.Observers.HTTP}
+	o.Context, o.Stopping, o.Log, o.Operations, o.Egress = &c.ctx, c.Stopping, c.host.log, c.host.operations, c.host.egress
+	o.Guest, o.Meter, o.Tree, o.Answer, o.Suspension = &c.guest, &c.meter, &c.inner, &c.answer, &c.pending
+}
+
 // end releases what the call holds.
 func (c *call) end() {
-	c.reportUngranted()
+	c.ops.ReportUngranted()
 	if c.Caller != nil {
 		c.Caller.Leave(&c.inner, c.usage())
 	}
@@ -153,16 +165,6 @@ func (c *call) compute() error {
 		return nil
 	}
 	return c.interrupted()
-}
-
-// stopping reports whether the tool was asked to stop.
-func (c *call) stopping() bool {
-	select {
-	case <-c.Stopping:
-		return true
-	default:
-		return false
-	}
 }
 
 // context returns the value of abi.FieldContext.

@@ -199,19 +199,13 @@ func (c *call) show(stream abi.Stream, p []byte) {
 	}
 	if w != nil {
 		p = bytes.Clone(p) // p is guest memory: a writer that kept it would read another call's data
-		c.outside(func() { _, _ = w.Write(p) })
+		c.ops.Outside(func() { _, _ = w.Write(p) })
 	}
 }
 
-// outside runs a function of the caller. A panic in it does not count as a crash of the
-// guest.
-func (c *call) outside(f func()) {
-	c.guest.Lend()
-	defer c.guest.Reclaim()
-	defer func() {
-		if r := recover(); r != nil {
-			panic(&instance.Stop{Reason: fmt.Errorf("a writer or a function of the caller panicked: %v", r)})
-		}
-	}()
-	f()
+// sleep is rest for the guest itself, which gives up its processor meanwhile.
+func (c *call) sleep(d time.Duration) {
+	c.guest.Idle()
+	defer c.guest.Compute() // a call that was ended meanwhile ends at its next check
+	c.ops.Rest(&c.ctx, d)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/compiler"
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/grant"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/meter"
 )
@@ -81,18 +82,6 @@ func (e *CallError) Error() string {
 // Unwrap returns the reason.
 func (e *CallError) Unwrap() error { return e.Err }
 
-// WaitedError is the reason of a call that ended while it waited to run, or while
-// one of its HTTP requests waited to begin.
-type WaitedError struct {
-	Err error  // why the wait ended, usually a TimeoutError
-	For string // what the call waited for, and the remedy
-}
-
-func (e *WaitedError) Error() string { return e.Err.Error() + " while the call waited: " + e.For }
-
-// Unwrap returns the reason why the wait ended.
-func (e *WaitedError) Unwrap() error { return e.Err }
-
 // mountError is the error of a granted folder that cannot be opened. Its cause
 // names a folder of the host, so the agent sees only public.
 type mountError struct {
@@ -130,3 +119,7 @@ func (e TimeoutError) Error() string { return fmt.Sprintf("time limit of %v reac
 
 // Is reports a match with context.DeadlineExceeded.
 func (e TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// WaitedError is the reason of a call that ended while it waited to run, or while
+// one of its HTTP requests waited to begin.
+type WaitedError = guestcall.WaitedError

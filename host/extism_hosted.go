@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/extism"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
@@ -80,7 +81,7 @@ func toolArguments(block []byte) json.RawMessage {
 	if json.Unmarshal(block, &object) == nil && object != nil {
 		return slices.Clone(block)
 	}
-	return encode(map[string]string{"input": string(block)})
+	return guestcall.JSON(map[string]string{"input": string(block)})
 }
 
 // callHosted calls a granted tool, and returns its result: a text as it is, any other
@@ -88,8 +89,8 @@ func toolArguments(block []byte) json.RawMessage {
 func (c *extismCall) callHosted(tool string, args json.RawMessage) []byte {
 	c.performed("tool.call", map[string]any{"tool": tool, "args": args})
 	var answer abi.ToolAnswer
-	_ = json.Unmarshal(c.response, &answer) // written by the host
-	c.response = nil
+	_ = json.Unmarshal(c.ops.Response, &answer) // written by the host
+	c.ops.Response = nil
 	if answer.Kind != abi.Success {
 		panic(failTool(fmt.Sprintf("the tool %s failed: %s", tool, answer.Error)))
 	}
@@ -111,9 +112,9 @@ func (c *extismCall) callHosted(tool string, args json.RawMessage) []byte {
 // performed performs an operation of the host for an Extism function. If the operation is
 // refused, its message ends the call.
 func (c *extismCall) performed(operation string, request any) {
-	if c.perform([]byte(operation), encode(request)) < 0 {
+	if c.ops.Perform([]byte(operation), guestcall.JSON(request)) < 0 {
 		var failure abi.CallFailure
-		_ = json.Unmarshal(c.response, &failure) // written by the host
+		_ = json.Unmarshal(c.ops.Response, &failure) // written by the host
 		panic(failTool(failure.Message))
 	}
 }

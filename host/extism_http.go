@@ -7,6 +7,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/extism"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/egress"
 )
@@ -22,7 +23,7 @@ func extismRequest(c *extismCall, k *extism.Kernel, stack []uint64) {
 	if err := json.Unmarshal(c.block(k, stack[0]), &in); err != nil {
 		panic(failTool("the plugin made an http request that is not valid: " + err.Error()))
 	}
-	request := httpRequest{Method: strings.ToUpper(in.Method), URL: in.URL, Redirects: egress.MaxRedirects}
+	request := guestcall.HTTPRequest{Method: strings.ToUpper(in.Method), URL: in.URL, Redirects: egress.MaxRedirects}
 	if stack[1] != 0 {
 		request.BodyBase64 = bytes.Clone(c.block(k, stack[1]))
 	}
@@ -36,14 +37,14 @@ func extismRequest(c *extismCall, k *extism.Kernel, stack []uint64) {
 	k.Free(stack[1])
 
 	c.status, c.headers = 0, nil
-	if c.perform([]byte("http"), plainJSON(request)) < 0 {
+	if c.ops.Perform([]byte("http"), guestcall.PlainJSON(request)) < 0 {
 		var failure abi.CallFailure
-		_ = json.Unmarshal(c.response, &failure) // written by the host
+		_ = json.Unmarshal(c.ops.Response, &failure) // written by the host
 		panic(failTool(failure.Message))
 	}
-	var response httpResponse
-	_ = json.Unmarshal(c.response, &response) // likewise
-	c.response = nil
+	var response guestcall.HTTPResponse
+	_ = json.Unmarshal(c.ops.Response, &response) // likewise
+	c.ops.Response = nil
 	body := response.BodyBase64
 	if response.Body != nil {
 		body = []byte(*response.Body)
@@ -53,7 +54,7 @@ func extismRequest(c *extismCall, k *extism.Kernel, stack []uint64) {
 	for name, values := range response.Headers {
 		headers[strings.ToLower(name)] = strings.Join(values, ",")
 	}
-	c.status, c.headers = response.Status, plainJSON(headers)
+	c.status, c.headers = response.Status, guestcall.PlainJSON(headers)
 	stack[0] = c.put(k, body)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/contract"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
@@ -24,16 +25,16 @@ func (c *extismCall) listInput() []byte {
 	if c.module.Info.MCP == contract.MCPv1 {
 		return nil
 	}
-	return encode(map[string]any{"context": mcpContext{ID: "list"}})
+	return guestcall.JSON(map[string]any{"context": mcpContext{ID: "list"}})
 }
 
 // callInput returns the input of the function that calls a tool.
 func (c *extismCall) callInput() []byte {
 	request := map[string]any{"name": c.MCPTool, "arguments": c.Args}
 	if c.module.Info.MCP == contract.MCPv1 {
-		return encode(map[string]any{"params": request})
+		return guestcall.JSON(map[string]any{"params": request})
 	}
-	return encode(map[string]any{"request": request, "context": mcpContext{ID: c.ID}})
+	return guestcall.JSON(map[string]any{"request": request, "context": mcpContext{ID: c.ID}})
 }
 
 // takeMCP takes the result of a tool, a CallToolResult of MCP.
@@ -72,7 +73,7 @@ func (c *extismCall) takeMCP(output []byte) int32 {
 		if b.Type == "text" && len(result.Structured) > 0 && jsonAlike(b.Text, result.Structured) {
 			continue // a copy for clients that do not read structured content
 		}
-		if err := c.answer.Add(encode(b.block())); err != nil {
+		if err := c.answer.Add(guestcall.JSON(b.block())); err != nil {
 			broken(err)
 		}
 	}

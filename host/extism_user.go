@@ -7,6 +7,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/extism"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 )
 
 var mcpFunctions = map[string]extismFunction{
@@ -46,9 +47,9 @@ func createElicitation(c *extismCall, k *extism.Kernel, stack []uint64) {
 	const only = "question"
 	c.performed("ask", abi.Questions{Questions: map[string]abi.Question{only: {Message: in.Message, Schema: in.Schema}}})
 	var answers abi.Answers
-	_ = json.Unmarshal(c.response, &answers) // written by the host
-	c.response = nil
-	stack[0] = c.put(k, encode(answers.Answers[only]))
+	_ = json.Unmarshal(c.ops.Response, &answers) // written by the host
+	c.ops.Response = nil
+	stack[0] = c.put(k, guestcall.JSON(answers.Answers[only]))
 }
 
 // notifyProgress is hyper-mcp's notify_progress. It ignores invalid reports.
@@ -60,8 +61,8 @@ func notifyProgress(c *extismCall, k *extism.Kernel, stack []uint64) {
 	if json.Unmarshal(c.block(k, stack[0]), &in) != nil || in.Progress < 0 || c.describing {
 		return
 	}
-	c.said.Done, c.said.Total, c.said.Message = in.Progress, in.Total, answer.Clip(in.Message, maxMessage)
-	c.sayProgress()
+	c.ops.Said.Done, c.ops.Said.Total, c.ops.Said.Message = in.Progress, in.Total, answer.Clip(in.Message, maxMessage)
+	c.ops.SayProgress()
 }
 
 // notifyLog is hyper-mcp's notify_logging_message, which goes to the host's log.

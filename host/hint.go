@@ -31,7 +31,7 @@ func (o *outcome) hint(text string) string {
 		hint = hintNetwork
 	default:
 		for _, e := range libraryErrors {
-			if o.web == nil && strings.Contains(text, e.text) {
+			if o.ops.Web == nil && strings.Contains(text, e.text) {
 				hint = e.hint
 				break
 			}

@@ -26,6 +26,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/codecache"
 	"github.com/toolhost/toolhost/host/internal/compiler"
 	"github.com/toolhost/toolhost/host/internal/contract"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/sched"
 	"github.com/toolhost/toolhost/internal/egress"
@@ -113,7 +114,7 @@ type Host struct {
 	slots      waitQueue        // slots of all calls except background runs
 	newQueue   func() waitQueue // makes the queue of one module
 	cpus       *sched.Scheduler
-	operations map[string]operation // called by guests, by name
+	operations map[string]guestcall.Operation // called by guests, by name
 	egress     *egress.Client
 
 	building chan struct{} // semaphore of child processes that compile
@@ -154,7 +155,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	if h.egress, err = cfg.Egress.open(cfg.Shared); err != nil {
 		return nil, err
 	}
-	h.operations, h.imports = operations(), extismImports()
+	h.operations, h.imports = guestcall.Operations(), extismImports()
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	h.compiling, h.stopCompiling = context.WithCancel(context.Background())
 	if err := h.openCompiler(cfg); err != nil {

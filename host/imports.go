@@ -207,7 +207,7 @@ func (c *call) field(f abi.Field) ([]byte, bool) {
 	case abi.FieldContext:
 		return c.context(), true
 	case abi.FieldResponse:
-		return c.response, c.response != nil
+		return c.ops.Response, c.ops.Response != nil
 	case abi.FieldScript:
 		script := c.module.Info.Script()
 		return script, script != nil
@@ -238,7 +238,7 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 		c.show(stream, data)
 	case abi.StreamContent:
 		if err := c.answer.Add(data); err != nil {
-			return c.refuse(abi.RefusedContent, "invalid", err.Error())
+			return c.ops.Refuse(abi.RefusedContent, "invalid", err.Error())
 		}
 	case abi.StreamDebug, abi.StreamInfo, abi.StreamWarn, abi.StreamErrorLog:
 		c.log(stream, data)
@@ -255,7 +255,7 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 
 // advice returns whether the guest should continue.
 func (c *call) advice() int32 {
-	if c.stopping() {
+	if c.ops.IsStopping() {
 		return abi.Canceled
 	}
 	return abi.Continue
@@ -268,9 +268,16 @@ func progress(c *call, mem api.Memory, stack []uint64) int32 {
 	if !finite(done) || !finite(total) || done < 0 || !utf8.Valid(message) {
 		return abi.RefusedProgress
 	}
-	c.said.Done, c.said.Total, c.said.Message = done, total, answer.Clip(string(message), maxMessage)
-	c.sayProgress()
+	c.ops.Said.Done, c.ops.Said.Total, c.ops.Said.Message = done, total, answer.Clip(string(message), maxMessage)
+	c.ops.SayProgress()
 	return c.advice()
 }
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
+// callCapability is the contract's call function: the guest waits for the operation
+// to end.
+func callCapability(c *call, mem api.Memory, stack []uint64) int32 {
+	request := bytesAt(mem, abi.ImportCall, stack[2], stack[3])
+	return c.ops.Perform(bytesAt(mem, abi.ImportCall, stack[0], stack[1]), request)
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/contract"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
@@ -116,7 +117,7 @@ func (o *outcome) value(result []byte) error {
 		if shape == contract.Command {
 			text = strings.TrimRight(text, "\n")
 		}
-		o.Value = encode(text)
+		o.Value = guestcall.JSON(text)
 	default:
 		return fmt.Errorf("%w: the result is not JSON in UTF-8%s", ErrABI, answer.NotUTF8(result))
 	}
@@ -127,8 +128,8 @@ func (o *outcome) value(result []byte) error {
 // error of the call: 0 is a success, any other code a tool error.
 func (o *outcome) ended(err error) error {
 	trace, reason := o.reason(err)
-	if missing, ok := errors.AsType[*missingSecret](reason); ok {
-		o.Kind, o.Connection, o.Error = abi.ConnectionRequired, &abi.Connection{Provider: missing.name}, missing.Error()
+	if missing, ok := errors.AsType[*guestcall.MissingSecret](reason); ok {
+		o.Kind, o.Connection, o.Error = abi.ConnectionRequired, &abi.Connection{Provider: missing.Name}, missing.Error()
 		return nil
 	}
 	if failure, ok := errors.AsType[*toolFailure](reason); ok {
@@ -140,7 +141,7 @@ func (o *outcome) ended(err error) error {
 		if remedy := o.module.Info.Remedy(); remedy != "" && errors.Is(reason, ErrTrap) {
 			reason = fmt.Errorf("%w; %s", reason, remedy)
 		}
-		return &CallError{Err: o.web.waited(reason), Trace: trace}
+		return &CallError{Err: o.ops.Web.Waited(reason), Trace: trace}
 	}
 
 	code := int(exit.ExitCode())

@@ -114,7 +114,7 @@ func (s standardInput) Poll(sys.Pflag, int32) (ready bool, errno sys.Errno) {
 	case i.delay < 0:
 	case waiting && !c.Policy.Clock: // time stands still until an operation ends
 		i.delay = -1
-	case !waiting && (!c.Policy.Clock || c.stopping() || time.Duration(i.delay) < inPlace):
+	case !waiting && (!c.Policy.Clock || c.ops.IsStopping() || time.Duration(i.delay) < inPlace):
 		s.nap(i.delay)
 		return false, 0
 	}

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 
@@ -105,38 +104,3 @@ type Observers struct {
 // Progress is a tool's report on its progress and status: the counts with their unit,
 // and what it is doing.
 type Progress = answer.Progress
-
-// Services are offered to a call by its caller. A nil service is denied.
-type Services struct {
-	// May is called before each operation of the plugin. If it returns an error, the
-	// operation is refused as in a call that is being stopped. It must not block. Nil
-	// allows all operations.
-	May func(ctx context.Context) error
-	// Checkpoint is the resume point of a background run.
-	Checkpoint *Checkpoint
-	// Suspend lets the call give up its instance while it waits.
-	Suspend *Suspend
-	// Receive waits for messages to a background run with ids above after, and returns
-	// some or all of them in order. It returns none when wait has passed, ctx is done
-	// or the tool is asked to stop. Messages up to after are acknowledged and never
-	// returned again. An error that matches ErrDenied means that the call is not a run
-	// yet. The plugin does not see any other error: Receive should log it.
-	Receive Receive
-	// Values has the values of the session.
-	Values Values
-	// KV has the values of the plugin's key-value store.
-	KV Values
-	// Secrets has the secrets that the plugin's rules add to HTTP requests. A call that
-	// needs a secret without a value ends with a required connection. Nil means no
-	// secrets.
-	Secrets Secrets
-	// Ask puts questions to the user and waits for the answers. It must return soon
-	// after ctx is done, which also happens when the tool is asked to stop. The plugin
-	// sees the text of an error that matches [ErrDenied].
-	Ask func(ctx context.Context, q abi.Questions) (abi.Answers, error)
-	// CallTool calls another tool, and returns its outcome like [Host.Call]. A
-	// [*Refusal] says why the call was not made.
-	CallTool func(ctx context.Context, t ToolCall) (abi.Result, error)
-	// SearchTools finds tools among those that the plugin may call. It must not block.
-	SearchTools func(q ToolSearch) abi.FoundTools
-}

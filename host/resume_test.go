@@ -24,7 +24,7 @@ func TestContinueStartedDifferently(t *testing.T) {
 		m := compile(t, h, reads.wasm())
 		images := map[string][]byte{}
 		var state []byte
-		keep := func(k host.Kept) error {
+		keep := func(k host.SavedState) error {
 			state, images[k.Image.Digest] = k.State, k.Image.Encode()
 			return nil
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/contract"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
@@ -45,7 +46,7 @@ func (c *call) runAdmitted() (code int32, err error) {
 	t.count(func(n *Counts) { n.Running++ })
 	defer t.count(func(n *Counts) { n.Running-- })
 	if err := c.compute(); err != nil {
-		return 0, &instance.Stop{Reason: &WaitedError{Err: err, For: busyProcessors}}
+		return 0, &instance.Stop{Reason: &guestcall.WaitedError{Err: err, For: busyProcessors}}
 	}
 	defer c.guest.Idle()
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/answer"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
@@ -98,16 +99,16 @@ func (w waiting) due() time.Time { return w.At.Add(timeIn(w.Request, again[w.Op]
 
 // finish runs the second half of an operation and saves its result in a state.
 func (p *pending) finish(s *started) (ended, error) {
-	code, err := guarded(s.end.finish)
-	e := ended{s.ID, code, p.call.response}
-	p.call.response = nil
+	code, err := guarded(s.end.Finish)
+	e := ended{s.ID, code, p.call.ops.Response}
+	p.call.ops.Response = nil
 	return e, err
 }
 
 // told replays the result of an operation that was saved with a state.
 func (p *pending) told(e ended) func() int32 {
 	return func() int32 {
-		p.call.response = e.Response
+		p.call.ops.Response = e.Response
 		return e.Code
 	}
 }
@@ -119,7 +120,7 @@ func (p *pending) restart(st state) error {
 	for _, e := range st.Ended {
 		s := &started{waiting: waiting{ID: e.ID}, cancel: withoutWork}
 		p.started[e.ID] = s
-		p.ended(s, end{bytes: len(e.Response), finish: p.told(e)})
+		p.ended(s, guestcall.End{Bytes: len(e.Response), Finish: p.told(e)})
 	}
 	for _, w := range st.Pending {
 		if err := p.beginAgain(w); err != nil {
@@ -141,8 +142,8 @@ func (p *pending) beginAgain(w waiting) error {
 		return nil
 	case w.Apart || w.Once:
 		s.Apart, s.Once = false, false
-		p.ended(s, end{finish: func() int32 {
-			return c.refuse(abi.CallLost, "lost", "it had begun when its host ended: whether it took effect is not known")
+		p.ended(s, guestcall.End{Finish: func() int32 {
+			return c.ops.Refuse(abi.CallLost, "lost", "it had begun when its host ended: whether it took effect is not known")
 		}})
 		return nil
 	}
@@ -151,14 +152,14 @@ func (p *pending) beginAgain(w waiting) error {
 	if field := again[w.Op]; field != "" {
 		request = rested(request, field, time.Until(w.due()))
 	}
-	var work work
-	c.begun = begun{id: w.ID}
+	var work guestcall.Work
+	c.ops.Effect = guestcall.Effect{ID: w.ID}
 	code, err := guarded(func() (code int32) {
-		work, code = c.operation([]byte(w.Op), request)
+		work, code = c.ops.Operation([]byte(w.Op), request)
 		return code
 	})
 	if err != nil {
-		p.ended(s, end{}) // for close
+		p.ended(s, guestcall.End{}) // for close
 		return err
 	}
 	p.begin(s, work, code)
@@ -230,7 +231,7 @@ func (p *pending) restore(st state) error {
 	a, w := &c.answer, st.Answer
 	a.Written, a.Logged, a.Result, a.Given, a.Error, a.Content, a.Summary = w.Bytes, w.Logged, w.Result, w.Given, w.Error, w.Content, w.Summary
 	a.Stderr.Restore(w.Stderr)
-	c.said = st.Said
+	c.ops.Said = st.Said
 	first := c.inner.First()
 	first.Made = st.Made
 	first.Attempts.Store(st.Web)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/checkpoint"
 )
@@ -24,22 +25,22 @@ var (
 
 // Suspend lets a waiting call give up its instance, and continue from its state, even
 // after a crash. A call can be suspended while it only waits for things that it can
-// wait for again: time, messages, the user, and [Apart] tool calls. It cannot be
+// wait for again: time, messages, the user, and [Detached] tool calls. It cannot be
 // suspended while it uses folders, or if its module's state cannot be restored.
 type Suspend struct {
 	// After is how long a call waits before it is suspended.
 	After time.Duration
-	// Anew lets the call start over after a crash, as if its beginning were a stored
+	// Restartable lets the call start over after a crash, as if its beginning were a stored
 	// state.
-	Anew bool
+	Restartable bool
 	// Name returns the owner's name of the call. A state can only continue a call of
 	// the same name. Nil means no name.
 	Name func() string
-	// Short reports whether waiting calls should be suspended immediately, because
+	// UnderPressure reports whether waiting calls should be suspended immediately, because
 	// others need their resources. It adds to the host's own checks: others wait
 	// for a slot of the module, or most of the host's memory is in use. Nil adds
 	// nothing.
-	Short func() bool
+	UnderPressure func() bool
 	// Live reports whether the call can be suspended now. Nil means always.
 	Live func() bool
 	// Revived is closed when Live begins to report true. Nil means that it did from the
@@ -49,14 +50,14 @@ type Suspend struct {
 	// with ErrSuspended, unless Hold is set. If Keep fails, the call stays in its
 	// instance for now, and the operations in Begin do not begin. A [*Refusal] gives the
 	// plugin the reason.
-	Keep func(Kept) error
+	Keep func(SavedState) error
 	// Ask puts questions to the user instead of [Call].Ask. If a call continues from a
 	// state in which it was asking, Ask is called again with the same operation and
 	// questions. If ctx ends with a cause other than [ErrWithdrawn], the call is about
 	// to be suspended, and Keep gets the operation in Asks. Nil means that the user
 	// cannot be asked later: a call that asks then keeps its instance.
 	Ask func(ctx context.Context, operation int32, q abi.Questions) (abi.Answers, error)
-	// Image returns the output of Encode of the [Kept.Image] with that digest. Nil, or
+	// Image returns the output of Encode of the [SavedState.Image] with that digest. Nil, or
 	// an error, means that the image is gone. A call is then continued only if its
 	// plugin still starts up as it did when the state was stored.
 	Image func(digest string) ([]byte, error)
@@ -69,11 +70,11 @@ type Suspend struct {
 	// Repeats. In other calls it is also called before at-most-once operations that
 	// no state can record. Nil removes nothing.
 	Drop func() error
-	// Tool decides how a nested call survives a crash. Nil means [Once] for every call.
-	Tool func(operation int32, t ToolCall) Manner
-	// Await waits for the end of an [Apart] call that Keep has begun, possibly in an
+	// Tool decides how a nested call survives a crash. Nil means [LostOnCrash] for every call.
+	Tool func(operation int32, t ToolCall) CrashPolicy
+	// Await waits for the end of a [Detached] call that Keep has begun, possibly in an
 	// earlier process. If ctx ends with the cause [ErrWithdrawn], the call was
-	// abandoned. Await may be nil if Tool never returns Apart.
+	// abandoned. Await may be nil if Tool never returns Detached.
 	Await func(ctx context.Context, operation int32, t ToolCall) (abi.Result, error)
 }
 
@@ -84,12 +85,12 @@ func (s *Suspend) name() string {
 	return s.Name()
 }
 
-// Kept is a state to be stored by [Suspend.Keep].
-type Kept struct {
+// SavedState is a state to be stored by [Suspend.Keep].
+type SavedState struct {
 	State []byte
 	Until time.Time // when the first pending operation ends by itself; zero: none does
-	Begin []int32   // Apart operations to begin with this write
-	Await []int32   // Apart operations that have begun and not ended
+	Begin []int32   // Detached operations to begin with this write
+	Await []int32   // Detached operations that have begun and not ended
 	Asks  []int32   // operations that ask the user
 	Hold  bool      // the call stays in its instance
 	Image Image     // base image; the state has only the differences
@@ -101,16 +102,6 @@ type Image struct {
 	Digest string        // SHA-256 in hex
 	Encode func() []byte // value for [Suspend.Image]; invalid once [Suspend.Keep] has returned
 }
-
-// Manner is the crash policy of a nested call in a call that can be suspended.
-type Manner int
-
-// The crash policies.
-const (
-	Once  Manner = iota // part of the call, at most once: it begins after a state that records it is stored, and a crash loses it
-	Again               // part of the call, repeated when the call continues
-	Apart               // a separate call, which [Suspend.Await] waits for
-)
 
 // ErrWithdrawn is the cancellation cause of an abandoned operation: the plugin has
 // canceled it, or its call has ended.
@@ -153,11 +144,11 @@ func (p *pending) bound() string {
 // arrive is called before the guest runs. The side effects of a call that cannot be
 // suspended are not recorded, so the stored state is removed.
 func (p *pending) arrive() error {
-	p.stored = p.once() && p.call.Suspend.Anew
+	p.stored = p.once() && p.call.Suspend.Restartable
 	if p.bound() == "" {
 		return nil
 	}
-	_, err := guarded(func() int32 { p.act(); return 0 })
+	_, err := guarded(func() int32 { p.Act(); return 0 })
 	return err
 }
 
@@ -230,7 +221,7 @@ func (p *pending) keep(st state, begin []*started) error {
 		return err
 	}
 	c.instance.Save(&point)
-	k := Kept{Until: st.until(), Hold: begin != nil, Image: Image{hex.EncodeToString(point.Image[:]), c.instance.Image().Encode}}
+	k := SavedState{Until: st.until(), Hold: begin != nil, Image: Image{hex.EncodeToString(point.Image[:]), c.instance.Image().Encode}}
 	if k.State, err = point.Encode(); err != nil {
 		return err
 	}
@@ -259,7 +250,7 @@ func (p *pending) keep(st state, begin []*started) error {
 // from there.
 func (p *pending) leave() {
 	c := p.call
-	if p.unfit() != "" || c.stopping() || errors.Is(context.Cause(&c.ctx), context.DeadlineExceeded) {
+	if p.unfit() != "" || c.ops.IsStopping() || errors.Is(context.Cause(&c.ctx), context.DeadlineExceeded) {
 		return
 	}
 	c.leaving = true
@@ -287,11 +278,11 @@ func (p *pending) look() (st state, err error) {
 
 	has := map[int32]bool{}
 	for _, s := range over {
-		if s.end.cut && !s.canceled {
+		if s.end.Cut && !s.canceled {
 			st.Pending = append(st.Pending, s.waiting)
 		} else if err == nil {
 			e, wrong := p.finish(s)
-			s.end.finish = p.told(e)
+			s.end.Finish = p.told(e)
 			st.Ended, err = append(st.Ended, e), wrong
 		}
 		has[s.ID] = true
@@ -301,8 +292,8 @@ func (p *pending) look() (st state, err error) {
 		switch {
 		case has[s.ID]:
 		case s.canceled:
-			p.call.refuseCanceled()
-			st.Ended = append(st.Ended, ended{s.ID, abi.CallCanceled, p.call.response})
+			p.call.ops.RefuseCanceled()
+			st.Ended = append(st.Ended, ended{s.ID, abi.CallCanceled, p.call.ops.Response})
 		default:
 			st.Pending = append(st.Pending, s.waiting)
 		}
@@ -321,7 +312,7 @@ func (p *pending) stop() (st state, err error) {
 	for range p.started {
 		s := <-p.ends
 		p.give(s)
-		if s.end.cut && !s.canceled {
+		if s.end.Cut && !s.canceled {
 			st.Pending = append(st.Pending, s.waiting)
 			continue
 		}
@@ -347,7 +338,7 @@ func (p *pending) describe(st *state) {
 	st.Name = c.Suspend.name()
 	st.Random, _ = c.instance.Env.Random.MarshalBinary() // it never fails
 	st.Waited = int64(p.waited)
-	st.Last, st.Said, st.Made, st.Web = p.last, c.said, first.Made, first.Attempts.Load()
+	st.Last, st.Said, st.Made, st.Web = p.last, c.ops.Said, first.Made, first.Attempts.Load()
 	st.Fuel, st.Peak = c.meter.Used(), int64(c.instance.Memory.Peak)
 	a := &c.answer
 	st.Answer = written{a.Written, a.Logged, a.Result, a.Given, a.Error, a.Content, a.Summary, a.Stderr.Bytes()}
@@ -364,7 +355,7 @@ func timeIn(request []byte, field string) time.Duration {
 	if json.Unmarshal(request, &in) != nil || json.Unmarshal(in[field], &ms) != nil {
 		return 0
 	}
-	return milliseconds(ms)
+	return guestcall.Milliseconds(ms)
 }
 
 // rested returns a request with the remaining time in a field.
@@ -373,10 +364,6 @@ func rested(request []byte, field string, left time.Duration) []byte {
 	if json.Unmarshal(request, &in) != nil {
 		return request // it will be refused
 	}
-	in[field] = encode(max(0, left.Milliseconds()))
-	return encode(in)
-}
-
-func milliseconds(n int64) time.Duration {
-	return time.Duration(min(n, int64(time.Duration(1<<62)/time.Millisecond))) * time.Millisecond
+	in[field] = guestcall.JSON(max(0, left.Milliseconds()))
+	return guestcall.JSON(in)
 }

@@ -26,7 +26,7 @@ type relay struct {
 	instances int
 	states    [][]byte
 	untils    []time.Time
-	held      []host.Kept        // states that it did not leave its instance with
+	held      []host.SavedState  // states that it did not leave its instance with
 	kill      context.CancelFunc // ends the host: the call continues from its last state in another
 	died      int                // so often
 	once      bool               // its tools must not be called twice
@@ -38,7 +38,7 @@ func (r *relay) do(ctx context.Context, req host.Call, next func() (*host.Host, 
 	for {
 		var life context.Context
 		life, r.kill = context.WithCancel(ctx)
-		req.Suspend = &host.Suspend{Keep: func(k host.Kept) error {
+		req.Suspend = &host.Suspend{Keep: func(k host.SavedState) error {
 			if life.Err() != nil {
 				return errors.New("the host is dead")
 			}
@@ -162,7 +162,7 @@ func TestSuspendFails(t *testing.T) {
 		tries := 0
 		o := run(t, waiter(2, sleeping(1000), sleeping(2000)), host.Call{
 			Policy: host.Policy{Grant: host.Grant{Clock: true}},
-			Services: host.Services{Suspend: &host.Suspend{After: 100 * time.Millisecond, Keep: func(host.Kept) error {
+			Services: host.Services{Suspend: &host.Suspend{After: 100 * time.Millisecond, Keep: func(host.SavedState) error {
 				tries++
 				return errors.New("the disk is full")
 			}}},
@@ -181,7 +181,7 @@ func TestContinueRefuses(t *testing.T) {
 		m := compile(t, h, wasm)
 		call := host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}}}
 		var kept []byte
-		call.Suspend = &host.Suspend{Keep: func(k host.Kept) error { kept = k.State; return nil }}
+		call.Suspend = &host.Suspend{Keep: func(k host.SavedState) error { kept = k.State; return nil }}
 		require.ErrorIs(t, do(t.Context(), h, m, call).err, host.ErrSuspended)
 		call.Suspend = nil
 
@@ -229,7 +229,7 @@ func TestContinueWhenTheClockIsSetBack(t *testing.T) {
 				m := compile(t, h, waiter(2, sleeping(30_000), sleeping(10_000)).wasm())
 				req := host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}, Timeout: 2 * time.Hour}}
 				var kept []byte
-				req.Suspend = &host.Suspend{Keep: func(k host.Kept) error { kept = k.State; return nil }}
+				req.Suspend = &host.Suspend{Keep: func(k host.SavedState) error { kept = k.State; return nil }}
 				require.ErrorIs(t, do(t.Context(), h, m, req).err, host.ErrSuspended)
 
 				point, err := checkpoint.Decode(kept, 1<<30)
@@ -286,7 +286,7 @@ func FuzzState(f *testing.F) {
 func suspendedAfter(t *testing.T, h *host.Host, m *host.Module, req host.Call, short bool) (after time.Duration, state []byte) {
 	t.Helper()
 	began := time.Now()
-	req.Suspend = &host.Suspend{After: 10 * time.Second, Short: func() bool { return short }, Keep: func(k host.Kept) error {
+	req.Suspend = &host.Suspend{After: 10 * time.Second, UnderPressure: func() bool { return short }, Keep: func(k host.SavedState) error {
 		state = k.State
 		return nil
 	}}

@@ -3,7 +3,6 @@ package host
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/meter"
 )
@@ -40,12 +40,12 @@ type pending struct {
 type started struct {
 	waiting  // the request is set only if the call can be suspended
 	cancel   context.CancelCauseFunc
-	canceled bool // the guest has canceled it
-	todo     work // while it is held
-	known    bool // recorded in the stored state
-	takes    bool // it removes messages
-	end      end  // set once it is in pending.ends
-	kept     int  // bytes paid for until the guest gets the end
+	canceled bool           // the guest has canceled it
+	todo     guestcall.Work // while it is held
+	known    bool           // recorded in the stored state
+	takes    bool           // it removes messages
+	end      guestcall.End  // set once it is in pending.ends
+	kept     int            // bytes paid for until the guest gets the end
 }
 
 // startCapability is the contract's call_start function: the guest gets the end of the
@@ -55,16 +55,16 @@ func startCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	c.meter.Charge(startCost)
 	switch {
 	case len(request) > abi.MaxStart:
-		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the request of an operation that is started has at most %d bytes", abi.MaxStart))
+		return c.ops.Refuse(abi.CallLimit, "limit", fmt.Sprintf("the request of an operation that is started has at most %d bytes", abi.MaxStart))
 	case c.pending.last >= maxStarted:
-		return c.refuse(abi.CallLimit, "limit", "the call has started too many operations")
+		return c.ops.Refuse(abi.CallLimit, "limit", "the call has started too many operations")
 	case len(c.pending.started) >= abi.MaxPending:
-		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d operations can be pending at a time: wait for the end of one", abi.MaxPending))
+		return c.ops.Refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d operations can be pending at a time: wait for the end of one", abi.MaxPending))
 	}
 
 	name := bytesAt(mem, abi.ImportStart, stack[0], stack[1])
-	c.begun = begun{id: c.pending.last + 1}
-	work, code := c.operation(name, request)
+	c.ops.Effect = guestcall.Effect{ID: c.pending.last + 1}
+	work, code := c.ops.Operation(name, request)
 	if work == nil && code < 0 {
 		return code
 	}
@@ -72,7 +72,7 @@ func startCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	if work != nil && c.Suspend != nil {
 		if err := c.meter.Payer.Take(instance.Buffers, uint64(len(request))); err != nil {
 			c.pending.drop(s)
-			return c.refuse(abi.CallLimit, "limit", "the host has no memory for the request now")
+			return c.ops.Refuse(abi.CallLimit, "limit", "the host has no memory for the request now")
 		}
 		s.Request, s.kept = bytes.Clone(request), len(request)
 	}
@@ -106,16 +106,16 @@ func withoutWork(error) {}
 
 // begin begins an operation after its first half, which returned work, or nil and the
 // answer.
-func (p *pending) begin(s *started, work work, code int32) {
-	b := p.call.begun
-	p.call.begun = begun{}
+func (p *pending) begin(s *started, work guestcall.Work, code int32) {
+	b := p.call.ops.Effect
+	p.call.ops.Effect = guestcall.Effect{}
 	if work == nil {
-		p.ended(s, end{bytes: len(p.call.response), finish: p.told(ended{s.ID, code, p.call.response})})
-		p.call.response = nil
+		p.ended(s, guestcall.End{Bytes: len(p.call.ops.Response), Finish: p.told(ended{s.ID, code, p.call.ops.Response})})
+		p.call.ops.Response = nil
 		return
 	}
 
-	s.Apart, s.Once, s.takes = b.apart, b.once && p.once(), b.takes
+	s.Apart, s.Once, s.takes = b.Detached, b.AtMostOnce && p.once(), b.TakesMessages
 	if p.precedes(s) {
 		s.todo = work
 		p.held = append(p.held, s)
@@ -125,18 +125,18 @@ func (p *pending) begin(s *started, work work, code int32) {
 }
 
 // work does the work of an operation on a goroutine of its own. close waits for it.
-func (p *pending) work(s *started, work work) {
+func (p *pending) work(s *started, work guestcall.Work) {
 	ctx, cancel := context.WithCancelCause(&p.call.ctx)
 	s.cancel = cancel
 	p.works.Go(func() { p.ended(s, guardedWork(ctx, work)) })
 }
 
 // ended queues an end for the guest. It is safe for concurrent use.
-func (p *pending) ended(s *started, ended end) {
-	if err := p.call.meter.Payer.Take(instance.Buffers, uint64(ended.bytes)); err == nil {
-		s.kept += ended.bytes
+func (p *pending) ended(s *started, ended guestcall.End) {
+	if err := p.call.meter.Payer.Take(instance.Buffers, uint64(ended.Bytes)); err == nil {
+		s.kept += ended.Bytes
 	} else {
-		ended.finish = p.noRoom(ended.finish)
+		ended.Finish = p.noRoom(ended.Finish)
 	}
 	s.end = ended
 	p.ends <- s
@@ -144,10 +144,10 @@ func (p *pending) ended(s *started, ended end) {
 
 // guardedWork does a work. A panic in a function of the caller ends the call, not the
 // process.
-func guardedWork(ctx context.Context, work work) (ended end) {
+func guardedWork(ctx context.Context, work guestcall.Work) (ended guestcall.End) {
 	defer func() {
 		if r := recover(); r != nil {
-			ended = end{finish: func() int32 {
+			ended = guestcall.End{Finish: func() int32 {
 				panic(&instance.Stop{Reason: fmt.Errorf("a function of the caller panicked: %v", r)})
 			}}
 		}
@@ -161,7 +161,7 @@ func (p *pending) noRoom(finish func() int32) func() int32 {
 		if code := finish(); code < 0 {
 			return code
 		}
-		return p.call.refuse(abi.CallLimit, "limit", "the host has no memory for the answer now")
+		return p.call.ops.Refuse(abi.CallLimit, "limit", "the host has no memory for the answer now")
 	}
 }
 
@@ -182,7 +182,7 @@ func (p *pending) resume() (code int32, err error) {
 	s.cancel(nil)
 	code, err = guarded(func() int32 {
 		c.meter.Check() // a call that has to end ends here
-		return s.end.finish()
+		return s.end.Finish()
 	})
 	p.give(s)
 	if err != nil {
@@ -195,7 +195,7 @@ func (p *pending) resume() (code int32, err error) {
 		p.entry = c.instance.Cached(abi.ExportResume)
 	}
 	code, err = c.enter(p.entry)
-	c.response = nil
+	c.ops.Response = nil
 	return code, err
 }
 
@@ -310,7 +310,7 @@ func (p *pending) unkept(err error) {
 // short reports whether others need the resources that the call holds.
 func (p *pending) short() bool {
 	c := p.call
-	return c.module.slots.Contended() || c.meter.Payer.Short() || c.Suspend.Short != nil && c.Suspend.Short()
+	return c.module.slots.Contended() || c.meter.Payer.Short() || c.Suspend.UnderPressure != nil && c.Suspend.UnderPressure()
 }
 
 // revived returns a channel that fires when a call that keeps its instance may have
@@ -342,7 +342,7 @@ func (p *pending) close() {
 	}
 	p.call.guest.Idle()
 	for _, s := range p.held {
-		p.ended(s, end{})
+		p.ended(s, guestcall.End{})
 	}
 	for _, s := range p.started {
 		s.cancel(ErrWithdrawn)
@@ -368,18 +368,15 @@ func guarded(f func() int32) (code int32, err error) {
 	return f(), nil
 }
 
-// cancelOperation takes {"id"} and cancels a started operation. An operation that has
-// ended is left as it is, even if the guest has not received its end.
-func cancelOperation(c *call, request []byte) int32 {
-	var in struct {
-		ID *int32 `json:"id"`
+// Cancel cancels a started operation, and reports whether the id is one. An operation
+// that has ended is left as it is, even if the guest has not received its end.
+func (p *pending) Cancel(id int32) bool {
+	if id > p.last {
+		return false
 	}
-	if err := json.Unmarshal(request, &in); err != nil || in.ID == nil || *in.ID < 1 || *in.ID > c.pending.last {
-		return c.refuse(abi.CallInvalid, "invalid", `expected {"id": what call_start returned}`)
-	}
-	if s := c.pending.started[*in.ID]; s != nil {
+	if s := p.started[id]; s != nil {
 		s.canceled = true
 		s.cancel(ErrWithdrawn)
 	}
-	return c.respond([]byte("{}"))
+	return true
 }

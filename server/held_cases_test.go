@@ -274,7 +274,7 @@ func TestHeldInsideAfterCrash(t *testing.T) {
 		s := openFolder(t, Config{
 			Engine: e, Tools: []gotool.Tool{wiper(&wiped, "wipe"), tidy}, Approvals: ApprovalPolicy{Ask: true, Tools: map[string]Decision{"tidy": DecideAllow}},
 		}, nil)
-		tool, err := s.lookup("tidy")
+		tool, err := s.catalog.Lookup("tidy")
 		require.NoError(t, err)
 		version, err := tool.Version()
 		require.NoError(t, err)

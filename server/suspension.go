@@ -47,7 +47,7 @@ func (s *suspension) into(call host.Call) host.Call {
 	s.session, s.children = call.Session, map[int32]background.Child{}
 	call.Continue = background.StateOf(s.ctx)
 
-	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Anew: s.anew, Live: s.isRun, Short: s.short, Keep: s.keep, Tool: s.manner, Await: s.await, Image: s.image}
+	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Restartable: s.anew, Live: s.isRun, UnderPressure: s.short, Keep: s.keep, Tool: s.manner, Await: s.await, Image: s.image}
 	if s.live != nil {
 		call.Suspend.Revived = s.live.parked
 	}
@@ -90,7 +90,7 @@ func (s *suspension) image(digest string) ([]byte, error) {
 func (s *suspension) outcome() background.Outcome { return background.Outcome{Suspend: s.kept} }
 
 // keep stores a state, together with the runs that begin with it.
-func (s *suspension) keep(k host.Kept) error {
+func (s *suspension) keep(k host.SavedState) error {
 	if err := s.service.versions.Keep(s.ctx, s.tool.Plugin, k.Image); err != nil {
 		if !k.Hold {
 			return fmt.Errorf("keeping its plugin: %w", err)
@@ -156,13 +156,13 @@ func (s *suspension) number(op int32) int64 {
 
 // manner decides how a nested call survives a crash. Calls that would be refused are left
 // to fail when they are made.
-func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
+func (s *suspension) manner(op int32, t host.ToolCall) host.CrashPolicy {
 	tool, err := s.service.catalog.Lookup(t.Tool)
 	if IsAgentTool(t.Tool) || err != nil {
-		return host.Again
+		return host.RepeatedOnCrash
 	}
 	if !s.isRun() && configOf(tool).Approvals.decide(tool) != DecideAsk {
-		return host.Once
+		return host.LostOnCrash
 	}
 	args, err := catalog.ParseArgs(t.Tool, Args{}, t.Args)
 	if err == nil {
@@ -172,24 +172,24 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 		err = s.tool.AdmitCallOf(tool, s.service.catalog.Annotations(tool))
 	}
 	if err != nil {
-		return host.Again
+		return host.RepeatedOnCrash
 	}
 
 	if _, secret := tool.PublicArgs(args.Raw()); secret {
 		s.secret = true
 	}
-	hints, with := tool.Tool.Hints, host.Once
+	hints, with := tool.Tool.Hints, host.LostOnCrash
 	if hints.Readonly || hints.Idempotent {
-		with = host.Again
+		with = host.RepeatedOnCrash
 	}
 	asks, err := s.asks(tool, args)
 	if asks && err == nil && op > 0 {
 		err = s.live.park(s.ctx)
 	}
 	if !s.isRun() {
-		return host.Once
+		return host.LostOnCrash
 	}
-	if err != nil || op == 0 || with == host.Again && !asks && !hints.SupportsBackground {
+	if err != nil || op == 0 || with == host.RepeatedOnCrash && !asks && !hints.SupportsBackground {
 		return with
 	}
 	child, err := s.child(tool, args, t)
@@ -205,7 +205,7 @@ func (s *suspension) manner(op int32, t host.ToolCall) host.Manner {
 		s.service.audit.Decided(audit.Approved, record.Held{Session: s.session, Tool: tool.Name}, "", "kept")
 	}
 	s.children[op] = background.Child{Op: s.number(op), SpawnRequest: child}
-	return host.Apart
+	return host.Detached
 }
 
 // asks reports whether a call of a tool waits until a person has approved it. An error

@@ -102,7 +102,7 @@ func (s stretch) walk(ctx context.Context, once bool) (stretch, error) {
 	if once {
 		call.Suspend = &host.Suspend{
 			Drop: func() error { return nil }, // an order must not be made twice
-			Keep: func(k host.Kept) error {
+			Keep: func(k host.SavedState) error {
 				if !k.Hold {
 					s.State, s.Until = k.State, k.Until
 				}

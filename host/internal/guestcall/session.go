@@ -1,11 +1,11 @@
-package host
+package guestcall
 
 import (
 	"github.com/toolhost/toolhost/abi"
 )
 
 // sessionOperations use the values of the session.
-var sessionOperations = map[string]operation{
+var sessionOperations = map[string]Operation{
 	"session.get":    {readsSession, "session is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", valueOperation(&ofSession, getValue)},
 	"session.list":   {readsSession, "session is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", valueOperation(&ofSession, listValues)},
 	"session.set":    {writesSession, noSessionWrite, acting(valueOperation(&ofSession, setValue))},
@@ -14,11 +14,11 @@ var sessionOperations = map[string]operation{
 
 const noSessionWrite = "writing session values is not granted to this plugin, or the tool is readonly: it takes the need session: write, and no hint readonly"
 
-func readsSession(c *call) bool  { return c.Policy.Session != "" }
-func writesSession(c *call) bool { return c.Policy.Session == abi.StoreWrite }
+func readsSession(c *Call) bool  { return c.Grant.Session != "" }
+func writesSession(c *Call) bool { return c.Grant.Session == abi.StoreWrite }
 
 // ofSession is the value store of the session.
 var ofSession = valueStore{
-	of: func(c *call) Values { return c.Values }, missing: "this call has no session",
+	of: func(c *Call) Values { return c.Values }, missing: "this call has no session",
 	most: abi.MaxSessionValue, what: "of the session",
 }

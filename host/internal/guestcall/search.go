@@ -1,4 +1,4 @@
-package host
+package guestcall
 
 import (
 	"bytes"
@@ -25,11 +25,11 @@ const (
 
 // searchOperation takes {"query", "limit"}, and answers with the matching tools among
 // those that the plugin may call.
-func searchOperation(c *call, request []byte) (work, int32) {
+func searchOperation(c *Call, request []byte) (Work, int32) {
 	if len(request) > maxSearch {
-		return nil, c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the request of a search has at most %d bytes", maxSearch))
+		return nil, c.Refuse(abi.CallLimit, "limit", fmt.Sprintf("the request of a search has at most %d bytes", maxSearch))
 	}
-	c.meter.Charge(searchCost)
+	c.Meter.Charge(searchCost)
 
 	var in struct {
 		Query string `json:"query"`
@@ -39,16 +39,16 @@ func searchOperation(c *call, request []byte) (work, int32) {
 	strict.DisallowUnknownFields()
 	switch {
 	case strict.Decode(&in) != nil || !utf8.Valid(request) || in.Limit < 0:
-		return nil, c.refuse(abi.CallInvalid, "invalid", `expected {"query": words, "limit": number}, both optional`)
-	case len(c.Policy.Tools) == 0:
+		return nil, c.Refuse(abi.CallInvalid, "invalid", `expected {"query": words, "limit": number}, both optional`)
+	case len(c.Grant.Tools) == 0:
 		return nil, c.deny(fmt.Sprintf("no tools are granted to this plugin: have the operator add them to grants.%s.tools, and name them in the plugin's needs", c.Plugin))
 	case c.SearchTools == nil:
 		return nil, c.deny("no other tools can be called here")
 	}
 
 	search := c.SearchTools
-	return func(context.Context) end {
-		found := encode(search(ToolSearch{in.Query, in.Limit}))
-		return end{bytes: len(found), finish: func() int32 { return c.respond(found) }}
+	return func(context.Context) End {
+		found := JSON(search(ToolSearch{in.Query, in.Limit}))
+		return End{Bytes: len(found), Finish: func() int32 { return c.respond(found) }}
 	}, 0
 }

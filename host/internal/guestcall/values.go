@@ -1,4 +1,4 @@
-package host
+package guestcall
 
 import (
 	"bytes"
@@ -61,7 +61,7 @@ const readCost = 100_000 * meter.BytesPerUnit
 // A valueStore describes a kind of values: where an operation finds them, and their
 // limits.
 type valueStore struct {
-	of      func(c *call) Values
+	of      func(c *Call) Values
 	missing string // error text for a call without them
 	most    int    // largest value in bytes
 	what    string // owner of the values, for messages
@@ -108,47 +108,47 @@ func (r valueRequest) version() int64 {
 
 // valueOperation returns an operation that reads its request, performs it on a store,
 // and responds.
-func valueOperation(s *valueStore, do func(c *call, s *valueStore, in valueRequest) (any, error)) func(*call, []byte) (work, int32) {
-	return atOnce(func(c *call, request []byte) int32 {
+func valueOperation(s *valueStore, do func(c *Call, s *valueStore, in valueRequest) (any, error)) func(*Call, []byte) (Work, int32) {
+	return atOnce(func(c *Call, request []byte) int32 {
 		if s.of(c) == nil {
 			return c.deny(s.missing)
 		}
 		if len(request) > s.most+1<<10 { // a value, a key, and the fields around them
-			return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("a value %s has at most %d bytes", s.what, s.most))
+			return c.Refuse(abi.CallLimit, "limit", fmt.Sprintf("a value %s has at most %d bytes", s.what, s.most))
 		}
 		var in valueRequest
 		strict := json.NewDecoder(bytes.NewReader(request))
 		strict.DisallowUnknownFields()
 		if strict.Decode(&in) != nil || !utf8.Valid(request) || in.Version != nil && *in.Version < 0 {
-			return c.refuse(abi.CallInvalid, "invalid", `expected an object with "key", "value" and "version", as the operation takes them`)
+			return c.Refuse(abi.CallInvalid, "invalid", `expected an object with "key", "value" and "version", as the operation takes them`)
 		}
 
-		c.guest.Lend()
+		c.Guest.Lend()
 		response, err := do(c, s, in)
-		c.guest.Reclaim()
-		c.meter.Check() // a call that has to end ends here
+		c.Guest.Reclaim()
+		c.Meter.Check() // a call that has to end ends here
 		if refusal, ok := errors.AsType[*Refusal](err); ok {
-			return c.refuse(refusal.Code, refusalNames[refusal.Code], refusal.Message)
+			return c.Refuse(refusal.Code, RefusalNames[refusal.Code], refusal.Message)
 		}
 		if err != nil {
-			return c.refuse(abi.CallFailed, "failed", "the values "+s.what+" cannot be reached now")
+			return c.Refuse(abi.CallFailed, "failed", "the values "+s.what+" cannot be reached now")
 		}
-		return c.respond(encode(response))
+		return c.respond(JSON(response))
 	})
 }
 
-// refusalNames are the names of the refusal codes.
-var refusalNames = map[int32]string{abi.CallInvalid: "invalid", abi.CallLimit: "limit", abi.CallConflict: "conflict", abi.CallDenied: "denied", abi.CallFailed: "failed", abi.CallLost: "lost"}
+// RefusalNames are the names of the refusal codes.
+var RefusalNames = map[int32]string{abi.CallInvalid: "invalid", abi.CallLimit: "limit", abi.CallConflict: "conflict", abi.CallDenied: "denied", abi.CallFailed: "failed", abi.CallLost: "lost"}
 
 func wants(example string) error { return &Refusal{abi.CallInvalid, "expected " + example} }
 
 // getValue answers {"value", "version"}, or {} if the value is missing.
-func getValue(c *call, s *valueStore, in valueRequest) (any, error) {
+func getValue(c *Call, s *valueStore, in valueRequest) (any, error) {
 	if !in.has("key") {
 		return nil, wants(`{"key": name}`)
 	}
-	c.meter.Charge(readCost)
-	v, err := s.of(c).Get(&c.ctx, *in.Key)
+	c.Meter.Charge(readCost)
+	v, err := s.of(c).Get(c.Context, *in.Key)
 	return Value{Version: v.Version, Data: v.Data}, err
 }
 
@@ -159,15 +159,15 @@ type valueList struct {
 }
 
 // listValues answers {"values": [{"key", "version", "bytes"}], "more"}.
-func listValues(c *call, s *valueStore, in valueRequest) (any, error) {
+func listValues(c *Call, s *valueStore, in valueRequest) (any, error) {
 	switch {
 	case !s.expires && !in.has(""):
 		return nil, wants("{}")
 	case !in.has("prefix? after?"):
 		return nil, wants(`{"prefix": text, "after": key}, both optional`)
 	}
-	c.meter.Charge(readCost)
-	all, err := s.of(c).List(&c.ctx, deref(in.Prefix), deref(in.After), maxPage+1)
+	c.Meter.Charge(readCost)
+	all, err := s.of(c).List(c.Context, deref(in.Prefix), deref(in.After), maxPage+1)
 	out := valueList{make([]Value, min(len(all), maxPage)), len(all) > maxPage}
 	for i := range out.Values {
 		out.Values[i] = Value{Key: all[i].Key, Version: all[i].Version, Bytes: all[i].Bytes}
@@ -176,7 +176,7 @@ func listValues(c *call, s *valueStore, in valueRequest) (any, error) {
 }
 
 // setValue answers {"version"}.
-func setValue(c *call, s *valueStore, in valueRequest) (any, error) {
+func setValue(c *Call, s *valueStore, in valueRequest) (any, error) {
 	switch {
 	case s.expires && !in.has("key value version? ttl_ms?"):
 		return nil, wants(`{"key": name, "value": anything, "version": number, "ttl_ms": number}, where the last two are optional`)
@@ -185,18 +185,18 @@ func setValue(c *call, s *valueStore, in valueRequest) (any, error) {
 	case in.TTL != nil && (*in.TTL < 1 || *in.TTL > maxTTL.Milliseconds()):
 		return nil, wants(fmt.Sprintf(`"ttl_ms" from 1 to %d`, maxTTL.Milliseconds()))
 	}
-	c.meter.Charge(saveCost)
-	version, err := s.of(c).Set(&c.ctx, *in.Key, in.Value, in.version(), time.Duration(deref(in.TTL))*time.Millisecond)
+	c.Meter.Charge(saveCost)
+	version, err := s.of(c).Set(c.Context, *in.Key, in.Value, in.version(), time.Duration(deref(in.TTL))*time.Millisecond)
 	return Value{Version: version}, err
 }
 
 // deleteValue answers {"deleted"}.
-func deleteValue(c *call, s *valueStore, in valueRequest) (any, error) {
+func deleteValue(c *Call, s *valueStore, in valueRequest) (any, error) {
 	if !in.has("key version?") {
 		return nil, wants(`{"key": name, "version": number}, where the version is optional`)
 	}
-	c.meter.Charge(saveCost)
-	deleted, err := s.of(c).Delete(&c.ctx, *in.Key, in.version())
+	c.Meter.Charge(saveCost)
+	deleted, err := s.of(c).Delete(c.Context, *in.Key, in.version())
 	return map[string]bool{"deleted": deleted}, err
 }
 

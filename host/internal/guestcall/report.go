@@ -1,4 +1,4 @@
-package host
+package guestcall
 
 import (
 	"bytes"
@@ -18,36 +18,36 @@ const (
 )
 
 // reportOperations reports what the tool is doing.
-var reportOperations = map[string]operation{"report": {func(*call) bool { return true }, "", atOnce(reportOperation)}}
+var reportOperations = map[string]Operation{"report": {func(*Call) bool { return true }, "", atOnce(reportOperation)}}
 
 // reportOperation takes {"status", "unit", "summary"}, at least one of them.
-func reportOperation(c *call, request []byte) int32 {
+func reportOperation(c *Call, request []byte) int32 {
 	if len(request) > maxReport {
-		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("a report has at most %d bytes", maxReport))
+		return c.Refuse(abi.CallLimit, "limit", fmt.Sprintf("a report has at most %d bytes", maxReport))
 	}
 	var in struct{ Status, Unit, Summary *string }
 	strict := json.NewDecoder(bytes.NewReader(request))
 	strict.DisallowUnknownFields()
 	if strict.Decode(&in) != nil || in.Status == nil && in.Unit == nil && in.Summary == nil {
-		return c.refuse(abi.CallInvalid, "invalid", `expected {"status": text, "unit": text, "summary": text}, or some of them`)
+		return c.Refuse(abi.CallInvalid, "invalid", `expected {"status": text, "unit": text, "summary": text}, or some of them`)
 	}
 
 	if in.Summary != nil {
-		c.answer.Summary = answer.OneLine(*in.Summary, maxSummary)
+		c.Answer.Summary = answer.OneLine(*in.Summary, maxSummary)
 	}
 	if in.Unit != nil {
-		c.said.Unit = answer.OneLine(*in.Unit, maxUnit)
+		c.Said.Unit = answer.OneLine(*in.Unit, maxUnit)
 	}
 	if in.Status != nil {
-		c.said.Status = answer.OneLine(*in.Status, maxStatus)
-		c.sayProgress()
+		c.Said.Status = answer.OneLine(*in.Status, maxStatus)
+		c.SayProgress()
 	}
 	return c.respond([]byte("{}"))
 }
 
-// sayProgress passes on the latest report of the call.
-func (c *call) sayProgress() {
-	if c.Progress != nil {
-		c.outside(func() { c.Progress(c.said) })
+// SayProgress passes on the latest report of the call.
+func (c *Call) SayProgress() {
+	if c.OnProgress != nil {
+		c.Outside(func() { c.OnProgress(c.Said) })
 	}
 }

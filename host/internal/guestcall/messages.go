@@ -1,4 +1,4 @@
-package host
+package guestcall
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/grant"
 )
 
 // noMessages is the error text for a call that cannot receive messages.
@@ -22,14 +23,14 @@ type Message struct {
 }
 
 // messageOperations receives messages to a run.
-var messageOperations = map[string]operation{
-	"messages.receive": {func(c *call) bool { return c.Receive != nil }, noMessages, receiveOperation},
+var messageOperations = map[string]Operation{
+	"messages.receive": {func(c *Call) bool { return c.Receive != nil }, noMessages, receiveOperation},
 }
 
 // receiveOperation takes {"after", "wait_ms"} and answers {"messages"}. If the call is
 // asked to stop while it waits without a message, the operation is canceled. The
 // call's time limit keeps running.
-func receiveOperation(c *call, request []byte) (work, int32) {
+func receiveOperation(c *Call, request []byte) (Work, int32) {
 	var in struct {
 		After  int64 `json:"after"`
 		WaitMS int64 `json:"wait_ms"`
@@ -37,36 +38,36 @@ func receiveOperation(c *call, request []byte) (work, int32) {
 	strict := json.NewDecoder(bytes.NewReader(request))
 	strict.DisallowUnknownFields()
 	if strict.Decode(&in) != nil || in.After < 0 || in.WaitMS < 0 {
-		return nil, c.refuse(abi.CallInvalid, "invalid", `expected {"after": id of the last message, "wait_ms": milliseconds}`)
+		return nil, c.Refuse(abi.CallInvalid, "invalid", `expected {"after": id of the last message, "wait_ms": milliseconds}`)
 	}
 
-	c.meter.Charge(readCost)
+	c.Meter.Charge(readCost)
 	if in.After > 0 {
-		c.meter.Charge(saveCost) // acknowledged messages are removed
-		c.begun.takes = true
+		c.Meter.Charge(saveCost) // acknowledged messages are removed
+		c.Effect.TakesMessages = true
 	}
 	wait := time.Duration(min(in.WaitMS, int64(time.Hour/time.Millisecond))) * time.Millisecond
-	return func(ctx context.Context) end {
+	return func(ctx context.Context) End {
 		found, err := c.Receive(ctx, in.After, wait)
 		canceled := ctx.Err() != nil
-		return end{cut: canceled && len(found) == 0, finish: func() int32 { return answerReceive(c, found, err, canceled) }}
+		return End{Cut: canceled && len(found) == 0, Finish: func() int32 { return answerReceive(c, found, err, canceled) }}
 	}, 0
 }
 
 // answerReceive responds to the operation messages.receive.
-func answerReceive(c *call, found []Message, err error, canceled bool) int32 {
+func answerReceive(c *Call, found []Message, err error, canceled bool) int32 {
 	switch {
-	case errors.Is(err, ErrDenied):
+	case errors.Is(err, grant.ErrDenied):
 		return c.deny(noMessages)
-	case len(found) == 0 && (c.stopping() || canceled):
-		return c.refuseCanceled()
+	case len(found) == 0 && (c.IsStopping() || canceled):
+		return c.RefuseCanceled()
 	case err != nil:
-		return c.refuse(abi.CallFailed, "failed", "the messages cannot be reached now")
+		return c.Refuse(abi.CallFailed, "failed", "the messages cannot be reached now")
 	}
 	if found == nil {
 		found = []Message{}
 	}
-	return c.respond(encode(map[string]any{"messages": found}))
+	return c.respond(JSON(map[string]any{"messages": found}))
 }
 
 // Receive is [Services.Receive].

@@ -1,4 +1,4 @@
-package host
+package guestcall
 
 import (
 	"bytes"
@@ -20,14 +20,14 @@ type ToolCall struct {
 	Tool    string           // name of a granted tool for agents
 	Args    json.RawMessage  // the plugin's arguments; nil means {}
 	Timeout time.Duration    // 0 means the tool's own
-	Fuel    int64            // the most units that it may use, even if it is [Apart]
-	Caller  *calltree.Caller // value for Call.Caller, unless it is [Apart]
+	Fuel    int64            // the most units that it may use, even if it is [Detached]
+	Caller  *calltree.Caller // value for Call.Caller, unless it is [Detached]
 }
 
 // toolOperations call other tools, and find them.
-var toolOperations = map[string]operation{
-	"tool.call":   {allowed: func(*call) bool { return true }, begin: toolOperation},
-	"tool.search": {allowed: func(*call) bool { return true }, begin: searchOperation},
+var toolOperations = map[string]Operation{
+	"tool.call":   {allowed: func(*Call) bool { return true }, begin: toolOperation},
+	"tool.search": {allowed: func(*Call) bool { return true }, begin: searchOperation},
 }
 
 const (
@@ -47,47 +47,44 @@ var errLate = fmt.Errorf("%w: the call that waits for it is being stopped", cont
 
 // toolOperation takes {"tool", "args", "timeout_ms"}, calls another tool, and answers
 // with its outcome. The call's time limit keeps running.
-func toolOperation(c *call, request []byte) (work, int32) {
+func toolOperation(c *Call, request []byte) (Work, int32) {
 	if len(request) > maxToolRequest {
-		return nil, c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the arguments of a tool have at most %d bytes", abi.MaxToolArgs))
+		return nil, c.Refuse(abi.CallLimit, "limit", fmt.Sprintf("the arguments of a tool have at most %d bytes", abi.MaxToolArgs))
 	}
-	if !c.inner.First().Count() {
-		return nil, c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d calls of tools may begin with one call", abi.MaxToolCalls))
+	if !c.Tree.First().Count() {
+		return nil, c.Refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d calls of tools may begin with one call", abi.MaxToolCalls))
 	}
-	c.meter.Charge(readCost + parseCost*len(request))
-	t, err := readToolCall(request)
+	c.Meter.Charge(readCost + parseCost*len(request))
+	t, err := ReadToolCall(request)
 	if err != nil {
-		return nil, c.refuse(abi.CallInvalid, "invalid", err.Error())
+		return nil, c.Refuse(abi.CallInvalid, "invalid", err.Error())
 	}
 
 	if code := c.refuseTool(t.Tool); code != 0 {
 		return nil, code
 	}
-	left := c.Policy.Fuel - c.meter.Used()
-	c.inner.Allow(left, int64(c.instance.Memory.Peak))
-	t.Caller, t.Fuel = &c.inner, left
-	c.begun.manner(c, t)
-	return func(ctx context.Context) end {
+	left := c.Fuel - c.Meter.Used()
+	c.Tree.Allow(left, int64(c.Meter.Memory.Peak))
+	t.Caller, t.Fuel = c.Tree, left
+	c.Effect.survive(c, t)
+	return func(ctx context.Context) End {
 		r, err := c.makeCall(ctx, t)
 		canceled := ctx.Err() != nil
-		return end{bytes: len(r.Value), cut: canceled && r.Kind == abi.CanceledKind, finish: func() int32 { return c.finishTool(t.Tool, r, err, canceled) }}
+		return End{Bytes: len(r.Value), Cut: canceled && r.Kind == abi.CanceledKind, Finish: func() int32 { return c.FinishTool(t.Tool, r, err, canceled) }}
 	}, 0
 }
 
-// manner decides how a nested call survives a crash.
-func (b *begun) manner(c *call, t ToolCall) {
-	if c.Suspend == nil {
+// survive decides how a nested call survives a crash.
+func (b *Effect) survive(c *Call, t ToolCall) {
+	policy, suspendable := c.Suspension.CrashPolicy(b.ID, t)
+	if !suspendable {
 		return
 	}
-	manner := Once
-	if c.Suspend.Tool != nil {
-		manner = c.Suspend.Tool(b.id, t)
-	}
-	b.once, b.apart = manner != Again, manner == Apart && b.id > 0
+	b.AtMostOnce, b.Detached = policy != RepeatedOnCrash, policy == Detached && b.ID > 0
 }
 
-// readToolCall reads a request.
-func readToolCall(request []byte) (ToolCall, error) {
+// ReadToolCall reads a request.
+func ReadToolCall(request []byte) (ToolCall, error) {
 	var in struct {
 		Tool      string          `json:"tool"`
 		Args      json.RawMessage `json:"args"`
@@ -101,21 +98,21 @@ func readToolCall(request []byte) (ToolCall, error) {
 	return ToolCall{Tool: in.Tool, Args: in.Args, Timeout: time.Duration(min(in.TimeoutMS, 1<<40)) * time.Millisecond}, nil
 }
 
-// finishTool responds to the operation tool.call. The guest pays for the usage of the tool.
-func (c *call) finishTool(name string, ended abi.Result, err error, canceled bool) int32 {
-	c.inner.Pay() // a call that has to end ends here
+// FinishTool responds to the operation tool.call. The guest pays for the usage of the tool.
+func (c *Call) FinishTool(name string, ended abi.Result, err error, canceled bool) int32 {
+	c.Tree.Pay() // a call that has to end ends here
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
-		return c.refuse(refusal.Code, refusalNames[refusal.Code], refusal.Message)
+		return c.Refuse(refusal.Code, RefusalNames[refusal.Code], refusal.Message)
 	}
-	if ended.Kind == abi.CanceledKind && (c.stopping() || canceled) {
-		return c.refuseCanceled()
+	if ended.Kind == abi.CanceledKind && (c.IsStopping() || canceled) {
+		return c.RefuseCanceled()
 	}
 	return c.answerTool(name, ended)
 }
 
 // refuseTool refuses a tool call that is not allowed, or returns 0.
-func (c *call) refuseTool(name string) int32 {
-	if !c.Policy.AllowsTool(name) {
+func (c *Call) refuseTool(name string) int32 {
+	if !c.Grant.AllowsTool(name) {
 		name = answer.Clip(name, abi.MaxAgentName)
 		c.beyond.count(name)
 		return c.deny(fmt.Sprintf("the tool %q is not granted to this plugin: have the operator add it to grants.%s.tools, and name it in the plugin's needs", name, c.Plugin))
@@ -124,10 +121,10 @@ func (c *call) refuseTool(name string) int32 {
 	switch {
 	case c.CallTool == nil:
 		return c.deny("no other tools can be called here")
-	case c.stopping():
-		return c.refuseStopped()
-	case c.inner.Depth() >= abi.MaxToolDepth:
-		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d tools can call each other in turn", abi.MaxToolDepth))
+	case c.IsStopping():
+		return c.RefuseStopped()
+	case c.Tree.Depth() >= abi.MaxToolDepth:
+		return c.Refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d tools can call each other in turn", abi.MaxToolDepth))
 	}
 	return 0
 }
@@ -157,29 +154,29 @@ func (u *ungranted) count(name string) {
 	}
 }
 
-// reportUngranted reports to the operator which tools the plugin called without a grant,
+// ReportUngranted reports to the operator which tools the plugin called without a grant,
 // one line per tool.
-func (c *call) reportUngranted() {
+func (c *Call) ReportUngranted() {
 	for _, name := range c.beyond.names {
 		times := c.beyond.times[name]
-		c.host.log.Warn("a plugin called a tool that it was not granted", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "session", c.Session,
+		c.Log.Warn("a plugin called a tool that it was not granted", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "session", c.Session,
 			"wants", name, "times", times, "grant", fmt.Sprintf("grants.%s.tools", c.Plugin))
-		if c.Ungranted != nil {
-			c.Ungranted(name, times)
+		if c.OnUngranted != nil {
+			c.OnUngranted(name, times)
 		}
 	}
 }
 
 // makeCall makes a call of a tool, and ends it soon after this call was asked to stop.
-func (c *call) makeCall(parent context.Context, t ToolCall) (abi.Result, error) {
-	ctx, done := c.untilLate(parent)
+func (c *Call) makeCall(parent context.Context, t ToolCall) (abi.Result, error) {
+	ctx, done := c.UntilLate(parent)
 	defer done()
 	return c.CallTool(ctx, t)
 }
 
-// untilLate returns a context that ends soon after the call was asked to stop, or when
+// UntilLate returns a context that ends soon after the call was asked to stop, or when
 // done is called.
-func (c *call) untilLate(parent context.Context) (_ context.Context, done func()) {
+func (c *Call) UntilLate(parent context.Context) (_ context.Context, done func()) {
 	if c.Stopping == nil {
 		return parent, func() {}
 	}
@@ -193,7 +190,7 @@ func (c *call) untilLate(parent context.Context) (_ context.Context, done func()
 		case <-ctx.Done():
 			return
 		}
-		late := time.AfterFunc(lateTime-time.Duration(c.inner.Depth())*lateStep, func() { cancel(errLate) })
+		late := time.AfterFunc(lateTime-time.Duration(c.Tree.Depth())*lateStep, func() { cancel(errLate) })
 		defer late.Stop()
 		<-ctx.Done()
 	}()
@@ -204,21 +201,31 @@ func (c *call) untilLate(parent context.Context) (_ context.Context, done func()
 }
 
 // answerTool responds with the outcome of a tool call, if the guest has room for it.
-func (c *call) answerTool(name string, ended abi.Result) int32 {
+func (c *Call) answerTool(name string, ended abi.Result) int32 {
 	answer := abi.ToolAnswer{Kind: ended.Kind, Content: ended.Content, Error: ended.Error, Limit: ended.Limit, Connection: ended.Connection}
 	if ended.Kind == abi.Success {
 		answer.Value = ended.Value
 	}
-	if int64(len(answer.Value)) > c.Policy.Memory {
-		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has more than %d bytes, the memory limit of this plugin's call", name, c.Policy.Memory))
+	if int64(len(answer.Value)) > c.Memory {
+		return c.Refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has more than %d bytes, the memory limit of this plugin's call", name, c.Memory))
 	}
-	c.meter.Charge(parseCost * len(answer.Value))
-	response := encode(answer)
-	if int64(len(response)) > c.Policy.Memory {
-		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has more than %d bytes, the memory limit of this plugin's call", name, c.Policy.Memory))
+	c.Meter.Charge(parseCost * len(answer.Value))
+	response := JSON(answer)
+	if int64(len(response)) > c.Memory {
+		return c.Refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has more than %d bytes, the memory limit of this plugin's call", name, c.Memory))
 	}
-	if err := c.meter.Hold(len(response)); err != nil {
-		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has %d bytes, and the host has no memory for it now", name, len(response)))
+	if err := c.Meter.Hold(len(response)); err != nil {
+		return c.Refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has %d bytes, and the host has no memory for it now", name, len(response)))
 	}
 	return c.respond(response)
 }
+
+// CrashPolicy is the crash policy of a nested call in a call that can be suspended.
+type CrashPolicy int
+
+// The crash policies.
+const (
+	LostOnCrash     CrashPolicy = iota // part of the call, at most once: it begins after a state that records it is stored, and a crash loses it
+	RepeatedOnCrash                    // part of the call, repeated when the call continues
+	Detached                           // a separate call, which the owner of its state waits for
+)

@@ -1,4 +1,4 @@
-package host
+package guestcall
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -19,55 +18,6 @@ import (
 	"github.com/toolhost/toolhost/internal/egress"
 )
 
-// Egress is how HTTP requests reach the network. The zero Egress connects directly and
-// trusts the system's certificates. Proxy variables in the environment have no effect.
-//
-// If a server sends unsolicited data, net/http writes its beginning to the standard
-// logger. It can contain a secret that the server received, so a program should discard
-// that log: log.SetOutput(io.Discard).
-type Egress struct {
-	// Proxy is the URL of an HTTP proxy, http or https, with an optional user and password.
-	// Requests admitted by a private rule bypass it. The proxy must refuse private
-	// addresses, because it resolves names itself.
-	Proxy string
-	// ProxyResolves leaves names that do not resolve here to the proxy. Otherwise
-	// their requests fail.
-	ProxyResolves bool
-	// CA is a PEM bundle of additional trusted certificates.
-	CA []byte
-	// Resolver looks up names. Nil means the system's resolver.
-	Resolver *net.Resolver
-}
-
-func (e Egress) open(shared bool) (*egress.Client, error) {
-	return egress.New(egress.Config{Proxy: e.Proxy, ProxyResolves: e.ProxyResolves, CA: e.CA, Resolver: e.Resolver, Shared: shared})
-}
-
-// Check returns what is wrong with the proxy or the certificates.
-func (e Egress) Check() error {
-	client, err := e.open(false)
-	if err == nil {
-		client.Close()
-	}
-	return err
-}
-
-// Secrets looks up secrets, Secret is the value of one, and Place is its place in a
-// request. An error that matches [ErrNoSecret] means that the secret has no value yet.
-// The agent sees the text of any other error.
-type (
-	Secrets = egress.Secrets
-	Secret  = egress.Secret
-	Place   = egress.Place
-)
-
-// ErrNoSecret is the error of a secret without a value.
-var ErrNoSecret = egress.ErrNoSecret
-
-// Exchange is one hop of an HTTP request, for an audit log. It has no path, query,
-// headers or bodies.
-type Exchange = egress.Exchange
-
 // maxHTTP is the number of HTTP requests that a call and its nested calls may attempt.
 // Refused requests count.
 const maxHTTP = 1000
@@ -76,11 +26,11 @@ const maxHTTP = 1000
 const maxHTTPLog = 20
 
 // httpOperations makes HTTP requests by the rules of the grant.
-var httpOperations = map[string]operation{"http": {func(*call) bool { return true }, "", httpOperation}}
+var httpOperations = map[string]Operation{"http": {func(*Call) bool { return true }, "", httpOperation}}
 
 // web is the HTTP state of a call.
 type web struct {
-	call   *call
+	call   *Call
 	egress *egress.Call
 	logged int // number of refused or failed requests
 	kept   int // bytes of the largest response, paid for
@@ -89,12 +39,12 @@ type web struct {
 }
 
 // webOf returns the HTTP state of a call. Its policy is compiled at the first request.
-func (c *call) webOf() (*web, error) {
-	if c.web != nil {
-		return c.web, nil
+func (c *Call) webOf() (*web, error) {
+	if c.Web != nil {
+		return c.Web, nil
 	}
 
-	policy, err := egress.Compile(c.Policy.Rules())
+	policy, err := egress.Compile(c.Grant.Rules())
 	if err != nil {
 		return nil, err
 	}
@@ -102,15 +52,15 @@ func (c *call) webOf() (*web, error) {
 	if !named {
 		user = ""
 	}
-	c.web = &web{call: c, egress: c.host.egress.Call(egress.CallConfig{
-		Plugin: c.Plugin, User: user, Client: c.client, Policy: policy, Readonly: c.Readonly, Secrets: c.Secrets, Observe: c.Observers.HTTP,
-		Shared: c.inner.First().Shared(),
+	c.Web = &web{call: c, egress: c.Egress.Call(egress.CallConfig{
+		Plugin: c.Plugin, User: user, Client: c.Client, Policy: policy, Readonly: c.Readonly, Secrets: c.Secrets, Observe: c.OnHTTP,
+		Shared: c.Tree.First().Shared(),
 	})}
-	return c.web, nil
+	return c.Web, nil
 }
 
-// httpRequest is the request of the operation.
-type httpRequest struct {
+// HTTPRequest is the request of the operation.
+type HTTPRequest struct {
 	Method     string              `json:"method"`
 	URL        string              `json:"url"`
 	Headers    map[string][]string `json:"headers"`
@@ -120,8 +70,8 @@ type httpRequest struct {
 	Redirects  int                 `json:"redirects"`
 }
 
-// httpResponse is the response. The body is in base64 unless it is UTF-8 text.
-type httpResponse struct {
+// HTTPResponse is the response. The body is in base64 unless it is UTF-8 text.
+type HTTPResponse struct {
 	Status     int         `json:"status"`
 	URL        string      `json:"url"`
 	Headers    http.Header `json:"headers"`
@@ -129,25 +79,25 @@ type httpResponse struct {
 	BodyBase64 []byte      `json:"body_base64,omitempty"`
 }
 
-func httpOperation(c *call, request []byte) (work, int32) {
-	c.meter.Charge(readCost)
+func httpOperation(c *Call, request []byte) (Work, int32) {
+	c.Meter.Charge(readCost)
 	w, err := c.webOf()
 	if err != nil {
 		return nil, c.deny("the http rules of this plugin are invalid: have the operator check them")
 	}
-	if c.inner.First().Attempts.Add(1) > maxHTTP {
-		return nil, c.refuse(abi.CallLimit, "limit", fmt.Sprintf("a call may attempt %d http requests", maxHTTP))
+	if c.Tree.First().Attempts.Add(1) > maxHTTP {
+		return nil, c.Refuse(abi.CallLimit, "limit", fmt.Sprintf("a call may attempt %d http requests", maxHTTP))
 	}
-	if c.stopping() {
-		return nil, c.refuseStopped()
+	if c.IsStopping() {
+		return nil, c.RefuseStopped()
 	}
 
 	in, problem := readHTTP(request)
 	if problem != "" {
-		return nil, c.refuse(abi.CallInvalid, "invalid", problem)
+		return nil, c.Refuse(abi.CallInvalid, "invalid", problem)
 	}
-	c.begun.once = !in.Repeatable()
-	return func(ctx context.Context) end {
+	c.Effect.AtMostOnce = !in.Repeatable()
+	return func(ctx context.Context) End {
 		until, done := c.untilStopped(ctx)
 		defer done()
 		resp, err := w.egress.Do(until, in)
@@ -155,25 +105,25 @@ func httpOperation(c *call, request []byte) (work, int32) {
 			if unsent, ok := errors.AsType[*egress.WaitError](err); ok && errors.Is(err, context.DeadlineExceeded) {
 				w.unsent.Store(unsent)
 			}
-			return end{cut: ctx.Err() != nil, finish: func() int32 { return w.refuse(err) }}
+			return End{Cut: ctx.Err() != nil, Finish: func() int32 { return w.refuse(err) }}
 		}
-		return end{bytes: len(resp.Body), finish: func() int32 { return w.answer(resp) }}
+		return End{Bytes: len(resp.Body), Finish: func() int32 { return w.answer(resp) }}
 	}, 0
 }
 
 // answer responds to the guest.
 func (w *web) answer(resp *egress.Response) int32 {
 	c := w.call
-	out := httpResponse{Status: resp.Status, URL: resp.URL, Headers: resp.Header}
+	out := HTTPResponse{Status: resp.Status, URL: resp.URL, Headers: resp.Header}
 	if utf8.Valid(resp.Body) {
 		text := string(resp.Body)
 		out.Body = &text
 	} else {
 		out.BodyBase64 = resp.Body
 	}
-	response := plainJSON(out)
+	response := PlainJSON(out)
 	if more := len(response) - w.kept; more > 0 {
-		if err := c.meter.Keep(more); err != nil {
+		if err := c.Meter.Keep(more); err != nil {
 			panic(&instance.Stop{Reason: err})
 		}
 		w.kept = len(response)
@@ -181,17 +131,17 @@ func (w *web) answer(resp *egress.Response) int32 {
 	return c.respond(response)
 }
 
-// waited adds to the error of a timed-out call what its requests were waiting for, if
+// Waited adds to the error of a timed-out call what its requests were waiting for, if
 // they were.
-func (w *web) waited(err error) error {
+func (w *web) Waited(err error) error {
 	if w == nil || w.unsent.Load() == nil || !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return &WaitedError{Err: err, For: w.unsent.Load().For}
 }
 
-// plainJSON returns the JSON of a value without HTML escapes.
-func plainJSON(v any) []byte {
+// PlainJSON returns the JSON of a value without HTML escapes.
+func PlainJSON(v any) []byte {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
@@ -201,7 +151,7 @@ func plainJSON(v any) []byte {
 
 // readHTTP reads a request, or returns what is wrong with it.
 func readHTTP(request []byte) (*egress.Request, string) {
-	in := httpRequest{}
+	in := HTTPRequest{}
 	strict := json.NewDecoder(bytes.NewReader(request))
 	strict.DisallowUnknownFields()
 	switch {
@@ -228,11 +178,11 @@ func readHTTP(request []byte) (*egress.Request, string) {
 // maxTimeout is the longest timeout of a request, which ends with its call anyway.
 const maxTimeout = 24 * time.Hour
 
-// missingSecret ends a call that needs a secret without a value.
-type missingSecret struct{ name string }
+// MissingSecret ends a call that needs a secret without a value.
+type MissingSecret struct{ Name string }
 
-func (e *missingSecret) Error() string {
-	return fmt.Sprintf("connect %s first: the secret %q has no value", e.name, e.name)
+func (e *MissingSecret) Error() string {
+	return fmt.Sprintf("connect %s first: the secret %q has no value", e.Name, e.Name)
 }
 
 // refuse answers a refused or failed request, and logs it for the operator.
@@ -240,18 +190,18 @@ func (w *web) refuse(err error) int32 {
 	c := w.call
 	refusal, refused := errors.AsType[*egress.Refusal](err)
 	network, failed := errors.AsType[*egress.NetworkError](err)
-	log := c.host.log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID)
+	log := c.Log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID)
 	if w.logged++; w.logged > maxHTTPLog {
 		log = slog.New(slog.DiscardHandler)
 	}
 
 	switch {
-	case c.stopping() || errors.Is(err, context.Canceled) || errors.Is(err, egress.ErrClosed):
-		return c.refuseCanceled()
-	case errors.Is(err, ErrNoSecret):
+	case c.IsStopping() || errors.Is(err, context.Canceled) || errors.Is(err, egress.ErrClosed):
+		return c.RefuseCanceled()
+	case errors.Is(err, egress.ErrNoSecret):
 		secret, _ := errors.AsType[*egress.SecretError](err)
 		log.Warn("an http request needs a secret that has no value", "secret", secret.Name)
-		panic(&instance.Stop{Reason: &missingSecret{secret.Name}})
+		panic(&instance.Stop{Reason: &MissingSecret{secret.Name}})
 	case refused:
 		message := refusal.What
 		if refusal.Grant != "" {
@@ -261,20 +211,20 @@ func (w *web) refuse(err error) int32 {
 		return c.deny(message)
 	case failed && network.Refusal != nil:
 		logRefusal(log, network.Refusal)
-		return c.refuse(abi.CallFailed, "failed", err.Error())
+		return c.Refuse(abi.CallFailed, "failed", err.Error())
 	case failed:
 		log.Info("http request failed", "host", network.Host, "problem", network.Problem, "detail", network.Detail)
-		return c.refuse(abi.CallFailed, "failed", err.Error())
+		return c.Refuse(abi.CallFailed, "failed", err.Error())
 	}
 
 	switch err.(type) {
 	case *egress.RequestError:
-		return c.refuse(abi.CallInvalid, "invalid", err.Error())
+		return c.Refuse(abi.CallInvalid, "invalid", err.Error())
 	case *egress.LimitError:
-		return c.refuse(abi.CallLimit, "limit", err.Error())
+		return c.Refuse(abi.CallLimit, "limit", err.Error())
 	}
 	log.Warn("http request failed", "error", err)
-	return c.refuse(abi.CallFailed, "failed", err.Error())
+	return c.Refuse(abi.CallFailed, "failed", err.Error())
 }
 
 func logRefusal(log *slog.Logger, r *egress.Refusal) {

@@ -1,4 +1,4 @@
-package host
+package guestcall
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/grant"
 	"github.com/toolhost/toolhost/host/internal/meter"
 )
 
@@ -32,12 +33,12 @@ type Checkpoint struct {
 }
 
 // checkpointOperations save and load the resume point of a run.
-var checkpointOperations = map[string]operation{
+var checkpointOperations = map[string]Operation{
 	"checkpoint.save": {hasCheckpoint, noCheckpoint, atOnce(saveCheckpoint)},
 	"checkpoint.load": {hasCheckpoint, noCheckpoint, atOnce(loadCheckpoint)},
 }
 
-func hasCheckpoint(c *call) bool { return c.Checkpoint != nil }
+func hasCheckpoint(c *Call) bool { return c.Checkpoint != nil }
 
 // checkpointData is the request of checkpoint.save and the response of
 // checkpoint.load. Data is base64 in JSON.
@@ -46,41 +47,41 @@ type checkpointData struct {
 }
 
 // saveCheckpoint stores {"data": base64} with the run.
-func saveCheckpoint(c *call, request []byte) int32 {
+func saveCheckpoint(c *Call, request []byte) int32 {
 	tooLarge := len(request) > 2*MaxCheckpoint // base64 takes four thirds
 	var in checkpointData
 	if !tooLarge && json.Unmarshal(request, &in) != nil {
-		return c.refuse(abi.CallInvalid, "invalid", `expected {"data": base64}`)
+		return c.Refuse(abi.CallInvalid, "invalid", `expected {"data": base64}`)
 	}
 	if tooLarge || len(in.Data) > MaxCheckpoint {
-		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("a checkpoint has at most %d bytes", MaxCheckpoint))
+		return c.Refuse(abi.CallLimit, "limit", fmt.Sprintf("a checkpoint has at most %d bytes", MaxCheckpoint))
 	}
 
-	c.meter.Charge(saveCost)
-	c.guest.Lend()
+	c.Meter.Charge(saveCost)
+	c.Guest.Lend()
 	err := c.Checkpoint.Save(in.Data)
 	if err == nil {
-		err = c.pending.saved()
+		err = c.Suspension.Saved()
 	}
-	c.guest.Reclaim()
+	c.Guest.Reclaim()
 	switch {
-	case errors.Is(err, ErrDenied):
+	case errors.Is(err, grant.ErrDenied):
 		return c.deny(noCheckpoint)
 	case err != nil:
-		c.meter.Check() // a run that was lost ends here
-		return c.refuse(abi.CallFailed, "failed", "the checkpoint could not be stored")
+		c.Meter.Check() // a run that was lost ends here
+		return c.Refuse(abi.CallFailed, "failed", "the checkpoint could not be stored")
 	}
 
 	return c.respond([]byte("{}"))
 }
 
 // loadCheckpoint answers {"data": base64}, or {} without a checkpoint.
-func loadCheckpoint(c *call, _ []byte) int32 {
-	return c.respond(encode(checkpointData{c.Checkpoint.Load()}))
+func loadCheckpoint(c *Call, _ []byte) int32 {
+	return c.respond(JSON(checkpointData{c.Checkpoint.Load()}))
 }
 
-// encode returns the JSON of strings, numbers and bytes, which cannot fail.
-func encode(v any) []byte {
+// JSON returns the JSON of strings, numbers and bytes, which cannot fail.
+func JSON(v any) []byte {
 	data, _ := json.Marshal(v)
 	return data
 }

@@ -1,0 +1,248 @@
+// Package guestcall has the operations that a guest can call: they check what was
+// granted, charge the guest, and use what the caller of the host offers.
+package guestcall
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
+	"github.com/toolhost/toolhost/host/internal/calltree"
+	"github.com/toolhost/toolhost/host/internal/grant"
+	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/host/internal/meter"
+	"github.com/toolhost/toolhost/host/internal/sched"
+	"github.com/toolhost/toolhost/internal/egress"
+)
+
+// Services are what the caller of a host offers to the operations of a call. A nil
+// service is denied.
+type Services struct {
+	May         func(ctx context.Context) error
+	Checkpoint  *Checkpoint
+	Receive     Receive
+	Values      Values
+	KV          Values
+	Secrets     egress.Secrets
+	Ask         func(ctx context.Context, q abi.Questions) (abi.Answers, error)
+	CallTool    func(ctx context.Context, t ToolCall) (abi.Result, error)
+	SearchTools func(q ToolSearch) abi.FoundTools
+}
+
+// Observers follow the operations of a call. Each may be nil.
+type Observers struct {
+	OnProgress  func(answer.Progress)
+	OnUngranted func(tool string, times int)
+	OnHTTP      func(egress.Exchange)
+}
+
+// Suspension is the stored state of a call, as far as its operations matter to it.
+type Suspension interface {
+	// Forget removes the stored state before an operation that invalidates it.
+	Forget()
+	// Cancel cancels a started operation, and reports whether the id is one.
+	Cancel(operation int32) bool
+	// Act removes the stored state before a side effect that it does not record, if the
+	// call needs at-most-once semantics.
+	Act()
+	// Saved is called after a checkpoint was saved.
+	Saved() error
+	// AskAgain puts questions to the user in a way that can be repeated when the call
+	// continues. It is nil if there is none.
+	AskAgain(operation int32) func(ctx context.Context, q abi.Questions) (abi.Answers, error)
+	// CrashPolicy decides how a nested call survives a crash, if the call can be
+	// suspended.
+	CrashPolicy(operation int32, t ToolCall) (p CrashPolicy, suspendable bool)
+}
+
+// Call is a running call whose guest uses operations. It belongs to the guest's
+// goroutine.
+type Call struct {
+	Plugin, Tool, ID, Session string
+	Client                    string // fairness key
+	Readonly                  bool   // hint of the tool
+	Describing                bool   // the guest writes its manifest
+	Grant                     *grant.Grant
+	Memory, Fuel              int64 // limits of the call
+	Services
+	Observers
+
+	Context    context.Context // of the call
+	Stopping   <-chan struct{} // closed to ask the tool to finish soon
+	Log        *slog.Logger
+	Operations map[string]Operation // by name
+	Egress     *egress.Client
+	Guest      *sched.Guest
+	Meter      *meter.Meter
+	Tree       *calltree.Caller // the call and its nested calls
+	Answer     *answer.Answer
+	Suspension Suspension
+
+	Response []byte          // abi.FieldResponse; nil before the first host call
+	Said     answer.Progress // last report of the guest
+	Effect   Effect          // the operation whose first half is running
+	Web      *web            // nil before the first HTTP request
+	beyond   ungranted
+}
+
+// Operation is a function of a capability. Its first half, begin, runs on the guest's
+// goroutine: it checks the request and charges for it. It must not keep the request, which
+// is guest memory. It returns the work to wait for, or nil and the answer: the length of
+// c.Response, which it has set, or a code of refuse.
+type Operation struct {
+	allowed func(c *Call) bool // whether the call may use it
+	denied  string             // the error text otherwise
+	begin   func(c *Call, request []byte) (Work, int32)
+}
+
+// Work is the part of an operation that waits. It may run on any goroutine, concurrently
+// with the guest, so it must not touch state of the guest's goroutine. It returns soon
+// after ctx is done.
+type Work func(ctx context.Context) End
+
+// End is the outcome of a work. finish is the second half of the operation, on
+// the guest's goroutine: it answers as begin does.
+type End struct {
+	Finish func() int32
+	Bytes  int  // approximate heap that it keeps until then
+	Cut    bool // ctx was done first, and the operation can be repeated
+}
+
+// Effect describes an operation while its first half runs.
+type Effect struct {
+	ID            int32 // id of a started operation; 0: the guest waits for it
+	Detached      bool  // it is a detached tool call
+	AtMostOnce    bool  // it needs at-most-once semantics
+	TakesMessages bool  // it removes messages: the call can continue only from a state that has them
+}
+
+// atOnce makes a begin function of an operation that does not wait, or only briefly.
+func atOnce(answer func(c *Call, request []byte) int32) func(*Call, []byte) (Work, int32) {
+	return func(c *Call, request []byte) (Work, int32) { return nil, answer(c, request) }
+}
+
+// maxOp is the longest name of an operation, in bytes.
+const maxOp = 64
+
+// Perform begins an operation and waits for it to end.
+func (c *Call) Perform(name, request []byte) int32 {
+	c.Effect = Effect{}
+	work, code := c.Operation(name, request)
+	if work == nil {
+		return code
+	}
+	switch {
+	case c.Effect.TakesMessages:
+		c.Suspension.Forget()
+	case c.Effect.AtMostOnce:
+		c.Suspension.Act()
+	}
+
+	c.Guest.Idle()
+	ended := work(c.Context)
+	c.Guest.Compute()
+	c.Meter.Check() // a call that has to end ends here
+	return ended.Finish()
+}
+
+// Operation begins an operation, if the call is allowed to use it.
+func (c *Call) Operation(name, request []byte) (Work, int32) {
+	op := string(name[:min(len(name), maxOp+1)])
+	c.Meter.Charge(len(request))
+	if c.Describing {
+		return nil, c.deny("a plugin cannot call the host while it describes itself")
+	}
+
+	o, known := c.Operations[op]
+	if !known {
+		message := "this host has no such capability"
+		if near := abi.Nearest(op, slices.Sorted(maps.Keys(c.Operations))); near != "" {
+			message += fmt.Sprintf(", did you mean %q?", near)
+		}
+		return nil, c.Refuse(abi.CallUnknown, "unknown", message)
+	}
+
+	if !o.allowed(c) {
+		return nil, c.deny(o.denied)
+	}
+	if c.May != nil && c.May(c.Context) != nil {
+		return nil, c.RefuseStopped()
+	}
+	return o.begin(c, request)
+}
+
+// respond sets the response of an operation.
+func (c *Call) respond(response []byte) int32 {
+	c.Response = response
+	c.Meter.Charge(len(response))
+	return int32(len(response))
+}
+
+func (c *Call) deny(why string) int32 { return c.Refuse(abi.CallDenied, "denied", why) }
+
+// RefuseStopped answers an operation that a stop interrupted.
+func (c *Call) RefuseStopped() int32 {
+	return c.Refuse(abi.CallCanceled, "canceled", "the call is being stopped")
+}
+
+// RefuseCanceled answers an operation that was interrupted by a stop or by the guest.
+func (c *Call) RefuseCanceled() int32 {
+	if c.IsStopping() {
+		return c.RefuseStopped()
+	}
+	return c.Refuse(abi.CallCanceled, "canceled", "the operation was canceled")
+}
+
+func (c *Call) Refuse(code int32, name, message string) int32 {
+	c.Response = JSON(abi.CallFailure{Code: name, Message: message})
+	return code
+}
+
+// Outside runs a function of the caller. A panic in it does not count as a crash of the
+// guest.
+func (c *Call) Outside(f func()) {
+	c.Guest.Lend()
+	defer c.Guest.Reclaim()
+	defer func() {
+		if r := recover(); r != nil {
+			panic(&instance.Stop{Reason: fmt.Errorf("a writer or a function of the caller panicked: %v", r)})
+		}
+	}()
+	f()
+}
+
+// acting wraps the begin function of an operation that is done at once, with
+// at-most-once semantics.
+func acting(begin func(*Call, []byte) (Work, int32)) func(*Call, []byte) (Work, int32) {
+	return func(c *Call, request []byte) (Work, int32) {
+		c.Suspension.Act()
+		return begin(c, request)
+	}
+}
+
+// IsStopping reports whether the tool was asked to stop.
+func (c *Call) IsStopping() bool {
+	select {
+	case <-c.Stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// cancelOperation takes {"id"} and cancels a started operation. An operation that has
+// ended is left as it is, even if the guest has not received its end.
+func cancelOperation(c *Call, request []byte) int32 {
+	var in struct {
+		ID *int32 `json:"id"`
+	}
+	if err := json.Unmarshal(request, &in); err != nil || in.ID == nil || *in.ID < 1 || !c.Suspension.Cancel(*in.ID) {
+		return c.Refuse(abi.CallInvalid, "invalid", `expected {"id": what call_start returned}`)
+	}
+	return c.respond([]byte("{}"))
+}

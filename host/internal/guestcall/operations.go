@@ -1,0 +1,15 @@
+package guestcall
+
+import "maps"
+
+// Operations returns the operations of all capabilities, and the one on other operations.
+func Operations() map[string]Operation {
+	all := map[string]Operation{"op.cancel": {allowed: func(*Call) bool { return true }, begin: atOnce(cancelOperation)}}
+	for _, some := range []map[string]Operation{
+		askOperations, checkpointOperations, clockOperations, httpOperations, kvOperations, messageOperations,
+		reportOperations, secretOperations, sessionOperations, toolOperations,
+	} {
+		maps.Copy(all, some)
+	}
+	return all
+}

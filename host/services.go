@@ -1,0 +1,88 @@
+package host
+
+import (
+	"context"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
+)
+
+// Services are offered to a call by its caller. A nil service is denied.
+type Services struct {
+	// May is called before each operation of the plugin. If it returns an error, the
+	// operation is refused as in a call that is being stopped. It must not block. Nil
+	// allows all operations.
+	May func(ctx context.Context) error
+	// Checkpoint is the resume point of a background run.
+	Checkpoint *Checkpoint
+	// Suspend lets the call give up its instance while it waits.
+	Suspend *Suspend
+	// Receive waits for messages to a background run with ids above after, and returns
+	// some or all of them in order. It returns none when wait has passed, ctx is done
+	// or the tool is asked to stop. Messages up to after are acknowledged and never
+	// returned again. An error that matches ErrDenied means that the call is not a run
+	// yet. The plugin does not see any other error: Receive should log it.
+	Receive Receive
+	// Values has the values of the session.
+	Values Values
+	// KV has the values of the plugin's key-value store.
+	KV Values
+	// Secrets has the secrets that the plugin's rules add to HTTP requests. A call that
+	// needs a secret without a value ends with a required connection. Nil means no
+	// secrets.
+	Secrets Secrets
+	// Ask puts questions to the user and waits for the answers. It must return soon
+	// after ctx is done, which also happens when the tool is asked to stop. The plugin
+	// sees the text of an error that matches [ErrDenied].
+	Ask func(ctx context.Context, q abi.Questions) (abi.Answers, error)
+	// CallTool calls another tool, and returns its outcome like [Host.Call]. A
+	// [*Refusal] says why the call was not made.
+	CallTool func(ctx context.Context, t ToolCall) (abi.Result, error)
+	// SearchTools finds tools among those that the plugin may call. It must not block.
+	SearchTools func(q ToolSearch) abi.FoundTools
+}
+
+// Values are values that tools keep for each other in a session, or for later calls of
+// their plugin. Each write increases the version of a value. The plugin sees an error
+// that is a [*Refusal]. For any other error it sees only that the operation failed: log
+// the error.
+type Values = guestcall.Values
+
+// Value is a value in [Values].
+type Value = guestcall.Value
+
+// AnyVersion matches every version of a value, and a missing value.
+const AnyVersion = guestcall.AnyVersion
+
+// Refusal says why a service refuses a request of a plugin. The plugin sees its text.
+type Refusal = guestcall.Refusal
+
+// Checkpoint is the resume point of a background run. One attempt saves it for the
+// next.
+type Checkpoint = guestcall.Checkpoint
+
+// MaxCheckpoint is the largest checkpoint, in bytes.
+const MaxCheckpoint = guestcall.MaxCheckpoint
+
+// Message is a message to a background run.
+type Message = guestcall.Message
+
+// Receive is [Services.Receive].
+type Receive = guestcall.Receive
+
+// ToolCall is a plugin's call of another tool.
+type ToolCall = guestcall.ToolCall
+
+// ToolSearch is a plugin's search for tools.
+type ToolSearch = guestcall.ToolSearch
+
+// CrashPolicy says what a crash of the host does to a nested call, in a call that can be
+// suspended.
+type CrashPolicy = guestcall.CrashPolicy
+
+// The crash policies.
+const (
+	LostOnCrash     = guestcall.LostOnCrash     // part of the call, at most once: it begins after a state that records it is stored, and a crash loses it
+	RepeatedOnCrash = guestcall.RepeatedOnCrash // part of the call, repeated when the call continues
+	Detached        = guestcall.Detached        // a separate call, which [Suspend.Await] waits for
+)
