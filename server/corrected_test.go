@@ -28,7 +28,7 @@ func TestCorrectedArguments(t *testing.T) {
 	require.Contains(t, s.refused(alice, "echo", `{"n":null}`), "/n: expected integer, found null")
 
 	id := s.spawn(alice, "echo", `{"n":"7"}`)
-	require.Equal(t, object{"n": 7.0}, s.check(alice, id, `,"wait_seconds":60`)["result"])
+	require.Equal(t, map[string]any{"n": 7.0}, s.check(alice, id, `,"wait_seconds":60`)["result"])
 	require.NoError(t, s.Close(done()))
 	events, err := audit.Read(dir, audit.Query{Kinds: []audit.Kind{audit.Call}})
 	require.NoError(t, err)
