@@ -57,9 +57,9 @@ func project(language string, values ...string) map[string]string {
 		panic(err) // no name of a language is an invalid path
 	}
 	files, fill := map[string]string{}, strings.NewReplacer(values...)
-	_ = fs.WalkDir(dir, ".", func(name string, e fs.DirEntry, err error) error { // embedded files can be read
-		if e.IsDir() {
-			return nil
+	_ = fs.WalkDir(dir, ".", func(name string, e fs.DirEntry, failed error) error { // embedded files can be read
+		if failed != nil || e.IsDir() {
+			return failed
 		}
 		text, err := fs.ReadFile(dir, name)
 		name = strings.TrimSuffix(name, ".tmpl")

@@ -12,6 +12,7 @@ import (
 // does not declare them. The SDK would answer as if it did.
 func refuseUndeclared(options *mcp.ServerOptions) mcp.Middleware {
 	prompts := options.Capabilities != nil && options.Capabilities.Prompts != nil
+	//lint:ignore SA1019 programs may declare it as long as clients of older revisions set levels
 	logging := options.Capabilities != nil && options.Capabilities.Logging != nil
 
 	return func(next mcp.MethodHandler) mcp.MethodHandler {

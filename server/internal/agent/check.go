@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -29,7 +27,6 @@ const (
 	minRoom     = 32               // characters; nothing is cut to less
 	maxRows     = 20               // runs of a list
 	maxRowTitle = 40               // characters of a title in a list
-	maxQuestion = 500              // characters of the message of a question
 )
 
 // portion returns the characters available to the output, and to the result, of each of n runs.
@@ -331,17 +328,4 @@ func (o reportOptions) next(r background.Report, out report) string {
 		return "nothing new. Wait with wait_seconds, or continue with other work."
 	}
 	return ""
-}
-
-// questionTexts returns the messages of questions, cleaned for a model, in at most room
-// characters together.
-func questionTexts(open map[string]abi.Question, room int) (texts []string) {
-	for _, key := range slices.Sorted(maps.Keys(open)) {
-		text := []rune(strings.Join(strings.Fields(output.Clean([]byte(open[key].Message))), " "))
-		if most := min(room/len(open), maxQuestion); len(text) > most {
-			text = append(text[:most], '…')
-		}
-		texts = append(texts, string(text))
-	}
-	return texts
 }
