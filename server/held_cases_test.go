@@ -294,8 +294,8 @@ func TestHeldInsideAfterCrash(t *testing.T) {
 		require.Equal(t, "tidy", held.Caller)
 		require.Equal(t, "done", s.decide(held.TaskID, wire.Decide{Approve: true}))
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"wipe a"}, wiped)
 		require.Equal(t, wire.StatusSucceeded, s.run("bg_outer").Status)
 		require.NoError(t, s.Close(done()))
+		require.Equal(t, []string{"wipe a"}, wiped)
 	})
 }

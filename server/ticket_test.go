@@ -170,7 +170,7 @@ func TestSecretCallIsAskedAgain(t *testing.T) {
 	_, err = s.Service.Call(t.Context(), other)
 	require.ErrorIs(t, err, ErrAskAgain, "other arguments are another call")
 
-	run.TaskID = req.Resumes
+	run.TaskID, req.OnPark = req.Resumes, nil
 	var made atomic.Int32
 	var calls sync.WaitGroup
 	require.Equal(t, "done", s.decide(run.TaskID, wire.Decide{Approve: true})) // while no request waits

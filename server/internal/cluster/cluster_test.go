@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,11 +20,23 @@ import (
 
 // workers are the workers of an engine, which may be away.
 type workers struct {
+	mu  sync.Mutex
 	all []engine.WorkerState
 	err error
 }
 
-func (w *workers) Workers(context.Context) ([]engine.WorkerState, error) { return w.all, w.err }
+func (w *workers) Workers(context.Context) ([]engine.WorkerState, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all, w.err
+}
+
+// change changes them while they are watched.
+func (w *workers) change(how func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	how()
+}
 
 // host adds a live host with a build of each plugin, such as "exec 1.0.0 abc".
 func (w *workers) host(name string, builds ...string) *Cluster {
@@ -129,16 +142,16 @@ func TestWatch(t *testing.T) {
 		}
 		require.Equal(t, want, after(time.Second))
 		require.Equal(t, []string{"2 plugins differ between hosts: see toolhost hosts"}, c.Warnings())
-		w.err = errors.New("the database is away")
+		w.change(func() { w.err = errors.New("the database is away") })
 		require.Equal(t, want, after(2*graceTime))
-		w.err = nil
+		w.change(func() { w.err = nil })
 		require.Equal(t, want, after(2*graceTime))
 		require.Equal(t, 2, strings.Count(logs.String(), "plugins differ between hosts"))
 
-		w.all = w.all[:1]
+		w.change(func() { w.all = w.all[:1:1] })
 		require.Empty(t, after(compareEvery))
 		require.Empty(t, c.Warnings())
-		w.host("b", "exec 2.0.0 fedcba9876543210")
+		w.change(func() { w.host("b", "exec 2.0.0 fedcba9876543210") })
 		require.Empty(t, after(graceTime-time.Second), "it differs anew")
 		cancel()
 		<-ended

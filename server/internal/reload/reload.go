@@ -100,9 +100,11 @@ func (r *Reloader) Watch(on bool) {
 
 // Close ends the watching for good, and waits for a reload that it has begun.
 func (r *Reloader) Close() {
-	r.Watch(false)
 	r.mu.Lock()
 	r.closed = true
+	if r.unwatch != nil {
+		r.unwatch()
+	}
 	r.mu.Unlock()
 	r.watching.Wait()
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,7 @@ func image(digest string) host.Image {
 // A machine is a host with a store, and the runs and plugins that the store sees.
 type machine struct {
 	*Store
+	listing   sync.Mutex // guards the next two
 	waiting   []engine.Run
 	lists     error    // what listing runs fails with
 	forgotten []string // versions that were unloaded
@@ -54,6 +56,8 @@ func (m *machine) List(_ context.Context, q engine.Query) ([]engine.Run, error) 
 	if !q.Active {
 		return nil, errors.New("all runs are too many")
 	}
+	m.listing.Lock()
+	defer m.listing.Unlock()
 	return m.waiting, m.lists
 }
 
@@ -182,7 +186,9 @@ func TestMaintain(t *testing.T) {
 		require.Contains(t, m.logs.String(), "the database is away")
 		require.Len(t, m.files(t), 3)
 
+		m.listing.Lock()
 		m.lists = nil
+		m.listing.Unlock()
 		time.Sleep(pruneEvery)
 		synctest.Wait()
 		require.Empty(t, m.files(t))
