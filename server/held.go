@@ -133,7 +133,7 @@ func (p Approvals) whileHeld(ctx context.Context, run engine.Run) (asking contex
 	asking, cancel := context.WithCancelCause(ctx)
 	events := p.service.engine.Watch(asking, run.Session)
 	look := func() {
-		if now, err := p.service.engine.Get(asking, run.ID); err == nil && !now.Undecided() {
+		if now, err := p.service.engine.Get(asking, run.ID); errors.Is(err, engine.ErrNotFound) || err == nil && !now.Undecided() {
 			cancel(errDecided)
 		}
 	}
@@ -173,7 +173,11 @@ func (f follower) approve(next callFunc) callFunc {
 		if c.outer != nil {
 			asked.Caller = c.outer.tool.Name
 		}
-		switch err := f.approvals.approve(ctx, c.tool, asked); {
+		err := f.approvals.approve(ctx, c.tool, asked)
+		if _, was := f.ticketOf(ctx, c); err == nil && was { // the answer to that question counts
+			err = errWaits
+		}
+		switch {
 		case errors.Is(err, errWaits):
 			return f.hold(ctx, c, asked, next)
 		case err != nil:
@@ -237,7 +241,7 @@ func (f follower) withdrawEarlier(ctx context.Context, run engine.Run) {
 	}
 	for _, child := range children {
 		continues := background.StateOf(ctx) != nil && strings.HasPrefix(child.ID, run.ID+"-")
-		if t, err := termsIn(child); err == nil && t.Approval != "" && child.Status == engine.StatusQueued && child.Attempt == 0 && !continues {
+		if t, err := termsIn(child); err == nil && t.Approval != "" && child.Status == engine.StatusQueued && child.Attempt == 0 && child.Origin == engine.OriginParked && !continues {
 			f.withdraw(ctx, run.Session, child.ID, "parent", "the run that made the call has begun again, and makes it again")
 		}
 	}

@@ -41,6 +41,9 @@ func (v Session) planned(ctx context.Context, tool *catalog.Tool, checked backgr
 	if err != nil {
 		return wire.Run{}, err
 	}
+	if asks && checked.Stored != nil && configOf(tool).Approve == nil {
+		return wire.Run{}, errSecretHeld
+	}
 	run, err := v.service.runs.PlanRun(ctx, v.name, checked)
 	if err != nil {
 		return wire.Run{}, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
@@ -61,15 +62,35 @@ func (f follower) ticket(ctx context.Context, c call, a Approval) (engine.Run, e
 		return engine.Run{}, err
 	}
 	req := c.asLaterRun(ctx, version)
-	if run, err := f.runs.Get(ctx, c.Session, c.Resumes); err == nil && c.Resumes != "" && isTicket(run) && run.Tool == req.Tool {
-		stored, err := f.runs.Payload(ctx, c.Session, run.ID, engine.PartArgs)
-		if err == nil && digestOf(stored) == digestOf(req.Stored) {
-			return run, nil
-		}
+	if run, was := f.ticketOf(ctx, c); was {
+		return run, nil
 	}
 
 	req.IdempotencyKey, req.Silent = "", true // the call itself has them
 	return f.approvals.hold(ctx, c.Session, req, a)
+}
+
+// ticketLife is how long a client may take to repeat its request, as in package mcpapi. A
+// ticket of an agent's call that is older counts no more.
+const ticketLife = time.Hour
+
+// ticketOf returns the ticket of the earlier request that a call resumes.
+func (f follower) ticketOf(ctx context.Context, c call) (engine.Run, bool) {
+	if c.Resumes == "" || c.DryRun {
+		return engine.Run{}, false
+	}
+	run, err := f.runs.Get(ctx, c.Session, c.Resumes)
+	if err != nil || !isTicket(run) || run.Tool != c.tool.Name || time.Since(run.CreatedAt) > ticketLife {
+		return run, false
+	}
+
+	by := ""
+	if c.outer != nil {
+		by = c.outer.tool.Name
+	}
+	public, secret := c.tool.PublicArgs(c.Args)
+	stored, err := f.runs.Payload(ctx, c.Session, run.ID, engine.PartArgs)
+	return run, err == nil && secret && run.By == by && digestOf(stored) == digestOf(public)
 }
 
 // awaitDecision waits until somebody has decided on the ticket of a call. The error is the
@@ -98,7 +119,9 @@ func (f follower) awaitDecision(ctx context.Context, c call, ticket engine.Run) 
 	if !errors.Is(cause, errDecided) {
 		return cause
 	}
-	_, err = f.approvals.outcome(ctx, ticket, nil)
+	if _, err = f.approvals.outcome(ctx, ticket, nil); errors.Is(err, engine.ErrNotFound) {
+		return notHeld(ticket.ID)
+	}
 	return err
 }
 
@@ -115,9 +138,10 @@ func (f follower) redeem(ctx context.Context, ticket engine.Run) error {
 	return err
 }
 
-// dropTickets refuses the waiting tickets whose hosts have gone down.
+// dropTickets refuses the waiting tickets whose hosts have gone down, and those of agents
+// that have not come back.
 func (p Approvals) dropTickets(ctx context.Context, waiting []engine.Run) error {
-	tickets := slices.DeleteFunc(slices.Clone(waiting), func(run engine.Run) bool { return !isTicket(run) || hostOf(run) == p.service.process })
+	tickets := slices.DeleteFunc(slices.Clone(waiting), func(run engine.Run) bool { return !isTicket(run) || hostOf(run) == p.service.process && !left(run) })
 	if len(tickets) == 0 {
 		return nil
 	}
@@ -128,13 +152,18 @@ func (p Approvals) dropTickets(ctx context.Context, waiting []engine.Run) error 
 
 	var errs []error
 	for _, run := range tickets {
-		if !live[hostOf(run)] {
+		if !live[hostOf(run)] || left(run) {
 			a := Approval{Session: run.Session, Tool: run.Tool, Caller: callerOf(run), run: run.ID}
 			_, err := p.refuse(ctx, a, "host", textLost)
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// left reports whether the agent that made the call of a ticket can no longer come back.
+func left(ticket engine.Run) bool {
+	return callerOf(ticket) == "" && time.Since(ticket.CreatedAt) > ticketLife
 }
 
 // hostOf returns the process that has the secret arguments of a ticket.
