@@ -141,11 +141,14 @@ func (d *decoder) visible(pointer, text string) {
 func IsHidden(r, before rune) bool {
 	switch {
 	case r == '\u200c' || r == '\u200d':
-		return before < 0x300
-	case 0x80 <= r && r < 0xa0, r == '\u2028', r == '\u2029':
+		return before < 0x300 || unicode.Is(unicode.Cf, before)
+	case r == '\ufe0e' || r == '\ufe0f': // text or emoji
+		return unicode.Is(unicode.Variation_Selector, before)
+	case 0x80 <= r && r < 0xa0, r == '\u2028', r == '\u2029', r == '\u2800':
 		return true
 	}
-	return unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
+	return unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r) ||
+		unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
 func (d *decoder) tool(at, plugin string, t *Tool) {

@@ -88,8 +88,8 @@ func (t *Tool) CheckArgs(args json.RawMessage) []abi.Problem { return t.input.Ch
 func (t *Tool) CheckObject(args strictjson.Object) []abi.Problem { return t.input.CheckObject(args) }
 
 // Coerce returns arguments with null in place of an absent value, and JSON in a string,
-// corrected where the schema can have neither, and the pointers of what it has corrected.
-func (t *Tool) Coerce(args strictjson.Object) (strictjson.Object, []string) {
+// corrected where the schema can have neither, and how many values it has corrected.
+func (t *Tool) Coerce(args strictjson.Object) (strictjson.Object, int) {
 	return t.input.Coerce(args)
 }
 

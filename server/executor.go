@@ -131,8 +131,7 @@ func (x executor) admit(tool *catalog.Tool, run engine.Run) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = tool.Admit(args)
-	return err
+	return tool.AdmitStored(args)
 }
 
 // lookup returns the tool of a run. A run that waits with another version of its plugin

@@ -104,7 +104,7 @@ func (s *Service) openStages() {
 	s.stages.run = chain(
 		parse,
 		finder{lookup: x.toolOf}.find,
-		admit(s.catalog.Annotations),
+		admitStored,
 		x.unchanged, // the plugin since the run was admitted or approved
 		limit,
 		prepare,
@@ -190,6 +190,16 @@ func (f finder) find(next callFunc) callFunc {
 				return r, err
 			}
 		}
+	}
+}
+
+// admitStored makes the checks of [catalog.Tool.AdmitStored] before a run.
+func admitStored(next callFunc) callFunc {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		if err := c.tool.AdmitStored(c.Parsed); err != nil {
+			return abi.Result{}, err
+		}
+		return next(ctx, c)
 	}
 }
 

@@ -84,7 +84,7 @@ func (m *masker) insert(as int, value string, f form) {
 	for i, c := range text {
 		text[i] = e.fold.to[c]
 	}
-	if !m.trees[as].insert(text, &f) {
+	if len(text) < firstBytes || !m.trees[as].insert(text, &f) { // another case of a letter can be shorter
 		return
 	}
 

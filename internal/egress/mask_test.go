@@ -37,6 +37,9 @@ func TestMasker(t *testing.T) {
 		require.Equal(t, text, m.string(text))
 	}
 
+	m.add("four", "ſſſ") // shorter in capitals
+	require.Equal(t, "[secret four] SSS", m.string("ſſſ SSS"))
+
 	clean := []byte("nothing here")
 	masked, err := m.within(t.Context(), clean, 100)
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ type checker struct {
 	root    *jsonschema.Schema
 	secrets bool                         // some value is marked as secret
 	texts   bool                         // texts of a document are looked into
-	based   bool                         // some references are not relative to the root
+	based   bool                         // references are not relative to the root, or are named elsewhere
 	listed  int                          // what a value is compared with, in time for a short string
 	fills   map[*jsonschema.Schema]*fill // schemas that add defaults or lead to those; nil if there are none
 	// For the current check.
@@ -62,7 +62,7 @@ func newChecker(raw json.RawMessage) (*checker, error) {
 		Compile: func(_ *jsonschema.CompilerContext, schema map[string]any) (jsonschema.SchemaExt, error) {
 			s.listed += weigh(schema["enum"]) + weigh(schema["const"])
 			s.texts = s.texts || readsTexts(schema)
-			s.based = s.based || hasAny(schema, "$id", "$anchor", "$dynamicAnchor", "$dynamicRef")
+			s.based = s.based || hasAny(schema, "$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "discriminator")
 			secret := marked(schema)
 			s.secrets = s.secrets || secret
 			return keywords{s, secret}, nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -13,33 +12,36 @@ import (
 )
 
 // Coerce returns arguments with what models and clients often write in place of the
-// declared value corrected, and the pointers of the corrected values:
+// declared value corrected, and how many values it has corrected:
 //
 //   - null for a property that is not required and cannot be null is left out;
 //   - a string where no string can be, which is the JSON of a value that can, is that value.
 //
 // It follows the keywords that [Schema.Fill] follows. Arguments that have nothing of this,
-// or take too long, are returned as they are, without pointers.
-func (s *Schema) Coerce(args strictjson.Object) (strictjson.Object, []string) {
+// or take too long, are returned as they are.
+func (s *Schema) Coerce(args strictjson.Object) (_ strictjson.Object, corrected int) {
+	if args.Raw() == nil {
+		return args, 0
+	}
 	defer acquire(args.Raw())()
 	c := s.checker()
 	defer func() { s.idle <- c }()
 
 	w := &coercer{checker: c}
 	var text json.RawMessage
-	if !c.bounded(func() { text = w.value(args.Raw(), []*jsonschema.Schema{c.root}, "") }) || w.corrected == nil {
-		return args, nil
+	if !c.bounded(func() { text = w.value(args.Raw(), []*jsonschema.Schema{c.root}) }) || w.corrected == 0 {
+		return args, 0
 	}
 	coerced, err := strictjson.Parse(text) // strings may have had anything
 	if err != nil {
-		return args, nil
+		return args, 0
 	}
 	return coerced, w.corrected
 }
 
 type coercer struct {
 	*checker
-	corrected []string // pointers
+	corrected int
 	depth     int
 }
 
@@ -47,7 +49,7 @@ type coercer struct {
 const maxCoercedDepth = 16
 
 // value returns a value to which all these schemas apply, corrected.
-func (c *coercer) value(raw json.RawMessage, schemas []*jsonschema.Schema, at string) json.RawMessage {
+func (c *coercer) value(raw json.RawMessage, schemas []*jsonschema.Schema) json.RawMessage {
 	schemas = c.always(schemas)
 	c.spend(1 + len(schemas))
 	c.depth++
@@ -58,34 +60,33 @@ func (c *coercer) value(raw json.RawMessage, schemas []*jsonschema.Schema, at st
 
 	switch raw[0] {
 	case '{':
-		return c.object(raw, schemas, at)
+		return c.object(raw, schemas)
 	case '[':
 		all := itemsOf(raw)
 		for i, item := range all {
-			all[i] = c.value(item, below(schemas, func(s *jsonschema.Schema) []*jsonschema.Schema { return itemOf(s, i) }), at+"/"+strconv.Itoa(i))
+			all[i] = c.value(item, below(schemas, func(s *jsonschema.Schema) []*jsonschema.Schema { return itemOf(s, i) }))
 		}
 		return slices.Concat([]byte("["), bytes.Join(all, []byte(",")), []byte("]"))
 	case '"':
 		if value := parsed(raw, typesOf(schemas)); value != nil {
-			c.corrected = append(c.corrected, at)
+			c.corrected++
 			return value
 		}
 	}
 	return raw
 }
 
-func (c *coercer) object(raw json.RawMessage, schemas []*jsonschema.Schema, at string) json.RawMessage {
+func (c *coercer) object(raw json.RawMessage, schemas []*jsonschema.Schema) json.RawMessage {
 	var all []member
 	for _, m := range membersOf(raw) {
-		at := at + "/" + token(m.name)
 		of := c.always(below(schemas, func(s *jsonschema.Schema) []*jsonschema.Schema { return memberOf(s, m.name) }))
 		types := typesOf(of)
 		required := slices.ContainsFunc(schemas, func(s *jsonschema.Schema) bool { return slices.Contains(s.Required, m.name) })
 		if m.value[0] == 'n' && types != nil && !slices.Contains(types, "null") && !required {
-			c.corrected = append(c.corrected, at)
+			c.corrected++
 			continue
 		}
-		all = append(all, member{m.name, c.value(m.value, of, at)})
+		all = append(all, member{m.name, c.value(m.value, of)})
 	}
 	return join(all)
 }

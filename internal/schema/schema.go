@@ -41,7 +41,7 @@ type Schema struct {
 	raw     json.RawMessage
 	secrets bool                   // some value it describes is secret
 	texts   bool                   // it asks for more of a text than that it is one
-	based   bool                   // some references are not relative to the root
+	based   bool                   // references are not relative to the root, or are named elsewhere
 	fills   bool                   // defaults are filled in
 	shown   func() json.RawMessage // once made, see Shown
 	made    atomic.Int32           // checkers

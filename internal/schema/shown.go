@@ -16,21 +16,25 @@ const maxShownDepth = 64
 // Shown returns the schema in the form that all model APIs and clients take: each object
 // has properties, each array has items, and references to $defs are replaced by what they
 // refer to. It accepts the same documents. These references stay, with their $defs: one
-// that leads back to itself, one beside a keyword that its target has too, all beyond the
-// size of a schema ([abi.MaxSchema]), and all if the schema has a base of its own.
+// that leads back to itself, one beside a keyword that is no annotation, all beyond the
+// size of a schema ([abi.MaxSchema]), and all if something else depends on their place. A
+// schema that is deep, or takes long, is shown as it is.
 func (s *Schema) Shown() json.RawMessage { return s.shown() }
 
 func (s *Schema) normalize() json.RawMessage {
-	n := &normalizer{defs: map[string]json.RawMessage{}, kept: map[string]bool{}, left: abi.MaxSchema - len(s.raw), all: s.based}
+	n := &normalizer{defs: map[string]json.RawMessage{}, kept: map[string]bool{}, left: abi.MaxSchema - len(s.raw), work: maxShownWork, all: s.based,
+		items: !bytes.Contains(s.raw, []byte("unevaluatedItems"))}
 	var root, groups []member
-	for _, m := range membersOf(s.raw) {
+	for _, m := range membersOf(bytes.TrimSpace(s.raw)) {
 		if m.name != "$defs" && m.name != "definitions" {
 			root = append(root, m)
 			continue
 		}
 		groups = append(groups, m)
 		for _, def := range membersOf(m.value) {
-			n.defs["#/"+m.name+"/"+token(def.name)] = def.value
+			if ref := "#/" + m.name + "/" + token(def.name); !strings.Contains(ref, "%") { // as a part of a URL, it means another
+				n.defs[ref] = def.value
+			}
 		}
 	}
 
@@ -47,8 +51,22 @@ type normalizer struct {
 	kept  map[string]bool            // references that stay
 	all   bool                       // references stay to other places, or to places with another base
 	left  int                        // bytes that replaced references may still add
+	work  int                        // bytes that may still be read
+	items bool                       // arrays without items get some
 	depth int
-	deep  bool // the schema is deeper than maxShownDepth
+	deep  bool // the schema is deeper than maxShownDepth, or takes too long
+}
+
+// maxShownWork is how many bytes of schemas are read to normalize one.
+const maxShownWork = 32 * abi.MaxSchema
+
+// read is membersOf as long as there is work left.
+func (n *normalizer) read(object json.RawMessage) []member {
+	if n.work -= len(object); n.work < 0 {
+		n.deep = true
+		return nil
+	}
+	return membersOf(object)
 }
 
 // keptOf returns groups of $defs with the schemas to which references stay, which may
@@ -58,7 +76,7 @@ func (n *normalizer) keptOf(groups []member) (kept []member) {
 		before, kept = len(n.kept), nil
 		for _, group := range groups {
 			var defs []member
-			for _, def := range membersOf(group.value) {
+			for _, def := range n.read(group.value) {
 				if ref := "#/" + group.name + "/" + token(def.name); n.kept[ref] || n.all {
 					defs = append(defs, member{def.name, n.schema(def.value, []string{ref})})
 				}
@@ -78,7 +96,7 @@ func (n *normalizer) schema(raw json.RawMessage, path []string) json.RawMessage 
 	if n.deep = n.deep || n.depth > maxShownDepth; n.deep || raw[0] != '{' {
 		return raw
 	}
-	return join(n.members(membersOf(raw), path))
+	return join(n.members(n.read(raw), path))
 }
 
 func (n *normalizer) members(all []member, path []string) []member {
@@ -91,7 +109,7 @@ func (n *normalizer) members(all []member, path []string) []member {
 	if strings.Contains(types, `"object"`) && valueOf(all, "properties") == nil {
 		all = append(all, member{"properties", json.RawMessage("{}")})
 	}
-	if strings.Contains(types, `"array"`) && valueOf(all, "items") == nil && valueOf(all, "unevaluatedItems") == nil {
+	if strings.Contains(types, `"array"`) && valueOf(all, "items") == nil && n.items {
 		all = append(all, member{"items", json.RawMessage("{}")})
 	}
 	return all
@@ -104,22 +122,27 @@ func (n *normalizer) resolve(all []member, path []string) ([]member, []string) {
 		if json.Unmarshal(valueOf(all, "$ref"), &ref) != nil {
 			return all, path
 		}
-		target := n.defs[ref]
+		target, known := n.defs[ref]
 		own := slices.DeleteFunc(slices.Clone(all), func(m member) bool { return m.name == "$ref" })
-		there := slices.DeleteFunc(membersOf(target), func(m member) bool { return annotation[m.name] && valueOf(own, m.name) != nil })
-		shared := slices.ContainsFunc(there, func(m member) bool { return valueOf(own, m.name) != nil })
-		if len(target) == 0 || target[0] != '{' || shared || n.all || len(target) > n.left || slices.Contains(path, ref) {
-			n.kept[ref], n.all = true, n.all || target == nil && ref != "#"
+		n.all = n.all || !known && ref != "#"
+		if n.all || ref == "#" || target[0] != '{' || !annotate(own) || len(target) > n.left || slices.Contains(path, ref) {
+			n.kept[ref] = true
 			return all, path
 		}
 
 		n.left -= len(target)
+		there := slices.DeleteFunc(n.read(target), func(m member) bool { return valueOf(own, m.name) != nil })
 		all, path = append(own, there...), append(slices.Clip(path), ref)
 	}
 }
 
-// annotation has the keywords of which a schema that refers to another has its own.
-var annotation = map[string]bool{"title": true, "description": true, "default": true, "examples": true, "$comment": true}
+// annotate reports whether the members of a schema say nothing about what fits it.
+func annotate(all []member) bool {
+	annotations := []string{"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"}
+	return !slices.ContainsFunc(all, func(m member) bool {
+		return !slices.Contains(annotations, m.name) && !strings.HasPrefix(m.name, "x-")
+	})
+}
 
 // keyword normalizes the schemas that the value of a keyword holds.
 func (n *normalizer) keyword(m member, path []string) json.RawMessage {
@@ -127,7 +150,7 @@ func (n *normalizer) keyword(m member, path []string) json.RawMessage {
 	case oneSchema:
 		return n.schema(m.value, path)
 	case schemasByName:
-		all := membersOf(m.value)
+		all := n.read(m.value)
 		for i, of := range all {
 			all[i].value = n.schema(of.value, path)
 		}

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -22,6 +23,14 @@ func TestShown(t *testing.T) {
 			`{"type":"object","properties":{"from":{"description":"Where it begins.","type":"object","properties":{"x":{"type":"number"}}},"to":{"type":"object","description":"A point.","properties":{"x":{"type":"number"}}}}}`},
 		{"a reference to itself", `{"type":"object","properties":{"tree":{"$ref":"#/$defs/node"},"x":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"array"},"node":{"type":"array","items":{"$ref":"#/$defs/node"}}}}`,
 			`{"type":"object","properties":{"tree":{"type":"array","items":{"$ref":"#/$defs/node"}},"x":{"type":"array","items":{}}},"$defs":{"node":{"type":"array","items":{"$ref":"#/$defs/node"}}}}`},
+		{"a keyword beside", `{"type":"object","properties":{"a":{"$ref":"#/$defs/a","additionalProperties":false}},"$defs":{"a":{"properties":{"x":{}}}}}`,
+			`{"type":"object","properties":{"a":{"$ref":"#/$defs/a","additionalProperties":false}},"$defs":{"a":{"properties":{"x":{}}}}}`},
+		{"a secret", `{"type":"object","properties":{"a":{"$ref":"#/$defs/a","x-secret":true}},"$defs":{"a":{"type":"string","writeOnly":true}}}`,
+			`{"type":"object","properties":{"a":{"x-secret":true,"type":"string","writeOnly":true}}}`},
+		{"named elsewhere", `{"type":"object","properties":{"a":{"oneOf":[{"$ref":"#/$defs/a"}],"discriminator":{"propertyName":"x","mapping":{"y":"#/$defs/a"}}}},"$defs":{"a":{"type":"array"}}}`,
+			`{"type":"object","properties":{"a":{"oneOf":[{"$ref":"#/$defs/a"}],"discriminator":{"propertyName":"x","mapping":{"y":"#/$defs/a"}}}},"$defs":{"a":{"type":"array","items":{}}}}`},
+		{"items that are counted", `{"type":"object","properties":{"a":{"allOf":[{"type":"array"}],"unevaluatedItems":false}}}`, `{"type":"object","properties":{"a":{"allOf":[{"type":"array"}],"unevaluatedItems":false}}}`},
+		{"space before", ` {"type":"object"}`, `{"type":"object","properties":{}}`},
 		{"a keyword on both sides", `{"type":"object","properties":{"a":{"$ref":"#/$defs/a","minimum":2}},"$defs":{"a":{"minimum":1},"b":{}}}`,
 			`{"type":"object","properties":{"a":{"$ref":"#/$defs/a","minimum":2}},"$defs":{"a":{"minimum":1}}}`},
 		{"another place", `{"type":"object","properties":{"a":{"type":"object"},"b":{"$ref":"#/properties/a"},"c":{"$ref":"#/$defs/a%20b"}},"$defs":{"a b":{"type":"array"}}}`,
@@ -55,6 +64,15 @@ func TestShownIsBounded(t *testing.T) {
 	s, err := CompileArgs(json.RawMessage(bomb))
 	require.NoError(t, err)
 	require.Less(t, len(s.Shown()), 4*abi.MaxSchema)
+	_, err = CompileArgs(s.Shown())
+	require.NoError(t, err)
+
+	chain := `{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{`
+	for i := range 1300 {
+		chain += fmt.Sprintf(`"d%d":{"type":"object","$ref":"#/$defs/d%d"},`, i, i+1)
+	}
+	s, err = CompileArgs(json.RawMessage(chain + `"d1300":{"type":"array"}}}`))
+	require.NoError(t, err)
 	_, err = CompileArgs(s.Shown())
 	require.NoError(t, err)
 

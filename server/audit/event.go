@@ -55,7 +55,7 @@ type Event struct {
 	Outcome string   `json:"outcome,omitempty"` // how it ended
 	Code    string   `json:"code,omitempty"`    // why it failed
 	Reason  string   `json:"reason,omitempty"`  // why it failed, in words
-	Names   []string `json:"names,omitempty"`   // grants, plugins of a reload, or corrected arguments of a call
+	Names   []string `json:"names,omitempty"`   // grants, or plugins of a reload
 
 	Fuel   int64 `json:"fuel,omitempty"`
 	Millis int64 `json:"ms,omitempty"` // wall time

@@ -267,13 +267,24 @@ func (l *Log) write(e Event) error {
 // cut shortens texts that are too long. Others may have chosen them.
 func (e *Event) cut() {
 	for _, text := range []*string{&e.Session, &e.User, &e.By, &e.ID, &e.Parent, &e.Tool, &e.Plugin, &e.Digest, &e.Signer, &e.Action, &e.Outcome, &e.Code, &e.Reason, &e.Method, &e.Host} {
-		if len(*text) > maxText {
-			*text = strings.ToValidUTF8((*text)[:maxText], "") + "…"
-		}
+		*text = shorten(*text)
 	}
-	if len(e.Names) > maxNames {
-		e.Names = append(slices.Clone(e.Names[:maxNames]), fmt.Sprintf("… and %d more", len(e.Names)-maxNames))
+
+	more := len(e.Names) - maxNames
+	e.Names = slices.Clone(e.Names[:min(len(e.Names), maxNames)])
+	for i, name := range e.Names {
+		e.Names[i] = shorten(name)
 	}
+	if more > 0 {
+		e.Names = append(e.Names, fmt.Sprintf("… and %d more", more))
+	}
+}
+
+func shorten(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }
 
 // rotate begins a new file, and removes files that are too old.

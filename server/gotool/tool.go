@@ -184,9 +184,9 @@ func (c *Caller) load(t Tool) (*Loaded, error) {
 // fit.
 func (l *Loaded) CheckObject(args strictjson.Object) []abi.Problem { return l.input.CheckObject(args) }
 
-// Coerce returns arguments as models often write them, corrected, and the pointers of what
-// it has corrected.
-func (l *Loaded) Coerce(args strictjson.Object) (strictjson.Object, []string) {
+// Coerce returns arguments as models often write them, corrected, and how many values it
+// has corrected.
+func (l *Loaded) Coerce(args strictjson.Object) (strictjson.Object, int) {
 	return l.input.Coerce(args)
 }
 

@@ -30,9 +30,9 @@ type Tool struct {
 // starts with Call, and the call ends with its context.
 type Backend interface {
 	CheckObject(args Args) []abi.Problem
-	// Coerce corrects arguments as models often write them, and returns the pointers of
-	// what it has corrected.
-	Coerce(args Args) (Args, []string)
+	// Coerce corrects arguments as models often write them, and returns how many values it
+	// has corrected.
+	Coerce(args Args) (Args, int)
 	CheckResult(value json.RawMessage) []abi.Problem
 	// ShownSchemas returns the schemas of arguments and results as models and clients take
 	// them.
@@ -83,18 +83,34 @@ func (t *Tool) Provider() engine.Provider {
 }
 
 // Admit makes the checks before the tool runs, except for a person's approval: valid
-// arguments, and grants. It returns the arguments of the call, and the pointers of those
-// that it had to correct.
-func (t *Tool) Admit(args Args) (_ Args, corrected []string, err error) {
+// arguments, and grants. It returns the arguments of the call, and how many values in them
+// it had to correct.
+func (t *Tool) Admit(args Args) (_ Args, corrected int, err error) {
 	if problems := t.CheckObject(args); len(problems) > 0 {
-		if args, corrected = t.Coerce(args); corrected == nil || len(t.CheckObject(args)) > 0 {
-			return args, nil, reason.BadArgs(t.Name, problems)
+		better, n := t.Coerce(args)
+		if n == 0 || len(t.CheckObject(better)) > 0 {
+			return args, 0, reason.BadArgs(t.Name, problems)
 		}
+		args, corrected = better, n
 	}
+	return args, corrected, t.granted()
+}
+
+// AdmitStored is Admit for arguments that were admitted before: they fit as they are, or
+// are refused.
+func (t *Tool) AdmitStored(args Args) error {
+	if problems := t.CheckObject(args); len(problems) > 0 {
+		return reason.BadArgs(t.Name, problems)
+	}
+	return t.granted()
+}
+
+// granted returns an error if the tool lacks grants.
+func (t *Tool) granted() error {
 	if err := t.Denied(); err != nil {
-		return args, nil, &host.CallError{Plugin: t.PluginName(), Tool: t.Tool.Name, Name: t.Name, Err: err}
+		return &host.CallError{Plugin: t.PluginName(), Tool: t.Tool.Name, Name: t.Name, Err: err}
 	}
-	return args, corrected, nil
+	return nil
 }
 
 // AdmitCallOf refuses a nested call of another tool that may do what the hints of this

@@ -81,9 +81,12 @@ func (a *Auditor) Call(note Note, session string, dryRun bool, began time.Time, 
 	}
 	e := about(audit.Call, session)
 	e.ID, e.Tool, e.Plugin, e.Digest = cmp.Or(note.Run, note.ID), note.Tool, note.Provider.Plugin, note.Version
-	e.Parent, e.Names = note.Outer, note.Corrected
-	if note.Repeat {
+	e.Parent = note.Outer
+	switch {
+	case note.Repeat:
 		e.Action = "repeat"
+	case note.Corrected > 0:
+		e.Action = "corrected" // arguments that did not fit
 	}
 	e.Outcome, e.Fuel, e.Millis, e.DryRun = string(r.Kind), r.Usage.Fuel, time.Since(began).Milliseconds(), dryRun
 	if err != nil {

@@ -22,8 +22,8 @@ type Note struct {
 	Known    bool   // the tool exists
 	Provider engine.Provider
 	Version  string // version of the plugin: the digest of its file
-	// Corrected has the pointers of arguments that were not called as they were given.
-	Corrected []string
+	// Corrected is how many values of the arguments were not passed as they were given.
+	Corrected int
 	Run       string // id of the run that the call is, or continues as
 	Repeat    bool   // answered with the result of another call, which has the cost
 	Followed  bool   // the run has the cost
