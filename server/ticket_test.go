@@ -242,3 +242,44 @@ func TestSecretCallInside(t *testing.T) {
 		})
 	}
 }
+
+// askedSecretCall makes a call with secret arguments whose user is asked, and returns the
+// request that repeats it, with the id of its ticket.
+func askedSecretCall(t *testing.T, s service, args string) (Request, string) {
+	t.Helper()
+	var run wire.Run
+	req := secretCall
+	req.Args, req.Decide, req.OnPark = json.RawMessage(args), (&remember{answer: map[string]string{}}).decide, func(r wire.Run) { run = r }
+	_, err := s.Service.Call(t.Context(), req)
+	require.ErrorIs(t, err, ErrAskAgain)
+	req.Resumes = run.TaskID
+	return req, run.TaskID
+}
+
+// The answer to the question about a call counts, also if all such calls were approved
+// meanwhile.
+func TestSecretCallIsRefusedBesideAnother(t *testing.T) {
+	s := openAsking(t, Config{}, "1.0.0")
+	first, one := askedSecretCall(t, s, `{"n":1,"key":"a"}`)
+	second, two := askedSecretCall(t, s, `{"n":2,"key":"b"}`)
+	first.Decide = (&remember{answer: map[string]string{one: "session"}}).decide
+	_, err := s.Service.Call(t.Context(), first)
+	require.NoError(t, err)
+
+	second.Decide = (&remember{answer: map[string]string{two: "no"}}).decide
+	_, err = s.Service.Call(t.Context(), second)
+	require.ErrorIs(t, err, ErrApproval)
+}
+
+// A ticket ends when its agent can no longer come back.
+func TestSecretCallOfAnAgentThatIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := openAsking(t, Config{}, "1.0.0")
+		_, id := askedSecretCall(t, s, `{"n":1,"key":"a"}`)
+		time.Sleep(ticketLife / 2)
+		require.Equal(t, "queued approval attempt 0", s.state(alice, id))
+		time.Sleep(ticketLife)
+		require.NotEqual(t, "queued approval attempt 0", s.state(alice, id))
+		require.NoError(t, s.Close(done()))
+	})
+}
