@@ -87,19 +87,17 @@ func (t *Tool) CheckArgs(args json.RawMessage) []abi.Problem { return t.input.Ch
 // CheckObject is CheckArgs for strictly parsed arguments.
 func (t *Tool) CheckObject(args strictjson.Object) []abi.Problem { return t.input.CheckObject(args) }
 
-// Coerce returns arguments with null in place of an absent value, and JSON in a string,
-// corrected where the schema can have neither, and how many values it has corrected.
-func (t *Tool) Coerce(args strictjson.Object) (strictjson.Object, int) {
-	return t.input.Coerce(args)
+// Fit is CheckObject for arguments that may be corrected: null in place of an absent value,
+// and JSON in a string, where the schema can have neither. It returns the arguments that
+// fit, and how many values in them were corrected.
+func (t *Tool) Fit(args strictjson.Object) (fit strictjson.Object, corrected int, problems []abi.Problem) {
+	return t.input.Fit(args)
 }
 
 // ShownSchemas returns the schemas of arguments and results in the form that all model
 // APIs and clients take: with properties and items, and without references where possible.
 // They accept the same values. The output is nil if the tool has no output schema.
 func (t *Tool) ShownSchemas() (input, output json.RawMessage) {
-	if t.output == nil {
-		return t.input.Shown(), nil
-	}
 	return t.input.Shown(), t.output.Shown()
 }
 

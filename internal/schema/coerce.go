@@ -8,6 +8,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/strictjson"
 )
 
@@ -37,6 +38,20 @@ func (s *Schema) Coerce(args strictjson.Object) (_ strictjson.Object, corrected 
 		return args, 0
 	}
 	return coerced, w.corrected
+}
+
+// Fit checks arguments as [Schema.CheckObject] does, and corrects those that do not fit, if
+// they fit then: see [Schema.Coerce]. It returns the arguments that fit, how many values in
+// them were corrected, and otherwise the problems of the arguments as they were given.
+func (s *Schema) Fit(args strictjson.Object) (_ strictjson.Object, corrected int, problems []abi.Problem) {
+	if problems = s.CheckObject(args); len(problems) == 0 {
+		return args, 0, nil
+	}
+	better, corrected := s.Coerce(args)
+	if corrected == 0 || len(s.CheckObject(better)) > 0 {
+		return args, 0, problems
+	}
+	return better, corrected, nil
 }
 
 type coercer struct {
@@ -77,18 +92,18 @@ func (c *coercer) value(raw json.RawMessage, schemas []*jsonschema.Schema) json.
 }
 
 func (c *coercer) object(raw json.RawMessage, schemas []*jsonschema.Schema) json.RawMessage {
-	var all []member
-	for _, m := range membersOf(raw) {
-		of := c.always(below(schemas, func(s *jsonschema.Schema) []*jsonschema.Schema { return memberOf(s, m.name) }))
+	var all []Member
+	for _, m := range Members(raw) {
+		of := c.always(below(schemas, func(s *jsonschema.Schema) []*jsonschema.Schema { return memberOf(s, m.Name) }))
 		types := typesOf(of)
-		required := slices.ContainsFunc(schemas, func(s *jsonschema.Schema) bool { return slices.Contains(s.Required, m.name) })
-		if m.value[0] == 'n' && types != nil && !slices.Contains(types, "null") && !required {
+		required := slices.ContainsFunc(schemas, func(s *jsonschema.Schema) bool { return slices.Contains(s.Required, m.Name) })
+		if m.Value[0] == 'n' && types != nil && !slices.Contains(types, "null") && !required {
 			c.corrected++
 			continue
 		}
-		all = append(all, member{m.name, c.value(m.value, of)})
+		all = append(all, Member{m.Name, c.value(m.Value, of)})
 	}
-	return join(all)
+	return Join(all)
 }
 
 // typesOf returns the types that all these schemas allow; nil if none names a type.

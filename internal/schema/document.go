@@ -176,15 +176,15 @@ func (r *reader) raw() []byte {
 	}
 }
 
-// member is a name in a JSON object, and its value.
-type member struct {
-	name  string
-	value json.RawMessage
+// Member is a name in a JSON object, and its value.
+type Member struct {
+	Name  string
+	Value json.RawMessage
 }
 
-// membersOf returns the members of a checked JSON object in their order; nil for
+// Members returns the members of a checked JSON object in their order; nil for
 // another value.
-func membersOf(object json.RawMessage) (all []member) {
+func Members(object json.RawMessage) (all []Member) {
 	if len(object) == 0 || object[0] != '{' {
 		return nil
 	}
@@ -192,7 +192,7 @@ func membersOf(object json.RawMessage) (all []member) {
 	r.take(len("{"))
 	for r.next() != '}' {
 		name := unquote(r.text())
-		all = append(all, member{name, r.raw()})
+		all = append(all, Member{name, r.raw()})
 	}
 	return all
 }
@@ -207,18 +207,18 @@ func itemsOf(array json.RawMessage) (all [][]byte) {
 	return all
 }
 
-func valueOf(all []member, name string) json.RawMessage {
-	if i := slices.IndexFunc(all, func(m member) bool { return m.name == name }); i >= 0 {
-		return all[i].value
+func valueOf(all []Member, name string) json.RawMessage {
+	if i := slices.IndexFunc(all, func(m Member) bool { return m.Name == name }); i >= 0 {
+		return all[i].Value
 	}
 	return nil
 }
 
-// join encodes members as an object.
-func join(all []member) json.RawMessage {
+// Join encodes members as an object.
+func Join(all []Member) json.RawMessage {
 	texts := make([]string, len(all))
 	for i, m := range all {
-		texts[i] = encode(m.name) + ":" + string(m.value)
+		texts[i] = encode(m.Name) + ":" + string(m.Value)
 	}
 	return json.RawMessage("{" + strings.Join(texts, ",") + "}")
 }

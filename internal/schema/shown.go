@@ -18,22 +18,27 @@ const maxShownDepth = 64
 // refer to. It accepts the same documents. These references stay, with their $defs: one
 // that leads back to itself, one beside a keyword that is no annotation, all beyond the
 // size of a schema ([abi.MaxSchema]), and all if something else depends on their place. A
-// schema that is deep, or takes long, is shown as it is.
-func (s *Schema) Shown() json.RawMessage { return s.shown() }
+// schema that is deep, or takes long, is shown as it is. No schema is shown as nil.
+func (s *Schema) Shown() json.RawMessage {
+	if s == nil {
+		return nil
+	}
+	return s.shown()
+}
 
 func (s *Schema) normalize() json.RawMessage {
 	n := &normalizer{defs: map[string]json.RawMessage{}, kept: map[string]bool{}, left: abi.MaxSchema - len(s.raw), work: maxShownWork, all: s.based,
 		items: !bytes.Contains(s.raw, []byte("unevaluatedItems"))}
-	var root, groups []member
-	for _, m := range membersOf(bytes.TrimSpace(s.raw)) {
-		if m.name != "$defs" && m.name != "definitions" {
+	var root, groups []Member
+	for _, m := range Members(bytes.TrimSpace(s.raw)) {
+		if m.Name != "$defs" && m.Name != "definitions" {
 			root = append(root, m)
 			continue
 		}
 		groups = append(groups, m)
-		for _, def := range membersOf(m.value) {
-			if ref := "#/" + m.name + "/" + token(def.name); !strings.Contains(ref, "%") { // as a part of a URL, it means another
-				n.defs[ref] = def.value
+		for _, def := range Members(m.Value) {
+			if ref := "#/" + m.Name + "/" + token(def.Name); !strings.Contains(ref, "%") { // as a part of a URL, it means another
+				n.defs[ref] = def.Value
 			}
 		}
 	}
@@ -42,7 +47,7 @@ func (s *Schema) normalize() json.RawMessage {
 	if n.deep {
 		return s.raw
 	}
-	return join(shown)
+	return Join(shown)
 }
 
 // normalizer brings a schema into the form for models.
@@ -61,28 +66,28 @@ type normalizer struct {
 const maxShownWork = 32 * abi.MaxSchema
 
 // read is membersOf as long as there is work left.
-func (n *normalizer) read(object json.RawMessage) []member {
+func (n *normalizer) read(object json.RawMessage) []Member {
 	if n.work -= len(object); n.work < 0 {
 		n.deep = true
 		return nil
 	}
-	return membersOf(object)
+	return Members(object)
 }
 
 // keptOf returns groups of $defs with the schemas to which references stay, which may
 // themselves refer to others.
-func (n *normalizer) keptOf(groups []member) (kept []member) {
+func (n *normalizer) keptOf(groups []Member) (kept []Member) {
 	for before := -1; before < len(n.kept); {
 		before, kept = len(n.kept), nil
 		for _, group := range groups {
-			var defs []member
-			for _, def := range n.read(group.value) {
-				if ref := "#/" + group.name + "/" + token(def.name); n.kept[ref] || n.all {
-					defs = append(defs, member{def.name, n.schema(def.value, []string{ref})})
+			var defs []Member
+			for _, def := range n.read(group.Value) {
+				if ref := "#/" + group.Name + "/" + token(def.Name); n.kept[ref] || n.all {
+					defs = append(defs, Member{def.Name, n.schema(def.Value, []string{ref})})
 				}
 			}
 			if defs != nil {
-				kept = append(kept, member{group.name, join(defs)})
+				kept = append(kept, Member{group.Name, Join(defs)})
 			}
 		}
 	}
@@ -96,34 +101,34 @@ func (n *normalizer) schema(raw json.RawMessage, path []string) json.RawMessage 
 	if n.deep = n.deep || n.depth > maxShownDepth; n.deep || raw[0] != '{' {
 		return raw
 	}
-	return join(n.members(n.read(raw), path))
+	return Join(n.members(n.read(raw), path))
 }
 
-func (n *normalizer) members(all []member, path []string) []member {
+func (n *normalizer) members(all []Member, path []string) []Member {
 	all, path = n.resolve(all, path)
 	for i, m := range all {
-		all[i].value = n.keyword(m, path)
+		all[i].Value = n.keyword(m, path)
 	}
 
 	types := string(valueOf(all, "type"))
 	if strings.Contains(types, `"object"`) && valueOf(all, "properties") == nil {
-		all = append(all, member{"properties", json.RawMessage("{}")})
+		all = append(all, Member{"properties", json.RawMessage("{}")})
 	}
 	if strings.Contains(types, `"array"`) && valueOf(all, "items") == nil && n.items {
-		all = append(all, member{"items", json.RawMessage("{}")})
+		all = append(all, Member{"items", json.RawMessage("{}")})
 	}
 	return all
 }
 
 // resolve replaces a reference by what it refers to, and returns the path to there.
-func (n *normalizer) resolve(all []member, path []string) ([]member, []string) {
+func (n *normalizer) resolve(all []Member, path []string) ([]Member, []string) {
 	for {
 		var ref string
 		if json.Unmarshal(valueOf(all, "$ref"), &ref) != nil {
 			return all, path
 		}
 		target, known := n.defs[ref]
-		own := slices.DeleteFunc(slices.Clone(all), func(m member) bool { return m.name == "$ref" })
+		own := slices.DeleteFunc(slices.Clone(all), func(m Member) bool { return m.Name == "$ref" })
 		n.all = n.all || !known && ref != "#"
 		if n.all || ref == "#" || target[0] != '{' || !annotate(own) || len(target) > n.left || slices.Contains(path, ref) {
 			n.kept[ref] = true
@@ -131,36 +136,36 @@ func (n *normalizer) resolve(all []member, path []string) ([]member, []string) {
 		}
 
 		n.left -= len(target)
-		there := slices.DeleteFunc(n.read(target), func(m member) bool { return valueOf(own, m.name) != nil })
+		there := slices.DeleteFunc(n.read(target), func(m Member) bool { return valueOf(own, m.Name) != nil })
 		all, path = append(own, there...), append(slices.Clip(path), ref)
 	}
 }
 
 // annotate reports whether the members of a schema say nothing about what fits it.
-func annotate(all []member) bool {
+func annotate(all []Member) bool {
 	annotations := []string{"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"}
-	return !slices.ContainsFunc(all, func(m member) bool {
-		return !slices.Contains(annotations, m.name) && !strings.HasPrefix(m.name, "x-")
+	return !slices.ContainsFunc(all, func(m Member) bool {
+		return !slices.Contains(annotations, m.Name) && !strings.HasPrefix(m.Name, "x-")
 	})
 }
 
 // keyword normalizes the schemas that the value of a keyword holds.
-func (n *normalizer) keyword(m member, path []string) json.RawMessage {
-	switch vocabulary[m.name] {
+func (n *normalizer) keyword(m Member, path []string) json.RawMessage {
+	switch vocabulary[m.Name] {
 	case oneSchema:
-		return n.schema(m.value, path)
+		return n.schema(m.Value, path)
 	case schemasByName:
-		all := n.read(m.value)
+		all := n.read(m.Value)
 		for i, of := range all {
-			all[i].value = n.schema(of.value, path)
+			all[i].Value = n.schema(of.Value, path)
 		}
-		return join(all)
+		return Join(all)
 	case schemaList:
-		all := itemsOf(m.value)
+		all := itemsOf(m.Value)
 		for i, of := range all {
 			all[i] = n.schema(of, path)
 		}
 		return slices.Concat([]byte("["), bytes.Join(all, []byte(",")), []byte("]"))
 	}
-	return m.value
+	return m.Value
 }

@@ -184,18 +184,15 @@ func (c *Caller) load(t Tool) (*Loaded, error) {
 // fit.
 func (l *Loaded) CheckObject(args strictjson.Object) []abi.Problem { return l.input.CheckObject(args) }
 
-// Coerce returns arguments as models often write them, corrected, and how many values it
-// has corrected.
-func (l *Loaded) Coerce(args strictjson.Object) (strictjson.Object, int) {
-	return l.input.Coerce(args)
+// Fit is CheckObject for arguments that may be corrected. It returns the arguments that fit,
+// and how many values in them were corrected.
+func (l *Loaded) Fit(args strictjson.Object) (fit strictjson.Object, corrected int, problems []abi.Problem) {
+	return l.input.Fit(args)
 }
 
 // ShownSchemas returns the schemas of arguments and results as models and clients take
 // them. The output is nil if the tool has no output schema.
 func (l *Loaded) ShownSchemas() (input, output json.RawMessage) {
-	if l.output == nil {
-		return l.input.Shown(), nil
-	}
 	return l.input.Shown(), l.output.Shown()
 }
 

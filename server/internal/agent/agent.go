@@ -130,12 +130,11 @@ func (a *Tools) Lookup(name string) *Tool {
 
 // Call runs the tool. Its session is nil if the call has none; only the search works then.
 func (t *Tool) Call(ctx context.Context, s Session, c Call) (abi.Result, error) {
-	c.Args = listed(t.schema, c.Args)
-	if problems := t.input.CheckObject(c.Args); len(problems) > 0 {
-		if c.Args, _ = t.input.Coerce(c.Args); len(t.input.CheckObject(c.Args)) > 0 {
-			return reason.Explain(reason.BadArgs(t.definition.Name, problems))
-		}
+	args, _, problems := t.input.Fit(listed(t.schema, c.Args))
+	if len(problems) > 0 {
+		return reason.Explain(reason.BadArgs(t.definition.Name, problems))
 	}
+	c.Args = args
 	if s == nil && t.definition.Name != ToolsSearch {
 		return reason.ToolError("%s needs a session, and this call has none", t.definition.Name), nil
 	}

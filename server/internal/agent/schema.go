@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolhost/toolhost/internal/schema"
 	"github.com/toolhost/toolhost/server/internal/catalog"
-	"github.com/toolhost/toolhost/server/internal/shape"
 )
 
 // shownKeyword is a schema keyword that says what models see of a property of an agent
@@ -19,85 +19,51 @@ const shownKeyword = "x-shown"
 // maxEnum is the most tool names that the schema of spawn_background lists.
 const maxEnum = 60
 
-// A member is a name of a JSON object and its value.
-type member struct {
-	name  string
-	value json.RawMessage
-}
-
-// members returns the members of an object in their order.
-func members(object json.RawMessage) (all []member) {
-	dec := json.NewDecoder(bytes.NewReader(object))
-	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
-		return nil
-	}
-	for dec.More() {
-		var m member
-		name, _ := dec.Token()
-		m.name, _ = name.(string)
-		if dec.Decode(&m.value) != nil {
-			return nil
-		}
-		all = append(all, m)
-	}
-	return all
-}
-
 // joined encodes members as an object, without spaces.
-func joined(all []member) json.RawMessage {
+func joined(all []schema.Member) json.RawMessage {
 	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, m := range all {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		name, _ := shape.JSON(m.name)
-		b.Write(name)
-		b.WriteByte(':')
-		_ = json.Compact(&b, m.value) // it was parsed before
-	}
-	b.WriteByte('}')
+	_ = json.Compact(&b, schema.Join(all)) // it was parsed before
 	return b.Bytes()
 }
 
 // shownSchema returns what models see of an agent tool's schema. Hidden are further
 // properties to leave out. Tools are the values for the property tool, left out if they
 // are too many.
-func shownSchema(schema json.RawMessage, tools []string, hidden ...string) json.RawMessage {
-	root := members(schema)
+func shownSchema(raw json.RawMessage, tools []string, hidden ...string) json.RawMessage {
+	root := schema.Members(raw)
 	for i := range root {
-		if root[i].name != "properties" {
+		if root[i].Name != "properties" {
 			continue
 		}
 
-		var shown []member
-		for _, property := range members(root[i].value) {
-			parts, visible := shownProperty(property.value)
-			if !visible || slices.Contains(hidden, property.name) {
+		var shown []schema.Member
+		for _, property := range schema.Members(root[i].Value) {
+			parts, visible := shownProperty(property.Value)
+			if !visible || slices.Contains(hidden, property.Name) {
 				continue
 			}
-			if property.name == "tool" && len(tools) > 0 && len(tools) <= maxEnum {
+			if property.Name == "tool" && len(tools) > 0 && len(tools) <= maxEnum {
 				names, _ := json.Marshal(tools)
-				parts = append(parts, member{"enum", names})
+				parts = append(parts, schema.Member{Name: "enum", Value: names})
 			}
-			shown = append(shown, member{property.name, joined(parts)})
+			shown = append(shown, schema.Member{Name: property.Name, Value: joined(parts)})
 		}
-		root[i].value = joined(shown)
+		root[i].Value = joined(shown)
 	}
 	return joined(root)
 }
 
 // shownProperty returns the members of a property's schema that models see, and whether
 // they see it at all.
-func shownProperty(schema json.RawMessage) (parts []member, visible bool) {
-	for _, m := range members(schema) {
+func shownProperty(raw json.RawMessage) (parts []schema.Member, visible bool) {
+	for _, m := range schema.Members(raw) {
 		switch {
-		case m.name != shownKeyword:
+		case m.Name != shownKeyword:
 			parts = append(parts, m)
-		case string(m.value) == "false":
+		case string(m.Value) == "false":
 			return nil, false
 		default:
-			parts = append(parts, members(m.value)...)
+			parts = append(parts, schema.Members(m.Value)...)
 		}
 	}
 	return parts, true
@@ -105,24 +71,24 @@ func shownProperty(schema json.RawMessage) (parts []member, visible bool) {
 
 // listed returns the arguments of an agent tool with an array of one string in place of a
 // string that is no array itself, where an array is declared.
-func listed(schema json.RawMessage, args catalog.Args) catalog.Args {
+func listed(raw json.RawMessage, args catalog.Args) catalog.Args {
 	var declared struct {
 		Properties map[string]struct {
 			Type string `json:"type"`
 		} `json:"properties"`
 	}
-	_ = json.Unmarshal(schema, &declared) // it was compiled
+	_ = json.Unmarshal(raw, &declared) // it was compiled
 
-	all, changed := members(args.Raw()), false
+	all, changed := schema.Members(args.Raw()), false
 	for i, m := range all {
 		var text string
-		if declared.Properties[m.name].Type != "array" || json.Unmarshal(m.value, &text) != nil || m.value[0] != '"' {
+		if declared.Properties[m.Name].Type != "array" || json.Unmarshal(m.Value, &text) != nil || m.Value[0] != '"' {
 			continue
 		}
 		if text = strings.TrimSpace(text); text == "" || text[0] == '[' && json.Valid([]byte(text)) {
 			continue
 		}
-		all[i].value, _ = json.Marshal([]string{text})
+		all[i].Value, _ = json.Marshal([]string{text})
 		changed = true
 	}
 	if !changed {

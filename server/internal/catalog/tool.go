@@ -30,9 +30,9 @@ type Tool struct {
 // starts with Call, and the call ends with its context.
 type Backend interface {
 	CheckObject(args Args) []abi.Problem
-	// Coerce corrects arguments as models often write them, and returns how many values it
-	// has corrected.
-	Coerce(args Args) (Args, int)
+	// Fit is CheckObject for arguments that may be corrected. It returns the arguments that
+	// fit, and how many values in them were corrected.
+	Fit(args Args) (fit Args, corrected int, problems []abi.Problem)
 	CheckResult(value json.RawMessage) []abi.Problem
 	// ShownSchemas returns the schemas of arguments and results as models and clients take
 	// them.
@@ -86,12 +86,9 @@ func (t *Tool) Provider() engine.Provider {
 // arguments, and grants. It returns the arguments of the call, and how many values in them
 // it had to correct.
 func (t *Tool) Admit(args Args) (_ Args, corrected int, err error) {
-	if problems := t.CheckObject(args); len(problems) > 0 {
-		better, n := t.Coerce(args)
-		if n == 0 || len(t.CheckObject(better)) > 0 {
-			return args, 0, reason.BadArgs(t.Name, problems)
-		}
-		args, corrected = better, n
+	args, corrected, problems := t.Fit(args)
+	if len(problems) > 0 {
+		return args, 0, reason.BadArgs(t.Name, problems)
 	}
 	return args, corrected, t.granted()
 }
