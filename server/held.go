@@ -174,8 +174,10 @@ func (f follower) approve(next callFunc) callFunc {
 			asked.Caller = c.outer.tool.Name
 		}
 		err := f.approvals.approve(ctx, c.tool, asked)
-		if _, was := f.ticketOf(ctx, c); err == nil && was { // the answer to that question counts
-			err = errWaits
+		if err == nil {
+			if _, asks := f.ticketOf(ctx, c); asks { // the answer to that question counts
+				err = errWaits
+			}
 		}
 		switch {
 		case errors.Is(err, errWaits):

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -12,6 +13,9 @@ import (
 // ErrAskAgain is returned by [Request]'s Ask if its caller ends the call, and repeats it
 // with the answers.
 var ErrAskAgain = errors.New("the caller calls again with the answers")
+
+// MaxAskAgain is how long a caller may take to call again.
+const MaxAskAgain = time.Hour
 
 // CheckAnswer checks an answer to the question with that key. The action must be
 // accept, decline or cancel. Only an accepted answer has content, which must fit

@@ -62,7 +62,7 @@ func (f follower) ticket(ctx context.Context, c call, a Approval) (engine.Run, e
 		return engine.Run{}, err
 	}
 	req := c.asLaterRun(ctx, version)
-	if run, was := f.ticketOf(ctx, c); was {
+	if run, asks := f.ticketOf(ctx, c); asks {
 		return run, nil
 	}
 
@@ -70,17 +70,14 @@ func (f follower) ticket(ctx context.Context, c call, a Approval) (engine.Run, e
 	return f.approvals.hold(ctx, c.Session, req, a)
 }
 
-// ticketLife is how long a client may take to repeat its request, as in package mcpapi. A
-// ticket of an agent's call that is older counts no more.
-const ticketLife = time.Hour
-
-// ticketOf returns the ticket of the earlier request that a call resumes.
+// ticketOf returns the ticket of the earlier request that a call resumes. One that is older
+// than the client may take to repeat it counts no more.
 func (f follower) ticketOf(ctx context.Context, c call) (engine.Run, bool) {
 	if c.Resumes == "" || c.DryRun {
 		return engine.Run{}, false
 	}
 	run, err := f.runs.Get(ctx, c.Session, c.Resumes)
-	if err != nil || !isTicket(run) || run.Tool != c.tool.Name || time.Since(run.CreatedAt) > ticketLife {
+	if err != nil || !isTicket(run) || run.Tool != c.tool.Name || time.Since(run.CreatedAt) > MaxAskAgain {
 		return run, false
 	}
 
@@ -163,7 +160,7 @@ func (p Approvals) dropTickets(ctx context.Context, waiting []engine.Run) error 
 
 // left reports whether the agent that made the call of a ticket can no longer come back.
 func left(ticket engine.Run) bool {
-	return callerOf(ticket) == "" && time.Since(ticket.CreatedAt) > ticketLife
+	return callerOf(ticket) == "" && time.Since(ticket.CreatedAt) > MaxAskAgain
 }
 
 // hostOf returns the process that has the secret arguments of a ticket.

@@ -276,9 +276,9 @@ func TestSecretCallOfAnAgentThatIsGone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := openAsking(t, Config{}, "1.0.0")
 		_, id := askedSecretCall(t, s, `{"n":1,"key":"a"}`)
-		time.Sleep(ticketLife / 2)
+		time.Sleep(MaxAskAgain / 2)
 		require.Equal(t, "queued approval attempt 0", s.state(alice, id))
-		time.Sleep(ticketLife)
+		time.Sleep(MaxAskAgain)
 		require.NotEqual(t, "queued approval attempt 0", s.state(alice, id))
 		require.NoError(t, s.Close(done()))
 	})

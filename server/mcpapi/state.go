@@ -15,9 +15,6 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// stateLife is how long a client may take to answer.
-const stateLife = time.Hour
-
 // state is the content of a requestState: the questions of a call. It is signed, so that
 // a client can answer only these, in this very call. An answer counts for a question
 // whose digest is in the state.
@@ -49,7 +46,7 @@ const statePurpose = "mcp request state"
 // seal returns the state of a call with questions. Every host that shares the engine can
 // open it.
 func (a *api) seal(ctx context.Context, s state) (string, error) {
-	s.Expires = time.Now().Add(stateLife).Unix()
+	s.Expires = time.Now().Add(server.MaxAskAgain).Unix()
 	body, err := json.Marshal(s)
 	if err != nil {
 		return "", err
