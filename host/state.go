@@ -105,8 +105,8 @@ func (p *pending) finish(s *started) (ended, error) {
 	return e, err
 }
 
-// told replays the result of an operation that was saved with a state.
-func (p *pending) told(e ended) func() int32 {
+// replay returns the second half of an operation whose result was saved with a state.
+func (p *pending) replay(e ended) func() int32 {
 	return func() int32 {
 		p.call.ops.Response = e.Response
 		return e.Code
@@ -120,7 +120,7 @@ func (p *pending) restart(st state) error {
 	for _, e := range st.Ended {
 		s := &started{waiting: waiting{ID: e.ID}, cancel: withoutWork}
 		p.started[e.ID] = s
-		p.ended(s, guestcall.End{Bytes: len(e.Response), Finish: p.told(e)})
+		p.ended(s, guestcall.End{Bytes: len(e.Response), Finish: p.replay(e)})
 	}
 	for _, w := range st.Pending {
 		if err := p.beginAgain(w); err != nil {

@@ -282,7 +282,7 @@ func (p *pending) look() (st state, err error) {
 			st.Pending = append(st.Pending, s.waiting)
 		} else if err == nil {
 			e, wrong := p.finish(s)
-			s.end.Finish = p.told(e)
+			s.end.Finish = p.replay(e)
 			st.Ended, err = append(st.Ended, e), wrong
 		}
 		has[s.ID] = true

@@ -110,7 +110,7 @@ func (p *pending) begin(s *started, work guestcall.Work, code int32) {
 	b := p.call.ops.Effect
 	p.call.ops.Effect = guestcall.Effect{}
 	if work == nil {
-		p.ended(s, guestcall.End{Bytes: len(p.call.ops.Response), Finish: p.told(ended{s.ID, code, p.call.ops.Response})})
+		p.ended(s, guestcall.End{Bytes: len(p.call.ops.Response), Finish: p.replay(ended{s.ID, code, p.call.ops.Response})})
 		p.call.ops.Response = nil
 		return
 	}

@@ -233,7 +233,7 @@ func (s *search) walk(e *encoding, p prefix, at int) {
 }
 
 // escape returns what follows p after what may be an escape, and its size. next is what follows
-// if it is none. If there are several ways to read it, escape walks on from the others.
+// if it is not. If there are several ways to read it, escape follows the others too.
 func (s *search) escape(e *encoding, p, next prefix, at int) (prefix, int) {
 	text := s.text[at:]
 	if len(text) < maxEscape && beginsEscape.Match(text) {
