@@ -60,6 +60,11 @@ type Request struct {
 	// FileName returns how the caller's model reads a file of a run, [wire.OutputLog] or
 	// [wire.ResultJSON], such as a URI. Nil is the path below Config.DataDir.
 	FileName func(task, file string) string
+	// OnStored is called if the value of the result has more than Config.Answer bytes,
+	// with the id of the run that has it in the file [wire.ResultJSON]. For that, a call
+	// that may be parked becomes a run at its end. Nil stores no value because of its
+	// size.
+	OnStored func(task string)
 	// OnPark is called with the run that the call has become, before Call returns. Nil is
 	// fine: the result names the run too.
 	OnPark func(wire.Run)

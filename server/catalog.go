@@ -82,6 +82,9 @@ func (s *Service) Declarations(query string, limit int) wire.Declarations {
 // have other Limits.
 func (s *Service) UsualLimits() wire.ToolLimits { return s.now().rules.Usual() }
 
+// MaxAnswer returns how many bytes of a value a model gets at once: see Config.Answer.
+func (s *Service) MaxAnswer() int64 { return s.now().cfg.answer() }
+
 // Register adds a tool of the program, see package gotool. The error says what is wrong
 // with it, or which tool has its name. Plugins that claim the name later are problems.
 // Subscribed clients are notified.

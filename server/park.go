@@ -86,6 +86,9 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 			return waits.outcome(), nil
 		}
 		ended = true
+		if c.Key == "" && c.stores(r) {
+			_ = live.park(ctx) // otherwise the caller gets all of it
+		}
 		if errors.Is(rerr, plugins.ErrReplaced) { // nothing has run: a caller that still waits repeats the call
 			return background.Outcome{}, rejected(engine.KindRejected, "", anotherPlugin(c.tool.Name))
 		}
@@ -124,6 +127,22 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 		r.Error = outOfTime(b.Deadline, rerr).Error()
 	}
 	return r, rerr
+}
+
+// stores reports whether the result of a call is too large for its caller's model.
+func (c call) stores(r abi.Result) bool {
+	return c.OnStored != nil && r.Kind == abi.Success && int64(len(r.Value)) > configOf(c.tool).answer()
+}
+
+// stored is the stage that names the run that has a large result.
+func stored(next callFunc) callFunc {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		r, err := next(ctx, c)
+		if err == nil && c.note.Run != "" && c.stores(r) {
+			c.OnStored(c.note.Run)
+		}
+		return r, err
+	}
 }
 
 // asksLater reports whether the user may be asked once the call is a run: the caller

@@ -38,6 +38,9 @@ func (c Config) check(most time.Duration) error {
 	default:
 		return &background.FieldError{Field: "Park", Problem: fmt.Sprintf("expected %q, %q, %q or %q, found %q", ParkOverdue, ParkHinted, ParkAll, ParkNever, c.Park)}
 	}
+	if c.Answer != 0 && c.Answer < MinAnswer {
+		return &background.FieldError{Field: "Answer", Problem: "must be at least 8 KiB, which a model gets of a larger value"}
+	}
 	if c.Park != ParkNever && c.ParkAfter > max(0, most-ParkedTime) {
 		return &background.FieldError{Field: "ParkAfter", Problem: fmt.Sprintf(
 			"a call that is parked after %v may take %v, but MaxLimits.Background is %v: raise it, or park sooner", c.ParkAfter, c.ParkAfter+ParkedTime, most)}

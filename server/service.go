@@ -52,6 +52,7 @@ type Config struct {
 	Interpret []string                 // plugins to interpret instead of compiling; "*" is all
 	Limits    Limits                   // for tools that ask for nothing; zero fields are the host's defaults
 	MaxLimits Limits                   // the most a tool may ask for; zero fields are 10^13 units, 1 GiB, 256 MiB and an hour
+	Answer    int64                    // bytes of a value that a model gets at once, see [Request.OnStored]; 0 is DefaultAnswer, the least is MinAnswer
 
 	// Tools are the program's own tools, written in Go: see package gotool. They are not
 	// sandboxed. A plugin with a tool of the same name is a problem. [Service.Register]

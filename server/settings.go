@@ -49,7 +49,7 @@ func (s *Service) now() *settings { return s.registry.View().Attached().(*settin
 // Service is open.
 func (c Config) changed(to Config) Config {
 	c.Folders, c.Grants, c.Interpret, c.Verifier, c.Lock = to.Folders, to.Grants, to.Interpret, to.Verifier, to.Lock
-	c.Limits, c.MaxLimits, c.Park, c.ParkAfter = to.Limits, to.MaxLimits, to.Park, to.ParkAfter
+	c.Limits, c.MaxLimits, c.Answer, c.Park, c.ParkAfter = to.Limits, to.MaxLimits, to.Answer, to.Park, to.ParkAfter
 	c.Secrets, c.Listing, c.Approvals, c.Approve, c.Watch = to.Secrets, to.Listing, to.Approvals, to.Approve, to.Watch
 	c.Runs = c.Runs.Reconfigured(to.Runs)
 	return c
@@ -88,7 +88,7 @@ func differing(a, b reflect.Value) string {
 
 // Reconfigure changes the configuration while the Service is open, and reloads the
 // plugins. The function change gets a copy of the one in force. It may set Folders,
-// Grants, Interpret, Verifier, Lock, Limits, MaxLimits, Park, ParkAfter, Secrets,
+// Grants, Interpret, Verifier, Lock, Limits, MaxLimits, Answer, Park, ParkAfter, Secrets,
 // Listing, Approvals, Approve, Watch, and of Runs what [background.Manager.Reconfigure]
 // names. It must replace maps and slices of the copy, not modify them.
 //

@@ -74,6 +74,7 @@ func (s *Service) openStages() {
 		admit(s.catalog.Annotations), // arguments that fit, and grants
 		limit,                        // fuel, memory, output and time
 		describe,                     // in a dry run: what it would do
+		stored,                       // which run has a large result
 		follow.repeat,                // the answer of an earlier request
 		follow.approve,               // ask a person, or hold it
 		prepare,                      // the call of the tool

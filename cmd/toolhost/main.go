@@ -258,7 +258,7 @@ func (a *app) serviceConfig() (cfg server.Config, err error) {
 func (c *loaded) apply(to *server.Config) {
 	s := c.server
 	to.Folders, to.Grants, to.Interpret = c.folders(), s.Grants, s.Interpret
-	to.Limits, to.MaxLimits, to.Park, to.ParkAfter = s.Limits, s.MaxLimits, s.Park, s.ParkAfter
+	to.Limits, to.MaxLimits, to.Answer, to.Park, to.ParkAfter = s.Limits, s.MaxLimits, s.Answer, s.Park, s.ParkAfter
 	to.Runs, to.Listing, to.Approvals = to.Runs.Reconfigured(s.Runs), s.Listing, s.Approvals
 	if to.Verifier = nil; len(c.trust.Rules) > 0 {
 		to.Verifier = &c.trust

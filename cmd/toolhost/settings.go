@@ -120,6 +120,7 @@ func settings(c *config) []setting {
 		{"limits.output", live, size, &s.Limits.Output, int64(host.DefaultOutput), "Bytes that a call can write to all its streams together."},
 		{"limits.timeout", live, budget, &s.Limits.Timeout, host.DefaultTimeout, "Time limit of a call whose caller waits for it. `none` means no limit, and also lifts `max_limits.timeout` unless that is set."},
 		{"limits.background", live, budget, &s.Limits.Background, background.DefaultTimeout, "Time limit of a background run. `none` means no limit, and also lifts `max_limits.background` unless that is set."},
+		{"limits.answer", live, size, &s.Answer, int64(server.DefaultAnswer), "Bytes of a result that an MCP client gets at once. A larger result is stored as that of a run, and the client gets its beginning and a [link to it](mcp.md#large-results)."},
 		{"max_limits.fuel", live, whole, &most.Fuel, int64(server.DefaultMaxFuel), "The most fuel that a tool or a caller can request."},
 		{"max_limits.memory", live, size, &most.Memory, int64(server.DefaultMaxMemory), "The most memory that a tool or a caller can request."},
 		{"max_limits.output", live, size, &most.Output, int64(server.DefaultMaxOutput), "The most output that a tool or a caller can request."},

@@ -44,9 +44,11 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	}
 
 	var run *wire.Run
+	var stored string
 	call := a.request(who, req)
 	call.Session, call.Resumes, call.Decide = asker.sealed.Session, asker.sealed.Run, asker.decider()
 	call.Ask, call.Connect, call.Key, call.Locale, call.OnPark = asker.ask, asker.connector(), key, locale, func(r wire.Run) { run = &r }
+	call.OnStored = func(id string) { stored = id }
 	if token := req.Params.GetProgressToken(); token != nil {
 		reporter := startReporter(ctx, func(ctx context.Context, p *mcp.ProgressNotificationParams) {
 			p.ProgressToken = token
@@ -77,7 +79,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 		a.log.Log(ctx, slog.LevelDebug, "the call had no result", "tool", call.Tool, "kind", r.Kind, "session", who.Session, "error", err)
 	}
 
-	out := resultOf(r, structured)
+	out := resultOf(r, structured, stored)
 	addLinks(call.Tool, r, out)
 	a.addNotices(ctx, who, started, out)
 	return out, nil
@@ -103,12 +105,15 @@ func (a *api) request(who caller, req *mcp.CallToolRequest) server.Request {
 	return call
 }
 
-// resultOf returns the result of a call. A dry run's description does not fit the output
+// resultOf returns the result of a call; stored is the run that has a large value. A dry run's description does not fit the output
 // schema of the tool, and errors are exempt from it.
-func resultOf(r abi.Result, structured bool) *mcp.CallToolResult {
+func resultOf(r abi.Result, structured bool, stored string) *mcp.CallToolResult {
 	described := structured && server.IsDryRun(r)
 	out := toResult(r, structured && !described)
 	out.IsError = out.IsError || described
+	if stored != "" {
+		out.Content = append(excerpt(stored, r.Value), out.Content[1:]...)
+	}
 	return out
 }
 

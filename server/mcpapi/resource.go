@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	maxInline   = 256 << 10 // bytes of a value that content shows in full if the value is elsewhere too; it shows the beginning of a larger one
-	previewSize = 8 << 10   // bytes of the beginning of a large value
-	maxPiece    = 512 << 10 // bytes of a resource that one read returns
+	maxInline   = 256 << 10        // bytes of a value that content shows in full if the value is elsewhere too; it shows the beginning of a larger one
+	previewSize = server.MinAnswer // bytes of the beginning of a large value
+	maxPiece    = 512 << 10        // bytes of a resource that one read returns
 )
 
 // filesTemplate is the URI of the files of runs. The offset is in bytes.
@@ -46,9 +46,9 @@ func fileLink(id, name string) *mcp.ResourceLink {
 }
 
 // excerpt shows the value of a run that is too large to be shown in full.
-func excerpt(run wire.Run) []mcp.Content {
-	text := fmt.Sprintf("%s\nAll of it is in the resource %s.", beginningOf(run.Result), fileURI(run.TaskID, wire.ResultJSON, 0))
-	return []mcp.Content{&mcp.TextContent{Text: text}, fileLink(run.TaskID, wire.ResultJSON)}
+func excerpt(id string, value json.RawMessage) []mcp.Content {
+	text := fmt.Sprintf("%s\nAll of it is in the resource %s.", beginningOf(value), fileURI(id, wire.ResultJSON, 0))
+	return []mcp.Content{&mcp.TextContent{Text: text}, fileLink(id, wire.ResultJSON)}
 }
 
 // beginningOf shows the beginning of a large value.

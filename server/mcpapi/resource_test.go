@@ -32,11 +32,9 @@ func FuzzParseFileURI(f *testing.F) {
 
 // A result that is too large is told by its beginning and where all of it is.
 func TestExcerpt(t *testing.T) {
-	value, err := json.Marshal(strings.Repeat("ü", maxInline))
+	value, err := json.Marshal(strings.Repeat("ü", server.DefaultAnswer))
 	require.NoError(t, err)
-	a := newAPI(t.Context(), nil, Config{})
-	a.served.Store(&served{tools: map[string]servedTool{"strict": {structured: true}}})
-	r := a.runResult(wire.Run{TaskID: "bg_a", Tool: "free", Result: value})
+	r := runResult(wire.Run{TaskID: "bg_a", Result: value}, false, server.DefaultAnswer)
 	require.Len(t, r.Content, 2)
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
@@ -44,7 +42,7 @@ func TestExcerpt(t *testing.T) {
 	require.True(t, utf8.Valid(text))
 	require.True(t, bytes.Contains(text, []byte(`"uri":"toolhost://runs/bg_a/result.json"`)))
 
-	r = a.runResult(wire.Run{TaskID: "bg_a", Tool: "strict", Result: value})
+	r = runResult(wire.Run{TaskID: "bg_a", Result: value}, true, server.DefaultAnswer)
 	require.Equal(t, json.RawMessage(value), r.StructuredContent, "what has a schema has to fit it")
 	require.Len(t, r.Content, 2, "the beginning, and a link to the file")
 	require.Less(t, len(r.Content[0].(*mcp.TextContent).Text), 2*previewSize)
@@ -52,18 +50,17 @@ func TestExcerpt(t *testing.T) {
 
 // Content that a run keeps beside its value comes back as content.
 func TestRunResultWithContent(t *testing.T) {
-	a := newAPI(t.Context(), nil, Config{})
 	beside := []abi.Block{{Type: "text", Text: "beside"}}
-	r := a.runResult(wire.Run{Result: json.RawMessage(`1`), Content: beside})
+	r := runResult(wire.Run{Result: json.RawMessage(`1`), Content: beside}, false, server.DefaultAnswer)
 	require.Equal(t, []mcp.Content{&mcp.TextContent{Text: `{"result":1}`}, &mcp.TextContent{Text: "beside"}}, r.Content)
-	r = a.runResult(wire.Run{Error: &wire.RunError{Kind: wire.KindToolError, Message: "no"}, Content: beside})
+	r = runResult(wire.Run{Error: &wire.RunError{Kind: wire.KindToolError, Message: "no"}, Content: beside}, false, server.DefaultAnswer)
 	require.True(t, r.IsError)
 	require.Equal(t, []mcp.Content{&mcp.TextContent{Text: "no"}, &mcp.TextContent{Text: "beside"}}, r.Content)
 	const value = `{"value":1,"content":[{"type":"text","text":"beside"}]}`
-	r = a.runResult(wire.Run{Result: json.RawMessage(value)})
+	r = runResult(wire.Run{Result: json.RawMessage(value)}, false, server.DefaultAnswer)
 	require.Equal(t, []mcp.Content{&mcp.TextContent{Text: value}}, r.Content, "a value is not read as content")
-	large := json.RawMessage(`"` + strings.Repeat("x", maxInline) + `"`)
-	r = a.runResult(wire.Run{TaskID: "bg_a", Result: large, Content: beside})
+	large := json.RawMessage(`"` + strings.Repeat("x", server.DefaultAnswer) + `"`)
+	r = runResult(wire.Run{TaskID: "bg_a", Result: large, Content: beside}, false, server.DefaultAnswer)
 	require.Len(t, r.Content, 3)
 	require.Equal(t, fileLink("bg_a", wire.ResultJSON), r.Content[1])
 	require.Equal(t, &mcp.TextContent{Text: "beside"}, r.Content[2], "it is shown though the value is not")

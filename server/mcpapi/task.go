@@ -311,14 +311,18 @@ func pollInterval(age time.Duration) time.Duration {
 
 // runResult returns the result of a run in the form of a call's result.
 func (a *api) runResult(run wire.Run) *mcp.CallToolResult {
+	return runResult(run, a.served.Load().tools[run.Tool].structured, a.service.MaxAnswer())
+}
+
+// runResult returns the result of a run; most is how many bytes of a value it has.
+func runResult(run wire.Run, structured bool, most int64) *mcp.CallToolResult {
 	if run.Error != nil {
 		return toResult(abi.Result{Kind: abi.ToolError, Error: run.Error.Message, Content: run.Content}, false)
 	}
 
-	structured := a.served.Load().tools[run.Tool].structured
 	out := toResult(abi.Result{Kind: abi.Success, Value: run.Result, Content: run.Content}, structured)
-	if len(run.Result) > maxInline {
-		out.Content = append(excerpt(run), out.Content[1:]...)
+	if int64(len(run.Result)) > most {
+		out.Content = append(excerpt(run.TaskID, run.Result), out.Content[1:]...)
 	}
 	return out
 }
