@@ -40,7 +40,7 @@ func TestAsk(t *testing.T) {
 		{"not granted", question, false, ana, abi.CallDenied, `{"code":"denied","message":"ask is not granted to this plugin: have the operator grant it, or name it in the plugin's needs"}`},
 		{"nobody there", question, true, nil, abi.CallDenied, `{"code":"denied","message":"nobody can be asked here"}`},
 		{"nobody there, and no question", `{"questions":{}}`, true, nil, abi.CallInvalid, `{"code":"invalid","message":"not questions for the user: found 0, expected 1 to 8"}`},
-		{"the client cannot", question, true, failing(fmt.Errorf("%w: no elicitation", host.ErrDenied)), abi.CallDenied, ""},
+		{"the client cannot", question, true, failing(fmt.Errorf("%w: no elicitation", host.ErrDenied)), abi.CallDenied, `{"code":"denied","message":"no elicitation"}`},
 		{"an invalid schema", question, true, failing(fmt.Errorf("%w: name: no schema", abi.ErrQuestions)), abi.CallInvalid, `{"code":"invalid","message":"not questions for the user: name: no schema"}`},
 		{"an answer that does not fit", question, true, failing(fmt.Errorf("%w name", abi.ErrAnswer)), abi.CallFailed, `{"code":"failed","message":"not an answer to the question name"}`},
 		{"the client is gone", question, true, failing(errors.New("broken pipe to /secret")), abi.CallFailed, `{"code":"failed","message":"the question could not be asked"}`},

@@ -152,7 +152,7 @@ func TestResumedStreamOfOthers(t *testing.T) {
 func TestResumedStreamWithLargeResult(t *testing.T) {
 	needsOneHost(t, "streams")
 	bubble(t, func(t *testing.T) {
-		l := connectLink(t, serveHTTP(t, server.Config{}), "ana", "2025-11-25")
+		l := connectLink(t, serveHTTP(t, server.Config{Answer: 8 << 20}), "ana", "2025-11-25")
 		large := strings.NewReplacer("TEXT", strings.Repeat("x", 1100<<10), "sleeper", "large").Replace(slowCall)
 		_, text := l.during(time.Hour, http.MethodPost, large)
 		require.Greater(t, len(text), 1100<<10, text)

@@ -47,7 +47,7 @@ func TestUnansweredQuestionsAreLogged(t *testing.T) {
 func TestLargeEventsAreLogged(t *testing.T) {
 	needsOneHost(t, "log")
 	bubble(t, func(t *testing.T) {
-		e := serveHTTP(t, server.Config{})
+		e := serveHTTP(t, server.Config{Answer: 8 << 20})
 		log := withLog(t, e)
 		l := connectLink(t, e, "ana", "2025-11-25")
 		large := strings.NewReplacer("TEXT", strings.Repeat("x", 1100<<10), "sleeper", "large").Replace(slowCall)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/grant"
@@ -43,7 +44,7 @@ func answerAsk(c *Call, answers abi.Answers, err error, canceled bool) int32 {
 	case c.IsStopping(), canceled && err != nil:
 		return c.RefuseCanceled()
 	case errors.Is(err, grant.ErrDenied):
-		return c.deny(err.Error())
+		return c.deny(strings.TrimPrefix(err.Error(), grant.ErrDenied.Error()+": "))
 	case errors.Is(err, abi.ErrQuestions):
 		return c.Refuse(abi.CallInvalid, "invalid", err.Error())
 	case errors.Is(err, abi.ErrAnswer):
