@@ -160,6 +160,7 @@ func serveOn(t testing.TB, e engine.Engine, cfg httpapi.Config, names ...string)
 		policy = server.ApprovalPolicy{Ask: true, Tools: map[string]server.Decision{"waits": server.DecideAsk, "[^d]*": server.DecideAllow, "dangerous": server.DecideDeny}}
 	}
 	of := server.Config{
+		Answer:    8 << 20, // results as large as they are made
 		Approvals: policy, Secrets: secrets(t),
 		Folders: []plugins.Folder{{Path: "zoo", FS: files}}, Grants: grants, CacheDir: plugintest.CacheDir(), Logger: log,
 		Runs: server.RunsConfig{OutputCap: 32 << 10}, ParkAfter: 30 * time.Second, Engine: e,
