@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 	"time"
@@ -75,7 +77,47 @@ func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions
 		return nil, contract.Blame(err)
 	}
 	h.countCompile(l.Found, time.Since(started))
+	return h.openModule(ctx, info, l)
+}
 
+// Code identifies the compiled code of a module in Config.CacheDir. The zero value
+// identifies none.
+type Code struct {
+	key  string
+	info *contract.Info
+}
+
+// Code returns what [Host.Load] needs when the module is closed and its binary is gone. It
+// is zero if the host does not keep the code.
+func (m *Module) Code() Code {
+	if m.loaded.Key == "" {
+		return Code{}
+	}
+	return Code{m.loaded.Key, m.Info}
+}
+
+// Load returns a module from its compiled code alone. The error matches fs.ErrNotExist if
+// the host does not have the code any more, and is [ErrClosed] after Close.
+func (h *Host) Load(ctx context.Context, code Code) (*Module, error) {
+	if err := h.enter(false); err != nil {
+		return nil, err
+	}
+	defer h.calls.Done()
+	started := time.Now()
+
+	var l *codecache.Loaded
+	if code.key != "" && h.code.Ready(ctx) {
+		l = h.code.Find(code.key)
+	}
+	if l == nil {
+		return nil, fmt.Errorf("the compiled code: %w", fs.ErrNotExist)
+	}
+	h.countCompile(true, time.Since(started))
+	return h.openModule(ctx, code.info, l)
+}
+
+// openModule is newModule that frees what was loaded if it fails.
+func (h *Host) openModule(ctx context.Context, info *contract.Info, l *codecache.Loaded) (*Module, error) {
 	m, err := h.newModule(info, l)
 	if err != nil {
 		err = errors.Join(err, l.Compiled.Close(ctx))

@@ -170,6 +170,13 @@ func (p *Plugin) compiled() bool {
 	return p.module != nil
 }
 
+// compiledBefore reports whether the plugin is compiled, or its compiled code is kept.
+func (p *Plugin) compiledBefore() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.module != nil || p.code != host.Code{}
+}
+
 // giveUp is called when a caller no longer waits for a compilation. It reports
 // false if the compilation has ended, and the caller gets its outcome.
 func (p *Plugin) giveUp(c *compilation, cause error) bool {
@@ -209,13 +216,16 @@ func (p *Plugin) free(ctx context.Context) error {
 	return module.Close(ctx)
 }
 
-// hold keeps the compiled plugin, which cannot be compiled again because its file has
-// changed. It reports false if the plugin is not compiled.
-func (p *Plugin) hold() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.held.Store(p.module != nil)
-	return p.module != nil
+// hold keeps the plugin in use although its file has changed: its module, or else one that
+// is loaded from its compiled code. It reports false if there is neither.
+func (p *Plugin) hold(ctx context.Context) bool {
+	p.held.Store(true)
+	if _, err := p.use(ctx, host.CompileOptions{LowPriority: true}); err != nil {
+		p.held.Store(false)
+		return false
+	}
+	p.unuse()
+	return true
 }
 
 // retire refuses new users with a reason. The compiled code is freed now or by the
@@ -255,7 +265,7 @@ func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) {
 		p.compiling = nil
 		switch {
 		case err == nil:
-			c.module, p.module, p.users, p.failed = module, module, c.waiting, nil
+			c.module, p.module, p.code, p.users, p.failed = module, module, module.Code(), c.waiting, nil
 			if p.gone != nil {
 				_ = p.free(ctx) // unless a caller uses it
 			}
@@ -267,9 +277,13 @@ func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) {
 	})
 }
 
-// load compiles the file if it is unchanged.
+// load compiles the file if it is unchanged. Of a plugin that is held, it loads the compiled
+// code.
 func (p *Plugin) load(ctx context.Context, opts host.CompileOptions) (*host.Module, error) {
 	wasm, err := p.contents()
+	if err != nil && p.held.Load() {
+		return p.host.Load(ctx, p.code)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -391,12 +405,11 @@ func (r *Registry) awaitReload(ctx context.Context, report func(Changes)) error 
 
 // compileAhead compiles the plugin, unless that is unnecessary or cannot succeed.
 func (p *Plugin) compileAhead(ctx context.Context, low host.CompileOptions) error {
-	if p.interpret || p.stored.Load() || p.compiled() || p.Denied() != nil || errors.Is(p.failure(), host.ErrABI) {
+	if p.interpret || p.compiledBefore() || p.Denied() != nil || errors.Is(p.failure(), host.ErrABI) {
 		return nil
 	}
 	if _, err := p.use(ctx, low); err != nil {
 		return err
 	}
-	p.stored.Store(p.host.KeepsCode())
 	return p.leave(ctx, p.host.KeepsCode())
 }

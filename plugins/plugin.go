@@ -57,13 +57,13 @@ type Plugin struct {
 	description *description // nil if the manifest is in a section or a sidecar
 
 	digest atomic.Pointer[string] // nil until it is computed
-	stored atomic.Bool            // its compiled code was stored
-	held   atomic.Bool            // its unused module is kept: its file has changed, so it cannot be compiled again
+	held   atomic.Bool            // it stays in use although its file has changed
 
 	compilations *sync.WaitGroup // compilations of the registry
 
 	mu        sync.Mutex
 	module    *host.Module // nil until it is compiled
+	code      host.Code    // code of the last module; zero until it is compiled
 	users     int          // users of module
 	compiling *compilation // nil unless it is being compiled
 	failed    error        // error of the last compilation

@@ -41,9 +41,9 @@ func (c Changes) Tools() bool {
 }
 
 // Reload reads the folders again and returns the changes. The result is the same as
-// that of [Open], with one exception: a compiled plugin whose file can no longer be
-// read or loaded stays in use and is a problem. A plugin whose file was removed is
-// removed.
+// that of [Open], with one exception: a plugin whose file can no longer be read or loaded
+// stays in use and is a problem, if it has been called, or compiled by a host that keeps
+// code. A plugin whose file was removed is removed.
 //
 // A plugin whose file and sidecar are unchanged keeps its compiled code and warm
 // instances. Calls of a changed plugin finish in the old code, and the last one frees
@@ -141,9 +141,9 @@ func (l *loader) same(p *Plugin) bool {
 
 // keep returns the earlier version of a plugin whose file cannot be loaded now, with the
 // problem. It is nil if the plugin cannot stay in use: its file is gone, its grants have
-// changed, or it was never compiled, so that its code is lost. The last reason does not
-// count while the new version is being described: until then calls get an error to try
-// again. With a lock it returns the accepted version.
+// changed, or this process has never compiled it, so that its code is lost. The last reason
+// does not count while the new version is being described: until then calls get an error to
+// try again. With a lock it returns the accepted version.
 func (l *loader) keep(at place, folder Folder, err error) (*Plugin, error) {
 	if l.lock != nil && !errors.Is(err, fs.ErrNotExist) {
 		return l.keepLocked(at, folder, err)
@@ -156,7 +156,7 @@ func (l *loader) keep(at place, folder Folder, err error) (*Plugin, error) {
 		p.held.Store(true)
 		return p, fmt.Errorf("%w; the earlier version stays in use until then", err)
 	}
-	if !p.hold() {
+	if !p.hold(l.ctx) {
 		return nil, err
 	}
 	return p, fmt.Errorf("%w; the earlier version stays in use until the file is repaired or removed", err)
@@ -190,7 +190,7 @@ func (l *loader) keepFolder(i int, folder Folder, err error) (kept []*Plugin) {
 		return l.lockedFolder(i, folder, err)
 	}
 	for at, p := range l.before {
-		if at.folder == i && l.sameSettings(p) && p.hold() {
+		if at.folder == i && l.sameSettings(p) && p.hold(l.ctx) {
 			kept = append(kept, p)
 		}
 	}

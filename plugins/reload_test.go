@@ -146,8 +146,8 @@ func TestReloadKeepsWhatIsTheSame(t *testing.T) {
 	}
 }
 
-// A file that can no longer be loaded is a problem. Its plugin stays in use if it is
-// compiled; otherwise nothing is left to use.
+// A file that can no longer be loaded is a problem. Its plugin stays in use if it was called,
+// or compiled ahead of its first call; otherwise nothing is left to use.
 func TestReloadOfBrokenFiles(t *testing.T) {
 	files := fstest.MapFS{"p.wasm": wasmFile(saying("p", "one", 1))}
 	const goesOn = "; the earlier version stays in use until the file is repaired or removed"
@@ -165,8 +165,8 @@ func TestReloadOfBrokenFiles(t *testing.T) {
 		{"a folder", func() { files["p.wasm"] = &fstest.MapFile{Mode: fs.ModeDir | 0o755} }, false}, // which no plugin can be
 		{"gone", func() { delete(files, "p.wasm") }, false},
 	} {
-		for _, compiled := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s/compiled %v", test.name, compiled), func(t *testing.T) {
+		for _, compiled := range []string{"by a call", "ahead", "never"} {
+			t.Run(test.name+"/compiled "+compiled, func(t *testing.T) {
 				good := wasmFile(saying("p", "one", 1))
 				files["p.wasm"] = good
 				h, err := host.New(t.Context(), host.Config{CacheDir: plugintest.CacheDir()})
@@ -174,13 +174,17 @@ func TestReloadOfBrokenFiles(t *testing.T) {
 				defer h.Close(context.Background())
 				r := openWith(t, h, Config{Folders: []Folder{{Path: "plugins", FS: files}}})
 				p := r.Plugins()[0]
-				if compiled {
+				switch compiled {
+				case "by a call":
 					require.Equal(t, "1", answer(t, r, "p"))
+				case "ahead":
+					require.NoError(t, p.compileAhead(t.Context(), host.CompileOptions{LowPriority: true}))
+					require.Nil(t, p.module, "its code takes no memory")
 				}
 
 				test.change()
 				c := reload(t, r)
-				if !test.goesOn || !compiled {
+				if !test.goesOn || compiled == "never" {
 					require.Equal(t, []string{"p"}, c.Removed)
 					require.Empty(t, r.Tools())
 					require.Nil(t, p.module)
@@ -228,8 +232,7 @@ func (d *deafFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return d.MapFS.ReadDir(name)
 }
 
-// A folder that cannot be read says nothing of its plugins; one that is gone
-// does.
+// The plugins of a folder that cannot be read stay in use; those of one that is gone do not.
 func TestReloadOfBrokenFolders(t *testing.T) {
 	files := &deafFS{MapFS: fstest.MapFS{"p.wasm": wasmFile(saying("p", "one", 1)), "q.wasm": wasmFile(saying("q", "one", 1)), "r.wasm": wasmFile(saying("r", "one", 1))}}
 	r := openWith(t, newHost(t), Config{Folders: []Folder{{Path: "plugins", FS: files}}})
@@ -237,11 +240,12 @@ func TestReloadOfBrokenFolders(t *testing.T) {
 	require.Equal(t, "1", answer(t, r, "r"))
 	files.err = fs.ErrPermission
 	c := reload(t, r)
-	require.Equal(t, []string{"q"}, c.Removed, "nobody had called it")
+	require.Empty(t, c.Removed)
 	require.Equal(t, []string{"plugins: the folder cannot be read: permission denied"}, []string{c.Problems[0].String()})
-	require.Equal(t, []string{"p", "r"}, toolNames(r))
+	require.Equal(t, []string{"p", "q", "r"}, toolNames(r))
+	require.Equal(t, "1", answer(t, r, "q"), "nobody had called it")
 	files.err = nil
-	require.Equal(t, []string{"q"}, reload(t, r).Added)
+	require.Equal(t, Changes{}, reload(t, r))
 	files.err = fs.ErrNotExist
 	require.Equal(t, []string{"p", "q", "r"}, reload(t, r).Removed)
 }

@@ -83,7 +83,7 @@ var reasons = map[wire.Code]struct {
 	wire.CodeTrap:         {exitToolError, ""},
 	wire.CodePlugin:       {exitToolError, ""},
 	wire.CodeInternal:     {exitToolError, ""},
-	wire.CodeUnavailable:  {exitToolError, "the server can store nothing now, because its database is away or its disk is full: its log says why, and /readyz of the server answers 200 once it can"},
+	wire.CodeUnavailable:  {exitToolError, "toolhost health says when the server can store again"},
 	wire.CodeClosing:      {exitToolError, ""},
 	wire.CodeIssuer:       {exitToolError, ""},
 }

@@ -57,7 +57,7 @@ func TestFullDisk(t *testing.T) {
 		p = f.refused("POST", "/v1/runs", `{"tool":"echo"}`)
 		require.Equal(t, http.StatusServiceUnavailable, p.Status)
 		require.Equal(t, wire.CodeUnavailable, p.Code)
-		require.Contains(t, p.Detail, "nothing can be stored at the moment")
+		require.Contains(t, p.Detail, "the disk of the server is full, so nothing can be stored")
 		disk.full.Store(false)
 		require.Equal(t, "ready", f.ask("GET", "/readyz", "")["status"])
 	})

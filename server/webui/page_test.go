@@ -1,6 +1,7 @@
 package webui
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -351,4 +354,17 @@ func TestPiecesStay(t *testing.T) {
 			require.Equal(t, string(all[from:end]), string(text))
 		}
 	}
+}
+
+// A fullDisk is an engine whose disk is full.
+type fullDisk struct{ *memory.Engine }
+
+func (fullDisk) Check(context.Context) error { return engine.ErrFull }
+
+// TestFullDisk: the overview says that the disk is full, before anything else.
+func TestFullDisk(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := openConfig(t, server.Config{Engine: fullDisk{memory.New()}}, "echo")
+		require.Regexp(t, `(?s)1 problem.*the disk is full: no run, message, value or decision can be stored`, f.get("/"))
+	})
 }

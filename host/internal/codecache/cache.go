@@ -66,6 +66,7 @@ type Loaded struct {
 	*compiler.Program // without Wasm
 	Compiled          wazero.CompiledModule
 	Runtime           wazero.Runtime
+	Key               string // finds the code again; empty if it is not kept
 	Found             bool   // the code came from the cache
 	Free              func() // frees what belongs to this module alone; nil if nothing does
 }
@@ -193,7 +194,7 @@ func (c *Cache) Find(digest string) *Loaded {
 	key := c.key(digest)
 	l := c.load(c.folder.list(key))
 	if l != nil {
-		l.Found = true
+		l.Key, l.Found = digest, true
 		c.folder.used(key)
 	}
 	return l
@@ -235,6 +236,9 @@ func (c *Cache) Store(digest string, build func(dir string) error) (*Loaded, err
 	}
 	if l == nil { // another process may have evicted it
 		return nil, errors.New("the compiled code cannot be loaded")
+	}
+	if c.stores {
+		l.Key = digest
 	}
 	return l, nil
 }

@@ -215,7 +215,8 @@ func (e *Engine) Counts() map[engine.Status]int {
 func (e *Engine) Err() error { return e.db.lost() }
 
 // Check returns why nothing can be stored now: the error of Err, or one that matches
-// [engine.ErrFull]. If the disk was full at the last change, it makes a test write.
+// [engine.ErrFull]. If the disk was full at the last change, or has hardly any room, it
+// makes a test write.
 func (e *Engine) Check(ctx context.Context) error {
 	if err := e.Err(); err != nil {
 		return err

@@ -48,6 +48,12 @@ func fillDisk(t *testing.T, dir string) {
 	ballast := filepath.Join(dir, "ballast")
 	require.NoError(t, os.WriteFile(ballast, make([]byte, 2<<20), 0o600))
 	e := opened(t, filepath.Join(dir, "data"))
+	require.NoError(t, e.Check(t.Context()))
+	rest := filepath.Join(dir, "rest")
+	require.Error(t, os.WriteFile(rest, make([]byte, 8<<20), 0o600))
+	require.ErrorIs(t, e.Check(t.Context()), engine.ErrFull, "nothing has been stored since")
+	require.NoError(t, os.Remove(rest))
+	require.NoError(t, e.Check(t.Context()))
 	long := newRun("bg_running")
 	long.OutputCap = 1 << 30 // its log takes what is left
 	require.NoError(t, e.Submit(t.Context(), long))

@@ -96,7 +96,7 @@ var sentinels = []struct {
 
 const (
 	textClosing     = "the server is shutting down"
-	textFull        = "nothing can be stored at the moment: try again later, with the same idempotency key if there was one"
+	textFull        = "the disk of the server is full, so nothing can be stored: try again when the operator has made room, with the same idempotency key if there was one"
 	textUnavailable = "background runs cannot be reached at the moment: try again in a few seconds, with the same idempotency key if there was one"
 )
 

@@ -3,6 +3,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,18 +86,26 @@ func (s *Store) Stats() Stats {
 	return s.dir.Stats()
 }
 
-// Problems returns the problems of the data folder.
+// Problems returns the problems of the data folder, and whether its disk is full.
 func (s *Store) Problems() []wire.FileProblem {
 	var text string
 	switch stats := s.Stats(); {
 	case stats.Failed != "":
 		text = stats.Failed
+	case s.full(context.Background()):
+		text = ErrFull.Error()
 	case stats.Problems > 0:
 		text = fmt.Sprintf("%d stored records or files are damaged, and count as missing: the log names them", stats.Problems)
 	default:
 		return nil
 	}
-	return []wire.FileProblem{{File: s.cfg.DataDir, Error: text}}
+	return []wire.FileProblem{{File: cmp.Or(s.cfg.DataDir, "storage"), Error: text}}
+}
+
+// full reports whether nothing can be stored because the disk is full.
+func (s *Store) full(ctx context.Context) bool {
+	e, ok := s.Engine.(interface{ Check(context.Context) error })
+	return ok && errors.Is(e.Check(ctx), engine.ErrFull)
 }
 
 // readyWithin is how long the engine may take to answer.
@@ -130,10 +139,8 @@ func (s *Store) Ready(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	if e, ok := s.Engine.(interface{ Check(context.Context) error }); ok {
-		if err := e.Check(ctx); errors.Is(err, engine.ErrFull) {
-			return ErrFull
-		}
+	if s.full(ctx) {
+		return ErrFull
 	}
 	if _, err := s.Engine.Now(ctx); err != nil {
 		s.cfg.Logger.Warn("the engine does not answer", "error", err)

@@ -126,9 +126,11 @@ func TestReady(t *testing.T) {
 	e.check = fmt.Errorf("writing the database: %w", engine.ErrFull)
 	require.Equal(t, ErrFull, s.Ready(t.Context()))
 	require.ErrorIs(t, ErrFull, engine.ErrFull)
+	require.Equal(t, []wire.FileProblem{{File: "storage", Error: ErrFull.Error()}}, s.Problems())
 
 	e.check, e.now = errors.New("of another kind"), errors.New("dial tcp: secret.internal:5432")
 	require.Equal(t, ErrUnreachable, s.Ready(t.Context()))
+	require.Empty(t, s.Problems())
 	require.ErrorIs(t, ErrUnreachable, engine.ErrUnavailable)
 	require.NotContains(t, ErrUnreachable.Error(), "5432")
 	require.Contains(t, logs.String(), "5432")

@@ -113,7 +113,10 @@ func (v callValues) refusal(err error) error {
 	code, ok := refusalCodes[r.Code]
 	if !ok {
 		v.log.Warn("values not reached", "call", v.call, "session", v.session, "error", err)
-		return err
+		if !errors.Is(err, engine.ErrFull) {
+			return err
+		}
+		code = abi.CallFailed
 	}
 	if full, ok := errors.AsType[*engine.LimitError](err); ok && v.plugin != "" {
 		r.Text = v.fullText(full, r.Text)

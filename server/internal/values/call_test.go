@@ -108,6 +108,25 @@ func TestUnreachable(t *testing.T) {
 	require.Contains(t, log.String(), "password of the database is wrong")
 }
 
+// full is an engine whose disk is full.
+type full struct{ engine.Engine }
+
+func (full) PutValue(context.Context, engine.Scope, engine.Value, engine.ValueLimit) (engine.Value, error) {
+	return engine.Value{}, fmt.Errorf("writing the database: %w", engine.ErrFull)
+}
+
+// A plugin learns that the disk is full, and the log has it.
+func TestFullDisk(t *testing.T) {
+	var log testlog.Buffer
+	v := Calls{Engine: full{memory.New()}, Log: slog.New(slog.NewTextHandler(&log, nil))}.KV("notes", write, host.Call{ID: "call_1"})
+	_, err := v.Set(t.Context(), "a", json.RawMessage(`1`), 0, 0)
+	refusal, ok := errors.AsType[*host.Refusal](err)
+	require.True(t, ok, "%v", err)
+	require.EqualValues(t, abi.CallFailed, refusal.Code)
+	require.Contains(t, refusal.Message, "the disk of the server is full, so nothing can be stored")
+	require.Contains(t, log.String(), "call_1")
+}
+
 // Of writes that race, each counts once: for a version, and for the last keys of a quota.
 func TestRaces(t *testing.T) {
 	v := Calls{Engine: memory.New()}.KV("notes", host.KV{Mode: abi.StoreWrite, Keys: 4}, host.Call{})
