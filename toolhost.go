@@ -56,7 +56,7 @@ type (
 	Definition = server.Definition
 	Request    = server.Request
 	Limits     = server.Limits
-	Result     = abi.Result
+	Result     = abi.Result // its methods have the forms of the model APIs
 	Run        = wire.Run
 )
 
@@ -146,6 +146,12 @@ func (t Tools) Anthropic() []json.RawMessage { return t.as(Definition.Anthropic)
 
 // OpenAI returns the tools for OpenAI's Chat Completions API.
 func (t Tools) OpenAI() []json.RawMessage { return t.as(Definition.OpenAI) }
+
+// OpenAIResponses returns the tools for OpenAI's Responses API.
+func (t Tools) OpenAIResponses() []json.RawMessage { return t.as(Definition.OpenAIResponses) }
+
+// Gemini returns the tools for the Gemini API: functionDeclarations of one of its tools.
+func (t Tools) Gemini() []json.RawMessage { return t.as(Definition.Gemini) }
 
 // MCP returns the tools for a result of tools/list.
 func (t Tools) MCP() []json.RawMessage { return t.as(Definition.MCP) }

@@ -113,7 +113,7 @@ func TestPlugins(t *testing.T) {
 
 	s := th.Session("s")
 	require.Equal(t, "echo", s.Tools()[0].Name)
-	for _, shape := range [][]json.RawMessage{s.Tools().Anthropic(), s.Tools().OpenAI(), s.Tools().MCP()} {
+	for _, shape := range [][]json.RawMessage{s.Tools().Anthropic(), s.Tools().OpenAI(), s.Tools().OpenAIResponses(), s.Tools().Gemini(), s.Tools().MCP()} {
 		require.Len(t, shape, len(s.Tools()))
 		require.Contains(t, string(shape[0]), `"echo"`)
 	}

@@ -40,6 +40,9 @@ type Config struct {
 	// CacheSize limits the compiled code in CacheDir, in bytes. The least recently
 	// used code is removed first. 0 means DefaultCacheSize.
 	CacheSize int64
+	// PluginSize limits the file of a plugin, in bytes. 0 means DefaultPluginSize. It is at
+	// most MaxPluginSize.
+	PluginSize int64
 	// Memory limits the memory of all calls together, in bytes: linear memory,
 	// overhead such as large tables, deep stacks, snapshots, large arguments and
 	// results of running calls, and interpreted plugins. Compiled code does not count.
@@ -87,8 +90,9 @@ type Config struct {
 
 // These are the defaults of Config.
 const (
-	DefaultCacheSize  = 2 << 30 // bytes
-	DefaultHostMemory = 4 << 30 // bytes
+	DefaultCacheSize  = 2 << 30  // bytes
+	DefaultPluginSize = 64 << 20 // bytes
+	DefaultHostMemory = 4 << 30  // bytes
 	DefaultCalls      = 256
 	DefaultTotalCalls = 64
 	DefaultWarm       = 8
@@ -98,9 +102,13 @@ const (
 	DefaultCompileTime   = 2 * time.Minute
 )
 
+// MaxPluginSize is the largest Config.PluginSize, in bytes.
+const MaxPluginSize = 1 << 30
+
 // Host compiles plugins and calls their tools. It is safe for concurrent use.
 type Host struct {
 	log      *slog.Logger
+	fileSize int64            // see PluginSize
 	code     *codecache.Cache // nil without a folder
 	compiler string           // path of a program; empty compiles in this process
 	limits   codecache.Limits
@@ -155,6 +163,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	if h.egress, err = cfg.Egress.open(cfg.Shared); err != nil {
 		return nil, err
 	}
+	h.fileSize = limit(cfg.PluginSize, DefaultPluginSize, MaxPluginSize)
 	h.operations, h.imports = guestcall.Operations(), extismImports()
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	h.compiling, h.stopCompiling = context.WithCancel(context.Background())
@@ -164,6 +173,9 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	}
 	return h, nil
 }
+
+// PluginSize returns the largest size of a plugin's file, in bytes.
+func (h *Host) PluginSize() int64 { return h.fileSize }
 
 // openCompiler opens the compiler and the code cache.
 func (h *Host) openCompiler(cfg Config) (err error) {

@@ -112,7 +112,7 @@ func TestLastWords(t *testing.T) {
 			require.Equal(t, c.want != "", strings.Contains(o.err.Error(), "; its last words: "+c.want))
 			require.Equal(t, abi.InternalMessage, o.Error)
 			require.NotContains(t, o.err.Error(), "\n")
-			require.Contains(t, log.String(), `"last_words":`)
+			require.Equal(t, c.want != "", strings.Contains(log.String(), `"last_words":`))
 		})
 	}
 }

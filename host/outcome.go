@@ -223,13 +223,25 @@ func (o *outcome) classify(err *CallError) {
 		log.Warn("a call was not continued", "error", err.Err)
 	case errors.Is(err, ErrTrap), errors.Is(err, ErrABI):
 		o.Kind, o.Error = abi.Internal, abi.InternalMessage
-		log.Error("the plugin broke", "error", err.Err, "trace", err.Trace, "last_words", err.LastWords)
+		log.Error("the plugin broke", err.attributes()...)
 	case errors.Is(err, context.Canceled), o.ctx.Err() != nil:
 		o.Kind = abi.CanceledKind
 	default:
 		o.Kind, o.Error = abi.Internal, abi.InternalMessage
 		log.Error("internal error", "error", err.Err, "trace", err.Trace)
 	}
+}
+
+// attributes returns what the log says of the error, without what is not known.
+func (e *CallError) attributes() []any {
+	out := []any{"error", e.Err}
+	if e.Trace != "" {
+		out = append(out, "trace", e.Trace)
+	}
+	if e.LastWords != "" {
+		out = append(out, "last_words", e.LastWords)
+	}
+	return out
 }
 
 // log writes a plugin's message for the operator. It never reaches the model.

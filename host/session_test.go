@@ -56,7 +56,7 @@ func TestSessionValues(t *testing.T) {
 	const (
 		read, write = abi.StoreRead, abi.StoreWrite
 		wantsKey    = `{"code":"invalid","message":"expected {\"key\": name}"}`
-		denied      = `{"code":"denied","message":"writing session values is not granted to this plugin, or the tool is readonly: it takes the need session: write, and no hint readonly"}`
+		denied      = `{"code":"denied","message":"writing session values is not granted to this plugin: have the operator grant it, or name it in the plugin's needs as session: write"}`
 	)
 	there := func() *memoryValues {
 		return &memoryValues{values: map[string]host.Value{"a": {Key: "a", Version: 4, Bytes: 2, Data: json.RawMessage(`22`)}}, version: 4}
@@ -132,7 +132,7 @@ func TestKV(t *testing.T) {
 		{"a ttl of centuries", "kv.set", `{"key":"a","value":1,"ttl_ms":9223372036854775807}`, write, there(), abi.CallInvalid, ""},
 		{"list with a key", "kv.list", `{"key":"a"}`, read, there(), abi.CallInvalid, ""},
 		{"not granted", "kv.get", `{"key":"a"}`, "", there(), abi.CallDenied, `{"code":"denied","message":"kv is not granted to this plugin: have the operator grant it, or name it in the plugin's needs"}`},
-		{"set, only read", "kv.set", `{"key":"a","value":1}`, read, there(), abi.CallDenied, `{"code":"denied","message":"writing to kv is not granted to this plugin, or the tool is readonly: it takes the need kv: write, and no hint readonly"}`},
+		{"set, only read", "kv.set", `{"key":"a","value":1}`, read, there(), abi.CallDenied, `{"code":"denied","message":"writing to kv is not granted to this plugin: have the operator grant it, or name it in the plugin's needs as kv: write"}`},
 		{"delete, only read", "kv.delete", `{"key":"a"}`, read, there(), abi.CallDenied, ""},
 		{"no session", "kv.get", `{"key":"a"}`, write, nil, abi.CallDenied, `{"code":"denied","message":"this call has no session, and each session has a key-value store of its own"}`},
 		{"a disk that is full", "kv.set", `{"key":"a","value":1}`, write, &memoryValues{err: errors.New("no space on /secret")}, abi.CallFailed, `{"code":"failed","message":"the values of kv cannot be reached now"}`},

@@ -294,7 +294,7 @@ func (p *Plugin) load(ctx context.Context, opts host.CompileOptions) (*host.Modu
 
 // contents reads the file if it is unchanged, and records its digest if that is unknown.
 func (p *Plugin) contents() ([]byte, error) {
-	wasm, s, err := readFile(p.folder, p.name, MaxWasm)
+	wasm, s, err := readFile(p.folder, p.name, p.host.PluginSize())
 	if err != nil {
 		return nil, missing(err)
 	}

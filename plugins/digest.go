@@ -30,7 +30,7 @@ func (p *Plugin) Digest() (string, error) {
 	if d := p.known(); d != "" {
 		return d, nil
 	}
-	digest, stamp, err := hashFile(p.folder, p.name)
+	digest, stamp, err := hashFile(p.folder, p.name, p.host.PluginSize())
 	if err == nil && !stamp.sameContent(p.stamp) {
 		err = ErrChanged
 	}
@@ -119,9 +119,9 @@ func stampOf(info fs.FileInfo) stamp {
 	return s
 }
 
-// hashFile hashes a file. The error is [ErrChanged] if it changes meanwhile.
-func hashFile(folder fs.FS, name string) (string, stamp, error) {
-	file, s, err := openFile(folder, name, MaxWasm)
+// hashFile hashes a file of at most most bytes. The error is [ErrChanged] if it changes meanwhile.
+func hashFile(folder fs.FS, name string, most int64) (string, stamp, error) {
+	file, s, err := openFile(folder, name, most)
 	if err != nil {
 		return "", s, err
 	}

@@ -22,9 +22,6 @@ import (
 	"github.com/toolhost/toolhost/internal/schema"
 )
 
-// MaxWasm is the largest plugin file that is loaded, in bytes.
-const MaxWasm = 64 << 20
-
 // loader reads folders and collects problems.
 type loader struct {
 	host     *host.Host
@@ -245,7 +242,10 @@ func (l *loader) checkAccepted(p *Plugin, refused error) (err error) {
 
 // scan reads the Info of a module. It returns the bytes if it had to read all of them.
 func (l *loader) scan(p *Plugin) (wasm []byte, err error) {
-	file, s, err := openFile(p.folder, p.name, MaxWasm)
+	file, s, err := openFile(p.folder, p.name, l.host.PluginSize())
+	if errors.As(err, new(*sizeError)) {
+		err = fmt.Errorf("%w: the setting host.plugin_size allows more", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -289,13 +289,20 @@ func openFile(folder fs.FS, name string, most int64) (fs.File, stamp, error) {
 	case !info.Mode().IsRegular(): // it has replaced the file
 		err = errNoFile
 	case info.Size() > most:
-		err = fmt.Errorf("the file has %d bytes, expected at most %d", info.Size(), most)
+		err = &sizeError{info.Size(), most}
 	default:
 		return file, stampOf(info), nil
 	}
 
 	_ = file.Close()
 	return nil, stamp{}, unpath(err)
+}
+
+// sizeError is the error of a file that is too large.
+type sizeError struct{ size, most int64 }
+
+func (e *sizeError) Error() string {
+	return fmt.Sprintf("the file has %d bytes, expected at most %d", e.size, e.most)
 }
 
 // readAll reads an open file, and checks that its size has not changed.

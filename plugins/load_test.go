@@ -284,10 +284,31 @@ func TestTooLargeFile(t *testing.T) {
 	dir := t.TempDir()
 	huge, err := os.Create(filepath.Join(dir, "huge.wasm"))
 	require.NoError(t, err)
-	require.NoError(t, huge.Truncate(MaxWasm+1)) // sparse
+	require.NoError(t, huge.Truncate(host.DefaultPluginSize+1)) // sparse
 	require.NoError(t, huge.Close())
 	r := openWith(t, newHost(t), Config{Folders: []Folder{Dir(dir)}})
-	require.Equal(t, []string{filepath.Join(dir, "huge.wasm") + ": the file has 67108865 bytes, expected at most 67108864"}, problems(r))
+	require.Equal(t, []string{filepath.Join(dir, "huge.wasm") + ": the file has 67108865 bytes, expected at most 67108864: the setting host.plugin_size allows more"}, problems(r))
+}
+
+// TestPluginSize: the operator decides how large the file of a plugin may be.
+func TestPluginSize(t *testing.T) {
+	dir := t.TempDir()
+	wasm := sealed(named("large"))
+	size := len(wasm)
+	wasm = wasmbin.AppendCustom(wasm, "padding", make([]byte, host.DefaultPluginSize))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "large.wasm"), wasm, 0o600))
+	for most, found := range map[int64]int{0: 1, 80 << 20: 0, int64(size): 1} {
+		h, err := host.New(t.Context(), host.Config{PluginSize: most})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
+		r := openWith(t, h, Config{Folders: []Folder{Dir(dir)}})
+		require.Len(t, problems(r), found, "%d: %v", most, problems(r))
+		if found == 0 {
+			result, err := r.Tools()[0].Call(t.Context(), host.Call{Args: []byte(`{"a":1}`)})
+			require.NoError(t, err)
+			require.JSONEq(t, `{"a":1}`, string(result.Value))
+		}
+	}
 }
 
 // Files in subfolders, files that begin with a dot, and other files than plugins are

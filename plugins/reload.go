@@ -119,7 +119,7 @@ func (l *loader) same(p *Plugin) bool {
 		return false
 	}
 	if s := stampOf(info); s.settled == "" || s != p.seen {
-		digest, s, err := hashFile(p.folder, p.name)
+		digest, s, err := hashFile(p.folder, p.name, p.host.PluginSize())
 		if err != nil || digest != p.known() {
 			return false
 		}

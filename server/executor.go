@@ -299,15 +299,10 @@ type terms struct {
 	Approval string `json:"approval,omitempty"`
 	// Host is the process that has the secret arguments of a ticket.
 	Host string `json:"host,omitempty"`
-	// Asks means that the run asks its user when it continues, see [Request.AskLater].
+	// Asks means that the run may ask its user, see [Session.Questions].
 	Asks bool `json:"asks,omitempty"`
 	// Trace is the span that spawned the run, see [telemetry.Link].
 	Trace string `json:"trace,omitempty"`
-}
-
-// termsOf encodes the terms of a call, and the span that makes it; nil without any.
-func termsOf(ctx context.Context, limits Limits, locale string) json.RawMessage {
-	return terms{Limits: limits, Locale: locale}.traced(ctx)
 }
 
 // traced encodes the terms with the span of a context.

@@ -68,7 +68,7 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 	}
 
 	c.work.Policy.Timeout = b.Deadline
-	live := newLive(c, p.follow.asked)
+	live := newLive(c, p.follow.asked, b.Park > 0)
 	defer live.detach()
 	ctx = context.WithValue(ctx, liveKey{}, live)
 	began := time.Now()
@@ -148,7 +148,7 @@ func stored(next callFunc) callFunc {
 // asksLater reports whether the user may be asked once the call is a run: the caller
 // allows it, or the user is there while the caller follows the run.
 func (c call) asksLater() bool {
-	return c.Ask != nil && (c.AskLater || c.Decide != nil)
+	return c.AskLater || c.Ask != nil && c.Decide != nil
 }
 
 // asRun returns the run that a call is, or becomes.
@@ -246,6 +246,7 @@ type live struct {
 
 	later    *question.Asker // for the run
 	askLater bool            // it may ask after it is detached
+	asks     bool            // it may ask at all: its caller, or once it is parked
 }
 
 type liveKey struct{}
@@ -258,10 +259,11 @@ func liveOf(ctx context.Context) *live {
 }
 
 // newLive returns the caller's end of a call.
-func newLive(c call, asked *question.Registry) *live {
+func newLive(c call, asked *question.Registry, parks bool) *live {
 	l := &live{
 		call: c.work, wanted: make(chan struct{}), parked: make(chan struct{}), failed: make(chan struct{}), gone: make(chan struct{}),
 		later: question.NewAsker(asked, 0), askLater: c.asksLater(),
+		asks: c.Ask != nil || c.AskLater && parks,
 	}
 	l.want = sync.OnceFunc(func() { close(l.wanted) })
 	return l
@@ -357,7 +359,7 @@ func (l *live) into(call host.Call) host.Call {
 			l.attached(func() { l.call.Progress(p) })
 		}
 	}
-	if l.call.Ask != nil {
+	if l.asks {
 		call.Ask = l.ask
 	}
 	return call
@@ -365,7 +367,7 @@ func (l *live) into(call host.Call) host.Call {
 
 // ask asks the caller or, once the call is parked, whoever answers for its run.
 func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
-	if !isClosed(l.parked) {
+	if l.call.Ask != nil && !isClosed(l.parked) {
 		answers, err := l.call.Ask(ctx, q)
 		if !errors.Is(err, ErrAskAgain) {
 			return answers, err

@@ -185,3 +185,54 @@ func (s service) askAndLeave(session string, after time.Duration) bool {
 	require.Equal(s.t, "succeeded", s.check(session, id, "")["status"])
 	return true
 }
+
+// TestAnyRunAsks: a run asks its user, however it began: it was spawned, a schedule has
+// started it, or it is a call of a client that cannot ask while it waits.
+func TestAnyRunAsks(t *testing.T) {
+	for name, begin := range map[string]func(s service) (id string){
+		"spawned": func(s service) string { return s.spawn(alice, "asker", `{}`) },
+		"scheduled": func(s service) string {
+			_, err := s.Session(alice).Schedules().New(s.t.Context(), ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "asker"}, At: time.Now().Add(time.Hour)})
+			require.NoError(s.t, err)
+			time.Sleep(time.Hour + time.Second)
+			runs, err := s.Session(alice).Runs(s.t.Context(), RunQuery{})
+			require.NoError(s.t, err)
+			require.Len(s.t, runs, 1)
+			return runs[0].TaskID
+		},
+		"called": func(s service) (id string) {
+			r, err := s.Service.Call(s.t.Context(), Request{Session: alice, Tool: "asker", AskLater: true, OnPark: func(run wire.Run) { id = run.TaskID }})
+			require.NoError(s.t, err)
+			require.Contains(s.t, string(r.Value), id)
+			return id
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := open(t, Config{ParkAfter: time.Second}, "asker")
+				id := begin(s)
+				synctest.Wait()
+				open, err := s.Session(alice).Questions(t.Context(), id)
+				require.NoError(t, err)
+				require.Len(t, open, 1)
+				require.Equal(t, []any{"Who are you?"}, s.check(alice, id, "")["waiting_for_input"])
+				for key := range open {
+					require.NoError(t, s.Session(alice).Answer(t.Context(), id, map[string]abi.Answer{key: accepted(`{"name":"Ana"}`)}))
+				}
+				report := s.check(alice, id, `,"wait_seconds":30`)
+				require.Equal(t, "succeeded", report["status"], "%v", report)
+				require.Contains(t, report["result"], "answers")
+			})
+		})
+	}
+}
+
+// A call that cannot continue in the background asks nobody later.
+func TestAskLaterWithoutRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{Park: ParkNever}, "asker")
+		r, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "asker", AskLater: true})
+		require.NoError(t, err)
+		require.JSONEq(t, `{"code":"denied","message":"nobody can be asked here"}`, string(r.Value))
+	})
+}

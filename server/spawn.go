@@ -150,7 +150,7 @@ func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *catalog.T
 	checked = background.SpawnRequest{
 		Tool: name, Version: version, Args: args.Raw(), Title: cmp.Or(strings.TrimSpace(req.Title), titleOf(tool)),
 		Silent: silent, Wake: wake, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By, Parent: req.Parent, Anew: tool.Restartable(),
-		Terms: termsOf(ctx, Limits{}, req.Locale),
+		Terms: terms{Locale: req.Locale, Asks: true}.traced(ctx),
 	}
 	if public, secret := tool.PublicArgs(args.Raw()); secret {
 		checked.Stored = public

@@ -62,7 +62,7 @@ func TestSessionValues(t *testing.T) {
 		require.NoError(t, json.Unmarshal(s.call(session, tool, `{}`).Value, &f))
 		return f.Code + ": " + f.Message
 	}
-	require.Equal(t, "denied: writing session values is not granted to this plugin, or the tool is readonly: it takes the need session: write, and no hint readonly", code(alice, "pretend"))
+	require.Equal(t, "denied: a tool with the hint readonly cannot write session values: drop the hint, or do not write", code(alice, "pretend"))
 	require.Equal(t, "denied: session is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", code(alice, "nothing"))
 	require.Equal(t, "denied: this call has no session", code("", "reader"))
 	require.Equal(t, "invalid: key: expected 1 to 128 letters, digits and . _ : @ -", code(alice, "badkey"))

@@ -39,11 +39,16 @@ ones as FILE-2, FILE-3 and so on. Without any, it saves the result itself instea
 printing it. --output FOLDER/ saves them as 1.png, 2.wav and so on. Nothing is
 overwritten: FILE must not exist, and other names that exist are passed over.
 
+Questions of the tool are asked on the terminal. --answer KEY=CONTENT answers the
+question with that key instead: CONTENT is a JSON object that fits its form, decline
+or cancel.
+
 Exit codes: 0 ok, 1 tool error, 2 usage, configuration or arguments that do not fit,
 3 a limit was hit (fuel, memory, time, output), 4 denied, 5 not found, 130 interrupted.`,
 		Example: `  toolhost call wordcount '{"text":"a b"}'
   toolhost call primes '{"limit":2000000}' --timeout 10s --json
-  toolhost call chart '{"csv":"…"}' --output chart.png`,
+  toolhost call chart '{"csv":"…"}' --output chart.png
+  toolhost call todos_clear '{"all":true}' --answer 'sure={"yes":true}'`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			f.req.Tool = args[0]
@@ -59,9 +64,10 @@ Exit codes: 0 ok, 1 tool error, 2 usage, configuration or arguments that do not 
 
 // callFlags are the flags of the commands that call a tool.
 type callFlags struct {
-	req    server.Request
-	memory string
-	save   saver
+	req     server.Request
+	memory  string
+	answers []string
+	save    saver
 }
 
 func (f *callFlags) add(flags *pflag.FlagSet) {
@@ -70,6 +76,7 @@ func (f *callFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.memory, "memory", "", "memory limit: a `size` such as 64MiB")
 	flags.StringVar(&f.req.Session, "session", "cli", "session of the call")
 	flags.BoolVar(&f.req.DryRun, "dry-run", false, "say what the call would do, unless the tool is readonly")
+	flags.StringArrayVar(&f.answers, "answer", nil, "answer to a question of the tool, as `KEY=CONTENT`; may be repeated")
 	flags.Bool("json", false, "print the result and its cost as JSON")
 	f.save.flag(flags)
 }
@@ -87,7 +94,11 @@ func (f *callFlags) call(ctx context.Context, a *app) error {
 	if err := f.save.check(); err != nil {
 		return err
 	}
-	return a.callTool(ctx, f.req, f.save)
+	answers, err := parseAnswers(f.answers)
+	if err != nil {
+		return err
+	}
+	return a.callTool(ctx, f.req, answers, f.save)
 }
 
 // arguments reads the arguments of a call, a JSON object.
@@ -149,7 +160,7 @@ func readUntil(ctx context.Context, r io.Reader) ([]byte, error) {
 
 // callTool calls the tool and prints the result. Typing the command counts as
 // approval.
-func (a *app) callTool(ctx context.Context, req server.Request, save saver) error {
+func (a *app) callTool(ctx context.Context, req server.Request, answers map[string]abi.Answer, save saver) error {
 	s, done, err := a.openForCall(ctx, "")
 	if err != nil {
 		return err
@@ -171,6 +182,7 @@ func (a *app) callTool(ctx context.Context, req server.Request, save saver) erro
 		req.Stdout = nil // stdout is for the result
 	}
 	req.Progress = func(p host.Progress) { progress.set(p.Done, p.Total, p.String()) }
+	req.Ask = a.asker(req.Tool, answers, progress)
 	result, err := abi.Result{Kind: abi.CanceledKind}, ctx.Err() // interrupted before there was a call
 	if err == nil {
 		result, err = s.Call(ctx, req)

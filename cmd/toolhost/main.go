@@ -212,7 +212,11 @@ func (a *app) logger() *slog.Logger {
 	if a.config.logFormat == formatJSON {
 		return slog.New(slog.NewJSONHandler(a.err, opts))
 	}
-	return slog.New(slog.NewTextHandler(a.err, opts))
+	text := slog.NewTextHandler(a.err, opts)
+	if terminal(a.err) > 0 {
+		return slog.New(lineHandler{text, a.err})
+	}
+	return slog.New(text)
 }
 
 var errNoFolder = &usageError{errors.New("no folder of plugins"), "name one with --plugins, or in plugins of the configuration"}

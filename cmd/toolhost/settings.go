@@ -161,6 +161,7 @@ func settings(c *config) []setting {
 		{"host.calls", restart, whole, &s.Host.Calls, host.DefaultCalls, "Calls of one plugin at the same time, background runs included. Other calls wait. In `serve`, one client gets at most three quarters."},
 		{"host.warm", restart, anyWhole, &s.Host.Warm, host.DefaultWarm, "Warm instances kept per plugin: clean ones, ready for its next calls. A negative number keeps none."},
 		{"host.warm_for", restart, duration, &s.Host.WarmFor, host.DefaultWarmFor, "How long a warm instance is kept."},
+		{"host.plugin_size", restart, size, &s.Host.PluginSize, int64(host.DefaultPluginSize), "The largest file of a plugin, at most 1 GiB. Plugins in a registry have at most 64 MiB."},
 		{"host.cache", restart, size, &s.Host.CacheSize, int64(host.DefaultCacheSize), "Space for compiled code in the data folder. The least recently used is deleted first. See [Compiled code](compiling.md)."},
 		{"host.compile_memory", restart, sizeFrom(128 << 20), &s.Host.CompileMemory, int64(host.DefaultCompileMemory), "Memory limit for compiling one plugin, at least 128 MiB."},
 		{"host.compile_time", restart, durationFrom(time.Second), &s.Host.CompileTime, host.DefaultCompileTime, "Limit on processor time for compiling one plugin, at least 1s."},

@@ -12,6 +12,7 @@ import (
 	"aead.dev/minisign"
 	"github.com/spf13/cobra"
 
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/signature"
 	"github.com/toolhost/toolhost/plugins"
 )
@@ -53,7 +54,7 @@ func (m minisigner) sign(ctx context.Context, keyFile string, names []string) er
 	for _, name := range names {
 		dir, base := filepath.Split(name)
 		for _, base := range append([]string{base}, sidecarsOf(name)...) {
-			data, err := readBounded(dir+base, plugins.MaxWasm)
+			data, err := readBounded(dir+base, host.MaxPluginSize)
 			if err != nil {
 				return err
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/signature"
 	"github.com/toolhost/toolhost/plugins"
 )
@@ -123,7 +124,7 @@ func signerOf(policy *signature.Policy, name string) (signature.Signer, error) {
 	dir := filepath.Dir(name)
 	var files []signature.File
 	for _, base := range append([]string{filepath.Base(name)}, sidecarsOf(name)...) {
-		data, err := readBounded(filepath.Join(dir, base), plugins.MaxWasm)
+		data, err := readBounded(filepath.Join(dir, base), host.MaxPluginSize)
 		if err != nil {
 			return signature.Signer{}, err
 		}

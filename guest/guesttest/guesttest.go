@@ -3,14 +3,18 @@
 //
 //	func TestPlugin(t *testing.T) { guesttest.Check(t, &plugin) }
 //
-// Use [Call] and [Host.Call] for other tests. There is no sandbox: no limit applies,
+// Use [Call], [Host.Call] and [StoppedClock] for other tests. There is no sandbox: no limit applies,
 // and a tool that prints to [os.Stdout] prints to the output of the test.
 package guesttest
 
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -21,7 +25,9 @@ import (
 )
 
 // Check fails the test if a host would refuse the plugin's manifest, or if an example
-// does not have the result that it states. Each example is a subtest.
+// does not have the result that it states. Each example is a subtest. Each folder that the
+// plugin needs is a copy of the one below testdata, for /work of testdata/work: see
+// [guest.Call.Folder]. Without the need clock, the clock stands: see [StoppedClock].
 func Check(t *testing.T, p *guest.Plugin) {
 	t.Helper()
 	m, err := p.Manifest()
@@ -35,12 +41,33 @@ func Check(t *testing.T, p *guest.Plugin) {
 		}
 		for i, e := range tool.Examples {
 			t.Run(exampleName(tool.Name, i, e), func(t *testing.T) {
-				if problem := wrongExample(p, &tool, e); problem != "" {
-					t.Error(problem)
+				h := Host{Folders: folders(t, m.Needs.Files)}
+				try := func(t *testing.T) {
+					if problem := wrongExample(h, p, &tool, e); problem != "" {
+						t.Error(problem)
+					}
+				}
+				if m.Needs.Clock {
+					try(t)
+				} else {
+					StoppedClock(t, try)
 				}
 			})
 		}
 	}
+}
+
+// folders returns copies of the folders below testdata, by the paths of a plugin's needs.
+func folders(t *testing.T, needs []abi.FileNeed) map[string]string {
+	all := map[string]string{}
+	for _, f := range needs {
+		all[f.Path] = t.TempDir()
+		from := filepath.Join("testdata", filepath.FromSlash(f.Path))
+		if err := os.CopyFS(all[f.Path], os.DirFS(from)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	return all
 }
 
 func exampleName(tool string, i int, e abi.Example) string {
@@ -65,8 +92,8 @@ func badSchema(tool *abi.Tool) string {
 }
 
 // wrongExample returns what is wrong with an example, or nothing.
-func wrongExample(p *guest.Plugin, tool *abi.Tool, e abi.Example) string {
-	got := Call(p, tool.Name, e.Args)
+func wrongExample(h Host, p *guest.Plugin, tool *abi.Tool, e abi.Example) string {
+	got := h.Call(p, tool.Name, e.Args)
 	switch {
 	case e.Error != "" && (got.Kind != abi.ToolError || !strings.Contains(got.Error, e.Error)):
 		return fmt.Sprintf("expected a tool error with %q, found %s", e.Error, got)

@@ -54,7 +54,7 @@ func TestWrongExamples(t *testing.T) {
 			p := plugin(tool(guest.Handle(halve), c.example))
 			m, err := p.Manifest()
 			require.NoError(t, err)
-			require.Contains(t, wrongExample(p, &m.Tools[0], m.Tools[0].Examples[0]), c.want)
+			require.Contains(t, wrongExample(Host{}, p, &m.Tools[0], m.Tools[0].Examples[0]), c.want)
 		})
 	}
 }

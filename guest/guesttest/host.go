@@ -47,6 +47,12 @@ type Host struct {
 	Session *Store
 	// KV is the key-value store of the plugin. Nil means that it is not granted.
 	KV *Store
+	// Answers are the user's answers to [guest.Call.Ask], by the keys of the questions, see
+	// [Accept]. A question without one fails. Nil means that asking is not granted.
+	Answers map[string]guest.Answer
+	// Folders are folders of the test, by the paths of the plugin's needs that they stand
+	// for. A tool finds them with [guest.Call.Folder]. Other folders are not granted.
+	Folders map[string]string
 	// HTTP responds to the requests that the plugin's needs cover, see [Play] and
 	// [Recorded]. During a call it also replaces [http.DefaultTransport], so tests
 	// with it should not run in parallel. Nil means that HTTP is not granted.
@@ -65,6 +71,7 @@ type Outcome struct {
 	Stdout, Stderr string // without writes to os.Stdout and os.Stderr
 	Progress       []Progress
 	Logs           []Log
+	Questions      []guest.Question // that the tool asked with Answers; by key, if it asked several at once
 }
 
 // Progress is one report of progress.
@@ -291,9 +298,6 @@ func (c *call) Await(_ <-chan struct{}, op string, request []byte) (code int32, 
 	return int32(len(response)), response
 }
 
-// contractOps are the capabilities of the contract, which every host knows.
-var contractOps = []string{"sleep", "ask"}
-
 // use runs a capability of the test, without holding the call's lock, because
 // the capability may wait.
 func (c *call) use(op string, request []byte) (any, error) {
@@ -318,13 +322,15 @@ func (c *call) use(op string, request []byte) (any, error) {
 		return c.http(request)
 	case stopping:
 		return nil, &guest.HostError{Code: "canceled", Message: "the call is being stopped"}
+	case !known && op == "ask":
+		return c.ask(request)
 	case !known && op == "tool.call":
 		return c.callTool(request)
 	case !known && op == "tool.search":
 		return c.searchTools(request)
 	case !known && op == "secret.exists":
 		return c.secretExists(request)
-	case !known && !slices.Contains(contractOps, op):
+	case !known && op != "sleep": // every host knows it
 		return nil, &guest.HostError{Code: "unknown", Message: "this host has no such capability"}
 	case f == nil:
 		return nil, &guest.HostError{Code: "denied", Message: op + " is not granted to this plugin"}

@@ -51,7 +51,7 @@ const (
 	maxPlatforms = 128      // entries of an index
 	maxLayer     = 64 << 20 // bytes of a layer of an image, compressed
 
-	// MaxModule is the largest module to pull or push, in bytes. It equals plugins.MaxWasm.
+	// MaxModule is the largest module to pull or push, in bytes. It equals host.DefaultPluginSize.
 	MaxModule = 64 << 20
 )
 

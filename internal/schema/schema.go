@@ -181,7 +181,7 @@ func (c *checker) problems(e *jsonschema.ValidationError) []abi.Problem {
 func text(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.AdditionalProperties:
-		return "unknown field: " + strings.Join(k.Properties, ", ")
+		return "unknown field: " + strings.Join(slices.Sorted(slices.Values(k.Properties)), ", ")
 	case *kind.Required:
 		return "missing: " + strings.Join(k.Missing, ", ")
 	case *kind.Type:

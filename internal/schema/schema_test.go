@@ -20,6 +20,7 @@ func TestCheck(t *testing.T) {
 		{"missing", `{}`, `missing: name`},
 		{"two problems", `{"name":"A","age":-1}`, `/age: expected at least 0, found -1; /name: minLength: got 1, want 2`},
 		{"unknown field", `{"name":"Ada","nam":1}`, `unknown field: nam`},
+		{"unknown fields", `{"name":"Ada","f":1,"e":1,"d":1,"c":1,"b":1,"a":1}`, `unknown field: a, b, c, d, e, f`},
 		{"wrong type", `{"name":1}`, `/name: expected string, found number`},
 		{"nested", `{"name":"Ada","tags":["a","c"]}`, `/tags/1: value must be one of 'a', 'b'`},
 		{"format", `{"name":"Ada","mail":"x"}`, `/mail: 'x' is not valid email: missing @`},

@@ -63,3 +63,18 @@ func (f *fixture) ponder() string {
 	synctest.Wait()
 	return id
 }
+
+// TestDirectCallAsks: the questions of a call over HTTP are answered like those of any run,
+// once it has become one.
+func TestDirectCallAsks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := serve(t, httpapi.Config{}, "asker")
+		result := f.ask("POST", "/v1/calls", `{"tool":"asker"}`)
+		value, _ := result["value"].(map[string]any)
+		require.Equal(t, "background", value["type"], "%v", result)
+		run, _ := value["task_id"].(string)
+		require.Contains(t, f.ask("GET", "/v1/runs/"+run, "")["questions"], "name.1")
+		f.do("POST", "/v1/runs/"+run+"/answers", `{"answers":{"name.1":{"action":"accept","content":{"name":"Ana"}}}}`)
+		require.Equal(t, "succeeded", f.ask("GET", "/v1/runs/"+run+"?wait=9m", "")["status"])
+	})
+}

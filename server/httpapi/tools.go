@@ -102,7 +102,7 @@ func (r *request) callRequest(in callBody) (server.Request, error) {
 	limits := server.Limits{Fuel: in.Limits.Fuel, Memory: in.Limits.MemoryBytes, Output: in.Limits.OutputBytes, Timeout: timeout}
 	return server.Request{
 		Session: r.caller.Session, Unnamed: r.caller.Unnamed, Tool: in.Tool, Parsed: in.Args, Limits: limits, Locale: in.Locale, DryRun: in.DryRun,
-		Key: key,
+		Key: key, AskLater: true,
 	}, err
 }
 

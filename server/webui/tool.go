@@ -204,10 +204,7 @@ func (s toolPages) call(ctx context.Context, session string, req server.SpawnReq
 	var parked wire.Run
 	call := server.Request{
 		Session: session, Tool: req.Tool, Args: req.Args, Stdout: &written, Stderr: &written,
-		ParkAfter: waitForCall, OnPark: func(run wire.Run) { parked = run }, AskLater: true,
-	}
-	if d.MayPark { // the run's page asks the questions
-		call.Ask = func(context.Context, abi.Questions) (abi.Answers, error) { return abi.Answers{}, server.ErrAskAgain }
+		ParkAfter: waitForCall, OnPark: func(run wire.Run) { parked = run }, AskLater: true, // the run's page asks the questions
 	}
 
 	result, err := s.service.Call(ctx, call)

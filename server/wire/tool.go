@@ -94,6 +94,26 @@ func (d Definition) OpenAI() json.RawMessage {
 	}{"function", function{d.Name, d.Description, d.InputSchema}})
 }
 
+// OpenAIResponses returns the tool for the Responses API: an element of "tools".
+func (d Definition) OpenAIResponses() json.RawMessage {
+	return shape(struct {
+		Type        string          `json:"type"`
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+		Strict      bool            `json:"strict"` // false: strict schemas have no optional properties
+	}{"function", d.Name, d.Description, d.InputSchema, false})
+}
+
+// Gemini returns the tool for the Gemini API: an element of "functionDeclarations".
+func (d Definition) Gemini() json.RawMessage {
+	return shape(struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parametersJsonSchema"`
+	}{d.Name, d.Description, d.InputSchema})
+}
+
 // MCP returns the tool for a result of tools/list: an element of "tools".
 func (d Definition) MCP() json.RawMessage {
 	return shape(struct {

@@ -90,14 +90,14 @@ func (l list) open() (n int) {
 	return n
 }
 
-// confirm asks the user, where the operator has granted that, and the client can. It
-// comes before anything changes: a client may answer by repeating the call.
+// confirm asks the user. It comes before anything changes: a client may answer by repeating
+// the call. Where nobody can be asked, nobody has agreed.
 func confirm(c *guest.Call, message string) error {
 	answers, err := c.Ask(map[string]guest.Question{
 		"sure": guest.Form(message, `{"type":"object","properties":{"yes":{"type":"boolean","title":"Remove them"}},"required":["yes"]}`),
 	})
 	if errors.Is(err, guest.ErrDenied) {
-		return nil
+		return fmt.Errorf("open todos are removed only after the user has agreed: %w", err)
 	}
 	if err != nil {
 		return err

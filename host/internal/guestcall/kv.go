@@ -18,7 +18,7 @@ var ofKV = valueStore{
 	most: abi.MaxKVValue, what: "of kv", expires: true,
 }
 
-const noKVWrite = "writing to kv is not granted to this plugin, or the tool is readonly: it takes the need kv: write, and no hint readonly"
+const noKVWrite = "writing to kv is not granted to this plugin: have the operator grant it, or name it in the plugin's needs as kv: write"
 
 func readsKV(c *Call) bool  { return c.Grant.KV.Mode != "" }
 func writesKV(c *Call) bool { return c.Grant.KV.Mode == abi.StoreWrite }

@@ -100,6 +100,16 @@ type Operation struct {
 	begin   func(c *Call, request []byte) (Work, int32)
 }
 
+// reason says why a call may not use the operation. A readonly tool cannot write,
+// whatever its plugin was granted.
+func (o Operation) reason(c *Call) string {
+	what, writes := map[string]string{noKVWrite: "to kv", noSessionWrite: "session values"}[o.denied]
+	if writes && c.Readonly {
+		return fmt.Sprintf("a tool with the hint readonly cannot write %s: drop the hint, or do not write", what)
+	}
+	return o.denied
+}
+
 // Work is the part of an operation that waits. It may run on any goroutine, concurrently
 // with the guest, so it must not touch state of the guest's goroutine. It returns soon
 // after ctx is done.
@@ -168,7 +178,7 @@ func (c *Call) Operation(name, request []byte) (Work, int32) {
 	}
 
 	if !o.allowed(c) {
-		return nil, c.deny(o.denied)
+		return nil, c.deny(o.reason(c))
 	}
 	if c.May != nil && c.May(c.Context) != nil {
 		return nil, c.RefuseStopped()

@@ -12,7 +12,7 @@ var sessionOperations = map[string]Operation{
 	"session.delete": {writesSession, noSessionWrite, acting(valueOperation(&ofSession, deleteValue))},
 }
 
-const noSessionWrite = "writing session values is not granted to this plugin, or the tool is readonly: it takes the need session: write, and no hint readonly"
+const noSessionWrite = "writing session values is not granted to this plugin: have the operator grant it, or name it in the plugin's needs as session: write"
 
 func readsSession(c *Call) bool  { return c.Grant.Session != "" }
 func writesSession(c *Call) bool { return c.Grant.Session == abi.StoreWrite }

@@ -109,6 +109,9 @@ var refusals = map[int32]wire.Code{abi.CallDenied: wire.CodeDenied, abi.CallLimi
 // Of returns the reason of an error of a Service. An unknown error is wire.CodeInternal:
 // its details are for the log, not for the caller.
 func Of(err error) Reason {
+	if err == nil {
+		return Reason{}
+	}
 	if r, ok := errors.AsType[*Error](err); ok {
 		return r.Reason
 	}

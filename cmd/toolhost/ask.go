@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server"
+)
+
+// asker answers the questions of a tool: from the flag --answer, or else on the terminal.
+type asker struct {
+	ui    *ui
+	tool  string
+	bar   *bar
+	given map[string]abi.Answer // of --answer, by key; each answers its question whenever it is asked
+	typed func() <-chan typed   // lines of the user; nil if nobody is there to type
+
+	asking sync.Mutex // held while it asks: a script may ask several questions at a time
+}
+
+// typed is a line that the user has typed, or the end of the input.
+type typed struct {
+	line string
+	err  error
+}
+
+// parseAnswers reads the values of the flag --answer.
+func parseAnswers(flags []string) (map[string]abi.Answer, error) {
+	given := map[string]abi.Answer{}
+	for _, f := range flags {
+		key, text, ok := strings.Cut(f, "=")
+		answer := abi.Answer{Action: abi.AnswerAccept, Content: json.RawMessage(text)}
+		switch {
+		case key != "" && (text == abi.AnswerDecline || text == abi.AnswerCancel):
+			answer = abi.Answer{Action: text}
+		case !ok, key == "", !json.Valid(answer.Content), !strings.HasPrefix(strings.TrimSpace(text), "{"):
+			return nil, &usageError{
+				fmt.Errorf("--answer %s: expected KEY=CONTENT, where CONTENT is a JSON object, decline or cancel", oneLine(f)),
+				`quote it for your shell: --answer 'sure={"yes":true}'`,
+			}
+		}
+		given[key] = answer
+	}
+	return given, nil
+}
+
+// asker returns the function that answers the questions of a tool. It is nil if nobody can
+// answer: the tool is then told so.
+func (u *ui) asker(tool string, given map[string]abi.Answer, b *bar) func(context.Context, abi.Questions) (abi.Answers, error) {
+	a := &asker{ui: u, tool: oneLine(tool), given: given, bar: b}
+	if u.asks() {
+		a.typed = sync.OnceValue(func() <-chan typed { return typedLines(u.in) })
+	}
+	if len(given) == 0 && a.typed == nil {
+		return nil
+	}
+	return a.ask
+}
+
+// typedLines returns the lines of a terminal. A pending read ends with the process.
+func typedLines(r io.Reader) <-chan typed {
+	lines := make(chan typed)
+	go func() {
+		for from := bufio.NewReader(r); ; {
+			line, err := from.ReadString('\n')
+			lines <- typed{strings.TrimSpace(line), err}
+		}
+	}()
+	return lines
+}
+
+// ask answers all questions, those on the terminal one after the other.
+func (a *asker) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
+	a.asking.Lock()
+	defer a.asking.Unlock()
+	out := abi.Answers{Answers: map[string]abi.Answer{}}
+	for _, key := range slices.Sorted(maps.Keys(q.Questions)) {
+		answer, ok := a.given[key]
+		switch {
+		case ok:
+			if err := server.CheckAnswer(key, q.Questions[key], answer); err != nil {
+				a.bar.notef("toolhost: --answer: %v", err)
+			}
+		case a.typed == nil:
+			return out, fmt.Errorf("%w: nobody can be asked here: answer with --answer '%s=…'", host.ErrDenied, key)
+		default:
+			var err error
+			if answer, err = a.fill(ctx, key, q.Questions[key]); err != nil {
+				return out, err
+			}
+		}
+		out.Answers[key] = answer
+	}
+	return out, nil
+}
+
+// fill asks one question until the answer fits.
+func (a *asker) fill(ctx context.Context, key string, q abi.Question) (abi.Answer, error) {
+	fields, err := formFields(q.Schema)
+	if err != nil {
+		return abi.Answer{}, fmt.Errorf("%w: %s: %w", abi.ErrQuestions, key, err)
+	}
+	for {
+		a.bar.clear()
+		for line := range strings.Lines(q.Message) {
+			a.ui.notef("%s asks: %s", a.tool, strings.TrimSuffix(line, "\n"))
+		}
+		a.ui.notef("(an empty line leaves a field out, the end of the input, usually Ctrl-D, declines)")
+		content, err := a.content(ctx, fields)
+		if errors.Is(err, io.EOF) {
+			a.ui.notef("")
+			return abi.Answer{Action: abi.AnswerDecline}, nil
+		}
+		if err != nil {
+			return abi.Answer{}, err
+		}
+
+		answer := abi.Answer{Action: abi.AnswerAccept, Content: content}
+		err = server.CheckAnswer(key, q, answer)
+		if err == nil || !errors.Is(err, abi.ErrAnswer) {
+			return answer, err
+		}
+		a.ui.notef("toolhost: %v", err)
+	}
+}
+
+// content reads the fields of a form.
+func (a *asker) content(ctx context.Context, fields []formField) (json.RawMessage, error) {
+	content := map[string]json.RawMessage{}
+	for _, f := range fields {
+		fmt.Fprintf(a.ui.err, "  %s: ", f.label())
+		line, err := a.line(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if line != "" {
+			content[f.name] = f.value(line)
+		}
+	}
+	return json.Marshal(content)
+}
+
+// line returns what the user types, unless ctx is done first.
+func (a *asker) line(ctx context.Context) (string, error) {
+	select {
+	case t := <-a.typed():
+		return t.line, t.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// formField is a property of a question's schema.
+type formField struct {
+	name     string
+	required bool
+	Type     string `json:"type"`
+	Title    string `json:"title"`
+	Enum     []any  `json:"enum"`
+}
+
+// formFields returns the properties of a question's schema, in its order.
+func formFields(schema json.RawMessage) (fields []formField, err error) {
+	var form struct {
+		Properties json.RawMessage `json:"properties"`
+		Required   []string        `json:"required"`
+	}
+	if err := json.Unmarshal(schema, &form); err != nil || form.Properties == nil {
+		return nil, err
+	}
+
+	dec := json.NewDecoder(bytes.NewReader(form.Properties))
+	if _, err := dec.Token(); err != nil {
+		return nil, err
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		var f formField
+		if err := dec.Decode(&f); err != nil {
+			return nil, err
+		}
+		f.name, _ = name.(string)
+		f.required = slices.Contains(form.Required, f.name)
+		fields = append(fields, f)
+	}
+	return fields, nil
+}
+
+// label returns what the user reads before the field.
+func (f formField) label() string {
+	kind := map[string]string{"boolean": "yes or no", "integer": "whole number", "array": "comma-separated"}[f.Type]
+	if kind == "" {
+		kind = f.Type
+	}
+	if len(f.Enum) > 0 {
+		values := make([]string, len(f.Enum))
+		for i, v := range f.Enum {
+			values[i] = fmt.Sprint(v)
+		}
+		kind = strings.Join(values, ", ")
+	}
+	if !f.required {
+		kind += ", optional"
+	}
+	text := f.name
+	if f.Title != "" {
+		text = f.Title
+	}
+	return oneLine(fmt.Sprintf("%s (%s)", text, kind))
+}
+
+// value returns the JSON of a line. What is not of the field's type is a text, which the
+// check of the answer then refuses.
+func (f formField) value(line string) json.RawMessage {
+	var value any = line
+	switch f.Type {
+	case "boolean":
+		switch strings.ToLower(line) {
+		case "y", "yes", "true":
+			value = true
+		case "n", "no", "false":
+			value = false
+		}
+	case "number", "integer":
+		if _, err := strconv.ParseFloat(line, 64); err == nil && json.Valid([]byte(line)) {
+			value = json.RawMessage(line)
+		}
+	case "array":
+		items := strings.Split(line, ",")
+		for i := range items {
+			items[i] = strings.TrimSpace(items[i])
+		}
+		value = items
+	}
+	data, _ := json.Marshal(value) // texts, and JSON
+	return data
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+)
+
+const sureForm = `{"type":"object","properties":{
+	"yes":{"type":"boolean","title":"Remove them"},"n":{"type":"integer"},"size":{"enum":["s","m"]},"tags":{"type":"array","items":{"type":"string"}},"why":{"type":"string","minLength":2}
+},"required":["yes"]}`
+
+// typing returns an asker whose user types lines, and then ends the input.
+func typing(out io.Writer, lines ...string) *asker {
+	input := make(chan typed, len(lines)+1)
+	for _, line := range lines {
+		input <- typed{line, nil}
+	}
+	input <- typed{"", io.EOF}
+	return &asker{ui: &ui{err: out}, tool: "lab", bar: newBar(out), typed: func() <-chan typed { return input }}
+}
+
+// TestAskOnTerminal: the user fills in a form until it fits, or declines.
+func TestAskOnTerminal(t *testing.T) {
+	q := abi.Questions{Questions: map[string]abi.Question{"sure": {Message: "Sure?\x1b[2J\ntoolhost: forged", Schema: json.RawMessage(sureForm)}}}
+	for name, c := range map[string]struct {
+		lines []string
+		want  abi.Answer
+	}{
+		"all":      {[]string{"y", "3", "m", "a, b", "because"}, abi.Answer{Action: abi.AnswerAccept, Content: json.RawMessage(`{"n":3,"size":"m","tags":["a","b"],"why":"because","yes":true}`)}},
+		"required": {[]string{"no", "", "", "", ""}, abi.Answer{Action: abi.AnswerAccept, Content: json.RawMessage(`{"yes":false}`)}},
+		"again":    {[]string{"", "", "", "", "", "yes", "many", "", "", "", "yes", "", "", "", ""}, abi.Answer{Action: abi.AnswerAccept, Content: json.RawMessage(`{"yes":true}`)}},
+		"declined": {nil, abi.Answer{Action: abi.AnswerDecline}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			answers, err := typing(&out, c.lines...).ask(t.Context(), q)
+			require.NoError(t, err)
+			require.Equal(t, c.want, answers.Answers["sure"])
+			require.True(t, strings.HasPrefix(out.String(), "lab asks: Sure?\nlab asks: toolhost: forged\n"), out.String())
+			require.NotContains(t, out.String(), "\x1b")
+			require.Contains(t, out.String(), "  Remove them (yes or no): ")
+			if name == "again" {
+				require.Contains(t, out.String(), "toolhost: not an answer to the question sure: missing: yes\n")
+				require.Contains(t, out.String(), "toolhost: not an answer to the question sure: /n: expected integer, found string\n")
+			}
+		})
+	}
+}
+
+// TestAskStops: a call that is stopped does not wait for its user.
+func TestAskStops(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	a := &asker{ui: &ui{err: io.Discard}, bar: newBar(io.Discard), typed: func() <-chan typed { return nil }}
+	_, err := a.ask(ctx, abi.Questions{Questions: map[string]abi.Question{"sure": {Message: "Sure?", Schema: json.RawMessage(sureForm)}}})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestAnswerFlags: answers come from flags, by their keys; where nobody can be asked, any
+// other question is denied.
+func TestAnswerFlags(t *testing.T) {
+	given, err := parseAnswers([]string{`sure={"yes":true}`, "name=decline", "age=cancel"})
+	require.NoError(t, err)
+	var out strings.Builder
+	u := ui{in: strings.NewReader(""), err: &out}
+	ask := u.asker("lab", given, newBar(&out))
+	form := abi.Question{Message: "Sure?", Schema: json.RawMessage(sureForm)}
+
+	answers, err := ask(t.Context(), abi.Questions{Questions: map[string]abi.Question{"sure": form, "name": form, "age": form}})
+	require.NoError(t, err)
+	require.Equal(t, map[string]abi.Answer{
+		"sure": {Action: abi.AnswerAccept, Content: json.RawMessage(`{"yes":true}`)}, "name": {Action: abi.AnswerDecline}, "age": {Action: abi.AnswerCancel},
+	}, answers.Answers)
+	_, err = ask(t.Context(), abi.Questions{Questions: map[string]abi.Question{"other": form}})
+	require.ErrorIs(t, err, host.ErrDenied)
+	require.ErrorContains(t, err, "--answer 'other=…'")
+	require.Nil(t, u.asker("lab", nil, nil), "nobody answers")
+
+	for _, wrong := range []string{"sure", "=decline", "sure=yes", "sure=[1]", `sure={"yes"`} {
+		_, err := parseAnswers([]string{wrong})
+		require.ErrorContains(t, err, "--answer", wrong)
+	}
+}

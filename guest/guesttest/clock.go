@@ -1,0 +1,20 @@
+package guesttest
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// start is the time at which the clock of a plugin without the need clock begins.
+var start = time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// StoppedClock calls f with the clock of a plugin without the need clock: it begins on
+// 2022-01-01 in UTC, and only sleeping moves it. The rules of [synctest.Test] apply to f.
+func StoppedClock(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(start))
+		f(t)
+	})
+}

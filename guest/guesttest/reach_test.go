@@ -1,0 +1,103 @@
+package guesttest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/guest"
+)
+
+// asking asks its user one thing, and returns the answer.
+func asking(c *guest.Call, _ struct{}) (guest.Answer, error) {
+	answers, err := c.Ask(map[string]guest.Question{
+		"name": guest.Form("Who are you?", `{"type":"object","properties":{"name":{"type":"string","minLength":2}},"required":["name"]}`),
+	})
+	return answers["name"], err
+}
+
+// Only an answer that fits its question reaches the tool.
+func TestAnswers(t *testing.T) {
+	p := plugin(tool(guest.Handle(asking)))
+	for name, c := range map[string]struct {
+		answers     map[string]guest.Answer
+		value, want string
+	}{
+		"accepted":  {map[string]guest.Answer{"name": Accept(`{"name":"Ana"}`)}, `{"action":"accept","content":{"name":"Ana"}}`, ""},
+		"declined":  {map[string]guest.Answer{"name": {Action: abi.AnswerDecline}}, `{"action":"decline"}`, ""},
+		"too short": {map[string]guest.Answer{"name": Accept(`{"name":"A"}`)}, "", "ask: failed: not an answer to the question name: /name: minLength: got 1, want 2"},
+		"empty":     {map[string]guest.Answer{"name": {Action: abi.AnswerAccept}}, "", "ask: failed: not an answer to the question name: it has no content"},
+		"both":      {map[string]guest.Answer{"name": {Action: abi.AnswerCancel, Content: []byte(`{}`)}}, "", "ask: failed: not an answer to the question name: only an accepted question has content"},
+		"shrugged":  {map[string]guest.Answer{"name": {Action: "shrug"}}, "", `ask: failed: not an answer to the question name: expected the action accept, decline or cancel, found "shrug"`},
+		"another":   {map[string]guest.Answer{"age": {}}, "", `ask: failed: Answers of the test has none to the question "name"`},
+		"nobody":    {nil, "", "ask: denied: ask is not granted to this plugin"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := Host{Answers: c.answers}.Call(p, "tool", struct{}{})
+			require.Equal(t, c.want, out.Error)
+			require.Equal(t, c.value, string(out.Value))
+			if c.answers != nil {
+				require.Len(t, out.Questions, 1)
+				require.Equal(t, "Who are you?", out.Questions[0].Message)
+			}
+		})
+	}
+}
+
+// A tool finds its folders where the test has put them, and no others.
+func TestFolders(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte("found"), 0o600))
+	p := plugin(tool(guest.Handle(func(c *guest.Call, _ struct{}) (string, error) {
+		data, err := os.ReadFile(filepath.Join(c.Folder("/work"), "a.txt"))
+		return string(data), err
+	})))
+	require.Equal(t, `"found"`, string(Host{Folders: map[string]string{"/work": dir}}.Call(p, "tool", struct{}{}).Value))
+	require.Contains(t, Call(p, "tool", struct{}{}).Error, "not in guesttest.Host.Folders/work/a.txt")
+}
+
+// TestCheckSeesFolders: the folders of examples are copies of those below testdata.
+func TestCheckSeesFolders(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.MkdirAll("testdata/work", 0o700))
+	require.NoError(t, os.WriteFile("testdata/work/n", []byte("1"), 0o600))
+	counts := tool(guest.Handle(func(c *guest.Call, _ struct{}) (string, error) {
+		name := filepath.Join(c.Folder("/work"), "n")
+		data, err := os.ReadFile(name)
+		if err == nil {
+			err = os.WriteFile(name, append(data, '1'), 0o600)
+		}
+		return string(data), err
+	}), guest.Example{Name: "first", Args: struct{}{}, Result: "1"}, guest.Example{Name: "second", Args: struct{}{}, Result: "1"})
+	p := plugin(counts)
+	p.Needs.Files = []guest.FileNeed{{Path: "/work", Mode: "write"}}
+	Check(t, p)
+	data, err := os.ReadFile("testdata/work/n")
+	require.NoError(t, err)
+	require.Equal(t, "1", string(data))
+}
+
+// TestClockStands: without the need clock, examples and tests see the time of the sandbox.
+func TestClockStands(t *testing.T) {
+	now := guest.Handle(func(*guest.Call, struct{}) (string, error) {
+		before := time.Now()
+		time.Sleep(time.Hour)
+		return before.UTC().Format(time.RFC3339) + " " + time.Since(before).String(), nil
+	})
+	Check(t, plugin(tool(now, guest.Example{Args: struct{}{}, Result: "2022-01-01T00:00:00Z 1h0m0s"})))
+
+	p := plugin(tool(now))
+	StoppedClock(t, func(t *testing.T) {
+		require.Equal(t, `"2022-01-01T00:00:00Z 1h0m0s"`, string(Call(p, "tool", struct{}{}).Value))
+	})
+
+	clock := plugin(tool(guest.Handle(func(*guest.Call, struct{}) (bool, error) {
+		return time.Now().After(start.AddDate(4, 0, 0)), nil
+	}), guest.Example{Args: struct{}{}, Result: true}))
+	clock.Needs.Clock = true
+	Check(t, clock)
+}
