@@ -54,7 +54,7 @@ func (u *startup) image() (*checkpoint.Image, error) {
 	if c.instance.Started(u.point.Image) {
 		return nil, nil
 	}
-	if c.Suspend == nil || c.Suspend.Image == nil {
+	if c.Suspend == nil {
 		return nil, wait.CannotContinue("the plugin starts up differently here")
 	}
 	data, err := c.Suspend.Image(hex.EncodeToString(u.point.Image[:]))

@@ -10,11 +10,9 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// once reports whether the call needs at-most-once semantics.
-func (p *Pending) once() bool {
-	s := p.owner
-	return s != nil && s.Drop != nil && !s.Repeats
-}
+// once reports whether the call needs at-most-once semantics. Terms.Repeats alone decides
+// it: false, its zero value, means that a call with an owner does.
+func (p *Pending) once() bool { return p.owner != nil && !p.terms.Repeats }
 
 // Act removes the stored state, if the call needs at-most-once semantics. Call it before
 // a side effect that the stored state does not record.
@@ -34,7 +32,7 @@ func (p *Pending) Forget() {
 
 // removeState removes the stored state, if there is one.
 func (p *Pending) removeState() error {
-	if !p.stored || p.owner.Drop == nil {
+	if !p.stored || p.owner == nil {
 		return nil
 	}
 	err := p.owner.Drop()
@@ -45,18 +43,15 @@ func (p *Pending) removeState() error {
 // Saved is called after a checkpoint was saved. A restarted call begins there, not
 // from an older state.
 func (p *Pending) Saved() error {
-	if s := p.owner; s == nil || !s.Repeats {
+	if !p.terms.Repeats {
 		return nil
 	}
 	return p.removeState()
 }
 
-// asksAgain reports whether the user can be asked again when the call continues.
-func (p *Pending) asksAgain() bool { return p.owner != nil && p.owner.Ask != nil }
-
 // AskAgain returns the function that asks the user again when the call continues, or nil.
 func (p *Pending) AskAgain(operation int32) func(ctx context.Context, q abi.Questions) (abi.Answers, error) {
-	if !p.asksAgain() {
+	if !p.terms.Asks {
 		return nil
 	}
 	return func(ctx context.Context, q abi.Questions) (abi.Answers, error) {
@@ -65,15 +60,11 @@ func (p *Pending) AskAgain(operation int32) func(ctx context.Context, q abi.Ques
 }
 
 // CrashPolicy decides how a nested call survives a crash, if the call can be suspended.
-func (p *Pending) CrashPolicy(operation int32, t guestcall.ToolCall) (m guestcall.CrashPolicy, suspendable bool) {
-	s := p.owner
-	switch {
-	case s == nil:
+func (p *Pending) CrashPolicy(operation int32, t guestcall.ToolCall) (policy guestcall.CrashPolicy, suspendable bool) {
+	if p.owner == nil {
 		return guestcall.LostOnCrash, false
-	case s.Tool == nil:
-		return guestcall.LostOnCrash, true
 	}
-	return s.Tool(operation, t), true
+	return p.owner.CrashPolicy(operation, t), true
 }
 
 // precedes reports whether a state is to be stored before an operation begins.

@@ -16,7 +16,7 @@ import (
 
 // State is the host's part of a checkpoint.
 type State struct {
-	Name    string          `json:"name,omitempty"`   // see [Suspend]
+	Name    string          `json:"name,omitempty"`   // see [Status]
 	Now     int64           `json:"now"`              // the fixed clock
 	Elapsed int64           `json:"elapsed"`          // the monotonic clock
 	At      time.Time       `json:"at"`               // time when that was read
@@ -135,7 +135,7 @@ func (p *Pending) beginAgain(w waiting) error {
 	s := &started{waiting: w, cancel: withoutWork}
 	p.started[w.ID] = s
 	switch {
-	case w.Apart && p.owner != nil && p.owner.Await != nil:
+	case w.Apart && p.owner != nil:
 		s.known = true
 		p.work(s, p.await(w))
 		return nil
@@ -185,7 +185,7 @@ func (p *Pending) Decode(data []byte) (State, error) {
 	if err != nil {
 		return st, CannotContinue(err.Error())
 	}
-	if st.Name != p.owner.name() {
+	if st.Name != p.name() {
 		return st, CannotContinue("its state is that of another call")
 	}
 	return st, nil
@@ -226,7 +226,8 @@ func decode(data []byte) (st State, err error) {
 	return st, nil
 }
 
-// Restore restores the state of the call.
+// Restore restores the state of the call, in an instance that has its memory and globals
+// already, and begins its operations again. After an error the call has to end.
 func (p *Pending) Restore(st State) error {
 	in := p.call.Instance()
 	env := in.Env
@@ -235,7 +236,7 @@ func (p *Pending) Restore(st State) error {
 	}
 	env.Now = st.Now
 	passed := st.passed()
-	p.call.Begin(st.Elapsed + int64(passed))
+	p.call.SetElapsed(st.Elapsed + int64(passed))
 	for i := range st.Pending {
 		w := &st.Pending[i]
 		w.At = time.Now().Add(w.At.Sub(st.At) - passed)

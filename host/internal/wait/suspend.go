@@ -16,110 +16,77 @@ import (
 )
 
 var (
-	// ErrSuspended is the error of a suspended call. Suspend.Keep has stored its state,
-	// and [Call.Continue] continues from it.
+	// ErrSuspended is the error of a suspended call. Its owner has stored its state.
 	ErrSuspended = errors.New("the call waits, and was suspended")
 	// ErrState means that a call cannot be continued from a state.
 	ErrState = errors.New("the call cannot be continued")
+	// ErrWithdrawn is the cancellation cause of an abandoned operation: the plugin has
+	// canceled it, or its call has ended.
+	ErrWithdrawn = errors.New("the call does not wait for it any more")
 )
 
-// Suspend lets a waiting call give up its instance, and continue from its state, even
-// after a crash. A call can be suspended while it only waits for things that it can
-// wait for again: time, messages, the user, and [Detached] tool calls. It cannot be
-// suspended while it uses folders, or if its module's state cannot be restored.
-type Suspend struct {
-	// After is how long a call waits before it is suspended.
-	After time.Duration
-	// Restartable lets the call start over after a crash, as if its beginning were a stored
-	// state.
-	Restartable bool
-	// Name returns the owner's name of the call. A state can only continue a call of
-	// the same name. Nil means no name.
-	Name func() string
-	// UnderPressure reports whether waiting calls should be suspended immediately, because
-	// others need their resources. It adds to the host's own checks: others wait
-	// for a slot of the module, or most of the host's memory is in use. Nil adds
-	// nothing.
-	UnderPressure func() bool
-	// Live reports whether the call can be suspended now. Nil means always.
-	Live func() bool
-	// Revived is closed when Live begins to report true. Nil means that it did from the
-	// start.
-	Revived <-chan struct{}
-	// Keep stores a state of the call durably before it returns nil. The call then ends
-	// with ErrSuspended, unless Hold is set. If Keep fails, the call stays in its
-	// instance for now, and the operations in Begin do not begin. A [*Refusal] gives the
-	// plugin the reason.
-	Keep func(SavedState) error
-	// Ask puts questions to the user instead of [Call].Ask. If a call continues from a
-	// state in which it was asking, Ask is called again with the same operation and
-	// questions. If ctx ends with a cause other than [ErrWithdrawn], the call is about
-	// to be suspended, and Keep gets the operation in Asks. Nil means that the user
-	// cannot be asked later: a call that asks then keeps its instance.
-	Ask func(ctx context.Context, operation int32, q abi.Questions) (abi.Answers, error)
-	// Image returns the output of Encode of the [SavedState.Image] with that digest. Nil, or
-	// an error, means that the image is gone. A call is then continued only if its
-	// plugin still starts up as it did when the state was stored.
-	Image func(digest string) ([]byte, error)
-	// Repeats means that the whole call may be repeated: without a state it begins
-	// again after a crash, from its checkpoint.
-	Repeats bool
-	// Drop removes the stored state. After a crash the call then does not continue
-	// from it, and starts over only if it Repeats. Drop is called before taking
-	// messages that no state can record, and after saving a checkpoint in a call that
-	// Repeats. In other calls it is also called before at-most-once operations that
-	// no state can record. Nil removes nothing.
-	Drop func() error
-	// Tool decides how a nested call survives a crash. Nil means [LostOnCrash] for every call.
-	Tool func(operation int32, t guestcall.ToolCall) guestcall.CrashPolicy
-	// Await waits for the end of a [Detached] call that Keep has begun, possibly in an
-	// earlier process. If ctx ends with the cause [ErrWithdrawn], the call was
-	// abandoned. Await may be nil if Tool never returns Detached.
-	Await func(ctx context.Context, operation int32, t guestcall.ToolCall) (abi.Result, error)
+// Owner stores the states of a call, and does what outlives it: see host.Suspension.
+type Owner interface {
+	Terms() Terms
+	Status() Status
+	Keep(s SavedState) error
+	Drop() error
+	Ask(ctx context.Context, operation int32, q abi.Questions) (abi.Answers, error)
+	CrashPolicy(operation int32, t guestcall.ToolCall) guestcall.CrashPolicy
+	Await(ctx context.Context, operation int32, t guestcall.ToolCall) (abi.Result, error)
 }
 
-func (s *Suspend) name() string {
-	if s == nil || s.Name == nil {
-		return ""
-	}
-	return s.Name()
+// Terms are what holds for a call from its beginning to its end.
+type Terms struct {
+	After       time.Duration // length of a wait before the call is suspended
+	Restartable bool          // after a crash, the call may start over as if its beginning were a stored state
+	Repeats     bool          // the whole call may be repeated; false: at most once
+	Asks        bool          // Ask works; false: a call that asks keeps its instance
 }
 
-// SavedState is a state to be stored by [Suspend.Keep].
+// Status is what may change during a call.
+type Status struct {
+	Name          string          // name of the call, which its states have too
+	Live          bool            // states of the call can be stored
+	Revived       <-chan struct{} // closed when Live may become true; nil: never
+	UnderPressure bool            // others need what the call holds
+}
+
+// SavedState is a state to be stored by Keep.
 type SavedState struct {
 	State []byte
 	Until time.Time // when the first pending operation ends by itself; zero: none does
-	Begin []int32   // Detached operations to begin with this write
-	Await []int32   // Detached operations that have begun and not ended
+	Begin []int32   // detached operations to begin with this write
+	Await []int32   // detached operations that have begun and not ended
 	Asks  []int32   // operations that ask the user
 	Hold  bool      // the call stays in its instance
 	Image Image     // base image; the state has only the differences
 }
 
-// Image is the initial memory of a plugin. Another version of the host may start the
-// plugin up differently, so keep the image together with the state.
+// Image is the initial memory of a plugin.
 type Image struct {
 	Digest string        // SHA-256 in hex
-	Encode func() []byte // value for [Suspend.Image]; invalid once [Suspend.Keep] has returned
+	Encode func() []byte // the content, encoded; invalid once Keep has returned
 }
-
-// ErrWithdrawn is the cancellation cause of an abandoned operation: the plugin has
-// canceled it, or its call has ended.
-var ErrWithdrawn = errors.New("the call does not wait for it any more")
 
 // errSuspended is the cancellation cause of operations that are begun again later.
 var errSuspended = errors.New("the call is suspended")
 
 // durable reports whether states of the call can be stored now.
-func (p *Pending) durable() bool {
-	s := p.owner
-	return s != nil && (s.Live == nil || s.Live())
+func (p *Pending) durable() bool { return p.owner != nil && p.owner.Status().Live }
+
+// name returns the owner's name of the call; empty without an owner.
+func (p *Pending) name() string {
+	if p.owner == nil {
+		return ""
+	}
+	return p.owner.Status().Name
 }
 
 // Arrive is called before the guest runs. The side effects of a call that cannot be
 // suspended are not recorded, so the stored state is removed.
 func (p *Pending) Arrive() error {
-	p.stored = p.once() && p.owner.Restartable
+	p.stored = p.once() && p.terms.Restartable
 	if p.call.Bound() == "" {
 		return nil
 	}
@@ -148,13 +115,13 @@ func (p *Pending) resident() string {
 	if why := p.unfit(); why != "" {
 		return why
 	}
-	soon := time.Now().Add(p.owner.After)
+	soon := time.Now().Add(p.terms.After)
 	for _, s := range p.started {
 		switch {
 		case s.canceled:
 			return "what it waits for was canceled"
 		case s.Apart:
-		case s.Op == "ask" && p.asksAgain():
+		case s.Op == "ask" && p.terms.Asks:
 		case again[s.Op] == "":
 			return "it waits for " + s.Op
 		case !s.due().After(soon):
@@ -308,7 +275,7 @@ func (p *Pending) describe(st *State) {
 		w := &st.Pending[i]
 		w.At = st.At.Add(w.At.Sub(st.At))
 	}
-	st.Name = p.owner.name()
+	st.Name = p.name()
 	st.Random, _ = in.Env.Random.MarshalBinary() // it never fails
 	st.Waited = int64(p.waited)
 	st.Last, st.Said, st.Made, st.Web = p.last, p.ops.Said, first.Made, first.Attempts.Load()

@@ -27,8 +27,8 @@ type Call interface {
 	Instance() *instance.Instance
 	// Elapsed returns the monotonic clock of the guest, in nanoseconds.
 	Elapsed() int64
-	// Begin sets the monotonic clock of the guest.
-	Begin(elapsed int64)
+	// SetElapsed sets the monotonic clock of the guest, which continues from there.
+	SetElapsed(ns int64)
 	// Bound returns why the call can never leave its instance, or nothing.
 	Bound() string
 	// Contended reports whether other calls wait for a slot that the call holds.
@@ -45,8 +45,9 @@ type Call interface {
 type Pending struct {
 	call   Call
 	ops    *guestcall.Call
-	owner  *Suspend // of its stored states; nil: the call cannot be suspended
-	digest string   // of the plugin, in hex
+	owner  Owner // nil: the call cannot be suspended
+	terms  Terms
+	digest string // of the plugin, in hex
 
 	last    int32              // last id
 	started map[int32]*started // nil before the first
@@ -62,9 +63,12 @@ type Pending struct {
 }
 
 // Init begins the set of a call of the plugin with that digest, in hex. owner is nil if
-// the call cannot be suspended. End its use with Close.
-func (p *Pending) Init(call Call, ops *guestcall.Call, owner *Suspend, digest string) {
+// the call cannot be suspended. Call Close once the guest has returned.
+func (p *Pending) Init(call Call, ops *guestcall.Call, owner Owner, digest string) {
 	p.call, p.ops, p.owner, p.digest = call, ops, owner, digest
+	if owner != nil {
+		p.terms = owner.Terms()
+	}
 }
 
 // Any reports whether operations are pending.
@@ -241,12 +245,13 @@ func (p *Pending) nextEnd() (*started, error) {
 	}
 
 	p.ops.Guest.Idle()
+	revived := p.revived()
 	suspend, stop := p.suspendLater()
 	defer stop()
 	hold, stopHold := p.holdLater(suspend)
 	defer stopHold()
 	select {
-	case <-p.revived(suspend):
+	case <-revived:
 		return p.nextEnd()
 	case <-hold:
 		if err := p.call.Compute(); err != nil {
@@ -284,7 +289,7 @@ func (p *Pending) suspendLater() (_ <-chan time.Time, stop func()) {
 	if p.owner == nil || p.resident() != "" {
 		return nil, func() {}
 	}
-	after := p.owner.After
+	after := p.terms.After
 	switch short := p.short(); {
 	case p.resumed && !short:
 		after += settleTime
@@ -311,7 +316,7 @@ func (p *Pending) holdLater(suspend <-chan time.Time) (_ <-chan time.Time, stop 
 	if p.since.IsZero() {
 		p.since = time.Now()
 	}
-	after := max(holdAfter, p.owner.After, 2*p.waited, p.retry)
+	after := max(holdAfter, p.terms.After, 2*p.waited, p.retry)
 	timer := time.NewTimer(after - time.Since(p.since))
 	return timer.C, func() { timer.Stop() }
 }
@@ -336,21 +341,21 @@ func (p *Pending) unkept(err error) {
 
 // short reports whether others need the resources that the call holds.
 func (p *Pending) short() bool {
-	return p.call.Contended() || p.ops.Meter.Payer.Short() || p.owner.UnderPressure != nil && p.owner.UnderPressure()
+	return p.call.Contended() || p.ops.Meter.Payer.Short() || p.owner.Status().UnderPressure
 }
 
-// revived returns a channel that fires when a call that keeps its instance may have
-// become suspendable; nil for never.
-func (p *Pending) revived(suspend <-chan time.Time) <-chan struct{} {
-	s := p.owner
-	if suspend != nil || s == nil {
+// revived returns a channel that fires when the call may have become suspendable; nil for
+// never. Ask for it before what depends on Live, or that change may be missed.
+func (p *Pending) revived() <-chan struct{} {
+	if p.owner == nil {
 		return nil
 	}
+	revived := p.owner.Status().Revived
 	select {
-	case <-s.Revived: // it already has
+	case <-revived: // it already has
 		return nil
 	default:
-		return s.Revived
+		return revived
 	}
 }
 
