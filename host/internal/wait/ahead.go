@@ -74,14 +74,15 @@ func (p *Pending) precedes(s *started) bool {
 }
 
 // ahead begins the operations that were held until a state that records them is stored.
+// After an error or a panic they are still held, for Close.
 func (p *Pending) ahead() error {
-	if len(p.held) == 0 {
+	held := p.held
+	if len(held) == 0 {
 		return nil
 	}
-	held := p.held
-	p.held = nil
 	if p.unfit() != "" {
 		_, err := instance.Catch(func() int32 { p.unrecorded(held); return 0 })
+		p.held = nil
 		for _, s := range held {
 			s.Apart = false
 			p.proceed(s)
@@ -94,10 +95,10 @@ func (p *Pending) ahead() error {
 	}
 	st, err := p.look()
 	if err != nil {
-		p.held = held // for Close
 		return err
 	}
 	err = p.keep(st, held)
+	p.held = nil
 	for _, s := range held {
 		switch {
 		case err == nil:
