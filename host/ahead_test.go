@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,11 +21,13 @@ import (
 // An owner of calls that can be suspended writes down what it is asked to do. Tools are
 // made in the manner that they are named after, and take a second.
 type owner struct {
-	mu     sync.Mutex
-	events []string
-	states []host.SavedState
-	fails  error // of Keep
-	hangs  bool  // the tools never end by themselves
+	keeper
+	repeats bool
+	mu      sync.Mutex
+	events  []string
+	states  []host.SavedState
+	fails   error // of Keep
+	hangs   bool  // the tools never end by themselves
 }
 
 func (o *owner) say(format string, args ...any) {
@@ -33,23 +36,25 @@ func (o *owner) say(format string, args ...any) {
 	o.events = append(o.events, fmt.Sprintf(format, args...))
 }
 
-func (o *owner) suspend() *host.Suspend {
-	return &host.Suspend{
-		After: 10 * time.Second,
-		Keep: func(k host.SavedState) error {
-			o.say("keep begin %v await %v hold %v", k.Begin, k.Await, k.Hold)
-			o.states = append(o.states, k)
-			return o.fails
-		},
-		Drop: func() error { o.say("drop"); return nil },
-		Tool: func(op int32, t host.ToolCall) host.CrashPolicy {
-			return map[string]host.CrashPolicy{"once": host.LostOnCrash, "again": host.RepeatedOnCrash, "apart": host.Detached}[t.Tool]
-		},
-		Await: func(ctx context.Context, op int32, t host.ToolCall) (abi.Result, error) {
-			o.say("await %d %s", op, t.Tool)
-			return o.end(ctx)
-		},
-	}
+func (o *owner) Terms() host.SuspensionTerms {
+	return host.SuspensionTerms{After: cmp.Or(o.after, 10*time.Second), Repeats: o.repeats}
+}
+
+func (o *owner) Keep(k host.SavedState) error {
+	o.say("keep begin %v await %v hold %v", k.Begin, k.Await, k.Hold)
+	o.states = append(o.states, k)
+	return o.fails
+}
+
+func (o *owner) Drop() error { o.say("drop"); return nil }
+
+func (o *owner) CrashPolicy(_ int32, t host.ToolCall) host.CrashPolicy {
+	return map[string]host.CrashPolicy{"once": host.LostOnCrash, "again": host.RepeatedOnCrash, "apart": host.Detached}[t.Tool]
+}
+
+func (o *owner) Await(ctx context.Context, op int32, t host.ToolCall) (abi.Result, error) {
+	o.say("await %d %s", op, t.Tool)
+	return o.end(ctx)
 }
 
 func (o *owner) call(ctx context.Context, t host.ToolCall) (abi.Result, error) {
@@ -74,7 +79,7 @@ func (o *owner) end(ctx context.Context) (abi.Result, error) {
 func (o *owner) request() host.Call {
 	return host.Call{
 		Policy:   host.Policy{Grant: host.Grant{Clock: true, Tools: []string{"once", "again", "apart"}, KV: host.KV{Mode: abi.StoreWrite}}},
-		Services: host.Services{Suspend: o.suspend(), CallTool: o.call, KV: &memoryValues{}},
+		Services: host.Services{Suspend: o, CallTool: o.call, KV: &memoryValues{}},
 	}
 }
 
@@ -222,8 +227,8 @@ func TestAheadDrops(t *testing.T) {
 				g.resume = seq(call, call, i32(0))
 				m := compile(t, h, g.wasm())
 				requestOf := func(o *owner) host.Call {
+					o.repeats = c.repeats
 					req := o.request()
-					req.Suspend.Repeats = c.repeats
 					req.Receive = func(context.Context, int64, time.Duration) ([]host.Message, error) { return nil, nil }
 					req.Checkpoint = &host.Checkpoint{Load: func() []byte { return nil }, Save: func([]byte) error { return nil }}
 					return req
@@ -260,9 +265,8 @@ func TestAheadTogether(t *testing.T) {
 		m := compile(t, h, waiter(1, calling("apart")).wasm())
 		for range 50 {
 			var o owner
-			req := o.request()
-			req.Suspend.After = time.Second // as long as the tool takes
-			r := do(t.Context(), h, m, req)
+			o.after = time.Second // as long as the tool takes
+			r := do(t.Context(), h, m, o.request())
 			for _, k := range o.states {
 				require.True(t, k.Hold || len(k.Await) > 0, "it waits for nothing")
 			}

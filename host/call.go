@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/meter"
 	"github.com/toolhost/toolhost/host/internal/sched"
+	"github.com/toolhost/toolhost/host/internal/wait"
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/internal/fuel"
 )
@@ -48,8 +49,7 @@ type call struct {
 	connected  bool               // it tried to use a network connection
 	failed     error              // the first exceeded limit or broken rule that a host function found
 	extism     extismCall         // state of an Extism plugin
-	pending    pending            // operations in progress
-	leaving    bool               // it was interrupted, and its state is being stored
+	pending    wait.Pending       // operations in progress
 	params     [2]uint64          // parameters of the guest's function, then its results
 }
 
@@ -84,7 +84,7 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	}
 	c := &call{Call: *req, host: h, module: m, client: fair.ClientOf(req.Session), started: time.Now()}
 	c.Policy = c.Policy.withDefaults()
-	c.start.call, c.pending.call = c, c
+	c.start.call = c
 	c.inner.Begin(c.Caller, &c.guest, &c.meter, c.started)
 	if c.Caller != nil {
 		c.Policy.Fuel = min(c.Policy.Fuel, c.Caller.Left())
@@ -120,6 +120,7 @@ func (c *call) beginOperations() {
 	o.Observers = guestcall.Observers{OnProgress: c.Progress, OnUngranted: c.Ungranted, OnHTTP: c.Observers.HTTP}
 	o.Context, o.Stopping, o.Log, o.Operations, o.Egress = &c.ctx, c.Stopping, c.host.log, c.host.operations, c.host.egress
 	o.Guest, o.Meter, o.Tree, o.Answer, o.Suspension = &c.guest, &c.meter, &c.inner, &c.answer, &c.pending
+	c.pending.Init(waiter{c}, o, c.Suspend, c.module.Info.Digest)
 }
 
 // end releases what the call holds.
@@ -140,10 +141,10 @@ func (c *call) interrupted() error {
 	if c.failed != nil {
 		return c.failed
 	}
-	if err, cause := c.ctx.over(); err != nil && !c.leaving {
+	if err, cause := c.ctx.over(); err != nil && !c.pending.Leaving() {
 		return because(err, cause)
 	}
-	if len(c.pending.started) > 0 { // nested calls may be running
+	if c.pending.Any() { // nested calls may be running
 		c.inner.Allow(c.Policy.Fuel-c.meter.Used(), int64(c.meter.Memory.Peak))
 		if c.inner.Overdrawn() {
 			return errOverdrawn

@@ -68,11 +68,5 @@ func InnerBackground(c *Caller) (all []bool) {
 	return all
 }
 
-// CheckState says what is wrong with what the host adds to a checkpoint.
-func CheckState(data []byte) error {
-	_, err := decodeState(data)
-	return err
-}
-
 // Scripted reports whether the plugin has a script.
 func (m *Module) Scripted() bool { return m.Info.Script() != nil }

@@ -65,7 +65,7 @@ func (c *extismCall) runExtism() (code int32, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return guarded(func() int32 { return c.takeExtism(code) })
+	return instance.Catch(func() int32 { return c.takeExtism(code) })
 }
 
 // takeExtism takes the response from the kernel.

@@ -281,3 +281,13 @@ func callCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	request := bytesAt(mem, abi.ImportCall, stack[2], stack[3])
 	return c.ops.Perform(bytesAt(mem, abi.ImportCall, stack[0], stack[1]), request)
 }
+
+// startCapability is the contract's call_start function: the guest gets the end of the
+// operation when it waits.
+func startCapability(c *call, mem api.Memory, stack []uint64) int32 {
+	request := bytesAt(mem, abi.ImportStart, stack[2], stack[3])
+	if code := c.pending.Admit(request); code < 0 {
+		return code
+	}
+	return c.pending.Start(bytesAt(mem, abi.ImportStart, stack[0], stack[1]), request)
+}

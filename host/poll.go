@@ -105,7 +105,7 @@ func (s standardInput) Read(p []byte) (int, error) {
 // Poll implements sys.Pollable. It reports whether there is something to read.
 func (s standardInput) Poll(sys.Pflag, int32) (ready bool, errno sys.Errno) {
 	i, c := &s.idling, s.call
-	waiting := len(c.pending.started) > 0
+	waiting := c.pending.Any()
 	switch {
 	case !i.armed || i.ready:
 		return true, 0

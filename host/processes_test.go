@@ -70,7 +70,7 @@ func (s stretch) walk(t *testing.T, once bool) stretch {
 		}
 		s.State = nil
 		if once {
-			call.Suspend = &host.Suspend{Keep: func(k host.SavedState) error {
+			call.Suspend = &keeper{keep: func(k host.SavedState) error {
 				s.State, s.Until = k.State, k.Until
 				return nil
 			}}

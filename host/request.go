@@ -35,7 +35,7 @@ type Call struct {
 	// for none. This call has no slots of its own, and may use the fuel that its caller
 	// has left. Give it the caller's context.
 	Caller *Caller
-	// Continue is the state of a call that was suspended, from Suspend.Keep. The call
+	// Continue is the state of a call that was suspended, from Suspension.Keep. The call
 	// continues from there if the plugin file, the tool, the arguments and the Policy
 	// are the same; otherwise it ends with [ErrState]. The state is as untrusted as a
 	// plugin.

@@ -6,6 +6,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/host/internal/wait"
 	"github.com/toolhost/toolhost/internal/checkpoint"
 )
 
@@ -18,11 +19,11 @@ func (u *startup) resume() (*checkpoint.Checkpoint, error) {
 	point, err := checkpoint.Decode(c.Continue, uint64(c.Policy.Memory))
 	switch {
 	case err != nil:
-		return nil, cannotContinue(err.Error())
+		return nil, wait.CannotContinue(err.Error())
 	case hex.EncodeToString(point.Plugin[:]) != c.module.Info.Digest:
-		return nil, cannotContinue("the plugin has changed since")
+		return nil, wait.CannotContinue("the plugin has changed since")
 	case c.module.Info.Shape == contract.Command || c.module.Isolation.Mode != Reset:
-		return nil, cannotContinue("the plugin cannot be put back to a state")
+		return nil, wait.CannotContinue("the plugin cannot be put back to a state")
 	}
 	return point, nil
 }
@@ -35,19 +36,16 @@ func (u *startup) proceed() (code int32, err error) {
 	if err != nil {
 		return 0, err
 	}
-	st, err := decodeState(u.point.Host)
+	st, err := c.pending.Decode(u.point.Host)
 	if err != nil {
-		return 0, cannotContinue(err.Error())
-	}
-	if st.Name != c.Suspend.name() {
-		return 0, cannotContinue("its state is that of another call")
+		return 0, err
 	}
 
 	if err := c.instance.Load(u.point, image); err != nil {
 		return 0, &instance.Stop{Reason: err}
 	}
 	u.point = nil
-	return abi.InvokeWaiting, c.pending.restore(st)
+	return abi.InvokeWaiting, c.pending.Restore(st)
 }
 
 // image returns the base image of the state, if the plugin now starts up differently.
@@ -56,17 +54,17 @@ func (u *startup) image() (*checkpoint.Image, error) {
 	if c.instance.Started(u.point.Image) {
 		return nil, nil
 	}
-	if c.Suspend == nil || c.Suspend.Image == nil {
-		return nil, cannotContinue("the plugin starts up differently here")
+	if c.Suspend == nil {
+		return nil, wait.CannotContinue("the plugin starts up differently here")
 	}
 	data, err := c.Suspend.Image(hex.EncodeToString(u.point.Image[:]))
 	if err != nil {
 		c.host.log.Warn("the image of a call that waited cannot be read", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
-		return nil, cannotContinue("the plugin starts up differently here, and how it did is not kept")
+		return nil, wait.CannotContinue("the plugin starts up differently here, and how it did is not kept")
 	}
 	image, err := checkpoint.DecodeImage(data, u.point.Image, uint64(c.Policy.Memory))
 	if err != nil {
-		return nil, cannotContinue(err.Error())
+		return nil, wait.CannotContinue(err.Error())
 	}
 	return &image, nil
 }

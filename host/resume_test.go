@@ -29,17 +29,18 @@ func TestContinueStartedDifferently(t *testing.T) {
 			return nil
 		}
 		missing := errors.New("it is gone")
+		stored := func(digest string) ([]byte, error) {
+			if data, ok := images[digest]; ok {
+				return data, nil
+			}
+			return nil, missing
+		}
 		suspended := func(env ...string) host.Call {
 			call := host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true, Env: map[string]string{}}}, Continue: state}
 			for _, name := range env {
 				call.Policy.Env[name] = "x"
 			}
-			call.Suspend = &host.Suspend{After: 100 * time.Millisecond, Keep: keep, Image: func(digest string) ([]byte, error) {
-				if data, ok := images[digest]; ok {
-					return data, nil
-				}
-				return nil, missing
-			}}
+			call.Suspend = &keeper{after: 100 * time.Millisecond, keep: keep, image: stored}
 			return call
 		}
 		require.ErrorIs(t, do(t.Context(), h, m, suspended("A")).err, host.ErrSuspended)
@@ -57,19 +58,18 @@ func TestContinueStartedDifferently(t *testing.T) {
 			{"empty", func([]byte) []byte { return nil }, "damaged"},
 		} {
 			call := suspended("A", "B")
-			of := call.Suspend.Image
-			call.Suspend.Image = func(digest string) ([]byte, error) {
-				data, err := of(digest)
+			call.Suspend = &keeper{image: func(digest string) ([]byte, error) {
+				data, err := stored(digest)
 				return c.change(bytes.Clone(data)), err
-			}
+			}}
 			o := do(t.Context(), h, m, call)
 			require.ErrorIs(t, o.err, host.ErrState, c.name)
 			require.ErrorContains(t, o.err, c.text, c.name)
 		}
 		call := suspended("A", "B")
-		call.Suspend.Image = func(string) ([]byte, error) { return nil, missing }
+		call.Suspend = &keeper{}
 		require.ErrorContains(t, do(t.Context(), h, m, call).err, "the plugin starts up differently here, and how it did is not kept")
-		call.Suspend.Image = nil
+		call.Suspend = nil
 		require.ErrorContains(t, do(t.Context(), h, m, call).err, "the plugin starts up differently here")
 
 		o := do(t.Context(), h, m, suspended("A", "B"))

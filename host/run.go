@@ -59,7 +59,7 @@ func (c *call) runAdmitted() (code int32, err error) {
 	if c.Continue == nil {
 		c.startFuel, c.startTime = c.meter.Used(), time.Since(began)
 	}
-	if err := c.pending.arrive(); err != nil {
+	if err := c.pending.Arrive(); err != nil {
 		return 0, err
 	}
 
@@ -77,7 +77,7 @@ func (c *call) runAdmitted() (code int32, err error) {
 			code, err = c.start.proceed()
 		}
 		for err == nil && code == abi.InvokeWaiting {
-			code, err = c.pending.resume()
+			code, err = c.resume()
 		}
 	}
 	if err == nil {
@@ -105,6 +105,24 @@ func (c *call) enter(e *instance.Entry) (int32, error) {
 	return api.DecodeI32(c.params[0]), err
 }
 
+// resume waits, without a processor, for an operation to end, and reports it to the
+// guest. It returns the guest's response.
+func (c *call) resume() (int32, error) {
+	if !c.pending.Any() {
+		return 0, &instance.Stop{Reason: fmt.Errorf("%w: the plugin returned %d, waiting, but no operation is pending", ErrABI, abi.InvokeWaiting)}
+	}
+	id, code, err := c.pending.Next()
+	if err != nil {
+		return 0, err
+	}
+
+	c.params[0], c.params[1] = api.EncodeI32(id), api.EncodeI32(code)
+	c.instance.Shrink(abi.ExportInvoke) // the call pays for one stack
+	code, err = c.enter(c.instance.Cached(abi.ExportResume))
+	c.ops.Response = nil
+	return code, err
+}
+
 // leave ends the use of an instance, if there is one. The instance is not reused
 // after a trap, a limit, a stop or an exit, or after anything else that may have
 // left traces.
@@ -113,7 +131,7 @@ func (c *call) leave(clean bool) {
 	if in == nil {
 		return
 	}
-	c.pending.close()
+	c.pending.Close()
 	c.meter.Note(c.meter.Left())
 	c.fuel = c.meter.Used()
 	c.peak, c.refused, c.threw = int64(in.Memory.Peak), in.Memory.Refused, !clean && in.Threw()

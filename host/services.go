@@ -15,8 +15,9 @@ type Services struct {
 	May func(ctx context.Context) error
 	// Checkpoint is the resume point of a background run.
 	Checkpoint *Checkpoint
-	// Suspend lets the call give up its instance while it waits.
-	Suspend *Suspend
+	// Suspend lets the call give up its instance while it waits. Nil means that it keeps
+	// it.
+	Suspend Suspension
 	// Receive waits for messages to a background run with ids above after, and returns
 	// some or all of them in order. It returns none when wait has passed, ctx is done
 	// or the tool is asked to stop. Messages up to after are acknowledged and never
@@ -84,5 +85,5 @@ type CrashPolicy = guestcall.CrashPolicy
 const (
 	LostOnCrash     = guestcall.LostOnCrash     // part of the call, at most once: it begins after a state that records it is stored, and a crash loses it
 	RepeatedOnCrash = guestcall.RepeatedOnCrash // part of the call, repeated when the call continues
-	Detached        = guestcall.Detached        // a separate call, which [Suspend.Await] waits for
+	Detached        = guestcall.Detached        // a separate call, which [Suspension.Await] waits for
 )

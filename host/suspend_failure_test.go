@@ -48,7 +48,7 @@ func TestRestartOfACallThatEnds(t *testing.T) {
 					<-ctx.Done()
 					return nil, ctx.Err()
 				},
-				Suspend: &host.Suspend{After: time.Second, Keep: func(host.SavedState) error {
+				Suspend: &keeper{after: time.Second, keep: func(host.SavedState) error {
 					lost(errors.New("the lease is lost"))
 					return errors.New("fenced")
 				}},
@@ -93,7 +93,7 @@ func TestSuspendAfterAFailure(t *testing.T) {
 		fails := 1
 		req := host.Call{
 			Policy: host.Policy{Grant: host.Grant{Clock: true}, Timeout: time.Hour},
-			Services: host.Services{Suspend: &host.Suspend{After: time.Second, Keep: func(host.SavedState) error {
+			Services: host.Services{Suspend: &keeper{after: time.Second, keep: func(host.SavedState) error {
 				if fails > 0 {
 					fails--
 					return errors.New("the disk is full")

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,6 +18,51 @@ import (
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
+
+// A keeper is a simple owner of a call that can be suspended: the whole call may be
+// repeated, and nothing of it outlives its host but its states.
+type keeper struct {
+	after   time.Duration
+	once    bool // the call must not be repeated
+	pressed bool // others need what the call holds
+	keep    func(host.SavedState) error
+	drop    func() error                        // nil: it keeps no state
+	image   func(digest string) ([]byte, error) // nil: it keeps none
+}
+
+func (k *keeper) Terms() host.SuspensionTerms {
+	return host.SuspensionTerms{After: k.after, Repeats: !k.once}
+}
+
+func (k *keeper) Status() host.SuspensionStatus {
+	return host.SuspensionStatus{Live: true, UnderPressure: k.pressed}
+}
+
+func (k *keeper) Keep(s host.SavedState) error { return k.keep(s) }
+
+func (k *keeper) Drop() error {
+	if k.drop == nil {
+		return nil
+	}
+	return k.drop()
+}
+
+func (k *keeper) Image(digest string) ([]byte, error) {
+	if k.image == nil {
+		return nil, errors.New("no images are kept")
+	}
+	return k.image(digest)
+}
+
+func (k *keeper) Ask(context.Context, int32, abi.Questions) (abi.Answers, error) {
+	return abi.Answers{}, errors.New("nobody is asked later")
+}
+
+func (k *keeper) CrashPolicy(int32, host.ToolCall) host.CrashPolicy { return host.LostOnCrash }
+
+func (k *keeper) Await(context.Context, int32, host.ToolCall) (abi.Result, error) {
+	return abi.Result{}, errors.New("no call outlives its host")
+}
 
 // A relay makes a call that continues in a new instance each time that it waits.
 type relay struct {
@@ -38,7 +81,7 @@ func (r *relay) do(ctx context.Context, req host.Call, next func() (*host.Host, 
 	for {
 		var life context.Context
 		life, r.kill = context.WithCancel(ctx)
-		req.Suspend = &host.Suspend{Keep: func(k host.SavedState) error {
+		req.Suspend = &keeper{once: r.once, drop: func() error { req.Continue = nil; return nil }, keep: func(k host.SavedState) error {
 			if life.Err() != nil {
 				return errors.New("the host is dead")
 			}
@@ -50,9 +93,6 @@ func (r *relay) do(ctx context.Context, req host.Call, next func() (*host.Host, 
 			r.states, r.untils = append(r.states, k.State), append(r.untils, k.Until)
 			return nil
 		}}
-		if r.once {
-			req.Suspend.Drop = func() error { req.Continue = nil; return nil }
-		}
 		h, m := next()
 		o := do(life, h, m, req)
 		died := life.Err() != nil
@@ -162,7 +202,7 @@ func TestSuspendFails(t *testing.T) {
 		tries := 0
 		o := run(t, waiter(2, sleeping(1000), sleeping(2000)), host.Call{
 			Policy: host.Policy{Grant: host.Grant{Clock: true}},
-			Services: host.Services{Suspend: &host.Suspend{After: 100 * time.Millisecond, Keep: func(host.SavedState) error {
+			Services: host.Services{Suspend: &keeper{after: 100 * time.Millisecond, keep: func(host.SavedState) error {
 				tries++
 				return errors.New("the disk is full")
 			}}},
@@ -181,7 +221,7 @@ func TestContinueRefuses(t *testing.T) {
 		m := compile(t, h, wasm)
 		call := host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}}}
 		var kept []byte
-		call.Suspend = &host.Suspend{Keep: func(k host.SavedState) error { kept = k.State; return nil }}
+		call.Suspend = &keeper{keep: func(k host.SavedState) error { kept = k.State; return nil }}
 		require.ErrorIs(t, do(t.Context(), h, m, call).err, host.ErrSuspended)
 		call.Suspend = nil
 
@@ -229,7 +269,7 @@ func TestContinueWhenTheClockIsSetBack(t *testing.T) {
 				m := compile(t, h, waiter(2, sleeping(30_000), sleeping(10_000)).wasm())
 				req := host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}, Timeout: 2 * time.Hour}}
 				var kept []byte
-				req.Suspend = &host.Suspend{Keep: func(k host.SavedState) error { kept = k.State; return nil }}
+				req.Suspend = &keeper{keep: func(k host.SavedState) error { kept = k.State; return nil }}
 				require.ErrorIs(t, do(t.Context(), h, m, req).err, host.ErrSuspended)
 
 				point, err := checkpoint.Decode(kept, 1<<30)
@@ -263,30 +303,12 @@ func TestContinueWhenTheClockIsSetBack(t *testing.T) {
 	}
 }
 
-// TestStatesAreHostile: what the host has added to a checkpoint is checked like anything
-// from a plugin.
-func TestStatesAreHostile(t *testing.T) {
-	for _, data := range []string{
-		``, `[]`, `{"now":"x"}`, `{"unknown":1}`, `{"last":-1,"pending":[{"id":1}]}`, `{"last":1,"pending":[{"id":1,"op":"sleep"},{"id":1,"op":"sleep"}]}`,
-		`{"last":1,"ended":[{"id":1}],"pending":[{"id":1}]}`, `{"last":1,"pending":[{"id":0}]}`, `{"last":1,"ended":[{"id":2}]}`, `{"fuel":-1}`, `{"peak":-1}`, `{"made":-1}`,
-		`{"answer":{"bytes":-1}}`, `{"answer":{"logged":-1}}`, `{"last":2147483647}`, `{"last":-5}`, `{} {}`, fmt.Sprintf(`{"last":1,"pending":[{"id":1,"request":%q}]}`, strings.Repeat("AAAA", 1<<19)),
-	} {
-		require.Error(t, host.CheckState([]byte(data)), "%.60s", data)
-	}
-	require.NoError(t, host.CheckState([]byte(`{"last":2,"pending":[{"id":2,"op":"sleep"}]}`)))
-}
-
-func FuzzState(f *testing.F) {
-	f.Add([]byte(`{"last":2,"ended":[{"id":1,"code":2,"response":"e30="}],"pending":[{"id":2,"op":"sleep","request":"e30="}]}`))
-	f.Fuzz(func(_ *testing.T, data []byte) { _ = host.CheckState(data) })
-}
-
 // suspendedAfter makes a call that waits for an hour, and returns when it was suspended, and
 // its state.
 func suspendedAfter(t *testing.T, h *host.Host, m *host.Module, req host.Call, short bool) (after time.Duration, state []byte) {
 	t.Helper()
 	began := time.Now()
-	req.Suspend = &host.Suspend{After: 10 * time.Second, UnderPressure: func() bool { return short }, Keep: func(k host.SavedState) error {
+	req.Suspend = &keeper{after: 10 * time.Second, pressed: short, keep: func(k host.SavedState) error {
 		state = k.State
 		return nil
 	}}

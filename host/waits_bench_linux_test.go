@@ -55,7 +55,8 @@ func BenchmarkScript(b *testing.B) {
 
 	var kept []byte
 	waits := call(lines + "for (;;) await sleep(3_000_000)")
-	waits.Suspend = &host.Suspend{Keep: func(k host.SavedState) error { kept = k.State; return nil }}
+	keep := func(k host.SavedState) error { kept = k.State; return nil }
+	waits.Suspend = &keeper{keep: keep}
 	b.Run("suspend", func(b *testing.B) {
 		began := processorTime(b)
 		for b.Loop() {
@@ -68,7 +69,7 @@ func BenchmarkScript(b *testing.B) {
 	b.Run("continue", func(b *testing.B) {
 		again := waits
 		again.Continue = kept
-		again.Suspend.UnderPressure = func() bool { return true } // it is suspended again although nothing has ended
+		again.Suspend = &keeper{keep: keep, pressed: true} // it is suspended again although nothing has ended
 		began := processorTime(b)
 		for b.Loop() {
 			_, err := h.Call(b.Context(), m, again)

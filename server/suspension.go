@@ -36,6 +36,7 @@ type suspension struct {
 	anew    bool  // the run may start over
 
 	session  string
+	ask      question.Func              // nil: nobody can be asked
 	children map[int32]background.Child // children of operations that have not begun
 	question atomic.Int32               // operation whose open questions are stored; 0: none
 	secret   bool                       // a tool was called with secret arguments
@@ -44,27 +45,31 @@ type suspension struct {
 
 // into lets a call be suspended, and continues it from where its run was last suspended.
 func (s *suspension) into(call host.Call) host.Call {
-	s.session, s.children = call.Session, map[int32]background.Child{}
-	call.Continue = background.StateOf(s.ctx)
-
-	call.Suspend = &host.Suspend{After: suspendAfter, Name: s.name, Restartable: s.anew, Live: s.isRun, UnderPressure: s.short, Keep: s.keep, Tool: s.manner, Await: s.await, Image: s.image}
-	if s.live != nil {
-		call.Suspend.Revived = s.live.parked
-	}
-	if ask := call.Ask; ask != nil {
-		call.Suspend.Ask = func(ctx context.Context, op int32, q abi.Questions) (abi.Answers, error) {
-			return question.Checked(ask)(question.WithOperation(ctx, op, &s.question), q)
-		}
-	}
-	hints := s.tool.Tool.Hints
-	call.Suspend.Repeats = hints.Readonly || hints.Idempotent
-	call.Suspend.Drop = func() error { return background.DropState(s.ctx) }
+	s.session, s.children, s.ask = call.Session, map[int32]background.Child{}, question.Checked(call.Ask)
+	call.Suspend, call.Continue = s, background.StateOf(s.ctx)
 	if call.Attempt > 1 && call.Continue == nil {
 		if err := question.Forget(s.ctx); err != nil {
 			s.service.log.Warn("what a run asked before it began again is kept", "task_id", s.name(), "error", err)
 		}
 	}
 	return call
+}
+
+// Terms implements host.Suspension.
+func (s *suspension) Terms() host.SuspensionTerms {
+	hints := s.tool.Tool.Hints
+	return host.SuspensionTerms{
+		After: suspendAfter, Restartable: s.anew, Repeats: hints.Readonly || hints.Idempotent, Asks: s.ask != nil,
+	}
+}
+
+// Status implements host.Suspension.
+func (s *suspension) Status() host.SuspensionStatus {
+	status := host.SuspensionStatus{Name: s.name(), Live: s.isRun(), UnderPressure: background.Crowded(s.ctx)}
+	if s.live != nil {
+		status.Revived = s.live.parked
+	}
+	return status
 }
 
 // isRun reports whether the call is a run that can be suspended. One with secret
@@ -74,11 +79,8 @@ func (s *suspension) isRun() bool {
 	return ok && !run.Secret && !s.secret && (s.live == nil || isClosed(s.live.parked))
 }
 
-// short reports whether other runs need this one's slot.
-func (s *suspension) short() bool { return background.Crowded(s.ctx) }
-
-// image returns the initial memory of the plugin that the run was suspended with.
-func (s *suspension) image(digest string) ([]byte, error) {
+// Image returns the initial memory of the plugin that the run was suspended with.
+func (s *suspension) Image(digest string) ([]byte, error) {
 	version, err := s.tool.Version()
 	if err != nil {
 		return nil, err
@@ -89,8 +91,8 @@ func (s *suspension) image(digest string) ([]byte, error) {
 // outcome returns the outcome of a suspended run.
 func (s *suspension) outcome() background.Outcome { return background.Outcome{Suspend: s.kept} }
 
-// keep stores a state, together with the runs that begin with it.
-func (s *suspension) keep(k host.SavedState) error {
+// Keep stores a state, together with the runs that begin with it.
+func (s *suspension) Keep(k host.SavedState) error {
 	if err := s.service.versions.Keep(s.ctx, s.tool.Plugin, k.Image); err != nil {
 		if !k.Hold {
 			return fmt.Errorf("keeping its plugin: %w", err)
@@ -129,6 +131,15 @@ func (s *suspension) keep(k host.SavedState) error {
 	return nil
 }
 
+// Drop removes the stored state of the run.
+func (s *suspension) Drop() error { return background.DropState(s.ctx) }
+
+// Ask asks the user on behalf of an operation, so that its questions are kept while the
+// run is suspended.
+func (s *suspension) Ask(ctx context.Context, op int32, q abi.Questions) (abi.Answers, error) {
+	return s.ask(question.WithOperation(ctx, op, &s.question), q)
+}
+
 // asked reports to operators that a child waits for approval, if it does.
 func (s *suspension) asked(child background.Child) {
 	if child.Held == "" {
@@ -154,9 +165,9 @@ func (s *suspension) number(op int32) int64 {
 	return int64(max(1, run.Begun)-1)<<31 + int64(op)
 }
 
-// manner decides how a nested call survives a crash. Calls that would be refused are left
-// to fail when they are made.
-func (s *suspension) manner(op int32, t host.ToolCall) host.CrashPolicy {
+// CrashPolicy decides how a nested call survives a crash. Calls that would be refused are
+// left to fail when they are made.
+func (s *suspension) CrashPolicy(op int32, t host.ToolCall) host.CrashPolicy {
 	tool, err := s.service.catalog.Lookup(t.Tool)
 	if IsAgentTool(t.Tool) || err != nil {
 		return host.RepeatedOnCrash
@@ -243,9 +254,9 @@ func (s *suspension) child(tool *catalog.Tool, args Args, t host.ToolCall) (back
 	return c.limited().asLaterRun(s.ctx, version), nil
 }
 
-// await waits for the end of the child of an operation. It stops a child that nobody
+// Await waits for the end of the child of an operation. It stops a child that nobody
 // waits for any longer, unless the run waits for it later.
-func (s *suspension) await(ctx context.Context, op int32, _ host.ToolCall) (abi.Result, error) {
+func (s *suspension) Await(ctx context.Context, op int32, _ host.ToolCall) (abi.Result, error) {
 	id, follow := s.id(op), s.service.follower
 	r, err := follow.awaitChild(ctx, s.session, id)
 	if ctx.Err() == nil || question.Withdrawn(ctx) {

@@ -100,15 +100,7 @@ func (s stretch) walk(ctx context.Context, once bool) (stretch, error) {
 	call.Stdout = &output
 	s.State = nil
 	if once {
-		call.Suspend = &host.Suspend{
-			Drop: func() error { return nil }, // an order must not be made twice
-			Keep: func(k host.SavedState) error {
-				if !k.Hold {
-					s.State, s.Until = k.State, k.Until
-				}
-				return nil
-			},
-		}
+		call.Suspend = &suspension{stretch: &s}
 	}
 	r, err := h.Call(ctx, m, call)
 	s.Result, s.Output = r.Value, s.Output+output.String()
@@ -119,6 +111,23 @@ func (s stretch) walk(ctx context.Context, once bool) (stretch, error) {
 		err = errors.New(r.Error)
 	}
 	return s, err
+}
+
+// A suspension keeps the states of a stretch. An order must not be made twice.
+type suspension struct {
+	host.Suspension // panics where the plugin has no use for it
+	*stretch
+}
+
+func (s *suspension) Terms() host.SuspensionTerms   { return host.SuspensionTerms{} }
+func (s *suspension) Status() host.SuspensionStatus { return host.SuspensionStatus{Live: true} }
+func (s *suspension) Drop() error                   { return nil }
+
+func (s *suspension) Keep(k host.SavedState) error {
+	if !k.Hold {
+		s.State, s.Until = k.State, k.Until
+	}
+	return nil
 }
 
 // A flaky shop answers each request only when it is made for the sixth time.

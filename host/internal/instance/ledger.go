@@ -29,6 +29,21 @@ func (s *Stop) Error() string { return s.Reason.Error() }
 // Unwrap returns the reason.
 func (s *Stop) Unwrap() error { return s.Reason }
 
+// Catch runs host code outside of the guest that may end the call. Its error is the [Stop]
+// with which that code does.
+func Catch(f func() int32) (code int32, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *Stop:
+			err = r
+		default:
+			panic(r)
+		}
+	}()
+	return f(), nil
+}
+
 // Kind is a use of memory.
 type Kind int
 

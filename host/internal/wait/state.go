@@ -1,4 +1,4 @@
-package host
+package wait
 
 import (
 	"bytes"
@@ -14,9 +14,9 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// state is the host's part of a checkpoint.
-type state struct {
-	Name    string          `json:"name,omitempty"`   // see [Suspend]
+// State is the host's part of a checkpoint.
+type State struct {
+	Name    string          `json:"name,omitempty"`   // see [Status]
 	Now     int64           `json:"now"`              // the fixed clock
 	Elapsed int64           `json:"elapsed"`          // the monotonic clock
 	At      time.Time       `json:"at"`               // time when that was read
@@ -44,7 +44,7 @@ var boot = struct {
 }{rand.Text(), time.Now()}
 
 // passed returns the time since the state was stored.
-func (s state) passed() time.Duration {
+func (s State) passed() time.Duration {
 	passed := time.Since(s.At)
 	if s.Boot == boot.id {
 		passed = max(passed, time.Since(boot.at)-time.Duration(s.Up))
@@ -77,12 +77,12 @@ type waiting struct {
 	Op      string    `json:"op"`
 	Request []byte    `json:"request"`
 	At      time.Time `json:"at"`              // start of the wait
-	Apart   bool      `json:"apart,omitempty"` // see [Apart]
+	Apart   bool      `json:"apart,omitempty"` // see [guestcall.Detached]
 	Once    bool      `json:"once,omitempty"`  // it is not repeated
 }
 
 // until returns when the first operation ends by itself.
-func (s state) until() (first time.Time) {
+func (s State) until() (first time.Time) {
 	for _, w := range s.Pending {
 		if again[w.Op] == "" {
 			continue
@@ -98,24 +98,24 @@ func (s state) until() (first time.Time) {
 func (w waiting) due() time.Time { return w.At.Add(timeIn(w.Request, again[w.Op])) }
 
 // finish runs the second half of an operation and saves its result in a state.
-func (p *pending) finish(s *started) (ended, error) {
-	code, err := guarded(s.end.Finish)
-	e := ended{s.ID, code, p.call.ops.Response}
-	p.call.ops.Response = nil
+func (p *Pending) finish(s *started) (ended, error) {
+	code, err := instance.Catch(s.end.Finish)
+	e := ended{s.ID, code, p.ops.Response}
+	p.ops.Response = nil
 	return e, err
 }
 
 // replay returns the second half of an operation whose result was saved with a state.
-func (p *pending) replay(e ended) func() int32 {
+func (p *Pending) replay(e ended) func() int32 {
 	return func() int32 {
-		p.call.ops.Response = e.Response
+		p.ops.Response = e.Response
 		return e.Code
 	}
 }
 
 // restart begins the operations of a state again. They were paid for before.
-func (p *pending) restart(st state) error {
-	p.init()
+func (p *Pending) restart(st State) error {
+	p.open()
 	p.last = st.Last
 	for _, e := range st.Ended {
 		s := &started{waiting: waiting{ID: e.ID}, cancel: withoutWork}
@@ -131,19 +131,18 @@ func (p *pending) restart(st state) error {
 }
 
 // beginAgain begins an operation of a state again, or waits for the call that it began.
-func (p *pending) beginAgain(w waiting) error {
-	c := p.call
+func (p *Pending) beginAgain(w waiting) error {
 	s := &started{waiting: w, cancel: withoutWork}
 	p.started[w.ID] = s
 	switch {
-	case w.Apart && c.Suspend != nil && c.Suspend.Await != nil:
+	case w.Apart && p.owner != nil:
 		s.known = true
 		p.work(s, p.await(w))
 		return nil
 	case w.Apart || w.Once:
 		s.Apart, s.Once = false, false
 		p.ended(s, guestcall.End{Finish: func() int32 {
-			return c.ops.Refuse(abi.CallLost, "lost", "it had begun when its host ended: whether it took effect is not known")
+			return p.ops.Refuse(abi.CallLost, "lost", "it had begun when its host ended: whether it took effect is not known")
 		}})
 		return nil
 	}
@@ -153,13 +152,13 @@ func (p *pending) beginAgain(w waiting) error {
 		request = rested(request, field, time.Until(w.due()))
 	}
 	var work guestcall.Work
-	c.ops.Effect = guestcall.Effect{ID: w.ID}
-	code, err := guarded(func() (code int32) {
-		work, code = c.ops.Operation([]byte(w.Op), request)
+	p.ops.Effect = guestcall.Effect{ID: w.ID}
+	code, err := instance.Catch(func() (code int32) {
+		work, code = p.ops.Operation([]byte(w.Op), request)
 		return code
 	})
 	if err != nil {
-		p.ended(s, guestcall.End{}) // for close
+		p.ended(s, guestcall.End{}) // for Close
 		return err
 	}
 	p.begin(s, work, code)
@@ -171,7 +170,7 @@ func (p *pending) beginAgain(w waiting) error {
 const maxStarted = 1 << 30
 
 // kept returns how many bytes of a state stay on the heap.
-func (s state) kept() (n int) {
+func (s State) kept() (n int) {
 	n = len(s.Answer.Result) + len(s.Answer.Error) + len(s.Answer.Summary) + len(s.Answer.Stderr)
 	for _, b := range s.Answer.Content {
 		n += len(b.Text) + len(b.Data) + len(b.URI) + len(b.Name)
@@ -179,8 +178,21 @@ func (s state) kept() (n int) {
 	return n
 }
 
-// decodeState decodes the host's part of a checkpoint. It may be anything.
-func decodeState(data []byte) (st state, err error) {
+// Decode decodes the host's part of a checkpoint, which may be anything. Its error matches
+// ErrState if the call cannot continue from there.
+func (p *Pending) Decode(data []byte) (State, error) {
+	st, err := decode(data)
+	if err != nil {
+		return st, CannotContinue(err.Error())
+	}
+	if st.Name != p.name() {
+		return st, CannotContinue("its state is that of another call")
+	}
+	return st, nil
+}
+
+// decode decodes the host's part of a checkpoint.
+func decode(data []byte) (st State, err error) {
 	strict := json.NewDecoder(bytes.NewReader(data))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&st); err != nil {
@@ -214,29 +226,30 @@ func decodeState(data []byte) (st state, err error) {
 	return st, nil
 }
 
-// restore restores the state of the call.
-func (p *pending) restore(st state) error {
-	c := p.call
-	env := c.instance.Env
+// Restore restores the state of the call, in an instance that has its memory and globals
+// already, and begins its operations again. After an error the call has to end.
+func (p *Pending) Restore(st State) error {
+	in := p.call.Instance()
+	env := in.Env
 	if err := env.Random.UnmarshalBinary(st.Random); err != nil {
-		return cannotContinue("its state has no position of random numbers")
+		return CannotContinue("its state has no position of random numbers")
 	}
 	env.Now = st.Now
 	passed := st.passed()
-	c.instance.Guest.(*environment).begin(st.Elapsed + int64(passed))
+	p.call.SetElapsed(st.Elapsed + int64(passed))
 	for i := range st.Pending {
 		w := &st.Pending[i]
 		w.At = time.Now().Add(w.At.Sub(st.At) - passed)
 	}
-	a, w := &c.answer, st.Answer
+	a, w := p.ops.Answer, st.Answer
 	a.Written, a.Logged, a.Result, a.Given, a.Error, a.Content, a.Summary = w.Bytes, w.Logged, w.Result, w.Given, w.Error, w.Content, w.Summary
 	a.Stderr.Restore(w.Stderr)
-	c.ops.Said = st.Said
-	first := c.inner.First()
+	p.ops.Said = st.Said
+	first := p.ops.Tree.First()
 	first.Made = st.Made
 	first.Attempts.Store(st.Web)
-	c.instance.Memory.Peak = max(c.instance.Memory.Peak, uint64(st.Peak))
-	if err := c.meter.Keep(st.kept()); err != nil {
+	in.Memory.Peak = max(in.Memory.Peak, uint64(st.Peak))
+	if err := p.ops.Meter.Keep(st.kept()); err != nil {
 		return &instance.Stop{Reason: err}
 	}
 
@@ -244,29 +257,23 @@ func (p *pending) restore(st state) error {
 	if err := p.restart(st); err != nil {
 		return err
 	}
-	_, err := guarded(func() int32 {
-		c.meter.Earlier = st.Fuel
-		c.meter.Pay(max(0, st.Fuel-c.meter.Used()))
+	_, err := instance.Catch(func() int32 {
+		p.ops.Meter.Earlier = st.Fuel
+		p.ops.Meter.Pay(max(0, st.Fuel-p.ops.Meter.Used()))
 		return 0
 	})
 	return err
 }
 
-// stateProblem returns the text of a [stateError] for an agent.
-func stateProblem(err error) string {
-	if state, ok := errors.AsType[*stateError](err); ok {
-		return state.Error()
-	}
-	return ErrState.Error()
-}
+// A StateError says why a call cannot be continued.
+type StateError struct{ Why string }
 
-// A stateError says why a call cannot be continued.
-type stateError struct{ why string }
+func (e *StateError) Error() string { return ErrState.Error() + ": " + e.Why }
 
-func (e *stateError) Error() string { return ErrState.Error() + ": " + e.why }
-func (e *stateError) Unwrap() error { return ErrState }
+// Unwrap returns ErrState.
+func (e *StateError) Unwrap() error { return ErrState }
 
-// cannotContinue returns the error of a call that cannot be continued.
-func cannotContinue(why string) error {
-	return &instance.Stop{Reason: &stateError{why}}
+// CannotContinue returns the error of a call that cannot be continued.
+func CannotContinue(why string) error {
+	return &instance.Stop{Reason: &StateError{why}}
 }

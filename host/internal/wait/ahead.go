@@ -1,4 +1,4 @@
-package host
+package wait
 
 import (
 	"context"
@@ -10,15 +10,13 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// once reports whether the call needs at-most-once semantics.
-func (p *pending) once() bool {
-	s := p.call.Suspend
-	return s != nil && s.Drop != nil && !s.Repeats
-}
+// once reports whether the call needs at-most-once semantics. Terms.Repeats alone decides
+// it: false, its zero value, means that a call with an owner does.
+func (p *Pending) once() bool { return p.owner != nil && !p.terms.Repeats }
 
 // Act removes the stored state, if the call needs at-most-once semantics. Call it before
 // a side effect that the stored state does not record.
-func (p *pending) Act() {
+func (p *Pending) Act() {
 	if p.once() {
 		p.Forget()
 	}
@@ -26,71 +24,65 @@ func (p *pending) Act() {
 
 // Forget removes the stored state before an operation that invalidates it for every
 // call.
-func (p *pending) Forget() {
+func (p *Pending) Forget() {
 	if err := p.removeState(); err != nil {
 		panic(&instance.Stop{Reason: fmt.Errorf("removing the state of the call: %w", err)})
 	}
 }
 
 // removeState removes the stored state, if there is one.
-func (p *pending) removeState() error {
-	if !p.stored || p.call.Suspend.Drop == nil {
+func (p *Pending) removeState() error {
+	if !p.stored || p.owner == nil {
 		return nil
 	}
-	err := p.call.Suspend.Drop()
+	err := p.owner.Drop()
 	p.stored = err != nil
 	return err
 }
 
 // Saved is called after a checkpoint was saved. A restarted call begins there, not
 // from an older state.
-func (p *pending) Saved() error {
-	if s := p.call.Suspend; s == nil || !s.Repeats {
+func (p *Pending) Saved() error {
+	if !p.terms.Repeats {
 		return nil
 	}
 	return p.removeState()
 }
 
-// asksAgain reports whether the user can be asked again when the call continues.
-func (p *pending) asksAgain() bool { return p.call.Suspend != nil && p.call.Suspend.Ask != nil }
-
 // AskAgain returns the function that asks the user again when the call continues, or nil.
-func (p *pending) AskAgain(operation int32) func(ctx context.Context, q abi.Questions) (abi.Answers, error) {
-	if !p.asksAgain() {
+func (p *Pending) AskAgain(operation int32) func(ctx context.Context, q abi.Questions) (abi.Answers, error) {
+	if !p.terms.Asks {
 		return nil
 	}
 	return func(ctx context.Context, q abi.Questions) (abi.Answers, error) {
-		return p.call.Suspend.Ask(ctx, operation, q)
+		return p.owner.Ask(ctx, operation, q)
 	}
 }
 
 // CrashPolicy decides how a nested call survives a crash, if the call can be suspended.
-func (p *pending) CrashPolicy(operation int32, t guestcall.ToolCall) (m guestcall.CrashPolicy, suspendable bool) {
-	s := p.call.Suspend
-	switch {
-	case s == nil:
+func (p *Pending) CrashPolicy(operation int32, t guestcall.ToolCall) (policy guestcall.CrashPolicy, suspendable bool) {
+	if p.owner == nil {
 		return guestcall.LostOnCrash, false
-	case s.Tool == nil:
-		return guestcall.LostOnCrash, true
 	}
-	return s.Tool(operation, t), true
+	return p.owner.CrashPolicy(operation, t), true
 }
 
 // precedes reports whether a state is to be stored before an operation begins.
-func (p *pending) precedes(s *started) bool {
+func (p *Pending) precedes(s *started) bool {
 	needs := s.Apart || s.Once || s.takes && (p.once() || p.stored || p.retry == 0)
 	return needs && p.durable()
 }
 
 // ahead begins the operations that were held until a state that records them is stored.
-func (p *pending) ahead() error {
-	if len(p.held) == 0 {
+// After an error or a panic they are still held, for Close.
+func (p *Pending) ahead() error {
+	held := p.held
+	if len(held) == 0 {
 		return nil
 	}
-	held := p.held
-	p.held = nil
 	if p.unfit() != "" {
-		_, err := guarded(func() int32 { p.unrecorded(held); return 0 })
+		_, err := instance.Catch(func() int32 { p.unrecorded(held); return 0 })
+		p.held = nil
 		for _, s := range held {
 			s.Apart = false
 			p.proceed(s)
@@ -103,10 +95,10 @@ func (p *pending) ahead() error {
 	}
 	st, err := p.look()
 	if err != nil {
-		p.held = held // for close
 		return err
 	}
 	err = p.keep(st, held)
+	p.held = nil
 	for _, s := range held {
 		switch {
 		case err == nil:
@@ -122,7 +114,7 @@ func (p *pending) ahead() error {
 }
 
 // unrecorded is called before operations that no state can record.
-func (p *pending) unrecorded(held []*started) {
+func (p *Pending) unrecorded(held []*started) {
 	for _, s := range held {
 		if s.takes {
 			p.Forget()
@@ -133,28 +125,27 @@ func (p *pending) unrecorded(held []*started) {
 
 // unstored is the work of an operation that did not begin because the state of the call
 // could not be stored.
-func (p *pending) unstored(err error) guestcall.Work {
-	c := p.call
+func (p *Pending) unstored(err error) guestcall.Work {
 	refusal, ok := errors.AsType[*guestcall.Refusal](err)
 	switch {
-	case c.ops.IsStopping():
-		return func(context.Context) guestcall.End { return guestcall.End{Finish: c.ops.RefuseStopped} }
+	case p.ops.IsStopping():
+		return func(context.Context) guestcall.End { return guestcall.End{Finish: p.ops.RefuseStopped} }
 	case !ok:
-		c.host.log.Warn("an operation was refused: the state of its call was not stored", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
+		p.ops.Log.Warn("an operation was refused: the state of its call was not stored", "plugin", p.ops.Plugin, "tool", p.ops.Tool, "call", p.ops.ID, "error", err)
 		refusal = &guestcall.Refusal{Code: abi.CallFailed, Message: "the state of the run could not be stored, so it has not begun"}
 	}
 	return func(context.Context) guestcall.End {
-		return guestcall.End{Finish: func() int32 { return c.ops.Refuse(refusal.Code, guestcall.RefusalNames[refusal.Code], refusal.Message) }}
+		return guestcall.End{Finish: func() int32 { return p.ops.Refuse(refusal.Code, guestcall.RefusalNames[refusal.Code], refusal.Message) }}
 	}
 }
 
 // proceed begins a held operation.
-func (p *pending) proceed(s *started) {
+func (p *Pending) proceed(s *started) {
 	todo := s.todo
 	s.todo = nil
 	switch {
 	case s.canceled:
-		p.ended(s, guestcall.End{Finish: p.call.ops.RefuseCanceled})
+		p.ended(s, guestcall.End{Finish: p.ops.RefuseCanceled})
 	case s.Apart:
 		p.work(s, p.await(s.waiting))
 	default:
@@ -163,20 +154,19 @@ func (p *pending) proceed(s *started) {
 }
 
 // await is the work of a detached tool call.
-func (p *pending) await(w waiting) guestcall.Work {
-	c := p.call
+func (p *Pending) await(w waiting) guestcall.Work {
 	return func(ctx context.Context) guestcall.End {
 		t, err := guestcall.ReadToolCall(w.Request)
 		var r abi.Result
 		if err == nil {
-			until, done := c.ops.UntilLate(ctx)
-			r, err = c.Suspend.Await(until, w.ID, t)
+			until, done := p.ops.UntilLate(ctx)
+			r, err = p.owner.Await(until, w.ID, t)
 			done()
 		}
 		canceled := ctx.Err() != nil
 		return guestcall.End{Bytes: len(r.Value), Cut: canceled && err != nil, Finish: func() int32 {
-			c.inner.Owe(r.Usage)
-			return c.ops.FinishTool(t.Tool, r, err, canceled)
+			p.ops.Tree.Owe(r.Usage)
+			return p.ops.FinishTool(t.Tool, r, err, canceled)
 		}}
 	}
 }
