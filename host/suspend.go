@@ -131,7 +131,7 @@ func Resident(i Isolation, folders bool) string {
 type waiter struct{ *call }
 
 func (w waiter) Instance() *instance.Instance { return w.instance }
-func (w waiter) Elapsed() int64               { return w.environment().elapsed() }
+func (w waiter) Elapsed() int64               { return w.environment().monotonic() }
 func (w waiter) SetElapsed(ns int64)          { w.environment().begin(ns) }
 func (w waiter) Contended() bool              { return w.module.slots.Contended() }
 func (w waiter) Compute() error               { return w.compute() }

@@ -235,6 +235,9 @@ func (p *Pending) Restore(st State) error {
 		return CannotContinue("its state has no position of random numbers")
 	}
 	env.Now = st.Now
+	if !p.ops.Grant.Clock { // it may have been granted: the monotonic clock does not go back
+		env.Now = max(st.Now, st.Elapsed)
+	}
 	passed := st.passed()
 	p.call.SetElapsed(st.Elapsed + int64(passed))
 	for i := range st.Pending {
