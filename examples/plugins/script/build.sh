@@ -24,7 +24,7 @@ web=../../../../guest/js/src/web.js
 grep -q '^  // Requests\.$' $web # which need a network, and all behind them
 {
 	cat lazy.js
-	echo 'export function web(random, Math) {'
+	echo 'export function web(random, Math, globalThis) {'
 	sed '/^  \/\/ Requests\.$/,$d' $web
 	echo 'return { URL, URLSearchParams, TextEncoder, TextDecoder, structuredClone: (value) => structuredClone(value), crypto: { randomUUID: crypto.randomUUID } };'
 	echo '}'

@@ -5,7 +5,7 @@
 // sandbox is around all of it, and a script can only break itself.
 (function (read, write, start, call, progress, load, module, bound) {
   'use strict';
-  const { JSON, Object, Array, ArrayBuffer, Map, Set, WeakMap, Date, RegExp, Math, Number, BigInt, String, Symbol, Promise, Proxy, Reflect, Error, TypeError, SyntaxError, AggregateError, Function, isNaN } = globalThis;
+  const { JSON, Object, Array, ArrayBuffer, Map, Set, WeakMap, Date, RegExp, Math, Number, BigInt, String, Symbol, Promise, Proxy, Reflect, Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError, AggregateError, Function, isNaN } = globalThis;
   const { stringify, parse } = JSON, { keys, create, defineProperty } = Object, { now } = Date;
   const AsyncFunction = (async () => {}).constructor;
   const RESULT = 0, ERROR = 1, OUTPUT = 3, STDERR = 4, CONTENT = 5;
@@ -389,7 +389,7 @@
   const loaded = () => lazy ??= load();
   function classes() {
     if (web) return web;
-    web = loaded().web(random, {}); // with a Math of its own
+    web = loaded().web(random, {}, { EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError }); // instead of Math and globalThis
     for (const name of webNames) if (typeof web[name] === 'function') defineProperty(web[name], 'name', { value: name, configurable: true });
     return web;
   }
