@@ -93,7 +93,7 @@ func TestHostileScripts(t *testing.T) {
 		"sleep with a symbol":                  {`await sleep(Symbol())`, "TypeError"},
 		"timers with nonsense":                 {`for (const ms of [NaN, -1, Infinity, "x", {}, null, 1n]) try { clearTimeout(setTimeout(() => {}, ms)) } catch {}; clearTimeout("constructor"); clearTimeout({}); clearTimeout(-1); return 1`, ""},
 		"a timer that throws":                  {`setTimeout(() => { throw new Error("t") }, 1); await sleep(5); return 1`, ""},
-		"a million operations":                 {`const all = []; for (let i = 0; i < 1e6; i++) { const p = sleep(1e6); p.catch(() => {}); if (i < 100) all.push(p) } return (await Promise.allSettled(all.slice(64))).length`, ""},
+		"a million operations":                 {`const all = []; for (let i = 0; i < 1e6; i++) { const p = sleep(1); p.catch(() => {}); if (i < 100) all.push(p) } return (await Promise.allSettled(all)).length`, ""},
 		"a million rejections":                 {`for (let i = 0; i < 2e4; i++) Promise.reject(i); return 1`, ""},
 		"a million errors":                     {`throw new AggregateError(Array(1e5).fill(new Error("x".repeat(1e3))), "all")`, ""},
 		"causes in a circle":                   {`const e = new Error("x"); e.cause = e; throw e`, ""},

@@ -93,6 +93,29 @@ func TestScriptRunsWait(t *testing.T) {
 	})
 }
 
+// TestScriptsQueueInTheirState: operations beyond those that the host takes wait in the
+// script's memory, and so do their results, while it has no instance.
+func TestScriptsQueueInTheirState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l ledger
+		s := openScripts(t, Config{Tools: l.tools()})
+		defer s.Close(done())
+		id := s.spawnScript(`
+			const all = Array.from({length: 70}, (_, i) => tools.put({text: "t" + i, sleep: 60}));
+			await Promise.all(Array.from({length: 10}, () => sleep(3600e3)));
+			(await Promise.all(all)).length`)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, wire.StatusWaiting, s.run(id).Status)
+		require.Less(t, len(l.all()), 64)
+
+		time.Sleep(2 * time.Hour)
+		run := s.run(id)
+		require.Equal(t, wire.StatusSucceeded, run.Status, "%+v", run.Error)
+		require.Equal(t, `70`, string(run.Result))
+		require.Len(t, l.all(), 70)
+	})
+}
+
 // TestScriptCallsOnce: what must not be called twice is a run of its own, which the script
 // waits for without an instance.
 func TestScriptCallsOnce(t *testing.T) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds exec.wasm: the runtime of guest/js, the prelude, and sucrase, which removes the
-# types of TypeScript. It takes node with npm and Python, and installs the rest into a
-# folder that it is given, or a new one.
+# Builds exec.wasm: the runtime of guest/js, the prelude, and what few scripts need: sucrase,
+# which removes the types of TypeScript, and the classes of guest/js/src/web.js. It takes node
+# with npm and Python, and installs the rest into a folder that it is given, or a new one.
 #
 #   build.sh [FOLDER]
 set -euo pipefail
@@ -19,8 +19,17 @@ trap 'rm -rf "$t"' EXIT
 word=$tools/node_modules/sucrase/dist/esm/parser/util/identifier.js
 sed -i '/^for (let i = 128; i < 65536; i++) {$/,/^}$/c\IS_IDENTIFIER_CHAR.fill(1, 128);' "$word"
 grep -q '^IS_IDENTIFIER_CHAR.fill(1, 128);$' "$word"
-NODE_PATH=$tools/node_modules "$bin/esbuild" types.js --bundle --minify --format=iife --global-name=types --target=es2022 --log-level=warning --outfile="$t/types.js"
-node bytecode.mjs "$(cd "$tools" && pwd)/node_modules" "$t/types.js" "$t/types.bin"
-python3 pack.py "$runtime" manifest.json prelude.js "$t/types.bin" ../exec.wasm
+echo 'export const GenMapping = 0, maybeAddSegment = 0, toEncodedMap = 0;' >"$t/maps.js" # there are no source maps
+web=../../../../guest/js/src/web.js
+grep -q '^  // Requests\.$' $web # which need a network, and all behind them
+{
+	cat lazy.js
+	echo 'export function web(random, Math, globalThis) {'
+	sed '/^  \/\/ Requests\.$/,$d' $web
+	echo 'return { URL, URLSearchParams, TextEncoder, TextDecoder, structuredClone: (value) => structuredClone(value), crypto: { randomUUID: crypto.randomUUID } };'
+	echo '}'
+} | NODE_PATH=$tools/node_modules "$bin/esbuild" --bundle "--alias:@jridgewell/gen-mapping=$t/maps.js" --minify --format=iife --global-name=lazy --target=es2022 --log-level=warning --outfile="$t/lazy.js"
+node bytecode.mjs "$(cd "$tools" && pwd)/node_modules" "$t/lazy.js" "$t/lazy.bin"
+python3 pack.py "$runtime" manifest.json prelude.js "$t/lazy.bin" ../exec.wasm
 cd ..
-sha256sum exec.wasm build.sh src/* ../../../guest/js/runtime.wasm >exec.wasm.sha256 # for .ci/script.sh
+sha256sum exec.wasm build.sh src/* ../../../guest/js/runtime.wasm ../../../guest/js/src/web.js >exec.wasm.sha256 # for .ci/script.sh

@@ -1,4 +1,4 @@
-"""pack.py MODULE MANIFEST PRELUDE TYPES OUT: adds the sections that a plugin has."""
+"""pack.py MODULE MANIFEST PRELUDE LAZY OUT: adds the sections that a plugin has."""
 import json
 import sys
 
@@ -15,8 +15,8 @@ def section(name, data):
     return b"\0" + leb(len(body)) + body
 
 
-module, manifest, prelude, types = (open(name, "rb").read() for name in sys.argv[1:5])
-script = b"%08d" % len(prelude) + prelude + types
+module, manifest, prelude, lazy = (open(name, "rb").read() for name in sys.argv[1:5])
+script = b"%08d" % len(prelude) + prelude + lazy
 manifest = json.dumps(json.loads(manifest), separators=(",", ":")).encode()
 with open(sys.argv[5], "wb") as out:
     out.write(module + section("toolhost.manifest", manifest) + section("toolhost.script", script))

@@ -5,22 +5,34 @@
 // sandbox is around all of it, and a script can only break itself.
 (function (read, write, start, call, progress, load, module, bound) {
   'use strict';
-  const { JSON, Object, Array, ArrayBuffer, Map, Set, Date, RegExp, Math, String, Promise, Proxy, Error, TypeError, SyntaxError, AggregateError, Function, isNaN } = globalThis;
-  const { stringify, parse } = JSON, { keys, create, defineProperty } = Object;
+  const { JSON, Object, Array, ArrayBuffer, Map, Set, WeakMap, Date, RegExp, Math, Number, BigInt, String, Symbol, Promise, Proxy, Reflect, Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError, AggregateError, Function, isNaN } = globalThis;
+  const { stringify, parse } = JSON, { keys, create, defineProperty } = Object, { now } = Date;
   const AsyncFunction = (async () => {}).constructor;
   const RESULT = 0, ERROR = 1, OUTPUT = 3, STDERR = 4, CONTENT = 5;
   const OK = 0, FAILED = 1, CONNECT = 3, WAITING = 4;
   const most = 2000; // characters of a value in the output, and of a message
   const mostRejected = 20; // rejections that are reported
+  const mostPending = 64; // operations, as the host allows
+  const mostQueued = 2000; // operations, more than a script may call tools
+  const mostRecent = 20; // writes to the output that are remembered
   const longest = 2 ** 52; // milliseconds
 
   bound(48 << 20);
 
-  let outcome; // of the script: { code, text }
+  const define = (object, members) => {
+    for (const name of keys(members)) defineProperty(object, name, { value: members[name], writable: true, configurable: true });
+  };
+
+  let returned = false, value; // by the script, until it is the outcome
+  let early = ''; // what it had not awaited then
+  let outcome; // of the script: { code, stream, text }
   let source = ''; // as it was sent
   let offset = 0; // lines that AsyncFunction puts in front of it
   const pending = create(null); // operations by id: { resolve, reject, tool }
-  let waits = 0, called = 0; // how many are pending, and how many of these are calls of tools
+  const queued = []; // operations that wait until another has ended: { op, p, text, until }
+  let waits = 0, called = 0; // how many are pending; how many calls of tools are pending or queued
+  const recent = []; // what was last written to the output
+  let shown = false; // the script has added a content block
   const rejected = create(null); // by number: promises that nothing handles, and their reasons
   let rejections = 0, kept = 0, dropped = 0;
   let reserve = new ArrayBuffer(32 << 10); // given up to say that there is no memory left
@@ -38,12 +50,46 @@
     }
   }
 
+  // In JSON an error has its message.
+  define(Error.prototype, {
+    toJSON() {
+      const out = { name: this.name, message: this.message };
+      for (const key of keys(this)) if (key !== 'stack') out[key] = this[key];
+      if (this.cause !== undefined) out.cause = this.cause;
+      if (this instanceof AggregateError) out.errors = this.errors;
+      return out;
+    },
+  });
+
+  // A promise has no property that its value may have: to read one is to have forgotten
+  // await. Making text of a promise and iterating over it begin with such a property too.
+  const calls = new WeakMap(); // of tools, by promise: { tool, site, … }
+  let answering = false; // the result is being written
+  const ofValues = ['toString', 'toLocaleString', 'valueOf', Symbol.toPrimitive, Symbol.iterator, Symbol.asyncIterator];
+  Object.setPrototypeOf(Promise.prototype, new Proxy({}, {
+    get(object, key, promise) {
+      const known = typeof key === 'symbol' || key in object;
+      if ((known && !ofValues.includes(key)) || (key === 'toJSON' && answering) || promise === Promise.prototype) return Reflect.get(object, key, promise);
+      throw unawaited(promise);
+    },
+  }));
+
+  function unawaited(promise) {
+    const call = calls.get(promise), where = call && place(call.site);
+    const what = call ? `tools.${call.tool}(…)${where ? ` of line ${where.line}` : ''}` : 'this promise';
+    const e = new TypeError(`${what} is not awaited, so it has no value yet: write ${call ? `await tools.${call.tool}({ … })` : 'await in front of it'}, or await Promise.all(list) for a list`);
+    if (call && !place(e.stack)) e.stack = call.site;
+    return e;
+  }
+
   // place is where a stack has its first line of the script: its number, column and text.
   function place(stack) {
-    const found = /<input>:(\d+)(?::(\d+))?/.exec(stack) ?? /<anonymous>:(\d+)(?::(\d+))?/.exec(stack);
-    const n = found ? +found[1] - offset : 0;
     const lines = source.split('\n');
-    return n > 0 && n <= lines.length ? { line: n, column: +(found[2] ?? 1), text: lines[n - 1] } : undefined;
+    for (const [, line, column] of stack.matchAll(/<(?:input|anonymous)>:(\d+)(?::(\d+))?/g)) {
+      const n = line - offset;
+      if (n > 0 && n <= lines.length) return { line: n, column: +(column ?? 1), text: lines[n - 1] };
+    }
+    return undefined;
   }
 
   // excerpt is a line for who wrote it: of a long one, what is around the column.
@@ -71,7 +117,7 @@
     if (where) text += `\n  ${excerpt(where)}`;
     if (e.cause !== undefined) text += `\n  cause: ${short(e.cause)}`;
     if (e instanceof AggregateError) for (const one of e.errors.slice(0, 5)) text += `\n  ${short(one)}`;
-    const advice = hint(e);
+    const advice = hint(e, where);
     return advice ? `${text}\n${advice}` : text;
   }
 
@@ -90,15 +136,17 @@
   const noModules = `There are no modules here: everything that a script can use is global. ${example}`;
 
   // hint says what to write instead of what cannot work here.
-  function hint(e) {
+  function hint(e, where) {
     const missing = e.name === 'ReferenceError' ? /^'?([\w$]+)'? is not defined/.exec(e.message)?.[1] : undefined;
+    if (e.message === "unexpected token: 'object'") return 'The value of a tool is an object already: use it without JSON.parse.';
     if (e.name === 'SyntaxError' || missing !== undefined) {
       const text = source.trimStart();
       if (python.test(source)) return `This looks like Python. ${example}`;
-      if (e.name === 'SyntaxError' && modules.test(source)) return noModules;
+      if (e.name === 'SyntaxError' && modules.test(source) && !e.message.startsWith('namespaces ')) return noModules;
       if (commands.test(text) && !/^\w+\s*\(/.test(text)) return `This looks like a shell command. There is no shell here. ${example}`;
     }
     if (e.message.startsWith('could not load module')) return noModules;
+    if (e.message.startsWith('cannot read property') && /\.content\b/.test(where?.text)) return 'await tools.NAME(args) is the value of the tool, and await tools.NAME.raw(args) has value and content.';
     if (e.name === 'InternalError' && e.message === 'out of memory') return 'A script has 48 MiB at most: keep less at a time.';
     switch (missing) {
       case undefined: break;
@@ -110,7 +158,10 @@
         return `This is neither Node nor a browser. ${example}`;
       case 'print':
         return 'Use console.log(…), or return the value.';
+      case 'Intl': case 'Temporal':
+        return 'There are no locales here, and no time zone but UTC.';
       default:
+        if (new RegExp(`\\bnew\\s+${missing.replaceAll('$', '\\$')}\\b`).test(source)) return `A script has no ${missing}. ${example}`;
         if (new RegExp(`(?:^|[^.\\w$])${missing.replaceAll('$', '\\$')}\\s*\\(`).test(source)) return `Tools are called as await tools.${missing}({ … }).`;
     }
     return '';
@@ -132,6 +183,7 @@
       if (v instanceof Date) return isNaN(v) ? 'Invalid Date' : v.toISOString();
       if (v instanceof RegExp) return String(v);
       if (v instanceof Promise) return '[promise: await it]';
+      if (web && (v instanceof web.URL || v instanceof web.URLSearchParams)) return String(v);
       if (seen.includes(v)) return '[circular]';
       if (depth > 5) return Array.isArray(v) ? '[…]' : '{…}';
       seen = [...seen, v];
@@ -148,8 +200,14 @@
     }
   }
 
+  // print writes to the output, and remembers the end of it.
+  function print(stream, text) {
+    write(stream, text);
+    if (recent.push(text.slice(-most)) > mostRecent) recent.shift();
+  }
+
   const printer = (stream) => (...args) => {
-    write(stream, args.map((v) => {
+    print(stream, args.map((v) => {
       if (typeof v === 'string') return v;
       try { return brief(show(v)); } catch { return `[${typeof v} that cannot be shown]`; }
     }).join(' ') + '\n');
@@ -173,19 +231,43 @@
 
   const here = () => new Error().stack;
 
-  function begin(op, request, site, tool) {
-    const id = start(op, stringify(request));
-    if (id < 0) {
-      const failure = parse(read(3));
-      return Promise.reject(new ToolError(failure.code, failure.message, tool, site));
-    }
-    return new Promise((resolve, reject) => { expect(id, { resolve, reject, site, tool }); });
+  // begin begins an operation, and resolves with its response.
+  function begin(op, request, site) {
+    return new Promise((resolve, reject) => { submit(op, request, { resolve, reject, site, tool: undefined }); });
   }
 
-  function expect(id, p) {
+  // submit begins an operation, or queues it. Its request is what it is now, but a timer
+  // runs while it is queued. It returns why the host refuses the operation.
+  function submit(op, request, p) {
+    const text = stringify(request);
+    if (p.tool !== undefined) called++;
+    if (waits < mostPending) return launch(op, text, p);
+    if (queued.length >= mostQueued) return refuse(p, { code: 'limit', message: `at most ${mostPending + mostQueued} operations can be begun at a time: wait for the end of one` });
+    queue({ op, p, text, until: op === 'sleep' ? now() + request.ms : undefined });
+    return undefined;
+  }
+
+  // queue adds an operation: timers are first, in the order in which they end.
+  function queue(one) {
+    const at = queued.findIndex(({ until }) => !(until <= one.until));
+    if (one.until === undefined || at < 0) queued.push(one);
+    else queued.splice(at, 0, one);
+  }
+
+  function launch(op, text, p) {
+    const id = start(op, text);
+    if (id < 0) return refuse(p, parse(read(3)));
+    p.id = id;
     pending[id] = p;
     waits++;
-    if (p.tool !== undefined) called++;
+    return undefined;
+  }
+
+  function refuse(p, { code, message }) {
+    if (p.tool !== undefined) called--;
+    const e = new ToolError(code, message, p.tool, p.site);
+    p.reject(e);
+    return e;
   }
 
   function ended(id, code) {
@@ -196,32 +278,43 @@
     if (p.tool !== undefined) called--;
     const answer = parse(read(3));
     if (code < 0) p.reject(new ToolError(answer.code, answer.message, p.tool, p.site));
+    else if (p.tool !== undefined) answered(p, answer);
     else p.resolve(answer);
-  }
 
-  // request begins a call of a tool.
-  function request(site, name, args, options) {
-    if (args === undefined) args = {};
-    if (args === null || typeof args !== 'object' || Array.isArray(args)) {
-      throw new TypeError(`tools.${name} takes one object with its arguments: await tools.${name}({ … })`);
+    while (queued.length > 0 && waits < mostPending) {
+      const next = queued.shift();
+      launch(next.op, next.until === undefined ? next.text : stringify({ ms: Math.max(0, next.until - now()) }), next.p);
     }
-    const call = { tool: name, args };
-    if (options?.timeout !== undefined) call.timeout_ms = Math.max(1, Math.round(+options.timeout));
-    return begin('tool.call', call, site, name);
   }
 
-  async function raw(site, name, args, options) { return await request(site, name, args, options); }
+  // request begins a call of a tool. It resolves with the value, or with all if raw.
+  function request(name, raw, args = {}, options) {
+    const p = { tool: name, site: here(), raw, resolve: undefined, reject: undefined };
+    const promise = new Promise((resolve, reject) => {
+      p.resolve = resolve;
+      p.reject = reject;
+      if (args === null || typeof args !== 'object' || Array.isArray(args)) {
+        throw new TypeError(`tools.${name} takes one object with its arguments: await tools.${name}({ … })`);
+      }
+      const call = { tool: name, args };
+      if (options?.timeout !== undefined) call.timeout_ms = Math.max(1, Math.round(+options.timeout));
+      submit('tool.call', call, p);
+    });
+    calls.set(promise, p);
+    return promise;
+  }
 
-  async function value(site, name, args, options) {
-    const r = await request(site, name, args, options);
-    if (r.kind === 'success') return r.value !== undefined ? r.value : r.content;
-    throw new ToolError(r.kind, r.error ?? r.kind, name, site, r.connection ? { connection: r.connection } : r.limit ? { limit: r.limit } : undefined);
+  // answered resolves or rejects a call of a tool as it ended.
+  function answered(p, r) {
+    if (p.raw) p.resolve(r);
+    else if (r.kind === 'success') p.resolve(r.value !== undefined ? r.value : r.content);
+    else p.reject(new ToolError(r.kind, r.error ?? r.kind, p.tool, p.site, r.connection ? { connection: r.connection } : r.limit ? { limit: r.limit } : undefined));
   }
 
   const tools = new Proxy(create(null), {
     get(known, name) {
       if (typeof name !== 'string' || name === 'then' || name === 'toJSON') return undefined;
-      return known[name] ??= Object.assign((args, options) => value(here(), name, args, options), { raw: (args, options) => raw(here(), name, args, options) });
+      return known[name] ??= Object.assign((args, options) => request(name, false, args, options), { raw: (args, options) => request(name, true, args, options) });
     },
     has: () => true,
     set() { throw new TypeError('tools cannot be changed'); },
@@ -239,25 +332,27 @@
     if (typeof f !== 'function') throw new TypeError('setTimeout takes a function');
     const n = ++lastTimer, wait = milliseconds(ms);
     const turn = () => {
-      const id = start('sleep', stringify({ ms: wait }));
-      if (id < 0) { const failure = parse(read(3)); delete timers[n]; throw new ToolError(failure.code, failure.message, undefined, here()); }
-      timers[n] = id;
-      expect(id, {
-        reject() { delete timers[n]; }, resolve() {
+      const p = {
+        tool: undefined, reject() { delete timers[n]; }, resolve() {
           if (!(n in timers)) return;
           if (repeat) turn(); else delete timers[n];
           try { f(...args); } catch (e) { reject(undefined, e); }
         },
-      });
+      };
+      timers[n] = p;
+      return submit('sleep', { ms: wait }, p);
     };
-    turn();
+    const refused = turn();
+    if (refused) throw refused;
     return n;
   }
   function clear(n) {
-    const id = timers[n];
-    if (id === undefined) return;
+    const p = timers[n];
+    if (p === undefined) return;
     delete timers[n];
-    call('op.cancel', stringify({ id }));
+    const at = queued.findIndex((one) => one.p === p);
+    if (at >= 0) queued.splice(at, 1);
+    else call('op.cancel', stringify({ id: p.id }));
   }
 
   async function sleep(ms) { await begin('sleep', { ms: milliseconds(ms) }, here()); }
@@ -280,16 +375,63 @@
       if (progress(+done || 0, total === undefined ? -1 : +total, message === undefined ? '' : String(message)) < 0) throw new TypeError('progress takes a number, a total and a message');
     },
     show(block) {
+      shown = true;
       if (write(CONTENT, stringify(typeof block === 'string' ? { type: 'text', text: block } : block)) < 0) throw new TypeError(parse(read(3) ?? '{"message":"no content block"}').message);
     },
     setTimeout: (f, ms, ...args) => timer(f, ms, false, args), clearTimeout: clear,
     setInterval: (f, ms, ...args) => timer(f, ms, true, args), clearInterval: clear,
     console: { log: output, info: output, debug: output, table: output, dir: output, trace: errors, warn: errors, error: errors },
   };
-  for (const name of keys(globals)) defineProperty(globalThis, name, { value: globals[name], writable: true, configurable: true });
+  define(globalThis, globals);
+
+  // What few scripts need is loaded when one does.
+  let lazy, web;
+  const loaded = () => lazy ??= load();
+  function classes() {
+    if (web) return web;
+    web = loaded().web(random, {}, { EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError }); // instead of Math and globalThis
+    for (const name of webNames) if (typeof web[name] === 'function') defineProperty(web[name], 'name', { value: name, configurable: true });
+    return web;
+  }
+  const webNames = ['URL', 'URLSearchParams', 'TextEncoder', 'TextDecoder', 'structuredClone', 'crypto'];
+  for (const name of webNames) {
+    defineProperty(globalThis, name, {
+      get: () => classes()[name], set(v) { define(globalThis, { [name]: v }); }, configurable: true,
+    });
+  }
+
+  // Locales. QuickJS ignores them, and a wrong date or amount is worse than none.
+  function withoutLocales(prototype, names, from, instead) {
+    for (const name of names) {
+      const f = prototype[name];
+      define(prototype, {
+        [name](...args) {
+          for (let i = from; i < args.length; i++) if (args[i] !== undefined) throw new TypeError(`${name} has no locales, options or time zones here: ${instead}`);
+          return Reflect.apply(f, this, args);
+        },
+      });
+    }
+  }
+  const accents = /[\u0300-\u036f]/g;
+  define(String.prototype, {
+    // As dictionaries have it: letters count first, then accents, then lower case is before upper.
+    localeCompare(that) {
+      const a = String(this).normalize('NFD'), b = String(that).normalize('NFD');
+      if (a === b) return 0;
+      const x = a.toLowerCase(), y = b.toLowerCase(), p = x.replace(accents, ''), q = y.replace(accents, '');
+      if (p !== q) return p < q ? -1 : 1;
+      if (x !== y) return x < y ? -1 : 1;
+      return a > b ? -1 : 1;
+    },
+  });
+  withoutLocales(String.prototype, ['localeCompare'], 1, 'write a.localeCompare(b)');
+  withoutLocales(String.prototype, ['toLocaleUpperCase', 'toLocaleLowerCase'], 0, 'write toUpperCase() or toLowerCase()');
+  withoutLocales(Date.prototype, ['toLocaleString', 'toLocaleDateString', 'toLocaleTimeString'], 0, 'write date.toISOString(), which is UTC');
+  for (const type of [Number, BigInt, Array]) withoutLocales(type.prototype, ['toLocaleString'], 0, 'write n.toFixed(2), and .replace(/\\B(?=(\\d{3})+(?!\\d))/g, ",") to group digits');
 
   // The seed of Math.random is the call, so that two calls differ, and a call that
   // continues elsewhere does not.
+  let random; // a number of 32 bits
   function seed(text) {
     let a = 0x9e3779b9, b = 0x243f6a88, c = 0xb7e15162, d = text.length;
     for (let i = 0; i < text.length; i++) {
@@ -305,6 +447,7 @@
       return t >>> 0;
     };
     for (let i = 0; i < 12; i++) next();
+    random = next;
     Math.random = () => (next() * 0x200000 + (next() >>> 11)) / 0x20000000000000;
   }
 
@@ -322,9 +465,9 @@
 
       let stripped;
       try {
-        stripped = load().strip(code);
+        stripped = loaded().strip(code);
       } catch (other) {
-        if (!(other?.loc?.line > last)) throw e; // it is no TypeScript either
+        if (!(other?.loc?.line > last || other?.sure)) throw e; // it is no TypeScript either
         const found = new SyntaxError(String(other.message).replace(/^Error transforming[^:]*: /, ''));
         found.stack = `<input>:${other.loc.line + offset}:${other.loc.column}`;
         throw found;
@@ -357,15 +500,69 @@
       } catch { /* more than one function */ }
     }
     if (!made) throw failure;
-    return made.run;
+    return (returns(text) ? undefined : valued(text)) ?? made.run;
+  }
+
+  // returns reports whether a script seems to end with return. This only saves the time to
+  // look for its value.
+  function returns(text) {
+    let depth = 0, end = text.length;
+    for (let at = text.lastIndexOf('return'); at >= 0; at = at > 0 ? text.lastIndexOf('return', at - 1) : -1) {
+      if (text.indexOf('}', at) >= 0) depth += count(text, '}', at, end) - count(text, '{', at, end);
+      end = at;
+      if (depth === 0 && (at === 0 || text[at - 1] === '\n' || /(?:^|[;}]|\*\/)[ \t]*$/.test(text.slice(text.lastIndexOf('\n', at) + 1, at))) && !/[\w$]/.test(text[at + 6] ?? '')) return true;
+    }
+    return false;
+  }
+
+  function count(text, c, from, to) {
+    let n = 0;
+    for (let at = text.indexOf(c, from); at >= 0 && at < to; at = text.indexOf(c, at + 1)) n++;
+    return n;
+  }
+
+  // valued is a script whose last statement is an expression, with that as its value. No
+  // line moves. Most scripts begin it at the beginning of a line: QuickJS says whether what
+  // is there is an expression, and what is before it is whole. Of any other script the
+  // parser of types knows the last statement, which takes as long as TypeScript.
+  function valued(text) {
+    const from = lastLine(text), head = text.slice(0, from), tail = text.slice(from).replace(/[;\s]+$/, '');
+    if (/^(?:(?:if|for|while|do|switch|try)\b[^]*\}$|console\.|set(?:Timeout|Interval)\()/.test(tail)) return undefined;
+    const apart = !'([`+-/'.includes(tail[0]) || /^\s*$|(?:^|\n)[^/*\n]*;\s*$/.test(head); // it does not continue what is before it
+    if (tail && apart && !/^(?:async\s+)?function\b|^class\b/.test(tail)) {
+      try {
+        new AsyncFunction(`return (${tail}\n)`);
+        return new AsyncFunction(`${head}return (${tail}\n)`);
+      } catch { /* it begins elsewhere, or is no expression */ }
+    }
+
+    try {
+      const [begin, end] = loaded().last(text);
+      return new AsyncFunction(`${text.slice(0, begin)}return (${text.slice(begin, end)})${text.slice(end)}`);
+    } catch { return undefined; }
+  }
+
+  // lastLine is where the last line begins that is not indented and closes nothing.
+  function lastLine(text) {
+    for (let at = text.length; at > 0;) {
+      const line = text.lastIndexOf('\n', at - 1) + 1;
+      if (line < at && !' \t\r\n})]`/*'.includes(text[line])) return line;
+      at = line - 1;
+    }
+    return 0;
   }
 
   // result is the JSON of what a script returned, or throws.
   function result(v) {
     if (v === undefined) return undefined;
     if (typeof v === 'function' || typeof v === 'symbol') throw new TypeError(`the script returned a ${typeof v}: return data`);
+    answering = true;
     const text = stringify(v, (key, x) => {
-      if (x instanceof Promise) throw new TypeError(`the result has a promise${key ? ` as ${stringify(key)}` : ''}: await it, or all of a list with await Promise.all(list)`);
+      if (x instanceof Promise) {
+        const e = new TypeError(`the result has a promise${key ? ` as ${stringify(key)}` : ''}: await it, or all of a list with await Promise.all(list)`);
+        if (calls.has(x)) e.stack = calls.get(x).site;
+        throw e;
+      }
       if (typeof x === 'bigint') throw new TypeError(`the result has a BigInt${key ? ` as ${stringify(key)}` : ''}: convert it with Number(x) or String(x)`);
       if (x instanceof Map) return Object.fromEntries(x);
       if (x instanceof Set) return [...x];
@@ -382,11 +579,35 @@
       seed(parse(read(2)).call_id);
       const fenced = fence.exec(code);
       if (fenced) source = code.slice(0, fenced.index + fenced[0].indexOf('`')).replace(/[^\n]/g, '') + '\n' + fenced[1];
-      const v = await program(source)();
-      const text = result(v);
-      outcome = { code: OK, stream: RESULT, text: text ?? '' };
+      value = await program(source)();
+      returned = true;
+      if (called > 0) early = unfinished();
     } catch (e) {
-      outcome = connection(e) ?? { code: FAILED, stream: ERROR, text: told(e) };
+      fail(e);
+    }
+  }
+
+  const fail = (e) => { outcome = connection(e) ?? { code: FAILED, stream: ERROR, text: told(e) }; };
+
+  // unfinished says what a script has not waited for that returns now.
+  function unfinished() {
+    let first;
+    for (const id in pending) if (pending[id].tool !== undefined) { first = pending[id]; break; }
+    first ??= queued.find(({ p }) => p.tool !== undefined).p;
+    const where = place(first.site), more = called > 1;
+    return `tools.${first.tool}(…)${more ? ` and ${called - 1} more` : ''} had not ended when the script returned: await ${more ? 'them' : 'it'} if the value depends on ${more ? 'them' : 'it'}` +
+      (/\.forEach\s*\(/.test(source) ? '. forEach does not wait: write for (const x of list) { … }' : '') + (where ? `\n  ${excerpt(where)}` : '');
+  }
+
+  // settle makes what the script has returned its outcome. The calls that it has not
+  // awaited have ended, so it has what they have added.
+  function settle() {
+    returned = false;
+    try {
+      outcome = { code: OK, stream: RESULT, text: result(value) };
+    } catch (e) {
+      answering = false;
+      fail(e);
     }
   }
 
@@ -397,15 +618,37 @@
     } catch { return undefined; }
   }
 
+  // report writes what was rejected and not handled to the output.
+  function report() {
+    const all = [];
+    for (const n in rejected) all.push('Not handled: ' + told(rejected[n].reason));
+    if (dropped > 0) all.push(`Not handled: ${dropped} more`);
+    for (const one of all) print(STDERR, one + '\n');
+    return all;
+  }
+
+  // remark adds what the author of a script that succeeded has to know.
+  function remark(unhandled) {
+    const all = [];
+    if (outcome.text === undefined && !shown) {
+      const output = recent.join('').trimEnd();
+      all.push('The script returned nothing. End it with: return value;' + (output ? `\nIts output ends with:\n${output.slice(-most)}` : ''));
+    } else { all.push(...unhandled.slice(0, 3)); }
+    if (early) all.push(early);
+    if (all.length > 0) write(CONTENT, stringify({ type: 'text', text: all.join('\n') }));
+  }
+
   // state says how things stand once there is nothing more to do: a script waits for what
   // it has awaited, and one that has ended for the tools that it has called and not
   // awaited, because they may do something.
   function state() {
-    if ((outcome ? called : waits) > 0) return WAITING;
+    if ((outcome || returned ? called : waits) > 0) return WAITING;
+    if (returned) settle();
     outcome ??= { code: FAILED, stream: ERROR, text: 'the script waits for a promise that nothing can resolve' };
-    for (const n in rejected) write(STDERR, 'Not handled: ' + told(rejected[n].reason) + '\n');
-    if (dropped > 0) write(STDERR, `Not handled: ${dropped} more\n`);
-    write(outcome.stream, outcome.text);
+
+    const unhandled = kept > 0 ? report() : [];
+    if (outcome.code === OK && (outcome.text === undefined || early || kept > 0)) remark(unhandled);
+    write(outcome.stream, outcome.text ?? '');
     return outcome.code;
   }
 
