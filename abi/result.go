@@ -70,7 +70,7 @@ type Usage struct {
 	Fuel        int64         `json:"fuel"`         // units, exact and the same on every machine
 	CPU         time.Duration `json:"cpu_ns"`       // processor time on the host, including time that the system gave to other programs
 	Wall        time.Duration `json:"wall_ns"`      // from the start to the end of the call
-	Wait        time.Duration `json:"wait_ns"`      // part of Wall spent waiting for a slot or a processor
+	Wait        time.Duration `json:"wait_ns"`      // part of Wall spent waiting for a slot, a processor, or the compilation of the plugin
 	MemoryPeak  int64         `json:"memory_peak"`  // bytes of linear memory
 	OutputBytes int64         `json:"output_bytes"` // bytes written to all streams
 

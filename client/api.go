@@ -73,6 +73,8 @@ type RunQuery struct {
 	Before string // the [wire.Runs].Next of the previous page
 	Limit  int    // up to 200; 0 means 50
 
+	AllSessions bool // runs of all sessions; for the operator
+
 	Statuses                   []wire.Status    // only runs in one of these states
 	Errors                     []wire.ErrorKind // only runs that failed for one of these reasons
 	Tool, Kind, Plugin         string           // only runs of this tool, kind of tool, or plugin
@@ -88,6 +90,7 @@ func (c *Client) Runs(ctx context.Context, q RunQuery) (wire.Runs, error) {
 	set(query, "parent", q.Parent)
 	set(query, "before", q.Before)
 	set(query, "limit", q.Limit)
+	set(query, "all_sessions", q.AllSessions)
 
 	for _, status := range q.Statuses {
 		query.Add("status", string(status))
@@ -141,6 +144,12 @@ func (c *Client) Check(ctx context.Context, ids []string, opts CheckOptions) (wi
 // Run returns a run with its complete result.
 func (c *Client) Run(ctx context.Context, id string) (wire.Run, error) {
 	return do[wire.Run](ctx, c, "GET", runPath(id), nil)
+}
+
+// FindRun returns a run of any session with its complete result, and with that many
+// characters of its latest output. It is for the operator.
+func (c *Client) FindRun(ctx context.Context, id string, tail int) (wire.Run, error) {
+	return do[wire.Run](ctx, c, "GET", fmt.Sprintf("%s?all_sessions=true&tail=%d", runPath(id), tail), nil)
 }
 
 // RemoveRun removes a finished run with its output, files and notice.

@@ -27,6 +27,12 @@ func (s Schedules) List(ctx context.Context, enabled bool) ([]wire.Schedule, err
 	return out.Schedules, err
 }
 
+// ListAll returns the schedules of all sessions, as List does. It is for the operator.
+func (s Schedules) ListAll(ctx context.Context, enabled bool) ([]wire.Schedule, error) {
+	out, err := do[wire.Schedules](ctx, s.client, "GET", "/v1/schedules?all_sessions=true&enabled="+strconv.FormatBool(enabled), nil)
+	return out.Schedules, err
+}
+
 // Disable stops a schedule from firing. Its runs continue.
 func (s Schedules) Disable(ctx context.Context, id string) (wire.Schedule, error) {
 	return do[wire.Schedule](ctx, s.client, "POST", schedulePath(id)+"/disable", nil)

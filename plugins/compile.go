@@ -282,7 +282,9 @@ func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) {
 func (p *Plugin) load(ctx context.Context, opts host.CompileOptions) (*host.Module, error) {
 	wasm, err := p.contents()
 	if err != nil && p.held.Load() {
-		return p.host.Load(ctx, p.code)
+		if module, lost := p.host.Load(ctx, p.code); lost == nil {
+			return module, nil
+		}
 	}
 	if err != nil {
 		return nil, err

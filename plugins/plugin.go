@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
@@ -161,8 +163,9 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 		ctx = timed
 	}
 
-	told := p.tellCompiling(req.Progress)
+	told, began := p.tellCompiling(req.Progress), time.Now()
 	module, err := p.use(ctx, host.CompileOptions{})
+	compiling := time.Since(began)
 	told(err)
 	if errors.Is(err, limit) {
 		err = &host.WaitedError{Err: err, For: "its plugin was still being compiled, which is done once: try again in some seconds, or with more time"}
@@ -192,6 +195,8 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	req.ImpureInit = !t.Hints.IsPureInit()
 	req.Policy.Grant = granted(p.Grant, t.Hints)
 	result, err := p.host.Call(ctx, module, req)
+	result.Usage.Wall += compiling
+	result.Usage.Wait += compiling
 	if call, ok := errors.AsType[*host.CallError](err); ok {
 		call.Name = t.Name
 	}
@@ -205,6 +210,11 @@ func (p *Plugin) Denied() error {
 		return nil
 	}
 	return fmt.Errorf("%w: the plugin %s needs %s, which the operator has not granted", host.ErrDenied, p.Manifest.Name, strings.Join(p.Missing, ", "))
+}
+
+// Ungranted reports whether the plugin lacks grants and was granted nothing at all.
+func (p *Plugin) Ungranted() bool {
+	return len(p.Missing) > 0 && reflect.ValueOf(p.granted).IsZero()
 }
 
 // GrantError names the needs of a plugin that were not granted, for the operator.

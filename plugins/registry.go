@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -173,8 +174,8 @@ func (r *Registry) read(ctx context.Context, before *set, cfg Config) (*set, err
 	}
 
 	s.names = slices.Sorted(maps.Keys(s.tools))
-	s.unknown = unusedNames("grants.", slices.Sorted(maps.Keys(cfg.Grants)), found)
-	s.unknown = append(s.unknown, unusedNames("interpret: ", cfg.Interpret, found)...)
+	s.unknown = unusedNames("grants.", slices.Sorted(maps.Keys(cfg.Grants)), found, l.problems)
+	s.unknown = append(s.unknown, unusedNames("interpret: ", cfg.Interpret, found, l.problems)...)
 	s.problems = append(s.problems, s.unknown...)
 	r.set.Store(s)
 	return s, nil
@@ -201,16 +202,20 @@ func (r *Registry) Free(name string) {
 	delete(r.taken, name)
 }
 
-// unusedNames reports settings for unknown plugins, which are usually misspelled.
-func unusedNames(setting string, configured []string, found []*Plugin) []Problem {
+// unusedNames reports settings for unknown plugins, which are usually misspelled. A plugin
+// whose file could not be loaded is known by the name of the file.
+func unusedNames(setting string, configured []string, found []*Plugin, failed []Problem) []Problem {
 	var names []string
 	for _, p := range found {
 		names = append(names, p.Manifest.Name)
 	}
+	isFile := func(name string) bool {
+		return slices.ContainsFunc(failed, func(p Problem) bool { return path.Base(p.File) == name+".wasm" })
+	}
 
 	var problems []Problem
 	for _, name := range configured {
-		if name != allPlugins && !slices.Contains(names, name) && len(found) > 0 {
+		if name != allPlugins && !slices.Contains(names, name) && !isFile(name) && len(found) > 0 {
 			problems = append(problems, Problem{setting + name, errors.New("there is no such plugin" + didYouMean(name, names))})
 		}
 	}

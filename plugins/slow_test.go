@@ -47,9 +47,13 @@ func TestSlowCompilationIsReported(t *testing.T) {
 
 				var statuses []string
 				report := func(p host.Progress) { statuses = append(statuses, p.Status) }
-				_, err := tool.Call(t.Context(), host.Call{Observers: host.Observers{Progress: report}})
+				result, err := tool.Call(t.Context(), host.Call{Observers: host.Observers{Progress: report}})
 				require.Equal(t, test.err == nil, err == nil, err)
 				require.Equal(t, test.want, statuses)
+				if err == nil {
+					require.GreaterOrEqual(t, result.Usage.Wait, test.takes, "the call has waited for it")
+					require.GreaterOrEqual(t, result.Usage.Wall, result.Usage.Wait)
+				}
 
 				statuses, tool.Plugin.module = nil, module
 				_, err = tool.Call(t.Context(), host.Call{Observers: host.Observers{Progress: report}})

@@ -199,7 +199,9 @@ func eventText(e audit.Event) string {
 		}
 	}
 
-	add("", e.Action)
+	if e.Action != string(e.Kind) {
+		add("", e.Action)
+	}
 	add("", e.Tool)
 	add("", e.Outcome)
 	add("code=", e.Code)

@@ -105,6 +105,7 @@ func playDemo(ctx context.Context, a *app) error {
 		return err
 	}
 
+	a.notef("The demo builds and compiles its plugins first. That takes a minute or two, the first time.")
 	cfg := host.Config{CacheDir: cache, Compiler: host.ThisProgram()}
 	progress := newBar(a.err)
 	defer progress.clear()

@@ -24,9 +24,10 @@ server that runs: live (see toolhost reload), or at its restart.
 
 --check prints nothing if the configuration works. Otherwise it lists every
 problem and exits with code 2. It reports more than other commands do: missing folders,
-folders that other users can write to, contradictory limits, addresses that other
-machines can reach, grants for plugins that do not exist, and a file in this folder
-that is not trusted.
+folders that other users can write to, plugins that cannot be loaded, grants that are
+less than what their plugin needs, grants for plugins that do not exist, contradictory
+limits, addresses that other machines can reach, and a file in this folder that is not
+trusted.
 
 --schema prints a JSON Schema of configuration files. Editors use it to complete
 and check them.`,

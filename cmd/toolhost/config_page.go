@@ -14,8 +14,8 @@ import (
 // operatorPage is the part of the configuration on the operators' page.
 type operatorPage struct{ *app }
 
-// settings returns all settings for the operators' page. Mappings, which are variables
-// and settings of plugins, have only names: their values may be secret.
+// settings returns all settings for the operators' page. Of variables and settings of
+// plugins it has only the names: their values may be secret.
 func (p operatorPage) settings() (out []webui.Setting) {
 	all := p.now().inForce()
 	needsRestart := func(_ string, v value) bool { return v.effect == restart }
@@ -26,7 +26,7 @@ func (p operatorPage) settings() (out []webui.Setting) {
 		}
 	}
 	for key, v := range all {
-		if names := reflect.ValueOf(v.raw); names.Kind() == reflect.Map {
+		if names := reflect.ValueOf(v.raw); names.Kind() == reflect.Map && mayBeSecret(key) {
 			var known []string
 			for _, name := range names.MapKeys() {
 				known = append(known, fmt.Sprint(name.Interface())+"=…")

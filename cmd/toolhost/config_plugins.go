@@ -14,11 +14,12 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// checkPlugins reports settings for plugins and tools that do not exist. It loads the plugins, and
-// creates no folder.
+// checkPlugins reports what toolhost list would report: plugins that cannot be loaded, and
+// settings for plugins and tools that do not exist. It also reports grants that are less than
+// what their plugin needs. It creates no folder.
 func (c configCheck) checkPlugins(ctx context.Context) error {
-	folders := slices.ContainsFunc(c.problems, func(p problem) bool { return strings.HasPrefix(p.key, "plugins") })
-	if len(c.plugins) == 0 && !c.exec && c.starter == nil || folders || len(c.server.Grants)+len(c.server.Interpret)+len(c.server.Approvals.Tools)+len(c.server.Listing) == 0 {
+	unread := slices.ContainsFunc(c.problems, func(p problem) bool { return strings.HasPrefix(p.key, "plugins") })
+	if unread || len(c.folders()) == 0 {
 		return nil
 	}
 
@@ -28,40 +29,54 @@ func (c configCheck) checkPlugins(ctx context.Context) error {
 	}
 	defer h.Close(context.WithoutCancel(ctx))
 
-	cfg := plugins.Config{Grants: c.server.Grants, Interpret: c.server.Interpret}
-	cfg.Folders = c.folders()
-	if cache, err := filepath.EvalSymlinks(filepath.Join(c.data, "cache")); err == nil && c.data != "" {
-		cfg.CacheDir = cache
-	}
-	r, err := plugins.Open(ctx, h, cfg)
+	r, err := plugins.Open(ctx, h, c.pluginsConfig())
 	if err != nil {
 		return err
 	}
 	defer r.Close(context.WithoutCancel(ctx))
 
-	unknown, hint := r.Unknown(), ""
-	isUnknown := func(file string) bool {
-		return slices.ContainsFunc(unknown, func(p plugins.Problem) bool { return p.File == file })
+	for _, p := range r.Problems() {
+		key, name, isSetting := strings.Cut(p.File, ": ") // interpret: NAME
+		switch {
+		case isSetting:
+			c.problem(key, "%s: %v", name, p.Err)
+		case slices.Contains(r.Unknown(), p):
+			c.problem(key, "%v", p.Err)
+		default:
+			c.problems = append(c.problems, problem{key: p.File, text: p.Err.Error()})
+		}
 	}
-	if slices.ContainsFunc(r.Problems(), func(p plugins.Problem) bool { return filepath.Ext(p.File) == ".wasm" && !isUnknown(p.File) }) {
-		hint = "; toolhost list shows files that could not be loaded"
+	for _, p := range r.Plugins() {
+		key := "grants." + p.Manifest.Name
+		inside := func(other problem) bool { return strings.HasPrefix(other.key, key+".") } // which may be why it is less
+		if _, granted := c.server.Grants[p.Manifest.Name]; granted && len(p.Missing) > 0 && !slices.ContainsFunc(c.problems, inside) {
+			c.problem(key, "%v", &plugins.GrantError{Plugin: p})
+		}
 	}
-	for _, p := range unknown {
-		key, _, _ := strings.Cut(p.File, ": ")
-		c.problem(key, "%s%s", strings.TrimPrefix(p.String(), key+": "), hint)
-	}
-	c.checkTools(r, hint)
+	c.checkTools(r)
 	return nil
 }
 
+// pluginsConfig returns the configuration of a registry that writes nothing.
+func (c configCheck) pluginsConfig() plugins.Config {
+	var s server.Config
+	c.apply(&s)
+	cfg := plugins.Config{Folders: s.Folders, Grants: s.Grants, Interpret: s.Interpret, Verifier: s.Verifier, Lock: c.lock()}
+	cfg.Lock.Kept = ""
+	if cache, err := filepath.EvalSymlinks(filepath.Join(c.data, "cache")); err == nil && c.data != "" {
+		cfg.CacheDir = cache
+	}
+	return cfg
+}
+
 // checkTools reports unknown names of tools.
-func (c configCheck) checkTools(r *plugins.Registry, hint string) {
+func (c configCheck) checkTools(r *plugins.Registry) {
 	check := func(key, name string) {
 		if name == abi.EveryTool {
 			return
 		}
 		if _, err := r.Lookup(name); errors.Is(err, plugins.ErrNoTool) && !c.problems.has(key) {
-			c.problem(key, "%v%s", err, hint)
+			c.problem(key, "%v", err)
 		}
 	}
 

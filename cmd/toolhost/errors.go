@@ -83,7 +83,7 @@ var reasons = map[wire.Code]struct {
 	wire.CodeTrap:         {exitToolError, ""},
 	wire.CodePlugin:       {exitToolError, ""},
 	wire.CodeInternal:     {exitToolError, ""},
-	wire.CodeUnavailable:  {exitToolError, "toolhost health says when the server can store again"},
+	wire.CodeUnavailable:  {exitToolError, ""},
 	wire.CodeClosing:      {exitToolError, ""},
 	wire.CodeIssuer:       {exitToolError, ""},
 }

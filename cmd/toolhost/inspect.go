@@ -165,7 +165,7 @@ func (i inspected) print(a *app) {
 	for _, t := range m.Tools {
 		var schema bytes.Buffer
 		_ = json.Compact(&schema, t.InputSchema) // it was decoded before
-		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(t.Hints, t.Approval, false), &schema)
+		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(t.Hints, declared(t.Hints, m.Needs), t.Approval, false), &schema)
 	}
 
 	a.printf("\nimports\n")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -17,7 +19,13 @@ func listCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tools, their plugins, and plugins that could not be loaded",
-		Args:  cobra.NoArgs,
+		Long: `List the tools, their plugins, and plugins that could not be loaded.
+
+HINTS says what a tool declares and what a call of it may do: destructive may delete or
+overwrite something, open_world may reach public addresses.
+
+Exit code 1 means that there is a problem. A plugin that lacks grants is not one.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			debug.SetGCPercent(400) // the process ends soon
 			s, done, err := a.open(cmd.Context(), nil)
@@ -31,13 +39,22 @@ func listCommand(a *app) *cobra.Command {
 				return err
 			}
 			tools, problems := listed(loaded), fileProblems(s.Problems())
+			for i, t := range tools {
+				if tool, err := s.Lookup(t.Name); err == nil && len(t.Missing) > 0 {
+					tools[i].effects = declared(t.Hints, tool.Plugin.Manifest.Needs)
+				}
+			}
 			for _, p := range loaded {
 				if p.Digest == "" { // its file can no longer be read
 					problems = append(problems, found[slices.IndexFunc(found, func(f wire.FileProblem) bool { return f.File == p.File })])
 				}
 			}
 			overridden := s.Overridden()
-			return a.answer(listing{tools, problems, overridden, a.config.lacking(s.Plugins()...)}, nil, func() {
+			var failed error
+			if len(problems) > 0 {
+				failed = &reportedError{errors.New(plural(len(problems), "problem"))}
+			}
+			return a.answer(listing{tools, problems, overridden, a.config.lacking(s.Plugins()...)}, failed, func() {
 				a.printList(tools)
 				for _, p := range overridden {
 					a.notef("toolhost: %s", oneLine(p.File+": "+p.Error))
@@ -78,6 +95,7 @@ type listedTool struct {
 	Deferred    bool             `json:"deferred,omitempty"`
 
 	approval abi.Approval
+	effects  wire.Annotations // of a call; without its grants, those that it would have with them
 }
 
 // grantsOf returns the grants of a plugin as they apply to one of its tools.
@@ -100,7 +118,7 @@ func listed(plugins []wire.Plugin) []listedTool {
 	for _, p := range plugins {
 		for _, t := range p.Tools {
 			out = append(out, listedTool{
-				t.Name, t.Title, t.Description, p.Name, p.Version, p.File, p.Digest, p.Locked, p.Signer, t.Hints, t.Annotations, grantsOf(p.Grants, t.Hints), p.Missing, t.Deferred, t.Approval,
+				t.Name, t.Title, t.Description, p.Name, p.Version, p.File, p.Digest, p.Locked, p.Signer, t.Hints, t.Annotations, grantsOf(p.Grants, t.Hints), p.Missing, t.Deferred, t.Approval, t.Annotations,
 			})
 		}
 	}
@@ -115,6 +133,14 @@ func (a *app) printList(tools []listedTool) {
 		return
 	}
 
+	a.table(listRows(tools, terminal(a.out) > 0))
+}
+
+// maxGrants is how many characters of its grants a tool shows on a terminal.
+const maxGrants = 40
+
+// listRows returns a row for each tool. Rows for a terminal are kept short.
+func listRows(tools []listedTool, brief bool) [][]string {
 	rows := [][]string{{"TOOL", "HINTS", "PLUGIN", "DIGEST", "GRANTS", "DESCRIPTION"}}
 	for _, t := range tools {
 		digest := cmp.Or(t.Digest[:min(len(t.Digest), 12)], "-")
@@ -128,20 +154,34 @@ func (a *app) printList(tools []listedTool) {
 		if len(t.Missing) > 0 {
 			grants = "MISSING: " + strings.Join(t.Missing, ", ")
 		}
-		rows = append(rows, []string{t.Name, hints(t.Hints, t.approval, t.Deferred), t.Plugin + " " + t.Version, digest, cmp.Or(grants, "-"), short(t.Description, 60)})
+		if brief {
+			grants = short(grants, maxGrants)
+		}
+		rows = append(rows, []string{t.Name, hints(t.Hints, t.effects, t.approval, t.Deferred), t.Plugin + " " + t.Version, digest, cmp.Or(grants, "-"), short(t.Description, 60)})
 	}
-	a.table(rows)
+	return rows
 }
 
-// hints formats the hints of a tool in short.
-func hints(h abi.Hints, approval abi.Approval, deferred bool) string {
+// declared returns what a call of a tool may do if its plugin is granted what it needs.
+func declared(h abi.Hints, needs abi.Needs) wire.Annotations {
+	all := host.Grant{}.Lacking(needs)
+	calls := len(all.Tools) > 0 // of tools that may do anything
+	return wire.Annotations{
+		Destructive: (all.Writes() || calls) && h.IsDestructive(),
+		OpenWorld:   all.Public() || calls && (h.OpenWorld == nil || *h.OpenWorld),
+	}
+}
+
+// hints formats the hints of a tool in short, and what a call of it may do.
+func hints(h abi.Hints, effects wire.Annotations, approval abi.Approval, deferred bool) string {
 	var names []string
 	for _, hint := range []struct {
 		on   bool
 		name string
 	}{
 		{h.SupportsBackground, "background"}, {h.Readonly, "readonly"}, {h.Idempotent, "idempotent"},
-		{h.LongRunning, "long"}, {h.Concurrency == abi.Serial, "serial"}, {approval == abi.ApprovalRequired, "approval"}, {deferred, "deferred"},
+		{h.LongRunning, "long"}, {h.Concurrency == abi.Serial, "serial"},
+		{effects.Destructive, "destructive"}, {effects.OpenWorld, "open_world"}, {approval == abi.ApprovalRequired, "approval"}, {deferred, "deferred"},
 	} {
 		if hint.on {
 			names = append(names, hint.name)

@@ -242,7 +242,7 @@ func (r *registries) printStored(p *plugins.Plugin, found registry.Artifact) {
 		{"needs", needs(m.Needs)},
 	}
 	for _, t := range m.Tools {
-		rows = append(rows, []string{"tool", fmt.Sprintf("%s: %s (%s)", abi.AgentName(m.Name, t.Name), short(t.Description, 100), strings.TrimSpace(hints(t.Hints, t.Approval, false)))})
+		rows = append(rows, []string{"tool", fmt.Sprintf("%s: %s (%s)", abi.AgentName(m.Name, t.Name), short(t.Description, 100), strings.TrimSpace(hints(t.Hints, declared(t.Hints, m.Needs), t.Approval, false)))})
 	}
 	r.table(rows)
 }

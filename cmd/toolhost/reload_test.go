@@ -100,6 +100,12 @@ func TestReload(t *testing.T) {
 	}
 	require.Contains(t, operatorPage{a}.settings(), webui.Setting{Key: "limits.timeout", Value: "30s", Source: file})
 	require.Contains(t, operatorPage{a}.settings(), webui.Setting{Key: "host.calls", Value: "256", Source: "default"}, "what needs a restart is as it was")
+
+	write("approvals: {tools: {files_delete: ask}}\ngrants: {needy: {env: {KEY: hunter2}}}\n")
+	_, err = r.reload(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, operatorPage{a}.settings(), webui.Setting{Key: "approvals.tools", Value: `{"files_delete":"ask"}`, Source: file}, "decisions are not secret")
+	require.Contains(t, operatorPage{a}.settings(), webui.Setting{Key: "grants.needy.env", Value: "KEY=…", Source: file})
 }
 
 // Each setting that is live applies at a reload, and none that needs a restart does: that

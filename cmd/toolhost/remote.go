@@ -198,6 +198,8 @@ func state(run wire.Run) string {
 		text += fmt.Sprintf(" (%s)", run.Error.Kind)
 	case run.Stopping != nil && !run.Done:
 		text += ", stopping"
+	case run.Held != "" && !run.Done:
+		text = "waits for " + run.Held
 	case !run.WaitsUntil.IsZero():
 		text += " until " + when(run.WaitsUntil)
 	}

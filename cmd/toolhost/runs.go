@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,7 +22,9 @@ func checkCommand(a *app) *cobra.Command {
 		Use:   "check [ID…]",
 		Short: "Show background runs: status, progress, latest output, result",
 		Long: `Show background runs of a server, or list them if no id is given. --wait waits
-until the first of them has ended. The session is still notified of the end.`,
+until the first of them has ended. The session is still notified of the end.
+
+Without --session, the operator also sees runs of other sessions.`,
 		Args: cobra.MaximumNArgs(20),
 	}
 	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for the first run to end, at most 9m")
@@ -44,12 +47,20 @@ until the first of them has ended. The session is still notified of the end.`,
 		}
 
 		found, err := r.client.Check(ctx, args, client.CheckOptions{Wait: wait, Tail: tail})
-		if err != nil {
+		if refused, ok := errors.AsType[*wire.Problem](err); ok && refused.Code == wire.CodeNotFound {
+			found.Missing = args
+		} else if err != nil {
+			return err
+		}
+		if !cmd.Flags().Changed("session") {
+			r.findMissing(ctx, &found, tail)
+		}
+		if len(found.Runs) == 0 && err != nil {
 			return err
 		}
 		return r.answer(found, missing(found), func() {
 			for _, run := range found.Runs {
-				if run.Error != nil { // set only for a single run
+				if run.Error != nil && run.Diagnosis == nil { // set only for a single run
 					if alone, err := r.client.Run(ctx, run.TaskID); err == nil {
 						run.Diagnosis = alone.Diagnosis
 					}
@@ -58,6 +69,17 @@ until the first of them has ended. The session is still notified of the end.`,
 				r.printFamily(ctx, run)
 			}
 		})
+	})
+}
+
+// findMissing looks for missing runs in other sessions, which only the operator may see.
+func (r *remote) findMissing(ctx context.Context, found *wire.Runs, tail int) {
+	found.Missing = slices.DeleteFunc(found.Missing, func(id string) bool {
+		run, err := r.client.FindRun(ctx, id, tail)
+		if err == nil {
+			found.Runs = append(found.Runs, run)
+		}
+		return err == nil
 	})
 }
 
@@ -111,16 +133,21 @@ continue.`,
 }
 
 func schedulesCommand(a *app) *cobra.Command {
-	var all bool
+	var all, allSessions bool
 	cmd := &cobra.Command{
 		Use:   "schedules",
-		Short: "List the schedules of a session, newest first",
+		Short: "List the schedules of a session, or of all, newest first",
 		Args:  cobra.NoArgs,
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "include schedules that will not fire again")
+	cmd.Flags().BoolVar(&allSessions, "all-sessions", false, "list the schedules of all sessions; for the operator")
 
 	return a.remote(cmd, func(ctx context.Context, r *remote, _ []string) error {
-		found, err := r.client.Schedules().List(ctx, !all)
+		list := r.client.Schedules().List
+		if allSessions {
+			list = r.client.Schedules().ListAll
+		}
+		found, err := list(ctx, !all)
 		if err != nil {
 			return err
 		}

@@ -83,6 +83,9 @@ func originOf(run wire.Run) string {
 		origin += " by " + oneLine(run.By)
 	}
 	parts = append(parts, origin)
+	if run.Session != wire.DefaultSession {
+		parts = append(parts, "session "+oneLine(run.Session))
+	}
 
 	if !run.StartedAt.IsZero() {
 		parts = append(parts, "started "+when(run.StartedAt))

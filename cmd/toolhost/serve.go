@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -71,6 +72,7 @@ func (a *app) runServer(ctx context.Context) error {
 		return err
 	}
 	defer closeExports()
+	a.announce(fmt.Sprintf("starting: plugins from %s; data in %s", oneLine(a.config.folderNames()), oneLine(a.config.data)))
 	s, done, err := a.openFreed(ctx, func() (*server.Service, func(), error) {
 		return a.openKept(ctx, a.config.runsFolder(), shared, true)
 	})
@@ -249,7 +251,11 @@ func (d daemon) announceReady() {
 	}
 
 	found := d.service.Findings()
-	d.announce(fmt.Sprintf("ready: %s, %s", plural(len(d.service.Tools()), "tool"), plural(len(found), "problem")))
+	text := fmt.Sprintf("ready: %s, %s", plural(len(d.service.Tools()), "tool"), plural(len(found), "problem"))
+	if n := len(slices.DeleteFunc(ownPlugins(d.service.Plugins()), func(p *plugins.Plugin) bool { return !p.Ungranted() })); n > 0 {
+		text += fmt.Sprintf(", %s not granted", plural(n, "plugin"))
+	}
+	d.announce(text)
 	d.warnOf(found)
 	d.announceStarter(d.service)
 	d.announceLacking(ownPlugins(d.service.Plugins()))

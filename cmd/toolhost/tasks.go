@@ -17,13 +17,14 @@ func tasksCommand(a *app) *cobra.Command {
 	var q client.RunQuery
 	cmd := &cobra.Command{
 		Use:   "tasks",
-		Short: "List the background runs of a session, newest first",
+		Short: "List the background runs of a session, or of all, newest first",
 		Args:  cobra.NoArgs,
 	}
 	var statuses []string
 	var since string
 	flags := cmd.Flags()
 	flags.BoolVar(&q.Active, "active", false, "list only runs that are not done")
+	flags.BoolVar(&q.AllSessions, "all", false, "list the runs of all sessions; for the operator")
 	flags.IntVar(&q.Limit, "limit", 50, "maximum `number` of runs to list, up to 200")
 	flags.StringVar(&q.Tool, "tool", "", "list only runs of this tool")
 	flags.StringSliceVar(&statuses, "status", nil, "list only runs with this `status`: queued, running, waiting, succeeded, failed or canceled; may be repeated")
@@ -130,6 +131,9 @@ func (r *remote) listRuns(ctx context.Context, q client.RunQuery) error {
 			row := []string{
 				" " + icon(run.Status) + " " + run.TaskID, short(run.Title, 40), short(run.Tool, 32), state(run), elapsed(run.ElapsedSeconds),
 				string(run.Origin), cmp.Or(run.StartedAt, run.CreatedAt).Local().Format(time.DateTime),
+			}
+			if q.AllSessions {
+				row = append(row, short(run.Session, 32))
 			}
 			if text := doing(run); text != "" {
 				row = append(row, short(text, 60))

@@ -69,6 +69,9 @@ func run(ctx context.Context, folder string, m model, out io.Writer) (err error)
 			th.Close(ctx), // waits for what else runs, then interrupts it
 		)
 	}()
+	if err := th.Compile(ctx, nil); err != nil { // or the first call of each plugin waits for it, and may be parked
+		return err
+	}
 	return (&agent{s, m, out}).do(ctx, task)
 }
 

@@ -171,3 +171,23 @@ func TestNoticeSurvivesFailure(t *testing.T) {
 		require.Len(t, messages, 1)
 	})
 }
+
+// TestCompilesFirst: no call has to wait until its plugin is compiled, which would park it
+// on a slow machine.
+func TestCompilesFirst(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	t.Setenv("HOME", cache)
+	folder := t.TempDir()
+	plugin := plugintest.Plugin{Manifest: plugintest.Manifest("hello"), Invoke: plugintest.Do().Echo()}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "hello.wasm"), plugin.Wasm(), 0o600))
+
+	asked := errors.New("the model was asked")
+	err := run(t.Context(), folder, func(context.Context, []message, []tool) (reply, error) {
+		compiled, err := filepath.Glob(filepath.Join(cacheDir(), "code", "*", "module-*"))
+		require.NoError(t, err)
+		require.Len(t, compiled, 1)
+		return reply{}, asked
+	}, io.Discard)
+	require.ErrorIs(t, err, asked)
+}

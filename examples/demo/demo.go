@@ -52,7 +52,7 @@ func Play(ctx context.Context, service *server.Service, printf func(format strin
 			return fmt.Errorf("demo: %w", err)
 		}
 	}
-	s.printf("\nDone. Try it: toolhost list · toolhost call TOOL · toolhost mcp\n")
+	s.printf("\nDone. To try it yourself, install the command with go install ./cmd/toolhost. Then: toolhost list · toolhost call TOOL · toolhost mcp\n")
 	return nil
 }
 

@@ -51,6 +51,25 @@ func TestCostOfAttempts(t *testing.T) {
 	})
 }
 
+// TestCostOfCrashedAttempt: the cost up to a checkpoint is stored soon after it, and so
+// outlasts a crash.
+func TestCostOfCrashedAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		m := newManager(t, Config{Engine: store, Executor: func(ctx context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
+			sink.Meter(func() engine.Cost { return engine.Cost{Fuel: 9, MemoryPeak: 7} })
+			if err := sink.Checkpoint([]byte("half way")); err != nil {
+				return Outcome{}, err
+			}
+			<-ctx.Done()
+			return Outcome{}, ctx.Err()
+		}})
+		id := spawned(t, m, alice, "echo")
+		time.Sleep(3 * time.Second)
+		require.Equal(t, engine.Cost{Fuel: 9, MemoryPeak: 7}, must(store.Get(t.Context(), id)).Cost)
+	})
+}
+
 // TestDiagnosis: an operator sees why a run failed, within bounds and without control
 // characters; nothing is said twice.
 func TestDiagnosis(t *testing.T) {

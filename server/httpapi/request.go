@@ -17,6 +17,10 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
+// allSessions is the parameter with which the operator sees the runs and schedules of all
+// sessions.
+const allSessions = "all_sessions"
+
 const (
 	maxKey    = 128                     // characters of an idempotency key
 	maxBody   = server.MaxArgs + 64<<10 // bytes: the largest arguments, and the rest of the body
@@ -30,7 +34,7 @@ type request struct {
 	w       *response
 	route   *route
 	caller  identity.Caller
-	session server.Session // the session of the caller
+	session server.Session // the session of the caller; all of them with allSessions
 }
 
 // newRequest checks the ids in the path and the query parameters.
@@ -60,7 +64,14 @@ func (a *API) newRequest(w *response, r *http.Request, route *route) (*request, 
 	}
 
 	caller := identity.FromContext(r.Context())
-	return &request{Request: r, api: a, w: w, route: route, caller: caller, session: a.service.Session(caller.Session)}, nil
+	session := a.service.Session(caller.Session)
+	if query.Get(allSessions) == "true" {
+		if !caller.Operator() {
+			return nil, refuse(wire.CodeForbidden, "%s is reserved for the operator", allSessions)
+		}
+		session = a.service.AllSessions()
+	}
+	return &request{Request: r, api: a, w: w, route: route, caller: caller, session: session}, nil
 }
 
 // key returns the idempotency key, or an empty string without one.

@@ -67,8 +67,8 @@ func runRoutes() []route {
 
 	return []route{
 		answers("POST", "/v1/runs", spawnRun).beginning(),
-		endpoint("GET", "/v1/runs", listRuns, append(filters(), limitParam, before, flag("active"), parent, ids, waitParam, until, tailParam)...),
-		endpoint("GET", "/v1/runs/{run}", getRun, waitParam, tailParam, cursor),
+		endpoint("GET", "/v1/runs", listRuns, append(filters(), limitParam, before, flag("active"), flag(allSessions), parent, ids, waitParam, until, tailParam)...),
+		endpoint("GET", "/v1/runs/{run}", getRun, flag(allSessions), waitParam, tailParam, cursor),
 		endpoint("DELETE", "/v1/runs/{run}", removeRun),
 		endpoint("POST", "/v1/runs/{run}/stop", stopRun),
 		endpoint("POST", "/v1/runs/{run}/answers", answerRun),
@@ -84,7 +84,7 @@ func runRoutes() []route {
 func scheduleRoutes() []route {
 	return []route{
 		answers("POST", "/v1/schedules", createSchedule).beginning(),
-		endpoint("GET", "/v1/schedules", listSchedules, flag("enabled")),
+		endpoint("GET", "/v1/schedules", listSchedules, flag("enabled"), flag(allSessions)),
 		endpoint("GET", "/v1/schedules/{schedule}", getSchedule),
 		endpoint("DELETE", "/v1/schedules/{schedule}", removeSchedule),
 		endpoint("POST", "/v1/schedules/{schedule}/disable", disableSchedule),

@@ -112,7 +112,7 @@ func (r *request) shown(run wire.Run) wire.Run {
 // listRuns returns a page of the session's runs, or the runs with the given ids.
 func listRuns(r *request, _ none) (wire.Runs, error) {
 	if ids := r.URL.Query()["id"]; len(ids) > 0 {
-		if err := r.absent("not with id", append(filterNames(), "limit", "before", "active", "parent")...); err != nil {
+		if err := r.absent("not with id", append(filterNames(), "limit", "before", "active", "parent", allSessions)...); err != nil {
 			return wire.Runs{}, err
 		}
 		return checkRuns(r, ids)
@@ -154,6 +154,14 @@ func (r *request) absent(why string, names ...string) error {
 
 // getRun returns one run.
 func getRun(r *request, _ none) (wire.Run, error) {
+	if r.get(allSessions) == "true" {
+		found, err := r.session.Run(r.Context(), r.PathValue("run"))
+		if err != nil {
+			return wire.Run{}, err
+		}
+		r.session = r.api.service.Session(found.Session)
+	}
+
 	out, err := checkRuns(r, []string{r.PathValue("run")})
 	if err != nil {
 		return wire.Run{}, err

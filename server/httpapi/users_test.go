@@ -243,14 +243,14 @@ func TestOperatorOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust(), Token: "s3cret"}, "echo")
 		bearer := basic("s3cret")
-		for _, path := range []string{"/v1/stats", "/v1/stats/tools", "/v1/stats/history", "/", "/ui/", "/ui/x"} {
+		for _, path := range []string{"/v1/stats", "/v1/stats/tools", "/v1/stats/history", "/v1/runs?all_sessions=true", "/v1/schedules?all_sessions=true", "/", "/ui/", "/ui/x"} {
 			p := f.refused("GET", path, "", as(t, "ana")...)
 			require.Equal(t, wire.CodeForbidden, p.Code)
 			require.Contains(t, p.Detail, "operator")
 			resp, text := f.do("GET", path, "", "Authorization", "Bearer s3cret")
 			require.NotContains(t, []int{401, 403}, resp.StatusCode, text)
 
-			page := !strings.HasPrefix(path, "/v1/stats")
+			page := !strings.HasPrefix(path, "/v1/")
 			resp, _ = f.do("GET", path, "", "Authorization", bearer)
 			require.Equal(t, page, resp.StatusCode != 401, path)
 			for _, wrong := range [][]string{{}, {"Authorization", basic("s3cre")}, {"Authorization", basic("")}, {"Authorization", "Basic !"}, {"Authorization", "Bearer x"}} {

@@ -147,7 +147,7 @@ var (
 	ApprovalsWaiting = define("toolhost.approvals.waiting", Gauge, "{call}", "Calls that wait for approval, on all hosts.")
 	Plugins          = define("toolhost.plugins", Gauge, "{plugin}", "Loaded plugins.")
 	Tools            = define("toolhost.tools", Gauge, "{tool}", "Tools of the loaded plugins.")
-	Problems         = define("toolhost.problems", Gauge, "{problem}", "Problems, such as plugins that did not load or lack grants.")
+	Problems         = define("toolhost.problems", Gauge, "{problem}", "Problems, such as plugins that did not load or were granted less than they need.")
 	Reloads          = define("toolhost.reloads", Counter, "{reload}", "Reloads that changed something: `ok`, or with `problems`.", Result)
 	AuditEvents      = define("toolhost.audit.events", Counter, "{event}", "Lines written to the audit log.")
 	AuditLost        = define("toolhost.audit.lost", Counter, "{event}", "Events that could not be written to the audit log.")

@@ -18,6 +18,7 @@ type field struct {
 	Min, Max, Step    string // range and step of a number; may be empty
 	Options           []option
 	Value             string // as typed, or the default
+	Example           string // the first example of the schema
 	Checked           bool
 	Problem           string  // problem with the value
 	Fields            []field // fields of a kindGroup
@@ -57,6 +58,7 @@ type property struct {
 	Description string            `json:"description"`
 	Enum        []json.RawMessage `json:"enum"`
 	Default     json.RawMessage   `json:"default"`
+	Examples    []json.RawMessage `json:"examples"`
 	Format      string            `json:"format"`
 	Pattern     string            `json:"pattern"`
 	MaxLength   *float64          `json:"maxLength"`
@@ -107,8 +109,21 @@ func newField(name string, schema json.RawMessage, secrets bool) field {
 		f.object = p.Default == nil
 	}
 
+	if len(p.Examples) > 0 && !hidden {
+		f.Example = cut(jsonText(p.Examples[0]), maxExample)
+	}
 	f.begin(p.Default)
 	return f
+}
+
+// maxExample is how many bytes of an example a field shows.
+const maxExample = 200
+
+// jsonText returns a string as it is, and any other value as JSON.
+func jsonText(value json.RawMessage) string {
+	text := string(value)
+	_ = json.Unmarshal(value, &text) // otherwise it is not a string
+	return text
 }
 
 // kind returns the type of a property, apart from null.
@@ -185,9 +200,7 @@ func (f *field) sent() string {
 func (f *field) choose(selected int) {
 	f.Options = []option{{Text: "–"}}
 	for i, c := range f.choices {
-		text := string(c)
-		_ = json.Unmarshal(c, &text) // otherwise it is not a string, and shown as JSON
-		f.Options = append(f.Options, option{fmt.Sprint(i), cut(text, 100), i == selected})
+		f.Options = append(f.Options, option{fmt.Sprint(i), cut(jsonText(c), 100), i == selected})
 	}
 }
 

@@ -48,6 +48,7 @@ func zoo() map[string]plugintest.Plugin {
 		"danger":  {Invoke: do().Echo()}, // needs a person's approval
 		"asker":   {Invoke: do().Ask(`{"questions":{"name":{"message":"Who are you?","schema":{"type":"object","properties":{"name":{"type":"string","minLength":2}},"required":["name"]}}}}`)},
 		"picture": {Invoke: do().Say(abi.StreamResult, `1`).Say(abi.StreamContent, `{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}`).Say(abi.StreamContent, `{"type":"audio","mimeType":"audio/wav","data":"UklGRg=="}`).Say(abi.StreamContent, `{"type":"text","text":"a <b>caption</b>"}`)},
+		"shot":    {Invoke: do().Say(abi.StreamContent, `{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}`)},
 		"crash":   {Invoke: do().Trap()},
 		"waits":   {Invoke: do().Echo()}, // until a person has approved it
 		"keeper":  {Invoke: do().Use("kv.set", `{"key":"draft","value":{"step":1}}`).Use("kv.set", `{"key":"note:1","value":"<b>bold</b>","ttl_ms":3600000}`)},
@@ -91,14 +92,14 @@ func zoo() map[string]plugintest.Plugin {
 // formSchema is the schema of the plugin form.
 const formSchema = `{"type":"object","properties":{
 	"text":{"type":"string","description":"Several lines","default":"hello"},
-	"word":{"type":"string","maxLength":20},
-	"n":{"type":"integer","minimum":0,"maximum":10},
+	"word":{"type":"string","maxLength":20,"examples":["tea"]},
+	"n":{"type":"integer","minimum":0,"maximum":10,"examples":[7]},
 	"x":{"type":"number"},
 	"yes":{"type":"boolean"},
 	"on":{"type":"boolean","default":true},
 	"color":{"enum":["red","green",7]},
 	"tags":{"type":"array","items":{"type":"string"}},
-	"key":{"type":"string","writeOnly":true},
+	"key":{"type":"string","writeOnly":true,"examples":["k3y"]},
 	"login":{"type":"object","properties":{"code":{"type":"string","x-secret":true}}}
 },"required":["n"],"additionalProperties":false}`
 

@@ -41,6 +41,7 @@ func (s *site) overview(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	stats, clients := s.service.Stats(), s.service.Connections().List()
+	stats.Runs.Queued = max(0, stats.Runs.Queued-waiting) // a held run waits for a person, not for a slot
 	ended = slices.DeleteFunc(ended, func(r wire.Run) bool { return !r.Status.Terminal() })
 	slices.SortStableFunc(ended, func(a, b wire.Run) int { return b.FinishedAt.Compare(a.FinishedAt) })
 	return page{title: "Overview", menu: "/", sections: []section{

@@ -25,6 +25,10 @@ func TestApprovals(t *testing.T) {
 		id := ask("ana")
 		golden(t, "approvals", f.get("/ui/approvals"))
 		require.Contains(t, f.get("/"), `<a href="/ui/approvals">1 call waits for approval</a>`)
+		require.Contains(t, f.get("/"), "0 waiting for a slot")
+		for _, page := range []string{"/", "/ui/runs", "/ui/runs/" + id} {
+			require.Regexp(t, `class="state warn">.*</span> waits for approval</span>`, f.get(page))
+		}
 		require.Contains(t, f.get("/ui/runs/"+id), `Waits for <a href="/ui/approvals#wait-`+id+`">approval</a>`)
 
 		all, err := f.service.Approvals().List(t.Context(), "", 0)

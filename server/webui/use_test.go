@@ -449,3 +449,23 @@ func TestRemove(t *testing.T) {
 		require.Nil(t, f.run(active).Stopping)
 	})
 }
+
+// TestOnlyContent: a result that is a picture is not called missing.
+func TestOnlyContent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "shot", "echo")
+		page := f.submit("shot", http.StatusOK, url.Values{})
+		require.Contains(t, page, "data:image/png")
+		require.NotContains(t, page, "The tool returned no value.")
+	})
+}
+
+// TestExamples: a field shows the example of its schema, unless it is secret.
+func TestExamples(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		page := open(t, "form").get("/ui/tools/form")
+		require.Contains(t, page, `placeholder="tea"`)
+		require.Contains(t, page, `placeholder="7"`)
+		require.NotContains(t, page, `placeholder="k3y"`)
+	})
+}

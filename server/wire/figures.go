@@ -32,7 +32,8 @@ type Calls struct {
 }
 
 // ToolFigures are statistics of the calls of a tool since the host started: direct calls
-// and those that tools made. The median and the 95th percentile are accurate to 12.5 %.
+// and those that tools made. The median and the 95th percentile are exact for up to eight
+// calls, and accurate to 12.5 % for more.
 type ToolFigures struct {
 	Tool       string           `json:"tool"`
 	Plugin     string           `json:"plugin,omitempty"`

@@ -146,8 +146,8 @@ func (b Beat) Equal(c Beat) bool {
 	return same && b.Detail == c.Detail && b.Narration == c.Narration && b.LastOutputAt.Equal(c.LastOutputAt) && b.OutputBytes == c.OutputBytes && b.Cost == c.Cost
 }
 
-// A Cost is the usage of a run's work. The usage of an attempt that ended in a crash
-// may be missing.
+// A Cost is the usage of a run's work. Of an attempt that ended in a crash, the usage after
+// its last checkpoint may be missing.
 type Cost struct {
 	Fuel       int64         `json:"fuel,omitempty"`
 	CPU        time.Duration `json:"cpu_ns,omitempty"`      // processor time

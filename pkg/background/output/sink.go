@@ -210,8 +210,8 @@ func (s *Sink) Called() []byte {
 	return data
 }
 
-// Now is Beat with the usage so far. The cost of a Beat changes only with [Sink.Cost],
-// so that a run that only computes reports nothing new.
+// Now is Beat with the usage so far. The cost of a Beat changes only with [Sink.Cost] and
+// [Sink.Checkpoint], so that a run that only computes reports nothing new.
 func (s *Sink) Now() engine.Beat {
 	b := s.Beat()
 	s.mu.Lock()
@@ -230,7 +230,8 @@ var ErrNoRun = errors.New("not a background run")
 
 // Checkpoint stores the data that the work needs to continue from here, at most 1
 // MiB, in place of an earlier checkpoint. It is durable when Checkpoint returns
-// nil. If the worker dies and the run is run again, [Sink.Restore] returns it.
+// nil. If the worker dies and the run is run again, [Sink.Restore] returns it, and the cost
+// of the run includes what led to it.
 // The error matches [ErrNoRun] if the work is not a run (yet), and
 // [engine.ErrFenced] if it has lost its run.
 func (s *Sink) Checkpoint(data []byte) error {
@@ -245,6 +246,13 @@ func (s *Sink) Checkpoint(data []byte) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
+
+	cost := s.Now().Cost
+	s.update(func() {
+		if s.meter != nil { // else the attempt has ended, and its cost is known
+			s.beat.Cost = cost
+		}
+	})
 	return nil
 }
 

@@ -194,9 +194,13 @@ type histogram struct {
 	buckets [4 * 40]int64
 	count   int64
 	max     time.Duration
+	first   [8]time.Duration // the first ones, for exact quantiles of a few
 }
 
 func (h *histogram) add(d time.Duration) {
+	if h.count < int64(len(h.first)) {
+		h.first[h.count] = d
+	}
 	h.count++
 	h.max = max(h.max, d)
 	h.buckets[min(bucketOf(uint64(max(0, d.Microseconds()))), len(h.buckets)-1)]++
@@ -221,9 +225,16 @@ func middle(bucket int) time.Duration {
 	return time.Duration(2*low+1<<(power-2)) * time.Microsecond / 2
 }
 
-// quantile returns a duration that this share of the durations does not exceed.
+// quantile returns a duration that this share of the durations does not exceed. It is exact
+// for a few durations, and for the longest.
 func (h *histogram) quantile(part float64) time.Duration {
 	rank, seen := int64(math.Ceil(part*float64(h.count))), int64(0)
+	if h.count <= int64(len(h.first)) && rank > 0 {
+		return slices.Sorted(slices.Values(h.first[:h.count]))[rank-1]
+	}
+	if rank == h.count {
+		return h.max
+	}
 	for i, n := range h.buckets {
 		if seen += n; seen >= rank && n > 0 {
 			return min(middle(i), h.max)
