@@ -95,6 +95,13 @@ func (m *Manifest) check() []Problem {
 	}
 
 	c.needs("/needs", &m.Needs)
+	if m.ConfigSchema != nil {
+		c.schema("/config_schema", m.ConfigSchema, false)
+		var root struct{ Type any }
+		if json.Unmarshal(m.ConfigSchema, &root) == nil && root.Type != "object" {
+			c.add("/config_schema/type", `expected "object": settings have names`)
+		}
+	}
 	c.count("/host_functions", "functions", len(m.HostFunctions))
 	for _, name := range slices.Sorted(maps.Keys(m.HostFunctions)) {
 		if tool := m.HostFunctions[name]; !slices.Contains(m.Needs.Tools, tool) && !slices.Contains(m.Needs.Tools, EveryTool) {

@@ -16,10 +16,10 @@ const maxRequires = 32
 func isExtension(name string) bool { return strings.HasPrefix(name, "x-") && len(name) > 2 }
 
 // Features returns the sorted names of the features of this version of the contract:
-// needs, hints, limits and other optional fields of a tool, by their names in the
-// manifest, and functions and operations without a need. A manifest may require them.
+// needs, hints, limits and other optional fields, by their names in the manifest, and
+// functions and operations without a need. A manifest may require them.
 func Features() []string {
-	names := []string{"call_start", "checkpoint", "report"}
+	names := []string{"call_start", "checkpoint", "config_schema", "report"}
 	for _, t := range []reflect.Type{reflect.TypeFor[Needs](), reflect.TypeFor[Hints](), reflect.TypeFor[Limits](), reflect.TypeFor[Tool]()} {
 		for i := range t.NumField() {
 			if name, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); options != "" {

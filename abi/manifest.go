@@ -37,6 +37,9 @@ type Manifest struct {
 	// Requires names the features of the contract that the plugin cannot work without,
 	// see [Features]. A host that lacks one refuses the plugin and names the feature.
 	Requires []string `json:"requires,omitempty"`
+	// ConfigSchema describes the settings that the operator may give the plugin: a JSON
+	// Schema 2020-12 of an object. A setting is a text, or the JSON of its type as a text.
+	ConfigSchema json.RawMessage `json:"config_schema,omitempty"`
 }
 
 // Tool is one thing a plugin can do.

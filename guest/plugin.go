@@ -3,6 +3,7 @@ package guest
 import (
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/typed"
@@ -90,6 +91,10 @@ type Plugin struct {
 	// Requires names features of the contract that the plugin cannot work without, such
 	// as "kv". A host that lacks one refuses the plugin and says so. See the contract.
 	Requires []string
+	// Config is a struct that has a field for each setting of the plugin, with the tags of
+	// arguments: the host shows and checks what the operator sets. Its values do not count.
+	// Nil allows any settings. See [Call.Config].
+	Config any
 }
 
 // Tool is one tool of a plugin. Name, Description and Handler are required; the other
@@ -131,6 +136,12 @@ func (p *Plugin) document() ([]byte, error) {
 	m := abi.Manifest{
 		ABI: abi.Version, Name: p.Name, Version: p.Version, Description: p.Description,
 		Homepage: p.Homepage, License: p.License, Authors: p.Authors, Needs: p.Needs, Requires: p.Requires,
+	}
+	if p.Config != nil {
+		var err error
+		if m.ConfigSchema, err = typed.Input(reflect.TypeOf(p.Config)); err != nil {
+			return nil, fmt.Errorf("config: %w", err)
+		}
 	}
 	for i := range p.Tools {
 		t, err := p.Tools[i].manifest()

@@ -241,3 +241,22 @@ func TestDefaults(t *testing.T) {
 		require.Equal(t, want, [3]any{got.Choice, got.Count, got.Flag})
 	}
 }
+
+// The settings of a plugin are described like the arguments of a tool.
+func TestConfig(t *testing.T) {
+	p := pluginOf[struct{}, int](nil)
+	m, err := p.Manifest()
+	require.NoError(t, err)
+	require.Nil(t, m.ConfigSchema, "any settings")
+
+	p.Config = struct {
+		City string `json:"city" desc:"Where it is"`
+		Days int    `json:"days,omitempty" min:"1"`
+	}{}
+	m, err = p.Manifest()
+	require.NoError(t, err)
+	require.JSONEq(t, `{"type":"object","properties":{"city":{"type":"string","description":"Where it is"},"days":{"type":"integer","minimum":1}},"required":["city"],"additionalProperties":false}`, string(m.ConfigSchema))
+	p.Config = 5
+	_, err = p.Manifest()
+	require.EqualError(t, err, "config: expected a struct, found int")
+}

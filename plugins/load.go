@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	"github.com/toolhost/toolhost/internal/lock"
 	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/internal/schema"
+	"github.com/toolhost/toolhost/internal/strictjson"
 )
 
 // loader reads folders and collects problems.
@@ -226,6 +228,35 @@ func (l *loader) fill(p *Plugin, stem string) error {
 	p.granted = l.cfg.Grants[p.Manifest.Name]
 	p.Grant = l.within(p)
 	p.Missing = p.Grant.Missing(p.Manifest.Needs)
+	return p.checkConfig()
+}
+
+// checkConfig compiles the schema of the plugin's settings. Settings that do not fit are a
+// problem of the operator's.
+func (p *Plugin) checkConfig() error {
+	if p.Manifest.ConfigSchema == nil {
+		return nil
+	}
+	s, err := schema.CompileArgs(p.Manifest.ConfigSchema)
+	if err != nil {
+		return fmt.Errorf("%s: /config_schema: %w", p.Source, err)
+	}
+	if len(p.Missing) > 0 { // it is not called
+		return nil
+	}
+
+	config := p.Grant.Config
+	if config == nil {
+		config = map[string]string{}
+	}
+	text, _ := json.Marshal(config) // strings
+	object, err := strictjson.Parse(text)
+	if err != nil {
+		return err
+	}
+	if _, _, problems := s.Fit(object); len(problems) > 0 {
+		p.notes = append(p.notes, Problem{p.File, &ConfigError{p.Manifest.Name, problems}})
+	}
 	return nil
 }
 

@@ -227,6 +227,20 @@ func (e *GrantError) Error() string {
 // Unwrap returns host.ErrDenied.
 func (e *GrantError) Unwrap() error { return host.ErrDenied }
 
+// ConfigError means that settings of a plugin do not fit the schema in its manifest.
+type ConfigError struct {
+	Plugin   string
+	Problems []abi.Problem
+}
+
+func (e *ConfigError) Error() string {
+	texts := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		texts[i] = p.String()
+	}
+	return fmt.Sprintf("grants.%s.config: %s: toolhost inspect shows the settings", e.Plugin, strings.Join(texts, "; "))
+}
+
 // Refused returns why an earlier attempt to compile the plugin failed for good,
 // see host.Host.Refused, or nil.
 func (p *Plugin) Refused() error {

@@ -39,6 +39,9 @@ ones as FILE-2, FILE-3 and so on. Without any, it saves the result itself instea
 printing it. --output FOLDER/ saves them as 1.png, 2.wav and so on. Nothing is
 overwritten: FILE must not exist, and other names that exist are passed over.
 
+The command runs the tool itself, with a key-value store of its own. --remote makes the
+call through the running server: its sessions, stores, limits and approvals apply.
+
 Questions of the tool are asked on the terminal. --answer KEY=CONTENT answers the
 question with that key instead: CONTENT is a JSON object that fits its form, decline
 or cancel.
@@ -48,7 +51,8 @@ Exit codes: 0 ok, 1 tool error, 2 usage, configuration or arguments that do not 
 		Example: `  toolhost call wordcount '{"text":"a b"}'
   toolhost call primes '{"limit":2000000}' --timeout 10s --json
   toolhost call chart '{"csv":"…"}' --output chart.png
-  toolhost call todos_clear '{"all":true}' --answer 'sure={"yes":true}'`,
+  toolhost call todos_clear '{"all":true}' --answer 'sure={"yes":true}'
+  toolhost call memory_recall --remote`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			f.req.Tool = args[0]
@@ -67,7 +71,9 @@ type callFlags struct {
 	req     server.Request
 	memory  string
 	answers []string
+	remote  bool
 	save    saver
+	flags   *pflag.FlagSet
 }
 
 func (f *callFlags) add(flags *pflag.FlagSet) {
@@ -77,8 +83,11 @@ func (f *callFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.req.Session, "session", "cli", "session of the call")
 	flags.BoolVar(&f.req.DryRun, "dry-run", false, "say what the call would do, unless the tool is readonly")
 	flags.StringArrayVar(&f.answers, "answer", nil, "answer to a question of the tool, as `KEY=CONTENT`; may be repeated")
+	flags.BoolVar(&f.remote, "remote", false, "call through the running server: the one at addr, or that of the data folder")
+	flags.String("addr", "", "`address` of the server for --remote")
 	flags.Bool("json", false, "print the result and its cost as JSON")
 	f.save.flag(flags)
+	f.flags = flags
 }
 
 // call makes the call.
@@ -97,6 +106,9 @@ func (f *callFlags) call(ctx context.Context, a *app) error {
 	answers, err := parseAnswers(f.answers)
 	if err != nil {
 		return err
+	}
+	if f.remote || f.flags.Changed("addr") {
+		return f.callServer(ctx, a, answers)
 	}
 	return a.callTool(ctx, f.req, answers, f.save)
 }
@@ -201,15 +213,20 @@ func (a *app) callTool(ctx context.Context, req server.Request, answers map[stri
 		err = &hinted{err, a.config.addTo() + "\n" + strings.TrimSuffix(lines, "\n")}
 	}
 
+	return a.printCall(ctx, result, err, save)
+}
+
+// printCall prints or saves the result of a call.
+func (a *app) printCall(ctx context.Context, result abi.Result, err error, save saver) error {
 	left := saved{}
-	if result.Kind == abi.Success {
+	if result.Kind == abi.Success && err == nil {
 		var failed error
 		left, failed = save.save(result.Value, result.Content)
 		err = errors.Join(err, failed)
 	}
 	return a.answer(envelope(ctx, result, err), err, func() {
 		a.printSaved(left)
-		if terminal(a.err) > 0 {
+		if terminal(a.err) > 0 && result.Usage.Fuel > 0 {
 			a.notef("%s", cost(result.Usage))
 		}
 	})

@@ -206,10 +206,17 @@ func (c *loaded) addVariables(environ []string) {
 	c.add(byHand, layer)
 }
 
-// flatten adds the values of a mapping, with keys below at.
+// flatten adds the values of a mapping, with keys below at. A group with a mode can be
+// given as its mode: kv: write, as manifests have it, is kv: {mode: write}.
 func flatten(table []setting, raw any, at string, add func(key string, v value)) {
 	keys, ok := raw.(map[string]any)
 	if !ok {
+		if i := slices.IndexFunc(table, func(s setting) bool { return s.key == "mode" }); i >= 0 && at != "" && isText(raw) {
+			mode := table[i]
+			mode.key = ""
+			add(at+".mode", value{setting: mode, raw: raw})
+			return
+		}
 		if raw != nil {
 			add(at, value{raw: raw, err: errNoKeys(raw)})
 		}
@@ -239,6 +246,11 @@ func flatten(table []setting, raw any, at string, add func(key string, v value))
 			add(key, value{setting: group[0], raw: raw})
 		}
 	}
+}
+
+func isText(raw any) bool {
+	_, ok := raw.(string)
+	return ok
 }
 
 func unknownKey(at, name string, names []string) error {

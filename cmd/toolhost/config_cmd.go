@@ -198,5 +198,12 @@ func objectSchema(table []setting) schema {
 		}
 		at["properties"].(schema)[parts[last]] = own
 	}
+
+	properties := whole["properties"].(schema)
+	for name, group := range properties { // a group with a mode can be given as its mode, see flatten
+		if inner, ok := group.(schema)["properties"].(schema); ok && inner["mode"] != nil {
+			properties[name] = anyOf(inner["mode"].(schema), group.(schema))
+		}
+	}
 	return whole
 }

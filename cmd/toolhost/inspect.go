@@ -160,6 +160,9 @@ func (i inspected) print(a *app) {
 	row("isolation", describeIsolation(i.Isolation, m.Tools))
 	row("waiting", i.Waiting.String())
 	row("needs", needs(m.Needs))
+	if m.ConfigSchema != nil {
+		row("config", string(m.ConfigSchema))
+	}
 	row("cost", fmt.Sprintf("table %d: %d functions; metering changes the size by %+.0f%%", i.Cost.Table, i.Cost.Functions, 100*i.Cost.Growth))
 
 	for _, t := range m.Tools {

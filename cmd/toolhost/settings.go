@@ -259,7 +259,7 @@ func grantSettings(g *host.Grant) (table []setting) {
 
 func kvSettings(kv *host.KV) []setting {
 	return []setting{
-		{"kv.mode", live, oneOf(string(abi.StoreRead), string(abi.StoreWrite)), &kv.Mode, none, "A key-value store that belongs to the plugin and persists between calls: `read` or `write`."},
+		{"kv.mode", live, oneOf(string(abi.StoreRead), string(abi.StoreWrite)), &kv.Mode, none, "A key-value store that belongs to the plugin and persists between calls: `read` or `write`. `kv: write` is short for `kv: {mode: write}`."},
 		{"kv.scope", live, oneOf(string(host.KVPlugin), string(host.KVSession)), &kv.Scope, string(host.KVPlugin), "`plugin`: all sessions share one store. `session`: each session has its own, which is removed when the session ends."},
 		{"kv.keys", live, whole, &kv.Keys, host.DefaultKVKeys, "The most values that a store can have."},
 		{"kv.bytes", live, size, &kv.Bytes, int64(host.DefaultKVBytes), "The most bytes that a store can have, keys and values together."},
