@@ -238,5 +238,9 @@ func (f follower) resume(ctx context.Context, c call) (r abi.Result, found bool,
 		return abi.Result{}, false, nil // it was removed, or is only a decision
 	}
 	r, err = f.follow(ctx, c, run, c.patience())
-	return r, !errors.Is(err, errOutdated), err
+	if errors.Is(err, errOutdated) {
+		c.note.Run, c.note.Followed = "", false
+		return abi.Result{}, false, nil
+	}
+	return r, true, err
 }

@@ -75,7 +75,8 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 
 	var r abi.Result
 	var rerr error
-	ended := false // and r and rerr are the result
+	ended := false               // and r and rerr are the result
+	atEnd := make(chan struct{}) // closed when the call becomes a run only to store its result
 	req := background.RunRequest{SpawnRequest: c.asRun(ctx, version), ParkAfter: b.Park, Stops: cancelsKeyed, Park: live.wanted, Unparked: live.remains}
 	req.Timeout = b.Deadline
 	req.Work = func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
@@ -86,7 +87,8 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 			return waits.outcome(), nil
 		}
 		ended = true
-		if c.Key == "" && c.stores(r) {
+		if b.Park > 0 && c.Key == "" && c.stores(r) {
+			close(atEnd)
 			_ = live.park(ctx) // otherwise the caller gets all of it
 		}
 		if errors.Is(rerr, plugins.ErrReplaced) { // nothing has run: a caller that still waits repeats the call
@@ -101,6 +103,11 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 	switch {
 	case ran.Parked:
 		live.became(ran.Run.ID)
+		if isClosed(atEnd) {
+			c.note.Followed = true
+			c.note.Run = p.follow.stored(ctx, ran.Run)
+			return r, rerr
+		}
 		if !isClosed(live.wanted) {
 			return p.follow.parked(c, ran.Run, b.Park, "")
 		}
@@ -129,9 +136,28 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 	return r, rerr
 }
 
-// stores reports whether the result of a call is too large for its caller's model.
+// storing is how long a caller waits until its result is stored.
+const storing = time.Second
+
+// stored waits until a run with the result of a call has ended, so that it makes no notice,
+// and returns its id. It is empty if the result is not stored by then.
+func (f follower) stored(ctx context.Context, run engine.Run) (id string) {
+	checked, err := f.runs.Check(context.WithoutCancel(ctx), run.Session, background.CheckRequest{IDs: []string{run.ID}, Wait: storing})
+	if err != nil || !checked.Reports[0].Run.Final() {
+		f.log.Warn("a large result was not stored in time: the caller gets all of it", "task_id", run.ID, "tool", run.Tool, "session", run.Session, "error", err)
+		return ""
+	}
+	return run.ID
+}
+
+// stores reports whether the result of a call is too large for its caller's model. The
+// tool may repeat a secret argument, which is not stored.
 func (c call) stores(r abi.Result) bool {
-	return c.OnStored != nil && r.Kind == abi.Success && int64(len(r.Value)) > configOf(c.tool).answer()
+	if c.OnStored == nil || r.Kind != abi.Success || int64(len(r.Value)) <= configOf(c.tool).answer() {
+		return false
+	}
+	_, secret := c.tool.PublicArgs(c.Args)
+	return !secret
 }
 
 // stored is the stage that names the run that has a large result.
@@ -377,6 +403,8 @@ func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 	select {
 	case <-ctx.Done():
 		return abi.Answers{}, ctx.Err()
+	case <-l.failed:
+		return abi.Answers{}, fmt.Errorf("%w: nobody can be asked here", host.ErrDenied)
 	case <-l.parked:
 	}
 	if isClosed(l.gone) && !l.askLater {

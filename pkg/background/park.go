@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -22,8 +23,9 @@ type RunRequest struct {
 	ParkAfter time.Duration
 	// Park is closed to park the call immediately; nil: never.
 	Park <-chan struct{}
-	// Unparked is called if the call could not be parked and continues in the foreground:
-	// for another reason than a limit, or if Park was closed. It may be nil.
+	// Unparked is called if the call could not be parked. It is then stopped if a limit is
+	// the reason and Park is not closed, and continues in the foreground otherwise. It may
+	// be nil.
 	Unparked func(err error)
 
 	// Work does the work, under the rules of an [Executor]. It is the first
@@ -55,9 +57,9 @@ type RunResult struct {
 //
 // If the session has too many parked calls or the host too many runs when the call is
 // to be parked, or the record quota is full, the work is stopped, and the error is an
-// [*engine.LimitError] unless the work returned a result. If the call cannot be parked
-// for another reason, which is logged, or the manager is closing, it continues in the
-// foreground. A bad request is a *[FieldError]; after Close the error is [ErrClosed].
+// [*engine.LimitError] unless the work returned a result. If Park was closed, if the call
+// cannot be parked for another reason, which is logged, or if the manager is closing, it
+// continues in the foreground. A bad request is a *[FieldError]; after Close the error is [ErrClosed].
 //
 // With an IdempotencyKey the call is a run from its start: its record is stored before
 // Work is called, and its end before Run returns what Work returned. If ctx ends, the
@@ -177,13 +179,18 @@ func (w *worker) attend(ctx context.Context, c *call, req RunRequest) (parked bo
 		return true, nil
 	}
 
-	if _, limit := errors.AsType[*engine.LimitError](err); limit && !closed(req.Park) {
+	if req.Unparked != nil {
+		req.Unparked(err)
+	}
+	_, limit := errors.AsType[*engine.LimitError](err)
+	if limit && !closed(req.Park) {
 		c.task.requestStop(w.cfg().Grace)
 	} else {
-		w.log.Warn("call not parked; it continues in the foreground", "session", c.task.run.Session, "tool", c.task.run.Tool, "error", err)
-		if req.Unparked != nil {
-			req.Unparked(err)
+		level := slog.LevelWarn
+		if limit {
+			level = slog.LevelDebug // an agent can cause it with each call
 		}
+		w.log.Log(ctx, level, "call not parked; it continues in the foreground", "session", c.task.run.Session, "tool", c.task.run.Tool, "error", err)
 		err = nil
 	}
 	detach = c.follow(ctx)
