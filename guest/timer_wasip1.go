@@ -18,7 +18,7 @@ const (
 )
 
 // idle is stdin in the runtime's poller. When no goroutine can run, the host makes it
-// ready, with the time until the first timer as data. See host/poll.go.
+// ready, with the time until the first timer as data. See host/idling.go.
 var idle *os.File
 
 func openIdle() {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -32,13 +33,14 @@ type environment struct {
 	began   time.Time    // time of the call's start, after start-up; zero before
 	from    int64        // the monotonic clock at that time, in nanoseconds
 	idling  idling
+	files   descriptors
 	kernel  extism.Kernel // kernel of an Extism plugin
 }
 
 // newEnvironment returns the environment of an instance for this call and later
 // ones with the same view.
 func newEnvironment(c *call) *environment {
-	e := &environment{call: c}
+	e := &environment{call: c, files: newDescriptors()}
 	e.state.Random.Seed([32]byte([]byte("toolhost: nothing random granted")))
 	return e
 }
@@ -90,49 +92,79 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 	return e.mount(config.WithRandSource(randomness{e, source}))
 }
 
-// elapsed returns the monotonic clock, which continues when a call continues in another
-// process. While the plugin starts up, the clock stands still except for reads and sleeps,
-// like the clock of a plugin without the grant. So calls can share a started instance, and
-// each sees a module that has just started up. It is never 0, which Go's runtime takes for
-// a broken clock.
-func (e *environment) elapsed() int64 {
-	if e.began.IsZero() {
-		return int64(time.Second) + e.tick()
+// standing reports whether the clocks stand still, except for reads and sleeps: without the
+// grant, and while the plugin starts up. So calls can share a started instance, and each sees
+// a module that has just started up.
+func (e *environment) standing() bool { return !e.call.Policy.Clock || e.began.IsZero() }
+
+// monotonic returns the monotonic clock in nanoseconds. It continues when a call continues
+// in another process. With the grant it is never 0, which Go's runtime takes for a broken
+// clock.
+func (e *environment) monotonic() int64 {
+	switch {
+	case !e.standing():
+		return e.from + int64(time.Since(e.began))
+	case e.call.Policy.Clock:
+		return int64(time.Second) + e.state.Now
 	}
-	return e.from + int64(time.Since(e.began))
+	return e.state.Now
 }
 
-// begin starts the monotonic clock of a call.
-func (e *environment) begin(from int64) { e.began, e.from = time.Now(), from }
-
-// tick advances the fixed clock, and reads it.
-func (e *environment) tick() int64 {
-	e.state.Now += int64(time.Microsecond)
-	return e.state.Now
+// realtime returns the time of day.
+func (e *environment) realtime() time.Time {
+	if e.call.Policy.Clock {
+		return time.Now()
+	}
+	return start.Add(time.Duration(e.state.Now))
 }
 
 // start is the initial time of a plugin without a clock.
 var start = time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// begin starts the monotonic clock of a call.
+func (e *environment) begin(from int64) { e.began, e.from = time.Now(), from }
+
+// tick advances a clock that stands still, because it is read.
+func (e *environment) tick() {
+	if e.standing() {
+		e.state.Now += int64(time.Microsecond)
+	}
+}
+
+// maxNow is how far sleeps advance a clock that stands still, in nanoseconds: 146 years.
+const maxNow = 1 << 62
+
+// sleep lets the guest sleep. A clock that stands still advances by as much. A sleep that
+// it cannot represent takes real time, so that it lasts until the call ends.
+func (e *environment) sleep(ns uint64) {
+	c, room := e.call, uint64(math.MaxUint64)
+	if e.standing() {
+		room = uint64(max(0, maxNow-max(0, e.state.Now)))
+		e.state.Now += int64(min(ns, room))
+	}
+	if c.Policy.Clock || ns > room {
+		c.sleep(time.Duration(min(ns, math.MaxInt64)))
+	}
+}
+
 // clock gives the guest the real clocks, or a deterministic one, which moves a
 // microsecond at each read, and by the duration of each sleep.
 func (e *environment) clock(config wazero.ModuleConfig) wazero.ModuleConfig {
+	resolution := sys.ClockResolution(time.Microsecond)
 	if e.call.Policy.Clock {
-		return config.WithSysWalltime().WithNanotime(e.elapsed, sys.ClockResolution(1)).
-			WithNanosleep(func(ns int64) {
-				e.state.Now += max(ns, 0)
-				e.call.sleep(time.Duration(ns))
-				e.call.meter.Check() // an interrupted sleep has no other way to report it
-			})
+		resolution = 1
 	}
 
 	return config.
 		WithWalltime(func() (int64, int32) {
-			t := start.Add(time.Duration(e.tick()))
+			e.tick()
+			t := e.realtime()
 			return t.Unix(), int32(t.Nanosecond())
 		}, sys.ClockResolution(time.Microsecond)).
-		WithNanotime(e.tick, sys.ClockResolution(time.Microsecond)).
-		WithNanosleep(func(ns int64) { e.state.Now += max(ns, 0) })
+		WithNanotime(func() int64 {
+			e.tick()
+			return e.monotonic()
+		}, resolution)
 }
 
 // randomMost is the number of random bytes made between two checks of whether the
@@ -203,9 +235,22 @@ func (c *call) show(stream abi.Stream, p []byte) {
 	}
 }
 
-// sleep is rest for the guest itself, which gives up its processor meanwhile.
+// sleep lets the guest sleep for d of real time. It gives up its processor meanwhile. A stop
+// wakes it, but not from a sleep that begins later, or it would sleep again and again.
 func (c *call) sleep(d time.Duration) {
+	stopping := c.Stopping
+	if c.ops.IsStopping() {
+		stopping = nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+
 	c.guest.Idle()
-	defer c.guest.Compute() // a call that was ended meanwhile ends at its next check
-	c.ops.Rest(&c.ctx, d)
+	select {
+	case <-timer.C:
+	case <-stopping:
+	case <-c.ctx.Done():
+	}
+	c.guest.Compute()
+	c.meter.Check() // ends a call that has to end
 }

@@ -37,8 +37,16 @@ var contractFunctions = map[string]struct {
 const (
 	i32, f64 = api.ValueTypeI32, api.ValueTypeF64
 
-	// wasiNotSupported is errno notsup of WASI preview 1.
-	wasiNotSupported = 58
+	// Error numbers of WASI preview 1.
+	wasiAccess        = 2
+	wasiBadDescriptor = 8
+	wasiFault         = 21
+	wasiInvalid       = 28
+	wasiIO            = 29
+	wasiNoEntry       = 44
+	wasiNotSupported  = 58
+	wasiPermission    = 63
+
 	// maxMessage is the longest progress message, in bytes.
 	maxMessage = 512
 )
@@ -94,9 +102,25 @@ func wasi(r wazero.Runtime) wazero.HostModuleBuilder {
 	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(wasi)
 	// wazero grows its descriptor table to the number that a guest names
 	// here: gigabytes of the host's memory for one call. No libc needs it.
-	return wasi.NewFunctionBuilder().
+	wasi.NewFunctionBuilder().
 		WithFunc(func(_, _ uint32) uint32 { return wasiNotSupported }).
 		Export("fd_renumber")
+
+	for name, f := range ownWASI {
+		wasi.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
+			stack[0] = uint64(f.call(callOf(ctx), mod.Memory(), stack))
+		}), f.params, []api.ValueType{i32}).Export(name)
+	}
+	return wasi
+}
+
+// ownWASI has functions of WASI in place of wazero's. They return an error number.
+var ownWASI = map[string]struct {
+	params []api.ValueType
+	call   func(c *call, mem api.Memory, stack []uint64) uint32
+}{
+	"fd_readdir":  {[]api.ValueType{i32, i32, i32, i64, i32}, readDirectory},
+	"poll_oneoff": {[]api.ValueType{i32, i32, i32, i32}, pollOneoff},
 }
 
 // wasiImports returns the function types of WASI preview 1.
@@ -134,8 +158,10 @@ type checked string
 func (name checked) Before(ctx context.Context, m api.Module, _ api.FunctionDefinition, stack []uint64, _ experimental.StackIterator) {
 	c := callOf(ctx)
 	c.start.touched(string(name), stack)
+	env := c.instance.Guest.(*environment)
+	env.files.before(string(name), stack)
 	if c.module.Info.Shape != contract.Command {
-		c.instance.Guest.(*environment).idling.before(string(name), m.Memory(), stack)
+		env.idling.before(string(name), stack)
 	}
 	if strings.HasPrefix(string(name), contract.SocketsPrefix) {
 		c.connected = true
@@ -147,13 +173,15 @@ func (name checked) Before(ctx context.Context, m api.Module, _ api.FunctionDefi
 }
 
 // After implements experimental.FunctionListener.
-func (checked) After(ctx context.Context, m api.Module, _ api.FunctionDefinition, results []uint64) {
+func (name checked) After(ctx context.Context, m api.Module, _ api.FunctionDefinition, results []uint64) {
 	c := callOf(ctx)
 	if len(c.Policy.Files) > 0 {
 		c.guest.Reclaim()
 	}
+	env := c.instance.Guest.(*environment)
+	env.files.after(string(name), m.Memory(), results)
 	if c.module.Info.Shape != contract.Command {
-		c.instance.Guest.(*environment).idling.after(m.Memory(), results)
+		env.idling.after(m.Memory(), results)
 	}
 }
 

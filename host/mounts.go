@@ -24,7 +24,8 @@ func (e *environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, er
 			return nil, &mountError{fmt.Errorf("%w: the folder granted as %s cannot be opened", reason, m.Path), err}
 		}
 		e.open, e.folders = append(e.open, fs), append(e.folders, fs)
-		mounts = mounts.(sysfs.FSConfig).WithSysFSMount(fs, m.Path)
+		e.files.open[uint32(maxStream+len(e.folders))] = &listing{dir: fs.Folder()}
+		mounts = mounts.(sysfs.FSConfig).WithSysFSMount(folder{fs, &e.files}, m.Path)
 	}
 	return config.WithFSConfig(mounts), nil
 }

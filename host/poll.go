@@ -2,141 +2,164 @@ package host
 
 import (
 	"encoding/binary"
-	"time"
+	"math"
 
 	"github.com/tetratelabs/wazero/api"
-	"github.com/tetratelabs/wazero/experimental/sys"
 )
 
-// idling reports to a reactor that none of its threads can run, and how long its runtime
-// would sleep, so that it knows when to return abi.InvokeWaiting. Only runtimes whose
-// scheduler a plugin cannot query, such as Go's, need it. The other side is
-// guest/timer_wasip1.go.
-//
-// The guest makes stdin non-blocking and reads it. There is nothing to read yet, so the
-// runtime polls stdin, together with the clock of its first timer. It does so without a
-// timeout, or with one above 0, only when it has nothing else to do. The host then does not
-// sleep. It makes stdin ready with 8 bytes: the timeout in nanoseconds, or -1 without one,
-// in little endian. After that stdin is empty and blocking again, as at the start.
-type idling struct {
-	armed bool   // stdin is non-blocking
-	ready bool   // it has something to read
-	flags uint32 // address to which fd_fdstat_get is about to write the flags of stdin, or 0
-	delay int64  // timeout of the current poll
-}
-
+// Sizes, offsets and values of poll_oneoff.
 const (
-	stdin = 0
+	subscriptionBytes = 48
+	subscribedTo      = 8 // type of event
+	subject           = 16
+	clockTimeout      = 24
+	clockFlags        = 40
 
-	// Offsets and values of WASI.
-	nonblock       = 4  // flag of a descriptor
-	flagsAt        = 2  // offset in the result of fd_fdstat_get
-	subscription   = 48 // bytes
-	subscribedTo   = 8  // offset in a subscription
-	clockTimeoutAt = 24
+	eventBytes = 32
+	eventErrno = 8
+	eventType  = 10
+	eventSize  = 16 // bytes that can be read or written
 
-	// maxSubscriptions is how many subscriptions are searched. Go's clock is the first.
-	maxSubscriptions = 1 << 10
+	eventClock, eventRead, eventWrite = 0, 1, 2
 
-	// inPlace is the time below which a sleep is not worth returning from the guest.
-	inPlace = time.Millisecond
+	realtime  = 0 // clock; the other one is monotonic
+	untilTime = 1 // flag: the timeout is a time of the clock
 )
 
-// before records what a WASI function is about to do with stdin. wazero's own functions
-// do not support non-blocking stdin, and do not pass the timeout of a poll to readers.
-func (i *idling) before(function string, mem api.Memory, stack []uint64) {
-	switch {
-	case function == "fd_fdstat_set_flags" && uint32(stack[0]) == stdin:
-		i.armed, i.ready = uint32(stack[1])&nonblock != 0, false
-	case !i.armed:
-	case function == "fd_fdstat_get" && uint32(stack[0]) == stdin:
-		i.flags = uint32(stack[1])
-	case function == "poll_oneoff":
-		i.delay = timeoutOf(mem, uint32(stack[0]), uint32(stack[2]))
+// never is the delay of an event that does not happen by itself.
+const never = math.MaxUint64
+
+// subscriptionCost is the cost of a subscription in units of fuel.
+const subscriptionCost = 100
+
+// pollOneoff is poll_oneoff of WASI, which waits until one of several events happens: a
+// time, or that a descriptor can be read or written. Nothing blocks here, except for stdin of
+// a reactor that is idle (see idling), so any other open descriptor is ready at once. wazero's
+// own reports clocks whose time has not come, refuses times, and may wait for nothing.
+func pollOneoff(c *call, mem api.Memory, stack []uint64) uint32 {
+	n, result := uint64(uint32(stack[2])), uint32(stack[3])
+	if n == 0 {
+		return wasiInvalid
 	}
+	subscriptions, ok := arrayAt(mem, stack[0], n*subscriptionBytes)
+	if !ok {
+		return wasiFault
+	}
+	events, ok := arrayAt(mem, stack[1], n*eventBytes)
+	if _, fits := mem.Read(result, 4); !ok || !fits {
+		return wasiFault
+	}
+
+	env := c.instance.Guest.(*environment)
+	p := poll{environment: env, subscriptions: subscriptions, began: [...]uint64{
+		realtime: uint64(env.realtime().UnixNano()), monotonic: uint64(env.monotonic()),
+	}}
+	if errno := p.wait(); errno != 0 {
+		return errno
+	}
+	mem.WriteUint32Le(result, p.report(events))
+	return 0
 }
 
-// after makes fd_fdstat_get report the flags that before recorded.
-func (i *idling) after(mem api.Memory, results []uint64) {
-	if i.flags == 0 {
-		return
+// arrayAt returns a part of the guest's memory.
+func arrayAt(mem api.Memory, at, size uint64) ([]byte, bool) {
+	if size > math.MaxUint32 {
+		return nil, false
 	}
-	if flags, ok := mem.ReadUint16Le(i.flags + flagsAt); ok && uint32(results[0]) == 0 {
-		mem.WriteUint16Le(i.flags+flagsAt, flags|nonblock)
-	}
-	i.flags = 0
+	return mem.Read(uint32(at), uint32(size))
 }
 
-// timeoutOf returns the timeout of a poll, or -1 without one.
-func timeoutOf(mem api.Memory, at, n uint32) int64 {
-	timeout := int64(-1)
-	for n = min(n, maxSubscriptions); n > 0; n, at = n-1, at+subscription {
-		one, ok := mem.Read(at, subscription)
-		if !ok {
-			return timeout // wazero refuses it
+// poll is one call of poll_oneoff. The guest may have placed the events over the
+// subscriptions, so that writing the former changes the latter.
+type poll struct {
+	*environment
+	subscriptions []byte
+	began         [2]uint64 // the clocks when it began
+	passed        uint64    // nanoseconds that it has waited
+}
+
+// wait waits until an event happens.
+func (p *poll) wait() (errno uint32) {
+	first, idles := uint64(never), false
+	for at := 0; at < len(p.subscriptions); at += subscriptionBytes {
+		p.call.meter.Pay(subscriptionCost)
+		s := p.subscriptions[at : at+subscriptionBytes]
+		delay, errno := p.delay(s)
+		if errno != 0 {
+			return errno
 		}
-		if one[subscribedTo] != 0 { // not a clock
+		first, idles = min(first, delay), idles || p.isIdle(s)
+	}
+
+	switch {
+	case first == 0:
+	case idles:
+		p.idle(first)
+	default:
+		p.sleep(first)
+	}
+	if !p.idling.ready {
+		p.passed = first
+	}
+	return 0
+}
+
+// delay returns after how many nanoseconds from the beginning an event happens.
+func (p *poll) delay(s []byte) (ns uint64, errno uint32) {
+	switch s[subscribedTo] {
+	case eventClock:
+		return p.clockDelay(s)
+	case eventRead, eventWrite:
+		if p.isIdle(s) && !p.idling.ready {
+			return never, 0
+		}
+		return 0, 0
+	}
+	return 0, wasiInvalid
+}
+
+func (p *poll) clockDelay(s []byte) (ns uint64, errno uint32) {
+	clock := binary.LittleEndian.Uint32(s[subject:])
+	if clock >= uint32(len(p.began)) {
+		return 0, wasiInvalid
+	}
+	timeout := binary.LittleEndian.Uint64(s[clockTimeout:])
+	switch binary.LittleEndian.Uint16(s[clockFlags:]) {
+	case 0:
+		return timeout, 0
+	case untilTime:
+		return timeout - min(p.began[clock], timeout), 0
+	}
+	return 0, wasiInvalid
+}
+
+// isIdle reports whether a subscription is for stdin of a reactor that wants to know when it
+// is idle.
+func (p *poll) isIdle(s []byte) bool {
+	return p.idling.armed && s[subscribedTo] == eventRead && binary.LittleEndian.Uint32(s[subject:]) == stdin
+}
+
+// report writes the events that have happened, and returns their number.
+func (p *poll) report(events []byte) (n uint32) {
+	for at := 0; at < len(p.subscriptions); at += subscriptionBytes {
+		s := [subscriptionBytes]byte(p.subscriptions[at:])
+		if delay, errno := p.delay(s[:]); errno != 0 || delay > p.passed {
 			continue
 		}
-		d := int64(min(binary.LittleEndian.Uint64(one[clockTimeoutAt:]), 1<<62))
-		if timeout < 0 || d < timeout {
-			timeout = d
+
+		e := events[n*eventBytes:][:eventBytes]
+		n++
+		clear(e)
+		copy(e, s[:subscribedTo])
+		e[eventType] = s[subscribedTo]
+		if s[subscribedTo] == eventClock {
+			continue
+		}
+
+		e[eventSize] = 1 // at least: how many is not known
+		if _, open := p.files.open[binary.LittleEndian.Uint32(s[subject:])]; !open {
+			e[eventErrno], e[eventSize] = wasiBadDescriptor, 0
 		}
 	}
-	return timeout
-}
-
-// standardInput is stdin of a reactor.
-type standardInput struct{ *environment }
-
-// Read implements io.Reader.
-func (s standardInput) Read(p []byte) (int, error) {
-	i := &s.idling
-	switch {
-	case !i.armed:
-		return 0, nil // end of input
-	case !i.ready:
-		return 0, sys.EAGAIN
-	}
-	i.armed, i.ready = false, false
-	return copy(p, binary.LittleEndian.AppendUint64(nil, uint64(i.delay))), nil
-}
-
-// Poll implements sys.Pollable. It reports whether there is something to read.
-func (s standardInput) Poll(sys.Pflag, int32) (ready bool, errno sys.Errno) {
-	i, c := &s.idling, s.call
-	waiting := len(c.pending.started) > 0
-	switch {
-	case !i.armed || i.ready:
-		return true, 0
-	case i.delay == 0: // it only polls
-		return false, 0
-	case i.delay < 0:
-	case waiting && !c.Policy.Clock: // time stands still until an operation ends
-		i.delay = -1
-	case !waiting && (!c.Policy.Clock || c.ops.IsStopping() || time.Duration(i.delay) < inPlace):
-		s.nap(i.delay)
-		return false, 0
-	}
-	i.ready = true
-	return true, 0
-}
-
-// nap sleeps in place.
-func (e *environment) nap(ns int64) {
-	c := e.call
-	e.state.Now += ns
-	if !c.Policy.Clock {
-		return
-	}
-	// A stop does not interrupt it, or the guest would sleep again and again.
-	c.guest.Idle()
-	timer := time.NewTimer(time.Duration(ns))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-c.ctx.Done():
-	}
-	c.guest.Compute()
-	c.meter.Check()
+	return n
 }

@@ -329,7 +329,7 @@ func (p *pending) describe(st *state) {
 	c := p.call
 	slices.SortFunc(st.Pending, func(a, b waiting) int { return cmp.Compare(a.ID, b.ID) })
 	env, first := c.instance.Guest.(*environment), c.inner.First()
-	st.Elapsed, st.At, st.Now = env.elapsed(), time.Now(), c.instance.Env.Now
+	st.Elapsed, st.At, st.Now = env.monotonic(), time.Now(), c.instance.Env.Now
 	st.Boot, st.Up = boot.id, int64(time.Since(boot.at))
 	for i := range st.Pending { // adjusted to the current wall clock
 		w := &st.Pending[i]

@@ -12,10 +12,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -301,6 +304,67 @@ func TestMistakes(t *testing.T) {
 		require.NoError(t, err)
 		_, err = w.Describe(context.Background(), wasm)
 		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestPolling: time.sleep, select and selectors behave as natively, in time that is real and
+// in time that stands still.
+func TestPolling(t *testing.T) {
+	const source = `
+import errno, os, select, selectors, time
+from toolhost import plugin, tool
+
+plugin("polling", description="Polls.")
+
+def number(f):
+    try:
+        f()
+    except OSError as e:
+        return errno.errorcode[e.errno]
+
+@tool
+def polling() -> dict:
+    """Polls."""
+    found = {"write": select.select([], [1], [])[1], "read": select.select([0], [], [], 60)[0]}
+
+    begin = time.monotonic()
+    time.sleep(0.25)
+    select.select([], [], [], 0.25)
+    found["slept"] = round(time.monotonic() - begin, 2)
+
+    poll = select.poll()
+    poll.register(9, select.POLLIN)
+    found["closed"] = [fd for fd, event in poll.poll() if event & select.POLLNVAL]
+
+    with selectors.DefaultSelector() as s:
+        s.register(2, selectors.EVENT_WRITE, "stderr")
+        found["selected"] = [[key.data, mask] for key, mask in s.select()]
+    return found
+
+@tool
+def listing() -> dict:
+    """Lists a folder."""
+    found = {"names": len(os.listdir("/work"))}
+    found["directory"] = number(lambda: os.open("/work/0", os.O_RDONLY | os.O_DIRECTORY))
+    return found
+`
+	project := fstest.MapFS{"tool.py": {Data: []byte(source)}}
+	w := newWorld(t)
+	m, _ := w.load(t, project)
+	dir := t.TempDir()
+	for i := range 300 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600))
+	}
+	o := w.call(t, m, "listing", "{}", func(c *host.Call) { c.Policy.Files = []host.Mount{{Dir: dir, Path: "/work"}} })
+	require.JSONEq(t, `{"names":300,"directory":"ENOTDIR"}`, string(o.Value), o.Error)
+
+	for _, granted := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			m, _ := w.load(t, project)
+			o := w.call(t, m, "polling", "{}", func(c *host.Call) { c.Policy.Clock, c.Policy.Timeout = granted, time.Minute })
+			require.JSONEq(t, `{"write":[1],"read":[0],"slept":0.5,"closed":[9],"selected":[["stderr",2]]}`, string(o.Value), o.Error)
+		})
 	}
 }
 

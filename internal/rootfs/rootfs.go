@@ -147,6 +147,9 @@ func (f *FS) prepare() error {
 	return err
 }
 
+// Folder returns the mounted folder itself, to list it. Close closes it.
+func (f *FS) Folder() sys.File { return f.self }
+
 // Close closes the root and every file the guest left open. Operations under
 // way finish or fail; later ones fail with [sys.EBADF], OpenFile with
 // [sys.ENOENT]. Closing twice is harmless.
