@@ -118,6 +118,9 @@ func (o *outcome) value(result []byte) error {
 			text = strings.TrimRight(text, "\n")
 		}
 		o.Value = guestcall.JSON(text)
+		if where := answer.NotUTF8(result); where != "" {
+			o.Content = append(o.Content, abi.Block{Type: "text", Text: "The output is not text" + where + ". What is not was replaced by U+FFFD."})
+		}
 	default:
 		return fmt.Errorf("%w: the result is not JSON in UTF-8%s", ErrABI, answer.NotUTF8(result))
 	}

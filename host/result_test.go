@@ -49,6 +49,15 @@ func TestResultThatIsNotUTF8(t *testing.T) {
 	require.EqualError(t, o.err, "guest_tool: the plugin breaks the contract: the result is not JSON in UTF-8")
 }
 
+// TestOutputThatIsNotUTF8: the output of a command is a text, with a note about what was
+// replaced in it.
+func TestOutputThatIsNotUTF8(t *testing.T) {
+	o := run(t, guest{data: "caf\xe9\n", command: seq(store(16, i32(dataAt)), store(20, i32(5)), drop(wasi(fnFDWrite, 1, 16, 1, 24)))}, host.Call{})
+	require.NoError(t, o.err)
+	require.Equal(t, "\"caf\ufffd\"", string(o.Value))
+	require.Equal(t, []abi.Block{{Type: "text", Text: "The output is not text: byte 3 of 5 is not UTF-8. What is not was replaced by U+FFFD."}}, o.Content)
+}
+
 func TestLargeManifest(t *testing.T) {
 	large := guest{describe: says(forever(drop(write(abi.StreamManifest, 0, page))))}
 	large.change = func(m *wasmbin.Module) { m.Memories[0].Min = 1 }

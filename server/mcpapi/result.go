@@ -1,6 +1,7 @@
 package mcpapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -66,10 +67,16 @@ func valueText(value json.RawMessage, structured bool) string {
 		return string(value)
 	}
 	var text string
-	if value[0] == '"' && json.Unmarshal(value, &text) == nil && !isBareJSON(text) && !strings.ContainsRune(text, utf8.RuneError) { // which may stand for half a surrogate pair
+	if value[0] == '"' && json.Unmarshal(value, &text) == nil && !isBareJSON(text) && !mayBeHalf(value, text) {
 		return text
 	}
 	return `{"result":` + string(value) + `}`
+}
+
+// mayBeHalf reports whether a character in the text of a JSON string may stand for half a
+// surrogate pair.
+func mayBeHalf(value json.RawMessage, text string) bool {
+	return strings.ContainsRune(text, utf8.RuneError) && bytes.Contains(value, []byte(`\u`))
 }
 
 // isBareJSON reports whether a text is JSON, but no object.
