@@ -52,6 +52,7 @@ type Client struct {
 type poolKey struct {
 	plugin, user, secret string
 	private              bool
+	once                 bool // each connection has one request
 }
 
 type pool struct {
@@ -139,7 +140,7 @@ func (c *Client) acquire(key poolKey) *pool {
 		if len(c.pools) >= maxPools {
 			c.evict()
 		}
-		p = &pool{transport: c.transport(key.private)}
+		p = &pool{transport: c.transport(key.private, key.once)}
 		c.pools[key] = p
 	}
 	p.busy++
@@ -163,8 +164,9 @@ func (c *Client) evict() {
 	}
 }
 
-func (c *Client) transport(private bool) *http.Transport {
+func (c *Client) transport(private, once bool) *http.Transport {
 	t := &http.Transport{
+		DisableKeepAlives:      once,
 		DialContext:            c.dial(private),
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.roots},
 		TLSHandshakeTimeout:    dialTimeout,

@@ -1,7 +1,9 @@
 package egress
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -420,6 +423,61 @@ func TestRepeatable(t *testing.T) {
 		req := Request{Method: c.method, Header: http.Header{c.name: {c.override}}}
 		require.Equal(t, c.want, req.Repeatable(), "%+v", c)
 	}
+}
+
+// TestConnectionThatCloses: a server closes connections that were idle when the next request
+// arrives. A request that may be repeated is repeated; any other is sent once, over a
+// connection of its own.
+func TestConnectionThatCloses(t *testing.T) {
+	w := newWorld(t)
+	cert := w.ca.issue(t, time.Now().Add(time.Hour), "api.example.test")
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
+	require.NoError(t, err)
+	var mu sync.Mutex
+	arrived := map[string]int{}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer conn.Close()
+				in := bufio.NewReader(conn)
+				for first := true; ; first = false {
+					req, err := http.ReadRequest(in)
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					arrived[req.Method]++
+					mu.Unlock()
+					if !first {
+						return
+					}
+					io.Copy(io.Discard, req.Body)
+					io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+				}
+			})
+		}
+	})
+	c := w.client(t)
+	t.Cleanup(func() { c.Close(); l.Close(); serving.Wait() })
+
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	url := "https://api.example.test:" + port
+	cfg := CallConfig{Policy: policy(t, Rule{URL: url + "/*", Methods: []string{"*"}})}
+	const rounds = 5
+	for range rounds {
+		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "PATCH"} {
+			resp, err := do(t, c, cfg, Request{URL: url + "/", Method: method, Body: []byte("x")})
+			require.NoError(t, err, method)
+			require.Equal(t, "ok", string(resp.Body))
+		}
+	}
+	require.Equal(t, rounds, arrived["POST"])
+	require.Equal(t, rounds, arrived["PATCH"])
 }
 
 // TestBodiless: after a response that must not have a body, its connection is not used

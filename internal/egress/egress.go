@@ -200,8 +200,10 @@ var idempotent = []string{http.MethodGet, http.MethodHead, http.MethodOptions, h
 
 // Repeatable reports whether a request may be repeated if it is unknown whether the
 // server has received it: its method, and those named by its header, are idempotent.
-func (r *Request) Repeatable() bool {
-	methods := append(overrides(r.Header), strings.ToUpper(cmp.Or(r.Method, http.MethodGet)))
+func (r *Request) Repeatable() bool { return repeatable(r.Method, r.Header) }
+
+func repeatable(method string, header http.Header) bool {
+	methods := append(overrides(header), strings.ToUpper(cmp.Or(method, http.MethodGet)))
 	return !slices.ContainsFunc(methods, func(m string) bool { return !slices.Contains(idempotent, m) })
 }
 

@@ -99,6 +99,12 @@ func (c *Call) request(ctx context.Context, h *hop, r *rule) (*http.Request, err
 		header["Accept-Encoding"] = []string{"identity"}
 	}
 
+	// The transport repeats a request with this field if the server has closed the
+	// connection meanwhile. It does not send an empty one.
+	if _, given := header["Idempotency-Key"]; !given && repeatable(h.method, h.header) {
+		header["Idempotency-Key"] = []string{}
+	}
+
 	u, err := h.target.url(query)
 	if err != nil {
 		return nil, &RequestError{"url", err.Error()}
@@ -168,7 +174,9 @@ func (c *Call) roundTrip(ctx context.Context, h *hop, r *rule, req *http.Request
 
 	c.learn(ctx, r.Secret)
 	proxied := c.client.proxied(r.Private)
-	p := c.client.acquire(poolKey{c.cfg.Plugin, c.cfg.User, r.Secret, r.Private})
+	// A server may close a connection that is idle just when a request is sent, which then
+	// fails if it must not be repeated.
+	p := c.client.acquire(poolKey{c.cfg.Plugin, c.cfg.User, r.Secret, r.Private, !repeatable(h.method, h.header)})
 	done = func() { c.client.release(p); leave() }
 	if proxied {
 		if err := c.client.checkProxied(ctx, &h.target); err != nil {

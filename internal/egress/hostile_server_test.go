@@ -178,6 +178,9 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	case "all":
 		w.Header().Set("Content-Type", "text/plain")
 		r.Header.Del("User-Agent")
+		if r.Method == http.MethodPost {
+			r.Header.Del("Connection") // the transport's, in HTTP/1
+		}
 		var b strings.Builder
 		for _, name := range slices.Sorted(keys(r.Header)) {
 			fmt.Fprintf(&b, "%s: %s | ", name, strings.Join(r.Header[name], ", "))
