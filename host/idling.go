@@ -77,8 +77,8 @@ func (s standardInput) Read(p []byte) (int, error) {
 }
 
 // idle handles a poll of stdin by a guest that has nothing else to do before delay has
-// passed. It makes stdin ready, or lets the guest sleep.
-func (e *environment) idle(delay uint64) {
+// passed. It makes stdin ready, or lets the guest sleep, and returns for how long.
+func (e *environment) idle(delay uint64) (slept uint64) {
 	i, c := &e.idling, e.call
 	waiting := len(c.pending.started) > 0
 	switch {
@@ -87,11 +87,12 @@ func (e *environment) idle(delay uint64) {
 		delay = never
 	case !waiting && (!c.Policy.Clock || c.ops.IsStopping() || delay < uint64(inPlace)):
 		e.sleep(delay)
-		return
+		return delay
 	}
 
 	i.ready, i.delay = true, int64(min(delay, maxDelay))
 	if delay == never {
 		i.delay = -1
 	}
+	return 0
 }

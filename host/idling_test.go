@@ -105,6 +105,19 @@ func TestPollOfStdin(t *testing.T) {
 		require.Equal(t, []int32{0}, o.codes(), "a buffer that is too small gets a part")
 	})
 
+	t.Run("then only a clock", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g := guest{change: rename, data: subscribed(time.Hour), invoke: seq(
+				drop(wasi(setFlags, 0, 4)), drop(wasi(fnPoll, dataAt, 600, 2, events)), // stdin is ready
+				drop(wasi(fnPoll, dataAt, 600, 1, events)), tell(load(i32(events))), i32(0))}
+			begin := time.Now()
+			o := run(t, g, host.Call{Policy: host.Policy{Timeout: 2 * time.Hour, Grant: host.Grant{Clock: true}}})
+			require.NoError(t, o.err)
+			require.Equal(t, []int32{1}, o.codes())
+			require.Equal(t, time.Hour, time.Since(begin))
+		})
+	})
+
 	t.Run("command", func(t *testing.T) {
 		command := guest{change: rename, command: seq(drop(wasi(setFlags, 0, 4)), flagsNow)}
 		o := run(t, command, host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}}})

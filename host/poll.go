@@ -51,7 +51,7 @@ func pollOneoff(c *call, mem api.Memory, stack []uint64) uint32 {
 	}
 
 	env := c.instance.Guest.(*environment)
-	p := poll{environment: env, subscriptions: subscriptions, began: [...]uint64{
+	p := poll{environment: env, subscriptions: subscriptions, clocks: [...]uint64{
 		realtime: uint64(env.realtime().UnixNano()), monotonic: uint64(env.monotonic()),
 	}}
 	if errno := p.wait(); errno != 0 {
@@ -74,7 +74,7 @@ func arrayAt(mem api.Memory, at, size uint64) ([]byte, bool) {
 type poll struct {
 	*environment
 	subscriptions []byte
-	began         [2]uint64 // the clocks when it began
+	clocks        [2]uint64 // when it began
 	passed        uint64    // nanoseconds that it has waited
 }
 
@@ -94,11 +94,9 @@ func (p *poll) wait() (errno uint32) {
 	switch {
 	case first == 0:
 	case idles:
-		p.idle(first)
+		p.passed = p.idle(first)
 	default:
 		p.sleep(first)
-	}
-	if !p.idling.ready {
 		p.passed = first
 	}
 	return 0
@@ -120,7 +118,7 @@ func (p *poll) delay(s []byte) (ns uint64, errno uint32) {
 
 func (p *poll) clockDelay(s []byte) (ns uint64, errno uint32) {
 	clock := binary.LittleEndian.Uint32(s[subject:])
-	if clock >= uint32(len(p.began)) {
+	if clock >= uint32(len(p.clocks)) {
 		return 0, wasiInvalid
 	}
 	timeout := binary.LittleEndian.Uint64(s[clockTimeout:])
@@ -128,7 +126,7 @@ func (p *poll) clockDelay(s []byte) (ns uint64, errno uint32) {
 	case 0:
 		return timeout, 0
 	case untilTime:
-		return timeout - min(p.began[clock], timeout), 0
+		return timeout - min(p.clocks[clock], timeout), 0
 	}
 	return 0, wasiInvalid
 }

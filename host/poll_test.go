@@ -256,43 +256,70 @@ func TestStopOfPoll(t *testing.T) {
 	})
 }
 
-// TestPollOfRestored: the time of a clock comes in an instance to which the call was
-// restored, whether time is real or stands still.
-func TestPollOfRestored(t *testing.T) {
+// restoredPoller is a guest that sleeps for half an hour, waits for ten minutes outside its
+// code, and then sleeps until an hour.
+func restoredPoller() guest {
 	const op, request = "messages.receive", `{"wait_ms":600000}`
 	g := poller(until(1, monotonic, uint64(time.Hour), true))
-	polls := g.invoke
+	g.resume = seq(nothing, g.invoke)
 	g.data += until(2, monotonic, uint64(30*time.Minute), false) + op + request
 	g.invoke = seq(drop(wasi(fnPoll, dataAt+48, eventsAt, 1, countAt)),
 		drop(seq(i32(dataAt+96), i32(int64(len(op))), i32(dataAt+96+int64(len(op))), i32(int64(len(request))), call(fnStart))), i32(int64(abi.InvokeWaiting)))
-	g.resume = seq(nothing, polls)
+	return g
+}
 
+// waitsForMessage receives nothing.
+func waitsForMessage(ctx context.Context, _ int64, wait time.Duration) ([]host.Message, error) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(wait):
+	}
+	return nil, nil
+}
+
+// lastClock is the time of the guest when it ended.
+func lastClock(o outcome) time.Duration {
+	return time.Duration(binary.LittleEndian.Uint64([]byte(o.stdout[len(o.stdout)-8:])))
+}
+
+// TestPollOfRestored: the time of a clock comes in an instance to which the call was
+// restored, whether time is real or stands still.
+func TestPollOfRestored(t *testing.T) {
 	for _, granted := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()
 			h := newHost(t, nil)
-			m := compile(t, h, g.wasm())
+			m := compile(t, h, restoredPoller().wasm())
 			var r relay
 			o := r.do(t.Context(), host.Call{
-				Policy: host.Policy{Timeout: 2 * time.Hour, Grant: host.Grant{Clock: granted}},
-				Services: host.Services{Receive: func(ctx context.Context, _ int64, wait time.Duration) ([]host.Message, error) {
-					select {
-					case <-ctx.Done():
-					case <-time.After(wait):
-					}
-					return nil, nil
-				}},
+				Policy:   host.Policy{Timeout: 2 * time.Hour, Grant: host.Grant{Clock: granted}},
+				Services: host.Services{Receive: waitsForMessage},
 			}, func() (*host.Host, *host.Module) { return h, m })
-			p := pollOf(t, o)
+			require.Equal(t, []event{{1, toClock, 0}}, pollOf(t, o).events)
 			require.Equal(t, 2, r.instances)
-			require.Equal(t, []event{{1, toClock, 0}}, p.events)
-			now := time.Duration(binary.LittleEndian.Uint64([]byte(o.stdout[len(o.stdout)-8:])))
 			if !granted {
-				require.Equal(t, time.Hour+time.Microsecond, now)
+				require.Equal(t, time.Hour+time.Microsecond, lastClock(o))
 				return
 			}
-			require.Equal(t, time.Hour, now)
+			require.Equal(t, time.Hour, lastClock(o))
 			require.Equal(t, time.Hour-time.Second, time.Since(begin), "the clock begins at a second")
 		})
 	}
+}
+
+// TestClockThatIsTakenAway: the monotonic clock does not go back if the call continues
+// without the grant.
+func TestClockThatIsTakenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		m := compile(t, h, restoredPoller().wasm())
+		call := host.Call{Policy: host.Policy{Timeout: 2 * time.Hour, Grant: host.Grant{Clock: true}}, Services: host.Services{Receive: waitsForMessage}}
+		var kept []byte
+		call.Suspend = &host.Suspend{Keep: func(k host.SavedState) error { kept = k.State; return nil }}
+		require.ErrorIs(t, do(t.Context(), h, m, call).err, host.ErrSuspended)
+
+		call.Suspend, call.Continue, call.Policy.Clock = nil, kept, false
+		p := pollOf(t, do(t.Context(), h, m, call))
+		require.Less(t, p.passed, 30*time.Minute, "until the hour")
+	})
 }

@@ -222,6 +222,9 @@ func (p *pending) restore(st state) error {
 		return cannotContinue("its state has no position of random numbers")
 	}
 	env.Now = st.Now
+	if !c.Policy.Clock { // it may have been granted: the monotonic clock does not go back
+		env.Now = max(st.Now, st.Elapsed)
+	}
 	passed := st.passed()
 	c.instance.Guest.(*environment).begin(st.Elapsed + int64(passed))
 	for i := range st.Pending {
