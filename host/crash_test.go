@@ -34,7 +34,6 @@ func TestCrashes(t *testing.T) {
 		"data outside": {guest{data: "x", change: func(m *wasmbin.Module) {
 			m.Data[0].Offset = append(i32(page), byte(wasmbin.OpEnd))
 		}}, "data[0]: out of bounds memory access"},
-		"poll of too many": {guest{invoke: wasi(fnPoll, 0, 0, 1<<31, 512)}, "runtime error: index out of range [8] with length 0 (recovered by wazero)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, nil)
@@ -62,10 +61,10 @@ func withTable(m *wasmbin.Module) {
 // never work without end.
 func TestPoll(t *testing.T) {
 	o := run(t, guest{invoke: seq(
-		tell(wasi(fnPoll, 0, 0, 0, 512)), tell(wasi(fnPoll, 0, 0, 2000, 512)), tell(wasi(fnPoll, -1, 0, 1, 512)), tell(wasi(fnPoll, 0, 0, 1, -1)), i32(0),
+		tell(wasi(fnPoll, 0, 0, 0, 512)), tell(wasi(fnPoll, 0, 0, 2000, 512)), tell(wasi(fnPoll, 0, 0, 1<<31, 512)), tell(wasi(fnPoll, -1, 0, 1, 512)), tell(wasi(fnPoll, 0, 0, 1, -1)), i32(0),
 	)}, host.Call{})
 	require.NoError(t, o.err)
-	require.Equal(t, []int32{28, 21, 21, 21}, o.codes(), "EINVAL and EFAULT")
+	require.Equal(t, []int32{28, 21, 21, 21, 21}, o.codes(), "EINVAL and EFAULT")
 }
 
 // Without a tag nothing can be thrown: no compiler emits this.
