@@ -20,7 +20,7 @@ import (
 //     cannot be written in UTF-8. Without an output schema, a text that is JSON but no
 //     object comes as {"result": …}: Gemini CLI takes JSON in content for
 //     structuredContent, and fails if it is no object. The content blocks of the tool
-//     follow.
+//     follow. If there is nothing, a text says so: some clients refuse empty content.
 //   - structuredContent is the value again, if the tool declares an output schema
 //     that MCP allows (structured). Then clients refuse a result without it. A value
 //     of more than maxInline bytes is there only, and content has its beginning: no
@@ -53,6 +53,9 @@ func toResult(r abi.Result, structured bool) *mcp.CallToolResult {
 
 	for _, b := range r.Content {
 		out.Content = append(out.Content, toContent(b))
+	}
+	if len(out.Content) == 0 {
+		out.Content = append(out.Content, &mcp.TextContent{Text: "The tool returned nothing."})
 	}
 	return out
 }

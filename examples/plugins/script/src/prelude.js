@@ -50,7 +50,7 @@
     }
   }
 
-  // In JSON an error has its message.
+  // An error keeps its message in JSON.
   define(Error.prototype, {
     toJSON() {
       const out = { name: this.name, message: this.message };
@@ -61,8 +61,8 @@
     },
   });
 
-  // A promise has no property that its value may have: to read one is to have forgotten
-  // await. Making text of a promise and iterating over it begin with such a property too.
+  // Reading a property that a promise does not have throws: await was forgotten. So does
+  // making text of a promise, and iterating over it.
   const calls = new WeakMap(); // of tools, by promise: { tool, site, … }
   let answering = false; // the result is being written
   const ofValues = ['toString', 'toLocaleString', 'valueOf', Symbol.toPrimitive, Symbol.iterator, Symbol.asyncIterator];
@@ -400,7 +400,8 @@
     });
   }
 
-  // Locales. QuickJS ignores them, and a wrong date or amount is worse than none.
+  // Locales and time zones, which QuickJS ignores, are refused: a wrong date or amount is
+  // worse than an error.
   function withoutLocales(prototype, names, from, instead) {
     for (const name of names) {
       const f = prototype[name];
@@ -414,7 +415,7 @@
   }
   const accents = /[\u0300-\u036f]/g;
   define(String.prototype, {
-    // As dictionaries have it: letters count first, then accents, then lower case is before upper.
+    // It compares letters first, then accents, then case, with lower case before upper.
     localeCompare(that) {
       const a = String(this).normalize('NFD'), b = String(that).normalize('NFD');
       if (a === b) return 0;
@@ -521,13 +522,13 @@
     return n;
   }
 
-  // valued is a script whose last statement is an expression, with that as its value. No
-  // line moves. Most scripts begin it at the beginning of a line: QuickJS says whether what
-  // is there is an expression, and what is before it is whole. Of any other script the
-  // parser of types knows the last statement, which takes as long as TypeScript.
+  // valued returns a function for a script that ends with an expression, which returns its
+  // value. No line moves. Mostly the expression begins with a line: QuickJS checks that it
+  // is one, and that what is before it is complete. For any other script the parser of
+  // types finds the last statement, which costs as much as a script in TypeScript.
   function valued(text) {
     const from = lastLine(text), head = text.slice(0, from), tail = text.slice(from).replace(/[;\s]+$/, '');
-    if (/^(?:(?:if|for|while|do|switch|try)\b[^]*\}$|console\.|set(?:Timeout|Interval)\()/.test(tail)) return undefined;
+    if (/^(?:if|for|while|do|switch|try)\b(?:[^]*\}|[^;}\n]*)$|^(?:const|let|var|throw)\b[^;\n]*$|^set(?:Timeout|Interval)\(/.test(tail)) return undefined;
     const apart = !'([`+-/'.includes(tail[0]) || /^\s*$|(?:^|\n)[^/*\n]*;\s*$/.test(head); // it does not continue what is before it
     if (tail && apart && !/^(?:async\s+)?function\b|^class\b/.test(tail)) {
       try {
@@ -589,7 +590,7 @@
 
   const fail = (e) => { outcome = connection(e) ?? { code: FAILED, stream: ERROR, text: told(e) }; };
 
-  // unfinished says what a script has not waited for that returns now.
+  // unfinished says which calls have not ended when the script returns.
   function unfinished() {
     let first;
     for (const id in pending) if (pending[id].tool !== undefined) { first = pending[id]; break; }
@@ -599,8 +600,8 @@
       (/\.forEach\s*\(/.test(source) ? '. forEach does not wait: write for (const x of list) { … }' : '') + (where ? `\n  ${excerpt(where)}` : '');
   }
 
-  // settle makes what the script has returned its outcome. The calls that it has not
-  // awaited have ended, so it has what they have added.
+  // settle makes the value of the script its outcome. By now the calls that it has not
+  // awaited have ended, and the value has what they added to it.
   function settle() {
     returned = false;
     try {
@@ -643,11 +644,14 @@
   // awaited, because they may do something.
   function state() {
     if ((outcome || returned ? called : waits) > 0) return WAITING;
-    if (returned) settle();
+    if (returned) {
+      settle();
+      if (called > 0) return WAITING; // for what a toJSON has called
+    }
     outcome ??= { code: FAILED, stream: ERROR, text: 'the script waits for a promise that nothing can resolve' };
 
-    const unhandled = kept > 0 ? report() : [];
-    if (outcome.code === OK && (outcome.text === undefined || early || kept > 0)) remark(unhandled);
+    const unhandled = kept + dropped > 0 ? report() : [];
+    if (outcome.code === OK && (outcome.text === undefined || early || unhandled.length > 0)) remark(unhandled);
     write(outcome.stream, outcome.text ?? '');
     return outcome.code;
   }
