@@ -54,7 +54,7 @@ func TestKV(t *testing.T) {
 	require.JSONEq(t, `{"version":1}`, value(bob, "own"))
 	require.JSONEq(t, `{"values":[]}`, value(alice, "other"))
 	require.Contains(t, value("", "own"), "this call has no session")
-	require.Contains(t, value(alice, "pretend"), "the tool is readonly")
+	require.Contains(t, value(alice, "pretend"), "hint readonly")
 	require.Contains(t, value(alice, "badkey"), "key: expected 1 to 128 letters")
 	require.Contains(t, value(alice, "badlist"), "prefix: expected up to 128 letters")
 

@@ -30,6 +30,9 @@ type asker struct {
 	asking sync.Mutex // held while it asks: a script may ask several questions at a time
 }
 
+// question asks a user, and returns the answers.
+type question = func(context.Context, abi.Questions) (abi.Answers, error)
+
 // typed is a line that the user has typed, or the end of the input.
 type typed struct {
 	line string
@@ -58,7 +61,7 @@ func parseAnswers(flags []string) (map[string]abi.Answer, error) {
 
 // asker returns the function that answers the questions of a tool. It is nil if nobody can
 // answer: the tool is then told so.
-func (u *ui) asker(tool string, given map[string]abi.Answer, b *bar) func(context.Context, abi.Questions) (abi.Answers, error) {
+func (u *ui) asker(tool string, given map[string]abi.Answer, b *bar) question {
 	a := &asker{ui: u, tool: oneLine(tool), given: given, bar: b}
 	if u.asks() {
 		a.typed = sync.OnceValue(func() <-chan typed { return typedLines(u.in) })

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/client"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -31,11 +30,11 @@ func (f *callFlags) callServer(ctx context.Context, a *app, answers map[string]a
 		return err
 	}
 	if id := backgroundOf(result); id != "" {
-		if result, err = r.attendCall(ctx, f, id, answers); err != nil && result.Kind == "" {
+		if result, err = r.attendCall(ctx, f, id, answers); err != nil {
 			return err
 		}
 	}
-	if err == nil && result.Kind != abi.Success {
+	if result.Kind != abi.Success {
 		err = serverFailure(result)
 	}
 	return a.printCall(ctx, result, err, f.save)
@@ -69,55 +68,55 @@ func serverFailure(r abi.Result) error {
 // attendCall waits for the run as which a call continues, and answers its questions.
 func (r *remote) attendCall(ctx context.Context, f *callFlags, id string, answers map[string]abi.Answer) (abi.Result, error) {
 	progress := newBar(r.err)
-	defer progress.clear()
-	ask := r.asker(f.req.Tool, answers, progress)
-	retry := client.Retry{Away: progress.away}
-	told := map[string]bool{}
-
-	for {
-		found, err := r.client.Check(ctx, []string{id}, client.CheckOptions{Wait: waitShown})
-		switch {
-		case err != nil:
-			err = retry.Wait(ctx, err)
-		case len(found.Runs) == 0:
-			return abi.Result{}, missing(found)
-		case found.Runs[0].Done:
-			run := found.Runs[0]
-			return abi.Result{Kind: abi.Success, Value: run.Result, Content: run.Content}, outcome(found)
-		default:
-			retry.Reached()
-			progress.setRuns(found.Runs)
-			err = r.answerRun(ctx, found.Runs[0], ask)
-			if errors.Is(err, errUnanswered) && progress.asks(found.Runs, told) {
-				err = pause(ctx, waitShown) // the server does not wait while there are questions
-			}
+	found, err := r.waitFor(ctx, []string{id}, progress, r.asker(f.req.Tool, answers, progress))
+	if err != nil {
+		if ctx.Err() != nil {
+			r.notef("toolhost: the run continues: toolhost wait %s --session %s", id, oneLine(f.req.Session))
 		}
-		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, host.ErrDenied) {
-				r.notef("toolhost: the run continues: toolhost wait %s --session %s", id, oneLine(f.req.Session))
-			}
-			return abi.Result{}, err
-		}
+		return abi.Result{}, err
 	}
+	if err := outcome(found); err != nil {
+		return abi.Result{}, err
+	}
+	run := found.Runs[0]
+	return abi.Result{Kind: abi.Success, Value: run.Result, Content: run.Content}, nil
 }
 
 var errUnanswered = errors.New("nobody answers the questions of the run here")
 
-// answerRun answers the questions of a run. The server has added the number of the round to
-// the keys that the tool has given them.
-func (r *remote) answerRun(ctx context.Context, run wire.Run, ask func(context.Context, abi.Questions) (abi.Answers, error)) error {
-	for _, key := range slices.Sorted(maps.Keys(run.Questions)) {
-		if ask == nil {
-			return errUnanswered
-		}
-		own := strings.TrimSuffix(strings.TrimRight(key, "0123456789"), ".")
-		given, err := ask(ctx, abi.Questions{Questions: map[string]abi.Question{own: run.Questions[key]}})
-		if err != nil {
-			return err
-		}
-		if err := r.client.Answer(ctx, run.TaskID, map[string]abi.Answer{key: given.Answers[own]}); err != nil {
-			return err
+// answerRuns answers the questions of runs, as far as somebody is there to answer them.
+func (r *remote) answerRuns(ctx context.Context, runs []wire.Run, ask question) (err error) {
+	for _, run := range runs {
+		for _, key := range slices.Sorted(maps.Keys(run.Questions)) {
+			switch one := r.answerQuestion(ctx, run, key, ask); {
+			case errors.Is(one, errUnanswered):
+				err = one
+			case one != nil:
+				return one
+			}
 		}
 	}
-	return nil
+	return err
+}
+
+// answerQuestion answers one question of a run. The server has added the number of the round
+// to the key that the tool has given it.
+func (r *remote) answerQuestion(ctx context.Context, run wire.Run, key string, ask question) error {
+	if ask == nil {
+		return errUnanswered
+	}
+	own := strings.TrimSuffix(strings.TrimRight(key, "0123456789"), ".")
+	given, err := ask(ctx, abi.Questions{Questions: map[string]abi.Question{own: run.Questions[key]}})
+	if errors.Is(err, host.ErrDenied) {
+		return errUnanswered
+	}
+	if err != nil {
+		return err
+	}
+
+	err = r.client.Answer(ctx, run.TaskID, map[string]abi.Answer{key: given.Answers[own]})
+	if refused, ok := errors.AsType[*wire.Problem](err); ok && refused.Code == wire.CodeConflict {
+		return nil // somebody else has answered it
+	}
+	return err
 }

@@ -42,7 +42,7 @@ func TestWaitForUser(t *testing.T) {
 		c, err := client.New("localhost:7070", client.Options{Transport: transport})
 		require.NoError(t, err)
 		said := new(testlog.Buffer)
-		found, err := (&remote{ui: &ui{err: said}, client: c}).waitFor(t.Context(), []string{id})
+		found, err := (&remote{ui: &ui{err: said}, client: c}).waitFor(t.Context(), []string{id}, newBar(said), nil)
 		require.NoError(t, err)
 		require.True(t, found.Runs[0].Done)
 		require.Equal(t, "toolhost: "+id+" waits for its user: Who are you?\n", said.String())

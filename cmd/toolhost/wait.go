@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -16,23 +17,33 @@ import (
 )
 
 func waitCommand(a *app) *cobra.Command {
+	var flags []string
 	cmd := &cobra.Command{
 		Use:   "wait ID…",
 		Short: "Wait for background runs to end, and print their results",
 		Long: `Wait until all runs have ended, and print their results to stdout in the order of
-the ids, one per line. The command keeps waiting if the server is restarted, or if a
-run has a question for its user.
+the ids, one per line. The command keeps waiting if the server is restarted.
+
+Questions of the runs are asked on the terminal. --answer KEY=CONTENT answers the
+questions with that key instead, see toolhost call. Otherwise the command waits until
+somebody else answers them.
 
 Exit codes: 0 all succeeded, 1 one failed or was canceled, 3 one hit a limit,
 4 one was denied, 5 not found, 130 interrupted. If several runs did not succeed,
 the first one decides.`,
 		Args: cobra.RangeArgs(1, 20),
 	}
+	cmd.Flags().StringArrayVar(&flags, "answer", nil, "answer to a question of a run, as `KEY=CONTENT`; may be repeated")
 	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) error {
 		if err := checkRun(args...); err != nil {
 			return err
 		}
-		found, err := r.waitFor(ctx, args)
+		answers, err := parseAnswers(flags)
+		if err != nil {
+			return err
+		}
+		progress := newBar(r.err)
+		found, err := r.waitFor(ctx, args, progress, r.asker("the run", answers, progress))
 		if err != nil {
 			return err
 		}
@@ -50,9 +61,9 @@ const (
 	waitShown = time.Second
 )
 
-// waitFor waits until all runs have ended.
-func (r *remote) waitFor(ctx context.Context, ids []string) (wire.Runs, error) {
-	progress := newBar(r.err)
+// waitFor waits until all runs have ended, and answers their questions with ask, unless
+// that is nil.
+func (r *remote) waitFor(ctx context.Context, ids []string, progress *bar, ask question) (wire.Runs, error) {
 	defer progress.clear()
 	wait := waitQuiet
 	if progress.width > 0 {
@@ -73,7 +84,8 @@ func (r *remote) waitFor(ctx context.Context, ids []string) (wire.Runs, error) {
 			retry.Reached()
 			progress.setRuns(found.Runs)
 			options.Wait = wait
-			if progress.asks(found.Runs, asked) {
+			if err = r.answerRuns(ctx, found.Runs, ask); errors.Is(err, errUnanswered) {
+				progress.asks(found.Runs, asked)
 				err = pause(ctx, waitShown) // the server does not wait while there are questions
 			}
 		}
@@ -83,18 +95,16 @@ func (r *remote) waitFor(ctx context.Context, ids []string) (wire.Runs, error) {
 	}
 }
 
-// asks prints each open question once, and reports whether there is one.
-func (b *bar) asks(runs []wire.Run, asked map[string]bool) (any bool) {
+// asks prints each open question once.
+func (b *bar) asks(runs []wire.Run, asked map[string]bool) {
 	for _, run := range runs {
 		questions(run, func(key, text string) {
-			any = true
 			if at := run.TaskID + " " + key; !asked[at] {
 				asked[at] = true
 				b.notef("toolhost: %s waits for its user: %s", run.TaskID, text)
 			}
 		})
 	}
-	return any
 }
 
 // setRuns draws the progress of several runs together.

@@ -35,7 +35,7 @@ func (c *call) ask(request []byte) (any, error) {
 		c.out.Questions = append(c.out.Questions, asked.Questions[key])
 		answer, ok := c.Answers[key]
 		if !ok {
-			return nil, fmt.Errorf("Answers of the test has none to the question %q", key)
+			return nil, fmt.Errorf("no answer to the question %q is among the Answers of the test", key)
 		}
 		if problem := wrongAnswer(asked.Questions[key], answer); problem != "" {
 			return nil, fmt.Errorf("%w %s: %s", abi.ErrAnswer, key, problem)

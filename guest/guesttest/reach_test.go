@@ -33,7 +33,7 @@ func TestAnswers(t *testing.T) {
 		"empty":     {map[string]guest.Answer{"name": {Action: abi.AnswerAccept}}, "", "ask: failed: not an answer to the question name: it has no content"},
 		"both":      {map[string]guest.Answer{"name": {Action: abi.AnswerCancel, Content: []byte(`{}`)}}, "", "ask: failed: not an answer to the question name: only an accepted question has content"},
 		"shrugged":  {map[string]guest.Answer{"name": {Action: "shrug"}}, "", `ask: failed: not an answer to the question name: expected the action accept, decline or cancel, found "shrug"`},
-		"another":   {map[string]guest.Answer{"age": {}}, "", `ask: failed: Answers of the test has none to the question "name"`},
+		"another":   {map[string]guest.Answer{"age": {}}, "", `ask: failed: no answer to the question "name" is among the Answers of the test`},
 		"nobody":    {nil, "", "ask: denied: ask is not granted to this plugin"},
 	} {
 		t.Run(name, func(t *testing.T) {
