@@ -14,8 +14,9 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// renamed are schemas whose types have the same name as others.
-var renamed = map[string]string{"background.Stats": "BackgroundStats", "host.Stats": "HostStats"}
+// renamed are schemas whose types have names that others have, or that code which is generated from
+// others has.
+var renamed = map[string]string{"background.Stats": "BackgroundStats", "host.Stats": "HostStats", "wire.NewSchedule": "ScheduleRequest"}
 
 // The document has each endpoint and no other, and each field of each type that
 // is on the wire.
@@ -45,7 +46,11 @@ func TestDocumentIsComplete(t *testing.T) {
 	for name, typ := range types {
 		schema, ok := doc.Components.Schemas[name]
 		require.True(t, ok, "the document has no %s", name)
-		require.Equal(t, slices.Sorted(maps.Keys(schema.Properties)), fieldsOf(typ), name)
+		fields := fieldsOf(typ)
+		if typ == reflect.TypeFor[wire.Run]() { // the document has PlannedRun for dry runs
+			fields = slices.DeleteFunc(fields, func(name string) bool { return name == "dry_run" })
+		}
+		require.Equal(t, slices.Sorted(maps.Keys(schema.Properties)), fields, name)
 	}
 }
 

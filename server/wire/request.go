@@ -30,13 +30,13 @@ type CallLimits struct {
 // A Spawn is the request body of POST /v1/runs.
 type Spawn struct {
 	Tool               string          `json:"tool" schema:"minLength=1"`
-	Args               json.RawMessage `json:"args,omitempty" schema:"type=object"`                             // absent means {}
-	Title              string          `json:"title,omitempty" schema:"maxLength=120"`                          // absent means the tool's title
-	SignalOnCompletion *bool           `json:"signal_on_completion,omitempty" schema:"default=true"`            // notify the session when the run ends
-	Wake               Wake            `json:"wake,omitempty" schema:"default=end"`                             // which outcomes notify the session; more specific than signal_on_completion
-	TimeoutSeconds     float64         `json:"timeout_seconds,omitempty" schema:"minimum=0,maximum=2147483647"` // deadline of the run; absent means the tool's deadline
-	Parent             string          `json:"parent,omitempty" schema:"form=run_id"`                           // id of an active run of the session: stopping the parent stops this run too. Not allowed for schedules
-	Locale             string          `json:"locale,omitempty" schema:"maxLength=64"`                          // BCP 47 language tag for the texts for people in the tool's manifest
+	Args               json.RawMessage `json:"args,omitempty" schema:"type=object"`                       // absent means {}
+	Title              string          `json:"title,omitempty" schema:"maxLength=120"`                    // absent means the tool's title
+	SignalOnCompletion *bool           `json:"signal_on_completion,omitempty" schema:"default=true"`      // notify the session when the run ends
+	Wake               Wake            `json:"wake,omitempty" schema:"default=end"`                       // which outcomes notify the session; more specific than signal_on_completion
+	TimeoutSeconds     float64         `json:"timeout_seconds,omitempty" schema:"minimum=0,maximum=3600"` // deadline of the run; absent means the tool's deadline. The operator sets the maximum, an hour by default
+	Parent             string          `json:"parent,omitempty" schema:"form=run_id"`                     // id of an active run of the session: stopping the parent stops this run too. Not allowed for schedules
+	Locale             string          `json:"locale,omitempty" schema:"maxLength=64"`                    // BCP 47 language tag for the texts for people in the tool's manifest
 }
 
 // A Stop is the request body of POST /v1/runs/{run}/stop.
