@@ -146,10 +146,13 @@ func (c *Client) Run(ctx context.Context, id string) (wire.Run, error) {
 	return do[wire.Run](ctx, c, "GET", runPath(id), nil)
 }
 
-// FindRun returns a run of any session with its complete result, and with that many
-// characters of its latest output. It is for the operator.
-func (c *Client) FindRun(ctx context.Context, id string, tail int) (wire.Run, error) {
-	return do[wire.Run](ctx, c, "GET", fmt.Sprintf("%s?all_sessions=true&tail=%d", runPath(id), tail), nil)
+// FindRun returns a run of any session with its complete result, as [Client.Check] does with
+// these options. It is for the operator.
+func (c *Client) FindRun(ctx context.Context, id string, opts CheckOptions) (wire.Run, error) {
+	query := url.Values{"all_sessions": {"true"}}
+	set(query, "wait", opts.Wait)
+	set(query, "tail", opts.Tail)
+	return do[wire.Run](ctx, c, "GET", runPath(id)+"?"+query.Encode(), nil)
 }
 
 // RemoveRun removes a finished run with its output, files and notice.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -26,47 +28,44 @@ overwrite something, open_world may reach public addresses.
 
 Exit code 1 means that there is a problem. A plugin that lacks grants is not one.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			debug.SetGCPercent(400) // the process ends soon
-			s, done, err := a.open(cmd.Context(), nil)
-			if err != nil {
-				return err
-			}
-			defer done()
-
-			loaded, found, err := s.Catalog(cmd.Context())
-			if err != nil {
-				return err
-			}
-			tools, problems := listed(loaded), fileProblems(s.Problems())
-			for i, t := range tools {
-				if tool, err := s.Lookup(t.Name); err == nil && len(t.Missing) > 0 {
-					tools[i].effects = declared(t.Hints, tool.Plugin.Manifest.Needs)
-				}
-			}
-			for _, p := range loaded {
-				if p.Digest == "" { // its file can no longer be read
-					problems = append(problems, found[slices.IndexFunc(found, func(f wire.FileProblem) bool { return f.File == p.File })])
-				}
-			}
-			overridden := s.Overridden()
-			var failed error
-			if len(problems) > 0 {
-				failed = &reportedError{errors.New(plural(len(problems), "problem"))}
-			}
-			return a.answer(listing{tools, problems, overridden, a.config.lacking(s.Plugins()...)}, failed, func() {
-				a.printList(tools)
-				for _, p := range overridden {
-					a.notef("toolhost: %s", oneLine(p.File+": "+p.Error))
-				}
-				a.warnOf(problems)
-				a.announceLacking(s.Plugins())
-			})
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.list(cmd.Context()) },
 	}
 
 	cmd.Flags().Bool("json", false, "print JSON")
 	return cmd
+}
+
+func (a *app) list(ctx context.Context) error {
+	debug.SetGCPercent(400) // the process ends soon
+	s, done, err := a.open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer done()
+
+	loaded, found, err := s.Catalog(ctx)
+	if err != nil {
+		return err
+	}
+	tools, problems, overridden := listed(loaded, s), fileProblems(s.Problems()), s.Overridden()
+	for _, p := range loaded {
+		if p.Digest == "" { // its file can no longer be read
+			problems = append(problems, found[slices.IndexFunc(found, func(f wire.FileProblem) bool { return f.File == p.File })])
+		}
+	}
+
+	var failed error
+	if len(problems) > 0 {
+		failed = &reportedError{errors.New(plural(len(problems), "problem"))}
+	}
+	return a.answer(listing{tools, problems, overridden, a.config.lacking(s.Plugins()...)}, failed, func() {
+		a.printList(tools)
+		for _, p := range overridden {
+			a.notef("toolhost: %s", oneLine(p.File+": "+p.Error))
+		}
+		a.warnOf(problems)
+		a.announceLacking(s.Plugins())
+	})
 }
 
 // listing is the output of list --json.
@@ -113,12 +112,16 @@ func grantsOf(grants []string, hints abi.Hints) []string {
 }
 
 // listed returns the tools of plugins, by name.
-func listed(plugins []wire.Plugin) []listedTool {
+func listed(plugins []wire.Plugin, s *server.Service) []listedTool {
 	out := []listedTool{}
 	for _, p := range plugins {
 		for _, t := range p.Tools {
+			effects := t.Annotations
+			if tool, err := s.Lookup(t.Name); err == nil && len(p.Missing) > 0 {
+				effects = declared(t.Hints, tool.Plugin.Manifest.Needs)
+			}
 			out = append(out, listedTool{
-				t.Name, t.Title, t.Description, p.Name, p.Version, p.File, p.Digest, p.Locked, p.Signer, t.Hints, t.Annotations, grantsOf(p.Grants, t.Hints), p.Missing, t.Deferred, t.Approval, t.Annotations,
+				t.Name, t.Title, t.Description, p.Name, p.Version, p.File, p.Digest, p.Locked, p.Signer, t.Hints, t.Annotations, grantsOf(p.Grants, t.Hints), p.Missing, t.Deferred, t.Approval, effects,
 			})
 		}
 	}

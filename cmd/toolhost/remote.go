@@ -198,7 +198,7 @@ func state(run wire.Run) string {
 		text += fmt.Sprintf(" (%s)", run.Error.Kind)
 	case run.Stopping != nil && !run.Done:
 		text += ", stopping"
-	case run.Held != "" && !run.Done:
+	case run.Status == wire.StatusQueued && run.Held != "":
 		text = "waits for " + run.Held
 	case !run.WaitsUntil.IsZero():
 		text += " until " + when(run.WaitsUntil)

@@ -46,16 +46,12 @@ Without --session, the operator also sees runs of other sessions.`,
 			return err
 		}
 
-		found, err := r.client.Check(ctx, args, client.CheckOptions{Wait: wait, Tail: tail})
-		if refused, ok := errors.AsType[*wire.Problem](err); ok && refused.Code == wire.CodeNotFound {
-			found.Missing = args
-		} else if err != nil {
-			return err
-		}
+		check := r.client.Check
 		if !cmd.Flags().Changed("session") {
-			r.findMissing(ctx, &found, tail)
+			check = r.checkAny
 		}
-		if len(found.Runs) == 0 && err != nil {
+		found, err := check(ctx, args, client.CheckOptions{Wait: wait, Tail: tail})
+		if err != nil {
 			return err
 		}
 		return r.answer(found, missing(found), func() {
@@ -72,15 +68,28 @@ Without --session, the operator also sees runs of other sessions.`,
 	})
 }
 
-// findMissing looks for missing runs in other sessions, which only the operator may see.
-func (r *remote) findMissing(ctx context.Context, found *wire.Runs, tail int) {
+// checkAny is client.Client.Check that also finds runs of other sessions, which only the
+// operator may see.
+func (r *remote) checkAny(ctx context.Context, ids []string, opts client.CheckOptions) (wire.Runs, error) {
+	found, err := r.client.Check(ctx, ids, opts)
+	if refused, ok := errors.AsType[*wire.Problem](err); ok && refused.Code == wire.CodeNotFound {
+		found.Missing = slices.Clone(ids)
+	}
+	if len(found.Missing) > 1 {
+		opts.Wait = 0 // they would be waited for one after the other
+	}
+
 	found.Missing = slices.DeleteFunc(found.Missing, func(id string) bool {
-		run, err := r.client.FindRun(ctx, id, tail)
+		run, err := r.client.FindRun(ctx, id, opts)
 		if err == nil {
 			found.Runs = append(found.Runs, run)
 		}
 		return err == nil
 	})
+	if len(found.Runs) > 0 {
+		return found, nil
+	}
+	return found, err
 }
 
 func stopCommand(a *app) *cobra.Command {

@@ -51,6 +51,9 @@ func snapshotLine(run engine.Run, now time.Time) string {
 	if run.Status == engine.StatusRunning {
 		fmt.Fprintf(&b, " for %.0fs", run.Elapsed(now).Seconds())
 	}
+	if run.Undecided() {
+		b.WriteString(", waits for " + run.Held)
+	}
 	if run.Cancel != nil {
 		b.WriteString(", stopping")
 	}

@@ -44,6 +44,13 @@ func TestSnapshot(t *testing.T) {
 	})
 }
 
+func TestSnapshotOfHeldRun(t *testing.T) {
+	run := engine.Run{ID: "bg_held", Tool: "mail", Title: "Mail", Status: engine.StatusQueued}
+	require.Equal(t, `bg_held queued mail "Mail"`, snapshotLine(run, time.Now()))
+	run.Held = "approval"
+	require.Equal(t, `bg_held queued mail "Mail", waits for approval`, snapshotLine(run, time.Now()))
+}
+
 func TestEndOfASession(t *testing.T) {
 	for policy, goesOn := range map[SessionEnd]bool{"": true, EndParked: true, EndAll: false} {
 		bubble(t, string(policy), func(t *testing.T) {

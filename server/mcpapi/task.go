@@ -275,6 +275,8 @@ func statusMessage(run wire.Run) string {
 		return run.Error.Message
 	case run.Status == wire.StatusCanceled && run.Stopping != nil:
 		return run.Stopping.Reason
+	case run.Status == wire.StatusQueued && run.Held != "":
+		return "waiting for " + run.Held
 	case run.Status == wire.StatusQueued:
 		return "waiting for a slot"
 	case run.Status == wire.StatusWaiting && run.Progress == nil && run.Detail == "":

@@ -23,3 +23,11 @@ func TestUnsavedTask(t *testing.T) {
 		require.Contains(t, statusMessage(run), string(run.Status)+", but that is not stored yet")
 	}
 }
+
+// A call that waits for a person does not wait for a slot.
+func TestHeldTask(t *testing.T) {
+	run := wire.Run{Status: wire.StatusQueued}
+	require.Equal(t, "waiting for a slot", statusMessage(run))
+	run.Held = "approval"
+	require.Equal(t, "waiting for approval", statusMessage(run))
+}

@@ -168,7 +168,7 @@ func stateOf(r wire.Run) state {
 		return state{"bad", "✗", "failed"}
 	case r.Stopping != nil:
 		return state{"warn", "◌", "stopping"}
-	case r.Held != "":
+	case r.Status == wire.StatusQueued && r.Held != "":
 		return state{"warn", "◷", "waits for " + r.Held}
 	case r.Status == wire.StatusRunning:
 		return state{"live", "▶", "running"}
