@@ -112,13 +112,12 @@ func (a *asker) fill(ctx context.Context, key string, q abi.Question) (abi.Answe
 	if err != nil {
 		return abi.Answer{}, fmt.Errorf("%w: %s: %w", abi.ErrQuestions, key, err)
 	}
-	for {
+	for ctx.Err() == nil {
 		a.bar.clear()
 		for line := range strings.Lines(q.Message) {
 			a.ui.notef("%s asks: %s", a.tool, strings.TrimSuffix(line, "\n"))
 		}
-		a.ui.notef("(an empty line leaves a field out, the end of the input, usually Ctrl-D, declines)")
-		content, err := a.content(ctx, fields)
+		answer, err := a.form(ctx, fields)
 		if errors.Is(err, io.EOF) {
 			a.ui.notef("")
 			return abi.Answer{Action: abi.AnswerDecline}, nil
@@ -127,13 +126,33 @@ func (a *asker) fill(ctx context.Context, key string, q abi.Question) (abi.Answe
 			return abi.Answer{}, err
 		}
 
-		answer := abi.Answer{Action: abi.AnswerAccept, Content: content}
 		err = server.CheckAnswer(key, q, answer)
-		if err == nil || !errors.Is(err, abi.ErrAnswer) {
+		switch {
+		case err == nil || !errors.Is(err, abi.ErrAnswer):
 			return answer, err
+		case len(fields) == 0:
+			return abi.Answer{}, fmt.Errorf("%w: %s: no answer fits a form without fields", abi.ErrQuestions, key)
 		}
 		a.ui.notef("toolhost: %v", err)
 	}
+	return abi.Answer{}, ctx.Err()
+}
+
+// form reads the answer to a form. One without fields is agreed to or declined.
+func (a *asker) form(ctx context.Context, fields []formField) (abi.Answer, error) {
+	if len(fields) > 0 {
+		a.ui.notef("(an empty line leaves a field out, the end of the input, usually Ctrl-D, declines)")
+		content, err := a.content(ctx, fields)
+		return abi.Answer{Action: abi.AnswerAccept, Content: content}, err
+	}
+
+	fmt.Fprint(a.ui.err, "  agree (yes or no): ")
+	line, err := a.line(ctx)
+	switch strings.ToLower(line) {
+	case "y", "yes":
+		return abi.Answer{Action: abi.AnswerAccept, Content: json.RawMessage("{}")}, err
+	}
+	return abi.Answer{Action: abi.AnswerDecline}, err
 }
 
 // content reads the fields of a form.
@@ -172,16 +191,35 @@ type formField struct {
 }
 
 // formFields returns the properties of a question's schema, in its order.
-func formFields(schema json.RawMessage) (fields []formField, err error) {
+func formFields(schema json.RawMessage) ([]formField, error) {
 	var form struct {
 		Properties json.RawMessage `json:"properties"`
 		Required   []string        `json:"required"`
 	}
-	if err := json.Unmarshal(schema, &form); err != nil || form.Properties == nil {
+	if err := json.Unmarshal(schema, &form); err != nil {
+		return nil, err
+	}
+	fields, err := properties(form.Properties)
+	if err != nil {
 		return nil, err
 	}
 
-	dec := json.NewDecoder(bytes.NewReader(form.Properties))
+	for _, name := range form.Required {
+		i := slices.IndexFunc(fields, func(f formField) bool { return f.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("it requires %s, which is not one of its fields", name)
+		}
+		fields[i].required = true
+	}
+	return fields, nil
+}
+
+// properties reads the properties of a schema in their order.
+func properties(object json.RawMessage) (fields []formField, err error) {
+	if object == nil {
+		return nil, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(object))
 	if _, err := dec.Token(); err != nil {
 		return nil, err
 	}
@@ -195,7 +233,6 @@ func formFields(schema json.RawMessage) (fields []formField, err error) {
 			return nil, err
 		}
 		f.name, _ = name.(string)
-		f.required = slices.Contains(form.Required, f.name)
 		fields = append(fields, f)
 	}
 	return fields, nil

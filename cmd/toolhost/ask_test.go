@@ -55,6 +55,35 @@ func TestAskOnTerminal(t *testing.T) {
 	}
 }
 
+// TestAskWithoutFields: the user agrees to a form without fields, or not.
+func TestAskWithoutFields(t *testing.T) {
+	agreed := abi.Answer{Action: abi.AnswerAccept, Content: json.RawMessage("{}")}
+	declined := abi.Answer{Action: abi.AnswerDecline}
+	for line, want := range map[string]abi.Answer{"y": agreed, "YES": agreed, "": declined, "no": declined, "what?": declined} {
+		var out strings.Builder
+		answers, err := typing(&out, line).ask(t.Context(), abi.Questions{Questions: map[string]abi.Question{"sure": {Message: "Sure?", Schema: json.RawMessage(`{"type":"object"}`)}}})
+		require.NoError(t, err, line)
+		require.Equal(t, want, answers.Answers["sure"], line)
+		require.Equal(t, "lab asks: Sure?\n  agree (yes or no): ", out.String())
+	}
+	answers, err := typing(io.Discard).ask(t.Context(), abi.Questions{Questions: map[string]abi.Question{"sure": {Message: "Sure?", Schema: json.RawMessage(`{"type":"object","properties":{}}`)}}})
+	require.NoError(t, err)
+	require.Equal(t, declined, answers.Answers["sure"], "the end of the input")
+}
+
+// TestAskTheImpossible: a form that no answer fits is not asked for ever.
+func TestAskTheImpossible(t *testing.T) {
+	for schema, problem := range map[string]string{
+		`{"type":"object","required":["x"]}`:                                      "it requires x, which is not one of its fields",
+		`{"type":"object","properties":{"a":{"type":"string"}},"required":["x"]}`: "it requires x, which is not one of its fields",
+		`{"type":"object","minProperties":1}`:                                     "no answer fits a form without fields",
+	} {
+		_, err := typing(io.Discard, "yes", "yes").ask(t.Context(), abi.Questions{Questions: map[string]abi.Question{"sure": {Message: "Sure?", Schema: json.RawMessage(schema)}}})
+		require.ErrorIs(t, err, abi.ErrQuestions, schema)
+		require.ErrorContains(t, err, "sure: "+problem, schema)
+	}
+}
+
 // TestAskStops: a call that is stopped does not wait for its user.
 func TestAskStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -62,6 +91,10 @@ func TestAskStops(t *testing.T) {
 	a := &asker{ui: &ui{err: io.Discard}, bar: newBar(io.Discard), typed: func() <-chan typed { return nil }}
 	_, err := a.ask(ctx, abi.Questions{Questions: map[string]abi.Question{"sure": {Message: "Sure?", Schema: json.RawMessage(sureForm)}}})
 	require.ErrorIs(t, err, context.Canceled)
+
+	a = typing(io.Discard)
+	_, err = a.ask(ctx, abi.Questions{Questions: map[string]abi.Question{"sure": {Message: "Sure?", Schema: json.RawMessage(`{"type":"object"}`)}}})
+	require.ErrorIs(t, err, context.Canceled, "although there is something to read")
 }
 
 // TestAnswerFlags: answers come from flags, by their keys; where nobody can be asked, any
