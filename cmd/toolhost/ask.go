@@ -24,10 +24,23 @@ type asker struct {
 	ui    *ui
 	tool  string
 	bar   *bar
-	given map[string]abi.Answer // of --answer, by key; each answers its question whenever it is asked
-	typed func() <-chan typed   // lines of the user; nil if nobody is there to type
+	given flagAnswers
+	typed func() <-chan typed // lines of the user; nil if nobody is there to type
 
 	asking sync.Mutex // held while it asks: a script may ask several questions at a time
+}
+
+// flagAnswers are those of the flag --answer, by the keys of their questions. Each answers one
+// question of the tool that the command names.
+type flagAnswers map[string][]abi.Answer
+
+// take returns the next answer to a question with that key.
+func (a flagAnswers) take(key string) (answer abi.Answer, ok bool) {
+	if len(a[key]) == 0 {
+		return abi.Answer{}, false
+	}
+	answer, a[key] = a[key][0], a[key][1:]
+	return answer, true
 }
 
 // typed is a line that the user has typed, or the end of the input.
@@ -37,8 +50,8 @@ type typed struct {
 }
 
 // parseAnswers reads the values of the flag --answer.
-func parseAnswers(flags []string) (map[string]abi.Answer, error) {
-	given := map[string]abi.Answer{}
+func parseAnswers(flags []string) (flagAnswers, error) {
+	given := flagAnswers{}
 	for _, f := range flags {
 		key, text, ok := strings.Cut(f, "=")
 		answer := abi.Answer{Action: abi.AnswerAccept, Content: json.RawMessage(text)}
@@ -51,14 +64,14 @@ func parseAnswers(flags []string) (map[string]abi.Answer, error) {
 				`quote it for your shell: --answer 'sure={"yes":true}'`,
 			}
 		}
-		given[key] = answer
+		given[key] = append(given[key], answer)
 	}
 	return given, nil
 }
 
 // asker returns the function that answers the questions of a tool. It is nil if nobody can
 // answer: the tool is then told so.
-func (u *ui) asker(tool string, given map[string]abi.Answer, b *bar) func(context.Context, abi.Questions) (abi.Answers, error) {
+func (u *ui) asker(tool string, given flagAnswers, b *bar) func(context.Context, abi.Questions) (abi.Answers, error) {
 	a := &asker{ui: u, tool: oneLine(tool), given: given, bar: b}
 	if u.asks() {
 		a.typed = sync.OnceValue(func() <-chan typed { return typedLines(u.in) })
@@ -81,23 +94,31 @@ func typedLines(r io.Reader) <-chan typed {
 	return lines
 }
 
-// ask answers all questions, those on the terminal one after the other.
+// ask answers all questions, those on the terminal one after the other. A tool that the tool
+// of the command calls gets no answers of flags, which were meant for others.
 func (a *asker) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 	a.asking.Lock()
 	defer a.asking.Unlock()
+	tool, given := a.tool, a.given
+	if inner := server.CalledTool(ctx); inner != "" {
+		tool, given = oneLine(inner), nil
+	}
+
 	out := abi.Answers{Answers: map[string]abi.Answer{}}
 	for _, key := range slices.Sorted(maps.Keys(q.Questions)) {
-		answer, ok := a.given[key]
+		answer, ok := given.take(key)
 		switch {
 		case ok:
 			if err := server.CheckAnswer(key, q.Questions[key], answer); err != nil {
 				a.bar.notef("toolhost: --answer: %v", err)
 			}
+		case a.typed == nil && tool != a.tool:
+			return out, fmt.Errorf("%w: %s cannot ask here: --answer is only for questions of %s", host.ErrDenied, tool, a.tool)
 		case a.typed == nil:
-			return out, fmt.Errorf("%w: nobody can be asked here: answer with --answer '%s=…'", host.ErrDenied, key)
+			return out, fmt.Errorf("%w: nobody can be asked here: answer with --answer '%s=…', once for each such question", host.ErrDenied, key)
 		default:
 			var err error
-			if answer, err = a.fill(ctx, key, q.Questions[key]); err != nil {
+			if answer, err = a.fill(ctx, tool, key, q.Questions[key]); err != nil {
 				return out, err
 			}
 		}
@@ -107,7 +128,7 @@ func (a *asker) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 }
 
 // fill asks one question until the answer fits.
-func (a *asker) fill(ctx context.Context, key string, q abi.Question) (abi.Answer, error) {
+func (a *asker) fill(ctx context.Context, tool, key string, q abi.Question) (abi.Answer, error) {
 	fields, err := formFields(q.Schema)
 	if err != nil {
 		return abi.Answer{}, fmt.Errorf("%w: %s: %w", abi.ErrQuestions, key, err)
@@ -115,7 +136,7 @@ func (a *asker) fill(ctx context.Context, key string, q abi.Question) (abi.Answe
 	for ctx.Err() == nil {
 		a.bar.clear()
 		for line := range strings.Lines(q.Message) {
-			a.ui.notef("%s asks: %s", a.tool, strings.TrimSuffix(line, "\n"))
+			a.ui.notef("%s asks: %s", tool, strings.TrimSuffix(line, "\n"))
 		}
 		answer, err := a.form(ctx, fields)
 		if errors.Is(err, io.EOF) {

@@ -100,7 +100,7 @@ func TestAskStops(t *testing.T) {
 // TestAnswerFlags: answers come from flags, by their keys; where nobody can be asked, any
 // other question is denied.
 func TestAnswerFlags(t *testing.T) {
-	given, err := parseAnswers([]string{`sure={"yes":true}`, "name=decline", "age=cancel"})
+	given, err := parseAnswers([]string{`sure={"yes":true}`, "name=decline", "name=cancel", "age=cancel"})
 	require.NoError(t, err)
 	var out strings.Builder
 	u := ui{in: strings.NewReader(""), err: &out}
@@ -112,9 +112,14 @@ func TestAnswerFlags(t *testing.T) {
 	require.Equal(t, map[string]abi.Answer{
 		"sure": {Action: abi.AnswerAccept, Content: json.RawMessage(`{"yes":true}`)}, "name": {Action: abi.AnswerDecline}, "age": {Action: abi.AnswerCancel},
 	}, answers.Answers)
+	answers, err = ask(t.Context(), abi.Questions{Questions: map[string]abi.Question{"name": form}})
+	require.NoError(t, err)
+	require.Equal(t, abi.Answer{Action: abi.AnswerCancel}, answers.Answers["name"], "the next one")
 	_, err = ask(t.Context(), abi.Questions{Questions: map[string]abi.Question{"other": form}})
 	require.ErrorIs(t, err, host.ErrDenied)
 	require.ErrorContains(t, err, "--answer 'other=…'")
+	_, err = ask(t.Context(), abi.Questions{Questions: map[string]abi.Question{"name": form}})
+	require.ErrorIs(t, err, host.ErrDenied, "each flag answers one question")
 	require.Nil(t, u.asker("lab", nil, nil), "nobody answers")
 
 	for _, wrong := range []string{"sure", "=decline", "sure=yes", "sure=[1]", `sure={"yes"`} {

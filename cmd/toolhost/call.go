@@ -42,9 +42,10 @@ overwritten: FILE must not exist, and other names that exist are passed over.
 The command runs the tool itself, with a key-value store of its own. --remote makes the
 call through the running server: its sessions, stores, limits and approvals apply.
 
-Questions of the tool are asked on the terminal. --answer KEY=CONTENT answers the
+Questions of the tool are asked on the terminal. --answer KEY=CONTENT answers one
 question with that key instead: CONTENT is a JSON object that fits its form, decline
-or cancel.
+or cancel. It does not answer questions of other tools that the tool calls; with
+--remote they cannot be told apart.
 
 Exit codes: 0 ok, 1 tool error, 2 usage, configuration or arguments that do not fit,
 3 a limit was hit (fuel, memory, time, output), 4 denied, 5 not found, 130 interrupted.`,
@@ -172,7 +173,7 @@ func readUntil(ctx context.Context, r io.Reader) ([]byte, error) {
 
 // callTool calls the tool and prints the result. Typing the command counts as
 // approval.
-func (a *app) callTool(ctx context.Context, req server.Request, answers map[string]abi.Answer, save saver) error {
+func (a *app) callTool(ctx context.Context, req server.Request, answers flagAnswers, save saver) error {
 	s, done, err := a.openForCall(ctx, "")
 	if err != nil {
 		return err

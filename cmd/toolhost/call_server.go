@@ -16,7 +16,7 @@ import (
 
 // callServer makes the call through a running server: with its sessions, stores, limits and
 // approvals. A call that continues in the background is waited for.
-func (f *callFlags) callServer(ctx context.Context, a *app, answers map[string]abi.Answer) error {
+func (f *callFlags) callServer(ctx context.Context, a *app, answers flagAnswers) error {
 	r, err := a.dial(f.flags)
 	if err != nil {
 		return err
@@ -67,10 +67,10 @@ func serverFailure(r abi.Result) error {
 }
 
 // attendCall waits for the run as which a call continues, and answers its questions.
-func (r *remote) attendCall(ctx context.Context, f *callFlags, id string, answers map[string]abi.Answer) (abi.Result, error) {
+func (r *remote) attendCall(ctx context.Context, f *callFlags, id string, answers flagAnswers) (abi.Result, error) {
 	progress := newBar(r.err)
 	defer progress.clear()
-	ask := r.asker(f.req.Tool, answers, progress)
+	ask := r.asker(f.req.Tool+" or a tool that it calls", answers, progress)
 	retry := client.Retry{Away: progress.away}
 	told := map[string]bool{}
 
