@@ -60,13 +60,23 @@ func parseAnswers(flags []string) (flagAnswers, error) {
 			answer = abi.Answer{Action: text}
 		case !ok, key == "", !json.Valid(answer.Content), !strings.HasPrefix(strings.TrimSpace(text), "{"):
 			return nil, &usageError{
-				fmt.Errorf("--answer %s: expected KEY=CONTENT, where CONTENT is a JSON object, decline or cancel", oneLine(f)),
+				errors.New("--answer: expected KEY=CONTENT, where CONTENT is a JSON object, decline or cancel"), // it may be secret
 				`quote it for your shell: --answer 'sure={"yes":true}'`,
 			}
 		}
 		given[key] = append(given[key], answer)
 	}
 	return given, nil
+}
+
+// unused returns the keys of answers to which there was no question.
+func (a flagAnswers) unused() (keys []string) {
+	for _, key := range slices.Sorted(maps.Keys(a)) {
+		if len(a[key]) > 0 {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // asker returns the function that answers the questions of a tool. It is nil if nobody can
@@ -133,8 +143,9 @@ func (a *asker) fill(ctx context.Context, tool, key string, q abi.Question) (abi
 	if err != nil {
 		return abi.Answer{}, fmt.Errorf("%w: %s: %w", abi.ErrQuestions, key, err)
 	}
+	a.bar.pause(true)
+	defer a.bar.pause(false)
 	for ctx.Err() == nil {
-		a.bar.clear()
 		for line := range strings.Lines(q.Message) {
 			a.ui.notef("%s asks: %s", tool, strings.TrimSuffix(line, "\n"))
 		}
@@ -211,14 +222,16 @@ type formField struct {
 	Enum     []any  `json:"enum"`
 }
 
+var errForm = errors.New("its form cannot be shown on a terminal")
+
 // formFields returns the properties of a question's schema, in its order.
 func formFields(schema json.RawMessage) ([]formField, error) {
 	var form struct {
 		Properties json.RawMessage `json:"properties"`
 		Required   []string        `json:"required"`
 	}
-	if err := json.Unmarshal(schema, &form); err != nil {
-		return nil, err
+	if json.Unmarshal(schema, &form) != nil {
+		return nil, errForm
 	}
 	fields, err := properties(form.Properties)
 	if err != nil {
@@ -242,16 +255,13 @@ func properties(object json.RawMessage) (fields []formField, err error) {
 	}
 	dec := json.NewDecoder(bytes.NewReader(object))
 	if _, err := dec.Token(); err != nil {
-		return nil, err
+		return nil, errForm
 	}
 	for dec.More() {
 		name, err := dec.Token()
-		if err != nil {
-			return nil, err
-		}
 		var f formField
-		if err := dec.Decode(&f); err != nil {
-			return nil, err
+		if err != nil || dec.Decode(&f) != nil {
+			return nil, errForm
 		}
 		f.name, _ = name.(string)
 		fields = append(fields, f)

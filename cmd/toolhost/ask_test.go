@@ -84,6 +84,35 @@ func TestAskTheImpossible(t *testing.T) {
 	}
 }
 
+// TestAskStrangeForms: a form that cannot be shown is an error without internals.
+func TestAskStrangeForms(t *testing.T) {
+	for _, schema := range []string{`true`, `{"properties":{"a":true}}`, `{"properties":{"a":{"type":["string","null"]}}}`, `{"properties":[1]}`, `{"required":1}`} {
+		_, err := typing(io.Discard).ask(t.Context(), abi.Questions{Questions: map[string]abi.Question{"sure": {Message: "Sure?", Schema: json.RawMessage(schema)}}})
+		require.ErrorIs(t, err, abi.ErrQuestions, schema)
+		require.ErrorContains(t, err, "sure: its form cannot be shown on a terminal", schema)
+		require.NotContains(t, err.Error(), "json", schema)
+	}
+}
+
+// TestAskHidesTheBar: progress does not overwrite an open question.
+func TestAskHidesTheBar(t *testing.T) {
+	var out strings.Builder
+	a := typing(&out, "y")
+	a.bar.width = 60
+	a.bar.set(1, 2, "before")
+	out.Reset()
+	lines := a.typed
+	a.typed = func() <-chan typed {
+		a.bar.set(1, 2, "working")
+		return lines()
+	}
+	_, err := a.ask(t.Context(), abi.Questions{Questions: map[string]abi.Question{"sure": {Message: "Sure?", Schema: json.RawMessage(`{"type":"object"}`)}}})
+	require.NoError(t, err)
+	require.Equal(t, "\r\x1b[Klab asks: Sure?\n  agree (yes or no): ", out.String())
+	a.bar.set(1, 2, "after")
+	require.Contains(t, out.String(), "after")
+}
+
 // TestAskStops: a call that is stopped does not wait for its user.
 func TestAskStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -100,7 +129,7 @@ func TestAskStops(t *testing.T) {
 // TestAnswerFlags: answers come from flags, by their keys; where nobody can be asked, any
 // other question is denied.
 func TestAnswerFlags(t *testing.T) {
-	given, err := parseAnswers([]string{`sure={"yes":true}`, "name=decline", "name=cancel", "age=cancel"})
+	given, err := parseAnswers([]string{`sure={"yes":true}`, "name=decline", "name=cancel", "age=cancel", "left=decline"})
 	require.NoError(t, err)
 	var out strings.Builder
 	u := ui{in: strings.NewReader(""), err: &out}
@@ -118,12 +147,13 @@ func TestAnswerFlags(t *testing.T) {
 	_, err = ask(t.Context(), abi.Questions{Questions: map[string]abi.Question{"other": form}})
 	require.ErrorIs(t, err, host.ErrDenied)
 	require.ErrorContains(t, err, "--answer 'other=…'")
+	require.Equal(t, []string{"left"}, given.unused())
 	_, err = ask(t.Context(), abi.Questions{Questions: map[string]abi.Question{"name": form}})
 	require.ErrorIs(t, err, host.ErrDenied, "each flag answers one question")
 	require.Nil(t, u.asker("lab", nil, nil), "nobody answers")
 
 	for _, wrong := range []string{"sure", "=decline", "sure=yes", "sure=[1]", `sure={"yes"`} {
 		_, err := parseAnswers([]string{wrong})
-		require.ErrorContains(t, err, "--answer", wrong)
+		require.EqualError(t, err, "--answer: expected KEY=CONTENT, where CONTENT is a JSON object, decline or cancel", wrong)
 	}
 }

@@ -109,9 +109,14 @@ func (f *callFlags) call(ctx context.Context, a *app) error {
 		return err
 	}
 	if f.remote || f.flags.Changed("addr") {
-		return f.callServer(ctx, a, answers)
+		err = f.callServer(ctx, a, answers)
+	} else {
+		err = a.callTool(ctx, f.req, answers, f.save)
 	}
-	return a.callTool(ctx, f.req, answers, f.save)
+	for _, key := range answers.unused() {
+		a.notef("toolhost: --answer %s: there was no such question", oneLine(key))
+	}
+	return err
 }
 
 // arguments reads the arguments of a call, a JSON object.
