@@ -24,6 +24,7 @@ type asker struct {
 	ui    *ui
 	tool  string
 	bar   *bar
+	inner bool // questions may be those of tools that the tool calls, and say so
 	given flagAnswers
 	typed func() <-chan typed // lines of the user; nil if nobody is there to type
 
@@ -79,10 +80,14 @@ func (a flagAnswers) unused() (keys []string) {
 	return keys
 }
 
-// asker returns the function that answers the questions of a tool. It is nil if nobody can
+// asker returns the function that answers the questions of a tool; with inner, those of tools
+// that it calls may be among them, and cannot be told apart. It is nil if nobody can
 // answer: the tool is then told so.
-func (u *ui) asker(tool string, given flagAnswers, b *bar) func(context.Context, abi.Questions) (abi.Answers, error) {
-	a := &asker{ui: u, tool: oneLine(tool), given: given, bar: b}
+func (u *ui) asker(tool string, inner bool, given flagAnswers, b *bar) func(context.Context, abi.Questions) (abi.Answers, error) {
+	a := &asker{ui: u, tool: oneLine(tool), inner: inner, given: given, bar: b}
+	if inner {
+		a.tool += " or a tool that it calls"
+	}
 	if u.asks() {
 		a.typed = sync.OnceValue(func() <-chan typed { return typedLines(u.in) })
 	}
@@ -109,9 +114,9 @@ func typedLines(r io.Reader) <-chan typed {
 func (a *asker) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 	a.asking.Lock()
 	defer a.asking.Unlock()
-	tool, given := a.tool, a.given
-	if inner := server.CalledTool(ctx); inner != "" {
-		tool, given = oneLine(inner), nil
+	tool, given, called := a.tool, a.given, server.CalledTool(ctx)
+	if called != "" {
+		tool, given = oneLine(called), nil
 	}
 
 	out := abi.Answers{Answers: map[string]abi.Answer{}}
@@ -119,10 +124,13 @@ func (a *asker) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 		answer, ok := given.take(key)
 		switch {
 		case ok:
+			if a.inner {
+				a.bar.notef("%s asks: %s (answered by --answer)", tool, oneLine(q.Questions[key].Message))
+			}
 			if err := server.CheckAnswer(key, q.Questions[key], answer); err != nil {
 				a.bar.notef("toolhost: --answer: %v", err)
 			}
-		case a.typed == nil && tool != a.tool:
+		case a.typed == nil && called != "":
 			return out, fmt.Errorf("%w: %s cannot ask here: --answer is only for questions of %s", host.ErrDenied, tool, a.tool)
 		case a.typed == nil:
 			return out, fmt.Errorf("%w: nobody can be asked here: answer with --answer '%s=…', once for each such question", host.ErrDenied, key)

@@ -70,7 +70,7 @@ func serverFailure(r abi.Result) error {
 func (r *remote) attendCall(ctx context.Context, f *callFlags, id string, answers flagAnswers) (abi.Result, error) {
 	progress := newBar(r.err)
 	defer progress.clear()
-	ask := r.asker(f.req.Tool+" or a tool that it calls", answers, progress)
+	ask := r.asker(f.req.Tool, true, answers, progress)
 	retry := client.Retry{Away: progress.away}
 	told := map[string]bool{}
 
