@@ -15,7 +15,7 @@ var (
 
 // Anthropic returns the result for Anthropic's Messages API: a tool_result block, for the
 // tool_use block with that id. Sounds, and images that the API does not take, are named in
-// words.
+// words: in an error it takes none. It takes no blank texts, and no error without a text.
 func (r Result) Anthropic(id string) json.RawMessage {
 	type source struct {
 		Type      string `json:"type"`
@@ -27,13 +27,20 @@ func (r Result) Anthropic(id string) json.RawMessage {
 		Text   string  `json:"text,omitempty"`
 		Source *source `json:"source,omitempty"`
 	}
+	images := webImages
+	if r.IsError() {
+		images = nil
+	}
 	var content []block
-	for _, p := range r.parts(webImages) {
+	for _, p := range r.parts(images) {
 		if p.data != nil {
 			content = append(content, block{Type: "image", Source: &source{"base64", p.mediaType, p.data}})
-		} else {
+		} else if strings.TrimSpace(p.text) != "" {
 			content = append(content, block{Type: "text", Text: p.text})
 		}
+	}
+	if len(content) == 0 && r.IsError() {
+		content = []block{{Type: "text", Text: "the tool failed without a message"}}
 	}
 
 	return marshal(struct {
@@ -138,7 +145,24 @@ func (p modelPart) dataURL() string {
 	return "data:" + p.mediaType + ";base64," + strings.Trim(string(encoded), `"`)
 }
 
-// parts returns the text of the result and its content. Images of other types become texts.
+// isImage reports whether data begins as an image of that media type does. Package net/http
+// would know more types, but would be part of every plugin.
+func isImage(media string, data []byte) bool {
+	head := string(data[:min(len(data), len("RIFF....WEBP"))])
+	switch media {
+	case "image/jpeg":
+		return strings.HasPrefix(head, "\xff\xd8\xff")
+	case "image/png":
+		return strings.HasPrefix(head, "\x89PNG\r\n\x1a\n")
+	case "image/gif":
+		return strings.HasPrefix(head, "GIF87a") || strings.HasPrefix(head, "GIF89a")
+	case "image/webp":
+		return strings.HasPrefix(head, "RIFF") && strings.HasSuffix(head, "WEBP")
+	}
+	return false
+}
+
+// parts returns the text of the result and its content. Other images become texts.
 func (r Result) parts(images []string) (all []modelPart) {
 	if text := r.Text(); text != "" {
 		all = append(all, modelPart{text: text})
@@ -154,7 +178,7 @@ func (r Result) contentParts(images []string) (all []modelPart) {
 	}
 	for _, b := range r.Content {
 		p := modelPart{text: b.words()}
-		if media, _ := mediaType(b.MIMEType); b.Type == "image" && slices.Contains(images, media) {
+		if media, _ := mediaType(b.MIMEType); b.Type == "image" && slices.Contains(images, media) && isImage(media, b.Data) {
 			p = modelPart{mediaType: media, data: b.Data}
 		}
 		if p.data != nil || p.text != "" {

@@ -9,7 +9,8 @@ import (
 
 // Each model API gets a result in its own form.
 func TestModelResults(t *testing.T) {
-	picture := []Block{{Type: "text", Text: "A chart."}, {Type: "image", Data: []byte("abc"), MIMEType: "image/png"}, {Type: "audio", Data: []byte("abcd"), MIMEType: "audio/wav"},
+	const png, png64 = "\x89PNG\r\n\x1a\n", "iVBORw0KGgo="
+	picture := []Block{{Type: "text", Text: "A chart."}, {Type: "image", Data: []byte(png), MIMEType: "image/png"}, {Type: "audio", Data: []byte("abcd"), MIMEType: "audio/wav"},
 		{Type: "resource_link", URI: "https://example.com/", Name: "more"}, {Type: "resource", URI: "note://1", Text: "a note"}}
 	for name, c := range map[string]struct {
 		result                               Result
@@ -36,6 +37,34 @@ func TestModelResults(t *testing.T) {
 			`{"type":"function_call_output","call_id":"c1","output":"no luck\nas follows"}`,
 			`{"functionResponse":{"id":"c1","name":"tool","response":{"error":"no luck","content":["as follows"]}}}`,
 		},
+		"an error with a picture": {
+			Result{Kind: ToolError, Error: "no luck", Content: []Block{{Type: "image", Data: []byte(png), MIMEType: "image/png"}}},
+			`{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"no luck"},{"type":"text","text":"[image: image/png, 8 bytes, which cannot be shown here]"}],"is_error":true}`,
+			`{"role":"tool","tool_call_id":"c1","content":"no luck\n[image: image/png, 8 bytes, which cannot be shown here]"}`,
+			`{"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"no luck"},{"type":"input_image","image_url":"data:image/png;base64,` + png64 + `"}]}`,
+			`{"functionResponse":{"id":"c1","name":"tool","response":{"error":"no luck"},"parts":[{"inlineData":{"mimeType":"image/png","data":"` + png64 + `"}}]}}`,
+		},
+		"white space": {
+			Result{Kind: Success, Content: []Block{{Type: "text", Text: " \n"}}},
+			`{"type":"tool_result","tool_use_id":"c1"}`,
+			`{"role":"tool","tool_call_id":"c1","content":" \n"}`,
+			`{"type":"function_call_output","call_id":"c1","output":" \n"}`,
+			`{"functionResponse":{"id":"c1","name":"tool","response":{"content":[" \n"]}}}`,
+		},
+		"an error without words": {
+			Result{Kind: ToolError, Error: " "},
+			`{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"the tool failed without a message"}],"is_error":true}`,
+			`{"role":"tool","tool_call_id":"c1","content":" "}`,
+			`{"type":"function_call_output","call_id":"c1","output":" "}`,
+			`{"functionResponse":{"id":"c1","name":"tool","response":{"error":" "}}}`,
+		},
+		"a picture of another type": {
+			Result{Kind: Success, Content: []Block{{Type: "image", Data: []byte(png), MIMEType: "image/jpeg"}}},
+			`{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"[image: image/jpeg, 8 bytes, which cannot be shown here]"}]}`,
+			`{"role":"tool","tool_call_id":"c1","content":"[image: image/jpeg, 8 bytes, which cannot be shown here]"}`,
+			`{"type":"function_call_output","call_id":"c1","output":"[image: image/jpeg, 8 bytes, which cannot be shown here]"}`,
+			`{"functionResponse":{"id":"c1","name":"tool","response":{"content":["[image: image/jpeg, 8 bytes, which cannot be shown here]"]}}}`,
+		},
 		"a plugin that broke": {
 			Result{Kind: Internal, Error: InternalMessage, Content: picture},
 			`{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"` + InternalMessage + `"}],"is_error":true}`,
@@ -52,13 +81,13 @@ func TestModelResults(t *testing.T) {
 		},
 		"content": {
 			Result{Kind: Success, Content: picture},
-			`{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"A chart."},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"YWJj"}},` +
+			`{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"A chart."},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + png64 + `"}},` +
 				`{"type":"text","text":"[audio: audio/wav, 4 bytes, which cannot be shown here]"},{"type":"text","text":"[more](https://example.com/)"},{"type":"text","text":"note://1\na note"}]}`,
-			`{"role":"tool","tool_call_id":"c1","content":"A chart.\n[image: image/png, 3 bytes, which cannot be shown here]\n[audio: audio/wav, 4 bytes, which cannot be shown here]\n[more](https://example.com/)\nnote://1\na note"}`,
-			`{"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"A chart."},{"type":"input_image","image_url":"data:image/png;base64,YWJj"},` +
+			`{"role":"tool","tool_call_id":"c1","content":"A chart.\n[image: image/png, 8 bytes, which cannot be shown here]\n[audio: audio/wav, 4 bytes, which cannot be shown here]\n[more](https://example.com/)\nnote://1\na note"}`,
+			`{"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"A chart."},{"type":"input_image","image_url":"data:image/png;base64,` + png64 + `"},` +
 				`{"type":"input_text","text":"[audio: audio/wav, 4 bytes, which cannot be shown here]"},{"type":"input_text","text":"[more](https://example.com/)"},{"type":"input_text","text":"note://1\na note"}]}`,
 			`{"functionResponse":{"id":"c1","name":"tool","response":{"content":["A chart.","[audio: audio/wav, 4 bytes, which cannot be shown here]","[more](https://example.com/)","note://1\na note"]},` +
-				`"parts":[{"inlineData":{"mimeType":"image/png","data":"YWJj"}}]}}`,
+				`"parts":[{"inlineData":{"mimeType":"image/png","data":"` + png64 + `"}}]}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,4 +98,16 @@ func TestModelResults(t *testing.T) {
 		})
 	}
 	require.JSONEq(t, `{"functionResponse":{"name":"tool","response":{}}}`, string(Result{Kind: Success}.Gemini("", "tool")), "a call without an id")
+}
+
+// An image is recognized by its first bytes.
+func TestIsImage(t *testing.T) {
+	for media, data := range map[string]string{"image/jpeg": "\xff\xd8\xff\xe0", "image/png": "\x89PNG\r\n\x1a\n\x00", "image/gif": "GIF89a", "image/webp": "RIFF\x00\x00\x00\x00WEBPVP8 "} {
+		for _, other := range webImages {
+			require.Equal(t, other == media, isImage(other, []byte(data)), "%s as %s", media, other)
+		}
+		require.False(t, isImage(media, []byte(data[:2])))
+		require.False(t, isImage(media, nil))
+	}
+	require.False(t, isImage("image/webp", []byte("RIFF\x00\x00\x00\x00WAVE")))
 }

@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"runtime"
@@ -40,8 +41,8 @@ type Config struct {
 	// CacheSize limits the compiled code in CacheDir, in bytes. The least recently
 	// used code is removed first. 0 means DefaultCacheSize.
 	CacheSize int64
-	// PluginSize limits the file of a plugin, in bytes. 0 means DefaultPluginSize. It is at
-	// most MaxPluginSize.
+	// PluginSize limits the file of a plugin, in bytes. 0 means DefaultPluginSize. New
+	// refuses a negative one, and more than MaxPluginSize.
 	PluginSize int64
 	// Memory limits the memory of all calls together, in bytes: linear memory,
 	// overhead such as large tables, deep stacks, snapshots, large arguments and
@@ -144,6 +145,9 @@ type Host struct {
 
 // New returns a Host. Close it to free the compiled code.
 func New(ctx context.Context, cfg Config) (*Host, error) {
+	if cfg.PluginSize < 0 || cfg.PluginSize > MaxPluginSize {
+		return nil, fmt.Errorf("the largest size of a plugin is %d bytes, expected at most %d", cfg.PluginSize, MaxPluginSize)
+	}
 	h := &Host{log: cfg.Logger, modules: map[*Module]bool{}, building: make(chan struct{}, buildsAtOnce)}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
@@ -163,7 +167,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	if h.egress, err = cfg.Egress.open(cfg.Shared); err != nil {
 		return nil, err
 	}
-	h.fileSize = limit(cfg.PluginSize, DefaultPluginSize, MaxPluginSize)
+	h.fileSize = cmp.Or(cfg.PluginSize, DefaultPluginSize)
 	h.operations, h.imports = guestcall.Operations(), extismImports()
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	h.compiling, h.stopCompiling = context.WithCancel(context.Background())

@@ -216,16 +216,14 @@ func (p *Plugin) free(ctx context.Context) error {
 	return module.Close(ctx)
 }
 
-// hold keeps the plugin in use although its file has changed: its module, or else one that
-// is loaded from its compiled code. It reports false if there is neither.
-func (p *Plugin) hold(ctx context.Context) bool {
-	p.held.Store(true)
-	if _, err := p.use(ctx, host.CompileOptions{LowPriority: true}); err != nil {
-		p.held.Store(false)
-		return false
-	}
-	p.unuse()
-	return true
+// hold keeps the plugin in use although its file has changed, if it is compiled or its
+// compiled code is kept. It reports false otherwise: nothing is compiled for that.
+func (p *Plugin) hold() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := p.module != nil || p.code != (host.Code{})
+	p.held.Store(held)
+	return held
 }
 
 // retire refuses new users with a reason. The compiled code is freed now or by the

@@ -111,7 +111,7 @@ func (l *loader) keepLocked(at place, folder Folder, err error) (*Plugin, error)
 	}
 
 	p := l.before[at]
-	if p == nil || !l.sameLock(p, e) || !l.sameSettings(p) || !p.kept && !p.hold(l.ctx) {
+	if p == nil || !l.sameLock(p, e) || !l.sameSettings(p) || !p.kept && !p.hold() {
 		p = l.replaced
 	}
 	if p == nil {

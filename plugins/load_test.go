@@ -3,6 +3,7 @@ package plugins
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -308,6 +309,11 @@ func TestPluginSize(t *testing.T) {
 			require.NoError(t, err)
 			require.JSONEq(t, `{"a":1}`, string(result.Value))
 		}
+	}
+
+	for _, wrong := range []int64{-1, host.MaxPluginSize + 1} {
+		_, err := host.New(t.Context(), host.Config{PluginSize: wrong})
+		require.ErrorContains(t, err, fmt.Sprintf("%d bytes, expected at most 1073741824", wrong))
 	}
 }
 

@@ -156,7 +156,7 @@ func (l *loader) keep(at place, folder Folder, err error) (*Plugin, error) {
 		p.held.Store(true)
 		return p, fmt.Errorf("%w; the earlier version stays in use until then", err)
 	}
-	if !p.hold(l.ctx) {
+	if !p.hold() {
 		return nil, err
 	}
 	return p, fmt.Errorf("%w; the earlier version stays in use until the file is repaired or removed", err)
@@ -190,7 +190,7 @@ func (l *loader) keepFolder(i int, folder Folder, err error) (kept []*Plugin) {
 		return l.lockedFolder(i, folder, err)
 	}
 	for at, p := range l.before {
-		if at.folder == i && l.sameSettings(p) && p.hold(l.ctx) {
+		if at.folder == i && l.sameSettings(p) && p.hold() {
 			kept = append(kept, p)
 		}
 	}

@@ -232,7 +232,28 @@ func (d *deafFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return d.MapFS.ReadDir(name)
 }
 
-// The plugins of a folder that cannot be read stay in use; those of one that is gone do not.
+// A reload neither compiles nor loads code to keep a plugin in use: the next call does.
+func TestReloadCompilesNothing(t *testing.T) {
+	files := &deafFS{MapFS: fstest.MapFS{"ahead.wasm": wasmFile(saying("ahead", "one", 1)), "never.wasm": wasmFile(saying("never", "one", 2))}}
+	h, err := host.New(t.Context(), host.Config{CacheDir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
+	r := openWith(t, h, Config{Folders: []Folder{{Path: "plugins", FS: files}}})
+	p := r.Plugins()[0]
+	require.NoError(t, p.compileAhead(t.Context(), host.CompileOptions{LowPriority: true}))
+	compiled := h.Stats().Compiled
+
+	files.err = fs.ErrPermission
+	require.Equal(t, []string{"never"}, reload(t, r).Removed)
+	require.Equal(t, compiled, h.Stats().Compiled)
+	require.Nil(t, p.module)
+	files.MapFS["ahead.wasm"] = wasmFile(nil)
+	require.Equal(t, "1", answer(t, r, "ahead"))
+	require.Equal(t, compiled.Cached+1, h.Stats().Compiled.Cached)
+}
+
+// The plugins of a folder that cannot be read stay in use if they are compiled; those of
+// one that is gone do not.
 func TestReloadOfBrokenFolders(t *testing.T) {
 	files := &deafFS{MapFS: fstest.MapFS{"p.wasm": wasmFile(saying("p", "one", 1)), "q.wasm": wasmFile(saying("q", "one", 1)), "r.wasm": wasmFile(saying("r", "one", 1))}}
 	r := openWith(t, newHost(t), Config{Folders: []Folder{{Path: "plugins", FS: files}}})
@@ -240,12 +261,11 @@ func TestReloadOfBrokenFolders(t *testing.T) {
 	require.Equal(t, "1", answer(t, r, "r"))
 	files.err = fs.ErrPermission
 	c := reload(t, r)
-	require.Empty(t, c.Removed)
+	require.Equal(t, []string{"q"}, c.Removed, "it is not compiled")
 	require.Equal(t, []string{"plugins: the folder cannot be read: permission denied"}, []string{c.Problems[0].String()})
-	require.Equal(t, []string{"p", "q", "r"}, toolNames(r))
-	require.Equal(t, "1", answer(t, r, "q"), "nobody had called it")
+	require.Equal(t, []string{"p", "r"}, toolNames(r))
 	files.err = nil
-	require.Equal(t, Changes{}, reload(t, r))
+	require.Equal(t, []string{"q"}, reload(t, r).Added)
 	files.err = fs.ErrNotExist
 	require.Equal(t, []string{"p", "q", "r"}, reload(t, r).Removed)
 }

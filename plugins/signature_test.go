@@ -202,6 +202,18 @@ func TestReloadOfSignatures(t *testing.T) {
 	require.Equal(t, []string{"plugins/p.wasm: p.wasm: not signed"}, problems(openWith(t, r.host, r.cfg)))
 }
 
+// A plugin whose signature goes before it is compiled is not used for the first time.
+func TestUnsignedBeforeItIsCompiled(t *testing.T) {
+	acme := newKey(t)
+	signed := acme.sign(map[string][]byte{"p.wasm": saying("p", "one", 1)}, "p.wasm")
+	files := fstest.MapFS{"p.wasm": wasmFile(signed["p.wasm"]), "p.wasm.minisig": wasmFile(signed["p.wasm.minisig"])}
+	r := openWith(t, newHost(t), Config{Folders: []Folder{{Path: "plugins", FS: files}}, Verifier: &signature.Policy{Rules: []signature.Rule{{Minisign: acme.public}}, Require: true}})
+	require.Equal(t, []string{"p"}, toolNames(r))
+
+	delete(files, "p.wasm.minisig")
+	require.Equal(t, []string{"p"}, reload(t, r).Removed)
+}
+
 // A signer that is not trusted any more takes its plugins along, at once.
 func TestTrustIsReconfigured(t *testing.T) {
 	acme, other := newKey(t), newKey(t)

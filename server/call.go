@@ -70,7 +70,8 @@ type Request struct {
 	OnPark func(wire.Run)
 	// Ask asks the caller's user the plugin's questions, and waits for the answers, which
 	// are checked with CheckAnswer before the plugin sees them. It is not called after
-	// Call has returned. It returns ErrAskAgain if the caller ends the call, and repeats
+	// Call has returned. [CalledTool] of its context is the tool that asks, if Tool has
+	// called it. It returns ErrAskAgain if the caller ends the call, and repeats
 	// it with the answers. With AskLater a parked call may ask too, see
 	// [Session.Questions]: without Ask, questions wait until the call is parked. A nil Ask
 	// denies the questions of other calls.

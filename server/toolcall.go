@@ -22,6 +22,7 @@ const maxListed = 50
 // origin is a call of a plugin's tool that makes another call and waits for it.
 type origin struct {
 	tool   *catalog.Tool
+	inner  string    // name of the tool that is called
 	call   host.Call // the outer call
 	caller *host.Caller
 	listed *atomic.Int64 // calls within the outermost call
@@ -40,6 +41,15 @@ func CallPath(ctx context.Context) (path []string) {
 	}
 	slices.Reverse(path)
 	return path
+}
+
+// CalledTool returns the name of the tool whose call has this context, if another tool
+// called it; empty for an agent's call.
+func CalledTool(ctx context.Context) string {
+	if from := originOf(ctx); from != nil {
+		return from.inner
+	}
+	return ""
 }
 
 // originOf returns the tool call that makes the calls of this context, directly or
@@ -68,7 +78,7 @@ func (s *Service) callTool(tool *catalog.Tool, call host.Call, refused *record.R
 			log.End(number, abi.Result{}, host.ErrDenied)
 			return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: t.Tool + " is a tool of the agent, which no other tool can call"}
 		}
-		from := &origin{tool: tool, call: call, caller: t.Caller, listed: new(atomic.Int64), number: number, fuel: t.Fuel, outer: outer}
+		from := &origin{tool: tool, inner: t.Tool, call: call, caller: t.Caller, listed: new(atomic.Int64), number: number, fuel: t.Fuel, outer: outer}
 		if outer != nil {
 			from.listed = outer.listed
 		}

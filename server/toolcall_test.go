@@ -234,12 +234,21 @@ func TestToolCallApproval(t *testing.T) {
 	require.Equal(t, []Approval{{Session: alice, Tool: "dangerous", Args: json.RawMessage(`{"n":1}`), Caller: "caller"}}, asked)
 }
 
-// TestToolCallAsks: a tool that is called asks the user of the outer call.
+// TestToolCallAsks: a tool that is called asks the user of the outer call, who learns which
+// tool asks.
 func TestToolCallAsks(t *testing.T) {
 	s := openCallers(t, Config{}, map[string]aCaller{"caller": {program: calling("asker", `{}`), may: []string{"asker"}}}, "asker")
-	r, err := s.Call(t.Context(), Request{Session: alice, Tool: "caller", Ask: answering(accepted(`{"name":"Ana"}`))})
+	var asked []string
+	ask := func(ctx context.Context, q abi.Questions) (abi.Answers, error) {
+		asked = append(asked, CalledTool(ctx))
+		return answering(accepted(`{"name":"Ana"}`))(ctx, q)
+	}
+	_, err := s.Call(t.Context(), Request{Session: alice, Tool: "asker", Ask: ask})
+	require.NoError(t, err)
+	r, err := s.Call(t.Context(), Request{Session: alice, Tool: "caller", Ask: ask})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"kind":"success","value":{"answers":{"name":{"action":"accept","content":{"name":"Ana"}}}}}`, string(r.Value))
+	require.Equal(t, []string{"", "asker"}, asked)
 }
 
 // TestToolCallSecret: secret arguments of inner calls are neither logged nor kept.

@@ -24,14 +24,28 @@ type asker struct {
 	ui    *ui
 	tool  string
 	bar   *bar
-	given map[string]abi.Answer // of --answer, by key; each answers its question whenever it is asked
-	typed func() <-chan typed   // lines of the user; nil if nobody is there to type
+	inner bool // questions may be those of tools that the tool calls, and say so
+	given flagAnswers
+	typed func() <-chan typed // lines of the user; nil if nobody is there to type
 
 	asking sync.Mutex // held while it asks: a script may ask several questions at a time
 }
 
 // question asks a user, and returns the answers.
 type question = func(context.Context, abi.Questions) (abi.Answers, error)
+
+// flagAnswers are those of the flag --answer, by the keys of their questions. Each answers one
+// question of the tool that the command names.
+type flagAnswers map[string][]abi.Answer
+
+// take returns the next answer to a question with that key.
+func (a flagAnswers) take(key string) (answer abi.Answer, ok bool) {
+	if len(a[key]) == 0 {
+		return abi.Answer{}, false
+	}
+	answer, a[key] = a[key][0], a[key][1:]
+	return answer, true
+}
 
 // typed is a line that the user has typed, or the end of the input.
 type typed struct {
@@ -40,8 +54,8 @@ type typed struct {
 }
 
 // parseAnswers reads the values of the flag --answer.
-func parseAnswers(flags []string) (map[string]abi.Answer, error) {
-	given := map[string]abi.Answer{}
+func parseAnswers(flags []string) (flagAnswers, error) {
+	given := flagAnswers{}
 	for _, f := range flags {
 		key, text, ok := strings.Cut(f, "=")
 		answer := abi.Answer{Action: abi.AnswerAccept, Content: json.RawMessage(text)}
@@ -50,19 +64,33 @@ func parseAnswers(flags []string) (map[string]abi.Answer, error) {
 			answer = abi.Answer{Action: text}
 		case !ok, key == "", !json.Valid(answer.Content), !strings.HasPrefix(strings.TrimSpace(text), "{"):
 			return nil, &usageError{
-				fmt.Errorf("--answer %s: expected KEY=CONTENT, where CONTENT is a JSON object, decline or cancel", oneLine(f)),
+				errors.New("--answer: expected KEY=CONTENT, where CONTENT is a JSON object, decline or cancel"), // it may be secret
 				`quote it for your shell: --answer 'sure={"yes":true}'`,
 			}
 		}
-		given[key] = answer
+		given[key] = append(given[key], answer)
 	}
 	return given, nil
 }
 
-// asker returns the function that answers the questions of a tool. It is nil if nobody can
+// unused returns the keys of answers to which there was no question.
+func (a flagAnswers) unused() (keys []string) {
+	for _, key := range slices.Sorted(maps.Keys(a)) {
+		if len(a[key]) > 0 {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// asker returns the function that answers the questions of a tool; with inner, those of tools
+// that it calls may be among them, and cannot be told apart. It is nil if nobody can
 // answer: the tool is then told so.
-func (u *ui) asker(tool string, given map[string]abi.Answer, b *bar) question {
-	a := &asker{ui: u, tool: oneLine(tool), given: given, bar: b}
+func (u *ui) asker(tool string, inner bool, given flagAnswers, b *bar) question {
+	a := &asker{ui: u, tool: oneLine(tool), inner: inner, given: given, bar: b}
+	if inner {
+		a.tool += " or a tool that it calls"
+	}
 	if u.asks() {
 		a.typed = sync.OnceValue(func() <-chan typed { return typedLines(u.in) })
 	}
@@ -84,23 +112,34 @@ func typedLines(r io.Reader) <-chan typed {
 	return lines
 }
 
-// ask answers all questions, those on the terminal one after the other.
+// ask answers all questions, those on the terminal one after the other. A tool that the tool
+// of the command calls gets no answers of flags, which were meant for others.
 func (a *asker) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 	a.asking.Lock()
 	defer a.asking.Unlock()
+	tool, given, called := a.tool, a.given, server.CalledTool(ctx)
+	if called != "" {
+		tool, given = oneLine(called), nil
+	}
+
 	out := abi.Answers{Answers: map[string]abi.Answer{}}
 	for _, key := range slices.Sorted(maps.Keys(q.Questions)) {
-		answer, ok := a.given[key]
+		answer, ok := given.take(key)
 		switch {
 		case ok:
+			if a.inner {
+				a.bar.notef("%s asks: %s (answered by --answer)", tool, oneLine(q.Questions[key].Message))
+			}
 			if err := server.CheckAnswer(key, q.Questions[key], answer); err != nil {
 				a.bar.notef("toolhost: --answer: %v", err)
 			}
+		case a.typed == nil && called != "":
+			return out, fmt.Errorf("%w: %s cannot ask here: --answer is only for questions of %s", host.ErrDenied, tool, a.tool)
 		case a.typed == nil:
-			return out, fmt.Errorf("%w: nobody can be asked here: answer with --answer '%s=…'", host.ErrDenied, key)
+			return out, fmt.Errorf("%w: nobody can be asked here: answer with --answer '%s=…', once for each such question", host.ErrDenied, key)
 		default:
 			var err error
-			if answer, err = a.fill(ctx, key, q.Questions[key]); err != nil {
+			if answer, err = a.fill(ctx, tool, key, q.Questions[key]); err != nil {
 				return out, err
 			}
 		}
@@ -110,18 +149,18 @@ func (a *asker) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 }
 
 // fill asks one question until the answer fits.
-func (a *asker) fill(ctx context.Context, key string, q abi.Question) (abi.Answer, error) {
+func (a *asker) fill(ctx context.Context, tool, key string, q abi.Question) (abi.Answer, error) {
 	fields, err := formFields(q.Schema)
 	if err != nil {
 		return abi.Answer{}, fmt.Errorf("%w: %s: %w", abi.ErrQuestions, key, err)
 	}
-	for {
-		a.bar.clear()
+	a.bar.pause(true)
+	defer a.bar.pause(false)
+	for ctx.Err() == nil {
 		for line := range strings.Lines(q.Message) {
-			a.ui.notef("%s asks: %s", a.tool, strings.TrimSuffix(line, "\n"))
+			a.ui.notef("%s asks: %s", tool, strings.TrimSuffix(line, "\n"))
 		}
-		a.ui.notef("(an empty line leaves a field out, the end of the input, usually Ctrl-D, declines)")
-		content, err := a.content(ctx, fields)
+		answer, err := a.form(ctx, fields)
 		if errors.Is(err, io.EOF) {
 			a.ui.notef("")
 			return abi.Answer{Action: abi.AnswerDecline}, nil
@@ -130,13 +169,33 @@ func (a *asker) fill(ctx context.Context, key string, q abi.Question) (abi.Answe
 			return abi.Answer{}, err
 		}
 
-		answer := abi.Answer{Action: abi.AnswerAccept, Content: content}
 		err = server.CheckAnswer(key, q, answer)
-		if err == nil || !errors.Is(err, abi.ErrAnswer) {
+		switch {
+		case err == nil || !errors.Is(err, abi.ErrAnswer):
 			return answer, err
+		case len(fields) == 0:
+			return abi.Answer{}, fmt.Errorf("%w: %s: no answer fits a form without fields", abi.ErrQuestions, key)
 		}
 		a.ui.notef("toolhost: %v", err)
 	}
+	return abi.Answer{}, ctx.Err()
+}
+
+// form reads the answer to a form. One without fields is agreed to or declined.
+func (a *asker) form(ctx context.Context, fields []formField) (abi.Answer, error) {
+	if len(fields) > 0 {
+		a.ui.notef("(an empty line leaves a field out, the end of the input, usually Ctrl-D, declines)")
+		content, err := a.content(ctx, fields)
+		return abi.Answer{Action: abi.AnswerAccept, Content: content}, err
+	}
+
+	fmt.Fprint(a.ui.err, "  agree (yes or no): ")
+	line, err := a.line(ctx)
+	switch strings.ToLower(line) {
+	case "y", "yes":
+		return abi.Answer{Action: abi.AnswerAccept, Content: json.RawMessage("{}")}, err
+	}
+	return abi.Answer{Action: abi.AnswerDecline}, err
 }
 
 // content reads the fields of a form.
@@ -174,31 +233,48 @@ type formField struct {
 	Enum     []any  `json:"enum"`
 }
 
+var errForm = errors.New("its form cannot be shown on a terminal")
+
 // formFields returns the properties of a question's schema, in its order.
-func formFields(schema json.RawMessage) (fields []formField, err error) {
+func formFields(schema json.RawMessage) ([]formField, error) {
 	var form struct {
 		Properties json.RawMessage `json:"properties"`
 		Required   []string        `json:"required"`
 	}
-	if err := json.Unmarshal(schema, &form); err != nil || form.Properties == nil {
+	if json.Unmarshal(schema, &form) != nil {
+		return nil, errForm
+	}
+	fields, err := properties(form.Properties)
+	if err != nil {
 		return nil, err
 	}
 
-	dec := json.NewDecoder(bytes.NewReader(form.Properties))
+	for _, name := range form.Required {
+		i := slices.IndexFunc(fields, func(f formField) bool { return f.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("it requires %s, which is not one of its fields", name)
+		}
+		fields[i].required = true
+	}
+	return fields, nil
+}
+
+// properties reads the properties of a schema in their order.
+func properties(object json.RawMessage) (fields []formField, err error) {
+	if object == nil {
+		return nil, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(object))
 	if _, err := dec.Token(); err != nil {
-		return nil, err
+		return nil, errForm
 	}
 	for dec.More() {
 		name, err := dec.Token()
-		if err != nil {
-			return nil, err
-		}
 		var f formField
-		if err := dec.Decode(&f); err != nil {
-			return nil, err
+		if err != nil || dec.Decode(&f) != nil {
+			return nil, errForm
 		}
 		f.name, _ = name.(string)
-		f.required = slices.Contains(form.Required, f.name)
 		fields = append(fields, f)
 	}
 	return fields, nil

@@ -18,6 +18,7 @@ type bar struct {
 	mu    sync.Mutex
 	w     io.Writer
 	width int
+	quiet bool    // a question is open, which must not be drawn over
 	line  string  // as drawn; empty if nothing is drawn
 	open  *output // output with an unfinished line; nil if the next text begins a line
 }
@@ -77,7 +78,17 @@ func (b *bar) set(done, total float64, message string) {
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.draw(fill(oneLine(line), b.width-1))
+	if !b.quiet {
+		b.draw(fill(oneLine(line), b.width-1))
+	}
+}
+
+// pause hides the bar, also when it is set, until it is called with false.
+func (b *bar) pause(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.quiet = on
+	b.draw("")
 }
 
 // clear hides the bar until it is set again.

@@ -42,9 +42,10 @@ overwritten: FILE must not exist, and other names that exist are passed over.
 The command runs the tool itself, with a key-value store of its own. --remote makes the
 call through the running server: its sessions, stores, limits and approvals apply.
 
-Questions of the tool are asked on the terminal. --answer KEY=CONTENT answers the
+Questions of the tool are asked on the terminal. --answer KEY=CONTENT answers one
 question with that key instead: CONTENT is a JSON object that fits its form, decline
-or cancel.
+or cancel. It does not answer questions of other tools that the tool calls; with
+--remote they cannot be told apart.
 
 Exit codes: 0 ok, 1 tool error, 2 usage, configuration or arguments that do not fit,
 3 a limit was hit (fuel, memory, time, output), 4 denied, 5 not found, 130 interrupted.`,
@@ -108,9 +109,14 @@ func (f *callFlags) call(ctx context.Context, a *app) error {
 		return err
 	}
 	if f.remote || f.flags.Changed("addr") {
-		return f.callServer(ctx, a, answers)
+		err = f.callServer(ctx, a, answers)
+	} else {
+		err = a.callTool(ctx, f.req, answers, f.save)
 	}
-	return a.callTool(ctx, f.req, answers, f.save)
+	for _, key := range answers.unused() {
+		a.notef("toolhost: --answer %s: there was no such question", oneLine(key))
+	}
+	return err
 }
 
 // arguments reads the arguments of a call, a JSON object.
@@ -172,7 +178,7 @@ func readUntil(ctx context.Context, r io.Reader) ([]byte, error) {
 
 // callTool calls the tool and prints the result. Typing the command counts as
 // approval.
-func (a *app) callTool(ctx context.Context, req server.Request, answers map[string]abi.Answer, save saver) error {
+func (a *app) callTool(ctx context.Context, req server.Request, answers flagAnswers, save saver) error {
 	s, done, err := a.openForCall(ctx, "")
 	if err != nil {
 		return err
@@ -194,7 +200,7 @@ func (a *app) callTool(ctx context.Context, req server.Request, answers map[stri
 		req.Stdout = nil // stdout is for the result
 	}
 	req.Progress = func(p host.Progress) { progress.set(p.Done, p.Total, p.String()) }
-	req.Ask = a.asker(req.Tool, answers, progress)
+	req.Ask = a.asker(req.Tool, false, answers, progress)
 	result, err := abi.Result{Kind: abi.CanceledKind}, ctx.Err() // interrupted before there was a call
 	if err == nil {
 		result, err = s.Call(ctx, req)

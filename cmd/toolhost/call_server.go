@@ -15,7 +15,7 @@ import (
 
 // callServer makes the call through a running server: with its sessions, stores, limits and
 // approvals. A call that continues in the background is waited for.
-func (f *callFlags) callServer(ctx context.Context, a *app, answers map[string]abi.Answer) error {
+func (f *callFlags) callServer(ctx context.Context, a *app, answers flagAnswers) error {
 	r, err := a.dial(f.flags)
 	if err != nil {
 		return err
@@ -66,9 +66,9 @@ func serverFailure(r abi.Result) error {
 }
 
 // attendCall waits for the run as which a call continues, and answers its questions.
-func (r *remote) attendCall(ctx context.Context, f *callFlags, id string, answers map[string]abi.Answer) (abi.Result, error) {
+func (r *remote) attendCall(ctx context.Context, f *callFlags, id string, answers flagAnswers) (abi.Result, error) {
 	progress := newBar(r.err)
-	found, err := r.waitFor(ctx, []string{id}, progress, r.asker(f.req.Tool, answers, progress))
+	found, err := r.waitFor(ctx, []string{id}, progress, r.asker(f.req.Tool, true, answers, progress))
 	if err != nil {
 		if ctx.Err() != nil {
 			r.notef("toolhost: the run continues: toolhost wait %s --session %s", id, oneLine(f.req.Session))

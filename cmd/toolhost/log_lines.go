@@ -6,13 +6,19 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 )
 
 // lineHandler shows the further lines of texts, such as the stack of a panic, below the
 // record. It is for terminals: a log that programs read has a line for each record.
 type lineHandler struct {
 	slog.Handler
-	w io.Writer
+	w  io.Writer
+	mu *sync.Mutex // held for a record and its lines
+}
+
+func newLineHandler(h slog.Handler, w io.Writer) lineHandler {
+	return lineHandler{h, w, new(sync.Mutex)}
 }
 
 // Handle implements [slog.Handler].
@@ -30,6 +36,8 @@ func (h lineHandler) Handle(ctx context.Context, r slog.Record) error {
 		return true
 	})
 
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	err := h.Handler.Handle(ctx, shown)
 	if err == nil && len(below) > 0 {
 		_, err = h.w.Write(below)
@@ -52,10 +60,10 @@ func marked(mark, text string) []byte {
 
 // WithAttrs implements [slog.Handler].
 func (h lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return lineHandler{h.Handler.WithAttrs(attrs), h.w}
+	return lineHandler{h.Handler.WithAttrs(attrs), h.w, h.mu}
 }
 
 // WithGroup implements [slog.Handler].
 func (h lineHandler) WithGroup(name string) slog.Handler {
-	return lineHandler{h.Handler.WithGroup(name), h.w}
+	return lineHandler{h.Handler.WithGroup(name), h.w, h.mu}
 }

@@ -214,7 +214,7 @@ func (a *app) logger() *slog.Logger {
 	}
 	text := slog.NewTextHandler(a.err, opts)
 	if terminal(a.err) > 0 {
-		return slog.New(lineHandler{text, a.err})
+		return slog.New(newLineHandler(text, a.err))
 	}
 	return slog.New(text)
 }

@@ -27,7 +27,7 @@ import (
 // Check fails the test if a host would refuse the plugin's manifest, or if an example
 // does not have the result that it states. Each example is a subtest. Each folder that the
 // plugin needs is a copy of the one below testdata, for /work of testdata/work: see
-// [guest.Call.Folder]. Without the need clock, the clock stands: see [StoppedClock].
+// [guest.Call.Folder]. The clock is the real one, also without the need clock.
 func Check(t *testing.T, p *guest.Plugin) {
 	t.Helper()
 	m, err := p.Manifest()
@@ -42,15 +42,8 @@ func Check(t *testing.T, p *guest.Plugin) {
 		for i, e := range tool.Examples {
 			t.Run(exampleName(tool.Name, i, e), func(t *testing.T) {
 				h := Host{Folders: folders(t, m.Needs.Files)}
-				try := func(t *testing.T) {
-					if problem := wrongExample(h, p, &tool, e); problem != "" {
-						t.Error(problem)
-					}
-				}
-				if m.Needs.Clock {
-					try(t)
-				} else {
-					StoppedClock(t, try)
+				if problem := wrongExample(h, p, &tool, e); problem != "" {
+					t.Error(problem)
 				}
 			})
 		}

@@ -3,6 +3,7 @@ package guesttest
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,23 +82,30 @@ func TestCheckSeesFolders(t *testing.T) {
 	require.Equal(t, "1", string(data))
 }
 
-// TestClockStands: without the need clock, examples and tests see the time of the sandbox.
-func TestClockStands(t *testing.T) {
+// made is a channel that outlives an example.
+var made = make(chan int, 1)
+
+// TestExamplesAreFree: an example may leave a goroutine, and use what others have made.
+func TestExamplesAreFree(t *testing.T) {
+	once := sync.OnceValue(func() chan int { return make(chan int, 1) })
+	run := guest.Handle(func(*guest.Call, struct{}) (int, error) {
+		go func() { select {} }()
+		made <- 1
+		once() <- 2
+		return <-made + <-once(), nil
+	})
+	Check(t, plugin(tool(run, guest.Example{Args: struct{}{}, Result: 3}, guest.Example{Args: struct{}{}, Result: 3})))
+}
+
+// TestStoppedClock: a test sees the time of the sandbox if it asks for it.
+func TestStoppedClock(t *testing.T) {
 	now := guest.Handle(func(*guest.Call, struct{}) (string, error) {
 		before := time.Now()
 		time.Sleep(time.Hour)
 		return before.UTC().Format(time.RFC3339) + " " + time.Since(before).String(), nil
 	})
-	Check(t, plugin(tool(now, guest.Example{Args: struct{}{}, Result: "2022-01-01T00:00:00Z 1h0m0s"})))
-
 	p := plugin(tool(now))
 	StoppedClock(t, func(t *testing.T) {
 		require.Equal(t, `"2022-01-01T00:00:00Z 1h0m0s"`, string(Call(p, "tool", struct{}{}).Value))
 	})
-
-	clock := plugin(tool(guest.Handle(func(*guest.Call, struct{}) (bool, error) {
-		return time.Now().After(start.AddDate(4, 0, 0)), nil
-	}), guest.Example{Args: struct{}{}, Result: true}))
-	clock.Needs.Clock = true
-	Check(t, clock)
 }
