@@ -1,23 +1,31 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
+	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
 // A result that is too large for a model is stored as that of a run, if the caller can read
 // it there. It is no news to the session, which has got it.
 func TestStoredResult(t *testing.T) {
+	secret := `{"key":"` + strings.Repeat("k", MinAnswer) + `"}`
 	large, small := `{"s":"`+strings.Repeat("x", MinAnswer)+`"}`, `{"s":""}`
 	files := func() fstest.MapFS {
-		p := plugintest.Plugin{Manifest: plugintest.Manifest("large"), Invoke: plugintest.Do().EchoLarge()}
+		m := plugintest.Manifest("large")
+		m.Tools[0].InputSchema = json.RawMessage(`{"type":"object","properties":{"key":{"type":"string","writeOnly":true}}}`)
+		p := plugintest.Plugin{Manifest: m, Invoke: plugintest.Do().EchoLarge()}
 		return fstest.MapFS{"large.wasm": {Data: p.Wasm()}}
 	}
 	for _, test := range []struct {
@@ -31,6 +39,7 @@ func TestStoredResult(t *testing.T) {
 		{name: "small", args: small},
 		{name: "within the limit", args: large, cfg: Config{Answer: 2 * MinAnswer}},
 		{name: "nothing is parked", args: large, cfg: Config{Park: ParkNever}},
+		{name: "a secret that the tool repeats", args: secret},
 		{name: "no session", args: large, change: func(r *Request) { r.Session = "" }},
 		{name: "nobody can read it", args: large, change: func(r *Request) { r.OnStored = nil }},
 		{name: "no room for the run", args: large, cfg: Config{Runs: RunsConfig{RecordQuota: 1 << 10}}},
@@ -62,6 +71,28 @@ func TestStoredResult(t *testing.T) {
 			require.JSONEq(t, test.args, string(kept.Result))
 		})
 	}
+}
+
+// resultsAway is an engine that cannot read a run.
+type resultsAway struct{ *memory.Engine }
+
+func (resultsAway) Get(context.Context, string) (engine.Run, error) {
+	return engine.Run{}, engine.ErrUnavailable
+}
+
+// A caller gets a result that is in memory, also if the storage cannot be reached.
+func TestLargeResultWhileTheStorageIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Open(t.Context(), Config{Engine: resultsAway{memory.New()}, Answer: MinAnswer, Tools: []gotool.Tool{{
+			Name: "large", Description: "Returns much.", Handler: gotool.Handle(
+				func(context.Context, *gotool.Call, struct{}) (string, error) { return strings.Repeat("x", MinAnswer), nil }),
+		}}})
+		require.NoError(t, err)
+		defer s.Close(done())
+		r, err := s.Call(t.Context(), Request{Session: alice, Tool: "large", OnStored: func(string) { t.Error("nobody can read it") }})
+		require.NoError(t, err)
+		require.Len(t, r.Value, MinAnswer+2)
+	})
 }
 
 func TestAnswerIsChecked(t *testing.T) {
