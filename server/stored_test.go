@@ -85,7 +85,9 @@ func TestLargeResultWhileTheStorageIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := Open(t.Context(), Config{Engine: resultsAway{memory.New()}, Answer: MinAnswer, Tools: []gotool.Tool{{
 			Name: "large", Description: "Returns much.", Handler: gotool.Handle(
-				func(context.Context, *gotool.Call, struct{}) (string, error) { return strings.Repeat("x", MinAnswer), nil }),
+				func(context.Context, *gotool.Call, struct{}) (string, error) {
+					return strings.Repeat("x", MinAnswer), nil
+				}),
 		}}})
 		require.NoError(t, err)
 		defer s.Close(done())
