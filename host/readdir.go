@@ -43,6 +43,7 @@ func readDirectory(c *call, mem api.Memory, stack []uint64) uint32 {
 	if errno != 0 {
 		return wasiErrno(errno)
 	}
+	c.meter.Charge(used)
 	mem.WriteUint32Le(result, uint32(used))
 	return 0
 }
