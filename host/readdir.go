@@ -17,8 +17,8 @@ const (
 	direntName  = 16 // its length
 	direntType  = 20
 
-	direntsAtOnce = 128  // entries read from a directory at a time
-	direntsKept   = 4096 // entries of a directory that stay in memory
+	direntsAtOnce = 128 // entries read from a directory at a time
+	direntsKept   = 256 // entries of a descriptor that stay in memory: no call pays for them
 
 	// direntCost is the cost of reading an entry in units of fuel.
 	direntCost = 100
@@ -43,6 +43,7 @@ func readDirectory(c *call, mem api.Memory, stack []uint64) uint32 {
 	if errno != 0 {
 		return wasiErrno(errno)
 	}
+	c.meter.Charge(used)
 	mem.WriteUint32Le(result, uint32(used))
 	return 0
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +106,19 @@ func TestReaddirWhole(t *testing.T) {
 		}
 	}
 	require.Len(t, seen, 302)
+}
+
+// TestReaddirCharges: entries from memory cost what copying them does.
+func TestReaddirCharges(t *testing.T) {
+	policy := filesOf(t, 100)
+	used := func(position int64) int64 {
+		positions := append([]int64{0}, slices.Repeat([]int64{position}, 50)...)
+		o := run(t, lister(3, nil, positions...), host.Call{Policy: policy})
+		read, _ := entries(t, o)
+		require.Equal(t, position == 1, len(read[50]) > 0)
+		return o.Usage.Fuel
+	}
+	require.Equal(t, used(102)+50*entriesAs/64, used(1))
 }
 
 // TestHostileReaddir: what is not open or no directory, buffers that do not fit.

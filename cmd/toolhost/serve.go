@@ -72,6 +72,9 @@ func (a *app) runServer(ctx context.Context) error {
 		return err
 	}
 	defer closeExports()
+	if _, err := a.config.cacheDir(); err != nil { // nothing starts on a data folder that is refused
+		return err
+	}
 	a.announce(fmt.Sprintf("starting: plugins from %s; data in %s", oneLine(a.config.folderNames()), oneLine(a.config.data)))
 	s, done, err := a.openFreed(ctx, func() (*server.Service, func(), error) {
 		return a.openKept(ctx, a.config.runsFolder(), shared, true)

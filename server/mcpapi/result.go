@@ -1,9 +1,9 @@
 package mcpapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -76,10 +76,14 @@ func valueText(value json.RawMessage, structured bool) string {
 	return `{"result":` + string(value) + `}`
 }
 
+// surrogate matches half a surrogate pair in JSON. Other escapes are common: json.Marshal
+// writes <, > and & as such.
+var surrogate = regexp.MustCompile(`\\u[dD][89a-fA-F]`)
+
 // mayBeHalf reports whether a character in the text of a JSON string may stand for half a
 // surrogate pair.
 func mayBeHalf(value json.RawMessage, text string) bool {
-	return strings.ContainsRune(text, utf8.RuneError) && bytes.Contains(value, []byte(`\u`))
+	return strings.ContainsRune(text, utf8.RuneError) && surrogate.Match(value)
 }
 
 // isBareJSON reports whether a text is JSON, but no object.

@@ -64,6 +64,8 @@ func TestResult(t *testing.T) {
 			`{"content":[{"type":"text","text":"{\"result\":\"\\ud800\"}"}]}`},
 		{"string in which bytes were replaced", abi.Result{Kind: abi.Success, Value: json.RawMessage("\"caf\ufffd\"")}, false,
 			"{\"content\":[{\"type\":\"text\",\"text\":\"caf\ufffd\"}]}"},
+		{"string in which bytes were replaced, with escapes", abi.Result{Kind: abi.Success, Value: json.RawMessage("\"caf\ufffd \\u003cb\\u003e\"")}, false,
+			"{\"content\":[{\"type\":\"text\",\"text\":\"caf\ufffd <b>\"}]}"},
 		{"string that is a number", abi.Result{Kind: abi.Success, Value: json.RawMessage(`"168"`)}, false,
 			`{"content":[{"type":"text","text":"{\"result\":\"168\"}"}]}`},
 		{"string that begins like one", abi.Result{Kind: abi.Success, Value: json.RawMessage(`"168 primes"`)}, false,
