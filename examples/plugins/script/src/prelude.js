@@ -549,8 +549,10 @@
     try { made = compile(code); } catch (e) { failure = e; }
 
     const text = made?.text ?? code;
-    if (whole.test(text)) {
+    const beginning = whole.exec(text)?.[0];
+    if (beginning) {
       try {
+        if (!beginning.endsWith('=>')) new AsyncFunction(`({ async f() ${trim(text.slice(beginning.length))}\n})`); // or it is followed by its call
         const f = new AsyncFunction(`return (${trim(text)}\n)`);
         return async () => (await f())();
       } catch { /* more than one function */ }
