@@ -579,28 +579,29 @@
     return n;
   }
 
-  // valued returns a function for a script that ends with an expression, which returns its
-  // value in a list, so that a promise is not awaited as part of the script. No line moves.
+  // valued returns a function for a script that ends with an expression, which gives its
+  // value to its argument, so that it is told from what the script returns. No line moves.
   // Mostly the expression begins with a line: QuickJS checks that it is one, and that what
   // is before it is complete. For any other script the parser of types finds the last
   // statement, which costs as much as a script in TypeScript.
   function valued(text) {
+    if (text.includes('arguments')) return undefined; // it may use its own
     const from = lastLine(text), head = text.slice(0, from), tail = trim(text.slice(from));
     if (/^(?:if|for|while|do|switch|try)\b(?:[^]*\}|[^;}\n]*)$|^(?:const|let|var|throw)\b[^;\n]*$|^set(?:Timeout|Interval)\(/.test(tail)) return undefined;
     if (tail && begins(head, tail) && !/^(?:async\s+)?function\b|^class\b/.test(tail)) {
       try {
-        new AsyncFunction(`return [(${tail}\n)]`);
-        return implying(text, from, new AsyncFunction(`${head}${opening}${tail}\n)]`));
+        new AsyncFunction(`${opening}${tail}\n))`);
+        return implying(text, from, new AsyncFunction(`${head}${opening}${tail}\n))`));
       } catch { /* it begins elsewhere, or is no expression */ }
     }
 
     try {
       const [begin, end] = loaded().last(text);
-      return implying(text, begin, new AsyncFunction(`${text.slice(0, begin)}${opening}${text.slice(begin, end)})]${text.slice(end)}`));
+      return implying(text, begin, new AsyncFunction(`${text.slice(0, begin)}${opening}${text.slice(begin, end)}))${text.slice(end)}`));
     } catch { return undefined; }
   }
 
-  const opening = 'return [(';
+  const opening = 'return arguments[0]((';
 
   // begins reports whether the tail certainly begins a statement: the line before it is the
   // end of one, and neither a comment nor a loop or condition that the tail belongs to.
@@ -664,11 +665,13 @@
       seed(parse(read(2)).call_id);
       const fenced = fence.exec(code);
       if (fenced) source = code.slice(0, fenced.index + fenced[0].indexOf('`')).replace(/[^\n]/g, '') + '\n' + fenced[1];
-      value = await program(source)();
-      if (implied) {
-        [value] = value;
+      const f = program(source);
+      let reached = false, last;
+      value = await (implied ? f((v) => { reached = true; last = v; }) : f());
+      if (!reached) implied = undefined;
+      else {
         hanging = true;
-        value = await value;
+        value = await last;
         hanging = false;
       }
       returned = true;
