@@ -118,6 +118,9 @@ func TestHostileScripts(t *testing.T) {
 		"asking with nonsense":                 {`const all = []; for (const a of [[], [Symbol.iterator], [{}], ["x", 5], ["x", {type: "nonsense"}], ["x".repeat(1e6)]]) try { await ask(...a) } catch (e) { all.push(e.name) } return all`, ""},
 		"progress with nonsense":               {`for (const a of [[], [NaN], [1, -1], [1e300, 1e300, {}], ["a", "b", "c"], [1, 2, "x".repeat(1e6)], [Symbol()]]) try { progress(...a) } catch {} return 1`, ""},
 		"search with nonsense":                 {`for (const a of [[], [Symbol()], [{}], ["x".repeat(1e6)]]) try { await search(...a) } catch {} return 1`, ""},
+		"blanks in the last statement":         {"const a = 1;\n'a" + strings.Repeat(" ", 60000) + "b'.length", ""},
+		"blanks before the last statement":     {"const a = 1;" + strings.Repeat(" \n", 60000) + "a", ""},
+		"blanks in a function":                 {"async function main() {" + strings.Repeat(" ", 60000) + "}", ""},
 		"canceled by itself":                   {`clearTimeout(1); const t = setTimeout(() => {}, 1e9); clearTimeout(t); clearTimeout(t); await sleep(1); return 1`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -199,6 +202,9 @@ func TestScriptsAsModelsSendThem(t *testing.T) {
 		"export in a shell":             {code: "export A=b", err: "This looks like a shell command"},
 		"ls":                            {code: "ls -la", err: "This looks like a shell command"},
 		"a name that is not defined":    {code: "const a = 1;\nreturn b + a", err: "ReferenceError: b is not defined\n  line 2: return b + a"},
+		"lines of Windows":              {code: "let s = 0;\r\nfor (const a of [1, 2, 3])\r\nconsole.log(s += a)\r\n", output: "1\n3\n6\n"},
+		"the column of a last value":    {code: "const a = 1;\n['" + strings.Repeat("y", 200) + "'].map(x => x.foo.bar)", err: "line 2, column 215: "},
+		"the column of a value":         {code: "const a = 1;\nreturn ['" + strings.Repeat("y", 200) + "'].map(x => x.foo.bar)", err: "line 2, column 222: "},
 		"a method of what is undefined": {code: "return lodash.map([], 1)", err: "ReferenceError: lodash is not defined\n  line 1: return lodash.map([], 1)"},
 		"a long message":                {code: "throw new Error('x'.repeat(5000))", err: "x… (5007 characters)"},
 		"a long name of a tool":         {code: "await tools['x'.repeat(5000)]()", err: "characters"},

@@ -197,14 +197,70 @@ func TestScriptsAreCalls(t *testing.T) {
 		})
 	})
 
+	t.Run("timers beside calls", func(t *testing.T) {
+		for name, c := range map[string]struct{ code, value string }{
+			"a time limit for each call": {`
+				const limit = ms => new Promise((_, reject) => setTimeout(() => reject(new Error("timeout")), ms));
+				const all = await Promise.allSettled(Array.from({length: 100}, () => Promise.race([tools.count({text: "a b"}), limit(3000)])));
+				return [all.filter(r => r.status === "fulfilled").length, Date.now() - begun]`, `[100,0]`},
+			"one after the other": {`
+				let late = 0;
+				for (let i = 0; i < 140; i++) await Promise.race([tools.count({text: "a"}), new Promise((_, reject) => setTimeout(reject, 5000))]).catch(() => late++);
+				return [late, Date.now() - begun]`, `[0,0]`},
+			"timers that are left": {`
+				for (let i = 0; i < 80; i++) setTimeout(() => {}, 4000);
+				return [await tools.count({text: "a"}), Date.now() - begun]`, `[{"words":1},0]`},
+			"cleared": {`
+				Array.from({length: 70}, () => setTimeout(() => {}, 4000)).forEach(clearTimeout);
+				return [await tools.count({text: "a"}), Date.now() - begun]`, `[{"words":1},0]`},
+			"in the order of their ends": {`
+				const seen = [];
+				const waits = [300, 100, 200, 100, 50, 0, 400].map((ms, i) => sleep(ms).then(() => seen.push([i, Date.now() - begun])));
+				await Promise.all(waits);
+				return seen`, `[[5,0],[4,50],[1,100],[3,100],[2,200],[0,300],[6,400]]`},
+			"an earlier one, and the first is cleared": {`
+				const seen = [];
+				const first = setTimeout(() => seen.push("first"), 1000);
+				setTimeout(() => seen.push("later", Date.now() - begun), 2000);
+				await sleep(500);
+				clearTimeout(first);
+				setTimeout(() => seen.push("new", Date.now() - begun), 10);
+				await sleep(3000);
+				return [seen, Date.now() - begun]`, `[["new",510,"later",2000],3500]`},
+			"the jobs of one timer run before the next": {`
+				let second;
+				setTimeout(() => Promise.resolve().then(() => clearTimeout(second)), 10);
+				second = setTimeout(() => { throw new Error("not cleared") }, 10);
+				await sleep(20);
+				return "cleared"`, `"cleared"`},
+			"an interval beside calls": {`
+				let n = 0;
+				const every = setInterval(() => n++, 10);
+				await Promise.all(Array.from({length: 200}, () => tools.count({text: "a"})));
+				await sleep(55);
+				clearInterval(every);
+				await sleep(100);
+				return [n, Date.now() - begun]`, `[5,155]`},
+		} {
+			t.Run(name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					s := openScripts(t, Config{})
+					r := s.call("a", "exec", string(code("const begun = Date.now();"+c.code)))
+					require.Equal(t, abi.Success, r.Kind, r.Error)
+					require.Equal(t, c.value, string(r.Value))
+				})
+			})
+		}
+	})
+
 	t.Run("far more", func(t *testing.T) {
 		s := openScripts(t, Config{})
 		r := s.call("a", "exec", string(code(`
-			const all = await Promise.allSettled(Array.from({length: 3000}, () => sleep(0)));
+			const all = await Promise.allSettled(Array.from({length: 3000}, () => search("count", 1)));
 			const refused = all.filter(r => r.status === "rejected");
 			return [refused.length, refused[0].reason]`)))
 		require.Equal(t, abi.Success, r.Kind, r.Error)
-		require.Equal(t, `[936,{"name":"ToolError","message":"at most 2064 operations can be begun at a time: wait for the end of one","kind":"limit"}]`, string(r.Value))
+		require.Equal(t, `[937,{"name":"ToolError","message":"at most 2063 operations can be begun at a time: wait for the end of one","kind":"limit"}]`, string(r.Value))
 	})
 }
 

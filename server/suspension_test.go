@@ -116,6 +116,35 @@ func TestScriptsQueueInTheirState(t *testing.T) {
 	})
 }
 
+// TestScriptTimersWait: timers and sleeps of a run without an instance end when they should,
+// in their order, and so do those that begin in between.
+func TestScriptTimersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openScripts(t, Config{})
+		defer s.Close(done())
+		id := s.spawnScript(`
+			const begun = Date.now(), seen = [];
+			const minutes = () => (Date.now() - begun) / 60e3, see = (name) => seen.push(name + " " + minutes());
+			const every = setInterval(() => see("every"), 25 * 60e3);
+			const never = setTimeout(() => see("never"), 40 * 60e3);
+			setTimeout(() => { clearTimeout(never); setTimeout(() => see("inner"), 5 * 60e3) }, 30 * 60e3);
+			await Promise.all([sleep(120 * 60e3).then(() => see("b")), sleep(60 * 60e3).then(() => see("a"))]);
+			clearInterval(every);
+			await sleep(60e3);
+			return [minutes(), ...seen]`)
+		for range 3 {
+			time.Sleep(32 * time.Minute)
+			require.Equal(t, wire.StatusWaiting, s.run(id).Status)
+			require.Empty(t, s.runs.Unfinished(), "it holds no place")
+		}
+
+		time.Sleep(time.Hour)
+		run := s.run(id)
+		require.Equal(t, wire.StatusSucceeded, run.Status, "%+v", run.Error)
+		require.Equal(t, `[121,"every 25","inner 35","every 50","a 60","every 75","every 100","b 120"]`, string(run.Result))
+	})
+}
+
 // TestScriptCallsOnce: what must not be called twice is a run of its own, which the script
 // waits for without an instance.
 func TestScriptCallsOnce(t *testing.T) {

@@ -12,8 +12,10 @@
   const OK = 0, FAILED = 1, CONNECT = 3, WAITING = 4;
   const most = 2000; // characters of a value in the output, and of a message
   const mostRejected = 20; // rejections that are reported
-  const mostPending = 64; // operations, as the host allows
+  const mostPending = 63; // operations: the host allows one more, which is that of the timers
   const mostQueued = 2000; // operations, more than a script may call tools
+  const mostImplied = 1 << 20; // characters of a result that a script has not returned itself
+  const deepest = 5000; // lists and objects in each other in such a result; the host refuses 10,000
   const mostRecent = 20; // writes to the output that are remembered
   const longest = 2 ** 52; // milliseconds
 
@@ -24,12 +26,15 @@
   };
 
   let returned = false, value; // by the script, until it is the outcome
+  let implied; // where the expression begins whose value the script did not return itself: { line, column }
   let early = ''; // what it had not awaited then
+  let hanging = false; // the script has ended, and such a value is a promise
+  let unusable = ''; // why there is no such value
   let outcome; // of the script: { code, stream, text }
   let source = ''; // as it was sent
   let offset = 0; // lines that AsyncFunction puts in front of it
   const pending = create(null); // operations by id: { resolve, reject, tool }
-  const queued = []; // operations that wait until another has ended: { op, p, text, until }
+  const queued = []; // operations that wait until another has ended: { op, p, text }
   let waits = 0, called = 0; // how many are pending; how many calls of tools are pending or queued
   const recent = []; // what was last written to the output
   let shown = false; // the script has added a content block
@@ -54,8 +59,9 @@
   define(Error.prototype, {
     toJSON() {
       const out = { name: this.name, message: this.message };
-      for (const key of keys(this)) if (key !== 'stack') out[key] = this[key];
-      if (this.cause !== undefined) out.cause = this.cause;
+      for (const key of keys(this)) if (key !== 'stack' && key !== 'cause') out[key] = this[key];
+      const { cause } = this;
+      if (cause !== undefined) out.cause = cause instanceof Error ? { name: cause.name, message: cause.message } : cause;
       if (this instanceof AggregateError) out.errors = this.errors;
       return out;
     },
@@ -65,14 +71,25 @@
   // making text of a promise, and iterating over it.
   const calls = new WeakMap(); // of tools, by promise: { tool, site, … }
   let answering = false; // the result is being written
-  const ofValues = ['toString', 'toLocaleString', 'valueOf', Symbol.toPrimitive, Symbol.iterator, Symbol.asyncIterator];
+  const ofValues = ['toString', 'toLocaleString', 'valueOf'];
   Object.setPrototypeOf(Promise.prototype, new Proxy({}, {
     get(object, key, promise) {
-      const known = typeof key === 'symbol' || key in object;
-      if ((known && !ofValues.includes(key)) || (key === 'toJSON' && answering) || promise === Promise.prototype) return Reflect.get(object, key, promise);
+      const known = typeof key === 'symbol' || (key in object && !ofValues.includes(key)) || (key === 'toJSON' && answering);
+      if (known || !isPromise(promise)) return Reflect.get(object, key, promise);
       throw unawaited(promise);
     },
   }));
+
+  // isPromise reports whether a value is a promise that is no instance of a subclass, and
+  // does not count as its handler: Promise.resolve returns such a promise, and makes one of
+  // any other object.
+  const { resolve } = Promise, { then } = Promise.prototype;
+  function isPromise(value) {
+    if (Object.getPrototypeOf(value) !== Promise.prototype) return false;
+    const promise = Reflect.apply(resolve, Promise, [value]);
+    if (promise !== value) Reflect.apply(then, promise, [undefined, () => {}]);
+    return promise === value;
+  }
 
   function unawaited(promise) {
     const call = calls.get(promise), where = call && place(call.site);
@@ -87,7 +104,9 @@
     const lines = source.split('\n');
     for (const [, line, column] of stack.matchAll(/<(?:input|anonymous)>:(\d+)(?::(\d+))?/g)) {
       const n = line - offset;
-      if (n > 0 && n <= lines.length) return { line: n, column: +(column ?? 1), text: lines[n - 1] };
+      if (n < 1 || n > lines.length) continue;
+      const added = n === implied?.line && column > implied.column ? opening.length : 0;
+      return { line: n, column: Math.max(1, (column ?? 1) - added), text: lines[n - 1] };
     }
     return undefined;
   }
@@ -148,6 +167,7 @@
     if (e.message.startsWith('could not load module')) return noModules;
     if (e.message.startsWith('cannot read property') && /\.content\b/.test(where?.text)) return 'await tools.NAME(args) is the value of the tool, and await tools.NAME.raw(args) has value and content.';
     if (e.name === 'InternalError' && e.message === 'out of memory') return 'A script has 48 MiB at most: keep less at a time.';
+    if (e.name === 'TypeError' && e.message.endsWith('is not iterable')) return 'If it is a promise, write await in front of it, or await Promise.all(list) for a list.';
     switch (missing) {
       case undefined: break;
       case 'require': case 'module': case 'exports':
@@ -236,22 +256,13 @@
     return new Promise((resolve, reject) => { submit(op, request, { resolve, reject, site, tool: undefined }); });
   }
 
-  // submit begins an operation, or queues it. Its request is what it is now, but a timer
-  // runs while it is queued. It returns why the host refuses the operation.
+  // submit begins an operation, or queues it. Its request is what it is now.
   function submit(op, request, p) {
     const text = stringify(request);
     if (p.tool !== undefined) called++;
-    if (waits < mostPending) return launch(op, text, p);
-    if (queued.length >= mostQueued) return refuse(p, { code: 'limit', message: `at most ${mostPending + mostQueued} operations can be begun at a time: wait for the end of one` });
-    queue({ op, p, text, until: op === 'sleep' ? now() + request.ms : undefined });
-    return undefined;
-  }
-
-  // queue adds an operation: timers are first, in the order in which they end.
-  function queue(one) {
-    const at = queued.findIndex(({ until }) => !(until <= one.until));
-    if (one.until === undefined || at < 0) queued.push(one);
-    else queued.splice(at, 0, one);
+    if (waits - (alarm ? 1 : 0) < mostPending) launch(op, text, p);
+    else if (queued.length < mostQueued) queued.push({ op, p, text });
+    else refuse(p, { code: 'limit', message: `at most ${mostPending + mostQueued} operations can be begun at a time: wait for the end of one` });
   }
 
   function launch(op, text, p) {
@@ -281,9 +292,9 @@
     else if (p.tool !== undefined) answered(p, answer);
     else p.resolve(answer);
 
-    while (queued.length > 0 && waits < mostPending) {
+    while (queued.length > 0 && waits - (alarm ? 1 : 0) < mostPending) {
       const next = queued.shift();
-      launch(next.op, next.until === undefined ? next.text : stringify({ ms: Math.max(0, next.until - now()) }), next.p);
+      launch(next.op, next.text, next.p);
     }
   }
 
@@ -325,37 +336,81 @@
 
   const milliseconds = (ms) => Math.min(longest, Math.max(0, Math.ceil(+ms || 0)));
 
-  // Timers are operations too, so that a script can wait for a week.
+  // Timers and sleeps wait here, and one operation for the first of them, so that a script
+  // can wait for a week.
+  const sleepers = []; // in the order in which they end: { at, resolve, reject }
+  let alarm; // the operation: { id, at, canceled, … }
+  let ahead = 0; // milliseconds that time has of the host's clock, which may have been set back
+  const time = () => now() + ahead;
+
+  // wait adds a timer or sleep. It returns why the host refuses to wait.
+  function wait(ms, sleeper) {
+    sleeper.at = time() + ms;
+    sleepers.splice(sleepers.findLastIndex(({ at }) => at <= sleeper.at) + 1, 0, sleeper);
+    return arm();
+  }
+
+  // arm has the host wait for the first sleeper, and for no other.
+  function arm() {
+    const first = sleepers[0];
+    if (alarm) {
+      if (alarm.canceled || (first && first.at >= alarm.at)) return undefined;
+      alarm.canceled = true; // arm is called again when it has ended
+      call('op.cancel', stringify({ id: alarm.id }));
+      return undefined;
+    }
+    if (!first) return undefined;
+    alarm = { at: first.at, canceled: false, tool: undefined, resolve: ring, reject: silence };
+    return launch('sleep', stringify({ ms: Math.max(0, first.at - time()) }), alarm);
+  }
+
+  // ring ends one sleeper: the jobs that follow from it are run before the next.
+  function ring() {
+    ahead = Math.max(ahead, alarm.at - now());
+    alarm = undefined;
+    if (sleepers[0]?.at <= time()) sleepers.shift().resolve();
+    arm();
+  }
+
+  // silence is called if the host does not wait.
+  function silence(e) {
+    const { canceled } = alarm;
+    alarm = undefined;
+    if (canceled) arm();
+    else for (const one of sleepers.splice(0)) one.reject(e);
+  }
+
   const timers = create(null);
   let lastTimer = 0;
   function timer(f, ms, repeat, args) {
     if (typeof f !== 'function') throw new TypeError('setTimeout takes a function');
-    const n = ++lastTimer, wait = milliseconds(ms);
-    const turn = () => {
-      const p = {
-        tool: undefined, reject() { delete timers[n]; }, resolve() {
-          if (!(n in timers)) return;
-          if (repeat) turn(); else delete timers[n];
-          try { f(...args); } catch (e) { reject(undefined, e); }
-        },
-      };
-      timers[n] = p;
-      return submit('sleep', { ms: wait }, p);
+    const n = ++lastTimer, period = milliseconds(ms);
+    const one = {
+      at: 0, reject() { delete timers[n]; }, resolve() {
+        if (repeat) wait(period, one); else delete timers[n];
+        try { f(...args); } catch (e) { reject(undefined, e); }
+      },
     };
-    const refused = turn();
+    timers[n] = one;
+    const refused = wait(period, one);
     if (refused) throw refused;
     return n;
   }
   function clear(n) {
-    const p = timers[n];
-    if (p === undefined) return;
+    const one = timers[n];
+    if (one === undefined) return;
     delete timers[n];
-    const at = queued.findIndex((one) => one.p === p);
-    if (at >= 0) queued.splice(at, 1);
-    else call('op.cancel', stringify({ id: p.id }));
+    const at = sleepers.indexOf(one);
+    if (at >= 0) sleepers.splice(at, 1);
+    arm();
   }
 
-  async function sleep(ms) { await begin('sleep', { ms: milliseconds(ms) }, here()); }
+  async function sleep(ms) {
+    const site = here();
+    await new Promise((resolve, reject) => {
+      wait(milliseconds(ms), { at: 0, resolve, reject(e) { reject(new ToolError(e.kind, e.message, undefined, site)); } });
+    });
+  }
 
   async function ask(message, schema) {
     const answers = (await begin('ask', { questions: { answer: { message: String(message), schema: schema ?? { type: 'object', properties: { answer: { type: 'string', title: 'Answer' } }, required: ['answer'] } } } }, here())).answers;
@@ -494,9 +549,11 @@
     try { made = compile(code); } catch (e) { failure = e; }
 
     const text = made?.text ?? code;
-    if (whole.test(text)) {
+    const beginning = whole.exec(text)?.[0];
+    if (beginning) {
       try {
-        const f = new AsyncFunction(`return (${text.replace(/[;\s]+$/, '')}\n)`);
+        if (!beginning.endsWith('=>')) new AsyncFunction(`({ async f() ${trim(text.slice(beginning.length))}\n})`); // or it is followed by its call
+        const f = new AsyncFunction(`return (${trim(text)}\n)`);
         return async () => (await f())();
       } catch { /* more than one function */ }
     }
@@ -522,26 +579,54 @@
     return n;
   }
 
-  // valued returns a function for a script that ends with an expression, which returns its
-  // value. No line moves. Mostly the expression begins with a line: QuickJS checks that it
-  // is one, and that what is before it is complete. For any other script the parser of
-  // types finds the last statement, which costs as much as a script in TypeScript.
+  // valued returns a function for a script that ends with an expression, which gives its
+  // value to its argument, so that it is told from what the script returns. No line moves.
+  // Mostly the expression begins with a line: QuickJS checks that it is one, and that what
+  // is before it is complete. For any other script the parser of types finds the last
+  // statement, which costs as much as a script in TypeScript.
   function valued(text) {
-    const from = lastLine(text), head = text.slice(0, from), tail = text.slice(from).replace(/[;\s]+$/, '');
+    if (text.includes('arguments')) return undefined; // it may use its own
+    const from = lastLine(text), head = text.slice(0, from), tail = trim(text.slice(from));
     if (/^(?:if|for|while|do|switch|try)\b(?:[^]*\}|[^;}\n]*)$|^(?:const|let|var|throw)\b[^;\n]*$|^set(?:Timeout|Interval)\(/.test(tail)) return undefined;
-    const apart = !'([`+-/'.includes(tail[0]) || /^\s*$|(?:^|\n)[^/*\n]*;\s*$/.test(head); // it does not continue what is before it
-    if (tail && apart && !/^(?:async\s+)?function\b|^class\b/.test(tail)) {
+    if (tail && begins(head, tail) && !/^(?:async\s+)?function\b|^class\b/.test(tail)) {
       try {
-        new AsyncFunction(`return (${tail}\n)`);
-        return new AsyncFunction(`${head}return (${tail}\n)`);
+        new AsyncFunction(`${opening}${tail}\n))`);
+        return implying(text, from, new AsyncFunction(`${head}${opening}${tail}\n))`));
       } catch { /* it begins elsewhere, or is no expression */ }
     }
 
     try {
       const [begin, end] = loaded().last(text);
-      return new AsyncFunction(`${text.slice(0, begin)}return (${text.slice(begin, end)})${text.slice(end)}`);
+      return implying(text, begin, new AsyncFunction(`${text.slice(0, begin)}${opening}${text.slice(begin, end)}))${text.slice(end)}`));
     } catch { return undefined; }
   }
+
+  const opening = 'return arguments[0]((';
+
+  // begins reports whether the tail certainly begins a statement: the line before it is the
+  // end of one, and neither a comment nor a loop or condition that the tail belongs to.
+  function begins(head, tail) {
+    const before = trimBlanks(head);
+    if (!before) return true;
+    const line = before.slice(before.lastIndexOf('\n') + 1);
+    if (/\/|\b(?:for|while|if|else|do|with)\b/.test(line)) return false;
+    return line.endsWith(';') || (line.endsWith('}') && !'([`+-/'.includes(tail[0]));
+  }
+
+  function implying(text, from, f) {
+    const line = text.lastIndexOf('\n', from - 1) + 1;
+    implied = { line: text.slice(0, from).split('\n').length, column: from > 0 ? from - line : 0 };
+    return f;
+  }
+
+  // trim removes semicolons and blanks from the end of a text. A regular expression would
+  // try each blank of it.
+  function trim(text, removed = '; \t\r\n') {
+    let end = text.length;
+    while (end > 0 && removed.includes(text[end - 1])) end--;
+    return text.slice(0, end);
+  }
+  const trimBlanks = (text) => trim(text, ' \t\r\n');
 
   // lastLine is where the last line begins that is not indented and closes nothing.
   function lastLine(text) {
@@ -580,7 +665,15 @@
       seed(parse(read(2)).call_id);
       const fenced = fence.exec(code);
       if (fenced) source = code.slice(0, fenced.index + fenced[0].indexOf('`')).replace(/[^\n]/g, '') + '\n' + fenced[1];
-      value = await program(source)();
+      const f = program(source);
+      let reached = false, last;
+      value = await (implied ? f((v) => { reached = true; last = v; }) : f());
+      if (!reached) implied = undefined;
+      else {
+        hanging = true;
+        value = await last;
+        hanging = false;
+      }
       returned = true;
       if (called > 0) early = unfinished();
     } catch (e) {
@@ -605,11 +698,35 @@
   function settle() {
     returned = false;
     try {
-      outcome = { code: OK, stream: RESULT, text: result(value) };
+      const text = result(value);
+      if (implied && text?.length > mostImplied) throw new RangeError(`its JSON has ${text.length} characters`);
+      if (implied && text !== undefined && isDeep(text)) throw new RangeError(`it has more than ${deepest} lists and objects in each other`);
+      outcome = { code: OK, stream: RESULT, text };
     } catch (e) {
       answering = false;
-      fail(e);
+      if (implied) without(e); else fail(e);
     }
+  }
+
+  // isDeep reports whether JSON has too many lists and objects in each other.
+  function isDeep(text) {
+    if (count(text, '[', 0, text.length) + count(text, '{', 0, text.length) <= deepest) return false;
+    let depth = 0;
+    for (let at = 0; at < text.length; at++) {
+      switch (text[at]) {
+        case '[': case '{': if (++depth > deepest) return true; break;
+        case ']': case '}': depth--; break;
+        case '"': while (text[++at] !== '"') if (text[at] === '\\') at++;
+      }
+    }
+    return false;
+  }
+
+  // without is the outcome of a script that has ended with an expression without a value
+  // for a result: it has done its work.
+  function without(e) {
+    try { unusable = `${e.name}: ${e.message}`; } catch { unusable = 'it cannot be written as JSON'; }
+    outcome = { code: OK, stream: RESULT, text: undefined };
   }
 
   // connection is the outcome of a script that ends with a ToolError that asks for one.
@@ -633,7 +750,7 @@
     const all = [];
     if (outcome.text === undefined && !shown) {
       const output = recent.join('').trimEnd();
-      all.push('The script returned nothing. End it with: return value;' + (output ? `\nIts output ends with:\n${output.slice(-most)}` : ''));
+      all.push('The script returned nothing. End it with: return value;' + (unusable ? `\nThe value of its last statement is no result: ${brief(unusable)}` : '') + (output ? `\nIts output ends with:\n${output.slice(-most)}` : ''));
     } else { all.push(...unhandled.slice(0, 3)); }
     if (early) all.push(early);
     if (all.length > 0) write(CONTENT, stringify({ type: 'text', text: all.join('\n') }));
@@ -648,6 +765,7 @@
       settle();
       if (called > 0) return WAITING; // for what a toJSON has called
     }
+    if (!outcome && hanging) without(new TypeError('it is a promise that nothing can resolve'));
     outcome ??= { code: FAILED, stream: ERROR, text: 'the script waits for a promise that nothing can resolve' };
 
     const unhandled = kept + dropped > 0 ? report() : [];
