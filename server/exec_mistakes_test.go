@@ -53,3 +53,15 @@ func readByModel(r abi.Result) string {
 	}
 	return b.String()
 }
+
+// A script that has failed begins none of the calls that wait in its queue: a model that
+// repeats the script would make them twice.
+func TestFailedScriptBeginsNothing(t *testing.T) {
+	var l ledger
+	s := openScripts(t, Config{Tools: l.tools()})
+	r, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "exec", Args: code(
+		`await Promise.all(Array.from({ length: 200 }, (_, i) => i === 100 ? Promise.reject(new Error("no")) : tools.put({ text: String(i) })))`)})
+	require.NoError(t, err)
+	require.Contains(t, r.Error, "Error: no")
+	require.Len(t, l.all(), 63)
+}

@@ -588,7 +588,8 @@
     if (text.includes('arguments')) return undefined; // it may use its own
     const from = lastLine(text), head = text.slice(0, from), tail = trim(text.slice(from));
     if (/^(?:if|for|while|do|switch|try)\b(?:[^]*\}|[^;}\n]*)$|^(?:const|let|var|throw)\b[^;\n]*$|^set(?:Timeout|Interval)\(/.test(tail)) return undefined;
-    if (tail && begins(head, tail) && !/^(?:async\s+)?function\b|^class\b/.test(tail)) {
+    if (/^[^\s/]/.test(tail) && begins(head, tail) && !/^(?:async\s+)?function\b|^class\b/.test(tail)) {
+      if (isBlock(tail)) return undefined;
       try {
         new AsyncFunction(`${opening}${tail}\n))`);
         return implying(text, from, new AsyncFunction(`${head}${opening}${tail}\n))`));
@@ -597,6 +598,7 @@
 
     try {
       const [begin, end] = loaded().last(text);
+      if (isBlock(text.slice(begin, end))) return undefined;
       return implying(text, begin, new AsyncFunction(`${text.slice(0, begin)}${opening}${text.slice(begin, end)}))${text.slice(end)}`));
     } catch { return undefined; }
   }
@@ -611,6 +613,13 @@
     const line = before.slice(before.lastIndexOf('\n') + 1);
     if (/\/|\b(?:for|while|if|else|do|with)\b/.test(line)) return false;
     return line.endsWith(';') || (line.endsWith('}') && !'([`+-/'.includes(tail[0]));
+  }
+
+  // isBlock reports whether a text in braces may be statements: as an expression it would be
+  // an object with a method such as if.
+  function isBlock(text) {
+    const at = text.indexOf(')');
+    return text[0] === '{' && at > 0 && text.indexOf('{', at) > 0;
   }
 
   function implying(text, from, f) {
@@ -681,7 +690,11 @@
     }
   }
 
-  const fail = (e) => { outcome = connection(e) ?? { code: FAILED, stream: ERROR, text: told(e) }; };
+  // fail ends the script with an error. What is queued does not begin any more.
+  function fail(e) {
+    outcome = connection(e) ?? { code: FAILED, stream: ERROR, text: told(e) };
+    for (const { p } of queued.splice(0)) refuse(p, { code: 'canceled', message: 'the script has failed' });
+  }
 
   // unfinished says which calls have not ended when the script returns.
   function unfinished() {
