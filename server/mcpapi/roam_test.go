@@ -24,6 +24,7 @@ const toolsList = `{"jsonrpc":"2.0","id":"l","method":"tools/list"}`
 // cancellations at hosts that take turns.
 func TestSessionOverHosts(t *testing.T) {
 	e := serveSome(t, 3, askers(), mcpapi.Config{})
+	require.NoError(t, e.service.Compile(t.Context(), func(int, int, string, error) {})) // on a busy machine it takes longer than a call is waited for
 	web := httptest.NewServer(e)
 	t.Cleanup(web.Close)
 	var mu sync.Mutex
