@@ -102,8 +102,11 @@ func (s *Store) Problems() []wire.FileProblem {
 	return []wire.FileProblem{{File: cmp.Or(s.cfg.DataDir, "storage"), Error: text}}
 }
 
-// full reports whether nothing can be stored because the disk is full.
+// full reports whether nothing can be stored because the disk is full. It is false if the
+// engine does not answer in time.
 func (s *Store) full(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
 	e, ok := s.Engine.(interface{ Check(context.Context) error })
 	return ok && errors.Is(e.Check(ctx), engine.ErrFull)
 }
