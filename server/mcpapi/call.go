@@ -105,14 +105,15 @@ func (a *api) request(who caller, req *mcp.CallToolRequest) server.Request {
 	return call
 }
 
-// resultOf returns the result of a call; stored is the run that has a large value. A dry run's description does not fit the output
-// schema of the tool, and errors are exempt from it.
+// resultOf returns the result of a call. A dry run's description does not fit the output
+// schema of the tool, and errors are exempt from it. A value that is too large for a model is
+// that of the run stored; otherwise stored is empty.
 func resultOf(r abi.Result, structured bool, stored string) *mcp.CallToolResult {
 	described := structured && server.IsDryRun(r)
 	out := toResult(r, structured && !described)
 	out.IsError = out.IsError || described
 	if stored != "" {
-		out.Content = append(excerpt(stored, r.Value), out.Content[1:]...)
+		abridge(out, stored, r.Value)
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -45,10 +46,11 @@ func fileLink(id, name string) *mcp.ResourceLink {
 	return &mcp.ResourceLink{URI: fileURI(id, name, 0), Name: name, MIMEType: mime}
 }
 
-// excerpt shows the value of a run that is too large to be shown in full.
-func excerpt(id string, value json.RawMessage) []mcp.Content {
+// abridge puts the beginning of a run's value, and a link to all of it, in place of the value,
+// with which the content of a success begins.
+func abridge(out *mcp.CallToolResult, id string, value json.RawMessage) {
 	text := fmt.Sprintf("%s\nAll of it is in the resource %s.", beginningOf(value), fileURI(id, wire.ResultJSON, 0))
-	return []mcp.Content{&mcp.TextContent{Text: text}, fileLink(id, wire.ResultJSON)}
+	out.Content = slices.Replace(out.Content, 0, 1, mcp.Content(&mcp.TextContent{Text: text}), mcp.Content(fileLink(id, wire.ResultJSON)))
 }
 
 // beginningOf shows the beginning of a large value.

@@ -201,7 +201,7 @@ func (a *api) taskNow(ctx context.Context, who caller, id string) (*task, error)
 		if run, err = view.WholeRun(ctx, id); err != nil {
 			return nil, err
 		}
-		t.Result = &taskResult{a.runResult(run)}
+		t.Result = &taskResult{runResult(run, a.served.Load().tools[run.Tool].structured, a.service.MaxAnswer())}
 	case taskFailed:
 		t.Error = &taskError{jsonrpc.CodeInternalError, run.Error.Message, map[string]any{"kind": run.Error.Kind}}
 	}
@@ -311,12 +311,8 @@ func pollInterval(age time.Duration) time.Duration {
 	return min(max(age/10, time.Second), 5*time.Second).Truncate(time.Millisecond)
 }
 
-// runResult returns the result of a run in the form of a call's result.
-func (a *api) runResult(run wire.Run) *mcp.CallToolResult {
-	return runResult(run, a.served.Load().tools[run.Tool].structured, a.service.MaxAnswer())
-}
-
-// runResult returns the result of a run; most is how many bytes of a value it has.
+// runResult returns the result of a run in the form of a call's result. It has at most so many
+// bytes of the value.
 func runResult(run wire.Run, structured bool, most int64) *mcp.CallToolResult {
 	if run.Error != nil {
 		return toResult(abi.Result{Kind: abi.ToolError, Error: run.Error.Message, Content: run.Content}, false)
@@ -324,7 +320,7 @@ func runResult(run wire.Run, structured bool, most int64) *mcp.CallToolResult {
 
 	out := toResult(abi.Result{Kind: abi.Success, Value: run.Result, Content: run.Content}, structured)
 	if int64(len(run.Result)) > most {
-		out.Content = append(excerpt(run.TaskID, run.Result), out.Content[1:]...)
+		abridge(out, run.TaskID, run.Result)
 	}
 	return out
 }
