@@ -174,8 +174,11 @@ func (p *Plugin) compiled() bool {
 func (p *Plugin) compiledBefore() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.module != nil || p.code != host.Code{}
+	return p.hasCode()
 }
+
+// hasCode is compiledBefore for callers that hold p.mu.
+func (p *Plugin) hasCode() bool { return p.module != nil || p.code != host.Code{} }
 
 // giveUp is called when a caller no longer waits for a compilation. It reports
 // false if the compilation has ended, and the caller gets its outcome.
@@ -221,9 +224,8 @@ func (p *Plugin) free(ctx context.Context) error {
 func (p *Plugin) hold() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	held := p.module != nil || p.code != (host.Code{})
-	p.held.Store(held)
-	return held
+	p.held.Store(p.hasCode())
+	return p.hasCode()
 }
 
 // retire refuses new users with a reason. The compiled code is freed now or by the
