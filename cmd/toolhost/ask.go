@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	jsonschema "github.com/toolhost/toolhost/internal/schema"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -85,7 +85,7 @@ func (a flagAnswers) unused() (keys []string) {
 
 // asker returns the function that answers the questions of a tool; with inner, those of tools
 // that it calls may be among them, and cannot be told apart. It is nil if nobody can
-// answer: the tool is then told so.
+// answer: the questions are then denied.
 func (u *ui) asker(tool string, inner bool, given flagAnswers, b *bar) question {
 	a := &asker{ui: u, tool: oneLine(tool), inner: inner, given: given, bar: b}
 	if inner {
@@ -241,41 +241,24 @@ func formFields(schema json.RawMessage) ([]formField, error) {
 		Properties json.RawMessage `json:"properties"`
 		Required   []string        `json:"required"`
 	}
-	if json.Unmarshal(schema, &form) != nil {
+	if json.Unmarshal(schema, &form) != nil || form.Properties != nil && form.Properties[0] != '{' {
 		return nil, errForm
 	}
-	fields, err := properties(form.Properties)
-	if err != nil {
-		return nil, err
-	}
 
+	var fields []formField
+	for _, p := range jsonschema.Members(form.Properties) {
+		f := formField{name: p.Name}
+		if json.Unmarshal(p.Value, &f) != nil {
+			return nil, errForm
+		}
+		fields = append(fields, f)
+	}
 	for _, name := range form.Required {
 		i := slices.IndexFunc(fields, func(f formField) bool { return f.name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("it requires %s, which is not one of its fields", name)
 		}
 		fields[i].required = true
-	}
-	return fields, nil
-}
-
-// properties reads the properties of a schema in their order.
-func properties(object json.RawMessage) (fields []formField, err error) {
-	if object == nil {
-		return nil, nil
-	}
-	dec := json.NewDecoder(bytes.NewReader(object))
-	if _, err := dec.Token(); err != nil {
-		return nil, errForm
-	}
-	for dec.More() {
-		name, err := dec.Token()
-		var f formField
-		if err != nil || dec.Decode(&f) != nil {
-			return nil, errForm
-		}
-		f.name, _ = name.(string)
-		fields = append(fields, f)
 	}
 	return fields, nil
 }
@@ -296,6 +279,7 @@ func (f formField) label() string {
 	if !f.required {
 		kind += ", optional"
 	}
+
 	text := f.name
 	if f.Title != "" {
 		text = f.Title
@@ -326,6 +310,7 @@ func (f formField) value(line string) json.RawMessage {
 		}
 		value = items
 	}
+
 	data, _ := json.Marshal(value) // texts, and JSON
 	return data
 }
