@@ -6,47 +6,12 @@ set -euo pipefail
 
 schemathesis=4.32.5
 
-root=$(cd "$(dirname "$0")/.." && pwd)
-work=$(mktemp -d)
-server=
-cleanup() {
-	if [ -n "$server" ]; then
-		kill "$server" 2>/dev/null || true
-		wait "$server" 2>/dev/null || true
-	fi
-	rm -rf "$work"
-}
-trap cleanup EXIT
-
-venv=${TMPDIR:-/tmp}/toolhost-python-schemathesis-$schemathesis
-if ! [ -e "$venv/installed" ]; then
-	echo "python: installing schemathesis $schemathesis"
-	rm -rf "$venv"
-	python3 -m venv "$venv"
-	"$venv/bin/pip" install --quiet --disable-pip-version-check "schemathesis==$schemathesis"
-	touch "$venv/installed"
-fi
-
-(cd "$root" && go build -o "$work/toolhost" ./cmd/toolhost)
-for plugin in echo wordcount primes clock; do
-	(cd "$root" && GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w' -trimpath \
-		-o "$work/plugins/$plugin.wasm" "./examples/plugins/$plugin")
-done
-cat >"$work/toolhost.yaml" <<-END
-	plugins: [$work/plugins]
-	grants: {clock: {clock: true}}
-END
-export XDG_CONFIG_HOME=$work/config # not the configuration of whoever runs this
-"$work/toolhost" compile --config "$work/toolhost.yaml" --data "$work/data"
+. "$(dirname "$0")/serve.sh"
+. "$root/.ci/pip.sh"
+install_pip schemathesis schemathesis "$schemathesis"
 
 token=schemathesis
-TOOLHOST_TOKEN=$token "$work/toolhost" serve --listen 127.0.0.1:0 --config "$work/toolhost.yaml" --data "$work/data" >"$work/log" 2>&1 &
-server=$!
-for _ in $(seq 600); do
-	grep -q 'ready:' "$work/log" && break
-	sleep 0.2
-done
-url=$(sed -n 's/.*listening on \(http.*\)/\1/p' "$work/log" | head -1)
+serve "$token" 'grants: {clock: {clock: true}}' echo wordcount primes clock
 
 # What the document cannot say: that two parameters exclude each other, as those of
 # a list and the ids do, which arguments a tool takes, and how long an output is.

@@ -11,30 +11,14 @@ typescript=5.9.3
 runtime=1.9.0    # github.com/oapi-codegen/runtime, which the code of oapi-codegen imports
 validator=2.0.1  # gopkg.in/validator.v2, which that of openapi-generator imports
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+. "$(dirname "$0")/serve.sh"
 document=$root/server/httpapi/openapi.json
-work=$(mktemp -d)
-server=
-cleanup() {
-	if [ -n "$server" ]; then
-		kill "$server" 2>/dev/null || true
-		wait "$server" 2>/dev/null || true
-	fi
-	rm -rf "$work"
-}
-trap cleanup EXIT
 
 . "$root/.ci/npm.sh"
 install_npm generators "typescript@$typescript"
 
-venv=${TMPDIR:-/tmp}/toolhost-python-openapi-generator-$openapi
-if ! [ -e "$venv/installed" ]; then
-	echo "python: installing openapi-generator $openapi"
-	rm -rf "$venv"
-	python3 -m venv "$venv"
-	"$venv/bin/pip" install --quiet --disable-pip-version-check "openapi-generator-cli==$openapi"
-	touch "$venv/installed"
-fi
+. "$root/.ci/pip.sh"
+install_pip openapi-generator openapi-generator-cli "$openapi"
 
 # generate makes the client of openapi-generator in a folder of its own.
 generate() { # FOLDER GENERATOR OPTION…
@@ -83,24 +67,9 @@ fi
 find "$work/java/src/main/java" -name '*.java' >"$work/sources"
 javac -nowarn -d "$work/classes" -cp "$jars/*" @"$work/sources" "$root/.ci/generators/Main.java"
 
-go build -C "$root" -o "$work/toolhost" ./cmd/toolhost
-for plugin in wordcount primes; do
-	(cd "$root" && GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w' -trimpath \
-		-o "$work/plugins/$plugin.wasm" "./examples/plugins/$plugin")
-done
-echo "plugins: [$work/plugins]" >"$work/toolhost.yaml"
-export XDG_CONFIG_HOME=$work/config # not the configuration of whoever runs this
-"$work/toolhost" compile --config "$work/toolhost.yaml" --data "$work/data"
-
 export TOKEN=generators
-TOOLHOST_TOKEN=$TOKEN "$work/toolhost" serve --listen 127.0.0.1:0 --config "$work/toolhost.yaml" --data "$work/data" >"$work/log" 2>&1 &
-server=$!
-for _ in $(seq 600); do
-	grep -q 'ready:' "$work/log" && break
-	sleep 0.2
-done
-URL=$(sed -n 's/.*listening on \(http.*\)/\1/p' "$work/log" | head -1)
-export URL
+serve "$TOKEN" '' wordcount primes
+export URL=$url
 
 calls() { # NAME COMMAND…
 	echo "generators: $1 calls"

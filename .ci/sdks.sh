@@ -33,15 +33,8 @@ if [ ${#typescript[@]} -gt 0 ]; then
 	install_npm sdks "${typescript[@]}"
 	export MODULES=$modules
 fi
-for release in "${python[@]}"; do
-	venv=${TMPDIR:-/tmp}/toolhost-python-mcp-$release
-	[ -e "$venv/installed" ] && continue
-	echo "python: installing mcp $release"
-	rm -rf "$venv"
-	python3 -m venv "$venv"
-	"$venv/bin/pip" install --quiet --disable-pip-version-check "mcp==$release"
-	touch "$venv/installed"
-done
+. "$root/.ci/pip.sh"
+for release in "${python[@]}"; do install_pip mcp mcp "$release"; done
 
 (cd "$root" && go build -o "$work/" ./cmd/toolhost ./internal/fleet/balanced)
 for plugin in echo fail primes spin clock; do
