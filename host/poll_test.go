@@ -234,8 +234,8 @@ func TestHostilePoll(t *testing.T) {
 	})
 }
 
-// TestStopOfPoll: a stop wakes a guest that sleeps, once: a program that goes on to sleep
-// does not spin. The end of the call wakes it always.
+// TestStopOfPoll: a stop wakes a sleeping guest once, so a program that sleeps again does not
+// spin. The end of the call wakes it each time.
 func TestStopOfPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop := make(chan struct{})

@@ -81,6 +81,7 @@ func (l *listing) write(c *call, into []byte, position uint64) (used int, errno 
 		if len(entries) == 0 || errno != 0 {
 			return len(into) - len(rest), errno
 		}
+
 		for _, e := range entries {
 			if len(rest) < direntBytes {
 				return len(into), 0

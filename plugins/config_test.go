@@ -8,7 +8,7 @@ import (
 )
 
 // TestConfigSchema: settings that do not fit the schema of their plugin are a problem. The
-// plugin works all the same.
+// plugin can still be called.
 func TestConfigSchema(t *testing.T) {
 	m := named("mine")
 	m.ConfigSchema = json.RawMessage(`{"type":"object","properties":{"city":{"type":"string","minLength":2},"days":{"type":"integer"}},"required":["city"],"additionalProperties":false}`)

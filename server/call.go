@@ -71,10 +71,10 @@ type Request struct {
 	// Ask asks the caller's user the plugin's questions, and waits for the answers, which
 	// are checked with CheckAnswer before the plugin sees them. It is not called after
 	// Call has returned. [CalledTool] of its context is the tool that asks, if Tool has
-	// called it. It returns ErrAskAgain if the caller ends the call, and repeats
-	// it with the answers. With AskLater a parked call may ask too, see
-	// [Session.Questions]: without Ask, questions wait until the call is parked. A nil Ask
-	// denies the questions of other calls.
+	// called it. It returns ErrAskAgain if the caller ends the call, and repeats it with
+	// the answers. With AskLater a parked call may ask too, see [Session.Questions];
+	// without Ask, the questions of such a call wait until it is parked. Otherwise a nil
+	// Ask denies all questions.
 	Ask      func(ctx context.Context, q abi.Questions) (abi.Answers, error)
 	AskLater bool
 	// Connect asks the caller's user to set a secret on a page, and waits until it is

@@ -44,8 +44,8 @@ call through the running server: its sessions, stores, limits and approvals appl
 
 Questions of the tool are asked on the terminal. --answer KEY=CONTENT answers one
 question with that key instead: CONTENT is a JSON object that fits its form, decline
-or cancel. It does not answer questions of other tools that the tool calls; with
---remote they cannot be told apart.
+or cancel. It does not answer questions of other tools that the tool calls, except with
+--remote: a server does not say which tool asks.
 
 Exit codes: 0 ok, 1 tool error, 2 usage, configuration or arguments that do not fit,
 3 a limit was hit (fuel, memory, time, output), 4 denied, 5 not found, 130 interrupted.`,
@@ -108,6 +108,7 @@ func (f *callFlags) call(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+
 	if f.remote || f.flags.Changed("addr") {
 		err = f.callServer(ctx, a, answers)
 	} else {

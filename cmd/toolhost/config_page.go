@@ -25,6 +25,7 @@ func (p operatorPage) settings() (out []webui.Setting) {
 			all[key] = v
 		}
 	}
+
 	for key, v := range all {
 		if names := reflect.ValueOf(v.raw); names.Kind() == reflect.Map && mayBeSecret(key) {
 			var known []string

@@ -153,6 +153,7 @@ func listRows(tools []listedTool, brief bool) [][]string {
 		if t.Signer != "" {
 			digest += " signed"
 		}
+
 		grants := strings.Join(t.Grants, ", ")
 		if len(t.Missing) > 0 {
 			grants = "MISSING: " + strings.Join(t.Missing, ", ")

@@ -3,8 +3,8 @@
 //
 //	func TestPlugin(t *testing.T) { guesttest.Check(t, &plugin) }
 //
-// Use [Call], [Host.Call] and [StoppedClock] for other tests. There is no sandbox: no limit applies,
-// and a tool that prints to [os.Stdout] prints to the output of the test.
+// Use [Call], [Host.Call] and [StoppedClock] for other tests. There is no sandbox: no limit
+// applies, and a tool that prints to [os.Stdout] prints to the output of the test.
 package guesttest
 
 import (

@@ -65,7 +65,7 @@ type normalizer struct {
 // maxShownWork is how many bytes of schemas are read to normalize one.
 const maxShownWork = 32 * abi.MaxSchema
 
-// read is membersOf as long as there is work left.
+// read is Members as long as there is work left.
 func (n *normalizer) read(object json.RawMessage) []Member {
 	if n.work -= len(object); n.work < 0 {
 		n.deep = true

@@ -59,7 +59,8 @@ type RunResult struct {
 // to be parked, or the record quota is full, the work is stopped, and the error is an
 // [*engine.LimitError] unless the work returned a result. If Park was closed, if the call
 // cannot be parked for another reason, which is logged, or if the manager is closing, it
-// continues in the foreground. A bad request is a *[FieldError]; after Close the error is [ErrClosed].
+// continues in the foreground. A bad request is a *[FieldError]; after Close the error is
+// [ErrClosed].
 //
 // With an IdempotencyKey the call is a run from its start: its record is stored before
 // Work is called, and its end before Run returns what Work returned. If ctx ends, the

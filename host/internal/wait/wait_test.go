@@ -184,8 +184,8 @@ func TestSuspends(t *testing.T) {
 	})
 }
 
-// TestStays: what keeps a waiting call in its instance. Its state is stored now and
-// then all the same, unless it can never be continued from.
+// TestStays: what keeps a waiting call in its instance. Its state is still stored now and
+// then, unless no call can continue from it.
 func TestStays(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(c *call, o *owner)
