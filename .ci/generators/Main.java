@@ -22,7 +22,7 @@ class Main {
         expect("call", result.getKind() == Kind.KindSuccess && ((Map<?, ?>) result.getValue()).get("words").equals(2), result);
 
         RunOrPlan run = runs.spawnRun(new Spawn().tool("primes").args(Map.of("limit", 10)), null, null, null);
-        Run checked = runs.getRun(run.getRun().getTaskId(), "1m", null, null, null);
+        Run checked = runs.getRun(run.getRun().getTaskId(), null, "1m", null, null, null);
         expect("check", checked.getStatus() == Status.SUCCEEDED, checked);
         RunOrPlan planned = runs.spawnRun(new Spawn().tool("primes").args(Map.of("limit", 10)), null, null, "true");
         expect("dry run", planned.getPlannedRun().getDryRun() == PlannedRun.DryRunEnum.TRUE, planned);
