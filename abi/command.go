@@ -20,11 +20,14 @@ const (
 // ErrExpanded means that the expanded templates have more than [MaxExpanded] bytes.
 var ErrExpanded = fmt.Errorf("the arguments expand to more than %d bytes, the limit for a command", MaxExpanded)
 
-// Argv is the command line of a WASI command after its own name. In JSON it is true, for
-// Flags, or a list of words. The zero Argv has no words.
-type Argv struct {
-	Flags bool // each argument as --name value, in the order of the names
-	Words []Word
+// Command is how a WASI command is called. The zero Command gets all arguments as JSON on
+// stdin.
+type Command struct {
+	Args []Word `json:"args,omitempty"` // the command line after the command's own name
+	// Stdin is a template like those of a [Word]. Nil means all arguments as JSON.
+	Stdin *string `json:"stdin,omitempty"`
+	// Env has environment variables. Those that the operator grants take precedence.
+	Env map[string]string `json:"env,omitempty"`
 }
 
 // A Word is a word of a command line. In JSON it may also be a group: a list of words that
@@ -38,26 +41,6 @@ type Argv struct {
 type Word struct {
 	Templates []string
 	Group     bool
-}
-
-// IsZero reports whether there is no command line.
-func (a Argv) IsZero() bool { return !a.Flags && len(a.Words) == 0 }
-
-// MarshalJSON returns the form that UnmarshalJSON reads.
-func (a Argv) MarshalJSON() ([]byte, error) {
-	if a.Flags || a.Words == nil {
-		return json.Marshal(a.Flags)
-	}
-	return json.Marshal(a.Words)
-}
-
-// UnmarshalJSON reads true, false or a list of words.
-func (a *Argv) UnmarshalJSON(data []byte) error {
-	*a = Argv{}
-	if len(data) > 0 && data[0] == '[' {
-		return json.Unmarshal(data, &a.Words)
-	}
-	return json.Unmarshal(data, &a.Flags)
 }
 
 // MarshalJSON returns a string, or a list of strings.
@@ -78,16 +61,12 @@ func (w *Word) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &w.Templates[0])
 }
 
-// Expand returns the command line for the arguments of a call, a JSON object. The error is
-// ErrExpanded.
-func (a Argv) Expand(args json.RawMessage) (line []string, err error) {
+// Line returns the command line for the arguments of a call, a JSON object. The error is
+// [ErrExpanded].
+func (c *Command) Line(args json.RawMessage) (line []string, err error) {
 	values := valuesOf(args)
-	if a.Flags {
-		line = flags(values)
-	}
-
 	size := 0
-	for _, w := range a.Words {
+	for _, w := range c.Args {
 		if w.Group && slices.ContainsFunc(w.Templates, values.lacks) {
 			continue
 		}
@@ -105,11 +84,31 @@ func (a Argv) Expand(args json.RawMessage) (line []string, err error) {
 			line = append(line, words...)
 		}
 	}
+	return withoutZeros(line), nil
+}
 
-	for i := range line {
-		line[i] = strings.ReplaceAll(line[i], "\x00", "") // a zero byte would end it
+// Flags returns the arguments of a call, a JSON object, as --name value in the order of
+// the names. A boolean is a flag that is present or absent.
+func (c *Command) Flags(args json.RawMessage) (line []string, err error) {
+	values := valuesOf(args)
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch values[name][0] {
+		case 't':
+			line = append(line, "--"+name)
+		case 'f', 'n':
+		default:
+			line = append(line, "--"+name, values.text(name))
+		}
 	}
-	return line, nil
+	return withoutZeros(line), nil
+}
+
+// withoutZeros removes zero bytes, which would end a word.
+func withoutZeros(line []string) []string {
+	for i := range line {
+		line[i] = strings.ReplaceAll(line[i], "\x00", "")
+	}
+	return line
 }
 
 // ExpandTemplate inserts the arguments of a call, a JSON object, into a template.
@@ -120,20 +119,6 @@ func ExpandTemplate(template string, args json.RawMessage) (string, error) {
 
 // values are the arguments of a call.
 type values map[string]json.RawMessage
-
-// flags returns arguments as --name value. A boolean is a flag that is present or absent.
-func flags(v values) (line []string) {
-	for _, name := range slices.Sorted(maps.Keys(v)) {
-		switch v[name][0] {
-		case 't':
-			line = append(line, "--"+name)
-		case 'f', 'n':
-		default:
-			line = append(line, "--"+name, v.text(name))
-		}
-	}
-	return line
-}
 
 // lacks reports whether a template names an argument that is missing, null or false.
 func (v values) lacks(template string) bool {
@@ -237,9 +222,28 @@ func parseTemplate(template string) (parts []part) {
 
 // command checks how a command, or an Extism function, gets the arguments of a tool.
 func (d *decoder) command(at string, t *Tool) {
-	d.count(at+"/argv", "words", len(t.Argv.Words))
-	for i, w := range t.Argv.Words {
-		at := at + "/argv/" + strconv.Itoa(i)
+	if t.Argv && len(t.Command.Args) > 0 {
+		d.add(at+"/argv", "command.args is the command line: expected one of them")
+	}
+	d.args(at+"/command/args", t)
+	if t.Command.Stdin != nil {
+		d.placeholders(at+"/command/stdin", t.InputSchema, *t.Command.Stdin)
+	}
+	d.variables(at+"/command/env", t.Command.Env)
+
+	if t.MCPTool != "" && (t.Function != "" || t.Input != nil) {
+		d.add(at+"/mcp_tool", "function and input say how the tool is called in another way: expected one of them")
+	}
+	if t.Input != nil {
+		d.placeholders(at+"/input", t.InputSchema, *t.Input)
+	}
+}
+
+// args checks the words of a command line.
+func (d *decoder) args(at string, t *Tool) {
+	d.count(at, "words", len(t.Command.Args))
+	for i, w := range t.Command.Args {
+		at := at + "/" + strconv.Itoa(i)
 		d.count(at, "words", len(w.Templates))
 		for j, template := range w.Templates {
 			at := at
@@ -252,24 +256,17 @@ func (d *decoder) command(at string, t *Tool) {
 			d.placeholders(at, t.InputSchema, template)
 		}
 	}
-	if t.Stdin != nil {
-		d.placeholders(at+"/stdin", t.InputSchema, *t.Stdin)
-	}
+}
 
-	if t.MCPTool != "" && (t.Function != "" || t.Input != nil) {
-		d.add(at+"/mcp_tool", "function and input say how the tool is called in another way: expected one of them")
-	}
-	if t.Input != nil {
-		d.placeholders(at+"/input", t.InputSchema, *t.Input)
-	}
-
-	d.count(at+"/env", "variables", len(t.Env))
-	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
-		at := at + "/env/" + escape(name)
+// variables checks environment variables.
+func (d *decoder) variables(at string, env map[string]string) {
+	d.count(at, "variables", len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		at := at + "/" + escape(name)
 		if !isEnvName(name) {
 			d.add(at, "expected the name of an environment variable, found %q", name)
 		}
-		if value := t.Env[name]; len(value) > MaxVariable || strings.Contains(value, "\x00") {
+		if value := env[name]; len(value) > MaxVariable || strings.Contains(value, "\x00") {
 			d.add(at, "expected at most %d bytes without zeros", MaxVariable)
 		}
 	}

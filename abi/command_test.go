@@ -39,7 +39,8 @@ func TestBombs(t *testing.T) {
 	_, err = ExpandTemplate(strings.Repeat("{a}", 1000), args)
 	require.ErrorIs(t, err, ErrExpanded)
 	for _, word := range []string{strings.Repeat("{a}", 1000), "{l}", "{a}"} {
-		_, err = Argv{Words: slices.Repeat([]Word{{Templates: slices.Repeat([]string{word}, MaxWords), Group: true}}, MaxWords)}.Expand(args)
+		c := Command{Args: slices.Repeat([]Word{{Templates: slices.Repeat([]string{word}, MaxWords), Group: true}}, MaxWords)}
+		_, err = c.Line(args)
 		require.ErrorIs(t, err, ErrExpanded)
 	}
 	got, err := ExpandTemplate("{a}", args)
@@ -47,26 +48,29 @@ func TestBombs(t *testing.T) {
 	require.Len(t, got, 1<<20)
 }
 
-// FuzzArgv: whatever a command line is, what it is expanded to is bounded by the arguments,
-// and it is read as it is written.
-func FuzzArgv(f *testing.F) {
-	f.Add([]byte(`["-c","{a}",["--b","{b}"],"{{x}}"]`), `{"a":[1,"two",null],"b":true}`)
-	f.Add([]byte(`true`), `{"a":"x\u0000y","b":{}}`)
-	f.Add([]byte(`true`), `{"":}`)
+// FuzzCommand: whatever a command line is, what it is expanded to is bounded by the
+// arguments, and it is read as it is written.
+func FuzzCommand(f *testing.F) {
+	f.Add([]byte(`{"args":["-c","{a}",["--b","{b}"],"{{x}}"]}`), `{"a":[1,"two",null],"b":true}`)
+	f.Add([]byte(`{}`), `{"a":"x\u0000y","b":{}}`)
+	f.Add([]byte(`{}`), `{"":}`)
 	f.Fuzz(func(t *testing.T, manifest []byte, args string) {
-		var a, again Argv
-		if json.Unmarshal(manifest, &a) != nil {
+		var c, again Command
+		if json.Unmarshal(manifest, &c) != nil {
 			return
 		}
-		line, err := a.Expand(json.RawMessage(args))
+		line, err := c.Line(json.RawMessage(args))
 		if err != nil {
 			return
 		}
-		require.False(t, slices.ContainsFunc(line, func(s string) bool { return strings.Contains(s, "\x00") }))
-		data, err := json.Marshal(a)
+		flags, err := c.Flags(json.RawMessage(args))
+		require.NoError(t, err)
+		require.False(t, slices.ContainsFunc(append(flags, line...), func(s string) bool { return strings.Contains(s, "\x00") }))
+
+		data, err := json.Marshal(c)
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(data, &again))
-		repeated, err := again.Expand(json.RawMessage(args))
+		repeated, err := again.Line(json.RawMessage(args))
 		require.NoError(t, err)
 		require.Equal(t, line, repeated, "%s", data)
 	})

@@ -214,7 +214,7 @@ var (
 	needsType = reflect.TypeFor[Needs]()
 	textType  = reflect.TypeFor[Text]()
 	wordType  = reflect.TypeFor[Word]()
-	argvType  = reflect.TypeFor[Argv]()
+	toolType  = reflect.TypeFor[Tool]()
 	textsType = reflect.TypeFor[map[string]string]()
 )
 
@@ -225,10 +225,6 @@ func (d *decoder) value(pointer string, data []byte, v reflect.Value) {
 		v.SetBytes(bytes.Clone(data))
 	case v.Type() == textType:
 		v.Set(reflect.ValueOf(d.text(pointer, data)))
-	case v.Type() == argvType && data[0] == '[': // otherwise it is Flags
-		d.value(pointer, data, v.FieldByName("Words"))
-	case v.Type() == argvType:
-		d.value(pointer, data, v.FieldByName("Flags"))
 	case v.Type() == wordType && data[0] == '[':
 		v.FieldByName("Group").SetBool(true)
 		d.value(pointer, data, v.FieldByName("Templates"))
@@ -249,7 +245,7 @@ func (d *decoder) value(pointer string, data []byte, v reflect.Value) {
 	default:
 		err := json.Unmarshal(data, v.Addr().Interface()) // accepts null for anything, and numbers for bytes
 		if err != nil || string(data) == "null" || v.Kind() == reflect.Slice && data[0] != '"' {
-			d.add(pointer, "expected %s, found %s", expected(v), found(data))
+			d.add(pointer, "expected %s, found %s%s", expected(v), found(data), instead(pointer, data))
 		}
 	}
 }
@@ -284,11 +280,26 @@ func (d *decoder) object(pointer string, data []byte, v reflect.Value) {
 			continue
 		}
 		problem := none + "expected one of " + strings.Join(known, ", ")
-		if near := Nearest(name, known); near != "" {
+		near := Nearest(name, known)
+		if v.Type() == toolType && isCommandField(name) {
+			near = "command." + name
+		}
+		if near != "" {
 			problem = fmt.Sprintf("%sdid you mean %q?", what, near)
 		}
 		d.add(pointer+"/"+escape(name), "%s", problem)
 	}
+}
+
+// isCommandField reports whether a name is a field of [Command].
+func isCommandField(name string) bool {
+	t := reflect.TypeFor[Command]()
+	for i := range t.NumField() {
+		if field, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); field == name {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *decoder) array(pointer string, data []byte, v reflect.Value) {
@@ -351,6 +362,14 @@ func expected(v reflect.Value) string {
 	default:
 		return "a string"
 	}
+}
+
+// instead says where a value of another type belongs, or nothing.
+func instead(pointer string, data []byte) string {
+	if data[0] == '[' && strings.HasSuffix(pointer, "/argv") {
+		return ": write the words of a command line in command.args"
+	}
+	return ""
 }
 
 // found returns the type of a JSON value by its first byte.

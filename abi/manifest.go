@@ -55,12 +55,9 @@ type Tool struct {
 	Narration    Narration       `json:"narrate,omitzero"` // status texts for a person
 	Limits       Limits          `json:"limits,omitzero"`
 	Examples     []Example       `json:"examples,omitempty"`
-	// WASI commands: Stdin is a template like those of a [Word]; nil means all
-	// arguments as JSON. Env has environment variables; those that the operator grants
-	// take precedence.
-	Argv  Argv              `json:"argv,omitzero"`
-	Stdin *string           `json:"stdin,omitempty"`
-	Env   map[string]string `json:"env,omitempty"`
+	// WASI commands: Argv passes each argument as --name value. Command says the rest.
+	Argv    bool    `json:"argv,omitempty"`
+	Command Command `json:"command,omitzero"`
 	// Extism plugins: Function is the export that the tool calls, by default the one
 	// with its name. Input is a template of the export's input; nil means all
 	// arguments as JSON.

@@ -106,7 +106,7 @@ func (w walker) value(at string, s map[string]any, t reflect.Type) {
 		// an object or any value; the vectors tell
 	case t == reflect.TypeFor[abi.Text]():
 		require.Len(w, s["anyOf"], 2, at)
-	case t == reflect.TypeFor[abi.Argv]():
+	case t == reflect.TypeFor[abi.Word]():
 		require.Len(w, s["oneOf"], 2, at)
 	case t.Kind() == reflect.Map:
 		require.Equal(w, "object", s["type"], at)

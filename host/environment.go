@@ -61,7 +61,11 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 		WithStdout(output{e, abi.StreamOutput}).
 		WithStderr(output{e, abi.StreamStderr})
 	if c.module.Info.Shape == contract.Command && !c.describing {
-		argv, err := c.Argv.Expand(c.Args)
+		line := c.Command.Line
+		if c.Argv {
+			line = c.Command.Flags
+		}
+		argv, err := line(c.Args)
 		if err != nil {
 			return nil, fmt.Errorf("%w: argv: %w", ErrABI, err)
 		}
@@ -75,7 +79,7 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 		config = config.WithStdin(standardInput{e})
 	}
 
-	variables := maps.Clone(c.Env)
+	variables := maps.Clone(c.Command.Env)
 	if variables == nil || c.module.Info.Shape != contract.Command {
 		variables = map[string]string{}
 	}
@@ -188,10 +192,10 @@ func (r randomness) Read(p []byte) (int, error) {
 // stdin is the standard input of a command.
 func (e *environment) stdin() (io.Reader, error) {
 	c := e.call
-	if c.Stdin == nil {
+	if c.Command.Stdin == nil {
 		return bytes.NewReader(c.Args), nil
 	}
-	text, err := abi.ExpandTemplate(*c.Stdin, c.Args)
+	text, err := abi.ExpandTemplate(*c.Command.Stdin, c.Args)
 	return strings.NewReader(text), err
 }
 

@@ -52,11 +52,10 @@ type Caller = calltree.Caller
 // Traits are the parts of a tool's manifest that the host needs.
 type Traits struct {
 	Plugin string // the plugin's name, for errors and logs
-	// Commands: the command line, the stdin (nil means the arguments as JSON), and the
-	// environment from the manifest.
-	Argv  abi.Argv
-	Stdin *string
-	Env   map[string]string
+	// Commands: whether each argument is passed as --name value, and the rest of how
+	// the command is called.
+	Argv    bool
+	Command abi.Command
 	// Extism plugins: the function to call, if its name differs from the tool's, and
 	// a template of its input (nil means the arguments as JSON). hyper-mcp plugins:
 	// their own name for the tool.

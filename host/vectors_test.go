@@ -49,9 +49,8 @@ type vector struct {
 		StopAfterMS int `json:"stop_after_ms"`
 	}
 	Sandbox bool
-	Argv    abi.Argv
-	Stdin   *string
-	Env     map[string]string
+	Argv    bool
+	Command abi.Command
 	Unless  string
 	Want    struct {
 		Kind           abi.Kind
@@ -166,7 +165,7 @@ func (v vector) call(plugin string) host.Call {
 	}
 
 	return host.Call{
-		Traits: host.Traits{Plugin: plugin, Argv: v.Argv, Stdin: v.Stdin, Env: v.Env}, Tool: v.Tool, Args: v.Args,
+		Traits: host.Traits{Plugin: plugin, Argv: v.Argv, Command: v.Command}, Tool: v.Tool, Args: v.Args,
 		Session: v.Host.Session, Attempt: v.Host.Attempt, Locale: v.Host.Locale, Stopping: stop,
 		Policy: host.Policy{Grant: host.Grant{Clock: v.Host.Clock, Config: v.Host.Config, Session: v.Host.Values, KV: host.KV{Mode: v.Host.KV}, Tools: slices.Collect(maps.Keys(v.Host.Tools)), HTTP: rules}},
 		Services: host.Services{Values: &memoryValues{}, KV: &memoryValues{}, Receive: v.receive(), Secrets: secrets,

@@ -93,7 +93,7 @@ func TestReactorSeesNothing(t *testing.T) {
 	o := run(t, guest{invoke: seq(
 		drop(wasi(fnArgs, 512, 516)), tell(load(i32(512))), drop(wasi(fnEnv, 512, 516)), tell(load(i32(512))),
 		tell(wasi(fnPrestat, 3, 512)), store(16, i32(512)), store(20, i32(8)), tell(wasi(fnFDRead, 0, 16, 1, 24)), tell(load(i32(24))), i32(0),
-	)}, host.Call{Args: []byte(`{"not":"for stdin"}`), Traits: host.Traits{Argv: abi.Argv{Flags: true}}})
+	)}, host.Call{Args: []byte(`{"not":"for stdin"}`), Traits: host.Traits{Argv: true}})
 	require.NoError(t, o.err)
 	require.Equal(t, []int32{0, 0, 8, 0, 0}, o.codes(), "no args, no env, EBADF, an empty stdin")
 
@@ -253,7 +253,7 @@ func TestFlags(t *testing.T) {
 		`{"s":"","q":"\"'$(x)"}`:            `--q|"'$(x)|--s|`,
 		`{"a\u0000b":"c\u0000d"}`:           "--ab|cd",
 	} {
-		o := do(context.Background(), h, m, host.Call{Traits: host.Traits{Plugin: "command", Argv: abi.Argv{Flags: true}}, Tool: "words", Args: []byte(args)})
+		o := do(context.Background(), h, m, host.Call{Traits: host.Traits{Plugin: "command", Argv: true}, Tool: "words", Args: []byte(args)})
 		require.NoError(t, o.err, args)
 		require.Equal(t, want+"\n", o.stdout, args)
 	}

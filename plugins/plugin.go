@@ -189,7 +189,7 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 		return fail(abi.ToolError, "the arguments do not fit: "+err.Error(), err)
 	}
 	req.Plugin, req.Tool = p.Manifest.Name, t.Tool.Name
-	req.Argv, req.Stdin, req.Env, req.Function, req.Input, req.MCPTool = t.Argv, t.Stdin, t.Env, t.Function, t.Input, t.MCPTool
+	req.Argv, req.Command, req.Function, req.Input, req.MCPTool = t.Argv, t.Command, t.Function, t.Input, t.MCPTool
 	req.HostFunctions = p.Manifest.HostFunctions
 	req.Serial, req.Readonly = t.Hints.Concurrency == abi.Serial, t.Hints.Readonly
 	req.ImpureInit = !t.Hints.IsPureInit()

@@ -33,11 +33,10 @@ type program struct {
 	download.File `yaml:",inline"`
 
 	// Of a program that runs.
-	Argv   []string `yaml:"argv"`
-	Stdin  string   `yaml:"stdin"`
-	Input  string   `yaml:"input"`  // of the call
-	Makes  string   `yaml:"makes"`  // file in its folder; empty: it prints what is expected
-	Expect string   `yaml:"expect"` // a part of what it prints or makes
+	Command map[string]any `yaml:"command"` // in its manifest
+	Input   string         `yaml:"input"`   // of the call
+	Makes   string         `yaml:"makes"`   // file in its folder; empty: it prints what is expected
+	Expect  string         `yaml:"expect"`  // a part of what it prints or makes
 
 	// Of one that is refused.
 	Refused string `yaml:"refused"` // a part of the message
@@ -165,13 +164,9 @@ func (p program) call(ctx context.Context, toolhost, dir string) (u abi.Usage, e
 
 // manifest is the sidecar of the program.
 func (p program) manifest() string {
-	argv, _ := json.Marshal(p.Argv) // strings
-	text := "abi: toolhost_v1\nname: program\nversion: 1.0.0\ndescription: A program.\ntools:\n  - name: run\n    description: Runs it.\n" +
-		"    input_schema: {type: object, properties: {input: {type: string}}}\n    argv: " + string(argv) + "\n"
-	if p.Stdin != "" {
-		text += fmt.Sprintf("    stdin: %q\n", p.Stdin)
-	}
-	return text
+	command, _ := json.Marshal(p.Command) // from YAML: strings, numbers and lists
+	return "abi: toolhost_v1\nname: program\nversion: 1.0.0\ndescription: A program.\ntools:\n  - name: run\n    description: Runs it.\n" +
+		"    input_schema: {type: object, properties: {input: {type: string}}}\n    command: " + string(command) + "\n"
 }
 
 // toolhost runs a command of toolhost in a folder.

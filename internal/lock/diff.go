@@ -82,7 +82,7 @@ func toolParts(t *abi.Tool) []part {
 	if t == nil {
 		t = &abi.Tool{}
 	}
-	run := abi.Tool{Argv: t.Argv, Stdin: t.Stdin, Env: t.Env, Function: t.Function, Input: t.Input, MCPTool: t.MCPTool, Limits: t.Limits}
+	run := abi.Tool{Argv: t.Argv, Command: t.Command, Function: t.Function, Input: t.Input, MCPTool: t.MCPTool, Limits: t.Limits}
 	return []part{
 		{"the title", t.Title},
 		{"the description", sentences(t.Description)},
