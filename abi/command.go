@@ -14,6 +14,7 @@ const (
 	MaxWords    = 64       // words of a command line, and of each of its groups
 	MaxWord     = 4 << 10  // bytes of the template of one word
 	MaxVariable = 4 << 10  // bytes of an environment variable
+	MaxExitCode = 255      // of a success
 	MaxExpanded = 16 << 20 // bytes of all expanded templates of one call
 )
 
@@ -28,6 +29,14 @@ type Command struct {
 	Stdin *string `json:"stdin,omitempty"`
 	// Env has environment variables. Those that the operator grants take precedence.
 	Env map[string]string `json:"env,omitempty"`
+	// Success has the exit codes whose stdout is a result. Any other is a tool error.
+	// Empty means only 0.
+	Success []int64 `json:"success,omitempty"`
+}
+
+// Succeeds reports whether an exit code means that stdout is a result.
+func (c *Command) Succeeds(code int) bool {
+	return code == 0 && len(c.Success) == 0 || slices.Contains(c.Success, int64(code))
 }
 
 // A Word is a word of a command line. In JSON it may also be a group: a list of words that
@@ -230,6 +239,12 @@ func (d *decoder) command(at string, t *Tool) {
 		d.placeholders(at+"/command/stdin", t.InputSchema, *t.Command.Stdin)
 	}
 	d.variables(at+"/command/env", t.Command.Env)
+	d.count(at+"/command/success", "exit codes", len(t.Command.Success))
+	for i, code := range t.Command.Success {
+		if code < 0 || code > MaxExitCode {
+			d.add(at+"/command/success/"+strconv.Itoa(i), "expected an exit code from 0 to %d, found %d", MaxExitCode, code)
+		}
+	}
 
 	if t.MCPTool != "" && (t.Function != "" || t.Input != nil) {
 		d.add(at+"/mcp_tool", "function and input say how the tool is called in another way: expected one of them")

@@ -27,10 +27,13 @@ type outcome struct {
 // outcome turns the end of a run into the result and the error of Host.Call.
 func (c *call) outcome(code int32, err error) (abi.Result, error) {
 	o := outcome{c, abi.Result{Usage: c.usage()}}
-	if err == nil {
-		err = o.answered(code)
-	} else {
+	switch {
+	case err != nil:
 		err = o.ended(err)
+	case o.isProgram():
+		err = o.exited(0)
+	default:
+		err = o.answered(code)
 	}
 	if err == nil {
 		if o.Kind == abi.ToolError {
@@ -127,8 +130,7 @@ func (o *outcome) value(result []byte) error {
 	return nil
 }
 
-// ended reads the end of a guest that did not return. A command's exit is not an
-// error of the call: 0 is a success, any other code a tool error.
+// ended reads the end of a guest that did not return. An exit is not an error of the call.
 func (o *outcome) ended(err error) error {
 	trace, reason := o.reason(err)
 	if missing, ok := errors.AsType[*guestcall.MissingSecret](reason); ok {
@@ -147,19 +149,50 @@ func (o *outcome) ended(err error) error {
 		return &CallError{Err: o.ops.Web.Waited(reason), Trace: trace}
 	}
 
-	code := int(exit.ExitCode())
-	switch {
-	case code == 0 && o.module.Info.Shape == contract.Command && !o.describing:
-		return o.answered(abi.InvokeOK)
-	case code == 0:
+	if exit.ExitCode() == 0 && !o.isProgram() {
 		return fmt.Errorf("%w: it exited before it returned a result", ErrABI)
 	}
+	return o.exited(int(exit.ExitCode()))
+}
+
+// isProgram reports whether the guest is a command that runs a tool.
+func (o *outcome) isProgram() bool {
+	return o.module.Info.Shape == contract.Command && !o.describing
+}
+
+// exited reads the output of a guest that ended with an exit code. The log has all of it if
+// the code is no success.
+func (o *outcome) exited(code int) error {
+	if o.isProgram() && o.Command.Succeeds(code) {
+		if code != 0 {
+			o.ExitCode = &code
+		}
+		return o.answered(abi.InvokeOK)
+	}
+
 	o.ExitCode = &code
-	o.Kind, o.Error = abi.ToolError, fmt.Sprintf("exited with code %d", exit.ExitCode())
+	o.Kind, o.Error = abi.ToolError, fmt.Sprintf("exited with code %d", code)
 	if said := answer.Clean(o.answer.Stderr.Bytes()); said != "" {
 		o.Error += ": " + said
+	} else if o.isProgram() {
+		o.Error += stdoutEnd(o.answer.Result)
+	}
+	if o.isProgram() {
+		o.logger().Info("the program failed", "exit_code", code,
+			"stdout", answer.Valid(o.answer.Result, answer.MaxLogged), "stderr", answer.Valid(o.stderr, answer.MaxLogged))
 	}
 	return nil
+}
+
+// stdoutEnd returns what an error text says of the output of a program without a message.
+func stdoutEnd(stdout []byte) string {
+	if where := answer.NotUTF8(stdout); where != "" {
+		return "; its stdout is not text" + where
+	}
+	if said := answer.Clean(answer.End(stdout)); said != "" {
+		return "; the end of its stdout: " + said
+	}
+	return ""
 }
 
 // reason turns an error of the runtime into the reason why the call ended, with
@@ -195,7 +228,7 @@ func (o *outcome) reason(err error) (trace string, reason error) {
 // classify sets the result for the agent. Internal causes go to the operator's log;
 // the agent sees one sentence.
 func (o *outcome) classify(err *CallError) {
-	log := o.host.log.With("plugin", err.Plugin, "tool", err.Tool, "call", o.ID, "session", o.Session)
+	log := o.logger()
 	if o.describing { // its caller reports the error
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -233,6 +266,11 @@ func (o *outcome) classify(err *CallError) {
 		o.Kind, o.Error = abi.Internal, abi.InternalMessage
 		log.Error("internal error", "error", err.Err, "trace", err.Trace)
 	}
+}
+
+// logger returns the log with the names of the call.
+func (c *call) logger() *slog.Logger {
+	return c.host.log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "session", c.Session)
 }
 
 // attributes returns what the log says of the error, without what is not known.

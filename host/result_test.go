@@ -1,7 +1,11 @@
 package host_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,6 +60,37 @@ func TestOutputThatIsNotUTF8(t *testing.T) {
 	require.NoError(t, o.err)
 	require.Equal(t, "\"caf\ufffd\"", string(o.Value))
 	require.Equal(t, []abi.Block{{Type: "text", Text: "The output is not text: byte 3 of 5 is not UTF-8. What is not was replaced by U+FFFD."}}, o.Content)
+}
+
+// TestFailedProgram: the operator can read all that a failed program wrote, in one record of
+// the log that the program cannot forge. The model reads the end.
+func TestFailedProgram(t *testing.T) {
+	out := strings.Repeat("line\n", 1000) + "\nlevel=ERROR msg=forged\n"
+	failing := guest{data: out, command: seq(store(16, i32(dataAt)), store(20, i32(int64(len(out)))), drop(wasi(fnFDWrite, 1, 16, 1, 24)),
+		drop(write(abi.StreamStderr, dataAt, int64(len(out)))), i32(4), call(fnExit))}
+	failing.change = func(m *wasmbin.Module) { m.Memories[0].Min = 2 }
+
+	for level, want := range map[slog.Level]int{slog.LevelWarn: 0, slog.LevelInfo: 1} {
+		var log bytes.Buffer
+		h := newHost(t, slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: level})))
+		m := compile(t, h, failing.wasm())
+		o := do(context.Background(), h, m, host.Call{ID: "c1"})
+		require.NoError(t, o.err)
+		require.Equal(t, "exited with code 4: "+out[len(out)-2048:len(out)-1], o.Error)
+		require.Equal(t, want, bytes.Count(log.Bytes(), []byte("\n")))
+		if want == 0 {
+			continue
+		}
+		var record map[string]any
+		require.NoError(t, json.Unmarshal(log.Bytes(), &record))
+		delete(record, "time")
+		require.Equal(t, map[string]any{"level": "INFO", "msg": "the program failed", "exit_code": 4.0, "stdout": out, "stderr": out,
+			"plugin": "guest", "tool": "tool", "call": "c1", "session": ""}, record)
+
+		log.Reset()
+		do(context.Background(), h, m, host.Call{Traits: host.Traits{Command: abi.Command{Success: []int64{4}}}})
+		require.Empty(t, log.String(), "a success is not logged")
+	}
 }
 
 func TestLargeManifest(t *testing.T) {

@@ -60,7 +60,7 @@ const (
 // [context.DeadlineExceeded], [ErrClosed] or [engine.ErrFenced]. Before a stop that is not
 // forced, [output.Sink.Stopping] is closed for the grace period. What it returns decides how the
 // run ends:
-//   - a nil error: succeeded, or failed with [engine.KindToolError] if Outcome.ExitCode is not 0;
+//   - a nil error: succeeded, whatever Outcome.ExitCode is;
 //   - an *[Error]: failed with its kind; Outcome's fields are kept;
 //   - any other error after ctx has ended: what the cause says, failed with [engine.KindTimeout]
 //     or [engine.KindInterrupted];

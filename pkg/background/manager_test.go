@@ -131,7 +131,7 @@ func TestHowRunsEnd(t *testing.T) {
 		"exit code 2": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			return Outcome{ExitCode: code(2)}, nil
 		},
-			engine.StatusFailed, engine.RunError{Kind: engine.KindToolError, Message: "exit code 2"}},
+			engine.StatusSucceeded, engine.RunError{}},
 		"tool error": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			return Outcome{}, fmt.Errorf("wrapped: %w", &Error{Kind: engine.KindToolError, Message: "no such \x1b[31mfile", Err: secret})
 		}, engine.StatusFailed, engine.RunError{Kind: engine.KindToolError, Message: "no such file"}},

@@ -50,10 +50,6 @@ func (w *worker) verdict(t *task, r workResult) ending {
 		err = errors.Join(err, errors.New("what the executor returned is not valid JSON"))
 	}
 
-	if err == nil && o.ExitCode != nil && *o.ExitCode != 0 {
-		err = &Error{Kind: engine.KindToolError, Message: fmt.Sprintf("exit code %d", *o.ExitCode)}
-	}
-
 	_, crashed := errors.AsType[*panicError](err)
 	e.beat = t.sink.Beat()
 	switch {

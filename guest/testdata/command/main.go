@@ -27,6 +27,9 @@ func main() {
 		fmt.Println(strings.Join(os.Environ(), "|"))
 	case "words":
 		fmt.Println(strings.Join(os.Args[1:], "|"))
+	case "fail":
+		fmt.Println("two findings")
+		os.Exit(1)
 	case "exit":
 		fmt.Print(`{"partial": true}`)
 		fmt.Fprintln(os.Stderr, "it did not work")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/human"
@@ -96,7 +97,7 @@ func (t *tail) Write(p []byte) {
 // Restore continues a tail that ends with p.
 func (t *tail) Restore(p []byte) { t.buf = p }
 
-func (t *tail) Bytes() []byte { return t.buf[max(0, len(t.buf)-maxTail):] }
+func (t *tail) Bytes() []byte { return End(t.buf) }
 
 // crashReport returns the part of a text that begins with the last crash report, or nil.
 // The stacks after it may be long.
@@ -110,6 +111,20 @@ func crashReport(text []byte) []byte {
 		}
 	}
 	return nil
+}
+
+// End returns the last 2 KiB of a text, without the beginning of a character.
+func End(text []byte) []byte {
+	if len(text) <= maxTail {
+		return text
+	}
+	text = text[len(text)-maxTail:]
+	for range utf8.UTFMax - 1 {
+		if !utf8.RuneStart(text[0]) {
+			text = text[1:]
+		}
+	}
+	return text
 }
 
 // LastWords returns at most maxWords bytes of the tail on one line, without

@@ -9,7 +9,12 @@ import (
 
 // Clean makes text of a plugin fit for an agent: valid, bounded and trimmed.
 func Clean(text []byte) string {
-	return Clip(strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD")), maxError)
+	return Clip(strings.TrimSpace(Valid(text, len(text))), maxError)
+}
+
+// Valid returns the first n bytes of a text, with U+FFFD in place of what is not UTF-8.
+func Valid(text []byte, n int) string {
+	return strings.ToValidUTF8(string(text[:min(len(text), n)]), "\uFFFD")
 }
 
 // Clip cuts a valid text to at most n bytes.

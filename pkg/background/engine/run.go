@@ -40,7 +40,7 @@ type ErrorKind string
 
 // The kinds that package background itself uses.
 const (
-	KindToolError   ErrorKind = "tool_error"  // the work reported an error, or ended with a non-zero exit code
+	KindToolError   ErrorKind = "tool_error"  // the work reported an error
 	KindInternal    ErrorKind = "internal"    // an internal error; the log has the details
 	KindTimeout     ErrorKind = "timeout"     // the run's deadline passed
 	KindRejected    ErrorKind = "rejected"    // the run was not admitted
