@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,11 +33,60 @@ type Command struct {
 	// Success has the exit codes whose stdout is a result. Any other is a tool error.
 	// Empty means only 0.
 	Success []int64 `json:"success,omitempty"`
+	// Output says what stdout is. Empty means [OutputAuto].
+	Output Output `json:"output,omitempty"`
 }
 
 // Succeeds reports whether an exit code means that stdout is a result.
 func (c *Command) Succeeds(code int) bool {
 	return code == 0 && len(c.Success) == 0 || slices.Contains(c.Success, int64(code))
+}
+
+// Output says what the stdout of a command is: one of the constants, or the media type of an
+// image, which is {"image": TYPE} in JSON.
+type Output string
+
+// The outputs.
+const (
+	OutputAuto   Output = "auto"   // JSON if it parses, else text without its final line feeds
+	OutputText   Output = "text"   // a string, to the byte
+	OutputJSON   Output = "json"   // any JSON value
+	OutputLines  Output = "lines"  // a list of strings, without their line feeds
+	OutputBase64 Output = "base64" // any bytes, as base64 in a string
+)
+
+var outputs = []Output{OutputAuto, OutputText, OutputJSON, OutputLines, OutputBase64}
+
+// image is an Output in JSON.
+type image struct {
+	Image string `json:"image"`
+}
+
+// Image returns the media type of an image. It is empty for any other output.
+func (o Output) Image() string {
+	if slices.Contains(webImages, string(o)) {
+		return string(o)
+	}
+	return ""
+}
+
+// MarshalJSON returns a string, or an object for an image.
+func (o Output) MarshalJSON() ([]byte, error) {
+	if o.Image() != "" {
+		return json.Marshal(image{string(o)})
+	}
+	return json.Marshal(string(o))
+}
+
+// UnmarshalJSON reads a string, or an object for an image.
+func (o *Output) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '{' {
+		var i image
+		err := json.Unmarshal(data, &i)
+		*o = Output(i.Image)
+		return err
+	}
+	return json.Unmarshal(data, (*string)(o))
 }
 
 // A Word is a word of a command line. In JSON it may also be a group: a list of words that
@@ -252,6 +302,26 @@ func (d *decoder) command(at string, t *Tool) {
 	if t.Input != nil {
 		d.placeholders(at+"/input", t.InputSchema, *t.Input)
 	}
+}
+
+// output reads and checks an Output.
+func (d *decoder) output(at string, data []byte) Output {
+	var o Output
+	if data[0] != '{' {
+		d.value(at, data, reflect.ValueOf((*string)(&o)).Elem())
+		if data[0] == '"' && !slices.Contains(outputs, o) {
+			d.add(at, "expected one of %q or {\"image\": TYPE}, found %q", outputs, o)
+		}
+		return o
+	}
+
+	var i image
+	before := len(d.problems)
+	d.object(at, data, reflect.ValueOf(&i).Elem())
+	if len(d.problems) == before && !slices.Contains(webImages, i.Image) {
+		d.add(at+"/image", "expected one of %q, found %q", webImages, i.Image)
+	}
+	return Output(i.Image)
 }
 
 // args checks the words of a command line.

@@ -214,6 +214,7 @@ var (
 	needsType = reflect.TypeFor[Needs]()
 	textType  = reflect.TypeFor[Text]()
 	wordType  = reflect.TypeFor[Word]()
+	outType   = reflect.TypeFor[Output]()
 	toolType  = reflect.TypeFor[Tool]()
 	textsType = reflect.TypeFor[map[string]string]()
 )
@@ -231,6 +232,8 @@ func (d *decoder) value(pointer string, data []byte, v reflect.Value) {
 	case v.Type() == wordType:
 		v.FieldByName("Templates").Set(reflect.ValueOf([]string{""}))
 		d.value(pointer, data, v.FieldByName("Templates").Index(0))
+	case v.Type() == outType:
+		v.SetString(string(d.output(pointer, data)))
 	case v.Type() == textsType:
 		d.texts(pointer, data, v)
 	case v.Kind() == reflect.Pointer:

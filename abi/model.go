@@ -145,9 +145,10 @@ func (p modelPart) dataURL() string {
 	return "data:" + p.mediaType + ";base64," + strings.Trim(string(encoded), `"`)
 }
 
-// isImage reports whether data begins as an image of that media type does. Package net/http
-// would know more types, but would be part of every plugin.
-func isImage(media string, data []byte) bool {
+// IsImage reports whether data begins as an image of that media type does: image/jpeg,
+// image/png, image/gif or image/webp. It does not decode the image.
+func IsImage(media string, data []byte) bool {
+	// Package net/http would know more types, but would be part of every plugin.
 	head := string(data[:min(len(data), len("RIFF....WEBP"))])
 	switch media {
 	case "image/jpeg":
@@ -178,7 +179,7 @@ func (r Result) contentParts(images []string) (all []modelPart) {
 	}
 	for _, b := range r.Content {
 		p := modelPart{text: b.words()}
-		if media, _ := mediaType(b.MIMEType); b.Type == "image" && slices.Contains(images, media) && isImage(media, b.Data) {
+		if media, _ := mediaType(b.MIMEType); b.Type == "image" && slices.Contains(images, media) && IsImage(media, b.Data) {
 			p = modelPart{mediaType: media, data: b.Data}
 		}
 		if p.data != nil || p.text != "" {

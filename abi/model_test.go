@@ -104,10 +104,10 @@ func TestModelResults(t *testing.T) {
 func TestIsImage(t *testing.T) {
 	for media, data := range map[string]string{"image/jpeg": "\xff\xd8\xff\xe0", "image/png": "\x89PNG\r\n\x1a\n\x00", "image/gif": "GIF89a", "image/webp": "RIFF\x00\x00\x00\x00WEBPVP8 "} {
 		for _, other := range webImages {
-			require.Equal(t, other == media, isImage(other, []byte(data)), "%s as %s", media, other)
+			require.Equal(t, other == media, IsImage(other, []byte(data)), "%s as %s", media, other)
 		}
-		require.False(t, isImage(media, []byte(data[:2])))
-		require.False(t, isImage(media, nil))
+		require.False(t, IsImage(media, []byte(data[:2])))
+		require.False(t, IsImage(media, nil))
 	}
-	require.False(t, isImage("image/webp", []byte("RIFF\x00\x00\x00\x00WAVE")))
+	require.False(t, IsImage("image/webp", []byte("RIFF\x00\x00\x00\x00WAVE")))
 }

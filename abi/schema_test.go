@@ -106,7 +106,7 @@ func (w walker) value(at string, s map[string]any, t reflect.Type) {
 		// an object or any value; the vectors tell
 	case t == reflect.TypeFor[abi.Text]():
 		require.Len(w, s["anyOf"], 2, at)
-	case t == reflect.TypeFor[abi.Word]():
+	case t == reflect.TypeFor[abi.Word](), t == reflect.TypeFor[abi.Output]():
 		require.Len(w, s["oneOf"], 2, at)
 	case t.Kind() == reflect.Map:
 		require.Equal(w, "object", s["type"], at)

@@ -99,8 +99,11 @@ func (o *outcome) answered(code int32) error {
 const errNoResult = "toolhost_invoke returned 0, but the plugin wrote neither a result nor content: " +
 	"write the result to stream 0, or an empty one if the tool has none"
 
-// value reads a result: JSON from a reactor, otherwise any text.
+// value reads a result: JSON from a reactor, any text from an Extism plugin.
 func (o *outcome) value(result []byte) error {
+	if o.isProgram() {
+		return o.output(result)
+	}
 	shape := o.module.Info.Shape
 	if len(result) == 0 && (shape == contract.Reactor || o.MCPTool != "") {
 		if !o.answer.Given && len(o.answer.Content) == 0 && !o.describing {
@@ -115,12 +118,8 @@ func (o *outcome) value(result []byte) error {
 		o.Value = answer.CompactJSON(result)
 	case ok:
 		o.Value = result
-	case shape != contract.Reactor:
-		text := strings.ToValidUTF8(string(result), "\uFFFD")
-		if shape == contract.Command {
-			text = strings.TrimRight(text, "\n")
-		}
-		o.Value = guestcall.JSON(text)
+	case shape == contract.Extism:
+		o.Value = guestcall.JSON(answer.Valid(result, len(result)))
 		if where := answer.NotUTF8(result); where != "" {
 			o.Content = append(o.Content, abi.Block{Type: "text", Text: "The output is not text" + where + ". What is not was replaced by U+FFFD."})
 		}
@@ -153,46 +152,6 @@ func (o *outcome) ended(err error) error {
 		return fmt.Errorf("%w: it exited before it returned a result", ErrABI)
 	}
 	return o.exited(int(exit.ExitCode()))
-}
-
-// isProgram reports whether the guest is a command that runs a tool.
-func (o *outcome) isProgram() bool {
-	return o.module.Info.Shape == contract.Command && !o.describing
-}
-
-// exited reads the output of a guest that ended with an exit code. The log has all of it if
-// the code is no success.
-func (o *outcome) exited(code int) error {
-	if o.isProgram() && o.Command.Succeeds(code) {
-		if code != 0 {
-			o.ExitCode = &code
-		}
-		return o.answered(abi.InvokeOK)
-	}
-
-	o.ExitCode = &code
-	o.Kind, o.Error = abi.ToolError, fmt.Sprintf("exited with code %d", code)
-	if said := answer.Clean(o.answer.Stderr.Bytes()); said != "" {
-		o.Error += ": " + said
-	} else if o.isProgram() {
-		o.Error += stdoutEnd(o.answer.Result)
-	}
-	if o.isProgram() {
-		o.logger().Info("the program failed", "exit_code", code,
-			"stdout", answer.Valid(o.answer.Result, answer.MaxLogged), "stderr", answer.Valid(o.stderr, answer.MaxLogged))
-	}
-	return nil
-}
-
-// stdoutEnd returns what an error text says of the output of a program without a message.
-func stdoutEnd(stdout []byte) string {
-	if where := answer.NotUTF8(stdout); where != "" {
-		return "; its stdout is not text" + where
-	}
-	if said := answer.Clean(answer.End(stdout)); said != "" {
-		return "; the end of its stdout: " + said
-	}
-	return ""
 }
 
 // reason turns an error of the runtime into the reason why the call ended, with

@@ -53,13 +53,59 @@ func TestResultThatIsNotUTF8(t *testing.T) {
 	require.EqualError(t, o.err, "guest_tool: the plugin breaks the contract: the result is not JSON in UTF-8")
 }
 
-// TestOutputThatIsNotUTF8: the output of a command is a text, with a note about what was
-// replaced in it.
-func TestOutputThatIsNotUTF8(t *testing.T) {
-	o := run(t, guest{data: "caf\xe9\n", command: seq(store(16, i32(dataAt)), store(20, i32(5)), drop(wasi(fnFDWrite, 1, 16, 1, 24)))}, host.Call{})
-	require.NoError(t, o.err)
-	require.Equal(t, "\"caf\ufffd\"", string(o.Value))
-	require.Equal(t, []abi.Block{{Type: "text", Text: "The output is not text: byte 3 of 5 is not UTF-8. What is not was replaced by U+FFFD."}}, o.Content)
+// TestProgramOutput: the output of a program is what its manifest says, to the byte.
+func TestProgramOutput(t *testing.T) {
+	h := newHost(t, nil)
+	m := commandPlugin.module(t, h)
+	png, failed := "\x89PNG\r\n\x1a\n\x00\xff", func(text string) abi.Result { return abi.Result{Kind: abi.ToolError, Error: text} }
+	value := func(v string) abi.Result { return abi.Result{Kind: abi.Success, Value: []byte(v)} }
+	picture := func(media, data string) abi.Result {
+		return abi.Result{Kind: abi.Success, Content: []abi.Block{{Type: "image", MIMEType: media, Data: []byte(data)}}}
+	}
+	for name, c := range map[string]struct {
+		output abi.Output
+		stdout string
+		want   abi.Result
+	}{
+		"auto, text":              {"", "a\n\n", value(`"a"`)},
+		"auto, JSON":              {abi.OutputAuto, "[1, 2]\n", value(`[1,2]`)},
+		"auto, bytes":             {"", "caf\xe9\n", failed("the output is not text: byte 3 of 5 is not UTF-8")},
+		"auto, a picture":         {"", png, failed("the output is not text: byte 0 of 10 is not UTF-8")},
+		"auto, half a character":  {"", "a\xc3", failed("the output is not text: byte 1 of 2 is not UTF-8")},
+		"text to the byte":        {abi.OutputText, " {\"a\": 1}\r\n\n", value(`" {\"a\": 1}\r\n\n"`)},
+		"text, empty":             {abi.OutputText, "", value(`""`)},
+		"text, bytes":             {abi.OutputText, "\xff", failed("the output is not text: byte 0 of 1 is not UTF-8")},
+		"text, U+FFFD of its own": {abi.OutputText, "\ufffd", value("\"\ufffd\"")},
+		"text, a zero and colour": {abi.OutputText, "\x00\x1b[1m", value(`"\u0000\u001b[1m"`)},
+		"JSON":                    {abi.OutputJSON, " {\"a\": 1}\n", value(`{"a":1}`)},
+		"JSON, text":              {abi.OutputJSON, "hello\n", failed("the output is not JSON: invalid character 'h' looking for beginning of value")},
+		"JSON, empty":             {abi.OutputJSON, "", failed("the output is not JSON: unexpected end of JSON input")},
+		"JSON, two values":        {abi.OutputJSON, "1\n2\n", failed("the output is not JSON: invalid character '2' after top-level value")},
+		"JSON, bytes":             {abi.OutputJSON, "\"\xff\"", failed("the output is not text: byte 1 of 3 is not UTF-8")},
+		"lines":                   {abi.OutputLines, "a\n\nb\r\n", value(`["a","","b\r"]`)},
+		"lines without an end":    {abi.OutputLines, "a\nb", value(`["a","b"]`)},
+		"lines, JSON":             {abi.OutputLines, "1\n", value(`["1"]`)},
+		"lines, none":             {abi.OutputLines, "", value(`[]`)},
+		"lines, an empty one":     {abi.OutputLines, "\n", value(`[""]`)},
+		"lines, bytes":            {abi.OutputLines, "a\n\xff\n", failed("the output is not text: byte 2 of 4 is not UTF-8")},
+		"base64":                  {abi.OutputBase64, png, value(`"iVBORw0KGgoA/w=="`)},
+		"base64, empty":           {abi.OutputBase64, "", value(`""`)},
+		"base64, JSON":            {abi.OutputBase64, "1", value(`"MQ=="`)},
+		"a picture":               {"image/png", png, picture("image/png", png)},
+		"a picture, another type": {"image/jpeg", png, failed(`the output is not image/jpeg: it begins with the bytes "\x89PNG\r\n\x1a\n"`)},
+		"a picture, a text":       {"image/png", "<script>alert(1)</script>", failed(`the output is not image/png: it begins with the bytes "<script>"`)},
+		"a picture, nothing":      {"image/webp", "", failed(`the output is not image/webp: it begins with the bytes ""`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args, err := json.Marshal(map[string][]byte{"bytes": []byte(c.stdout)})
+			require.NoError(t, err)
+			o := do(context.Background(), h, m, host.Call{Tool: "bytes", Args: args, Traits: host.Traits{Command: abi.Command{Output: c.output}}})
+			require.NoError(t, o.err)
+			require.Equal(t, c.stdout, o.stdout)
+			o.Usage = abi.Usage{}
+			require.Equal(t, c.want, o.Result)
+		})
+	}
 }
 
 // TestFailedProgram: the operator can read all that a failed program wrote, in one record of
@@ -84,7 +130,7 @@ func TestFailedProgram(t *testing.T) {
 		var record map[string]any
 		require.NoError(t, json.Unmarshal(log.Bytes(), &record))
 		delete(record, "time")
-		require.Equal(t, map[string]any{"level": "INFO", "msg": "the program failed", "exit_code": 4.0, "stdout": out, "stderr": out,
+		require.Equal(t, map[string]any{"level": "INFO", "msg": "the program failed", "error": "exited with code 4", "stdout": out, "stderr": out,
 			"plugin": "guest", "tool": "tool", "call": "c1", "session": ""}, record)
 
 		log.Reset()

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -23,6 +24,13 @@ func main() {
 	case "nothing":
 	case "stdin": // as it came
 		os.Stdout.Write(stdin)
+	case "bytes":
+		var in struct{ Bytes []byte }
+		if err := json.Unmarshal(stdin, &in); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Stdout.Write(in.Bytes)
 	case "env":
 		fmt.Println(strings.Join(os.Environ(), "|"))
 	case "words":
