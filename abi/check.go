@@ -305,7 +305,7 @@ func (d *decoder) schema(at string, raw json.RawMessage, input bool) {
 	}
 	properties, _ := root["properties"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		if name == "" || len(name) > maxProperty || !consists(name, letters+digits+"_.-") {
+		if !isArgument(name) {
 			d.add(at+"/properties/"+escape(name), "expected a name of 1 to %d letters, digits and _ . -, found %.80q: some model APIs refuse others", maxProperty, name)
 		}
 	}
@@ -313,6 +313,11 @@ func (d *decoder) schema(at string, raw json.RawMessage, input bool) {
 
 // maxProperty bounds the name of an argument, in bytes, as model APIs do.
 const maxProperty = 64
+
+// isArgument reports whether s is a valid name of an argument.
+func isArgument(s string) bool {
+	return s != "" && len(s) <= maxProperty && consists(s, letters+digits+"_.-")
+}
 
 // visibleIn is visible for all texts of a JSON value.
 func (d *decoder) visibleIn(at string, value any) {

@@ -2,6 +2,7 @@ package abi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -22,6 +23,24 @@ const (
 // ErrExpanded means that the expanded templates have more than [MaxExpanded] bytes.
 var ErrExpanded = fmt.Errorf("the arguments expand to more than %d bytes, the limit for a command", MaxExpanded)
 
+// Reasons why the value of an argument cannot be a word of a command line.
+var (
+	ErrOption = errors.New(`begins with "-": the program could read it as an option`)
+	ErrZero   = errors.New("has a zero byte, which would end it")
+	ErrName   = errors.New("cannot be the name of an option")
+)
+
+// ArgumentError is a problem of an argument on a command line.
+type ArgumentError struct {
+	Name string // of the argument
+	Err  error  // [ErrOption], [ErrZero] or [ErrName]
+}
+
+func (e *ArgumentError) Error() string { return fmt.Sprintf("the argument %.80q %v", e.Name, e.Err) }
+
+// Unwrap returns the reason.
+func (e *ArgumentError) Unwrap() error { return e.Err }
+
 // Command is how a WASI command is called. The zero Command gets all arguments as JSON on
 // stdin.
 type Command struct {
@@ -30,6 +49,8 @@ type Command struct {
 	Stdin *string `json:"stdin,omitempty"`
 	// Env has environment variables. Those that the operator grants take precedence.
 	Env map[string]string `json:"env,omitempty"`
+	// AllowDash names the arguments whose values may begin a word with "-".
+	AllowDash []string `json:"allow_dash,omitempty"`
 	// Success has the exit codes whose stdout is a result. Any other is a tool error.
 	// Empty means only 0.
 	Success []int64 `json:"success,omitempty"`
@@ -121,53 +142,125 @@ func (w *Word) UnmarshalJSON(data []byte) error {
 }
 
 // Line returns the command line for the arguments of a call, a JSON object. The error is
-// [ErrExpanded].
-func (c *Command) Line(args json.RawMessage) (line []string, err error) {
-	values := valuesOf(args)
-	size := 0
+// [ErrExpanded] or an [*ArgumentError]: a value must not begin a word with "-", unless the
+// word "--" stands before it or AllowDash names the argument.
+func (c *Command) Line(args json.RawMessage) ([]string, error) {
+	l := line{values: valuesOf(args), dashes: c.AllowDash}
 	for _, w := range c.Args {
-		if w.Group && slices.ContainsFunc(w.Templates, values.lacks) {
+		if w.Group && slices.ContainsFunc(w.Templates, l.values.lacks) {
 			continue
 		}
 		for _, template := range w.Templates {
-			words, err := values.words(template, w.Group)
-			if err != nil {
+			if err := l.add(parseTemplate(template), w.Group); err != nil {
 				return nil, err
 			}
-			for _, word := range words {
-				size += len(word) + 1
-			}
-			if size > MaxExpanded {
-				return nil, ErrExpanded
-			}
-			line = append(line, words...)
 		}
 	}
-	return withoutZeros(line), nil
+	return l.words, nil
 }
 
 // Flags returns the arguments of a call, a JSON object, as --name value in the order of
-// the names. A boolean is a flag that is present or absent.
-func (c *Command) Flags(args json.RawMessage) (line []string, err error) {
-	values := valuesOf(args)
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		switch values[name][0] {
-		case 't':
-			line = append(line, "--"+name)
-		case 'f', 'n':
-		default:
-			line = append(line, "--"+name, values.text(name))
+// the names. A boolean is a flag that is present or absent. The error is that of Line.
+func (c *Command) Flags(args json.RawMessage) ([]string, error) {
+	l := line{values: valuesOf(args), dashes: c.AllowDash}
+	for _, name := range slices.Sorted(maps.Keys(l.values)) {
+		value := l.values[name]
+		if value[0] == 'f' || value[0] == 'n' {
+			continue
+		}
+		if !isArgument(name) {
+			return nil, &ArgumentError{name, ErrName}
+		}
+		l.words = append(l.words, "--"+name)
+		if value[0] == 't' {
+			continue
+		}
+		if err := l.value(name, value); err != nil {
+			return nil, err
 		}
 	}
-	return withoutZeros(line), nil
+	return l.words, nil
 }
 
-// withoutZeros removes zero bytes, which would end a word.
-func withoutZeros(line []string) []string {
-	for i := range line {
-		line[i] = strings.ReplaceAll(line[i], "\x00", "")
+// line is a command line that grows.
+type line struct {
+	values   values
+	dashes   []string // arguments whose values may begin a word with "-"
+	words    []string
+	operands bool // after the word "--"
+	size     int
+}
+
+// add expands a template.
+func (l *line) add(parts []part, group bool) error {
+	name := parts[0].name
+	if len(parts) != 1 || name == "" {
+		return l.mixed(parts)
 	}
-	return line
+
+	value := l.values[name]
+	switch {
+	case l.values.missing(name), group && string(value) == "true":
+		return nil
+	case value[0] != '[':
+		return l.value(name, value)
+	}
+	var elements []json.RawMessage
+	_ = json.Unmarshal(value, &elements)
+	for _, e := range elements {
+		if err := l.value(name, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// value adds a word that is a value.
+func (l *line) value(name string, value json.RawMessage) error {
+	text := textOf(value)
+	if err := l.check(name, text, true); err != nil {
+		return err
+	}
+	return l.word(text)
+}
+
+// mixed adds a word that has literal text.
+func (l *line) mixed(parts []part) error {
+	var b strings.Builder
+	for _, p := range parts {
+		text := p.literal
+		if p.name != "" && !l.values.missing(p.name) {
+			text = l.values.text(p.name)
+			if err := l.check(p.name, text, b.Len() == 0); err != nil {
+				return err
+			}
+		}
+		if b.WriteString(text); b.Len() > MaxExpanded {
+			return ErrExpanded
+		}
+	}
+
+	l.operands = l.operands || len(parts) == 1 && b.String() == "--"
+	return l.word(b.String())
+}
+
+// check checks the text of a value, which may begin a word.
+func (l *line) check(name, text string, begins bool) error {
+	switch {
+	case strings.Contains(text, "\x00"):
+		return &ArgumentError{name, ErrZero}
+	case begins && !l.operands && strings.HasPrefix(text, "-") && !slices.Contains(l.dashes, name):
+		return &ArgumentError{name, ErrOption}
+	}
+	return nil
+}
+
+func (l *line) word(text string) error {
+	if l.size += len(text) + 1; l.size > MaxExpanded {
+		return ErrExpanded
+	}
+	l.words = append(l.words, text)
+	return nil
 }
 
 // ExpandTemplate inserts the arguments of a call, a JSON object, into a template.
@@ -188,30 +281,6 @@ func (v values) lacks(template string) bool {
 
 func (v values) missing(name string) bool {
 	return len(v[name]) == 0 || string(v[name]) == "null"
-}
-
-// words expands a template of a command line.
-func (v values) words(template string, group bool) ([]string, error) {
-	parts := parseTemplate(template)
-	if len(parts) != 1 || parts[0].name == "" {
-		word, err := v.expand(parts)
-		return []string{word}, err
-	}
-
-	name := parts[0].name
-	switch {
-	case v.missing(name), group && string(v[name]) == "true":
-		return nil, nil
-	case v[name][0] != '[':
-		return []string{v.text(name)}, nil
-	}
-	var elements []json.RawMessage
-	_ = json.Unmarshal(v[name], &elements)
-	list := make([]string, len(elements))
-	for i, e := range elements {
-		list[i] = textOf(e)
-	}
-	return list, nil
 }
 
 func (v values) expand(parts []part) (string, error) {
@@ -287,6 +356,11 @@ func (d *decoder) command(at string, t *Tool) {
 	d.args(at+"/command/args", t)
 	if t.Command.Stdin != nil {
 		d.placeholders(at+"/command/stdin", t.InputSchema, *t.Command.Stdin)
+	}
+	for i, name := range t.Command.AllowDash {
+		if !hasProperty(t.InputSchema, name) {
+			d.add(at+"/command/allow_dash/"+strconv.Itoa(i), "%.80q is not a property of input_schema", name)
+		}
 	}
 	d.variables(at+"/command/env", t.Command.Env)
 	d.count(at+"/command/success", "exit codes", len(t.Command.Success))
@@ -365,13 +439,19 @@ func (d *decoder) count(at, what string, n int) {
 
 // placeholders reports names in a template that are not arguments.
 func (d *decoder) placeholders(at string, schema json.RawMessage, template string) {
+	for _, p := range parseTemplate(template) {
+		if p.name != "" && !hasProperty(schema, p.name) {
+			d.add(at, "{%s} is not a property of input_schema: write {{%s}} for the text", p.name, p.name)
+		}
+	}
+}
+
+// hasProperty reports whether a schema declares a property.
+func hasProperty(schema json.RawMessage, name string) bool {
 	var declared struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 	}
 	_ = json.Unmarshal(schema, &declared) // its own problems are reported elsewhere
-	for _, p := range parseTemplate(template) {
-		if _, ok := declared.Properties[p.name]; p.name != "" && !ok {
-			d.add(at, "{%s} is not a property of input_schema: write {{%s}} for the text", p.name, p.name)
-		}
-	}
+	_, ok := declared.Properties[name]
+	return ok
 }

@@ -32,6 +32,109 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
+// TestHostileValues: no value of an argument becomes an option, another word, or anything
+// that a program would look up, and none ends a word.
+func TestHostileValues(t *testing.T) {
+	option := func(name string) string {
+		return `the argument "` + name + `" begins with "-": the program could read it as an option`
+	}
+	zero := `the argument "a" has a zero byte, which would end it`
+	for name, c := range map[string]struct {
+		command string // but for the braces around it
+		args    string
+		words   []string
+		err     string
+	}{
+		"an option":                     {`"args":["{a}"]`, `{"a":"--output=/work/x"}`, nil, option("a")},
+		"a short option":                {`"args":["{a}"]`, `{"a":"-o"}`, nil, option("a")},
+		"a dash":                        {`"args":["{a}"]`, `{"a":"-"}`, nil, option("a")},
+		"the end of options":            {`"args":["{a}","{b}"]`, `{"a":"--","b":"-x"}`, nil, option("a")},
+		"a negative number":             {`"args":["{a}"]`, `{"a":-1}`, nil, option("a")},
+		"a number allowed":              {`"args":["{a}"],"allow_dash":["a"]`, `{"a":-1e9}`, []string{"-1e9"}, ""},
+		"an escaped dash":               {`"args":["{a}"]`, `{"a":"\u002dx"}`, nil, option("a")},
+		"an escaped name":               {`"args":["{a}"]`, `{"\u0061":"-x"}`, nil, option("a")},
+		"an element":                    {`"args":["{a}"]`, `{"a":["x","-rf"]}`, nil, option("a")},
+		"a number as an element":        {`"args":["{a}"]`, `{"a":[1,-1]}`, nil, option("a")},
+		"an element of an element":      {`"args":["{a}"]`, `{"a":[["-x"]]}`, []string{`["-x"]`}, ""},
+		"a key of an object":            {`"args":["{a}"]`, `{"a":{"-x":1}}`, []string{`{"-x":1}`}, ""},
+		"the value of an option":        {`"args":["-c","{a}"]`, `{"a":"-x"}`, nil, option("a")},
+		"the value of an option, fine":  {`"args":["-c","{a}"],"allow_dash":["a"]`, `{"a":"-x"}`, []string{"-c", "-x"}, ""},
+		"another is allowed":            {`"args":["{a}"],"allow_dash":["b"]`, `{"a":"-x","b":"-y"}`, nil, option("a")},
+		"after =":                       {`"args":["--name={a}"]`, `{"a":"-x"}`, []string{"--name=-x"}, ""},
+		"in a group":                    {`"args":[["-n","{a}"]]`, `{"a":"-x"}`, nil, option("a")},
+		"two values, the first empty":   {`"args":["{a}{b}"]`, `{"a":"","b":"-x"}`, nil, option("b")},
+		"two values, the first missing": {`"args":["{a}{b}"]`, `{"b":"-x"}`, nil, option("b")},
+		"two values":                    {`"args":["{a}{b}"]`, `{"a":"-","b":"-x"}`, nil, option("a")},
+		"a value and a literal":         {`"args":["{a}.txt"]`, `{"a":"-x"}`, nil, option("a")},
+		"an empty value and a literal":  {`"args":["{a}-x"]`, `{"a":""}`, []string{"-x"}, ""},
+		"a literal dash":                {`"args":["-{a}"]`, `{"a":"x"}`, []string{"-x"}, ""},
+		"after --":                      {`"args":["--","{a}","x{b}"]`, `{"a":["-x","--"],"b":"-y"}`, []string{"--", "-x", "--", "x-y"}, ""},
+		"before --":                     {`"args":["{a}","--","{b}"]`, `{"a":"-x","b":"-y"}`, nil, option("a")},
+		"after -- of a value":           {`"args":["{a}","{b}"],"allow_dash":["a"]`, `{"a":"--","b":"-x"}`, nil, option("b")},
+		"after -- made of values":       {`"args":["-{a}","{b}"]`, `{"a":"-","b":"-x"}`, nil, option("b")},
+		"after a group with --":         {`"args":[["--","{a}"],"{b}"]`, `{"a":"x","b":"-x"}`, []string{"--", "x", "-x"}, ""},
+		"after a group left out":        {`"args":[["--","{a}"],"{b}"]`, `{"b":"-x"}`, nil, option("b")},
+		"after --x":                     {`"args":["--x","{a}"]`, `{"a":"-x"}`, nil, option("a")},
+		"white space before a dash":     {`"args":["{a}"]`, `{"a":" -x\n-y"}`, []string{" -x\n-y"}, ""},
+		"another dash":                  {`"args":["{a}"]`, `{"a":"−x"}`, []string{"−x"}, ""},
+		"more words":                    {`"args":["{a}"]`, `{"a":"x -y; rm -rf / # \" '"}`, []string{`x -y; rm -rf / # " '`}, ""},
+		"a zero":                        {`"args":["{a}"]`, `{"a":"x\u0000--y"}`, nil, zero},
+		"a zero after --":               {`"args":["--","{a}"]`, `{"a":"x\u0000y"}`, nil, zero},
+		"a zero that is allowed a dash": {`"args":["{a}"],"allow_dash":["a"]`, `{"a":"-\u0000"}`, nil, zero},
+		"a zero in an element":          {`"args":["{a}"]`, `{"a":["x","\u0000"]}`, nil, zero},
+		"a zero in a word":              {`"args":["x{a}"]`, `{"a":"\u0000"}`, nil, zero},
+		"a zero within JSON":            {`"args":["{a}"]`, `{"a":{"x":"\u0000"}}`, []string{`{"x":"\u0000"}`}, ""},
+		"an expanded name":              {`"args":["x{a}"]`, `{"a":"{b}","b":"secret"}`, []string{"x{b}"}, ""},
+		"braces around":                 {`"args":["{{{a}}}"]`, `{"a":"{b}","b":"secret"}`, []string{"{{b}}"}, ""},
+		"the environment":               {`"args":["$HOME","{a}"]`, `{"a":"$HOME ${HOME} %PATH% $(id) ` + "`id`" + `"}`, []string{"$HOME", "$HOME ${HOME} %PATH% $(id) `id`"}, ""},
+		"a file":                        {`"args":["@/etc/passwd","<{a}"]`, `{"a":"/etc/passwd"}`, []string{"@/etc/passwd", "</etc/passwd"}, ""},
+		"a pattern":                     {`"args":["{a}"]`, `{"a":"~/*.txt"}`, []string{"~/*.txt"}, ""},
+		"an argument nobody names":      {`"args":["{a}"]`, `{"a":"x","b":"-y"}`, []string{"x"}, ""},
+		"no object":                     {`"args":["{a}","b"]`, `["-x"]`, []string{"b"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var command Command
+			require.NoError(t, json.Unmarshal([]byte("{"+c.command+"}"), &command))
+			words, err := command.Line(json.RawMessage(c.args))
+			require.Equal(t, c.words, words)
+			if c.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, c.err)
+			}
+		})
+	}
+}
+
+// TestHostileFlags: what is true of words is true of --name value.
+func TestHostileFlags(t *testing.T) {
+	for args, want := range map[string]error{
+		`{"a":"x","b":true,"c":[-1]}`: nil,
+		`{"a":"-x"}`:                  ErrOption,
+		`{"n":-1}`:                    ErrOption,
+		`{"dash":"-x"}`:               nil,
+		`{"dash":"\u0000"}`:           ErrZero,
+		`{"":"x"}`:                    ErrName,
+		`{"a=b":true}`:                ErrName,
+		`{"a\u0000b":1}`:              ErrName,
+		`{"a b":1}`:                   ErrName,
+		`{"a b":false}`:               nil,
+	} {
+		_, err := (&Command{AllowDash: []string{"dash"}}).Flags(json.RawMessage(args))
+		require.ErrorIs(t, err, want, args)
+	}
+}
+
+// TestHostileTemplates: a template has names of arguments and nothing else.
+func TestHostileTemplates(t *testing.T) {
+	for _, name := range []string{"HOME", "env.HOME", "$HOME", "@/etc/passwd", "file:/etc/passwd", "a.b", "a[0]", "a|sh", " a", "A", "stdin", "0"} {
+		tool := Tool{Name: "t", Description: "T.", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{}}}`)}
+		tool.Command = Command{Args: []Word{{Templates: []string{"{" + name + "}"}}}, Stdin: new("{" + name + "}"), Env: map[string]string{"A": "{" + name + "}"}}
+		problem := "{" + name + "} is not a property of input_schema: write {{" + name + "}} for the text"
+		require.Equal(t, []Problem{{"/command/args/0", problem}, {"/command/stdin", problem}}, tool.Check(), "a variable is not a template")
+	}
+}
+
 // TestBombs: a few templates cannot become more than a command gets.
 func TestBombs(t *testing.T) {
 	args, err := json.Marshal(map[string]any{"a": strings.Repeat("x", 1<<20), "l": slices.Repeat([]string{strings.Repeat("x", 1<<10)}, 1000)})
@@ -63,9 +166,8 @@ func FuzzCommand(f *testing.F) {
 		if err != nil {
 			return
 		}
-		flags, err := c.Flags(json.RawMessage(args))
-		require.NoError(t, err)
-		require.False(t, slices.ContainsFunc(append(flags, line...), func(s string) bool { return strings.Contains(s, "\x00") }))
+		flags, _ := c.Flags(json.RawMessage(args))
+		require.False(t, slices.ContainsFunc(flags, func(s string) bool { return strings.Contains(s, "\x00") }))
 
 		data, err := json.Marshal(c)
 		require.NoError(t, err)

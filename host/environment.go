@@ -4,7 +4,6 @@ import (
 	"bytes"
 	crand "crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -69,11 +68,11 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 		}
 		argv, err := line(c.Args)
 		if err != nil {
-			return nil, fmt.Errorf("%w: argv: %w", ErrABI, err)
+			return nil, &toolFailure{err.Error()}
 		}
 		stdin, err := e.stdin()
 		if err != nil {
-			return nil, fmt.Errorf("%w: stdin: %w", ErrABI, err)
+			return nil, &toolFailure{err.Error()}
 		}
 		config = config.WithStdin(stdin).WithArgs(append([]string{c.Tool}, argv...)...)
 	}

@@ -36,7 +36,7 @@ func (c *call) outcome(code int32, err error) (abi.Result, error) {
 		err = o.answered(code)
 	}
 	if err == nil {
-		if o.Kind == abi.ToolError {
+		if o.Kind == abi.ToolError && o.ExitCode == nil {
 			o.Error += o.hint(o.Error)
 		}
 		return o.Result, nil

@@ -27,7 +27,7 @@ func (o *outcome) exited(code int) error {
 	}
 
 	o.ExitCode = &code
-	ended := fmt.Sprintf("exited with code %d", code)
+	o.fail(fmt.Sprintf("exited with code %d", code))
 	said := answer.Clean(o.answer.Stderr.Bytes())
 	switch {
 	case said != "":
@@ -35,8 +35,7 @@ func (o *outcome) exited(code int) error {
 	case o.isProgram():
 		said = stdoutEnd(o.answer.Result)
 	}
-	o.fail(ended)
-	o.Error += said
+	o.Error += o.hint(said) + said // what the program wrote cannot pass for a hint
 	return nil
 }
 
