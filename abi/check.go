@@ -108,6 +108,7 @@ func (m *Manifest) check() []Problem {
 			c.add("/host_functions/"+escape(name), "the plugin needs the tool %q then: name it in needs.tools", tool)
 		}
 	}
+	c.directories(m)
 	c.closedWorld(m)
 	return c.problems
 }
@@ -210,8 +211,8 @@ func oneOf[T ~string](d *decoder, pointer string, got T, allowed ...T) {
 func (d *decoder) needs(at string, n *Needs) {
 	for i, f := range n.Files {
 		at := at + "/files/" + strconv.Itoa(i)
-		if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path || f.Path == "/" {
-			d.add(at+"/path", "expected a clean absolute path below /, such as /work, found %q", f.Path)
+		if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path {
+			d.add(at+"/path", "expected a clean absolute path, such as /work, found %q", f.Path)
 		}
 		if f.Mode == "" {
 			d.add(at+"/mode", "expected one of %q, found nothing", []FileMode{FileRead, FileWrite})

@@ -49,6 +49,9 @@ type Command struct {
 	Stdin *string `json:"stdin,omitempty"`
 	// Env has environment variables. Those that the operator grants take precedence.
 	Env map[string]string `json:"env,omitempty"`
+	// Dir is the working directory: the path of a folder in the needs of the plugin. Empty
+	// means the one that the program chooses.
+	Dir string `json:"dir,omitempty"`
 	// AllowDash names the arguments whose values may begin a word with "-".
 	AllowDash []string `json:"allow_dash,omitempty"`
 	// Success has the exit codes whose stdout is a result. Any other is a tool error.
@@ -413,6 +416,24 @@ func (d *decoder) args(at string, t *Tool) {
 				d.add(at, "expected at most %d bytes, found %d", MaxWord, len(template))
 			}
 			d.placeholders(at, t.InputSchema, template)
+		}
+	}
+}
+
+// directories checks the working directories of commands. C and Rust look for relative
+// paths in the folder at /, so there cannot be another one.
+func (d *decoder) directories(m *Manifest) {
+	needs := func(dir string) bool {
+		return slices.ContainsFunc(m.Needs.Files, func(f FileNeed) bool { return f.Path == dir })
+	}
+	for i, t := range m.Tools {
+		at := "/tools/" + strconv.Itoa(i) + "/command/dir"
+		switch dir := t.Command.Dir; {
+		case dir == "":
+		case !needs(dir):
+			d.add(at, "%.80q is not a folder that the plugin needs: name it in needs.files", dir)
+		case dir != "/" && needs("/"):
+			d.add(at, "the plugin needs a folder at /, which is the working directory then: expected \"/\", found %.80q", dir)
 		}
 	}
 }

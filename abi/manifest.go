@@ -183,7 +183,7 @@ const (
 
 // FileNeed is a folder that a plugin needs.
 type FileNeed struct {
-	Path string   `json:"path"` // absolute, in the sandbox, such as /work
+	Path string   `json:"path"` // absolute, in the sandbox, such as / or /work
 	Mode FileMode `json:"mode"`
 }
 

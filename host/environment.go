@@ -80,9 +80,12 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 		config = config.WithStdin(standardInput{e})
 	}
 
-	variables := maps.Clone(c.Command.Env)
-	if variables == nil || c.module.Info.Shape != contract.Command {
-		variables = map[string]string{}
+	variables := map[string]string{}
+	if c.module.Info.Shape == contract.Command {
+		if c.Command.Dir != "" {
+			variables["PWD"] = c.Command.Dir
+		}
+		maps.Copy(variables, c.Command.Env)
 	}
 	maps.Copy(variables, c.Policy.Env)
 	for _, name := range slices.Sorted(maps.Keys(variables)) {

@@ -3,29 +3,82 @@ package host
 import (
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"syscall"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental/sysfs"
 
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
 
-// mount adds the granted folders.
+// mounted is a folder that an instance has open.
+type mounted struct {
+	fs      *rootfs.FS
+	listing *listing
+}
+
+// mount adds the granted folders. One that has two paths is opened once: files can be moved
+// from one path to the other.
 func (e *environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, error) {
+	granted, err := e.call.mounts()
+	if err != nil {
+		return nil, err
+	}
+
 	mounts := wazero.NewFSConfig()
-	for _, m := range e.call.Policy.Files {
-		fs, err := rootfs.Open(m.Dir, rootfs.Options{ReadOnly: !m.Write})
-		if err != nil {
-			reason := ErrDenied
-			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-				reason = ErrFiles
+	open := map[Mount]mounted{}
+	for i, m := range granted {
+		key := Mount{Dir: m.Dir, Write: m.Write}
+		if _, again := open[key]; !again {
+			fs, err := e.openFolder(m)
+			if err != nil {
+				return nil, err
 			}
-			return nil, &mountError{fmt.Errorf("%w: the folder granted as %s cannot be opened", reason, m.Path), err}
+			open[key] = mounted{fs, &listing{dir: fs.Folder()}}
 		}
-		e.open, e.folders = append(e.open, fs), append(e.folders, fs)
-		e.files.open[uint32(maxStream+len(e.folders))] = &listing{dir: fs.Folder()}
-		mounts = mounts.(sysfs.FSConfig).WithSysFSMount(folder{fs, &e.files}, m.Path)
+		e.files.open[uint32(maxStream+1+i)] = open[key].listing
+		mounts = mounts.(sysfs.FSConfig).WithSysFSMount(folder{open[key].fs, &e.files}, m.Path)
 	}
 	return config.WithFSConfig(mounts), nil
+}
+
+func (e *environment) openFolder(m Mount) (*rootfs.FS, error) {
+	fs, err := rootfs.Open(m.Dir, rootfs.Options{ReadOnly: !m.Write})
+	if err != nil {
+		reason := ErrDenied
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+			reason = ErrFiles
+		}
+		return nil, &mountError{fmt.Errorf("%w: the folder granted as %s cannot be opened", reason, m.Path), err}
+	}
+	e.open, e.folders = append(e.open, fs), append(e.folders, fs)
+	return fs, nil
+}
+
+// mounts returns the granted folders. The working directory of a command comes first, at /:
+// there libraries of C, Rust and TinyGo look for relative paths, and Zig in the first
+// folder. Go's reads PWD.
+func (c *call) mounts() ([]Mount, error) {
+	all, dir := c.Policy.Files, c.Command.Dir
+	if c.module.Info.Shape != contract.Command || dir == "" {
+		return all, nil
+	}
+
+	at := slices.IndexFunc(all, func(m Mount) bool { return m.Path == dir })
+	root := slices.IndexFunc(all, func(m Mount) bool { return path.Clean(m.Path) == "/" })
+	switch {
+	case at < 0:
+		return nil, &mountError{fmt.Errorf("%w: the working directory %s is not a granted folder", ErrDenied, dir), errors.New("grant a folder with this path")}
+	case root >= 0 && root != at:
+		return nil, &mountError{fmt.Errorf("%w: the folder granted as / is not the working directory %s", ErrDenied, dir), errors.New("programs look for relative paths at /: grant it with another path")}
+	}
+	work := all[at]
+	if all = slices.Clone(all); at == root {
+		all = slices.Delete(all, at, at+1)
+	}
+	work.Path = "/"
+	return slices.Insert(all, 0, work), nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -201,6 +202,123 @@ func TestFiles(t *testing.T) {
 			require.Equal(t, "beta", string(data))
 		})
 	}
+}
+
+// TestWorkingDirectory: a program in any language finds relative paths in its working
+// directory, which has its own path too.
+func TestWorkingDirectory(t *testing.T) {
+	h := newHost(t, nil)
+	dir, other := t.TempDir(), t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "in.txt"), []byte("greeting\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(other, "other.txt"), []byte("other\n"), 0o600))
+	examples := filepath.Join(moduleDir(t, "github.com/tetratelabs/wazero"), "imports", "wasi_snapshot_preview1", "example", "testdata")
+
+	for _, language := range []string{"zig-cc", "cargo-wasi", "tinygo", "zig", "go"} {
+		m := worldPlugin.module
+		if language != "go" {
+			wasm, err := os.ReadFile(filepath.Join(examples, language, "cat.wasm"))
+			require.NoError(t, err)
+			m = func(t testing.TB, h *host.Host) *host.Module { return compile(t, h, wasm) }
+		}
+		module := m(t, h)
+		for name, c := range map[string]struct {
+			dir, at, path string
+			want          string
+		}{
+			"relative":               {"/work", "/work", "in.txt", "greeting"},
+			"relative to .":          {"/work", "/work", "./in.txt", "greeting"},
+			"its own path":           {"/work", "/work", "/work/in.txt", "greeting"},
+			"another folder":         {"/work", "/work", "/other/other.txt", "other"},
+			"the root, relative":     {"/", "/", "in.txt", "greeting"},
+			"the root":               {"/", "/", "/in.txt", "greeting"},
+			"a root of the operator": {"", "/", "/in.txt", "greeting"},
+		} {
+			if language == "zig" && strings.HasPrefix(c.path, "/") {
+				continue // it opens files in its first folder only
+			}
+			t.Run(language+"/"+name, func(t *testing.T) {
+				args := fmt.Sprintf(`{"do":"steps","steps":[{"do":"read","path":%q}]}`, c.path)
+				o := do(context.Background(), h, module, host.Call{
+					Traits: host.Traits{Command: abi.Command{Dir: c.dir, Args: []abi.Word{{Templates: []string{c.path}}}}}, Tool: "cat", Args: []byte(args),
+					Policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: other, Path: "/other"}, {Dir: dir, Path: c.at}}}},
+				})
+				require.NoError(t, o.err, o.stderr)
+				require.Contains(t, string(o.Value), c.want, o.Error+o.stderr)
+			})
+		}
+	}
+}
+
+// TestWorkingDirectoryOfGo: what a Go program does to relative paths happens in its working
+// directory, and nowhere else.
+func TestWorkingDirectoryOfGo(t *testing.T) {
+	h := newHost(t, nil)
+	outer := t.TempDir()
+	dir := filepath.Join(outer, "work")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(outer, "secret"), []byte("secret"), 0o600))
+	steps := []struct{ step, want string }{
+		{`{"do":"write","path":"a.txt","text":"alpha"}`, ""},
+		{`{"do":"mkdir","path":"sub"}`, ""},
+		{`{"do":"list","path":"."}`, "a.txt sub "},
+		{`{"do":"list","path":"/work"}`, "a.txt sub "},
+		{`{"do":"read","path":"sub/../a.txt"}`, "alpha"},
+		{`{"do":"link","path":"l","to":"a.txt"}`, "symlink a.txt l: Operation not permitted"},
+		{`{"do":"read","path":"../secret"}`, "open ../secret: No such file or directory"},
+		{`{"do":"read","path":"../../../secret"}`, "open ../../../secret: No such file or directory"},
+		{`{"do":"rename","path":"a.txt","to":"../b.txt"}`, ""},
+		{`{"do":"rename","path":"/work/b.txt","to":"sub/c.txt"}`, ""},
+		{`{"do":"list","path":"/work/sub"}`, "c.txt "},
+	}
+	all := make([]string, len(steps))
+	for i, s := range steps {
+		all[i] = s.step
+	}
+	o := do(context.Background(), h, worldPlugin.module(t, h), host.Call{
+		Args: []byte(`{"do":"steps","steps":[` + strings.Join(all, ",") + `]}`), Traits: host.Traits{Command: abi.Command{Dir: "/work"}},
+		Policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: dir, Path: "/work", Write: true}}}},
+	})
+	require.NoError(t, o.err)
+	var said []string
+	require.NoError(t, json.Unmarshal(o.Value, &said), string(o.Value))
+	for i, s := range steps {
+		require.Equal(t, s.want, said[i], s.step)
+	}
+	entries, err := os.ReadDir(outer)
+	require.NoError(t, err)
+	require.Len(t, entries, 2, "nothing left the folder")
+}
+
+// TestWorkingDirectoryIsNotThere: a program does not run in another folder than its own.
+func TestWorkingDirectoryIsNotThere(t *testing.T) {
+	h := newHost(t, nil)
+	m := worldPlugin.module(t, h)
+	mount := func(path string) host.Mount { return host.Mount{Dir: t.TempDir(), Path: path} }
+	for name, c := range map[string]struct {
+		mounts []host.Mount
+		want   string
+	}{
+		"not granted":     {nil, "denied: the working directory /work is not a granted folder"},
+		"another":         {[]host.Mount{mount("/other")}, "denied: the working directory /work is not a granted folder"},
+		"a folder at /":   {[]host.Mount{mount("/work"), mount("/")}, "denied: the folder granted as / is not the working directory /work"},
+		"a folder at //.": {[]host.Mount{mount("//."), mount("/work")}, "denied: the folder granted as / is not the working directory /work"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := do(context.Background(), h, m, host.Call{Traits: host.Traits{Command: abi.Command{Dir: "/work"}}, Policy: host.Policy{Grant: host.Grant{Files: c.mounts}}})
+			require.ErrorIs(t, o.err, host.ErrDenied)
+			require.Equal(t, abi.ToolError, o.Kind)
+			require.Equal(t, c.want, o.Error)
+		})
+	}
+}
+
+// moduleDir returns the folder of a module that the tests depend on.
+func moduleDir(t *testing.T, module string) string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	require.NoError(t, err)
+	return strings.TrimSpace(string(out))
 }
 
 // Paths of the host are for the operator only: the agent does not see them.

@@ -278,7 +278,7 @@ type mount struct{ dir, path, mode string }
 func mountSettings(m *mount) []setting {
 	return []setting{
 		{"dir", live, folder, &m.dir, none, "Folder of the host."},
-		{"path", live, text, &m.path, none, "Where the plugin sees it: an absolute path below `/`."},
+		{"path", live, text, &m.path, none, "Where the plugin sees it: an absolute path, such as `/` or `/work`."},
 		{"mode", live, oneOf("read", "write"), &m.mode, none, "What the plugin may do there."},
 	}
 }

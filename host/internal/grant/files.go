@@ -3,8 +3,8 @@ package grant
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
-	"strings"
 
 	"github.com/toolhost/toolhost/abi"
 )
@@ -13,7 +13,7 @@ import (
 // folder.
 type Mount struct {
 	Dir   string // folder of the host
-	Path  string // absolute path in the sandbox, such as /work
+	Path  string // absolute path in the sandbox, such as / or /work
 	Write bool   // false mounts it read-only
 }
 
@@ -59,8 +59,8 @@ var filesCapability = Capability{
 			if m.Dir == "" {
 				problems = append(problems, GrantProblem{at + "dir", "expected a folder"})
 			}
-			if !strings.HasPrefix(m.Path, "/") || m.Path == "/" {
-				problems = append(problems, GrantProblem{at + "path", fmt.Sprintf("expected an absolute path below /, such as /work, found %q", m.Path)})
+			if !path.IsAbs(m.Path) || path.Clean(m.Path) != m.Path {
+				problems = append(problems, GrantProblem{at + "path", fmt.Sprintf("expected a clean absolute path, such as /work, found %q", m.Path)})
 			}
 		}
 		return problems
@@ -73,8 +73,8 @@ func (g Grant) allows(f abi.FileNeed) bool {
 	return slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Path == f.Path && (m.Write || f.Mode == abi.FileRead) })
 }
 
-func folderText(path string, mode abi.FileMode) string {
-	return fmt.Sprintf("files %s (%s)", path, mode)
+func folderText(folder string, mode abi.FileMode) string {
+	return fmt.Sprintf("files %s (%s)", folder, mode)
 }
 
 // envCapability grants environment variables, read through WASI.
