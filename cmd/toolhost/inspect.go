@@ -169,6 +169,12 @@ func (i inspected) print(a *app) {
 		var schema bytes.Buffer
 		_ = json.Compact(&schema, t.InputSchema) // it was decoded before
 		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(t.Hints, declared(t.Hints, m.Needs), t.Approval, false), &schema)
+		if t.Argv {
+			a.printf("  argv   each argument as --name value\n")
+		}
+		if command, _ := json.Marshal(t.Command); string(command) != "{}" { // strings and numbers
+			a.printf("  runs   %s\n", oneLine(string(command)))
+		}
 	}
 
 	a.printf("\nimports\n")
