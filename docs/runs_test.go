@@ -15,7 +15,7 @@ import (
 // packages are the folders of the packages that promises.txt and RATIONALE.md name.
 var packages = map[string]string{
 	"background": "pkg/background", "engine": "pkg/background/engine", "enginetest": "pkg/background/engine/enginetest", "output": "pkg/background/output", "schedule": "pkg/background/internal/schedule", "sqlite": "pkg/background/sqlite",
-	"host": "host", "httpapi": "server/httpapi", "mcpapi": "server/mcpapi", "plugins": "plugins", "server": "server", "toolhost": "cmd/toolhost",
+	"abi": "abi", "host": "host", "httpapi": "server/httpapi", "mcpapi": "server/mcpapi", "plugins": "plugins", "server": "server", "toolhost": "cmd/toolhost",
 }
 
 var (
