@@ -69,7 +69,7 @@ func TestRefusals(t *testing.T) {
 		"a later version":   {[]byte("\x00asm\x02\x00\x00\x00"), `module: unsupported wasm: unknown version of the binary format; only version 1 is accepted`},
 		"a cut off header":  {plain[:6], `module: malformed wasm: the file ends within its first 8 bytes; is it cut off?`},
 		"a cut off section": {plain[:len(plain)-3], `module: malformed wasm: code section at byte 0x265: unexpected end in section; is the file cut off?`},
-		"an empty module":   {plain[:8], `export "toolhost_invoke": missing, and there is no _start either: a plugin exports one of the two`},
+		"an empty module":   {plain[:8], `export "toolhost_invoke": missing, and there is no _start either, so this is a library: a plugin exports one of the two`},
 
 		"a misspelled function":      {importing(abi.Version, "wirte", sig("iii", true)), `import "toolhost_v1.wirte": toolhost_v1 has no such function, did you mean "write"?`},
 		"a function nobody has":      {importing(abi.Version, "teleport", sig("iii", true)), `import "toolhost_v1.teleport": toolhost_v1 has only call, call_start, progress, read, write: other capabilities are operations of call`},
@@ -95,7 +95,7 @@ func TestRefusals(t *testing.T) {
 
 		"no memory":                {withoutExport(abi.ExportMemory), `export "memory": missing: functions of the host read and write there`},
 		"memory is a function":     {change(func(m *wasmbin.Module) { m.Exports[0].Kind = wasmbin.KindFunc }), `export "memory": expected a memory, found a func`},
-		"neither invoke nor start": {withoutExport(abi.ExportInvoke), `export "toolhost_invoke": missing, and there is no _start either: a plugin exports one of the two`},
+		"neither invoke nor start": {withoutExport(abi.ExportInvoke), `export "toolhost_invoke": missing, and there is no _start either, so this is a library: a plugin exports one of the two`},
 		"invoke has no result":     {change(func(m *wasmbin.Module) { m.Exports[1].Index = fnHelper }), `export "toolhost_invoke": expected the type () -> i32, found () -> ()`},
 		"describe takes something": {exporting(abi.ExportDescribe, wasmbin.KindFunc, fnRandom), `export "toolhost_describe": expected the type () -> i32, found (i32, i32) -> i32`},
 		"start answers":            {exporting(abi.ExportStart, wasmbin.KindFunc, fnYield), `export "_start": expected the type () -> (), found () -> i32`},

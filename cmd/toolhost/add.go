@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,17 +16,51 @@ import (
 )
 
 func addCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "add oci://HOST/NAME:TAG",
-		Short: "Add a plugin of a registry to the configuration",
-		Long: `Pull a plugin from a registry, show what it is and what it asks for, and add it to
-plugins in the configuration file, which keeps its comments. It is granted nothing:
-the lines that would grant what it needs are printed. If there is a toolhost.lock, it
-accepts the plugin as it is now.`,
-		Example: `  toolhost add oci://ghcr.io/acme/web:1.4`,
-		Args:    cobra.ExactArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return addPlugin(cmd.Context(), a, args[0]) },
+	var f programFlags
+	cmd := &cobra.Command{
+		Use:   "add oci://HOST/NAME:TAG | FILE.wasm [-- WORD...]",
+		Short: "Add a plugin of a registry, a plugin file, or any program",
+		Long: `Add a plugin. It is granted nothing: the lines that would grant what it needs are
+printed. If there is a toolhost.lock, it accepts the plugin as it is now.
+
+oci://HOST/NAME:TAG is pulled, shown, and added to plugins in the configuration file,
+which keeps its comments.
+
+FILE.wasm is copied into a folder of plugins. Without a manifest it has to be a program
+for WASI preview 1: the words after -- are its command line, and become its manifest.
+The program is tried before it is added, twice: a result that is the same both times
+becomes an example for toolhost test.
+
+  {name}            an argument, a string
+  {name:integer}    another type: integer, number or boolean
+  {name...}         a list: a word for each element
+  {name:stdin}      the text that the program reads
+  -v {name:boolean} -v, if the argument is true
+  -n {name?}        optional: left out together with the option before it
+  {{ and }}         braces`,
+		Example: `  toolhost add oci://ghcr.io/acme/web:1.4
+  echo 'if true;then echo;fi' | toolhost add shfmt.wasm -- -i '{indent:integer?}' '{text:stdin}'
+  toolhost add rg.wasm --folder /work --success 0,1 --example '{"pattern":"x"}' -- '{pattern}' /work`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			source, words := args[0], args[1:]
+			if cmd.ArgsLenAtDash() < 0 {
+				words = nil
+			}
+			if len(args) > 1 && cmd.ArgsLenAtDash() != 1 {
+				return &usageError{fmt.Errorf("unexpected argument %q", args[1]), "write the command line of a program after --"}
+			}
+			if !strings.Contains(source, "://") {
+				return addFile(cmd.Context(), a, source, f, words)
+			}
+			if words != nil || cmd.Flags().NFlag() > cmd.InheritedFlags().NFlag() {
+				return &usageError{errors.New("a plugin of a registry has a manifest"), "leave out the flags and what follows --"}
+			}
+			return addPlugin(cmd.Context(), a, source)
+		},
 	}
+	f.add(cmd.Flags())
+	return cmd
 }
 
 // addPlugin pulls a plugin and adds it to the configuration.
@@ -50,7 +86,8 @@ func addPlugin(ctx context.Context, a *app, source string) error {
 		return err
 	}
 	r.printStored(p, found)
-	if err := r.checkFits(ctx, ref.At(found.Digest)); err != nil {
+	stored := ref.At(found.Digest)
+	if err := a.checkFits(ctx, plugins.Single(stored.String(), a.config.store().FS(stored), "")); err != nil {
 		return err
 	}
 	if err := r.client.Store.Name(ref, found); err != nil {
@@ -62,9 +99,7 @@ func addPlugin(ctx context.Context, a *app, source string) error {
 		return err
 	}
 	a.printf("added to %s\n", oneLine(name))
-	if a.config.starter == nil && len(a.config.plugins) == 0 {
-		a.notef("toolhost: the starter pack is no longer served, because plugins are configured: set starter to true to keep it")
-	}
+	a.noteStarter()
 	if err := acceptAdded(ctx, a, p.Manifest.Name); err != nil {
 		return err
 	}
@@ -107,22 +142,28 @@ func (r *registries) fetch(ctx context.Context, ref registry.Reference) (found r
 	return found, p, err
 }
 
-// checkFits loads a plugin together with all others, and returns why it would not be
-// loaded, such as a name collision.
-func (r *registries) checkFits(ctx context.Context, ref registry.Reference) error {
-	return r.withHost(ctx, func(h *host.Host, cacheDir string) error {
-		folder := plugins.Single(ref.String(), r.config.store().FS(ref), "")
-		loaded, err := plugins.Open(ctx, h, r.config.pluginsConfig(cacheDir, append(r.config.folders(), folder)...))
+// checkFits loads the plugin of a folder together with all others, and returns why it
+// would not be loaded, such as a name collision.
+func (a *app) checkFits(ctx context.Context, folder plugins.Folder) error {
+	return a.withHost(ctx, func(h *host.Host, cacheDir string) error {
+		loaded, err := plugins.Open(ctx, h, a.config.pluginsConfig(cacheDir, append(a.config.folders(), folder)...))
 		if err != nil {
 			return err
 		}
 		defer loaded.Close(context.WithoutCancel(ctx))
 
 		for _, p := range loaded.Problems() {
-			if p.File == folder.Path {
+			if p.File == folder.Path || strings.HasPrefix(p.File, folder.Path+string(filepath.Separator)) {
 				return errors.New(oneLine(p.String()))
 			}
 		}
 		return nil
 	})
+}
+
+// noteStarter says that the first source of plugins replaces the starter pack.
+func (a *app) noteStarter() {
+	if a.config.starter == nil && len(a.config.plugins) == 0 {
+		a.notef("toolhost: the starter pack is no longer served, because plugins are configured: set starter to true to keep it")
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,9 +69,59 @@ func inspectFile(ctx context.Context, a *app, name string) error {
 	}
 	i, err := inspectPlugin(ctx, a, name, wasm)
 	if err != nil {
-		return err
+		return inspectModule(&a.ui, name, wasm, err)
 	}
 	return a.answer(i, nil, func() { i.print(a) })
+}
+
+// inspectModule shows a module that is no plugin, for the given reason.
+func inspectModule(u *ui, name string, wasm []byte, why error) error {
+	m, err := wasmbin.Parse(wasm)
+	if err != nil {
+		return why
+	}
+	shown := struct {
+		File    string   `json:"file"`
+		Size    int      `json:"size"` // bytes
+		Digest  string   `json:"digest"`
+		Memory  []int64  `json:"memory"` // initial and maximum size, in bytes; the maximum is absent if none is declared
+		Imports []string `json:"imports"`
+		Exports []string `json:"exports"`
+		Error   string   `json:"error"`
+	}{File: name, Size: len(wasm), Digest: fmt.Sprintf("%x", sha256.Sum256(wasm)), Memory: []int64{}, Imports: []string{}, Exports: []string{}, Error: why.Error()}
+	for _, limits := range m.Memories {
+		shown.Memory = append(shown.Memory, int64(limits.Min)*wasmbin.PageSize)
+		if limits.HasMax {
+			shown.Memory = append(shown.Memory, int64(limits.Max)*wasmbin.PageSize)
+		}
+	}
+	for _, im := range m.Imports {
+		shown.Imports = append(shown.Imports, im.Module+"."+im.Name)
+	}
+	for _, ex := range m.Exports {
+		shown.Exports = append(shown.Exports, ex.Name)
+	}
+	if errors.Is(why, host.ErrNoManifest) && slices.Contains(shown.Exports, abi.ExportStart) {
+		why = &hinted{fmt.Errorf("%s is a program without a manifest", name), "toolhost add " + name + " -- WORD... makes it a tool: the words are its command line"}
+		shown.Error = why.Error()
+	}
+
+	return u.answer(shown, why, func() {
+		u.printf("%s is a module of %s, sha256 %s\n", name, human.Bytes(int64(shown.Size)), shown.Digest)
+		for i, size := range shown.Memory {
+			u.printf("memory %s %s\n", [...]string{"of", "at most"}[i], human.Bytes(size))
+		}
+		u.printNames("imports", shown.Imports)
+		u.printNames("exports", shown.Exports)
+	})
+}
+
+// printNames prints a list of names below a title.
+func (u *ui) printNames(title string, names []string) {
+	u.printf("\n%s\n", title)
+	for _, name := range names {
+		u.printf("  %s\n", oneLine(name))
+	}
 }
 
 // inspectComponent shows the imports and exports of a component. Its error says that it
@@ -90,16 +141,17 @@ func inspectComponent(u *ui, name string, wasm []byte) error {
 	}{name, c, err.Error()}
 	return u.answer(shown, err, func() {
 		u.printf("%s is a component of %s with %d core modules\n", name, human.Bytes(int64(len(wasm))), c.Modules)
-		for _, list := range []struct {
-			title string
-			names []wasmbin.ComponentName
-		}{{"imports", c.Imports}, {"exports", c.Exports}} {
-			u.printf("\n%s\n", list.title)
-			for _, n := range list.names {
-				u.printf("  %s (%s)\n", oneLine(n.Name), n.Kind)
-			}
-		}
+		u.printNames("imports", kinds(c.Imports))
+		u.printNames("exports", kinds(c.Exports))
 	})
+}
+
+// kinds formats names of a component.
+func kinds(names []wasmbin.ComponentName) (all []string) {
+	for _, n := range names {
+		all = append(all, fmt.Sprintf("%s (%s)", n.Name, n.Kind))
+	}
+	return all
 }
 
 // inspectPlugin loads a plugin without grants, and examines its module.

@@ -203,14 +203,18 @@ func (c *config) pluginsConfig(cacheDir string, folders ...plugins.Folder) plugi
 
 // loadStored loads a plugin from the store, with the grants of its name.
 func (r *registries) loadStored(ctx context.Context, ref registry.Reference) (p *plugins.Plugin, err error) {
-	err = r.withHost(ctx, func(h *host.Host, cacheDir string) error {
-		cfg := r.config.pluginsConfig(cacheDir, plugins.Single(ref.String(), r.config.store().FS(ref), ""))
+	return r.loadFile(ctx, plugins.Single(ref.String(), r.config.store().FS(ref), ""), ref.Name()+".wasm")
+}
+
+// loadFile loads one plugin of a folder.
+func (a *app) loadFile(ctx context.Context, folder plugins.Folder, file string) (p *plugins.Plugin, err error) {
+	err = a.withHost(ctx, func(h *host.Host, cacheDir string) error {
 		var problems []plugins.Problem
-		p, problems, err = plugins.Load(ctx, h, cfg, ref.Name()+".wasm")
+		p, problems, err = plugins.Load(ctx, h, a.config.pluginsConfig(cacheDir, folder), file)
 		if err != nil {
-			return fmt.Errorf("%s: %w", ref, err)
+			return fmt.Errorf("%s: %w", folder.Path, err)
 		}
-		r.warnOf(fileProblems(problems))
+		a.warnOf(fileProblems(problems))
 		return nil
 	})
 	return p, err

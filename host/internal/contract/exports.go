@@ -52,7 +52,7 @@ func checkExports(m *wasmbin.Module, info *Info) error {
 	case start:
 		info.Shape = Command
 	default:
-		return &ModuleError{"export", abi.ExportInvoke, fmt.Errorf("missing, and there is no %s either: a plugin exports one of the two", abi.ExportStart)}
+		return &ModuleError{"export", abi.ExportInvoke, fmt.Errorf("missing, and there is no %s either, so this is a library: a plugin exports one of the two", abi.ExportStart)}
 	}
 
 	if _, resume := found[abi.ExportResume]; !resume && slices.ContainsFunc(m.Imports, isStart) {

@@ -42,7 +42,7 @@ func checkImports(m *wasmbin.Module, info *Info, defined Imports) error {
 		}
 		want, ok := known[im.Name]
 		if !ok {
-			err := foreign(im.Module)
+			err := foreign(im.Module, im.Name)
 			if known != nil {
 				err = unknownFunction(im.Module, im.Name, known)
 			}
@@ -83,33 +83,41 @@ func unknownFunction(module, name string, known map[string]Signature) error {
 }
 
 // foreign explains the import of a module that was built for another host.
-func foreign(module string) error {
-	hint := fmt.Sprintf("a plugin may import from %s and %s only", abi.Version, abi.ImportWASI)
-	if module == "go" {
-		module = "gojs"
-	}
-	for _, other := range foreignModules {
-		if strings.HasPrefix(module, other.prefix) {
+func foreign(module, name string) error {
+	for _, other := range foreignImports {
+		if strings.HasPrefix(module+"."+name, other.prefix) || other.part != "" && strings.Contains(module, other.part) {
 			return errors.New(other.text)
 		}
 	}
-	if module == "env" {
+	hint := fmt.Sprintf("a plugin may import from %s and %s only", abi.Version, abi.ImportWASI)
+	switch {
+	case module == "env":
 		hint += ": an import from env is most often a symbol the linker did not find (C, Zig), an abort of AssemblyScript (build with --use abort=) or Emscripten"
+	case len(module) == 1: // names that Emscripten made short
+		hint += ": imports as short as this are Emscripten's, whose modules need their JavaScript: build for wasm32-wasip1 with wasi-sdk instead"
 	}
 	return errors.New(hint)
 }
 
-// foreignModules are the import modules of other plugin systems, by prefix.
-var foreignModules = []struct{ prefix, text string }{
-	{"toolhost_v", "this host speaks " + abi.Version + " only: build the plugin for it"},
-	{"wasi_unstable", "this is WASI preview 0: build for " + abi.ImportWASI},
-	{"wasi:", "this is WASI preview 2: build for wasm32-wasip1"},
-	{"wasix_", "this is WASIX, whose network, threads and processes plugins do not have: build for wasm32-wasip1"},
-	{"wasi_snapshot_preview2", "this is WASI preview 2: build for wasm32-wasip1"},
-	{"gojs", "this is built with GOOS=js: build with GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared"},
-	{"wbg", "this is built by wasm-bindgen for JavaScript: build for wasm32-wasip1 without it"},
-	{"__wbindgen", "this is built by wasm-bindgen for JavaScript: build for wasm32-wasip1 without it"},
+const textBindgen = "this is built by wasm-bindgen for JavaScript: build for wasm32-wasip1 without it"
+
+// foreignImports are imports of other plugin systems, by the prefix of module.name, or by a
+// part of the module's name.
+var foreignImports = []struct{ prefix, part, text string }{
+	{prefix: "toolhost_v", text: "this host speaks " + abi.Version + " only: build the plugin for it"},
+	{prefix: "wasi_unstable.", text: "this is WASI preview 0: build for " + abi.ImportWASI},
+	{prefix: "wasi:", text: "this is WASI preview 2: build for wasm32-wasip1"},
+	{prefix: "wasix_", text: "this is WASIX, whose network, threads and processes plugins do not have: build for wasm32-wasip1"},
+	{prefix: "wasi_snapshot_preview2", text: "this is WASI preview 2: build for wasm32-wasip1"},
+	{prefix: "gojs.", text: textGoJS},
+	{prefix: "go.", text: textGoJS},
+	{prefix: "wbg.", part: "_bg.", text: textBindgen},
+	{prefix: "__wbindgen", text: textBindgen},
+	{prefix: "env.napi_", text: "this is an addon for Node.js (N-API): build for wasm32-wasip1 without it"},
+	{prefix: "env.proxy_", text: "this is a filter for a proxy (proxy-wasm), which is no tool"},
 }
+
+const textGoJS = "this is built with GOOS=js: build with GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared"
 
 // isStart reports whether an import is the contract's call_start.
 func isStart(im wasmbin.Import) bool { return im.Module == abi.Version && im.Name == abi.ImportStart }

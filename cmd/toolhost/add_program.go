@@ -1,0 +1,438 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/human"
+	"github.com/toolhost/toolhost/internal/owned"
+	"github.com/toolhost/toolhost/internal/registry"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
+)
+
+// programFlags are the flags of add for a program.
+type programFlags struct {
+	name        string
+	description string
+	to          string
+	example     string
+	untried     bool
+	success     []int
+	output      string
+	folders     []string
+	env         []string
+}
+
+func (f *programFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.name, "name", "", "`name` of the plugin and its tool (default: that of the file)")
+	flags.StringVar(&f.description, "description", "", "what the tool does, for models")
+	flags.StringVar(&f.to, "to", "", "`folder` of plugins (default: the first one configured, or one of your own)")
+	flags.StringVar(&f.example, "example", "", "arguments to try the program with, as `JSON`; what is piped in is the argument that it reads")
+	flags.BoolVar(&f.untried, "untried", false, "add the program without a try")
+	flags.IntSliceVar(&f.success, "success", nil, "exit `codes` whose output is a result (default 0)")
+	flags.StringVar(&f.output, "output", "", "what the output is: text, json, lines, auto, base64, or the `type` of an image such as image/png (default auto)")
+	flags.StringArrayVar(&f.folders, "folder", nil, "a folder that the program needs, as `PATH[:write]`; may be repeated. The only one is the working directory")
+	flags.StringArrayVar(&f.env, "env", nil, "a constant variable, as `NAME=VALUE`; may be repeated")
+}
+
+// A program is a WebAssembly file that becomes a plugin.
+type program struct {
+	file string
+	wasm []byte
+	name string
+	// sidecar is the manifest to write next to the program. Nil means that it has one,
+	// in the file or next to it.
+	sidecar []byte
+	endings []string // of the manifests that are next to it
+}
+
+// addFile adds a plugin file, or a program with a template of its command line.
+func addFile(ctx context.Context, a *app, name string, f programFlags, words []string) error {
+	p, err := f.read(ctx, a, name, words)
+	if err != nil {
+		return err
+	}
+	to, err := f.folder(a)
+	if err != nil {
+		return err
+	}
+	if err := p.vacant(to); err != nil {
+		return err
+	}
+
+	work, err := os.MkdirTemp("", "toolhost-add-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	if err := p.write(work); err != nil {
+		return err
+	}
+	if p.sidecar != nil && !f.untried {
+		if err := f.try(ctx, a, &p, work, words); err != nil {
+			return err
+		}
+	}
+	if err := a.checkFits(ctx, plugins.Folder{Path: work, FS: os.DirFS(work)}); err != nil {
+		return err
+	}
+	return p.install(ctx, a, to)
+}
+
+// read reads a file, and makes the sidecar of a program.
+func (f programFlags) read(ctx context.Context, a *app, file string, words []string) (p program, err error) {
+	if filepath.Ext(file) != ".wasm" {
+		return p, &usageError{errors.New(file + ": expected a file that ends in .wasm, or oci://HOST/NAME:TAG"), ""}
+	}
+	p = program{file: file, name: f.name}
+	if p.wasm, err = os.ReadFile(file); err != nil {
+		return p, err
+	}
+	var info *host.Info
+	err = a.withHost(ctx, func(h *host.Host, _ string) error {
+		info, err = h.Inspect(p.wasm)
+		return err
+	})
+	if err != nil {
+		return p, &hinted{fmt.Errorf("%s: %w", file, err), "toolhost inspect " + file + " shows what it is"}
+	}
+
+	p.endings = plugins.Sidecars(os.DirFS(filepath.Dir(file)), filepath.Base(file))
+	if info.Manifest != nil || info.Describe || len(p.endings) > 0 {
+		if words != nil || f.name != "" {
+			return p, &usageError{errors.New(file + " has a manifest, which says how it is called"), "leave out --name and what follows --"}
+		}
+		p.name = strings.TrimSuffix(filepath.Base(file), ".wasm")
+		return p, nil
+	}
+	if info.Shape != host.Command {
+		return p, &hinted{fmt.Errorf("%s is no program: it is a %s without a manifest", file, info.Shape), "add the manifest next to it, see docs/contract.md"}
+	}
+	if words == nil {
+		return p, &usageError{errors.New("how is the program called? Write its command line after --"), fmt.Sprintf("for example: toolhost add %s -- -n '{count:integer?}' '{text:stdin}'", file)}
+	}
+	if p.name == "" {
+		p.name = nameOf(file)
+	}
+	if !pluginName.MatchString(p.name) { // it becomes the name of a file
+		return p, &usageError{fmt.Errorf("--name: expected a name of %s, found %q", pluginName, p.name), ""}
+	}
+	p.sidecar, err = f.manifest(p.name, words, "", nil)
+	return p, err
+}
+
+// pluginName matches the names that a plugin may have.
+var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
+
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+
+// nameOf makes a name of a plugin from that of a file.
+func nameOf(file string) string {
+	name := strings.ToLower(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
+	name = strings.Trim(notInNames.ReplaceAllString(name, "_"), "_")
+	if name == "" || name[0] < 'a' {
+		name = "run_" + name
+	}
+	return name[:min(len(name), 32)]
+}
+
+// manifest writes the sidecar of a program. Args and result are an example, if args is not empty.
+func (f programFlags) manifest(name string, words []string, args string, result json.RawMessage) ([]byte, error) {
+	t, err := parseWords(words)
+	if err != nil {
+		return nil, &usageError{err, "toolhost add --help has the placeholders"}
+	}
+	folders, writes, err := f.needs()
+	if err != nil {
+		return nil, err
+	}
+	env, err := f.variables()
+	if err != nil {
+		return nil, err
+	}
+	description := f.description
+	if description == "" {
+		description = strings.TrimSpace("Runs " + name + " " + t.String())
+	}
+
+	var b bytes.Buffer
+	line := func(indent int, key string, value any) {
+		var text strings.Builder
+		enc := json.NewEncoder(&text) // JSON is YAML
+		enc.SetEscapeHTML(false)
+		_ = enc.Encode(value) // strings, numbers and JSON
+		fmt.Fprintf(&b, "%*s%s: %s", indent, "", key, text.String())
+	}
+	line(0, "abi", abi.Version)
+	line(0, "name", name)
+	line(0, "version", "1.0.0")
+	line(0, "description", description)
+	if len(folders) > 0 {
+		line(0, "needs", map[string]any{"files": folders})
+	}
+	b.WriteString("tools:\n")
+	line(2, "- name", name)
+	line(4, "description", description)
+	line(4, "input_schema", t.schema())
+	b.WriteString("    command:\n")
+	line(6, "args", append([]abi.Word{}, t.args...))
+	line(6, "stdin", map[bool]string{true: "{" + t.stdin + "}"}[t.stdin != ""])
+	if len(env) > 0 {
+		line(6, "env", env)
+	}
+	if len(folders) == 1 {
+		line(6, "dir", folders[0].Path)
+	}
+	if f.success != nil {
+		line(6, "success", f.success)
+	}
+	switch {
+	case strings.HasPrefix(f.output, "image/"):
+		line(6, "output", map[string]string{"image": f.output})
+	case f.output != "":
+		line(6, "output", f.output)
+	}
+	if !writes { // a program has no way out but its folders
+		b.WriteString("    hints: {readonly: true, idempotent: true, open_world: false}\n")
+	}
+	if args != "" {
+		line(4, "examples", []abi.Example{{Args: json.RawMessage(args), Result: result}})
+	}
+	return b.Bytes(), nil
+}
+
+// needs returns the folders that the program needs, and whether it writes to one.
+func (f programFlags) needs() (folders []abi.FileNeed, writes bool, err error) {
+	for _, folder := range f.folders {
+		path, mode, given := strings.Cut(folder, ":")
+		if given && mode != string(abi.FileRead) && mode != string(abi.FileWrite) {
+			return nil, false, &usageError{fmt.Errorf("--folder %s: expected PATH, PATH:read or PATH:write", folder), ""}
+		}
+		need := abi.FileNeed{Path: path, Mode: abi.FileMode(mode)}
+		if !given {
+			need.Mode = abi.FileRead
+		}
+		writes = writes || need.Mode == abi.FileWrite
+		folders = append(folders, need)
+	}
+	return folders, writes, nil
+}
+
+// variables returns the constant environment.
+func (f programFlags) variables() (map[string]string, error) {
+	env := map[string]string{}
+	for _, v := range f.env {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok {
+			return nil, &usageError{fmt.Errorf("--env %s: expected NAME=VALUE", v), ""}
+		}
+		env[name] = value
+	}
+	return env, nil
+}
+
+// try calls the tool with the example, and shows what comes of it. If a second call has the
+// same result, the example becomes part of the manifest.
+func (f programFlags) try(ctx context.Context, a *app, p *program, work string, words []string) error {
+	args, err := f.arguments(ctx, a, words)
+	if err != nil {
+		return err
+	}
+	r, done, err := rehearse(ctx, a, filepath.Join(work, p.name+".wasm"))
+	if err != nil {
+		return err
+	}
+	defer done()
+	r.seed = filepath.Join(filepath.Dir(p.file), "testdata")
+	if err := r.granted(a); err != nil {
+		return err
+	}
+
+	var results [2]abi.Result
+	for i := range results {
+		var stderr bytes.Buffer
+		session, err := r.reset()
+		if err != nil {
+			return err
+		}
+		results[i], err = r.Call(ctx, server.Request{Session: session, Tool: r.plugin.Tools[0].Name, Args: json.RawMessage(args), Stderr: &stderr})
+		if i == 0 {
+			printTried(a, p.name, args, results[0], stderr.Bytes())
+		}
+		if ctx.Err() != nil || results[i].Kind != abi.Success {
+			return &hinted{fmt.Errorf("the try failed, and nothing was added: %s", ends(results[i], err)), tryHint(results[i])}
+		}
+	}
+
+	if len(results[0].Content) > 0 || len(results[0].Value) > maxExample || !sameValue(results[0].Value, results[1].Value) {
+		a.notef("toolhost: the result is no example of the manifest: it is not the same each time, or large")
+		return nil
+	}
+	if p.sidecar, err = f.manifest(p.name, words, args, results[0].Value); err != nil {
+		return err
+	}
+	return p.write(work)
+}
+
+// maxExample bounds the result of an example that is written into a manifest, in bytes.
+const maxExample = 2 << 10
+
+// arguments returns the arguments of the try.
+func (f programFlags) arguments(ctx context.Context, a *app, words []string) (string, error) {
+	t, err := parseWords(words)
+	if err != nil {
+		return "", err
+	}
+	args := map[string]json.RawMessage{}
+	if f.example != "" {
+		if err := json.Unmarshal([]byte(f.example), &args); err != nil {
+			return "", &usageError{fmt.Errorf("--example: expected a JSON object: %w", err), ""}
+		}
+	}
+	if t.stdin != "" && args[t.stdin] == nil && !a.asks() {
+		text, err := readUntil(ctx, io.LimitReader(a.in, server.MaxArgs))
+		if err != nil {
+			return "", err
+		}
+		if len(text) > 0 {
+			args[t.stdin], _ = json.Marshal(string(text)) // a string
+		}
+	}
+
+	var missing []string
+	for _, p := range t.params {
+		if args[p.name] == nil && !p.optional && p.kind != "boolean" {
+			missing = append(missing, fmt.Sprintf("%q: …", p.name))
+		}
+	}
+	if missing != nil {
+		return "", &usageError{errors.New("the program is tried before it is added, and an argument for that is missing"),
+			"add --example '{" + strings.Join(missing, ", ") + "}', or --untried"}
+	}
+	text, err := json.Marshal(args)
+	return string(text), err
+}
+
+// printTried shows a try.
+func printTried(a *app, tool, args string, r abi.Result, stderr []byte) {
+	a.printf("%s %s\n", tool, brief(json.RawMessage(args)))
+	if r.Kind == abi.Success {
+		a.printf("  result  %s\n", brief(r.Value))
+	}
+	for _, c := range r.Content {
+		a.printf("  result  %s, %s\n", c.Type, c.MIMEType)
+	}
+	if r.ExitCode != nil {
+		a.printf("  code    %d\n", *r.ExitCode)
+	}
+	if len(stderr) > 0 {
+		a.printf("  stderr  %s\n", short(oneLine(string(stderr)), 300))
+	}
+	cost := measured(r.Usage)
+	a.printf("  cost    %s fuel, %s, %s\n", cost[0], cost[1], cost[2])
+}
+
+// tryHint says what may help after a failed try.
+func tryHint(r abi.Result) string {
+	if r.ExitCode != nil && *r.ExitCode != 0 && r.Kind == abi.ToolError {
+		return fmt.Sprintf("if the code %d is a result, as with linters: --success 0,%d", *r.ExitCode, *r.ExitCode)
+	}
+	return "see docs/plugins.md, “A program as it is”"
+}
+
+// folder returns the folder to which the program is added.
+func (f programFlags) folder(a *app) (string, error) {
+	if f.to != "" {
+		return filepath.Abs(f.to)
+	}
+	for _, source := range a.config.plugins {
+		if _, err := registry.ParseReference(source); err != nil {
+			return source, nil
+		}
+	}
+	if data := userData(); data != "" {
+		return filepath.Join(data, "plugins"), nil
+	}
+	return "", &usageError{errors.New("no folder of plugins is configured"), "name one with --to"}
+}
+
+// vacant returns an error if a folder has a file of the program's name.
+func (p program) vacant(folder string) error {
+	file := filepath.Join(folder, p.name+".wasm")
+	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
+		return &usageError{fmt.Errorf("%s exists", file), "remove it first, or choose another --name"}
+	}
+	if len(plugins.Sidecars(os.DirFS(folder), p.name+".wasm")) > 0 {
+		return &usageError{fmt.Errorf("%s has a manifest of %s", folder, p.name), "remove it first, or choose another --name"}
+	}
+	return nil
+}
+
+// write writes the program and its manifests into a folder.
+func (p program) write(folder string) error {
+	if p.sidecar != nil {
+		if err := owned.WriteFile(filepath.Join(folder, p.name+".toolhost.yaml"), p.sidecar); err != nil {
+			return err
+		}
+	}
+	for _, name := range p.endings {
+		data, err := os.ReadFile(filepath.Join(filepath.Dir(p.file), name))
+		if err == nil {
+			err = owned.WriteFile(filepath.Join(folder, name), data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return owned.WriteFile(filepath.Join(folder, p.name+".wasm"), p.wasm) // last: a server sees it with its manifest
+}
+
+// install copies the program into a folder, adds that to the configuration, and shows what
+// to do next.
+func (p program) install(ctx context.Context, a *app, to string) error {
+	if err := p.write(to); err != nil {
+		return err
+	}
+	a.printf("added %s to %s, %s\n", p.name, oneLine(to), human.Bytes(int64(len(p.wasm))))
+
+	if !slices.Contains(a.config.plugins, to) {
+		name, err := configEditor{a}.add(to)
+		if err != nil {
+			return err
+		}
+		a.printf("added the folder to %s\n", oneLine(name))
+		a.noteStarter()
+	}
+	if err := a.load(a.flags); err != nil {
+		return err
+	}
+	loaded, err := a.loadFile(ctx, plugins.Dir(to), p.name+".wasm")
+	if err != nil {
+		return err
+	}
+	if err := acceptAdded(ctx, a, loaded.Manifest.Name); err != nil {
+		return err
+	}
+	if p.sidecar != nil {
+		a.printf("describe the tool and its arguments to models in %s\n", oneLine(filepath.Join(to, p.name+".toolhost.yaml")))
+	}
+	if lines := a.config.lacking(loaded); lines != "" {
+		a.printf("to grant what it needs, %s\n%s", a.config.addTo(), lines)
+	}
+	return nil
+}

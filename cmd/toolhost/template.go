@@ -1,0 +1,187 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// A template is the command line of a program as it is written after `toolhost add FILE --`:
+// words with placeholders such as {name}, {name:integer}, {name?}, {name:string...} and
+// {name:stdin}.
+type template struct {
+	args   []abi.Word
+	stdin  string // name of the argument that the program reads from stdin; empty: it reads nothing
+	params []param
+}
+
+// A param is an argument of the tool.
+type param struct {
+	name     string
+	kind     string // a type of JSON Schema
+	list     bool   // an array of them
+	optional bool
+}
+
+// placeholder matches what stands between braces: NAME[:TYPE][...][?].
+var placeholder = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)(?::([a-z]+))?(\.\.\.)?(\?)?$`)
+
+// stdinType is the type of the argument that a program reads from stdin.
+const stdinType = "stdin"
+
+// parseWords reads the words of a template.
+func parseWords(words []string) (t template, err error) {
+	for _, word := range words {
+		parsed, found, err := t.word(word)
+		if err != nil {
+			return t, fmt.Errorf("%q: %w", word, err)
+		}
+		if parsed == "" && word != "" { // {name:stdin}
+			continue
+		}
+		if err := t.add(parsed, found); err != nil {
+			return t, fmt.Errorf("%q: %w", word, err)
+		}
+	}
+	return t, nil
+}
+
+// word returns a word in the form of a manifest, which has no types, and its placeholders.
+func (t *template) word(word string) (parsed string, found []param, err error) {
+	var b strings.Builder
+	for word != "" {
+		at := strings.IndexAny(word, "{}")
+		if at < 0 {
+			at = len(word)
+		}
+		b.WriteString(word[:at])
+		if word = word[at:]; word == "" {
+			break
+		}
+		if len(word) > 1 && word[1] == word[0] { // {{ or }}
+			b.WriteString(word[:2])
+			word = word[2:]
+			continue
+		}
+
+		inside, rest, closed := strings.Cut(word[1:], "}")
+		match := placeholder.FindStringSubmatch(inside)
+		if word[0] == '}' || !closed || match == nil {
+			return "", nil, errors.New("expected {NAME}, {NAME:TYPE}, {NAME?} or {NAME...}: write {{ and }} for braces")
+		}
+		p := param{name: match[1], kind: match[2], list: match[3] != "", optional: match[4] != ""}
+		if p.kind == stdinType {
+			if b.Len() > 0 || rest != "" || p.list {
+				return "", nil, fmt.Errorf("{%s:stdin} is what the program reads: expected a word of its own", p.name)
+			}
+			return "", nil, t.reads(p)
+		}
+		if p, err = t.declare(p); err != nil {
+			return "", nil, err
+		}
+		b.WriteString("{" + p.name + "}")
+		found, word = append(found, p), rest
+	}
+	return b.String(), found, nil
+}
+
+// reads makes an argument the text that the program reads.
+func (t *template) reads(p param) error {
+	if t.stdin != "" {
+		return fmt.Errorf("the program reads {%s:stdin} already", t.stdin)
+	}
+	p.kind = "string"
+	_, err := t.declare(p)
+	t.stdin = p.name
+	return err
+}
+
+// declare adds an argument. One without a type that was declared before is that one.
+func (t *template) declare(p param) (param, error) {
+	if i := slices.IndexFunc(t.params, func(q param) bool { return q.name == p.name }); i >= 0 {
+		q := t.params[i]
+		if p != q && (p != param{name: p.name}) {
+			return q, fmt.Errorf("{%s} has another type before: write it once, and {%s} after that", p.name, p.name)
+		}
+		return q, nil
+	}
+
+	if p.kind == "" {
+		p.kind = "string"
+	}
+	if known := []string{"string", "integer", "number", "boolean"}; !slices.Contains(known, p.kind) {
+		return p, fmt.Errorf("%s is no type: expected %s or %s", p.kind, strings.Join(known, ", "), stdinType)
+	}
+	t.params = append(t.params, p)
+	return p, nil
+}
+
+// add adds a word with its placeholders. What is optional is in a group with the option
+// before it, such as -i in -i {indent?}, so that both are left out.
+func (t *template) add(word string, found []param) error {
+	alone := len(found) == 1 && word == "{"+found[0].name+"}"
+	if !alone {
+		for _, p := range found {
+			if p.list || p.kind == "boolean" {
+				return fmt.Errorf("{%s} is a %s: expected a word of its own", p.name, map[bool]string{true: "list", false: "boolean"}[p.list])
+			}
+		}
+		group := slices.ContainsFunc(found, func(p param) bool { return p.optional })
+		t.args = append(t.args, abi.Word{Templates: []string{word}, Group: group})
+		return nil
+	}
+
+	p, last := found[0], len(t.args)-1
+	option := last >= 0 && isOption(t.args[last])
+	switch {
+	case p.kind == "boolean" && (!option || p.list):
+		return fmt.Errorf("{%s} is a boolean, which stands for the option before it, such as -v {%s:boolean}", p.name, p.name)
+	case option && (p.optional || p.kind == "boolean"):
+		t.args[last] = abi.Word{Templates: []string{t.args[last].Templates[0], word}, Group: true}
+	default:
+		t.args = append(t.args, abi.Word{Templates: []string{word}})
+	}
+	return nil
+}
+
+// isOption reports whether a word is a constant option.
+func isOption(w abi.Word) bool {
+	return !w.Group && len(w.Templates) == 1 && strings.HasPrefix(w.Templates[0], "-") && w.Templates[0] != "-" && w.Templates[0] != "--" && !strings.ContainsAny(w.Templates[0], "{}")
+}
+
+// schema returns the input schema of the tool.
+func (t *template) schema() json.RawMessage {
+	var properties, required []string
+	for _, p := range t.params {
+		s := fmt.Sprintf(`{"type":%q}`, p.kind)
+		if p.list {
+			s = `{"type":"array","items":` + s + `}`
+		}
+		properties = append(properties, fmt.Sprintf("%q:%s", p.name, s))
+		if !p.optional && p.kind != "boolean" {
+			required = append(required, fmt.Sprintf("%q", p.name))
+		}
+	}
+	return json.RawMessage(`{"type":"object","properties":{` + strings.Join(properties, ",") + `},"required":[` + strings.Join(required, ",") + `],"additionalProperties":false}`)
+}
+
+// String returns the words for people.
+func (t *template) String() string {
+	var words []string
+	for _, w := range t.args {
+		text := strings.Join(w.Templates, " ")
+		if w.Group {
+			text = "[" + text + "]"
+		}
+		words = append(words, text)
+	}
+	if t.stdin != "" {
+		words = append(words, "< {"+t.stdin+"}")
+	}
+	return strings.Join(words, " ")
+}
