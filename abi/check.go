@@ -95,6 +95,9 @@ func (m *Manifest) check() []Problem {
 	}
 
 	c.needs("/needs", &m.Needs)
+	if n := m.countNeeds(); n > MaxNeeds {
+		c.add("/needs", "expected at most %d needs of the plugin and its tools, found %d", MaxNeeds, n)
+	}
 	if m.ConfigSchema != nil {
 		c.schema("/config_schema", m.ConfigSchema, false)
 		var root struct{ Type any }
@@ -179,6 +182,7 @@ func (d *decoder) tool(at, plugin string, t *Tool) {
 		d.add(at+"/hints", "readonly and destructive exclude each other")
 	}
 
+	d.needs(at+"/needs", &t.Needs)
 	d.narration(at+"/narrate", t)
 	d.command(at, t)
 
@@ -207,7 +211,28 @@ func oneOf[T ~string](d *decoder, pointer string, got T, allowed ...T) {
 	}
 }
 
+// countNeeds returns the number of entries in the lists of needs.
+func (m *Manifest) countNeeds() int {
+	n := m.Needs.count()
+	for i := range m.Tools {
+		n += m.Tools[i].Needs.count()
+	}
+	return n
+}
+
+func (n *Needs) count() int {
+	if n == nil {
+		return 0
+	}
+	return len(n.Files) + len(n.Env) + len(n.Tools) + len(n.HTTP) + len(n.Secrets) + n.Optional.count()
+}
+
 func (d *decoder) needs(at string, n *Needs) {
+	if o := n.Optional; o != nil && o.Optional != nil {
+		d.add(at+"/optional/optional", "optional needs have no optional needs of their own")
+	} else if o != nil {
+		d.needs(at+"/optional", o)
+	}
 	for i, f := range n.Files {
 		at := at + "/files/" + strconv.Itoa(i)
 		if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path || f.Path == "/" {
@@ -262,10 +287,13 @@ func (d *decoder) httpNeed(at string, h HTTPNeed) {
 
 func unfitForURL(r rune) bool { return r <= ' ' || isControl(r) || strings.ContainsRune(`@?#\`, r) }
 
-// closedWorld finds tools whose hints contradict the needs of their plugin.
+// closedWorld finds tools whose hints contradict the needs of their plugin and of its
+// other tools, which share what is granted.
 func (d *decoder) closedWorld(m *Manifest) {
+	http := func(n Needs) bool { return len(n.HTTP) > 0 || len(n.Opt().HTTP) > 0 }
+	open := http(m.Needs) || slices.ContainsFunc(m.Tools, func(t Tool) bool { return http(t.Needs) })
 	for i, t := range m.Tools {
-		if w := t.Hints.OpenWorld; w != nil && !*w && len(m.Needs.HTTP) > 0 {
+		if w := t.Hints.OpenWorld; w != nil && !*w && open {
 			d.add("/tools/"+strconv.Itoa(i)+"/hints/open_world", "false, but the plugin needs http: every tool of it may reach the network")
 		}
 	}
