@@ -2,6 +2,7 @@ package abi
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"path"
 	"reflect"
@@ -268,6 +269,30 @@ func (d *decoder) needs(at string, n *Needs) {
 			d.add(at+"/env/"+strconv.Itoa(i), "expected the name of an environment variable, found %q", e)
 		}
 	}
+}
+
+// maxAsked is the most needs in one question of a plugin, entries of lists counted.
+const maxAsked = 16
+
+// DecodeNeeds reads the request of the operation granted.
+func DecodeNeeds(data []byte) (Needs, error) {
+	var n Needs
+	if problems := decodeStrict(data, &n); len(problems) > 0 {
+		return Needs{}, errors.New(problems[0].String())
+	}
+
+	d := &decoder{}
+	d.needs("", &n)
+	if n.Optional != nil {
+		d.add("/optional", "ask for these needs as those of the request")
+	}
+	if c := n.count(); c > maxAsked {
+		d.add("", "expected at most %d needs, found %d", maxAsked, c)
+	}
+	if len(d.problems) > 0 {
+		return Needs{}, errors.New(d.problems[0].String())
+	}
+	return n, nil
 }
 
 // httpNeed checks the form of a URL and of methods. The host reports what else it

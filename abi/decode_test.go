@@ -194,12 +194,16 @@ func FuzzDecodeManifest(f *testing.F) {
 		f.Add(v.document())
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) {
+		if n, err := abi.DecodeNeeds(doc); err == nil {
+			require.Nil(t, n.Optional)
+		}
 		m, err := abi.DecodeManifest(doc)
 		if err != nil {
 			require.ErrorAs(t, err, new(*abi.ManifestError))
 			return
 		}
 		requireStable(t, m)
+		require.Nil(t, m.AllNeeds().All().Optional)
 		for i := range m.Tools {
 			_ = m.Tools[i].Narrate(abi.PhaseStarted, "de-CH", doc)
 		}

@@ -35,7 +35,7 @@ type Hints = abi.Hints
 type Limits = abi.Limits
 
 // Needs are the grants that a plugin requires before any of its tools is called, or a tool
-// before it is called itself.
+// before it is called itself. Call.Has asks for the optional ones.
 //
 //	Files   []FileNeed  folders
 //	Env     []string    names of environment variables
@@ -47,7 +47,7 @@ type Limits = abi.Limits
 //	KV      StoreMode   a key-value store of the plugin's own: read or write
 //	HTTP    []HTTPNeed  requests over HTTP, see package web
 //	Secrets []string    secrets in those requests, by their names: Call.SecretExists
-//	Optional *Needs     what tools can work without
+//	Optional *Needs     what tools can work without: Call.Has
 type Needs = abi.Needs
 
 // FileNeed is a folder that the plugin needs.
