@@ -2,6 +2,7 @@ package abi
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"path"
 	"reflect"
@@ -95,6 +96,9 @@ func (m *Manifest) check() []Problem {
 	}
 
 	c.needs("/needs", &m.Needs)
+	if n := m.countNeeds(); n > MaxNeeds {
+		c.add("/needs", "expected at most %d needs of the plugin and its tools, found %d", MaxNeeds, n)
+	}
 	if m.ConfigSchema != nil {
 		c.schema("/config_schema", m.ConfigSchema, false)
 		var root struct{ Type any }
@@ -180,6 +184,7 @@ func (d *decoder) tool(at, plugin string, t *Tool) {
 		d.add(at+"/hints", "readonly and destructive exclude each other")
 	}
 
+	d.needs(at+"/needs", &t.Needs)
 	d.narration(at+"/narrate", t)
 	d.command(at, t)
 
@@ -208,7 +213,28 @@ func oneOf[T ~string](d *decoder, pointer string, got T, allowed ...T) {
 	}
 }
 
+// countNeeds returns the number of entries in the lists of needs.
+func (m *Manifest) countNeeds() int {
+	n := m.Needs.count()
+	for i := range m.Tools {
+		n += m.Tools[i].Needs.count()
+	}
+	return n
+}
+
+func (n *Needs) count() int {
+	if n == nil {
+		return 0
+	}
+	return len(n.Files) + len(n.Env) + len(n.Tools) + len(n.HTTP) + len(n.Secrets) + n.Optional.count()
+}
+
 func (d *decoder) needs(at string, n *Needs) {
+	if o := n.Optional; o != nil && o.Optional != nil {
+		d.add(at+"/optional/optional", "optional needs have no optional needs of their own")
+	} else if o != nil {
+		d.needs(at+"/optional", o)
+	}
 	for i, f := range n.Files {
 		at := at + "/files/" + strconv.Itoa(i)
 		if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path {
@@ -246,6 +272,30 @@ func (d *decoder) needs(at string, n *Needs) {
 	}
 }
 
+// maxAsked is the most needs in one question of a plugin, entries of lists counted.
+const maxAsked = 16
+
+// DecodeNeeds reads the request of the operation granted.
+func DecodeNeeds(data []byte) (Needs, error) {
+	var n Needs
+	if problems := decodeStrict(data, &n); len(problems) > 0 {
+		return Needs{}, errors.New(problems[0].String())
+	}
+
+	d := &decoder{}
+	d.needs("", &n)
+	if n.Optional != nil {
+		d.add("/optional", "ask for these needs as those of the request")
+	}
+	if c := n.count(); c > maxAsked {
+		d.add("", "expected at most %d needs, found %d", maxAsked, c)
+	}
+	if len(d.problems) > 0 {
+		return Needs{}, errors.New(d.problems[0].String())
+	}
+	return n, nil
+}
+
 // httpNeed checks the form of a URL and of methods. The host reports what else it
 // cannot grant.
 func (d *decoder) httpNeed(at string, h HTTPNeed) {
@@ -263,10 +313,13 @@ func (d *decoder) httpNeed(at string, h HTTPNeed) {
 
 func unfitForURL(r rune) bool { return r <= ' ' || isControl(r) || strings.ContainsRune(`@?#\`, r) }
 
-// closedWorld finds tools whose hints contradict the needs of their plugin.
+// closedWorld finds tools whose hints contradict the needs of their plugin and of its
+// other tools, which share what is granted.
 func (d *decoder) closedWorld(m *Manifest) {
+	http := func(n Needs) bool { return len(n.HTTP) > 0 || len(n.Opt().HTTP) > 0 }
+	open := http(m.Needs) || slices.ContainsFunc(m.Tools, func(t Tool) bool { return http(t.Needs) })
 	for i, t := range m.Tools {
-		if w := t.Hints.OpenWorld; w != nil && !*w && len(m.Needs.HTTP) > 0 {
+		if w := t.Hints.OpenWorld; w != nil && !*w && open {
 			d.add("/tools/"+strconv.Itoa(i)+"/hints/open_world", "false, but the plugin needs http: every tool of it may reach the network")
 		}
 	}

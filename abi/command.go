@@ -47,7 +47,7 @@ type Command struct {
 	Stdin *string `json:"stdin,omitempty"`
 	// Env has environment variables. Those that the operator grants take precedence.
 	Env map[string]string `json:"env,omitempty"`
-	// Dir is the working directory: the path of a folder in the needs of the plugin. Empty
+	// Dir is the working directory: the path of a folder that the tool needs. Empty
 	// means the one that the program chooses.
 	Dir string `json:"dir,omitempty"`
 	// AllowDash names the arguments whose values may begin a word with "-".

@@ -92,16 +92,17 @@ func (d *decoder) args(at string, declared properties, words []Word) {
 // directories checks the working directories of commands. C and Rust look for relative
 // paths in the folder at /, so there cannot be another one.
 func (d *decoder) directories(m *Manifest) {
-	needs := func(dir string) bool {
-		return slices.ContainsFunc(m.Needs.Files, func(f FileNeed) bool { return f.Path == dir })
+	has := func(n Needs, dir string) bool {
+		return slices.ContainsFunc(n.Files, func(f FileNeed) bool { return f.Path == dir })
 	}
+	root := has(m.AllNeeds().All(), "/")
 	for i, t := range m.Tools {
 		at := "/tools/" + strconv.Itoa(i) + "/command/dir"
 		switch dir := t.Command.Dir; {
 		case dir == "":
-		case !needs(dir):
-			d.add(at, "%.80q is not a folder that the plugin needs: name it in needs.files", dir)
-		case dir != "/" && needs("/"):
+		case !has(m.NeedsOf(&t), dir):
+			d.add(at, "%.80q is not a folder that the tool needs: name it in needs.files", dir)
+		case dir != "/" && root:
 			d.add(at, "the plugin needs a folder at /, which is the working directory then: expected \"/\", found %.80q", dir)
 		}
 	}

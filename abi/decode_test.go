@@ -111,7 +111,9 @@ func TestFullManifest(t *testing.T) {
 		Files: []abi.FileNeed{{Path: "/work", Mode: abi.FileWrite}, {Path: "/usr/share/cities", Mode: abi.FileRead}},
 		Env:   []string{"LANG", "_PRIVATE"},
 		Clock: true, Random: true, Ask: true, Session: abi.StoreWrite,
+		Optional: &abi.Needs{KV: abi.StoreRead, HTTP: []abi.HTTPNeed{{URL: "https://cities.example/*"}}},
 	}, m.Needs)
+	require.Equal(t, abi.Needs{KV: abi.StoreWrite, Optional: &abi.Needs{Secrets: []string{"cities"}}}, tool.Needs)
 }
 
 // TestBounds has the faults that are too large for a file, each just beyond
@@ -136,10 +138,16 @@ func TestBounds(t *testing.T) {
 		doc := manifest("d", object, 1)
 		return append(doc, bytes.Repeat([]byte(" "), n-len(doc))...)
 	}
+	needs := func(n int) []byte { // half of them in an optional list of a tool
+		list := func(n int) string { return `["A"` + strings.Repeat(`,"A"`, n-1) + `]` }
+		return fmt.Appendf(nil, `{"abi":"toolhost_v1","name":"p","version":"1.0.0","description":"d","needs":{"env":%s},
+			"tools":[{"name":"t","description":"T.","input_schema":{"type":"object"},"needs":{"optional":{"env":%s}}}]}`, list(500), list(n-500))
+	}
 	for name, c := range map[string]struct {
 		good, bad []byte
 		want      string
 	}{
+		"needs":       {needs(1000), needs(1001), "/needs: expected at most 1000 needs of the plugin and its tools, found 1001"},
 		"size":        {whole(1 << 20), whole(1<<20 + 1), "the manifest has 1048577 bytes, at most 1048576 are allowed"},
 		"description": {manifest(strings.Repeat("é", 4096), object, 1), manifest(strings.Repeat("é", 4097), object, 1), "/description: expected at most 4096 characters, found 4097"},
 		"tools":       {manifest("d", object, 128), manifest("d", object, 129), "/tools: expected 1 to 128 tools, found 129"},
@@ -186,12 +194,16 @@ func FuzzDecodeManifest(f *testing.F) {
 		f.Add(v.document())
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) {
+		if n, err := abi.DecodeNeeds(doc); err == nil {
+			require.Nil(t, n.Optional)
+		}
 		m, err := abi.DecodeManifest(doc)
 		if err != nil {
 			require.ErrorAs(t, err, new(*abi.ManifestError))
 			return
 		}
 		requireStable(t, m)
+		require.Nil(t, m.AllNeeds().All().Optional)
 		for i := range m.Tools {
 			_ = m.Tools[i].Narrate(abi.PhaseStarted, "de-CH", doc)
 		}

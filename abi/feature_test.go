@@ -11,7 +11,7 @@ import (
 
 // Features never disappear, or plugins that require them would not load any more.
 func TestFeatures(t *testing.T) {
-	require.Subset(t, abi.Features(), strings.Fields(`approval argv ask background_seconds call_start checkpoint clock config_schema concurrency deferrable destructive env
+	require.Subset(t, abi.Features(), strings.Fields(`approval argv ask background_seconds call_start checkpoint clock config_schema concurrency deferrable destructive env needs optional
 		examples files fuel idempotent kv limits long_running memory_bytes messages narrate open_world output_bytes output_schema
 		park_after_seconds pure_init random readonly report session supports_background timeout_seconds title`))
 	require.NotContains(t, abi.Features(), "name")

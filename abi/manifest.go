@@ -1,6 +1,9 @@
 package abi
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Limits of a manifest. A manifest that exceeds one is refused.
 const (
@@ -10,6 +13,7 @@ const (
 	MaxDescription = 4096    // characters of one description; each costs tokens in every model call
 	MaxAgentName   = 40      // characters of a name for agents, see AgentName
 	MaxSecretName  = 64      // characters of the name of a secret
+	MaxNeeds       = 1000    // needs of a plugin and its tools, each entry of a list counted
 )
 
 // MaxSessionValue is the largest value of a session, in bytes of JSON.
@@ -52,6 +56,7 @@ type Tool struct {
 	Hints        Hints           `json:"hints,omitzero"`
 	Approval     Approval        `json:"approval,omitempty"`
 	Deferrable   Deferrable      `json:"deferrable,omitempty"`
+	Needs        Needs           `json:"needs,omitzero"`   // in addition to those of the plugin
 	Narration    Narration       `json:"narrate,omitzero"` // status texts for a person
 	Limits       Limits          `json:"limits,omitzero"`
 	Examples     []Example       `json:"examples,omitempty"`
@@ -141,8 +146,9 @@ type Example struct {
 	Error  string          `json:"error,omitempty"` // part of the error text
 }
 
-// Needs are the grants that a plugin requires. The zero Needs requires none. A plugin
-// is not called until all its needs are granted.
+// Needs are the grants that a plugin or a tool requires. The zero Needs requires none. A
+// tool is not called until its needs and those of its plugin are granted. What is granted
+// applies to all tools of the plugin.
 type Needs struct {
 	Files  []FileNeed `json:"files,omitempty"`
 	Env    []string   `json:"env,omitempty"` // names of environment variables
@@ -160,6 +166,8 @@ type Needs struct {
 	HTTP []HTTPNeed `json:"http,omitempty"`
 	// Secrets are names of secrets that the operator must add to its HTTP requests.
 	Secrets []string `json:"secrets,omitempty"`
+	// Optional are needs that tools can work without. They have no Optional themselves.
+	Optional *Needs `json:"optional,omitempty"`
 }
 
 // HTTPNeed describes HTTP requests that a plugin must be able to make.
@@ -195,6 +203,74 @@ const (
 	FileRead  FileMode = "read"
 	FileWrite FileMode = "write" // read and write
 )
+
+// With returns the needs together with others, each of them once. Of two modes of a
+// folder or a store it has write.
+func (n Needs) With(more Needs) Needs {
+	n.Clock, n.Random, n.Ask = n.Clock || more.Clock, n.Random || more.Random, n.Ask || more.Ask
+	n.Session, n.KV = max(n.Session, more.Session), max(n.KV, more.KV) // in order: none, read, write
+	n.Env, n.Tools, n.Secrets = union(n.Env, more.Env), union(n.Tools, more.Tools), union(n.Secrets, more.Secrets)
+
+	n.Files = slices.Clone(n.Files)
+	for _, f := range more.Files {
+		i := slices.IndexFunc(n.Files, func(have FileNeed) bool { return have.Path == f.Path })
+		if i < 0 {
+			n.Files = append(n.Files, f)
+			continue
+		}
+		n.Files[i].Mode = max(n.Files[i].Mode, f.Mode)
+	}
+
+	n.HTTP = slices.Clone(n.HTTP)
+	for _, h := range more.HTTP {
+		if !slices.ContainsFunc(n.HTTP, func(have HTTPNeed) bool { return have.URL == h.URL && slices.Equal(have.Methods, h.Methods) }) {
+			n.HTTP = append(n.HTTP, h)
+		}
+	}
+
+	if more.Optional != nil {
+		n.Optional = new(n.Opt().With(*more.Optional))
+	}
+	return n
+}
+
+// Opt returns the optional needs. The zero Needs are none.
+func (n Needs) Opt() Needs {
+	if n.Optional == nil {
+		return Needs{}
+	}
+	return *n.Optional
+}
+
+// All returns the needs, including the optional ones.
+func (n Needs) All() Needs {
+	all := n.With(n.Opt())
+	all.Optional = nil
+	return all
+}
+
+// union returns the elements of both lists.
+func union(a, b []string) []string {
+	a = slices.Clone(a)
+	for _, s := range b {
+		if !slices.Contains(a, s) {
+			a = append(a, s)
+		}
+	}
+	return a
+}
+
+// NeedsOf returns what a tool needs: its own needs, and those of the plugin.
+func (m *Manifest) NeedsOf(t *Tool) Needs { return Needs{}.With(m.Needs).With(t.Needs) }
+
+// AllNeeds returns the needs of the plugin and of all its tools.
+func (m *Manifest) AllNeeds() Needs {
+	all := Needs{}.With(m.Needs)
+	for i := range m.Tools {
+		all = all.With(m.Tools[i].Needs)
+	}
+	return all
+}
 
 // Lookup returns the tool with that name.
 func (m *Manifest) Lookup(name string) (*Tool, bool) {

@@ -111,6 +111,8 @@ func (w walker) value(at string, s map[string]any, t reflect.Type) {
 	case t.Kind() == reflect.Map:
 		require.Equal(w, "object", s["type"], at)
 		w.value(at+"/*", w.resolve(at+"/*", s["additionalProperties"]), t.Elem())
+	case t == reflect.TypeFor[*abi.Needs](): // within Needs
+		require.Equal(w, w.defs["needs"], s, at)
 	case t.Kind() == reflect.Pointer:
 		w.value(at, s, t.Elem())
 	case t.Kind() == reflect.Struct:

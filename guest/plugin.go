@@ -34,8 +34,8 @@ type Hints = abi.Hints
 //	OutputBytes       int64 written to all streams
 type Limits = abi.Limits
 
-// Needs are the grants that a plugin requires before one of its tools is
-// called.
+// Needs are the grants that a plugin requires before any of its tools is called, or a tool
+// before it is called itself. Call.Has asks for the optional ones.
 //
 //	Files   []FileNeed  folders
 //	Env     []string    names of environment variables
@@ -47,6 +47,7 @@ type Limits = abi.Limits
 //	KV      StoreMode   a key-value store of the plugin's own: read or write
 //	HTTP    []HTTPNeed  requests over HTTP, see package web
 //	Secrets []string    secrets in those requests, by their names: Call.SecretExists
+//	Optional *Needs     what tools can work without: Call.Has
 type Needs = abi.Needs
 
 // FileNeed is a folder that the plugin needs.
@@ -87,7 +88,7 @@ type Plugin struct {
 	License     string // SPDX expression
 	Authors     []string
 	Tools       []Tool
-	Needs       Needs // the zero Needs requires no grants
+	Needs       Needs // of all tools; the zero Needs requires no grants
 	// Requires names features of the contract that the plugin cannot work without, such
 	// as "kv". A host that lacks one refuses the plugin and says so. See the contract.
 	Requires []string
@@ -105,6 +106,7 @@ type Tool struct {
 	Description string // all that a model knows of the tool
 	Handler     Handler
 	Hints       Hints
+	Needs       Needs // in addition to those of the plugin
 	Approval    abi.Approval
 	Deferrable  abi.Deferrable
 	Narrate     Narration // status texts for a person; see [Say]
@@ -156,7 +158,7 @@ func (p *Plugin) document() ([]byte, error) {
 func (t *Tool) manifest() (abi.Tool, error) {
 	m := abi.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description, Hints: t.Hints,
-		Approval: t.Approval, Deferrable: t.Deferrable, Narration: t.Narrate, Limits: t.Limits,
+		Needs: t.Needs, Approval: t.Approval, Deferrable: t.Deferrable, Narration: t.Narrate, Limits: t.Limits,
 	}
 	if t.Handler.run == nil {
 		return m, errors.New("it has no handler, make one with guest.Handle")

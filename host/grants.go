@@ -21,8 +21,9 @@ type GrantProblem = grant.GrantProblem
 // can choose: a folder or a value.
 const Choose = grant.Choose
 
-// CheckNeeds returns an error about needs that no grant could cover.
-func CheckNeeds(n abi.Needs) error { return grant.CheckNeeds(n) }
+// CheckNeeds returns an error about needs of a plugin or its tools that no grant could
+// cover.
+func CheckNeeds(m *abi.Manifest) error { return grant.CheckNeeds(m) }
 
 // Mount grants a folder of the host to a plugin. Links cannot lead out of the
 // folder.

@@ -316,8 +316,8 @@ func TestHTTPChecks(t *testing.T) {
 	}
 	require.Empty(t, host.Grant{HTTP: []host.HTTPRule{{URL: "https://*/*", Methods: []string{"*"}, MaxBody: 8 << 20}}}.Check())
 
-	require.EqualError(t, host.CheckNeeds(abi.Needs{HTTP: []abi.HTTPNeed{{URL: "https://1.2.3/*"}}}), `bad manifest: /needs/http/0/url: host "1.2.3" is neither a name nor an IPv4 address of four decimal numbers`)
-	require.NoError(t, host.CheckNeeds(abi.Needs{HTTP: []abi.HTTPNeed{{URL: "https://10.0.0.1/*"}, {URL: "http://localhost:80/*"}, {URL: "https://[::1]/*"}}}))
+	require.EqualError(t, host.CheckNeeds(&abi.Manifest{Needs: abi.Needs{HTTP: []abi.HTTPNeed{{URL: "https://1.2.3/*"}}}}), `bad manifest: /needs/http/0/url: host "1.2.3" is neither a name nor an IPv4 address of four decimal numbers`)
+	require.NoError(t, host.CheckNeeds(&abi.Manifest{Needs: abi.Needs{HTTP: []abi.HTTPNeed{{URL: "https://10.0.0.1/*"}, {URL: "http://localhost:80/*"}, {URL: "https://[::1]/*"}}}}))
 
 	require.False(t, host.Grant{HTTP: []host.HTTPRule{{URL: "https://example.com/*", Methods: []string{"GET", "HEAD"}}}}.Writes())
 	require.True(t, host.Grant{HTTP: []host.HTTPRule{{URL: "https://example.com/*", Methods: []string{"POST"}}}}.Writes())

@@ -221,13 +221,13 @@ func (l *loader) fill(p *Plugin, stem string) error {
 		return fmt.Errorf("%s: %w", p.Source, err)
 	}
 
-	if err := host.CheckNeeds(p.Manifest.Needs); err != nil {
+	if err := host.CheckNeeds(p.Manifest); err != nil {
 		return fmt.Errorf("%s: %w", p.Source, err)
 	}
 	p.interpret = l.interprets(p)
 	p.granted = l.cfg.Grants[p.Manifest.Name]
 	p.Grant = l.within(p)
-	p.Missing = p.Grant.Missing(p.Manifest.Needs)
+	p.compareNeeds()
 	return p.checkConfig()
 }
 
@@ -241,7 +241,7 @@ func (p *Plugin) checkConfig() error {
 	if err != nil {
 		return fmt.Errorf("%s: /config_schema: %w", p.Source, err)
 	}
-	if len(p.Missing) > 0 { // it is not called
+	if p.Denied() != nil { // it is not called
 		return nil
 	}
 

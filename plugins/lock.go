@@ -162,7 +162,7 @@ func (p *Plugin) Kept() bool { return p.kept }
 
 // Described returns the plugin's own description.
 func (p *Plugin) Described() lock.Described {
-	return lock.Described{Manifest: p.Manifest, Needs: Grant{}.Missing(p.Manifest.Needs)}
+	return lock.Described{Manifest: p.Manifest, Needs: Needs(p.Manifest)}
 }
 
 // checkModule refuses a module that was not accepted, before any of it runs.

@@ -107,6 +107,15 @@ var tampering = []struct {
 	{name: "needs", change: func(s *scene) {
 		s.put(func(m *abi.Manifest) { m.Needs.HTTP = []abi.HTTPNeed{{URL: "https://evil.example/*"}} })
 	}, want: []string{"; it needs more: http GET https://evil.example/*: "}},
+	{name: "needs of a tool", change: func(s *scene) {
+		s.put(func(m *abi.Manifest) { m.Tools[0].Needs.HTTP = []abi.HTTPNeed{{URL: "https://evil.example/*"}} })
+	}, want: []string{"; it needs more: http GET https://evil.example/* (tool box): "}},
+	{name: "optional needs", change: func(s *scene) {
+		s.put(func(m *abi.Manifest) { m.Tools[0].Needs.Optional = &abi.Needs{Clock: true} })
+	}, want: []string{"; it needs more: clock (tool box) (optional): "}},
+	{name: "needs of a tool in the manifest next to it", change: func(s *scene) {
+		s.files["side.toolhost.yaml"] = wasmFile([]byte(sidecarYAML + "    needs: {clock: true}\n"))
+	}, want: []string{"plugins/side.wasm: the plugin side is not what toolhost.lock has: the manifest next to it is ", "; it needs more: clock (tool "}},
 	{name: "downgrade", change: func(s *scene) { s.put(func(m *abi.Manifest) { m.Version = "0.0.1" }) }, want: []string{"version 0.0.1 instead of 1.0.0, a downgrade; the module is "}},
 	{name: "name", change: func(s *scene) { s.put(func(m *abi.Manifest) { m.Name = "bax" }) }, want: []string{`its name is "bax" instead of "box"`}},
 	{name: "it describes itself", change: func(s *scene) { s.files["box.wasm"] = wasmFile(describing(boxManifest())) }, want: []string{"is not what toolhost.lock has: the module is "}},

@@ -29,7 +29,7 @@ type Plugin struct {
 	Manifest *abi.Manifest
 	Info     *host.Info
 	Grant    Grant    // the operator's grants
-	Missing  []string // needs that were not granted; tools are not called until this is empty
+	Missing  []string // needs of the plugin and of its tools that were not granted, see [Tool].Missing
 	Tools    []*Tool
 	Pack     bool   // see [Folder]
 	Signer   Signer // who signed it
@@ -76,8 +76,9 @@ type Plugin struct {
 // manifest; its Name is the name within the plugin.
 type Tool struct {
 	*abi.Tool
-	Name   string // unique among all plugins
-	Plugin *Plugin
+	Name    string // unique among all plugins
+	Plugin  *Plugin
+	Missing []string // needs of the tool and of its plugin that were not granted; it is not called until this is empty
 
 	input, output *schema.Schema
 }
@@ -128,8 +129,21 @@ func (t *Tool) CheckResult(value json.RawMessage) []abi.Problem {
 // Version returns [Plugin.Digest], which changes with the code of the tool.
 func (t *Tool) Version() (string, error) { return t.Plugin.Digest() }
 
-// Denied is [Plugin.Denied].
-func (t *Tool) Denied() error { return t.Plugin.Denied() }
+// Denied returns an error that matches host.ErrDenied if the tool lacks grants, else nil.
+func (t *Tool) Denied() error {
+	if len(t.Missing) == 0 {
+		return nil
+	}
+	who := "the plugin " + t.Plugin.Manifest.Name
+	if !reflect.ValueOf(t.Needs).IsZero() {
+		who = "the tool " + t.Name
+	}
+	return denied(who, t.Missing)
+}
+
+func denied(who string, missing []string) error {
+	return fmt.Errorf("%w: %s needs %s, which the operator has not granted", host.ErrDenied, who, strings.Join(missing, ", "))
+}
 
 // Refused returns why the tool cannot run, see [Plugin.Refused].
 func (t *Tool) Refused() error {
@@ -145,14 +159,14 @@ func (t *Tool) Refused() error {
 // session, calls of a plugin's serial tools run one after the other.
 //
 // Errors are those of host.Host.Call and host.Host.Compile, and match host.ErrDenied
-// if the plugin lacks grants. After an error that matches [ErrReplaced] or
+// if the tool lacks grants. After an error that matches [ErrReplaced] or
 // [ErrChanged] nothing has run: look the tool up again after the next reload.
 func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	p := t.Plugin
 	fail := func(kind abi.Kind, message string, err error) (abi.Result, error) {
 		return abi.Result{Kind: kind, Error: message}, &host.CallError{Plugin: p.Manifest.Name, Tool: t.Tool.Name, Name: t.Name, Err: err}
 	}
-	if err := p.Denied(); err != nil {
+	if err := t.Denied(); err != nil {
 		return fail(abi.ToolError, err.Error(), err)
 	}
 
@@ -203,13 +217,13 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	return result, err
 }
 
-// Denied returns an error that matches host.ErrDenied if the plugin lacks grants,
-// else nil.
+// Denied returns an error that matches host.ErrDenied if all tools of the plugin lack
+// grants, else nil.
 func (p *Plugin) Denied() error {
-	if len(p.Missing) == 0 {
+	if len(p.Missing) == 0 || slices.ContainsFunc(p.Tools, func(t *Tool) bool { return len(t.Missing) == 0 }) {
 		return nil
 	}
-	return fmt.Errorf("%w: the plugin %s needs %s, which the operator has not granted", host.ErrDenied, p.Manifest.Name, strings.Join(p.Missing, ", "))
+	return denied("the plugin "+p.Manifest.Name, p.Missing)
 }
 
 // Ungranted reports whether the plugin lacks grants and was granted nothing at all.
@@ -217,11 +231,54 @@ func (p *Plugin) Ungranted() bool {
 	return len(p.Missing) > 0 && reflect.ValueOf(p.granted).IsZero()
 }
 
-// GrantError names the needs of a plugin that were not granted, for the operator.
+// compareNeeds compares what the plugin and its tools need with what they were granted.
+func (p *Plugin) compareNeeds() {
+	common := p.Grant.Missing(p.Manifest.Needs)
+	p.Missing = common
+	for _, t := range p.Tools {
+		own := p.Grant.Missing(t.Needs)
+		t.Missing = append(slices.Clip(common), lock.Beyond(own, common)...)
+		p.Missing = append(slices.Clip(p.Missing), lock.Beyond(own, p.Missing)...)
+	}
+}
+
+// Needs lists the needs of a plugin as an operator would write them, and says which are of
+// one tool, and which are optional.
+func Needs(m *abi.Manifest) []string {
+	all := needTexts(m.Needs, "")
+	for i := range m.Tools {
+		all = append(all, needTexts(m.Tools[i].Needs, " (tool "+m.Tools[i].Name+")")...)
+	}
+	return all
+}
+
+func needTexts(n abi.Needs, of string) (texts []string) {
+	for _, need := range (Grant{}).Missing(n) {
+		texts = append(texts, need+of)
+	}
+	for _, need := range (Grant{}).Missing(n.Opt()) {
+		texts = append(texts, need+of+" (optional)")
+	}
+	return texts
+}
+
+// GrantError names the needs of a plugin and its tools that were not granted, for the
+// operator.
 type GrantError struct{ Plugin *Plugin }
 
 func (e *GrantError) Error() string {
-	return "not granted what it needs: " + strings.Join(e.Plugin.Missing, ", ")
+	p := e.Plugin
+	if p.Denied() != nil {
+		return "not granted what it needs: " + strings.Join(p.Missing, ", ")
+	}
+
+	var tools []string
+	for _, t := range p.Tools {
+		if t.Denied() != nil {
+			tools = append(tools, t.Name+" needs "+strings.Join(t.Missing, ", "))
+		}
+	}
+	return "not granted what some of its tools need: " + strings.Join(tools, "; ")
 }
 
 // Unwrap returns host.ErrDenied.

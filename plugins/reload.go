@@ -25,7 +25,7 @@ type Changes struct {
 	// has: new code with the same manifest changes no tool.
 	ToolsAdded, ToolsChanged, ToolsRemoved []string
 
-	Problems []Problem // new ones, and a [GrantError] for each new plugin that lacks grants, unless it belongs to a pack
+	Problems []Problem // new ones, and a [GrantError] for each new plugin with tools that lack grants, unless it belongs to a pack
 
 	Overridden []Problem // new entries of [Registry.Overridden]
 }
@@ -248,7 +248,7 @@ func sameVersion(a, b *Plugin) bool {
 
 // sameWords reports whether two tools have the same definition for models.
 func sameWords(a, b *Tool) bool {
-	return a == b || reflect.DeepEqual(a.Tool, b.Tool) && slices.Equal(a.Plugin.Missing, b.Plugin.Missing) &&
+	return a == b || reflect.DeepEqual(a.Tool, b.Tool) && slices.Equal(a.Missing, b.Missing) &&
 		a.Plugin.Manifest.Name == b.Plugin.Manifest.Name
 }
 

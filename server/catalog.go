@@ -130,15 +130,15 @@ func (s *Service) Catalog(ctx context.Context) ([]wire.Plugin, []wire.FileProble
 	return s.catalog.Plugins(), append(s.Findings(), newProblems(unread)...), nil
 }
 
-// Findings returns what needs an operator's attention: plugins that were not loaded, whose
-// grants are less than they need, or that were granted tools that cannot be called; damage to
+// Findings returns what needs an operator's attention: plugins that were not loaded, that
+// were granted something, but too little for each of their tools, or that were granted tools that cannot be called; damage to
 // Config.DataDir, and a full disk; and plugins that have differed between hosts for more than
-// ten minutes. A plugin that was granted nothing is not a finding: the operator may not want
-// its tools.
+// ten minutes. A plugin that was granted nothing, or enough for some of its tools, is not a
+// finding: the operator may not want the others.
 func (s *Service) Findings() []wire.FileProblem {
 	found := slices.Concat(newProblems(s.registry.Problems()), s.storage.Problems(), s.cluster.Problems())
 	for _, p := range s.registry.Plugins() {
-		if len(p.Missing) > 0 && !p.Ungranted() {
+		if p.Denied() != nil && !p.Ungranted() {
 			found = append(found, wire.FileProblem{File: p.File, Error: (&plugins.GrantError{Plugin: p}).Error()})
 		}
 		for _, name := range p.Grant.Tools {

@@ -270,20 +270,20 @@ func (a *app) openKeeping(ctx context.Context) (*server.Service, func(), error) 
 	})
 }
 
-// lackingFor is lacking for the plugin of a tool.
+// lackingFor is lacking for one tool.
 func lackingFor(c *config, s *server.Service, tool string) string {
 	t, err := s.Lookup(tool)
-	if err != nil {
+	if err != nil || len(t.Missing) == 0 {
 		return ""
 	}
-	return c.lacking(t.Plugin)
+	return c.lines(wanted{t.Plugin, t.Plugin.Manifest.NeedsOf(t.Tool)})
 }
 
 // compileFor compiles the plugin of a call in advance, so that compiling does not
 // count against the call's time limit. If that fails, the call reports it.
 func compileFor(ctx context.Context, s *server.Service, req server.Request, progress *bar) {
 	tool, err := s.Lookup(req.Tool)
-	if err != nil || tool.Plugin.Denied() != nil || len(tool.CheckArgs(req.Args)) > 0 {
+	if err != nil || tool.Denied() != nil || len(tool.CheckArgs(req.Args)) > 0 {
 		return
 	}
 	progress.set(0, 1, "compiling "+tool.Plugin.File)

@@ -15,8 +15,8 @@ import (
 )
 
 // checkPlugins reports what toolhost list would report: plugins that cannot be loaded, and
-// settings for plugins and tools that do not exist. It also reports grants that are less than
-// what their plugin needs. It creates no folder.
+// settings for plugins and tools that do not exist. It also reports grants that are too
+// little for each tool of their plugin. It creates no folder.
 func (c configCheck) checkPlugins(ctx context.Context) error {
 	unread := slices.ContainsFunc(c.problems, func(p problem) bool { return strings.HasPrefix(p.key, "plugins") })
 	if unread || len(c.folders()) == 0 {
@@ -49,7 +49,7 @@ func (c configCheck) checkPlugins(ctx context.Context) error {
 	for _, p := range r.Plugins() {
 		key := "grants." + p.Manifest.Name
 		inside := func(other problem) bool { return strings.HasPrefix(other.key, key+".") } // which may be why it is less
-		if _, granted := c.server.Grants[p.Manifest.Name]; granted && len(p.Missing) > 0 && !slices.ContainsFunc(c.problems, inside) {
+		if _, granted := c.server.Grants[p.Manifest.Name]; granted && p.Denied() != nil && !slices.ContainsFunc(c.problems, inside) {
 			c.problem(key, "%v", &plugins.GrantError{Plugin: p})
 		}
 	}

@@ -211,7 +211,7 @@ func (i inspected) print(a *app) {
 	row("memory", fmt.Sprintf("%s to %s", human.Bytes(i.Module.MinBytes), human.Bytes(i.Module.MaxBytes)))
 	row("isolation", describeIsolation(i.Isolation, m.Tools))
 	row("waiting", i.Waiting.String())
-	row("needs", needs(m.Needs))
+	row("needs", needs(m))
 	if m.ConfigSchema != nil {
 		row("config", string(m.ConfigSchema))
 	}
@@ -220,7 +220,7 @@ func (i inspected) print(a *app) {
 	for _, t := range m.Tools {
 		var schema bytes.Buffer
 		_ = json.Compact(&schema, t.InputSchema) // it was decoded before
-		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(t.Hints, declared(t.Hints, m.Needs), t.Approval, false), &schema)
+		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(t.Hints, declared(t.Hints, m), t.Approval, false), &schema)
 		if t.Argv {
 			a.printf("  argv   each argument as --name value\n")
 		}
@@ -240,9 +240,7 @@ func (i inspected) print(a *app) {
 }
 
 // needs formats the needs of a plugin as the operator would grant them.
-func needs(n abi.Needs) string {
-	return cmp.Or(strings.Join(plugins.Grant{}.Missing(n), ", "), "-")
-}
+func needs(m *abi.Manifest) string { return cmp.Or(strings.Join(plugins.Needs(m), ", "), "-") }
 
 // describeIsolation says how calls are isolated, and why.
 func describeIsolation(i host.Isolation, tools []abi.Tool) string {
@@ -271,9 +269,9 @@ type waiting struct {
 	Unless   []string `json:"unless,omitempty"` // what makes a run keep its instance
 }
 
-// waiting returns what happens to waiting runs of a plugin, with its grant and needs.
+// waiting returns what happens to waiting runs of a plugin, with its grant and all needs.
 func (c *config) waiting(p *plugins.Plugin, m *host.Info, i host.Isolation) waiting {
-	needs, grant := p.Manifest.Needs, c.server.Grants[p.Manifest.Name]
+	needs, grant := p.Manifest.AllNeeds().All(), c.server.Grants[p.Manifest.Name]
 	why := host.Resident(i, len(needs.Files)+len(grant.Files) > 0)
 	if why == "" && !slices.Contains(m.Exports, abi.ExportResume) {
 		why = "it waits in its code, because it does not export " + abi.ExportResume

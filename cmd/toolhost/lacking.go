@@ -15,25 +15,45 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/document"
+	"github.com/toolhost/toolhost/internal/lock"
 	"github.com/toolhost/toolhost/plugins"
 )
 
-// lacking returns the lines of a configuration, in YAML, that grant plugins their missing
-// needs, with the secrets that these name but that are not configured. It is empty if
-// nothing is missing.
+// wanted are needs of a plugin that it is to be granted.
+type wanted struct {
+	*plugins.Plugin
+	needs abi.Needs
+}
+
+// lacking returns the lines of a configuration, in YAML, that grant plugins what they and
+// their tools lack, see lines. It is empty if nothing is missing.
 func (c *config) lacking(all ...*plugins.Plugin) string {
+	var lack []wanted
+	for _, p := range slices.SortedFunc(slices.Values(all), func(a, b *plugins.Plugin) int { return cmp.Compare(a.Manifest.Name, b.Manifest.Name) }) {
+		if len(p.Missing) > 0 {
+			lack = append(lack, wanted{p, p.Manifest.AllNeeds()})
+		}
+	}
+	return c.lines(lack...)
+}
+
+// lines returns the lines of a configuration, in YAML, that grant needs, with the secrets
+// that these name but that are not configured. Optional needs are comments.
+func (c *config) lines(all ...wanted) string {
 	var text strings.Builder
 	secrets := map[string][]host.HTTPRule{}
-	for _, p := range slices.SortedFunc(slices.Values(all), func(a, b *plugins.Plugin) int { return cmp.Compare(a.Manifest.Name, b.Manifest.Name) }) {
-		if len(p.Missing) == 0 {
-			continue
-		}
+	for _, w := range all {
 		if text.Len() == 0 {
 			text.WriteString("grants:\n")
 		}
-		fmt.Fprintf(&text, "  %s:\n", document.QuoteYAML(p.Manifest.Name))
-		add := p.Grant.Lacking(p.Manifest.Needs)
-		writeGrant(&text, add)
+		fmt.Fprintf(&text, "  %s:\n", document.QuoteYAML(w.Manifest.Name))
+
+		var required, every strings.Builder
+		add := w.Grant.Lacking(w.needs)
+		writeGrant(&required, add)
+		writeGrant(&every, w.Grant.Lacking(w.needs.All()))
+		commentOptional(&text, required.String(), every.String())
+
 		for _, r := range add.HTTP {
 			if r.Secret != "" && c.secrets[r.Secret] == nil {
 				secrets[r.Secret] = append(secrets[r.Secret], r)
@@ -48,6 +68,40 @@ func (c *config) lacking(all ...*plugins.Plugin) string {
 		writeSecret(&text, name, secrets[name])
 	}
 	return text.String()
+}
+
+// commentOptional writes the lines of a grant that covers every need. Those that are not
+// among the lines of the required needs are comments.
+func commentOptional(text *strings.Builder, required, every string) {
+	needed := settingsIn(required)
+	for _, lines := range settingsIn(every) {
+		key, _, _ := strings.Cut(lines[0], ":")
+		var have []string
+		if i := slices.IndexFunc(needed, func(n []string) bool { return strings.HasPrefix(n[0], key+":") }); i >= 0 {
+			have = needed[i]
+		}
+		text.WriteString(strings.Join(have, ""))
+
+		optional := lock.Beyond(lines, have)
+		for i, line := range optional {
+			indent := optional[0][:len(optional[0])-len(strings.TrimLeft(optional[0], " "))]
+			if i == 0 {
+				text.WriteString(indent + "# optional:\n")
+			}
+			text.WriteString(indent + "# " + line[len(indent):])
+		}
+	}
+}
+
+// settingsIn returns the lines of each setting of a plugin.
+func settingsIn(grant string) (all [][]string) {
+	for line := range strings.Lines(grant) {
+		if !strings.HasPrefix(line, "     ") { // deeper than the names of settings
+			all = append(all, nil)
+		}
+		all[len(all)-1] = append(all[len(all)-1], line)
+	}
+	return all
 }
 
 // writeSecret writes the keys of a secret for the requests of rules.

@@ -23,7 +23,7 @@ func TestLacking(t *testing.T) {
 		Files:   []abi.FileNeed{{Path: "/in", Mode: abi.FileRead}, {Path: `/o: "ut, {}` + "\u202e", Mode: abi.FileWrite}},
 		Env:     []string{"HOME", "null", "Y", "_1"},
 	}
-	for i := range reflect.TypeFor[abi.Needs]().NumField() {
+	for i := range reflect.TypeFor[abi.Needs]().NumField() - 1 { // without Optional
 		require.False(t, reflect.ValueOf(needs).Field(i).IsZero(), "the test has all needs")
 	}
 	plugin := func(name string, g plugins.Grant) *plugins.Plugin {

@@ -117,11 +117,11 @@ func listed(plugins []wire.Plugin, s *server.Service) []listedTool {
 	for _, p := range plugins {
 		for _, t := range p.Tools {
 			effects := t.Annotations
-			if tool, err := s.Lookup(t.Name); err == nil && len(p.Missing) > 0 {
-				effects = declared(t.Hints, tool.Plugin.Manifest.Needs)
+			if tool, err := s.Lookup(t.Name); err == nil && len(t.Missing) > 0 {
+				effects = declared(t.Hints, tool.Plugin.Manifest)
 			}
 			out = append(out, listedTool{
-				t.Name, t.Title, t.Description, p.Name, p.Version, p.File, p.Digest, p.Locked, p.Signer, t.Hints, t.Annotations, grantsOf(p.Grants, t.Hints), p.Missing, t.Deferred, t.Approval, effects,
+				t.Name, t.Title, t.Description, p.Name, p.Version, p.File, p.Digest, p.Locked, p.Signer, t.Hints, t.Annotations, grantsOf(p.Grants, t.Hints), t.Missing, t.Deferred, t.Approval, effects,
 			})
 		}
 	}
@@ -166,9 +166,10 @@ func listRows(tools []listedTool, brief bool) [][]string {
 	return rows
 }
 
-// declared returns what a call of a tool may do if its plugin is granted what it needs.
-func declared(h abi.Hints, needs abi.Needs) wire.Annotations {
-	all := host.Grant{}.Lacking(needs)
+// declared returns what a call of a tool may do if its plugin is granted all that it and
+// its tools need.
+func declared(h abi.Hints, m *abi.Manifest) wire.Annotations {
+	all := host.Grant{}.Lacking(m.AllNeeds().All())
 	calls := len(all.Tools) > 0 // of tools that may do anything
 	return wire.Annotations{
 		Destructive: (all.Writes() || calls) && h.IsDestructive(),

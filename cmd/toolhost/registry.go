@@ -243,10 +243,10 @@ func (r *registries) printStored(p *plugins.Plugin, found registry.Artifact) {
 	rows := [][]string{
 		{"digest", string(found.Digest)},
 		{"module", fmt.Sprintf("%s, %s", found.Module, human.Bytes(found.Size))},
-		{"needs", needs(m.Needs)},
+		{"needs", needs(m)},
 	}
 	for _, t := range m.Tools {
-		rows = append(rows, []string{"tool", fmt.Sprintf("%s: %s (%s)", abi.AgentName(m.Name, t.Name), short(t.Description, 100), strings.TrimSpace(hints(t.Hints, declared(t.Hints, m.Needs), t.Approval, false)))})
+		rows = append(rows, []string{"tool", fmt.Sprintf("%s: %s (%s)", abi.AgentName(m.Name, t.Name), short(t.Description, 100), strings.TrimSpace(hints(t.Hints, declared(t.Hints, m), t.Approval, false)))})
 	}
 	r.table(rows)
 }

@@ -78,7 +78,7 @@ func rehearse(ctx context.Context, a *app, name string) (r *rehearsal, done func
 	return nil, nil, fmt.Errorf("%s: the plugin was not loaded", name)
 }
 
-// needsOf returns the needs and the name of a plugin.
+// needsOf returns all needs of a plugin and its tools, and its name.
 func needsOf(ctx context.Context, cfg server.Config, base string) (needs abi.Needs, name string, err error) {
 	cfg.Host.CacheDir, cfg.Host.Logger = cfg.CacheDir, cfg.Logger
 	h, err := host.New(ctx, cfg.Host)
@@ -90,7 +90,7 @@ func needsOf(ctx context.Context, cfg server.Config, base string) (needs abi.Nee
 	if err != nil {
 		return needs, "", err
 	}
-	return p.Manifest.Needs, p.Manifest.Name, nil
+	return p.Manifest.AllNeeds().All(), p.Manifest.Name, nil
 }
 
 // grant adds to the configured grants those needs of a plugin that a rehearsal can

@@ -105,14 +105,15 @@ func testFile(ctx context.Context, a *app, name string) error {
 	return a.answer(out, err, func() { out.print(a, failed) })
 }
 
-// granted returns an error if the plugin lacks grants that only the configuration can
-// give.
+// granted returns an error if a tool with examples lacks grants that only the
+// configuration can give.
 func (r *rehearsal) granted(a *app) error {
-	err := r.plugin.Denied()
-	if err == nil {
-		return nil
+	for _, tool := range r.plugin.Tools {
+		if err := tool.Denied(); err != nil && len(tool.Examples) > 0 {
+			return &hinted{err, a.config.addTo() + "\n" + strings.TrimSuffix(lackingFor(&a.config.config, r.Service, tool.Name), "\n")}
+		}
 	}
-	return &hinted{err, a.config.addTo() + "\n" + strings.TrimSuffix(a.config.lacking(r.plugin), "\n")}
+	return nil
 }
 
 // try runs an example, twice if the tool is idempotent.

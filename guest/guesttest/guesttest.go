@@ -26,7 +26,7 @@ import (
 
 // Check fails the test if a host would refuse the plugin's manifest, or if an example
 // does not have the result that it states. Each example is a subtest. Each folder that the
-// plugin needs is a copy of the one below testdata, for /work of testdata/work: see
+// tool or its plugin needs, or can use, is a copy of the one below testdata, for /work of testdata/work: see
 // [guest.Call.Folder]. The clock is the real one, also without the need clock.
 func Check(t *testing.T, p *guest.Plugin) {
 	t.Helper()
@@ -41,7 +41,7 @@ func Check(t *testing.T, p *guest.Plugin) {
 		}
 		for i, e := range tool.Examples {
 			t.Run(exampleName(tool.Name, i, e), func(t *testing.T) {
-				h := Host{Folders: folders(t, m.Needs.Files)}
+				h := Host{Folders: folders(t, m.NeedsOf(&tool).All().Files)}
 				if problem := wrongExample(h, p, &tool, e); problem != "" {
 					t.Error(problem)
 				}

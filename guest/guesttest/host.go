@@ -53,7 +53,7 @@ type Host struct {
 	// Folders are folders of the test, by the paths of the plugin's needs that they stand
 	// for. A tool finds them with [guest.Call.Folder]. Other folders are not granted.
 	Folders map[string]string
-	// HTTP responds to the requests that the plugin's needs cover, see [Play] and
+	// HTTP responds to the requests that the needs of the tool and its plugin cover, see [Play] and
 	// [Recorded]. During a call it also replaces [http.DefaultTransport], so tests
 	// with it should not run in parallel. Nil means that HTTP is not granted.
 	HTTP http.RoundTripper
@@ -128,7 +128,7 @@ func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
 		c.restored = *h.Checkpoint
 	}
 
-	for _, need := range slices.Concat(m.Needs.HTTP, h.HTTPRules) {
+	for _, need := range slices.Concat(m.NeedsOf(declared).All().HTTP, h.HTTPRules) {
 		_, host, _ := strings.Cut(need.URL, "://")
 		every := strings.HasPrefix(host, "*/") || strings.HasPrefix(host, "*:") // such a rule cannot be private
 		c.rules = append(c.rules, egress.Rule{URL: need.URL, Methods: need.Methods, Private: !every})
@@ -318,6 +318,8 @@ func (c *call) use(op string, request []byte) (any, error) {
 		return c.KV.use(op, request, c.readonly)
 	case !known && op == "report":
 		return c.report(request)
+	case !known && op == "granted":
+		return c.granted(request)
 	case !known && op == "http" && !stopping:
 		return c.http(request)
 	case stopping:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/toolhost/toolhost/abi"
@@ -36,6 +37,11 @@ type pluginView struct {
 	Rules []Setting // one row for each entry of a list
 	AddTo string    // where Lines belong
 	Lines string    // configuration that grants what is missing
+}
+
+// Partly reports whether some of the tools can be called.
+func (v pluginView) Partly() bool {
+	return slices.ContainsFunc(v.Tools, func(t wire.PluginTool) bool { return len(t.Missing) == 0 })
 }
 
 // plugins shows the loaded plugins, their grants, and problems.

@@ -141,9 +141,9 @@ type Plugin struct {
 	Digest      string       `json:"digest"`           // SHA-256; empty if the file cannot be read
 	Locked      bool         `json:"locked,omitempty"` // the file matches toolhost.lock
 	Signer      string       `json:"signer,omitempty"` // the signer, described for people; absent if no trusted signer signed the file
-	Needs       []string     `json:"needs"`
+	Needs       []string     `json:"needs"`            // those of one tool and optional ones are marked
 	Grants      []string     `json:"grants"`
-	Missing     []string     `json:"missing_grants,omitempty"` // needed but not granted: calls of the plugin's tools are refused
+	Missing     []string     `json:"missing_grants,omitempty"` // needed by the plugin or one of its tools, but not granted
 	Folders     []Folder     `json:"folders,omitempty"`        // granted folders
 	Tools       []PluginTool `json:"tools"`
 }
@@ -160,6 +160,7 @@ type PluginTool struct {
 	Name        string       `json:"name"` // name that agents see
 	Title       string       `json:"title,omitempty"`
 	Description string       `json:"description"`
+	Missing     []string     `json:"missing_grants,omitempty"` // needed by the tool but not granted: calls are refused
 	Approval    abi.Approval `json:"approval,omitempty"`
 	Deferred    bool         `json:"deferred,omitempty"` // not listed for models, which find the tool with tools_search
 	Hints       abi.Hints    `json:"hints"`

@@ -118,10 +118,11 @@ func forget(c *guest.Call, in forgetArgs) (forgotten, error) {
 
 var plugin = guest.Plugin{
 	Name: "memory", Version: "1.0.0", Description: "Remembers facts from one conversation to the next.", License: "Apache-2.0",
-	Needs: guest.Needs{KV: "write", Clock: true},
+	Needs: guest.Needs{KV: "read"},
 	Tools: []guest.Tool{
 		{
 			Name: "remember", Description: "Remembers a fact for later conversations. A fact that is known already is not stored twice.", Handler: guest.Handle(remember),
+			Needs: guest.Needs{KV: "write", Clock: true},
 			Hints: guest.Hints{Idempotent: true, OpenWorld: new(false), Destructive: new(false)},
 		},
 		{
@@ -130,6 +131,7 @@ var plugin = guest.Plugin{
 		},
 		{
 			Name: "forget", Description: "Forgets a fact.", Handler: guest.Handle(forget),
+			Needs: guest.Needs{KV: "write"},
 			Hints: guest.Hints{Idempotent: true, OpenWorld: new(false)},
 		},
 	},

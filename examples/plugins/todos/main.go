@@ -160,7 +160,7 @@ func newPlugin(s store) *guest.Plugin {
 				Name: "done", Description: "Marks a todo as done.", Handler: guest.Handle(s.done), Hints: marks,
 				Examples: []guest.Example{{Name: "unknown", Args: doneArgs{1_000_000}, Error: "there is no todo 1000000"}},
 			},
-			{Name: "clear", Description: "Removes the todos that are done.", Handler: guest.Handle(s.clear), Hints: clears},
+			{Name: "clear", Description: "Removes the todos that are done.", Handler: guest.Handle(s.clear), Hints: clears, Needs: guest.Needs{Optional: &guest.Needs{Ask: true}}},
 		},
 	}
 }

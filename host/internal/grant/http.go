@@ -106,15 +106,29 @@ func rulesOf(needs []abi.HTTPNeed) (rules []HTTPRule) {
 	return rules
 }
 
-// CheckNeeds returns an error about needs that no grant could cover.
-func CheckNeeds(n abi.Needs) error {
+// CheckNeeds returns an error about needs of a plugin or its tools that no grant could
+// cover.
+func CheckNeeds(m *abi.Manifest) error {
+	err := checkNeeds("/needs", m.Needs)
+	for i := range m.Tools {
+		if err == nil {
+			err = checkNeeds(fmt.Sprintf("/tools/%d/needs", i), m.Tools[i].Needs)
+		}
+	}
+	return err
+}
+
+func checkNeeds(at string, n abi.Needs) error {
 	for i, need := range n.HTTP {
 		_, err := egress.Compile([]egress.Rule{{URL: need.URL, Methods: need.Methods, Private: isPrivate(need.URL)}})
 		if wrong, ok := errors.AsType[*egress.RuleError](err); ok {
-			return &abi.ManifestError{Problems: []abi.Problem{{Pointer: fmt.Sprintf("/needs/http/%d/%s", i, wrong.Key), Message: wrong.Problem}}}
+			return &abi.ManifestError{Problems: []abi.Problem{{Pointer: fmt.Sprintf("%s/http/%d/%s", at, i, wrong.Key), Message: wrong.Problem}}}
 		}
 	}
-	return nil
+	if n.Optional == nil {
+		return nil
+	}
+	return checkNeeds(at+"/optional", *n.Optional)
 }
 
 // isPrivate reports whether a rule for the URL can only admit something if it is

@@ -6,7 +6,7 @@ import "maps"
 func Operations() map[string]Operation {
 	all := map[string]Operation{"op.cancel": {allowed: func(*Call) bool { return true }, begin: atOnce(cancelOperation)}}
 	for _, some := range []map[string]Operation{
-		askOperations, checkpointOperations, clockOperations, httpOperations, kvOperations, messageOperations,
+		askOperations, checkpointOperations, clockOperations, grantedOperations, httpOperations, kvOperations, messageOperations,
 		reportOperations, secretOperations, sessionOperations, toolOperations,
 	} {
 		maps.Copy(all, some)

@@ -20,7 +20,7 @@ func (c *Catalog) plugin(p *plugins.Plugin, settings Settings) wire.Plugin {
 	out := wire.Plugin{
 		Name: p.Manifest.Name, Version: p.Manifest.Version, Description: p.Manifest.Description, File: p.File,
 		Digest: digest, Locked: p.Locked(), Signer: p.Signer.String(),
-		Needs: plugins.Grant{}.Missing(p.Manifest.Needs), Grants: p.Grant.Names(), Missing: p.Missing,
+		Needs: plugins.Needs(p.Manifest), Grants: p.Grant.Names(), Missing: p.Missing,
 	}
 	if len(p.Grant.Config) > 0 {
 		out.Grants = append(out.Grants, "config")
@@ -30,7 +30,9 @@ func (c *Catalog) plugin(p *plugins.Plugin, settings Settings) wire.Plugin {
 		out.Folders = append(out.Folders, wire.Folder{Dir: m.Dir, Path: m.Path, Write: m.Write})
 	}
 	for _, t := range p.Tools {
-		out.Tools = append(out.Tools, c.pluginTool(OfPlugin(t, settings)))
+		tool := c.pluginTool(OfPlugin(t, settings))
+		tool.Missing = t.Missing
+		out.Tools = append(out.Tools, tool)
 	}
 
 	return out

@@ -1,0 +1,45 @@
+package abi_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// What a tool needs is what it and its plugin need: each need once, with the mode that
+// allows more.
+func TestNeedsOfTools(t *testing.T) {
+	m := &abi.Manifest{
+		Needs: abi.Needs{
+			Files: []abi.FileNeed{{Path: "/work", Mode: abi.FileRead}}, KV: abi.StoreWrite, Session: abi.StoreRead, Env: []string{"A", "A"},
+			HTTP: []abi.HTTPNeed{{URL: "https://a.example/*"}}, Optional: &abi.Needs{Ask: true, KV: abi.StoreRead},
+		},
+		Tools: []abi.Tool{{Name: "plain"}, {Name: "writer", Needs: abi.Needs{
+			Files: []abi.FileNeed{{Path: "/work", Mode: abi.FileWrite}, {Path: "/work", Mode: abi.FileRead}, {Path: "/tmp", Mode: abi.FileRead}},
+			KV:    abi.StoreRead, Session: abi.StoreWrite, Env: []string{"B", "A"}, Clock: true, Tools: []string{"other"},
+			HTTP:     []abi.HTTPNeed{{URL: "https://a.example/*"}, {URL: "https://a.example/*", Methods: []string{"POST"}}},
+			Optional: &abi.Needs{Secrets: []string{"key"}},
+		}}},
+	}
+	before := m.Needs.Files[0]
+
+	plain := m.NeedsOf(&m.Tools[0])
+	require.Equal(t, abi.Needs{
+		Files: m.Needs.Files, KV: abi.StoreWrite, Session: abi.StoreRead, Env: []string{"A"}, HTTP: m.Needs.HTTP, Optional: m.Needs.Optional,
+	}, plain)
+
+	all := abi.Needs{
+		Files: []abi.FileNeed{{Path: "/work", Mode: abi.FileWrite}, {Path: "/tmp", Mode: abi.FileRead}},
+		KV:    abi.StoreWrite, Session: abi.StoreWrite, Env: []string{"A", "B"}, Clock: true, Tools: []string{"other"},
+		HTTP:     m.Tools[1].Needs.HTTP,
+		Optional: &abi.Needs{Ask: true, KV: abi.StoreRead, Secrets: []string{"key"}},
+	}
+	require.Equal(t, all, m.NeedsOf(&m.Tools[1]))
+	require.Equal(t, all, m.AllNeeds())
+
+	all.Optional, all.Ask, all.Secrets = nil, true, []string{"key"}
+	require.Equal(t, all, m.AllNeeds().All())
+	require.Equal(t, before, m.Needs.Files[0], "the manifest stays as it is")
+}

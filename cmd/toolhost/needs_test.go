@@ -1,0 +1,61 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// The lines that grant needs have the needs of tools, and optional ones as comments.
+func TestLinesOfNeeds(t *testing.T) {
+	m := &abi.Manifest{
+		Name: "shop",
+		Needs: abi.Needs{
+			KV: abi.StoreRead, HTTP: []abi.HTTPNeed{{URL: "https://a.example/*"}}, Tools: []string{"wordcount"},
+			Optional: &abi.Needs{Clock: true, KV: abi.StoreWrite, HTTP: []abi.HTTPNeed{{URL: "https://b.example/*"}}, Tools: []string{"files_read"}},
+		},
+		Tools: []abi.Tool{
+			{Name: "stats", Needs: abi.Needs{Files: []abi.FileNeed{{Path: "/work", Mode: abi.FileRead}}}},
+			{Name: "order", Needs: abi.Needs{Files: []abi.FileNeed{{Path: "/work", Mode: abi.FileWrite}}, Optional: &abi.Needs{Env: []string{"HOME"}}}},
+		},
+	}
+	lines := func(g plugins.Grant, needs abi.Needs) string {
+		return new(config).lines(wanted{&plugins.Plugin{Manifest: m, Grant: g}, needs})
+	}
+
+	require.Equal(t, `grants:
+  shop:
+    # optional:
+    # clock: true
+    kv:
+      mode: read
+      # optional:
+      # mode: write
+    http:
+      - {url: "https://a.example/*"}
+      # optional:
+      # - {url: "https://b.example/*"}
+    files:
+      - {dir: /CHOOSE, path: /work, mode: write}
+    # optional:
+    # env:
+    #   HOME: CHOOSE
+    tools: [wordcount]
+    # optional:
+    # tools: [wordcount, files_read]
+`, lines(plugins.Grant{}, m.AllNeeds()))
+
+	granted := plugins.Grant{KV: host.KV{Mode: abi.StoreWrite}, HTTP: []host.HTTPRule{{URL: "https://a.example/*"}}, Tools: []string{"wordcount", "files_read"}, Clock: true}
+	require.Equal(t, `grants:
+  shop:
+    # optional:
+    # http:
+    #   - {url: "https://b.example/*"}
+    files:
+      - {dir: /CHOOSE, path: /work, mode: read}
+`, lines(granted, m.NeedsOf(&m.Tools[0])))
+}
