@@ -8,6 +8,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental/sysfs"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
 
@@ -15,7 +16,7 @@ import (
 func (e *environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, error) {
 	mounts := wazero.NewFSConfig()
 	for _, m := range e.call.Policy.Files {
-		fs, err := rootfs.Open(m.Dir, rootfs.Options{ReadOnly: !m.Write})
+		fs, err := rootfs.Open(m.Dir, rootfs.Options{ReadOnly: m.Mode != abi.FileWrite})
 		if err != nil {
 			reason := ErrDenied
 			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
