@@ -80,7 +80,7 @@ func sizeFrom(least int64) kind {
 	text := schema{"type": "string", "pattern": sizes.String()}
 	return kind{
 		schema: anyOf(schema{"type": "integer", "minimum": least}, schema{"const": 0}, text),
-		set:    number("a size such as 64MiB or 1048576", sizeOf, least, showSize), show: showSize,
+		set:    number("a size such as 64MiB, 64MB or 1048576", sizeOf, least, showSize), show: showSize,
 	}
 }
 
