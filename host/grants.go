@@ -6,6 +6,17 @@ import (
 )
 
 // Grant is the operator's grant to one plugin. The zero Grant grants nothing.
+//
+//	Clock   bool              the real time, and sleeping
+//	Random  bool              real randomness
+//	Ask     bool              questions to the user, if Call.Ask is set
+//	Session StoreMode         values of the session: abi.StoreRead or abi.StoreWrite
+//	KV      KV                a key-value store
+//	HTTP    []HTTPRule        requests over HTTP
+//	Files   []Mount           folders
+//	Env     map[string]string environment variables as the plugin sees them
+//	Tools   []string          other tools it may call, by their names for agents
+//	Config  map[string]string the plugin's settings; do not put secrets there
 type Grant = grant.Grant
 
 // Capability is something that a plugin can do once the operator has granted it.
@@ -27,15 +38,30 @@ func CheckNeeds(m *abi.Manifest) error { return grant.CheckNeeds(m) }
 
 // Mount grants a folder of the host to a plugin. Links cannot lead out of the
 // folder.
+//
+//	Dir  string   folder of the host
+//	Path string   absolute path in the sandbox, such as /work
+//	Mode FileMode abi.FileRead, also if empty, or abi.FileWrite
 type Mount = grant.Mount
 
 // HTTPRule allows HTTP requests of a plugin. Zero fields allow as little as possible.
+//
+//	URL     string   https://HOST[:PORT]/PATH: *.example.com is a HOST of one more label, and a PATH that ends in /* all below
+//	Methods []string in upper case; empty is GET and HEAD, * is all
+//	Secret  string   name of the secret that is added to the requests
+//	MaxBody int64    most bytes of one body in either direction; 0 is DefaultMaxBody, at most 256 MiB
+//	Private bool     whether loopback and private addresses of HOST are allowed
 type HTTPRule = grant.HTTPRule
 
 // DefaultMaxBody is the default of HTTPRule.MaxBody, in bytes.
 const DefaultMaxBody = grant.DefaultMaxBody
 
 // KV is the grant of a key-value store. The zero KV grants nothing.
+//
+//	Mode  StoreMode abi.StoreRead or abi.StoreWrite
+//	Scope KVScope   which calls share the store; empty is KVPlugin
+//	Keys  int       the most values; 0 is DefaultKVKeys
+//	Bytes int64     the most bytes of all values and their keys; 0 is DefaultKVBytes
 type KV = grant.KV
 
 // KVScope is the set of calls that share a key-value store.

@@ -10,6 +10,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental/sysfs"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
@@ -31,7 +32,7 @@ func (e *environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, er
 	mounts := wazero.NewFSConfig()
 	open := map[Mount]mounted{}
 	for i, m := range granted {
-		key := Mount{Dir: m.Dir, Write: m.Write}
+		key := Mount{Dir: m.Dir, Mode: m.Mode}
 		if _, again := open[key]; !again {
 			fs, err := e.openFolder(m)
 			if err != nil {
@@ -46,7 +47,7 @@ func (e *environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, er
 }
 
 func (e *environment) openFolder(m Mount) (*rootfs.FS, error) {
-	fs, err := rootfs.Open(m.Dir, rootfs.Options{ReadOnly: !m.Write})
+	fs, err := rootfs.Open(m.Dir, rootfs.Options{ReadOnly: m.Mode != abi.FileWrite})
 	if err != nil {
 		reason := ErrDenied
 		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {

@@ -181,7 +181,7 @@ func TestPollOfFiles(t *testing.T) {
 	}
 	g.invoke = seq(tell(create(dataAt)), tell(load(i32(300))), poll, tell(wasi(closeFD, 4)), poll, tell(create(-1)), poll, i32(0))
 
-	o := run(t, g, host.Call{Policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: t.TempDir(), Path: "/work", Write: true}}}}})
+	o := run(t, g, host.Call{Policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: t.TempDir(), Path: "/work", Mode: abi.FileWrite}}}}})
 	require.NoError(t, o.err)
 	b := []byte(o.stdout)
 	require.Equal(t, "\x00\x00\x00\x00\x04\x00\x00\x00", string(b[:8]))

@@ -143,7 +143,7 @@ func TestHostileReaddir(t *testing.T) {
 // wants to do with it.
 func TestOpenAsDirectory(t *testing.T) {
 	policy := filesOf(t, 1)
-	policy.Files[0].Write = true
+	policy.Files[0].Mode = abi.FileWrite
 	g := guest{data: "00000", change: func(m *wasmbin.Module) {
 		m.Imports[fnPrestat].Name, m.Types[fnPrestat] = "path_open", sig("iiiiillii", true)
 	}}

@@ -28,7 +28,7 @@ func (u *startup) view() string {
 		b = strconv.AppendQuote(strconv.AppendQuote(b, name), p.Env[name])
 	}
 	for _, m := range p.Files {
-		b = strconv.AppendBool(strconv.AppendQuote(strconv.AppendQuote(append(b, '/'), m.Path), m.Dir), m.Write)
+		b = strconv.AppendBool(strconv.AppendQuote(strconv.AppendQuote(append(b, '/'), m.Path), m.Dir), m.Mode == abi.FileWrite)
 	}
 	return string(b)
 }

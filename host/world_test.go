@@ -124,18 +124,19 @@ func TestReadonlyHint(t *testing.T) {
 	h := newHost(t, nil)
 	m := compile(t, h, plugintest.Plugin{Invoke: plugintest.Do().Create("x").Say(abi.StreamError, "x").Return(1)}.Wasm())
 	for name, c := range map[string]struct {
-		readonly, write bool
-		want            string
+		readonly bool
+		mode     abi.FileMode
+		want     string
 	}{
-		"the hint":       {true, false, "x (the tool has the hint readonly, so its folders are mounted read-only)"},
-		"no hint":        {false, false, "x"},
-		"it can write":   {true, true, "x"},
-		"nothing is its": {true, false, "x"},
+		"the hint":       {true, abi.FileRead, "x (the tool has the hint readonly, so its folders are mounted read-only)"},
+		"no hint":        {false, abi.FileRead, "x"},
+		"it can write":   {true, abi.FileWrite, "x"},
+		"nothing is its": {true, abi.FileRead, "x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := host.Call{Traits: host.Traits{Readonly: c.readonly}}
 			if name != "nothing is its" {
-				req.Policy.Files = []host.Mount{{Dir: t.TempDir(), Path: "/work", Write: c.write}}
+				req.Policy.Files = []host.Mount{{Dir: t.TempDir(), Path: "/work", Mode: c.mode}}
 			}
 			o := do(context.Background(), h, m, req)
 			require.NoError(t, o.err)
@@ -166,14 +167,15 @@ func TestFiles(t *testing.T) {
 	for i, s := range steps {
 		all[i] = s.step
 	}
-	for _, writable := range []bool{false, true} {
-		t.Run(fmt.Sprintf("writable %v", writable), func(t *testing.T) {
+	for _, mode := range []abi.FileMode{"", abi.FileRead, abi.FileWrite} {
+		writable := mode == abi.FileWrite
+		t.Run(fmt.Sprintf("mode %q", mode), func(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte("alpha"), 0o600))
 			require.NoError(t, os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "link")))
 			o := do(context.Background(), h, m, host.Call{
 				Args:   []byte(`{"do":"steps","steps":[` + strings.Join(all, ",") + `]}`),
-				Policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: dir, Path: "/work", Write: writable}}}},
+				Policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: dir, Path: "/work", Mode: mode}}}},
 			})
 			require.NoError(t, o.err)
 			var said []string
@@ -277,7 +279,7 @@ func TestWorkingDirectoryOfGo(t *testing.T) {
 	}
 	o := do(context.Background(), h, worldPlugin.module(t, h), host.Call{
 		Args: []byte(`{"do":"steps","steps":[` + strings.Join(all, ",") + `]}`), Traits: host.Traits{Command: abi.Command{Dir: "/work"}},
-		Policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: dir, Path: "/work", Write: true}}}},
+		Policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: dir, Path: "/work", Mode: abi.FileWrite}}}},
 	})
 	require.NoError(t, o.err)
 	var said []string

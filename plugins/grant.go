@@ -68,7 +68,7 @@ func wider(part Grant) Grant {
 		part.KV.Mode = abi.StoreWrite
 	case len(part.Files) > 0:
 		one := part.Files[0]
-		one.Write = true
+		one.Mode = abi.FileWrite
 		part.Files = []host.Mount{one}
 	}
 	return part

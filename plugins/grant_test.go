@@ -37,12 +37,12 @@ func TestGrantMissing(t *testing.T) {
 			"all granted", everything,
 			Grant{
 				Clock: true, Random: true, Env: map[string]string{"HOME": ""},
-				Files: []host.Mount{{Path: "/in"}, {Path: "/out", Write: true}},
+				Files: []host.Mount{{Path: "/in"}, {Path: "/out", Mode: abi.FileWrite}},
 			}, nil,
 		},
 		{
 			"granted too little", abi.Needs{Files: everything.Files},
-			Grant{Files: []host.Mount{{Path: "/in", Write: true}, {Path: "/out"}}}, []string{"files /out (write)"},
+			Grant{Files: []host.Mount{{Path: "/in", Mode: abi.FileWrite}, {Path: "/out"}}}, []string{"files /out (write)"},
 		},
 		{
 			"granted elsewhere", abi.Needs{Files: everything.Files[:1]},
@@ -57,7 +57,7 @@ func TestGrantNames(t *testing.T) {
 	require.Equal(t, []string{}, Grant{Config: map[string]string{"a": "b"}}.Names())
 	require.Equal(t, []string{"clock", "random", "files /in (read)", "files /out (write)", "env A", "env B"}, Grant{
 		Clock: true, Random: true, Env: map[string]string{"B": "2", "A": "1"},
-		Files: []host.Mount{{Path: "/in"}, {Path: "/out", Write: true}},
+		Files: []host.Mount{{Path: "/in"}, {Path: "/out", Mode: abi.FileWrite}},
 	}.Names())
 }
 
@@ -89,19 +89,19 @@ func TestCallDenied(t *testing.T) {
 func TestGrantApply(t *testing.T) {
 	grant := Grant{
 		Clock: true, Env: map[string]string{"A": "1"}, Config: map[string]string{"k": "v"},
-		Files: []host.Mount{{Dir: "d", Path: "/work", Write: true}},
+		Files: []host.Mount{{Dir: "d", Path: "/work", Mode: abi.FileWrite}},
 	}
 	sneaky := host.Policy{Grant: host.Grant{Random: true, Env: map[string]string{"B": "2"}, Files: []host.Mount{{Dir: "/", Path: "/"}}}, Fuel: 7}
 	policy := sneaky
 	policy.Grant = granted(grant, abi.Hints{})
 	require.Equal(t, host.Policy{
-		Fuel: 7, Grant: host.Grant{Clock: true, Env: map[string]string{"A": "1"}, Config: map[string]string{"k": "v"}, Files: []host.Mount{{Dir: "d", Path: "/work", Write: true}}},
+		Fuel: 7, Grant: host.Grant{Clock: true, Env: map[string]string{"A": "1"}, Config: map[string]string{"k": "v"}, Files: []host.Mount{{Dir: "d", Path: "/work", Mode: abi.FileWrite}}},
 	}, policy)
 
 	policy = sneaky
 	policy.Grant = granted(grant, abi.Hints{Readonly: true})
-	require.False(t, policy.Files[0].Write, "a tool that says it is readonly")
-	require.True(t, grant.Files[0].Write, "the grant itself stays as it is")
+	require.Equal(t, abi.FileRead, policy.Files[0].Mode, "a tool that says it is readonly")
+	require.Equal(t, abi.FileWrite, grant.Files[0].Mode, "the grant itself stays as it is")
 
 	policy = sneaky
 	policy.Grant = granted(Grant{}, abi.Hints{})
@@ -131,7 +131,7 @@ func TestReadonlyToolCannotWrite(t *testing.T) {
 	m.Needs.Files = []abi.FileNeed{{Path: "/data", Mode: abi.FileWrite}}
 	r := openWith(t, newHost(t), Config{
 		Folders: []Folder{folder(map[string][]byte{"p.wasm": plugintest.Plugin{Manifest: m, Invoke: plugintest.Do().Create("made")}.Wasm()})},
-		Grants:  map[string]Grant{"p": {Files: []host.Mount{{Dir: dir, Path: "/data", Write: true}}}},
+		Grants:  map[string]Grant{"p": {Files: []host.Mount{{Dir: dir, Path: "/data", Mode: abi.FileWrite}}}},
 	})
 
 	require.True(t, r.Plugins()[0].Grant.Writes())
@@ -177,7 +177,7 @@ func TestGrantLacking(t *testing.T) {
 	}
 
 	lacking := Grant{Files: []host.Mount{{Dir: "/srv", Path: "/out"}}}.Lacking(everything)
-	require.Contains(t, lacking.Files, host.Mount{Dir: "/srv", Path: "/out", Write: true}, "the folder it has for reading")
+	require.Contains(t, lacking.Files, host.Mount{Dir: "/srv", Path: "/out", Mode: abi.FileWrite}, "the folder it has for reading")
 }
 
 // Reconfigure loads the plugins whose grants have changed anew, and no others. A plugin

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
@@ -116,8 +117,11 @@ func (f Folder) unreadable(err error) error {
 	if f.single { // its errors name it already
 		return unpath(err)
 	}
-	if errors.Is(err, owned.ErrUnsafe) {
+	switch {
+	case errors.Is(err, owned.ErrUnsafe):
 		return fmt.Errorf("no plugin is loaded from the folder: %w", err)
+	case errors.Is(err, syscall.ENOTDIR):
+		return errors.New("not a folder: name the folder that contains the plugin")
 	}
 	return fmt.Errorf("the folder cannot be read: %w", unpath(err))
 }

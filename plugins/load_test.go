@@ -352,6 +352,13 @@ func TestMissingFolder(t *testing.T) {
 	require.ErrorIs(t, r.Problems()[0].Err, os.ErrNotExist)
 }
 
+func TestFileInPlaceOfAFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "p.wasm")
+	require.NoError(t, os.WriteFile(file, sealed(named("p")), 0o600))
+	r := openWith(t, newHost(t), Config{Folders: []Folder{Dir(file)}})
+	require.Equal(t, []string{file + ": not a folder: name the folder that contains the plugin"}, problems(r))
+}
+
 // Load is for the author of one file: nothing is granted, so that what it needs
 // is missing.
 func TestLoad(t *testing.T) {

@@ -366,7 +366,7 @@ func TestGrantParts(t *testing.T) {
 	g := Grant{
 		Clock: true, Random: true, Ask: true, Session: abi.StoreWrite, KV: host.KV{Mode: abi.StoreWrite, Scope: host.KVSession, Keys: 7},
 		HTTP:  []host.HTTPRule{{URL: "https://a.example/*", Methods: []string{"POST"}, Secret: "KEY", MaxBody: 5}, {URL: "http://b.example/", Private: true}},
-		Files: []host.Mount{{Dir: "/srv/box", Path: "/box", Write: true}, {Dir: "/srv/lock/in/side", Path: "/in"}},
+		Files: []host.Mount{{Dir: "/srv/box", Path: "/box", Mode: abi.FileWrite}, {Dir: "/srv/lock/in/side", Path: "/in"}},
 		Env:   map[string]string{"A": "secret", "B": "2"}, Tools: []string{"x", "y"}, Config: map[string]string{"c": "1"},
 	}
 
@@ -388,8 +388,8 @@ func TestGrantParts(t *testing.T) {
 // grant counts as less.
 func TestGrantContained(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
-	folder := func(dir, path string, write bool) Grant {
-		return Grant{Files: []host.Mount{{Dir: dir, Path: path, Write: write}}}
+	folder := func(dir, path string, mode abi.FileMode) Grant {
+		return Grant{Files: []host.Mount{{Dir: dir, Path: path, Mode: mode}}}
 	}
 	for name, test := range map[string]struct {
 		accepted, granted Grant
@@ -400,12 +400,12 @@ func TestGrantContained(t *testing.T) {
 		"store":            {Grant{KV: host.KV{Mode: abi.StoreWrite, Keys: 7}}, Grant{KV: host.KV{Mode: abi.StoreRead, Keys: 7}}, ""},
 		"store, more keys": {Grant{KV: host.KV{Mode: abi.StoreWrite, Keys: 7}}, Grant{KV: host.KV{Mode: abi.StoreRead, Keys: 8}}, "kv (read), keys 8"},
 		"store, more":      {Grant{KV: host.KV{Mode: abi.StoreRead}}, Grant{KV: host.KV{Mode: abi.StoreWrite}}, "kv (write)"},
-		"folder":           {folder(dir, "/box", true), folder(dir, "/box", false), ""},
-		"folder, more":     {folder(dir, "/box", false), folder(dir, "/box", true), "files /box (write): " + dir},
-		"another folder":   {folder(dir, "/box", true), folder(other, "/box", false), "files /box (read): " + other},
-		"another path":     {folder(dir, "/box", true), folder(dir, "/bag", false), "files /bag (read): " + dir},
+		"folder":           {folder(dir, "/box", abi.FileWrite), folder(dir, "/box", abi.FileRead), ""},
+		"folder, more":     {folder(dir, "/box", abi.FileRead), folder(dir, "/box", abi.FileWrite), "files /box (write): " + dir},
+		"another folder":   {folder(dir, "/box", abi.FileWrite), folder(other, "/box", abi.FileRead), "files /box (read): " + other},
+		"another path":     {folder(dir, "/box", abi.FileWrite), folder(dir, "/bag", abi.FileRead), "files /bag (read): " + dir},
 		"a path that looks like it": {
-			folder(dir, "/box (write)", true), folder(dir, "/box (read)", true), "files /box (read) (write): " + dir,
+			folder(dir, "/box (write)", abi.FileWrite), folder(dir, "/box (read)", abi.FileWrite), "files /box (read) (write): " + dir,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,7 @@ func shop() *abi.Manifest {
 func TestNeedsOfTools(t *testing.T) {
 	work := host.Mount{Dir: t.TempDir(), Path: "/work"}
 	write := work
-	write.Write = true
+	write.Mode = abi.FileWrite
 	rule := host.HTTPRule{URL: "https://shop.example/*", Secret: "shop"}
 	for name, c := range map[string]struct {
 		grant        Grant

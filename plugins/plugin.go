@@ -308,7 +308,10 @@ func (p *Plugin) Refused() error {
 	return p.host.Refused(digest)
 }
 
-// Grant is the operator's grant to one plugin. The zero Grant grants nothing.
+// Grant is the operator's grant to one plugin: see [host.Grant] for its fields. The zero
+// Grant grants nothing. This one grants the clock and a folder:
+//
+//	plugins.Grant{Clock: true, Files: []host.Mount{{Dir: "/srv/work", Path: "/work", Mode: abi.FileWrite}}}
 type Grant = host.Grant
 
 // granted returns the grant of one call. A tool with the hint readonly can only read its folders,
@@ -323,7 +326,7 @@ func granted(g Grant, hints abi.Hints) Grant {
 			g.KV.Mode = abi.StoreRead
 		}
 		for i := range g.Files {
-			g.Files[i].Write = false
+			g.Files[i].Mode = abi.FileRead
 		}
 	}
 	return g

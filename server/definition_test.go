@@ -43,7 +43,7 @@ func openNotes(t testing.TB, grant plugins.Grant) service {
 // The definitions in the shapes of the model APIs are kept as files: a change
 // to them is a change to what every agent sees.
 func TestDefinitionShapes(t *testing.T) {
-	s := openNotes(t, plugins.Grant{Files: []host.Mount{{Dir: t.TempDir(), Path: "/notes", Write: true}}})
+	s := openNotes(t, plugins.Grant{Files: []host.Mount{{Dir: t.TempDir(), Path: "/notes", Mode: abi.FileWrite}}})
 	for name, shape := range map[string]func(Definition) json.RawMessage{
 		"anthropic": Definition.Anthropic, "openai": Definition.OpenAI, "mcp": Definition.MCP,
 	} {
@@ -68,7 +68,7 @@ func TestDefinitionShapes(t *testing.T) {
 }
 
 func TestDefinitions(t *testing.T) {
-	s := openNotes(t, plugins.Grant{Files: []host.Mount{{Dir: t.TempDir(), Path: "/notes", Write: true}}})
+	s := openNotes(t, plugins.Grant{Files: []host.Mount{{Dir: t.TempDir(), Path: "/notes", Mode: abi.FileWrite}}})
 	ds := map[string]Definition{}
 	var names []string
 	for _, d := range s.Definitions(alice) {

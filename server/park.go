@@ -242,7 +242,7 @@ func (f follower) parked(c call, run engine.Run, after time.Duration, waits stri
 		TaskID         string        `json:"task_id"`
 		BackgroundID   string        `json:"background_id"` // the same
 		Tool           string        `json:"tool"`
-		TimeoutSeconds float64       `json:"timeout_seconds"` // how long the caller waited
+		TimeoutSeconds float64       `json:"timeout_seconds,omitzero"` // how long the caller waited
 		Status         engine.Status `json:"status"`
 		Message        string        `json:"message"`
 	}{

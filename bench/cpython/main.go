@@ -19,6 +19,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/bench/internal/known"
 	"github.com/toolhost/toolhost/guest/python"
 	"github.com/toolhost/toolhost/host"
@@ -221,7 +222,7 @@ func (s *suite) run(ctx context.Context, name string, expected known.Failures) (
 		Policy: host.Policy{
 			Fuel: 10_000_000_000_000, Memory: 1 << 30, Output: 64 << 20, Timeout: 30 * time.Minute,
 			Grant: host.Grant{
-				Files: []host.Mount{{Dir: s.lib, Path: "/lib"}, {Dir: tmp, Path: "/tmp", Write: true}},
+				Files: []host.Mount{{Dir: s.lib, Path: "/lib"}, {Dir: tmp, Path: "/tmp", Mode: abi.FileWrite}},
 				Env:   map[string]string{"TMPDIR": "/tmp"},
 			},
 		},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/registry"
 	"github.com/toolhost/toolhost/server"
@@ -79,7 +80,7 @@ func sizeFrom(least int64) kind {
 	text := schema{"type": "string", "pattern": sizes.String()}
 	return kind{
 		schema: anyOf(schema{"type": "integer", "minimum": least}, schema{"const": 0}, text),
-		set:    number("a size such as 64MiB or 1048576", sizeOf, least, showSize), show: showSize,
+		set:    number("a size such as 64MiB, 64MB or 1048576", sizeOf, least, showSize), show: showSize,
 	}
 }
 
@@ -299,7 +300,7 @@ func setMount(to reflect.Value, raw any) error {
 	if m.mode == "" {
 		wrong.add("mode", errors.New("expected one of read, write"))
 	}
-	to.Set(reflect.ValueOf(host.Mount{Dir: m.dir, Path: m.path, Write: m.mode == "write"}))
+	to.Set(reflect.ValueOf(host.Mount{Dir: m.dir, Path: m.path, Mode: abi.FileMode(m.mode)}))
 	return wrong.err()
 }
 

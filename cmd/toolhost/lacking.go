@@ -171,8 +171,7 @@ func writeGrant(text *strings.Builder, g host.Grant) {
 		case []host.Mount:
 			fmt.Fprintf(text, "    %s:\n", s.key)
 			for _, m := range v {
-				mode := map[bool]string{false: "read", true: "write"}[m.Write]
-				fmt.Fprintf(text, "      - {dir: %s, path: %s, mode: %s}\n", document.QuoteYAML(m.Dir), document.QuoteYAML(m.Path), mode)
+				fmt.Fprintf(text, "      - {dir: %s, path: %s, mode: %s}\n", document.QuoteYAML(m.Dir), document.QuoteYAML(m.Path), cmp.Or(m.Mode, abi.FileRead))
 			}
 		}
 	}

@@ -116,7 +116,7 @@ func (r *rehearsal) grant(g host.Grant, needs abi.Needs, work string) host.Grant
 
 	g.Files = nil
 	for i, f := range needs.Files {
-		g.Files = append(g.Files, host.Mount{Path: f.Path, Dir: filepath.Join(work, fmt.Sprint(i)), Write: f.Mode == abi.FileWrite})
+		g.Files = append(g.Files, host.Mount{Path: f.Path, Dir: filepath.Join(work, fmt.Sprint(i)), Mode: f.Mode})
 	}
 	r.folders = g.Files
 	return g

@@ -53,9 +53,12 @@ type object = map[string]any
 func (s *sqlite) call(t *testing.T, tool string, args object) (abi.Result, error) {
 	data, err := json.Marshal(args)
 	require.NoError(t, err)
-	readonly := tool != "execute"
+	mode := abi.FileRead
+	if tool == "execute" {
+		mode = abi.FileWrite
+	}
 	policy := host.Policy{Fuel: s.fuel, Timeout: 30 * time.Second}
-	policy.Clock, policy.Files = true, []host.Mount{{Dir: s.dir, Path: "/data", Write: !readonly}}
+	policy.Clock, policy.Files = true, []host.Mount{{Dir: s.dir, Path: "/data", Mode: mode}}
 	return s.host.Call(t.Context(), s.module, host.Call{
 		ID: fmt.Sprint("call", rand.Uint64()), Traits: host.Traits{Plugin: "sqlite"}, Tool: tool, Args: data, Policy: policy,
 	})

@@ -30,10 +30,10 @@ var Starter = []string{"files"}
 
 // Grants are what the session's plugins reach: the folder at work.
 func Grants(work string) map[string]plugins.Grant {
-	mount := func(path string, write bool) plugins.Grant {
-		return plugins.Grant{Files: []host.Mount{{Dir: work, Path: path, Write: write}}}
+	mount := func(path string, mode abi.FileMode) plugins.Grant {
+		return plugins.Grant{Files: []host.Mount{{Dir: work, Path: path, Mode: mode}}}
 	}
-	return map[string]plugins.Grant{"files": mount("/work", true), "regex": mount("/work", true), "tables": mount("/data", false), "python": mount("/data", false)}
+	return map[string]plugins.Grant{"files": mount("/work", abi.FileWrite), "regex": mount("/work", abi.FileWrite), "tables": mount("/data", abi.FileRead), "python": mount("/data", abi.FileRead)}
 }
 
 // session plays an agent: it calls tools as a model would, and fails if an answer

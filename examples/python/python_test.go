@@ -42,9 +42,9 @@ func load(t *testing.T, name string) *loaded {
 }
 
 // grant grants a new folder as /data.
-func (l *loaded) grant(t *testing.T, write bool) (dir string) {
+func (l *loaded) grant(t *testing.T, mode abi.FileMode) (dir string) {
 	dir = t.TempDir()
-	l.policy.Files = []host.Mount{{Dir: dir, Path: "/data", Write: write}}
+	l.policy.Files = []host.Mount{{Dir: dir, Path: "/data", Mode: mode}}
 	return dir
 }
 
@@ -130,14 +130,14 @@ func TestSnippet(t *testing.T) {
 
 	t.Run("a folder", func(t *testing.T) {
 		l.snippet(t, "open('/data/a').read()", "", "FileNotFoundError")
-		dir := l.grant(t, true)
+		dir := l.grant(t, abi.FileWrite)
 		l.snippet(t, "open('/data/a', 'w').write('hi')", `2`, "")
 		data, err := os.ReadFile(filepath.Join(dir, "a"))
 		require.NoError(t, err)
 		require.Equal(t, "hi", string(data))
 		l.snippet(t, "open('/data/../etc/passwd')", "", "Error")
 
-		l.grant(t, false)
+		l.grant(t, abi.FileRead)
 		l.snippet(t, "open('/data/a', 'w')", "", "Error")
 	})
 }
@@ -260,7 +260,7 @@ func TestFiles(t *testing.T) {
 	l := load(t, "tables")
 	l.ends(t, "query", object{"file": "a.csv"}, "", "no folder is granted as /data")
 
-	dir := l.grant(t, false)
+	dir := l.grant(t, abi.FileRead)
 	l.ends(t, "query", object{"file": "a.csv"}, "", "there are: no files")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.csv"), []byte("stra\xdfe\n1\n"), 0o600))
 	l.ends(t, "query", object{"file": "b.csv"}, "", "there are: a.csv")

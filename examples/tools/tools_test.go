@@ -54,9 +54,9 @@ func load(t *testing.T, name string) *loaded {
 }
 
 // grant grants a new folder as /work.
-func (l *loaded) grant(t *testing.T, write bool) (dir string) {
+func (l *loaded) grant(t *testing.T, mode abi.FileMode) (dir string) {
 	dir = t.TempDir()
-	l.policy.Files = []host.Mount{{Dir: dir, Path: "/work", Write: write}}
+	l.policy.Files = []host.Mount{{Dir: dir, Path: "/work", Mode: mode}}
 	return dir
 }
 
@@ -115,7 +115,7 @@ func TestExamples(t *testing.T) {
 	for _, s := range sources {
 		t.Run(s.Name, func(t *testing.T) {
 			l := load(t, s.Name)
-			l.grant(t, true)
+			l.grant(t, abi.FileWrite)
 			for _, tool := range l.manifest.Tools {
 				for _, e := range tool.Examples {
 					var args object
@@ -134,7 +134,7 @@ func TestExamples(t *testing.T) {
 func TestJSON(t *testing.T) {
 	l := load(t, "json")
 	l.problem(t, "query", object{"query": ".", "file": "a.json", "limit": 9}, "no folder is granted as /work")
-	dir := l.grant(t, false)
+	dir := l.grant(t, abi.FileRead)
 	write(t, dir, "a.json", `{"n":[1,2,3]}`)
 	require.NoError(t, os.Symlink("/etc/hostname", filepath.Join(dir, "link")))
 	l.value(t, "query", object{"query": "[.n[] | . * 2]", "file": "a.json", "limit": 9}, `{"results":[[2,4,6]],"truncated":false}`)
@@ -182,7 +182,7 @@ func TestDiff(t *testing.T) {
 	l := load(t, "diff")
 	args := object{"patch": "--- a/tea.txt\n+++ b/tea.txt\n@@ -1 +1 @@\n-black\n+green\n"}
 	l.problem(t, "patch", args, "no folder is granted as /work")
-	dir := l.grant(t, true)
+	dir := l.grant(t, abi.FileWrite)
 	write(t, dir, "tea.txt", "black\n")
 	l.value(t, "patch", args, `{"files":[{"path":"tea.txt","action":"changed"}]}`)
 	data, err := os.ReadFile(filepath.Join(dir, "tea.txt"))
@@ -208,13 +208,13 @@ func TestDiff(t *testing.T) {
 	}
 	l.ends(t, "diff", object{"old": old.String(), "new": text.String(), "context": 3})
 
-	l.grant(t, false)
+	l.grant(t, abi.FileRead)
 	l.problem(t, "patch", object{"patch": "--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+green\n"}, "x: ")
 }
 
 func TestRegex(t *testing.T) {
 	l := load(t, "regex")
-	dir := l.grant(t, true)
+	dir := l.grant(t, abi.FileWrite)
 	write(t, dir, "a.txt", "one two\n")
 	l.value(t, "search", object{"pattern": "t.o", "path": ".", "limit": 9}, `{"matches":[{"path":"a.txt","line":1,"text":"one two"}],"more":false,"skipped":0}`)
 	l.value(t, "replace", object{"pattern": `(\w+) (\w+)`, "replacement": "$2 $1", "path": "a.txt"}, `{"files":[{"path":"a.txt","count":1}],"changed":1,"count":1,"skipped":0}`)
@@ -244,7 +244,7 @@ func TestRegex(t *testing.T) {
 
 func TestShell(t *testing.T) {
 	l := load(t, "shell")
-	dir := l.grant(t, true)
+	dir := l.grant(t, abi.FileWrite)
 	write(t, dir, "a.txt", "b\na\n")
 	outside := t.TempDir()
 	write(t, outside, "secret", "xyzzy\n")
@@ -320,7 +320,7 @@ func TestShell(t *testing.T) {
 func TestImage(t *testing.T) {
 	l := load(t, "image")
 	l.problem(t, "resize", object{"file": "a.png", "fit": "contain", "quality": 85}, "no folder is granted as /work")
-	dir := l.grant(t, false)
+	dir := l.grant(t, abi.FileRead)
 	var file bytes.Buffer
 	require.NoError(t, png.Encode(&file, image.NewRGBA(image.Rect(0, 0, 4000, 3000)))) // of a camera
 	write(t, dir, "a.png", file.String())

@@ -67,7 +67,7 @@ func TestFiles(t *testing.T) {
 	require.NoError(t, os.WriteFile(read+"/only", []byte("only"), 0o600))
 	for range 2 { // also from the snapshot
 		r, err := h.Call(context.Background(), m, host.Call{Tool: "work", Policy: host.Policy{Grant: host.Grant{Files: []host.Mount{
-			{Dir: dir + "/work", Path: "/work", Write: true}, {Dir: read, Path: "/read"},
+			{Dir: dir + "/work", Path: "/work", Mode: abi.FileWrite}, {Dir: read, Path: "/read"},
 		}}}})
 		require.NoError(t, err)
 		require.Equal(t, abi.Success, r.Kind, r.Error)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -179,12 +180,18 @@ func (k *asker) asking() bool {
 	return k.wanted != nil
 }
 
+// misfit begins the SDK's error for an accepted answer that does not fit its form.
+const misfit = "elicitation result content does not match requested schema"
+
 // elicit asks questions one after the other, while the call waits.
 func (k *asker) elicit(ctx context.Context, wanted map[string]abi.Question) (abi.Answers, error) {
 	out := abi.Answers{Answers: map[string]abi.Answer{}}
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
 		result, err := k.session.Elicit(ctx, elicitation(wanted[key]))
 		if err != nil {
+			if strings.HasPrefix(err.Error(), misfit) {
+				return abi.Answers{}, fmt.Errorf("%w %s", abi.ErrAnswer, key) // without the answer, which may be secret
+			}
 			if ctx.Err() != nil || errors.Is(err, mcp.ErrConnectionClosed) {
 				k.api.log.Info("a question to the client was not answered", "tool", k.tool, "session", k.who.Session, "request", k.request(), "cause", context.Cause(ctx))
 			}

@@ -115,7 +115,7 @@ func TestElicitation(t *testing.T) {
 		want    string
 	}{
 		"accepted": {[]string{`{"action":"accept","content":{"name":"Ana"}}`, `{"action":"accept","content":{"color":"red"}}`}, false, "Ana likes red"},
-		"misfit":   {[]string{`{"action":"accept","content":{"name":12}}`}, true, "the question could not be asked"},
+		"misfit":   {[]string{`{"action":"accept","content":{"name":12}}`}, true, "not an answer to the question step1"},
 		"empty":    {[]string{`{"action":"accept"}`}, true, "not an answer to the question step1"},
 		"shrugged": {[]string{`{"action":"shrug"}`}, true, "not an answer to the question step1"},
 	} {

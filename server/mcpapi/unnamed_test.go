@@ -69,6 +69,12 @@ func TestNothingIsPromisedWithoutSession(t *testing.T) {
 		require.Equal(t, `{"tasks":[],"next":"your runs are not listed here: find them by their task_ids only"}`, strings.ReplaceAll(
 			regexp.MustCompile(`\{\\"tasks.*?\}`).FindString(e.askUnnamed("2026-07-28", "", "tools/call", `,"name":"check_background","arguments":{}`)), `\`, ""))
 
+		scheduled := func(when string) string {
+			return e.askUnnamed("2026-07-28", "", "tools/call", `,"name":"spawn_background","arguments":{"tool":"forever","args":{},"schedule":`+when+`}`)
+		}
+		require.Contains(t, scheduled(`{"cron_expression":"* * * * *"}`), "ask the user to set the header Toolhost-Session", "nobody could list it")
+		require.Contains(t, scheduled(`{"scheduled_at":"2001-01-01T00:00:00Z"}`), "schedule_id")
+
 		said := e.askUnnamed("2025-11-25", "", "initialize", "")
 		require.NotContains(t, said, promise, "it may open a session for each call")
 		require.Contains(t, said, check)

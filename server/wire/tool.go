@@ -150,9 +150,9 @@ type Plugin struct {
 
 // A Folder is a folder of the host that a plugin was granted.
 type Folder struct {
-	Dir   string `json:"dir"`  // path on the host
-	Path  string `json:"path"` // path that the plugin sees
-	Write bool   `json:"write,omitempty"`
+	Dir  string       `json:"dir"`  // path on the host
+	Path string       `json:"path"` // path that the plugin sees
+	Mode abi.FileMode `json:"mode"`
 }
 
 // A PluginTool is a tool of a plugin, as shown to the operator.

@@ -1,6 +1,7 @@
 package grant
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -12,16 +13,9 @@ import (
 // Mount grants a folder of the host to a plugin. Links cannot lead out of the
 // folder.
 type Mount struct {
-	Dir   string // folder of the host
-	Path  string // absolute path in the sandbox, such as / or /work
-	Write bool   // false mounts it read-only
-}
-
-func (m Mount) mode() abi.FileMode {
-	if m.Write {
-		return abi.FileWrite
-	}
-	return abi.FileRead
+	Dir  string       // folder of the host
+	Path string       // absolute path in the sandbox, such as / or /work
+	Mode abi.FileMode // what the plugin may do there; empty means abi.FileRead
 }
 
 // filesCapability grants folders, used through WASI.
@@ -40,7 +34,7 @@ var filesCapability = Capability{
 			if g.allows(f) {
 				continue
 			}
-			m := Mount{Dir: "/" + Choose, Path: f.Path, Write: f.Mode == abi.FileWrite}
+			m := Mount{Dir: "/" + Choose, Path: f.Path, Mode: f.Mode}
 			if i := slices.IndexFunc(g.Files, func(m Mount) bool { return m.Path == f.Path }); i >= 0 {
 				m.Dir = g.Files[i].Dir // it is granted for reading
 			}
@@ -49,7 +43,7 @@ var filesCapability = Capability{
 	},
 	Granted: func(g Grant) (names []string) {
 		for _, m := range g.Files {
-			names = append(names, folderText(m.Path, m.mode()))
+			names = append(names, folderText(m.Path, cmp.Or(m.Mode, abi.FileRead)))
 		}
 		return names
 	},
@@ -62,15 +56,20 @@ var filesCapability = Capability{
 			if !path.IsAbs(m.Path) || path.Clean(m.Path) != m.Path {
 				problems = append(problems, GrantProblem{at + "path", fmt.Sprintf("expected a clean absolute path, such as /work, found %q", m.Path)})
 			}
+			if m.Mode != "" && m.Mode != abi.FileRead && m.Mode != abi.FileWrite {
+				problems = append(problems, GrantProblem{at + "mode", fmt.Sprintf("expected read or write, found %q", m.Mode)})
+			}
 		}
 		return problems
 	},
-	Writes: func(g Grant) bool { return slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Write }) },
+	Writes: func(g Grant) bool {
+		return slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Mode == abi.FileWrite })
+	},
 }
 
 // allows reports whether the grant covers a folder that a plugin needs.
 func (g Grant) allows(f abi.FileNeed) bool {
-	return slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Path == f.Path && (m.Write || f.Mode == abi.FileRead) })
+	return slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Path == f.Path && (m.Mode == abi.FileWrite || f.Mode == abi.FileRead) })
 }
 
 func folderText(folder string, mode abi.FileMode) string {

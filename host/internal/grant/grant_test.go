@@ -31,20 +31,20 @@ func TestLacking(t *testing.T) {
 	require.Equal(t, names, all.Names())
 	require.Empty(t, all.Missing(needs))
 	require.Equal(t, grant.Grant{}, all.Lacking(needs))
-	require.Equal(t, []grant.Mount{{Dir: "/" + grant.Choose, Path: "/work"}}, all.Files)
+	require.Equal(t, []grant.Mount{{Dir: "/" + grant.Choose, Path: "/work", Mode: abi.FileRead}}, all.Files)
 	require.True(t, all.NamesSecret("key"))
 }
 
 func TestCheck(t *testing.T) {
 	g := grant.Grant{
 		Session: "all", KV: grant.KV{Keys: 1}, Tools: []string{"not a name"},
-		HTTP: []grant.HTTPRule{{URL: "ftp://example.com"}}, Files: []grant.Mount{{Path: "work"}},
+		HTTP: []grant.HTTPRule{{URL: "ftp://example.com"}}, Files: []grant.Mount{{Path: "work", Mode: "rw"}},
 	}
 	var keys []string
 	for _, p := range g.Check() {
 		keys = append(keys, p.Key)
 	}
-	require.Equal(t, []string{"session", "kv.mode", "http.0.url", "tools.0", "files.0.dir", "files.0.path"}, keys)
+	require.Equal(t, []string{"session", "kv.mode", "http.0.url", "tools.0", "files.0.dir", "files.0.path", "files.0.mode"}, keys)
 }
 
 func TestWrites(t *testing.T) {

@@ -102,7 +102,7 @@ func (a *Tools) define(t *Tool, tools []*catalog.Tool, schedules bool) wire.Defi
 		hidden = []string{"schedule", "schedule_id"}
 	}
 	switch {
-	case d.Name == MessageBackground && len(readers) <= maxEnum:
+	case d.Name == MessageBackground && len(readers) <= maxNames:
 		d.Description += " They are: " + strings.Join(readers, ", ") + "."
 	case d.Name == ToolsSearch && scripted:
 		d.Description = textSearchScripted

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,7 +68,7 @@ func TestShownSchemas(t *testing.T) {
 	require.ElementsMatch(t, []string{"task_ids", "wait_seconds", "until", "cursor", "max_chars"}, slices.Collect(maps.Keys(properties[CheckBackground])))
 	require.ElementsMatch(t, []string{"task_id", "schedule_id", "force", "reason"}, slices.Collect(maps.Keys(properties[StopBackground])))
 	require.Equal(t, map[string]any{"type": "integer", "default": 60.0, "description": "For the end of one, or of all.", "minimum": 0.0, "maximum": 540.0}, properties[CheckBackground]["wait_seconds"])
-	require.Equal(t, []any{"reads", "spawns"}, properties[SpawnBackground]["tool"]["enum"], "sorted, and only what can be spawned")
+	require.Equal(t, map[string]any{"type": "string", "description": "One of: reads, spawns."}, properties[SpawnBackground]["tool"], "sorted, only what can be spawned, and no enum: a client would refuse a misspelt name itself")
 	require.Contains(t, all[MessageBackground].Description, "They are: reads.")
 
 	_, properties = definitions(t, a, false)
@@ -79,17 +80,18 @@ func TestShownSchemas(t *testing.T) {
 // excluded.
 func TestShownNames(t *testing.T) {
 	many := map[string]abi.Hints{}
-	for i := range maxEnum {
+	for i := range maxNames {
 		many[fmt.Sprint("tool", i)] = spawns
 	}
-	names := func(s settings) any {
+	names := func(s settings) []string {
 		_, properties := definitions(t, newTools(t, s, records{}, many), true)
-		return properties[SpawnBackground]["tool"]["enum"]
+		text, _ := properties[SpawnBackground]["tool"]["description"].(string)
+		return strings.Split(text, ", ")
 	}
-	require.Len(t, names(nil), maxEnum)
-	require.Nil(t, names(settings{"tool7": catalog.ListBySearch}))
+	require.Len(t, names(nil), maxNames)
+	require.Equal(t, []string{""}, names(settings{"tool7": catalog.ListBySearch}))
 	many["one_more"] = spawns
-	require.Nil(t, names(nil))
+	require.Equal(t, []string{""}, names(nil))
 }
 
 // With scripts, models are listed what scripts cannot do: to wait, and to search.

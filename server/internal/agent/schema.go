@@ -16,8 +16,8 @@ import (
 // every call, and still accept the same for everyone else.
 const shownKeyword = "x-shown"
 
-// maxEnum is the most tool names that the schema of spawn_background lists.
-const maxEnum = 60
+// maxNames is the most tool names that the definition of one of the agent's tools lists.
+const maxNames = 60
 
 // joined encodes members as an object, without spaces.
 func joined(all []schema.Member) json.RawMessage {
@@ -27,8 +27,9 @@ func joined(all []schema.Member) json.RawMessage {
 }
 
 // shownSchema returns what models see of an agent tool's schema. Hidden are further
-// properties to leave out. Tools are the values for the property tool, left out if they
-// are too many.
+// properties to leave out. Tools are the values of the property tool, left out if they
+// are too many. They are described, not an enum: clients check those themselves, and refuse
+// a misspelt name without the nearest one.
 func shownSchema(raw json.RawMessage, tools []string, hidden ...string) json.RawMessage {
 	root := schema.Members(raw)
 	for i := range root {
@@ -42,9 +43,9 @@ func shownSchema(raw json.RawMessage, tools []string, hidden ...string) json.Raw
 			if !visible || slices.Contains(hidden, property.Name) {
 				continue
 			}
-			if property.Name == "tool" && len(tools) > 0 && len(tools) <= maxEnum {
-				names, _ := json.Marshal(tools)
-				parts = append(parts, schema.Member{Name: "enum", Value: names})
+			if property.Name == "tool" && len(tools) > 0 && len(tools) <= maxNames {
+				text, _ := json.Marshal("One of: " + strings.Join(tools, ", ") + ".")
+				parts = append(parts, schema.Member{Name: "description", Value: text})
 			}
 			shown = append(shown, schema.Member{Name: property.Name, Value: joined(parts)})
 		}

@@ -57,8 +57,9 @@ type when struct {
 }
 
 // request returns the request of the schedule. Strings are trimmed, and empty ones count
-// as absent.
-func (w when) request(run background.SpawnRequest) (req background.ScheduleRequest, err error) {
+// as absent. A caller that has not named its session could not list a recurring schedule
+// later.
+func (w when) request(run background.SpawnRequest, unnamed bool) (req background.ScheduleRequest, err error) {
 	req = background.ScheduleRequest{SpawnRequest: run, Cron: strings.TrimSpace(w.Cron), Timezone: strings.TrimSpace(w.Timezone)}
 	at := strings.TrimSpace(w.At)
 	switch {
@@ -68,6 +69,8 @@ func (w when) request(run background.SpawnRequest) (req background.ScheduleReque
 		return req, &background.FieldError{Field: "schedule", Problem: "must include exactly one of cron_expression (recurring) or scheduled_at (one-shot)"}
 	case req.Cron != "" && at != "":
 		return req, &background.FieldError{Field: "schedule", Problem: "must not include both cron_expression and scheduled_at; provide exactly one"}
+	case req.Cron != "" && unnamed:
+		return req, &background.FieldError{Field: "cron_expression", Problem: "must not be used by a client that has not named its session, which could not list the schedule later: use scheduled_at, or ask the user to set the header " + wire.SessionHeader}
 	case req.Cron != "":
 		return req, nil
 	}
@@ -102,7 +105,7 @@ func spawn(ctx context.Context, s Session, c Call) (any, error) {
 		return spawned{r.TaskID, r.Status, r.Reused, plannedIf(c.DryRun, r.Tool, r.Title, r.DeadlineSeconds)}, err
 	}
 
-	later, err := in.Schedule.request(run)
+	later, err := in.Schedule.request(run, c.Unnamed)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 
 // Annotations say what a tool can do here, not what it says of itself.
 func TestAnnotations(t *testing.T) {
-	write := plugins.Grant{Files: []host.Mount{{Path: "/w", Write: true}}}
+	write := plugins.Grant{Files: []host.Mount{{Path: "/w", Mode: abi.FileWrite}}}
 	read := plugins.Grant{Files: []host.Mount{{Path: "/w"}}}
 	for _, test := range []struct {
 		name  string

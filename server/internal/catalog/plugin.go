@@ -1,6 +1,9 @@
 package catalog
 
 import (
+	"cmp"
+
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -27,7 +30,7 @@ func (c *Catalog) plugin(p *plugins.Plugin, settings Settings) wire.Plugin {
 	}
 
 	for _, m := range p.Grant.Files {
-		out.Folders = append(out.Folders, wire.Folder{Dir: m.Dir, Path: m.Path, Write: m.Write})
+		out.Folders = append(out.Folders, wire.Folder{Dir: m.Dir, Path: m.Path, Mode: cmp.Or(m.Mode, abi.FileRead)})
 	}
 	for _, t := range p.Tools {
 		tool := c.pluginTool(OfPlugin(t, settings))

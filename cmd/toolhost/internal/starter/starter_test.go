@@ -172,7 +172,7 @@ func files(t *testing.T) (p pack, work string) {
 	work = filepath.Join(dir, "work")
 	require.NoError(t, os.Mkdir(work, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("the secret"), 0o600))
-	return open(t, map[string]plugins.Grant{"files": {Files: []host.Mount{{Dir: work, Path: "/work", Write: true}}}}, host.Egress{}), work
+	return open(t, map[string]plugins.Grant{"files": {Files: []host.Mount{{Dir: work, Path: "/work", Mode: abi.FileWrite}}}}, host.Egress{}), work
 }
 
 // Each step sees what the steps before it have left.
