@@ -2,16 +2,17 @@ package egress
 
 import (
 	"encoding/base64"
+	"math/bits"
 	"strings"
 	"unicode/utf8"
 )
 
 // encoding is a way to write a value.
 type encoding struct {
-	fold           *folding // of the text that is compared
-	least          int      // bytes of a form that are masked even if cut off at the end of a response
-	lines          bool     // a form may be broken into lines
-	first, buckets int      // its buckets
+	fold    *folding // of the text that is compared
+	least   int      // bytes of a form that are masked even if cut off at the end of a response
+	lines   bool     // a form may be broken into lines
+	buckets uint64   // bits of its buckets
 }
 
 const (
@@ -27,22 +28,32 @@ const minPrefix = 8
 // encodings are compared without letter case, and with + as a space, as in a query; base64
 // with the URL alphabet as the standard one.
 var encodings = [...]encoding{
-	asText:   {fold: foldText, least: minPrefix, first: 0, buckets: 3},
-	asHex:    {fold: foldText, least: 2 * minPrefix, first: 3, buckets: 1},
-	asBase64: {fold: newFolding("-_", "+/"), least: base64.RawStdEncoding.EncodedLen(minPrefix), lines: true, first: 4, buckets: 6},
+	asText:   {fold: foldText, least: minPrefix, buckets: 0b00000011},
+	asHex:    {fold: foldText, least: 2 * minPrefix, buckets: 0b00000100},
+	asBase64: {fold: newFolding("-_", "+/"), least: base64.RawStdEncoding.EncodedLen(minPrefix), lines: true, buckets: 0b11111000},
 }
+
+// inBucket are the encodings by bucket.
+var inBucket = func() (all [buckets]*encoding) {
+	for i := range encodings {
+		for b := encodings[i].buckets; b != 0; b &= b - 1 {
+			all[bits.TrailingZeros64(b)] = &encodings[i]
+		}
+	}
+	return all
+}()
 
 var foldText = newFolding("ABCDEFGHIJKLMNOPQRSTUVWXYZ+", "abcdefghijklmnopqrstuvwxyz ")
 
 // bucket returns the bucket of a form. The last byte that a pass looks for decides, because many
 // secrets begin alike.
-func (e *encoding) bucket(form []byte) int { return e.first + int(form[firstBytes-1])%e.buckets }
+func (e *encoding) bucket(form []byte) int {
+	last := int(form[min(len(form), firstBytes)-1])
+	return bits.TrailingZeros64(e.buckets) + last%bits.OnesCount64(e.buckets)
+}
 
 // folding maps bytes that are compared as equal to one of them.
-type folding struct {
-	to   [256]byte
-	from [256][]byte
-}
+type folding struct{ to [256]byte }
 
 // newFolding maps each byte of from to the one of to at the same index.
 func newFolding(from, to string) *folding {
@@ -53,9 +64,6 @@ func newFolding(from, to string) *folding {
 	for i := range len(from) {
 		f.to[from[i]] = to[i]
 	}
-	for c, folded := range f.to {
-		f.from[folded] = append(f.from[folded], byte(c))
-	}
 	return f
 }
 
@@ -65,9 +73,10 @@ type form struct {
 	shared [2]bool // the characters before and after it also have bits of the value
 }
 
-// node is a node of a radix tree. It has the forms of one encoding that begin with the bytes
+// node is a node of a radix tree. It has the forms of one bucket that begin with the bytes
 // on the way to it.
 type node struct {
+	depth    int         // bytes before the label
 	label    []byte      // bytes that all of these forms have next
 	index    *[256]uint8 // by the byte after the label: the number of the child from 1, or 0
 	children []*node
@@ -83,8 +92,8 @@ func (n *node) insert(text []byte, f *form) bool {
 	}
 	if same < len(n.label) {
 		rest, next := *n, n.label[same]
-		rest.label = n.label[same+1:]
-		*n = node{label: n.label[:same], any: n.any}
+		rest.depth, rest.label = n.depth+same+1, n.label[same+1:]
+		*n = node{depth: n.depth, label: n.label[:same], any: n.any}
 		n.add(next, &rest)
 	}
 
@@ -94,7 +103,7 @@ func (n *node) insert(text []byte, f *form) bool {
 		if child := n.child(next); child != nil {
 			return child.insert(rest, f)
 		}
-		n.add(next, &node{label: rest, form: f, any: f})
+		n.add(next, &node{depth: n.depth + same + 1, label: rest, form: f, any: f})
 	case n.form != nil:
 		return false
 	default:
@@ -122,25 +131,24 @@ func (n *node) child(c byte) *node {
 type prefix struct {
 	*node       // nil: no form
 	matched int // bytes of the node's label
-	depth   int // bytes of the forms
 	spaces  int // characters between two lines
 }
 
 // next returns p with one more byte.
 func (p prefix) next(e *encoding, c byte) prefix {
-	if e.lines && isSpace(c) && p.depth > 0 && p.spaces < maxSpaces {
+	folded := e.fold.to[c]
+	if p.matched < len(p.label) {
+		if p.label[p.matched] == folded {
+			return prefix{node: p.node, matched: p.matched + 1}
+		}
+	} else if child := p.child(folded); child != nil {
+		return prefix{node: child}
+	}
+	if e.lines && kinds[c] == space && p.depth+p.matched > 0 && p.spaces < maxSpaces {
 		p.spaces++
 		return p
 	}
-
-	c = e.fold.to[c]
-	if p.matched == len(p.label) {
-		return prefix{node: p.child(c), depth: p.depth + 1}
-	}
-	if p.label[p.matched] != c {
-		return prefix{}
-	}
-	return prefix{node: p.node, matched: p.matched + 1, depth: p.depth + 1}
+	return prefix{}
 }
 
 // after returns p with more bytes.
@@ -151,19 +159,14 @@ func (p prefix) after(e *encoding, chars []byte) prefix {
 	return p
 }
 
-// plain returns how many bytes of a text are those of the label, without escapes.
-func (p prefix) plain(e *encoding, text []byte) (n int) {
-	label := p.label[p.matched:]
-	for n < len(label) && n < len(text) && e.fold.to[text[n]] == label[n] && !isEscape(text[n]) {
-		n++
-	}
-	return n
-}
-
 // search looks for the forms of a masker in a text.
 type search struct {
 	*masker
 	text []byte
+
+	begin, known int            // the piece, and up to where its escapes are known
+	read         [piece]reading // escapes of ASCII characters in the piece
+	starts       [piece]uint16  // where forms may begin in the piece
 
 	// budget is how many steps may still be taken to compare forms. Only a text that repeats
 	// the beginnings of secrets over and over uses it up. After that, no part of the text is
@@ -174,6 +177,10 @@ type search struct {
 	found *form // longest form at a position
 	end   int
 }
+
+// reading is how a text has to be read at a byte that could begin an escape: as an ASCII character
+// of a size. The size is 0 if it has to be read again, or 1 if there is no escape.
+type reading struct{ char, size uint8 }
 
 // stepsPerByte limits the steps of a search, in relation to the text. A text that consists of
 // secrets takes one or two.
@@ -189,11 +196,9 @@ const maxSpaces = 16
 // at looks for the longest form at a position with that state.
 func (s *search) at(start int, state uint64) bool {
 	s.found, s.end = nil, 0
-	for i := range encodings {
-		e := &encodings[i]
-		if state>>e.first&(1<<e.buckets-1) != 0 {
-			s.walk(e, prefix{node: &s.trees[i]}, start)
-		}
+	for open := ^state & isFirst; open != 0; open &= open - 1 {
+		bucket := bits.TrailingZeros64(open)
+		s.walk(inBucket[bucket], prefix{node: &s.trees[bucket]}, start)
 	}
 	return s.found != nil
 }
@@ -201,9 +206,12 @@ func (s *search) at(start int, state uint64) bool {
 // walk compares a text with the forms that begin with p.
 func (s *search) walk(e *encoding, p prefix, at int) {
 	for s.budget > 0 || at >= s.end {
-		n := p.plain(e, s.text[at:])
-		if s.budget -= n + 1; n > 0 {
-			p.matched, p.depth, p.spaces, at = p.matched+n, p.depth+n, 0, at+n
+		s.budget--
+		if p.matched < len(p.label) {
+			if n, size := s.plain(e, p.label[p.matched:], at); n > 0 {
+				p.matched, p.spaces, at = p.matched+n, 0, at+size
+				s.budget -= n
+			}
 		}
 		if p.matched == len(p.label) && p.spaces == 0 {
 			if p.form != nil && at >= s.end {
@@ -218,9 +226,11 @@ func (s *search) walk(e *encoding, p prefix, at int) {
 			return
 		}
 
-		next, size := p.next(e, s.text[at]), 1
-		if isEscape(s.text[at]) {
-			next, size = s.escape(e, p, next, at)
+		next, size := prefix{}, 1
+		if c := s.text[at]; kinds[c] != plain {
+			next, size = s.escape(e, p, p.next(e, c), at)
+		} else if p.matched == len(p.label) {
+			next.node = p.child(e.fold.to[c])
 		}
 		if next.node == nil {
 			if s.budget <= 0 {
@@ -230,6 +240,30 @@ func (s *search) walk(e *encoding, p prefix, at int) {
 		}
 		p, at = next, at+size
 	}
+}
+
+// plain returns how many bytes of a label the text has in the only way to read it, and their size
+// in the text.
+func (s *search) plain(e *encoding, label []byte, at int) (n, size int) {
+	from, text, fold := at, s.text, &e.fold.to
+	for ; n < len(label) && at < len(text); n++ {
+		c, size := text[at], 1
+		if kinds[c] > space {
+			if at >= s.known {
+				break
+			}
+			read := s.read[at-s.begin]
+			if size = int(read.size); size == 0 || size > 1 && c == label[n] {
+				break
+			}
+			c = read.char
+		}
+		if fold[c] != label[n] {
+			break
+		}
+		at += size
+	}
+	return n, at - from
 }
 
 // escape returns what follows p after what may be an escape, and its size. next is what follows
@@ -244,15 +278,18 @@ func (s *search) escape(e *encoding, p, next prefix, at int) (prefix, int) {
 		return next, 1
 	}
 
-	var asChar, asByte prefix // a Latin-1 byte can be both
-	if r >= utf8.RuneSelf || r <= -utf8.RuneSelf {
-		asChar = p.after(e, utf8.AppendRune(nil, max(r, -r)))
+	var escaped [2]prefix // a Latin-1 byte can be a character too
+	if -utf8.RuneSelf < r && r < utf8.RuneSelf {
+		r = max(r, -r)
+	} else {
+		var char [utf8.UTFMax]byte
+		escaped[0] = p.after(e, char[:utf8.EncodeRune(char[:], max(r, -r))])
 	}
 	if r < utf8.RuneSelf {
-		asByte = p.after(e, []byte{byte(max(r, -r))})
+		escaped[1] = p.next(e, byte(max(r, -r)))
 	}
 	width := 1
-	for _, escaped := range [...]prefix{asChar, asByte} {
+	for _, escaped := range escaped {
 		if escaped.node == nil {
 			continue
 		}
@@ -266,7 +303,7 @@ func (s *search) escape(e *encoding, p, next prefix, at int) (prefix, int) {
 
 // cut masks a text up to end after the beginning of a form, if that is enough to mask.
 func (s *search) cut(e *encoding, p prefix, end int) {
-	if p.depth >= e.least && end > s.end {
+	if p.depth+p.matched >= e.least && end > s.end {
 		s.found, s.end = p.any, end
 	}
 }
@@ -286,6 +323,4 @@ func (f *form) neighbors(text []byte, from, start, end int) (int, int) {
 	return start, end
 }
 
-func isEscape(c byte) bool { return c == '%' || c == '\\' || c == '&' }
-func isSpace(c byte) bool  { return c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t') }
 func isBase64(c byte) bool { return alphanumeric(c) || strings.IndexByte("+/-_", c) >= 0 }
