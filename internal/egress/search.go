@@ -86,6 +86,10 @@ type node struct {
 
 // insert adds a folded form unless the tree has it.
 func (n *node) insert(text []byte, f *form) bool {
+	if n.any == nil { // an empty tree
+		n.label, n.form, n.any = text, f, f
+		return true
+	}
 	same := 0
 	for same < min(len(n.label), len(text)) && n.label[same] == text[same] {
 		same++
@@ -198,9 +202,21 @@ func (s *search) at(start int, state uint64) bool {
 	s.found, s.end = nil, 0
 	for open := ^state & isFirst; open != 0; open &= open - 1 {
 		bucket := bits.TrailingZeros64(open)
-		s.walk(inBucket[bucket], prefix{node: &s.trees[bucket]}, start)
+		p, at := prefix{node: &s.trees[bucket]}, start
+		if len(p.label) >= firstBytes && start+firstBytes <= s.known && allPlain(s.text[start:start+firstBytes]) {
+			p.matched, at = firstBytes, start+firstBytes // the pass has compared them
+		}
+		s.walk(inBucket[bucket], p, at)
 	}
 	return s.found != nil
+}
+
+func allPlain(text []byte) bool {
+	var all uint8
+	for _, c := range text {
+		all |= kinds[c]
+	}
+	return all == plain
 }
 
 // walk compares a text with the forms that begin with p.
