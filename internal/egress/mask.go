@@ -195,23 +195,28 @@ type place struct {
 // places returns the secrets of the text until ctx ends.
 func (s *search) places(ctx context.Context) iter.Seq[place] {
 	return func(yield func(place) bool) {
-		var states states
-		done := 0
-		for begin := 0; begin < len(s.text) && ctx.Err() == nil; begin += piece {
-			s.begin = begin
-			starts := s.pass(s.text[begin:], min(piece, len(s.text)-begin), &states)
-			for k := len(starts) - 1; k >= 0; k-- {
-				start := begin + int(starts[k])
-				if start < done || !s.at(start, states.bits[starts[k]]) {
-					continue
-				}
-				start, done = s.found.neighbors(s.text, done, start, s.end)
-				if !yield(place{start, done, s.found.mark}) {
-					return
-				}
-			}
+		more := true
+		for ; more && s.begin < len(s.text) && ctx.Err() == nil; s.begin += piece {
+			more = s.inPiece(yield)
 		}
 	}
+}
+
+// inPiece yields the secrets that begin in the piece, and returns false to stop.
+func (s *search) inPiece(yield func(place) bool) bool {
+	starts := s.pass(s.text[s.begin:], min(piece, len(s.text)-s.begin), &s.states)
+	for k := len(starts) - 1; k >= 0; k-- {
+		i := starts[k]
+		start := s.begin + int(i)
+		if start < s.done || !s.at(start, s.states.bits[i]) {
+			continue
+		}
+		start, s.done = s.found.neighbors(s.text, s.done, start, s.end)
+		if !yield(place{start, s.done, s.found.mark}) {
+			return false
+		}
+	}
+	return true
 }
 
 // pass sets the states of the first n bytes of a text. It returns where forms may begin, from

@@ -168,6 +168,8 @@ type search struct {
 	*masker
 	text []byte
 
+	done         int // where the last secret ends
+	states       states
 	begin, known int            // the piece, and up to where its escapes are known
 	read         [piece]reading // escapes of ASCII characters in the piece
 	starts       [piece]uint16  // where forms may begin in the piece
