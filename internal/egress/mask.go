@@ -236,10 +236,16 @@ func (s *search) pass(text []byte, n int, states *states) []uint16 {
 			state &= s.skip | states.afterSpace(i, 1)
 		case i+1 == len(text) || kind&follows[text[i+1]] == 0:
 			s.read[i] = reading{c, 1}
-		case kind == backslash && short[text[i+1]] != 0:
-			state &= s.step(short[text[i+1]], 2, states, i)
 		default:
-			state &= s.escaped(text[i:], states, i)
+			char, size := short[text[i+1]], 2
+			if kind != backslash {
+				char, size = percentEncoded(text[i:]), 3
+			}
+			if 0 < char && char < utf8.RuneSelf {
+				state &= s.step(char, size, states, i)
+			} else {
+				state &= s.escaped(text[i:], states, i)
+			}
 		}
 		here[i], next = state, state
 
@@ -263,10 +269,7 @@ func (s *search) step(char byte, size int, states *states, at int) uint64 {
 
 // escaped returns the state for the escape that a text begins with.
 func (s *search) escaped(text []byte, states *states, at int) (state uint64) {
-	r, size := percentEncoded(text), 3
-	if r == 0 {
-		r, size = unescape(text)
-	}
+	r, size := unescape(text)
 	char := byte(max(r, -r))
 	switch {
 	case size == 0:

@@ -83,12 +83,12 @@ func unescape(text []byte) (r rune, size int) {
 	return 0, 0
 }
 
-// percentEncoded returns -b for the escape of a byte b, or 0.
-func percentEncoded(text []byte) rune {
+// percentEncoded returns the byte of a %XX, or 0.
+func percentEncoded(text []byte) byte {
 	if len(text) < 3 || text[0] != '%' {
 		return 0
 	}
-	return min(0, -hexByte(text[1], text[2]))
+	return byte(max(0, hexByte(text[1], text[2])))
 }
 
 // hexByte returns the number with two digits, or a negative one.
