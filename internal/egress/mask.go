@@ -235,7 +235,7 @@ func (s *search) pass(text []byte, n int, states *states) []uint16 {
 		case kind == space:
 			state &= s.skip | states.afterSpace(i, 1)
 		case i+1 == len(text) || kind&follows[text[i+1]] == 0:
-			s.read[i] = reading{c, 1}
+			s.read[i] = reading{rune(c), 1}
 		default:
 			char, size := short[text[i+1]], 2
 			if kind != backslash {
@@ -259,7 +259,7 @@ func (s *search) pass(text []byte, n int, states *states) []uint16 {
 
 // step returns the state for an escape of an ASCII character.
 func (s *search) step(char byte, size int, states *states, at int) uint64 {
-	s.read[at] = reading{char, uint8(size)}
+	s.read[at] = reading{rune(char), int32(size)}
 	state := s.bytes[char] | states.bits[at+size]>>buckets
 	if kinds[char] == space {
 		state &= s.skip | states.afterSpace(at, size)
@@ -273,13 +273,13 @@ func (s *search) escaped(text []byte, states *states, at int) (state uint64) {
 	char := byte(max(r, -r))
 	switch {
 	case size == 0:
-		s.read[at] = reading{text[0], 1}
+		s.read[at] = reading{rune(text[0]), 1}
 		return noForm
 	case -utf8.RuneSelf < r && r < utf8.RuneSelf:
 		return s.step(char, size, states, at)
 	}
 
-	s.read[at] = reading{}
+	s.read[at] = reading{r, int32(size)}
 	next := states.bits[at+size]
 	state = noForm
 	if r < 0 { // a Latin-1 byte

@@ -184,9 +184,12 @@ type search struct {
 	end   int
 }
 
-// reading is how a text has to be read at a byte that could begin an escape: as an ASCII character
-// of a size. The size is 0 if it has to be read again, or 1 if there is no escape.
-type reading struct{ char, size uint8 }
+// reading is what unescape returns at a byte that could begin an escape, but the character if
+// that is ASCII. If there is no escape, it is the byte itself, of size 1.
+type reading struct {
+	r    rune
+	size int32
+}
 
 // stepsPerByte limits the steps of a search, in relation to the text. A text that consists of
 // secrets takes one or two.
@@ -271,10 +274,10 @@ func (s *search) plain(e *encoding, label []byte, at int) (n, size int) {
 				break
 			}
 			read := s.read[at-s.begin]
-			if size = int(read.size); size == 0 || size > 1 && c == label[n] {
+			if read.r < 0 || read.r >= utf8.RuneSelf || read.size > 1 && c == label[n] {
 				break
 			}
-			c = read.char
+			c, size = byte(read.r), int(read.size)
 		}
 		if fold[c] != label[n] {
 			break
@@ -287,36 +290,49 @@ func (s *search) plain(e *encoding, label []byte, at int) (n, size int) {
 // escape returns what follows p after what may be an escape, and its size. next is what follows
 // if it is not. If there are several ways to read it, escape follows the others too.
 func (s *search) escape(e *encoding, p, next prefix, at int) (prefix, int) {
-	text := s.text[at:]
-	if len(text) < maxEscape && beginsEscape.Match(text) {
-		s.cut(e, p, len(s.text))
+	var r rune
+	var size int
+	if at < s.known {
+		r, size = s.read[at-s.begin].r, int(s.read[at-s.begin].size)
+	} else {
+		text := s.text[at:]
+		if len(text) < maxEscape && beginsEscape.Match(text) {
+			s.cut(e, p, len(s.text))
+		}
+		r, size = unescape(text)
 	}
-	r, size := unescape(text)
-	if size == 0 {
+	if size <= 1 {
 		return next, 1
 	}
 
-	var escaped [2]prefix // a Latin-1 byte can be a character too
+	var asChar, asByte prefix // a Latin-1 byte can be both
 	if -utf8.RuneSelf < r && r < utf8.RuneSelf {
 		r = max(r, -r)
 	} else {
 		var char [utf8.UTFMax]byte
-		escaped[0] = p.after(e, char[:utf8.EncodeRune(char[:], max(r, -r))])
+		asChar = p.after(e, char[:utf8.EncodeRune(char[:], max(r, -r))])
 	}
 	if r < utf8.RuneSelf {
-		escaped[1] = p.next(e, byte(max(r, -r)))
+		asByte = p.next(e, byte(max(r, -r)))
 	}
+
 	width := 1
-	for _, escaped := range escaped {
-		if escaped.node == nil {
-			continue
-		}
-		if next.node != nil && s.budget > 0 {
-			s.walk(e, next, at+width)
-		}
-		next, width = escaped, size
+	if asChar.node != nil {
+		s.fork(e, next, at+width)
+		next, width = asChar, size
+	}
+	if asByte.node != nil {
+		s.fork(e, next, at+width)
+		next, width = asByte, size
 	}
 	return next, width
+}
+
+// fork follows another way to read a text, if there is one.
+func (s *search) fork(e *encoding, p prefix, at int) {
+	if p.node != nil && s.budget > 0 {
+		s.walk(e, p, at)
+	}
 }
 
 // cut masks a text up to end after the beginning of a form, if that is enough to mask.
