@@ -32,18 +32,18 @@ type masker struct {
 // A pass looks for the first bytes of all forms at once, so it reads each byte of a text
 // and decodes each escape once. Each match is compared with the trees of forms.
 //
-// It goes from the end of a piece of text to its beginning, because the size of an escape
-// is only known at its beginning. It is a shift-or: bit k*buckets+b of the state at a place is
-// clear if the text goes on with byte k of a form in bucket b, and with the bytes after it.
+// It is a shift-or from the end of a piece of text to its beginning, because the size of an
+// escape is only known at its beginning. Bit k*buckets+b of the state at a place is clear if
+// the text continues with byte k of a form in bucket b, and with the bytes after it.
 const (
-	firstBytes = 8 // of a shorter form, any bytes are the rest
+	firstBytes = 8 // a shorter form continues with any bytes
 	buckets    = 64 / firstBytes
 	isFirst    = 1<<buckets - 1 // bits of the first byte of all forms
-	noForm     = 1<<64 - 1
+	noForm     = 1<<64 - 1      // the state where no form continues
 )
 
 // piece is how many bytes of a text one pass reads.
-const piece = 512
+const piece = 256
 
 // states are the results of a pass for each byte of a piece, and for the bytes after it.
 type states struct {
@@ -93,6 +93,7 @@ func (m *masker) insert(as int, value string, f form) {
 	if len(text) < MinSecret { // another case of a letter can be shorter
 		return
 	}
+
 	bucket := e.bucket(text)
 	if !m.trees[bucket].insert(text, &f) {
 		return

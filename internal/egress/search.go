@@ -168,11 +168,12 @@ type search struct {
 	*masker
 	text []byte
 
-	done         int // where the last secret ends
-	states       states
-	begin, known int            // the piece, and up to where its escapes are known
-	read         [piece]reading // escapes of ASCII characters in the piece
-	starts       [piece]uint16  // where forms may begin in the piece
+	begin  int            // of the piece
+	states states         // of the piece
+	starts [piece]uint16  // where forms may begin in the piece, from the last place to the first
+	read   [piece]reading // at bytes that could begin an escape
+	known  int            // end of the text that read is for
+	done   int            // end of the last secret
 
 	// budget is how many steps may still be taken to compare forms. Only a text that repeats
 	// the beginnings of secrets over and over uses it up. After that, no part of the text is
@@ -184,8 +185,8 @@ type search struct {
 	end   int
 }
 
-// reading is what unescape returns at a byte that could begin an escape, but the character if
-// that is ASCII. If there is no escape, it is the byte itself, of size 1.
+// reading is a result of unescape, with characters for bytes of ASCII. If there is no escape, it
+// is the byte itself, of size 1.
 type reading struct {
 	r    rune
 	size int32
@@ -209,7 +210,7 @@ func (s *search) at(start int, state uint64) bool {
 		bucket := bits.TrailingZeros64(open)
 		p, at := prefix{node: &s.trees[bucket]}, start
 		if len(p.label) >= firstBytes && start+firstBytes <= s.known && allPlain(s.text[start:start+firstBytes]) {
-			p.matched, at = firstBytes, start+firstBytes // the pass has compared them
+			p.matched, at = firstBytes, start+firstBytes // as the pass has found
 		}
 		s.walk(inBucket[bucket], p, at)
 	}
@@ -263,8 +264,8 @@ func (s *search) walk(e *encoding, p prefix, at int) {
 	}
 }
 
-// plain returns how many bytes of a label the text has in the only way to read it, and their size
-// in the text.
+// plain returns how many bytes of a label a text begins with, up to an escape that can be read in
+// several ways, and their size in the text.
 func (s *search) plain(e *encoding, label []byte, at int) (n, size int) {
 	from, text, fold := at, s.text, &e.fold.to
 	for ; n < len(label) && at < len(text); n++ {
@@ -274,10 +275,13 @@ func (s *search) plain(e *encoding, label []byte, at int) (n, size int) {
 				break
 			}
 			read := s.read[at-s.begin]
-			if read.r < 0 || read.r >= utf8.RuneSelf || read.size > 1 && c == label[n] {
+			if read.r >= utf8.RuneSelf || read.size > 1 && c == label[n] {
 				break
 			}
-			c, size = byte(read.r), int(read.size)
+			c, size = byte(max(read.r, -read.r)), int(read.size)
+			if read.r < 0 && label[n] == 0xc0|c>>6 { // the first byte of a Latin-1 character
+				break
+			}
 		}
 		if fold[c] != label[n] {
 			break
@@ -290,17 +294,10 @@ func (s *search) plain(e *encoding, label []byte, at int) (n, size int) {
 // escape returns what follows p after what may be an escape, and its size. next is what follows
 // if it is not. If there are several ways to read it, escape follows the others too.
 func (s *search) escape(e *encoding, p, next prefix, at int) (prefix, int) {
-	var r rune
-	var size int
-	if at < s.known {
-		r, size = s.read[at-s.begin].r, int(s.read[at-s.begin].size)
-	} else {
-		text := s.text[at:]
-		if len(text) < maxEscape && beginsEscape.Match(text) {
-			s.cut(e, p, len(s.text))
-		}
-		r, size = unescape(text)
+	if text := s.text[at:]; len(text) < maxEscape && beginsEscape.Match(text) {
+		s.cut(e, p, len(s.text))
 	}
+	r, size := s.unescape(at)
 	if size <= 1 {
 		return next, 1
 	}
@@ -326,6 +323,15 @@ func (s *search) escape(e *encoding, p, next prefix, at int) (prefix, int) {
 		next, width = asByte, size
 	}
 	return next, width
+}
+
+// unescape is unescape at a position. A size of 1 is no escape either.
+func (s *search) unescape(at int) (r rune, size int) {
+	if at < s.known {
+		read := s.read[at-s.begin]
+		return read.r, int(read.size)
+	}
+	return unescape(s.text[at:])
 }
 
 // fork follows another way to read a text, if there is one.

@@ -9,18 +9,18 @@ import (
 	"unicode/utf8"
 )
 
-// kinds of bytes: white space, and those that escapes begin with.
+// Kinds of bytes are bits.
 const (
 	plain       = 0
 	space       = 1
-	percentSign = 2
+	percentSign = 2 // it and the others begin escapes
 	backslash   = 4
 	ampersand   = 8
 )
 
 var kinds = [256]uint8{' ': space, '\n': space, '\r': space, '\t': space, '%': percentSign, '\\': backslash, '&': ampersand}
 
-// follows maps the second byte of escapes to the kinds of first bytes.
+// follows maps a byte to the kinds of bytes with which it can begin an escape.
 var follows = func() (kinds [256]uint8) {
 	for c := range kinds {
 		if hexDigits[c] >= 0 {
@@ -73,7 +73,7 @@ func unescape(text []byte) (r rune, size int) {
 		if c := short[text[1]]; c != 0 {
 			return rune(c), 2
 		}
-		return unicode(text)
+		return hexEscape(text)
 	case '&':
 		if text[1] == '#' {
 			return number(text)
@@ -108,8 +108,8 @@ var short = func() (chars [256]byte) {
 	return chars
 }()
 
-// unicode decodes \uXXXX, or two of them for a surrogate pair, and \xXX for a byte.
-func unicode(text []byte) (r rune, size int) {
+// hexEscape decodes \uXXXX, or two of them for a surrogate pair, and \xXX for a byte.
+func hexEscape(text []byte) (r rune, size int) {
 	switch text[1] | 0x20 {
 	case 'x':
 		if len(text) > 3 {
