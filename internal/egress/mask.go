@@ -43,7 +43,7 @@ const (
 )
 
 // piece is how many bytes of a text one pass reads.
-const piece = 256
+const piece = 384
 
 // states are the results of a pass for each byte of a piece, and for the bytes after it.
 type states struct {

@@ -28,9 +28,9 @@ const minPrefix = 8
 // encodings are compared without letter case, and with + as a space, as in a query; base64
 // with the URL alphabet as the standard one.
 var encodings = [...]encoding{
-	asText:   {fold: foldText, least: minPrefix, buckets: 0b00000011},
-	asHex:    {fold: foldText, least: 2 * minPrefix, buckets: 0b00000100},
-	asBase64: {fold: newFolding("-_", "+/"), least: base64.RawStdEncoding.EncodedLen(minPrefix), lines: true, buckets: 0b11111000},
+	asText:   {fold: foldText, least: minPrefix, buckets: 0b00000111},
+	asHex:    {fold: foldText, least: 2 * minPrefix, buckets: 0b00001000},
+	asBase64: {fold: newFolding("-_", "+/"), least: base64.RawStdEncoding.EncodedLen(minPrefix), lines: true, buckets: 0b11110000},
 }
 
 // inBucket are the encodings by bucket.
@@ -248,11 +248,13 @@ func (s *search) walk(e *encoding, p prefix, at int) {
 			return
 		}
 
+		c := s.text[at]
 		next, size := prefix{}, 1
-		if c := s.text[at]; kinds[c] != plain {
-			next, size = s.escape(e, p, p.next(e, c), at)
-		} else if p.matched == len(p.label) {
-			next.node = p.child(e.fold.to[c])
+		if kinds[c] != plain || p.matched == len(p.label) {
+			next = p.next(e, c)
+		}
+		if kinds[c] > space {
+			next, size = s.escape(e, p, next, at)
 		}
 		if next.node == nil {
 			if s.budget <= 0 {
