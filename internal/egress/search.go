@@ -276,13 +276,12 @@ func (s *search) plain(e *encoding, label []byte, at int) (n, size int) {
 			if at >= s.known {
 				break
 			}
-			read := s.read[at-s.begin]
-			if read.r >= utf8.RuneSelf || read.size > 1 && c == label[n] {
-				break
-			}
-			c, size = byte(max(read.r, -read.r)), int(read.size)
-			if read.r < 0 && label[n] == 0xc0|c>>6 { // the first byte of a Latin-1 character
-				break
+			switch read := s.read[at-s.begin]; {
+			case read.size == 1, c == label[n] && read.r != rune(c): // only the byte itself can match
+			case c == label[n], read.r >= utf8.RuneSelf, read.r < 0 && label[n]&^1 == 0xc2: // Latin-1 in UTF-8
+				return n, at - from
+			default:
+				c, size = byte(max(read.r, -read.r)), int(read.size)
 			}
 		}
 		if fold[c] != label[n] {
