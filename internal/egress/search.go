@@ -208,21 +208,9 @@ func (s *search) at(start int, state uint64) bool {
 	s.found, s.end = nil, 0
 	for open := ^state & isFirst; open != 0; open &= open - 1 {
 		bucket := bits.TrailingZeros64(open)
-		p, at := prefix{node: &s.trees[bucket]}, start
-		if len(p.label) >= firstBytes && start+firstBytes <= s.known && allPlain(s.text[start:start+firstBytes]) {
-			p.matched, at = firstBytes, start+firstBytes // as the pass has found
-		}
-		s.walk(inBucket[bucket], p, at)
+		s.walk(inBucket[bucket], prefix{node: &s.trees[bucket]}, start)
 	}
 	return s.found != nil
-}
-
-func allPlain(text []byte) bool {
-	var all uint8
-	for _, c := range text {
-		all |= kinds[c]
-	}
-	return all == plain
 }
 
 // walk compares a text with the forms that begin with p.
