@@ -66,6 +66,7 @@ func (m *masker) add(name, value string) {
 		}
 		m.skip = noForm
 	}
+
 	f := form{mark: "[secret " + name + "]"}
 	m.insert(asText, value, f)
 	m.insert(asText, strings.ToLower(value), f) // for non-ASCII letters
@@ -101,13 +102,17 @@ func (m *masker) insert(as int, value string, f form) {
 
 	for k := range firstBytes {
 		bit := uint64(1) << (k*buckets + bucket)
-		for c := range m.bytes {
-			if k >= len(text) || e.fold.to[c] == text[k] {
-				m.bytes[c] &^= bit
-			}
-		}
 		if e.lines && k > 0 {
 			m.skip &^= bit
+		}
+		if k >= len(text) {
+			for c := range m.bytes {
+				m.bytes[c] &^= bit
+			}
+			continue
+		}
+		for _, c := range e.fold.from[text[k]] {
+			m.bytes[c] &^= bit
 		}
 	}
 }

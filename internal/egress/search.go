@@ -53,7 +53,10 @@ func (e *encoding) bucket(form []byte) int {
 }
 
 // folding maps bytes that are compared as equal to one of them.
-type folding struct{ to [256]byte }
+type folding struct {
+	to   [256]byte
+	from [256][]byte
+}
 
 // newFolding maps each byte of from to the one of to at the same index.
 func newFolding(from, to string) *folding {
@@ -63,6 +66,9 @@ func newFolding(from, to string) *folding {
 	}
 	for i := range len(from) {
 		f.to[from[i]] = to[i]
+	}
+	for c, folded := range f.to {
+		f.from[folded] = append(f.from[folded], byte(c))
 	}
 	return f
 }
