@@ -22,28 +22,28 @@ import (
 //
 // The zero value masks nothing. It is safe for concurrent use.
 type masker struct {
-	mu    sync.RWMutex
-	bytes [256]uint64 // by byte of a text: the bits of the form bytes that it matches
-	skip  uint64      // bits that white space keeps
-	trees [len(encodings)]node
+	mu      sync.RWMutex
+	secrets int
+	bytes   [256]uint64 // by byte of a text: the bits of the form bytes that it differs from
+	skip    uint64      // bits that white space does not keep
+	trees   [buckets]node
 }
 
 // A pass looks for the first bytes of all forms at once, so it reads each byte of a text
 // and decodes each escape once. Each match is compared with the trees of forms.
 //
-// It goes from the end of a piece of text to its beginning, because the size of an escape
-// is only known at its beginning. The state at a place is a set of bits: k*buckets+b says
-// that the text goes on with byte k of a form in bucket b, and with the bytes after it.
+// It is a shift-or from the end of a piece of text to its beginning, because the size of an
+// escape is only known at its beginning. Bit k*buckets+b of the state at a place is clear if
+// the text continues with byte k of a form in bucket b, and with the bytes after it.
 const (
-	firstBytes = MinSecret
+	firstBytes = 8 // a shorter form continues with any bytes
 	buckets    = 64 / firstBytes
-
-	isFirst = 1<<buckets - 1                          // bits of the first byte of all forms
-	isLast  = isFirst << (buckets * (firstBytes - 1)) // bits of the last byte that a pass looks for
+	isFirst    = 1<<buckets - 1 // bits of the first byte of all forms
+	noForm     = 1<<64 - 1      // the state where no form continues
 )
 
 // piece is how many bytes of a text one pass reads.
-const piece = 512
+const piece = 384
 
 // states are the results of a pass for each byte of a piece, and for the bytes after it.
 type states struct {
@@ -59,6 +59,13 @@ func (m *masker) add(name, value string) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
+	if m.secrets++; m.secrets == 1 {
+		for c := range m.bytes {
+			m.bytes[c] = noForm
+		}
+		m.skip = noForm
+	}
 
 	f := form{mark: "[secret " + name + "]"}
 	m.insert(asText, value, f)
@@ -84,17 +91,28 @@ func (m *masker) insert(as int, value string, f form) {
 	for i, c := range text {
 		text[i] = e.fold.to[c]
 	}
-	if len(text) < firstBytes || !m.trees[as].insert(text, &f) { // another case of a letter can be shorter
+	if len(text) < MinSecret { // another case of a letter can be shorter
+		return
+	}
+
+	bucket := e.bucket(text)
+	if !m.trees[bucket].insert(text, &f) {
 		return
 	}
 
 	for k := range firstBytes {
-		bit := uint64(1) << (k*buckets + e.bucket(text))
-		for _, c := range e.fold.from[text[k]] {
-			m.bytes[c] |= bit
-		}
+		bit := uint64(1) << (k*buckets + bucket)
 		if e.lines && k > 0 {
-			m.skip |= bit
+			m.skip &^= bit
+		}
+		if k >= len(text) {
+			for c := range m.bytes {
+				m.bytes[c] &^= bit
+			}
+			continue
+		}
+		for _, c := range e.fold.from[text[k]] {
+			m.bytes[c] &^= bit
 		}
 	}
 }
@@ -103,7 +121,7 @@ func (m *masker) insert(as int, value string, f form) {
 func (m *masker) empty() bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.trees[asText].index == nil
+	return m.secrets == 0
 }
 
 // errLonger is the error of a masked text that is longer than its limit.
@@ -115,13 +133,16 @@ var errLonger = errors.New("too long with the marks of secrets")
 func (m *masker) within(ctx context.Context, text []byte, limit int64) ([]byte, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if m.trees[asText].index == nil {
+	if m.secrets == 0 {
 		return text, nil
 	}
 
 	var out []byte
 	done := 0 // bytes of text copied to out
 	for found := range m.search(text).places(ctx) {
+		if out == nil {
+			out = make([]byte, 0, len(text)+len(found.mark))
+		}
 		out = append(append(out, text[done:found.start]...), found.mark...)
 		if done = found.end; int64(len(out)) > limit {
 			return nil, errLonger
@@ -180,94 +201,108 @@ type place struct {
 // places returns the secrets of the text until ctx ends.
 func (s *search) places(ctx context.Context) iter.Seq[place] {
 	return func(yield func(place) bool) {
-		var states states
-		done := 0
-		for begin := 0; begin < len(s.text) && ctx.Err() == nil; begin += piece {
-			n := min(piece, len(s.text)-begin)
-			if s.pass(s.text[begin:], n, &states)&isFirst == 0 {
-				continue
-			}
-
-			for i, state := range states.bits[:n] {
-				start := begin + i
-				if state&isFirst == 0 || start < done || !s.at(start, state) {
-					continue
-				}
-				start, done = s.found.neighbors(s.text, done, start, s.end)
-				if !yield(place{start, done, s.found.mark}) {
-					return
-				}
-			}
+		more := true
+		for ; more && s.begin < len(s.text) && ctx.Err() == nil; s.begin += piece {
+			more = s.inPiece(yield)
 		}
 	}
 }
 
-// pass sets the states of the first n bytes of a text, and returns the union of their bits.
-// The bytes after them match the rest of any form.
-func (m *masker) pass(text []byte, n int, states *states) (all uint64) {
-	next := ^uint64(0)
-	for i := range maxEscape {
-		states.bits[n+i] = next
+// inPiece yields the secrets that begin in the piece, and returns false to stop.
+func (s *search) inPiece(yield func(place) bool) bool {
+	starts := s.pass(s.text[s.begin:], min(piece, len(s.text)-s.begin), &s.states)
+	for k := len(starts) - 1; k >= 0; k-- {
+		i := starts[k]
+		start := s.begin + int(i)
+		if start < s.done || !s.at(start, s.states.bits[i]) {
+			continue
+		}
+		start, s.done = s.found.neighbors(s.text, s.done, start, s.end)
+		if !yield(place{start, s.done, s.found.mark}) {
+			return false
+		}
 	}
-	clear(states.spaces[:])
+	return true
+}
 
-	here, from := states.bits[:n], text[:n]
+// pass sets the states of the first n bytes of a text. It returns where forms may begin, from
+// the last place to the first. The bytes after the first n match the rest of any form.
+func (s *search) pass(text []byte, n int, states *states) []uint16 {
+	clear(states.bits[n:])
+	clear(states.spaces[:])
+	s.known = s.begin + min(n, len(text)-maxEscape)
+
+	next, here, from, bytes, starts := uint64(0), states.bits[:n], text[:n], &s.bytes, 0
 	for i := n - 1; i >= 0; i-- {
 		c := from[i]
-		state := m.bytes[c] & (next>>buckets | isLast)
-		if isSpace(c) {
-			state |= m.skip & states.afterSpace(i, 1)
-		}
-		if isEscape(c) && i+1 < len(text) {
-			switch after := text[i+1]; {
-			case alphanumeric(after) || after == '#':
-				state |= m.unescaped(text[i:], states, i)
-			case c == '\\': // followed by no letter or digit: see short
-				state |= m.step(after, states, i, 2)
+		state := bytes[c] | next>>buckets
+		switch kind := kinds[c]; {
+		case kind == plain:
+		case kind == space:
+			state &= s.skip | states.afterSpace(i, 1)
+		case i+1 == len(text) || kind&follows[text[i+1]] == 0:
+			s.read[i] = reading{rune(c), 1}
+		default:
+			char, size := short[text[i+1]], 2
+			if kind != backslash {
+				char, size = percentEncoded(text[i:]), 3
+			}
+			if 0 < char && char < utf8.RuneSelf {
+				state &= s.step(char, size, states, i)
+			} else {
+				state &= s.escaped(text[i:], states, i)
 			}
 		}
 		here[i], next = state, state
-		all |= state
+
+		s.starts[starts] = uint16(i)
+		if state&isFirst != isFirst {
+			starts++
+		}
 	}
-	return all
+	return s.starts[:starts]
 }
 
-// step returns the state of a character of one byte that has a size in the text.
-func (m *masker) step(char byte, states *states, at, size int) uint64 {
-	state := m.bytes[char] & (states.bits[at+size]>>buckets | isLast)
-	if isSpace(char) {
-		state |= m.skip & states.afterSpace(at, size)
+// step returns the state for an escape of an ASCII character.
+func (s *search) step(char byte, size int, states *states, at int) uint64 {
+	s.read[at] = reading{rune(char), int32(size)}
+	state := s.bytes[char] | states.bits[at+size]>>buckets
+	if kinds[char] == space {
+		state &= s.skip | states.afterSpace(at, size)
 	}
 	return state
 }
 
-// afterSpace returns the state after white space, or none if there is too much of it.
+// escaped returns the state for the escape that a text begins with.
+func (s *search) escaped(text []byte, states *states, at int) (state uint64) {
+	r, size := unescape(text)
+	char := byte(max(r, -r))
+	switch {
+	case size == 0:
+		s.read[at] = reading{rune(text[0]), 1}
+		return noForm
+	case -utf8.RuneSelf < r && r < utf8.RuneSelf:
+		return s.step(char, size, states, at)
+	}
+
+	s.read[at] = reading{r, int32(size)}
+	next := states.bits[at+size]
+	state = noForm
+	if r < 0 { // a Latin-1 byte
+		state, r = s.bytes[char]|next>>buckets, -r
+	}
+	var chars [utf8.UTFMax]byte
+	for k := utf8.EncodeRune(chars[:], r) - 1; k >= 0; k-- {
+		next = s.bytes[chars[k]] | next>>buckets
+	}
+	return state & next
+}
+
+// afterSpace returns the state after white space.
 func (s *states) afterSpace(at, size int) uint64 {
 	s.spaces[at] = min(s.spaces[at+size], maxSpaces) + 1
 	if s.spaces[at] > maxSpaces {
-		return 0
+		return noForm
 	}
 	return s.bits[at+size]
-}
-
-// unescaped returns the state for the escape that a text begins with, or none.
-func (m *masker) unescaped(text []byte, states *states, at int) (state uint64) {
-	r, size := unescape(text)
-	if size == 0 {
-		return 0
-	}
-
-	if r < utf8.RuneSelf {
-		state = m.step(byte(max(r, -r)), states, at, size)
-		if r > -utf8.RuneSelf {
-			return state
-		}
-		r = -r // a Latin-1 byte
-	}
-	next := states.bits[at+size]
-	var char [utf8.UTFMax]byte
-	for k := utf8.EncodeRune(char[:], r) - 1; k >= 0; k-- {
-		next = m.bytes[char[k]] & (next>>buckets | isLast)
-	}
-	return state | next
 }

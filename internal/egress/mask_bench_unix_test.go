@@ -54,6 +54,7 @@ type secretSet struct {
 
 func benchmarkSecrets() []secretSet {
 	return []secretSet{
+		{"1", []string{"s3cr3t-Token/+Value.42"}},
 		{"3", []string{"s3cr3t-Token/+Value.42", "sk-proj-4fAb12ZzQ0aaaaaaaaaaaaaaaaaaab", `p\xe4ssw&%rt!~1/x`}},
 		{"100", manySecrets(100, "")},
 		{"100-alike", manySecrets(100, "sk-ant-api03-")},

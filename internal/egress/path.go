@@ -70,7 +70,7 @@ func encode(s, others string) string {
 // decodeOnce decodes valid escapes and leaves others as they are.
 func decodeOnce(s string) string {
 	return escapes.ReplaceAllStringFunc(s, func(escape string) string {
-		return string([]byte{byte(hexNumber([]byte(escape), 1, 2))})
+		return string([]byte{byte(hexByte(escape[1], escape[2]))})
 	})
 }
 

@@ -2,16 +2,17 @@ package egress
 
 import (
 	"encoding/base64"
+	"math/bits"
 	"strings"
 	"unicode/utf8"
 )
 
 // encoding is a way to write a value.
 type encoding struct {
-	fold           *folding // of the text that is compared
-	least          int      // bytes of a form that are masked even if cut off at the end of a response
-	lines          bool     // a form may be broken into lines
-	first, buckets int      // its buckets
+	fold    *folding // of the text that is compared
+	least   int      // bytes of a form that are masked even if cut off at the end of a response
+	lines   bool     // a form may be broken into lines
+	buckets uint64   // bits of its buckets
 }
 
 const (
@@ -27,16 +28,29 @@ const minPrefix = 8
 // encodings are compared without letter case, and with + as a space, as in a query; base64
 // with the URL alphabet as the standard one.
 var encodings = [...]encoding{
-	asText:   {fold: foldText, least: minPrefix, first: 0, buckets: 3},
-	asHex:    {fold: foldText, least: 2 * minPrefix, first: 3, buckets: 1},
-	asBase64: {fold: newFolding("-_", "+/"), least: base64.RawStdEncoding.EncodedLen(minPrefix), lines: true, first: 4, buckets: 6},
+	asText:   {fold: foldText, least: minPrefix, buckets: 0b00000111},
+	asHex:    {fold: foldText, least: 2 * minPrefix, buckets: 0b00001000},
+	asBase64: {fold: newFolding("-_", "+/"), least: base64.RawStdEncoding.EncodedLen(minPrefix), lines: true, buckets: 0b11110000},
 }
+
+// inBucket are the encodings by bucket.
+var inBucket = func() (all [buckets]*encoding) {
+	for i := range encodings {
+		for b := encodings[i].buckets; b != 0; b &= b - 1 {
+			all[bits.TrailingZeros64(b)] = &encodings[i]
+		}
+	}
+	return all
+}()
 
 var foldText = newFolding("ABCDEFGHIJKLMNOPQRSTUVWXYZ+", "abcdefghijklmnopqrstuvwxyz ")
 
 // bucket returns the bucket of a form. The last byte that a pass looks for decides, because many
 // secrets begin alike.
-func (e *encoding) bucket(form []byte) int { return e.first + int(form[firstBytes-1])%e.buckets }
+func (e *encoding) bucket(form []byte) int {
+	last := int(form[min(len(form), firstBytes)-1])
+	return bits.TrailingZeros64(e.buckets) + last%bits.OnesCount64(e.buckets)
+}
 
 // folding maps bytes that are compared as equal to one of them.
 type folding struct {
@@ -65,9 +79,10 @@ type form struct {
 	shared [2]bool // the characters before and after it also have bits of the value
 }
 
-// node is a node of a radix tree. It has the forms of one encoding that begin with the bytes
+// node is a node of a radix tree. It has the forms of one bucket that begin with the bytes
 // on the way to it.
 type node struct {
+	depth    int         // bytes before the label
 	label    []byte      // bytes that all of these forms have next
 	index    *[256]uint8 // by the byte after the label: the number of the child from 1, or 0
 	children []*node
@@ -77,14 +92,18 @@ type node struct {
 
 // insert adds a folded form unless the tree has it.
 func (n *node) insert(text []byte, f *form) bool {
+	if n.any == nil { // an empty tree
+		n.label, n.form, n.any = text, f, f
+		return true
+	}
 	same := 0
 	for same < min(len(n.label), len(text)) && n.label[same] == text[same] {
 		same++
 	}
 	if same < len(n.label) {
 		rest, next := *n, n.label[same]
-		rest.label = n.label[same+1:]
-		*n = node{label: n.label[:same], any: n.any}
+		rest.depth, rest.label = n.depth+same+1, n.label[same+1:]
+		*n = node{depth: n.depth, label: n.label[:same], any: n.any}
 		n.add(next, &rest)
 	}
 
@@ -94,7 +113,7 @@ func (n *node) insert(text []byte, f *form) bool {
 		if child := n.child(next); child != nil {
 			return child.insert(rest, f)
 		}
-		n.add(next, &node{label: rest, form: f, any: f})
+		n.add(next, &node{depth: n.depth + same + 1, label: rest, form: f, any: f})
 	case n.form != nil:
 		return false
 	default:
@@ -122,25 +141,24 @@ func (n *node) child(c byte) *node {
 type prefix struct {
 	*node       // nil: no form
 	matched int // bytes of the node's label
-	depth   int // bytes of the forms
 	spaces  int // characters between two lines
 }
 
 // next returns p with one more byte.
 func (p prefix) next(e *encoding, c byte) prefix {
-	if e.lines && isSpace(c) && p.depth > 0 && p.spaces < maxSpaces {
+	folded := e.fold.to[c]
+	if p.matched < len(p.label) {
+		if p.label[p.matched] == folded {
+			return prefix{node: p.node, matched: p.matched + 1}
+		}
+	} else if child := p.child(folded); child != nil {
+		return prefix{node: child}
+	}
+	if e.lines && kinds[c] == space && p.depth+p.matched > 0 && p.spaces < maxSpaces {
 		p.spaces++
 		return p
 	}
-
-	c = e.fold.to[c]
-	if p.matched == len(p.label) {
-		return prefix{node: p.child(c), depth: p.depth + 1}
-	}
-	if p.label[p.matched] != c {
-		return prefix{}
-	}
-	return prefix{node: p.node, matched: p.matched + 1, depth: p.depth + 1}
+	return prefix{}
 }
 
 // after returns p with more bytes.
@@ -151,19 +169,17 @@ func (p prefix) after(e *encoding, chars []byte) prefix {
 	return p
 }
 
-// plain returns how many bytes of a text are those of the label, without escapes.
-func (p prefix) plain(e *encoding, text []byte) (n int) {
-	label := p.label[p.matched:]
-	for n < len(label) && n < len(text) && e.fold.to[text[n]] == label[n] && !isEscape(text[n]) {
-		n++
-	}
-	return n
-}
-
 // search looks for the forms of a masker in a text.
 type search struct {
 	*masker
 	text []byte
+
+	begin  int            // of the piece
+	states states         // of the piece
+	starts [piece]uint16  // where forms may begin in the piece, from the last place to the first
+	read   [piece]reading // at bytes that could begin an escape
+	known  int            // end of the text that read is for
+	done   int            // end of the last secret
 
 	// budget is how many steps may still be taken to compare forms. Only a text that repeats
 	// the beginnings of secrets over and over uses it up. After that, no part of the text is
@@ -173,6 +189,13 @@ type search struct {
 
 	found *form // longest form at a position
 	end   int
+}
+
+// reading is a result of unescape, with characters for bytes of ASCII. If there is no escape, it
+// is the byte itself, of size 1.
+type reading struct {
+	r    rune
+	size int32
 }
 
 // stepsPerByte limits the steps of a search, in relation to the text. A text that consists of
@@ -189,11 +212,9 @@ const maxSpaces = 16
 // at looks for the longest form at a position with that state.
 func (s *search) at(start int, state uint64) bool {
 	s.found, s.end = nil, 0
-	for i := range encodings {
-		e := &encodings[i]
-		if state>>e.first&(1<<e.buckets-1) != 0 {
-			s.walk(e, prefix{node: &s.trees[i]}, start)
-		}
+	for open := ^state & isFirst; open != 0; open &= open - 1 {
+		bucket := bits.TrailingZeros64(open)
+		s.walk(inBucket[bucket], prefix{node: &s.trees[bucket]}, start)
 	}
 	return s.found != nil
 }
@@ -201,9 +222,12 @@ func (s *search) at(start int, state uint64) bool {
 // walk compares a text with the forms that begin with p.
 func (s *search) walk(e *encoding, p prefix, at int) {
 	for s.budget > 0 || at >= s.end {
-		n := p.plain(e, s.text[at:])
-		if s.budget -= n + 1; n > 0 {
-			p.matched, p.depth, p.spaces, at = p.matched+n, p.depth+n, 0, at+n
+		s.budget--
+		if p.matched < len(p.label) {
+			if n, size := s.plain(e, p.label[p.matched:], at); n > 0 {
+				p.matched, p.spaces, at = p.matched+n, 0, at+size
+				s.budget -= n
+			}
 		}
 		if p.matched == len(p.label) && p.spaces == 0 {
 			if p.form != nil && at >= s.end {
@@ -218,8 +242,12 @@ func (s *search) walk(e *encoding, p prefix, at int) {
 			return
 		}
 
-		next, size := p.next(e, s.text[at]), 1
-		if isEscape(s.text[at]) {
+		c := s.text[at]
+		next, size := prefix{}, 1
+		if kinds[c] != plain || p.matched == len(p.label) {
+			next = p.next(e, c)
+		}
+		if kinds[c] > space {
 			next, size = s.escape(e, p, next, at)
 		}
 		if next.node == nil {
@@ -232,41 +260,85 @@ func (s *search) walk(e *encoding, p prefix, at int) {
 	}
 }
 
+// plain returns how many bytes of a label a text begins with, up to an escape that can be read in
+// several ways, and their size in the text.
+func (s *search) plain(e *encoding, label []byte, at int) (n, size int) {
+	from, text, fold := at, s.text, &e.fold.to
+	for ; n < len(label) && at < len(text); n++ {
+		c, size := text[at], 1
+		if kinds[c] > space {
+			if at >= s.known {
+				break
+			}
+			switch read := s.read[at-s.begin]; {
+			case read.size == 1, c == label[n] && read.r != rune(c): // only the byte itself can match
+			case c == label[n], read.r >= utf8.RuneSelf, read.r < 0 && label[n]&^1 == 0xc2: // Latin-1 in UTF-8
+				return n, at - from
+			default:
+				c, size = byte(max(read.r, -read.r)), int(read.size)
+			}
+		}
+		if fold[c] != label[n] {
+			break
+		}
+		at += size
+	}
+	return n, at - from
+}
+
 // escape returns what follows p after what may be an escape, and its size. next is what follows
 // if it is not. If there are several ways to read it, escape follows the others too.
 func (s *search) escape(e *encoding, p, next prefix, at int) (prefix, int) {
-	text := s.text[at:]
-	if len(text) < maxEscape && beginsEscape.Match(text) {
+	if text := s.text[at:]; len(text) < maxEscape && beginsEscape.Match(text) {
 		s.cut(e, p, len(s.text))
 	}
-	r, size := unescape(text)
-	if size == 0 {
+	r, size := s.unescape(at)
+	if size <= 1 {
 		return next, 1
 	}
 
 	var asChar, asByte prefix // a Latin-1 byte can be both
-	if r >= utf8.RuneSelf || r <= -utf8.RuneSelf {
-		asChar = p.after(e, utf8.AppendRune(nil, max(r, -r)))
+	if -utf8.RuneSelf < r && r < utf8.RuneSelf {
+		r = max(r, -r)
+	} else {
+		var char [utf8.UTFMax]byte
+		asChar = p.after(e, char[:utf8.EncodeRune(char[:], max(r, -r))])
 	}
 	if r < utf8.RuneSelf {
-		asByte = p.after(e, []byte{byte(max(r, -r))})
+		asByte = p.next(e, byte(max(r, -r)))
 	}
+
 	width := 1
-	for _, escaped := range [...]prefix{asChar, asByte} {
-		if escaped.node == nil {
-			continue
-		}
-		if next.node != nil && s.budget > 0 {
-			s.walk(e, next, at+width)
-		}
-		next, width = escaped, size
+	if asChar.node != nil {
+		s.fork(e, next, at+width)
+		next, width = asChar, size
+	}
+	if asByte.node != nil {
+		s.fork(e, next, at+width)
+		next, width = asByte, size
 	}
 	return next, width
 }
 
+// unescape is unescape at a position. A size of 1 is no escape either.
+func (s *search) unescape(at int) (r rune, size int) {
+	if at < s.known {
+		read := s.read[at-s.begin]
+		return read.r, int(read.size)
+	}
+	return unescape(s.text[at:])
+}
+
+// fork follows another way to read a text, if there is one.
+func (s *search) fork(e *encoding, p prefix, at int) {
+	if p.node != nil && s.budget > 0 {
+		s.walk(e, p, at)
+	}
+}
+
 // cut masks a text up to end after the beginning of a form, if that is enough to mask.
 func (s *search) cut(e *encoding, p prefix, end int) {
-	if p.depth >= e.least && end > s.end {
+	if p.depth+p.matched >= e.least && end > s.end {
 		s.found, s.end = p.any, end
 	}
 }
@@ -286,6 +358,4 @@ func (f *form) neighbors(text []byte, from, start, end int) (int, int) {
 	return start, end
 }
 
-func isEscape(c byte) bool { return c == '%' || c == '\\' || c == '&' }
-func isSpace(c byte) bool  { return c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t') }
 func isBase64(c byte) bool { return alphanumeric(c) || strings.IndexByte("+/-_", c) >= 0 }

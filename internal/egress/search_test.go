@@ -155,6 +155,19 @@ func randomText(pick func(...string) string, n func(int) int, values []string) (
 	return text[:min(len(text), piece)]
 }
 
+// TestSearchPieces: what is found does not depend on where a piece of the text begins.
+func TestSearchPieces(t *testing.T) {
+	m := maskerOf(maskedValues)
+	for _, f := range maskedForms {
+		text := "\t\\u00e4 %25 " + f.form(maskedValues[1]) + " & \n " + f.form(maskedValues[2]) + " % "
+		masked := m.string("." + text)
+		for n := range piece {
+			before := strings.Repeat(" %41", n/4+1)[:n] + "."
+			require.Equal(t, before+masked[1:], m.string(before+text), "%s after %d bytes", f.name, n)
+		}
+	}
+}
+
 // FuzzSearch compares the search with a naive one for any secrets and text.
 func FuzzSearch(f *testing.F) {
 	f.Add("s3cr3t-Token/+Value.42", "s3cr3t-Token/+Value.43", "s3cr3t-Token/+Value.4s3cr3t-Token%2F+Value.42")

@@ -9,6 +9,33 @@ import (
 	"unicode/utf8"
 )
 
+// Kinds of bytes are bits.
+const (
+	plain       = 0
+	space       = 1
+	percentSign = 2 // it and the others begin escapes
+	backslash   = 4
+	ampersand   = 8
+)
+
+var kinds = [256]uint8{' ': space, '\n': space, '\r': space, '\t': space, '%': percentSign, '\\': backslash, '&': ampersand}
+
+// follows maps a byte to the kinds of bytes with which it can begin an escape.
+var follows = func() (kinds [256]uint8) {
+	for c := range kinds {
+		if hexDigits[c] >= 0 {
+			kinds[c] |= percentSign
+		}
+		if short[c] != 0 || c|0x20 == 'x' || c|0x20 == 'u' {
+			kinds[c] |= backslash
+		}
+		if alphanumeric(byte(c)) || c == '#' {
+			kinds[c] |= ampersand
+		}
+	}
+	return kinds
+}()
+
 // maxEscape is longer than any escape, in bytes.
 const maxEscape = 24
 
@@ -37,14 +64,16 @@ func unescape(text []byte) (r rune, size int) {
 
 	switch text[0] {
 	case '%':
-		if b := hexNumber(text, 1, 2); b >= 0 {
-			return -b, 3
+		if len(text) > 2 {
+			if b := hexByte(text[1], text[2]); b >= 0 {
+				return -b, 3
+			}
 		}
 	case '\\':
 		if c := short[text[1]]; c != 0 {
 			return rune(c), 2
 		}
-		return backslash(text)
+		return hexEscape(text)
 	case '&':
 		if text[1] == '#' {
 			return number(text)
@@ -54,17 +83,16 @@ func unescape(text []byte) (r rune, size int) {
 	return 0, 0
 }
 
-// hexNumber returns the number with n digits at a position, or -1.
-func hexNumber(text []byte, at, n int) rune {
-	if len(text) < at+n {
-		return -1
+// percentEncoded returns the byte of a %XX, or 0.
+func percentEncoded(text []byte) byte {
+	if len(text) < 3 || text[0] != '%' {
+		return 0
 	}
-	var r rune
-	for _, c := range text[at : at+n] {
-		r = r<<4 | rune(hexDigits[c]) // stays negative if c is not a digit
-	}
-	return r
+	return byte(max(0, hexByte(text[1], text[2])))
 }
+
+// hexByte returns the number with two digits, or a negative one.
+func hexByte(high, low byte) rune { return rune(hexDigits[high])<<4 | rune(hexDigits[low]) }
 
 // short maps the second byte of two-byte backslash escapes to its character:
 // and the like, and any byte that is not a letter or digit.
@@ -80,25 +108,34 @@ var short = func() (chars [256]byte) {
 	return chars
 }()
 
-// backslash decodes \uXXXX, or two of them for a surrogate pair, and \xXX for a byte.
-func backslash(text []byte) (r rune, size int) {
+// hexEscape decodes \uXXXX, or two of them for a surrogate pair, and \xXX for a byte.
+func hexEscape(text []byte) (r rune, size int) {
 	switch text[1] | 0x20 {
 	case 'x':
-		if b := hexNumber(text, 2, 2); b >= 0 {
-			return -b, 4
+		if len(text) > 3 {
+			if b := hexByte(text[2], text[3]); b >= 0 {
+				return -b, 4
+			}
 		}
 	case 'u':
-		if r = hexNumber(text, 2, 4); r < 0 {
-			return 0, 0
-		}
-		if utf16.IsSurrogate(r) && len(text) > 7 && text[6] == '\\' && text[7]|0x20 == 'u' {
-			if low := hexNumber(text, 8, 4); low >= 0 {
+		if r = utf16Unit(text); utf16.IsSurrogate(r) {
+			if low := utf16Unit(text[6:]); low >= 0 {
 				return utf16.DecodeRune(r, low), 12
 			}
 		}
-		return r, 6
+		if r >= 0 {
+			return r, 6
+		}
 	}
 	return 0, 0
+}
+
+// utf16Unit decodes the \uXXXX that a text begins with, or returns a negative number.
+func utf16Unit(text []byte) rune {
+	if len(text) < 6 || text[0] != '\\' || text[1]|0x20 != 'u' {
+		return -1
+	}
+	return hexByte(text[2], text[3])<<8 | hexByte(text[4], text[5])
 }
 
 // reference decodes &NAME; if a secret may contain the character.
