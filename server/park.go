@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
@@ -92,7 +93,7 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 			_ = live.park(ctx) // otherwise the caller gets all of it
 		}
 		if errors.Is(rerr, plugins.ErrReplaced) { // nothing has run: a caller that still waits repeats the call
-			return background.Outcome{}, rejected(engine.KindRejected, "", anotherPlugin(c.tool.Name))
+			return background.Outcome{}, rejected(engine.KindRejected, "", c.tool.Replaced())
 		}
 		return outcome(ctx, sink, r, rerr)
 	}
@@ -300,7 +301,7 @@ func newLive(c call, asked *question.Registry, parks bool) *live {
 func (l *live) park(ctx context.Context) error {
 	if l == nil {
 		if _, ok := background.RunOf(ctx); !ok {
-			return errNobody
+			return approval.ErrNobody
 		}
 		return nil
 	}
