@@ -188,14 +188,16 @@ func TestExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t)
 		b.rules.Policy.Wait = time.Hour
-		go b.Expire(b.Serving)
+		var expiring sync.WaitGroup
+		expiring.Go(func() { b.Expire(b.Serving) })
 		run := b.hold(alice, `{"n":1}`, "")
 		time.Sleep(59 * time.Minute)
 		require.Equal(t, "held", b.state(run))
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, "canceled", b.state(run))
-		require.Equal(t, `refused run of alice by "host": "nobody has decided in 1h0m0s"`, b.audited[1])
 		b.closes()
+		expiring.Wait()
+		require.Equal(t, `refused run of alice by "host": "nobody has decided in 1h0m0s"`, b.audited[1])
 		require.NoError(t, b.runs.Close(t.Context()))
 	})
 }

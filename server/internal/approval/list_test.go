@@ -3,6 +3,7 @@ package approval
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,7 +91,8 @@ func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t)
 		b.rules.Policy.Wait = time.Hour
-		go b.Expire(b.Serving)
+		var expiring sync.WaitGroup
+		expiring.Go(func() { b.Expire(b.Serving) })
 		before := b.hold(alice, `{"n":1}`, "")
 		ctx, cancel := context.WithCancel(t.Context())
 		events, err := b.Watch(ctx)
@@ -114,6 +116,7 @@ func TestWatch(t *testing.T) {
 		_, ok := <-events
 		require.False(t, ok)
 		b.closes()
+		expiring.Wait()
 		require.NoError(t, b.runs.Close(context.WithoutCancel(t.Context())))
 	})
 }

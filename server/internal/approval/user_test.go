@@ -30,6 +30,7 @@ func TestAnswers(t *testing.T) {
 	failing := func(err error) User {
 		return User{Ask: func(context.Context, Question) (abi.Answer, error) { return abi.Answer{}, err }}
 	}
+	never := User{Ask: func(context.Context, Question) (abi.Answer, error) { panic("the user was asked") }}
 	for name, test := range map[string]struct {
 		user  User
 		by    By
@@ -53,7 +54,7 @@ func TestAnswers(t *testing.T) {
 		"a client that fails":   {failing(errors.New("method not found")), "", "held", nil, Held},
 		"a later request":       {failing(question.ErrAskAgain), "", "held", question.ErrAskAgain, Held},
 		"nobody is asked":       {User{}, "", "held", nil, Held},
-		"operators only":        {once, ByOperator, "held", nil, Held},
+		"operators only":        {never, ByOperator, "held", nil, Held},
 		"users, and it says so": {once, ByUser, "succeeded", nil, Held},
 	} {
 		t.Run(name, func(t *testing.T) {
