@@ -65,6 +65,7 @@ type HeldCall struct {
 	Run         string       // id of the run that holds the call
 	Fingerprint string       // identifies the tool's code and grants
 	Question    abi.Question // what the user is asked
+	Note        string       // secrets of the user that the call lacks, and how they are set; the answer is not bound to it
 }
 
 // DecideFunc asks the user of a client about a held call, and returns the answer. It

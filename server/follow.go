@@ -66,16 +66,27 @@ func (f follower) follow(ctx context.Context, c call, run engine.Run, wait time.
 	}
 }
 
+// An approvalWait is what a run waits for, in words; zero if it waits for its own work.
+type approvalWait struct {
+	until string // the approval
+	lacks string // what else the held call lacks
+}
+
 // waitsFor describes what a run waits for if it, or a call that it made, is held.
-func (f follower) waitsFor(ctx context.Context, run engine.Run) string {
-	held, err := f.approvals.WaitingIn(ctx, run.Session, run.ID)
-	switch {
-	case err != nil || len(held) == 0:
-		return ""
-	case held[0].ID == run.ID:
-		return "It waits until a person approves it (for an operator: toolhost approve " + run.ID + ")"
+func (f follower) waitsFor(ctx context.Context, run engine.Run) (w approvalWait) {
+	waiting, err := f.approvals.WaitingIn(ctx, run.Session, run.ID)
+	if err != nil || len(waiting) == 0 {
+		return w
 	}
-	return "It waits until a person approves a call of " + held[0].Tool + " (for an operator: toolhost approve " + held[0].ID + ")"
+	held, what := waiting[0], "it"
+	if held.ID != run.ID {
+		what = "a call of " + held.Tool
+	}
+	w.until = "It waits until a person approves " + what + " (for an operator: toolhost approve " + held.ID + ")"
+	if tool, err := f.approvals.Lookup(held.Tool); err == nil {
+		w.lacks = f.approvals.Lacks(ctx, held.Session, tool)
+	}
+	return w
 }
 
 // await returns the run once it has ended, or there is news of it.

@@ -107,7 +107,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	}
 	s.approvals = approval.New(approval.Config{
 		Checker: s.checker, Runs: s.runs, Policy: func() approval.Policy { return s.now().approvals.Policy },
-		Processes: s.cluster.Processes, Serving: s.serving, Log: s.log,
+		Lacks: connector{secrets: s.secrets}.lacks, Processes: s.cluster.Processes, Serving: s.serving, Log: s.log,
 	})
 	if s.agent, err = agent.New(s.catalog, s.runs); err != nil {
 		return err

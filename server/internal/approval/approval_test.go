@@ -66,6 +66,7 @@ type bench struct {
 	rules  Rules
 	runs   *background.Manager
 	live   map[string]bool // processes
+	lacks  string
 	log    bytes.Buffer
 	closes context.CancelFunc
 
@@ -93,6 +94,7 @@ func open(t *testing.T) *bench {
 	b.Manager = New(Config{
 		Checker: &Checker{Engine: e, Process: "host", Lookup: b.lookup, Rules: func(*catalog.Tool) Rules { return b.rules }, Audit: b},
 		Runs:    b.runs, Policy: func() Policy { return b.rules.Policy },
+		Lacks:     func(context.Context, string, *catalog.Tool) string { return b.lacks },
 		Processes: func(context.Context) (map[string]bool, error) { return b.live, nil },
 		Serving:   serving, Log: slog.New(slog.NewTextHandler(&b.log, nil)),
 	})

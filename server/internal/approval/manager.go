@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
 )
@@ -38,9 +39,10 @@ type Runs interface {
 type Config struct {
 	*Checker
 	Runs      Runs
-	Policy    func() Policy                                      // in force
-	Processes func(ctx context.Context) (map[string]bool, error) // processes of the hosts that are live
-	Serving   context.Context                                    // done once nobody is to be asked any more
+	Policy    func() Policy                                                        // in force
+	Lacks     func(ctx context.Context, session string, tool *catalog.Tool) string // what else a held call lacks, for its user; empty if nothing
+	Processes func(ctx context.Context) (map[string]bool, error)                   // processes of the hosts that are live
+	Serving   context.Context                                                      // done once nobody is to be asked any more
 	Log       *slog.Logger
 }
 

@@ -29,6 +29,7 @@ type Question struct {
 	Run         string
 	Fingerprint string
 	Question    abi.Question
+	Note        string // what else the call lacks; the answer is not bound to it
 }
 
 // The choices in the form for a held call.
@@ -83,7 +84,7 @@ func (m *Manager) question(ctx context.Context, tool *catalog.Tool, run engine.R
 	if run.Secret {
 		text += " Its secret arguments are not shown."
 	}
-	return Question{run.ID, fingerprint(tool), abi.Question{Message: text + about + shown, Schema: u.form(run.Secret)}}, nil
+	return Question{run.ID, fingerprint(tool), abi.Question{Message: text + about + shown, Schema: u.form(run.Secret)}, m.Lacks(ctx, run.Session, tool)}, nil
 }
 
 // args returns the arguments of a held run, without secrets.

@@ -164,6 +164,11 @@ func TestQuestion(t *testing.T) {
 		require.True(t, strings.HasSuffix(text, want), text)
 	}
 
+	b.lacks = "drop may fail"
+	q := b.asked(`{"n":1}`, "", User{})
+	require.Equal(t, "drop may fail", q.Note)
+	require.NotContains(t, q.Question.Message, q.Note, "the answer is not bound to it")
+
 	long := `{"a":"` + strings.Repeat("x", 10_000) + `"}`
 	text := b.asked(long, "", User{}).Question.Message
 	require.Contains(t, text, " Its arguments have 10008 bytes (SHA-256 "+digestOf([]byte(long))+`), of which this is only the beginning: {"a":"xxx`)
