@@ -103,7 +103,7 @@ func (v agentSession) NewSchedule(ctx context.Context, r background.ScheduleRequ
 func (v agentSession) request(run background.SpawnRequest) SpawnRequest {
 	return SpawnRequest{
 		Tool: run.Tool, Args: run.Args, Title: run.Title, Silent: run.Silent, Timeout: run.Timeout,
-		IdempotencyKey: cmp.Or(run.IdempotencyKey, v.req.Key), Locale: v.req.Locale, decider: v.service.follower.decider(v.req),
+		IdempotencyKey: cmp.Or(run.IdempotencyKey, v.req.Key), Locale: v.req.Locale, user: v.req.user(),
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,11 +19,10 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
-	"github.com/toolhost/toolhost/server/internal/catalog"
+	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -258,9 +256,10 @@ func TestKeptApprovals(t *testing.T) {
 		require.NotContains(t, string(asked[3].Question.Schema), "session", "nothing comes later in it")
 		tool, err := s.catalog.Lookup("drop")
 		require.NoError(t, err)
-		require.False(t, s.Approvals().kept(t.Context(), tool, Approval{Session: alice, Tool: "drop", Caller: "research"}), "another caller")
+		verdict, _ := s.checker.Judge(t.Context(), tool, approval.Call{Session: alice, Tool: "drop", Caller: "research"})
+		require.Equal(t, approval.Held, verdict, "another caller")
 
-		s.process = "the next one" // to which a client of stdio connects
+		s.checker.Process = "the next one" // to which a client of stdio connects
 		require.Equal(t, 1, call(bob, `{"n":4}`, "once", true))
 		require.Equal(t, 0, call(alice, `{"n":3}`, "once", false))
 		time.Sleep(25 * time.Hour)
@@ -377,7 +376,7 @@ func TestApprovalBypass(t *testing.T) {
 	list, err := s.Approvals().List(t.Context(), "", 0)
 	require.NoError(t, err)
 	require.Len(t, list.Approvals, 4)
-	for range maxWaiting {
+	for range approval.MaxWaiting {
 		r, err = s.Service.Call(t.Context(), Request{Session: alice, Tool: "drop"})
 		require.NoError(t, err)
 	}
@@ -418,137 +417,6 @@ func TestScheduleWaits(t *testing.T) {
 		run, err := s.Session(alice).Run(t.Context(), list.Approvals[0].TaskID)
 		require.NoError(t, err)
 		require.Equal(t, wire.StatusSucceeded, run.Status)
-		require.NoError(t, s.Close(done()))
-	})
-}
-
-// TestReleasedRunOfOtherGrants: a run that was approved does not start with grants that
-// nobody was asked about, nor does a firing that nobody was asked about.
-func TestReleasedRunOfOtherGrants(t *testing.T) {
-	s := openAsking(t, Config{}, "1.0.0")
-	tool, err := s.catalog.Lookup("drop")
-	require.NoError(t, err)
-	x := executor{s.Service}
-	args := json.RawMessage(`{"n":1}`)
-	run := engine.Run{ID: "bg_a", Session: alice, Tool: "drop", Args: args, Terms: terms{Approval: fingerprint(tool)}.encode(), Schedule: "sc_a"}
-	require.NoError(t, x.approved(t.Context(), tool, run))
-	run.Terms = terms{Approval: "another"}.encode()
-	require.ErrorContains(t, x.approved(t.Context(), tool, run), "has changed since somebody was asked")
-	run.Terms = nil
-	require.ErrorIs(t, x.approved(t.Context(), tool, run), ErrApproval, "it was never held")
-}
-
-// questionOf is what a user is asked about a call.
-func questionOf(t *testing.T, s service, tool *catalog.Tool, args, caller string) string {
-	version, err := tool.Version()
-	require.NoError(t, err)
-	run, err := s.runs.Spawn(t.Context(), alice, background.SpawnRequest{Tool: tool.Name, Version: version, Args: json.RawMessage(args), By: caller, Parked: true, Held: heldForApproval})
-	require.NoError(t, err)
-	call, err := s.Approvals().heldCall(t.Context(), tool, run.Run, keeping{})
-	require.NoError(t, err)
-	return call.Question.Message
-}
-
-// What the user is asked cannot be told by the arguments, and shows that they go on.
-func TestQuestion(t *testing.T) {
-	s := openAsking(t, Config{}, "1.0.0")
-	tool, err := s.catalog.Lookup("drop")
-	require.NoError(t, err)
-	for args, want := range map[string]string{
-		"{\n\n\"a\":\n\"b\"}":                       `Its arguments: {"a":"b"}`,
-		`{"a":"? It may use: nothing.\n\nAllow"}`:   `Its arguments: {"a":"? It may use: nothing.\n\nAllow"}`,
-		"{\"a\":\"\u202efdp.exe\u2028next\u00a0\"}": `Its arguments: {"a":"\u202efdp.exe\u2028next\u00a0"}`,
-		"{\"a\":\"\U000e0041\u200b\u2066\"}":        `Its arguments: {"a":"\udb40\udc41\u200b\u2066"}`,
-		"{\"a\":\"\x7f\"}":                          `Its arguments: {"a":"\u007f"}`,
-		`{"a":"Grüße, 世界 👋"}`:                       `Its arguments: {"a":"Grüße, 世界 👋"}`,
-	} {
-		text := questionOf(t, s, tool, args, "research")
-		require.Regexp(t, `^Allow drop, called by research \(plugin drop 1\.0\.0, SHA-256 [0-9a-f]{12}…\)\? It may use: clock\. `, text)
-		require.Contains(t, text, want)
-		require.True(t, strings.HasSuffix(text, want), text)
-	}
-
-	long := json.RawMessage(`{"a":"` + strings.Repeat("x", 10_000) + `"}`)
-	text := questionOf(t, s, tool, string(long), "")
-	require.Contains(t, text, " Its arguments have 10008 bytes (SHA-256 "+digestOf(long)+`), of which this is only the beginning: {"a":"xxx`)
-	require.True(t, strings.HasSuffix(text, "x…"), text)
-	require.Less(t, len(text), maxAskedArgs+400)
-}
-
-// A list of calls that wait is read by pages, also while they are decided on.
-func TestApprovalsPages(t *testing.T) {
-	s := openAsking(t, Config{}, "1.0.0")
-	p := s.Approvals()
-	var ids []string
-	for range 5 {
-		ids = append(ids, waits(t, s, alice, "drop"))
-	}
-	page := func(after string) (found []string, next string) {
-		list, err := p.List(t.Context(), after, 2)
-		require.NoError(t, err)
-		for _, w := range list.Approvals {
-			found = append(found, w.TaskID)
-		}
-		return found, list.Next
-	}
-	first, next := page("")
-	require.Equal(t, ids[:2], first)
-	require.Equal(t, ids[1], next)
-	second, next := page(next)
-	require.Equal(t, ids[2:4], second)
-	_, err := p.Decide(t.Context(), next, "operator", wire.Decide{})
-	require.NoError(t, err)
-	third, _ := page(next)
-	require.Contains(t, third, ids[4], "the call before was decided on meanwhile")
-	_, err = p.List(t.Context(), "bg_none", 2)
-	require.ErrorIs(t, err, engine.ErrNotFound)
-
-	whole := json.RawMessage(`{"n":1,"text":"` + strings.Repeat("x", 2*maxShownArgs) + `"}`)
-	r, err := s.Service.Call(t.Context(), Request{Session: bob, Tool: "drop", Args: whole})
-	require.NoError(t, err)
-	list, err := p.List(t.Context(), ids[4], 0)
-	require.NoError(t, err)
-	require.Len(t, list.Approvals, 1, "%s", r.Value)
-	require.True(t, list.Approvals[0].ArgsCut)
-	require.Equal(t, len(whole), list.Approvals[0].ArgsBytes)
-	one, err := p.Get(t.Context(), list.Approvals[0].TaskID)
-	require.NoError(t, err)
-	require.Equal(t, string(whole), one.Args)
-	require.False(t, one.ArgsCut)
-	_, err = p.Get(t.Context(), ids[3])
-	require.Equal(t, wire.CodeConflict, ReasonOf(err).Code, "it was decided on")
-}
-
-// Whoever watches sees what begins to wait, and what becomes of it, of all sessions.
-func TestWatchApprovals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := openAsking(t, Config{Approvals: ApprovalPolicy{Wait: time.Hour}}, "1.0.0")
-		p := s.Approvals()
-		before := waits(t, s, alice, "drop")
-		ctx, cancel := context.WithCancel(t.Context())
-		events, err := p.Watch(ctx)
-		require.NoError(t, err)
-		next := func() string {
-			e := <-events
-			return string(e.Kind) + " " + e.Run.TaskID
-		}
-
-		s.call(alice, "mild", `{"n":1}`)
-		s.spawn(alice, "look", `{"n":1}`)
-		after := waits(t, s, bob, "drop")
-		require.Equal(t, "held "+after, next(), "other runs are not in it")
-		_, err = p.Decide(t.Context(), before, "operator", wire.Decide{Approve: true})
-		require.NoError(t, err)
-		require.Equal(t, "queued "+before, next())
-		_, err = p.Decide(t.Context(), after, "operator", wire.Decide{})
-		require.NoError(t, err)
-		require.Equal(t, "ended "+after, next())
-		late := waits(t, s, bob, "drop")
-		require.Equal(t, "held "+late, next())
-		require.Equal(t, "ended "+late, next(), "nobody decided in time")
-		cancel()
-		_, ok := <-events
-		require.False(t, ok)
 		require.NoError(t, s.Close(done()))
 	})
 }

@@ -27,8 +27,3 @@ type CallQuery = record.CallQuery
 
 // Figures returns the figures of the service.
 func (s *Service) Figures() *Figures { return s.figures }
-
-// held describes the call for the audit log.
-func (a Approval) held() record.Held {
-	return record.Held{Session: a.Session, Tool: a.Tool, Run: a.run}
-}

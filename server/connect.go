@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server/internal/catalog"
@@ -19,6 +20,15 @@ type connector struct {
 
 func (x connector) call(c call) secret.Call {
 	return secret.Call{Session: c.Session, Tool: c.tool.Name, Sends: func(name string) bool { return x.sends(c.tool, name) }}
+}
+
+// lacks says which secrets of its user a held call of a tool lacks, and how they are set.
+func (x connector) lacks(ctx context.Context, session string, tool *catalog.Tool) string {
+	missing := x.secrets.Missing(ctx, secret.Call{Session: session, Tool: tool.Name, Sends: tool.Sends})
+	if len(missing) == 0 {
+		return ""
+	}
+	return tool.Name + " may fail, because " + strings.Join(missing, ", and because ")
 }
 
 // link is the stage that adds to a result how to set the secret that the call lacked.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/dryrun"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
@@ -46,7 +47,7 @@ type described struct {
 }
 
 // describer answers calls in dry runs.
-type describer struct{ approvals Approvals }
+type describer struct{ approvals *approval.Checker }
 
 // describe is the stage that, in a dry run, answers for a tool that is not readonly with
 // what a call would do.
@@ -73,7 +74,7 @@ func (d describer) answer(ctx context.Context, c call) (abi.Result, error) {
 	if public, secret := c.tool.PublicArgs(c.Args); secret {
 		what.Args = public
 	}
-	asked, _, err := d.approvals.foresee(ctx, c.tool, Approval{Session: c.Session})
+	_, asked, err := d.approvals.Foresee(ctx, c.tool, approval.Call{Session: c.Session})
 	if err != nil {
 		return abi.Result{}, err
 	}

@@ -34,7 +34,7 @@ func (s *Service) execute(callFunc) callFunc {
 
 		r, err := c.tool.Call(ctx, work)
 		if soon(c.tool, err) {
-			return reason.Explain(replacing(c.tool))
+			return reason.Explain(c.tool.Replacing())
 		}
 		return r, err
 	}

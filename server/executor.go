@@ -15,6 +15,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/calllog"
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
@@ -83,10 +84,10 @@ func (x executor) unchanged(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		var err error
 		if c.run.Schedule == "" || c.run.Attempt > 1 {
-			err = sameVersion(c.tool, c.run.Run)
+			err = c.tool.SameVersion(c.run.Run)
 		}
 		if err == nil {
-			err = sameApproval(c.tool, c.run.Run)
+			err = approval.Same(c.tool, c.run.Run)
 		}
 		if err != nil {
 			return abi.Result{}, err
@@ -139,7 +140,7 @@ func (x executor) admit(tool *catalog.Tool, run engine.Run) error {
 func (x executor) lookup(ctx context.Context, run engine.Run) (*catalog.Tool, error) {
 	s := x.service
 	tool, err := s.catalog.Find(ctx, run.Tool)
-	if run.StateSize == 0 || err == nil && sameVersion(tool, run) == nil {
+	if run.StateSize == 0 || err == nil && tool.SameVersion(run) == nil {
 		return tool, err
 	}
 
@@ -175,7 +176,7 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 		err = x.admit(tool, run)
 	}
 	if err == nil && !again {
-		err = x.approved(ctx, tool, run)
+		err = x.service.checker.Start(ctx, tool, run)
 	}
 
 	switch {
@@ -187,35 +188,6 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 	return rejected(engine.KindRejected, "", err)
 }
 
-// approved returns an error unless a run that is about to start was approved. A held run
-// was released for the code and the grants that were asked about; any other run was
-// approved when it was requested, and a firing is approved now. Nothing starts that the
-// policy now denies.
-func (x executor) approved(ctx context.Context, tool *catalog.Tool, run engine.Run) error {
-	t, err := termsIn(run)
-	switch {
-	case err != nil:
-		return err
-	case t.Approval != "":
-		if decision, why := configOf(tool).Approvals.rule(tool); decision == DecideDeny {
-			return refusedByPolicy(tool, why)
-		}
-		return sameApproval(tool, run)
-	case run.Schedule == "":
-		return nil
-	}
-	return x.service.Approvals().approve(ctx, tool, Approval{Session: run.Session, Args: run.Args})
-}
-
-// sameApproval returns an error if a run was approved for other code or other grants.
-func sameApproval(tool *catalog.Tool, run engine.Run) error {
-	t, err := termsIn(run)
-	if err == nil && t.Approval != "" && t.Approval != fingerprint(tool) {
-		err = reason.Refuse("the plugin of %s, or what it may use, has changed since somebody was asked to approve it", run.Tool)
-	}
-	return err
-}
-
 // hold holds a run that a schedule fires, if a person has to approve it.
 func (x executor) hold(ctx context.Context, run *engine.Run) {
 	s := x.service
@@ -224,19 +196,18 @@ func (x executor) hold(ctx context.Context, run *engine.Run) {
 		return // it is refused when it starts
 	}
 	run.Anew = tool.Restartable()
-	if !configOf(tool).Approvals.Ask || configOf(tool).Approve != nil {
+	verdict, _ := s.checker.Judge(ctx, tool, approval.Call{Session: run.Session, Tool: run.Tool, Args: run.Args})
+	if verdict != approval.Held {
 		return
 	}
-	a := Approval{Session: run.Session, Tool: run.Tool, Args: run.Args, run: run.ID}
-	if configOf(tool).Approvals.decide(tool) != DecideAsk || s.Approvals().kept(ctx, tool, a) {
-		return
-	}
-	t, err := termsIn(*run)
-	if t.Approval = fingerprint(tool); err != nil || t.Approval == "" {
+	bound, err := approval.Bind(tool)
+	if err != nil {
 		return // likewise
 	}
-	run.Held, run.Terms = heldForApproval, t.encode()
-	s.audit.Decided(audit.Asked, a.held(), "", "")
+	if terms, err := bind(run.Terms, bound); err == nil {
+		run.Held, run.Terms = approval.HeldFor, terms
+		s.audit.Decided(audit.Asked, record.Held{Session: run.Session, Tool: run.Tool, Run: run.ID}, "", "")
+	}
 }
 
 // rejected is the error of a run that was not started.
@@ -273,20 +244,7 @@ func mayRunAgain(tool *catalog.Tool, run engine.Run) error {
 	if err := tool.Refused(); err != nil {
 		return reason.Refuse("%v", err)
 	}
-	return sameVersion(tool, run)
-}
-
-// sameVersion returns an error if a tool is not the one a run was made for.
-func sameVersion(tool *catalog.Tool, run engine.Run) error {
-	version, err := tool.Version()
-	if err == nil && run.Version != version || errors.Is(err, plugins.ErrReplaced) || errors.Is(err, plugins.ErrChanged) {
-		err = anotherPlugin(run.Tool)
-	}
-	return err
-}
-
-func anotherPlugin(tool string) error {
-	return reason.Refuse("the plugin of %s was replaced in the meantime", tool)
+	return tool.SameVersion(run)
 }
 
 // terms are what a caller requested besides the arguments and the deadline. The record of
@@ -294,11 +252,8 @@ func anotherPlugin(tool string) error {
 type terms struct {
 	Limits
 	Locale string `json:"locale,omitempty"`
-	// Approval is the fingerprint that a person was asked to approve; empty if the run
-	// was never held.
-	Approval string `json:"approval,omitempty"`
-	// Host is the process that has the secret arguments of a ticket.
-	Host string `json:"host,omitempty"`
+	// Binding is what the run is bound to, if it was held.
+	approval.Binding
 	// Asks means that the run may ask its user, see [Session.Questions].
 	Asks bool `json:"asks,omitempty"`
 	// Trace is the span that spawned the run, see [telemetry.Link].
@@ -327,6 +282,13 @@ func termsIn(run engine.Run) (t terms, err error) {
 		}
 	}
 	return t, nil
+}
+
+// bind returns terms with what their run is bound to.
+func bind(raw json.RawMessage, to approval.Binding) (json.RawMessage, error) {
+	t, err := termsIn(engine.Run{Terms: raw})
+	t.Binding = to
+	return t.encode(), err
 }
 
 // withSink lets the sink of a run follow the call, store its checkpoints, and ask it to stop.

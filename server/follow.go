@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/shape"
 )
@@ -19,10 +19,9 @@ import (
 type follower struct {
 	runs      *background.Manager
 	engine    engine.Engine
-	approvals Approvals
+	approvals *approval.Manager
 	asked     *question.Registry
 	sessions  func(name string) Session
-	settings  func() *settings
 	offer     func() // shows models the tools for runs
 	log       *slog.Logger
 }
@@ -67,16 +66,27 @@ func (f follower) follow(ctx context.Context, c call, run engine.Run, wait time.
 	}
 }
 
+// An approvalWait is what a run waits for, in words; zero if it waits for its own work.
+type approvalWait struct {
+	until string // the approval
+	lacks string // what else the held call lacks
+}
+
 // waitsFor describes what a run waits for if it, or a call that it made, is held.
-func (f follower) waitsFor(ctx context.Context, run engine.Run) string {
-	held, err := f.approvals.heldIn(ctx, run.Session, run.ID)
-	switch {
-	case err != nil || len(held) == 0:
-		return ""
-	case held[0].ID == run.ID:
-		return "It waits until a person approves it (for an operator: toolhost approve " + run.ID + ")"
+func (f follower) waitsFor(ctx context.Context, run engine.Run) (w approvalWait) {
+	waiting, err := f.approvals.WaitingIn(ctx, run.Session, run.ID)
+	if err != nil || len(waiting) == 0 {
+		return w
 	}
-	return "It waits until a person approves a call of " + held[0].Tool + " (for an operator: toolhost approve " + held[0].ID + ")"
+	held, what := waiting[0], "it"
+	if held.ID != run.ID {
+		what = "a call of " + held.Tool
+	}
+	w.until = "It waits until a person approves " + what + " (for an operator: toolhost approve " + held.ID + ")"
+	if tool, err := f.approvals.Lookup(held.Tool); err == nil {
+		w.lacks = f.approvals.Lacks(ctx, held.Session, tool)
+	}
+	return w
 }
 
 // await returns the run once it has ended, or there is news of it.
@@ -91,7 +101,7 @@ func (f follower) await(ctx context.Context, run engine.Run, wait time.Duration,
 // ended returns the result of a call from the run that it has become.
 func (f follower) ended(ctx context.Context, run engine.Run) (abi.Result, error) {
 	if run.Held != "" {
-		return abi.Result{}, refusedBy(run)
+		return abi.Result{}, approval.RefusedBy(run)
 	}
 	if err := f.sessions(run.Session).load(ctx, &run, engine.PartResult, engine.PartContent); err != nil {
 		return abi.Result{}, err
@@ -167,14 +177,14 @@ func (f follower) news(ctx context.Context, c call, run engine.Run) (news <-chan
 // and answer its questions. Open reports whether a call is held that the user has not
 // decided on, or cannot.
 func (f follower) relay(ctx context.Context, c call, id string) (open bool, err error) {
-	held, err := f.approvals.heldIn(ctx, c.Session, id)
+	held, err := f.approvals.WaitingIn(ctx, c.Session, id)
 	if err != nil {
 		return false, err
 	}
 	for _, run := range held {
-		run, err := f.approvals.decided(ctx, run, f.decider(c.Request))
+		run, err := f.approvals.Ask(ctx, run, c.user())
 		switch {
-		case run.ID != id && (errors.Is(err, ErrApproval) || errors.Is(err, errOutdated)): // the calling tool sees that
+		case run.ID != id && (errors.Is(err, ErrApproval) || errors.Is(err, approval.ErrOutdated)): // the calling tool sees that
 		case err != nil:
 			return false, err
 		case run.Undecided():
@@ -208,37 +218,15 @@ func (f follower) relayQuestions(ctx context.Context, c call, id string) error {
 	return view.Answer(ctx, id, given.Answers)
 }
 
-// heldIn returns the undecided runs among a run and its descendants, oldest first.
-func (p Approvals) heldIn(ctx context.Context, session, id string) ([]engine.Run, error) {
-	waiting, err := p.waiting(ctx, session)
-	if err != nil {
-		return nil, err
-	}
-	slices.Reverse(waiting)
-	return slices.DeleteFunc(waiting, func(r engine.Run) bool { return !p.isIn(ctx, r, id) }), nil
-}
-
-// isIn reports whether a run is the one with the id, or a descendant of it.
-func (p Approvals) isIn(ctx context.Context, r engine.Run, id string) bool {
-	for r.ID != id && r.Parent != "" {
-		parent, err := p.service.engine.Get(ctx, r.Parent)
-		if err != nil {
-			return false
-		}
-		r = parent
-	}
-	return r.ID == id
-}
-
 // resume continues a call that was answered with a question, see [Request.Resumes]. If
 // found is false, the call starts over.
 func (f follower) resume(ctx context.Context, c call) (r abi.Result, found bool, err error) {
 	run, err := f.runs.Get(ctx, c.Session, c.Resumes)
-	if err != nil || run.Tool != c.tool.Name || isTicket(run) {
+	if err != nil || run.Tool != c.tool.Name || approval.IsTicket(run) {
 		return abi.Result{}, false, nil // it was removed, or is only a decision
 	}
 	r, err = f.follow(ctx, c, run, c.patience())
-	if errors.Is(err, errOutdated) {
+	if errors.Is(err, approval.ErrOutdated) {
 		c.note.Run, c.note.Followed = "", false
 		return abi.Result{}, false, nil
 	}

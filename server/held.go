@@ -3,185 +3,29 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
-	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/question"
-	"github.com/toolhost/toolhost/server/internal/reason"
 )
-
-// decider lets a caller's user decide on held calls. The zero value asks nobody.
-type decider struct {
-	ask DecideFunc
-	how keeping
-}
-
-// decider returns how the user of the caller decides, if the operator lets users decide.
-func (f follower) decider(req Request) decider {
-	if req.Decide == nil || f.settings().cfg.Approvals.By == ByOperator {
-		return decider{}
-	}
-	return decider{req.Decide, keeping{session: !req.OneRequest, connected: req.Connected}}
-}
-
-var (
-	// errOutdated means that a held call can no longer be approved, because its plugin or
-	// its grants have changed. It has been withdrawn, and is to be held again.
-	errOutdated = fmt.Errorf("%w: it or its grants have changed since the call was held", plugins.ErrReplaced)
-	// errDecided is why the user is no longer asked: somebody else has decided.
-	errDecided = errors.New("another person has decided")
-)
-
-// decided asks a caller's user about a held run, and returns the run once anybody has
-// decided. If the user does not decide, the run stays held. The error matches [ErrApproval]
-// if the call was refused, errOutdated, or ErrAskAgain if the caller asks.
-func (p Approvals) decided(ctx context.Context, run engine.Run, by decider) (engine.Run, error) {
-	if by.ask == nil {
-		return run, nil
-	}
-	tool, err := p.service.catalog.Lookup(run.Tool)
-	if err != nil || unchanged(tool, run, "") != nil {
-		return run, p.outdate(ctx, run)
-	}
-	call, err := p.heldCall(ctx, tool, run, by.how)
-	if err != nil {
-		return run, err
-	}
-
-	asking, stop := p.whileHeld(ctx, run)
-	answer, err := by.ask(asking, call)
-	stop()
-	switch {
-	case errors.Is(err, ErrAskAgain), ctx.Err() != nil:
-		return run, errors.Join(err, ctx.Err())
-	case err != nil && !errors.Is(context.Cause(asking), errDecided):
-		p.service.log.Info("the user of a client was not asked about a held call", "task_id", run.ID, "tool", run.Tool, "session", run.Session, "error", err)
-		return run, nil
-	case err == nil:
-		err = p.answer(ctx, call, answer, by.how)
-	}
-	if errors.Is(err, ErrApprovalChanged) {
-		return p.decided(ctx, run, by)
-	}
-	return p.outcome(ctx, run, err)
-}
-
-// outdate refuses a held call whose plugin or grants have changed. An agent's call leaves
-// no record, so that it can be held again with the same key.
-func (p Approvals) outdate(ctx context.Context, run engine.Run) error {
-	a := Approval{Session: run.Session, Tool: run.Tool, Caller: callerOf(run), run: run.ID}
-	if _, err := p.refuse(ctx, a, "host", "the plugin or its grants have changed"); err != nil {
-		return err
-	}
-	if a.Caller == "" {
-		if err := p.service.runs.Remove(context.WithoutCancel(ctx), run.Session, run.ID); err != nil {
-			return err
-		}
-	}
-	return errOutdated
-}
-
-// answer applies the user's answer about a held call.
-func (p Approvals) answer(ctx context.Context, call HeldCall, answer abi.Answer, how keeping) error {
-	in, err := decisionOf(call, answer)
-	if err != nil || p.service.now().cfg.Approvals.By == ByOperator { // since it was asked
-		return nil // it stays held
-	}
-	_, err = p.decide(ctx, call.Run, "user", in, how)
-	return err
-}
-
-// outcome returns a held run after a decision. The decision may have failed with err:
-// another one came first, or the policy now denies the tool, which ends the call.
-func (p Approvals) outcome(ctx context.Context, run engine.Run, err error) (engine.Run, error) {
-	if errors.Is(err, ErrApproval) {
-		a := Approval{Session: run.Session, Tool: run.Tool, Caller: callerOf(run), run: run.ID}
-		if _, err := p.refuse(ctx, a, "policy", ""); err != nil {
-			return run, err
-		}
-		return run, err
-	}
-	now, gone := p.service.engine.Get(ctx, run.ID)
-	switch {
-	case gone != nil:
-		return run, gone
-	case now.Held != "" && now.Status == engine.StatusCanceled:
-		return now, refusedBy(now)
-	case now.Undecided():
-		return now, err
-	}
-	return now, nil
-}
-
-// refusedBy returns the error of a call that was refused while it was held.
-func refusedBy(run engine.Run) error {
-	why := "it was withdrawn"
-	if run.Cancel != nil {
-		why = strings.TrimPrefix(run.Cancel.Reason, notApproved+": ")
-	}
-	return fmt.Errorf("%w: %s", ErrApproval, why)
-}
-
-// whileHeld returns a context that ends once somebody has decided on a run, or the service
-// closes.
-func (p Approvals) whileHeld(ctx context.Context, run engine.Run) (asking context.Context, stop func()) {
-	asking, cancel := context.WithCancelCause(ctx)
-	events := p.service.engine.Watch(asking, run.Session)
-	look := func() {
-		if now, err := p.service.engine.Get(asking, run.ID); errors.Is(err, engine.ErrNotFound) || err == nil && !now.Undecided() {
-			cancel(errDecided)
-		}
-	}
-
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		look() // it may have been decided before the first event
-		for e := range events {
-			if e.Kind == engine.EventMissed || e.Run != nil && e.Run.ID == run.ID {
-				look()
-			}
-		}
-	}()
-	closing := context.AfterFunc(p.service.serving, func() { cancel(reason.ErrShutdown) })
-	return asking, func() {
-		closing()
-		cancel(nil)
-		<-ended
-	}
-}
-
-// callerOf returns the tool that made the call of a held run; empty if an agent or an
-// operator made it.
-func callerOf(run engine.Run) string {
-	if run.Origin == engine.OriginParked {
-		return run.By
-	}
-	return ""
-}
 
 // approve is the stage that gets approval for a call, or holds the call until a person
 // approves it.
 func (f follower) approve(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
-		asked := Approval{Session: c.Session, Args: c.Args}
-		if c.outer != nil {
-			asked.Caller = c.outer.tool.Name
-		}
-		err := f.approvals.approve(ctx, c.tool, asked)
+		err := f.approvals.Check(ctx, c.tool, c.asked())
 		if err == nil {
 			if _, asks := f.ticketOf(ctx, c); asks { // the answer to that question counts
-				err = errWaits
+				err = approval.ErrHold
 			}
 		}
 		switch {
-		case errors.Is(err, errWaits):
-			return f.hold(ctx, c, asked, next)
+		case errors.Is(err, approval.ErrHold):
+			return f.hold(ctx, c, next)
 		case err != nil:
 			return abi.Result{}, err
 		}
@@ -189,28 +33,36 @@ func (f follower) approve(next callFunc) callFunc {
 	}
 }
 
+// asked describes the call to those who approve it.
+func (c call) asked() approval.Call {
+	asked := approval.Call{Session: c.Session, Tool: c.tool.Name, Args: c.Args}
+	if c.outer != nil {
+		asked.Caller = c.outer.tool.Name
+	}
+	return asked
+}
+
 // hold stores a call as a run that starts once a person has approved it. An agent's call
 // follows that run, and a tool's call waits for its end. A call with secret arguments is not
 // stored: see [follower.holdSecret].
-func (f follower) hold(ctx context.Context, c call, a Approval, next callFunc) (abi.Result, error) {
+func (f follower) hold(ctx context.Context, c call, next callFunc) (abi.Result, error) {
 	if c.Session == "" || c.DryRun {
-		return abi.Result{}, errNobody
+		return abi.Result{}, approval.ErrNobody
 	}
 	if c.outer != nil {
 		if err := liveOf(ctx).park(ctx); err != nil {
 			return abi.Result{}, err
 		}
 	}
-	a.Tool = c.tool.Name
 	if _, secret := c.tool.PublicArgs(c.Args); secret {
-		return f.holdSecret(ctx, c, a, next)
+		return f.holdSecret(ctx, c, next)
 	}
 
 	version, err := versionOf(c.tool)
 	if err != nil {
 		return abi.Result{}, err
 	}
-	run, err := f.approvals.hold(ctx, c.Session, c.asLaterRun(ctx, version), a)
+	run, err := f.spawnHeld(ctx, c.Session, c.asLaterRun(ctx, version))
 	if err != nil {
 		return abi.Result{}, err
 	}
@@ -220,8 +72,79 @@ func (f follower) hold(ctx context.Context, c call, a Approval, next callFunc) (
 	return f.follow(ctx, c, run, c.patience())
 }
 
-// errNobody is the error of a call that needs approval where it cannot be held.
-var errNobody = fmt.Errorf("%w, and nobody can be asked here", ErrApproval)
+// spawnHeld stores a run that starts once it is approved.
+func (f follower) spawnHeld(ctx context.Context, session string, req background.SpawnRequest) (engine.Run, error) {
+	return f.approvals.Hold(ctx, session, req.Tool, req.Stored != nil, func(bound approval.Binding) (background.SpawnResult, error) {
+		req, err := held(req, bound)
+		if err != nil {
+			return background.SpawnResult{}, err
+		}
+		return f.runs.Spawn(ctx, session, req)
+	})
+}
+
+// held returns the request of a run that starts once it is approved.
+func held(req background.SpawnRequest, bound approval.Binding) (_ background.SpawnRequest, err error) {
+	req.Held = approval.HeldFor
+	req.Terms, err = bind(req.Terms, bound)
+	return req, err
+}
+
+// holdSecret is hold for a call with secret arguments. They stay in memory while the caller
+// waits for the decision on its ticket.
+func (f follower) holdSecret(ctx context.Context, c call, next callFunc) (abi.Result, error) {
+	ticket, err := f.ticket(ctx, c)
+	if err != nil {
+		return abi.Result{}, err
+	}
+	wait := c.patience()
+	if c.outer != nil {
+		wait = -1
+	}
+	err = f.approvals.Await(ctx, ticket, c.user(), wait)
+	if err == nil && approval.Unchanged(c.tool, ticket, "") != nil {
+		err = approval.ErrOutdated
+	}
+
+	switch {
+	case errors.Is(err, ErrAskAgain):
+		return c.askedAgain(ticket, err)
+	case err == nil:
+		err = f.approvals.Redeem(ctx, ticket)
+	default:
+		f.abandon(ctx, c.Session, ticket.ID)
+	}
+	if err != nil && ctx.Err() != nil {
+		return canceled(ctx, abi.Result{})
+	}
+	if err != nil {
+		return abi.Result{}, err
+	}
+	return next(ctx, c)
+}
+
+// ticket returns the ticket of a call: that of the earlier request which it resumes, or a
+// new one.
+func (f follower) ticket(ctx context.Context, c call) (engine.Run, error) {
+	version, err := versionOf(c.tool)
+	if err != nil {
+		return engine.Run{}, err
+	}
+	if run, asks := f.ticketOf(ctx, c); asks {
+		return run, nil
+	}
+	req := c.asLaterRun(ctx, version)
+	req.IdempotencyKey, req.Silent = "", true // the call itself has them
+	return f.spawnHeld(ctx, c.Session, req)
+}
+
+// ticketOf returns the ticket of the earlier request that a call resumes.
+func (f follower) ticketOf(ctx context.Context, c call) (engine.Run, bool) {
+	if c.Resumes == "" || c.DryRun {
+		return engine.Run{}, false
+	}
+	return f.approvals.Ticket(ctx, c.Resumes, c.tool, c.asked())
+}
 
 // awaitHeld waits for the end of a held call of a tool. It withdraws the call if nobody
 // waits for it any longer.
@@ -243,7 +166,7 @@ func (f follower) withdrawEarlier(ctx context.Context, run engine.Run) {
 	}
 	for _, child := range children {
 		continues := background.StateOf(ctx) != nil && strings.HasPrefix(child.ID, run.ID+"-")
-		if t, err := termsIn(child); err == nil && t.Approval != "" && child.Status == engine.StatusQueued && child.Attempt == 0 && child.Origin == engine.OriginParked && !continues {
+		if bound, err := approval.BindingOf(child); err == nil && bound.Fingerprint != "" && child.Status == engine.StatusQueued && child.Attempt == 0 && child.Origin == engine.OriginParked && !continues {
 			f.withdraw(ctx, run.Session, child.ID, "parent", "the run that made the call has begun again, and makes it again")
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -171,7 +172,7 @@ func TestHeldInsideWithoutEvents(t *testing.T) {
 func TestHeldCallsAtOnce(t *testing.T) {
 	s := openAsking(t, Config{}, "1.0.0")
 	var calls sync.WaitGroup
-	for i := range 3 * maxWaiting {
+	for i := range 3 * approval.MaxWaiting {
 		calls.Go(func() {
 			_, _ = s.Service.Call(t.Context(), Request{Session: alice, Tool: "drop", Args: json.RawMessage(fmt.Sprintf(`{"n":%d}`, i))})
 		})
@@ -179,7 +180,7 @@ func TestHeldCallsAtOnce(t *testing.T) {
 	calls.Wait()
 	list, err := s.Approvals().List(t.Context(), "", 0)
 	require.NoError(t, err)
-	require.Len(t, list.Approvals, maxWaiting)
+	require.Len(t, list.Approvals, approval.MaxWaiting)
 }
 
 // A call that cannot become a run, because too many have, is refused what it calls, and continues.
@@ -284,7 +285,7 @@ func TestHeldInsideAfterCrash(t *testing.T) {
 		require.NoError(t, err)
 		old := engine.Run{
 			ID: "bg_old", Session: alice, Tool: "wipe", Args: json.RawMessage(`{"text":"a"}`), Timeout: time.Hour, OutputCap: 1 << 10, CreatedAt: time.Now(),
-			Parent: "bg_outer", Depth: 1, Origin: engine.OriginParked, Held: heldForApproval, Terms: terms{Approval: "theirs"}.encode(), By: "tidy",
+			Parent: "bg_outer", Depth: 1, Origin: engine.OriginParked, Held: approval.HeldFor, Terms: terms{Binding: approval.Binding{Fingerprint: "theirs"}}.encode(), By: "tidy",
 		}
 		require.NoError(t, dead.Submit(t.Context(), old, nil))
 		time.Sleep(2 * time.Minute)

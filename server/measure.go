@@ -109,7 +109,7 @@ func measureCatalog(s *Service, o telemetry.Observer) {
 
 // measureStore reports what only the store of runs knows.
 func measureStore(ctx context.Context, s *Service, o telemetry.Observer) error {
-	waiting, err := s.Approvals().waiting(ctx, "")
+	waiting, err := s.approvals.Waiting(ctx, "")
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func TestRunsBeforeOpenReturns(t *testing.T) {
 		second := openFolder(t, cfg, nil)
 		defer second.Close(done())
 		synctest.Wait()
-		waiting, err := second.Approvals().waiting(t.Context(), alice)
+		waiting, err := second.approvals.Waiting(t.Context(), alice)
 		require.NoError(t, err)
 		require.Len(t, waiting, 1, "%+v", second.run(id))
 		require.Equal(t, "wipe", waiting[0].Tool)

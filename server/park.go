@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
@@ -92,7 +94,7 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 			_ = live.park(ctx) // otherwise the caller gets all of it
 		}
 		if errors.Is(rerr, plugins.ErrReplaced) { // nothing has run: a caller that still waits repeats the call
-			return background.Outcome{}, rejected(engine.KindRejected, "", anotherPlugin(c.tool.Name))
+			return background.Outcome{}, rejected(engine.KindRejected, "", c.tool.Replaced())
 		}
 		return outcome(ctx, sink, r, rerr)
 	}
@@ -109,7 +111,7 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 			return r, rerr
 		}
 		if !isClosed(live.wanted) {
-			return p.follow.parked(c, ran.Run, b.Park, "")
+			return p.follow.parked(c, ran.Run, b.Park, approvalWait{})
 		}
 		return p.follow.follow(ctx, c, ran.Run, c.patience()-time.Since(began)) // it makes a call that is held
 	case ran.Left: // it has a key, and is a run from its start
@@ -222,9 +224,8 @@ func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 	return abi.Result{Kind: abi.CanceledKind, Error: cause.Error(), Usage: r.Usage}, err
 }
 
-// parked answers a call that continues in the background as a run. Waits describes what
-// the run waits for, unless that is its own work.
-func (f follower) parked(c call, run engine.Run, after time.Duration, waits string) (abi.Result, error) {
+// parked answers a call that continues in the background as a run.
+func (f follower) parked(c call, run engine.Run, after time.Duration, wait approvalWait) (abi.Result, error) {
 	c.note.Run = run.ID
 	f.offer()
 	if c.OnPark != nil {
@@ -233,9 +234,9 @@ func (f follower) parked(c call, run engine.Run, after time.Duration, waits stri
 
 	message := fmt.Sprintf("Still running after %gs. It continues in the background: %s. %s waits for it, %s stops it.",
 		after.Seconds(), c.EndsHow(), CheckBackground, StopBackground)
-	if waits != "" {
-		message = fmt.Sprintf("%s, and then runs in the background: %s. Do not repeat the call. %s waits for it, %s withdraws it.",
-			waits, c.EndsHow(), CheckBackground, StopBackground)
+	if wait.until != "" {
+		message = strings.TrimSpace(fmt.Sprintf("%s, and then runs in the background: %s. Do not repeat the call. %s waits for it, %s withdraws it. %s",
+			wait.until, c.EndsHow(), CheckBackground, StopBackground, wait.lacks))
 	}
 	value, err := shape.JSON(struct {
 		Type           string        `json:"type"`
@@ -300,7 +301,7 @@ func newLive(c call, asked *question.Registry, parks bool) *live {
 func (l *live) park(ctx context.Context) error {
 	if l == nil {
 		if _, ok := background.RunOf(ctx); !ok {
-			return errNobody
+			return approval.ErrNobody
 		}
 		return nil
 	}

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -12,10 +10,10 @@ import (
 
 // ErrAskAgain is returned by [Request]'s Ask if its caller ends the call, and repeats it
 // with the answers.
-var ErrAskAgain = errors.New("the caller calls again with the answers")
+var ErrAskAgain = question.ErrAskAgain
 
-// MaxAskAgain is how long a caller may take to call again.
-const MaxAskAgain = time.Hour
+// MaxAskAgain is how long a caller may take to call again: an hour.
+const MaxAskAgain = question.MaxAskAgain
 
 // CheckAnswer checks an answer to the question with that key. The action must be
 // accept, decline or cancel. Only an accepted answer has content, which must fit

@@ -6,7 +6,6 @@ import (
 
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/internal/catalog"
-	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -45,15 +44,11 @@ func soon(tool *catalog.Tool, err error) bool {
 	return configOf(tool).Watch && errors.Is(err, plugins.ErrChanged) && !errors.Is(err, plugins.ErrReplaced)
 }
 
-func replacing(tool *catalog.Tool) error {
-	return reason.Refuse("the plugin of %s is being replaced: try again in a few seconds", tool.Name)
-}
-
 // versionOf returns the version of a tool's plugin.
 func versionOf(tool *catalog.Tool) (string, error) {
 	digest, err := tool.Version()
 	if soon(tool, err) {
-		err = replacing(tool)
+		err = tool.Replacing()
 	}
 	return digest, err
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/agent"
+	"github.com/toolhost/toolhost/server/internal/approval"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/cluster"
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/record"
@@ -74,6 +76,10 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		return err
 	}
 
+	s.checker = &approval.Checker{
+		Engine: s.engine, Process: s.process, Lookup: func(tool string) (*catalog.Tool, error) { return s.catalog.Lookup(tool) },
+		Rules: rulesOf, Audit: &s.audit,
+	}
 	cfg, x := s.cfg.Runs, executor{s}
 	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider, cfg.Hold = x.execute, x.readmit, x.version, x.provider, x.hold
 	cfg.Offer, cfg.OnEnd = x.offer, measureEnd(s.telemetry)
@@ -99,6 +105,10 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	s.approvals = approval.New(approval.Config{
+		Checker: s.checker, Runs: s.runs, Policy: func() approval.Policy { return s.now().approvals.Policy },
+		Lacks: connector{secrets: s.secrets}.lacks, Processes: s.cluster.Processes, Serving: s.serving, Log: s.log,
+	})
 	if s.agent, err = agent.New(s.catalog, s.runs); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
@@ -75,8 +76,8 @@ func (v Schedules) New(ctx context.Context, req ScheduleRequest) (wire.Schedule,
 		return plan, err
 	}
 
-	asked := Approval{Session: v.name, Args: checked.Args, Schedule: &plan}
-	if err := v.service.Approvals().approve(ctx, tool, asked); err != nil && !errors.Is(err, errWaits) { // each firing is held then
+	asked := approval.Call{Session: v.name, Args: checked.Args, Schedule: &plan}
+	if err := v.service.checker.Check(ctx, tool, asked); err != nil && !errors.Is(err, approval.ErrHold) { // each firing is held then
 		return wire.Schedule{}, err
 	}
 	stored, err := v.service.runs.Schedule(ctx, v.name, checked)

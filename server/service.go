@@ -30,6 +30,7 @@ import (
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/internal/agent"
+	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/cluster"
 	"github.com/toolhost/toolhost/server/internal/question"
@@ -141,8 +142,6 @@ type Approval struct {
 	// Schedule says when the tool will run, if a schedule is being made. It is nil for a
 	// call, a spawn, and a firing of a schedule.
 	Schedule *wire.Schedule
-
-	run string // id of the run that holds the call
 }
 
 // Service calls and spawns the tools of a set of plugins, which may change while
@@ -154,7 +153,7 @@ type Service struct {
 	stages      stages        // the stages of each kind of call
 	follower    follower      // waits for the runs that calls become
 	opened      chan struct{} // closed once everything that runs need is ready
-	process     string        // random id of this Service: identifies it among the hosts; approvals for a connection hold only for it
+	process     string        // random id of this Service: identifies it among the hosts
 	log         *slog.Logger
 	host        *host.Host
 	registry    *plugins.Registry
@@ -167,6 +166,8 @@ type Service struct {
 	asked       question.Registry
 	connections Connections
 	secrets     *secret.Store
+	checker     *approval.Checker
+	approvals   *approval.Manager
 	seals       *Seals
 	cluster     *cluster.Cluster
 	figures     *record.Figures
@@ -177,7 +178,6 @@ type Service struct {
 	changed  reload.Signal // what models see of the tools
 
 	configuring sync.Mutex // held by Reconfigure
-	holding     sync.Mutex // held while a call is held for approval
 	watching    sync.WaitGroup
 	serving     context.Context // done once Close begins
 	unwatch     context.CancelFunc
@@ -211,6 +211,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 	if err := now.check(); err != nil {
 		return err
 	}
+	s.serving, s.unwatch = context.WithCancel(context.WithoutCancel(ctx))
 
 	cfg.Host.CacheDir = cmp.Or(cfg.Host.CacheDir, cfg.CacheDir)
 	cfg.Host.Logger = cmp.Or(cfg.Host.Logger, cfg.Logger)
@@ -228,13 +229,12 @@ func (s *Service) open(ctx context.Context) (err error) {
 	if err := s.telemetry.Observe(s.measure); err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
-	ctx, s.unwatch = context.WithCancel(context.WithoutCancel(ctx))
-	s.serving = ctx
+	ctx = s.serving
 	s.figures.Sample() // what comes now belongs to the first minute
 	s.watching.Go(func() { s.figures.Follow(ctx) })
 	s.watching.Go(func() { s.versions.Maintain(ctx) })
 	s.watching.Go(func() { s.cluster.Watch(ctx) })
-	s.watching.Go(func() { s.Approvals().expireApprovals(ctx) })
+	s.watching.Go(func() { s.approvals.Expire(ctx) })
 	s.reloads = reload.New(reload.Config{Registry: s.registry, Audit: &s.audit, OnReload: cfg.OnReload, Offer: s.reoffer, Tools: &s.changed, Logger: s.log})
 	s.reloads.Watch(cfg.Watch)
 	if s.cfg.CompileAhead {

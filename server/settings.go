@@ -9,6 +9,7 @@ import (
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 )
@@ -16,13 +17,14 @@ import (
 // settings are the configuration in force, and values derived from it. They are
 // immutable: [Service.Reconfigure] replaces them, together with the plugins.
 type settings struct {
-	cfg   Config
-	rules catalog.Rules
+	cfg       Config
+	rules     catalog.Rules
+	approvals approval.Rules
 }
 
 func newSettings(cfg Config) *settings {
 	terms := catalog.Terms{Limits: cfg.Limits, Max: cfg.MaxLimits, Park: cfg.Park, ParkAfter: cfg.ParkAfter}
-	return &settings{cfg: cfg, rules: catalog.NewRules(terms)}
+	return &settings{cfg: cfg, rules: catalog.NewRules(terms), approvals: cfg.approvalRules()}
 }
 
 // Rules implements [catalog.Settings].
@@ -32,14 +34,17 @@ func (s *settings) Rules() catalog.Rules { return s.rules }
 func (s *settings) Listings() catalog.Listings { return s.cfg.Listing }
 
 // Approval implements [catalog.Settings].
-func (s *settings) Approval(tool *catalog.Tool) abi.Approval { return s.cfg.Approvals.shown(tool) }
+func (s *settings) Approval(tool *catalog.Tool) abi.Approval { return s.approvals.Policy.Shown(tool) }
+
+// rulesOf returns the rules for approvals that were in force when a tool was found.
+func rulesOf(tool *catalog.Tool) approval.Rules { return tool.Settings.(*settings).approvals }
 
 // configOf returns the configuration in force when a tool was found.
 func configOf(tool *catalog.Tool) *Config { return &tool.Settings.(*settings).cfg }
 
 // check returns a *background.FieldError for contradictory settings.
 func (s *settings) check() error {
-	return errors.Join(s.cfg.check(s.rules.MaxBackground()), s.cfg.Approvals.check(), s.Listings().Check())
+	return errors.Join(s.cfg.check(s.rules.MaxBackground()), s.approvals.Policy.Check(), s.Listings().Check())
 }
 
 // now returns the settings in force. A call keeps those its tool was found with.

@@ -252,8 +252,8 @@ func TestReconfigureAtOnce(t *testing.T) {
 				tool, err := s.catalog.Lookup("timed")
 				if err != nil {
 					t.Error(err)
-				} else if denied := configOf(tool).Approvals.decide(tool) == DecideDeny; denied != tool.Plugin.Grant.Clock {
-					t.Errorf("denied %v, with the clock %v", denied, tool.Plugin.Grant.Clock)
+				} else if decision, _ := rulesOf(tool).Policy.Rule(tool); (decision == DecideDeny) != tool.Plugin.Grant.Clock {
+					t.Errorf("decision %v, with the clock %v", decision, tool.Plugin.Grant.Clock)
 				}
 				r, err := s.Call(context.Background(), Request{Session: alice, Tool: "timed", Args: json.RawMessage("{}")})
 				if err != nil && !errors.Is(err, ErrApproval) || err == nil && r.Kind != abi.Success {

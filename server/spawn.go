@@ -12,6 +12,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/shape"
@@ -32,16 +33,19 @@ type SpawnRequest struct {
 	Locale         string          // BCP 47, at most MaxLocale bytes, for the sentences for people in the record; empty if unknown
 	Parent         string          // active run of the session that becomes the parent; empty is the run whose Go tool was passed the context, if any
 	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
-	decider        decider         // nil: the user of the caller cannot be asked
+	user           approval.User   // who is asked about the held run
 }
+
+// errSecretHeld is the error of a spawn that needs approval and has secret arguments.
+var errSecretHeld = fmt.Errorf("%w, and its arguments have a secret, which is not stored: it cannot wait for an answer. Call the tool directly, and wait for the decision", ErrApproval)
 
 // planned returns the run that a spawn would start.
 func (v Session) planned(ctx context.Context, tool *catalog.Tool, checked background.SpawnRequest) (wire.Run, error) {
-	_, asks, err := v.service.Approvals().foresee(ctx, tool, Approval{Session: v.name})
+	verdict, _, err := v.service.checker.Foresee(ctx, tool, approval.Call{Session: v.name})
 	if err != nil {
 		return wire.Run{}, err
 	}
-	if asks && checked.Stored != nil && configOf(tool).Approve == nil {
+	if verdict == approval.Held && checked.Stored != nil {
 		return wire.Run{}, errSecretHeld
 	}
 	run, err := v.service.runs.PlanRun(ctx, v.name, checked)
@@ -49,8 +53,8 @@ func (v Session) planned(ctx context.Context, tool *catalog.Tool, checked backgr
 		return wire.Run{}, err
 	}
 	held := ""
-	if asks && configOf(tool).Approve == nil {
-		held = heldForApproval
+	if verdict == approval.Held {
+		held = approval.HeldFor
 	}
 	return wire.Run{DryRun: true, Held: held, Tool: run.Tool, Title: run.Title, DeadlineSeconds: shape.Deadline(run.Timeout), SignalOnCompletion: run.SignalOnCompletion}, nil
 }
@@ -66,13 +70,11 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 	if req.DryRun || InDryRun(ctx) {
 		return v.planned(ctx, tool, checked)
 	}
-	approvals, asked := v.service.Approvals(), Approval{Session: v.name, Args: checked.Args}
-	switch err := approvals.approve(ctx, tool, asked); {
-	case errors.Is(err, errWaits) && checked.Stored != nil:
+	switch err := v.service.checker.Check(ctx, tool, approval.Call{Session: v.name, Args: checked.Args}); {
+	case errors.Is(err, approval.ErrHold) && checked.Stored != nil:
 		return wire.Run{}, errSecretHeld
-	case errors.Is(err, errWaits):
-		asked.Tool = tool.Name
-		run, err := approvals.hold(ctx, v.name, checked, asked)
+	case errors.Is(err, approval.ErrHold):
+		run, err := v.service.follower.spawnHeld(ctx, v.name, checked)
 		if err != nil {
 			return wire.Run{}, err
 		}
@@ -104,9 +106,9 @@ func (v Session) spawnOrResume(ctx context.Context, req SpawnRequest, resumes st
 func (v Session) whenDecided(ctx context.Context, run engine.Run, req SpawnRequest) (wire.Run, error) {
 	var err error
 	if run.Undecided() {
-		run, err = v.service.Approvals().decided(ctx, run, req.decider)
+		run, err = v.service.approvals.Ask(ctx, run, req.user)
 	}
-	if errors.Is(err, errOutdated) {
+	if errors.Is(err, approval.ErrOutdated) {
 		return v.Spawn(ctx, req) // for the new plugin, or its new grants
 	}
 	return shape.Run(run, time.Now()), err

@@ -55,14 +55,14 @@ type stages struct {
 // openStages builds the lists.
 func (s *Service) openStages() {
 	s.follower = follower{
-		runs: s.runs, engine: s.engine, approvals: s.Approvals(), asked: &s.asked,
-		sessions: s.Session, settings: s.now, offer: s.offerRuns, log: s.log,
+		runs: s.runs, engine: s.engine, approvals: s.approvals, asked: &s.asked,
+		sessions: s.Session, offer: s.offerRuns, log: s.log,
 	}
 	x, follow := executor{s}, s.follower
 	recording := recorder{s.figures, s.telemetry, s.audit, s.log}
 	secrets := connector{s.secrets, s.catalog.Sends, s.log}
 	find := finder{lookup: s.toolOf, versions: s.audit.Kept()}.find
-	describe, park := describer{follow.approvals}.describe, parker{follow, x.attach}.park
+	describe, park := describer{s.checker}.describe, parker{follow, x.attach}.park
 
 	s.stages.direct = chain(
 		recording.record,             // in figures, traces and the audit log

@@ -16,6 +16,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/internal/approval"
 )
 
 // A wrong is something that is wrong with a call, and a part of the answer to it.
@@ -176,7 +177,7 @@ func TestOrderOfRuns(t *testing.T) {
 			}
 		},
 		"another version": func(r *engine.Run) { r.Version = "another" },
-		"not approved":    func(r *engine.Run) { r.Terms = terms{Approval: "another"}.encode() },
+		"not approved":    func(r *engine.Run) { r.Terms = terms{Binding: approval.Binding{Fingerprint: "another"}}.encode() },
 	}
 	eachPair(t, []wrong{
 		{name: "no object", want: "expected an object, found an array"},

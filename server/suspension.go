@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/calllog"
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/question"
@@ -142,12 +143,9 @@ func (s *suspension) Ask(ctx context.Context, op int32, q abi.Questions) (abi.An
 
 // asked reports to operators that a child waits for approval, if it does.
 func (s *suspension) asked(child background.Child) {
-	if child.Held == "" {
-		return
+	if child.Held != "" {
+		s.service.approvals.Asked(engine.Run{ID: background.ChildID(s.name(), child.Op), Session: s.session, Tool: child.Tool})
 	}
-	id := background.ChildID(s.name(), child.Op)
-	s.service.audit.Decided(audit.Asked, record.Held{Session: s.session, Tool: child.Tool, Run: id}, "", "")
-	s.service.log.Warn("a call waits for approval: toolhost approve shows it", "task_id", id, "tool", child.Tool, "session", s.session)
 }
 
 // name returns the id of the run.
@@ -172,7 +170,7 @@ func (s *suspension) CrashPolicy(op int32, t host.ToolCall) host.CrashPolicy {
 	if IsAgentTool(t.Tool) || err != nil {
 		return host.RepeatedOnCrash
 	}
-	if !s.isRun() && configOf(tool).Approvals.decide(tool) != DecideAsk {
+	if decision, _ := rulesOf(tool).Policy.Rule(tool); !s.isRun() && decision != approval.Ask {
 		return host.LostOnCrash
 	}
 	args, err := catalog.ParseArgs(t.Tool, Args{}, t.Args)
@@ -193,7 +191,8 @@ func (s *suspension) CrashPolicy(op int32, t host.ToolCall) host.CrashPolicy {
 	if hints.Readonly || hints.Idempotent {
 		with = host.RepeatedOnCrash
 	}
-	asks, err := s.asks(tool, args)
+	verdict, err := s.judge(tool, args)
+	asks := verdict == approval.Held
 	if asks && err == nil && op > 0 {
 		err = s.live.park(s.ctx)
 	}
@@ -208,34 +207,30 @@ func (s *suspension) CrashPolicy(op int32, t host.ToolCall) host.CrashPolicy {
 		return with
 	}
 	if asks {
-		if child, err = s.service.Approvals().held(s.ctx, s.session, child); err != nil {
+		bound, err := s.service.approvals.Bind(s.ctx, s.session, child.Tool, child.Stored != nil)
+		if err != nil {
+			return with
+		}
+		if child, err = held(child, bound); err != nil {
 			return with
 		}
 	}
-	if !asks && configOf(tool).Approvals.decide(tool) == DecideAsk { // with any other manner, the call itself records it
+	if verdict == approval.Covered { // with any other manner, the call itself records it
 		s.service.audit.Decided(audit.Approved, record.Held{Session: s.session, Tool: tool.Name}, "", "kept")
 	}
 	s.children[op] = background.Child{Op: s.number(op), SpawnRequest: child}
 	return host.Detached
 }
 
-// asks reports whether a call of a tool waits until a person has approved it. An error
-// means that it is refused, or that the program decides.
-func (s *suspension) asks(tool *catalog.Tool, args Args) (bool, error) {
-	cfg := configOf(tool)
-	switch cfg.Approvals.decide(tool) {
-	case DecideAllow:
-		return false, nil
-	case DecideDeny:
-		return false, ErrApproval
+// judge returns the verdict on a call of a tool. An error means that it is refused, or that
+// the program decides.
+func (s *suspension) judge(tool *catalog.Tool, args Args) (approval.Verdict, error) {
+	verdict, _ := s.service.checker.Judge(s.ctx, tool, approval.Call{Session: s.session, Tool: tool.Name, Args: args.Raw(), Caller: s.tool.Name})
+	switch verdict {
+	case approval.Free, approval.Covered, approval.Held:
+		return verdict, nil
 	}
-	if s.service.Approvals().kept(s.ctx, tool, Approval{Session: s.session, Tool: tool.Name, Args: args.Raw(), Caller: s.tool.Name}) {
-		return false, nil
-	}
-	if cfg.Approve != nil || !cfg.Approvals.Ask {
-		return false, ErrApproval
-	}
-	return true, nil
+	return verdict, ErrApproval
 }
 
 // child returns the run of a checked call.

@@ -74,7 +74,7 @@ func TestSecretCallIsApproved(t *testing.T) {
 		require.Len(t, asked, i+1, "once is once")
 	}
 	require.Regexp(t, `Its secret arguments are not shown\. Its arguments: \{"n":1\}$`, asked[0].Question.Message)
-	require.NotContains(t, string(asked[0].Question.Schema), chooseArguments)
+	require.NotContains(t, string(asked[0].Question.Schema), `"arguments"`)
 	s.noRuns(alice)
 
 	req.Decide = deciding(&asked, abi.AnswerDecline, "")

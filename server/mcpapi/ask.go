@@ -150,8 +150,12 @@ const approvalKey = "toolhost/approval"
 // decide asks about a held call. The answer is bound to its run, and to the code and the
 // grants that the user was shown.
 func (k *asker) decide(ctx context.Context, call server.HeldCall) (abi.Answer, error) {
+	shown := call.Question
+	if call.Note != "" {
+		shown.Message = call.Note + "\n\n" + shown.Message // first, because the arguments come last
+	}
 	if !k.who.modern {
-		given, err := k.elicit(ctx, map[string]abi.Question{approvalKey: call.Question})
+		given, err := k.elicit(ctx, map[string]abi.Question{approvalKey: shown})
 		return given.Answers[approvalKey], err
 	}
 
@@ -159,7 +163,7 @@ func (k *asker) decide(ctx context.Context, call server.HeldCall) (abi.Answer, e
 	if answer, ok := k.take(asked); ok {
 		return answer, nil
 	}
-	k.want(inputRequests(map[string]abi.Question{approvalKey: call.Question}), map[string]string{approvalKey: asked})
+	k.want(inputRequests(map[string]abi.Question{approvalKey: shown}), map[string]string{approvalKey: asked})
 	k.mu.Lock()
 	k.held = call.Run
 	k.mu.Unlock()

@@ -2,6 +2,7 @@ package mcpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,9 +65,13 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	case asker.asking() && (run == nil || errors.Is(err, server.ErrAskAgain)):
 		return asker.result(ctx, run)
 	case run != nil && who.tasks:
-		return nil, parked{a.newTask(*run)}
+		t := a.newTask(*run)
+		if run.Held != "" {
+			t.StatusMessage = parkedMessage(r)
+		}
+		return nil, parked{t}
 	case run != nil && structured: // errors are exempt from its output schema
-		out := stillRunning(*run, call.EndsHow())
+		out := stillRunning(*run, parkedMessage(r), call.EndsHow())
 		a.addNotices(ctx, who, started, out)
 		return out, nil
 	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound: // removed by a reload
@@ -118,11 +123,19 @@ func resultOf(r abi.Result, structured bool, stored string) *mcp.CallToolResult 
 	return out
 }
 
+// parkedMessage returns what the result of a call that became a run says.
+func parkedMessage(r abi.Result) string {
+	var value struct {
+		Message string `json:"message"`
+	}
+	_ = json.Unmarshal(r.Value, &value) // the service made it
+	return value.Message
+}
+
 // stillRunning returns the result of a call that became a run.
-func stillRunning(run wire.Run, ends string) *mcp.CallToolResult {
+func stillRunning(run wire.Run, message, ends string) *mcp.CallToolResult {
 	if run.Held != "" {
-		return failed(fmt.Sprintf("%s waits until a person approves it, and then runs in the background, as run %s. Do not call it again: %s. %s waits for it, %s withdraws it.",
-			run.Tool, run.TaskID, ends, server.CheckBackground, server.StopBackground))
+		return failed(fmt.Sprintf("%s is held, as run %s. %s", run.Tool, run.TaskID, message))
 	}
 	return failed(fmt.Sprintf("%s is still running, as background run %s. Do not call it again: %s. %s waits for it, %s stops it.",
 		run.Tool, run.TaskID, ends, server.CheckBackground, server.StopBackground))

@@ -2,6 +2,7 @@ package mcpapi_test
 
 import (
 	"context"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -16,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/plugins"
@@ -24,6 +27,7 @@ import (
 	"github.com/toolhost/toolhost/server/mcpapi"
 	"github.com/toolhost/toolhost/server/vault"
 	"github.com/toolhost/toolhost/server/webui"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 const secretOfAna = "correct-horse-battery"
@@ -37,7 +41,7 @@ type connecting struct {
 	seen    chan string      // what the server gets
 }
 
-func openConnecting(t *testing.T) *connecting {
+func openConnecting(t *testing.T, adapt ...func(*server.Config, *abi.Tool)) *connecting {
 	t.Helper()
 	c := &connecting{t: t, seen: make(chan string, 10)}
 	web := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -55,11 +59,16 @@ func openConnecting(t *testing.T) *connecting {
 	require.NoError(t, err)
 
 	plugin := plugintest.Plugin{Manifest: plugintest.Manifest("asks"), Invoke: plugintest.Do().Use("http", `{"url":"`+web.URL+`/"}`)}
-	c.service = open(t, server.Config{
-		Folders: []plugins.Folder{{Path: "asks", FS: fstest.MapFS{"asks.wasm": {Data: plugin.Wasm()}}}}, CacheDir: plugintest.CacheDir(), Secrets: secrets,
+	cfg := server.Config{
+		CacheDir: plugintest.CacheDir(), Secrets: secrets,
 		Grants: map[string]plugins.Grant{"asks": {HTTP: []host.HTTPRule{{URL: web.URL + "/*", Secret: "example", Private: true}}}},
 		Host:   host.Config{Egress: host.Egress{CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})}},
-	})
+	}
+	for _, adapt := range adapt {
+		adapt(&cfg, &plugin.Manifest.Tools[0])
+	}
+	cfg.Folders = []plugins.Folder{{Path: "asks", FS: fstest.MapFS{"asks.wasm": {Data: plugin.Wasm()}}}}
+	c.service = open(t, cfg)
 
 	page := httptest.NewServer(webui.NewSecretForm(c.service, nil))
 	t.Cleanup(page.Close)
@@ -80,7 +89,11 @@ func (c *connecting) call(version string, can *mcp.ElicitationCapabilities, aske
 	options := &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{Elicitation: can}}
 	if asked != nil {
 		options.ElicitationHandler = func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: asked(r.Params)}, nil
+			answer := &mcp.ElicitResult{Action: asked(r.Params)}
+			if r.Params.Mode == "form" && answer.Action == "accept" {
+				answer.Content = map[string]any{"decision": "once"}
+			}
+			return answer, nil
 		}
 		options.ElicitationCompleteHandler = func(_ context.Context, r *mcp.ElicitationCompleteNotificationRequest) {
 			complete(r.Params.ElicitationID)
@@ -170,5 +183,72 @@ func TestConnectRefused(t *testing.T) {
 				require.Empty(t, c.seen)
 			})
 		}
+	}
+}
+
+// A held call that lacks a secret of its user says so at once. Once the secret is set and the
+// call is approved, it runs once.
+func TestHeldCallLacksSecret(t *testing.T) {
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		for _, structured := range []bool{false, true} {
+			t.Run(fmt.Sprint(version, " structured ", structured), func(t *testing.T) {
+				c := openConnecting(t, func(cfg *server.Config, tool *abi.Tool) {
+					cfg.Approve, cfg.Approvals = nil, server.ApprovalPolicy{Ask: true}
+					if structured {
+						tool.OutputSchema = json.RawMessage(`{"type":"object"}`)
+					}
+				})
+				text, isError := c.call(version, nil, nil, nil)
+				require.Equal(t, structured, isError)
+				require.Contains(t, text, "It waits until a person approves it")
+				found := regexp.MustCompile(`asks may fail, because the secret .{1,2}example.{1,2} has no value: its user sets it at (http[^"]*)`).FindStringSubmatch(text)
+				require.NotNil(t, found, text)
+				require.Empty(t, c.seen)
+
+				code, err := c.fill(found[1], secretOfAna)
+				require.NoError(t, err)
+				require.Equal(t, http.StatusOK, code)
+				waiting, err := c.service.Approvals().List(t.Context(), "", 0)
+				require.NoError(t, err)
+				require.Len(t, waiting.Approvals, 1)
+				id := waiting.Approvals[0].TaskID
+				_, err = c.service.Approvals().Decide(t.Context(), id, "operator", wire.Decide{Approve: true})
+				require.NoError(t, err)
+				_, err = c.service.Session("ana/work").Check(t.Context(), server.CheckRequest{IDs: []string{id}, Wait: server.MaxWait})
+				require.NoError(t, err)
+				require.Equal(t, "Bearer "+secretOfAna, <-c.seen)
+				require.Empty(t, c.seen)
+
+				text, _ = c.call(version, nil, nil, nil)
+				require.Contains(t, text, "It waits until a person approves it")
+				require.NotContains(t, text, "may fail", "it lacks nothing")
+			})
+		}
+	}
+}
+
+// A user who is asked to approve a call that lacks their secret can set it first. The call
+// then runs once, and the answer counts, though the question no longer names the secret.
+func TestUserLearnsOfSecretWhenAsked(t *testing.T) {
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		t.Run(version, func(t *testing.T) {
+			c := openConnecting(t, func(cfg *server.Config, _ *abi.Tool) {
+				cfg.Approve, cfg.Approvals = nil, server.ApprovalPolicy{Ask: true}
+			})
+			var asked []string
+			text, isError := c.call(version, &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}}, func(p *mcp.ElicitParams) string {
+				asked = append(asked, p.Message)
+				note, _, _ := strings.Cut(p.Message, "\n\nAllow asks")
+				_, address, _ := strings.Cut(note, `asks may fail, because the secret "example" has no value: its user sets it at `)
+				if code, err := c.fill(address, secretOfAna); err != nil || code != http.StatusOK {
+					return "decline"
+				}
+				return "accept"
+			}, func(string) {})
+			require.False(t, isError, text)
+			require.Len(t, asked, 1)
+			require.Equal(t, "Bearer "+secretOfAna, <-c.seen)
+			require.Empty(t, c.seen)
+		})
 	}
 }

@@ -101,6 +101,11 @@ func (c *Catalog) callableBy(t *Tool) []string {
 	return names
 }
 
+// Sends reports whether the tool's own requests may carry a secret.
+func (t *Tool) Sends(secret string) bool {
+	return t.Plugin != nil && slices.ContainsFunc(t.Plugin.Grant.HTTP, func(r host.HTTPRule) bool { return r.Secret == secret })
+}
+
 // Sends reports whether requests of a tool may carry a secret: its own, or those of tools
 // that its plugin may call.
 func (c *Catalog) Sends(t *Tool, secret string) bool {
@@ -108,11 +113,11 @@ func (c *Catalog) Sends(t *Tool, secret string) bool {
 }
 
 func (c *Catalog) sends(t *Tool, secret string, seen map[string]bool) bool {
+	if t.Sends(secret) {
+		return true
+	}
 	if t.Plugin == nil {
 		return false
-	}
-	if slices.ContainsFunc(t.Plugin.Grant.HTTP, func(r host.HTTPRule) bool { return r.Secret == secret }) {
-		return true
 	}
 	for _, name := range c.callableBy(t) {
 		if seen[name] {

@@ -67,6 +67,25 @@ func (t *Tool) PluginName() string {
 	return t.Plugin.Manifest.Name
 }
 
+// SameVersion returns an error if the tool is not the one a run was made for.
+func (t *Tool) SameVersion(run engine.Run) error {
+	version, err := t.Version()
+	if err == nil && run.Version != version || errors.Is(err, plugins.ErrReplaced) || errors.Is(err, plugins.ErrChanged) {
+		err = t.Replaced()
+	}
+	return err
+}
+
+// Replaced is the error of a run whose plugin was replaced.
+func (t *Tool) Replaced() error {
+	return reason.Refuse("the plugin of %s was replaced in the meantime", t.Name)
+}
+
+// Replacing is the error of a call whose plugin is about to be replaced.
+func (t *Tool) Replacing() error {
+	return reason.Refuse("the plugin of %s is being replaced: try again in a few seconds", t.Name)
+}
+
 // The kinds of tools, as runs and calls show them.
 const (
 	KindWasm = "wasm" // a tool of a plugin

@@ -2,13 +2,22 @@ package question
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/schema"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
+
+// ErrAskAgain is returned by a Func if its caller ends the call, and repeats it with the
+// answers.
+var ErrAskAgain = errors.New("the caller calls again with the answers")
+
+// MaxAskAgain is how long a caller may take to call again.
+const MaxAskAgain = time.Hour
 
 // Check checks an answer to the question with that key. The action must be accept,
 // decline or cancel. Only an accepted answer has content, which must fit the question's

@@ -3,12 +3,14 @@ package secret
 import (
 	"context"
 	"os"
+	"slices"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 )
 
 // A result says where its user sets the secret, if it is one of users that the tool may send.
@@ -45,6 +47,31 @@ func TestExplainWithoutKeys(t *testing.T) {
 	require.Equal(t, "stored", b.set("ana", "example", valueOfAna))
 	require.NoError(t, os.Remove(b.keys))
 	require.Equal(t, lacking("example"), b.Explain(t.Context(), asks("ana/work"), lacking("example")))
+}
+
+// What a call lacks is known before it is made: the secrets of its user without a value that
+// its tool may send, and four at most.
+func TestMissing(t *testing.T) {
+	b := open(t, "a", "b", "c")
+	only := func(session string, names ...string) Call {
+		return Call{Session: session, Tool: "asks", Sends: func(name string) bool { return slices.Contains(names, name) }}
+	}
+	require.Len(t, b.Missing(t.Context(), asks("ana/work")), maxAsked)
+	require.Empty(t, b.Missing(t.Context(), only("ana/work", "shared", "missing")), "of the operator, and of nobody")
+
+	missing := b.Missing(t.Context(), only("ana/work", "example"))
+	require.Len(t, missing, 1)
+	require.Equal(t, b.Explain(t.Context(), asks("ana/work"), lacking("example")).Error, "connect example first: "+missing[0], "the same link")
+	require.Equal(t, "stored", b.set("ana", "example", valueOfAna))
+	require.Empty(t, b.Missing(t.Context(), only("ana/work", "example")))
+	require.Len(t, b.Missing(t.Context(), only("bo/work", "example")), 1)
+
+	b.Links().ServeAt("")
+	require.Equal(t, []string{`the secret "example" has no value: set it with toolhost secret set example`}, b.Missing(t.Context(), only("ana", "example")))
+	require.NoError(t, os.Remove(b.keys))
+	require.Empty(t, b.Missing(t.Context(), only("ana/work", "example")), "it cannot be read now")
+	b.Configured = func() host.Secrets { return fixed{} }
+	require.Empty(t, b.Missing(t.Context(), asks("ana/work")))
 }
 
 // asker returns the Asker of a call of ana's, whose user does something when asked, and then

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/toolhost/toolhost/abi"
@@ -26,26 +28,60 @@ type Call struct {
 	Sends   func(secret string) bool // whether requests of the tool may carry a secret
 }
 
-// lacked returns the link for the secret of its user that a call lacked. A plugin may also
-// report that itself, for a secret of its grant.
-func (s *Store) lacked(ctx context.Context, c Call, r abi.Result) (need Link, ok bool) {
+// need returns the link for a secret of its user that a call may send. Set reports whether the
+// secret has a value.
+func (s *Store) need(ctx context.Context, c Call, name string) (need Link, set, ok bool) {
 	u := s.User(wire.UserOf(c.Session))
-	if r.Kind != abi.ConnectionRequired || r.Connection == nil || u.vault == nil {
-		return Link{}, false
+	if u.vault == nil || !u.vault.PerUser(name) || !c.Sends(name) {
+		return Link{}, false, false
 	}
-	name := r.Connection.Provider
-	if !u.vault.PerUser(name) || !c.Sends(name) {
-		return Link{}, false
+	_, err := u.Secret(ctx, name)
+	if err != nil && !errors.Is(err, host.ErrNoSecret) {
+		return Link{}, false, false
 	}
 
-	if _, err := u.Secret(ctx, name); err != nil && !errors.Is(err, host.ErrNoSecret) {
-		return Link{}, false
-	}
 	session := c.Session
 	if before, _, unnamed := strings.Cut(session, wire.UnnamedPrefix); unnamed {
 		session = before // the client's next call is in another session
 	}
-	return Link{User: u.name, Session: session, Tool: c.Tool, Name: name, Hosts: u.vault.Sources()[name].Hosts}, true
+	return Link{User: u.name, Session: session, Tool: c.Tool, Name: name, Hosts: u.vault.Sources()[name].Hosts}, err == nil, true
+}
+
+// lacked returns the link for the secret of its user that a call lacked. A plugin may also
+// report that itself, for a secret of its grant.
+func (s *Store) lacked(ctx context.Context, c Call, r abi.Result) (need Link, ok bool) {
+	if r.Kind != abi.ConnectionRequired || r.Connection == nil {
+		return Link{}, false
+	}
+	need, _, ok = s.need(ctx, c, r.Connection.Provider)
+	return need, ok
+}
+
+// Missing says of each secret of its user that a call may send, and that has no value, how it
+// is set: for four at most.
+func (s *Store) Missing(ctx context.Context, c Call) (texts []string) {
+	v := s.User("").vault
+	if v == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.Sources())) {
+		if need, set, ok := s.need(ctx, c, name); ok && !set && len(texts) < maxAsked {
+			texts = append(texts, need.howToSet(s.pending.url(need)))
+		}
+	}
+	return texts
+}
+
+// howToSet says how the user sets the secret, whose page has that address.
+func (l Link) howToSet(url string) string {
+	how := fmt.Sprintf("set it with PUT /v1/secrets/%s, or have the operator set it", l.Name)
+	if l.User == "" {
+		how = "set it with toolhost secret set " + l.Name
+	}
+	if url != "" {
+		how = "its user sets it at " + url
+	}
+	return fmt.Sprintf("the secret %q has no value: %s", l.Name, how)
 }
 
 // Explain adds to the result of a call how to set the secret that it lacked. That is for
@@ -59,13 +95,6 @@ func (s *Store) Explain(ctx context.Context, c Call, r abi.Result) abi.Result {
 	connection := *r.Connection
 	connection.SetupURL = s.pending.url(need)
 	r.Connection = &connection
-	how := fmt.Sprintf("set it with PUT /v1/secrets/%s, or have the operator set it", need.Name)
-	if need.User == "" {
-		how = "set it with toolhost secret set " + need.Name
-	}
-	if connection.SetupURL != "" {
-		how = "its user sets it at " + connection.SetupURL
-	}
-	r.Error = fmt.Sprintf("connect %s first: the secret %q has no value: %s", need.Name, need.Name, how)
+	r.Error = fmt.Sprintf("connect %s first: %s", need.Name, need.howToSet(connection.SetupURL))
 	return r
 }

@@ -1,10 +1,8 @@
-package server
+package approval
 
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,23 +13,24 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/strictjson"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/server/internal/catalog"
+	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A HeldCall describes a call that waits for approval to the user of a client. The answer
-// counts for that run only, and only while the tool's code and grants match Fingerprint.
-type HeldCall struct {
-	Run         string       // id of the run that holds the call
-	Fingerprint string       // identifies the tool's code and grants
-	Question    abi.Question // what the user is asked
-}
+// maxAskedArgs bounds the arguments in a question, in bytes.
+const maxAskedArgs = 4000
 
-// DecideFunc asks the user of a client about a held call, and returns the answer. It
-// returns [ErrAskAgain] if the client answers with its next request, see
-// [Request.Resumes]. Any other error leaves the call held.
-type DecideFunc func(ctx context.Context, call HeldCall) (abi.Answer, error)
+// A Question describes a held call to a user. The answer counts for that run only, and only
+// while the tool's code and grants match Fingerprint.
+type Question struct {
+	Run         string
+	Fingerprint string
+	Question    abi.Question
+	Note        string // what else the call lacks; the answer is not bound to it
+}
 
 // The choices in the form for a held call.
 const (
@@ -44,25 +43,25 @@ const (
 // form returns the schema of the answer about a held call. It offers to approve later
 // calls too if such an approval can be kept, those with the same arguments only if the
 // arguments have no secret.
-func (k keeping) form(secret bool) json.RawMessage {
+func (u User) form(secret bool) json.RawMessage {
 	values, names := []string{chooseOnce}, []string{"Allow once"}
-	if k.session && !secret {
-		values, names = append(values, chooseArguments), append(names, "Allow with these arguments "+k.span())
+	if u.Keeps && !secret {
+		values, names = append(values, chooseArguments), append(names, "Allow with these arguments "+u.span())
 	}
-	if k.session {
-		values, names = append(values, chooseSession), append(names, "Allow "+k.span())
+	if u.Keeps {
+		values, names = append(values, chooseSession), append(names, "Allow "+u.span())
 	}
 	choice := map[string]any{"type": "string", "title": "Decision", "enum": append(values, chooseNo), "enumNames": append(names, "Do not allow")}
 	schema, _ := json.Marshal(map[string]any{"type": "object", "properties": map[string]any{"decision": choice}, "required": []string{"decision"}})
 	return schema
 }
 
-// heldCall describes a held run to the user of a client. The arguments come last in the
-// question, so that nothing in them can pass for another part of it.
-func (p Approvals) heldCall(ctx context.Context, tool *catalog.Tool, run engine.Run, k keeping) (HeldCall, error) {
-	args, err := p.service.engine.Payload(ctx, run.ID, engine.PartArgs)
-	if err != nil && !errors.Is(err, engine.ErrNotFound) {
-		return HeldCall{}, err
+// question describes a held run to a user. The arguments come last in the text, so that
+// nothing in them can pass for another part of it.
+func (m *Manager) question(ctx context.Context, tool *catalog.Tool, run engine.Run, u User) (Question, error) {
+	args, err := m.args(ctx, run)
+	if err != nil {
+		return Question{}, err
 	}
 	text := "Allow " + tool.Name
 	if caller := callerOf(run); caller != "" {
@@ -85,7 +84,16 @@ func (p Approvals) heldCall(ctx context.Context, tool *catalog.Tool, run engine.
 	if run.Secret {
 		text += " Its secret arguments are not shown."
 	}
-	return HeldCall{run.ID, fingerprint(tool), abi.Question{Message: text + about + shown, Schema: k.form(run.Secret)}}, nil
+	return Question{run.ID, fingerprint(tool), abi.Question{Message: text + about + shown, Schema: u.form(run.Secret)}, m.Lacks(ctx, run.Session, tool)}, nil
+}
+
+// args returns the arguments of a held run, without secrets.
+func (m *Manager) args(ctx context.Context, run engine.Run) (json.RawMessage, error) {
+	args, err := m.Engine.Payload(ctx, run.ID, engine.PartArgs)
+	if errors.Is(err, engine.ErrNotFound) {
+		err = nil
+	}
+	return args, err
 }
 
 // errUndecided means that the user of a client has not decided. The call stays held.
@@ -93,12 +101,12 @@ var errUndecided = errors.New("the user has not decided")
 
 // decisionOf returns what a user has decided. Names are case-sensitive, as in the schema:
 // "Decision" is not "decision".
-func decisionOf(call HeldCall, answer abi.Answer) (wire.Decide, error) {
-	decision := wire.Decide{Fingerprint: call.Fingerprint, Reason: "the user did not allow it"}
+func decisionOf(q Question, answer abi.Answer) (wire.Decide, error) {
+	decision := wire.Decide{Fingerprint: q.Fingerprint, Reason: "the user did not allow it"}
 	switch {
 	case answer.Action == abi.AnswerDecline:
 		return decision, nil
-	case answer.Action != abi.AnswerAccept || CheckAnswer("decision", call.Question, answer) != nil:
+	case answer.Action != abi.AnswerAccept || question.Check("decision", q.Question, answer) != nil:
 		return decision, errUndecided
 	}
 
@@ -115,23 +123,6 @@ func decisionOf(call HeldCall, answer abi.Answer) (wire.Decide, error) {
 		decision.Approve, decision.Keep = true, wire.KeepSession
 	}
 	return decision, nil
-}
-
-// fingerprint identifies what an approval is for: the code of a tool, and its grants. It
-// is empty while the code is unknown.
-func fingerprint(tool *catalog.Tool) string {
-	version, err := tool.Version()
-	if err != nil {
-		return ""
-	}
-	var granted []byte
-	if tool.Plugin != nil {
-		if granted, err = json.Marshal(tool.Plugin.Grant); err != nil {
-			return ""
-		}
-	}
-	sum := sha256.Sum256([]byte(tool.Name + "\x00" + version + "\x00" + string(granted)))
-	return hex.EncodeToString(sum[:16])
 }
 
 // grantsOf returns the grants of a tool's plugin.
@@ -154,7 +145,7 @@ func shownArgs(args json.RawMessage, most int) (string, bool) {
 func legible(data json.RawMessage) string {
 	var line bytes.Buffer
 	if json.Compact(&line, data) != nil {
-		return Clean(data)
+		return output.Clean(data)
 	}
 	var out strings.Builder
 	for _, r := range line.String() {
@@ -169,9 +160,4 @@ func legible(data json.RawMessage) string {
 		}
 	}
 	return out.String()
-}
-
-func digestOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }
