@@ -35,7 +35,7 @@ func TestHints(t *testing.T) {
 
 		o = do(context.Background(), h, compile(t, h, plugintest.Plugin{Command: true, Invoke: say(abi.StreamStderr).Exit(1)}.Wasm()), host.Call{})
 		require.NoError(t, o.err)
-		require.Equal(t, "exited with code 1: "+said+hint, o.Error)
+		require.Equal(t, "exited with code 1"+hint+": "+said, o.Error)
 	}
 
 	o := do(context.Background(), h, compile(t, h, plugintest.Plugin{Invoke: plugintest.Do().Say(abi.StreamResult, `"Connection refused"`).Return(0)}.Wasm()), host.Call{})

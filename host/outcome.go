@@ -99,7 +99,8 @@ func (o *outcome) answered(code int32) error {
 const errNoResult = "toolhost_invoke returned 0, but the plugin wrote neither a result nor content: " +
 	"write the result to stream 0, or an empty one if the tool has none"
 
-// value reads a result: JSON from a reactor, any text from an Extism plugin.
+// value reads a result: JSON from a reactor, any text from an Extism plugin, and what the
+// manifest says from a program.
 func (o *outcome) value(result []byte) error {
 	if o.isProgram() {
 		return o.output(result)
@@ -118,13 +119,13 @@ func (o *outcome) value(result []byte) error {
 		o.Value = answer.CompactJSON(result)
 	case ok:
 		o.Value = result
-	case shape == contract.Extism:
+	case shape == contract.Reactor:
+		return fmt.Errorf("%w: the result is not JSON in UTF-8%s", ErrABI, answer.NotUTF8(result))
+	default:
 		o.Value = guestcall.JSON(answer.Valid(result, len(result)))
 		if where := answer.NotUTF8(result); where != "" {
 			o.Content = append(o.Content, abi.Block{Type: "text", Text: "The output is not text" + where + ". What is not was replaced by U+FFFD."})
 		}
-	default:
-		return fmt.Errorf("%w: the result is not JSON in UTF-8%s", ErrABI, answer.NotUTF8(result))
 	}
 	return nil
 }

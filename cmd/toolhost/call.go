@@ -197,14 +197,18 @@ func (a *app) callTool(ctx context.Context, req server.Request, answers flagAnsw
 	compileFor(ctx, s, req, progress)
 	stdout, stderr := progress.live(req.Tool), progress.live(req.Tool)
 	req.Stdout, req.Stderr = stdout, stderr
+	var printed bytes.Buffer // by a program: its result, unless it fails
 	if tool, err := s.Lookup(req.Tool); err == nil && tool.Plugin.Info.Shape == host.Command {
-		req.Stdout = nil // stdout is for the result
+		req.Stdout = &printed
 	}
 	req.Progress = func(p host.Progress) { progress.set(p.Done, p.Total, p.String()) }
 	req.Ask = a.asker(req.Tool, false, answers, progress)
 	result, err := abi.Result{Kind: abi.CanceledKind}, ctx.Err() // interrupted before there was a call
 	if err == nil {
 		result, err = s.Call(ctx, req)
+	}
+	if result.Kind == abi.ToolError {
+		_, _ = stdout.Write(printed.Bytes())
 	}
 	stdout.end()
 	stderr.end()
