@@ -58,4 +58,6 @@ func TestLinesOfNeeds(t *testing.T) {
     files:
       - {dir: /CHOOSE, path: /work, mode: read}
 `, lines(granted, m.NeedsOf(&m.Tools[0])))
+	require.Equal(t, "grants:\n  shop:\n    # optional:\n    # clock: true\n", lines(plugins.Grant{}, abi.Needs{Optional: &abi.Needs{Clock: true}}))
+	require.Empty(t, lines(granted, abi.Needs{KV: abi.StoreWrite, Optional: &abi.Needs{Clock: true}}))
 }
