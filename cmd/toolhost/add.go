@@ -103,7 +103,7 @@ func addPlugin(ctx context.Context, a *app, source string) error {
 	if err := acceptAdded(ctx, a, p.Manifest.Name); err != nil {
 		return err
 	}
-	if lines := a.config.lacking(p); lines != "" {
+	if lines := a.config.allLines(p); lines != "" {
 		a.printf("to grant what it needs, %s\n%s", a.config.addTo(), lines)
 	}
 	return nil

@@ -177,7 +177,7 @@ func inspectPlugin(ctx context.Context, a *app, name string, wasm []byte) (i ins
 
 // examine describes a plugin.
 func (a *app) examine(h *host.Host, p *plugins.Plugin, name string, wasm []byte) (i inspected, err error) {
-	i = inspected{File: name, Source: p.Source, Manifest: p.Manifest, Lacking: a.config.lacking(p)}
+	i = inspected{File: name, Source: p.Source, Manifest: p.Manifest, Lacking: a.config.allLines(p)}
 	i.Module, err = h.Inspect(wasm)
 	if err == nil {
 		i.Cost, err = h.Cost(wasm)

@@ -37,21 +37,25 @@ func (c *config) lacking(all ...*plugins.Plugin) string {
 	return c.lines(lack...)
 }
 
-// lines returns the lines of a configuration, in YAML, that grant needs, with the secrets
-// that these name but that are not configured. Optional needs are comments.
+// lines returns the lines of a configuration, in YAML, that grant what is not granted of
+// needs, with the secrets that these name but that are not configured. Optional needs are
+// comments.
 func (c *config) lines(all ...wanted) string {
 	var text strings.Builder
 	secrets := map[string][]host.HTTPRule{}
 	for _, w := range all {
-		if text.Len() == 0 {
-			text.WriteString("grants:\n")
-		}
-		fmt.Fprintf(&text, "  %s:\n", document.QuoteYAML(w.Manifest.Name))
-
 		var required, every strings.Builder
 		add := w.Grant.Lacking(w.needs)
 		writeGrant(&required, add)
 		writeGrant(&every, w.Grant.Lacking(w.needs.All()))
+		if every.Len() == 0 {
+			continue
+		}
+
+		if text.Len() == 0 {
+			text.WriteString("grants:\n")
+		}
+		fmt.Fprintf(&text, "  %s:\n", document.QuoteYAML(w.Manifest.Name))
 		commentOptional(&text, required.String(), every.String())
 
 		for _, r := range add.HTTP {
@@ -68,6 +72,11 @@ func (c *config) lines(all ...wanted) string {
 		writeSecret(&text, name, secrets[name])
 	}
 	return text.String()
+}
+
+// allLines is lines for all needs of a plugin and its tools.
+func (c *config) allLines(p *plugins.Plugin) string {
+	return c.lines(wanted{p, p.Manifest.AllNeeds()})
 }
 
 // commentOptional writes the lines of a grant that covers every need. Those that are not

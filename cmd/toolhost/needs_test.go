@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -58,4 +61,23 @@ func TestLinesOfNeeds(t *testing.T) {
     files:
       - {dir: /CHOOSE, path: /work, mode: read}
 `, lines(granted, m.NeedsOf(&m.Tools[0])))
+	require.Equal(t, "grants:\n  shop:\n    # optional:\n    # clock: true\n", lines(plugins.Grant{}, abi.Needs{Optional: &abi.Needs{Clock: true}}))
+	require.Empty(t, lines(granted, abi.Needs{KV: abi.StoreWrite, Optional: &abi.Needs{Clock: true}}))
+}
+
+// No text of a manifest ends a comment.
+func TestHostileOptionalNeeds(t *testing.T) {
+	for _, end := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} {
+		m := &abi.Manifest{Name: "p", Needs: abi.Needs{Optional: &abi.Needs{
+			Files: []abi.FileNeed{{Path: "/x" + end + "    clock: true" + end, Mode: abi.FileRead}},
+		}}}
+		lines := new(config).allLines(&plugins.Plugin{Manifest: m})
+		file := filepath.Join(t.TempDir(), "toolhost.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(lines), 0o600))
+
+		c, err := loadConfig(flagsOf("--config", file), nil)
+		require.NoError(t, err, lines)
+		require.Zero(t, c.server.Grants["p"], lines)
+		require.Len(t, strings.Split(lines, "\n"), 6, lines)
+	}
 }

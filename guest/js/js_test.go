@@ -133,7 +133,9 @@ func TestDescribe(t *testing.T) {
 				"input_schema":{"type":"object","properties":{"text":{"type":"string"},"n":{"type":"integer"}},"required":["text"],"additionalProperties":false}}]}`},
 		"a standard schema": {module: use + `export const a = tool({ name: 'b', description: 'A', input: { '~standard': { vendor: 'x', jsonSchema: { input: () => ({ $schema: 's', type: 'object' }) } } } }, () => {});`,
 			want: `{"abi":"toolhost_v1","name":"p","description":"P","version":"1.0.0","needs":{"clock":true},"tools":[{"name":"b","description":"A","input_schema":{"type":"object"}}]}`},
-		"after an await":            {module: use + `await null; export const a = tool({ description: 'A' }, () => {});`, want: `{"abi":"toolhost_v1","name":"p","description":"P","version":"1.0.0","needs":{"clock":true},"tools":[{"name":"a","description":"A","input_schema":{"type":"object","properties":{},"additionalProperties":false}}]}`},
+		"after an await": {module: use + `await null; export const a = tool({ description: 'A' }, () => {});`, want: `{"abi":"toolhost_v1","name":"p","description":"P","version":"1.0.0","needs":{"clock":true},"tools":[{"name":"a","description":"A","input_schema":{"type":"object","properties":{},"additionalProperties":false}}]}`},
+		"needs": {module: use + `export const a = tool({ description: 'A', input: { type: 'object' }, needs: { kv: 'write', optional: { ask: true } } }, () => {});`,
+			want: `{"abi":"toolhost_v1","name":"p","description":"P","version":"1.0.0","needs":{"clock":true},"tools":[{"name":"a","description":"A","input_schema":{"type":"object"},"needs":{"kv":"write","optional":{"ask":true}}}]}`},
 		"no tool":                   {module: use, err: "the module exports no tool"},
 		"no name":                   {module: "export const a = globalThis.toolhost.tool({ description: 'A' }, () => {});", err: "the module does not say its name"},
 		"no JavaScript":             {module: "export const = 1", err: "SyntaxError"},
@@ -154,5 +156,20 @@ func TestDescribe(t *testing.T) {
 			_, err = abi.DecodeManifest(manifest)
 			require.NoError(t, err)
 		})
+	}
+}
+
+// TestHas: a tool asks for what it can work without.
+func TestHas(t *testing.T) {
+	const module = `const { tool } = globalThis.toolhost; export const plugin = { name: 'p', description: 'P' };
+		export const a = tool({ description: 'A', needs: { optional: { kv: 'write' } } }, async (_, call) => [await call.has({ kv: 'write' }), await call.has({ kv: 'read' }), await call.has({})]);`
+	h := newHost(t, new(bytes.Buffer))
+	m, err := h.Compile(context.Background(), js.Plugin([]byte(module)))
+	require.NoError(t, err)
+
+	for mode, want := range map[abi.StoreMode]string{"": "[false,false,true]", abi.StoreRead: "[false,true,true]", abi.StoreWrite: "[true,true,true]"} {
+		r, err := h.Call(context.Background(), m, host.Call{Tool: "a", Policy: host.Policy{Grant: host.Grant{KV: host.KV{Mode: mode}}}})
+		require.NoError(t, err)
+		require.Equal(t, want, string(r.Value), r.Error)
 	}
 }

@@ -19,6 +19,9 @@ declare module "toolhost" {
   export type Args<S> = S extends Standard<infer T> ? T : S extends { type: "object" } ? any
     : { [K in keyof S as K extends `${string}?` ? never : K]: Value<S[K]> } & { [K in keyof S as K extends `${infer N}?` ? N : never]?: Value<S[K]> };
 
+  /** What has to be granted before a tool is called, see docs/contract.md. */
+  export interface Needs { [need: string]: unknown; /** What tools can work without, see Call.has. */ optional?: { [need: string]: unknown } }
+
   export interface Options<S> {
     /** What the tool does, for models. */
     description: string;
@@ -33,6 +36,8 @@ declare module "toolhost" {
     openWorld?: boolean;
     supportsBackground?: boolean;
     messages?: boolean;
+    /** In addition to what the plugin needs. */
+    needs?: Needs;
     limits?: { fuel?: number; memory_bytes?: number; timeout_seconds?: number; background_seconds?: number; output_bytes?: number };
     examples?: { args: unknown; result?: unknown }[];
     narrate?: { [moment: string]: string | { [locale: string]: string } };
@@ -48,8 +53,8 @@ declare module "toolhost" {
     name: string;
     version?: string;
     description?: string;
-    /** What must be granted before a tool is called, see docs/contract.md. */
-    needs?: { [need: string]: unknown };
+    /** Of all tools. */
+    needs?: Needs;
   }
 
   /** A failure that the tool reports: models get the message. */
@@ -105,6 +110,8 @@ declare module "toolhost" {
     session_values: Store;
     checkpoint: { save(value: unknown): Promise<void>; load(): Promise<any> };
     receive(options?: { after?: number; wait_ms?: number }): Promise<{ id: number; at: string; by?: string; message: any }[]>;
+    /** Whether needs are granted to this call: await call.has({ kv: "write" }). */
+    has(needs: Needs): Promise<boolean>;
     secretExists(name: string): Promise<boolean>;
     search(query?: string, limit?: number): Promise<{ tools: { name: string; declaration: string; description: string }[]; more: number }>;
     callTool(tool: string, args?: object, options?: { timeout?: number }): Promise<any>;

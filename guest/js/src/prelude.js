@@ -226,6 +226,7 @@
       },
     },
     async receive(options = {}) { return (await begin('messages.receive', options)).messages; },
+    async has(needs) { return (await begin('granted', needs)).granted; },
     async secretExists(name) { return (await begin('secret.exists', { name })).exists; },
     async search(query, limit) { return begin('tool.search', { query, limit }); },
     async callTool(tool, args = {}, options = {}) {
@@ -239,7 +240,7 @@
   // Tools.
 
   const isTool = Symbol('tool');
-  const hints = ['title', 'limits', 'examples', 'narrate', 'deferrable', 'annotations'];
+  const hints = ['title', 'needs', 'limits', 'examples', 'narrate', 'deferrable', 'annotations'];
 
   // schemaOf is the JSON Schema of what an author wrote: a schema of zod or any other
   // library that implements Standard JSON Schema, JSON Schema itself, or types by name,

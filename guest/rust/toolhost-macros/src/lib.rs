@@ -9,8 +9,8 @@ const HINTS: [&str; 7] = ["readonly", "idempotent", "destructive", "open_world",
 /// Makes a tool of `fn f(args: A, call: &Call) -> Result<T, ToolError>`, or of an `async fn`.
 ///
 /// Both parameters may be left out. The doc comment is the description. The attribute takes hints
-/// (`readonly`, `open_world = false`), `name = "…"`, `timeout_seconds = 10`, and `examples`: JSON in a
-/// string, a list as in the manifest.
+/// (`readonly`, `open_world = false`), `name = "…"`, `timeout_seconds = 10`, and JSON in a string, as in
+/// the manifest: `needs`, an object of what this tool needs in addition to its plugin, and `examples`, a list.
 #[proc_macro_attribute]
 pub fn tool(attr: TokenStream, item: TokenStream) -> TokenStream {
     let f = parse_macro_input!(item as ItemFn);
@@ -19,13 +19,15 @@ pub fn tool(attr: TokenStream, item: TokenStream) -> TokenStream {
 
 fn expand(attr: TokenStream, f: ItemFn) -> Result<proc_macro2::TokenStream> {
     let (ident, vis) = (&f.sig.ident, &f.vis);
-    let (mut name, mut hints, mut timeout, mut examples) = (quote!(stringify!(#ident)), vec![], quote!(None), quote!("[]"));
+    let (mut name, mut hints, mut timeout, mut needs, mut examples) =
+        (quote!(stringify!(#ident)), vec![], quote!(None), quote!("{}"), quote!("[]"));
     for m in Punctuated::<Meta, Token![,]>::parse_terminated.parse(attr)? {
         let key = m.path().get_ident().map(|i| i.to_string()).unwrap_or_default();
         match &m {
             Meta::Path(_) if HINTS.contains(&&*key) => hints.push(quote!((#key, true))),
             Meta::NameValue(MetaNameValue { value, .. }) => match &*key {
                 "name" => name = quote!(#value),
+                "needs" => needs = quote!(#value),
                 "examples" => examples = quote!(#value),
                 "timeout_seconds" => timeout = quote!(Some(#value)),
                 k if HINTS.contains(&k) => hints.push(quote!((#key, #value))),
@@ -60,6 +62,7 @@ fn expand(attr: TokenStream, f: ItemFn) -> Result<proc_macro2::TokenStream> {
             const ABOUT: &'static str = #about;
             const HINTS: &'static [(&'static str, bool)] = &[#(#hints),*];
             const TIMEOUT_SECONDS: Option<u32> = #timeout;
+            const NEEDS: &'static str = #needs;
             const EXAMPLES: &'static str = #examples;
             type Args = #args;
             #[allow(unused_variables)]
@@ -69,7 +72,7 @@ fn expand(attr: TokenStream, f: ItemFn) -> Result<proc_macro2::TokenStream> {
 }
 
 fn unknown(m: &Meta) -> Error {
-    Error::new_spanned(m, format!("unknown option: want name, timeout_seconds, examples or a hint ({})", HINTS.join(", ")))
+    Error::new_spanned(m, format!("unknown option: want name, timeout_seconds, needs, examples or a hint ({})", HINTS.join(", ")))
 }
 
 /// The text of a doc comment, its lines joined.

@@ -70,6 +70,7 @@ pub trait ToolDef {
     const ABOUT: &'static str;
     const HINTS: &'static [(&'static str, bool)];
     const TIMEOUT_SECONDS: Option<u32>;
+    const NEEDS: &'static str;
     const EXAMPLES: &'static str;
     type Args: DeserializeOwned + JsonSchema;
     fn run(args: Self::Args, call: &'static Call) -> Step;
@@ -102,8 +103,12 @@ fn describe_tool<T: ToolDef>() -> Value {
     if let Some(s) = T::TIMEOUT_SECONDS {
         t["limits"] = json!({ "timeout_seconds": s });
     }
-    // What is no list fails when the plugin is built, and says why.
-    t["examples"] = serde_json::from_str(T::EXAMPLES).unwrap_or_else(|e| json!(format!("the examples are no JSON: {e}")));
+    // What is not JSON fails when the plugin is built, and says why.
+    for (field, text) in [("needs", T::NEEDS), ("examples", T::EXAMPLES)] {
+        if text != "{}" {
+            t[field] = serde_json::from_str(text).unwrap_or_else(|e| json!(format!("{field} must be JSON: {e}")));
+        }
+    }
     t
 }
 
