@@ -5,15 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
@@ -21,7 +17,6 @@ import (
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
-	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -265,49 +260,6 @@ func TestKeptApprovals(t *testing.T) {
 		time.Sleep(25 * time.Hour)
 		require.Equal(t, 1, call(alice, `{"n":3}`, "once", false))
 	})
-}
-
-// A held call is decided once, however many decide at the same time, and the audit log has
-// one line of it.
-func TestDecisionsAtOnce(t *testing.T) {
-	dir := t.TempDir()
-	s := openAsking(t, Config{AuditDir: dir}, "1.0.0")
-	id := waits(t, s, alice, "drop")
-
-	var taken atomic.Int32
-	var deciding sync.WaitGroup
-	for i := range 30 {
-		deciding.Go(func() {
-			_, err := s.Approvals().Decide(t.Context(), id, fmt.Sprint("operator ", i), wire.Decide{Approve: i%2 == 0})
-			if err == nil {
-				taken.Add(1)
-			} else {
-				assert.Equal(t, wire.CodeConflict, ReasonOf(err).Code)
-			}
-		})
-	}
-	deciding.Wait()
-	require.EqualValues(t, 1, taken.Load())
-	s.settled(alice, id)
-	require.NoError(t, s.Close(done()))
-
-	found, _, err := audit.Search(dir, audit.Query{}, 1000)
-	require.NoError(t, err)
-	decided := slices.DeleteFunc(found, func(e audit.Event) bool { return e.Kind != audit.Approved && e.Kind != audit.Refused })
-	require.Len(t, decided, 1)
-}
-
-// The user of a client is not asked any longer once somebody else has decided.
-func TestDecidedElsewhere(t *testing.T) {
-	s := openAsking(t, Config{}, "1.0.0")
-	r, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "drop", Args: json.RawMessage(`{"n":1}`), Decide: func(ctx context.Context, call HeldCall) (abi.Answer, error) {
-		_, err := s.Approvals().Decide(ctx, call.Run, "operator", wire.Decide{Approve: true})
-		require.NoError(t, err)
-		<-ctx.Done()
-		return abi.Answer{}, ctx.Err()
-	}})
-	require.NoError(t, err)
-	require.JSONEq(t, `{"n":1}`, string(r.Value))
 }
 
 // A caller who leaves withdraws the call that is held for it, unless it has a key.

@@ -7,6 +7,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/dryrun"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -32,18 +33,9 @@ func (m *Manager) decide(ctx context.Context, id, by string, in wire.Decide, con
 		return run, &background.FieldError{Field: "keep", Problem: "the call has secret arguments, which are not stored, so that later ones cannot be compared with them"}
 	}
 
-	tool, err := m.Lookup(run.Tool)
-	if err == nil {
-		err = Unchanged(tool, run, in.Fingerprint)
-	}
-	if err != nil {
+	tool, err := m.approvable(run, in.Fingerprint)
+	if err != nil || dryrun.In(ctx) {
 		return run, err
-	}
-	if decision, why := m.Rules(tool).Policy.Rule(tool); decision == Deny {
-		return run, denied(tool, why)
-	}
-	if dryrun.In(ctx) {
-		return run, nil
 	}
 
 	released, err := m.Runs.Release(ctx, id)
@@ -60,6 +52,21 @@ func (m *Manager) decide(ctx context.Context, id, by string, in wire.Decide, con
 		}
 	}
 	return released, nil
+}
+
+// approvable returns the tool of a held run, or why the run cannot be approved now.
+func (m *Manager) approvable(run engine.Run, shown string) (*catalog.Tool, error) {
+	tool, err := m.Lookup(run.Tool)
+	if err == nil {
+		err = Unchanged(tool, run, shown)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if decision, why := m.Rules(tool).Policy.Rule(tool); decision == Deny {
+		return nil, denied(tool, why)
+	}
+	return tool, nil
 }
 
 // notApproved begins the reason for refusing a held call.
