@@ -161,7 +161,8 @@ func (c *Command) Line(args json.RawMessage) ([]string, error) {
 }
 
 // Flags returns the arguments of a call, a JSON object, as --name value in the order of
-// the names. A boolean is a flag that is present or absent. The error is that of Line.
+// the names, or as --name=value if the value begins with "-". A boolean is a flag that is
+// present or absent. The error is that of Line.
 func (c *Command) Flags(args json.RawMessage) ([]string, error) {
 	l := line{values: valuesOf(args), dashes: c.AllowDash}
 	for _, name := range slices.Sorted(maps.Keys(l.values)) {
@@ -172,15 +173,28 @@ func (c *Command) Flags(args json.RawMessage) ([]string, error) {
 		if !isArgument(name) {
 			return nil, &ArgumentError{name, ErrName}
 		}
-		l.words = append(l.words, "--"+name)
-		if value[0] == 't' {
-			continue
-		}
-		if err := l.value(name, value); err != nil {
+		if err := l.flag(name, value); err != nil {
 			return nil, err
 		}
 	}
 	return l.words, nil
+}
+
+// flag adds an argument as a flag.
+func (l *line) flag(name string, value json.RawMessage) error {
+	if value[0] == 't' {
+		return l.word("--" + name)
+	}
+	text := textOf(value)
+	if strings.HasPrefix(text, "-") && !slices.Contains(l.dashes, name) {
+		text = "--" + name + "=" + text // it cannot become an option of its own
+	} else if err := l.word("--" + name); err != nil {
+		return err
+	}
+	if err := l.check(name, text, false); err != nil {
+		return err
+	}
+	return l.word(text)
 }
 
 // line is a command line that grows.

@@ -110,8 +110,7 @@ func TestHostileValues(t *testing.T) {
 func TestHostileFlags(t *testing.T) {
 	for args, want := range map[string]error{
 		`{"a":"x","b":true,"c":[-1]}`: nil,
-		`{"a":"-x"}`:                  ErrOption,
-		`{"n":-1}`:                    ErrOption,
+		`{"a":"-\u0000"}`:             ErrZero,
 		`{"dash":"-x"}`:               nil,
 		`{"dash":"\u0000"}`:           ErrZero,
 		`{"":"x"}`:                    ErrName,
@@ -123,6 +122,10 @@ func TestHostileFlags(t *testing.T) {
 		_, err := (&Command{AllowDash: []string{"dash"}}).Flags(json.RawMessage(args))
 		require.ErrorIs(t, err, want, args)
 	}
+
+	flags, err := (&Command{AllowDash: []string{"dash"}}).Flags(json.RawMessage(`{"a":"-x","b":"--","dash":"-x","n":-1.5,"o":2}`))
+	require.NoError(t, err)
+	require.Equal(t, []string{"--a=-x", "--b=--", "--dash", "-x", "--n=-1.5", "--o", "2"}, flags)
 }
 
 // TestHostileTemplates: a template has names of arguments and nothing else.

@@ -397,7 +397,6 @@ func TestHostileArguments(t *testing.T) {
 	}{
 		"an option":       {host.Traits{Command: words}, `{"a":"--help"}`, `the argument "a" begins with "-": the program could read it as an option`},
 		"a zero":          {host.Traits{Command: words}, `{"a":"x\u0000y"}`, `the argument "a" has a zero byte, which would end it`},
-		"an option, argv": {host.Traits{Argv: true}, `{"a":"-x"}`, `the argument "a" begins with "-": the program could read it as an option`},
 		"a name, argv":    {host.Traits{Argv: true}, `{"a=b\nc":"x"}`, `the argument "a=b\nc" cannot be the name of an option`},
 		"too much":        {host.Traits{Command: twice}, string(big), "the arguments expand to more than 16777216 bytes, the limit for a command"},
 		"too much, stdin": {host.Traits{Command: abi.Command{Stdin: new("{a}{a}{a}")}}, string(big), "the arguments expand to more than 16777216 bytes, the limit for a command"},
