@@ -91,6 +91,15 @@
     return promise === value;
   }
 
+  // guard returns a prototype of objects that calls unknown before a property is read that
+  // an object lacks. Reading any other costs nothing.
+  const guard = (unknown) => new Proxy({}, {
+    get(object, key, receiver) {
+      if (typeof key === 'string' && !(key in object) && key !== 'then' && key !== 'toJSON') unknown(key, receiver);
+      return Reflect.get(object, key, receiver);
+    },
+  });
+
   function unawaited(promise) {
     const call = calls.get(promise), where = call && place(call.site);
     const what = call ? `tools.${call.tool}(…)${where ? ` of line ${where.line}` : ''}` : 'this promise';
@@ -412,10 +421,49 @@
     });
   }
 
+  // ask returns what the user has accepted, so that a script that only tests it cannot act
+  // against the answer: any other answer throws.
   async function ask(message, schema) {
-    const answers = (await begin('ask', { questions: { answer: { message: String(message), schema: schema ?? { type: 'object', properties: { answer: { type: 'string', title: 'Answer' } }, required: ['answer'] } } } }, here())).answers;
-    return answers.answer;
+    if (typeof message !== 'string' || !message.trim()) throw new TypeError('ask takes a question and the JSON Schema of its answer: await ask("…", { type: "boolean" })');
+    if (schema !== undefined && (schema === null || typeof schema !== 'object' || Array.isArray(schema))) {
+      throw new TypeError(`the second argument of ask is a JSON Schema: write ${Array.isArray(schema) ? `{ type: "string", enum: ${brief(stringify(schema))} }` : '{ type: "string" }'}`);
+    }
+
+    const site = here(), form = schema?.type === 'object' || schema?.properties !== undefined;
+    const asked = form ? { type: 'object', ...schema } : { type: 'object', properties: { answer: { title: 'Answer', ...schema ?? { type: 'string', description: 'To say no, decline.' } } }, required: ['answer'] };
+    const { action, content } = (await begin('ask', { questions: { answer: { message, schema: asked } } }, site)).answers.answer;
+
+    const refuse = (how) => { throw new ToolError('declined', `the user ${how}: ${stringify(brief(message))}`, undefined, site, { action }); };
+    if (action !== 'accept') refuse(action === 'decline' ? 'declined' : 'dismissed the question');
+    if (form) {
+      const fields = keys(schema.properties ?? {});
+      return Object.setPrototypeOf(content, guard((key) => {
+        if (!fields.includes(key)) throw new TypeError(`the answer has no ${stringify(key)}: it has ${fields.join(', ')}`);
+      }));
+    }
+    if (schema === undefined && refusals.includes(content.answer.trim().replace(/[.!]+$/, '').toLowerCase())) refuse(`answered ${stringify(content.answer)}`);
+    if (typeof content.answer !== 'object') withoutFields(content.answer);
+    return content.answer;
   }
+
+  // withoutFields has texts, numbers and booleans that ask returned throw where a script
+  // reads the field of a form.
+  const answers = new Set();
+  function withoutFields(answer) {
+    answers.add(answer);
+    const type = Object.getPrototypeOf(answer);
+    for (const name of ['answer', 'content', 'action', 'ok', 'yes', 'confirmed', 'value']) {
+      defineProperty(type, name, {
+        get() {
+          if (answers.has(this.valueOf())) throw new TypeError(`ask returned ${brief(stringify(this))}, which has no ${stringify(name)}: use it as it is`);
+          return undefined;
+        },
+        set(value) { defineProperty(this, name, { value, writable: true, configurable: true, enumerable: true }); }, configurable: true,
+      });
+    }
+  }
+  // refusals are texts that say no, for a question without a schema.
+  const refusals = ['no', 'n', 'nope', 'false', 'cancel', 'stop', 'nein', 'non', 'nee', 'nej', 'não', 'нет', 'いいえ', '否', '不'];
 
   async function search(query, limit) {
     const request = { query: String(query) };
