@@ -16,6 +16,9 @@
   const mostQueued = 2000; // operations, more than a script may call tools
   const mostImplied = 1 << 20; // characters of a result that a script has not returned itself
   const deepest = 5000; // lists and objects in each other in such a result; the host refuses 10,000
+  const mostGuarded = 100; // objects of a value
+  const mostNamed = 20; // properties in a message
+  const failures = ['error', 'errors', 'isError']; // which models test, and which throw here
   const mostRecent = 20; // writes to the output that are remembered
   const longest = 2 ** 52; // milliseconds
 
@@ -27,6 +30,7 @@
 
   let returned = false, value; // by the script, until it is the outcome
   let implied; // where the expression begins whose value the script did not return itself: { line, column }
+  let returnsLast = false; // it seems to end with return
   let early = ''; // what it had not awaited then
   let hanging = false; // the script has ended, and such a value is a promise
   let unusable = ''; // why there is no such value
@@ -174,7 +178,7 @@
       if (commands.test(text) && !/^\w+\s*\(/.test(text)) return `This looks like a shell command. There is no shell here. ${example}`;
     }
     if (e.message.startsWith('could not load module')) return noModules;
-    if (e.message.startsWith('cannot read property') && /\.content\b/.test(where?.text)) return 'await tools.NAME(args) is the value of the tool, and await tools.NAME.raw(args) has value and content.';
+    if (/^tools\.\S+ returned no "content"|^cannot read property/.test(e.message) && /\.content\b/.test(where?.text)) return 'await tools.NAME(args) is the value of the tool, and await tools.NAME.raw(args) has value and content.';
     if (e.name === 'InternalError' && e.message === 'out of memory') return 'A script has 48 MiB at most: keep less at a time.';
     if (e.name === 'TypeError' && e.message.endsWith('is not iterable')) return 'If it is a promise, write await in front of it, or await Promise.all(list) for a list.';
     switch (missing) {
@@ -326,9 +330,56 @@
 
   // answered resolves or rejects a call of a tool as it ended.
   function answered(p, r) {
+    if (typeof r.value === 'object' && r.value !== null) {
+      sites[p.tool] = p.site;
+      guardAll(r.value, p.tool);
+    }
     if (p.raw) p.resolve(r);
     else if (r.kind === 'success') p.resolve(r.value !== undefined ? r.value : r.content);
     else p.reject(new ToolError(r.kind, r.error ?? r.kind, p.tool, p.site, r.connection ? { connection: r.connection } : r.limit ? { limit: r.limit } : undefined));
+  }
+
+  // What a tool returns throws where a script reads a property that neither the object nor
+  // the declared type has. The type is asked for only then.
+  const guards = create(null), types = create(null), sites = create(null); // by tool; the last call
+  let missed = ''; // such a read, of a tool without a type
+
+  // guardAll guards the first objects of a value: those of a list are alike.
+  function guardAll(value, tool) {
+    const all = [value], prototype = guards[tool] ??= guard((key, object) => lack(tool, key, object));
+    for (let i = 0; i < all.length; i++) {
+      if (!Array.isArray(all[i])) Object.setPrototypeOf(all[i], prototype);
+      for (const key in all[i]) {
+        if (all.length >= mostGuarded) break;
+        const inner = all[i][key];
+        if (typeof inner === 'object' && inner !== null) all.push(inner);
+      }
+    }
+  }
+
+  function lack(tool, key, object) {
+    const type = types[tool] ??= typeOf(tool);
+    if (type.includes(key) || (type.length > 0 && failures.includes(key))) return;
+    const names = keys(object).slice(0, mostNamed).join(', ');
+    const text = `tools.${tool} returned no ${stringify(key)}: this object ${names ? `has ${names}` : 'is empty'}`;
+    if (type.length === 0) {
+      missed ||= text;
+      return;
+    }
+    const e = new TypeError(text);
+    if (!place(e.stack)) e.stack = sites[tool]; // const { … } = await … has no line
+    throw e;
+  }
+
+  // typeOf lists the properties in the type of what a tool returns. There are none if the
+  // type allows others.
+  function typeOf(tool) {
+    if (call('tool.search', stringify({ query: tool, limit: 1 })) < 0) return [];
+    const [found] = parse(read(3)).tools;
+    if (found?.name !== tool) return [];
+    const { declaration } = found, type = declaration.slice(declaration.indexOf('): Promise<') + 11).replace(/\/\*[^]*?\*\//g, '');
+    if (/\bunknown\b|\bRecord</.test(type)) return [];
+    return [...type.matchAll(/([\w$]+|"(?:[^"\\]|\\.)*")\??: /g)].map(([, name]) => name[0] === '"' ? parse(name) : name);
   }
 
   const tools = new Proxy(create(null), {
@@ -606,7 +657,8 @@
       } catch { /* more than one function */ }
     }
     if (!made) throw failure;
-    return (returns(text) ? undefined : valued(text)) ?? made.run;
+    returnsLast = returns(text);
+    return (returnsLast ? undefined : valued(text)) ?? made.run;
   }
 
   // returns reports whether a script seems to end with return. This only saves the time to
@@ -811,7 +863,7 @@
     const all = [];
     if (outcome.text === undefined && !shown) {
       const output = recent.join('').trimEnd();
-      all.push('The script returned nothing. End it with: return value;' + (unusable ? `\nThe value of its last statement is no result: ${brief(unusable)}` : '') + (output ? `\nIts output ends with:\n${output.slice(-most)}` : ''));
+      all.push((returnsLast ? 'The script returned undefined. End it with: return value;' : 'The script returned nothing. End it with: return value;') + (missed ? `\n${missed}` : '') + (unusable ? `\nThe value of its last statement is no result: ${brief(unusable)}` : '') + (output ? `\nIts output ends with:\n${output.slice(-most)}` : ''));
     } else { all.push(...unhandled.slice(0, 3)); }
     if (early) all.push(early);
     if (all.length > 0) write(CONTENT, stringify({ type: 'text', text: all.join('\n') }));
