@@ -28,6 +28,16 @@ type scriptWords struct {
 	Words int `json:"words"`
 }
 
+type scriptFile struct {
+	Name string `json:"name"`
+	Size int    `json:"size,omitempty"`
+}
+
+type scriptFiles struct {
+	Files []scriptFile `json:"files"`
+	Next  string       `json:"next,omitempty"`
+}
+
 // scriptTools are tools of the program that scripts call.
 func scriptTools() []gotool.Tool {
 	readonly := abi.Hints{Readonly: true}
@@ -43,6 +53,12 @@ func scriptTools() []gotool.Tool {
 		})},
 		{Name: "picture", Description: "Draws.", Hints: readonly, Handler: gotool.Handle(func(_ context.Context, c *gotool.Call, _ struct{}) (gotool.None, error) {
 			return gotool.None{}, c.Content(abi.Block{Type: "text", Text: "a cat"})
+		})},
+		{Name: "list", Description: "Lists files.", Hints: readonly, Handler: gotool.Handle(func(context.Context, *gotool.Call, struct{}) (scriptFiles, error) {
+			return scriptFiles{Files: []scriptFile{{Name: "a", Size: 3}, {Name: "b"}}}, nil
+		})},
+		{Name: "untyped", Description: "Returns anything.", Hints: readonly, Handler: gotool.Handle(func(context.Context, *gotool.Call, struct{}) (map[string]int, error) {
+			return map[string]int{"a": 1}, nil
 		})},
 		{Name: "dangerous", Description: "Deletes.", Approval: abi.ApprovalRequired, Handler: gotool.Handle(func(context.Context, *gotool.Call, struct{}) (gotool.None, error) {
 			return gotool.None{}, nil

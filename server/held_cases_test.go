@@ -105,7 +105,7 @@ func TestOperatorsDecideFromNowOn(t *testing.T) {
 
 // A call that has waited for its user can ask them too, in both ways that clients answer.
 func TestAskAfterHeld(t *testing.T) {
-	args := code(`await tools.wipe({text: "a"}); return (await ask("Who?")).content.answer`)
+	args := code(`await tools.wipe({text: "a"}); return await ask("Who?")`)
 	ana := func(_ context.Context, q abi.Questions) (abi.Answers, error) {
 		out := abi.Answers{Answers: map[string]abi.Answer{}}
 		for key := range q.Questions {

@@ -95,7 +95,7 @@ func TestAnsweredWhileSuspended(t *testing.T) {
 		s := openScripts(t, Config{Engine: slow, ParkAfter: time.Minute})
 		defer s.Close(done())
 		s.asked.Shared = false // as on a host of its own
-		id := s.parkScript(`return (await ask("Who?")).content.answer`)
+		id := s.parkScript(`return await ask("Who?")`)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.Equal(t, wire.StatusRunning, s.run(id).Status, "it is not stored yet that it waits: %+v %s", s.run(id).Error, s.logs)
@@ -114,7 +114,7 @@ func TestScriptAsks(t *testing.T) {
 		id := s.parkScript(`
 			const first = await ask("Who?");
 			const [second, slept] = await Promise.all([ask("Who else?"), sleep(3600e3).then(() => "slept")]);
-			return [first.content.answer, second.content.answer, slept]`)
+			return [first, second, slept]`)
 		synctest.Wait()
 		time.Sleep(time.Second)
 		require.Equal(t, wire.StatusWaiting, s.run(id).Status)
@@ -156,7 +156,7 @@ func TestScriptAsksAcrossRestarts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cfg := Config{DataDir: t.TempDir(), ParkAfter: time.Millisecond}
 		s := openScripts(t, cfg)
-		id := s.parkScript(`console.log("one"); const a = await ask("Who?"); console.log("two"); await sleep(1); const b = await ask("Who?"); return [a, b].map(r => r.content?.answer ?? r.action)`)
+		id := s.parkScript(`console.log("one"); const a = await ask("Who?"); console.log("two"); await sleep(1); const b = await ask("Who?"); return [a, b]`)
 		s.waits(id)
 		asked := s.asks(id)
 		require.NoError(t, s.Close(done()))

@@ -30,6 +30,7 @@ grep -q '^  // Requests\.$' $web # which need a network, and all behind them
 	echo '}'
 } | NODE_PATH=$tools/node_modules "$bin/esbuild" --bundle "--alias:@jridgewell/gen-mapping=$t/maps.js" --minify --format=iife --global-name=lazy --target=es2022 --log-level=warning --outfile="$t/lazy.js"
 node bytecode.mjs "$(cd "$tools" && pwd)/node_modules" "$t/lazy.js" "$t/lazy.bin"
-python3 pack.py "$runtime" manifest.json prelude.js "$t/lazy.bin" ../exec.wasm
+"$bin/esbuild" --minify-whitespace --target=es2022 prelude.js >"$t/prelude.js" # each call pays for reading it
+python3 pack.py "$runtime" manifest.json "$t/prelude.js" "$t/lazy.bin" ../exec.wasm
 cd ..
 sha256sum exec.wasm build.sh src/* ../../../guest/js/runtime.wasm ../../../guest/js/src/web.js >exec.wasm.sha256 # for .ci/script.sh

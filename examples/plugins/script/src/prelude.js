@@ -16,6 +16,9 @@
   const mostQueued = 2000; // operations, more than a script may call tools
   const mostImplied = 1 << 20; // characters of a result that a script has not returned itself
   const deepest = 5000; // lists and objects in each other in such a result; the host refuses 10,000
+  const mostGuarded = 100; // objects of a value
+  const mostNamed = 20; // properties in a message
+  const failures = ['error', 'errors', 'isError']; // which models test, and which throw here
   const mostRecent = 20; // writes to the output that are remembered
   const longest = 2 ** 52; // milliseconds
 
@@ -27,6 +30,8 @@
 
   let returned = false, value; // by the script, until it is the outcome
   let implied; // where the expression begins whose value the script did not return itself: { line, column }
+  let compiled = false; // the script
+  let returnsLast = false; // it seems to end with return
   let early = ''; // what it had not awaited then
   let hanging = false; // the script has ended, and such a value is a promise
   let unusable = ''; // why there is no such value
@@ -76,7 +81,7 @@
     get(object, key, promise) {
       const known = typeof key === 'symbol' || (key in object && !ofValues.includes(key)) || (key === 'toJSON' && answering);
       if (known || !isPromise(promise)) return Reflect.get(object, key, promise);
-      throw unawaited(promise);
+      throw unawaited(promise, key);
     },
   }));
 
@@ -91,8 +96,18 @@
     return promise === value;
   }
 
-  function unawaited(promise) {
-    const call = calls.get(promise), where = call && place(call.site);
+  // guard returns a prototype of objects that calls unknown before a property is read that
+  // an object lacks. Reading any other costs nothing.
+  const guard = (unknown, prototype = {}) => new Proxy(prototype, {
+    get(object, key, receiver) {
+      if (typeof key === 'string' && !(key in object) && key !== 'then' && key !== 'toJSON') unknown(key, receiver);
+      return Reflect.get(object, key, receiver);
+    },
+  });
+
+  function unawaited(promise, key) {
+    const call = calls.get(promise), where = call && place(call.site), read = call && place(here());
+    if (read?.text.includes(`await tools.${call.tool}(`) && read.text.includes(`).${key}`)) return new TypeError(`await applies to .${key} here, before tools.${call.tool}(…) has a value: write (await tools.${call.tool}({ … })).${key}`);
     const what = call ? `tools.${call.tool}(…)${where ? ` of line ${where.line}` : ''}` : 'this promise';
     const e = new TypeError(`${what} is not awaited, so it has no value yet: write ${call ? `await tools.${call.tool}({ … })` : 'await in front of it'}, or await Promise.all(list) for a list`);
     if (call && !place(e.stack)) e.stack = call.site;
@@ -156,6 +171,7 @@
 
   // hint says what to write instead of what cannot work here.
   function hint(e, where) {
+    if (e.name === 'SyntaxError' && !compiled && /\bawait\b/.test(where?.text) && compilesWithoutAwait()) return 'await is only possible in an async function: write async x => { … }, and await Promise.all(list.map(async x => { … })) for a list.';
     const missing = e.name === 'ReferenceError' ? /^'?([\w$]+)'? is not defined/.exec(e.message)?.[1] : undefined;
     if (e.message === "unexpected token: 'object'") return 'The value of a tool is an object already: use it without JSON.parse.';
     if (e.name === 'SyntaxError' || missing !== undefined) {
@@ -165,11 +181,16 @@
       if (commands.test(text) && !/^\w+\s*\(/.test(text)) return `This looks like a shell command. There is no shell here. ${example}`;
     }
     if (e.message.startsWith('could not load module')) return noModules;
-    if (e.message.startsWith('cannot read property') && /\.content\b/.test(where?.text)) return 'await tools.NAME(args) is the value of the tool, and await tools.NAME.raw(args) has value and content.';
+    if (/^tools\.\S+ returned no "content"|^cannot read property/.test(e.message) && /\.content\b/.test(where?.text)) return 'await tools.NAME(args) is the value of the tool, and await tools.NAME.raw(args) has value and content.';
     if (e.name === 'InternalError' && e.message === 'out of memory') return 'A script has 48 MiB at most: keep less at a time.';
+    if (e.message.endsWith('is not iterable') && /\bPromise\.\w+\s*\(\s*\{/.test(where?.text)) return 'Promise.all takes a list: const [a, b] = await Promise.all([ … ]).';
     if (e.name === 'TypeError' && e.message.endsWith('is not iterable')) return 'If it is a promise, write await in front of it, or await Promise.all(list) for a list.';
+    if (e.name === 'ToolError' && /^no such tool: "[^"]*"$/.test(e.message)) return advise(e.tool);
+    if (e.name === 'ToolError' && e.message.includes('is a tool of the agent')) return e.tool === 'tools_search' ? 'In a script, write await search("words").' : 'await tools.NAME({ … }) waits until the tool has ended: no other tool is needed for that.';
     switch (missing) {
       case undefined: break;
+      case 'prompt': case 'confirm':
+        return 'Ask the user with await ask("…", { type: "boolean" }), or { type: "string" } for a text.';
       case 'require': case 'module': case 'exports':
         return noModules;
       case 'fetch': case 'XMLHttpRequest':
@@ -182,9 +203,25 @@
         return 'There are no locales here, and no time zone but UTC.';
       default:
         if (new RegExp(`\\bnew\\s+${missing.replaceAll('$', '\\$')}\\b`).test(source)) return `A script has no ${missing}. ${example}`;
-        if (new RegExp(`(?:^|[^.\\w$])${missing.replaceAll('$', '\\$')}\\s*\\(`).test(source)) return `Tools are called as await tools.${missing}({ … }).`;
+        if (new RegExp(`(?:^|[^.\\w$])${missing.replaceAll('$', '\\$')}\\s*\\(`).test(source)) return near(missing).includes(missing) ? `Tools are called as await tools.${missing}({ … }).` : `There is no ${missing} here. ${advise(missing)}`;
     }
     return '';
+  }
+
+  function compilesWithoutAwait() {
+    try { return Boolean(compile(source.replace(/\bfor\s+await\b/g, 'for').replace(/\bawait\b/g, 'void'))); } catch { return false; }
+  }
+
+  // near returns the names of tools that fit the words of another name.
+  function near(name) {
+    const query = name.replace(/^mcp__.+?__/, '').replace(/([a-z])([A-Z])/g, '$1 $2').replaceAll('_', ' ');
+    return call('tool.search', stringify({ query, limit: 4 })) < 0 ? [] : parse(read(3)).tools.map((tool) => tool.name).filter((one) => one !== 'exec').slice(0, 3);
+  }
+
+  // advise says how to find the tool that a name may mean.
+  function advise(name) {
+    const names = near(name);
+    return names.length > 0 ? `Perhaps you mean ${names.map((one) => `tools.${one}`).join(' or ')}.` : 'await search("words") finds tools, and await tools.NAME({ … }) calls one.';
   }
 
   // show is a value as console writes it.
@@ -307,6 +344,7 @@
       if (args === null || typeof args !== 'object' || Array.isArray(args)) {
         throw new TypeError(`tools.${name} takes one object with its arguments: await tools.${name}({ … })`);
       }
+      for (const key of keys(options ?? {})) if (key !== 'timeout') throw new TypeError(`tools.${name} has no option ${stringify(key)}: the only one is { timeout: milliseconds }`);
       const call = { tool: name, args };
       if (options?.timeout !== undefined) call.timeout_ms = Math.max(1, Math.round(+options.timeout));
       submit('tool.call', call, p);
@@ -317,15 +355,69 @@
 
   // answered resolves or rejects a call of a tool as it ended.
   function answered(p, r) {
+    if (typeof r.value === 'object' && r.value !== null) {
+      sites[p.tool] = p.site;
+      guardAll(r.value, p.tool);
+    }
     if (p.raw) p.resolve(r);
     else if (r.kind === 'success') p.resolve(r.value !== undefined ? r.value : r.content);
     else p.reject(new ToolError(r.kind, r.error ?? r.kind, p.tool, p.site, r.connection ? { connection: r.connection } : r.limit ? { limit: r.limit } : undefined));
   }
 
-  const tools = new Proxy(create(null), {
+  // What a tool returns throws where a script reads a property that neither the object nor
+  // the declared type has. The type is asked for only then.
+  const guards = create(null), types = create(null), sites = create(null); // by tool; the last call
+  let missed = ''; // such a read, of a tool without a type
+
+  // guardAll guards the first objects of a value: those of a list are alike.
+  function guardAll(value, tool) {
+    const all = [value], prototype = guards[tool] ??= guard((key, object) => lack(tool, key, object));
+    for (let i = 0; i < all.length; i++) {
+      if (!Array.isArray(all[i])) Object.setPrototypeOf(all[i], prototype);
+      for (const key in all[i]) {
+        if (all.length >= mostGuarded) break;
+        const inner = all[i][key];
+        if (typeof inner === 'object' && inner !== null) all.push(inner);
+      }
+    }
+  }
+
+  function lack(tool, key, object) {
+    const type = types[tool] ??= typeOf(tool);
+    if (type.includes(key) || (type.length > 0 && failures.includes(key))) return;
+    const names = keys(object).slice(0, mostNamed).join(', ');
+    const text = `tools.${tool} returned no ${stringify(key)}: this object ${names ? `has ${names}` : 'is empty'}`;
+    if (type.length === 0) {
+      missed ||= text;
+      return;
+    }
+    const e = new TypeError(text);
+    if (!place(e.stack)) e.stack = sites[tool]; // const { … } = await … has no line
+    throw e;
+  }
+
+  // typeOf lists the properties in the type of what a tool returns. There are none if the
+  // type allows others.
+  function typeOf(tool) {
+    if (call('tool.search', stringify({ query: tool, limit: 1 })) < 0) return [];
+    const [found] = parse(read(3)).tools;
+    if (found?.name !== tool) return [];
+    const { declaration } = found, type = declaration.slice(declaration.indexOf('): Promise<') + 11).replace(/\/\*[^]*?\*\//g, '');
+    if (/\bunknown\b|\bRecord</.test(type)) return [];
+    return [...type.matchAll(/([\w$]+|"(?:[^"\\]|\\.)*")\??: /g)].map(([, name]) => name[0] === '"' ? parse(name) : name);
+  }
+
+  // A tool as a function has only raw: its name has no parts.
+  const parts = guard((key, tool) => {
+    const name = keys(known).find((one) => known[one] === tool) ?? 'NAME';
+    throw new TypeError(`tools.${name} has no ${stringify(key)}: tools are called as await tools.NAME({ … }). ${advise(`${name} ${key}`)}`);
+  }, create(Function.prototype));
+
+  const known = create(null); // tools as functions, by name
+  const tools = new Proxy(known, {
     get(known, name) {
       if (typeof name !== 'string' || name === 'then' || name === 'toJSON') return undefined;
-      return known[name] ??= Object.assign((args, options) => request(name, false, args, options), { raw: (args, options) => request(name, true, args, options) });
+      return known[name] ??= Object.assign(Object.setPrototypeOf((args, options) => request(name, false, args, options), parts), { raw: (args, options) => request(name, true, args, options) });
     },
     has: () => true,
     set() { throw new TypeError('tools cannot be changed'); },
@@ -383,7 +475,7 @@
   const timers = create(null);
   let lastTimer = 0;
   function timer(f, ms, repeat, args) {
-    if (typeof f !== 'function') throw new TypeError('setTimeout takes a function');
+    if (typeof f !== 'function') throw new TypeError('setTimeout takes a function: to wait, write await sleep(ms)');
     const n = ++lastTimer, period = milliseconds(ms);
     const one = {
       at: 0, reject() { delete timers[n]; }, resolve() {
@@ -412,10 +504,49 @@
     });
   }
 
+  // ask returns what the user has accepted, so that a script that only tests it cannot act
+  // against the answer: any other answer throws.
   async function ask(message, schema) {
-    const answers = (await begin('ask', { questions: { answer: { message: String(message), schema: schema ?? { type: 'object', properties: { answer: { type: 'string', title: 'Answer' } }, required: ['answer'] } } } }, here())).answers;
-    return answers.answer;
+    if (typeof message !== 'string' || !message.trim()) throw new TypeError('ask takes a question and the JSON Schema of its answer: await ask("…", { type: "boolean" })');
+    if (schema !== undefined && (schema === null || typeof schema !== 'object' || Array.isArray(schema))) {
+      throw new TypeError(`the second argument of ask is a JSON Schema: write ${Array.isArray(schema) ? `{ type: "string", enum: ${brief(stringify(schema))} }` : '{ type: "string" }'}`);
+    }
+
+    const site = here(), form = schema?.type === 'object' || schema?.properties !== undefined;
+    const asked = form ? { type: 'object', ...schema } : { type: 'object', properties: { answer: { title: 'Answer', ...schema ?? { type: 'string', description: 'To say no, decline.' } } }, required: ['answer'] };
+    const { action, content } = (await begin('ask', { questions: { answer: { message, schema: asked } } }, site)).answers.answer;
+
+    const refuse = (how) => { throw new ToolError('declined', `the user ${how}: ${stringify(brief(message))}`, undefined, site, { action }); };
+    if (action !== 'accept') refuse(action === 'decline' ? 'declined' : 'dismissed the question');
+    if (form) {
+      const fields = keys(schema.properties ?? {});
+      return Object.setPrototypeOf(content, guard((key) => {
+        if (!fields.includes(key)) throw new TypeError(`the answer has no ${stringify(key)}: it has ${fields.join(', ')}`);
+      }));
+    }
+    if (schema === undefined && refusals.includes(content.answer.trim().replace(/[.!]+$/, '').toLowerCase())) refuse(`answered ${stringify(content.answer)}`);
+    if (typeof content.answer !== 'object') withoutFields(content.answer);
+    return content.answer;
   }
+
+  // withoutFields has texts, numbers and booleans that ask returned throw where a script
+  // reads the field of a form.
+  const answers = new Set();
+  function withoutFields(answer) {
+    answers.add(answer);
+    const type = Object.getPrototypeOf(answer);
+    for (const name of ['answer', 'content', 'action', 'ok', 'yes', 'confirmed', 'value']) {
+      defineProperty(type, name, {
+        get() {
+          if (answers.has(this.valueOf())) throw new TypeError(`ask returned ${brief(stringify(this))}, which has no ${stringify(name)}: use it as it is`);
+          return undefined;
+        },
+        set(value) { defineProperty(this, name, { value, writable: true, configurable: true, enumerable: true }); }, configurable: true,
+      });
+    }
+  }
+  // refusals are texts that say no, for a question without a schema.
+  const refusals = ['no', 'n', 'nope', 'false', 'cancel', 'stop', 'nein', 'non', 'nee', 'nej', 'não', 'нет', 'いいえ', '否', '不'];
 
   async function search(query, limit) {
     const request = { query: String(query) };
@@ -430,6 +561,7 @@
       if (progress(+done || 0, total === undefined ? -1 : +total, message === undefined ? '' : String(message)) < 0) throw new TypeError('progress takes a number, a total and a message');
     },
     show(block) {
+      if (typeof block !== 'string' && (typeof block !== 'object' || block === null)) throw new TypeError('show takes a text or a content block');
       shown = true;
       if (write(CONTENT, stringify(typeof block === 'string' ? { type: 'text', text: block } : block)) < 0) throw new TypeError(parse(read(3) ?? '{"message":"no content block"}').message);
     },
@@ -467,6 +599,15 @@
         },
       });
     }
+  }
+  for (const name of ['filter', 'some', 'every', 'find', 'findIndex', 'findLast', 'findLastIndex', 'sort']) {
+    const f = Array.prototype[name];
+    define(Array.prototype, {
+      [name](callback, self) {
+        if (callback instanceof AsyncFunction) throw new TypeError(`${name} does not wait for an async function: get the values first with await Promise.all(list.map(async x => …))`);
+        return Reflect.apply(f, this, [callback, self]);
+      },
+    });
   }
   const accents = /[\u0300-\u036f]/g;
   define(String.prototype, {
@@ -558,7 +699,8 @@
       } catch { /* more than one function */ }
     }
     if (!made) throw failure;
-    return (returns(text) ? undefined : valued(text)) ?? made.run;
+    returnsLast = returns(text);
+    return (returnsLast ? undefined : valued(text)) ?? made.run;
   }
 
   // returns reports whether a script seems to end with return. This only saves the time to
@@ -675,6 +817,7 @@
       const fenced = fence.exec(code);
       if (fenced) source = code.slice(0, fenced.index + fenced[0].indexOf('`')).replace(/[^\n]/g, '') + '\n' + fenced[1];
       const f = program(source);
+      compiled = true;
       let reached = false, last;
       value = await (implied ? f((v) => { reached = true; last = v; }) : f());
       if (!reached) implied = undefined;
@@ -763,10 +906,21 @@
     const all = [];
     if (outcome.text === undefined && !shown) {
       const output = recent.join('').trimEnd();
-      all.push('The script returned nothing. End it with: return value;' + (unusable ? `\nThe value of its last statement is no result: ${brief(unusable)}` : '') + (output ? `\nIts output ends with:\n${output.slice(-most)}` : ''));
+      all.push((returnsLast ? 'The script returned undefined. End it with: return value;' : 'The script returned nothing. End it with: return value;') + (missed ? `\n${missed}` : '') + idle() + (unusable ? `\nThe value of its last statement is no result: ${brief(unusable)}` : '') + (output ? `\nIts output ends with:\n${output.slice(-most)}` : ''));
     } else { all.push(...unhandled.slice(0, 3)); }
     if (early) all.push(early);
     if (all.length > 0) write(CONTENT, stringify({ type: 'text', text: all.join('\n') }));
+  }
+
+  // idle says what a script has that did nothing before it returned.
+  function idle() {
+    let text = '';
+    if (keys(timers).length > 0) text += '\nA timer had not fired when the script returned. To wait, write await sleep(ms).';
+    for (const [, a, b] of source.matchAll(/\bfunction\s+(\w+)|\bconst\s+(\w+)\s*=\s*async\b/g)) {
+      const name = a ?? b;
+      if (source.match(new RegExp(`\\b${name}\\b`, 'g')).length === 1) text += `\n${name} is never called: end with return await ${name}(…);`;
+    }
+    return text;
   }
 
   // state says how things stand once there is nothing more to do: a script waits for what
