@@ -67,16 +67,27 @@ func (f follower) follow(ctx context.Context, c call, run engine.Run, wait time.
 	}
 }
 
-// waitsFor describes what a run waits for if it, or a call that it made, is held.
-func (f follower) waitsFor(ctx context.Context, run engine.Run) string {
+// personal is what a run waits for that only a person can give. Zero is nothing.
+type personal struct {
+	text      string                  // a sentence without its period
+	questions map[string]abi.Question // open ones of the run
+}
+
+// waitsFor returns what a run, or a call that it made, waits for from a person.
+func (f follower) waitsFor(ctx context.Context, run engine.Run) personal {
 	held, err := f.approvals.heldIn(ctx, run.Session, run.ID)
 	switch {
-	case err != nil || len(held) == 0:
-		return ""
+	case err != nil:
+		return personal{}
+	case len(held) == 0:
+		if open := f.asked.Open(ctx, run); len(open) > 0 {
+			return personal{"It waits until its user answers its questions", open}
+		}
+		return personal{}
 	case held[0].ID == run.ID:
-		return "It waits until a person approves it (for an operator: toolhost approve " + run.ID + ")"
+		return personal{text: "It waits until a person approves it (for an operator: toolhost approve " + run.ID + ")"}
 	}
-	return "It waits until a person approves a call of " + held[0].Tool + " (for an operator: toolhost approve " + held[0].ID + ")"
+	return personal{text: "It waits until a person approves a call of " + held[0].Tool + " (for an operator: toolhost approve " + held[0].ID + ")"}
 }
 
 // await returns the run once it has ended, or there is news of it.
@@ -125,7 +136,7 @@ func (f follower) news(ctx context.Context, c call, run engine.Run) (news <-chan
 	ctx, cancel := context.WithCancel(ctx)
 	events := f.engine.Watch(ctx, run.Session)
 	asked, unwatch := (<-chan struct{})(nil), func() {}
-	if c.Ask != nil {
+	if c.Ask != nil || c.AskLater {
 		asked, unwatch = f.sessions(run.Session).Asked(ctx, []string{run.ID})
 	}
 
@@ -164,8 +175,8 @@ func (f follower) news(ctx context.Context, c call, run engine.Run) (news <-chan
 }
 
 // relay lets the caller's user decide on a run that is held, or on held calls within it,
-// and answer its questions. Open reports whether a call is held that the user has not
-// decided on, or cannot.
+// and answer its questions. Open reports whether the run waits for a decision or an answer
+// that the user cannot give here, or has not given.
 func (f follower) relay(ctx context.Context, c call, id string) (open bool, err error) {
 	held, err := f.approvals.heldIn(ctx, c.Session, id)
 	if err != nil {
@@ -181,10 +192,16 @@ func (f follower) relay(ctx context.Context, c call, id string) (open bool, err 
 			open = true
 		}
 	}
-	if open || c.Ask == nil {
-		return open, nil
+	switch {
+	case open:
+		return true, nil
+	case c.Ask != nil:
+		return false, f.relayQuestions(ctx, c, id)
+	case c.AskLater:
+		questions, err := f.sessions(c.Session).Questions(ctx, id)
+		return len(questions) > 0, err
 	}
-	return false, f.relayQuestions(ctx, c, id)
+	return false, nil
 }
 
 // relayQuestions lets the caller's user answer the questions of a run.

@@ -38,7 +38,7 @@ func (p parker) park(next callFunc) callFunc {
 }
 
 // budget returns the time limits of a call that may become a run. It becomes one when it
-// takes long, when it makes a call that is held for approval, or, with a key, at its start.
+// takes long, when it has to wait for a person, or, with a key, at its start.
 func (c call) budget() (catalog.Budget, bool) {
 	if c.DryRun {
 		return catalog.Budget{}, false
@@ -109,9 +109,9 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 			return r, rerr
 		}
 		if !isClosed(live.wanted) {
-			return p.follow.parked(c, ran.Run, b.Park, "")
+			return p.follow.parked(c, ran.Run, b.Park, personal{})
 		}
-		return p.follow.follow(ctx, c, ran.Run, c.patience()-time.Since(began)) // it makes a call that is held
+		return p.follow.follow(ctx, c, ran.Run, c.patience()-time.Since(began)) // it waits for a person
 	case ran.Left: // it has a key, and is a run from its start
 		live.became(ran.Run.ID)
 		return canceled(ctx, abi.Result{})
@@ -222,9 +222,8 @@ func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 	return abi.Result{Kind: abi.CanceledKind, Error: cause.Error(), Usage: r.Usage}, err
 }
 
-// parked answers a call that continues in the background as a run. Waits describes what
-// the run waits for, unless that is its own work.
-func (f follower) parked(c call, run engine.Run, after time.Duration, waits string) (abi.Result, error) {
+// parked answers a call that continues in the background as a run.
+func (f follower) parked(c call, run engine.Run, after time.Duration, waits personal) (abi.Result, error) {
 	c.note.Run = run.ID
 	f.offer()
 	if c.OnPark != nil {
@@ -233,9 +232,9 @@ func (f follower) parked(c call, run engine.Run, after time.Duration, waits stri
 
 	message := fmt.Sprintf("Still running after %gs. It continues in the background: %s. %s waits for it, %s stops it.",
 		after.Seconds(), c.EndsHow(), CheckBackground, StopBackground)
-	if waits != "" {
+	if waits.text != "" {
 		message = fmt.Sprintf("%s, and then runs in the background: %s. Do not repeat the call. %s waits for it, %s withdraws it.",
-			waits, c.EndsHow(), CheckBackground, StopBackground)
+			waits.text, c.EndsHow(), CheckBackground, StopBackground)
 	}
 	value, err := shape.JSON(struct {
 		Type           string        `json:"type"`
@@ -245,8 +244,10 @@ func (f follower) parked(c call, run engine.Run, after time.Duration, waits stri
 		TimeoutSeconds float64       `json:"timeout_seconds"` // how long the caller waited
 		Status         engine.Status `json:"status"`
 		Message        string        `json:"message"`
+
+		Questions map[string]abi.Question `json:"questions,omitempty"`
 	}{
-		"background", run.ID, run.ID, run.Tool, after.Seconds(), run.Status, message,
+		"background", run.ID, run.ID, run.Tool, after.Seconds(), run.Status, message, waits.questions,
 	})
 	if err != nil {
 		return abi.Result{}, err
@@ -391,9 +392,12 @@ func (l *live) into(call host.Call) host.Call {
 	return call
 }
 
-// ask asks the caller or, once the call is parked, whoever answers for its run.
+// ask asks the caller or, once the call is parked, whoever answers for its run. If the
+// caller cannot be asked while it waits, the call becomes a run at once.
 func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
-	if l.call.Ask != nil && !isClosed(l.parked) {
+	if l.call.Ask == nil {
+		l.want()
+	} else if !isClosed(l.parked) {
 		answers, err := l.call.Ask(ctx, q)
 		if !errors.Is(err, ErrAskAgain) {
 			return answers, err
