@@ -230,11 +230,11 @@ func (f follower) parked(c call, run engine.Run, after time.Duration, waits pers
 		c.OnPark(shape.Run(run, time.Now()))
 	}
 
-	message := fmt.Sprintf("Still running after %gs. It continues in the background: %s. %s waits for it, %s stops it.",
-		after.Seconds(), c.EndsHow(), CheckBackground, StopBackground)
+	message := fmt.Sprintf("Still running after %gs. It continues in the background: %s. Do not repeat the call. %s stops it.",
+		after.Seconds(), c.endsHow(), StopBackground)
 	if waits.text != "" {
-		message = fmt.Sprintf("%s, and then runs in the background: %s. Do not repeat the call. %s waits for it, %s withdraws it.",
-			waits.text, c.EndsHow(), CheckBackground, StopBackground)
+		message = fmt.Sprintf("%s, and then runs in the background: %s. Do not repeat the call. %s withdraws it.",
+			waits.text, c.endsHow(), StopBackground)
 	}
 	value, err := shape.JSON(struct {
 		Type           string        `json:"type"`

@@ -2,6 +2,7 @@ package mcpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -66,7 +67,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	case run != nil && who.tasks:
 		return nil, parked{a.newTask(*run)}
 	case run != nil && structured: // errors are exempt from its output schema
-		out := stillRunning(*run, call.EndsHow())
+		out := stillRunning(*run, r)
 		a.addNotices(ctx, who, started, out)
 		return out, nil
 	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound: // removed by a reload
@@ -118,12 +119,11 @@ func resultOf(r abi.Result, structured bool, stored string) *mcp.CallToolResult 
 	return out
 }
 
-// stillRunning returns the result of a call that became a run.
-func stillRunning(run wire.Run, ends string) *mcp.CallToolResult {
-	if run.Held != "" {
-		return failed(fmt.Sprintf("%s waits until a person approves it, and then runs in the background, as run %s. Do not call it again: %s. %s waits for it, %s withdraws it.",
-			run.Tool, run.TaskID, ends, server.CheckBackground, server.StopBackground))
+// stillRunning returns the result of a call that became a run, with the message of its value.
+func stillRunning(run wire.Run, r abi.Result) *mcp.CallToolResult {
+	var value struct {
+		Message string `json:"message"`
 	}
-	return failed(fmt.Sprintf("%s is still running, as background run %s. Do not call it again: %s. %s waits for it, %s stops it.",
-		run.Tool, run.TaskID, ends, server.CheckBackground, server.StopBackground))
+	_ = json.Unmarshal(r.Value, &value) // the server has made it
+	return failed(fmt.Sprintf("%s is run %s. %s", run.Tool, run.TaskID, value.Message))
 }
