@@ -104,13 +104,13 @@ func (c *Client) Address() string { return c.address }
 func (c *Client) URL() string { return c.url }
 
 func serverURL(address string) (*url.URL, error) {
-	text := address
-	if !strings.Contains(text, "://") {
+	text, hasScheme := address, strings.Contains(address, "://")
+	if !hasScheme {
 		text = "http://" + text
 	}
 
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+	if err != nil || u.Host == "" || !hasScheme && u.Port() == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
 		return nil, &AddressError{fmt.Sprintf("invalid address %q: want host:port, a URL such as http://127.0.0.1:7070, or the path of a socket", address)}
 	}
 	return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)}, nil

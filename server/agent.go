@@ -31,12 +31,12 @@ const (
 	EndsChecked  = agent.EndsChecked
 )
 
-// EndsHow says how the caller learns of the end of a run.
-func (r Request) EndsHow() string {
+// endsHow says how the caller learns of the end of a run.
+func (r Request) endsHow() string {
 	if r.Unnamed {
 		return EndsChecked
 	}
-	return EndsNotified
+	return EndsNotified + ", and " + CheckBackground + " waits for it"
 }
 
 // answerAgent is the stage that answers the calls of the agent's own tools.

@@ -73,8 +73,8 @@ type Request struct {
 	// Call has returned. [CalledTool] of its context is the tool that asks, if Tool has
 	// called it. It returns ErrAskAgain if the caller ends the call, and repeats it with
 	// the answers. With AskLater a parked call may ask too, see [Session.Questions];
-	// without Ask, the questions of such a call wait until it is parked. Otherwise a nil
-	// Ask denies all questions.
+	// without Ask, such a call is parked as soon as it asks, and the value of its result
+	// has the questions. Otherwise a nil Ask denies all questions.
 	Ask      func(ctx context.Context, q abi.Questions) (abi.Answers, error)
 	AskLater bool
 	// Connect asks the caller's user to set a secret on a page, and waits until it is

@@ -66,27 +66,35 @@ func (f follower) follow(ctx context.Context, c call, run engine.Run, wait time.
 	}
 }
 
-// An approvalWait is what a run waits for, in words; zero if it waits for its own work.
-type approvalWait struct {
-	until string // the approval
-	lacks string // what else the held call lacks
+// personal is what a run waits for that only a person can give. Zero is nothing.
+type personal struct {
+	text      string                  // a sentence without its period
+	lacks     string                  // a sentence about what else a held call lacks
+	questions map[string]abi.Question // open ones of the run
 }
 
-// waitsFor describes what a run waits for if it, or a call that it made, is held.
-func (f follower) waitsFor(ctx context.Context, run engine.Run) (w approvalWait) {
+// waitsFor returns what a run, or a call that it made, waits for from a person.
+func (f follower) waitsFor(ctx context.Context, run engine.Run) (p personal) {
 	waiting, err := f.approvals.WaitingIn(ctx, run.Session, run.ID)
-	if err != nil || len(waiting) == 0 {
-		return w
+	if err != nil {
+		return p
 	}
+	if len(waiting) == 0 {
+		if p.questions = f.asked.Open(ctx, run); len(p.questions) > 0 {
+			p.text = "It waits until its user answers its questions"
+		}
+		return p
+	}
+
 	held, what := waiting[0], "it"
 	if held.ID != run.ID {
 		what = "a call of " + held.Tool
 	}
-	w.until = "It waits until a person approves " + what + " (for an operator: toolhost approve " + held.ID + ")"
+	p.text = "It waits until a person approves " + what + " (for an operator: toolhost approve " + held.ID + ")"
 	if tool, err := f.approvals.Lookup(held.Tool); err == nil {
-		w.lacks = f.approvals.Lacks(ctx, held.Session, tool)
+		p.lacks = f.approvals.Lacks(ctx, held.Session, tool)
 	}
-	return w
+	return p
 }
 
 // await returns the run once it has ended, or there is news of it.
@@ -135,7 +143,7 @@ func (f follower) news(ctx context.Context, c call, run engine.Run) (news <-chan
 	ctx, cancel := context.WithCancel(ctx)
 	events := f.engine.Watch(ctx, run.Session)
 	asked, unwatch := (<-chan struct{})(nil), func() {}
-	if c.Ask != nil {
+	if c.Ask != nil || c.AskLater {
 		asked, unwatch = f.sessions(run.Session).Asked(ctx, []string{run.ID})
 	}
 
@@ -174,8 +182,8 @@ func (f follower) news(ctx context.Context, c call, run engine.Run) (news <-chan
 }
 
 // relay lets the caller's user decide on a run that is held, or on held calls within it,
-// and answer its questions. Open reports whether a call is held that the user has not
-// decided on, or cannot.
+// and answer its questions. Open reports whether the run waits for a decision or an answer
+// that the user cannot give here, or has not given.
 func (f follower) relay(ctx context.Context, c call, id string) (open bool, err error) {
 	held, err := f.approvals.WaitingIn(ctx, c.Session, id)
 	if err != nil {
@@ -191,10 +199,16 @@ func (f follower) relay(ctx context.Context, c call, id string) (open bool, err 
 			open = true
 		}
 	}
-	if open || c.Ask == nil {
-		return open, nil
+	switch {
+	case open:
+		return true, nil
+	case c.Ask != nil:
+		return false, f.relayQuestions(ctx, c, id)
+	case c.AskLater:
+		questions, err := f.sessions(c.Session).Questions(ctx, id)
+		return len(questions) > 0, err
 	}
-	return false, f.relayQuestions(ctx, c, id)
+	return false, nil
 }
 
 // relayQuestions lets the caller's user answer the questions of a run.

@@ -40,7 +40,7 @@ func (p parker) park(next callFunc) callFunc {
 }
 
 // budget returns the time limits of a call that may become a run. It becomes one when it
-// takes long, when it makes a call that is held for approval, or, with a key, at its start.
+// takes long, when it has to wait for a person, or, with a key, at its start.
 func (c call) budget() (catalog.Budget, bool) {
 	if c.DryRun {
 		return catalog.Budget{}, false
@@ -111,9 +111,9 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 			return r, rerr
 		}
 		if !isClosed(live.wanted) {
-			return p.follow.parked(c, ran.Run, b.Park, approvalWait{})
+			return p.follow.parked(c, ran.Run, b.Park, personal{})
 		}
-		return p.follow.follow(ctx, c, ran.Run, c.patience()-time.Since(began)) // it makes a call that is held
+		return p.follow.follow(ctx, c, ran.Run, c.patience()-time.Since(began)) // it waits for a person
 	case ran.Left: // it has a key, and is a run from its start
 		live.became(ran.Run.ID)
 		return canceled(ctx, abi.Result{})
@@ -225,18 +225,18 @@ func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 }
 
 // parked answers a call that continues in the background as a run.
-func (f follower) parked(c call, run engine.Run, after time.Duration, wait approvalWait) (abi.Result, error) {
+func (f follower) parked(c call, run engine.Run, after time.Duration, waits personal) (abi.Result, error) {
 	c.note.Run = run.ID
 	f.offer()
 	if c.OnPark != nil {
 		c.OnPark(shape.Run(run, time.Now()))
 	}
 
-	message := fmt.Sprintf("Still running after %gs. It continues in the background: %s. %s waits for it, %s stops it.",
-		after.Seconds(), c.EndsHow(), CheckBackground, StopBackground)
-	if wait.until != "" {
-		message = strings.TrimSpace(fmt.Sprintf("%s, and then runs in the background: %s. Do not repeat the call. %s waits for it, %s withdraws it. %s",
-			wait.until, c.EndsHow(), CheckBackground, StopBackground, wait.lacks))
+	message := fmt.Sprintf("Still running after %gs. It continues in the background: %s. Do not repeat the call. %s stops it.",
+		after.Seconds(), c.endsHow(), StopBackground)
+	if waits.text != "" {
+		message = strings.TrimSpace(fmt.Sprintf("%s, and then runs in the background: %s. Do not repeat the call. %s withdraws it. %s",
+			waits.text, c.endsHow(), StopBackground, waits.lacks))
 	}
 	value, err := shape.JSON(struct {
 		Type           string        `json:"type"`
@@ -246,8 +246,10 @@ func (f follower) parked(c call, run engine.Run, after time.Duration, wait appro
 		TimeoutSeconds float64       `json:"timeout_seconds,omitzero"` // how long the caller waited
 		Status         engine.Status `json:"status"`
 		Message        string        `json:"message"`
+
+		Questions map[string]abi.Question `json:"questions,omitempty"`
 	}{
-		"background", run.ID, run.ID, run.Tool, after.Seconds(), run.Status, message,
+		"background", run.ID, run.ID, run.Tool, after.Seconds(), run.Status, message, waits.questions,
 	})
 	if err != nil {
 		return abi.Result{}, err
@@ -392,9 +394,12 @@ func (l *live) into(call host.Call) host.Call {
 	return call
 }
 
-// ask asks the caller or, once the call is parked, whoever answers for its run.
+// ask asks the caller or, once the call is parked, whoever answers for its run. If the
+// caller cannot be asked while it waits, the call becomes a run at once.
 func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
-	if l.call.Ask != nil && !isClosed(l.parked) {
+	if l.call.Ask == nil {
+		l.want()
+	} else if !isClosed(l.parked) {
 		answers, err := l.call.Ask(ctx, q)
 		if !errors.Is(err, ErrAskAgain) {
 			return answers, err

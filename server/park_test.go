@@ -39,7 +39,7 @@ func TestPark(t *testing.T) {
 		require.Regexp(t, `^bg_[a-z2-7]{26}$`, id)
 		require.Equal(t, object{
 			"type": "background", "task_id": id, "background_id": id, "tool": "sleeper", "timeout_seconds": 600.0, "status": "running",
-			"message": "Still running after 600s. It continues in the background: its end comes with a later tool result. check_background waits for it, stop_background stops it.",
+			"message": "Still running after 600s. It continues in the background: its end comes with a later tool result, and check_background waits for it. Do not repeat the call. stop_background stops it.",
 		}, answer)
 
 		run, err := s.runs.Get(t.Context(), alice, id)
@@ -57,6 +57,22 @@ func TestPark(t *testing.T) {
 		report = s.check(alice, id, `,"wait_seconds":540`)
 		require.Equal(t, map[string]any{"kind": "timeout", "message": "The run's deadline of 15m0s passed"}, report["error"])
 		require.Equal(t, 900.0, report["elapsed_seconds"])
+	})
+}
+
+// TestParkSaysOnceHowItEnds: also a caller without a session reads once how to wait.
+func TestParkSaysOnceHowItEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{}, "sleeper")
+		for unnamed, how := range map[bool]string{
+			false: "its end comes with a later tool result, and check_background waits for it",
+			true:  "wait for its end with check_background",
+		} {
+			r, err := s.Call(t.Context(), Request{Session: alice, Tool: "sleeper", Unnamed: unnamed})
+			require.NoError(t, err)
+			require.Contains(t, string(r.Value), how)
+			require.Equal(t, 1, strings.Count(string(r.Value), CheckBackground), "%s", r.Value)
+		}
 	})
 }
 

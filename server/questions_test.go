@@ -227,6 +227,39 @@ func TestAnyRunAsks(t *testing.T) {
 	}
 }
 
+// TestAskLaterParksAtOnce: a call whose caller can be asked only later becomes a run as
+// soon as it asks, however long other calls are waited for. So does one with a key.
+func TestAskLaterParksAtOnce(t *testing.T) {
+	for _, key := range []string{"", "key"} {
+		bubble(t, func(t *testing.T) {
+			s := open(t, Config{}, "asker")
+			began := time.Now()
+			req := Request{Session: alice, Tool: "asker", AskLater: true, Key: key}
+			r, err := s.Service.Call(t.Context(), req)
+			require.NoError(t, err)
+			require.Zero(t, time.Since(began))
+
+			var value struct {
+				Type, Message string
+				TaskID        string                  `json:"task_id"`
+				Questions     map[string]abi.Question `json:"questions"`
+			}
+			require.NoError(t, json.Unmarshal(r.Value, &value))
+			require.Equal(t, "background", value.Type)
+			require.Contains(t, value.Message, "It waits until its user answers its questions")
+			require.Equal(t, "Who are you?", value.Questions["name.1"].Message, "%s", r.Value)
+
+			require.NoError(t, s.Session(alice).Answer(t.Context(), value.TaskID, map[string]abi.Answer{"name.1": accepted(`{"name":"Ana"}`)}))
+			require.Equal(t, "succeeded", s.check(alice, value.TaskID, `,"wait_seconds":30`)["status"])
+			if key != "" {
+				again, err := s.Service.Call(t.Context(), req)
+				require.NoError(t, err)
+				require.Contains(t, string(again.Value), "Ana")
+			}
+		})
+	}
+}
+
 // A call that cannot continue in the background asks nobody later.
 func TestAskLaterWithoutRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -137,8 +137,8 @@ func wholeOf(value any) (int64, bool) {
 	return 0, false
 }
 
-// sizes matches sizes.
-var sizes = regexp.MustCompile(`^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([KMGT]i?B|B)?\s*$`)
+// sizes matches sizes. It is also a pattern of JSON Schema, which has no flags.
+var sizes = regexp.MustCompile(`^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([KkMmGgTt][Ii]?[Bb]|[Bb])?\s*$`)
 
 func sizeOf(value any) (int64, bool) {
 	text, ok := value.(string)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -222,7 +223,7 @@ func doing(run wire.Run) string {
 		case p.Total > 0:
 			parts = append(parts, fmt.Sprintf("%.0f%%", 100*min(p.Done/p.Total, 1)))
 		case p.Done > 0:
-			parts = append(parts, strings.TrimSpace(fmt.Sprintf("%g %s", p.Done, p.Unit)))
+			parts = append(parts, strings.TrimSpace(fmt.Sprintf("%s %s", strconv.FormatFloat(p.Done, 'f', -1, 64), p.Unit)))
 		}
 		if p.Message != "" {
 			parts = append(parts, p.Message)

@@ -191,3 +191,11 @@ func TestCompilesFirst(t *testing.T) {
 	}, io.Discard)
 	require.ErrorIs(t, err, asked)
 }
+
+// A run that waits, or has not begun, goes on after a summary as one that runs does.
+func TestRunsAfterSummary(t *testing.T) {
+	for _, status := range []string{"queued", "running", "waiting"} {
+		m := read([]message{{Role: user, Text: soFar + "{}\nActive background tasks of this session: 1\nbg_abc " + status + ` clock_sleep "Rest" for 1s`}})
+		require.Equal(t, map[string]progress{"bg_abc": running}, m.runs, status)
+	}
+}

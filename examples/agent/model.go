@@ -188,7 +188,7 @@ func (m *memory) learn(r result) {
 
 var (
 	noticeLine   = regexp.MustCompile(`(?m)^\[(bg_\w+)\] succeeded`)
-	snapshotLine = regexp.MustCompile(`(?m)^(bg_\w+) running`)
+	snapshotLine = regexp.MustCompile(`(?m)^(bg_\w+) (?:queued|running|waiting) `)
 )
 
 // listen reads a text of the user's role: a question, notices, or what is left

@@ -92,10 +92,7 @@ func Explain(err error) error {
 	found := &Error{abi.Problem{Pointer: string(meaning.JSONPointer)}, meaning.Err}
 	switch {
 	case errors.Is(meaning.Err, jsonv2.ErrUnknownName):
-		found.Message = "unknown field"
-		if near := nearest(meaning.JSONPointer.LastToken(), meaning.GoType); near != "" {
-			found.Message = fmt.Sprintf("unknown field, did you mean %q?", near)
-		}
+		found.Message = unknownField(meaning.JSONPointer.LastToken(), meaning.GoType)
 	case meaning.Err != nil && !errors.Is(meaning.Err, strconv.ErrSyntax) && !errors.Is(meaning.Err, strconv.ErrRange):
 		found.Message = meaning.Err.Error()
 	default:
@@ -105,8 +102,9 @@ func Explain(err error) error {
 	return found
 }
 
-// nearest returns the field of a struct that a misspelled name probably means.
-func nearest(name string, t reflect.Type) string {
+// unknownField returns what is wrong with a name that a struct does not have: which field
+// it probably means, or which fields there are.
+func unknownField(name string, t reflect.Type) string {
 	var known []string
 	for _, f := range reflect.VisibleFields(t) {
 		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag != "" && tag != "-" {
@@ -116,9 +114,12 @@ func nearest(name string, t reflect.Type) string {
 
 	slices.Sort(known)
 	if i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) }); i >= 0 {
-		return known[i]
+		return fmt.Sprintf("unknown field, did you mean %q?", known[i])
 	}
-	return abi.Nearest(name, known)
+	if near := abi.Nearest(name, known); near != "" {
+		return fmt.Sprintf("unknown field, did you mean %q?", near)
+	}
+	return "unknown field, expected one of " + strings.Join(known, ", ")
 }
 
 // typeName is what JSON calls a Go type.

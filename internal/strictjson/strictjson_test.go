@@ -60,7 +60,7 @@ func TestDecode(t *testing.T) {
 		{`{"tool":1}`, "tool", "expected a string, found a number"},
 		{`{"Tool":"a"}`, "Tool", `unknown field, did you mean "tool"?`},
 		{`{"tol":"a"}`, "tol", `unknown field, did you mean "tool"?`},
-		{`{"whatever":"a"}`, "whatever", "unknown field"},
+		{`{"whatever":"a"}`, "whatever", "unknown field, expected one of answers, args, at, count, limits, on, raw, score, tool"},
 		{`{"tool":"a","tool":"a"}`, "tool", "given more than once"},
 		{`{"limits":{"fuel":1.5}}`, "limits.fuel", "expected a whole number, found a number"},
 		{`{"limits":{"fule":1}}`, "limits.fule", `unknown field, did you mean "fuel"?`},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ func snapshotLine(run engine.Run, now time.Time) string {
 		b.WriteString(", stopping")
 	}
 	if p := run.Progress; p != nil && p.Total > 0 {
-		fmt.Fprintf(&b, ", %g/%g", p.Done, p.Total)
+		b.WriteString(", " + strconv.FormatFloat(p.Done, 'f', -1, 64) + "/" + strconv.FormatFloat(p.Total, 'f', -1, 64))
 	}
 	if run.Detail != "" {
 		b.WriteString(": " + output.Shorten(run.Detail, maxShortTitle))

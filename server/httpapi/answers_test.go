@@ -64,14 +64,17 @@ func (f *fixture) ponder() string {
 	return id
 }
 
-// TestDirectCallAsks: the questions of a call over HTTP are answered like those of any run,
-// once it has become one.
+// TestDirectCallAsks: a call over HTTP that asks becomes a run at once. Its questions are
+// answered like those of any run.
 func TestDirectCallAsks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "asker")
+		began := time.Now()
 		result := f.ask("POST", "/v1/calls", `{"tool":"asker"}`)
 		value, _ := result["value"].(map[string]any)
 		require.Equal(t, "background", value["type"], "%v", result)
+		require.Zero(t, time.Since(began))
+		require.Contains(t, value["questions"], "name.1")
 		run, _ := value["task_id"].(string)
 		require.Contains(t, f.ask("GET", "/v1/runs/"+run, "")["questions"], "name.1")
 		f.do("POST", "/v1/runs/"+run+"/answers", `{"answers":{"name.1":{"action":"accept","content":{"name":"Ana"}}}}`)

@@ -15,11 +15,22 @@ func getApproval(r *request, _ none) (wire.WaitingCall, error) {
 	return r.api.service.Approvals().Get(r.Context(), r.PathValue("run"))
 }
 
-func decideApproval(r *request, in wire.Decide) (wire.Run, error) {
+// decideBody is a [wire.Decide] that has to say what it decides: without that, an empty
+// body would refuse a call for good.
+type decideBody struct {
+	wire.Decide
+	Approve *bool `json:"approve"`
+}
+
+func decideApproval(r *request, in decideBody) (wire.Run, error) {
 	if err := r.mayApprove(); err != nil {
 		return wire.Run{}, err
 	}
-	return r.api.service.Approvals().Decide(r.Context(), r.PathValue("run"), "operator", in)
+	if in.Approve == nil {
+		return wire.Run{}, invalid("approve", "required: true approves the call, false refuses it")
+	}
+	in.Decide.Approve = *in.Approve
+	return r.api.service.Approvals().Decide(r.Context(), r.PathValue("run"), "operator", in.Decide)
 }
 
 func listKeptApprovals(r *request, _ none) (wire.KeptApprovals, error) {

@@ -136,21 +136,40 @@ func (a *API) serve(w *response, r *http.Request, route *route) error {
 
 // notFound returns the error for an unknown path, and suggests a similar path.
 func notFound(r *http.Request, paths []string) error {
-	asked := strings.Split(r.URL.Path, "/")
-	paths = slices.Clone(paths)
-	for i, path := range paths {
-		parts := strings.Split(path, "/")
-		for n := range min(len(parts), len(asked)) {
-			if strings.HasPrefix(parts[n], "{") && asked[n] != "" { // any name fits
-				parts[n] = asked[n]
-			}
-		}
-		paths[i] = strings.Join(parts, "/")
+	asked := r.URL.Path
+	near := nearestPath(asked, paths)
+	if near == "" && slices.Contains(paths, "/v1"+asked) {
+		near = "/v1" + asked
 	}
 
-	near := abi.Nearest(r.URL.Path, paths)
-	if near == "" || near == r.URL.Path {
-		return refuse(wire.CodeNotFound, "no such path: %s", r.URL.Path)
+	switch {
+	case near != "" && near != asked:
+		return refuse(wire.CodeNotFound, "no such path: %s, did you mean %s?", asked, near)
+	case slices.Contains(paths, "/v1/tools") && strings.HasPrefix(asked, "/v1/tools/"):
+		return refuse(wire.CodeNotFound, "no such path: %s: /v1/tools lists the tools, and POST /v1/calls calls one", asked)
 	}
-	return refuse(wire.CodeNotFound, "no such path: %s, did you mean %s?", r.URL.Path, near)
+	return refuse(wire.CodeNotFound, "no such path: %s", asked)
+}
+
+// nearestPath returns the path of a route that a misspelled one probably means; empty if
+// there is none.
+func nearestPath(path string, routes []string) string {
+	asked := strings.Split(path, "/")
+	var near []string
+	for _, route := range routes {
+		parts := strings.Split(route, "/")
+		fits := true
+		for n := range min(len(parts), len(asked)) {
+			switch {
+			case strings.HasPrefix(parts[n], "{") && asked[n] != "": // any name fits
+				parts[n] = asked[n]
+			case parts[n] != asked[n] && abi.Nearest(asked[n], parts[n:n+1]) == "":
+				fits = false
+			}
+		}
+		if fits {
+			near = append(near, strings.Join(parts, "/"))
+		}
+	}
+	return abi.Nearest(path, near)
 }

@@ -71,7 +71,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 		}
 		return nil, parked{t}
 	case run != nil && structured: // errors are exempt from its output schema
-		out := stillRunning(*run, parkedMessage(r), call.EndsHow())
+		out := stillRunning(*run, parkedMessage(r))
 		a.addNotices(ctx, who, started, out)
 		return out, nil
 	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound: // removed by a reload
@@ -133,10 +133,6 @@ func parkedMessage(r abi.Result) string {
 }
 
 // stillRunning returns the result of a call that became a run.
-func stillRunning(run wire.Run, message, ends string) *mcp.CallToolResult {
-	if run.Held != "" {
-		return failed(fmt.Sprintf("%s is held, as run %s. %s", run.Tool, run.TaskID, message))
-	}
-	return failed(fmt.Sprintf("%s is still running, as background run %s. Do not call it again: %s. %s waits for it, %s stops it.",
-		run.Tool, run.TaskID, ends, server.CheckBackground, server.StopBackground))
+func stillRunning(run wire.Run, message string) *mcp.CallToolResult {
+	return failed(fmt.Sprintf("%s is run %s. %s", run.Tool, run.TaskID, message))
 }

@@ -112,7 +112,7 @@ func TestParkedCall(t *testing.T) {
 	c.send([]byte(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"primes","arguments":{"limit":1000000000}}}` + "\n"))
 	m = c.next()
 	require.True(t, m.Result.IsError, "a result that does not fit the schema would be refused")
-	require.Contains(t, m.Result.Content[0].Text, "primes is still running, as background run TASK-2")
+	require.Contains(t, m.Result.Content[0].Text, "primes is run TASK-2. Still running after ")
 	c.call(6, "stop_background", `{"task_id":"TASK-2","force":true}`)
 	c.receive(1)
 }
@@ -126,7 +126,7 @@ func TestHeldCall(t *testing.T) {
 	c.send([]byte(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"primes","arguments":{"limit":10}}}` + "\n"))
 	m := c.next()
 	require.True(t, m.Result.IsError, "a result that does not fit the schema would be refused")
-	require.Contains(t, m.Result.Content[0].Text, "primes is held, as run TASK-1. It waits until a person approves it (for an operator: toolhost approve TASK-1), and then runs in the background")
+	require.Contains(t, m.Result.Content[0].Text, "primes is run TASK-1. It waits until a person approves it (for an operator: toolhost approve TASK-1), and then runs in the background: ")
 	c.call(3, "stop_background", `{"task_id":"TASK-1","force":true}`)
 	c.receive(1)
 }

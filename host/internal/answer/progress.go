@@ -42,9 +42,17 @@ func (p Progress) amount() string {
 	if p.Unit == "" || !p.Counted() {
 		return ""
 	}
-	text := strconv.FormatFloat(p.Done, 'g', 6, 64)
+	text := number(p.Done)
 	if p.Total > 0 {
-		text += " of " + strconv.FormatFloat(p.Total, 'g', 6, 64)
+		text += " of " + number(p.Total)
 	}
 	return text + " " + p.Unit
+}
+
+// number formats a count: large ones have no fraction, and no exponent.
+func number(n float64) string {
+	if n >= 1e5 && n < 1e15 {
+		return strconv.FormatFloat(n, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(n, 'g', 6, 64)
 }

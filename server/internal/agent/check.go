@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -94,7 +95,7 @@ type listing struct {
 	Tasks     []row         `json:"tasks"`
 	More      int           `json:"more,omitempty"`              // runs that are not shown
 	Schedules []scheduleRow `json:"schedules,omitempty"`         // enabled ones, newest first
-	Awaiting  []string      `json:"waiting_for_input,omitempty"` // runs with open questions to their user
+	Awaiting  []string      `json:"waiting_for_input,omitempty"` // runs that are held, or have open questions to their user
 }
 
 // unlisted is the answer in a session where nothing can be listed.
@@ -132,6 +133,11 @@ func check(ctx context.Context, s Session, c Call) (any, error) {
 
 	switch {
 	case in.List || len(ids) == 0:
+		if in.Wait != nil {
+			if err := waitForAny(ctx, s, c.longest(seconds(*in.Wait))); err != nil {
+				return nil, err
+			}
+		}
 		return list(ctx, s, in.Finished, c.Unnamed)
 	case in.ID != "" && len(in.IDs) > 0:
 		return nil, &background.FieldError{Field: "task_ids", Problem: "give either task_id or task_ids"}
@@ -149,14 +155,41 @@ func check(ctx context.Context, s Session, c Call) (any, error) {
 	if in.MaxChars != nil && !o.several {
 		o.result = max(o.result, r.MaxChars)
 	}
-	longest := background.MaxWait
-	if c.MaxWait > 0 {
-		longest = min(longest, c.MaxWait)
-	}
-	if r.Wait > longest {
+	if longest := c.longest(r.Wait); r.Wait > longest {
 		r.Wait, o.shortened = longest, longest
 	}
 	return checkRuns(ctx, s, r, o)
+}
+
+// longest returns a wait, cut to the longest one of the call.
+func (c Call) longest(wait time.Duration) time.Duration {
+	if c.MaxWait > 0 {
+		wait = min(wait, c.MaxWait)
+	}
+	return min(wait, background.MaxWait)
+}
+
+// waitForAny waits for the next end of an active run, or until one asks its user.
+func waitForAny(ctx context.Context, s checker, wait time.Duration) error {
+	runs, err := s.Runs(ctx)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, r := range runs {
+		if !r.Status.Terminal() && len(ids) < background.MaxIDs {
+			ids = append(ids, r.ID)
+		}
+	}
+	if len(ids) == 0 || wait <= 0 {
+		return nil
+	}
+
+	_, err = s.Check(ctx, background.CheckRequest{IDs: ids, Wait: wait, Until: background.UntilAny, MaxChars: -1, Peek: true})
+	if _, gone := errors.AsType[*background.NotFoundError](err); gone {
+		return nil
+	}
+	return err
 }
 
 // reportOptions say what the report of a run includes.
@@ -209,6 +242,9 @@ func list(ctx context.Context, s checker, finished *bool, unnamed bool) (any, er
 	all.More = max(0, len(active)-maxRows)
 	for _, r := range active[:len(active)-all.More] {
 		all.Tasks = append(all.Tasks, newRow(r, output.Clip(r.Title, maxRowTitle)))
+		if r.Undecided() {
+			all.Awaiting = append(all.Awaiting, r.ID)
+		}
 	}
 	for _, one := range schedules {
 		if one.Enabled {

@@ -114,6 +114,37 @@ func TestList(t *testing.T) {
 	})
 }
 
+// TestListHeld: the list says which runs wait for a person, however they do.
+func TestListHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held := newRun("held", engine.StatusQueued)
+		held.Held = "approval"
+		s := &session{runs: []engine.Run{held, newRun("new", engine.StatusRunning), newRun("asks", engine.StatusWaiting)}, questions: map[string]abi.Question{"a": {}}}
+		require.Contains(t, answer(t, s, CheckBackground, `{}`), `"waiting_for_input":["asks","held"]`)
+	})
+}
+
+// TestListWaits: with wait_seconds, a list waits for the next end of an active run.
+func TestListWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &session{runs: []engine.Run{newRun("new", engine.StatusRunning), newRun("ended", engine.StatusSucceeded)}}
+		answer(t, s, CheckBackground, `{}`)
+		answer(t, s, CheckBackground, `{"wait_seconds":0}`)
+		require.Empty(t, s.checked)
+
+		answer(t, s, CheckBackground, `{"wait_seconds":20}`)
+		_, err := call(t, s, CheckBackground, `{"list":true,"wait_seconds":500}`, Call{MaxWait: time.Minute})
+		require.NoError(t, err)
+		want := background.CheckRequest{IDs: []string{"new"}, Wait: 20 * time.Second, Until: background.UntilAny, MaxChars: -1, Peek: true}
+		require.Equal(t, want, s.checked[0])
+		require.Equal(t, time.Minute, s.checked[1].Wait)
+
+		s.runs = s.runs[1:]
+		answer(t, s, CheckBackground, `{"wait_seconds":20}`)
+		require.Len(t, s.checked, 2, "nothing is active")
+	})
+}
+
 // An answer is bounded, however much room its text takes in JSON. The next check shows the
 // output that this one omits.
 func TestAnswerIsBounded(t *testing.T) {

@@ -51,8 +51,8 @@ func Check(key string, q abi.Question, a abi.Answer) error {
 // A Func asks a user, and returns the answers.
 type Func = func(ctx context.Context, q abi.Questions) (abi.Answers, error)
 
-// Checked returns a function that refuses questions with an invalid schema and answers
-// that do not fit. Nil stays nil.
+// Checked returns a function that refuses questions whose schema is invalid or not a form
+// of MCP, and answers that do not fit. Nil stays nil.
 func Checked(ask Func) Func {
 	if ask == nil {
 		return nil
@@ -61,6 +61,9 @@ func Checked(ask Func) Func {
 		for key, question := range q.Questions {
 			if _, err := compileForm(key, question); err != nil {
 				return abi.Answers{}, err
+			}
+			if err := checkForm(question.Schema); err != nil {
+				return abi.Answers{}, fmt.Errorf("%w: %s: %w", abi.ErrQuestions, key, err)
 			}
 		}
 
