@@ -101,7 +101,8 @@ type checkpoint struct {
 }
 
 // SaveCheckpoint stores up to 1 MiB with a background run, in place of an earlier
-// checkpoint, so that its next attempt can resume. It is durable when it returns nil.
+// checkpoint, so that its next attempt can resume. It is durable when it returns nil,
+// and waits while the disk of the host is full.
 // It costs a million units of fuel and a write to disk: save every few seconds of
 // work. In a call that is not a background run it does nothing and returns nil.
 func (c *Call) SaveCheckpoint(data []byte) error {

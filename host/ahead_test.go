@@ -230,7 +230,7 @@ func TestAheadDrops(t *testing.T) {
 					o.repeats = c.repeats
 					req := o.request()
 					req.Receive = func(context.Context, int64, time.Duration) ([]host.Message, error) { return nil, nil }
-					req.Checkpoint = &host.Checkpoint{Load: func() []byte { return nil }, Save: func([]byte) error { return nil }}
+					req.Checkpoint = &host.Checkpoint{Load: func() []byte { return nil }, Save: func(context.Context, []byte) error { return nil }}
 					return req
 				}
 				o := owner{}

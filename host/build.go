@@ -3,9 +3,11 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/tetratelabs/wazero"
 
@@ -87,7 +89,11 @@ func (h *Host) build(ctx context.Context, ready bool, key string, wasm []byte, l
 		}
 		defer func() { <-h.building }()
 		child := compiler.Process{Path: h.compiler, Memory: h.limits.Memory, Processor: h.limits.Processor}
-		return h.code.Store(key, func(dir string) error { return child.Build(ctx, dir, wasm, low) })
+		l, err := h.code.Store(key, func(dir string) error { return child.Build(ctx, dir, wasm, low) })
+		if errors.Is(err, syscall.ENOSPC) {
+			err = fmt.Errorf("%w: %w", ErrSpace, err)
+		}
+		return l, err
 	case !ready || !h.code.Stores():
 		return h.buildInMemory(ctx, wasm)
 	}

@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ func ask(name, request string) guest {
 func TestCheckpoint(t *testing.T) {
 	kept := []byte("half-way")
 	keep := func(err error) *host.Checkpoint {
-		return &host.Checkpoint{Load: func() []byte { return kept }, Save: func(data []byte) error {
+		return &host.Checkpoint{Load: func() []byte { return kept }, Save: func(_ context.Context, data []byte) error {
 			if err == nil {
 				kept = data
 			}
@@ -63,11 +64,24 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
+// A stop ends a save that waits for its storage.
+func TestCheckpointThatWaitsIsStopped(t *testing.T) {
+	stop := make(chan struct{})
+	checkpoint := &host.Checkpoint{Save: func(ctx context.Context, _ []byte) error {
+		close(stop)
+		<-ctx.Done()
+		return errors.New("the disk is full")
+	}}
+	o := run(t, ask("checkpoint.save", `{"data":"eA=="}`), host.Call{Stopping: stop, Services: host.Services{Checkpoint: checkpoint}})
+	require.NoError(t, o.err)
+	require.Equal(t, []int32{abi.CallCanceled}, o.codes())
+}
+
 // Saving is bounded in size, and paid for in fuel: a guest cannot keep the
 // disk busy for nothing.
 func TestCheckpointIsBounded(t *testing.T) {
 	saved := 0
-	checkpoint := &host.Checkpoint{Save: func([]byte) error { saved++; return nil }}
+	checkpoint := &host.Checkpoint{Save: func(context.Context, []byte) error { saved++; return nil }}
 	save := func(size int) outcome {
 		data := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", size)))
 		g := ask("checkpoint.save", `{"data":"`+data+`"}`)

@@ -134,7 +134,7 @@ func TestWaitingTakesNoProcessor(t *testing.T) {
 		"progress":   {held, host.Call{Observers: host.Observers{Progress: func(host.Progress) { slow() }}}},
 		"output":     {guest{invoke: seq(drop(write(abi.StreamOutput, 0, 1)), i32(0))}, host.Call{Observers: host.Observers{Stdout: onWrite(slow)}}},
 		"log":        {logging, host.Call{}},
-		"checkpoint": {guest{data: `checkpoint.save{}`, invoke: seq(drop(capability(dataAt, 15, dataAt+15, 2)), i32(0))}, host.Call{Services: host.Services{Checkpoint: &host.Checkpoint{Save: func([]byte) error { slow(); return nil }}}}},
+		"checkpoint": {guest{data: `checkpoint.save{}`, invoke: seq(drop(capability(dataAt, 15, dataAt+15, 2)), i32(0))}, host.Call{Services: host.Services{Checkpoint: &host.Checkpoint{Save: func(context.Context, []byte) error { slow(); return nil }}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

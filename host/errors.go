@@ -42,6 +42,9 @@ var (
 	// ErrFiles means that the process or the system has reached its limit of open
 	// files. The same call may succeed later.
 	ErrFiles = errors.New("too many open files on this host; try again later")
+	// ErrSpace means that the disk has no room for the compiled code of the module. The
+	// same call may succeed later.
+	ErrSpace = compiler.ErrSpace
 	// ErrCacheFolder means that a folder for compiled code belongs to another user,
 	// is writable by others, or is a link. Others could make this process execute
 	// their code.

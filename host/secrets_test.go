@@ -3,6 +3,7 @@ package host_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -277,7 +278,7 @@ func TestUnsearched(t *testing.T) {
 	m := compile(t, s.host, program([]step{does("http", request), does("checkpoint.save", own), results}).wasm())
 	o := do(t.Context(), s.host, m, host.Call{Policy: granting(rule), Services: host.Services{
 		Secrets:    vault{"example": {Value: secretWord, Hosts: []string{"127.0.0.1"}, Place: host.Place{Bearer: true}}},
-		Checkpoint: &host.Checkpoint{Load: func() []byte { return nil }, Save: func(data []byte) error { saved = data; return nil }},
+		Checkpoint: &host.Checkpoint{Load: func() []byte { return nil }, Save: func(_ context.Context, data []byte) error { saved = data; return nil }},
 	}})
 	require.NoError(t, o.err)
 	require.Equal(t, secretWord, string(saved))

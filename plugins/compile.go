@@ -375,7 +375,10 @@ func (r *Registry) ahead(ctx context.Context, report func(Changes), all bool) {
 			if !all || ctx.Err() != nil || len(r.reloaded) > 0 { // a reload may have added others to describe
 				break
 			}
-			_ = p.compileAhead(ctx, host.CompileOptions{LowPriority: true}) // reported by Problems
+			err := p.compileAhead(ctx, host.CompileOptions{LowPriority: true})
+			if errors.Is(err, host.ErrSpace) && report != nil { // other reasons are reported by Problems
+				report(Changes{Problems: []Problem{{p.File, err}}})
+			}
 		}
 
 		if r.awaitReload(ctx, report) != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -17,8 +18,15 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
+// fullDisk is a folder for compiled code in which compilers find no room.
+const fullDisk = "full-disk"
+
 // TestMain makes the binary of these tests a program to compile in.
 func TestMain(m *testing.M) {
+	if dir, _ := os.Getwd(); strings.Contains(dir, fullDisk) {
+		fmt.Println(`{"failed":"write module: no space left on device","full":true}`)
+		os.Exit(0)
+	}
 	host.CompilerMain()
 	os.Exit(m.Run())
 }
@@ -273,6 +281,26 @@ func TestCompileAhead(t *testing.T) {
 			require.NoError(t, err, tool.Name)
 		}
 	}
+}
+
+// TestCompileAheadOnAFullDisk: a plugin whose code cannot be stored is reported, and its
+// caller learns why.
+func TestCompileAheadOnAFullDisk(t *testing.T) {
+	h, err := host.New(t.Context(), host.Config{CacheDir: filepath.Join(t.TempDir(), fullDisk), Compiler: host.ThisProgram()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
+
+	r := openWith(t, h, Config{Folders: []Folder{{Path: "plugins", FS: fstest.MapFS{"a.wasm": wasmFile(sealed(named("a")))}}}})
+	changes, end := aheadWith(t, r.CompileAhead)
+	defer end()
+	found := (<-changes).Problems
+	require.Len(t, found, 1)
+	require.ErrorIs(t, found[0].Err, host.ErrSpace)
+	require.Equal(t, found, r.Problems())
+
+	result, err := r.Tools()[0].Call(t.Context(), host.Call{})
+	require.ErrorIs(t, err, host.ErrSpace)
+	require.Equal(t, host.ErrSpace.Error(), result.Error)
 }
 
 // TestRefusedPlugin: what cannot be compiled is a problem with its reason, also

@@ -192,6 +192,9 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 		if errors.Is(err, host.ErrABI) { // the module is at fault, and the error does not name it
 			kind, message = abi.ToolError, fmt.Sprintf("the plugin %s (%s) cannot be run: %v", p.Manifest.Name, p.name, err)
 		}
+		if errors.Is(err, host.ErrSpace) {
+			message = host.ErrSpace.Error()
+		}
 		return fail(kind, message, fmt.Errorf("%s: %w", p.File, err))
 	}
 

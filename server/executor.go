@@ -307,12 +307,12 @@ func (x executor) withSink(call host.Call, sink *output.Sink) host.Call {
 		}
 	}
 	call.Used = func(soFar func() abi.Usage) { sink.Meter(func() engine.Cost { return shape.CostOf(soFar()) }) }
-	call.Checkpoint = &host.Checkpoint{Load: sink.Restore, Save: func(data []byte) error {
-		err := sink.Checkpoint(data)
+	call.Checkpoint = &host.Checkpoint{Load: sink.Restore, Save: func(ctx context.Context, data []byte) error {
+		err := sink.Checkpoint(ctx, data)
 		switch {
 		case errors.Is(err, output.ErrNoRun):
 			return fmt.Errorf("%w: %w", host.ErrDenied, err)
-		case err != nil:
+		case err != nil && ctx.Err() == nil:
 			x.service.log.Warn("checkpoint not stored", "call", call.ID, "session", call.Session, "error", err)
 		}
 		return err

@@ -219,7 +219,7 @@ func TestProgramToolAfterACrash(t *testing.T) {
 				if saved := c.LoadCheckpoint(); saved != nil {
 					return fmt.Sprintf("%s, attempt %d", saved, c.Attempt()), nil
 				}
-				if err := c.SaveCheckpoint([]byte("half-way")); err != nil {
+				if err := c.SaveCheckpoint(ctx, []byte("half-way")); err != nil {
 					return "", err
 				}
 				fmt.Fprintln(c.Output(), "saved")

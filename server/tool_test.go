@@ -90,7 +90,7 @@ func zooOfProgram() []gotool.Tool {
 				if saved := c.LoadCheckpoint(); saved != nil {
 					return string(saved), nil
 				}
-				if err := c.SaveCheckpoint([]byte("half-way")); err != nil {
+				if err := c.SaveCheckpoint(ctx, []byte("half-way")); err != nil {
 					return "", err
 				}
 				_, err := io.WriteString(c.Output(), "saved\n")

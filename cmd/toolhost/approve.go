@@ -51,7 +51,7 @@ session expires after a day.`,
 		case deny && keep != "":
 			return &usageError{errors.New("--deny and --keep exclude each other"), ""}
 		case revoke != "":
-			return r.each(func(c *client.Client) error { return c.Approvals().Revoke(ctx, session, revoke) })
+			return r.revoke(ctx, session, revoke)
 		case kept:
 			return r.listKept(ctx)
 		case len(args) == 0:
@@ -67,6 +67,54 @@ session expires after a day.`,
 		in.Approve, in.Keep = !deny, wire.Keep(keep)
 		return r.decide(ctx, w, in)
 	})
+}
+
+// revoke removes the kept approvals of a tool for a session, or with "" those for all
+// sessions.
+func (r *remote) revoke(ctx context.Context, session, tool string) error {
+	revoked := wire.KeptApprovals{Kept: []wire.KeptApproval{}}
+	var elsewhere []string
+	err := r.each(func(c *client.Client) error {
+		kept, err := c.Approvals().Kept(ctx)
+		if err != nil {
+			return err
+		}
+
+		found := len(revoked.Kept)
+		for _, k := range kept {
+			switch {
+			case k.Tool == tool && k.Session == session:
+				revoked.Kept = append(revoked.Kept, k)
+			case k.Tool == tool:
+				elsewhere = append(elsewhere, k.Session)
+			}
+		}
+		if len(revoked.Kept) == found {
+			return nil
+		}
+		return c.Approvals().Revoke(ctx, session, tool)
+	})
+	if err == nil && len(revoked.Kept) == 0 {
+		return nothingKept(session, tool, elsewhere)
+	}
+	return r.answer(revoked, err, func() {
+		for _, k := range revoked.Kept {
+			r.printf("revoked: %s for %s\n", keptRow(k)[0], cmp.Or(oneLine(k.Session), "all sessions"))
+		}
+	})
+}
+
+// nothingKept is the error of revoking what is not kept for a session. elsewhere are the
+// sessions that it is kept for.
+func nothingKept(session, tool string, elsewhere []string) error {
+	err := &wire.Problem{Code: wire.CodeNotFound, Detail: fmt.Sprintf("no approval of %s is kept for %s", oneLine(tool), cmp.Or(oneLine(session), "all sessions"))}
+	switch {
+	case len(elsewhere) == 0:
+		return &hinted{err, "toolhost approve --kept shows the approvals that are kept"}
+	case elsewhere[0] == "":
+		return &hinted{err, "it is kept for all sessions: leave out --of"}
+	}
+	return &hinted{err, fmt.Sprintf("it is kept for session %s: add --of %[1]s", oneLine(elsewhere[0]))}
 }
 
 // findApproval returns a waiting call, and makes r talk to its server.

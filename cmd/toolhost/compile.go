@@ -126,13 +126,16 @@ func playDemo(ctx context.Context, a *app) error {
 		return err
 	}
 	defer os.RemoveAll(temp)
-	work, projects := filepath.Join(temp, "work"), filepath.Join(temp, "plugins")
-	if err := buildDemo(ctx, a, work, projects, progress); err != nil {
+	work, served := filepath.Join(temp, "work"), filepath.Join(temp, "plugins")
+	if err := buildDemo(ctx, a, work, served, progress); err != nil {
+		return err
+	}
+	if err := copyExamples(dist, served, demo.Plugins); err != nil {
 		return err
 	}
 
 	s, err := server.Open(ctx, server.Config{
-		Folders:  []plugins.Folder{plugins.Dir(dist), plugins.Dir(projects), {Path: "starter", FS: starter.FS(demo.Starter), Pack: true}},
+		Folders:  []plugins.Folder{plugins.Dir(served), {Path: "starter", FS: starter.FS(demo.Starter), Pack: true}},
 		CacheDir: cache, Logger: a.logger(), Grants: demo.Grants(work),
 		Limits: server.Limits{Background: time.Hour}, // enough for any machine
 	})
@@ -144,6 +147,21 @@ func playDemo(ctx context.Context, a *app) error {
 		return err
 	}
 	return demo.Play(ctx, s, a.printf)
+}
+
+// copyExamples copies the named plugins of dist, which has others too if all examples are
+// built. One of those may have a name that the demo expects of the starter pack.
+func copyExamples(dist, to string, names []string) error {
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(dist, name+".wasm"))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(to, name+".wasm"), data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // buildDemo creates the working folder of the demo, and a folder with the plugins of

@@ -58,7 +58,7 @@ func TestCostOfCrashedAttempt(t *testing.T) {
 		store := memory.New()
 		m := newManager(t, Config{Engine: store, Executor: func(ctx context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 			sink.Meter(func() engine.Cost { return engine.Cost{Fuel: 9, MemoryPeak: 7} })
-			if err := sink.Checkpoint([]byte("half way")); err != nil {
+			if err := sink.Checkpoint(ctx, []byte("half way")); err != nil {
 				return Outcome{}, err
 			}
 			<-ctx.Done()

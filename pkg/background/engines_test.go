@@ -135,6 +135,10 @@ func (l *hookLease) Append(ctx context.Context, offset int64, p []byte) error {
 	return run0(l.e, "append", func() error { return l.Lease.Append(ctx, offset, p) })
 }
 
+func (l *hookLease) Save(ctx context.Context, checkpoint []byte) error {
+	return run0(l.e, "save", func() error { return l.Lease.Save(ctx, checkpoint) })
+}
+
 func (l *hookLease) Report(ctx context.Context, b engine.Beat) error {
 	return run0(l.e, "report", func() error { return l.Lease.Report(ctx, b) })
 }

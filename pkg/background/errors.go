@@ -94,3 +94,8 @@ func (e *FieldError) Unwrap() error { return ErrInvalid }
 func fenced(err error) bool {
 	return errors.Is(err, engine.ErrFenced) || errors.Is(err, engine.ErrNotFound)
 }
+
+// stalled reports whether the storage stores nothing now, and will again without a restart.
+func stalled(err error) bool {
+	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrFull)
+}

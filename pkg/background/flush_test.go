@@ -241,22 +241,67 @@ func TestCheckpoint(t *testing.T) {
 		var kept *output.Sink
 		steps <- func(s *output.Sink) {
 			require.Nil(t, s.Restore())
-			require.NoError(t, s.Checkpoint([]byte("step 1")))
-			require.NoError(t, s.Checkpoint([]byte("step 2")))
+			require.NoError(t, s.Checkpoint(t.Context(), []byte("step 1")))
+			require.NoError(t, s.Checkpoint(t.Context(), []byte("step 2")))
 			require.Nil(t, s.Restore(), "what this attempt stores is for the next one")
-			require.ErrorIs(t, s.Checkpoint(make([]byte, MaxCheckpoint+1)), ErrInvalid)
+			require.ErrorIs(t, s.Checkpoint(t.Context(), make([]byte, MaxCheckpoint+1)), ErrInvalid)
 			kept = s
 		}
 		synctest.Wait()
 		lease := superseded(t, m, id)
 		require.Equal(t, "step 2", string(lease.Checkpoint()))
-		require.ErrorIs(t, kept.Checkpoint([]byte("zombie")), engine.ErrFenced)
+		require.ErrorIs(t, kept.Checkpoint(t.Context(), []byte("zombie")), engine.ErrFenced)
 		_, err := lease.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{})
 		require.NoError(t, err)
 		close(steps)
 		synctest.Wait()
-		require.ErrorIs(t, kept.Checkpoint([]byte("late")), output.ErrNoRun)
+		require.ErrorIs(t, kept.Checkpoint(t.Context(), []byte("late")), output.ErrNoRun)
 	})
+}
+
+// A checkpoint waits while nothing can be stored. It does not say ok before it is stored,
+// and a stop, a canceled context and the run's deadline still end it.
+func TestCheckpointWaitsForItsStorage(t *testing.T) {
+	for name, full := range map[string]error{"full": engine.ErrFull, "away": engine.ErrUnavailable} {
+		for end, test := range map[string]struct {
+			do   func(t *testing.T, m *Manager, broken *atomic.Bool, id string)
+			want engine.Status
+		}{
+			"there is room again": {func(_ *testing.T, _ *Manager, broken *atomic.Bool, _ string) { broken.Store(false) }, engine.StatusSucceeded},
+			"it is stopped": {func(t *testing.T, m *Manager, broken *atomic.Bool, id string) {
+				must(m.Stop(t.Context(), alice, id, StopRequest{Force: true}))
+				broken.Store(false)
+			}, engine.StatusCanceled},
+			"its deadline": {func(*testing.T, *Manager, *atomic.Bool, string) { time.Sleep(48 * time.Hour) }, engine.StatusFailed},
+		} {
+			bubble(t, name+", until "+end, func(t *testing.T) {
+				var broken atomic.Bool
+				var log testlog.Buffer
+				store := hooked(func(method string) error {
+					if broken.Load() && method == "save" {
+						return full
+					}
+					return nil
+				})
+				var saved atomic.Bool
+				m := newManager(t, Config{Engine: store, Logger: logTo(&log), Executor: func(ctx context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
+					broken.Store(true)
+					err := sink.Checkpoint(ctx, []byte("half way"))
+					saved.Store(err == nil)
+					return Outcome{}, err
+				}})
+				id := spawned(t, m, alice, "tool")
+				time.Sleep(time.Minute)
+				require.False(t, saved.Load(), "ok means that it is stored")
+				require.Equal(t, engine.StatusRunning, status(t, m, alice, id))
+				require.Equal(t, 1, strings.Count(log.String(), "checkpoint of a background run not stored"), "it is said once")
+
+				test.do(t, m, &broken, id)
+				require.Equal(t, test.want, wait(t, m, alice, id).Status)
+				require.Equal(t, test.want == engine.StatusSucceeded, saved.Load())
+			})
+		}
+	}
 }
 
 func TestCheckpointOfACall(t *testing.T) {
@@ -264,15 +309,15 @@ func TestCheckpointOfACall(t *testing.T) {
 		m := newManager(t, Config{})
 		var before, after error
 		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: func(_ context.Context, sink *output.Sink) (Outcome, error) {
-			before = sink.Checkpoint([]byte("x"))
+			before = sink.Checkpoint(t.Context(), []byte("x"))
 			time.Sleep(2 * time.Second)
-			after = sink.Checkpoint([]byte("x"))
+			after = sink.Checkpoint(t.Context(), []byte("x"))
 			return Outcome{}, nil
 		}})
 		wait(t, m, alice, ran.Run.ID)
 		require.ErrorIs(t, before, output.ErrNoRun)
 		require.NoError(t, after)
-		require.ErrorIs(t, output.NewSink(0).Checkpoint(nil), output.ErrNoRun)
+		require.ErrorIs(t, output.NewSink(0).Checkpoint(t.Context(), nil), output.ErrNoRun)
 		require.Nil(t, output.NewSink(0).Restore())
 	})
 }
@@ -281,7 +326,7 @@ func TestCheckpointOfACall(t *testing.T) {
 func TestFencedWriteStopsTheRun(t *testing.T) {
 	for name, write := range map[string]func(*output.Sink){
 		"output":     writes("zombie\n"),
-		"checkpoint": func(s *output.Sink) { _ = s.Checkpoint([]byte("zombie")) },
+		"checkpoint": func(s *output.Sink) { _ = s.Checkpoint(t.Context(), []byte("zombie")) },
 	} {
 		bubble(t, name, func(t *testing.T) {
 			store := memory.New()

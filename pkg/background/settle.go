@@ -18,7 +18,7 @@ func (w *worker) hold(t *task, worker engine.Worker, lease engine.Lease) {
 	t.worker, t.lease = worker, lease
 	t.flusher = time.AfterFunc(flushEvery, func() { w.flush(t) })
 	t.flusher.Stop()
-	t.sink.Attach(lease.Run().Cost, lease.Checkpoint(), func(data []byte) error { return w.checkpoint(t, data) },
+	t.sink.Attach(lease.Run().Cost, lease.Checkpoint(), func(ctx context.Context, data []byte) error { return w.checkpoint(ctx, t, data) },
 		func() { t.flusher.Reset(w.untilFlush(time.Duration(t.rest.Load()))) })
 	t.live.Store(true)
 	if w.member.over(worker) { // abortAll may have run before the task was live
@@ -97,11 +97,32 @@ func (w *worker) lostRun(t *task, err error) bool {
 	return true
 }
 
-// checkpoint stores a checkpoint of a run.
-func (w *worker) checkpoint(t *task, data []byte) error {
+// checkpoint stores a checkpoint of a run. While the storage takes nothing, it waits: the
+// work may do next what must not be repeated if the checkpoint is not stored.
+func (w *worker) checkpoint(ctx context.Context, t *task, data []byte) error {
 	if len(data) > MaxCheckpoint {
 		return &FieldError{"data", "longer than 1 MiB"}
 	}
+
+	err := w.saveCheckpoint(t, data)
+	if stalled(err) {
+		w.log.Warn("checkpoint of a background run not stored; the run waits until it is", "task_id", t.run.ID, "error", err)
+	}
+	for stalled(err) {
+		select {
+		case <-time.After(startAgain):
+			err = w.saveCheckpoint(t, data)
+		case <-ctx.Done():
+			return err
+		case <-t.ctx.Done(): // also when the lease has ended
+			return err
+		}
+	}
+	return err
+}
+
+// saveCheckpoint tries once to store a checkpoint.
+func (w *worker) saveCheckpoint(t *task, data []byte) error {
 	t.io.Lock()
 	defer t.io.Unlock()
 	if t.settled.Load() {

@@ -91,13 +91,13 @@ func (t *task) saveState(c *core, s Suspension) error {
 	return t.store(c, stored)
 }
 
-// store stores or removes a state. If the answer to the write is lost, it is repeated,
+// store stores or removes a state. While the storage takes nothing, it is repeated,
 // which is harmless. Otherwise the work would believe that its running children have not
 // begun.
 func (t *task) store(c *core, stored engine.Suspension) error {
 	for {
 		err := t.storeOnce(c, stored)
-		if !errors.Is(err, engine.ErrUnavailable) {
+		if !stalled(err) {
 			return err
 		}
 		select {
@@ -169,7 +169,7 @@ func (w *worker) suspend(t *task, e *ending, s Suspension) error {
 // way the run ends instead. The lock io must be held.
 func (w *worker) storeSuspension(ctx context.Context, t *task, e *ending) (run engine.Run, stored bool, err error) {
 	run, err = t.lease.Suspend(ctx, *e.suspend)
-	for errors.Is(err, engine.ErrUnavailable) && !w.runs.isClosing() { // only this process has the state
+	for stalled(err) && !w.runs.isClosing() { // only this process has the state
 		time.Sleep(startAgain)
 		run, err = t.lease.Suspend(ctx, *e.suspend)
 	}

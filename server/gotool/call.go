@@ -230,16 +230,17 @@ func (c *Call) CallTool(ctx context.Context, name string, args any) (abi.Result,
 }
 
 // SaveCheckpoint stores at most 1 MiB with a background run, replacing any earlier
-// checkpoint, so that the next attempt can resume. It is durable once it returns nil. In
-// a call that is not a background run it does nothing and returns nil.
-func (c *Call) SaveCheckpoint(data []byte) error {
+// checkpoint, so that the next attempt can resume. It is durable once it returns nil, and
+// waits while the storage is full or away, until ctx is done. In a call that is not a
+// background run it does nothing and returns nil.
+func (c *Call) SaveCheckpoint(ctx context.Context, data []byte) error {
 	switch {
 	case len(data) > host.MaxCheckpoint:
 		return fmt.Errorf("a checkpoint has at most %d bytes", host.MaxCheckpoint)
 	case c.req.Checkpoint == nil:
 		return nil
 	}
-	err := c.req.Checkpoint.Save(data)
+	err := c.req.Checkpoint.Save(ctx, data)
 	if errors.Is(err, host.ErrDenied) { // it is not a run yet
 		return nil
 	}

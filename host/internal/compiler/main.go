@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
+	"syscall"
 	"time"
 )
 
@@ -53,7 +54,7 @@ func serve(in io.Reader, out io.Writer, build func(ctx context.Context, dir stri
 
 	var answer reply
 	if err := build(context.Background(), ".", wasm); err != nil {
-		answer.Failed = clip(err.Error())
+		answer.Failed, answer.Full = clip(err.Error()), errors.Is(err, syscall.ENOSPC)
 		if refused, ok := errors.AsType[*Error](err); ok {
 			answer.Refused = &Error{Part: refused.Part, Reason: clip(refused.Reason)}
 		}

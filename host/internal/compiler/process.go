@@ -46,6 +46,7 @@ type job struct {
 type reply struct {
 	Refused *Error `json:"refused,omitempty"`
 	Failed  string `json:"failed,omitempty"` // problem with the folder or the system
+	Full    bool   `json:"full,omitempty"`   // the problem is a full disk
 }
 
 // Build does what the function [Build] does, in a child process that is killed
@@ -89,6 +90,8 @@ func (p *Process) Build(ctx context.Context, dir string, wasm []byte, low bool) 
 	switch {
 	case r.Refused != nil:
 		return &Error{Kind: Refused, Part: r.Refused.Part, Reason: r.Refused.Reason}
+	case r.Full:
+		return fmt.Errorf("%w: %s", ErrSpace, r.Failed)
 	case r.Failed != "":
 		return errors.New(r.Failed)
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ var acts = map[string]func(dir string) error{
 	"panic":    func(string) error { panic("it \x1b[31mpanicked") },
 	"fault":    func(string) error { os.Exit(7); return nil },
 	"folder":   func(string) error { return errors.New("the disk is full") },
+	"full":     func(string) error { return &os.PathError{Op: "write", Path: "module", Err: syscall.ENOSPC} },
 	"sleep":    func(string) error { time.Sleep(time.Hour); return nil },
 }
 
@@ -227,4 +229,11 @@ func TestCollectorFailed(t *testing.T) {
 	} {
 		require.Equal(t, want, collectorFailed(text), text)
 	}
+}
+
+// TestFullDisk: a child says that its disk is full.
+func TestFullDisk(t *testing.T) {
+	p := process(t)
+	require.ErrorIs(t, p.Build(t.Context(), t.TempDir(), []byte("full"), false), ErrSpace)
+	require.NotErrorIs(t, p.Build(t.Context(), t.TempDir(), []byte("folder"), false), ErrSpace)
 }

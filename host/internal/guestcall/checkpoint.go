@@ -1,6 +1,7 @@
 package guestcall
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,10 +27,11 @@ const noCheckpoint = "only a background run has checkpoints: this call is not ru
 type Checkpoint struct {
 	// Load returns the last checkpoint of an earlier attempt, or nil.
 	Load func() []byte
-	// Save stores data durably before it returns nil. An error that matches ErrDenied
-	// means that the call is not a run yet. The plugin does not see any other error:
-	// Save should log it.
-	Save func(data []byte) error
+	// Save stores data durably before it returns nil. It may wait for its storage until
+	// ctx is done, when the call ends or is asked to stop. An error that matches
+	// ErrDenied means that the call is not a run yet. The plugin does not see any other
+	// error: Save should log it.
+	Save func(ctx context.Context, data []byte) error
 }
 
 // checkpointOperations save and load the resume point of a run.
@@ -59,7 +61,9 @@ func saveCheckpoint(c *Call, request []byte) int32 {
 
 	c.Meter.Charge(saveCost)
 	c.Guest.Lend()
-	err := c.Checkpoint.Save(in.Data)
+	until, done := c.untilStopped(c.Context)
+	err := c.Checkpoint.Save(until, in.Data)
+	done()
 	if err == nil {
 		err = c.Suspension.Saved()
 	}
@@ -69,6 +73,9 @@ func saveCheckpoint(c *Call, request []byte) int32 {
 		return c.deny(noCheckpoint)
 	case err != nil:
 		c.Meter.Check() // a run that was lost ends here
+		if c.IsStopping() {
+			return c.RefuseStopped()
+		}
 		return c.Refuse(abi.CallFailed, "failed", "the checkpoint could not be stored")
 	}
 

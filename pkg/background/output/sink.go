@@ -45,13 +45,13 @@ type Sink struct {
 	stderr   bool // the last byte came from the standard error
 	closed   bool
 	beat     engine.Beat
-	unit     string                  // unit of the progress
-	called   func() []byte           // the calls of the work; nil: unknown
-	before   engine.Cost             // cost of earlier attempts
-	meter    func() engine.Cost      // usage of this attempt so far; nil: unknown, or the attempt has ended
-	changed  func()                  // called once when there is something new, until Fresh; nil: nobody listens
-	dirty    bool                    // changed was called
-	save     func(data []byte) error // nil: the work is not a run
+	unit     string             // unit of the progress
+	called   func() []byte      // the calls of the work; nil: unknown
+	before   engine.Cost        // cost of earlier attempts
+	meter    func() engine.Cost // usage of this attempt so far; nil: unknown, or the attempt has ended
+	changed  func()             // called once when there is something new, until Fresh; nil: nobody listens
+	dirty    bool               // changed was called
+	save     Save               // nil: the work is not a run
 	restored []byte
 }
 
@@ -228,20 +228,26 @@ func (s *Sink) Now() engine.Beat {
 // cannot store a checkpoint.
 var ErrNoRun = errors.New("not a background run")
 
+// Save stores the data of a checkpoint.
+type Save = func(ctx context.Context, data []byte) error
+
 // Checkpoint stores the data that the work needs to continue from here, at most 1
 // MiB, in place of an earlier checkpoint. It is durable when Checkpoint returns
 // nil. If the worker dies and the run is run again, [Sink.Restore] returns it, and the cost
 // of the run includes what led to it.
+//
+// While the disk is full or the storage cannot be reached, Checkpoint waits until the
+// data is stored, ctx is done or the run is stopped.
 // The error matches [ErrNoRun] if the work is not a run (yet), and
 // [engine.ErrFenced] if it has lost its run.
-func (s *Sink) Checkpoint(data []byte) error {
+func (s *Sink) Checkpoint(ctx context.Context, data []byte) error {
 	s.mu.Lock()
 	save := s.save
 	s.mu.Unlock()
 
 	err := ErrNoRun
 	if save != nil {
-		err = save(data)
+		err = save(ctx, data)
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
@@ -266,7 +272,7 @@ func (s *Sink) Restore() []byte {
 // Attach connects the sink to a run. before is the cost of earlier attempts and
 // restored their last checkpoint. save stores checkpoints. changed is called, without
 // a lock held, when there is output or a beat that Fresh has not recorded.
-func (s *Sink) Attach(before engine.Cost, restored []byte, save func([]byte) error, changed func()) {
+func (s *Sink) Attach(before engine.Cost, restored []byte, save Save, changed func()) {
 	s.update(func() {
 		s.before, s.beat.Cost = before, before.Add(s.beat.Cost)
 		s.restored, s.save, s.changed = restored, save, changed

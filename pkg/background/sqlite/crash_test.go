@@ -408,7 +408,7 @@ func (h *crashHost) work(ctx context.Context, tool, token string, attempt int, s
 		return background.Outcome{}, fmt.Errorf("the checkpoint of another run: %q", sink.Restore())
 	}
 	if tool == "resume" {
-		if err := sink.Checkpoint([]byte(token)); err != nil && attempt > 1 { // a call in the foreground has none
+		if err := sink.Checkpoint(ctx, []byte(token)); err != nil && attempt > 1 { // a call in the foreground has none
 			return background.Outcome{}, err
 		}
 	}

@@ -80,6 +80,7 @@ var sentinels = []struct {
 	{host.ErrDenied, wire.CodeDenied, ""},
 	{engine.ErrUnavailable, wire.CodeUnavailable, textUnavailable},
 	{engine.ErrFull, wire.CodeUnavailable, textFull},
+	{host.ErrSpace, wire.CodeUnavailable, host.ErrSpace.Error()},
 	{background.ErrClosed, wire.CodeClosing, textClosing},
 	{engine.ErrClosed, wire.CodeClosing, textClosing},
 	{host.ErrClosed, wire.CodeClosing, textClosing},
