@@ -87,6 +87,27 @@ assemblyscript() {
 	"$work/toolhost" test "$tools/words.wasm"
 }
 
+# typescript checks the types of the project that toolhost new makes, of the example, and of
+# the sources on the pages.
+typescript() {
+	if ! command -v npm >/dev/null; then
+		skipped "no npm, to install TypeScript with: apt-get install npm"
+		return
+	fi
+	. .ci/npm.sh
+	install_npm generators typescript@5.9.3 # as generators.sh
+	project typescript
+	cp examples/javascript/tool.ts "$work/words_typescript/example.ts"
+	awk -v to="$work/words_typescript" '
+		/^```$/ { file = "" }
+		file { print > file }
+		/^`[a-z_]+\/tool.ts`/ { named = 1 }
+		/^```/ && named { named = 0; file = to "/page" ++pages ".ts" }
+	' docs/javascript.md docs/deploying.md
+	[ -e "$work/words_typescript/page2.ts" ] || { echo "no source of a tool on the pages" >&2; exit 1; }
+	(cd "$work/words_typescript" && node "$modules/typescript/bin/tsc")
+}
+
 # sqlite builds the plugin of examples/c/sqlite. c has installed the compiler.
 sqlite() {
 	if ! examples/c/sqlite/build.sh "${TMPDIR:-/tmp}/toolhost-sqlite"; then
@@ -101,5 +122,6 @@ rust
 c
 zig
 assemblyscript
+typescript
 sqlite
 [ -z "$vectors" ] || TOOLHOST_VECTORS=${vectors#:} go test ./host -count=1 -run 'TestVectors$'

@@ -68,6 +68,7 @@ func TestAskEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := run(t, ask("ask", question), host.Call{Services: host.Services{Ask: wait}, Policy: host.Policy{Grant: host.Grant{Ask: true}, Timeout: time.Minute}})
 		require.Equal(t, abi.LimitTime, o.Limit)
+		require.Equal(t, "time limit of 1m0s reached while the call waited: its user had not answered its question", o.Error)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		stopping := make(chan struct{})

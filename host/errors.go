@@ -123,6 +123,6 @@ func (e TimeoutError) Error() string { return fmt.Sprintf("time limit of %v reac
 // Is reports a match with context.DeadlineExceeded.
 func (e TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// WaitedError is the reason of a call that ended while it waited to run, or while
-// one of its HTTP requests waited to begin.
+// WaitedError is the reason of a call that ended while it waited to run, while one of
+// its HTTP requests waited to begin, or while its user had a question to answer.
 type WaitedError = guestcall.WaitedError

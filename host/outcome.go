@@ -146,7 +146,7 @@ func (o *outcome) ended(err error) error {
 		if remedy := o.module.Info.Remedy(); remedy != "" && errors.Is(reason, ErrTrap) {
 			reason = fmt.Errorf("%w; %s", reason, remedy)
 		}
-		return &CallError{Err: o.ops.Web.Waited(reason), Trace: trace}
+		return &CallError{Err: o.ops.Waited(reason), Trace: trace}
 	}
 
 	if exit.ExitCode() == 0 && !o.isProgram() {

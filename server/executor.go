@@ -67,7 +67,7 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 		return background.Outcome{}, rejected(engine.KindRejected, "", err)
 	}
 	ended = record.Ended(run.Tool, run.Plugin, r, err)
-	return outcome(ctx, sink, r, err)
+	return outcome(ctx, sink, run.Timeout, r, err)
 }
 
 // toolOf looks up the tool of a run again, because its plugin may have been replaced since
@@ -337,8 +337,8 @@ func (x executor) withSink(call host.Call, sink *output.Sink) host.Call {
 // maxSummary bounds the summary that a tool gives its run, in characters.
 const maxSummary = 500
 
-// outcome turns the end of a call into the end of its run.
-func outcome(ctx context.Context, sink *output.Sink, r abi.Result, err error) (background.Outcome, error) {
+// outcome turns the end of a call into the end of its run, which has a time limit.
+func outcome(ctx context.Context, sink *output.Sink, limit time.Duration, r abi.Result, err error) (background.Outcome, error) {
 	sink.Cost(shape.CostOf(r.Usage))
 	out := background.Outcome{ExitCode: r.ExitCode, Summary: output.Shorten(r.Summary, maxSummary), Diagnosis: shape.DiagnosisOf(err)}
 	if len(r.Content) > 0 && (r.Kind == abi.Success || r.Kind == abi.ToolError) { // the agent does not see what a broken plugin left
@@ -356,6 +356,9 @@ func outcome(ctx context.Context, sink *output.Sink, r abi.Result, err error) (b
 
 	if r.Limit == abi.LimitTime {
 		<-ctx.Done() // the run's own deadline, which is now
+	}
+	if waited, ok := errors.AsType[*host.WaitedError](err); ok && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return out, &background.Error{Kind: engine.KindTimeout, Message: fmt.Sprintf("The run's deadline of %v passed while it waited: %s", limit, waited.For), Err: err}
 	}
 	if err != nil && ctx.Err() != nil {
 		return out, err // the manager knows why it ended the run

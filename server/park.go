@@ -96,7 +96,7 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 		if errors.Is(rerr, plugins.ErrReplaced) { // nothing has run: a caller that still waits repeats the call
 			return background.Outcome{}, rejected(engine.KindRejected, "", c.tool.Replaced())
 		}
-		return outcome(ctx, sink, r, rerr)
+		return outcome(ctx, sink, b.Deadline, r, rerr)
 	}
 
 	ran, err := p.follow.runs.Run(ctx, c.Session, req)

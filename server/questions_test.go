@@ -260,6 +260,16 @@ func TestAskLaterParksAtOnce(t *testing.T) {
 	}
 }
 
+// A run that waits for its user in its instance says so when its time is over.
+func TestRunIsNotAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{}, "asker")
+		id := s.agent(alice, SpawnBackground, `{"tool":"asker","args":{},"timeout_seconds":10}`)["task_id"].(string)
+		time.Sleep(11 * time.Second)
+		require.Equal(t, map[string]any{"kind": "timeout", "message": "The run's deadline of 10s passed while it waited: its user had not answered its question"}, s.check(alice, id, "")["error"])
+	})
+}
+
 // A call that cannot continue in the background asks nobody later.
 func TestAskLaterWithoutRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/toolhost/toolhost/examples/pluginbuild"
 )
@@ -56,7 +58,13 @@ func (golang) main(dir string) string {
 	}
 }
 
-// compile lets the Go toolchain add the project's imports to go.mod.
+// compile lets the Go toolchain add to go.mod and go.sum what the project imports, and
+// what its tests import.
 func (golang) compile(ctx context.Context, dir string) ([]byte, error) {
+	list := exec.CommandContext(ctx, "go", "list", "-e", "-deps", "-test", ".")
+	list.Dir, list.WaitDelay = dir, time.Second // for the go commands it has started
+	list.Env = append(os.Environ(), "GOFLAGS=-mod=mod")
+	_ = list.Run() // the build reports what matters to the plugin
+
 	return pluginbuild.Compile(ctx, dir, true, "-mod=mod")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -93,6 +94,29 @@ func TestFolderOfAModule(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(root, "go.mod"), []byte("module tools\n"), 0o600))
 	require.Equal(t, filepath.Join(dir, "main.go"), golang{}.main(dir))
 	require.Empty(t, golang{}.main(filepath.Dir(dir)))
+}
+
+// TestNewGoProject: the test of a new project runs once the project was built.
+func TestNewGoProject(t *testing.T) {
+	fulltest.Only(t, "builds a project and its test")
+	dir := t.TempDir()
+	for file, text := range (golang{}).files("words") {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+	}
+	for _, setting := range offline(t) {
+		name, value, _ := strings.Cut(setting, "=")
+		t.Setenv(name, value)
+	}
+	t.Setenv("GOFLAGS", "") // with it, the go command of an author does not change go.mod
+	_, err := golang{}.compile(t.Context(), dir)
+	require.NoError(t, err)
+
+	for _, command := range []string{"vet", "test"} {
+		cmd := exec.Command("go", command, ".")
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "go %s: %s", command, out)
+	}
 }
 
 // TestRustIsMissing: an author without Rust learns what to install.

@@ -14,7 +14,8 @@ declare module "toolhost" {
 
   type Value<N> = N extends "string" ? string : N extends "number" | "integer" ? number : N extends "boolean" ? boolean
     : N extends "array" ? unknown[] : N extends "object" ? Record<string, unknown>
-    : N extends { enum: readonly (infer E)[] } ? E : N extends { type: infer T } ? Value<T> : any;
+    : N extends { enum: readonly (infer E)[] } ? E : N extends { type: "array"; items: infer I } ? Value<I>[]
+    : N extends { type: infer T } ? Value<T> : any;
   /** What a tool with this input is called with. */
   export type Args<S> = S extends Standard<infer T> ? T : S extends { type: "object" } ? any
     : { [K in keyof S as K extends `${string}?` ? never : K]: Value<S[K]> } & { [K in keyof S as K extends `${infer N}?` ? N : never]?: Value<S[K]> };
@@ -39,7 +40,7 @@ declare module "toolhost" {
     /** In addition to what the plugin needs. */
     needs?: Needs;
     limits?: { fuel?: number; memory_bytes?: number; timeout_seconds?: number; background_seconds?: number; output_bytes?: number };
-    examples?: { args: unknown; result?: unknown }[];
+    examples?: { args: unknown; result?: unknown; error?: string }[];
     narrate?: { [moment: string]: string | { [locale: string]: string } };
   }
 

@@ -34,6 +34,9 @@ func askOperation(c *Call, request []byte) (Work, int32) {
 		defer done()
 		answers, err := ask(until, q)
 		canceled := ctx.Err() != nil
+		if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			c.unanswered.Store(true)
+		}
 		return End{Cut: canceled && err != nil, Finish: func() int32 { return answerAsk(c, answers, err, canceled) }}
 	}, 0
 }

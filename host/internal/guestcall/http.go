@@ -131,15 +131,6 @@ func (w *web) answer(resp *egress.Response) int32 {
 	return c.respond(response)
 }
 
-// Waited adds to the error of a timed-out call what its requests were waiting for, if
-// they were.
-func (w *web) Waited(err error) error {
-	if w == nil || w.unsent.Load() == nil || !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return &WaitedError{Err: err, For: w.unsent.Load().For}
-}
-
 // PlainJSON returns the JSON of a value without HTML escapes.
 func PlainJSON(v any) []byte {
 	var out bytes.Buffer

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/answer"
@@ -88,6 +89,8 @@ type Call struct {
 	Effect   Effect          // the operation whose first half is running
 	Web      *web            // nil before the first HTTP request
 	beyond   ungranted
+
+	unanswered atomic.Bool // the call ran out of time while it asked its user
 }
 
 // Operation is a function of a capability. Its first half, begin, runs on the guest's

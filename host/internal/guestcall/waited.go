@@ -1,7 +1,12 @@
 package guestcall
 
-// WaitedError is the reason of a call that ended while it waited to run, or while
-// one of its HTTP requests waited to begin.
+import (
+	"context"
+	"errors"
+)
+
+// WaitedError is the reason of a call that ended while it waited to run, while one of
+// its HTTP requests waited to begin, or while its user had a question to answer.
 type WaitedError struct {
 	Err error  // why the wait ended, usually a TimeoutError
 	For string // what the call waited for, and the remedy
@@ -11,3 +16,16 @@ func (e *WaitedError) Error() string { return e.Err.Error() + " while the call w
 
 // Unwrap returns the reason why the wait ended.
 func (e *WaitedError) Unwrap() error { return e.Err }
+
+// Waited adds to the error of a timed-out call what the call was waiting for, if it was.
+func (c *Call) Waited(err error) error {
+	switch {
+	case !errors.Is(err, context.DeadlineExceeded):
+		return err
+	case c.unanswered.Load():
+		return &WaitedError{Err: err, For: "its user had not answered its question"}
+	case c.Web != nil && c.Web.unsent.Load() != nil:
+		return &WaitedError{Err: err, For: c.Web.unsent.Load().For}
+	}
+	return err
+}
