@@ -238,13 +238,8 @@ func (s *Sink) Checkpoint(data []byte) error {
 	s.mu.Lock()
 	save := s.save
 	s.mu.Unlock()
-
-	err := ErrNoRun
-	if save != nil {
-		err = save(data)
-	}
-	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+	if save == nil {
+		return fmt.Errorf("checkpoint: %w", ErrNoRun)
 	}
 
 	cost := s.Now().Cost
@@ -253,6 +248,9 @@ func (s *Sink) Checkpoint(data []byte) error {
 			s.beat.Cost = cost
 		}
 	})
+	if err := save(data); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
 	return nil
 }
 
