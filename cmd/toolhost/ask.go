@@ -83,10 +83,19 @@ func (a flagAnswers) unused() (keys []string) {
 	return keys
 }
 
-// asker returns the function that answers the questions of a tool; with inner, those of tools
-// that it calls may be among them, and cannot be told apart. It is nil if nobody can
-// answer: the questions are then denied.
-func (u *ui) asker(tool string, inner bool, given flagAnswers, b *bar) question {
+// question returns the function that answers the questions of a tool, or nil if nobody can
+// answer. See [ui.asker].
+func (u *ui) question(tool string, inner bool, given flagAnswers, b *bar) question {
+	if a := u.asker(tool, inner, given, b); len(given) > 0 || a.typed != nil {
+		return a.ask
+	}
+	return nil
+}
+
+// asker returns what answers the questions of a tool; with inner, those of tools that it
+// calls may be among them, and cannot be told apart. It denies questions that nobody can
+// answer.
+func (u *ui) asker(tool string, inner bool, given flagAnswers, b *bar) *asker {
 	a := &asker{ui: u, tool: oneLine(tool), inner: inner, given: given, bar: b}
 	if inner {
 		a.tool += " or a tool that it calls"
@@ -94,10 +103,7 @@ func (u *ui) asker(tool string, inner bool, given flagAnswers, b *bar) question 
 	if u.asks() {
 		a.typed = sync.OnceValue(func() <-chan typed { return typedLines(u.in) })
 	}
-	if len(given) == 0 && a.typed == nil {
-		return nil
-	}
-	return a.ask
+	return a
 }
 
 // typedLines returns the lines of a terminal. A pending read ends with the process.

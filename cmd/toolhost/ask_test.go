@@ -133,7 +133,7 @@ func TestAnswerFlags(t *testing.T) {
 	require.NoError(t, err)
 	var out strings.Builder
 	u := ui{in: strings.NewReader(""), err: &out}
-	ask := u.asker("lab", false, given, newBar(&out))
+	ask := u.question("lab", false, given, newBar(&out))
 	form := abi.Question{Message: "Sure?", Schema: json.RawMessage(sureForm)}
 
 	answers, err := ask(t.Context(), abi.Questions{Questions: map[string]abi.Question{"sure": form, "name": form, "age": form}})
@@ -150,7 +150,7 @@ func TestAnswerFlags(t *testing.T) {
 	require.Equal(t, []string{"left"}, given.unused())
 	_, err = ask(t.Context(), abi.Questions{Questions: map[string]abi.Question{"name": form}})
 	require.ErrorIs(t, err, host.ErrDenied, "each flag answers one question")
-	require.Nil(t, u.asker("lab", false, nil, nil), "nobody answers")
+	require.Nil(t, u.question("lab", false, nil, nil), "nobody answers")
 
 	for _, wrong := range []string{"sure", "=decline", "sure=yes", "sure=[1]", `sure={"yes"`} {
 		_, err := parseAnswers([]string{wrong})

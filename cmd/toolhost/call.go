@@ -202,7 +202,7 @@ func (a *app) callTool(ctx context.Context, req server.Request, answers flagAnsw
 		req.Stdout = &printed
 	}
 	req.Progress = func(p host.Progress) { progress.set(p.Done, p.Total, p.String()) }
-	req.Ask = a.asker(req.Tool, false, answers, progress)
+	req.Ask = a.asker(req.Tool, false, answers, progress).ask
 	result, err := abi.Result{Kind: abi.CanceledKind}, ctx.Err() // interrupted before there was a call
 	if err == nil {
 		result, err = s.Call(ctx, req)

@@ -68,7 +68,7 @@ func serverFailure(r abi.Result) error {
 // attendCall waits for the run as which a call continues, and answers its questions.
 func (r *remote) attendCall(ctx context.Context, f *callFlags, id string, answers flagAnswers) (abi.Result, error) {
 	progress := newBar(r.err)
-	found, err := r.waitFor(ctx, []string{id}, progress, r.asker(f.req.Tool, true, answers, progress))
+	found, err := r.waitFor(ctx, []string{id}, progress, r.question(f.req.Tool, true, answers, progress))
 	if err != nil {
 		if ctx.Err() != nil {
 			r.notef("toolhost: the run continues: toolhost wait %s --session %s", id, oneLine(f.req.Session))

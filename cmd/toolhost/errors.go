@@ -10,6 +10,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/registry"
 	"github.com/toolhost/toolhost/internal/signature"
+	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/wire"
@@ -138,6 +139,9 @@ func diagnose(ctx context.Context, err error) diagnosis {
 	default:
 		if code := server.ReasonOf(err).Code; code != wire.CodeInternal && code != wire.CodeCanceled {
 			d.set(code)
+		}
+		if errors.Is(err, plugins.ErrNoTool) {
+			d.Hint = "toolhost list shows the tools"
 		}
 	}
 	if own, ok := errors.AsType[*hinted](err); ok {

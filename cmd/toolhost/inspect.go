@@ -230,7 +230,7 @@ func (i inspected) print(a *app) {
 	}
 
 	a.printf("\nimports\n")
-	for _, name := range i.Module.Imports {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(i.Module.Imports))) { // Go imports some twice
 		a.printf("  %s\n", oneLine(name))
 	}
 	a.printf("exports\n  %s\n", oneLine(strings.Join(i.Module.Exports, ", ")))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -132,11 +134,21 @@ func listed(plugins []wire.Plugin, s *server.Service) []listedTool {
 
 func (a *app) printList(tools []listedTool) {
 	if len(tools) == 0 {
-		a.notef("no tools in %s", a.config.folderNames())
+		text := "no tools in " + a.config.folderNames()
+		if !slices.ContainsFunc(a.config.folders(), hasModule) {
+			text += ", where no file ends in .wasm"
+		}
+		a.notef("%s", text)
 		return
 	}
 
 	a.table(listRows(tools, terminal(a.out) > 0))
+}
+
+// hasModule reports whether a folder may have a plugin, also if it cannot be read.
+func hasModule(f plugins.Folder) bool {
+	entries, err := fs.ReadDir(f.FS, ".")
+	return err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), ".wasm") })
 }
 
 // maxGrants is how many characters of its grants a tool shows on a terminal.

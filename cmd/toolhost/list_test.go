@@ -1,11 +1,25 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/plugins"
 )
+
+// A folder whose files do not end in .wasm has no plugin.
+func TestHasModule(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "good.so"), nil, 0o600))
+	require.False(t, hasModule(plugins.Dir(dir)))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "good.wasm"), nil, 0o600))
+	require.True(t, hasModule(plugins.Dir(dir)))
+	require.True(t, hasModule(plugins.Dir(filepath.Join(dir, "missing"))), "its problem is another")
+}
 
 // TestListOnTerminal: long grants do not push the description off a terminal. Programs get
 // all of them.

@@ -173,7 +173,7 @@ func (r *rehearsal) measure(ctx context.Context, tool *plugins.Tool, one abi.Exa
 			return m, err
 		}
 		if problem := differs(one, result, err); problem != "" {
-			return m, &hinted{fmt.Errorf("%s %s: call %d: %s", tool.Name, brief(one.Args), n+1, problem), "toolhost test runs the examples as tests"}
+			return m, &hinted{fmt.Errorf("%s %s: call %d: %s", tool.Name, brief(one.Args), n+1, problem+r.unfilled()), "toolhost test runs the examples as tests"}
 		}
 
 		u := result.Usage

@@ -143,6 +143,18 @@ func (r *rehearsal) reset() (session string, err error) {
 	return fmt.Sprintf("test-%d", r.calls), nil
 }
 
+// unfilled says which folders of the plugin were empty because there is nothing to copy.
+// It is empty, or begins with a line break.
+func (r *rehearsal) unfilled() (text string) {
+	for _, m := range r.folders {
+		from := filepath.Join(r.seed, filepath.FromSlash(m.Path))
+		if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
+			text += fmt.Sprintf("\n  %s was empty: there is no %s", m.Path, from)
+		}
+	}
+	return text
+}
+
 // state returns what the calls of a session have left: files and values.
 func (r *rehearsal) state(ctx context.Context, session string) (map[string]string, error) {
 	left := map[string]string{}

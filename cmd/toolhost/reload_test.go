@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/webui"
@@ -319,6 +320,14 @@ func TestRunEndedHint(t *testing.T) {
 		require.Equal(t, want, diagnose(t.Context(), &runEnded{run}).Hint)
 	}
 	require.Empty(t, diagnose(t.Context(), &runEnded{wire.Run{}}).Hint, "canceled")
+}
+
+// A run that waits for its user names the command that answers.
+func TestPrintQuestions(t *testing.T) {
+	var out bytes.Buffer
+	u := &ui{out: &out, err: &out}
+	u.printRun(wire.Run{TaskID: "bg_1", Session: "a", Questions: map[string]abi.Question{"name.1": {Message: "Who are you?"}}})
+	require.Contains(t, out.String(), "  waits for its user: Who are you?\n  to answer: toolhost wait bg_1 --session a\n")
 }
 
 // The frames of a stack stand below each other.

@@ -159,11 +159,16 @@ func (e *runEnded) hint() string {
 	if e.run.Error == nil || e.run.Error.Kind != wire.KindTrap && e.run.Error.Kind != wire.KindInternal {
 		return ""
 	}
-	command := "toolhost check " + e.run.TaskID
-	if e.run.Session != wire.DefaultSession {
-		command += " --session " + oneLine(e.run.Session)
+	return commandFor("check", e.run) + " shows why"
+}
+
+// commandFor returns the command line of a command about a run.
+func commandFor(command string, run wire.Run) string {
+	text := "toolhost " + command + " " + run.TaskID
+	if run.Session != wire.DefaultSession {
+		text += " --session " + oneLine(run.Session)
 	}
-	return command + " shows why"
+	return text
 }
 
 // outcome returns the error of the first run that ended without success, or

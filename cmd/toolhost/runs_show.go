@@ -40,6 +40,9 @@ func (u *ui) printRun(run wire.Run) {
 		u.printf("  attempt %d\n", run.Attempt)
 	}
 	questions(run, func(_, text string) { u.printf("  waits for its user: %s\n", text) })
+	if len(run.Questions) > 0 {
+		u.printf("  to answer: %s\n", commandFor("wait", run))
+	}
 
 	if out := run.Output; out != nil && out.Text != "" {
 		name := "output"

@@ -135,6 +135,7 @@ func (r *rehearsal) try(ctx context.Context, tool *plugins.Tool, one abi.Example
 	out.Usage, out.Problem = result.Usage, differs(one, result, callErr)
 	after, err := r.state(ctx, session)
 	if err != nil || out.Problem != "" {
+		out.Problem += r.unfilled()
 		return out, err
 	}
 	if changed := changes(before, after); tool.Hints.Readonly && len(changed) > 0 {

@@ -101,6 +101,16 @@ func TestHints(t *testing.T) {
 	require.Equal(t, "the tool says idempotent, and its second call has changed kv a, /work/b", repeats(abi.Result{Kind: abi.Success}, nil, []string{"kv a", "/work/b"}))
 }
 
+// An example that fails may lack the files of a folder.
+func TestFoldersWithoutFiles(t *testing.T) {
+	_, out, _ := author(t, "test", plugintest.Do().Echo(), func(m *abi.Manifest) {
+		m.Needs.Files = []abi.FileNeed{{Path: "/work", Mode: abi.FileRead}, {Path: "/sales", Mode: abi.FileRead}}
+		examples(abi.Example{Args: raw(`{"a":1}`), Result: raw(`{"a":2}`)})(m)
+	})
+	require.Regexp(t, `expected {"a":2}, found {"a":1}\n  /sales was empty: there is no .*testdata.sales\n`, out)
+	require.NotContains(t, out, "/work was empty")
+}
+
 // TestRehearsalCopies: what a test changes is a copy, and each example has its own.
 func TestRehearsalCopies(t *testing.T) {
 	m := plugintest.Manifest("tried")

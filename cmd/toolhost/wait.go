@@ -43,7 +43,7 @@ the first one decides.`,
 			return err
 		}
 		progress := newBar(r.err)
-		found, err := r.waitFor(ctx, args, progress, r.asker("the run", false, answers, progress))
+		found, err := r.waitFor(ctx, args, progress, r.question("the run", false, answers, progress))
 		if err != nil {
 			return err
 		}

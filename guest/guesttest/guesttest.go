@@ -41,26 +41,30 @@ func Check(t *testing.T, p *guest.Plugin) {
 		}
 		for i, e := range tool.Examples {
 			t.Run(exampleName(tool.Name, i, e), func(t *testing.T) {
-				h := Host{Folders: folders(t, m.NeedsOf(&tool).All().Files)}
-				if problem := wrongExample(h, p, &tool, e); problem != "" {
-					t.Error(problem)
+				copies, missing := folders(t, m.NeedsOf(&tool).All().Files)
+				if problem := wrongExample(Host{Folders: copies}, p, &tool, e); problem != "" {
+					t.Error(problem + missing)
 				}
 			})
 		}
 	}
 }
 
-// folders returns copies of the folders below testdata, by the paths of a plugin's needs.
-func folders(t *testing.T, needs []abi.FileNeed) map[string]string {
-	all := map[string]string{}
+// folders returns copies of the folders below testdata, by the paths of a plugin's needs,
+// and a line for each that is missing there.
+func folders(t *testing.T, needs []abi.FileNeed) (all map[string]string, missing string) {
+	all = map[string]string{}
 	for _, f := range needs {
 		all[f.Path] = t.TempDir()
 		from := filepath.Join("testdata", filepath.FromSlash(f.Path))
-		if err := os.CopyFS(all[f.Path], os.DirFS(from)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err := os.CopyFS(all[f.Path], os.DirFS(from))
+		if errors.Is(err, fs.ErrNotExist) {
+			missing += fmt.Sprintf("\n%s was empty: there is no %s", f.Path, from)
+		} else if err != nil {
 			t.Fatal(err)
 		}
 	}
-	return all
+	return all, missing
 }
 
 func exampleName(tool string, i int, e abi.Example) string {

@@ -82,6 +82,15 @@ func TestCheckSeesFolders(t *testing.T) {
 	require.Equal(t, "1", string(data))
 }
 
+// An example that fails may lack the files of a folder.
+func TestMissingFolders(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.MkdirAll("testdata/work", 0o700))
+	copies, missing := folders(t, []abi.FileNeed{{Path: "/work"}, {Path: "/sales"}})
+	require.Len(t, copies, 2)
+	require.Equal(t, "\n/sales was empty: there is no "+filepath.Join("testdata", "sales"), missing)
+}
+
 // made is a channel that outlives an example.
 var made = make(chan int, 1)
 

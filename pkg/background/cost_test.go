@@ -51,22 +51,22 @@ func TestCostOfAttempts(t *testing.T) {
 	})
 }
 
-// TestCostOfCrashedAttempt: the cost up to a checkpoint is stored soon after it, and so
-// outlasts a crash.
+// TestCostOfCrashedAttempt: the cost up to a checkpoint is stored with it, and so outlasts a
+// crash.
 func TestCostOfCrashedAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
-		m := newManager(t, Config{Engine: store, Executor: func(ctx context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
+		store, cost := memory.New(), make(chan engine.Cost)
+		m := newManager(t, Config{Engine: store, Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
 			sink.Meter(func() engine.Cost { return engine.Cost{Fuel: 9, MemoryPeak: 7} })
 			if err := sink.Checkpoint(ctx, []byte("half way")); err != nil {
 				return Outcome{}, err
 			}
+			cost <- must(store.Get(ctx, run.ID)).Cost
 			<-ctx.Done()
 			return Outcome{}, ctx.Err()
 		}})
-		id := spawned(t, m, alice, "echo")
-		time.Sleep(3 * time.Second)
-		require.Equal(t, engine.Cost{Fuel: 9, MemoryPeak: 7}, must(store.Get(t.Context(), id)).Cost)
+		spawned(t, m, alice, "echo")
+		require.Equal(t, engine.Cost{Fuel: 9, MemoryPeak: 7}, <-cost)
 	})
 }
 

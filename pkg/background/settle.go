@@ -57,6 +57,11 @@ func (w *worker) flush(t *task) {
 		w.log.Warn("output of a background run not stored; trying again", "task_id", t.run.ID, "error", err)
 	}
 
+	w.report(t)
+}
+
+// report stores what the sink reports of a run, if it is new. The lock io must be held.
+func (w *worker) report(t *task) {
 	beat := t.sink.Beat()
 	if beat.Equal(t.beat) {
 		return
@@ -97,8 +102,9 @@ func (w *worker) lostRun(t *task, err error) bool {
 	return true
 }
 
-// checkpoint stores a checkpoint of a run. While the storage takes nothing, it waits: the
-// work may do next what must not be repeated if the checkpoint is not stored.
+// checkpoint stores a checkpoint of a run, with the cost of what led to it. While the
+// storage takes nothing, it waits: the work may do next what must not be repeated if the
+// checkpoint is not stored.
 func (w *worker) checkpoint(ctx context.Context, t *task, data []byte) error {
 	if len(data) > MaxCheckpoint {
 		return &FieldError{"data", "longer than 1 MiB"}
@@ -129,6 +135,7 @@ func (w *worker) saveCheckpoint(t *task, data []byte) error {
 		return engine.ErrFenced
 	}
 
+	w.report(t)
 	err := t.lease.Save(w.base, data)
 	if err == nil {
 		t.advanced.Store(t.advanced.Load() || !bytes.Equal(data, t.lease.Checkpoint()))

@@ -268,7 +268,8 @@ type Lease interface {
 	// matches [ErrQuota] if the quota currently allows no more output.
 	Append(ctx context.Context, offset int64, p []byte) error
 
-	// Save stores data as the run's checkpoint, replacing an earlier one.
+	// Save stores data as the run's checkpoint, replacing an earlier one, and what was
+	// last reported.
 	Save(ctx context.Context, data []byte) error
 
 	// State returns the state that the run was last suspended with, or nil.

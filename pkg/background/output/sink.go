@@ -244,13 +244,8 @@ func (s *Sink) Checkpoint(ctx context.Context, data []byte) error {
 	s.mu.Lock()
 	save := s.save
 	s.mu.Unlock()
-
-	err := ErrNoRun
-	if save != nil {
-		err = save(ctx, data)
-	}
-	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+	if save == nil {
+		return fmt.Errorf("checkpoint: %w", ErrNoRun)
 	}
 
 	cost := s.Now().Cost
@@ -259,6 +254,9 @@ func (s *Sink) Checkpoint(ctx context.Context, data []byte) error {
 			s.beat.Cost = cost
 		}
 	})
+	if err := save(ctx, data); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
 	return nil
 }
 

@@ -210,6 +210,17 @@ func artifact(t testing.TB, e *tester, id, name string) string {
 	return string(data)
 }
 
+// TestCheckpointHasCost: a checkpoint that survives a crash has the cost that was reported.
+func TestCheckpointHasCost(t *testing.T) {
+	dir, left := t.TempDir(), t.TempDir()
+	running := started(t, opened(t, dir), "bg_a")
+	require.NoError(t, running.Save(t.Context(), []byte("page 1")))
+	require.NoError(t, running.Report(t.Context(), engine.Beat{Cost: engine.Cost{Fuel: 7}}))
+	require.NoError(t, running.Save(t.Context(), []byte("page 2")))
+	require.NoError(t, os.CopyFS(left, os.DirFS(dir))) // as a crash leaves it
+	require.EqualValues(t, 7, get(t, opened(t, left), "bg_a").Cost.Fuel)
+}
+
 // TestReopen looks at everything an engine stores after the next has opened
 // the directory.
 func TestReopen(t *testing.T) {

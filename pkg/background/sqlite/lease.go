@@ -65,13 +65,16 @@ func (l *lease) Save(ctx context.Context, data []byte) error {
 			return err
 		}
 		e := l.worker.engine
+		e.active.mu.Lock()
+		reported := a.changed
+		e.active.mu.Unlock()
 		return e.db.write(ctx, func(w *conn) error {
 			w.after = append(w.after, func() {
 				e.active.mu.Lock()
 				defer e.active.mu.Unlock()
 				a.saved, a.size, a.run.SavedIn = a.saved+more, a.size+more, r.SavedIn
 			})
-			if r.SavedIn != before {
+			if r.SavedIn != before || reported {
 				if err := w.run(`UPDATE runs SET record = ? WHERE seq = ?`, record, r.seq); err != nil {
 					return err
 				}
