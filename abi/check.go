@@ -3,6 +3,7 @@ package abi
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"path"
 	"reflect"
@@ -272,11 +273,17 @@ func (d *decoder) needs(at string, n *Needs) {
 	}
 }
 
-// maxAsked is the most needs in one question of a plugin, entries of lists counted.
-const maxAsked = 16
+// Bounds of one question of a plugin, which is read while its call cannot be stopped.
+const (
+	maxAsked     = 16       // needs, entries of lists counted
+	maxAskedText = 16 << 10 // bytes
+)
 
 // DecodeNeeds reads the request of the operation granted.
 func DecodeNeeds(data []byte) (Needs, error) {
+	if len(data) > maxAskedText {
+		return Needs{}, fmt.Errorf("expected at most %d bytes, found %d", maxAskedText, len(data))
+	}
 	var n Needs
 	if problems := decodeStrict(data, &n); len(problems) > 0 {
 		return Needs{}, errors.New(problems[0].String())
