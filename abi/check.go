@@ -238,9 +238,10 @@ func (d *decoder) needs(at string, n *Needs) {
 	}
 	for i, f := range n.Files {
 		at := at + "/files/" + strconv.Itoa(i)
-		if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path {
+		if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path || strings.ContainsFunc(f.Path, isControl) {
 			d.add(at+"/path", "expected a clean absolute path, such as /work, found %q", f.Path)
 		}
+		d.visible(at+"/path", f.Path) // operators read it
 		if f.Mode == "" {
 			d.add(at+"/mode", "expected one of %q, found nothing", []FileMode{FileRead, FileWrite})
 		}
