@@ -3,6 +3,7 @@ package abi
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"path"
 	"reflect"
@@ -237,9 +238,10 @@ func (d *decoder) needs(at string, n *Needs) {
 	}
 	for i, f := range n.Files {
 		at := at + "/files/" + strconv.Itoa(i)
-		if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path {
+		if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path || strings.ContainsFunc(f.Path, isControl) {
 			d.add(at+"/path", "expected a clean absolute path, such as /work, found %q", f.Path)
 		}
+		d.visible(at+"/path", f.Path) // operators read it
 		if f.Mode == "" {
 			d.add(at+"/mode", "expected one of %q, found nothing", []FileMode{FileRead, FileWrite})
 		}
@@ -272,11 +274,17 @@ func (d *decoder) needs(at string, n *Needs) {
 	}
 }
 
-// maxAsked is the most needs in one question of a plugin, entries of lists counted.
-const maxAsked = 16
+// Bounds of one question of a plugin, which is read while its call cannot be stopped.
+const (
+	maxAsked     = 16       // needs, entries of lists counted
+	maxAskedText = 16 << 10 // bytes
+)
 
 // DecodeNeeds reads the request of the operation granted.
 func DecodeNeeds(data []byte) (Needs, error) {
+	if len(data) > maxAskedText {
+		return Needs{}, fmt.Errorf("expected at most %d bytes, found %d", maxAskedText, len(data))
+	}
 	var n Needs
 	if problems := decodeStrict(data, &n); len(problems) > 0 {
 		return Needs{}, errors.New(problems[0].String())

@@ -100,7 +100,7 @@ func (d *decoder) directories(m *Manifest) {
 		at := "/tools/" + strconv.Itoa(i) + "/command/dir"
 		switch dir := t.Command.Dir; {
 		case dir == "":
-		case !has(m.NeedsOf(&t), dir):
+		case !has(m.Needs, dir) && !has(t.Needs, dir):
 			d.add(at, "%.80q is not a folder that the tool needs: name it in needs.files", dir)
 		case dir != "/" && root:
 			d.add(at, "the plugin needs a folder at /, which is the working directory then: expected \"/\", found %.80q", dir)

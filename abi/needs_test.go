@@ -1,6 +1,9 @@
 package abi_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,4 +45,24 @@ func TestNeedsOfTools(t *testing.T) {
 	all.Optional, all.Ask, all.Secrets = nil, true, []string{"key"}
 	require.Equal(t, all, m.AllNeeds().All())
 	require.Equal(t, before, m.Needs.Files[0], "the manifest stays as it is")
+}
+
+// The needs of a plugin are not compared with each other once for each of its tools.
+func TestManyDirectories(t *testing.T) {
+	m := abi.Manifest{ABI: abi.Version, Name: "p", Version: "1.0.0", Description: "P.", Needs: abi.Needs{Files: []abi.FileNeed{{Path: "/work", Mode: abi.FileRead}}}}
+	for i := range abi.MaxNeeds - 1 {
+		m.Needs.Env = append(m.Needs.Env, fmt.Sprintf("E%d", i))
+	}
+	for i := range abi.MaxTools {
+		m.Tools = append(m.Tools, abi.Tool{Name: fmt.Sprintf("t%d", i), Description: "T.", InputSchema: json.RawMessage(`{"type":"object"}`), Command: abi.Command{Dir: "/work"}})
+	}
+	data, err := json.Marshal(m)
+	require.NoError(t, err)
+
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = abi.DecodeManifest(data)
+	runtime.ReadMemStats(&after)
+	require.NoError(t, err)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8<<20))
 }

@@ -37,9 +37,10 @@ func TestGranted(t *testing.T) {
 		`{"gpu":true}`:                                                         `{"code":"invalid","message":"/gpu: this version cannot grant it to any plugin, expected one of files, env, clock, random, ask, session, kv, tools, http, secrets, optional"}`,
 		`{"optional":{"clock":true}}`:                                          `{"code":"invalid","message":"/optional: ask for these needs as those of the request"}`,
 		`{"env":["A"` + strings.Repeat(`,"A"`, 16) + `]}`:                      `{"code":"invalid","message":"expected at most 16 needs, found 17"}`,
+		`{"env":["` + strings.Repeat("A", 16<<10) + `"]}`:                      `{"code":"invalid","message":"expected at most 16384 bytes, found 16396"}`,
 		`not JSON`: `{"code":"invalid","message":"expected JSON: invalid character 'o' in literal null (expecting 'u') (line 1, column 2)"}`,
 	} {
-		t.Run(request, func(t *testing.T) {
+		t.Run(request[:min(len(request), 80)], func(t *testing.T) {
 			text, readonly := strings.CutPrefix(request, "readonly ")
 			o := run(t, ask("granted", text), host.Call{Traits: host.Traits{Readonly: readonly}, Policy: host.Policy{Grant: grant}})
 			require.NoError(t, o.err)

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -174,4 +175,12 @@ func TestManyNeeds(t *testing.T) {
 	require.Empty(t, problems(r))
 	require.Len(t, r.Plugins()[0].Missing, abi.MaxNeeds)
 	require.Len(t, r.Tools()[0].Missing, abi.MaxNeeds-abi.MaxTools+1)
+
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, tool := range r.Tools() { // as each listing does
+		require.True(t, tool.Denied() != nil)
+	}
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
 }

@@ -138,12 +138,21 @@ func (t *Tool) Denied() error {
 	if !reflect.ValueOf(t.Needs).IsZero() {
 		who = "the tool " + t.Name
 	}
-	return denied(who, t.Missing)
+	return &deniedError{who, t.Missing}
 }
 
-func denied(who string, missing []string) error {
-	return fmt.Errorf("%w: %s needs %s, which the operator has not granted", host.ErrDenied, who, strings.Join(missing, ", "))
+// deniedError says what a tool lacks. Its text is made only if it is read, because a listing
+// asks each tool.
+type deniedError struct {
+	who     string
+	missing []string
 }
+
+func (e *deniedError) Error() string {
+	return fmt.Sprintf("%v: %s needs %s, which the operator has not granted", host.ErrDenied, e.who, strings.Join(e.missing, ", "))
+}
+
+func (e *deniedError) Unwrap() error { return host.ErrDenied }
 
 // Refused returns why the tool cannot run, see [Plugin.Refused].
 func (t *Tool) Refused() error {
@@ -226,7 +235,7 @@ func (p *Plugin) Denied() error {
 	if len(p.Missing) == 0 || slices.ContainsFunc(p.Tools, func(t *Tool) bool { return len(t.Missing) == 0 }) {
 		return nil
 	}
-	return denied("the plugin "+p.Manifest.Name, p.Missing)
+	return &deniedError{"the plugin " + p.Manifest.Name, p.Missing}
 }
 
 // Ungranted reports whether the plugin lacks grants and was granted nothing at all.

@@ -214,7 +214,12 @@ func (s *search) at(start int, state uint64) bool {
 	s.found, s.end = nil, 0
 	for open := ^state & isFirst; open != 0; open &= open - 1 {
 		bucket := bits.TrailingZeros64(open)
+		found, end := s.found, s.end
+		s.end = 0 // without a budget, a longer form in another bucket is found too
 		s.walk(inBucket[bucket], prefix{node: &s.trees[bucket]}, start)
+		if s.end <= end {
+			s.found, s.end = found, end
+		}
 	}
 	return s.found != nil
 }

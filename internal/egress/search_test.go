@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -211,6 +212,24 @@ func TestSearchWork(t *testing.T) {
 				require.LessOrEqual(t, budget-s.budget, set.steps*len(s.text), name)
 			}
 		})
+	}
+}
+
+// TestSearchWithoutBudget: a secret is masked to its end even if no step is left to compare it
+// twice, and a shorter secret is its beginning.
+func TestSearchWithoutBudget(t *testing.T) {
+	const short = "s3cr3r"
+	for _, char := range letters { // in any bucket
+		long := short + "A" + string(char) + "-and-the-rest"
+		m := maskerOf([]string{short, long})
+		for _, text := range []string{long, strings.ToUpper(long), base64.StdEncoding.EncodeToString([]byte("." + long + "."))} {
+			s := m.search([]byte(text))
+			s.budget = 0
+			found := slices.Collect(s.places(t.Context()))
+			require.Equal(t, slices.Collect(m.search([]byte(text)).places(t.Context())), found, "%s", text)
+			require.Len(t, found, 1)
+			require.Equal(t, "[secret key1]", found[0].mark)
+		}
 	}
 }
 
