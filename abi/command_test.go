@@ -142,6 +142,13 @@ func TestHostileTemplates(t *testing.T) {
 	}
 }
 
+// TestZeroInTemplate: no call could begin.
+func TestZeroInTemplate(t *testing.T) {
+	tool := Tool{Name: "t", Description: "T.", InputSchema: json.RawMessage(`{"type":"object"}`)}
+	tool.Command.Args = []Word{{Templates: []string{"a\x00b"}}}
+	require.Equal(t, []Problem{{"/command/args/0", "has a zero byte, which would end the word"}}, tool.Check())
+}
+
 // TestBombs: a few templates cannot become more than a command gets.
 func TestBombs(t *testing.T) {
 	args, err := json.Marshal(map[string]any{"a": strings.Repeat("x", 1<<20), "l": slices.Repeat([]string{strings.Repeat("x", 1<<10)}, 1000)})
