@@ -15,8 +15,11 @@ const (
 	MaxWord     = 4 << 10  // bytes of the template of one word
 	MaxVariable = 4 << 10  // bytes of an environment variable
 	MaxExitCode = 255      // of a success
-	MaxExpanded = 16 << 20 // bytes of all expanded templates of one call
+	MaxExpanded = 16 << 20 // bytes of all expanded templates of one call, see [Command.Line]
 )
+
+// wordCost is what a word costs besides its text, in bytes: the host keeps a list of them.
+const wordCost = 64
 
 // ErrExpanded means that the expanded templates have more than [MaxExpanded] bytes.
 var ErrExpanded = fmt.Errorf("the arguments expand to more than %d bytes, the limit for a command", MaxExpanded)
@@ -112,8 +115,8 @@ func (o *Output) UnmarshalJSON(data []byte) error {
 }
 
 // A Word is a word of a command line. In JSON it may also be a group: a list of words that
-// are left out together if one of them names an argument that is missing, null or false.
-// In a template {name} stands for the argument of that name: a string as it is, any other
+// are left out together if one of them names an argument that is missing, null, false or
+// an empty array. In a template {name} stands for the argument of that name: a string as it is, any other
 // value as JSON. {{ and }} stand for braces.
 //
 // A word that consists only of {name} is left out if the argument is missing or null. An
@@ -144,7 +147,9 @@ func (w *Word) UnmarshalJSON(data []byte) error {
 
 // Line returns the command line for the arguments of a call, a JSON object. The error is
 // [ErrExpanded] or an [*ArgumentError]: a value must not begin a word with "-", unless the
-// word "--" stands before it or AllowDash names the argument.
+// word "--" stands before it or AllowDash names the argument. A "--" does not count if it
+// follows an option without its value, which would take it for that. Towards [MaxExpanded],
+// each word counts 64 bytes more than its text, and an array also as JSON.
 func (c *Command) Line(args json.RawMessage) ([]string, error) {
 	l := line{values: valuesOf(args), dashes: c.AllowDash}
 	for _, w := range c.Args {
@@ -203,6 +208,7 @@ type line struct {
 	dashes   []string // arguments whose values may begin a word with "-"
 	words    []string
 	operands bool // after the word "--"
+	open     bool // the last word is an option whose value was left out
 	size     int
 }
 
@@ -215,10 +221,17 @@ func (l *line) add(parts []part, group bool) error {
 
 	value := l.values[name]
 	switch {
-	case l.values.missing(name), group && string(value) == "true":
+	case group && string(value) == "true":
+		return nil
+	case l.values.missing(name), isEmpty(value):
+		l.open = l.open || len(l.words) > 0 && strings.HasPrefix(l.words[len(l.words)-1], "-")
 		return nil
 	case value[0] != '[':
 		return l.value(name, value)
+	}
+
+	if err := l.grow(len(value)); err != nil {
+		return err
 	}
 	var elements []json.RawMessage
 	_ = json.Unmarshal(value, &elements)
@@ -242,8 +255,9 @@ func (l *line) value(name string, value json.RawMessage) error {
 // mixed adds a word that has literal text.
 func (l *line) mixed(parts []part) error {
 	var b strings.Builder
+	var text string
 	for _, p := range parts {
-		text := p.literal
+		text = p.literal
 		if p.name != "" && !l.values.missing(p.name) {
 			text = l.values.text(p.name)
 			if err := l.check(p.name, text, b.Len() == 0); err != nil {
@@ -255,8 +269,13 @@ func (l *line) mixed(parts []part) error {
 		}
 	}
 
-	l.operands = l.operands || len(parts) == 1 && b.String() == "--"
-	return l.word(b.String())
+	word := b.String()
+	l.operands = l.operands || len(parts) == 1 && word == "--" && !l.open
+	if err := l.word(word); err != nil {
+		return err
+	}
+	l.open = text == "" && strings.HasPrefix(word, "-") && !strings.HasSuffix(word, "=")
+	return nil
 }
 
 // check checks the text of a value, which may begin a word.
@@ -271,10 +290,18 @@ func (l *line) check(name, text string, begins bool) error {
 }
 
 func (l *line) word(text string) error {
-	if l.size += len(text) + 1; l.size > MaxExpanded {
+	if err := l.grow(len(text) + wordCost); err != nil {
+		return err
+	}
+	l.words, l.open = append(l.words, text), false
+	return nil
+}
+
+// grow counts n bytes.
+func (l *line) grow(n int) error {
+	if l.size += n; l.size > MaxExpanded {
 		return ErrExpanded
 	}
-	l.words = append(l.words, text)
 	return nil
 }
 
@@ -287,15 +314,22 @@ func ExpandTemplate(template string, args json.RawMessage) (string, error) {
 // values are the arguments of a call.
 type values map[string]json.RawMessage
 
-// lacks reports whether a template names an argument that is missing, null or false.
+// lacks reports whether a template names an argument that is missing, null, false or an
+// empty array.
 func (v values) lacks(template string) bool {
 	return slices.ContainsFunc(parseTemplate(template), func(p part) bool {
-		return p.name != "" && (v.missing(p.name) || string(v[p.name]) == "false")
+		return p.name != "" && (v.missing(p.name) || string(v[p.name]) == "false" || isEmpty(v[p.name]))
 	})
 }
 
 func (v values) missing(name string) bool {
 	return len(v[name]) == 0 || string(v[name]) == "null"
+}
+
+// isEmpty reports whether a value is an array without elements.
+func isEmpty(value json.RawMessage) bool {
+	inside, isArray := strings.CutPrefix(string(value[:min(len(value), 1<<10)]), "[")
+	return isArray && strings.HasPrefix(strings.TrimLeft(inside, " \t\r\n"), "]")
 }
 
 func (v values) expand(parts []part) (string, error) {

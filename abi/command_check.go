@@ -84,6 +84,9 @@ func (d *decoder) args(at string, declared properties, words []Word) {
 			if len(template) > MaxWord {
 				d.add(at, "expected at most %d bytes, found %d", MaxWord, len(template))
 			}
+			if strings.Contains(template, "\x00") {
+				d.add(at, "has a zero byte, which would end the word")
+			}
 			d.placeholders(at, declared, template)
 		}
 	}

@@ -74,6 +74,13 @@ func TestHostileValues(t *testing.T) {
 		"after -- made of values":       {`"args":["-{a}","{b}"]`, `{"a":"-","b":"-x"}`, nil, option("b")},
 		"after a group with --":         {`"args":[["--","{a}"],"{b}"]`, `{"a":"x","b":"-x"}`, []string{"--", "x", "-x"}, ""},
 		"after a group left out":        {`"args":[["--","{a}"],"{b}"]`, `{"b":"-x"}`, nil, option("b")},
+		"after -- that is a value":      {`"args":["-n","{n}","--","{b}"]`, `{"b":"-x"}`, nil, option("b")},
+		"after -- and no elements":      {`"args":["-n","{n}","--","{b}"]`, `{"n":[ ],"b":"-x"}`, nil, option("b")},
+		"after -- that completes -n":    {`"args":["-n{n}","--","{b}"]`, `{"n":"","b":"-x"}`, nil, option("b")},
+		"after -- and an empty value":   {`"args":["-n","{n}","--n={n}","--","{b}"]`, `{"n":"","b":"-x"}`, []string{"-n", "", "--n=", "--", "-x"}, ""},
+		"after -- and a flag":           {`"args":[["-n","{n}"],"--","{b}"]`, `{"n":true,"b":"-x"}`, []string{"-n", "--", "-x"}, ""},
+		"after -- and no operand":       {`"args":["cat","{n}","--","{b}"]`, `{"b":"-x"}`, []string{"cat", "--", "-x"}, ""},
+		"a group without elements":      {`"args":[["-n","{n}"],"--","{b}"]`, `{"n":[ ],"b":"-x"}`, []string{"--", "-x"}, ""},
 		"after --x":                     {`"args":["--x","{a}"]`, `{"a":"-x"}`, nil, option("a")},
 		"white space before a dash":     {`"args":["{a}"]`, `{"a":" -x\n-y"}`, []string{" -x\n-y"}, ""},
 		"another dash":                  {`"args":["{a}"]`, `{"a":"−x"}`, []string{"−x"}, ""},
@@ -138,6 +145,13 @@ func TestHostileTemplates(t *testing.T) {
 	}
 }
 
+// TestZeroInTemplate: no call could begin.
+func TestZeroInTemplate(t *testing.T) {
+	tool := Tool{Name: "t", Description: "T.", InputSchema: json.RawMessage(`{"type":"object"}`)}
+	tool.Command.Args = []Word{{Templates: []string{"a\x00b"}}}
+	require.Equal(t, []Problem{{"/command/args/0", "has a zero byte, which would end the word"}}, tool.Check())
+}
+
 // TestBombs: a few templates cannot become more than a command gets.
 func TestBombs(t *testing.T) {
 	args, err := json.Marshal(map[string]any{"a": strings.Repeat("x", 1<<20), "l": slices.Repeat([]string{strings.Repeat("x", 1<<10)}, 1000)})
@@ -152,6 +166,16 @@ func TestBombs(t *testing.T) {
 	got, err := ExpandTemplate("{a}", args)
 	require.NoError(t, err)
 	require.Len(t, got, 1<<20)
+
+	words := Command{Args: slices.Repeat([]Word{{Templates: []string{"{a}"}}}, MaxWords)}
+	for name, array := range map[string]string{
+		"small words": strings.Repeat(`"",`, MaxExpanded/64) + `""`,
+		"white space": `""` + strings.Repeat(" ", 1<<20),
+	} {
+		line, err := words.Line(json.RawMessage(`{"a":[` + array + `]}`))
+		require.ErrorIs(t, err, ErrExpanded, name)
+		require.Empty(t, line)
+	}
 }
 
 // FuzzCommand: whatever a command line is, what it is expanded to is bounded by the

@@ -235,7 +235,7 @@ func (c *call) show(stream abi.Stream, p []byte) {
 	w := c.Stdout
 	if stream == abi.StreamStderr {
 		c.answer.Stderr.Write(p)
-		if c.module.Info.Shape == contract.Command && c.host.log.Enabled(&c.ctx, slog.LevelInfo) {
+		if c.module.Info.Shape == contract.Command && !c.Secret && c.host.log.Enabled(&c.ctx, slog.LevelInfo) {
 			c.stderr = append(c.stderr, p[:min(len(p), answer.MaxLogged-len(c.stderr))]...)
 		}
 		w = c.Stderr

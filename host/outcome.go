@@ -47,7 +47,7 @@ func (c *call) outcome(code int32, err error) (abi.Result, error) {
 		callErr = &CallError{Err: err}
 	}
 	callErr.Plugin, callErr.Tool = c.Plugin, c.Tool
-	if errors.Is(err, ErrTrap) || errors.Is(err, ErrABI) {
+	if !o.Secret && (errors.Is(err, ErrTrap) || errors.Is(err, ErrABI)) {
 		callErr.LastWords = o.answer.Stderr.LastWords()
 	}
 	o.classify(callErr)

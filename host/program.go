@@ -50,10 +50,11 @@ func stdoutEnd(stdout []byte) string {
 	return ""
 }
 
-// fail makes the call a tool error. The log has all that a program wrote.
+// fail makes the call a tool error. The log has all that a program wrote, unless a secret
+// could be part of it.
 func (o *outcome) fail(reason string) {
 	o.Kind, o.Value, o.Error = abi.ToolError, nil, reason
-	if o.isProgram() {
+	if o.isProgram() && !o.Secret {
 		o.logger().Info("the program failed", "error", reason,
 			"stdout", answer.Valid(o.answer.Result, answer.MaxLogged), "stderr", answer.Valid(o.stderr, answer.MaxLogged))
 	}

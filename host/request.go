@@ -26,6 +26,9 @@ type Call struct {
 	// Background exempts the call from Config.TotalCalls. The caller limits its own
 	// background calls.
 	Background bool
+	// Secret says that the arguments have a secret: the log has nothing that a program
+	// wrote before it failed or crashed.
+	Secret bool
 
 	// Stopping is closed to ask the tool to finish soon: every function of the contract
 	// then returns abi.Canceled. A tool that ignores it runs until the context ends. Nil

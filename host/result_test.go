@@ -136,6 +136,9 @@ func TestFailedProgram(t *testing.T) {
 		log.Reset()
 		do(context.Background(), h, m, host.Call{Traits: host.Traits{Command: abi.Command{Success: []int64{4}}}})
 		require.Empty(t, log.String(), "a success is not logged")
+		o = do(context.Background(), h, m, host.Call{Secret: true})
+		require.Equal(t, abi.ToolError, o.Kind)
+		require.Empty(t, log.String(), "the output may have the secret")
 	}
 }
 

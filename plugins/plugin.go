@@ -214,6 +214,7 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	if req.Args, err = t.input.Fill(req.Args); err != nil {
 		return fail(abi.ToolError, "the arguments do not fit: "+err.Error(), err)
 	}
+	_, req.Secret = t.input.Public(req.Args)
 	req.Plugin, req.Tool = p.Manifest.Name, t.Tool.Name
 	req.Argv, req.Command, req.Function, req.Input, req.MCPTool = t.Argv, t.Command, t.Function, t.Input, t.MCPTool
 	req.HostFunctions = p.Manifest.HostFunctions

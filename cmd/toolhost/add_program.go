@@ -10,14 +10,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/document"
 	"github.com/toolhost/toolhost/internal/human"
 	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/internal/registry"
@@ -100,7 +103,7 @@ func (f programFlags) read(ctx context.Context, a *app, file string, words []str
 		return p, &usageError{errors.New(file + ": expected a file that ends in .wasm, or oci://HOST/NAME:TAG"), ""}
 	}
 	p = program{file: file, name: f.name}
-	if p.wasm, err = os.ReadFile(file); err != nil {
+	if p.wasm, err = readBounded(file, host.MaxPluginSize); err != nil {
 		return p, err
 	}
 	var info *host.Info
@@ -114,8 +117,8 @@ func (f programFlags) read(ctx context.Context, a *app, file string, words []str
 
 	p.endings = plugins.Sidecars(os.DirFS(filepath.Dir(file)), filepath.Base(file))
 	if info.Manifest != nil || info.Describe || len(p.endings) > 0 {
-		if words != nil || f.name != "" {
-			return p, &usageError{errors.New(file + " has a manifest, which says how it is called"), "leave out --name and what follows --"}
+		if words != nil || !reflect.DeepEqual(f, programFlags{to: f.to}) {
+			return p, &usageError{errors.New(file + " has a manifest, which says how it is called"), "leave out what follows --, and all flags but --to"}
 		}
 		p.name = strings.TrimSuffix(filepath.Base(file), ".wasm")
 		return p, nil
@@ -176,7 +179,10 @@ func (f programFlags) manifest(name string, words []string, args string, result 
 		enc := json.NewEncoder(&text) // JSON is YAML
 		enc.SetEscapeHTML(false)
 		_ = enc.Encode(value) // strings, numbers and JSON
-		fmt.Fprintf(&b, "%*s%s: %s", indent, "", key, text.String())
+		fmt.Fprintf(&b, "%*s%s: %s", indent, "", key, notInYAML.ReplaceAllStringFunc(text.String(), func(s string) string {
+			r, _ := utf8.DecodeRuneInString(s)
+			return fmt.Sprintf(`\u%04x`, r)
+		}))
 	}
 	line(0, "abi", abi.Version)
 	line(0, "name", name)
@@ -216,6 +222,10 @@ func (f programFlags) manifest(name string, words []string, args string, result 
 	return b.Bytes(), nil
 }
 
+// notInYAML matches characters that a string of JSON can have as they are, and one of YAML
+// cannot.
+var notInYAML = regexp.MustCompile("[\u007f-\u009f\ufeff\ufffe\uffff]")
+
 // needs returns the folders that the program needs, and whether it writes to one.
 func (f programFlags) needs() (folders []abi.FileNeed, writes bool, err error) {
 	for _, folder := range f.folders {
@@ -240,6 +250,9 @@ func (f programFlags) variables() (map[string]string, error) {
 		name, value, ok := strings.Cut(v, "=")
 		if !ok {
 			return nil, &usageError{fmt.Errorf("--env %s: expected NAME=VALUE", v), ""}
+		}
+		if !utf8.ValidString(v) {
+			return nil, &usageError{fmt.Errorf("--env %q: %w", v, errNotUTF8), ""}
 		}
 		env[name] = value
 	}
@@ -280,13 +293,34 @@ func (f programFlags) try(ctx context.Context, a *app, p *program, work string, 
 	}
 
 	if len(results[0].Content) > 0 || len(results[0].Value) > maxExample || !sameValue(results[0].Value, results[1].Value) {
-		a.notef("toolhost: the result is no example of the manifest: it is not the same each time, or large")
+		a.notef("toolhost: the result did not become an example of the manifest: it differs from call to call, or is too large")
 		return nil
 	}
-	if p.sidecar, err = f.manifest(p.name, words, args, results[0].Value); err != nil {
+	sidecar, err := f.manifest(p.name, words, args, results[0].Value)
+	if err != nil {
 		return err
 	}
+	if !isExample(sidecar, results[0].Value) {
+		a.notef("toolhost: the result did not become an example of the manifest: it has numbers or keys that YAML cannot keep")
+		return nil
+	}
+	p.sidecar = sidecar
 	return p.write(work)
+}
+
+// isExample reports whether the example in a sidecar is read with this result.
+func isExample(sidecar []byte, result json.RawMessage) bool {
+	value, err := document.Decode(".yaml", sidecar)
+	if err != nil {
+		return false
+	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		return false
+	}
+	var m abi.Manifest
+	err = json.Unmarshal(data, &m)
+	return err == nil && sameValue(m.Tools[0].Examples[0].Result, result)
 }
 
 // maxExample bounds the result of an example that is written into a manifest, in bytes.
@@ -374,8 +408,11 @@ func (f programFlags) folder(a *app) (string, error) {
 // vacant returns an error if a folder has a file of the program's name.
 func (p program) vacant(folder string) error {
 	file := filepath.Join(folder, p.name+".wasm")
-	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
+	switch _, err := os.Lstat(file); {
+	case err == nil:
 		return &usageError{fmt.Errorf("%s exists", file), "remove it first, or choose another --name"}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
 	}
 	if len(plugins.Sidecars(os.DirFS(folder), p.name+".wasm")) > 0 {
 		return &usageError{fmt.Errorf("%s has a manifest of %s", folder, p.name), "remove it first, or choose another --name"}
@@ -383,23 +420,40 @@ func (p program) vacant(folder string) error {
 	return nil
 }
 
-// write writes the program and its manifests into a folder.
-func (p program) write(folder string) error {
+// write writes the program and its manifests into a folder, or nothing.
+func (p program) write(folder string) (err error) {
+	var written []string
+	defer func() {
+		for _, name := range written {
+			if err != nil {
+				_ = os.Remove(name)
+			}
+		}
+	}()
+	write := func(name string, data []byte) error {
+		name = filepath.Join(folder, name)
+		err := owned.WriteFile(name, data)
+		if err == nil {
+			written = append(written, name)
+		}
+		return err
+	}
+
 	if p.sidecar != nil {
-		if err := owned.WriteFile(filepath.Join(folder, p.name+".toolhost.yaml"), p.sidecar); err != nil {
+		if err := write(p.name+".toolhost.yaml", p.sidecar); err != nil {
 			return err
 		}
 	}
 	for _, name := range p.endings {
 		data, err := os.ReadFile(filepath.Join(filepath.Dir(p.file), name))
 		if err == nil {
-			err = owned.WriteFile(filepath.Join(folder, name), data)
+			err = write(name, data)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return owned.WriteFile(filepath.Join(folder, p.name+".wasm"), p.wasm) // last: a server sees it with its manifest
+	return write(p.name+".wasm", p.wasm) // last: a server sees it with its manifest
 }
 
 // install copies the program into a folder, adds that to the configuration, and shows what

@@ -52,7 +52,7 @@ func inspectFile(ctx context.Context, a *app, name string) error {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		return &usageError{errors.New(name + " is a folder: expected a file that ends in .wasm"), "toolhost list --plugins shows what is in a folder"}
 	}
-	wasm, err := os.ReadFile(name)
+	wasm, err := readBounded(name, host.MaxPluginSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &hinted{err, "inspect takes the file of a plugin: toolhost list --json has the file of each"}
 	}

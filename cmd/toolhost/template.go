@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/toolhost/toolhost/abi"
 )
@@ -34,9 +35,15 @@ var placeholder = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)(?::([a-z]+))?(\.
 // stdinType is the type of the argument that a program reads from stdin.
 const stdinType = "stdin"
 
+// errNotUTF8 says that a manifest cannot have a text.
+var errNotUTF8 = errors.New("expected UTF-8")
+
 // parseWords reads the words of a template.
 func parseWords(words []string) (t template, err error) {
 	for _, word := range words {
+		if !utf8.ValidString(word) {
+			return t, fmt.Errorf("%q: %w", word, errNotUTF8)
+		}
 		parsed, found, err := t.word(word)
 		if err != nil {
 			return t, fmt.Errorf("%q: %w", word, err)

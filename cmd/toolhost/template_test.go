@@ -2,12 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/document"
 )
 
 // TestTemplate: the command line that a template makes of arguments.
@@ -86,4 +89,62 @@ func TestProgramNames(t *testing.T) {
 	} {
 		require.Equal(t, want, nameOf(file), file)
 	}
+}
+
+// A manifest has the words, variables and results of a program as they are, or there is none.
+func TestProgramManifest(t *testing.T) {
+	for _, text := range []string{"a\nb # c: d", "\x7f", "\u0085\u009b", "\ufeff", "\uffff", "\u2028", `"\u0000'`, "😀"} {
+		f := programFlags{env: []string{"A=" + strings.ReplaceAll(text, "\x00", "")}}
+		sidecar, err := f.manifest("p", []string{text}, "", nil)
+		require.NoError(t, err)
+		value, err := document.Decode(".yaml", sidecar)
+		require.NoError(t, err, "%q", text)
+		data, err := json.Marshal(value)
+		require.NoError(t, err)
+		var m abi.Manifest
+		require.NoError(t, json.Unmarshal(data, &m))
+		require.Equal(t, []abi.Word{{Templates: []string{text}}}, m.Tools[0].Command.Args)
+		require.Equal(t, text, m.Tools[0].Command.Env["A"])
+	}
+
+	_, err := programFlags{}.manifest("p", []string{"a\xff"}, "", nil)
+	require.ErrorIs(t, err, errNotUTF8)
+	_, err = programFlags{env: []string{"A=\xff"}}.manifest("p", nil, "", nil)
+	require.ErrorIs(t, err, errNotUTF8)
+}
+
+// A result that YAML cannot keep does not become an example, which would fail.
+func TestProgramExample(t *testing.T) {
+	for result, want := range map[string]bool{
+		`{"<<":{"a":1},"~":null,"yes":"no","n":0.5}`: true,
+		`12345678901234567890123`:                    true,
+		`1e400`:                                      false,
+		`{"a":1,"a":2}`:                              false,
+		`{"` + strings.Repeat("k", 1100) + `":"value"}`: false,
+	} {
+		sidecar, err := programFlags{}.manifest("p", nil, "{}", json.RawMessage(result))
+		require.NoError(t, err)
+		require.Equal(t, want, isExample(sidecar, json.RawMessage(result)), result)
+	}
+}
+
+// A file that never ends is not read.
+func TestInspectDevice(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "device.wasm")
+	if err := os.Symlink(os.DevNull, name); err != nil {
+		t.Skip(err)
+	}
+	require.ErrorContains(t, inspectFile(t.Context(), nil, name), "expected a file")
+	_, err := programFlags{}.read(t.Context(), nil, name, nil)
+	require.ErrorContains(t, err, "expected a file")
+}
+
+// What cannot be written whole is not left behind.
+func TestProgramWrittenInPart(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "p.wasm", "in the way"), 0o700))
+	require.Error(t, program{name: "p", sidecar: []byte("abi: toolhost_v1\n")}.write(dir))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
 }
