@@ -1,11 +1,14 @@
 package abi
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -117,7 +120,7 @@ func (o *Output) UnmarshalJSON(data []byte) error {
 // A Word is a word of a command line. In JSON it may also be a group: a list of words that
 // are left out together if one of them names an argument that is missing, null, false or
 // an empty array. In a template {name} stands for the argument of that name: a string as it is, any other
-// value as JSON. {{ and }} stand for braces.
+// value as JSON, and a number without a fraction without a point. {{ and }} stand for braces.
 //
 // A word that consists only of {name} is left out if the argument is missing or null. An
 // array becomes one word per element. In a group the word is left out if the argument is
@@ -348,9 +351,14 @@ func (v values) expand(parts []part) (string, error) {
 
 func (v values) text(name string) string { return textOf(v[name]) }
 
-// textOf returns a string as it is, and any other value as JSON.
+// textOf returns a string as it is, and any other value as JSON. A number such as 2.0 or
+// 2e0 is an integer in JSON Schema, but not for programs: it becomes 2.
 func textOf(value json.RawMessage) string {
 	if len(value) == 0 || value[0] != '"' {
+		const exact = 1 << 53 // larger numbers have digits that a float64 lacks
+		if n, err := strconv.ParseFloat(string(value), 64); err == nil && bytes.ContainsAny(value, ".eE") && n == math.Trunc(n) && math.Abs(n) < exact {
+			return strconv.FormatInt(int64(n), 10)
+		}
 		return string(value)
 	}
 	text, plain := plainText(value)

@@ -17,9 +17,13 @@ func (o *outcome) isProgram() bool {
 	return o.module.Info.Shape == contract.Command && !o.describing
 }
 
-// exited reads the output of a guest that ended with an exit code.
+// exited reads the output of a guest that ended with an exit code. A program that has only a
+// message on stderr has failed, even if a code other than 0 may be a success: linters use
+// one code for findings and for failures.
 func (o *outcome) exited(code int) error {
-	if o.isProgram() && o.Command.Succeeds(code) {
+	said := answer.Clean(o.answer.Stderr.Bytes())
+	failed := code != 0 && said != "" && len(o.answer.Result) == 0
+	if o.isProgram() && o.Command.Succeeds(code) && !failed {
 		if code != 0 {
 			o.ExitCode = &code
 		}
@@ -28,7 +32,6 @@ func (o *outcome) exited(code int) error {
 
 	o.ExitCode = &code
 	o.fail(fmt.Sprintf("exited with code %d", code))
-	said := answer.Clean(o.answer.Stderr.Bytes())
 	switch {
 	case said != "":
 		said = ": " + said

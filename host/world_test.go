@@ -361,6 +361,28 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// TestSilentSuccess: a program with a code that is a success has failed if it has only a
+// message.
+func TestSilentSuccess(t *testing.T) {
+	h := newHost(t, nil)
+	m := worldPlugin.module(t, h)
+	for name, c := range map[string]struct {
+		args string
+		want abi.Result
+	}{
+		"findings":  {`{"do":"exit","text":"a finding","n":1}`, abi.Result{Kind: abi.Success, Value: []byte(`"a finding"`), ExitCode: new(1)}},
+		"nothing":   {`{"do":"exit","n":1}`, abi.Result{Kind: abi.Success, Value: []byte(`""`), ExitCode: new(1)}},
+		"a message": {`{"do":"err","text":"no such file\n","n":1}`, abi.Result{Kind: abi.ToolError, Error: "exited with code 1: no such file", ExitCode: new(1)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := do(context.Background(), h, m, host.Call{Args: json.RawMessage(c.args), Traits: host.Traits{Command: abi.Command{Success: []int64{0, 1}}}})
+			require.NoError(t, o.err)
+			o.Usage = abi.Usage{}
+			require.Equal(t, c.want, o.Result)
+		})
+	}
+}
+
 // TestFlags: arguments as flags are what the model makes them, and no more than
 // arguments.
 func TestFlags(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -38,6 +39,7 @@ type programFlags struct {
 	success     []int
 	output      string
 	folders     []string
+	dashes      []string
 	env         []string
 }
 
@@ -45,11 +47,12 @@ func (f *programFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.name, "name", "", "`name` of the plugin and its tool (default: that of the file)")
 	flags.StringVar(&f.description, "description", "", "what the tool does, for models")
 	flags.StringVar(&f.to, "to", "", "`folder` of plugins (default: the first one configured, or one of your own)")
-	flags.StringVar(&f.example, "example", "", "arguments to try the program with, as `JSON`; what is piped in is the argument that it reads")
+	flags.StringVar(&f.example, "example", "", "arguments to try the program with, as `JSON`; for {name:stdin}, text can also be piped in")
 	flags.BoolVar(&f.untried, "untried", false, "add the program without a try")
 	flags.IntSliceVar(&f.success, "success", nil, "exit `codes` whose output is a result (default 0)")
 	flags.StringVar(&f.output, "output", "", "what the output is: text, json, lines, auto, base64, or the `type` of an image such as image/png (default auto)")
-	flags.StringArrayVar(&f.folders, "folder", nil, "a folder that the program needs, as `PATH[:write]`; may be repeated. The only one is the working directory")
+	flags.StringArrayVar(&f.folders, "folder", nil, "a folder that the program needs, as `PATH[:write]`; may be repeated. If there is one, it is the working directory. A try sees a copy of testdata/PATH next to the file")
+	flags.StringSliceVar(&f.dashes, "allow-dash", nil, "`arguments` whose values may begin with -, because the program cannot take them for options")
 	flags.StringArrayVar(&f.env, "env", nil, "a constant variable, as `NAME=VALUE`; may be repeated")
 }
 
@@ -201,6 +204,9 @@ func (f programFlags) manifest(name string, words []string, args string, result 
 	if len(env) > 0 {
 		line(6, "env", env)
 	}
+	if f.dashes != nil {
+		line(6, "allow_dash", f.dashes)
+	}
 	if len(folders) == 1 {
 		line(6, "dir", folders[0].Path)
 	}
@@ -278,22 +284,22 @@ func (f programFlags) try(ctx context.Context, a *app, p *program, work string, 
 
 	var results [2]abi.Result
 	for i := range results {
-		var stderr bytes.Buffer
+		var stdout, stderr bytes.Buffer
 		session, err := r.reset()
 		if err != nil {
 			return err
 		}
-		results[i], err = r.Call(ctx, server.Request{Session: session, Tool: r.plugin.Tools[0].Name, Args: json.RawMessage(args), Stderr: &stderr})
+		results[i], err = r.Call(ctx, server.Request{Session: session, Tool: r.plugin.Tools[0].Name, Args: json.RawMessage(args), Stdout: &stdout, Stderr: &stderr})
 		if i == 0 {
 			printTried(a, p.name, args, results[0], stderr.Bytes())
 		}
 		if ctx.Err() != nil || results[i].Kind != abi.Success {
-			return &hinted{fmt.Errorf("the try failed, and nothing was added: %s", ends(results[i], err)), tryHint(results[i])}
+			return &hinted{fmt.Errorf("the try failed, and nothing was added: %s", ends(results[i], err)), f.tryHint(results[i], stdout.Bytes())}
 		}
 	}
 
-	if len(results[0].Content) > 0 || len(results[0].Value) > maxExample || !sameValue(results[0].Value, results[1].Value) {
-		a.notef("toolhost: the result did not become an example of the manifest: it differs from call to call, or is too large")
+	if why := notExample(results[0], results[1], r.folders); why != "" {
+		a.notef("toolhost: the result did not become an example of the manifest: %s", why)
 		return nil
 	}
 	sidecar, err := f.manifest(p.name, words, args, results[0].Value)
@@ -365,7 +371,7 @@ func (f programFlags) arguments(ctx context.Context, a *app, words []string) (st
 // printTried shows a try.
 func printTried(a *app, tool, args string, r abi.Result, stderr []byte) {
 	a.printf("%s %s\n", tool, brief(json.RawMessage(args)))
-	if r.Kind == abi.Success {
+	if r.Kind == abi.Success && (len(r.Value) > 0 || len(r.Content) == 0) {
 		a.printf("  result  %s\n", brief(r.Value))
 	}
 	for _, c := range r.Content {
@@ -382,11 +388,34 @@ func printTried(a *app, tool, args string, r abi.Result, stderr []byte) {
 }
 
 // tryHint says what may help after a failed try.
-func tryHint(r abi.Result) string {
-	if r.ExitCode != nil && *r.ExitCode != 0 && r.Kind == abi.ToolError {
+func (f programFlags) tryHint(r abi.Result, stdout []byte) string {
+	media := http.DetectContentType(stdout)
+	switch {
+	case r.ExitCode != nil && *r.ExitCode != 0 && len(stdout) > 0:
 		return fmt.Sprintf("if the code %d is a result, as with linters: --success 0,%d", *r.ExitCode, *r.ExitCode)
+	case f.output == "" && !utf8.Valid(stdout) && strings.HasPrefix(media, "image/"):
+		return "the output is an image: --output " + media
+	case f.output == "" && !utf8.Valid(stdout):
+		return "for output that is no text: --output base64"
+	case len(f.folders) > 0:
+		return "a try sees a copy of testdata/PATH next to the file as the folder PATH"
 	}
 	return "see docs/plugins.md, “A program as it is”"
+}
+
+// notExample says why the result of a try is no example; empty if it is one.
+func notExample(one, again abi.Result, folders []host.Mount) string {
+	switch {
+	case len(folders) > 0:
+		return "its folders are not those of toolhost test"
+	case len(one.Content) > 0:
+		return "it is no JSON value"
+	case len(one.Value) > maxExample:
+		return fmt.Sprintf("it has more than %d bytes", maxExample)
+	case !sameValue(one.Value, again.Value):
+		return "it differs from call to call"
+	}
+	return ""
 }
 
 // folder returns the folder to which the program is added.
@@ -410,7 +439,7 @@ func (p program) vacant(folder string) error {
 	file := filepath.Join(folder, p.name+".wasm")
 	switch _, err := os.Lstat(file); {
 	case err == nil:
-		return &usageError{fmt.Errorf("%s exists", file), "remove it first, or choose another --name"}
+		return &usageError{fmt.Errorf("%s exists", file), "delete it with its manifest, NAME.toolhost.yaml, or choose another --name"}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}

@@ -244,9 +244,10 @@ func (a *app) printCall(ctx context.Context, result abi.Result, err error, save 
 }
 
 // failure returns the error of a call without a result: a usage error if the
-// arguments do not fit, as for a spawn, otherwise the tool's error.
+// arguments do not fit, as for a spawn, otherwise the tool's error. Arguments that were
+// corrected do not fit either, but then the tool has run.
 func failure(s *server.Service, req server.Request, result abi.Result) error {
-	if tool, err := s.Lookup(req.Tool); err == nil && len(tool.CheckArgs(req.Args)) > 0 {
+	if tool, err := s.Lookup(req.Tool); err == nil && result.Usage.Fuel == 0 && len(tool.CheckArgs(req.Args)) > 0 {
 		return &wire.Problem{Code: wire.CodeInvalid, Detail: "args: " + result.Error}
 	}
 	return &toolFailed{result}

@@ -128,8 +128,8 @@ func (t *template) declare(p param) (param, error) {
 	return p, nil
 }
 
-// add adds a word with its placeholders. What is optional is in a group with the option
-// before it, such as -i in -i {indent?}, so that both are left out.
+// add adds a word with its placeholders. What is optional, or a list, is in a group with the
+// option before it, such as -i in -i {indent?}, so that both are left out.
 func (t *template) add(word string, found []param) error {
 	alone := len(found) == 1 && word == "{"+found[0].name+"}"
 	if !alone {
@@ -148,7 +148,7 @@ func (t *template) add(word string, found []param) error {
 	switch {
 	case p.kind == "boolean" && (!option || p.list):
 		return fmt.Errorf("{%s} is a boolean, which stands for the option before it, such as -v {%s:boolean}", p.name, p.name)
-	case option && (p.optional || p.kind == "boolean"):
+	case option && (p.optional || p.list || p.kind == "boolean"):
 		t.args[last] = abi.Word{Templates: []string{t.args[last].Templates[0], word}, Group: true}
 	default:
 		t.args = append(t.args, abi.Word{Templates: []string{word}})
