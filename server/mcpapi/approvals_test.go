@@ -160,7 +160,7 @@ func TestAnswersOfClients(t *testing.T) {
 		s := open(t, wiping(t, &noted))
 		u := &user{decisions: map[string]string{"draft.txt": "yes", "PRODUCTION": "no"}}
 		text := textOf(t, dial(t, s, u), "exec", scriptOf(`
-			const asks = async (text) => (await ask(text)).content.answer;
+			const asks = (text) => ask(text, { type: "string" });
 			return [await asks("Really delete draft.txt?"), await asks("Really delete ALL OF PRODUCTION?"), await asks("Really delete draft.txt?")]`))
 		require.Contains(t, text, `[\"yes\",\"no\",\"yes\"]`)
 		last := u.asked[max(0, len(u.asked)-3):]
