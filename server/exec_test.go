@@ -295,3 +295,19 @@ func TestScriptsInTheBackground(t *testing.T) {
 		require.Equal(t, "canceled", s.check("a", id, "")["status"])
 	})
 }
+
+// TestLongListsAreCheap: what guards the first objects of a value does not read all of it.
+func TestLongListsAreCheap(t *testing.T) {
+	numbers := gotool.Tool{Name: "numbers", Description: "Lists numbers.", Hints: abi.Hints{Readonly: true}, Handler: gotool.Handle(func(context.Context, *gotool.Call, struct{}) ([]int, error) {
+		return make([]int, 8000), nil
+	})}
+	s := openScripts(t, Config{Tools: []gotool.Tool{numbers}})
+	fuel := func(text, want string) uint64 {
+		r, err := s.Service.Call(t.Context(), Request{Tool: "exec", Args: code(text)})
+		require.NoError(t, err)
+		require.Equal(t, want, string(r.Value))
+		return uint64(r.Usage.Fuel)
+	}
+	base := fuel(`return 1`, `1`)
+	require.Less(t, fuel(`return (await tools.numbers()).length`, `8000`)-base, uint64(15_000_000))
+}

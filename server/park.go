@@ -110,7 +110,7 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 			c.note.Run = p.follow.stored(ctx, ran.Run)
 			return r, rerr
 		}
-		if !isClosed(live.wanted) {
+		if !isClosed(live.wanted) || isClosed(live.failed) {
 			return p.follow.parked(c, ran.Run, b.Park, personal{})
 		}
 		return p.follow.follow(ctx, c, ran.Run, c.patience()-time.Since(began)) // it waits for a person
@@ -269,8 +269,9 @@ type live struct {
 	want   func()        // closes wanted
 	parked chan struct{} // closed when the call has become a run
 	run    string        // the run's id; set before parked is closed
-	failed chan struct{} // closed when it cannot become one
+	failed chan struct{} // closed when it cannot become one early
 	why    error         // set before failed is closed
+	nobody error         // the refusal of a question; set before failed is closed
 	gone   chan struct{} // closed by detach
 
 	later    *question.Asker // for the run
@@ -312,6 +313,9 @@ func (l *live) park(ctx context.Context) error {
 	case <-l.parked:
 		return nil
 	case <-l.failed:
+		if isClosed(l.parked) { // later
+			return nil
+		}
 		return fmt.Errorf("%w: %w", ErrApproval, l.why)
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -327,12 +331,14 @@ func (l *live) became(run string) {
 	l.free()
 }
 
-// remains records that the call cannot become a run, and continues.
+// remains records that the call cannot become a run now, and continues.
 func (l *live) remains(why error) {
+	nobody := fmt.Errorf("%w: nobody can be asked here", host.ErrDenied)
 	if limit, ok := errors.AsType[*engine.LimitError](why); ok {
 		why = errors.New(reason.LimitText(limit))
+		nobody = fmt.Errorf("%w: %w", nobody, why)
 	}
-	l.why = why
+	l.why, l.nobody = why, nobody
 	close(l.failed)
 }
 
@@ -410,7 +416,9 @@ func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 	case <-ctx.Done():
 		return abi.Answers{}, ctx.Err()
 	case <-l.failed:
-		return abi.Answers{}, fmt.Errorf("%w: nobody can be asked here", host.ErrDenied)
+		if !isClosed(l.parked) {
+			return abi.Answers{}, l.nobody
+		}
 	case <-l.parked:
 	}
 	if isClosed(l.gone) && !l.askLater {

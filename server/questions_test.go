@@ -279,3 +279,45 @@ func TestAskLaterWithoutRun(t *testing.T) {
 		require.JSONEq(t, `{"code":"denied","message":"nobody can be asked here"}`, string(r.Value))
 	})
 }
+
+// TestAskLaterWithoutRoom: a call that cannot become a run when it asks reads why. It
+// continues, is waited for no longer than others, and may ask once it is a run.
+func TestAskLaterWithoutRoom(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := openScripts(t, Config{Runs: RunsConfig{Parked: 1}, ParkAfter: time.Minute})
+		req := Request{Session: alice, Tool: "exec", AskLater: true}
+		asks := func(text string) (r abi.Result, took time.Duration) {
+			began := time.Now()
+			req.Args = code(text)
+			r, err := s.Service.Call(t.Context(), req)
+			if err != nil {
+				r.Error = err.Error()
+			}
+			return r, time.Since(began)
+		}
+		first, _ := asks(`return await ask("Who?")`)
+		require.Contains(t, string(first.Value), `"questions"`)
+
+		r, took := asks(`return await ask("Who else?")`)
+		require.Contains(t, r.Error, "nobody can be asked here: this session already has the maximum of 1 calls that are runs")
+		require.Zero(t, took)
+
+		r, took = asks(`try { await ask("Who else?") } catch { await sleep(600e3) }; return await ask("And now?")`)
+		id := backgroundID(t, r)
+		require.Contains(t, string(r.Value), "Still running after 60s")
+		require.Equal(t, time.Minute, took)
+		time.Sleep(time.Hour)
+		s.answers(id, "Ben")
+		require.Equal(t, `"Ben"`, string(s.settled(alice, id).Result))
+	})
+}
+
+// backgroundID returns the run that a call has become.
+func backgroundID(t *testing.T, r abi.Result) string {
+	t.Helper()
+	var value struct {
+		TaskID string `json:"task_id"`
+	}
+	require.NoError(t, json.Unmarshal(r.Value, &value), "%+v", r)
+	return value.TaskID
+}

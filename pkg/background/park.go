@@ -24,8 +24,8 @@ type RunRequest struct {
 	// Park is closed to park the call immediately; nil: never.
 	Park <-chan struct{}
 	// Unparked is called if the call could not be parked. It is then stopped if a limit is
-	// the reason and Park is not closed, and continues in the foreground otherwise. It may
-	// be nil.
+	// the reason and Park is not closed, and continues in the foreground otherwise. It is
+	// called once, and may be nil.
 	Unparked func(err error)
 
 	// Work does the work, under the rules of an [Executor]. It is the first
@@ -57,10 +57,10 @@ type RunResult struct {
 //
 // If the session has too many parked calls or the host too many runs when the call is
 // to be parked, or the record quota is full, the work is stopped, and the error is an
-// [*engine.LimitError] unless the work returned a result. If Park was closed, if the call
-// cannot be parked for another reason, which is logged, or if the manager is closing, it
-// continues in the foreground. A bad request is a *[FieldError]; after Close the error is
-// [ErrClosed].
+// [*engine.LimitError] unless the work returned a result. If Park was closed, it
+// continues in the foreground until ParkAfter. If the call cannot be parked for another
+// reason, which is logged, or if the manager is closing, it continues there to its end. A
+// bad request is a *[FieldError]; after Close the error is [ErrClosed].
 //
 // With an IdempotencyKey the call is a run from its start: its record is stored before
 // Work is called, and its end before Run returns what Work returned. If ctx ends, the
@@ -162,41 +162,53 @@ func (w *worker) attend(ctx context.Context, c *call, req RunRequest) (parked bo
 	due, stop := req.due()
 	defer stop()
 
-	select {
-	case <-c.worked:
-	case <-due:
-	case <-req.Park:
-	}
-	if closed(c.worked) {
-		return false, nil
-	}
-	if !detach() { // ctx ended first: its work ends
-		<-c.worked
-		return false, nil
-	}
+	for {
+		select {
+		case <-c.worked:
+		case <-due:
+		case <-req.Park:
+		}
+		if closed(c.worked) {
+			return false, nil
+		}
+		if !detach() { // ctx ended first: its work ends
+			<-c.worked
+			return false, nil
+		}
 
-	err = w.park(c.task, time.Now())
-	if err == nil {
-		return true, nil
+		err = w.park(c.task, time.Now())
+		if err == nil {
+			return true, nil
+		}
+		early := closed(req.Park)
+		err = w.unparked(ctx, c, req, err)
+		detach = c.follow(ctx)
+		if !early || c.task.unsure {
+			<-c.worked
+			return false, err
+		}
+		req.Park, req.Unparked = nil, nil // there may be room once it is due
 	}
+}
 
+// unparked goes on with a call that could not be parked. The error is the reason if its
+// work is stopped.
+func (w *worker) unparked(ctx context.Context, c *call, req RunRequest, err error) error {
 	if req.Unparked != nil {
 		req.Unparked(err)
 	}
 	_, limit := errors.AsType[*engine.LimitError](err)
 	if limit && !closed(req.Park) {
 		c.task.requestStop(w.cfg().Grace)
-	} else {
-		level := slog.LevelWarn
-		if limit {
-			level = slog.LevelDebug // an agent can cause it with each call
-		}
-		w.log.Log(ctx, level, "call not parked; it continues in the foreground", "session", c.task.run.Session, "tool", c.task.run.Tool, "error", err)
-		err = nil
+		return err
 	}
-	detach = c.follow(ctx)
-	<-c.worked
-	return false, err
+
+	level := slog.LevelWarn
+	if limit {
+		level = slog.LevelDebug // an agent can cause it with each call
+	}
+	w.log.Log(ctx, level, "call not parked; it continues in the foreground", "session", c.task.run.Session, "tool", c.task.run.Tool, "error", err)
+	return nil
 }
 
 // due returns a channel that delivers when it is time to park the call, or never.

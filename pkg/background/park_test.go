@@ -303,6 +303,37 @@ func TestParkingWithoutItsEngine(t *testing.T) {
 	})
 }
 
+// A call that could not be parked early is parked when it is due, if there is room by then;
+// else it is stopped, as any other.
+func TestParkedWhenDue(t *testing.T) {
+	for name, room := range map[string]bool{"room": true, "no room": false} {
+		bubble(t, name, func(t *testing.T) {
+			m := newManager(t, Config{Parked: 1, Grace: time.Second})
+			early, unparked := make(chan struct{}), 0
+			close(early)
+			first := call1(t, m, alice, RunRequest{Park: early, Work: works(time.Hour)})
+			if room {
+				time.AfterFunc(30*time.Second, func() { must(m.Stop(t.Context(), alice, first.Run.ID, StopRequest{Force: true})) })
+			}
+
+			began := time.Now()
+			ran, err := m.Run(t.Context(), alice, RunRequest{
+				SpawnRequest: SpawnRequest{Tool: "tool"}, ParkAfter: time.Minute, Park: early, Unparked: func(error) { unparked++ }, Work: works(2 * time.Minute),
+			})
+			require.Equal(t, 1, unparked)
+			require.Equal(t, room, ran.Parked)
+			if room {
+				require.NoError(t, err)
+				require.Equal(t, time.Minute, time.Since(began))
+				return
+			}
+			_, limited := errors.AsType[*engine.LimitError](err)
+			require.True(t, limited, "%v", err)
+			require.LessOrEqual(t, time.Since(began), time.Minute+2*time.Second)
+		})
+	}
+}
+
 func TestRunRefusesBadRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})

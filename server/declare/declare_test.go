@@ -40,6 +40,10 @@ func TestDeclaration(t *testing.T) {
 			`{"type":"object","additionalProperties":{"type":"integer"}}`, `{"type":"object","properties":{"a":{"type":"string"}},"additionalProperties":{"type":"number"}}`,
 			`run(args?: Record<string, number>): Promise<{ a?: string } & Record<string, number>>`,
 		},
+		"other properties": {
+			`{"type":"object","properties":{"a":{"type":"string"}},"additionalProperties":true}`, `{"type":"object","properties":{"a":{"type":"string"}},"patternProperties":{"^x-":{"type":"string"}}}`,
+			`run(args?: { a?: string } & Record<string, unknown>): Promise<{ a?: string } & Record<string, unknown>>`,
+		},
 		"combinations": {
 			`{"type":"object","properties":{"a":{"type":"string"}},"anyOf":[{"required":["a"]},{"required":["b"]}],"allOf":[{"properties":{"b":{"type":"number"}}}]}`,
 			`{"oneOf":[{"type":"string"},{"type":"string","format":"date"},{"type":"object","required":["e"],"properties":{"e":{"type":"string"}}}]}`,

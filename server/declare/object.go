@@ -39,10 +39,16 @@ func (g *generator) object(schema value, depth int) expr {
 	}
 
 	own := expr{text: braces(lines)}
-	if left > 0 || more == anyObject || more == empty {
+	if left > 0 || more == empty || more == anyObject && !saysMore(schema) {
 		return own
 	}
 	return intersection([]expr{own, more})
+}
+
+// saysMore reports whether a schema says that objects have properties that it does not
+// name. By default they may, and few tools mean it.
+func saysMore(schema value) bool {
+	return schema.member("additionalProperties").kind != 0 || len(schema.member("patternProperties").members) > 0
 }
 
 var empty = expr{text: "Record<string, never>"}

@@ -374,9 +374,8 @@
     const all = [value], prototype = guards[tool] ??= guard((key, object) => lack(tool, key, object));
     for (let i = 0; i < all.length; i++) {
       if (!Array.isArray(all[i])) Object.setPrototypeOf(all[i], prototype);
-      for (const key in all[i]) {
+      for (const inner of Array.isArray(all[i]) ? all[i].slice(0, mostGuarded) : Object.values(all[i])) {
         if (all.length >= mostGuarded) break;
-        const inner = all[i][key];
         if (typeof inner === 'object' && inner !== null) all.push(inner);
       }
     }
