@@ -513,6 +513,18 @@ const tests = {
 			}
 		}
 	},
+
+	async "names are not broken where there is room"(page, server) {
+		await server.spawn("default", { tool: "hostile", args: { steps: 1 } });
+		await page.setViewportSize({ width: 1200, height: 800 });
+		for (const path of ["/", "/ui/runs", "/ui/tools", "/ui/calls", "/ui/audit", "/ui/settings"]) {
+			await page.goto(server.url + path);
+			await live(page);
+			const broken = await page.evaluate(() => [...document.querySelectorAll("tbody :is(bdi, code:not(.args))")]
+				.filter((e) => /^[\w.:-]{1,24}$/.test(e.textContent) && e.getClientRects().length > 1).map((e) => e.textContent));
+			assert.deepEqual(broken, [], path);
+		}
+	},
 };
 
 // What a browser without JavaScript is for: all of it can be read, and done.

@@ -27,12 +27,14 @@ type Changes struct {
 
 	Problems []Problem // new ones, and a [GrantError] for each new plugin with tools that lack grants, unless it belongs to a pack
 
+	Solved []string // files that had problems and have none now, without those of plugins in Added or Changed; sorted
+
 	Overridden []Problem // new entries of [Registry.Overridden]
 }
 
 // Empty reports whether a reload has changed nothing and found no new problem.
 func (c Changes) Empty() bool {
-	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Problems) == 0
+	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Problems)+len(c.Solved) == 0
 }
 
 // Tools reports whether the definitions of tools for models have changed.
@@ -203,6 +205,7 @@ func compare(before, now *set) (c Changes) {
 	c.Added, c.Changed, c.Removed = differ(before.byName(), now.byName(), sameVersion)
 	c.ToolsAdded, c.ToolsChanged, c.ToolsRemoved = differ(before.tools, now.tools, sameWords)
 	c.Problems = newOnes(before.problems, now.problems)
+	c.Solved = solved(before, now)
 	c.Overridden = newOnes(before.overridden, now.overridden)
 	for _, p := range now.plugins {
 		if len(p.Missing) > 0 && !p.Pack && !slices.Contains(before.plugins, p) {
@@ -224,6 +227,20 @@ func newOnes(before, now []Problem) (added []Problem) {
 		}
 	}
 	return added
+}
+
+// solved returns the files that had problems and have none now, sorted, without those of
+// plugins that the reload has added or changed.
+func solved(before, now *set) (files []string) {
+	for _, p := range before.problems {
+		still := slices.ContainsFunc(now.problems, func(n Problem) bool { return n.File == p.File })
+		loaded := slices.ContainsFunc(now.plugins, func(n *Plugin) bool { return n.File == p.File && !slices.Contains(before.plugins, n) })
+		if !still && !loaded {
+			files = append(files, p.File)
+		}
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
 }
 
 func (s *set) byName() map[string]*Plugin {

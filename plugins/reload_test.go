@@ -201,7 +201,7 @@ func TestReloadOfBrokenFiles(t *testing.T) {
 				require.Equal(t, Changes{}, reload(t, r), "nothing new")
 
 				files["p.wasm"] = good
-				require.Equal(t, Changes{}, reload(t, r))
+				require.Equal(t, Changes{Solved: []string{"plugins/p.wasm"}}, reload(t, r))
 				require.Empty(t, problems(r))
 				require.Same(t, p, r.Plugins()[0])
 				require.NoError(t, r.Compile(t.Context(), nil))
@@ -281,7 +281,7 @@ func TestReloadCollisions(t *testing.T) {
 	require.Len(t, c.Problems, 2)
 	require.Equal(t, []string{"good"}, toolNames(r))
 	delete(files, "1.wasm")
-	require.Equal(t, Changes{Added: []string{"a"}, ToolsAdded: []string{"a_y"}}, reload(t, r))
+	require.Equal(t, Changes{Added: []string{"a"}, ToolsAdded: []string{"a_y"}, Solved: []string{"plugins/1.wasm"}}, reload(t, r))
 	require.Empty(t, problems(r))
 }
 

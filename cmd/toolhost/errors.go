@@ -76,7 +76,7 @@ var reasons = map[wire.Code]struct {
 	wire.CodeFiles:        {exitLimit, "raise the limit of open files: ulimit -n"},
 	wire.CodeLimit:        {exitLimit, "toolhost tasks --active lists active runs, toolhost schedules lists schedules"},
 	wire.CodeTooLarge:     {exitLimit, ""},
-	wire.CodeDenied:       {exitDenied, "toolhost list shows what plugins lack, and the lines that grant it"},
+	wire.CodeDenied:       {exitDenied, ""}, // a grant or an approval is missing: the message says which
 	wire.CodeForbidden:    {exitDenied, ""},
 	wire.CodeScope:        {exitDenied, ""},
 	wire.CodeUnauthorized: {exitDenied, "set TOOLHOST_TOKEN to the token of the server, or to an access token for it"},

@@ -177,37 +177,55 @@ func (r *reloader) apply(ctx context.Context, next *loaded, out *wire.Reload) er
 	for _, change := range out.Restart {
 		r.announceAs(slog.LevelWarn, "configuration, in force only after a restart: "+change.String(), "key", change.Key, "old", change.Old, "new", change.New)
 	}
-	out.Added, out.Replaced, out.Removed, out.Problems = c.Added, c.Changed, c.Removed, append(out.Problems, fileProblems(c.Problems)...)
+	out.Added, out.Replaced, out.Removed, out.Solved = c.Added, c.Changed, c.Removed, c.Solved
+	out.Problems = append(out.Problems, fileProblems(c.Problems)...)
 	return nil
 }
 
-// reloaded announces the changes of a reload.
+// reloaded announces the changes of a reload. A plugin that was granted nothing, or enough
+// for some of its tools, is not a problem, as at the start.
 func (a *app) reloaded(c plugins.Changes) {
-	var parts []string
-	var attrs []any
-	for _, change := range []struct {
-		name    string
-		plugins []string
-	}{{"added", c.Added}, {"changed", c.Changed}, {"removed", c.Removed}} {
-		if len(change.plugins) > 0 {
-			parts = append(parts, change.name+" "+strings.Join(change.plugins, ", "))
-			attrs = append(attrs, change.name, change.plugins)
+	var lack []*plugins.Plugin
+	ungranted := 0
+	found := slices.DeleteFunc(slices.Clone(c.Problems), func(p plugins.Problem) bool {
+		missing, ok := errors.AsType[*plugins.GrantError](p.Err)
+		if !ok {
+			return false
 		}
-	}
+		lack = append(lack, missing.Plugin)
+		if missing.Plugin.Ungranted() {
+			ungranted++
+			return true
+		}
+		return missing.Plugin.Denied() == nil
+	})
 
-	if len(parts) > 0 {
-		a.announce("reloaded: "+strings.Join(parts, "; "), attrs...)
-	}
+	a.announceChanges(c, ungranted)
 	for _, p := range c.Overridden {
 		a.announce(oneLine(p.String()), "file", p.File)
 	}
-	a.warnOf(fileProblems(c.Problems))
-	var lack []*plugins.Plugin
-	for _, p := range c.Problems {
-		var missing *plugins.GrantError
-		if errors.As(p.Err, &missing) {
-			lack = append(lack, missing.Plugin)
+	a.warnOf(fileProblems(found))
+	a.announceLacking(lack)
+}
+
+// announceChanges announces in a line which plugins have changed, how many of them were
+// granted nothing, and which problems are gone.
+func (a *app) announceChanges(c plugins.Changes, ungranted int) {
+	var parts []string
+	var attrs []any
+	for _, change := range []struct {
+		name, key string
+		names     []string
+	}{{"added", "added", c.Added}, {"changed", "changed", c.Changed}, {"removed", "removed", c.Removed}, {"solved the problem of", "solved", c.Solved}} {
+		if len(change.names) > 0 {
+			parts = append(parts, change.name+" "+oneLine(strings.Join(change.names, ", ")))
+			attrs = append(attrs, change.key, change.names)
 		}
 	}
-	a.announceLacking(lack)
+	if ungranted > 0 {
+		parts = append(parts, plural(ungranted, "plugin")+" not granted")
+	}
+	if len(parts) > 0 {
+		a.announce("reloaded: "+strings.Join(parts, "; "), attrs...)
+	}
 }

@@ -149,6 +149,45 @@ func TestLiveSettings(t *testing.T) {
 	}
 }
 
+// A file that is repaired is announced, and a plugin that was granted nothing is no problem.
+func TestReloadedProblems(t *testing.T) {
+	dir := t.TempDir()
+	wasm := func(m *abi.Manifest) []byte { return plugintest.Plugin{Manifest: m, Invoke: plugintest.Do()}.Wasm() }
+	write := func(name string, data []byte) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	box, needy := wasm(plugintest.Manifest("box")), plugintest.Manifest("needy")
+	needy.Needs.Clock = true
+	write("box.wasm", box)
+
+	var log bytes.Buffer
+	a := &app{ui: ui{out: &log, err: &log}, environ: []string{"TOOLHOST_PLUGINS=" + dir}}
+	require.NoError(t, a.load(flagsOf()))
+	s, done, err := a.open(t.Context(), func(cfg *server.Config) { cfg.OnReload = a.reloaded })
+	require.NoError(t, err)
+	defer done()
+	r := &reloader{app: a, service: s}
+	reload := func() string {
+		log.Reset()
+		_, err := r.reload(t.Context())
+		require.NoError(t, err)
+		return log.String()
+	}
+
+	_, err = s.Call(t.Context(), server.Request{Session: "s", Tool: "box", Args: []byte("{}")}) // a plugin in use stays
+	require.NoError(t, err)
+	write("box.wasm", box[:20])
+	require.Contains(t, reload(), "toolhost: problem: "+dir+"/box.wasm: ")
+	write("box.wasm", box)
+	require.Equal(t, "toolhost: reloaded: solved the problem of "+dir+"/box.wasm\n", reload())
+
+	write("needy.wasm", wasm(needy))
+	text := reload()
+	require.Contains(t, text, "toolhost: reloaded: added needy; 1 plugin not granted\n")
+	require.Contains(t, text, "  needy:\n    clock: true")
+	require.NotContains(t, text, "problem")
+}
+
 // A configuration that was trusted and has changed, or is gone, does not take the grants
 // away.
 func TestReloadUntrusted(t *testing.T) {

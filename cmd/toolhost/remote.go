@@ -23,6 +23,8 @@ type remote struct {
 	*ui
 	client *client.Client   // client of serve, or of the configured address
 	all    []*client.Client // client, and without an address those of each toolhost mcp
+
+	inSession func(name string) (*client.Client, error) // returns a client of the same server in another session
 }
 
 // remote completes a command that talks to a running server.
@@ -63,15 +65,19 @@ func (a *app) dial(flags *pflag.FlagSet) (*remote, error) {
 
 	session, _ := flags.GetString("session")
 	dry, _ := flags.GetBool("dry-run") // false for a command without it
+	open := func(address, session string) (*client.Client, error) {
+		return client.New(address, client.Options{Token: token, ApprovalToken: a.config.approvalToken, Session: session, DryRun: dry})
+	}
 	var all []*client.Client
 	for _, address := range addresses {
-		c, err := client.New(address, client.Options{Token: token, ApprovalToken: a.config.approvalToken, Session: session, DryRun: dry})
+		c, err := open(address, session)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, c)
 	}
-	return &remote{&a.ui, all[0], all}, nil
+	inSession := func(name string) (*client.Client, error) { return open(addresses[0], name) }
+	return &remote{&a.ui, all[0], all, inSession}, nil
 }
 
 func (r *remote) close() {

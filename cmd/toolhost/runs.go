@@ -99,7 +99,8 @@ func stopCommand(a *app) *cobra.Command {
 		Short: "Stop a background run, or disable a schedule",
 		Long: `Stop a background run of a server. The run is asked to end, and is interrupted
 after the server's grace period, or at once with --force. The command prints its
-true state: a result that came before the stop is kept.
+true state: a result that came before the stop is kept. The operator can stop runs
+of any session.
 
 With the id of a schedule, the schedule is disabled. Runs that it has started
 continue.`,
@@ -122,7 +123,7 @@ continue.`,
 			return &usageError{fmt.Errorf("%q is not the id of a run or a schedule", id), "toolhost tasks and toolhost schedules show the ids"}
 		}
 
-		stopped, err := r.client.Stop(ctx, id, how)
+		stopped, err := r.stopAny(ctx, id, how)
 		if err != nil {
 			return err
 		}
@@ -139,6 +140,26 @@ continue.`,
 			}
 		})
 	})
+}
+
+// stopAny is client.Client.Stop that also finds runs of other sessions, which only the
+// operator may see.
+func (r *remote) stopAny(ctx context.Context, id string, how wire.Stop) (wire.Stopped, error) {
+	stopped, err := r.client.Stop(ctx, id, how)
+	if refused, ok := errors.AsType[*wire.Problem](err); !ok || refused.Code != wire.CodeNotFound {
+		return stopped, err
+	}
+	run, hidden := r.client.FindRun(ctx, id, client.CheckOptions{})
+	if hidden != nil {
+		return stopped, err
+	}
+
+	c, err := r.inSession(run.Session)
+	if err != nil {
+		return stopped, err
+	}
+	defer c.Close()
+	return c.Stop(ctx, id, how)
 }
 
 func schedulesCommand(a *app) *cobra.Command {

@@ -142,7 +142,7 @@ func TestServeSharesRuns(t *testing.T) {
 	require.Equal(t, exitOK, code, errs)
 	require.Equal(t, "{}\n", out)
 	_, out, _ = toolhost(t.Context(), "tasks", "--session", "ana/1")
-	code, _, errs = toolhost(t.Context(), "stop", "--force", "--session", "ana/1", regexp.MustCompile("bg_[a-z0-9]+").FindString(out))
+	code, _, errs = toolhost(t.Context(), "stop", "--force", regexp.MustCompile("bg_[a-z0-9]+").FindString(out))
 	require.Equal(t, exitOK, code, errs)
 }
 

@@ -30,10 +30,10 @@ func setStarter(to reflect.Value, value any) error {
 			names = starter.Names()
 		}
 	case []any:
-		if err := listOf(oneOf(starter.Names()...), nil).set(to, v); err != nil {
+		if err := listOf(oneOf(starter.Names()...), nil).set(reflect.ValueOf(&names).Elem(), v); err != nil {
 			return err
 		}
-		names = slices.Compact(slices.Sorted(slices.Values(to.Interface().([]string))))
+		names = slices.Compact(slices.Sorted(slices.Values(names)))
 	default:
 		return fmt.Errorf("expected true, false or a list of plugins of the starter pack, found %s", found(value))
 	}

@@ -61,6 +61,7 @@ func TestStarterSetting(t *testing.T) {
 			loaded, err := loadConfig((&app{}).root().PersistentFlags(), c.environ)
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
+				require.Equal(t, all, loaded.starters(), "nothing else is wrong")
 				return
 			}
 			require.NoError(t, err)

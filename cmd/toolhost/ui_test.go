@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/client"
+	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -115,6 +116,19 @@ func TestRunExitCodes(t *testing.T) {
 			require.Equal(t, test.code, d.Code)
 			require.NotContains(t, d.Message, "\x1b", "a terminal shows it")
 		})
+	}
+}
+
+// A denial by a rule about approvals has no hint about grants.
+func TestDenialHint(t *testing.T) {
+	for _, err := range []error{
+		&wire.Problem{Code: wire.CodeDenied, Detail: "the operator's policy refuses files_delete (approvals.tools.files_delete)"},
+		fmt.Errorf("%w: the operator's policy refuses files_delete (approvals.tools.files_delete)", server.ErrApproval),
+	} {
+		d := diagnose(t.Context(), err)
+		require.Equal(t, exitDenied, d.exit)
+		require.Contains(t, d.Message, "approvals.tools.files_delete")
+		require.Empty(t, d.Hint)
 	}
 }
 

@@ -1,11 +1,15 @@
 package background
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
+
+// warnEvery is how often the log says that ends are not stored.
+const warnEvery = time.Minute
 
 // A keeper renews the lease, follows events of the engine, stores ends that could
 // not be stored, and removes old records.
@@ -17,6 +21,8 @@ type keeper struct {
 	worker    *worker
 	notifier  *notifier
 	scheduler *scheduler
+
+	warned time.Time // last warning of ends that are not stored; zero if all are
 
 	quit  func()        // ends the keeper
 	ended chan struct{} // closed when it has ended
@@ -137,11 +143,24 @@ func (k *keeper) heartbeat(ctx context.Context) {
 // retry stores what could not be stored before, as long as that does not delay the next
 // heartbeat.
 func (k *keeper) retry(ctx context.Context, tasks []*task) {
+	var failed error
+	unstored := 0
 	until := time.Now().Add(k.cfg().heartbeatEvery())
 	for _, t := range tasks {
 		if time.Now().Before(until) {
-			k.worker.retry(ctx, t)
+			failed = cmp.Or(k.worker.retry(ctx, t), failed)
 		}
+		if t.unsaved.Load() != nil {
+			unstored++
+		}
+	}
+
+	switch {
+	case unstored == 0:
+		k.warned = time.Time{}
+	case failed != nil && time.Since(k.warned) >= warnEvery:
+		k.warned = time.Now()
+		k.log.Warn("ends of background runs still not stored", "runs", unstored, "error", failed)
 	}
 }
 

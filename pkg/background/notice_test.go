@@ -300,7 +300,8 @@ func TestNoticeWithoutItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var box mailbox
 		store := newBroken(memory.New())
-		m := newManager(t, Config{Engine: store, OnNotice: box.put, Logger: logTo(new(testlog.Buffer))})
+		var log testlog.Buffer
+		m := newManager(t, Config{Engine: store, OnNotice: box.put, Logger: logTo(&log)})
 		told, seen := spawned(t, m, alice, "second"), spawned(t, m, alice, "second")
 		store.broken.Store(true)
 		report := check(t, m, alice, CheckRequest{IDs: []string{seen}, Wait: time.Minute})
@@ -309,6 +310,10 @@ func TestNoticeWithoutItsEngine(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Empty(t, box.ids(), "what is not stored is not told")
 		require.Equal(t, 2, m.Stats().Unstored)
+		time.Sleep(warnEvery)
+		warnings := strings.Count(log.String(), "still not stored")
+		require.Equal(t, 2, warnings, "the first, and one after a minute: %s", &log)
+		require.Contains(t, log.String(), `"runs":2`)
 		store.broken.Store(false)
 		time.Sleep(HeartbeatEvery)
 		synctest.Wait()

@@ -265,21 +265,16 @@ func (w *worker) save(ctx context.Context, t *task, e *ending) (engine.Run, erro
 }
 
 // retry stores whatever of a task could not be stored before.
-func (w *worker) retry(ctx context.Context, t *task) {
+func (w *worker) retry(ctx context.Context, t *task) error {
 	if t.stuck.Load() && !t.settled.Load() {
 		t.flusher.Reset(0)
 	}
-	if t.unsaved.Load() == nil {
-		return
-	}
-	if err := w.storeAgain(ctx, t); err != nil {
-		w.log.Warn("end of a background run still not stored", "task_id", t.run.ID, "error", err)
-	}
+	return w.storeAgain(ctx, t)
 }
 
 // storeAgain stores an end that could not be stored before, if t has one.
 func (w *worker) storeAgain(ctx context.Context, t *task) error {
-	if !t.io.TryLock() { // it is being stored right now
+	if t.unsaved.Load() == nil || !t.io.TryLock() { // there is none, or it is being stored right now
 		return nil
 	}
 	defer t.io.Unlock()

@@ -30,6 +30,8 @@ func (s *site) overview(r *http.Request) (page, error) {
 		return page{}, err
 	}
 
+	// A run whose end is not stored yet stands among those that have ended.
+	active = slices.DeleteFunc(active, func(r wire.Run) bool { return r.Status.Terminal() })
 	waiting := 0
 	for _, r := range active {
 		if r.Held != "" {

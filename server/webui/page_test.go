@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -356,15 +358,64 @@ func TestPiecesStay(t *testing.T) {
 	}
 }
 
-// A fullDisk is an engine whose disk is full.
-type fullDisk struct{ *memory.Engine }
+// A fullDisk is an engine whose disk is full until there is room: no run's end is stored.
+type fullDisk struct {
+	*memory.Engine
+	room atomic.Bool
+}
 
-func (fullDisk) Check(context.Context) error { return engine.ErrFull }
+type fullWorker struct {
+	engine.Worker
+	disk *fullDisk
+}
 
-// TestFullDisk: the overview says that the disk is full, before anything else.
+type fullLease struct {
+	engine.Lease
+	disk *fullDisk
+}
+
+func (e *fullDisk) Check(context.Context) error {
+	if e.room.Load() {
+		return nil
+	}
+	return engine.ErrFull
+}
+
+func (e *fullDisk) Join(ctx context.Context, info engine.WorkerInfo) (engine.Worker, error) {
+	w, err := e.Engine.Join(ctx, info)
+	return fullWorker{w, e}, err
+}
+
+func (w fullWorker) Start(ctx context.Context, id string) (engine.Lease, error) {
+	l, err := w.Worker.Start(ctx, id)
+	return fullLease{l, w.disk}, err
+}
+
+func (l fullLease) Complete(ctx context.Context, status engine.Status, b engine.Beat, end engine.End) (engine.Run, error) {
+	if err := l.disk.Check(ctx); err != nil {
+		return engine.Run{}, err
+	}
+	return l.Lease.Complete(ctx, status, b, end)
+}
+
+// TestFullDisk: the overview says that the disk is full, before anything else. A run whose end
+// is not stored has ended, and is not active too.
 func TestFullDisk(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := openConfig(t, server.Config{Engine: fullDisk{memory.New()}}, "echo")
+		disk := &fullDisk{Engine: memory.New()}
+		f := openConfig(t, server.Config{Engine: disk}, "echo")
+		defer disk.room.Store(true) // or the service does not close
 		require.Regexp(t, `(?s)1 problem.*the disk is full: no run, message, value or decision can be stored`, f.get("/"))
+
+		link := `href="/ui/runs/` + f.spawn("s", "echo") + `"`
+		synctest.Wait()
+		page := f.get("/")
+		require.Contains(t, page, "1 run has ended, but could not be stored yet")
+		require.Equal(t, 1, strings.Count(page, link), page)
+		require.Contains(t, page, "Nothing is running.")
+
+		f.spawn("s", "echo")
+		synctest.Wait()
+		require.Contains(t, f.get("/"), "2 runs have ended, but could not be stored yet")
 	})
 }

@@ -11,6 +11,7 @@ type Reload struct {
 	Added    []string      `json:"added,omitempty"`    // new plugins
 	Replaced []string      `json:"replaced,omitempty"` // plugins with a new file or new grants
 	Removed  []string      `json:"removed,omitempty"`  // removed plugins
+	Solved   []string      `json:"solved,omitempty"`   // files that had a problem and have none now, without those of added or replaced plugins
 	Problems []FileProblem `json:"problems"`           // new problems with files or grants
 
 	DryRun bool `json:"dry_run,omitempty"` // nothing was changed: the configuration was only read and checked
@@ -48,6 +49,9 @@ func (r Reload) Lines() (lines []string) {
 			lines = append(lines, "plugins "+plugins.what+": "+strings.Join(plugins.names, ", "))
 		}
 	}
+	for _, file := range r.Solved {
+		lines = append(lines, "solved the problem of "+file)
+	}
 	for _, p := range r.Problems {
 		lines = append(lines, "problem: "+p.File+": "+p.Error)
 	}
@@ -60,5 +64,5 @@ func (r Reload) Lines() (lines []string) {
 
 // Empty reports whether nothing has changed.
 func (r Reload) Empty() bool {
-	return len(r.Changed)+len(r.Restart)+len(r.Added)+len(r.Replaced)+len(r.Removed)+len(r.Problems) == 0
+	return len(r.Changed)+len(r.Restart)+len(r.Added)+len(r.Replaced)+len(r.Removed)+len(r.Solved)+len(r.Problems) == 0
 }

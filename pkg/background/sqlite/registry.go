@@ -17,6 +17,7 @@ type active struct {
 	size  int64 // bytes of its record, see row; changes under mu
 	saved int64 // bytes of its checkpoint; likewise
 	state int64 // bytes of its state; likewise
+	noted bool  // the log says that its artifacts could not be written; likewise
 
 	// The registry's lock guards these.
 	run     engine.Run // without payload; its Beat is newer than the stored one

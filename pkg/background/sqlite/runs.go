@@ -266,7 +266,10 @@ func (e *Engine) end(ctx context.Context, a *active, run engine.Run) (engine.Run
 	file, writing := writeEnvelope(log.dir, run)
 	err = errors.Join(err, sealing, writing, syncDir(log.dir), syncDir(e.logs.dir))
 	if err != nil {
-		e.log.Error("artifacts of a background run not written", "task_id", run.ID, "error", err)
+		if !a.noted { // the end may be stored again and again
+			e.log.Error("artifacts of a background run not written", "task_id", run.ID, "error", err)
+			a.noted = true
+		}
 		run.ArtifactError = cmp.Or(run.ArtifactError, "The output or result file could not be written")
 	}
 
