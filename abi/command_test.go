@@ -50,7 +50,7 @@ func TestHostileValues(t *testing.T) {
 		"a dash":                        {`"args":["{a}"]`, `{"a":"-"}`, nil, option("a")},
 		"the end of options":            {`"args":["{a}","{b}"]`, `{"a":"--","b":"-x"}`, nil, option("a")},
 		"a negative number":             {`"args":["{a}"]`, `{"a":-1}`, nil, option("a")},
-		"a number allowed":              {`"args":["{a}"],"allow_dash":["a"]`, `{"a":-1e9}`, []string{"-1e9"}, ""},
+		"a number allowed":              {`"args":["{a}"],"allow_dash":["a"]`, `{"a":-1e9}`, []string{"-1000000000"}, ""},
 		"an escaped dash":               {`"args":["{a}"]`, `{"a":"\u002dx"}`, nil, option("a")},
 		"an escaped name":               {`"args":["{a}"]`, `{"\u0061":"-x"}`, nil, option("a")},
 		"an element":                    {`"args":["{a}"]`, `{"a":["x","-rf"]}`, nil, option("a")},

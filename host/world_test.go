@@ -392,7 +392,7 @@ func TestFlags(t *testing.T) {
 		`{}`: "", `[]`: "", `null`: "", `{`: "",
 		`{"b":1,"a":"x y"}`:                 "--a|x y|--b|1",
 		`{"on":true,"off":false,"no":null}`: "--on",
-		`{"n":1.50e2,"o":{"k": [1, 2]}}`:    `--n|1.50e2|--o|{"k": [1, 2]}`,
+		`{"n":1.50e2,"o":{"k": [1, 2]}}`:    `--n|150|--o|{"k": [1, 2]}`,
 		`{"s":"","q":"\"'$(x)"}`:            `--q|"'$(x)|--s|`,
 	} {
 		o := do(context.Background(), h, m, host.Call{Traits: host.Traits{Plugin: "command", Argv: true}, Tool: "words", Args: []byte(args)})
