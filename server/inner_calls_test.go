@@ -98,14 +98,16 @@ func TestCallsSurvive(t *testing.T) {
 	var l ledger
 	cfg := Config{Tools: l.tools(), DataDir: t.TempDir()}
 	s := openScripts(t, cfg)
-	id := s.spawnScript(`await tools.put({text: "a"}); await tools.count({text: "b"}); console.log("one"); await sleep(400); await tools.put({text: "c"}); return 1`)
-	s.said(alice, id, "one\n")
+	id := s.spawnScript(`await tools.put({text: "a"}); await tools.count({text: "b"}); await ask("Go on?"); await tools.put({text: "c"}); return 1`)
+	s.untilAsked(id)
 	before := s.called(id)
 	require.Equal(t, []string{"put", "count"}, before)
 	require.NoError(t, s.Close(done()))
 
 	s = openScripts(t, cfg)
-	require.Equal(t, engine.StatusSucceeded, s.settled(alice, id).Status)
+	s.untilAsked(id)
+	s.answers(id, "yes")
+	require.Equal(t, engine.StatusSucceeded, s.settled(alice, id).Status, "%+v", s.run(id).Error)
 	require.Equal(t, []string{"put", "count", "put"}, s.called(id))
 	require.NoError(t, s.Close(done()))
 

@@ -41,6 +41,14 @@ func (s service) asks(id string) map[string]string {
 	return texts
 }
 
+// untilAsked waits until a run of alice's asks something.
+func (s service) untilAsked(id string) {
+	s.t.Helper()
+	for len(s.asks(id)) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // answers answers the only question of a run of alice's, and returns its key.
 func (s service) answers(id, text string) string {
 	s.t.Helper()
