@@ -26,7 +26,7 @@ class Server {
 			}
 		}
 	}
-	static async startAt(port, token, config = "grants: {hostile: {clock: true, ask: true}, misspelled: {clock: true}}\n") {
+	static async startAt(port, token, config = "grants: {hostile: {clock: true, ask: true}, files: {clock: true}, misspelled: {clock: true}}\n") {
 		const server = new Server();
 		server.port = port;
 		server.url = `http://127.0.0.1:${server.port}`;
