@@ -119,8 +119,9 @@ func (o *Output) UnmarshalJSON(data []byte) error {
 
 // A Word is a word of a command line. In JSON it may also be a group: a list of words that
 // are left out together if one of them names an argument that is missing, null, false or
-// an empty array. In a template {name} stands for the argument of that name: a string as it is, any other
-// value as JSON, and a number without a fraction without a point. {{ and }} stand for braces.
+// an empty array. In a template {name} stands for the argument of that name: a string as it
+// is, any other value as JSON, and a number without a fraction without a point. {{ and }}
+// stand for braces.
 //
 // A word that consists only of {name} is left out if the argument is missing or null. An
 // array becomes one word per element. In a group the word is left out if the argument is

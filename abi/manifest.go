@@ -234,7 +234,7 @@ func (n Needs) With(more Needs) Needs {
 	return n
 }
 
-// Opt returns the optional needs. The zero Needs are none.
+// Opt returns the optional needs, or the zero Needs.
 func (n Needs) Opt() Needs {
 	if n.Optional == nil {
 		return Needs{}

@@ -113,12 +113,8 @@ func (o *outcome) value(result []byte) error {
 		return nil
 	}
 
-	spaced, ok := answer.CheckJSON(result)
-	switch {
-	case ok && spaced:
-		o.Value = answer.CompactJSON(result)
-	case ok:
-		o.Value = result
+	switch o.Value = compactJSON(result); {
+	case o.Value != nil:
 	case shape == contract.Reactor:
 		return fmt.Errorf("%w: the result is not JSON in UTF-8%s", ErrABI, answer.NotUTF8(result))
 	default:

@@ -131,9 +131,9 @@ func (s *Service) Catalog(ctx context.Context) ([]wire.Plugin, []wire.FileProble
 }
 
 // Findings returns what needs an operator's attention: plugins that were not loaded, that
-// were granted something, but too little for each of their tools, or that were granted tools that cannot be called; damage to
-// Config.DataDir, and a full disk; and plugins that have differed between hosts for more than
-// ten minutes. A plugin that was granted nothing, or enough for some of its tools, is not a
+// were granted something, but too little for each of their tools, or that were granted tools
+// that cannot be called; damage to Config.DataDir, and a full disk; and plugins that have
+// differed between hosts for more than ten minutes. A plugin that was granted nothing, or enough for some of its tools, is not a
 // finding: the operator may not want the others.
 func (s *Service) Findings() []wire.FileProblem {
 	found := slices.Concat(newProblems(s.registry.Problems()), s.storage.Problems(), s.cluster.Problems())

@@ -61,6 +61,7 @@ type program struct {
 	file string
 	wasm []byte
 	name string
+	line template // command line
 	// sidecar is the manifest to write next to the program. Nil means that it has one,
 	// in the file or next to it.
 	sidecar []byte
@@ -90,7 +91,7 @@ func addFile(ctx context.Context, a *app, name string, f programFlags, words []s
 		return err
 	}
 	if p.sidecar != nil && !f.untried {
-		if err := f.try(ctx, a, &p, work, words); err != nil {
+		if err := f.try(ctx, a, &p, work); err != nil {
 			return err
 		}
 	}
@@ -138,12 +139,12 @@ func (f programFlags) read(ctx context.Context, a *app, file string, words []str
 	if !pluginName.MatchString(p.name) { // it becomes the name of a file
 		return p, &usageError{fmt.Errorf("--name: expected a name of %s, found %q", pluginName, p.name), ""}
 	}
-	p.sidecar, err = f.manifest(p.name, words, "", nil)
+	if p.line, err = parseWords(words); err != nil {
+		return p, &usageError{err, "toolhost add --help has the placeholders"}
+	}
+	p.sidecar, err = f.manifest(p.name, p.line, "", nil)
 	return p, err
 }
-
-// pluginName matches the names that a plugin may have.
-var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
@@ -158,11 +159,7 @@ func nameOf(file string) string {
 }
 
 // manifest writes the sidecar of a program. Args and result are an example, if args is not empty.
-func (f programFlags) manifest(name string, words []string, args string, result json.RawMessage) ([]byte, error) {
-	t, err := parseWords(words)
-	if err != nil {
-		return nil, &usageError{err, "toolhost add --help has the placeholders"}
-	}
+func (f programFlags) manifest(name string, t template, args string, result json.RawMessage) ([]byte, error) {
 	folders, writes, err := f.needs()
 	if err != nil {
 		return nil, err
@@ -267,8 +264,8 @@ func (f programFlags) variables() (map[string]string, error) {
 
 // try calls the tool with the example, and shows what comes of it. If a second call has the
 // same result, the example becomes part of the manifest.
-func (f programFlags) try(ctx context.Context, a *app, p *program, work string, words []string) error {
-	args, err := f.arguments(ctx, a, words)
+func (f programFlags) try(ctx context.Context, a *app, p *program, work string) error {
+	args, err := f.arguments(ctx, a, p.line)
 	if err != nil {
 		return err
 	}
@@ -302,7 +299,7 @@ func (f programFlags) try(ctx context.Context, a *app, p *program, work string, 
 		a.notef("toolhost: the result did not become an example of the manifest: %s", why)
 		return nil
 	}
-	sidecar, err := f.manifest(p.name, words, args, results[0].Value)
+	sidecar, err := f.manifest(p.name, p.line, args, results[0].Value)
 	if err != nil {
 		return err
 	}
@@ -311,7 +308,7 @@ func (f programFlags) try(ctx context.Context, a *app, p *program, work string, 
 		return nil
 	}
 	p.sidecar = sidecar
-	return p.write(work)
+	return owned.WriteFile(filepath.Join(work, p.sidecarName()), sidecar)
 }
 
 // isExample reports whether the example in a sidecar is read with this result.
@@ -333,11 +330,7 @@ func isExample(sidecar []byte, result json.RawMessage) bool {
 const maxExample = 2 << 10
 
 // arguments returns the arguments of the try.
-func (f programFlags) arguments(ctx context.Context, a *app, words []string) (string, error) {
-	t, err := parseWords(words)
-	if err != nil {
-		return "", err
-	}
+func (f programFlags) arguments(ctx context.Context, a *app, t template) (string, error) {
 	args := map[string]json.RawMessage{}
 	if f.example != "" {
 		if err := json.Unmarshal([]byte(f.example), &args); err != nil {
@@ -389,13 +382,13 @@ func printTried(a *app, tool, args string, r abi.Result, stderr []byte) {
 
 // tryHint says what may help after a failed try.
 func (f programFlags) tryHint(r abi.Result, stdout []byte) string {
-	media := http.DetectContentType(stdout)
+	media, binary := http.DetectContentType(stdout), f.output == "" && !utf8.Valid(stdout)
 	switch {
 	case r.ExitCode != nil && *r.ExitCode != 0 && len(stdout) > 0:
 		return fmt.Sprintf("if the code %d is a result, as with linters: --success 0,%d", *r.ExitCode, *r.ExitCode)
-	case f.output == "" && !utf8.Valid(stdout) && strings.HasPrefix(media, "image/"):
+	case binary && strings.HasPrefix(media, "image/"):
 		return "the output is an image: --output " + media
-	case f.output == "" && !utf8.Valid(stdout):
+	case binary:
 		return "for output that is no text: --output base64"
 	case len(f.folders) > 0:
 		return "a try sees a copy of testdata/PATH next to the file as the folder PATH"
@@ -449,6 +442,8 @@ func (p program) vacant(folder string) error {
 	return nil
 }
 
+func (p program) sidecarName() string { return p.name + ".toolhost.yaml" }
+
 // write writes the program and its manifests into a folder, or nothing.
 func (p program) write(folder string) (err error) {
 	var written []string
@@ -469,7 +464,7 @@ func (p program) write(folder string) (err error) {
 	}
 
 	if p.sidecar != nil {
-		if err := write(p.name+".toolhost.yaml", p.sidecar); err != nil {
+		if err := write(p.sidecarName(), p.sidecar); err != nil {
 			return err
 		}
 	}
@@ -512,7 +507,7 @@ func (p program) install(ctx context.Context, a *app, to string) error {
 		return err
 	}
 	if p.sidecar != nil {
-		a.printf("describe the tool and its arguments to models in %s\n", oneLine(filepath.Join(to, p.name+".toolhost.yaml")))
+		a.printf("describe the tool and its arguments to models in %s\n", oneLine(filepath.Join(to, p.sidecarName())))
 	}
 	if lines := a.config.lacking(loaded); lines != "" {
 		a.printf("to grant what it needs, %s\n%s", a.config.addTo(), lines)

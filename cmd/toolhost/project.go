@@ -76,7 +76,8 @@ func project(language string, values ...string) map[string]string {
 // libraries use billions of units to start up.
 const buildFuel = 20_000_000_000
 
-var projectName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
+// pluginName matches the names that a plugin may have.
+var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 
 func newCommand(a *app) *cobra.Command {
 	names := strings.Join(slices.Sorted(maps.Keys(languages)), ", ")
@@ -102,7 +103,7 @@ func newProject(a *app, lang, name string) error {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		return &usageError{fmt.Errorf("unknown language %q", lang), hint}
-	case !projectName.MatchString(name):
+	case !pluginName.MatchString(name):
 		return &usageError{fmt.Errorf("invalid name %q: expected a lower-case letter, and at most 31 more lower-case letters, digits and _", name), ""}
 	}
 

@@ -94,11 +94,13 @@ func TestProgramNames(t *testing.T) {
 	}
 }
 
-// A manifest has the words, variables and results of a program as they are, or there is none.
+// A manifest keeps the words and variables of a program unchanged, or is not made.
 func TestProgramManifest(t *testing.T) {
 	for _, text := range []string{"a\nb # c: d", "\x7f", "\u0085\u009b", "\ufeff", "\uffff", "\u2028", `"\u0000'`, "😀"} {
 		f := programFlags{env: []string{"A=" + strings.ReplaceAll(text, "\x00", "")}}
-		sidecar, err := f.manifest("p", []string{text}, "", nil)
+		line, err := parseWords([]string{text})
+		require.NoError(t, err)
+		sidecar, err := f.manifest("p", line, "", nil)
 		require.NoError(t, err)
 		value, err := document.Decode(".yaml", sidecar)
 		require.NoError(t, err, "%q", text)
@@ -110,9 +112,9 @@ func TestProgramManifest(t *testing.T) {
 		require.Equal(t, text, m.Tools[0].Command.Env["A"])
 	}
 
-	_, err := programFlags{}.manifest("p", []string{"a\xff"}, "", nil)
+	_, err := parseWords([]string{"a\xff"})
 	require.ErrorIs(t, err, errNotUTF8)
-	_, err = programFlags{env: []string{"A=\xff"}}.manifest("p", nil, "", nil)
+	_, err = programFlags{env: []string{"A=\xff"}}.manifest("p", template{}, "", nil)
 	require.ErrorIs(t, err, errNotUTF8)
 }
 
@@ -125,7 +127,7 @@ func TestProgramExample(t *testing.T) {
 		`{"a":1,"a":2}`:                              false,
 		`{"` + strings.Repeat("k", 1100) + `":"value"}`: false,
 	} {
-		sidecar, err := programFlags{}.manifest("p", nil, "{}", json.RawMessage(result))
+		sidecar, err := programFlags{}.manifest("p", template{}, "{}", json.RawMessage(result))
 		require.NoError(t, err)
 		require.Equal(t, want, isExample(sidecar, json.RawMessage(result)), result)
 	}

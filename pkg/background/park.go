@@ -191,8 +191,8 @@ func (w *worker) attend(ctx context.Context, c *call, req RunRequest) (parked bo
 	}
 }
 
-// unparked goes on with a call that could not be parked. The error is the reason if its
-// work is stopped.
+// unparked continues a call that could not be parked. The error is the reason if its work
+// is stopped.
 func (w *worker) unparked(ctx context.Context, c *call, req RunRequest, err error) error {
 	if req.Unparked != nil {
 		req.Unparked(err)

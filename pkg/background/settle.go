@@ -110,21 +110,15 @@ func (w *worker) checkpoint(ctx context.Context, t *task, data []byte) error {
 		return &FieldError{"data", "longer than 1 MiB"}
 	}
 
-	err := w.saveCheckpoint(t, data)
-	if stalled(err) {
-		w.log.Warn("checkpoint of a background run not stored; the run waits until it is", "task_id", t.run.ID, "error", err)
-	}
-	for stalled(err) {
-		select {
-		case <-time.After(startAgain):
-			err = w.saveCheckpoint(t, data)
-		case <-ctx.Done():
-			return err
-		case <-t.ctx.Done(): // also when the lease has ended
-			return err
+	logged := false
+	return t.persist(ctx, func() error {
+		err := w.saveCheckpoint(t, data)
+		if stalled(err) && !logged {
+			logged = true
+			w.log.Warn("checkpoint of a background run not stored; the run waits until it is", "task_id", t.run.ID, "error", err)
 		}
-	}
-	return err
+		return err
+	})
 }
 
 // saveCheckpoint tries once to store a checkpoint.
@@ -274,7 +268,7 @@ func (w *worker) retry(ctx context.Context, t *task) error {
 
 // storeAgain stores an end that could not be stored before, if t has one.
 func (w *worker) storeAgain(ctx context.Context, t *task) error {
-	if t.unsaved.Load() == nil || !t.io.TryLock() { // there is none, or it is being stored right now
+	if t.unsaved.Load() == nil || !t.io.TryLock() { // no end to store, or it is being stored right now
 		return nil
 	}
 	defer t.io.Unlock()

@@ -91,17 +91,24 @@ func (t *task) saveState(c *core, s Suspension) error {
 	return t.store(c, stored)
 }
 
-// store stores or removes a state. While the storage takes nothing, it is repeated,
-// which is harmless. Otherwise the work would believe that its running children have not
-// begun.
+// store stores or removes a state. Storing it again is harmless. Otherwise the work would
+// believe that its running children have not begun.
 func (t *task) store(c *core, stored engine.Suspension) error {
+	return t.persist(t.ctx, func() error { return t.storeOnce(c, stored) })
+}
+
+// persist calls a function that stores something, again while the storage takes nothing,
+// until a context is done, or that of the work.
+func (t *task) persist(ctx context.Context, store func() error) error {
 	for {
-		err := t.storeOnce(c, stored)
+		err := store()
 		if !stalled(err) {
 			return err
 		}
 		select {
 		case <-time.After(startAgain):
+		case <-ctx.Done():
+			return err
 		case <-t.ctx.Done(): // also when the lease has ended
 			return err
 		}
