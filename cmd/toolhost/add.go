@@ -29,7 +29,7 @@ which keeps its comments.
 FILE.wasm is copied into a folder of plugins. Without a manifest it has to be a program
 for WASI preview 1: the words after -- are its command line, and become its manifest.
 The program is tried before it is added, twice: a result that is the same both times
-becomes an example for toolhost test.
+becomes an example for toolhost test, unless the program needs folders.
 
   {name}            an argument, a string
   {name:integer}    another type: integer, number or boolean
