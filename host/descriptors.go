@@ -40,9 +40,10 @@ type descriptors struct {
 	open       map[uint32]*descriptor // by the number that the guest has
 	renumbered int                    // how often; while 0, a number is that of the slot
 
-	opened *descriptor // by path_open, last
-	number uint32      // that fd_close, fd_fdstat_get or a path is about to use
-	result uint32      // address to which path_open or fd_fdstat_get is about to write
+	opened  *descriptor // by path_open, last
+	number  uint32      // that fd_close, fd_allocate or fd_fdstat_get is about to use
+	result  uint32      // address to which path_open or fd_fdstat_get is about to write
+	outside bool        // a function is about to use a path in no granted folder
 }
 
 // newDescriptors returns the descriptors of a new instance: the standard streams.
@@ -50,46 +51,50 @@ func newDescriptors() descriptors {
 	return descriptors{open: map[uint32]*descriptor{0: {slot: 0}, 1: {slot: 1}, 2: {slot: 2}}}
 }
 
-// before records what a WASI function is about to do, and passes wazero its own numbers.
+// before records what a WASI function is about to do, and passes wazero its own numbers: the
+// stack of a listener is that of the function, and of its results, in both engines of wazero.
 func (d *descriptors) before(function string, stack []uint64) {
 	params := descriptorParams(function)
 	if len(params) == 0 {
+		d.outside = false
 		return
 	}
-	d.number = uint32(stack[params[0]])
+	d.number, d.outside = uint32(stack[params[0]]), false
 	switch function {
 	case "path_open":
 		d.result = uint32(stack[8])
 	case "fd_fdstat_get":
 		d.result = uint32(stack[1])
 	}
-	if d.renumbered == 0 {
-		return
-	}
 
 	for _, i := range params {
-		slot := uint32(noDescriptor)
-		if open := d.open[uint32(stack[i])]; open != nil {
+		number, slot := uint32(stack[i]), uint32(noDescriptor)
+		d.outside = d.outside || number == noDescriptor && strings.HasPrefix(function, "path_")
+		if d.renumbered == 0 {
+			continue
+		}
+		if open := d.open[number]; open != nil {
 			slot = open.slot
 		}
 		stack[i] = uint64(slot)
 	}
 }
 
+// manyParams says which parameters of a function are descriptors, if it is not the first one.
+var manyParams = map[string][]int{"path_link": {0, 4}, "path_rename": {0, 3}, "path_symlink": {2}}
+
+var firstParam = []int{0}
+
 // descriptorParams returns which parameters of one of wazero's functions are descriptors.
 func descriptorParams(function string) []int {
-	_, own := ownWASI[function]
-	switch {
-	case own:
+	if _, own := ownWASI[function]; own {
 		return nil
-	case function == "path_link":
-		return []int{0, 4}
-	case function == "path_rename":
-		return []int{0, 3}
-	case function == "path_symlink":
-		return []int{2}
-	case strings.HasPrefix(function, "fd_"), strings.HasPrefix(function, "path_"), strings.HasPrefix(function, "sock_"):
-		return []int{0}
+	}
+	if params := manyParams[function]; params != nil {
+		return params
+	}
+	if strings.HasPrefix(function, "fd_") || strings.HasPrefix(function, "path_") || strings.HasPrefix(function, "sock_") {
+		return firstParam
 	}
 	return nil
 }
@@ -98,7 +103,7 @@ func descriptorParams(function string) []int {
 func (d *descriptors) after(c *call, function string, mem api.Memory, results []uint64) {
 	failed := len(results) > 0 && uint32(results[0]) != 0
 	switch {
-	case failed && strings.HasPrefix(function, "path_") && d.number == noDescriptor:
+	case failed && d.outside:
 		results[0], c.outside = wasiNoEntry, true // as a libc says, so programs go on
 	case failed:
 	case function == "path_open":

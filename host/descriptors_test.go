@@ -109,7 +109,7 @@ func TestHostileRenumber(t *testing.T) {
 	require.Equal(t, []int32{0, 4, errnoNfile, 0}, o.codes())
 }
 
-const errnoNfile = 33
+const errnoNfile, errnoNoent = 33, 44
 
 // TestDescriptorStatus: fd_fdstat_get reports how a file was opened: C asks with fcntl.
 func TestDescriptorStatus(t *testing.T) {
@@ -161,10 +161,19 @@ func TestDescriptorErrors(t *testing.T) {
 	}
 }
 
+// TestRenameOutside: it is enough that one of two paths is in no granted folder.
+func TestRenameOutside(t *testing.T) {
+	o := run(t, wasiGuest("path_rename", "iiiiii",
+		tell(openNew(3, canRead|canWrite, 0)), tell(wasi(fnOther, 3, dataAt, 3, -1, dataAt+4, 4)),
+		tell(wasi(fnOther, -1, dataAt, 3, 3, dataAt+4, 4)), tell(wasi(fnOther, 3, dataAt, 3, 77, dataAt+4, 4)),
+	), host.Call{Policy: folderOf(t.TempDir())})
+	require.NoError(t, o.err)
+	require.Equal(t, []int32{0, errnoNoent, errnoNoent, errnoBadf}, o.codes())
+}
+
 // TestPathOutside: a path in no granted folder, for which Go's runtime has no descriptor, does
 // not exist. Programs look for their configuration, and go on.
 func TestPathOutside(t *testing.T) {
-	const errnoNoent = 44
 	for name, policy := range map[string]host.Policy{"no folder": {}, "a folder": folderOf(t.TempDir())} {
 		t.Run(name, func(t *testing.T) {
 			o := run(t, wasiGuest("path_filestat_get", "iiiii",
