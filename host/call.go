@@ -47,6 +47,7 @@ type call struct {
 	threw      bool               // an exception escaped from the module
 	unwritten  bool               // it tried to write to a read-only folder
 	connected  bool               // it tried to use a network connection
+	outside    bool               // it named a path that is in no granted folder
 	stderr     []byte             // what a command wrote there, if the log takes it
 	failed     error              // the first exceeded limit or broken rule that a host function found
 	extism     extismCall         // state of an Extism plugin

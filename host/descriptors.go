@@ -2,6 +2,8 @@ package host
 
 import (
 	"io/fs"
+	"math"
+	"strings"
 
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental/sys"
@@ -9,48 +11,216 @@ import (
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
 
+const (
+	// Rights of a descriptor, and their offset in the result of fd_fdstat_get.
+	rightRead, rightWrite = 1 << 1, 1 << 6
+	rightSetSizeOfPath    = 1 << 19
+	rightsAt              = 8
+
+	// noDescriptor is no descriptor. Go's runtime passes it with a path that is in no
+	// granted folder.
+	noDescriptor = math.MaxUint32
+
+	// maxRenumbered is how often an instance can renumber a descriptor: what had the number
+	// before stays in wazero's table.
+	maxRenumbered = 256
+)
+
+// descriptor is an open file descriptor.
+type descriptor struct {
+	slot    uint32    // number in wazero's table
+	folder  string    // path of a granted folder; empty for anything else
+	file    sys.File  // nil for a stream or a granted folder
+	flag    sys.Oflag // that the file was opened with
+	listing *listing  // nil for anything but a directory
+}
+
 // descriptors are the open file descriptors of an instance, which wazero does not show.
 type descriptors struct {
-	open   map[uint32]*listing // nil for anything but a directory
-	opened sys.File            // what path_open has opened last
-	result uint32              // address to which it is about to write the descriptor
-	closes uint32              // the descriptor that fd_close is about to close
+	open       map[uint32]*descriptor // by the number that the guest has
+	renumbered int                    // how often; while 0, a number is that of the slot
+
+	opened  *descriptor // by path_open, last
+	number  uint32      // that fd_close, fd_allocate or fd_fdstat_get is about to use
+	result  uint32      // address to which path_open or fd_fdstat_get is about to write
+	outside bool        // a function is about to use a path in no granted folder
 }
 
 // newDescriptors returns the descriptors of a new instance: the standard streams.
 func newDescriptors() descriptors {
-	return descriptors{open: map[uint32]*listing{0: nil, 1: nil, 2: nil}}
+	return descriptors{open: map[uint32]*descriptor{0: {slot: 0}, 1: {slot: 1}, 2: {slot: 2}}}
 }
 
-// before records what a WASI function is about to open or close.
+// before records what a WASI function is about to do, and passes wazero its own numbers: the
+// stack of a listener is that of the function, and of its results, in both engines of wazero.
 func (d *descriptors) before(function string, stack []uint64) {
+	params := descriptorParams(function)
+	if len(params) == 0 {
+		d.outside = false
+		return
+	}
+	d.number, d.outside = uint32(stack[params[0]]), false
 	switch function {
 	case "path_open":
 		d.result = uint32(stack[8])
-	case "fd_close":
-		d.closes = uint32(stack[0])
+	case "fd_fdstat_get":
+		d.result = uint32(stack[1])
 	}
-}
 
-// after records what the function has opened or closed.
-func (d *descriptors) after(function string, mem api.Memory, results []uint64) {
-	switch {
-	case function == "path_open" && uint32(results[0]) == 0:
-		if fd, ok := mem.ReadUint32Le(d.result); ok {
-			d.open[fd] = listingOf(d.opened)
+	for _, i := range params {
+		number, slot := uint32(stack[i]), uint32(noDescriptor)
+		d.outside = d.outside || number == noDescriptor && strings.HasPrefix(function, "path_")
+		if d.renumbered == 0 {
+			continue
 		}
-	case function == "fd_close" && uint32(results[0]) == 0:
-		delete(d.open, d.closes)
+		if open := d.open[number]; open != nil {
+			slot = open.slot
+		}
+		stack[i] = uint64(slot)
 	}
 }
 
-// listingOf returns the listing of an open file, if it is a directory.
-func listingOf(file sys.File) *listing {
-	if dir, errno := file.IsDir(); !dir || errno != 0 {
+// manyParams says which parameters of a function are descriptors, if it is not the first one.
+var manyParams = map[string][]int{"path_link": {0, 4}, "path_rename": {0, 3}, "path_symlink": {2}}
+
+var firstParam = []int{0}
+
+// descriptorParams returns which parameters of one of wazero's functions are descriptors.
+func descriptorParams(function string) []int {
+	if _, own := ownWASI[function]; own {
 		return nil
 	}
-	return &listing{dir: file}
+	if params := manyParams[function]; params != nil {
+		return params
+	}
+	if strings.HasPrefix(function, "fd_") || strings.HasPrefix(function, "path_") || strings.HasPrefix(function, "sock_") {
+		return firstParam
+	}
+	return nil
 }
+
+// after records what the function has done, and corrects its results.
+func (d *descriptors) after(c *call, function string, mem api.Memory, results []uint64) {
+	failed := len(results) > 0 && uint32(results[0]) != 0
+	switch {
+	case failed && d.outside:
+		results[0], c.outside = wasiNoEntry, true // as a libc says, so programs go on
+	case failed:
+	case function == "path_open":
+		d.add(mem)
+	case function == "fd_close":
+		delete(d.open, d.number)
+	case function == "fd_allocate":
+		if open := d.open[d.number]; open != nil && open.listing != nil {
+			results[0] = wasiBadDescriptor // wazero takes a directory for a file of its size
+		}
+	case function == "fd_fdstat_get":
+		d.describe(mem)
+	}
+}
+
+// add adds what path_open has opened, under the lowest number that is free.
+func (d *descriptors) add(mem api.Memory) {
+	slot, ok := mem.ReadUint32Le(d.result)
+	if !ok {
+		return
+	}
+	number := slot
+	if d.renumbered > 0 {
+		for number = 0; d.open[number] != nil; number++ {
+		}
+		mem.WriteUint32Le(d.result, number)
+	}
+	d.opened.slot = slot
+	d.open[number] = d.opened
+}
+
+// syncFlags are flags of a file as wazero opens it, and as WASI reports them.
+var syncFlags = []struct {
+	opened   sys.Oflag
+	reported uint16
+}{{sys.O_DSYNC, 1 << 1}, {sys.O_RSYNC, 1 << 3}, {sys.O_SYNC, 1 << 4}}
+
+// describe corrects the status of a descriptor: wazero reports neither how a file was opened,
+// nor that no function sets the size of a path.
+func (d *descriptors) describe(mem api.Memory) {
+	open := d.open[d.number]
+	flags, ok := mem.ReadUint16Le(d.result + flagsAt)
+	rights, fits := mem.ReadUint64Le(d.result + rightsAt)
+	if open == nil || !ok || !fits {
+		return
+	}
+	if open.listing != nil {
+		rights &^= rightSetSizeOfPath
+	} else if open.file != nil {
+		for _, f := range syncFlags {
+			if open.flag&f.opened != 0 {
+				flags |= f.reported
+			}
+		}
+		switch open.flag & (sys.O_RDONLY | sys.O_RDWR | sys.O_WRONLY) {
+		case sys.O_RDONLY:
+			rights &^= rightWrite
+		case sys.O_WRONLY:
+			rights &^= rightRead
+		}
+	}
+	mem.WriteUint16Le(d.result+flagsAt, flags)
+	mem.WriteUint64Le(d.result+rightsAt, rights)
+}
+
+// renumber is fd_renumber of WASI. wazero's own refuses streams and folders, and grows its
+// table to any number that a guest names.
+func renumber(c *call, _ api.Memory, stack []uint64) uint32 {
+	d := &c.instance.Guest.(*environment).files
+	from, to := uint32(stack[0]), uint32(stack[1])
+	moved, replaced := d.open[from], d.open[to]
+	switch {
+	case moved == nil || replaced == nil:
+		return wasiBadDescriptor
+	case from == to:
+		return 0
+	case d.renumbered == maxRenumbered:
+		return wasiTooManyFiles
+	}
+
+	if replaced.file != nil {
+		if errno := replaced.file.Close(); errno != 0 {
+			return wasiErrno(errno)
+		}
+	}
+	delete(d.open, from)
+	d.open[to] = moved
+	d.renumbered++
+	return 0
+}
+
+// folderName is fd_prestat_dir_name of WASI. wazero's own cuts the path, and refuses room for
+// more than it.
+func folderName(c *call, mem api.Memory, stack []uint64) uint32 {
+	open := c.instance.Guest.(*environment).files.open[uint32(stack[0])]
+	switch {
+	case open == nil || open.folder == "":
+		return wasiBadDescriptor
+	case uint64(uint32(stack[2])) < uint64(len(open.folder)):
+		return wasiNameTooLong
+	case !mem.WriteString(uint32(stack[1]), open.folder):
+		return wasiFault
+	}
+	return 0
+}
+
+// shutdown is sock_shutdown of WASI: no descriptor is a socket.
+func shutdown(c *call, _ api.Memory, stack []uint64) uint32 {
+	if c.instance.Guest.(*environment).files.open[uint32(stack[0])] == nil {
+		return wasiBadDescriptor
+	}
+	return wasiNotSocket
+}
+
+// setRights is fd_fdstat_set_rights of WASI. wazero's own says that there is no such function,
+// which programs take for a host that has rights.
+func setRights(*call, api.Memory, []uint64) uint32 { return wasiNotSupported }
 
 // folder is a granted folder. It records what is opened.
 type folder struct {
@@ -61,6 +231,12 @@ type folder struct {
 // OpenFile implements sys.FS.
 func (f folder) OpenFile(path string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.Errno) {
 	file, errno := f.FS.OpenFile(path, flag, perm)
-	f.files.opened = file
-	return file, errno
+	if errno != 0 {
+		return nil, errno
+	}
+	f.files.opened = &descriptor{file: file, flag: flag}
+	if dir, errno := file.IsDir(); dir && errno == 0 {
+		f.files.opened.listing = &listing{dir: file}
+	}
+	return file, 0
 }

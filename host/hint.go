@@ -17,7 +17,6 @@ var libraryErrors = []struct{ text, hint string }{
 	{"Connection refused", hintNetwork},                        // Go
 	{"Connection reset by peer", hintNetwork},                  // Go, of a name server
 	{"operation not supported on this platform", hintPlatform}, // Rust
-	{"Bad file number", hintFolders},                           // Go
 	{"Capabilities insufficient", hintFolders},                 // C
 }
 
@@ -29,6 +28,8 @@ func (o *outcome) hint(text string) string {
 		hint = hintReadonly
 	case o.connected:
 		hint = hintNetwork
+	case o.outside && strings.Contains(text, "No such file or directory"): // Go
+		hint = hintFolders
 	default:
 		for _, e := range libraryErrors {
 			if o.ops.Web == nil && strings.Contains(text, e.text) {

@@ -22,7 +22,6 @@ func TestHints(t *testing.T) {
 		"lookup example.com on [::1]:53: write udp 127.0.0.1:8->[::1]:53: write: Connection reset by peer": network,
 		"dial tcp: Connection refused" + network:                                                           "",
 		"operation not supported on this platform":                                                         platform,
-		"open /etc/passwd: Bad file number":                                                                folders,
 		"fopen: Capabilities insufficient":                                                                 folders,
 		"open /data/none: No such file or directory":                                                       "",
 		"there is nobody to greet":                                                                         "",
@@ -41,6 +40,18 @@ func TestHints(t *testing.T) {
 	o := do(context.Background(), h, compile(t, h, plugintest.Plugin{Invoke: plugintest.Do().Say(abi.StreamResult, `"Connection refused"`).Return(0)}.Wasm()), host.Call{})
 	require.NoError(t, o.err)
 	require.JSONEq(t, `"Connection refused"`, string(o.Value), "a result is the plugin's own")
+}
+
+// TestNoSuchFolder: a path in no granted folder does not exist, and the host says why.
+func TestNoSuchFolder(t *testing.T) {
+	const text = "No such file or directory"
+	for folder, want := range map[int64]string{-1: text + " (a plugin reaches only the folders that it was granted)", 3: text} {
+		g := wasiGuest("sched_yield", "", drop(openNew(folder, canRead, 0)), drop(write(abi.StreamError, dataAt, int64(len(text)))), op(wasmbin.OpReturn, i32(1)))
+		g.data = text
+		o := run(t, g, host.Call{Policy: folderOf(t.TempDir())})
+		require.NoError(t, o.err)
+		require.Equal(t, want, o.Error)
+	}
 }
 
 // TestNoConnections: the host sees that a plugin uses WASI's functions for connections,

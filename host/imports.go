@@ -43,7 +43,10 @@ const (
 	wasiFault         = 21
 	wasiInvalid       = 28
 	wasiIO            = 29
+	wasiTooManyFiles  = 33 // of the process
+	wasiNameTooLong   = 37
 	wasiNoEntry       = 44
+	wasiNotSocket     = 57
 	wasiNotSupported  = 58
 	wasiPermission    = 63
 
@@ -100,12 +103,6 @@ func readsScript(function string, stack []uint64) bool {
 func wasi(r wazero.Runtime) wazero.HostModuleBuilder {
 	wasi := r.NewHostModuleBuilder(abi.ImportWASI)
 	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(wasi)
-	// wazero grows its descriptor table to the number that a guest names
-	// here: gigabytes of the host's memory for one call. No libc needs it.
-	wasi.NewFunctionBuilder().
-		WithFunc(func(_, _ uint32) uint32 { return wasiNotSupported }).
-		Export("fd_renumber")
-
 	for name, f := range ownWASI {
 		wasi.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
 			stack[0] = uint64(f.call(callOf(ctx), mod.Memory(), stack))
@@ -119,8 +116,12 @@ var ownWASI = map[string]struct {
 	params []api.ValueType
 	call   func(c *call, mem api.Memory, stack []uint64) uint32
 }{
-	"fd_readdir":  {[]api.ValueType{i32, i32, i32, i64, i32}, readDirectory},
-	"poll_oneoff": {[]api.ValueType{i32, i32, i32, i32}, pollOneoff},
+	"fd_fdstat_set_rights": {[]api.ValueType{i32, i64, i64}, setRights},
+	"fd_prestat_dir_name":  {[]api.ValueType{i32, i32, i32}, folderName},
+	"fd_readdir":           {[]api.ValueType{i32, i32, i32, i64, i32}, readDirectory},
+	"fd_renumber":          {[]api.ValueType{i32, i32}, renumber},
+	"poll_oneoff":          {[]api.ValueType{i32, i32, i32, i32}, pollOneoff},
+	"sock_shutdown":        {[]api.ValueType{i32, i32}, shutdown},
 }
 
 // wasiImports returns the function types of WASI preview 1.
@@ -159,10 +160,10 @@ func (name checked) Before(ctx context.Context, m api.Module, _ api.FunctionDefi
 	c := callOf(ctx)
 	c.start.touched(string(name), stack)
 	env := c.instance.Guest.(*environment)
-	env.files.before(string(name), stack)
 	if c.module.Info.Shape != contract.Command {
 		env.idling.before(string(name), stack)
 	}
+	env.files.before(string(name), stack)
 	if strings.HasPrefix(string(name), contract.SocketsPrefix) {
 		c.connected = true
 	}
@@ -179,7 +180,7 @@ func (name checked) After(ctx context.Context, m api.Module, _ api.FunctionDefin
 		c.guest.Reclaim()
 	}
 	env := c.instance.Guest.(*environment)
-	env.files.after(string(name), m.Memory(), results)
+	env.files.after(c, string(name), m.Memory(), results)
 	if c.module.Info.Shape != contract.Command {
 		env.idling.after(m.Memory(), results)
 	}

@@ -73,7 +73,7 @@ func TestMistakenReach(t *testing.T) {
 	for mistake, want := range map[string]string{
 		"dial":    "dial tcp 127.0.0.1:80: address 127.0.0.1:80: connect: Connection refused (plugins have no network but the operation http: in Go, import guest/web)",
 		"look up": "Connection reset by peer (plugins have no network but the operation http: in Go, import guest/web)",
-		"read":    "open /etc/passwd: Bad file number (a plugin reaches only the folders that it was granted)",
+		"read":    "open /etc/passwd: No such file or directory (a plugin reaches only the folders that it was granted)",
 	} {
 		t.Run(mistake, func(t *testing.T) {
 			t.Parallel()

@@ -40,7 +40,8 @@ func (e *environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, er
 			}
 			open[key] = mounted{fs, &listing{dir: fs.Folder()}}
 		}
-		e.files.open[uint32(maxStream+1+i)] = open[key].listing
+		slot := uint32(maxStream + 1 + i)
+		e.files.open[slot] = &descriptor{slot: slot, folder: m.Path, listing: open[key].listing}
 		mounts = mounts.(sysfs.FSConfig).WithSysFSMount(folder{open[key].fs, &e.files}, m.Path)
 	}
 	return config.WithFSConfig(mounts), nil

@@ -34,12 +34,12 @@ func readDirectory(c *call, mem api.Memory, stack []uint64) uint32 {
 	if _, fits := mem.Read(result, 4); !ok || !fits {
 		return wasiFault
 	}
-	l := c.instance.Guest.(*environment).files.open[uint32(stack[0])]
-	if l == nil {
+	open := c.instance.Guest.(*environment).files.open[uint32(stack[0])]
+	if open == nil || open.listing == nil {
 		return wasiBadDescriptor
 	}
 
-	used, errno := l.write(c, into, position)
+	used, errno := open.listing.write(c, into, position)
 	if errno != 0 {
 		return wasiErrno(errno)
 	}

@@ -160,8 +160,8 @@ func TestFiles(t *testing.T) {
 		{`{"do":"remove","path":"/work/c.txt"}`, "remove /work/c.txt: Read-only file system", ""},
 		{`{"do":"read","path":"/work/link"}`, "open /work/link: Operation not permitted", "open /work/link: Operation not permitted"},
 		{`{"do":"link","path":"/work/l","to":"/etc/passwd"}`, "symlink /etc/passwd /work/l: Read-only file system", "symlink /etc/passwd /work/l: Operation not permitted"},
-		{`{"do":"read","path":"/work/../secret"}`, "open /work/../secret: Bad file number", "open /work/../secret: Bad file number"},
-		{`{"do":"read","path":"/etc/passwd"}`, "open /etc/passwd: Bad file number", "open /etc/passwd: Bad file number"},
+		{`{"do":"read","path":"/work/../secret"}`, "open /work/../secret: No such file or directory", "open /work/../secret: No such file or directory"},
+		{`{"do":"read","path":"/etc/passwd"}`, "open /etc/passwd: No such file or directory", "open /etc/passwd: No such file or directory"},
 	}
 	all := make([]string, len(steps))
 	for i, s := range steps {
@@ -448,7 +448,7 @@ func TestForgedOutput(t *testing.T) {
 		"an error of the host":        {`{"do":"err","n":1,"text":"` + forged + `"}`, abi.Result{Kind: abi.ToolError, Error: "exited with code 1: " + forged, ExitCode: new(1)}},
 		"lines of the host":           {`{"do":"err","n":1,"text":"\n\nexited with code 0\n\n"}`, abi.Result{Kind: abi.ToolError, Error: "exited with code 1: exited with code 0", ExitCode: new(1)}},
 		"the mark of stdout":          {`{"do":"err","n":1,"text":"; the end of its stdout: x"}`, abi.Result{Kind: abi.ToolError, Error: "exited with code 1: ; the end of its stdout: x", ExitCode: new(1)}},
-		"a hint of the host is first": {`{"do":"err","n":1,"text":"open x: Bad file number (granted)"}`, abi.Result{Kind: abi.ToolError, Error: "exited with code 1 (a plugin reaches only the folders that it was granted): open x: Bad file number (granted)", ExitCode: new(1)}},
+		"a hint of the host is first": {`{"do":"err","n":1,"text":"open x: Capabilities insufficient (granted)"}`, abi.Result{Kind: abi.ToolError, Error: "exited with code 1 (a plugin reaches only the folders that it was granted): open x: Capabilities insufficient (granted)", ExitCode: new(1)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := do(context.Background(), h, m, host.Call{Args: []byte(c.args)})

@@ -152,7 +152,7 @@ func (s *script) doFile(o op, file sys.File) string {
 	case o.verb == "write" && o.n > 0:
 		n, errno := file.Write(buf)
 		return outcome(errno, n)
-	case o.verb == "pwrite" && o.n > 0 && !file.IsAppend(): // EIO there, ENOTSUP here
+	case o.verb == "pwrite" && o.n > 0 && !file.IsAppend(): // EIO there
 		n, errno := file.Pwrite(buf, int64(o.n))
 		return outcome(errno, n)
 	case o.verb == "seek" && !isDir:

@@ -215,6 +215,10 @@ func TestGuestsMakeNoLinks(t *testing.T) {
 		require.Equal(t, sys.EPERM, f.Symlink(target, "made"))
 		require.Equal(t, sys.EPERM, f.Link(target, "made"))
 		require.Equal(t, sys.EPERM, f.Link(target, "../made"))
+		require.Equal(t, sys.EPERM, f.Symlink(target, "../secret"), "what is outside cannot be told from what is not")
+		require.Equal(t, sys.EPERM, f.Symlink(target, "../made"))
+		require.Equal(t, sys.EEXIST, f.Symlink(target, "file"))
+		require.Equal(t, sys.ENOENT, f.Symlink(target, "made/"))
 	}
 	_, errno := f.Lstat("made")
 	require.Equal(t, sys.ENOENT, errno)

@@ -1,8 +1,10 @@
 package rootfs
 
 import (
+	"cmp"
 	"io"
 	"math"
+	"sync/atomic"
 
 	"github.com/tetratelabs/wazero/experimental/sys"
 )
@@ -10,7 +12,8 @@ import (
 // file is an open regular file. It implements [sys.File].
 type file struct {
 	handle
-	flag sys.Oflag // access mode, O_APPEND and the O_SYNC flags
+	flag    sys.Oflag   // access mode, O_APPEND and the O_SYNC flags
+	appends atomic.Bool // append mode, which flag has at first
 }
 
 var _ sys.File = (*file)(nil)
@@ -19,15 +22,19 @@ var _ sys.File = (*file)(nil)
 func (w *file) IsDir() (bool, sys.Errno) { return false, 0 }
 
 // IsAppend implements [sys.File].
-func (w *file) IsAppend() bool { return w.flag&sys.O_APPEND != 0 }
+func (w *file) IsAppend() bool { return w.appends.Load() }
 
-// SetAppend implements [sys.File]. Append mode is fixed when a file is opened: any
+// SetAppend implements [sys.File]. On Windows append mode is fixed when a file is opened: any
 // other is [sys.ENOTSUP].
 func (w *file) SetAppend(enable bool) sys.Errno {
-	if enable != w.IsAppend() {
-		return sys.ENOTSUP
+	if enable == w.IsAppend() {
+		return 0
 	}
-	return 0
+	err := setAppend(w.os, enable)
+	if err == nil {
+		w.appends.Store(enable)
+	}
+	return w.fs.errno(err)
 }
 
 // Read implements [sys.File].
@@ -77,8 +84,7 @@ func (w *file) Write(buf []byte) (int, sys.Errno) {
 	return w.spendOn(len(buf), cost, func() (int, error) { return w.os.Write(buf) })
 }
 
-// Pwrite implements [sys.File]. It is [sys.ENOTSUP] in append mode, where
-// systems disagree about what the offset means.
+// Pwrite implements [sys.File]. In append mode it writes at the end, as on Linux.
 func (w *file) Pwrite(buf []byte, off int64) (int, sys.Errno) {
 	errno := w.writable()
 	switch {
@@ -86,17 +92,38 @@ func (w *file) Pwrite(buf []byte, off int64) (int, sys.Errno) {
 		return 0, errno
 	case off < 0:
 		return 0, sys.EINVAL
-	case w.IsAppend():
-		return 0, sys.ENOTSUP
 	case len(buf) == 0:
 		return 0, 0
 	}
 
-	cost, errno := w.cost(off, len(buf))
-	if errno != 0 {
-		return 0, errno
+	cost := int64(len(buf))
+	if !w.IsAppend() {
+		var errno sys.Errno
+		if cost, errno = w.cost(off, len(buf)); errno != 0 {
+			return 0, errno
+		}
 	}
-	return w.spendOn(len(buf), cost, func() (int, error) { return w.os.WriteAt(buf, off) })
+	return w.spendOn(len(buf), cost, func() (int, error) { return w.writeAt(buf, off) })
+}
+
+// writeAt writes without moving the position. [os.File.WriteAt] refuses files that were opened
+// to append.
+func (w *file) writeAt(buf []byte, off int64) (int, error) {
+	appends := w.IsAppend()
+	if w.flag&sys.O_APPEND == 0 && !appends {
+		return w.os.WriteAt(buf, off)
+	}
+	position, err := w.os.Seek(0, io.SeekCurrent)
+	if err == nil && !appends {
+		_, err = w.os.Seek(off, io.SeekStart)
+	}
+	if err != nil {
+		return 0, err
+	}
+
+	n, err := w.os.Write(buf)
+	_, back := w.os.Seek(position, io.SeekStart)
+	return n, cmp.Or(err, back)
 }
 
 // Truncate implements [sys.File].

@@ -1,10 +1,12 @@
 package rootfs
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -84,28 +86,56 @@ func TestFileRefusals(t *testing.T) {
 func TestAppend(t *testing.T) {
 	dir := t.TempDir()
 	plant(t, dir)
-	f := mount(t, dir, Options{})
+	f := mount(t, dir, Options{MaxBytes: 100})
 	file := open(t, f, "file", sys.O_RDWR|sys.O_APPEND)
 	require.True(t, file.IsAppend())
-	_, errno := file.Write([]byte("d"))
+	write := func(text string) {
+		_, _ = file.Seek(0, io.SeekStart)
+		_, errno := file.Write([]byte(text))
+		require.Zero(t, errno)
+	}
+	write("d")
+	n, errno := file.Pwrite([]byte("e"), 1<<40)
 	require.Zero(t, errno)
-	_, errno = file.Pwrite([]byte("e"), 0)
-	require.Equal(t, sys.ENOTSUP, errno)
-
-	require.Zero(t, file.SetAppend(true), "as it is")
-	require.Equal(t, sys.ENOTSUP, file.SetAppend(false))
-	_, _ = file.Seek(0, io.SeekStart)
-	_, errno = file.Write([]byte("e"))
-	require.Zero(t, errno)
+	require.Equal(t, 1, n)
+	position, _ := file.Seek(0, io.SeekCurrent)
+	require.EqualValues(t, 4, position, "it does not move")
 	require.Equal(t, "abcde", content(t, filepath.Join(dir, "file")))
-	require.Equal(t, sys.ENOTSUP, open(t, f, "file", sys.O_RDWR).SetAppend(true))
+	require.EqualValues(t, 2, f.bytes, "there is no gap")
+
+	if runtime.GOOS == "windows" {
+		require.Equal(t, sys.ENOTSUP, file.SetAppend(false))
+		return
+	}
+	require.Zero(t, file.SetAppend(false))
+	require.False(t, file.IsAppend())
+	write("A")
+	_, errno = file.Pwrite([]byte("C"), 2)
+	require.Zero(t, errno)
+	_, errno = file.Write([]byte("B"))
+	require.Zero(t, errno)
+	require.Equal(t, "ABCde", content(t, filepath.Join(dir, "file")))
+
+	other := open(t, f, "file", sys.O_RDWR)
+	require.Zero(t, other.SetAppend(true))
+	_, errno = other.Pwrite([]byte("f"), 0)
+	require.Zero(t, errno)
+	_, errno = other.Write([]byte("g"))
+	require.Zero(t, errno)
+	require.Equal(t, "ABCdefg", content(t, filepath.Join(dir, "file")))
+	_, errno = other.Pwrite(make([]byte, 100), 0)
+	require.Equal(t, sys.EIO, errno, "the limit")
 }
 
 func TestUtimens(t *testing.T) {
 	dir := t.TempDir()
 	plant(t, dir)
 	f := mount(t, dir, Options{})
-	const atim, mtim int64 = 1_600_000_000_123_456_000, 1_500_000_000_654_321_000
+	atim, mtim := int64(1_600_000_000_123_456_789), int64(1_500_000_000_654_321_123)
+	if exact := map[string]int64{"linux": 1, "windows": 100}[runtime.GOOS]; exact != 1 {
+		exact = cmp.Or(exact, 1000)
+		atim, mtim = atim/exact*exact, mtim/exact*exact
+	}
 	setters := map[string]func(atim, mtim int64) sys.Errno{
 		"path":   func(a, m int64) sys.Errno { return f.Utimens("file", a, m) },
 		"link":   func(a, m int64) sys.Errno { return f.Utimens("link", a, m) },

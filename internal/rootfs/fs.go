@@ -132,14 +132,27 @@ func (f *FS) Rename(from, to string) sys.Errno {
 }
 
 // Link implements [sys.FS] by refusing: [sys.EPERM].
-func (f *FS) Link(_, _ string) sys.Errno { return f.refuseLink() }
-
-// Symlink implements [sys.FS] by refusing: [sys.EPERM].
-func (f *FS) Symlink(_, _ string) sys.Errno { return f.refuseLink() }
-
-func (f *FS) refuseLink() sys.Errno {
+func (f *FS) Link(_, _ string) sys.Errno {
 	if f.readOnly() {
 		return sys.EROFS
+	}
+	return sys.EPERM
+}
+
+// Symlink implements [sys.FS] by refusing: [sys.EEXIST] if there is an entry named to,
+// [sys.ENOENT] if to is the name of a directory, as file systems without links do, else
+// [sys.EPERM].
+func (f *FS) Symlink(_, to string) sys.Errno {
+	n, slash, errno := f.entryName(to)
+	if errno != 0 {
+		return errno
+	}
+	_, err := f.root.Lstat(n)
+	switch {
+	case err == nil:
+		return sys.EEXIST
+	case slash:
+		return sys.ENOENT
 	}
 	return sys.EPERM
 }
@@ -155,8 +168,8 @@ func (f *FS) Chmod(path string, perm fs.FileMode) sys.Errno {
 	})
 }
 
-// Utimens implements [sys.FS]. Times are exact to the microsecond, and to 100
-// nanoseconds on Windows.
+// Utimens implements [sys.FS]. Times are exact to the nanosecond on Linux, to 100
+// nanoseconds on Windows, else to the microsecond.
 func (f *FS) Utimens(path string, atim, mtim int64) sys.Errno {
 	return f.changeInode(path, func(file *os.File, _ fs.FileInfo) error { return setTimes(file, atim, mtim) })
 }

@@ -147,7 +147,9 @@ func (f *FS) openRegular(n string, flag sys.Oflag, osFlag int, perm fs.FileMode,
 		return nil, errno
 	}
 
-	return &file{handle: handle{fs: f, os: opened, info: fi}, flag: flag}, 0
+	w := &file{handle: handle{fs: f, os: opened, info: fi}, flag: flag}
+	w.appends.Store(flag&sys.O_APPEND != 0)
+	return w, 0
 }
 
 // openOS opens a regular file or directory and nothing else.

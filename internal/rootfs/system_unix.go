@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	"github.com/tetratelabs/wazero/experimental/sys"
-	wasys "github.com/tetratelabs/wazero/sys"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -24,21 +24,18 @@ const (
 
 func systemErrno(number syscall.Errno) sys.Errno { return sys.UnwrapOSError(number) }
 
-// setTimes sets the times of an open file, given in nanoseconds since 1970, to
-// the microsecond: package syscall has futimes but not futimens.
-func setTimes(file *os.File, atim, mtim int64) error {
-	fi, err := file.Stat()
-	if err != nil {
+// setAppend changes the append mode of an open file.
+func setAppend(file *os.File, enable bool) error {
+	return onDescriptor(file, func(fd uintptr) error {
+		flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
+		if err != nil {
+			return err
+		}
+		flags &^= unix.O_APPEND
+		if enable {
+			flags |= unix.O_APPEND
+		}
+		_, err = unix.FcntlInt(fd, unix.F_SETFL, flags)
 		return err
-	}
-	st := wasys.NewStat_t(fi)
-	if atim == sys.UTIME_OMIT {
-		atim = st.Atim
-	}
-	if mtim == sys.UTIME_OMIT {
-		mtim = st.Mtim
-	}
-
-	times := []syscall.Timeval{syscall.NsecToTimeval(atim), syscall.NsecToTimeval(mtim)}
-	return onDescriptor(file, func(fd uintptr) error { return syscall.Futimes(int(fd), times) })
+	})
 }

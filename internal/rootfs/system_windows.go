@@ -31,6 +31,9 @@ func systemErrno(number syscall.Errno) sys.Errno {
 	return sys.UnwrapOSError(number)
 }
 
+// setAppend refuses: the mode is part of what a file is opened for.
+func setAppend(*os.File, bool) error { return sys.ENOTSUP }
+
 // setTimes sets the times of an open file, in nanoseconds since 1970.
 func setTimes(file *os.File, atim, mtim int64) error {
 	return onDescriptor(file, func(fd uintptr) error {

@@ -11,9 +11,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"strings"
 	"sync"
-	"syscall"
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
@@ -142,9 +142,10 @@ func execute(ctx context.Context, args []string) error {
 
 var errOutside = errors.New("not in the granted folder " + folder.Path + ", and there is no other")
 
-// explain says what is meant by an error of the sandbox, which knows no file there.
+// explain says of a path outside of the folder that it is: in the sandbox it does not exist.
 func explain(err error) error {
-	if where, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, syscall.EBADF) {
+	where, ok := errors.AsType[*fs.PathError](err)
+	if ok && errors.Is(err, fs.ErrNotExist) && path.IsAbs(where.Path) && !strings.HasPrefix(path.Clean(where.Path)+"/", folder.Path+"/") {
 		return &fs.PathError{Op: where.Op, Path: where.Path, Err: errOutside} // the shell continues after errors of this type only
 	}
 	return err
