@@ -15,8 +15,8 @@ const Patience = 5 * time.Minute
 
 // offer says which runs this host can start, and describes the host. A host without a
 // shared engine starts all runs.
-func (x executor) offer() engine.Offer {
-	s, shared := x.service, x.service.cfg.Engine != nil
+func (s *Service) offer() engine.Offer {
+	shared := s.cfg.Engine != nil
 	var loaded []wire.HostPlugin
 	for _, p := range s.registry.Plugins() {
 		one := wire.HostPlugin{Name: p.Manifest.Name, Version: p.Manifest.Version}

@@ -1,12 +1,10 @@
 package server
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 
 	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // MaxLocale bounds the locale of a call or a run, in bytes.
@@ -26,11 +24,4 @@ func CheckLocale(locale string) error {
 		return &background.FieldError{Field: "locale", Problem: "expected a language of BCP 47, such as de or de-CH"}
 	}
 	return nil
-}
-
-// localeOf returns the locale of a run's requester; empty if unknown.
-func localeOf(run engine.Run) string {
-	var own terms
-	_ = json.Unmarshal(run.Terms, &own) // the terms may be missing, or of another version
-	return own.Locale
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -25,6 +26,6 @@ func (v Session) Rerun(ctx context.Context, id, by string) (wire.Run, error) {
 	}
 
 	return v.service.Session(old.Session).Spawn(ctx, SpawnRequest{
-		Tool: old.Tool, Args: old.Args, Title: old.Title, Silent: !old.SignalOnCompletion, Wake: wire.Wake(old.Wake), Timeout: old.Timeout, By: by, Locale: localeOf(old),
+		Tool: old.Tool, Args: old.Args, Title: old.Title, Silent: !old.SignalOnCompletion, Wake: wire.Wake(old.Wake), Timeout: old.Timeout, By: by, Locale: runs.LocaleOf(old),
 	})
 }

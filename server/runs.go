@@ -18,6 +18,7 @@ import (
 	"github.com/toolhost/toolhost/server/internal/cluster"
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/internal/seal"
 	"github.com/toolhost/toolhost/server/internal/secret"
 	"github.com/toolhost/toolhost/server/internal/shape"
@@ -80,9 +81,13 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		Engine: s.engine, Process: s.process, Lookup: func(tool string) (*catalog.Tool, error) { return s.catalog.Lookup(tool) },
 		Rules: rulesOf, Audit: &s.audit,
 	}
-	cfg, x := s.cfg.Runs, executor{s}
-	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider, cfg.Hold = x.execute, x.readmit, x.version, x.provider, x.hold
-	cfg.Offer, cfg.OnEnd = x.offer, measureEnd(s.telemetry)
+	s.executor = &runs.Executor{
+		Catalog: s.catalog, Settings: func() catalog.Settings { return s.now() }, Versions: s.versions, Checker: s.checker, Asked: &s.asked,
+		Audit: &s.audit, Telemetry: s.telemetry, Log: s.log, Opened: make(chan struct{}),
+	}
+	cfg, x := s.cfg.Runs, s.executor
+	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider, cfg.Hold = x.Execute, x.Readmit, x.Version, x.Provider, x.Hold
+	cfg.Offer, cfg.OnEnd = s.offer, measureEnd(s.telemetry)
 	if s.cfg.Engine != nil {
 		cfg.Patience = cmp.Or(cfg.Patience, Patience)
 	}
@@ -100,7 +105,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		cfg.Owner, cfg.OwnerQuota = fair.ClientOf, max(1, quota-quota/4)
 	}
 
-	defer close(s.opened)
+	defer close(x.Opened)
 	s.runs, err = background.New(context.WithoutCancel(ctx), cfg)
 	if err != nil {
 		return err
@@ -112,6 +117,8 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	if s.agent, err = agent.New(s.catalog, s.runs); err != nil {
 		return err
 	}
+	x.Follower = &runs.Follower{Runs: s.runs, Records: s.engine, Approvals: s.approvals, Asked: &s.asked, Offer: s.offerRuns, Log: s.log}
+	x.Call, x.Child = s.callOf, childOf
 	s.openStages()
 	return nil
 }

@@ -9,12 +9,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -74,7 +77,7 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 	case errors.Is(err, approval.ErrHold) && checked.Stored != nil:
 		return wire.Run{}, errSecretHeld
 	case errors.Is(err, approval.ErrHold):
-		run, err := v.service.follower.spawnHeld(ctx, v.name, checked)
+		run, err := v.service.executor.Follower.SpawnHeld(ctx, v.name, checked)
 		if err != nil {
 			return wire.Run{}, err
 		}
@@ -150,9 +153,9 @@ func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *catalog.T
 		return nil, checked, err
 	}
 	checked = background.SpawnRequest{
-		Tool: name, Version: version, Args: args.Raw(), Title: cmp.Or(strings.TrimSpace(req.Title), titleOf(tool)),
+		Tool: name, Version: version, Args: args.Raw(), Title: cmp.Or(strings.TrimSpace(req.Title), runs.Title(tool)),
 		Silent: silent, Wake: wake, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By, Parent: req.Parent, Anew: tool.Restartable(),
-		Terms: terms{Locale: req.Locale, Asks: true}.traced(ctx),
+		Terms: runs.Terms{Locale: req.Locale, Asks: true}.Traced(ctx),
 	}
 	if public, secret := tool.PublicArgs(args.Raw()); secret {
 		checked.Stored = public
@@ -177,15 +180,6 @@ func (v Session) target(ctx context.Context, name string) (*catalog.Tool, error)
 	return tool, err
 }
 
-// maxTitle bounds the title of a run, in characters.
-const maxTitle = 120
-
-// titleOf returns the title of a tool, cut to maxTitle.
-func titleOf(tool *catalog.Tool) string {
-	title := []rune(strings.TrimSpace(tool.Tool.Title))
-	return strings.TrimSpace(string(title[:min(len(title), maxTitle)]))
-}
-
 // wakes returns which ends the session is notified of.
 func (r SpawnRequest) wakes() (silent bool, wake engine.Wake, err error) {
 	switch {
@@ -201,4 +195,37 @@ func (r SpawnRequest) wakes() (silent bool, wake engine.Wake, err error) {
 		wake = engine.WakeFailure
 	}
 	return false, wake, nil
+}
+
+// caller describes who waits for the run that a call becomes.
+func (c call) caller() runs.Caller {
+	return runs.Caller{
+		Session: c.Session, Keyed: c.Key != "", Patience: c.patience(), Note: c.note, User: c.user(),
+		Ask: c.Ask, AskLater: c.AskLater, OnPark: c.OnPark, Ends: c.endsHow(),
+	}
+}
+
+// patience is how long the caller waits for a run.
+func (c call) patience() time.Duration {
+	if b, ok := c.parkBudget(); ok {
+		return min(background.MaxWait, b.Park)
+	}
+	return background.MaxWait
+}
+
+// callOf makes the call of a run.
+func (s *Service) callOf(ctx context.Context, x *runs.Execution) (abi.Result, error) {
+	asked := Request{Session: x.Session, Tool: x.Tool, Args: x.Args, Limits: x.Requested.Limits, Locale: x.Requested.Locale}
+	return s.stages.run(ctx, call{Request: asked, run: x, note: &record.Note{}})
+}
+
+// childOf returns the run of a call that a tool makes.
+func childOf(ctx context.Context, child runs.ChildCall) (background.SpawnRequest, error) {
+	version, err := versionOf(child.Tool)
+	if err != nil {
+		return background.SpawnRequest{}, err
+	}
+	c := call{tool: child.Tool, outer: &origin{tool: child.Caller, fuel: child.Fuel}}
+	c.Args, c.Limits.Timeout, c.Locale = child.Args.Raw(), child.Timeout, child.Locale
+	return c.limited().asLaterRun(ctx, version), nil
 }
