@@ -119,6 +119,10 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	}
 	x.Follower = &runs.Follower{Runs: s.runs, Records: s.engine, Approvals: s.approvals, Asked: &s.asked, Offer: s.offerRuns, Log: s.log}
 	x.Call, x.Child = s.callOf, childOf
+	s.sessions = &runs.Sessions{
+		Manager: s.runs, Engine: s.engine, Catalog: s.catalog, Checker: s.checker, Follower: x.Follower,
+		Audit: &s.audit, Files: s.kept(), Version: versionOf,
+	}
 	s.openStages()
 	return nil
 }

@@ -161,6 +161,7 @@ type Service struct {
 	agent       *agent.Tools
 	runs        *background.Manager
 	executor    *runs.Executor
+	sessions    *runs.Sessions
 	closed      atomic.Bool
 	step        atomic.Pointer[string] // what Close waits for
 	asked       question.Registry

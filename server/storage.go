@@ -9,6 +9,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/storage"
+	"github.com/toolhost/toolhost/server/internal/values"
 )
 
 // Quotas of a Config.DataDir.
@@ -78,3 +79,13 @@ func BackupDir(ctx context.Context, dir string, w io.Writer, log *slog.Logger) e
 func Restore(ctx context.Context, backup *os.File, dir string) error {
 	return storage.Restore(ctx, backup, dir)
 }
+
+// AnyVersion stores or deletes a value regardless of its version.
+const AnyVersion = engine.AnyVersion
+
+// KV manages the key-value stores of plugins, for operators. A store outlives its plugin
+// and the plugin's grant.
+type KV = values.KV
+
+// KV returns the key-value stores of plugins.
+func (s *store) KV() KV { return values.NewKV(s.engine, s.audit.Admin) }
