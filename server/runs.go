@@ -18,6 +18,7 @@ import (
 	"github.com/toolhost/toolhost/server/internal/cluster"
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/repeat"
 	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/internal/seal"
 	"github.com/toolhost/toolhost/server/internal/secret"
@@ -87,7 +88,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	}
 	cfg, x := s.cfg.Runs, s.executor
 	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider, cfg.Hold = x.Execute, x.Readmit, x.Version, x.Provider, x.Hold
-	cfg.Offer, cfg.OnEnd = s.offer, measureEnd(s.telemetry)
+	cfg.Offer, cfg.OnEnd = s.offer, record.MeasureEnd(s.telemetry)
 	if s.cfg.Engine != nil {
 		cfg.Patience = cmp.Or(cfg.Patience, Patience)
 	}
@@ -125,6 +126,78 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	}
 	s.openStages()
 	return nil
+}
+
+// callOf makes the call of a run.
+func (s *Service) callOf(ctx context.Context, x *runs.Execution) (abi.Result, error) {
+	asked := Request{Session: x.Session, Tool: x.Tool, Args: x.Args, Limits: x.Requested.Limits, Locale: x.Requested.Locale}
+	return s.stages.run(ctx, call{Request: asked, run: x, note: &record.Note{}})
+}
+
+// childOf returns the run of a call that a tool makes.
+func childOf(ctx context.Context, child runs.ChildCall) (background.SpawnRequest, error) {
+	version, err := versionOf(child.Tool)
+	if err != nil {
+		return background.SpawnRequest{}, err
+	}
+	c := call{tool: child.Tool, outer: &origin{tool: child.Caller, fuel: child.Fuel}}
+	c.Args, c.Limits.Timeout, c.Locale = child.Args.Raw(), child.Timeout, child.Locale
+	return c.limited().asLaterRun(ctx, version), nil
+}
+
+// unchanged is the stage that refuses a run whose plugin was replaced since the run was
+// admitted or approved.
+func unchanged(next callFunc) callFunc {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		if err := c.run.Unchanged(c.tool); err != nil {
+			return abi.Result{}, err
+		}
+		return next(ctx, c)
+	}
+}
+
+// begin is the stage that attaches the sink of a run to the call.
+func begin(x *runs.Executor) stage {
+	return func(next callFunc) callFunc {
+		return func(ctx context.Context, c call) (abi.Result, error) {
+			c.allowed.Timeout = c.run.Timeout
+			ctx, c.work = x.Begin(ctx, c.run, c.tool, c.work)
+			return next(ctx, c)
+		}
+	}
+}
+
+// caller describes who waits for the run that a call becomes.
+func (c call) caller() runs.Caller {
+	return runs.Caller{
+		Session: c.Session, Keyed: c.Key != "", Patience: c.patience(), Note: c.note, User: c.user(),
+		Ask: c.Ask, AskLater: c.AskLater, OnPark: c.OnPark, Ends: c.endsHow(),
+	}
+}
+
+// patience is how long the caller waits for a run.
+func (c call) patience() time.Duration {
+	if b, ok := c.parkBudget(); ok {
+		return min(background.MaxWait, b.Park)
+	}
+	return background.MaxWait
+}
+
+// repeats is the stage that answers a call from the run of an earlier request: one with
+// the same key, or one that was answered with a question.
+func repeats(earlier repeat.Repeater) stage {
+	return func(next callFunc) callFunc {
+		return func(ctx context.Context, c call) (abi.Result, error) {
+			if c.DryRun || c.Resumes == "" && c.Key == "" {
+				return next(ctx, c)
+			}
+			again := repeat.Call{Caller: c.caller(), Tool: c.tool, Args: c.Args, Key: c.Key, Resumes: c.Resumes}
+			if r, found, err := earlier.Answer(ctx, again); found {
+				return r, err
+			}
+			return next(ctx, c)
+		}
+	}
 }
 
 // reaches reports whether a client without a session name may use, by id, what is in
