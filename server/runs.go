@@ -8,23 +8,16 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/agent"
 	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/catalog"
-	"github.com/toolhost/toolhost/server/internal/cluster"
-	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/repeat"
 	"github.com/toolhost/toolhost/server/internal/runs"
-	"github.com/toolhost/toolhost/server/internal/seal"
-	"github.com/toolhost/toolhost/server/internal/secret"
 	"github.com/toolhost/toolhost/server/internal/shape"
-	"github.com/toolhost/toolhost/server/internal/storage"
-	"github.com/toolhost/toolhost/server/internal/versions"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -55,62 +48,22 @@ func (c Config) check(most time.Duration) error {
 // places returns how many runs this host works on at a time.
 func (c Config) places() int { return cmp.Or(c.Runs.PerHost, background.DefaultPerHost) }
 
-// openRuns opens the engine and the manager of runs.
+// openRuns opens the manager of runs, which starts what an earlier process left.
 func (s *Service) openRuns(ctx context.Context) (err error) {
-	s.storage, err = storage.Open(ctx, storage.Config{Engine: s.cfg.Engine, DataDir: s.cfg.DataDir, LogQuota: s.cfg.LogQuota, Logger: s.log})
-	if err != nil {
-		return err
-	}
-	s.engine = s.storage.Engine
-	s.seals = seal.New(s.engine)
-	s.versions = versions.New(versions.Config{DataDir: s.cfg.DataDir, Runs: s.engine, Shared: s.cfg.Engine, Registry: s.registry, Logger: s.log})
-	shared := s.cfg.Engine != nil
-	s.cluster = cluster.New(cluster.Config{Process: s.process, Name: s.cfg.Name, Version: s.cfg.Version, Shared: shared, Workers: s.engine, Logger: s.log})
-	s.asked.Shared, s.asked.Log = shared, s.log
-	s.asked.Mailbox = func(session, run string) question.Mailbox { return s.runs.Mailbox(session, run) }
-
-	if s.audit, err = record.OpenAudit(s.cfg.AuditDir, s.cfg.Audit, s.engine, s.telemetry); err != nil { // the lock of the runs' folder protects the log too
-		return err
-	}
-	s.audit.Grants(s.registry.Plugins())
-	s.secrets = secret.New(secret.Config{Engine: s.engine, Configured: func() host.Secrets { return s.now().cfg.Secrets }, DryRun: InDryRun, Audit: &s.audit, Log: s.log})
-	if err := s.secrets.Renew(ctx); err != nil {
-		return err
-	}
-
 	s.checker = &approval.Checker{
 		Engine: s.engine, Process: s.process, Lookup: func(tool string) (*catalog.Tool, error) { return s.catalog.Lookup(tool) },
 		Rules: rulesOf, Audit: &s.audit,
 	}
-	s.executor = &runs.Executor{
+	x := &runs.Executor{
 		Catalog: s.catalog, Settings: func() catalog.Settings { return s.now() }, Versions: s.versions, Checker: s.checker, Asked: &s.asked,
 		Audit: &s.audit, Telemetry: s.telemetry, Log: s.log, Opened: make(chan struct{}),
 	}
-	cfg, x := s.cfg.Runs, s.executor
-	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider, cfg.Hold = x.Execute, x.Readmit, x.Version, x.Provider, x.Hold
-	cfg.Offer, cfg.OnEnd = s.offer, record.MeasureEnd(s.telemetry)
-	if s.cfg.Engine != nil {
-		cfg.Patience = cmp.Or(cfg.Patience, Patience)
-	}
-	cfg.Engine, cfg.Logger, cfg.InternalText = s.engine, s.cfg.Logger, abi.InternalMessage
-	s.now().bounds(&cfg)
-	cfg.Reaches, cfg.Brief = reaches, unnamed
-	if s.cfg.DataDir != "" {
-		cfg.RecordQuota = cmp.Or(cfg.RecordQuota, DefaultRecordQuota)
-	}
-	if s.cfg.OnNotice != nil {
-		cfg.OnNotice = func(r engine.Run) { s.cfg.OnNotice(shape.Notice(r, s.kept())) }
-	}
-	if s.cfg.Host.Shared {
-		quota := cmp.Or(cfg.RecordQuota, background.DefaultRecordQuota)
-		cfg.Owner, cfg.OwnerQuota = fair.ClientOf, max(1, quota-quota/4)
-	}
-
+	s.executor = x
 	defer close(x.Opened)
-	s.runs, err = background.New(context.WithoutCancel(ctx), cfg)
-	if err != nil {
+	if s.runs, err = background.New(context.WithoutCancel(ctx), s.runsConfig()); err != nil {
 		return err
 	}
+
 	s.approvals = approval.New(approval.Config{
 		Checker: s.checker, Runs: s.runs, Policy: func() approval.Policy { return s.now().approvals.Policy },
 		Lacks: connector{secrets: s.secrets}.lacks, Processes: s.cluster.Processes, Serving: s.serving, Log: s.log,
@@ -126,6 +79,31 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	}
 	s.openStages()
 	return nil
+}
+
+// runsConfig returns the configuration of the manager of runs.
+func (s *Service) runsConfig() background.Config {
+	cfg, x := s.cfg.Runs, s.executor
+	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider, cfg.Hold = x.Execute, x.Readmit, x.Version, x.Provider, x.Hold
+	cfg.Offer, cfg.OnEnd = s.offer, record.MeasureEnd(s.telemetry)
+	cfg.Engine, cfg.Logger, cfg.InternalText = s.engine, s.cfg.Logger, abi.InternalMessage
+	cfg.Reaches, cfg.Brief = reaches, unnamed
+	if s.cfg.Engine != nil {
+		cfg.Patience = cmp.Or(cfg.Patience, Patience)
+	}
+	s.now().bounds(&cfg)
+
+	if s.cfg.DataDir != "" {
+		cfg.RecordQuota = cmp.Or(cfg.RecordQuota, DefaultRecordQuota)
+	}
+	if s.cfg.OnNotice != nil {
+		cfg.OnNotice = func(r engine.Run) { s.cfg.OnNotice(shape.Notice(r, s.kept())) }
+	}
+	if s.cfg.Host.Shared {
+		quota := cmp.Or(cfg.RecordQuota, background.DefaultRecordQuota)
+		cfg.Owner, cfg.OwnerQuota = fair.ClientOf, max(1, quota-quota/4)
+	}
+	return cfg
 }
 
 // callOf makes the call of a run.

@@ -223,7 +223,10 @@ func (s *Service) open(ctx context.Context) (err error) {
 	if err := s.openTools(ctx, cfg, now); err != nil {
 		return err
 	}
-	if err := s.openRuns(ctx); err != nil { // it starts what an earlier process left
+	if err := s.openStore(ctx); err != nil {
+		return err
+	}
+	if err := s.openRuns(ctx); err != nil {
 		return err
 	}
 

@@ -87,9 +87,7 @@ type Artifact interface {
 }
 
 // Run returns a run without its arguments, its result and its content.
-func (v Session) Run(ctx context.Context, id string) (wire.Run, error) {
-	return v.in.Run(ctx, id)
-}
+func (v Session) Run(ctx context.Context, id string) (wire.Run, error) { return v.in.Run(ctx, id) }
 
 // WholeRun returns a run with everything it has, however large.
 func (v Session) WholeRun(ctx context.Context, id string) (wire.Run, error) {
@@ -116,9 +114,7 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 
 // Watch returns a channel of events of runs and schedules from now on. It is closed when
 // ctx is done. A watcher that is too slow gets [wire.EventMissed].
-func (v Session) Watch(ctx context.Context) <-chan wire.Event {
-	return v.in.Watch(ctx)
-}
+func (v Session) Watch(ctx context.Context) <-chan wire.Event { return v.in.Watch(ctx) }
 
 // Stop asks a run and its children to end, and waits until they have, or the grace period
 // is over. The record keeps by as the requester; empty means the session's agent.
@@ -129,9 +125,7 @@ func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.S
 // Remove removes a run that has ended, with its output, its files and its notice. The
 // reason of the error is [wire.CodeConflict] if the run has not ended. A dry run only
 // makes these checks.
-func (v Session) Remove(ctx context.Context, id string) error {
-	return v.in.Remove(ctx, id)
-}
+func (v Session) Remove(ctx context.Context, id string) error { return v.in.Remove(ctx, id) }
 
 // Rerun starts a run with the tool, arguments, title, deadline and locale of an earlier
 // run, in the session of that run, after the checks of [Session.Spawn]. A run with secret

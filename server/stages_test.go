@@ -178,7 +178,9 @@ func TestOrderOfRuns(t *testing.T) {
 			}
 		},
 		"another version": func(r *engine.Run) { r.Version = "another" },
-		"not approved":    func(r *engine.Run) { r.Terms = runs.Terms{Binding: approval.Binding{Fingerprint: "another"}}.Traced(t.Context()) },
+		"not approved": func(r *engine.Run) {
+			r.Terms = runs.Terms{Binding: approval.Binding{Fingerprint: "another"}}.Traced(t.Context())
+		},
 	}
 	eachPair(t, []wrong{
 		{name: "no object", want: "expected an object, found an array"},

@@ -111,19 +111,16 @@ func (x *Executor) Begin(ctx context.Context, run *Execution, tool *catalog.Tool
 	if run.Attempt > 1 {
 		x.Follower.withdrawEarlier(ctx, run.Run)
 	}
-	ctx, call, run.waits = x.attach(ctx, run.sink, tool, call, nil, run.Anew)
+	ctx, call, run.waits = x.Attach(ctx, run.sink, tool, call, nil)
+	run.waits.anew = run.Anew
 	return ctx, call
 }
 
-// Attach connects a direct call to the sink of the run that it may become, next to the
-// caller that still waits. The call may be suspended once it is a run.
+// Attach connects a call to the sink of the run that it is or may become, next to the caller
+// that may still wait; nil for a run from its start. The call may be suspended as a run.
 func (x *Executor) Attach(ctx context.Context, sink *output.Sink, tool *catalog.Tool, call host.Call, caller Attached) (context.Context, host.Call, *Suspension) {
-	return x.attach(ctx, sink, tool, call, caller, false)
-}
-
-func (x *Executor) attach(ctx context.Context, sink *output.Sink, tool *catalog.Tool, call host.Call, caller Attached, anew bool) (context.Context, host.Call, *Suspension) {
 	ctx = calllog.With(ctx, sink, max(1, call.Attempt))
-	waits := &Suspension{executor: x, ctx: ctx, tool: tool, caller: caller, anew: anew}
+	waits := &Suspension{executor: x, ctx: ctx, tool: tool, caller: caller}
 	call = withSink(call, sink, x.Log)
 	if caller != nil {
 		call = caller.Into(call)

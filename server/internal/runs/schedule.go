@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/dryrun"
 	"github.com/toolhost/toolhost/server/internal/reason"
@@ -82,19 +83,21 @@ func (v Schedules) of(ctx context.Context, id string) (Schedules, error) {
 
 // Disable disables a schedule.
 func (v Schedules) Disable(ctx context.Context, id string) (wire.Schedule, error) {
-	v, err := v.of(ctx, id)
-	if err != nil {
-		return wire.Schedule{}, err
-	}
-	if dryrun.In(ctx) {
-		return v.unchanged(ctx, id)
-	}
-	s, err := v.Manager.Unschedule(ctx, v.Name, id)
-	return v.audited("disabled", shape.Schedule(s), "", err)
+	return v.change(ctx, "disabled", id, v.Manager.Unschedule)
 }
 
 // Remove removes a schedule, and returns its last state.
 func (v Schedules) Remove(ctx context.Context, id string) (wire.Schedule, error) {
+	return v.change(ctx, "removed", id, v.Manager.RemoveSchedule)
+}
+
+// Enable lets a disabled schedule fire again, from now on.
+func (v Schedules) Enable(ctx context.Context, id string) (wire.Schedule, error) {
+	return v.change(ctx, "enabled", id, v.Manager.Enable)
+}
+
+// change changes a schedule, unless this is a dry run.
+func (v Schedules) change(ctx context.Context, action, id string, apply func(ctx context.Context, session, id string) (engine.Schedule, error)) (wire.Schedule, error) {
 	v, err := v.of(ctx, id)
 	if err != nil {
 		return wire.Schedule{}, err
@@ -102,8 +105,8 @@ func (v Schedules) Remove(ctx context.Context, id string) (wire.Schedule, error)
 	if dryrun.In(ctx) {
 		return v.unchanged(ctx, id)
 	}
-	s, err := v.Manager.RemoveSchedule(ctx, v.Name, id)
-	return v.audited("removed", shape.Schedule(s), "", err)
+	s, err := apply(ctx, v.Name, id)
+	return v.audited(action, shape.Schedule(s), "", err)
 }
 
 // unchanged returns a schedule as it is, for a dry run.
@@ -111,19 +114,6 @@ func (v Schedules) unchanged(ctx context.Context, id string) (wire.Schedule, err
 	s, err := v.Get(ctx, id)
 	s.DryRun = true
 	return s, err
-}
-
-// Enable lets a disabled schedule fire again, from now on.
-func (v Schedules) Enable(ctx context.Context, id string) (wire.Schedule, error) {
-	v, err := v.of(ctx, id)
-	if err != nil {
-		return wire.Schedule{}, err
-	}
-	if dryrun.In(ctx) {
-		return v.unchanged(ctx, id)
-	}
-	s, err := v.Manager.Enable(ctx, v.Name, id)
-	return v.audited("enabled", shape.Schedule(s), "", err)
 }
 
 // Fire queues a run of a schedule now.

@@ -208,7 +208,8 @@ func (v Session) Rerun(ctx context.Context, id, by string) (wire.Run, error) {
 		return wire.Run{}, reason.Refuse("%s cannot be repeated: its arguments contain a secret, and secrets are not stored. Call %s with new arguments", id, old.Tool)
 	}
 
+	terms, _ := termsOf(old) // of another version, it may not say the locale
 	return Session{Sessions: v.Sessions, Name: old.Session}.Spawn(ctx, SpawnRequest{
-		Tool: old.Tool, Args: old.Args, Title: old.Title, Silent: !old.SignalOnCompletion, Wake: wire.Wake(old.Wake), Timeout: old.Timeout, By: by, Locale: LocaleOf(old),
+		Tool: old.Tool, Args: old.Args, Title: old.Title, Silent: !old.SignalOnCompletion, Wake: wire.Wake(old.Wake), Timeout: old.Timeout, By: by, Locale: terms.Locale,
 	}, approval.User{})
 }

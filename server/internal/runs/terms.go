@@ -67,12 +67,6 @@ func Title(tool *catalog.Tool) string {
 	return strings.TrimSpace(string(title[:min(len(title), maxTitle)]))
 }
 
-// LocaleOf returns the locale of a run's requester; empty if unknown.
-func LocaleOf(run engine.Run) string {
-	t, _ := termsOf(run) // the terms may be of another version
-	return t.Locale
-}
-
 // MaxLocale bounds the locale of a call or a run, in bytes.
 const MaxLocale = 64
 
