@@ -35,7 +35,7 @@ func (f *Follower) Hold(ctx context.Context, c HeldCall) (abi.Result, error) {
 	if c.Run.Stored != nil {
 		return f.holdSecret(ctx, c)
 	}
-	run, err := f.SpawnHeld(ctx, c.Session, c.Run)
+	run, err := f.spawnHeld(ctx, c.Session, c.Run)
 	switch {
 	case err != nil:
 		return abi.Result{}, err
@@ -45,8 +45,8 @@ func (f *Follower) Hold(ctx context.Context, c HeldCall) (abi.Result, error) {
 	return f.Follow(ctx, c.Caller, run, c.Patience)
 }
 
-// SpawnHeld stores a run that starts once it is approved.
-func (f *Follower) SpawnHeld(ctx context.Context, session string, req background.SpawnRequest) (engine.Run, error) {
+// spawnHeld stores a run that starts once it is approved.
+func (f *Follower) spawnHeld(ctx context.Context, session string, req background.SpawnRequest) (engine.Run, error) {
 	return f.Approvals.Hold(ctx, session, req.Tool, req.Stored != nil, func(bound approval.Binding) (background.SpawnResult, error) {
 		req, err := held(req, bound)
 		if err != nil {
@@ -106,7 +106,7 @@ func (f *Follower) ticket(ctx context.Context, c HeldCall) (engine.Run, error) {
 	}
 	req := c.Run
 	req.IdempotencyKey, req.Silent = "", true // the call itself has them
-	return f.SpawnHeld(ctx, c.Session, req)
+	return f.spawnHeld(ctx, c.Session, req)
 }
 
 // awaitHeld waits for the end of a held call of a tool. It withdraws the call if nobody

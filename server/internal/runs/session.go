@@ -331,13 +331,8 @@ func newMessage(m background.Message) wire.Message {
 	return wire.Message{ID: m.ID, SentAt: m.At, By: m.By, Message: m.Data}
 }
 
-// payloads has the large parts of runs.
-type payloads interface {
-	Payload(ctx context.Context, session, id string, part engine.Part) (json.RawMessage, error)
-}
-
 // load reads parts of a run. They stay nil if the record is gone.
-func load(ctx context.Context, from payloads, r *engine.Run, parts ...engine.Part) error {
+func load(ctx context.Context, from Runs, r *engine.Run, parts ...engine.Part) error {
 	to := map[engine.Part]*json.RawMessage{engine.PartArgs: &r.Args, engine.PartResult: &r.Result, engine.PartContent: &r.Content}
 	for _, part := range parts {
 		data, err := from.Payload(ctx, r.Session, r.ID, part)

@@ -22,7 +22,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// SpawnRequest says what to run in the background. Only Tool is required.
+// SpawnRequest says what to run in the background. The server has a request of the same
+// fields, which documents them.
 type SpawnRequest struct {
 	Tool           string
 	Args           json.RawMessage
@@ -74,7 +75,7 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest, user approval.User
 	case errors.Is(err, approval.ErrHold) && checked.Stored != nil:
 		return wire.Run{}, errSecretHeld
 	case errors.Is(err, approval.ErrHold):
-		run, err := v.Follower.SpawnHeld(ctx, v.Name, checked)
+		run, err := v.Follower.spawnHeld(ctx, v.Name, checked)
 		if err != nil {
 			return wire.Run{}, err
 		}
