@@ -1,16 +1,14 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/agent"
 	"github.com/toolhost/toolhost/server/internal/catalog"
-	"github.com/toolhost/toolhost/server/wire"
+	"github.com/toolhost/toolhost/server/internal/runs"
 )
 
 // The names of the agent's own tools. None of them can be spawned.
@@ -50,7 +48,9 @@ func (s *Service) answerAgent(next callFunc) callFunc {
 		c.note.Known = true
 		var session agent.Session
 		if c.Session != "" {
-			session = agentSession{s.Session(c.Session), c.Request}
+			session = runs.AgentSession{
+				Session: s.Session(c.Session).in, Key: c.Key, Locale: c.Locale, Resumes: c.Resumes, User: c.user(),
+			}
 		}
 		return t.Call(ctx, session, agent.Call{Args: c.Parsed, DryRun: c.DryRun, Unnamed: c.Unnamed, MaxWait: c.ParkAfter, File: fileName(c.Request, s.kept())})
 	}
@@ -82,67 +82,4 @@ func (s *Service) offerRuns() {
 	if s.agent.Lookup(SpawnBackground) == nil {
 		s.changed.Send()
 	}
-}
-
-// agentSession is the session of one call of the agent's own tools. It implements
-// [agent.Session].
-type agentSession struct {
-	Session
-	req Request
-}
-
-func (v agentSession) Spawn(ctx context.Context, run background.SpawnRequest) (wire.Run, error) {
-	return v.spawnOrResume(ctx, v.request(run), v.req.Resumes)
-}
-
-func (v agentSession) NewSchedule(ctx context.Context, r background.ScheduleRequest) (wire.Schedule, error) {
-	return v.Session.Schedules().New(ctx, ScheduleRequest{SpawnRequest: v.request(r.SpawnRequest), Cron: r.Cron, At: r.At, Timezone: r.Timezone})
-}
-
-// request returns the request of a run that the agent asks for.
-func (v agentSession) request(run background.SpawnRequest) SpawnRequest {
-	return SpawnRequest{
-		Tool: run.Tool, Args: run.Args, Title: run.Title, Silent: run.Silent, Timeout: run.Timeout,
-		IdempotencyKey: cmp.Or(run.IdempotencyKey, v.req.Key), Locale: v.req.Locale, user: v.req.user(),
-	}
-}
-
-func (v agentSession) Runs(ctx context.Context) ([]engine.Run, error) {
-	return v.service.runs.List(ctx, engine.Query{Session: v.name})
-}
-
-func (v agentSession) Check(ctx context.Context, r background.CheckRequest) (background.CheckResult, error) {
-	checked, err := v.check(ctx, r)
-	for i := 0; err == nil && i < len(checked.Reports); i++ {
-		err = v.load(ctx, &checked.Reports[i].Run, engine.PartResult, engine.PartContent)
-	}
-	return checked, err
-}
-
-func (v agentSession) Questions(ctx context.Context, run engine.Run) map[string]abi.Question {
-	return v.service.asked.Open(ctx, run)
-}
-
-func (v agentSession) Asking(ctx context.Context, suspended []engine.Run) []string {
-	asked := &v.service.asked
-	ids := asked.Runs(v.name)
-	for _, r := range suspended {
-		if (r.Status == engine.StatusWaiting || asked.Shared) && len(asked.Open(ctx, r)) > 0 {
-			ids = append(ids, r.ID)
-		}
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
-}
-
-func (v agentSession) Schedule(ctx context.Context, id string) (wire.Schedule, error) {
-	return v.Session.Schedules().Get(ctx, id)
-}
-
-func (v agentSession) Schedules(ctx context.Context) ([]wire.Schedule, error) {
-	return v.Session.Schedules().List(ctx)
-}
-
-func (v agentSession) DisableSchedule(ctx context.Context, id string) (wire.Schedule, error) {
-	return v.Session.Schedules().Disable(ctx, id)
 }

@@ -2,10 +2,12 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server/internal/approval"
+	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -80,6 +82,59 @@ func (r Request) user() approval.User {
 		u.Ask = func(ctx context.Context, q approval.Question) (abi.Answer, error) { return r.Decide(ctx, HeldCall(q)) }
 	}
 	return u
+}
+
+// asked describes the call to those who approve it.
+func (c call) asked() approval.Call {
+	asked := approval.Call{Session: c.Session, Tool: c.tool.Name, Args: c.Args}
+	if c.outer != nil {
+		asked.Caller = c.outer.tool.Name
+	}
+	return asked
+}
+
+// approve is the stage that gets approval for a call, or holds the call until a person
+// approves it.
+func approve(follow *runs.Follower) stage {
+	return func(next callFunc) callFunc {
+		return func(ctx context.Context, c call) (abi.Result, error) {
+			asked := c.asked()
+			err := follow.Approvals.Check(ctx, c.tool, asked)
+			if err == nil && c.Resumes != "" && !c.DryRun {
+				if _, asks := follow.Approvals.Ticket(ctx, c.Resumes, c.tool, asked); asks { // the answer to that question counts
+					err = approval.ErrHold
+				}
+			}
+			switch {
+			case errors.Is(err, approval.ErrHold):
+				return hold(ctx, follow, c, next)
+			case err != nil:
+				return abi.Result{}, err
+			}
+			return next(ctx, c)
+		}
+	}
+}
+
+// hold holds a call until a person approves it. Only a run can wait for that, so a call
+// that makes it becomes one.
+func hold(ctx context.Context, follow *runs.Follower, c call, next callFunc) (abi.Result, error) {
+	if c.Session == "" || c.DryRun {
+		return abi.Result{}, approval.ErrNobody
+	}
+	if c.outer != nil {
+		if err := liveOf(ctx).Park(ctx); err != nil {
+			return abi.Result{}, err
+		}
+	}
+	version, err := versionOf(c.tool)
+	if err != nil {
+		return abi.Result{}, err
+	}
+	return follow.Hold(ctx, runs.HeldCall{
+		Caller: c.caller(), Tool: c.tool, Asked: c.asked(), Nested: c.outer != nil, Resumes: c.Resumes, Run: c.asLaterRun(ctx, version),
+		Make: func(ctx context.Context) (abi.Result, error) { return next(ctx, c) },
+	})
 }
 
 // ErrApprovalChanged is the error of a decision about a tool that has other code or other

@@ -9,14 +9,15 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/server/internal/catalog"
+	"github.com/toolhost/toolhost/server/internal/repeat"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
 // MaxArgs bounds the arguments of a call, in bytes: 8 MiB.
 const MaxArgs = catalog.MaxArgs
 
-// MaxKey bounds the idempotency key of a call, in characters.
-const MaxKey = 128
+// MaxKey bounds the idempotency key of a call, in characters: 128.
+const MaxKey = repeat.MaxKey
 
 // Request is one call of a tool.
 type Request struct {

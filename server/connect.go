@@ -8,6 +8,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server/internal/catalog"
+	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/internal/secret"
 )
 
@@ -60,7 +61,7 @@ func (x connector) connect(next callFunc) callFunc {
 			case errors.Is(err, ErrAskAgain):
 				return abi.Result{Kind: abi.CanceledKind, Error: err.Error(), Usage: r.Usage}, err
 			case err != nil && ctx.Err() != nil:
-				return canceled(ctx, r)
+				return runs.Canceled(ctx, r)
 			case err != nil:
 				x.log.Info("a secret of a user was asked for, and not set", "secret", r.Connection.Provider, "tool", c.tool.Name, "session", c.Session, "reason", err)
 			}

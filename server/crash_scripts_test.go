@@ -22,6 +22,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/fulltest"
 	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -160,7 +161,7 @@ func TestScriptsHost(t *testing.T) {
 
 	waits, err := os.ReadFile("../host/testdata/waits.js")
 	require.NoError(t, err)
-	suspendAfter = 0 // at each wait
+	runs.SuspendAfter = 0 // at each wait
 	s := openScripts(t, Config{Tools: tools, DataDir: filepath.Join(folder, "data"), Runs: RunsConfig{Attempts: 1000, PerSession: 100, PerHost: 100}})
 	fmt.Println("ready")
 	runs, whole := map[string]wire.Run{}, map[string]string{}

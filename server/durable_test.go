@@ -248,7 +248,7 @@ func TestParkedTerms(t *testing.T) {
 // Terms that cannot be read are none that could be kept to.
 func TestUnreadableTerms(t *testing.T) {
 	s := open(t, Config{}, "echo")
-	_, err := executor{s.Service}.execute(t.Context(), engine.Run{ID: "bg_a", Tool: "echo", Args: json.RawMessage(`{}`), Terms: json.RawMessage(`{"fuel":"much"}`)}, nil)
+	_, err := s.executor.Execute(t.Context(), engine.Run{ID: "bg_a", Tool: "echo", Args: json.RawMessage(`{}`), Terms: json.RawMessage(`{"fuel":"much"}`)}, nil)
 	require.ErrorContains(t, err, "reading the terms of bg_a")
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/internal/approval"
+	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -285,7 +286,7 @@ func TestHeldInsideAfterCrash(t *testing.T) {
 		require.NoError(t, err)
 		old := engine.Run{
 			ID: "bg_old", Session: alice, Tool: "wipe", Args: json.RawMessage(`{"text":"a"}`), Timeout: time.Hour, OutputCap: 1 << 10, CreatedAt: time.Now(),
-			Parent: "bg_outer", Depth: 1, Origin: engine.OriginParked, Held: approval.HeldFor, Terms: terms{Binding: approval.Binding{Fingerprint: "theirs"}}.encode(), By: "tidy",
+			Parent: "bg_outer", Depth: 1, Origin: engine.OriginParked, Held: approval.HeldFor, Terms: runs.Terms{Binding: approval.Binding{Fingerprint: "theirs"}}.Traced(t.Context()), By: "tidy",
 		}
 		require.NoError(t, dead.Submit(t.Context(), old, nil))
 		time.Sleep(2 * time.Minute)

@@ -25,7 +25,7 @@ func waitingScripts(t *testing.T, cfg Config, names ...string) map[string]string
 		ids[name] = s.spawnScript(fmt.Sprintf(`console.log("before"); await sleep(1500); return %q`, name))
 	}
 
-	time.Sleep(time.Second) // longer than suspendAfter
+	time.Sleep(time.Second) // longer than runs.SuspendAfter
 	synctest.Wait()
 	for _, id := range ids {
 		require.Equal(t, wire.StatusWaiting, s.run(id).Status)

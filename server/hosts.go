@@ -6,6 +6,7 @@ import (
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/seal"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -15,8 +16,8 @@ const Patience = 5 * time.Minute
 
 // offer says which runs this host can start, and describes the host. A host without a
 // shared engine starts all runs.
-func (x executor) offer() engine.Offer {
-	s, shared := x.service, x.service.cfg.Engine != nil
+func (s *Service) offer() engine.Offer {
+	shared := s.cfg.Engine != nil
 	var loaded []wire.HostPlugin
 	for _, p := range s.registry.Plugins() {
 		one := wire.HostPlugin{Name: p.Manifest.Name, Version: p.Manifest.Version}
@@ -50,3 +51,51 @@ func (s *Service) Hosts(ctx context.Context) (wire.Hosts, error) {
 // HostWarnings warns, in words for the public, of plugins that have differed between
 // hosts for long.
 func (s *Service) HostWarnings() []string { return s.cluster.Warnings() }
+
+// The bounds of a Relay.
+const (
+	relayLife  = 5 * time.Minute
+	relayCount = 256     // messages to one name
+	relayBytes = 4 << 20 // bytes of messages to one name
+)
+
+// A Relay passes messages between the hosts that share an engine. Every host that reads a
+// name gets its messages, which are kept for 5 minutes. It is safe for concurrent use.
+type Relay struct{ engine engine.Engine }
+
+// Relay returns the relay of the service's engine. It is nil if the engine belongs to
+// this service alone, so that there are no other hosts.
+func (s *Service) Relay() *Relay {
+	if s.cfg.Engine == nil {
+		return nil
+	}
+	return &Relay{s.engine}
+}
+
+func relayScope(to string) engine.Scope { return engine.Scope{Name: "relay:" + to} }
+
+// Send sends a message to a name. Beyond 256 messages or 4 MiB the error is an
+// *[engine.LimitError].
+func (r *Relay) Send(ctx context.Context, to string, message []byte) error {
+	v := engine.Value{Data: message, Expires: time.Now().Add(relayLife)}
+	_, err := r.engine.PutValue(context.WithoutCancel(ctx), relayScope(to), v, engine.ValueLimit{Count: relayCount, Bytes: relayBytes})
+	return err
+}
+
+// Receive returns the messages to a name that follow the one with the Key after.
+func (r *Relay) Receive(ctx context.Context, to, after string) ([]engine.Value, error) {
+	return r.engine.Values(ctx, relayScope(to), after, 0, true)
+}
+
+// Seals signs data that clients carry for a server, and revokes it. Clients can read it,
+// but not change it. All hosts of an engine accept each other's seals, and a host those of
+// its earlier processes, as long as the engine keeps its runs. A seal is valid for at least
+// 24 hours. Seals is safe for concurrent use.
+type Seals = seal.Sealer
+
+// ErrSeal reports a text that no host of this engine sealed, or that was sealed so long
+// ago that its key is gone.
+var ErrSeal = seal.ErrInvalid
+
+// Seals returns the seals of the hosts that share the engine of the service.
+func (s *Service) Seals() *Seals { return s.seals }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,13 +18,16 @@ import (
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
-	"github.com/toolhost/toolhost/server/internal/shape"
+	"github.com/toolhost/toolhost/server/internal/repeat"
+	"github.com/toolhost/toolhost/server/internal/runs"
 )
 
 // A parker turns calls that take long into runs.
 type parker struct {
-	follow follower
-	attach func(ctx context.Context, c call, sink *output.Sink, caller *live) (context.Context, call, *suspension) // see executor
+	executor *runs.Executor
+	follow   *runs.Follower
+	runs     *background.Manager
+	repeat   repeat.Repeater
 }
 
 // park is the stage that limits how long a call is waited for. After that, the call
@@ -70,7 +72,7 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 	}
 
 	c.work.Policy.Timeout = b.Deadline
-	live := newLive(c, p.follow.asked, b.Park > 0)
+	live := newLive(c, p.follow.Asked, b.Park > 0)
 	defer live.detach()
 	ctx = context.WithValue(ctx, liveKey{}, live)
 	began := time.Now()
@@ -79,27 +81,28 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 	var rerr error
 	ended := false               // and r and rerr are the result
 	atEnd := make(chan struct{}) // closed when the call becomes a run only to store its result
-	req := background.RunRequest{SpawnRequest: c.asRun(ctx, version), ParkAfter: b.Park, Stops: cancelsKeyed, Park: live.wanted, Unparked: live.remains}
+	req := background.RunRequest{SpawnRequest: c.asRun(ctx, version), ParkAfter: b.Park, Stops: runs.CancelsKeyed, Park: live.wanted, Unparked: live.remains}
 	req.Timeout = b.Deadline
 	req.Work = func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
-		ctx, c, waits := p.attach(ctx, c, sink, live)
+		ctx, work, waits := p.executor.Attach(ctx, sink, c.tool, c.work, live)
+		c := c
+		c.work = work
 		r, rerr = next(ctx, c)
 		if errors.Is(rerr, host.ErrSuspended) {
-			sink.Cost(shape.CostOf(r.Usage))
-			return waits.outcome(), nil
+			return waits.Outcome(sink, r), nil
 		}
 		ended = true
 		if b.Park > 0 && c.Key == "" && c.stores(r) {
 			close(atEnd)
-			_ = live.park(ctx) // otherwise the caller gets all of it
+			_ = live.Park(ctx) // otherwise the caller gets all of it
 		}
 		if errors.Is(rerr, plugins.ErrReplaced) { // nothing has run: a caller that still waits repeats the call
-			return background.Outcome{}, rejected(engine.KindRejected, "", c.tool.Replaced())
+			return background.Outcome{}, runs.Rejected(engine.KindRejected, "", c.tool.Replaced())
 		}
-		return outcome(ctx, sink, b.Deadline, r, rerr)
+		return runs.Outcome(ctx, sink, b.Deadline, r, rerr)
 	}
 
-	ran, err := p.follow.runs.Run(ctx, c.Session, req)
+	ran, err := p.runs.Run(ctx, c.Session, req)
 	limit, limited := errors.AsType[*engine.LimitError](err)
 	c.note.Run = ran.Run.ID
 	switch {
@@ -107,18 +110,18 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 		live.became(ran.Run.ID)
 		if isClosed(atEnd) {
 			c.note.Followed = true
-			c.note.Run = p.follow.stored(ctx, ran.Run)
+			c.note.Run = p.follow.Stored(ctx, ran.Run)
 			return r, rerr
 		}
 		if !isClosed(live.wanted) || isClosed(live.failed) {
-			return p.follow.parked(c, ran.Run, b.Park, personal{})
+			return p.follow.Parked(c.caller(), ran.Run, b.Park)
 		}
-		return p.follow.follow(ctx, c, ran.Run, c.patience()-time.Since(began)) // it waits for a person
+		return p.follow.Follow(ctx, c.caller(), ran.Run, c.patience()-time.Since(began)) // it waits for a person
 	case ran.Left: // it has a key, and is a run from its start
 		live.became(ran.Run.ID)
-		return canceled(ctx, abi.Result{})
+		return runs.Canceled(ctx, abi.Result{})
 	case ran.Reused: // a call with this key began at the same time
-		return p.follow.repeated(ctx, c, ran.Run)
+		return p.repeat.Follow(ctx, c.caller(), ran.Run)
 	case c.Key != "" && !ended: // it has not begun
 		r, _ := reason.Explain(err)
 		return r, err
@@ -129,27 +132,13 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 	case !ended:
 		return abi.Result{}, err
 	case ran.Run.ID != "" && (errors.Is(rerr, plugins.ErrReplaced) || errors.Is(context.Cause(ctx), ErrAskAgain)):
-		p.follow.forgetUnmade(ctx, ran.Run)
+		p.repeat.Forget(ctx, ran.Run)
 	case ctx.Err() != nil && r.Kind != abi.Success:
-		return canceled(ctx, r)
+		return runs.Canceled(ctx, r)
 	case r.Limit == abi.LimitTime: // two clocks ended, and either may have been seen first
 		r.Error = outOfTime(b.Deadline, rerr).Error()
 	}
 	return r, rerr
-}
-
-// storing is how long a caller waits until its result is stored.
-const storing = time.Second
-
-// stored waits until a run with the result of a call has ended, so that it makes no notice,
-// and returns its id. It is empty if the result is not stored by then.
-func (f follower) stored(ctx context.Context, run engine.Run) (id string) {
-	checked, err := f.runs.Check(context.WithoutCancel(ctx), run.Session, background.CheckRequest{IDs: []string{run.ID}, Wait: storing})
-	if err != nil || !checked.Reports[0].Run.Final() {
-		f.log.Warn("a large result was not stored in time: the caller gets all of it", "task_id", run.ID, "tool", run.Tool, "session", run.Session, "error", err)
-		return ""
-	}
-	return run.ID
 }
 
 // stores reports whether the result of a call is too large for its caller's model. The
@@ -181,13 +170,13 @@ func (c call) asksLater() bool {
 
 // asRun returns the run that a call is, or becomes.
 func (c call) asRun(ctx context.Context, version string) background.SpawnRequest {
-	t := terms{Limits: c.Limits, Locale: c.Locale, Asks: c.outer == nil && c.asksLater()}
-	req := background.SpawnRequest{Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: c.Args, IdempotencyKey: c.Key}
+	t := runs.Terms{Limits: c.Limits, Locale: c.Locale, Asks: c.outer == nil && c.asksLater()}
+	req := background.SpawnRequest{Tool: c.tool.Name, Title: runs.Title(c.tool), Version: version, Args: c.Args, IdempotencyKey: c.Key}
 	if c.outer != nil {
 		req.By, req.Silent = c.outer.tool.Name, true
 		t.Fuel = min(c.allowed.Fuel, c.outer.fuel)
 	}
-	req.Terms = t.traced(ctx)
+	req.Terms = t.Traced(ctx)
 	if public, secret := c.tool.PublicArgs(c.Args); secret {
 		req.Stored = public
 	}
@@ -213,48 +202,6 @@ func outOfTime(limit time.Duration, err error) error {
 		return &host.WaitedError{Err: host.TimeLimit(limit), For: waited.For}
 	}
 	return host.TimeLimit(limit)
-}
-
-// canceled is the end of a call whose caller has left, whether or not the tool noticed.
-func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if !errors.Is(cause, err) {
-		err = fmt.Errorf("%w (%w)", cause, err)
-	}
-	return abi.Result{Kind: abi.CanceledKind, Error: cause.Error(), Usage: r.Usage}, err
-}
-
-// parked answers a call that continues in the background as a run.
-func (f follower) parked(c call, run engine.Run, after time.Duration, waits personal) (abi.Result, error) {
-	c.note.Run = run.ID
-	f.offer()
-	if c.OnPark != nil {
-		c.OnPark(shape.Run(run, time.Now()))
-	}
-
-	message := fmt.Sprintf("Still running after %gs. It continues in the background: %s. Do not repeat the call. %s stops it.",
-		after.Seconds(), c.endsHow(), StopBackground)
-	if waits.text != "" {
-		message = strings.TrimSpace(fmt.Sprintf("%s, and then runs in the background: %s. Do not repeat the call. %s withdraws it. %s",
-			waits.text, c.endsHow(), StopBackground, waits.lacks))
-	}
-	value, err := shape.JSON(struct {
-		Type           string        `json:"type"`
-		TaskID         string        `json:"task_id"`
-		BackgroundID   string        `json:"background_id"` // the same
-		Tool           string        `json:"tool"`
-		TimeoutSeconds float64       `json:"timeout_seconds,omitzero"` // how long the caller waited
-		Status         engine.Status `json:"status"`
-		Message        string        `json:"message"`
-
-		Questions map[string]abi.Question `json:"questions,omitempty"`
-	}{
-		"background", run.ID, run.ID, run.Tool, after.Seconds(), run.Status, message, waits.questions,
-	})
-	if err != nil {
-		return abi.Result{}, err
-	}
-	return abi.Result{Kind: abi.Success, Value: value}, nil
 }
 
 // live is the caller's end of a call: its writers, its progress and its slot
@@ -299,9 +246,9 @@ func newLive(c call, asked *question.Registry, parks bool) *live {
 	return l
 }
 
-// park makes the call a run, because it makes a call that is held for approval: only a
+// Park makes the call a run, because it makes a call that is held for approval: only a
 // run can wait for that. It returns once the call is a run.
-func (l *live) park(ctx context.Context) error {
+func (l *live) Park(ctx context.Context) error {
 	if l == nil {
 		if _, ok := background.RunOf(ctx); !ok {
 			return approval.ErrNobody
@@ -321,6 +268,9 @@ func (l *live) park(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 }
+
+// Parked returns a channel that is closed when the call has become a run.
+func (l *live) Parked() <-chan struct{} { return l.parked }
 
 // became records that the call has become a run, which no longer needs the call's slot.
 func (l *live) became(run string) {
@@ -381,9 +331,9 @@ func (l *live) attached(f func()) {
 	}
 }
 
-// into returns a call that reports to the sink of its run, and to the caller
+// Into returns a call that reports to the sink of its run, and to the caller
 // while it is attached.
-func (l *live) into(call host.Call) host.Call {
+func (l *live) Into(call host.Call) host.Call {
 	call.Stdout = tee{l, call.Stdout, l.call.Stdout}
 	call.Stderr = tee{l, call.Stderr, l.call.Stderr}
 	call.Admitted = l.admitted

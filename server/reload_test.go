@@ -244,7 +244,7 @@ func TestRunsOverReloads(t *testing.T) {
 		require.Equal(t, "one", fired["tool"])
 		require.Equal(t, 2.0, s.check(alice, fired["task_id"].(string), "")["result"])
 
-		_, err = executor{s.Service}.execute(t.Context(), engine.Run{Tool: "one", Version: version, Args: json.RawMessage("{}"), Timeout: time.Minute}, nil)
+		_, err = s.executor.Execute(t.Context(), engine.Run{Tool: "one", Version: version, Args: json.RawMessage("{}"), Timeout: time.Minute}, nil)
 		require.EqualError(t, err, "rejected: the plugin of one was replaced in the meantime")
 	})
 }
@@ -285,7 +285,7 @@ func TestScheduledRunsVersion(t *testing.T) {
 				require.JSONEq(t, `{"data":"aGFsZi13YXk="}`, string(run.Result))
 
 				run.Version = "another"
-				_, err := executor{second.Service}.execute(t.Context(), run, nil)
+				_, err := second.executor.Execute(t.Context(), run, nil)
 				require.EqualError(t, err, "rejected: the plugin of keeper was replaced in the meantime")
 			})
 		})

@@ -8,21 +8,16 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/agent"
 	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/catalog"
-	"github.com/toolhost/toolhost/server/internal/cluster"
-	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/record"
-	"github.com/toolhost/toolhost/server/internal/seal"
-	"github.com/toolhost/toolhost/server/internal/secret"
+	"github.com/toolhost/toolhost/server/internal/repeat"
+	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/internal/shape"
-	"github.com/toolhost/toolhost/server/internal/storage"
-	"github.com/toolhost/toolhost/server/internal/versions"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -53,42 +48,51 @@ func (c Config) check(most time.Duration) error {
 // places returns how many runs this host works on at a time.
 func (c Config) places() int { return cmp.Or(c.Runs.PerHost, background.DefaultPerHost) }
 
-// openRuns opens the engine and the manager of runs.
+// openRuns opens the manager of runs, which starts what an earlier process left.
 func (s *Service) openRuns(ctx context.Context) (err error) {
-	s.storage, err = storage.Open(ctx, storage.Config{Engine: s.cfg.Engine, DataDir: s.cfg.DataDir, LogQuota: s.cfg.LogQuota, Logger: s.log})
-	if err != nil {
-		return err
-	}
-	s.engine = s.storage.Engine
-	s.seals = seal.New(s.engine)
-	s.versions = versions.New(versions.Config{DataDir: s.cfg.DataDir, Runs: s.engine, Shared: s.cfg.Engine, Registry: s.registry, Logger: s.log})
-	shared := s.cfg.Engine != nil
-	s.cluster = cluster.New(cluster.Config{Process: s.process, Name: s.cfg.Name, Version: s.cfg.Version, Shared: shared, Workers: s.engine, Logger: s.log})
-	s.asked.Shared, s.asked.Log = shared, s.log
-	s.asked.Mailbox = func(session, run string) question.Mailbox { return s.runs.Mailbox(session, run) }
-
-	if s.audit, err = record.OpenAudit(s.cfg.AuditDir, s.cfg.Audit, s.engine, s.telemetry); err != nil { // the lock of the runs' folder protects the log too
-		return err
-	}
-	s.audit.Grants(s.registry.Plugins())
-	s.secrets = secret.New(secret.Config{Engine: s.engine, Configured: func() host.Secrets { return s.now().cfg.Secrets }, DryRun: InDryRun, Audit: &s.audit, Log: s.log})
-	if err := s.secrets.Renew(ctx); err != nil {
-		return err
-	}
-
 	s.checker = &approval.Checker{
 		Engine: s.engine, Process: s.process, Lookup: func(tool string) (*catalog.Tool, error) { return s.catalog.Lookup(tool) },
 		Rules: rulesOf, Audit: &s.audit,
 	}
-	cfg, x := s.cfg.Runs, executor{s}
-	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider, cfg.Hold = x.execute, x.readmit, x.version, x.provider, x.hold
-	cfg.Offer, cfg.OnEnd = x.offer, measureEnd(s.telemetry)
+	x := &runs.Executor{
+		Catalog: s.catalog, Settings: func() catalog.Settings { return s.now() }, Versions: s.versions, Checker: s.checker, Asked: &s.asked,
+		Audit: &s.audit, Telemetry: s.telemetry, Log: s.log, Opened: make(chan struct{}),
+	}
+	s.executor = x
+	defer close(x.Opened)
+	if s.runs, err = background.New(context.WithoutCancel(ctx), s.runsConfig()); err != nil {
+		return err
+	}
+
+	s.approvals = approval.New(approval.Config{
+		Checker: s.checker, Runs: s.runs, Policy: func() approval.Policy { return s.now().approvals.Policy },
+		Lacks: connector{secrets: s.secrets}.lacks, Processes: s.cluster.Processes, Serving: s.serving, Log: s.log,
+	})
+	if s.agent, err = agent.New(s.catalog, s.runs); err != nil {
+		return err
+	}
+	x.Follower = &runs.Follower{Runs: s.runs, Records: s.engine, Approvals: s.approvals, Asked: &s.asked, Offer: s.offerRuns, Log: s.log}
+	x.Call, x.Child = s.callOf, childOf
+	s.sessions = &runs.Sessions{
+		Manager: s.runs, Engine: s.engine, Catalog: s.catalog, Checker: s.checker, Follower: x.Follower,
+		Audit: &s.audit, Files: s.kept(), Version: versionOf,
+	}
+	s.openStages()
+	return nil
+}
+
+// runsConfig returns the configuration of the manager of runs.
+func (s *Service) runsConfig() background.Config {
+	cfg, x := s.cfg.Runs, s.executor
+	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider, cfg.Hold = x.Execute, x.Readmit, x.Version, x.Provider, x.Hold
+	cfg.Offer, cfg.OnEnd = s.offer, record.MeasureEnd(s.telemetry)
+	cfg.Engine, cfg.Logger, cfg.InternalText = s.engine, s.cfg.Logger, abi.InternalMessage
+	cfg.Reaches, cfg.Brief = reaches, unnamed
 	if s.cfg.Engine != nil {
 		cfg.Patience = cmp.Or(cfg.Patience, Patience)
 	}
-	cfg.Engine, cfg.Logger, cfg.InternalText = s.engine, s.cfg.Logger, abi.InternalMessage
 	s.now().bounds(&cfg)
-	cfg.Reaches, cfg.Brief = reaches, unnamed
+
 	if s.cfg.DataDir != "" {
 		cfg.RecordQuota = cmp.Or(cfg.RecordQuota, DefaultRecordQuota)
 	}
@@ -99,21 +103,79 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		quota := cmp.Or(cfg.RecordQuota, background.DefaultRecordQuota)
 		cfg.Owner, cfg.OwnerQuota = fair.ClientOf, max(1, quota-quota/4)
 	}
+	return cfg
+}
 
-	defer close(s.opened)
-	s.runs, err = background.New(context.WithoutCancel(ctx), cfg)
+// callOf makes the call of a run.
+func (s *Service) callOf(ctx context.Context, x *runs.Execution) (abi.Result, error) {
+	asked := Request{Session: x.Session, Tool: x.Tool, Args: x.Args, Limits: x.Requested.Limits, Locale: x.Requested.Locale}
+	return s.stages.run(ctx, call{Request: asked, run: x, note: &record.Note{}})
+}
+
+// childOf returns the run of a call that a tool makes.
+func childOf(ctx context.Context, child runs.ChildCall) (background.SpawnRequest, error) {
+	version, err := versionOf(child.Tool)
 	if err != nil {
-		return err
+		return background.SpawnRequest{}, err
 	}
-	s.approvals = approval.New(approval.Config{
-		Checker: s.checker, Runs: s.runs, Policy: func() approval.Policy { return s.now().approvals.Policy },
-		Lacks: connector{secrets: s.secrets}.lacks, Processes: s.cluster.Processes, Serving: s.serving, Log: s.log,
-	})
-	if s.agent, err = agent.New(s.catalog, s.runs); err != nil {
-		return err
+	c := call{tool: child.Tool, outer: &origin{tool: child.Caller, fuel: child.Fuel}}
+	c.Args, c.Limits.Timeout, c.Locale = child.Args.Raw(), child.Timeout, child.Locale
+	return c.limited().asLaterRun(ctx, version), nil
+}
+
+// unchanged is the stage that refuses a run whose plugin was replaced since the run was
+// admitted or approved.
+func unchanged(next callFunc) callFunc {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		if err := c.run.Unchanged(c.tool); err != nil {
+			return abi.Result{}, err
+		}
+		return next(ctx, c)
 	}
-	s.openStages()
-	return nil
+}
+
+// begin is the stage that attaches the sink of a run to the call.
+func begin(x *runs.Executor) stage {
+	return func(next callFunc) callFunc {
+		return func(ctx context.Context, c call) (abi.Result, error) {
+			c.allowed.Timeout = c.run.Timeout
+			ctx, c.work = x.Begin(ctx, c.run, c.tool, c.work)
+			return next(ctx, c)
+		}
+	}
+}
+
+// caller describes who waits for the run that a call becomes.
+func (c call) caller() runs.Caller {
+	return runs.Caller{
+		Session: c.Session, Keyed: c.Key != "", Patience: c.patience(), Note: c.note, User: c.user(),
+		Ask: c.Ask, AskLater: c.AskLater, OnPark: c.OnPark, Ends: c.endsHow(),
+	}
+}
+
+// patience is how long the caller waits for a run.
+func (c call) patience() time.Duration {
+	if b, ok := c.parkBudget(); ok {
+		return min(background.MaxWait, b.Park)
+	}
+	return background.MaxWait
+}
+
+// repeats is the stage that answers a call from the run of an earlier request: one with
+// the same key, or one that was answered with a question.
+func repeats(earlier repeat.Repeater) stage {
+	return func(next callFunc) callFunc {
+		return func(ctx context.Context, c call) (abi.Result, error) {
+			if c.DryRun || c.Resumes == "" && c.Key == "" {
+				return next(ctx, c)
+			}
+			again := repeat.Call{Caller: c.caller(), Tool: c.tool, Args: c.Args, Key: c.Key, Resumes: c.Resumes}
+			if r, found, err := earlier.Answer(ctx, again); found {
+				return r, err
+			}
+			return next(ctx, c)
+		}
+	}
 }
 
 // reaches reports whether a client without a session name may use, by id, what is in

@@ -266,7 +266,7 @@ func TestReadmit(t *testing.T) {
 			if test.run.Args == nil {
 				test.run.Args = []byte(`{}`)
 			}
-			err := executor{s.Service}.readmit(t.Context(), test.run)
+			err := s.executor.Readmit(t.Context(), test.run)
 			if test.want == "" {
 				require.NoError(t, err)
 				return

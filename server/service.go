@@ -36,6 +36,7 @@ import (
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/reload"
+	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/internal/secret"
 	"github.com/toolhost/toolhost/server/internal/versions"
 	"github.com/toolhost/toolhost/server/telemetry"
@@ -149,11 +150,9 @@ type Approval struct {
 type Service struct {
 	store
 
-	cfg         Config        // as opened; see now for fields that may have changed
-	stages      stages        // the stages of each kind of call
-	follower    follower      // waits for the runs that calls become
-	opened      chan struct{} // closed once everything that runs need is ready
-	process     string        // random id of this Service: identifies it among the hosts
+	cfg         Config // as opened; see now for fields that may have changed
+	stages      stages // the stages of each kind of call
+	process     string // random id of this Service: identifies it among the hosts
 	log         *slog.Logger
 	host        *host.Host
 	registry    *plugins.Registry
@@ -161,6 +160,8 @@ type Service struct {
 	catalog     *catalog.Catalog
 	agent       *agent.Tools
 	runs        *background.Manager
+	executor    *runs.Executor
+	sessions    *runs.Sessions
 	closed      atomic.Bool
 	step        atomic.Pointer[string] // what Close waits for
 	asked       question.Registry
@@ -190,7 +191,7 @@ type Service struct {
 // With Config.DataDir, runs of an earlier process continue if their tools allow it: see
 // [background.Config]'s Readmit.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
-	s := &Service{cfg: cfg, opened: make(chan struct{}), process: rand.Text(), log: cfg.Logger, unwatch: func() {}}
+	s := &Service{cfg: cfg, process: rand.Text(), log: cfg.Logger, unwatch: func() {}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -222,7 +223,10 @@ func (s *Service) open(ctx context.Context) (err error) {
 	if err := s.openTools(ctx, cfg, now); err != nil {
 		return err
 	}
-	if err := s.openRuns(ctx); err != nil { // it starts what an earlier process left
+	if err := s.openStore(ctx); err != nil {
+		return err
+	}
+	if err := s.openRuns(ctx); err != nil {
 		return err
 	}
 

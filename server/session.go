@@ -4,18 +4,18 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"math"
 	"time"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
-	"github.com/toolhost/toolhost/server/internal/agent"
 	"github.com/toolhost/toolhost/server/internal/calllog"
+	"github.com/toolhost/toolhost/server/internal/question"
+	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/internal/shape"
+	"github.com/toolhost/toolhost/server/internal/values"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -24,22 +24,18 @@ import (
 //
 // For a run that the session does not have, the error has the reason
 // [wire.CodeNotFound]: see [ReasonOf].
-type Session struct {
-	service *Service
-	name    string
-	all     bool
-}
+type Session struct{ in runs.Session }
 
 // Session returns the session with that name. An unknown session is empty.
-func (s *Service) Session(name string) Session { return Session{service: s, name: name} }
+func (s *Service) Session(name string) Session {
+	return Session{runs.Session{Sessions: s.sessions, Name: name}}
+}
 
 // AllSessions gives operators access to the runs and schedules of all sessions. To act on
 // a run, or to read its output, use its session.
-func (s *Service) AllSessions() Session { return Session{service: s, all: true} }
-
-// isNobody reports whether v is the session without a name, which has nothing: to the manager,
-// no name means all sessions.
-func (v Session) isNobody() bool { return v.name == "" && !v.all }
+func (s *Service) AllSessions() Session {
+	return Session{runs.Session{Sessions: s.sessions, All: true}}
+}
 
 // RunQuery selects runs. Its zero value selects all.
 type RunQuery struct {
@@ -91,112 +87,17 @@ type Artifact interface {
 }
 
 // Run returns a run without its arguments, its result and its content.
-func (v Session) Run(ctx context.Context, id string) (wire.Run, error) {
-	r, err := v.record(ctx, id)
-	if err != nil {
-		return wire.Run{}, err
-	}
-	return shape.Run(r, time.Now()), nil
-}
+func (v Session) Run(ctx context.Context, id string) (wire.Run, error) { return v.in.Run(ctx, id) }
 
 // WholeRun returns a run with everything it has, however large.
 func (v Session) WholeRun(ctx context.Context, id string) (wire.Run, error) {
-	r, err := v.record(ctx, id)
-	if err == nil {
-		err = v.load(ctx, &r, engine.PartArgs, engine.PartResult, engine.PartContent)
-	}
-	if err != nil {
-		return wire.Run{}, err
-	}
-	return shape.Run(r, time.Now()), nil
-}
-
-// Remove removes a run that has ended, with its output, its files and its notice. The
-// reason of the error is [wire.CodeConflict] if the run has not ended. A dry run only
-// makes these checks.
-func (v Session) Remove(ctx context.Context, id string) error {
-	r, err := v.record(ctx, id)
-	switch {
-	case err != nil:
-		return err
-	case InDryRun(ctx) && !r.Final():
-		return fmt.Errorf("%w: %s", engine.ErrActive, id)
-	case InDryRun(ctx):
-		return nil
-	}
-	if err := v.service.runs.Remove(ctx, r.Session, id); err != nil {
-		return err
-	}
-	v.service.audit.Admin("run removed", r.Session, id)
-	return nil
-}
-
-// Diagnosis explains why a run failed; nil if its error says everything. It is for
-// operators only: the text may contain secrets of the tool and internals of the host.
-func (v Session) Diagnosis(ctx context.Context, id string) (*wire.Diagnosis, error) {
-	r, err := v.record(ctx, id)
-	return shape.Diagnosis(r.Diagnosis), err
-}
-
-// Calls returns the calls made by the tool of a run, directly and through other tools,
-// including calls that were runs of their own: of each run the first [wire.MaxInnerCalls]
-// calls of its last attempt, and 1,000 in all. It is for people, not for models.
-func (v Session) Calls(ctx context.Context, id string) (wire.InnerCalls, error) {
-	return calllog.Reader{Find: v.record, Payload: v.service.runs.Payload}.Tree(ctx, id)
-}
-
-func (v Session) record(ctx context.Context, id string) (engine.Run, error) {
-	if v.all {
-		return v.service.runs.Find(ctx, id)
-	}
-	return v.service.runs.Get(ctx, v.name, id)
-}
-
-// load reads parts of a run's payload. They stay nil if the record is gone.
-func (v Session) load(ctx context.Context, r *engine.Run, parts ...engine.Part) error {
-	to := map[engine.Part]*json.RawMessage{engine.PartArgs: &r.Args, engine.PartResult: &r.Result, engine.PartContent: &r.Content}
-	for _, part := range parts {
-		data, err := v.service.runs.Payload(ctx, r.Session, r.ID, part)
-		if err != nil && !errors.Is(err, engine.ErrNotFound) {
-			return err
-		}
-		*to[part] = data
-	}
-	return nil
+	return v.in.WholeRun(ctx, id)
 }
 
 // Runs returns runs, the newest first, without their arguments, results and
 // content.
 func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
-	if v.isNobody() {
-		return nil, nil
-	}
-	query := engine.Query{Parent: q.Parent, Active: q.Active, Before: q.Before, Limit: q.Limit, Filter: q.RunFilter}
-	if query.Session = v.name; v.all {
-		query.Session = q.Session
-	}
-
-	found, err := v.service.runs.List(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-
-	runs, now := make([]wire.Run, len(found)), time.Now()
-	for i, r := range found {
-		runs[i] = shape.Run(r, now)
-	}
-
-	return runs, nil
-}
-
-// check is Check of the manager, but returns early if one of the runs asks its user
-// something: the run may not end before somebody answers.
-func (v Session) check(ctx context.Context, r background.CheckRequest) (background.CheckResult, error) {
-	r.Peek = r.Peek || InDryRun(ctx)
-	asked, stop := v.Asked(ctx, r.IDs)
-	defer stop()
-	r.Enough = asked
-	return v.service.runs.Check(ctx, v.name, r)
+	return v.in.List(ctx, engine.Query{Session: q.Session, Parent: q.Parent, Active: q.Active, Before: q.Before, Limit: q.Limit, Filter: q.RunFilter})
 }
 
 // Check returns runs with everything they have. If asked to, it waits for them to end. It
@@ -206,131 +107,76 @@ func (v Session) check(ctx context.Context, r background.CheckRequest) (backgrou
 // Ids that the session does not have are in Missing; if it has none of them, that is the
 // error. Notices stay pending.
 func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
-	checked, err := v.check(ctx, background.CheckRequest{
+	return v.in.Check(ctx, background.CheckRequest{
 		IDs: r.IDs, Wait: r.Wait, Until: background.Until(r.Until), Cursor: r.Cursor, MaxChars: cmp.Or(r.MaxChars, -1), Peek: true,
-	})
-	if err != nil {
-		return wire.Runs{}, err
-	}
-
-	var out wire.Runs
-	if checked.Missing != nil {
-		out.Missing = checked.Missing.IDs
-	}
-	room := cmp.Or(r.Large, math.MaxInt)
-	for _, report := range checked.Reports {
-		if err := v.load(ctx, &report.Run, engine.PartArgs, engine.PartResult, engine.PartContent); err != nil {
-			return wire.Runs{}, err
-		}
-		omitted := shape.Omit(&report.Result, &report.Content, &room)
-		run := shape.Run(report.Run, time.Now())
-		run.ResultBytes, run.ContentBytes = omitted.ResultBytes, omitted.ContentBytes
-		run.WaitedSeconds, run.Output = shape.Tenths(checked.Waited), shape.Excerpt(report.Output)
-		if !run.Done {
-			run.Questions = v.service.asked.Open(ctx, report.Run)
-		}
-		out.Runs = append(out.Runs, run)
-	}
-	return out, nil
+	}, r.Large)
 }
 
 // Watch returns a channel of events of runs and schedules from now on. It is closed when
 // ctx is done. A watcher that is too slow gets [wire.EventMissed].
-func (v Session) Watch(ctx context.Context) <-chan wire.Event {
-	to := make(chan wire.Event)
-	if v.isNobody() {
-		context.AfterFunc(ctx, func() { close(to) })
-		return to
-	}
-	from := v.service.runs.Watch(ctx, v.name)
-	go func() {
-		defer close(to)
-		for e := range from {
-			select {
-			case to <- shape.Event(e, time.Now()):
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return to
-}
+func (v Session) Watch(ctx context.Context) <-chan wire.Event { return v.in.Watch(ctx) }
 
 // Stop asks a run and its children to end, and waits until they have, or the grace period
 // is over. The record keeps by as the requester; empty means the session's agent.
 func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.Stopped, error) {
-	if InDryRun(ctx) {
-		run, err := v.Run(ctx, id)
-		return wire.Stopped{TaskID: run.TaskID, Status: run.Status, AlreadyFinished: run.Status.Terminal(), Unsaved: run.Unsaved, DryRun: true}, err
-	}
-	r, err := v.service.runs.Stop(ctx, v.name, id, background.StopRequest{Force: how.Force, Reason: how.Reason, By: by, Alone: how.Alone})
-	if err == nil {
-		v.service.audit.Stop(r, by, how.Reason)
-		err = v.load(ctx, &r, engine.PartResult, engine.PartContent)
-	}
-	return shape.Stopped(r), err
+	return v.in.Stop(ctx, id, by, how)
+}
+
+// Remove removes a run that has ended, with its output, its files and its notice. The
+// reason of the error is [wire.CodeConflict] if the run has not ended. A dry run only
+// makes these checks.
+func (v Session) Remove(ctx context.Context, id string) error { return v.in.Remove(ctx, id) }
+
+// Rerun starts a run with the tool, arguments, title, deadline and locale of an earlier
+// run, in the session of that run, after the checks of [Session.Spawn]. A run with secret
+// arguments is refused, because they were not stored. The new run keeps by as the
+// requester; empty means the session's agent.
+func (v Session) Rerun(ctx context.Context, id, by string) (wire.Run, error) {
+	return v.in.Rerun(ctx, id, by)
+}
+
+// Diagnosis explains why a run failed; nil if its error says everything. It is for
+// operators only: the text may contain secrets of the tool and internals of the host.
+func (v Session) Diagnosis(ctx context.Context, id string) (*wire.Diagnosis, error) {
+	r, err := v.in.Find(ctx, id)
+	return shape.Diagnosis(r.Diagnosis), err
+}
+
+// Calls returns the calls made by the tool of a run, directly and through other tools,
+// including calls that were runs of their own: of each run the first [wire.MaxInnerCalls]
+// calls of its last attempt, and 1,000 in all. It is for people, not for models.
+func (v Session) Calls(ctx context.Context, id string) (wire.InnerCalls, error) {
+	return calllog.Reader{Find: v.in.Find, Payload: v.in.Manager.Payload}.Tree(ctx, id)
 }
 
 // Tail reads up to max bytes, at most 1 MiB, of the raw log of a run's current
 // attempt from offset on; a negative offset counts from the end.
 func (v Session) Tail(ctx context.Context, id string, offset int64, max int) (Chunk, error) {
-	return v.service.runs.Tail(ctx, v.name, id, offset, max)
+	return v.in.Manager.Tail(ctx, v.in.Name, id, offset, max)
 }
 
 // Log returns all that is kept of the raw log of a run's current attempt.
 func (v Session) Log(ctx context.Context, id string) (*Log, error) {
-	return v.service.runs.Log(ctx, v.name, id)
+	return v.in.Manager.Log(ctx, v.in.Name, id)
 }
 
 // Open opens a file of a run that has ended: [wire.OutputLog] or
 // [wire.ResultJSON]. The caller closes it.
 func (v Session) Open(ctx context.Context, id, name string) (Artifact, error) {
-	return v.service.runs.Open(ctx, v.name, id, name)
+	return v.in.Manager.Open(ctx, v.in.Name, id, name)
 }
 
 // Notices returns the pending notices of runs that have ended, at most limit of
 // them; 0 is no limit. They stay pending until they are acknowledged.
 func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
-	shown, more, err := v.service.runs.Pending(ctx, v.name, limit)
-	if err != nil {
-		return wire.Notices{}, err
-	}
-	return newNotices(shown, more, v.service.kept()), nil
+	return v.in.Notices(ctx, limit)
 }
 
 // SelectNotices is Notices for the runs that want returns true for: at most limit of the
 // first 100 pending ones. It calls want for one run after the other, and stops once there
 // are limit of them.
 func (v Session) SelectNotices(ctx context.Context, limit int, want func(wire.Run) bool) (wire.Notices, error) {
-	const first = 100
-	pending, more, err := v.service.runs.Pending(ctx, v.name, first)
-	if err != nil {
-		return wire.Notices{}, err
-	}
-
-	var shown []engine.Run
-	now := time.Now()
-	for i, run := range pending {
-		if len(shown) == limit {
-			more += len(pending) - i
-			break
-		}
-		if want(shape.Run(run, now)) {
-			shown = append(shown, run)
-		}
-	}
-	return newNotices(shown, more, v.service.kept()), nil
-}
-
-// newNotices returns notices of runs, with their text.
-func newNotices(shown []engine.Run, more int, kept bool) wire.Notices {
-	out := wire.Notices{Notices: make([]wire.Notice, len(shown)), More: more}
-	for i, n := range shown {
-		out.Notices[i] = shape.Notice(n, kept)
-	}
-
-	out.Text = background.RenderNotices(shown, out.More, agent.NoticeHints)
-	return out
+	return v.in.SelectNotices(ctx, limit, want)
 }
 
 // Acknowledge removes the notices of these runs, because they were shown.
@@ -338,13 +184,13 @@ func (v Session) Acknowledge(ctx context.Context, ids []string) error {
 	if InDryRun(ctx) {
 		return nil
 	}
-	return v.service.runs.Acknowledge(ctx, v.name, ids)
+	return v.in.Manager.Acknowledge(ctx, v.in.Name, ids)
 }
 
 // Snapshot describes the session's active runs to a model whose conversation
 // was cut, in at most 1,000 characters. It is empty without active runs.
 func (v Session) Snapshot(ctx context.Context) (string, error) {
-	return v.service.runs.Snapshot(ctx, v.name, CheckBackground)
+	return v.in.Manager.Snapshot(ctx, v.in.Name, CheckBackground)
 }
 
 // End ends the session: it stops the session's parked calls, or all its runs, as
@@ -353,9 +199,54 @@ func (v Session) End(ctx context.Context) error {
 	if InDryRun(ctx) {
 		return nil
 	}
-	v.service.audit.Admin("session ended", v.name, "")
-	return v.service.runs.EndSession(ctx, v.name)
+	v.in.Audit.Admin("session ended", v.in.Name, "")
+	return v.in.Manager.EndSession(ctx, v.in.Name)
 }
+
+// Questions returns the open questions of a run to its user, by key; nil without any.
+func (v Session) Questions(ctx context.Context, id string) (map[string]abi.Question, error) {
+	return v.in.Questions(ctx, id)
+}
+
+// Asked returns a channel that is closed as soon as one of those runs asks its user
+// something; at once if one already does. Call stop when done.
+func (v Session) Asked(ctx context.Context, ids []string) (asked <-chan struct{}, stop func()) {
+	return v.in.Asked(ctx, ids)
+}
+
+// Answer answers questions of a run, which continues once all are answered. Answers to
+// closed or unknown questions are dropped. If an answer does not fit its question, the
+// error matches [abi.ErrAnswer], and all questions stay open.
+func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.Answer) error {
+	return v.in.Answer(ctx, id, answers)
+}
+
+// Send sends a message, at most 16 KiB of JSON, to an active run whose tool reads
+// messages (the hint messages of its manifest). The record keeps by as the sender; empty
+// means the session's agent. A run has at most 64 unread messages, 256 KiB together. In a
+// dry run the message has no id, and is not sent.
+func (v Session) Send(ctx context.Context, id, by string, message json.RawMessage) (wire.Message, error) {
+	return v.in.Send(ctx, id, by, message)
+}
+
+// Messages returns the unread messages of a run, in the order they were sent. The end of
+// the run removes them.
+func (v Session) Messages(ctx context.Context, id string) (wire.Messages, error) {
+	return v.in.Messages(ctx, id)
+}
+
+// SessionValues are the values that the tools of a session share: at most 256 of them,
+// and 1 MiB. They are removed when the session ends, or when none was written for a week.
+type SessionValues = values.Values
+
+// Values returns the values that the tools of the session share.
+func (v Session) Values() SessionValues { return values.OfSession(v.in.Engine, v.in.Name) }
+
+// CheckAnswer checks an answer to the question with that key. The action must be
+// accept, decline or cancel. Only an accepted answer has content, which must fit
+// the question's schema. The error matches [abi.ErrAnswer], or
+// [abi.ErrQuestions] if the question's schema is invalid.
+func CheckAnswer(key string, q abi.Question, a abi.Answer) error { return question.Check(key, q, a) }
 
 // Clean returns raw output as it should be shown: as valid text, without escape
 // sequences and control characters.

@@ -1,21 +1,14 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
-	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/internal/approval"
-	"github.com/toolhost/toolhost/server/internal/catalog"
-	"github.com/toolhost/toolhost/server/internal/reason"
-	"github.com/toolhost/toolhost/server/internal/shape"
+	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -33,172 +26,76 @@ type SpawnRequest struct {
 	Locale         string          // BCP 47, at most MaxLocale bytes, for the sentences for people in the record; empty if unknown
 	Parent         string          // active run of the session that becomes the parent; empty is the run whose Go tool was passed the context, if any
 	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
-	user           approval.User   // who is asked about the held run
-}
-
-// errSecretHeld is the error of a spawn that needs approval and has secret arguments.
-var errSecretHeld = fmt.Errorf("%w, and its arguments have a secret, which is not stored: it cannot wait for an answer. Call the tool directly, and wait for the decision", ErrApproval)
-
-// planned returns the run that a spawn would start.
-func (v Session) planned(ctx context.Context, tool *catalog.Tool, checked background.SpawnRequest) (wire.Run, error) {
-	verdict, _, err := v.service.checker.Foresee(ctx, tool, approval.Call{Session: v.name})
-	if err != nil {
-		return wire.Run{}, err
-	}
-	if verdict == approval.Held && checked.Stored != nil {
-		return wire.Run{}, errSecretHeld
-	}
-	run, err := v.service.runs.PlanRun(ctx, v.name, checked)
-	if err != nil {
-		return wire.Run{}, err
-	}
-	held := ""
-	if verdict == approval.Held {
-		held = approval.HeldFor
-	}
-	return wire.Run{DryRun: true, Held: held, Tool: run.Tool, Title: run.Title, DeadlineSeconds: shape.Deadline(run.Timeout), SignalOnCompletion: run.SignalOnCompletion}, nil
 }
 
 // Spawn starts a background run and returns at once. The checks are those of
 // [Service.Call], and that the tool supports background runs. Reused says that
 // the run is an earlier one with the same idempotency key.
 func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) {
-	tool, checked, err := v.prepare(ctx, req)
-	if err != nil {
-		return wire.Run{}, err
-	}
-	if req.DryRun || InDryRun(ctx) {
-		return v.planned(ctx, tool, checked)
-	}
-	switch err := v.service.checker.Check(ctx, tool, approval.Call{Session: v.name, Args: checked.Args}); {
-	case errors.Is(err, approval.ErrHold) && checked.Stored != nil:
-		return wire.Run{}, errSecretHeld
-	case errors.Is(err, approval.ErrHold):
-		run, err := v.service.follower.spawnHeld(ctx, v.name, checked)
-		if err != nil {
-			return wire.Run{}, err
-		}
-		return v.whenDecided(ctx, run, req)
-	case err != nil:
-		return wire.Run{}, err
-	}
-
-	r, err := v.service.runs.Spawn(ctx, v.name, checked)
-	if err != nil {
-		return wire.Run{}, err
-	}
-	run := shape.Run(r.Run, time.Now())
-	run.Reused = r.Reused
-	return run, nil
+	return v.in.Spawn(ctx, runs.SpawnRequest(req), approval.User{})
 }
 
-// spawnOrResume is Spawn for a request whose user may have decided on the run of an
-// earlier request, see [Request.Resumes].
-func (v Session) spawnOrResume(ctx context.Context, req SpawnRequest, resumes string) (wire.Run, error) {
-	run, err := v.service.runs.Get(ctx, v.name, resumes)
-	if resumes == "" || err != nil || run.Tool != strings.TrimSpace(req.Tool) {
-		return v.Spawn(ctx, req)
-	}
-	return v.whenDecided(ctx, run, req)
+// MaxLocale bounds the locale of a call or a run, in bytes: 64.
+const MaxLocale = runs.MaxLocale
+
+// CheckLocale returns an error for an invalid locale. An empty one is valid.
+func CheckLocale(locale string) error { return runs.CheckLocale(locale) }
+
+// ScheduleRequest says what to run and when: repeatedly, with Cron, or once, with At. Set
+// exactly one of the two.
+type ScheduleRequest struct {
+	SpawnRequest
+	Cron     string       // five fields
+	At       time.Time    // in the future
+	Timezone string       // an IANA name; empty is UTC
+	Overlap  wire.Overlap // what to do while the last run is still active; empty skips the firing
 }
 
-// whenDecided lets the caller's user decide on a held run.
-func (v Session) whenDecided(ctx context.Context, run engine.Run, req SpawnRequest) (wire.Run, error) {
-	var err error
-	if run.Undecided() {
-		run, err = v.service.approvals.Ask(ctx, run, req.user)
-	}
-	if errors.Is(err, approval.ErrOutdated) {
-		return v.Spawn(ctx, req) // for the new plugin, or its new grants
-	}
-	return shape.Run(run, time.Now()), err
+// Schedules manages the schedules of a session, or of all sessions.
+type Schedules Session
+
+// Schedules returns the schedules of the session.
+func (v Session) Schedules() Schedules { return Schedules(v) }
+
+// List returns the schedules, the newest first, without their arguments.
+func (v Schedules) List(ctx context.Context) ([]wire.Schedule, error) {
+	return runs.Schedules(v.in).List(ctx)
 }
 
-// prepare makes the checks of a spawn, except for a person's approval: nobody is
-// asked about a run that would be refused anyway. Their order decides which error
-// an agent sees first: what it named, before what it asked for.
-func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *catalog.Tool, checked background.SpawnRequest, err error) {
-	name := strings.TrimSpace(req.Tool)
-	if tool, err = v.target(ctx, name); err != nil {
-		return nil, checked, err
-	}
-	timeout, err := tool.Deadline(req.Timeout)
-	if err != nil {
-		return nil, checked, err
-	}
-	args, err := catalog.ParseArgs(tool.Name, req.Parsed, req.Args)
-	if err == nil {
-		args, _, err = tool.Admit(args)
-	}
-	if err != nil {
-		return nil, checked, err
-	}
-
-	version, err := versionOf(tool)
-	switch {
-	case errors.Is(err, plugins.ErrReplaced):
-		return v.prepare(ctx, req) // for the new plugin
-	case err != nil:
-		return nil, checked, err
-	}
-
-	silent, wake, err := req.wakes()
-	if err != nil {
-		return nil, checked, err
-	}
-	if err := CheckLocale(req.Locale); err != nil {
-		return nil, checked, err
-	}
-	checked = background.SpawnRequest{
-		Tool: name, Version: version, Args: args.Raw(), Title: cmp.Or(strings.TrimSpace(req.Title), titleOf(tool)),
-		Silent: silent, Wake: wake, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By, Parent: req.Parent, Anew: tool.Restartable(),
-		Terms: terms{Locale: req.Locale, Asks: true}.traced(ctx),
-	}
-	if public, secret := tool.PublicArgs(args.Raw()); secret {
-		checked.Stored = public
-	}
-	return tool, checked, nil
+// Get returns a schedule.
+func (v Schedules) Get(ctx context.Context, id string) (wire.Schedule, error) {
+	return runs.Schedules(v.in).Get(ctx, id)
 }
 
-var errNoTool = &background.FieldError{Field: "tool", Problem: "required"}
-
-// target returns the tool to run in the background.
-func (v Session) target(ctx context.Context, name string) (*catalog.Tool, error) {
-	switch {
-	case name == "":
-		return nil, errNoTool
-	case IsAgentTool(name):
-		return nil, reason.Refuse("%s cannot be spawned: call it directly", name)
-	}
-	tool, err := v.service.catalog.Find(ctx, name)
-	if err == nil && !tool.Tool.Hints.SupportsBackground {
-		err = reason.Refuse("%s does not support background runs: call it directly", name)
-	}
-	return tool, err
+// New stores a schedule, after the checks of [Session.Spawn]. They are
+// repeated at each firing, and a person is asked again where the tool requires
+// approval. Arguments that contain a secret (writeOnly or x-secret in the tool's
+// schema) are refused, because they would have to be stored.
+func (v Schedules) New(ctx context.Context, req ScheduleRequest) (wire.Schedule, error) {
+	return runs.Schedules(v.in).New(ctx, runs.SpawnRequest(req.SpawnRequest), background.ScheduleRequest{Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: engine.Overlap(req.Overlap)})
 }
 
-// maxTitle bounds the title of a run, in characters.
-const maxTitle = 120
-
-// titleOf returns the title of a tool, cut to maxTitle.
-func titleOf(tool *catalog.Tool) string {
-	title := []rune(strings.TrimSpace(tool.Tool.Title))
-	return strings.TrimSpace(string(title[:min(len(title), maxTitle)]))
+// Disable disables a schedule. Its runs continue.
+func (v Schedules) Disable(ctx context.Context, id string) (wire.Schedule, error) {
+	return runs.Schedules(v.in).Disable(ctx, id)
 }
 
-// wakes returns which ends the session is notified of.
-func (r SpawnRequest) wakes() (silent bool, wake engine.Wake, err error) {
-	switch {
-	case r.Wake == "":
-		return r.Silent, engine.WakeEnd, nil
-	case r.Wake == wire.WakeNone:
-		return true, engine.WakeEnd, nil
-	case r.Wake != wire.WakeEnd && r.Wake != wire.WakeFailure:
-		return false, "", &background.FieldError{Field: "wake", Problem: fmt.Sprintf("expected end, failure or none, found %.20q", r.Wake)}
-	case r.Silent:
-		return false, "", &background.FieldError{Field: "wake", Problem: "contradicts signal_on_completion: set one of them"}
-	case r.Wake == wire.WakeFailure:
-		wake = engine.WakeFailure
-	}
-	return false, wake, nil
+// Remove removes a schedule for good, and returns its last state. It no longer fires;
+// runs that it started continue, and stay.
+func (v Schedules) Remove(ctx context.Context, id string) (wire.Schedule, error) {
+	return runs.Schedules(v.in).Remove(ctx, id)
+}
+
+// Enable lets a disabled schedule fire again, from now on. It refuses a one-time schedule
+// whose time has passed.
+func (v Schedules) Enable(ctx context.Context, id string) (wire.Schedule, error) {
+	return runs.Schedules(v.in).Enable(ctx, id)
+}
+
+// Fire queues a run of a schedule now, even of a disabled one. As at each firing, the checks
+// of [Session.Spawn] are made when the run starts. While an earlier run of the schedule is
+// active, its overlap applies: a skipped firing is an error with the reason wire.CodeConflict.
+// The run keeps by as the requester; empty means the creator of the schedule.
+func (v Schedules) Fire(ctx context.Context, id, by string) (wire.Run, error) {
+	return runs.Schedules(v.in).Fire(ctx, id, by)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/repeat"
+	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/telemetry"
 )
 
@@ -21,12 +23,12 @@ import (
 // changes it passes on a copy.
 type call struct {
 	Request
-	outer   *origin       // the call whose tool makes this one; nil for an agent's call
-	run     *running      // the run in execution; nil for a call that somebody waits for
-	note    *record.Note  // the entry in the records
-	tool    *catalog.Tool // once found
-	allowed Limits        // limits, once decided
-	work    host.Call     // the call of the tool, once prepared
+	outer   *origin         // the call whose tool makes this one; nil for an agent's call
+	run     *runs.Execution // the run in execution; nil for a call that somebody waits for
+	note    *record.Note    // the entry in the records
+	tool    *catalog.Tool   // once found
+	allowed Limits          // limits, once decided
+	work    host.Call       // the call of the tool, once prepared
 }
 
 // A callFunc answers a call. An error without a result is explained by the stage explain,
@@ -54,15 +56,12 @@ type stages struct {
 
 // openStages builds the lists.
 func (s *Service) openStages() {
-	s.follower = follower{
-		runs: s.runs, engine: s.engine, approvals: s.approvals, asked: &s.asked,
-		sessions: s.Session, offer: s.offerRuns, log: s.log,
-	}
-	x, follow := executor{s}, s.follower
+	x, follow := s.executor, s.executor.Follower
+	again := repeat.Repeater{Runs: s.runs, Follower: follow, Log: s.log}
 	recording := recorder{s.figures, s.telemetry, s.audit, s.log}
 	secrets := connector{s.secrets, s.catalog.Sends, s.log}
 	find := finder{lookup: s.toolOf, versions: s.audit.Kept()}.find
-	describe, park := describer{s.checker}.describe, parker{follow, x.attach}.park
+	describe, park := describer{s.checker}.describe, parker{x, follow, s.runs, again}.park
 
 	s.stages.direct = chain(
 		recording.record,             // in figures, traces and the audit log
@@ -75,8 +74,8 @@ func (s *Service) openStages() {
 		limit,                        // fuel, memory, output and time
 		describe,                     // in a dry run: what it would do
 		stored,                       // which run has a large result
-		follow.repeat,                // the answer of an earlier request
-		follow.approve,               // ask a person, or hold it
+		repeats(again),               // the answer of an earlier request
+		approve(follow),              // ask a person, or hold it
 		prepare,                      // the call of the tool
 		secrets.connect,              // ask for a secret that it lacks
 		park,                         // continue in the background when it takes long
@@ -95,8 +94,8 @@ func (s *Service) openStages() {
 		admit(s.catalog.Annotations),
 		limit,
 		describe,
-		follow.repeat,
-		follow.approve,
+		repeats(again),
+		approve(follow),
 		prepare,
 		narrate,
 		checkResult(s.log),
@@ -104,12 +103,12 @@ func (s *Service) openStages() {
 	)
 	s.stages.run = chain(
 		parse,
-		finder{lookup: x.toolOf}.find,
+		finder{lookup: func(ctx context.Context, c call) (*catalog.Tool, error) { return x.Lookup(ctx, c.run.Run) }}.find,
 		admitStored,
-		x.unchanged, // the plugin since the run was admitted or approved
+		unchanged, // the plugin since the run was admitted or approved
 		limit,
 		prepare,
-		x.begin, // with its sink, and as far as it has come
+		begin(x), // with its sink, and as far as it has come
 		narrate,
 		measure(s.telemetry),
 		secrets.link,
@@ -146,7 +145,7 @@ func parse(next callFunc) callFunc {
 			return abi.Result{}, err
 		}
 		if c.Key != "" {
-			if err := checkKey(c.Request); err != nil {
+			if err := repeat.CheckKey(c.Session, c.Key); err != nil {
 				return abi.Result{}, err
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/internal/approval"
+	"github.com/toolhost/toolhost/server/internal/runs"
 )
 
 // A wrong is something that is wrong with a call, and a part of the answer to it.
@@ -177,7 +178,9 @@ func TestOrderOfRuns(t *testing.T) {
 			}
 		},
 		"another version": func(r *engine.Run) { r.Version = "another" },
-		"not approved":    func(r *engine.Run) { r.Terms = terms{Binding: approval.Binding{Fingerprint: "another"}}.encode() },
+		"not approved": func(r *engine.Run) {
+			r.Terms = runs.Terms{Binding: approval.Binding{Fingerprint: "another"}}.Traced(t.Context())
+		},
 	}
 	eachPair(t, []wrong{
 		{name: "no object", want: "expected an object, found an array"},
@@ -203,7 +206,7 @@ func TestOrderOfRuns(t *testing.T) {
 		_, err = s.runs.Run(t.Context(), alice, background.RunRequest{
 			SpawnRequest: background.SpawnRequest{Tool: run.Tool, Args: run.Args, Version: run.Version},
 			Work: func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
-				out, err := executor{s.Service}.execute(ctx, run, sink)
+				out, err := s.executor.Execute(ctx, run, sink)
 				ended <- err
 				return out, err
 			},

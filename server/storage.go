@@ -6,9 +6,16 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/cluster"
+	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/record"
+	"github.com/toolhost/toolhost/server/internal/seal"
+	"github.com/toolhost/toolhost/server/internal/secret"
 	"github.com/toolhost/toolhost/server/internal/storage"
+	"github.com/toolhost/toolhost/server/internal/values"
+	"github.com/toolhost/toolhost/server/internal/versions"
 )
 
 // Quotas of a Config.DataDir.
@@ -42,6 +49,28 @@ type store struct {
 	storage *storage.Store
 	engine  engine.Engine // engine of the storage
 	audit   record.Auditor
+}
+
+// openStore opens what outlasts the service.
+func (s *Service) openStore(ctx context.Context) (err error) {
+	s.storage, err = storage.Open(ctx, storage.Config{Engine: s.cfg.Engine, DataDir: s.cfg.DataDir, LogQuota: s.cfg.LogQuota, Logger: s.log})
+	if err != nil {
+		return err
+	}
+	s.engine = s.storage.Engine
+	s.seals = seal.New(s.engine)
+	s.versions = versions.New(versions.Config{DataDir: s.cfg.DataDir, Runs: s.engine, Shared: s.cfg.Engine, Registry: s.registry, Logger: s.log})
+	shared := s.cfg.Engine != nil
+	s.cluster = cluster.New(cluster.Config{Process: s.process, Name: s.cfg.Name, Version: s.cfg.Version, Shared: shared, Workers: s.engine, Logger: s.log})
+	s.asked.Shared, s.asked.Log = shared, s.log
+	s.asked.Mailbox = func(session, run string) question.Mailbox { return s.runs.Mailbox(session, run) }
+
+	if s.audit, err = record.OpenAudit(s.cfg.AuditDir, s.cfg.Audit, s.engine, s.telemetry); err != nil { // the lock of the runs' folder protects the log too
+		return err
+	}
+	s.audit.Grants(s.registry.Plugins())
+	s.secrets = secret.New(secret.Config{Engine: s.engine, Configured: func() host.Secrets { return s.now().cfg.Secrets }, DryRun: InDryRun, Audit: &s.audit, Log: s.log})
+	return s.secrets.Renew(ctx)
 }
 
 // kept reports whether runs have files that an operator can open.
@@ -78,3 +107,13 @@ func BackupDir(ctx context.Context, dir string, w io.Writer, log *slog.Logger) e
 func Restore(ctx context.Context, backup *os.File, dir string) error {
 	return storage.Restore(ctx, backup, dir)
 }
+
+// AnyVersion stores or deletes a value regardless of its version.
+const AnyVersion = engine.AnyVersion
+
+// KV manages the key-value stores of plugins, for operators. A store outlives its plugin
+// and the plugin's grant.
+type KV = values.KV
+
+// KV returns the key-value stores of plugins.
+func (s *store) KV() KV { return values.NewKV(s.engine, s.audit.Admin) }

@@ -16,6 +16,7 @@ import (
 	"github.com/toolhost/toolhost/examples/plugins/script"
 	"github.com/toolhost/toolhost/internal/checkpoint"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -33,7 +34,7 @@ func execVersion(t *testing.T, n byte) *fstest.MapFile {
 // waits lets a run of a bubble begin to wait.
 func (s service) waits(id string) {
 	s.t.Helper()
-	time.Sleep(suspendAfter + time.Millisecond)
+	time.Sleep(runs.SuspendAfter + time.Millisecond)
 	synctest.Wait()
 	require.Equal(s.t, wire.StatusWaiting, s.run(id).Status, s.logs.String())
 }

@@ -115,7 +115,7 @@ func FuzzRequest(f *testing.F) {
 // that has the beginning of an answer sees that it is not whole.
 func TestPanics(t *testing.T) {
 	var logs strings.Builder
-	a := New(nil, Config{Logger: testLogger(&logs)})
+	a := New(new(server.Service), Config{Logger: testLogger(&logs)})
 	a.mux = a.newMux([]route{
 		raw("/early", func(*request) error { panic("hunter2") }),
 		raw("/late", func(r *request) error {

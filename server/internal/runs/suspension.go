@@ -1,4 +1,4 @@
-package server
+package runs
 
 import (
 	"context"
@@ -12,7 +12,9 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/internal/agent"
 	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/calllog"
 	"github.com/toolhost/toolhost/server/internal/catalog"
@@ -22,19 +24,19 @@ import (
 	"github.com/toolhost/toolhost/server/internal/shape"
 )
 
-// suspendAfter is how long a run waits before it gives up its instance and its slot,
+// SuspendAfter is how long a run waits before it gives up its instance and its slot,
 // unless others need them. Only tests change it.
-var suspendAfter = 250 * time.Millisecond
+var SuspendAfter = 250 * time.Millisecond
 
-// A suspension lets a run give up its instance while it waits. Tools that it calls and
+// A Suspension lets a run give up its instance while it waits. Tools that it calls and
 // that must not be called twice become child runs, so that the host knows after a crash
 // what became of them.
-type suspension struct {
-	service *Service
-	ctx     context.Context // context of the run's work
-	tool    *catalog.Tool
-	live    *live // the caller's end of a direct call; nil for a run from its start
-	anew    bool  // the run may start over
+type Suspension struct {
+	executor *Executor
+	ctx      context.Context // context of the run's work
+	tool     *catalog.Tool
+	caller   Attached // of a direct call; nil for a run from its start
+	anew     bool     // the run may start over
 
 	session  string
 	ask      question.Func              // nil: nobody can be asked
@@ -44,61 +46,87 @@ type suspension struct {
 	kept     *background.Suspension     // what the run continues from; nil before it is suspended
 }
 
+// An Attached is the caller's end of a direct call, which may have become a run.
+type Attached interface {
+	Into(call host.Call) host.Call  // reports to the caller too, while it waits
+	Park(ctx context.Context) error // makes the call a run, and returns once it is one
+	Parked() <-chan struct{}        // closed when the call has become a run
+}
+
+// A ChildCall is a call by a tool that becomes a child run.
+type ChildCall struct {
+	Caller, Tool *catalog.Tool
+	Args         catalog.Args
+	Timeout      time.Duration // 0: none of its own
+	Fuel         int64         // the most it may use
+	Locale       string
+}
+
 // into lets a call be suspended, and continues it from where its run was last suspended.
-func (s *suspension) into(call host.Call) host.Call {
+func (s *Suspension) into(call host.Call) host.Call {
 	s.session, s.children, s.ask = call.Session, map[int32]background.Child{}, question.Checked(call.Ask)
 	call.Suspend, call.Continue = s, background.StateOf(s.ctx)
 	if call.Attempt > 1 && call.Continue == nil {
 		if err := question.Forget(s.ctx); err != nil {
-			s.service.log.Warn("what a run asked before it began again is kept", "task_id", s.name(), "error", err)
+			s.executor.Log.Warn("what a run asked before it began again is kept", "task_id", s.name(), "error", err)
 		}
 	}
 	return call
 }
 
 // Terms implements host.Suspension.
-func (s *suspension) Terms() host.SuspensionTerms {
+func (s *Suspension) Terms() host.SuspensionTerms {
 	hints := s.tool.Tool.Hints
 	return host.SuspensionTerms{
-		After: suspendAfter, Restartable: s.anew, Repeats: hints.Readonly || hints.Idempotent, Asks: s.ask != nil,
+		After: SuspendAfter, Restartable: s.anew, Repeats: hints.Readonly || hints.Idempotent, Asks: s.ask != nil,
 	}
 }
 
 // Status implements host.Suspension.
-func (s *suspension) Status() host.SuspensionStatus {
+func (s *Suspension) Status() host.SuspensionStatus {
 	status := host.SuspensionStatus{Name: s.name(), Live: s.isRun(), UnderPressure: background.Crowded(s.ctx)}
-	if s.live != nil {
-		status.Revived = s.live.parked
+	if s.caller != nil {
+		status.Revived = s.caller.Parked()
 	}
 	return status
 }
 
 // isRun reports whether the call is a run that can be suspended. One with secret
 // arguments, or that called a tool with some, cannot: its state would contain them.
-func (s *suspension) isRun() bool {
+func (s *Suspension) isRun() bool {
+	if s.caller != nil {
+		select {
+		case <-s.caller.Parked():
+		default:
+			return false
+		}
+	}
 	run, ok := background.RunOf(s.ctx)
-	return ok && !run.Secret && !s.secret && (s.live == nil || isClosed(s.live.parked))
+	return ok && !run.Secret && !s.secret
 }
 
 // Image returns the initial memory of the plugin that the run was suspended with.
-func (s *suspension) Image(digest string) ([]byte, error) {
+func (s *Suspension) Image(digest string) ([]byte, error) {
 	version, err := s.tool.Version()
 	if err != nil {
 		return nil, err
 	}
-	return s.service.versions.Image(s.ctx, version, digest)
+	return s.executor.Versions.Image(s.ctx, version, digest)
 }
 
-// outcome returns the outcome of a suspended run.
-func (s *suspension) outcome() background.Outcome { return background.Outcome{Suspend: s.kept} }
+// Outcome returns the outcome of a suspended run.
+func (s *Suspension) Outcome(sink *output.Sink, r abi.Result) background.Outcome {
+	sink.Cost(shape.CostOf(r.Usage))
+	return background.Outcome{Suspend: s.kept}
+}
 
 // Keep stores a state, together with the runs that begin with it.
-func (s *suspension) Keep(k host.SavedState) error {
-	if err := s.service.versions.Keep(s.ctx, s.tool.Plugin, k.Image); err != nil {
+func (s *Suspension) Keep(k host.SavedState) error {
+	if err := s.executor.Versions.Keep(s.ctx, s.tool.Plugin, k.Image); err != nil {
 		if !k.Hold {
 			return fmt.Errorf("keeping its plugin: %w", err)
 		}
-		s.service.log.Warn("a run continues after a crash only with the plugin's file as it is: it was not kept", "task_id", s.name(), "plugin", s.tool.PluginName(), "error", err)
+		s.executor.Log.Warn("a run continues after a crash only with the plugin's file as it is: it was not kept", "task_id", s.name(), "plugin", s.tool.PluginName(), "error", err)
 	}
 	if !k.Hold && len(k.Asks) > 0 && !slices.Contains(k.Asks, s.question.Load()) {
 		return errors.New("what it asks was not kept")
@@ -133,52 +161,52 @@ func (s *suspension) Keep(k host.SavedState) error {
 }
 
 // Drop removes the stored state of the run.
-func (s *suspension) Drop() error { return background.DropState(s.ctx) }
+func (s *Suspension) Drop() error { return background.DropState(s.ctx) }
 
 // Ask asks the user on behalf of an operation, so that its questions are kept while the
 // run is suspended.
-func (s *suspension) Ask(ctx context.Context, op int32, q abi.Questions) (abi.Answers, error) {
+func (s *Suspension) Ask(ctx context.Context, op int32, q abi.Questions) (abi.Answers, error) {
 	return s.ask(question.WithOperation(ctx, op, &s.question), q)
 }
 
 // asked reports to operators that a child waits for approval, if it does.
-func (s *suspension) asked(child background.Child) {
+func (s *Suspension) asked(child background.Child) {
 	if child.Held != "" {
-		s.service.approvals.Asked(engine.Run{ID: background.ChildID(s.name(), child.Op), Session: s.session, Tool: child.Tool})
+		s.executor.Follower.Approvals.Asked(engine.Run{ID: background.ChildID(s.name(), child.Op), Session: s.session, Tool: child.Tool})
 	}
 }
 
 // name returns the id of the run.
-func (s *suspension) name() string {
+func (s *Suspension) name() string {
 	run, _ := background.RunOf(s.ctx)
 	return run.ID
 }
 
 // id returns the id of the child of an operation.
-func (s *suspension) id(op int32) string { return background.ChildID(s.name(), s.number(op)) }
+func (s *Suspension) id(op int32) string { return background.ChildID(s.name(), s.number(op)) }
 
 // number distinguishes an operation from those of attempts before the run started over.
-func (s *suspension) number(op int32) int64 {
+func (s *Suspension) number(op int32) int64 {
 	run, _ := background.RunOf(s.ctx)
 	return int64(max(1, run.Begun)-1)<<31 + int64(op)
 }
 
 // CrashPolicy decides how a nested call survives a crash. Calls that would be refused are
 // left to fail when they are made.
-func (s *suspension) CrashPolicy(op int32, t host.ToolCall) host.CrashPolicy {
-	tool, err := s.service.catalog.Lookup(t.Tool)
-	if IsAgentTool(t.Tool) || err != nil {
+func (s *Suspension) CrashPolicy(op int32, t host.ToolCall) host.CrashPolicy {
+	tool, err := s.executor.Catalog.Lookup(t.Tool)
+	if slices.Contains(agent.Names, t.Tool) || err != nil {
 		return host.RepeatedOnCrash
 	}
-	if decision, _ := rulesOf(tool).Policy.Rule(tool); !s.isRun() && decision != approval.Ask {
+	if decision, _ := s.executor.Checker.Rules(tool).Policy.Rule(tool); !s.isRun() && decision != approval.Ask {
 		return host.LostOnCrash
 	}
-	args, err := catalog.ParseArgs(t.Tool, Args{}, t.Args)
+	args, err := catalog.ParseArgs(t.Tool, catalog.Args{}, t.Args)
 	if err == nil {
 		args, _, err = tool.Admit(args)
 	}
 	if err == nil {
-		err = s.tool.AdmitCallOf(tool, s.service.catalog.Annotations(tool))
+		err = s.tool.AdmitCallOf(tool, s.executor.Catalog.Annotations(tool))
 	}
 	if err != nil {
 		return host.RepeatedOnCrash
@@ -193,8 +221,8 @@ func (s *suspension) CrashPolicy(op int32, t host.ToolCall) host.CrashPolicy {
 	}
 	verdict, err := s.judge(tool, args)
 	asks := verdict == approval.Held
-	if asks && err == nil && op > 0 {
-		err = s.live.park(s.ctx)
+	if asks && err == nil && op > 0 && s.caller != nil {
+		err = s.caller.Park(s.ctx)
 	}
 	if !s.isRun() {
 		return host.LostOnCrash
@@ -207,7 +235,7 @@ func (s *suspension) CrashPolicy(op int32, t host.ToolCall) host.CrashPolicy {
 		return with
 	}
 	if asks {
-		bound, err := s.service.approvals.Bind(s.ctx, s.session, child.Tool, child.Stored != nil)
+		bound, err := s.executor.Follower.Approvals.Bind(s.ctx, s.session, child.Tool, child.Stored != nil)
 		if err != nil {
 			return with
 		}
@@ -216,7 +244,7 @@ func (s *suspension) CrashPolicy(op int32, t host.ToolCall) host.CrashPolicy {
 		}
 	}
 	if verdict == approval.Covered { // with any other manner, the call itself records it
-		s.service.audit.Decided(audit.Approved, record.Held{Session: s.session, Tool: tool.Name}, "", "kept")
+		s.executor.Audit.Decided(audit.Approved, record.Held{Session: s.session, Tool: tool.Name}, "", "kept")
 	}
 	s.children[op] = background.Child{Op: s.number(op), SpawnRequest: child}
 	return host.Detached
@@ -224,35 +252,29 @@ func (s *suspension) CrashPolicy(op int32, t host.ToolCall) host.CrashPolicy {
 
 // judge returns the verdict on a call of a tool. An error means that it is refused, or that
 // the program decides.
-func (s *suspension) judge(tool *catalog.Tool, args Args) (approval.Verdict, error) {
-	verdict, _ := s.service.checker.Judge(s.ctx, tool, approval.Call{Session: s.session, Tool: tool.Name, Args: args.Raw(), Caller: s.tool.Name})
+func (s *Suspension) judge(tool *catalog.Tool, args catalog.Args) (approval.Verdict, error) {
+	verdict, _ := s.executor.Checker.Judge(s.ctx, tool, approval.Call{Session: s.session, Tool: tool.Name, Args: args.Raw(), Caller: s.tool.Name})
 	switch verdict {
 	case approval.Free, approval.Covered, approval.Held:
 		return verdict, nil
 	}
-	return verdict, ErrApproval
+	return verdict, reason.ErrApproval
 }
 
 // child returns the run of a checked call.
-func (s *suspension) child(tool *catalog.Tool, args Args, t host.ToolCall) (background.SpawnRequest, error) {
-	version, err := versionOf(tool)
-	if err != nil {
-		return background.SpawnRequest{}, err
-	}
+func (s *Suspension) child(tool *catalog.Tool, args catalog.Args, t host.ToolCall) (background.SpawnRequest, error) {
 	run, _ := background.RunOf(s.ctx)
-	own, err := termsIn(run)
+	own, err := termsOf(run)
 	if err != nil {
 		return background.SpawnRequest{}, err
 	}
-	c := call{tool: tool, outer: &origin{tool: s.tool, fuel: t.Fuel}}
-	c.Args, c.Limits.Timeout, c.Locale = args.Raw(), t.Timeout, own.Locale
-	return c.limited().asLaterRun(s.ctx, version), nil
+	return s.executor.Child(s.ctx, ChildCall{Caller: s.tool, Tool: tool, Args: args, Timeout: t.Timeout, Fuel: t.Fuel, Locale: own.Locale})
 }
 
 // Await waits for the end of the child of an operation. It stops a child that nobody
 // waits for any longer, unless the run waits for it later.
-func (s *suspension) Await(ctx context.Context, op int32, _ host.ToolCall) (abi.Result, error) {
-	id, follow := s.id(op), s.service.follower
+func (s *Suspension) Await(ctx context.Context, op int32, _ host.ToolCall) (abi.Result, error) {
+	id, follow := s.id(op), s.executor.Follower
 	r, err := follow.awaitChild(ctx, s.session, id)
 	if ctx.Err() == nil || question.Withdrawn(ctx) {
 		calllog.Of(s.ctx).EndRun(id, r, err)
@@ -261,25 +283,4 @@ func (s *suspension) Await(ctx context.Context, op int32, _ host.ToolCall) (abi.
 		follow.abandon(ctx, s.session, id)
 	}
 	return r, err
-}
-
-// ofChild returns the result of a child to the run that waits for it.
-func ofChild(run engine.Run) (abi.Result, error) {
-	if run.Held != "" {
-		return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: shape.Result(run).Error}
-	}
-	if run.Error != nil {
-		switch run.Error.Kind {
-		case engine.KindOrphaned, engine.KindInterrupted:
-			return abi.Result{}, lost(run.Error.Message)
-		case engine.KindRejected:
-			return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: run.Error.Message}
-		}
-	}
-	return shape.Result(run), nil
-}
-
-// lost is the error of a call whose outcome died with its host.
-func lost(why string) error {
-	return &host.Refusal{Code: abi.CallLost, Message: fmt.Sprintf("the call had begun when its host ended (%s)%s", why, shape.TextUnknown)}
 }

@@ -5,7 +5,9 @@ import (
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/reason"
+	"github.com/toolhost/toolhost/server/internal/runs"
 )
 
 // ErrDenied means that the operator has not granted what a call needs.
@@ -16,6 +18,22 @@ var ErrLocked = engine.ErrLocked
 
 // ErrApproval means that no person has approved a call. It also matches host.ErrDenied.
 var ErrApproval = reason.ErrApproval
+
+// ErrCancel is the cancellation cause that stops a call with a Key. If its context ends
+// in any other way, the call continues without the caller: a client that has lost its
+// connection repeats the call with the same key.
+var ErrCancel = runs.ErrCancel
+
+// ErrClosing is the cancellation cause when the server shuts down. A held call stays
+// held, and can be decided on after a restart.
+var ErrClosing = runs.ErrClosing
+
+// ErrAskAgain is returned by [Request]'s Ask if its caller ends the call, and repeats it
+// with the answers.
+var ErrAskAgain = question.ErrAskAgain
+
+// MaxAskAgain is how long a caller may take to call again: an hour.
+const MaxAskAgain = question.MaxAskAgain
 
 // A Reason is what a caller may know of an error. Every error of a [Service] has one, see
 // [ReasonOf]. Transports only translate its code.

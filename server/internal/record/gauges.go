@@ -1,25 +1,20 @@
-package server
+package record
 
 import (
-	"context"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/telemetry"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// measureWithin is how long the store of runs may take to answer when metrics are collected.
-const measureWithin = 2 * time.Second
-
-// Telemetry returns the instruments of the service, for transports.
-func (s *Service) Telemetry() *telemetry.Telemetry { return s.telemetry }
-
-// measureEnd records the end of a run of this host.
-func measureEnd(t *telemetry.Telemetry) func(engine.Run) {
+// MeasureEnd records the end of a run of this host.
+func MeasureEnd(t *telemetry.Telemetry) func(engine.Run) {
 	return func(run engine.Run) {
 		kind, took := "", time.Duration(0)
 		if run.Error != nil {
@@ -32,25 +27,8 @@ func measureEnd(t *telemetry.Telemetry) func(engine.Run) {
 	}
 }
 
-// measure reports the current values of metrics.
-func (s *Service) measure(ctx context.Context, o telemetry.Observer) {
-	measureCalls(s.host.Stats(), o)
-	if s.closed.Load() {
-		return
-	}
-	measureRuns(s, o)
-	measureCatalog(s, o)
-
-	ctx, cancel := context.WithTimeout(ctx, measureWithin)
-	defer cancel()
-	up := 1.0
-	if err := measureStore(ctx, s, o); err != nil || s.Stats().Storage.Failed != "" {
-		up = 0
-	}
-	o.Set(telemetry.StoreUp, up)
-}
-
-func measureCalls(h host.Stats, o telemetry.Observer) {
+// ObserveCalls reports the calls of plugins.
+func ObserveCalls(h host.Stats, o telemetry.Observer) {
 	outcomes := h.Outcomes
 	set := func(m *telemetry.Metric, key attribute.Key, values map[string]float64) {
 		for value, n := range values {
@@ -79,8 +57,8 @@ func measureCalls(h host.Stats, o telemetry.Observer) {
 	o.Set(telemetry.CompileTime, h.Compiled.Time.Seconds())
 }
 
-func measureRuns(s *Service, o telemetry.Observer) {
-	r := s.runs.Stats()
+// ObserveRuns reports the background runs of this host.
+func ObserveRuns(r background.Stats, o telemetry.Observer) {
 	for state, n := range map[string]int{"running": r.Active - r.Parked, "parked": r.Parked, "queued": r.Queued, "waiting": r.Waiting, "unstored": r.Unstored} {
 		o.Set(telemetry.Runs, float64(n), telemetry.State.String(state))
 	}
@@ -93,35 +71,8 @@ func measureRuns(s *Service, o telemetry.Observer) {
 	o.Set(telemetry.RecordsLimit, float64(r.RecordQuota))
 }
 
-func measureCatalog(s *Service, o telemetry.Observer) {
-	o.Set(telemetry.Plugins, float64(len(s.registry.Plugins())))
-	o.Set(telemetry.Tools, float64(len(s.registry.Tools())))
-	o.Set(telemetry.Problems, float64(len(s.Findings())))
-	o.Set(telemetry.Connections, float64(len(s.connections.List())))
-	if written, lost, kept := s.audit.Counts(); kept {
-		o.Set(telemetry.AuditEvents, float64(written))
-		o.Set(telemetry.AuditLost, float64(lost))
-	}
-	if s.kept() {
-		o.Set(telemetry.StoreProblems, float64(s.storage.Stats().Problems))
-	}
-}
-
-// measureStore reports what only the store of runs knows.
-func measureStore(ctx context.Context, s *Service, o telemetry.Observer) error {
-	waiting, err := s.approvals.Waiting(ctx, "")
-	if err != nil {
-		return err
-	}
-	o.Set(telemetry.ApprovalsWaiting, float64(len(waiting)))
-	if err := measureKV(ctx, s, o); err != nil || s.cfg.Engine == nil {
-		return err
-	}
-
-	hosts, err := s.Hosts(ctx)
-	if err != nil {
-		return err
-	}
+// ObserveHosts reports the hosts that share an engine.
+func ObserveHosts(hosts wire.Hosts, o telemetry.Observer) {
 	running, slots, states := 0, 0, map[wire.HostState]int{wire.HostLive: 0, wire.HostLost: 0}
 	for _, h := range hosts.Hosts {
 		states[h.State]++
@@ -135,18 +86,13 @@ func measureStore(ctx context.Context, s *Service, o telemetry.Observer) error {
 	o.Set(telemetry.HostsRunning, float64(running))
 	o.Set(telemetry.HostsSlots, float64(slots))
 	o.Set(telemetry.HostsDiffer, float64(len(hosts.Differences)))
-	return nil
 }
 
-// measureKV reports the sizes of key-value stores by plugin. Those of missing plugins are
-// added up.
-func measureKV(ctx context.Context, s *Service, o telemetry.Observer) error {
-	stores, err := s.KV().List(ctx)
-	if err != nil {
-		return err
-	}
+// ObserveKV reports the sizes of key-value stores by plugin. Those of plugins that are not
+// loaded are added up.
+func ObserveKV(stores wire.KVStores, plugins []*plugins.Plugin, o telemetry.Observer) {
 	loaded := map[string]bool{}
-	for _, p := range s.registry.Plugins() {
+	for _, p := range plugins {
 		loaded[p.Manifest.Name] = true
 	}
 
@@ -161,5 +107,4 @@ func measureKV(ctx context.Context, s *Service, o telemetry.Observer) error {
 		o.Set(telemetry.KVKeys, float64(sum.keys), plugin)
 		o.Set(telemetry.KVUsage, float64(sum.bytes), plugin)
 	}
-	return nil
 }
