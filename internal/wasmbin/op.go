@@ -140,7 +140,7 @@ const (
 	formTyped      form = 't' // typed function references
 	formExceptions form = 'e'
 	formGC         form = 'g'
-	formThreads    form = 'a'
+	formThreads    form = 'a' // atomic instructions
 )
 
 // The forms of all instructions: of one byte, after 0xfc, and after 0xfd.
@@ -161,7 +161,7 @@ const (
 		"-----..........." + // c0
 		"h-x.ttt........." + // d0
 		"................" + // e0
-		"...........gppa." // f0
+		"...........gppp." // f0
 	miscForms = "" +
 		"--------zxZ0XxXx" + // 00
 		"xx.............." // 10

@@ -178,7 +178,7 @@ func Outline(m *wasmbin.Module, wasm []byte) []byte {
 }
 
 // BoundsVersion changes with the limits that are checked before a module is compiled.
-const BoundsVersion = 2
+const BoundsVersion = 3
 
 // Supported reports whether wazero has a compiler for this processor. Without
 // one its runtimes interpret.
