@@ -126,6 +126,10 @@ func (o *Output) UnmarshalJSON(data []byte) error {
 // A word that consists only of {name} is left out if the argument is missing or null. An
 // array becomes one word per element. In a group the word is left out if the argument is
 // true.
+//
+// {name...} repeats the whole word, or the group, for each element of an array: {name...}
+// is that element. Any other value counts as one element. What is missing, null or false is
+// left out. At most one argument of a word or a group is so written.
 type Word struct {
 	Templates []string
 	Group     bool
@@ -153,17 +157,17 @@ func (w *Word) UnmarshalJSON(data []byte) error {
 // [ErrExpanded] or an [*ArgumentError]: a value must not begin a word with "-", unless the
 // word "--" stands before it or AllowDash names the argument. A "--" does not count if it
 // follows an option without its value, which would take it for that. Towards [MaxExpanded],
-// each word counts 64 bytes more than its text, and an array also as JSON.
+// each word counts 64 bytes more than its text, an array also as JSON, and each repetition
+// also as 64 bytes and its templates.
 func (c *Command) Line(args json.RawMessage) ([]string, error) {
 	l := line{values: valuesOf(args), dashes: c.AllowDash}
 	for _, w := range c.Args {
-		if w.Group && slices.ContainsFunc(w.Templates, l.values.lacks) {
-			continue
+		add := l.addWord
+		if w.repeats() != "" {
+			add = l.addEach
 		}
-		for _, template := range w.Templates {
-			if err := l.add(parseTemplate(template), w.Group); err != nil {
-				return nil, err
-			}
+		if err := add(w); err != nil {
+			return nil, err
 		}
 	}
 	return l.words, nil
@@ -214,6 +218,52 @@ type line struct {
 	operands bool // after the word "--"
 	open     bool // the last word is an option whose value was left out
 	size     int
+}
+
+// addEach adds a word or a group for each element of the argument that it repeats.
+func (l *line) addEach(w Word) error {
+	name := w.repeats()
+	value := l.values[name]
+	elements := []json.RawMessage{value}
+	if len(value) > 0 && value[0] == '[' {
+		if err := l.grow(len(value)); err != nil {
+			return err
+		}
+		elements = nil
+		_ = json.Unmarshal(value, &elements)
+	}
+
+	cost := wordCost
+	for _, template := range w.Templates {
+		cost += len(template)
+	}
+	defer func() { l.values[name] = value }()
+	for _, e := range elements {
+		if err := l.grow(cost); err != nil {
+			return err
+		}
+		l.values[name] = e
+		if slices.ContainsFunc(w.Templates, l.values.lacks) {
+			continue
+		}
+		if err := l.addWord(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addWord adds a word or a group.
+func (l *line) addWord(w Word) error {
+	if w.Group && slices.ContainsFunc(w.Templates, l.values.lacks) {
+		return nil
+	}
+	for _, template := range w.Templates {
+		if err := l.add(parseTemplate(template), w.Group); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // add expands a template.
@@ -370,7 +420,22 @@ func textOf(value json.RawMessage) string {
 }
 
 // part is a part of a template: text, or the name of an argument.
-type part struct{ literal, name string }
+type part struct {
+	literal, name string
+	each          bool // {name...}
+}
+
+// repeats returns the first argument for whose elements the word is repeated, or nothing.
+func (w Word) repeats() string {
+	for _, template := range w.Templates {
+		for _, p := range parseTemplate(template) {
+			if p.each {
+				return p.name
+			}
+		}
+	}
+	return ""
+}
 
 // parseTemplate splits a template. A brace without a name is text.
 func parseTemplate(template string) (parts []part) {
@@ -398,7 +463,8 @@ func parseTemplate(template string) (parts []part) {
 		if text != "" {
 			parts = append(parts, part{literal: text})
 		}
-		parts, text, template = append(parts, part{name: name}), "", rest
+		name, each := strings.CutSuffix(name, "...")
+		parts, text, template = append(parts, part{name: name, each: each}), "", rest
 	}
 	if text != "" || parts == nil {
 		parts = append(parts, part{literal: text})

@@ -17,6 +17,7 @@ func (d *decoder) command(at string, t *Tool) {
 	}
 	d.args(at+"/command/args", declared, t.Command.Args)
 	if t.Command.Stdin != nil {
+		d.once(at+"/command/stdin", *t.Command.Stdin)
 		d.placeholders(at+"/command/stdin", declared, *t.Command.Stdin)
 	}
 	d.variables(at+"/command/env", t.Command.Env)
@@ -27,6 +28,7 @@ func (d *decoder) command(at string, t *Tool) {
 		d.add(at+"/mcp_tool", "function and input say how the tool is called in another way: expected one of them")
 	}
 	if t.Input != nil {
+		d.once(at+"/input", *t.Input)
 		d.placeholders(at+"/input", declared, *t.Input)
 	}
 }
@@ -76,6 +78,7 @@ func (d *decoder) args(at string, declared properties, words []Word) {
 	for i, w := range words {
 		at := at + "/" + strconv.Itoa(i)
 		d.count(at, "words", len(w.Templates))
+		d.repeated(at, w)
 		for j, template := range w.Templates {
 			at := at
 			if w.Group {
@@ -89,6 +92,25 @@ func (d *decoder) args(at string, declared properties, words []Word) {
 			}
 			d.placeholders(at, declared, template)
 		}
+	}
+}
+
+// repeated checks that a word or a group is repeated for one argument only.
+func (d *decoder) repeated(at string, w Word) {
+	name := w.repeats()
+	for _, template := range w.Templates {
+		for _, p := range parseTemplate(template) {
+			if p.each && p.name != name {
+				d.add(at, "{%s...} and {%s...} both repeat it: expected one of them", name, p.name)
+			}
+		}
+	}
+}
+
+// once reports arguments that repeat a text which is no word.
+func (d *decoder) once(at, template string) {
+	if name := (Word{Templates: []string{template}}).repeats(); name != "" {
+		d.add(at, "{%s...} repeats a word of command.args: expected {%s}", name, name)
 	}
 }
 

@@ -97,6 +97,21 @@ func TestHostileValues(t *testing.T) {
 		"a file":                        {`"args":["@/etc/passwd","<{a}"]`, `{"a":"/etc/passwd"}`, []string{"@/etc/passwd", "</etc/passwd"}, ""},
 		"a pattern":                     {`"args":["{a}"]`, `{"a":"~/*.txt"}`, []string{"~/*.txt"}, ""},
 		"an argument nobody names":      {`"args":["{a}"]`, `{"a":"x","b":"-y"}`, []string{"x"}, ""},
+		"repeated":                      {`"args":["--x={a...}"]`, `{"a":["-y","","a b",2.0]}`, []string{"--x=-y", "--x=", "--x=a b", "--x=2"}, ""},
+		"repeated with its option":      {`"args":[["-e","{a...}"],"{b}"]`, `{"a":["x","y"],"b":"z"}`, []string{"-e", "x", "-e", "y", "z"}, ""},
+		"repeated, an option":           {`"args":[["-e","{a...}"]]`, `{"a":["x","--help"]}`, nil, option("a")},
+		"repeated, allowed":             {`"args":[["-e","{a...}"]],"allow_dash":["a"]`, `{"a":["x","-y"]}`, []string{"-e", "x", "-e", "-y"}, ""},
+		"repeated alone":                {`"args":["{a...}"]`, `{"a":["x","-y"]}`, nil, option("a")},
+		"repeated, no word for a null":  {`"args":[["-e","{a...}"],"--x={a...}","{a...}","--","{b}"]`, `{"a":[null,false],"b":"-x"}`, []string{"--", "-x"}, ""},
+		"repeated, a flag":              {`"args":[["-v","{a...}"]]`, `{"a":[true,false,true]}`, []string{"-v", "-v"}, ""},
+		"repeated, nothing":             {`"args":[["-e","{a...}"],"--x={a...}"]`, `{"a":[]}`, nil, ""},
+		"repeated, missing":             {`"args":[["-e","{a...}"],"--x={a...}"]`, `{}`, nil, ""},
+		"repeated, no array":            {`"args":["--x={a...}"]`, `{"a":"[1]"}`, []string{"--x=[1]"}, ""},
+		"repeated, another is missing":  {`"args":[["-e","{a...}","{b}"]]`, `{"a":["x"]}`, nil, ""},
+		"repeated, with the same value": {`"args":[["-e","{a...}={a}"],"{a}"]`, `{"a":["x","y"]}`, []string{"-e", "x=x", "-e", "y=y", "x", "y"}, ""},
+		"repeated, a zero":              {`"args":["--x={a...}"]`, `{"a":["x","\u0000"]}`, nil, zero},
+		"repeated, an array in it":      {`"args":["--x={a...}"]`, `{"a":[["-y"]]}`, []string{`--x=["-y"]`}, ""},
+		"repeated, -- that a value is":  {`"args":[["-n","{a...}"],"--","{b}"]`, `{"a":[[]],"b":"-x"}`, []string{"--", "-x"}, ""},
 		"no object":                     {`"args":["{a}","b"]`, `["-x"]`, []string{"b"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,6 +160,17 @@ func TestHostileTemplates(t *testing.T) {
 	}
 }
 
+// A word or a group is repeated for one argument, and nothing but words is repeated.
+func TestRepeatedOnce(t *testing.T) {
+	tool := Tool{Name: "t", Description: "T.", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{},"b":{}}}`)}
+	tool.Command = Command{Args: []Word{{Templates: []string{"-e", "{a...}", "{a}{b...}"}, Group: true}, {Templates: []string{"{c...}"}}}, Stdin: new("x{a...}")}
+	require.Equal(t, []Problem{
+		{"/command/args/0", "{a...} and {b...} both repeat it: expected one of them"},
+		{"/command/args/1", "{c} is not a property of input_schema: write {{c}} for the text"},
+		{"/command/stdin", "{a...} repeats a word of command.args: expected {a}"},
+	}, tool.Check())
+}
+
 // TestZeroInTemplate: no call could begin.
 func TestZeroInTemplate(t *testing.T) {
 	tool := Tool{Name: "t", Description: "T.", InputSchema: json.RawMessage(`{"type":"object"}`)}
@@ -163,6 +189,11 @@ func TestBombs(t *testing.T) {
 		_, err = c.Line(args)
 		require.ErrorIs(t, err, ErrExpanded)
 	}
+	nulls := json.RawMessage(`{"l":[` + strings.Repeat("null,", 1<<20) + `null]}`)
+	each := Command{Args: []Word{{Templates: slices.Repeat([]string{"{l...}" + strings.Repeat("{m}", 1000)}, MaxWords), Group: true}}}
+	_, err = each.Line(nulls)
+	require.ErrorIs(t, err, ErrExpanded, "what is left out costs time too")
+
 	got, err := ExpandTemplate("{a}", args)
 	require.NoError(t, err)
 	require.Len(t, got, 1<<20)

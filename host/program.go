@@ -47,7 +47,7 @@ func stdoutEnd(stdout []byte) string {
 	if where := answer.NotUTF8(stdout); where != "" {
 		return "; its stdout is not text" + where
 	}
-	if said := answer.Clean(answer.End(stdout)); said != "" {
+	if said := answer.Clean(answer.Ends(stdout)); said != "" {
 		return "; the end of its stdout: " + said
 	}
 	return ""

@@ -109,7 +109,7 @@ func TestProgramOutput(t *testing.T) {
 }
 
 // TestFailedProgram: the operator can read all that a failed program wrote, in one record of
-// the log that the program cannot forge. The model reads the end.
+// the log that the program cannot forge. The model reads the beginning and the end.
 func TestFailedProgram(t *testing.T) {
 	out := strings.Repeat("line\n", 1000) + "\nlevel=ERROR msg=forged\n"
 	failing := guest{data: out, command: seq(store(16, i32(dataAt)), store(20, i32(int64(len(out)))), drop(wasi(fnFDWrite, 1, 16, 1, 24)),
@@ -122,7 +122,8 @@ func TestFailedProgram(t *testing.T) {
 		m := compile(t, h, failing.wasm())
 		o := do(context.Background(), h, m, host.Call{ID: "c1"})
 		require.NoError(t, o.err)
-		require.Equal(t, "exited with code 4: "+out[len(out)-2048:len(out)-1], o.Error)
+		require.Regexp(t, `(?s)^exited with code 4: line\n(line\n)+…\n(line\n)+\nlevel=ERROR msg=forged$`, o.Error)
+		require.LessOrEqual(t, len(o.Error), 2048+len("exited with code 4: "))
 		require.Equal(t, want, bytes.Count(log.Bytes(), []byte("\n")))
 		if want == 0 {
 			continue

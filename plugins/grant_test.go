@@ -118,6 +118,9 @@ func TestGrantForNobody(t *testing.T) {
 		`grants.wordcont: there is no such plugin, did you mean "wordcount"?`,
 		`grants.zebra: there is no such plugin`,
 	}, problems(openWith(t, h, cfg)))
+	missing := Dir(filepath.Join(t.TempDir(), "dist"))
+	cfg.Folders = append(cfg.Folders, missing)
+	require.Equal(t, []string{missing.Path + ": the folder cannot be read: no such file or directory"}, problems(openWith(t, h, cfg)), "it may have the others")
 	cfg.Folders = nil
 	require.Empty(t, problems(openWith(t, h, cfg)), "where no plugin is, none is misspelled")
 }

@@ -112,6 +112,11 @@ func (l *loader) folder(ctx context.Context, i int, folder Folder) []*Plugin {
 	return slices.DeleteFunc(plugins, func(p *Plugin) bool { return p == nil })
 }
 
+// unread reports whether a folder could not be read.
+func (l *loader) unread(folder Folder) bool {
+	return slices.ContainsFunc(l.problems, func(p Problem) bool { return p.File == folder.Path })
+}
+
 // unreadable returns why nothing is loaded from a folder.
 func (f Folder) unreadable(err error) error {
 	if f.single { // its errors name it already

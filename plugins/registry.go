@@ -174,8 +174,10 @@ func (r *Registry) read(ctx context.Context, before *set, cfg Config) (*set, err
 	}
 
 	s.names = slices.Sorted(maps.Keys(s.tools))
-	s.unknown = unusedNames("grants.", slices.Sorted(maps.Keys(cfg.Grants)), found, l.problems)
-	s.unknown = append(s.unknown, unusedNames("interpret: ", cfg.Interpret, found, l.problems)...)
+	if !slices.ContainsFunc(cfg.Folders, l.unread) { // it may have the others
+		s.unknown = unusedNames("grants.", slices.Sorted(maps.Keys(cfg.Grants)), found, l.problems)
+		s.unknown = append(s.unknown, unusedNames("interpret: ", cfg.Interpret, found, l.problems)...)
+	}
 	s.problems = append(s.problems, s.unknown...)
 	r.set.Store(s)
 	return s, nil

@@ -33,7 +33,7 @@ becomes an example for toolhost test, unless the program needs folders.
 
   {name}            an argument, a string
   {name:integer}    another type: integer, number or boolean
-  {name...}         a list: a word for each element
+  {name...}         a list: a word for each element, as is -e {name...} or --in={name...}
   {name:stdin}      the text that the program reads
   -v {name:boolean} -v, if the argument is true
   -n {name?}        optional: left out together with the option before it

@@ -432,7 +432,7 @@ func (p program) vacant(folder string) error {
 	file := filepath.Join(folder, p.name+".wasm")
 	switch _, err := os.Lstat(file); {
 	case err == nil:
-		return &usageError{fmt.Errorf("%s exists", file), "delete it with its manifest, NAME.toolhost.yaml, or choose another --name"}
+		return &usageError{fmt.Errorf("%s exists", file), "toolhost remove --plugin " + p.name + " deletes it; or choose another --name"}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}

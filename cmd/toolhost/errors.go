@@ -132,7 +132,7 @@ func diagnose(ctx context.Context, err error) diagnosis {
 		d.exit, d.Code = exitDenied, "signature"
 	case errors.Is(err, audit.ErrNoLog):
 		d.exit, d.Code, d.Hint = exitNotFound, "not_found", "toolhost serve keeps its log in the folder audit of the data folder, unless audit.enabled is false"
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoPlugin):
 		d.exit, d.Code = exitNotFound, "not_found"
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		d.exit, d.Code, d.Message = exitInterrupted, "interrupted", "interrupted"

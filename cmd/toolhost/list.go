@@ -142,7 +142,7 @@ func (a *app) printList(tools []listedTool) {
 		return
 	}
 
-	a.table(listRows(tools, terminal(a.out) > 0))
+	a.table(listRows(tools))
 }
 
 // hasModule reports whether a folder may have a plugin, also if it cannot be read.
@@ -151,11 +151,11 @@ func hasModule(f plugins.Folder) bool {
 	return err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), ".wasm") })
 }
 
-// maxGrants is how many characters of its grants a tool shows on a terminal.
+// maxGrants is how many characters of its grants a tool shows. JSON has all.
 const maxGrants = 40
 
-// listRows returns a row for each tool. Rows for a terminal are kept short.
-func listRows(tools []listedTool, brief bool) [][]string {
+// listRows returns a row for each tool.
+func listRows(tools []listedTool) [][]string {
 	rows := [][]string{{"TOOL", "HINTS", "PLUGIN", "DIGEST", "GRANTS", "DESCRIPTION"}}
 	for _, t := range tools {
 		digest := cmp.Or(t.Digest[:min(len(t.Digest), 12)], "-")
@@ -170,10 +170,7 @@ func listRows(tools []listedTool, brief bool) [][]string {
 		if len(t.Missing) > 0 {
 			grants = "MISSING: " + strings.Join(t.Missing, ", ")
 		}
-		if brief {
-			grants = short(grants, maxGrants)
-		}
-		rows = append(rows, []string{t.Name, hints(t.Hints, t.effects, t.approval, t.Deferred), t.Plugin + " " + t.Version, digest, cmp.Or(grants, "-"), short(t.Description, 60)})
+		rows = append(rows, []string{t.Name, hints(t.Hints, t.effects, t.approval, t.Deferred), t.Plugin + " " + t.Version, digest, cmp.Or(short(grants, maxGrants), "-"), short(t.Description, 60)})
 	}
 	return rows
 }

@@ -21,14 +21,14 @@ func TestHasModule(t *testing.T) {
 	require.True(t, hasModule(plugins.Dir(filepath.Join(dir, "missing"))), "its problem is another")
 }
 
-// TestListOnTerminal: long grants do not push the description off a terminal. Programs get
-// all of them.
-func TestListOnTerminal(t *testing.T) {
+// Long grants do not push the description out of sight, also through a pipe. JSON has all
+// of them.
+func TestListIsNarrow(t *testing.T) {
 	tools := []listedTool{{Name: "fetch", Description: "Fetches.", Grants: []string{strings.Repeat("http GET https://example.com/* ", 9)}}}
-	grants := func(brief bool) string { return listRows(tools, brief)[1][4] }
-	require.LessOrEqual(t, len([]rune(grants(true))), maxGrants)
-	require.Equal(t, tools[0].Grants[0], grants(false))
+	grants := func() string { return listRows(tools)[1][4] }
+	require.Regexp(t, "^http GET https://example.com/.*…$", grants())
+	require.LessOrEqual(t, len([]rune(grants())), maxGrants)
 
 	tools[0].Missing = []string{strings.Repeat("files /work (write) ", 9)}
-	require.Regexp(t, "^MISSING: files /work .*…$", grants(true))
+	require.Regexp(t, "^MISSING: files /work .*…$", grants())
 }

@@ -359,7 +359,7 @@ func (c *loaded) decide(context.Context, server.Approval) error {
 	if c.approve == approveAuto {
 		return nil
 	}
-	return errors.New("it requires approval, and nobody can be asked here: set approve to auto in the configuration, or use toolhost call")
+	return errors.New("it requires approval, and nobody can be asked here: set approve to ask or auto in the configuration, or use toolhost call")
 }
 
 // short cuts text for a column.

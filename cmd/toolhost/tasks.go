@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,54 +54,6 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 		return at, &usageError{fmt.Errorf("--since: expected a duration such as 1h or a time such as 2030-01-31T09:30:00Z, found %q", text), ""}
 	}
 	return at, nil
-}
-
-func removeCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "remove ID…",
-		Short: "Remove background runs that have ended, with their output and results, or schedules",
-		Long: `Remove background runs of a server that have ended, with their output and results.
-
-With the id of a schedule, the schedule is removed for good. Runs that it has
-started continue, and stay. To have a schedule only pause, use toolhost stop.`,
-		Args: cobra.RangeArgs(1, 20),
-	}
-	cmd.Flags().Bool("dry-run", false, "remove nothing; print what would be removed")
-
-	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) error {
-		for _, id := range args {
-			if !wire.IsRunID(id) && !wire.IsScheduleID(id) {
-				return &usageError{fmt.Errorf("%q is not the id of a run or a schedule", id), "toolhost tasks and toolhost schedules show the ids"}
-			}
-		}
-
-		did := "removed"
-		if dry, _ := cmd.Flags().GetBool("dry-run"); dry {
-			did = "would_remove"
-		}
-		for i, id := range args {
-			if err := r.remove(ctx, id); err != nil {
-				for _, gone := range args[:i] {
-					r.notef("toolhost: %s: %s", strings.ReplaceAll(did, "_", " "), gone)
-				}
-				return err
-			}
-		}
-		return r.answer(map[string][]string{did: args}, nil, func() {
-			for _, id := range args {
-				r.printf("%s: %s\n", strings.ReplaceAll(did, "_", " "), id)
-			}
-		})
-	})
-}
-
-// remove removes a run or a schedule.
-func (r *remote) remove(ctx context.Context, id string) error {
-	if wire.IsScheduleID(id) {
-		_, err := r.client.Schedules().Remove(ctx, id)
-		return err
-	}
-	return r.client.RemoveRun(ctx, id)
 }
 
 func (r *remote) listRuns(ctx context.Context, q client.RunQuery) error {

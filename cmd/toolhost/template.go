@@ -29,6 +29,14 @@ type param struct {
 	optional bool
 }
 
+// String returns the placeholder of the argument in a manifest.
+func (p param) String() string {
+	if p.list {
+		return "{" + p.name + "...}"
+	}
+	return "{" + p.name + "}"
+}
+
 // placeholder matches what stands between braces: NAME[:TYPE][...][?].
 var placeholder = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)(?::([a-z]+))?(\.\.\.)?(\?)?$`)
 
@@ -91,7 +99,7 @@ func (t *template) word(word string) (parsed string, found []param, err error) {
 		if p, err = t.declare(p); err != nil {
 			return "", nil, err
 		}
-		b.WriteString("{" + p.name + "}")
+		b.WriteString(p.String())
 		found, word = append(found, p), rest
 	}
 	return b.String(), found, nil
@@ -129,13 +137,16 @@ func (t *template) declare(p param) (param, error) {
 }
 
 // add adds a word with its placeholders. What is optional, or a list, is in a group with the
-// option before it, such as -i in -i {indent?}, so that both are left out.
+// option before it, such as -i in -i {indent?}, so that both are left out, or repeated.
 func (t *template) add(word string, found []param) error {
-	alone := len(found) == 1 && word == "{"+found[0].name+"}"
+	alone := len(found) == 1 && word == found[0].String()
 	if !alone {
-		for _, p := range found {
-			if p.list || p.kind == "boolean" {
-				return fmt.Errorf("{%s} is a %s: expected a word of its own", p.name, map[bool]string{true: "list", false: "boolean"}[p.list])
+		for i, p := range found {
+			if p.kind == "boolean" && !p.list {
+				return fmt.Errorf("{%s} is a boolean: expected a word of its own", p.name)
+			}
+			if p.list && slices.ContainsFunc(found[:i], func(q param) bool { return q.list && q != p }) {
+				return fmt.Errorf("%s is the second list: expected one in a word", p)
 			}
 		}
 		group := slices.ContainsFunc(found, func(p param) bool { return p.optional })

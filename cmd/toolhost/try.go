@@ -20,23 +20,32 @@ import (
 
 func testCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "test FILE",
+		Use:   "test FILE | PLUGIN",
 		Short: "Run the examples of a plugin's manifest as tests",
 		Long: `Run the examples of a plugin's manifest in the sandbox, under the limits of the
 configuration, and compare what they come to: a result as JSON, an error by a part of
-its text. A result has to fit the output schema.
+its text. A result has to fit the output schema. The plugin is a file, or the name of one
+in a folder of the configuration.
 
 An example of a tool that says idempotent is run twice: the second call may not fail, and
 has to leave what the first has left. A tool that says readonly cannot write.
 
 The plugin is granted the clock, randomness, stores that begin empty, and variables of
 the environment, as far as it needs them. Each folder that it needs is a copy of that
-below testdata, next to FILE: for /work of testdata/work. What reaches further has to be
+below testdata, next to the file: for /work of testdata/work. What reaches further has to be
 granted by the configuration.
 
 Exit code 1 means that an example failed, or that there are no examples.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return testFile(cmd.Context(), a, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			file := args[0]
+			if pluginName.MatchString(file) {
+				if file, err = a.findPlugin(cmd.Context(), file); err != nil {
+					return err
+				}
+			}
+			return testFile(cmd.Context(), a, file)
+		},
 	}
 	cmd.Flags().Bool("json", false, "print JSON")
 	return cmd

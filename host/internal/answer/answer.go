@@ -27,12 +27,13 @@ type Answer struct {
 	Given                   bool // the guest wrote a result, perhaps an empty one
 	Content                 []abi.Block
 	Summary                 string
-	Stderr                  tail // the end of stderr
+	Stderr                  tail // the beginning and the end of stderr
 }
 
 const (
 	MaxBlocks = 256      // content blocks of one result
 	maxTail   = 2048     // bytes of a tool's stderr that an error text quotes
+	maxHead   = 512      // bytes of that from its beginning
 	maxWords  = 1536     // bytes of stderr of a crashed plugin, as many as the record of a run takes
 	MaxLogged = 64 << 10 // bytes that one call may write to the operator's log
 )
@@ -76,8 +77,12 @@ func (a *Answer) Add(data []byte) error {
 	return nil
 }
 
-// tail keeps the last bytes written to it, and the last report of a crash.
-type tail struct{ buf, report []byte }
+// tail keeps the first and the last bytes written to it, and the last report of a crash.
+type tail struct {
+	head   []byte // first bytes, once buf has lost them
+	buf    []byte
+	report []byte
+}
 
 func (t *tail) Write(p []byte) {
 	for len(p) > 0 {
@@ -89,6 +94,9 @@ func (t *tail) Write(p []byte) {
 			if report := crashReport(t.buf); report != nil {
 				t.report = append(t.report[:0], report[:min(len(report), maxTail/4)]...)
 			}
+			if t.head == nil {
+				t.head = bytes.Clone(t.buf[:maxHead])
+			}
 			t.buf = append(t.buf[:0], t.buf[len(t.buf)-maxTail:]...)
 		}
 	}
@@ -97,7 +105,13 @@ func (t *tail) Write(p []byte) {
 // Restore continues a tail that ends with p.
 func (t *tail) Restore(p []byte) { t.buf = p }
 
-func (t *tail) Bytes() []byte { return End(t.buf) }
+// Bytes returns at most 2 KiB: see [Ends].
+func (t *tail) Bytes() []byte {
+	if t.head != nil {
+		return ends(t.head, t.buf)
+	}
+	return Ends(t.buf)
+}
 
 // crashReport returns the part of a text that begins with the last crash report, or nil.
 // The stacks after it may be long.
@@ -113,15 +127,38 @@ func crashReport(text []byte) []byte {
 	return nil
 }
 
-// End returns the last 2 KiB of a text, without the beginning of a character.
-func End(text []byte) []byte {
+// Ends returns at most 2 KiB of a text: its first lines, which often say what is wrong, and
+// its last ones.
+func Ends(text []byte) []byte {
 	if len(text) <= maxTail {
 		return text
 	}
-	text = text[len(text)-maxTail:]
-	for range utf8.UTFMax - 1 {
-		if !utf8.RuneStart(text[0]) {
-			text = text[1:]
+	return ends(text[:maxHead], text)
+}
+
+// ends joins the lines of head and the last lines of text.
+func ends(head, text []byte) []byte {
+	text = text[len(text)-(maxTail-maxHead-len("\n…\n")):]
+	if at := bytes.IndexByte(text, '\n'); at >= 0 && at < maxHead { // begins with a whole line
+		text = text[at+1:]
+	}
+	if at := bytes.LastIndexByte(head, '\n'); at > 0 {
+		head = head[:at]
+	}
+	return bytes.Join([][]byte{trimRunes(head), []byte("…"), trimRunes(text)}, []byte("\n"))
+}
+
+// trimRunes removes parts of characters from the ends of a text.
+func trimRunes(text []byte) []byte {
+	for i := 0; i < utf8.UTFMax-1 && len(text) > 0 && !utf8.RuneStart(text[0]); i++ {
+		text = text[1:]
+	}
+	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
+		if last := text[len(text)-i:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				text = text[:len(text)-i]
+			}
+			break
 		}
 	}
 	return text
