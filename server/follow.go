@@ -119,6 +119,7 @@ func (f follower) ended(ctx context.Context, run engine.Run) (abi.Result, error)
 
 // askedAgain ends a call whose caller asks its user, and calls again with the answer.
 func (c call) askedAgain(run engine.Run, err error) (abi.Result, error) {
+	c.note.Held = run.Undecided()
 	if c.OnPark != nil {
 		c.OnPark(shape.Run(run, time.Now()))
 	}

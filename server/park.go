@@ -226,7 +226,7 @@ func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 
 // parked answers a call that continues in the background as a run.
 func (f follower) parked(c call, run engine.Run, after time.Duration, waits personal) (abi.Result, error) {
-	c.note.Run = run.ID
+	c.note.Run, c.note.Held = run.ID, run.Undecided()
 	f.offer()
 	if c.OnPark != nil {
 		c.OnPark(shape.Run(run, time.Now()))
