@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -74,6 +75,45 @@ func TestAudit(t *testing.T) {
 	s = open(t, Config{AuditDir: dir}, "echo")
 	require.NoError(t, s.Close(done()))
 	require.Greater(t, len(eventsOf(t, dir)), len(lines))
+}
+
+// TestAuditHeld: the log says of each call that waits for approval what became of it.
+func TestAuditHeld(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "audit")
+	s := openAsking(t, Config{DataDir: t.TempDir(), AuditDir: dir}, "1.0.0")
+	called := waits(t, s, "approved", "drop")
+	for _, session := range []string{"spawned", "refused", "withdrawn"} {
+		run, err := s.Session(session).Spawn(t.Context(), SpawnRequest{Tool: "drop", Args: json.RawMessage(`{"n":1}`), By: "api"})
+		require.NoError(t, err)
+		switch session {
+		case "spawned":
+			_, err = s.Approvals().Decide(t.Context(), run.TaskID, "operator", wire.Decide{Approve: true})
+		case "refused":
+			_, err = s.Approvals().Decide(t.Context(), run.TaskID, "operator", wire.Decide{Reason: "not today"})
+		case "withdrawn":
+			_, err = s.Session(session).Stop(t.Context(), run.TaskID, "api", wire.Stop{Reason: "no longer needed"})
+		}
+		require.NoError(t, err)
+		s.settled(session, run.TaskID)
+	}
+	_, err := s.Approvals().Decide(t.Context(), called, "operator", wire.Decide{Approve: true, Keep: wire.KeepAlways})
+	require.NoError(t, err)
+	s.settled("approved", called)
+	s.call("kept", "drop", `{"n":1}`)
+	require.NoError(t, s.Close(done()))
+
+	found, err := audit.Read(dir, audit.Query{})
+	require.NoError(t, err)
+	said := map[string][]string{}
+	for _, e := range slices.Backward(found) {
+		line := strings.Join(strings.Fields(fmt.Sprint(e.Kind, " ", e.Action, " ", e.Outcome, " ", e.Code, " ", e.By, " ", e.Reason)), " ")
+		said[e.Session] = append(said[e.Session], line)
+	}
+	require.ElementsMatch(t, []string{"asked", "call held", "approved always operator", "spawned parked", "ended succeeded"}, said["approved"])
+	require.ElementsMatch(t, []string{"asked", "approved operator", "spawned spawned api", "ended succeeded api"}, said["spawned"])
+	require.ElementsMatch(t, []string{"asked", "refused operator not today", "ended canceled api not approved: not today"}, said["refused"])
+	require.ElementsMatch(t, []string{"asked", "stop canceled api no longer needed", "ended canceled api no longer needed"}, said["withdrawn"])
+	require.Equal(t, []string{"approved kept", "call success"}, said["kept"])
 }
 
 // BenchmarkAudit reports the time of a call with the audit log as a ratio to that of one

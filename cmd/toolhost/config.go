@@ -239,7 +239,7 @@ func flatten(table []setting, raw any, at string, add func(key string, v value))
 
 		switch {
 		case group == nil:
-			add(key, value{raw: raw, err: unknownKey(at, name, slices.Sorted(maps.Keys(below)))})
+			add(key, value{raw: raw, err: unknownKey(table, at, name, slices.Sorted(maps.Keys(below)))})
 		case group[0].key != "":
 			flatten(group, raw, key, add)
 		default:
@@ -253,10 +253,19 @@ func isText(raw any) bool {
 	return ok
 }
 
-func unknownKey(at, name string, names []string) error {
-	if near := abi.Nearest(name, names); near != "" {
-		return fmt.Errorf("unknown key, did you mean %s?", near)
+// unknownKey returns the error of an unknown name below a key. It suggests a similar key, or
+// one of the same name in a group below.
+func unknownKey(table []setting, at, name string, names []string) error {
+	near := abi.Nearest(name, names)
+	for _, s := range table {
+		if near == "" && strings.HasSuffix(s.key, "."+name) {
+			near = s.key
+		}
 	}
+	if near != "" && near != "*" {
+		return fmt.Errorf("unknown key, did you mean %s?", strings.TrimPrefix(at+"."+near, "."))
+	}
+
 	what := "unknown key"
 	if plugin, ok := strings.CutPrefix(at, "grants."); ok && !strings.Contains(plugin, ".") {
 		what = fmt.Sprintf("this version has no %s grant", name)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	slashpath "path"
 	"reflect"
 	"slices"
 	"strings"
@@ -25,6 +26,12 @@ type configCheck struct{ *loaded }
 // check reports contradictory values.
 func (c configCheck) check() {
 	c.checkEngine()
+	for rule := range c.server.Approvals.Tools {
+		c.checkRule("approvals.tools", rule)
+	}
+	for rule := range c.server.Listing {
+		c.checkRule("listing", rule)
+	}
 	most := cmp.Or(c.server.MaxLimits.Background, background.DefaultMaxTimeout)
 	after := c.server.ParkAfter
 	if c.server.Park != server.ParkNever && after > 0 && after+server.ParkedTime > most && !c.problems.has("max_limits.background") {
@@ -37,6 +44,13 @@ func (c configCheck) check() {
 			key, text, _ := strings.Cut(line, ": ")
 			c.problem("oauth."+key, "%s", text)
 		}
+	}
+}
+
+// checkRule reports a key of a setting that is no name or pattern of tools.
+func (c configCheck) checkRule(setting, rule string) {
+	if _, err := slashpath.Match(rule, ""); err != nil || rule == "" {
+		c.problem(setting+"."+rule, "expected the name of a tool, or a pattern such as files_*")
 	}
 }
 
@@ -99,7 +113,12 @@ func (c *config) checkKeys() error {
 	if c.secretsKey == "" {
 		return nil
 	}
-	return vault.Keys(c.secretsKey).Check()
+
+	err := vault.Keys(c.secretsKey).Check()
+	if errors.Is(err, vault.ErrNoKeys) { // not wrapped: agents read less about it
+		err = fmt.Errorf("%v: run toolhost secret key %s", err, c.secretsKey)
+	}
+	return err
 }
 
 // checkSecrets reports missing files of secrets, which would end calls with a required

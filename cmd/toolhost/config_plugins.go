@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	slashpath "path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,30 +71,60 @@ func (c configCheck) pluginsConfig() plugins.Config {
 	return cfg
 }
 
-// checkTools reports unknown names of tools.
+// checkTools reports unknown names of tools, and patterns that match none.
 func (c configCheck) checkTools(r *plugins.Registry) {
-	check := func(key, name string) {
-		if name == abi.EveryTool {
-			return
-		}
-		if _, err := r.Lookup(name); errors.Is(err, plugins.ErrNoTool) && !c.problems.has(key) {
-			c.problem(key, "%v", err)
-		}
-	}
-
-	for name := range c.server.Approvals.Tools {
-		if !strings.Contains(name, "*") {
-			check("approvals.tools."+name, name)
-		}
-	}
-	for name := range c.server.Listing {
-		if !strings.Contains(name, "*") && !server.IsAgentTool(name) {
-			check("listing."+name, name)
-		}
+	for _, p := range c.unusedRules(r.Tools()) {
+		c.problem(p.key, "%s", p.text)
 	}
 	for plugin, g := range c.server.Grants {
 		for i, name := range g.Tools {
-			check(fmt.Sprintf("grants.%s.tools.%d", plugin, i), name)
+			key := fmt.Sprintf("grants.%s.tools.%d", plugin, i)
+			if _, err := r.Lookup(name); errors.Is(err, plugins.ErrNoTool) && name != abi.EveryTool {
+				c.problem(key, "%v", err)
+			}
 		}
 	}
+}
+
+// unusedRules returns the names and patterns in approvals.tools and listing that match no
+// tool. They are usually misspelled.
+func (c *loaded) unusedRules(tools []*plugins.Tool) (found problems) {
+	var names []string
+	for _, t := range tools {
+		names = append(names, t.Name)
+	}
+
+	for rule := range c.server.Approvals.Tools {
+		found.addUnused("approvals.tools", rule, names)
+	}
+	names = append(names, server.SpawnBackground, server.CheckBackground, server.StopBackground, server.MessageBackground, server.ToolsSearch)
+	for rule := range c.server.Listing {
+		found.addUnused("listing", rule, names)
+	}
+	for i, p := range found {
+		found[i].source = c.source(p.key)
+	}
+	slices.SortFunc(found, func(a, b problem) int { return cmp.Compare(a.key, b.key) })
+	return found
+}
+
+// addUnused adds a rule of a setting if it matches none of the names.
+func (p *problems) addUnused(setting, rule string, names []string) {
+	if slices.ContainsFunc(names, func(name string) bool { ok, _ := slashpath.Match(rule, name); return ok }) {
+		return
+	}
+
+	text, known := fmt.Sprintf("%v: %q", plugins.ErrNoTool, rule), names
+	if strings.Contains(rule, "*") {
+		text, known = "no tool matches this pattern", nil
+		for _, name := range names {
+			if plugin, _, ok := strings.Cut(name, "_"); ok {
+				known = append(known, plugin+"_*")
+			}
+		}
+	}
+	if near := abi.Nearest(rule, known); near != "" {
+		text += fmt.Sprintf(", did you mean %q?", near)
+	}
+	*p = append(*p, problem{key: setting + "." + rule, text: text})
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"syscall"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/client"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/registry"
 	"github.com/toolhost/toolhost/internal/signature"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/audit"
@@ -102,6 +104,8 @@ func diagnose(ctx context.Context, err error) diagnosis {
 	d := diagnosis{exit: exitToolError, Code: "failed", Message: err.Error()}
 
 	switch {
+	case errors.Is(err, engine.ErrFull), errors.Is(err, syscall.ENOSPC):
+		d.Code, d.Hint = string(wire.CodeUnavailable), "make room on that disk, and try again"
 	case errors.As(err, &usage):
 		d.exit, d.Code, d.Hint = exitUsage, "usage", usage.hint
 	case errors.As(err, &address):

@@ -177,6 +177,9 @@ func (r *reloader) apply(ctx context.Context, next *loaded, out *wire.Reload) er
 	for _, change := range out.Restart {
 		r.announceAs(slog.LevelWarn, "configuration, in force only after a restart: "+change.String(), "key", change.Key, "old", change.Old, "new", change.New)
 	}
+	if slices.ContainsFunc(out.Changed, func(s wire.SettingChange) bool { return s.Key == "approvals.tools" || s.Key == "listing" }) {
+		r.warnOfUnused(r.service)
+	}
 	out.Added, out.Replaced, out.Removed, out.Solved = c.Added, c.Changed, c.Removed, c.Solved
 	out.Problems = append(out.Problems, fileProblems(c.Problems)...)
 	return nil

@@ -63,7 +63,7 @@ func TestReload(t *testing.T) {
 		},
 		{
 			"approvals: {tools: {\"[\": allow}}\nlimits: {timeout: 1s}\n",
-			"toolhost: reload refused, nothing has changed: Approvals.Tools.[: expected the name of a tool, or a pattern such as files_*\n",
+			"toolhost: reload refused, nothing has changed: approvals.tools.[: expected the name of a tool, or a pattern such as files_* (" + file + ")\n",
 		},
 		{
 			"serve: {listen: \"0.0.0.0:1\"}\nlimits: {timeout: 1s}\n",
@@ -105,6 +105,7 @@ func TestReload(t *testing.T) {
 	write("approvals: {tools: {files_delete: ask}}\ngrants: {needy: {env: {KEY: hunter2}}}\n")
 	_, err = r.reload(t.Context())
 	require.NoError(t, err)
+	require.Contains(t, log.String(), "toolhost: approvals.tools.files_delete: no such tool: \"files_delete\" ("+file+")\n")
 	require.Contains(t, operatorPage{a}.settings(), webui.Setting{Key: "approvals.tools", Value: `{"files_delete":"ask"}`, Source: file}, "decisions are not secret")
 	require.Contains(t, operatorPage{a}.settings(), webui.Setting{Key: "grants.needy.env", Value: "KEY=…", Source: file})
 }

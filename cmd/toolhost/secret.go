@@ -29,7 +29,7 @@ get their value from the configuration. No command shows a value.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(secretListCommand(a), secretSetCommand(a), secretRemoveCommand(a), secretKeyCommand())
+	cmd.AddCommand(secretListCommand(a), secretSetCommand(a), secretRemoveCommand(a), secretKeyCommand(a))
 	return cmd
 }
 
@@ -127,7 +127,7 @@ func secretRemoveCommand(a *app) *cobra.Command {
 	})
 }
 
-func secretKeyCommand() *cobra.Command {
+func secretKeyCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "key FILE",
 		Short: "Add a new key for the secrets of users to a file",
@@ -139,7 +139,13 @@ The first key encrypts, and the others decrypt what they encrypted. A server tha
 started or reloaded (SIGHUP) encrypts all secrets with the first key. After that the
 lines of the others can be removed.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return addKey(args[0]) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := addKey(args[0]); err != nil {
+				return err
+			}
+			a.printf("%s has a new key: name it in secrets_key, and start the server or run toolhost reload\n", oneLine(args[0]))
+			return nil
+		},
 	}
 }
 

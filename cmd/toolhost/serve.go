@@ -260,6 +260,7 @@ func (d daemon) announceReady() {
 	}
 	d.announce(text)
 	d.warnOf(found)
+	d.warnOfUnused(d.service)
 	d.announceStarter(d.service)
 	d.announceLacking(ownPlugins(d.service.Plugins()))
 }
@@ -316,6 +317,17 @@ func (a *app) warnOf(found []wire.FileProblem) {
 	}
 }
 
+// warnOfUnused prints the rules about tools in force that match no tool. The tools of a
+// plugin with a problem are not known.
+func (a *app) warnOfUnused(s *server.Service) {
+	if len(s.Problems()) > 0 {
+		return
+	}
+	for _, p := range a.now().unusedRules(s.Tools()) {
+		a.announceAs(slog.LevelWarn, oneLine(p.String()), "key", p.key)
+	}
+}
+
 func mcpCommand(a *app) *cobra.Command {
 	var session string
 	var dry bool
@@ -358,6 +370,7 @@ func (a *app) runMCP(ctx context.Context, session string, dry bool) error {
 	}
 	signal.Ignore(syscall.SIGPIPE) // a client that goes away ends the session, not the process
 	a.warnOf(s.Findings())
+	a.warnOfUnused(s)
 	a.announceStarter(s)
 	a.announceLacking(ownPlugins(s.Plugins()))
 	return mcpapi.Run(ctx, s, mcpapi.Config{Version: version(), Session: session, DryRun: dry, In: in, Out: a.out, Logger: a.logger()})

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/client"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -129,6 +132,22 @@ func TestDenialHint(t *testing.T) {
 		require.Equal(t, exitDenied, d.exit)
 		require.Contains(t, d.Message, "approvals.tools.files_delete")
 		require.Empty(t, d.Hint)
+	}
+}
+
+// A full disk has a hint, in a start and in a mistaken choice of a folder alike.
+func TestFullDiskHint(t *testing.T) {
+	full := &os.PathError{Op: "mkdir", Path: "/var/lib/toolhost/cache", Err: syscall.ENOSPC}
+	for _, err := range []error{
+		fmt.Errorf("opening the data directory /var/lib/toolhost: %w", engine.ErrFull),
+		fmt.Errorf("opening the audit log: %w", full),
+		&usageError{fmt.Errorf("data folder: %w", full), "choose another with --data"},
+	} {
+		d := diagnose(t.Context(), err)
+		require.Equal(t, exitToolError, d.exit)
+		require.Equal(t, "unavailable", d.Code)
+		require.Contains(t, d.Message, "/var/lib/toolhost")
+		require.Contains(t, d.Hint, "make room on that disk")
 	}
 }
 

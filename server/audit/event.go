@@ -16,7 +16,7 @@ const (
 	Reload Kind = "reload" // plugins were added, changed or removed
 
 	Call    Kind = "call"    // a direct call has ended
-	Spawned Kind = "spawned" // a background run was stored
+	Spawned Kind = "spawned" // a background run was stored, or approved if it was held
 	Ended   Kind = "ended"   // a background run has ended
 	Stop    Kind = "stop"    // somebody asked a run to stop
 	Missed  Kind = "missed"  // ends of runs before it may be missing
@@ -33,6 +33,10 @@ const (
 
 // Kinds lists all kinds.
 var Kinds = []Kind{Opened, Closed, Lost, Rotated, Grant, Reload, Call, Spawned, Ended, Stop, Missed, Asked, Approved, Refused, Egress, Schedule, Admin}
+
+// Held is the Outcome of a call that was answered while it waits for approval. Its ID is that
+// of the run that it has become.
+const Held = "held"
 
 // An Event is one line of the log. Fields that do not apply are left out. Texts longer
 // than 1 KiB are cut.

@@ -139,6 +139,8 @@ func (r auditRow) State() state {
 		return state{"good", "✓", word}
 	case r.Outcome == string(wire.StatusCanceled):
 		return state{"off", "■", word}
+	case r.Outcome == audit.Held:
+		return state{"live", "▶", "waits for approval"}
 	case r.Kind == audit.Call && r.Outcome != "":
 		return state{"bad", "✗", word}
 	}

@@ -70,6 +70,7 @@ func TestAuditRow(t *testing.T) {
 		"a call that fails": {audit.Event{Kind: audit.Call, Outcome: "tool_error", Code: "not_found"}, state{"bad", "✗", "not found"}, ""},
 		"egress":            {audit.Event{Kind: audit.Egress, Method: "GET", Host: "example.com:443", Status: 200, Received: 2048, Names: []string{"token"}}, state{}, "GET example.com:443, status 200, 2.0 KiB received, token"},
 		"refused egress":    {audit.Event{Kind: audit.Egress, Host: "evil.example", Code: "denied"}, state{"bad", "✗", "denied"}, "evil.example"},
+		"a held call":       {audit.Event{Kind: audit.Call, Outcome: audit.Held}, state{"live", "▶", "waits for approval"}, ""},
 		"a refusal":         {audit.Event{Kind: audit.Refused, Reason: "not today"}, state{"bad", "✗", "refused"}, "not today"},
 		"an approval":       {audit.Event{Kind: audit.Approved}, state{"good", "✓", "approved"}, ""},
 		"a canceled run":    {audit.Event{Kind: audit.Ended, Outcome: string(wire.StatusCanceled)}, state{"off", "■", "canceled"}, ""},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
+	"syscall"
 
 	modernc "modernc.org/sqlite"
 )
@@ -165,6 +166,7 @@ var errType = errors.New("wrong type in the database")
 
 // Result codes, https://www.sqlite.org/rescode.html.
 const (
+	codeIO         = 10
 	codeCorrupt    = 11
 	codeFull       = 13
 	codeConstraint = 19
@@ -186,3 +188,9 @@ func isSQL(err error) bool { return code(err) != 0 }
 // damagedFile reports whether err means that SQLite cannot read the database file
 // as its own.
 func damagedFile(err error) bool { return code(err) == codeCorrupt || code(err) == codeNotADB }
+
+// fullDisk reports whether err means that the disk of a directory is full. SQLite reports an
+// I/O error if there is no room for the files next to the database.
+func fullDisk(dir string, err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || code(err) == codeFull || code(err) == codeIO && scarce(dir)
+}

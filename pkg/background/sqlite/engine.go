@@ -110,12 +110,15 @@ var (
 // Open opens the data directory dir, and creates it if it is missing. Only one process can
 // have it open: another one gets an error that matches [engine.ErrLocked] and names the
 // process. The error matches [ErrNewer], [ErrForeign] or [ErrDamaged] if this version must
-// not touch the existing database.
+// not touch the existing database, and [engine.ErrFull] if the disk is full.
 //
 // Runs that were running when an earlier process ended are orphans of the first worker.
 // Neither the values nor the end of ctx matter after Open has returned.
 func Open(ctx context.Context, dir string, cfg Config) (*Engine, error) {
 	e, err := open(ctx, dir, cfg)
+	if err != nil && fullDisk(dir, err) {
+		return nil, fmt.Errorf("opening the data directory %s: %w: %w", dir, engine.ErrFull, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the data directory: %w", err)
 	}

@@ -98,4 +98,14 @@ func fillDisk(t *testing.T, dir string) {
 	}
 	checkLog(t, e, "bg_running", written+100)
 	require.Zero(t, e.Stats().Problems)
+	require.NoError(t, e.Close())
+
+	require.Error(t, os.WriteFile(rest, make([]byte, 8<<20), 0o600))
+	for _, name := range []string{"data", "new"} {
+		_, err = Open(t.Context(), filepath.Join(dir, name), Config{})
+		require.ErrorIs(t, err, engine.ErrFull, name)
+		require.ErrorContains(t, err, "opening the data directory "+filepath.Join(dir, name)+": the disk is full: ")
+	}
+	require.NoError(t, os.Remove(rest))
+	opened(t, filepath.Join(dir, "data"))
 }

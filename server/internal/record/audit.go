@@ -89,7 +89,10 @@ func (a *Auditor) Call(note Note, session string, dryRun bool, began time.Time, 
 		e.Action = "corrected" // arguments that did not fit
 	}
 	e.Outcome, e.Fuel, e.Millis, e.DryRun = string(r.Kind), r.Usage.Fuel, time.Since(began).Milliseconds(), dryRun
-	if err != nil {
+	switch {
+	case note.Held:
+		e.Outcome = audit.Held
+	case err != nil:
 		e.Code = string(reason.Of(err).Code)
 	}
 	a.log.Append(e)
@@ -172,6 +175,9 @@ func (a *Auditor) run(event engine.Event) {
 	}
 
 	run := event.Run
+	if event.Kind == engine.EventQueued && run.Held != "" {
+		return // logged as asked; it is logged again once it is approved
+	}
 	parked := run.Origin == engine.OriginParked
 	if kind == audit.Spawned && (parked != (event.Kind == engine.EventStarted) || run.Attempt > 1 || run.StateSize > 0 || event.Kind == engine.EventQueued && run.Attempt > 0) {
 		return // logged before
@@ -188,6 +194,9 @@ func (a *Auditor) run(event engine.Event) {
 		}
 		if run.Error != nil {
 			e.Code = string(run.Error.Kind)
+		}
+		if run.Held != "" && run.Cancel != nil {
+			e.Reason = run.Cancel.Reason
 		}
 	}
 	a.log.Append(e)

@@ -27,6 +27,7 @@ type Note struct {
 	Run       string // id of the run that the call is, or continues as
 	Repeat    bool   // answered with the result of another call, which has the cost
 	Followed  bool   // the run has the cost
+	Held      bool   // answered while the run waits for approval
 }
 
 // Ended returns the outcome of the call for its span.

@@ -145,6 +145,7 @@ func (f *Follower) ended(ctx context.Context, run engine.Run) (abi.Result, error
 
 // askedAgain ends a call whose caller asks its user, and calls again with the answer.
 func (c Caller) askedAgain(run engine.Run, err error) (abi.Result, error) {
+	c.Note.Held = run.Undecided()
 	if c.OnPark != nil {
 		c.OnPark(shape.Run(run, time.Now()))
 	}
@@ -280,7 +281,7 @@ func (f *Follower) Parked(c Caller, run engine.Run, after time.Duration) (abi.Re
 }
 
 func (f *Follower) parked(c Caller, run engine.Run, after time.Duration, waits personal) (abi.Result, error) {
-	c.Note.Run = run.ID
+	c.Note.Run, c.Note.Held = run.ID, run.Undecided()
 	f.Offer()
 	if c.OnPark != nil {
 		c.OnPark(shape.Run(run, time.Now()))
