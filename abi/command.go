@@ -215,8 +215,9 @@ type line struct {
 	values   values
 	dashes   []string // arguments whose values may begin a word with "-"
 	words    []string
-	operands bool // after the word "--"
-	open     bool // the last word is an option whose value was left out
+	element  string // argument that is one of its elements, see addEach
+	operands bool   // after the word "--"
+	open     bool   // the last word is an option whose value was left out
 	size     int
 }
 
@@ -237,7 +238,8 @@ func (l *line) addEach(w Word) error {
 	for _, template := range w.Templates {
 		cost += len(template)
 	}
-	defer func() { l.values[name] = value }()
+	defer func() { l.values[name], l.element = value, "" }()
+	l.element = name
 	for _, e := range elements {
 		if err := l.grow(cost); err != nil {
 			return err
@@ -280,7 +282,7 @@ func (l *line) add(parts []part, group bool) error {
 	case l.values.missing(name), isEmpty(value):
 		l.open = l.open || len(l.words) > 0 && strings.HasPrefix(l.words[len(l.words)-1], "-")
 		return nil
-	case value[0] != '[':
+	case value[0] != '[' || name == l.element:
 		return l.value(name, value)
 	}
 

@@ -110,6 +110,7 @@ func TestHostileValues(t *testing.T) {
 		"repeated, another is missing":  {`"args":[["-e","{a...}","{b}"]]`, `{"a":["x"]}`, nil, ""},
 		"repeated, with the same value": {`"args":[["-e","{a...}={a}"],"{a}"]`, `{"a":["x","y"]}`, []string{"-e", "x=x", "-e", "y=y", "x", "y"}, ""},
 		"repeated, a zero":              {`"args":["--x={a...}"]`, `{"a":["x","\u0000"]}`, nil, zero},
+		"repeated, an array as a word":  {`"args":[["-e","{a...}"]]`, `{"a":[["x","-y"],"z"]}`, []string{"-e", `["x","-y"]`, "-e", "z"}, ""},
 		"repeated, an array in it":      {`"args":["--x={a...}"]`, `{"a":[["-y"]]}`, []string{`--x=["-y"]`}, ""},
 		"repeated, -- that a value is":  {`"args":[["-n","{a...}"],"--","{b}"]`, `{"a":[[]],"b":"-x"}`, []string{"--", "-x"}, ""},
 		"no object":                     {`"args":["{a}","b"]`, `["-x"]`, []string{"b"}, ""},

@@ -78,7 +78,7 @@ func addFile(ctx context.Context, a *app, name string, f programFlags, words []s
 	if err != nil {
 		return err
 	}
-	if err := p.vacant(to); err != nil {
+	if err := p.vacant(a, to); err != nil {
 		return err
 	}
 
@@ -278,6 +278,9 @@ func (f programFlags) try(ctx context.Context, a *app, p *program, work string) 
 	if err := r.granted(a); err != nil {
 		return err
 	}
+	if err := r.compile(ctx, a); err != nil {
+		return err
+	}
 
 	var results [2]abi.Result
 	for i := range results {
@@ -416,28 +419,42 @@ func (f programFlags) folder(a *app) (string, error) {
 	if f.to != "" {
 		return filepath.Abs(f.to)
 	}
-	for _, source := range a.config.plugins {
-		if _, err := registry.ParseReference(source); err != nil {
-			return source, nil
-		}
-	}
-	if data := userData(); data != "" {
-		return filepath.Join(data, "plugins"), nil
+	if own := a.config.ownFolders(); len(own) > 0 {
+		return own[0], nil
 	}
 	return "", &usageError{errors.New("no folder of plugins is configured"), "name one with --to"}
 }
 
+// ownFolders returns the folders to which plugins are added, and from which they are removed:
+// those that are configured, or else one of the user's own.
+func (c *config) ownFolders() (folders []string) {
+	for _, source := range c.plugins {
+		if _, err := registry.ParseReference(source); err != nil {
+			folders = append(folders, source)
+		}
+	}
+	if data := userData(); data != "" && folders == nil {
+		folders = append(folders, filepath.Join(data, "plugins"))
+	}
+	return folders
+}
+
 // vacant returns an error if a folder has a file of the program's name.
-func (p program) vacant(folder string) error {
+func (p program) vacant(a *app, folder string) error {
+	remove := "toolhost remove --plugin " + p.name
+	if !slices.Contains(a.config.ownFolders(), folder) {
+		remove += " --plugins " + folder
+	}
+	hint := remove + " deletes it; or choose another --name"
 	file := filepath.Join(folder, p.name+".wasm")
 	switch _, err := os.Lstat(file); {
 	case err == nil:
-		return &usageError{fmt.Errorf("%s exists", file), "toolhost remove --plugin " + p.name + " deletes it; or choose another --name"}
+		return &usageError{fmt.Errorf("%s exists", file), hint}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
 	if len(plugins.Sidecars(os.DirFS(folder), p.name+".wasm")) > 0 {
-		return &usageError{fmt.Errorf("%s has a manifest of %s", folder, p.name), "remove it first, or choose another --name"}
+		return &usageError{fmt.Errorf("%s has a manifest of %s", folder, p.name), hint}
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func benchFile(ctx context.Context, a *app, name string, calls int) error {
 	if err != nil {
 		return err
 	}
-	if err := r.plugin.Compile(ctx); err != nil {
+	if err := r.compile(ctx, a); err != nil {
 		return err
 	}
 

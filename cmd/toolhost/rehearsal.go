@@ -199,6 +199,14 @@ func (r *rehearsal) state(ctx context.Context, session string) (map[string]strin
 	return left, err
 }
 
+// compile compiles the plugin, and says so on a terminal.
+func (r *rehearsal) compile(ctx context.Context, a *app) error {
+	progress := newBar(a.err)
+	progress.set(0, 1, "compiling "+filepath.Base(r.plugin.File))
+	defer progress.clear()
+	return r.plugin.Compile(ctx)
+}
+
 // call calls a tool.
 func (r *rehearsal) call(ctx context.Context, session string, tool *plugins.Tool, args []byte) (abi.Result, error) {
 	return r.Call(ctx, server.Request{Session: session, Tool: tool.Name, Args: args})

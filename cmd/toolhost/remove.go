@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,35 +92,42 @@ func (r *remote) remove(ctx context.Context, id string) error {
 // removePlugin deletes the files of a plugin: first the module, so that no server sees it
 // without its manifest.
 func (a *app) removePlugin(ctx context.Context, name string, dry bool) error {
-	file, err := a.findPlugin(ctx, name)
+	module, err := a.findPlugin(ctx, name)
 	if err != nil {
 		return err
 	}
-	dir, module := filepath.Split(file)
-	own := append([]string{module}, plugins.Sidecars(os.DirFS(dir), module)...)
-	for _, name := range slices.Clone(own) {
-		for _, ending := range []string{signature.MinisignEnding, signature.BundleEnding} {
-			if _, err := os.Lstat(filepath.Join(dir, name+ending)); err == nil {
-				own = append(own, name+ending)
-			}
-		}
-	}
-	for i := range own {
-		own[i] = filepath.Join(dir, own[i])
-	}
+	files := pluginFiles(module)
 	if dry {
-		return a.answerRemoved("would_remove", own)
+		return a.answerRemoved("would_remove", files)
 	}
 
-	for _, file := range own {
-		if err := os.Remove(file); err != nil {
-			return err
+	var removed []string
+	for _, file := range files {
+		if failed := os.Remove(file); failed != nil {
+			err = errors.Join(err, failed)
+			continue
 		}
+		removed = append(removed, file)
 	}
 	if _, granted := a.config.grants[name]; granted {
 		a.notef("toolhost: the configuration still has grants.%s: remove it there", name)
 	}
-	return a.answerRemoved("removed", own)
+	return errors.Join(a.answerRemoved("removed", removed), err)
+}
+
+// pluginFiles returns the files of a plugin that exist: its module, the manifests next to
+// it, and their signatures.
+func pluginFiles(module string) (files []string) {
+	dir, base := filepath.Split(module)
+	for _, name := range append([]string{base}, plugins.Sidecars(os.DirFS(cmp.Or(dir, ".")), base)...) {
+		for _, ending := range []string{"", signature.MinisignEnding, signature.BundleEnding} {
+			file := filepath.Join(dir, name+ending)
+			if _, err := os.Lstat(file); err == nil {
+				files = append(files, file)
+			}
+		}
+	}
+	return files
 }
 
 // answerRemoved says what was removed.
@@ -130,46 +139,58 @@ func (u *ui) answerRemoved(did string, what []string) error {
 	})
 }
 
-// findPlugin returns the file of a plugin in a folder of the configuration. A plugin that
-// cannot be loaded goes by the name of its file.
-func (a *app) findPlugin(ctx context.Context, name string) (file string, err error) {
-	folders := a.config.folders()
-	if len(folders) == 0 {
-		return "", errNoFolder
+// findPlugin returns the module of a plugin in a folder. A plugin that cannot be loaded, or
+// lacks its module, goes by the name of its file.
+func (a *app) findPlugin(ctx context.Context, name string) (string, error) {
+	named, all, err := a.namedPlugins(ctx)
+	if err != nil {
+		return "", err
+	}
+	var modules []string
+	if p := named[name]; p != nil {
+		modules = append(modules, filepath.Clean(p.File))
+	}
+	own := a.config.ownFolders()
+	for _, folder := range own {
+		module := filepath.Join(folder, name+".wasm")
+		if !slices.Contains(modules, module) && !slices.Contains(all, module) && len(pluginFiles(module)) > 0 {
+			modules = append(modules, module)
+		}
 	}
 
-	var found *plugins.Plugin
-	var names []string
+	inFolder := func(module string) bool {
+		return slices.ContainsFunc(own, func(folder string) bool { return filepath.Clean(folder) == filepath.Dir(module) })
+	}
+	switch {
+	case len(modules) == 0:
+		return "", &hinted{fmt.Errorf("%s: %w", name, errNoPlugin), nearestPlugin(name, slices.Sorted(maps.Keys(named)))}
+	case named[name] != nil && named[name].Pack && len(modules) == 1:
+		return "", &usageError{fmt.Errorf("%s belongs to the starter pack", name), "set starter to a list of those that you want"}
+	case !inFolder(modules[0]):
+		return "", &usageError{fmt.Errorf("%s comes from %s, not from a folder", name, modules[0]), "remove it from plugins in the configuration"}
+	case len(modules) > 1:
+		return "", &usageError{fmt.Errorf("%s may be %s", name, strings.Join(modules, " or ")), "rename one of the files"}
+	}
+	return modules[0], nil
+}
+
+// namedPlugins returns the loaded plugins by name, and the files of all.
+func (a *app) namedPlugins(ctx context.Context) (named map[string]*plugins.Plugin, files []string, err error) {
+	named = map[string]*plugins.Plugin{}
 	err = a.withHost(ctx, func(h *host.Host, cacheDir string) error {
-		all, err := plugins.Open(ctx, h, a.config.pluginsConfig(cacheDir, folders...))
+		all, err := plugins.Open(ctx, h, a.config.pluginsConfig(cacheDir, a.config.folders()...))
 		if err != nil {
 			return err
 		}
 		defer all.Close(context.WithoutCancel(ctx))
 
-		for _, p := range all.Problems() {
-			if filepath.Base(p.File) == name+".wasm" {
-				file = p.File
-			}
-		}
 		for _, p := range all.Plugins() {
-			names = append(names, p.Manifest.Name)
-			if p.Manifest.Name == name {
-				found, file = p, p.File
-			}
+			named[p.Manifest.Name] = p
+			files = append(files, filepath.Clean(p.File))
 		}
 		return nil
 	})
-	inFolder := slices.ContainsFunc(a.config.plugins, func(folder string) bool { return filepath.Clean(folder) == filepath.Dir(file) })
-	switch {
-	case err != nil || inFolder:
-		return file, err
-	case file == "":
-		return "", &hinted{fmt.Errorf("%s: %w", name, errNoPlugin), nearestPlugin(name, names)}
-	case found != nil && found.Pack:
-		return "", &usageError{fmt.Errorf("%s belongs to the starter pack", name), "set starter to a list of those that you want"}
-	}
-	return "", &usageError{fmt.Errorf("%s comes from %s, not from a folder", name, file), "remove it from plugins in the configuration"}
+	return named, files, err
 }
 
 // errNoPlugin is the error of a name that no plugin has.

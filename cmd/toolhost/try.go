@@ -82,7 +82,7 @@ func testFile(ctx context.Context, a *app, name string) error {
 
 	m := r.plugin.Manifest
 	out := tested{Plugin: m.Name, Version: m.Version, Examples: []example{}, Untested: []string{}, Untyped: []string{}}
-	if err := r.plugin.Compile(ctx); err != nil {
+	if err := r.compile(ctx, a); err != nil {
 		return err
 	}
 	failed := 0

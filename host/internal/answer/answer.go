@@ -167,8 +167,7 @@ func trimRunes(text []byte) []byte {
 // LastWords returns at most maxWords bytes of the tail on one line, without
 // invisible characters. It begins with the crash report, if there is one.
 func (t *tail) LastWords() string {
-	text := string(t.Bytes())
-	text = text[max(0, len(text)-maxWords):]
+	text := string(trimRunes(t.buf[max(0, len(t.buf)-maxWords):]))
 	if report := crashReport(t.buf); report != nil {
 		text = string(report)
 	} else if t.report != nil {
