@@ -282,3 +282,14 @@ func TestOutputOffATerminal(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"task_id":"bg_x","text":"","base64":"//4="}`, string(data))
 }
+
+// A command that waits for a call says once how to decide on it.
+func TestWaitForApproval(t *testing.T) {
+	var out bytes.Buffer
+	b, said := newBar(&out), map[string]bool{}
+	held := wire.Run{TaskID: "bg_1", Status: wire.StatusQueued, Held: "approval"}
+	for range 2 {
+		b.holds([]wire.Run{held, {TaskID: "bg_2", Status: wire.StatusRunning}}, said)
+	}
+	require.Equal(t, "toolhost: it waits for approval: toolhost approve bg_1\n", out.String())
+}

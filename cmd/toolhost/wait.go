@@ -83,6 +83,7 @@ func (r *remote) waitFor(ctx context.Context, ids []string, progress *bar, ask q
 		default:
 			retry.Reached()
 			progress.setRuns(found.Runs)
+			progress.holds(found.Runs, asked)
 			options.Wait = wait
 			if err = r.answerRuns(ctx, found.Runs, ask); errors.Is(err, errUnanswered) {
 				progress.asks(found.Runs, asked)
@@ -104,6 +105,16 @@ func (b *bar) asks(runs []wire.Run, asked map[string]bool) {
 				b.notef("toolhost: %s waits for its user: %s", run.TaskID, text)
 			}
 		})
+	}
+}
+
+// holds says once of each run that waits for approval how to decide.
+func (b *bar) holds(runs []wire.Run, said map[string]bool) {
+	for _, run := range runs {
+		if run.Status == wire.StatusQueued && run.Held != "" && !said[run.TaskID] {
+			said[run.TaskID] = true
+			b.notef("toolhost: it waits for %s: toolhost approve %s", run.Held, run.TaskID)
+		}
 	}
 }
 
