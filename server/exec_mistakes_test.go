@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server/gotool"
 )
 
 // TestScriptsWithMistakes: scripts as models write them and should not have. Each comes to
@@ -17,7 +19,10 @@ import (
 // script, and what the model reads.
 func TestScriptsWithMistakes(t *testing.T) {
 	const file = "testdata/mistakes.txtar"
-	s := openScripts(t, Config{})
+	photo := gotool.Tool{Name: "photo", Description: "Takes a photo.", Hints: abi.Hints{Readonly: true}, Handler: gotool.Handle(func(_ context.Context, c *gotool.Call, _ struct{}) (gotool.None, error) {
+		return gotool.None{}, c.Content(abi.Block{Type: "image", Data: []byte("a cat"), MIMEType: "image/png"})
+	})}
+	s := openScripts(t, Config{Tools: []gotool.Tool{photo}})
 	archive, err := txtar.ParseFile(file)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(archive.Files), 2*30)
@@ -40,7 +45,7 @@ func TestScriptsWithMistakes(t *testing.T) {
 	}
 }
 
-// readByModel returns the value or the error of a result, and its text blocks.
+// readByModel returns the value or the error of a result, and its content blocks.
 func readByModel(r abi.Result) string {
 	var b strings.Builder
 	if r.Value != nil {
@@ -50,7 +55,7 @@ func readByModel(r abi.Result) string {
 		b.WriteString("error: " + r.Error + "\n")
 	}
 	for _, block := range r.Content {
-		b.WriteString("text: " + block.Text + "\n")
+		fmt.Fprintf(&b, "%s: %s%s\n", block.Type, block.Text, block.MIMEType)
 	}
 	return b.String()
 }

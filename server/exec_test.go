@@ -86,6 +86,15 @@ func code(text string) json.RawMessage {
 	return args
 }
 
+// TestScriptsStartCheaply: each script pays for starting up, so its prelude is not parsed.
+func TestScriptsStartCheaply(t *testing.T) {
+	s := openScripts(t, Config{})
+	r, err := s.Service.Call(t.Context(), Request{Tool: "exec", Args: code(`return 1`)})
+	require.NoError(t, err)
+	require.Equal(t, "1", string(r.Value))
+	require.Less(t, r.Usage.StartupFuel, int64(8_000_000))
+}
+
 // TestScripts: what scripts come to, and what those read who write them.
 func TestScripts(t *testing.T) {
 	s := openScripts(t, Config{})

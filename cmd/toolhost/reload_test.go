@@ -370,10 +370,11 @@ func TestPrintQuestions(t *testing.T) {
 	require.Contains(t, out.String(), "  waits for its user: Who are you?\n  to answer: toolhost wait bg_1 --session a\n")
 }
 
-// The frames of a stack stand below each other.
+// The frames of a stack, and the last words of a plugin, stand below each other.
 func TestPrintTrace(t *testing.T) {
 	var out bytes.Buffer
 	u := &ui{out: &out, err: &out}
-	u.printRun(wire.Run{Diagnosis: &wire.Diagnosis{Trace: "main.a()\n\tmain.b()\n\tmain.c()"}})
+	u.printRun(wire.Run{Diagnosis: &wire.Diagnosis{Trace: "main.a()\n\tmain.b()\n\tmain.c()", LastWords: "panic: no | main.d()"}})
 	require.Contains(t, out.String(), "  | main.a()\n  | main.b()\n  | main.c()\n")
+	require.Contains(t, out.String(), "  | panic: no\n  | main.d()\n")
 }

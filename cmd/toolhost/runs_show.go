@@ -25,7 +25,7 @@ func (u *ui) printRun(run wire.Run) {
 	if d := run.Diagnosis; d != nil {
 		u.printf("  reason: %s\n", oneLine(d.Reason))
 		u.printLines("stack of the plugin", strings.ReplaceAll(strings.TrimPrefix(d.Trace, "\t"), "\n\t", "\n"))
-		u.printLines("last words of the plugin", d.LastWords)
+		u.printLines("last words of the plugin", strings.ReplaceAll(d.LastWords, " | ", "\n"))
 	}
 	if c := run.Cost; c != nil {
 		u.printf("  cost: fuel %s · processor %s · waited %s · memory %s\n", count(c.Fuel), elapsed(c.CPUSeconds), elapsed(c.WaitSeconds), human.Bytes(c.MemoryPeak))

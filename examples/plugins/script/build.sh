@@ -29,8 +29,10 @@ grep -q '^  // Requests\.$' $web # which need a network, and all behind them
 	echo 'return { URL, URLSearchParams, TextEncoder, TextDecoder, structuredClone: (value) => structuredClone(value), crypto: { randomUUID: crypto.randomUUID } };'
 	echo '}'
 } | NODE_PATH=$tools/node_modules "$bin/esbuild" --bundle "--alias:@jridgewell/gen-mapping=$t/maps.js" --minify --format=iife --global-name=lazy --target=es2022 --log-level=warning --outfile="$t/lazy.js"
-node bytecode.mjs "$(cd "$tools" && pwd)/node_modules" "$t/lazy.js" "$t/lazy.bin"
-"$bin/esbuild" --minify-whitespace --target=es2022 prelude.js >"$t/prelude.js" # each call pays for reading it
-python3 pack.py "$runtime" manifest.json "$t/prelude.js" "$t/lazy.bin" ../exec.wasm
+sed -i '1s/^/(() => {/; $s/$/return lazy})()/' "$t/lazy.js"
+for script in "$t/lazy" "$PWD/prelude"; do
+	node bytecode.mjs "$(cd "$tools" && pwd)/node_modules" "$script.js" "$t/$(basename "$script").bin" # or each call pays for parsing it
+done
+python3 pack.py "$runtime" manifest.json "$t/prelude.bin" "$t/lazy.bin" ../exec.wasm
 cd ..
 sha256sum exec.wasm build.sh src/* ../../../guest/js/runtime.wasm ../../../guest/js/src/web.js >exec.wasm.sha256 # for .ci/script.sh

@@ -6,7 +6,8 @@
 // The section toolhost.script is the length of the prelude in LENGTH digits, the prelude,
 // and what that loads: an ES module of an author, or bytecode. The prelude decides what a
 // script finds and how a call runs: prelude.js is that of tools, and
-// examples/plugins/script has one of its own.
+// examples/plugins/script has one of its own, in bytecode. Bytecode begins with a control
+// character, which its version is, and text does not.
 
 #define FROM(mod, name) __attribute__((import_module(mod), import_name(name)))
 #define Q(ret, name, ...) FROM("quickjs", #name) ret name(__VA_ARGS__)
@@ -355,7 +356,7 @@ EXPORT("th_initiali") void initialize /* build.sh renames it to _initialize */(v
 	if (!p) __builtin_trap();
 	host_read(SCRIPT, p, LENGTH + n);
 	p[LENGTH + n] = 0;
-	value *prelude = qjs_eval(p + LENGTH, n, &file, 0);
+	value *prelude = p[LENGTH] < ' ' ? qjs_eval_bytecode(p + LENGTH, n) : qjs_eval(p + LENGTH, n, &file, 0);
 	wasm_free(p);
 	if (qjs_is_exception(prelude)) __builtin_trap();
 

@@ -6,7 +6,7 @@
 (function (read, write, start, call, progress, load, module, bound) {
   'use strict';
   const { JSON, Object, Array, ArrayBuffer, Map, Set, WeakMap, Date, RegExp, Math, Number, BigInt, String, Symbol, Promise, Proxy, Reflect, Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError, AggregateError, Function, isNaN } = globalThis;
-  const { stringify, parse } = JSON, { keys, create, defineProperty } = Object, { now } = Date;
+  const { stringify, parse } = JSON, { keys, create, defineProperty, hasOwn } = Object, { now } = Date;
   const AsyncFunction = (async () => {}).constructor;
   const RESULT = 0, ERROR = 1, OUTPUT = 3, STDERR = 4, CONTENT = 5;
   const OK = 0, FAILED = 1, CONNECT = 3, WAITING = 4;
@@ -147,13 +147,16 @@
     const short = (x) => brief(x instanceof Error ? `${x.name}: ${x.message}` : show(x));
     let text = short(e);
     if (e.tool && e.name === 'ToolError') text = `${brief(e.tool)}: ${brief(e.message)} (${e.kind})`;
-    const where = place(String(e.stack));
+    const where = place(String(e.stack)) ?? (e.message.endsWith('is not iterable') ? place(only(apart) ?? '') : undefined);
     if (where) text += `\n  ${excerpt(where)}`;
     if (e.cause !== undefined) text += `\n  cause: ${short(e.cause)}`;
     if (e instanceof AggregateError) for (const one of e.errors.slice(0, 5)) text += `\n  ${short(one)}`;
     const advice = hint(e, where);
     return advice ? `${text}\n${advice}` : text;
   }
+
+  // apart is a list taken apart without await: QuickJS has no line for its error.
+  const apart = /\b(?:const|let|var)\s*\[[^=]*\]\s*=\s*(?!\s|await\b)/;
 
   // told is describe for whatever a script may throw, and whatever it has broken before.
   function told(e) {
@@ -678,10 +681,31 @@
     }
   }
 
-  // Models also send a script in a fence, or as one function that is never called. These are
-  // sticky, or QuickJS tries each place of the text; each is used once.
-  const fence = /\s*```\w*[ \t]*\n([^]*?)\n[ \t]*```\s*$/y;
+  // Models also send a script in a fence of Markdown, with words around it, or as one
+  // function that is never called. Two of these are sticky, or QuickJS tries each place of the
+  // text. In front of the first quote or comment, ``` is certainly a fence.
+  const fences = /^[ \t]*```(?:\w*[ \t]*$)?|```\w*[ \t]*$/gm;
+  const fenced = /[^'"`/]*```/y;
   const whole = /\s*(?:async\s*)?(?:\(\s*\)\s*=>|function\b\s*\w*\s*\(\s*\))/y;
+
+  // unfenced is what is in the only fence of a text, on the lines where it was.
+  function unfenced(text) {
+    const found = [...text.matchAll(fences)];
+    if (found.length !== 2) throw new SyntaxError('a script can be in one fence: send only its code');
+    const [begin, end] = found;
+    return text.slice(0, begin.index).replace(/[^\n]/g, '') + text.slice(begin.index + begin[0].length, end.index);
+  }
+
+  // understood is the function that the code of a call is, in a fence or not. What is in a
+  // comment is not meant to run.
+  function understood(code) {
+    source = code;
+    if (fenced.test(code)) return program(source = unfenced(code));
+    try { return program(code); } catch (e) {
+      if (!(e instanceof SyntaxError) || !/^[ \t]*```/m.test(code) || /^[^`]*\/\*/.test(code)) throw e;
+      return program(source = unfenced(code));
+    }
+  }
 
   // program is the function that a script is.
   function program(code) {
@@ -788,6 +812,28 @@
     return 0;
   }
 
+  // only is the stack of the only line of the script with a word.
+  function only(word) {
+    const lines = source.split('\n'), at = lines.findIndex((line) => word.test(line));
+    return at >= 0 && at === lines.findLastIndex((line) => word.test(line)) ? `<input>:${at + 1 + offset}` : undefined;
+  }
+
+  // isMedia reports whether a value is a content block with an image or a sound. It reads no
+  // property that a value lacks.
+  function isMedia(x) {
+    if (typeof x !== 'object' || x === null || !hasOwn(x, 'type') || !hasOwn(x, 'data')) return false;
+    return (x.type === 'image' || x.type === 'audio') && typeof x.data === 'string';
+  }
+
+  // shownApart adds an image or a sound to the content of the result, where a model can see
+  // it, and is what the value has instead. Data that is neither stays in the value.
+  function shownApart(block) {
+    const { type, data, mimeType } = block;
+    if (write(CONTENT, stringify({ type, data, mimeType })) < 0) return block;
+    shown = true;
+    return `[${type}, shown apart from this value]`;
+  }
+
   // result is the JSON of what a script returned, or throws.
   function result(v) {
     if (v === undefined) return undefined;
@@ -799,7 +845,12 @@
         if (calls.has(x)) e.stack = calls.get(x).site;
         throw e;
       }
-      if (typeof x === 'bigint') throw new TypeError(`the result has a BigInt${key ? ` as ${stringify(key)}` : ''}: convert it with Number(x) or String(x)`);
+      if (typeof x === 'bigint') {
+        const e = new TypeError(`the result has a BigInt${key ? ` as ${stringify(key)}` : ''}: convert it with Number(x) or String(x)`);
+        e.stack = only(/\breturn\b/) ?? only(/\b\d+n\b|\bBigInt\(/) ?? e.stack;
+        throw e;
+      }
+      if (isMedia(x)) return shownApart(x);
       if (x instanceof Map) return Object.fromEntries(x);
       if (x instanceof Set) return [...x];
       return x;
@@ -811,11 +862,8 @@
   async function run() {
     try {
       const { code } = parse(read(0));
-      source = code;
       seed(parse(read(2)).call_id);
-      const fenced = fence.exec(code);
-      if (fenced) source = code.slice(0, fenced.index + fenced[0].indexOf('`')).replace(/[^\n]/g, '') + '\n' + fenced[1];
-      const f = program(source);
+      const f = understood(code);
       compiled = true;
       let reached = false, last;
       value = await (implied ? f((v) => { reached = true; last = v; }) : f());

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+)
+
+// goDump shortens the dump that Go's runtime writes when it fails, such as without memory:
+// the stacks of all goroutines, with its own. What a plugin's author reads is the message
+// and the frames of the plugin. Other text passes unchanged and at once.
+type goDump struct {
+	began   []byte // beginning of an unfinished line outside of a dump
+	inDump  bool   // a line with a fatal error has passed
+	line    []byte // unfinished line of a dump
+	stack   []byte // "goroutine 1 [running]:", until a frame of it is shown
+	inStack bool
+	frame   []byte // a function, until the line with its file
+	left    int    // lines that were left out
+}
+
+var (
+	fatalError = []byte("fatal error: ")
+	goroutine  = regexp.MustCompile(`^(?:goroutine \d+ .*\]|runtime stack):\n$`)
+	// notOwn matches functions of Go's runtime and of the package guest.
+	notOwn = regexp.MustCompile(`^(?:created by )?(?:runtime[./]|internal/|syscall\.|panic\(|_rt0_|toolhost_\w+\(|github\.com/toolhost/toolhost/guest\.)`)
+	// registers matches what follows the line number of a frame.
+	registers = regexp.MustCompile(` fp=0x[0-9a-f]+ sp=0x[0-9a-f]+ pc=0x[0-9a-f]+\n$`)
+)
+
+// shorten returns what to show of the next piece of a stream.
+func (d *goDump) shorten(p []byte) []byte {
+	var shown []byte
+	for piece := range bytes.Lines(p) {
+		ends := bytes.HasSuffix(piece, []byte("\n"))
+		switch {
+		case !d.inDump:
+			shown = append(shown, piece...)
+			d.began = append(d.began, piece[:min(len(piece), max(0, len(fatalError)-len(d.began)))]...)
+			if ends {
+				d.inDump = bytes.Equal(d.began, fatalError)
+				d.began = d.began[:0]
+			}
+		case ends:
+			shown = append(shown, d.take(append(d.line, piece...))...)
+			d.line = nil
+		default:
+			d.line = append(d.line, piece...)
+		}
+	}
+	return shown
+}
+
+// take returns what to show after a line of a dump.
+func (d *goDump) take(line []byte) []byte {
+	switch {
+	case goroutine.Match(line):
+		d.left += lines(d.stack)
+		d.stack, d.inStack = line, true
+	case !d.inStack:
+		return line
+	case len(line) == 1:
+		d.left += lines(d.stack)
+		d.stack, d.inStack = nil, false
+	case line[0] != '\t':
+		d.frame = line
+	case notOwn.Match(d.frame):
+		d.left += 2
+	default:
+		shown := append(append(d.stack, d.frame...), registers.ReplaceAll(line, []byte("\n"))...)
+		d.stack = nil
+		return shown
+	}
+	return nil
+}
+
+func lines(text []byte) int { return bytes.Count(text, []byte("\n")) }
+
+// end returns what to show at the end of the stream.
+func (d *goDump) end() []byte {
+	rest := d.line
+	if d.left += lines(d.stack); d.left > 0 {
+		rest = fmt.Appendf(rest, "[%d lines about Go's runtime are left out]\n", d.left)
+	}
+	*d = goDump{}
+	return rest
+}

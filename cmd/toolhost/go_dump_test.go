@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDumpOfGo: of what Go's runtime writes when it fails, people see the message and the
+// frames of the plugin, however the text arrives. All other text they see unchanged.
+func TestDumpOfGo(t *testing.T) {
+	const dump = `runtime: out of memory: cannot allocate 1048576-byte block (62717952 in use)
+fatal error: out of memory
+
+goroutine 7 gp=0x282c40 m=0 mp=0x1b7b40 [running]:
+runtime.throw({0x3c4a9, 0xd})
+	runtime/panic.go:1229 +0x3 fp=0x2fdca8 sp=0x2fdc80 pc=0x15610003
+runtime.(*mcache).allocLarge(0x1e0108, 0x100000, 0x1)
+	runtime/mcache.go:259 +0x1f fp=0x2fdcf8 sp=0x2fdca8 pc=0x114b001f
+main.grow(...)
+	p/main.go:50
+main.count(0x2c0060, {{0x28e100, 0x3}})
+	p/main.go:23 +0x1e fp=0x2fde38 sp=0x2fddc0 pc=0x193a001e
+github.com/toolhost/toolhost/guest.(*work).run(0x2900e0)
+	github.com/toolhost/toolhost@v0.0.0/guest/waiting_wasip1.go:68 +0x2 fp=0x2fdfc8 sp=0x2fdf78 pc=0x19210002
+created by github.com/toolhost/toolhost/guest.startWorker in goroutine 1
+	github.com/toolhost/toolhost@v0.0.0/guest/waiting_wasip1.go:34 +0x3
+
+goroutine 2 gp=0x282380 m=nil [force gc (idle)]:
+runtime.gopark(0x45b80, 0x1b6720, 0xb, 0xa, 0x1)
+	runtime/proc.go:462 +0x21 fp=0x2aefa0 sp=0x2aef68 pc=0x15620021
+
+goroutine 9 gp=0x282380 m=nil [select]:
+runtime.gopark(0x45b80, 0x1b6720, 0xb, 0xa, 0x1)
+	runtime/proc.go:462 +0x21 fp=0x2aefa0 sp=0x2aef68 pc=0x15620021
+main.wait()
+	p/main.go:9 +0x5
+`
+	const shown = `t | runtime: out of memory: cannot allocate 1048576-byte block (62717952 in use)
+t | fatal error: out of memory
+t | 
+t | goroutine 7 gp=0x282c40 m=0 mp=0x1b7b40 [running]:
+t | main.grow(...)
+t | 	p/main.go:50
+t | main.count(0x2c0060, {{0x28e100, 0x3}})
+t | 	p/main.go:23 +0x1e
+t | goroutine 9 gp=0x282380 m=nil [select]:
+t | main.wait()
+t | 	p/main.go:9 +0x5
+t | [13 lines about Go's runtime are left out]
+`
+	for name, c := range map[string]struct{ said, want string }{
+		"out of memory":               {dump, shown},
+		"no dump":                     {"goroutine 2 [idle]:\nruntime.x()\n\tx.go:1\n", "t | goroutine 2 [idle]:\nt | runtime.x()\nt | \tx.go:1\n"},
+		"another program's error":     {"fatal error: x.h: no such file\n\nstopped\nby", "t | fatal error: x.h: no such file\nt | \nt | stopped\nt | by\n"},
+		"an error that no line names": {"no fatal error: x\n\nruntime.x()\n", "t | no fatal error: x\nt | \nt | runtime.x()\n"},
+	} {
+		for _, size := range []int{1, 7, len(c.said)} {
+			t.Run(name, func(t *testing.T) {
+				var out bytes.Buffer
+				o := newBar(&out).live("t")
+				for p := []byte(c.said); len(p) > 0; p = p[min(len(p), size):] {
+					_, err := o.Write(p[:min(len(p), size)])
+					require.NoError(t, err)
+				}
+				o.end()
+				require.Equal(t, c.want, out.String())
+			})
+		}
+	}
+}
