@@ -40,8 +40,10 @@ type program struct {
 	Files   map[string]string `yaml:"files"`   // in its folder /work
 	From    string            `yaml:"from"`    // title of the program whose folder /work it continues with
 	Share   string            `yaml:"share"`   // prefix of the files in the package that it sees in /share
+	Hash    string            `yaml:"hash"`    // of these files, as go.sum has it of a module
 	Makes   string            `yaml:"makes"`   // file in its folder; empty: it prints what is expected
 	Expect  string            `yaml:"expect"`  // a part of what it prints or makes, without white space
+	Large   bool              `yaml:"large"`   // it takes minutes to compile
 	// Differs says why wasmtime does something else. Empty: it does the same.
 	Differs string `yaml:"differs"`
 
@@ -58,9 +60,14 @@ func main() {
 	file := flag.String("docs", "", "`page` whose table to replace")
 	cache := flag.String("cache", filepath.Join(user, "toolhost-bench"), "`folder` that keeps the programs")
 	only := flag.String("only", "", "titles of `programs`, with commas; empty: all")
+	small := flag.Bool("small", false, "leave out programs that take minutes, and those that continue with their files")
 	flag.Parse()
 
-	table, err := run(context.Background(), *cache, *only)
+	table := ""
+	all, err := programs()
+	if err == nil {
+		table, err = run(context.Background(), *cache, chosen(all, *only, *small))
+	}
 	if err == nil && *file != "" {
 		err = docs.Replace(*file, "published", table)
 	}
@@ -72,18 +79,28 @@ func main() {
 }
 
 func programs() (all []program, err error) {
-	err = yaml.Unmarshal(list, &all)
-	return all, err
+	if err := yaml.Unmarshal(list, &all); err != nil {
+		return nil, fmt.Errorf("programs.yaml: %w", err)
+	}
+	return all, nil
+}
+
+// chosen returns the programs with these titles, or all, without large ones if small.
+func chosen(all []program, only string, small bool) (some []program) {
+	left := map[string]bool{}
+	for _, p := range all {
+		left[p.Title] = small && (p.Large || left[p.From])
+		if !left[p.Title] && (only == "" || strings.Contains(","+only+",", ","+p.Title+",")) {
+			some = append(some, p)
+		}
+	}
+	return some
 }
 
 // lab is where programs run.
 type lab struct{ cache, dir, toolhost, wasmtime string }
 
-func run(ctx context.Context, cache, only string) (string, error) {
-	all, err := programs()
-	if err != nil {
-		return "", fmt.Errorf("programs.yaml: %w", err)
-	}
+func run(ctx context.Context, cache string, some []program) (string, error) {
 	dir, err := os.MkdirTemp("", "published")
 	if err != nil {
 		return "", err
@@ -104,10 +121,7 @@ func run(ctx context.Context, cache, only string) (string, error) {
 
 	var problems error
 	var done []outcome
-	for _, p := range all {
-		if only != "" && !strings.Contains(","+only+",", ","+p.Title+",") {
-			continue
-		}
+	for _, p := range some {
 		fmt.Fprintln(os.Stderr, p.Title)
 		o, err := l.check(ctx, p)
 		if err != nil {
@@ -116,42 +130,4 @@ func run(ctx context.Context, cache, only string) (string, error) {
 		done = append(done, o)
 	}
 	return table(done), problems
-}
-
-// fetch returns the file of a program. The cache keeps it.
-func (l lab) fetch(ctx context.Context, f download.File) ([]byte, error) {
-	kept := filepath.Join(l.cache, f.SHA256+"-"+filepath.Base(f.Name))
-	if data, err := os.ReadFile(kept); err == nil {
-		return data, nil
-	}
-	if err := os.MkdirAll(l.cache, 0o700); err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp(l.cache, "fetch")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-
-	fetch := f.Fetch
-	if f.Built() {
-		fetch = f.Build
-	}
-	data, err := fetch(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	return data, os.WriteFile(kept, data, 0o600)
-}
-
-// share returns the folder with the files of a package that a program sees in /share.
-func (l lab) share(ctx context.Context, p program) (string, error) {
-	dir := filepath.Join(l.cache, p.SHA256+"-share")
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	if err := p.Folder(ctx, p.Share, dir+".new"); err != nil {
-		return "", err
-	}
-	return dir, os.Rename(dir+".new", dir)
 }

@@ -45,9 +45,22 @@ func (f File) Fetch(ctx context.Context, dir string) ([]byte, error) {
 // Built reports whether the program is built from the source in the package.
 func (f File) Built() bool { return f.Registry == "gobuild" || f.Registry == "crate" }
 
+// Toolchain returns the version of the compiler that builds the program, as it is in a folder.
+func (f File) Toolchain(ctx context.Context, dir string) (string, error) {
+	command := []string{"go", "env", "GOVERSION"}
+	if f.Registry == "crate" {
+		command = []string{"rustc", "--version"}
+	}
+	out, err := output(ctx, dir, command[0], command[1:]...)
+	return strings.TrimSpace(string(out)), err
+}
+
+// Digest is the SHA-256 digest of data, in hexadecimal.
+func Digest(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
+
 // check checks the digest of the file, or of the package that the program is built from.
 func (f File) check(data []byte) error {
-	if digest := fmt.Sprintf("%x", sha256.Sum256(data)); digest != f.SHA256 {
+	if digest := Digest(data); digest != f.SHA256 {
 		return fmt.Errorf("%s %s has the digest %s, expected %s", f.Package, f.Name, digest, f.SHA256)
 	}
 	return nil

@@ -43,10 +43,11 @@ func CountOverhead(m *wasmbin.Module) Overhead {
 
 // Check returns an [*Error] if a count exceeds its limit. The runtime makes all of
 // these parts for each instance, without interruption: a module at every limit takes a
-// tenth of a second. Types are an exception: the runtime reads them once, when the
-// host loads the module, which takes a second at the limit, and allocates the square
-// of their values. A program has one table entry and one element for each function whose
-// address it takes: Go some thousands, GHC some hundred thousands.
+// fifth of a second of processor time, most of it for its elements. Types are an
+// exception: the runtime reads them once, when the host loads the module, which takes a
+// second at the limit, and allocates the square of their values. A program has one table
+// entry and one element for each function whose address it takes: Go some thousands, GHC
+// some hundred thousands.
 func (o Overhead) Check() error {
 	for _, c := range []struct {
 		part, what  string
