@@ -5,8 +5,8 @@ type folders interface {
 	Folder(path string) string
 }
 
-// Folder returns where a folder of the plugin's needs is, for functions of package os. In
-// the sandbox it is the path itself. In a test it is the folder that
+// Folder returns the path at which functions of package os find a folder that the plugin
+// needs. In the sandbox it is the path itself. In a test it is the folder that
 // guesttest.Host.Folders has in its place.
 func (c *Call) Folder(path string) string {
 	if f, ok := c.host.(folders); ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/internal/typed"
 )
 
-// Hints say how a tool behaves. A missing hint has the cautious value: true for
+// Hints are a tool's statements about its behavior. A missing hint has the cautious value: true for
 // Destructive and OpenWorld, false for all others.
 //
 //	SupportsBackground bool        may be spawned as a background run

@@ -22,7 +22,7 @@ type Egress struct {
 	ProxyResolves bool
 	// CA is a PEM bundle of additional trusted certificates.
 	CA []byte
-	// Resolver looks up names. Nil means the system's resolver.
+	// Resolver is the resolver of host names. Nil means the system's resolver.
 	Resolver *net.Resolver
 }
 

@@ -83,7 +83,7 @@ type Config struct {
 	// means DefaultCompileMemory and DefaultCompileTime.
 	CompileMemory int64
 	CompileTime   time.Duration
-	// Egress configures how HTTP requests of plugins reach the network.
+	// Egress is the configuration of the HTTP requests of plugins.
 	Egress Egress
 	// Logger gets the log of plugins, and internal errors. Nil discards them.
 	Logger *slog.Logger

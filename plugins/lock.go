@@ -53,7 +53,7 @@ func (e *LockError) Error() string {
 // Unwrap returns [ErrNotAccepted].
 func (e *LockError) Unwrap() error { return ErrNotAccepted }
 
-// Read reads the lock. It returns nil without a lock.
+// Read reads the lock. It returns nil if there is no lock.
 func (k Lock) Read() (*lock.File, error) {
 	if k.File == "" {
 		return nil, nil
@@ -71,7 +71,7 @@ func (k Lock) Read() (*lock.File, error) {
 	return lock.Parse(data)
 }
 
-// readAfter reads the lock again. It returns nil without a lock. After an error, the earlier
+// readAfter reads the lock again. It returns nil if there is no lock. After an error, the earlier
 // lock stays in force.
 func (k Lock) readAfter(before *lock.File) (*lock.File, error) {
 	f, err := k.Read()

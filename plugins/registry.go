@@ -26,7 +26,7 @@ var ErrNoTool = errors.New("no such tool")
 type Config struct {
 	// Folders are read in order, without their subfolders.
 	Folders []Folder
-	// Grants has the operator's grants by plugin name. A plugin without an entry
+	// Grants are the operator's grants, by plugin name. A plugin without an entry
 	// gets none.
 	Grants map[string]Grant
 	// Verifier decides on signatures. A plugin that it refuses is a Problem. Nil:

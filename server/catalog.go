@@ -30,7 +30,7 @@ const (
 )
 
 // Exec is the name of the tool that runs scripts, which call other tools. An example
-// plugin has it, and no other tool should use the name.
+// plugin provides it, and no other tool should use the name.
 const Exec = catalog.Exec
 
 // Limits of searches for tools.

@@ -111,7 +111,7 @@ type Config struct {
 	// of users, see [Service.Secrets].
 	Secrets host.Secrets
 
-	// Listing says how models discover tools. Keys are names as agents see them, or
+	// Listing is how models discover tools. Keys are names as agents see them, or
 	// patterns such as files_*. A name takes precedence over patterns, and a longer
 	// pattern over a shorter one. Tools without a key are listed. Models find a deferred
 	// tool with tools_search, and can call it by its name. Patterns do not defer tools

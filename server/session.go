@@ -54,7 +54,7 @@ type (
 	RunErrorKind = engine.ErrorKind
 )
 
-// CheckRequest says what to check. Only IDs is required.
+// CheckRequest is a request to check runs. Only IDs is required.
 type CheckRequest struct {
 	IDs      []string      // 1 to MaxIDs
 	Wait     time.Duration // how long to wait for the end; cut to MaxWait

@@ -28,8 +28,8 @@ type SpawnRequest struct {
 	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
 }
 
-// Spawn starts a background run and returns at once. The checks are those of
-// [Service.Call], and that the tool supports background runs. Reused says that
+// Spawn starts a background run and returns at once. It makes the checks of
+// [Service.Call], and also checks that the tool supports background runs. Reused says that
 // the run is an earlier one with the same idempotency key.
 func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) {
 	return v.in.Spawn(ctx, runs.SpawnRequest(req), approval.User{})

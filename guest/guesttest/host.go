@@ -25,8 +25,8 @@ type Host struct {
 	// missing one that is part of the contract; any other missing name is unknown to
 	// the host. An error is a failure; a [*guest.HostError] is returned unchanged.
 	Capabilities map[string]func(request json.RawMessage) (response any, err error)
-	// StopAfter is the number of progress reports after which the call is being
-	// stopped: the last report and everything after it return [guest.ErrCanceled].
+	// StopAfter is the number of progress reports after which the host asks the call
+	// to stop: that report and everything later return [guest.ErrCanceled].
 	// 0 means never.
 	StopAfter int
 	Script    []byte // the module's custom section toolhost.script
@@ -279,7 +279,7 @@ func (c *call) Call(op string, request []byte) int32 {
 	return code
 }
 
-// Await is Call for several goroutines at a time. It cannot end a capability of the test
+// Await is like Call, but several goroutines may use it at a time. It cannot end a capability of the test
 // early.
 func (c *call) Await(_ <-chan struct{}, op string, request []byte) (code int32, response []byte) {
 	answer, err := c.use(op, request)

@@ -20,7 +20,7 @@ var (
 	ErrImpure = errors.New("not a wheel of pure Python: its name has to end in -none-any.whl")
 	// ErrTwice: two parts of the project have a file with the same name.
 	ErrTwice = errors.New("is there twice")
-	// ErrLarge: the project is larger than 64 MiB.
+	// ErrLarge means that the project has more than 64 MiB of files.
 	ErrLarge = fmt.Errorf("the project has more than %d MiB of files", maxScript>>20)
 )
 

@@ -20,7 +20,7 @@ const (
 	UntilAll Until = "all" // all of them
 )
 
-// A CheckRequest says what to check. Only IDs is required.
+// A CheckRequest is a request to check runs. Only IDs is required.
 type CheckRequest struct {
 	IDs      []string      // 1 to MaxIDs; duplicates count once
 	Wait     time.Duration // how long to wait for the end; cut to 0 … MaxWait

@@ -72,7 +72,7 @@ func (b Mailbox) Send(ctx context.Context, by string, data json.RawMessage) (Mes
 	return m, err
 }
 
-// Check is Send without storing anything: the message has no id.
+// Check makes the checks of Send and stores nothing, so the message has no id.
 func (b Mailbox) Check(ctx context.Context, by string, data json.RawMessage) (Message, error) {
 	m, text, err := b.prepare(ctx, by, data)
 	if err != nil {

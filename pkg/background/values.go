@@ -37,7 +37,7 @@ type Values struct {
 // Values returns the values of a session.
 func (m *Manager) Values(session string) Values { return ValuesOf(m.engine, session) }
 
-// ValuesOf is [Manager.Values] for an Executor, which may be called before there is a
+// ValuesOf is like [Manager.Values], for an Executor that is called before there is a
 // Manager.
 func ValuesOf(e engine.Engine, session string) Values {
 	return ValuesIn(e, engine.Scope{Session: session}, engine.ValueLimit{Count: MaxValues, Bytes: MaxValueBytes}, MaxValue)
@@ -101,16 +101,16 @@ func (v Values) List(ctx context.Context) ([]engine.Value, error) {
 	return v.engine.Values(ctx, v.scope, "", 0, false)
 }
 
-// Page returns up to most values whose keys begin with prefix and sort after after,
-// without their data, sorted by key.
-func (v Values) Page(ctx context.Context, prefix, after string, most int) ([]engine.Value, error) {
+// Page returns at most limit values whose keys begin with prefix and follow start, without
+// their data, sorted by key.
+func (v Values) Page(ctx context.Context, prefix, start string, limit int) ([]engine.Value, error) {
 	if prefix != "" && !valueKey.MatchString(prefix) {
 		return nil, &FieldError{"prefix", "expected up to 128 letters, digits and . _ : @ -"}
 	}
-	if first := before(prefix); after < first {
-		after = first
+	if first := before(prefix); start < first {
+		start = first
 	}
-	found, err := v.engine.Values(ctx, v.scope, after, most, false)
+	found, err := v.engine.Values(ctx, v.scope, start, limit, false)
 	for i, one := range found {
 		if !strings.HasPrefix(one.Key, prefix) {
 			return found[:i], err

@@ -62,7 +62,7 @@ type Declaration struct {
 	Description string `json:"description"`
 }
 
-// Annotations say what a call may do, in MCP's terms. They combine the plugin's hints
+// Annotations are statements about what a call may do, in MCP's terms. They combine the plugin's hints
 // with what the grants permit: a tool that declares itself readonly gets no writable
 // folder, and a tool without a network grant is not open to the outside world.
 type Annotations struct {

@@ -37,7 +37,7 @@ var backupFile = regexp.MustCompile(`^(state\.db|runs/[A-Za-z0-9_-]{1,100}(\.[0-
 // process.
 const snapshotPattern = ".snapshot-*.db.tmp"
 
-// ErrBackup: a file is not a backup, or incomplete. The error says why.
+// ErrBackup means that a file is not a backup, or is incomplete. The error says why.
 var ErrBackup = errors.New("not a whole backup")
 
 // Backup writes a backup to w while the engine is in use. It contains everything that was
