@@ -54,7 +54,7 @@ type stages struct {
 	run    callFunc // background runs in execution
 }
 
-// openStages builds the lists.
+// openStages builds the lists. A comment names the file of a stage that is not here.
 func (s *Service) openStages() {
 	x, follow := s.executor, s.executor.Follower
 	again := repeat.Repeater{Runs: s.runs, Follower: follow, Log: s.log}
@@ -64,26 +64,26 @@ func (s *Service) openStages() {
 	describe, park := describer{s.checker}.describe, parker{x, follow, s.runs, again}.park
 
 	s.stages.direct = chain(
-		recording.record,             // in figures, traces and the audit log
+		recording.record,             // record.go: in figures, traces and the audit log
 		explain,                      // what is wrong, and what to do about it
 		parse,                        // arguments, locale and key
-		s.answerAgent,                // the agent's own tools
+		s.answerAgent,                // agent.go: the agent's own tools
 		accept(&s.closed),            // nothing once the service closes
 		find,                         // the tool
 		admit(s.catalog.Annotations), // arguments that fit, and grants
 		limit,                        // fuel, memory, output and time
-		describe,                     // in a dry run: what it would do
-		stored,                       // which run has a large result
-		repeats(again),               // the answer of an earlier request
-		approve(follow),              // ask a person, or hold it
+		describe,                     // dryrun.go: in a dry run, what it would do
+		stored,                       // park.go: which run has a large result
+		repeats(again),               // runs.go: the answer of an earlier request
+		approve(follow),              // approvals.go: ask a person, or hold it
 		prepare,                      // the call of the tool
-		secrets.connect,              // ask for a secret that it lacks
-		park,                         // continue in the background when it takes long
-		narrate,                      // in sentences for people
+		secrets.connect,              // connect.go: ask for a secret that it lacks
+		park,                         // park.go: continue in the background when it takes long
+		narrate,                      // narrate.go: in sentences for people
 		measure(s.telemetry),         // what it uses
-		secrets.link,                 // where a secret is set that it lacks
-		checkResult(s.log),           // the result
-		s.execute,
+		secrets.link,                 // connect.go: where a secret is set that it lacks
+		checkResult(s.log),           // execute.go: the result
+		s.execute,                    // execute.go: the tool itself
 	)
 	s.stages.nested = chain(
 		recording.record,
