@@ -240,6 +240,7 @@ func (l *line) addEach(w Word) error {
 	}
 	defer func() { l.values[name], l.element = value, "" }()
 	l.element = name
+	before := len(l.words)
 	for _, e := range elements {
 		if err := l.grow(cost); err != nil {
 			return err
@@ -252,12 +253,27 @@ func (l *line) addEach(w Word) error {
 			return err
 		}
 	}
+	if len(l.words) == before {
+		l.leaveOut(w)
+	}
 	return nil
+}
+
+// leaveOut records that a word or a group is left out. If it begins with a value, that may be
+// the one of the option before it.
+func (l *line) leaveOut(w Word) {
+	if len(w.Templates) == 0 {
+		return
+	}
+	if parts := parseTemplate(w.Templates[0]); len(parts) == 1 && parts[0].name != "" {
+		l.open = l.open || len(l.words) > 0 && strings.HasPrefix(l.words[len(l.words)-1], "-")
+	}
 }
 
 // addWord adds a word or a group.
 func (l *line) addWord(w Word) error {
 	if w.Group && slices.ContainsFunc(w.Templates, l.values.lacks) {
+		l.leaveOut(w)
 		return nil
 	}
 	for _, template := range w.Templates {
@@ -280,7 +296,7 @@ func (l *line) add(parts []part, group bool) error {
 	case group && string(value) == "true":
 		return nil
 	case l.values.missing(name), isEmpty(value):
-		l.open = l.open || len(l.words) > 0 && strings.HasPrefix(l.words[len(l.words)-1], "-")
+		l.leaveOut(Word{Templates: []string{"{" + name + "}"}})
 		return nil
 	case value[0] != '[' || name == l.element:
 		return l.value(name, value)
@@ -465,8 +481,11 @@ func parseTemplate(template string) (parts []part) {
 		if text != "" {
 			parts = append(parts, part{literal: text})
 		}
-		name, each := strings.CutSuffix(name, "...")
-		parts, text, template = append(parts, part{name: name, each: each}), "", rest
+		one := part{name: name}
+		if of, each := strings.CutSuffix(name, "..."); each && of != "" {
+			one = part{name: of, each: true}
+		}
+		parts, text, template = append(parts, one), "", rest
 	}
 	if text != "" || parts == nil {
 		parts = append(parts, part{literal: text})

@@ -7,12 +7,15 @@ import (
 )
 
 // valuesOf returns the arguments of a call, a JSON object. Anything else has no
-// arguments.
-func valuesOf(args json.RawMessage) (v values) {
+// arguments: the map is empty, and never nil.
+func valuesOf(args json.RawMessage) values {
 	if v, ok := split(args); ok {
 		return v
 	}
-	_ = json.Unmarshal(args, &v)
+	v := values{}
+	if err := json.Unmarshal(args, &v); err != nil || v == nil { // null makes it nil
+		v = values{}
+	}
 	return v
 }
 

@@ -57,16 +57,24 @@ var binary = map[int][2]wasmbin.Op{
 // Lower rewrites the module in place. Its errors wrap wasmbin.ErrMalformed or
 // wasmbin.ErrUnsupported, and leave it half changed. Instructions that wait are refused:
 // they need a shared memory.
+//
+// The code may become twice as large, and 1 MiB more: in code that is never reached, an
+// instruction of four bytes can become fourteen times as large.
 func Lower(m *wasmbin.Module) error {
+	room := 1 << 20
+	for i := range m.Codes {
+		room += len(m.Codes[i].Body)
+	}
 	for i := range m.Codes {
 		code := &m.Codes[i]
 		if bytes.IndexByte(code.Body, 0xfe) < 0 {
 			continue
 		}
-		w := writer{locals: uint32(len(m.Types[m.Functions[i]].Params) + code.NumLocals())}
+		w, size := writer{locals: uint32(len(m.Types[m.Functions[i]].Params) + code.NumLocals()), most: room + len(code.Body)}, len(code.Body)
 		if err := w.function(code, len(m.Types)); err != nil {
 			return err
 		}
+		room -= len(code.Body) - size
 	}
 	return nil
 }
@@ -76,6 +84,7 @@ type writer struct {
 	rd     wasmbin.Reader
 	out    []byte
 	locals uint32 // of the original
+	most   int    // bytes that the function may have
 	used   bool
 }
 
@@ -99,6 +108,9 @@ func (w *writer) function(code *wasmbin.Code, types int) error {
 		copied = in.End
 		if err := w.instr(&in); err != nil {
 			return err
+		}
+		if len(w.out) > w.most {
+			return &wasmbin.Error{Err: wasmbin.ErrUnsupported, Section: "code", Detail: "atomic instructions take more code than the module has, more than twice"}
 		}
 	}
 	if err := w.rd.Err(); err != nil || copied == 0 {

@@ -1,6 +1,7 @@
 package atomics
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"testing"
@@ -101,4 +102,11 @@ func TestRefuses(t *testing.T) {
 		var e *wasmbin.Error
 		require.ErrorAs(t, err, &e, name)
 	}
+}
+
+// Code that is never reached needs no operands, and would become many times as large.
+func TestGrowthIsBounded(t *testing.T) {
+	m := module(0x10)
+	m.Codes[0].Body = append(append([]byte{0x00}, bytes.Repeat([]byte{0xfe, 0x49, 3, 0}, 1<<20)...), 0x0b)
+	require.ErrorIs(t, Lower(m), wasmbin.ErrUnsupported)
 }
