@@ -161,9 +161,10 @@ func (w *Word) UnmarshalJSON(data []byte) error {
 // also as 64 bytes and its templates.
 func (c *Command) Line(args json.RawMessage) ([]string, error) {
 	l := line{values: valuesOf(args), dashes: c.AllowDash}
-	for _, w := range c.Args {
+	for _, one := range c.Args {
+		w := one.parse()
 		add := l.addWord
-		if w.repeats() != "" {
+		if w.each != "" {
 			add = l.addEach
 		}
 		if err := add(w); err != nil {
@@ -222,9 +223,8 @@ type line struct {
 }
 
 // addEach adds a word or a group for each element of the argument that it repeats.
-func (l *line) addEach(w Word) error {
-	name := w.repeats()
-	value := l.values[name]
+func (l *line) addEach(w parsedWord) error {
+	value := l.values[w.each]
 	elements := []json.RawMessage{value}
 	if len(value) > 0 && value[0] == '[' {
 		if err := l.grow(len(value)); err != nil {
@@ -234,22 +234,18 @@ func (l *line) addEach(w Word) error {
 		_ = json.Unmarshal(value, &elements)
 	}
 
-	cost := wordCost
-	for _, template := range w.Templates {
-		cost += len(template)
-	}
-	defer func() { l.values[name], l.element = value, "" }()
-	l.element = name
+	l.element = w.each
+	defer func() { l.values[w.each], l.element = value, "" }()
 	before := len(l.words)
 	for _, e := range elements {
-		if err := l.grow(cost); err != nil {
+		if err := l.grow(wordCost + w.size); err != nil {
 			return err
 		}
-		l.values[name] = e
-		if slices.ContainsFunc(w.Templates, l.values.lacks) {
+		l.values[w.each] = e
+		if l.values.lackOne(w) {
 			continue
 		}
-		if err := l.addWord(w); err != nil {
+		if err := l.addTemplates(w); err != nil {
 			return err
 		}
 	}
@@ -259,44 +255,49 @@ func (l *line) addEach(w Word) error {
 	return nil
 }
 
-// leaveOut records that a word or a group is left out. If it begins with a value, that may be
-// the one of the option before it.
-func (l *line) leaveOut(w Word) {
-	if len(w.Templates) == 0 {
-		return
-	}
-	if parts := parseTemplate(w.Templates[0]); len(parts) == 1 && parts[0].name != "" {
-		l.open = l.open || len(l.words) > 0 && strings.HasPrefix(l.words[len(l.words)-1], "-")
-	}
-}
-
 // addWord adds a word or a group.
-func (l *line) addWord(w Word) error {
-	if w.Group && slices.ContainsFunc(w.Templates, l.values.lacks) {
+func (l *line) addWord(w parsedWord) error {
+	if w.group && l.values.lackOne(w) {
 		l.leaveOut(w)
 		return nil
 	}
-	for _, template := range w.Templates {
-		if err := l.add(parseTemplate(template), w.Group); err != nil {
+	return l.addTemplates(w)
+}
+
+func (l *line) addTemplates(w parsedWord) error {
+	for _, parts := range w.templates {
+		if err := l.add(parts, w.group); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// leaveOut records that a word or a group is left out. If it begins with a value, that may be
+// the one of the option before it.
+func (l *line) leaveOut(w parsedWord) {
+	if len(w.templates) > 0 && isValue(w.templates[0]) {
+		l.leaveOutValue()
+	}
+}
+
+func (l *line) leaveOutValue() {
+	l.open = l.open || len(l.words) > 0 && strings.HasPrefix(l.words[len(l.words)-1], "-")
+}
+
 // add expands a template.
 func (l *line) add(parts []part, group bool) error {
-	name := parts[0].name
-	if len(parts) != 1 || name == "" {
+	if !isValue(parts) {
 		return l.mixed(parts)
 	}
 
+	name := parts[0].name
 	value := l.values[name]
 	switch {
 	case group && string(value) == "true":
 		return nil
 	case l.values.missing(name), isEmpty(value):
-		l.leaveOut(Word{Templates: []string{"{" + name + "}"}})
+		l.leaveOutValue()
 		return nil
 	case value[0] != '[' || name == l.element:
 		return l.value(name, value)
@@ -386,11 +387,13 @@ func ExpandTemplate(template string, args json.RawMessage) (string, error) {
 // values are the arguments of a call.
 type values map[string]json.RawMessage
 
-// lacks reports whether a template names an argument that is missing, null, false or an
-// empty array.
-func (v values) lacks(template string) bool {
-	return slices.ContainsFunc(parseTemplate(template), func(p part) bool {
-		return p.name != "" && (v.missing(p.name) || string(v[p.name]) == "false" || isEmpty(v[p.name]))
+// lackOne reports whether a word names an argument that is missing, null, false or an empty
+// array.
+func (v values) lackOne(w parsedWord) bool {
+	return slices.ContainsFunc(w.templates, func(parts []part) bool {
+		return slices.ContainsFunc(parts, func(p part) bool {
+			return p.name != "" && (v.missing(p.name) || string(v[p.name]) == "false" || isEmpty(v[p.name]))
+		})
 	})
 }
 
@@ -443,16 +446,28 @@ type part struct {
 	each          bool // {name...}
 }
 
-// repeats returns the first argument for whose elements the word is repeated, or nothing.
-func (w Word) repeats() string {
+// isValue reports whether a template is one argument and nothing else.
+func isValue(parts []part) bool { return len(parts) == 1 && parts[0].name != "" }
+
+// parsedWord is a Word whose templates are split.
+type parsedWord struct {
+	templates [][]part
+	group     bool
+	each      string // first argument for whose elements the word is repeated; empty: it is not
+	size      int    // bytes of the templates
+}
+
+func (w Word) parse() parsedWord {
+	p := parsedWord{group: w.Group}
 	for _, template := range w.Templates {
-		for _, p := range parseTemplate(template) {
-			if p.each {
-				return p.name
-			}
+		parts := parseTemplate(template)
+		p.templates = append(p.templates, parts)
+		p.size += len(template)
+		if i := slices.IndexFunc(parts, func(p part) bool { return p.each }); i >= 0 && p.each == "" {
+			p.each = parts[i].name
 		}
 	}
-	return ""
+	return p
 }
 
 // parseTemplate splits a template. A brace without a name is text.

@@ -17,8 +17,7 @@ func (d *decoder) command(at string, t *Tool) {
 	}
 	d.args(at+"/command/args", declared, t.Command.Args)
 	if t.Command.Stdin != nil {
-		d.once(at+"/command/stdin", *t.Command.Stdin)
-		d.placeholders(at+"/command/stdin", declared, *t.Command.Stdin)
+		d.unrepeated(at+"/command/stdin", declared, *t.Command.Stdin)
 	}
 	d.variables(at+"/command/env", t.Command.Env)
 	d.dashes(at+"/command/allow_dash", declared, t.Command.AllowDash)
@@ -28,8 +27,7 @@ func (d *decoder) command(at string, t *Tool) {
 		d.add(at+"/mcp_tool", "function and input say how the tool is called in another way: expected one of them")
 	}
 	if t.Input != nil {
-		d.once(at+"/input", *t.Input)
-		d.placeholders(at+"/input", declared, *t.Input)
+		d.unrepeated(at+"/input", declared, *t.Input)
 	}
 }
 
@@ -78,7 +76,8 @@ func (d *decoder) args(at string, declared properties, words []Word) {
 	for i, w := range words {
 		at := at + "/" + strconv.Itoa(i)
 		d.count(at, "words", len(w.Templates))
-		d.repeated(at, w)
+		parsed := w.parse()
+		d.repeated(at, parsed)
 		for j, template := range w.Templates {
 			at := at
 			if w.Group {
@@ -90,28 +89,32 @@ func (d *decoder) args(at string, declared properties, words []Word) {
 			if strings.Contains(template, "\x00") {
 				d.add(at, "has a zero byte, which would end the word")
 			}
-			d.placeholders(at, declared, template)
+			d.placeholders(at, declared, parsed.templates[j])
 		}
 	}
 }
 
 // repeated checks that a word or a group is repeated for one argument only.
-func (d *decoder) repeated(at string, w Word) {
-	name := w.repeats()
-	for _, template := range w.Templates {
-		for _, p := range parseTemplate(template) {
-			if p.each && p.name != name {
-				d.add(at, "{%s...} and {%s...} both repeat it: expected one of them", name, p.name)
+func (d *decoder) repeated(at string, w parsedWord) {
+	for _, parts := range w.templates {
+		for _, p := range parts {
+			if p.each && p.name != w.each {
+				d.add(at, "{%s...} and {%s...} both repeat it: expected one of them", w.each, p.name)
 			}
 		}
 	}
 }
 
-// once reports arguments that repeat a text which is no word.
-func (d *decoder) once(at, template string) {
-	if name := (Word{Templates: []string{template}}).repeats(); name != "" {
-		d.add(at, "{%s...} repeats a word of command.args: expected {%s}", name, name)
+// unrepeated checks a template that is no word, which nothing can repeat.
+func (d *decoder) unrepeated(at string, declared properties, template string) {
+	parts := parseTemplate(template)
+	for _, p := range parts {
+		if p.each {
+			d.add(at, "{%s...} repeats a word of command.args: expected {%s}", p.name, p.name)
+			break
+		}
 	}
+	d.placeholders(at, declared, parts)
 }
 
 // directories checks the working directories of commands. C and Rust look for relative
@@ -154,8 +157,8 @@ func (d *decoder) count(at, what string, n int) {
 }
 
 // placeholders reports names in a template that are not arguments.
-func (d *decoder) placeholders(at string, declared properties, template string) {
-	for _, p := range parseTemplate(template) {
+func (d *decoder) placeholders(at string, declared properties, parts []part) {
+	for _, p := range parts {
 		if _, ok := declared[p.name]; p.name != "" && !ok {
 			d.add(at, "{%s} is not a property of input_schema: write {{%s}} for the text", p.name, p.name)
 		}

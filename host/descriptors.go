@@ -53,23 +53,22 @@ func newDescriptors() descriptors {
 
 // before records what a WASI function is about to do, and passes wazero its own numbers: the
 // stack of a listener is that of the function, and of its results, in both engines of wazero.
-func (d *descriptors) before(function string, stack []uint64) {
-	params := descriptorParams(function)
-	if len(params) == 0 {
-		d.outside = false
+func (d *descriptors) before(f checked, stack []uint64) {
+	d.outside = false
+	if len(f.descriptors) == 0 {
 		return
 	}
-	d.number, d.outside = uint32(stack[params[0]]), false
-	switch function {
+	d.number = uint32(stack[f.descriptors[0]])
+	switch f.name {
 	case "path_open":
 		d.result = uint32(stack[8])
 	case "fd_fdstat_get":
 		d.result = uint32(stack[1])
 	}
 
-	for _, i := range params {
+	for _, i := range f.descriptors {
 		number, slot := uint32(stack[i]), uint32(noDescriptor)
-		d.outside = d.outside || number == noDescriptor && strings.HasPrefix(function, "path_")
+		d.outside = d.outside || number == noDescriptor && strings.HasPrefix(f.name, "path_")
 		if d.renumbered == 0 {
 			continue
 		}
@@ -85,7 +84,8 @@ var manyParams = map[string][]int{"path_link": {0, 4}, "path_rename": {0, 3}, "p
 
 var firstParam = []int{0}
 
-// descriptorParams returns which parameters of one of wazero's functions are descriptors.
+// descriptorParams returns which parameters of a function are descriptors, if it is one of
+// wazero's.
 func descriptorParams(function string) []int {
 	if _, own := ownWASI[function]; own {
 		return nil

@@ -85,7 +85,8 @@ func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 
 	_, err = wasi(r).Instantiate(experimental.WithFunctionListenerFactory(ctx,
 		experimental.FunctionListenerFactoryFunc(func(def api.FunctionDefinition) experimental.FunctionListener {
-			return checked(def.ExportNames()[0])
+			name := def.ExportNames()[0]
+			return checked{name, descriptorParams(name)}
 		})))
 	if err != nil {
 		return fmt.Errorf("module %s: %w", abi.ImportWASI, err)
@@ -153,18 +154,21 @@ func valTypes(types []api.ValueType) []wasmbin.ValType {
 // checked wraps each of wazero's WASI functions, so that a call can end there
 // too. Some of them take long for little fuel, and file functions wait for
 // disks.
-type checked string
+type checked struct {
+	name        string
+	descriptors []int // parameters that are descriptors
+}
 
 // Before implements experimental.FunctionListener.
-func (name checked) Before(ctx context.Context, m api.Module, _ api.FunctionDefinition, stack []uint64, _ experimental.StackIterator) {
+func (f checked) Before(ctx context.Context, m api.Module, _ api.FunctionDefinition, stack []uint64, _ experimental.StackIterator) {
 	c := callOf(ctx)
-	c.start.touched(string(name), stack)
+	c.start.touched(f.name, stack)
 	env := c.instance.Guest.(*environment)
 	if c.module.Info.Shape != contract.Command {
-		env.idling.before(string(name), stack)
+		env.idling.before(f.name, stack)
 	}
-	env.files.before(string(name), stack)
-	if strings.HasPrefix(string(name), contract.SocketsPrefix) {
+	env.files.before(f, stack)
+	if strings.HasPrefix(f.name, contract.SocketsPrefix) {
 		c.connected = true
 	}
 	c.meter.Check()
@@ -174,13 +178,13 @@ func (name checked) Before(ctx context.Context, m api.Module, _ api.FunctionDefi
 }
 
 // After implements experimental.FunctionListener.
-func (name checked) After(ctx context.Context, m api.Module, _ api.FunctionDefinition, results []uint64) {
+func (f checked) After(ctx context.Context, m api.Module, _ api.FunctionDefinition, results []uint64) {
 	c := callOf(ctx)
 	if len(c.Policy.Files) > 0 {
 		c.guest.Reclaim()
 	}
 	env := c.instance.Guest.(*environment)
-	env.files.after(c, string(name), m.Memory(), results)
+	env.files.after(c, f.name, m.Memory(), results)
 	if c.module.Info.Shape != contract.Command {
 		env.idling.after(m.Memory(), results)
 	}

@@ -20,8 +20,8 @@ const (
 	ToolsSearch       = agent.ToolsSearch
 )
 
-// IsAgentTool reports whether a name is that of one of the agent's own tools.
-func IsAgentTool(name string) bool { return slices.Contains(agent.Names, name) }
+// AgentTools returns the names of the agent's own tools.
+func AgentTools() []string { return slices.Clone(agent.Names) }
 
 // How the end of a run reaches its caller, see [Request.Unnamed].
 const (

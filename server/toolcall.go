@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server/internal/agent"
 	"github.com/toolhost/toolhost/server/internal/calllog"
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
@@ -73,7 +74,7 @@ func (s *Service) callTool(tool *catalog.Tool, call host.Call, refused *record.R
 	return func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
 		log, outer := calllog.Of(ctx), originOf(ctx)
 		number := log.Begin(outer.inLog(), t.Tool, "")
-		if IsAgentTool(t.Tool) {
+		if slices.Contains(agent.Names, t.Tool) {
 			refused.Add(t.Tool, 1)
 			log.End(number, abi.Result{}, host.ErrDenied)
 			return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: t.Tool + " is a tool of the agent, which no other tool can call"}

@@ -97,7 +97,7 @@ func (c *loaded) unusedRules(tools []*plugins.Tool) (found problems) {
 	for rule := range c.server.Approvals.Tools {
 		found.addUnused("approvals.tools", rule, names)
 	}
-	names = append(names, server.SpawnBackground, server.CheckBackground, server.StopBackground, server.MessageBackground, server.ToolsSearch)
+	names = append(names, server.AgentTools()...)
 	for rule := range c.server.Listing {
 		found.addUnused("listing", rule, names)
 	}
