@@ -104,7 +104,7 @@ func (d *descriptors) after(c *call, function string, mem api.Memory, results []
 	failed := len(results) > 0 && uint32(results[0]) != 0
 	switch {
 	case failed && d.outside:
-		results[0], c.outside = wasiNoEntry, true // as a libc says, so programs go on
+		results[0], c.outside = wasiNoEntry, true // what a libc reports, so programs continue
 	case failed:
 	case function == "path_open":
 		d.add(mem)

@@ -40,7 +40,7 @@ type program struct {
 	Files   map[string]string `yaml:"files"`   // in its folder /work
 	From    string            `yaml:"from"`    // title of the program whose folder /work it continues with
 	Share   string            `yaml:"share"`   // prefix of the files in the package that it sees in /share
-	Hash    string            `yaml:"hash"`    // of these files, as go.sum has it of a module
+	Hash    string            `yaml:"hash"`    // hash of these files, in the format of go.sum
 	Makes   string            `yaml:"makes"`   // file in its folder; empty: it prints what is expected
 	Expect  string            `yaml:"expect"`  // a part of what it prints or makes, without white space
 	Large   bool              `yaml:"large"`   // it takes minutes to compile
