@@ -50,7 +50,7 @@ commit=$(git -C "$work/clone-1" rev-parse HEAD)
 ./toolhost version >"$work/version"
 grep "^commit   $commit of " "$work/version" || fail "the binary does not know its commit"
 ! grep -q '^modified' "$work/version" || fail "the binary was built from other files than those of the commit"
-for part in LICENSE CHANGELOG.md licenses/python licenses/javascript toolhost.service man/toolhost-serve.1; do
+for part in LICENSE CHANGELOG.md licenses/python licenses/javascript toolhost.service toolhost.yaml man/toolhost-serve.1; do
 	[ -s "$part" ] || fail "the archive has no $part"
 done
 python3 - "$work"/clone-1/dist/*_linux_amd64.cdx.json <<'PYTHON'

@@ -101,7 +101,7 @@ func differing(a, b reflect.Value) string {
 // the limits and the secrets they began with. A tool that they call is a call of its own.
 //
 // The error is a *[background.FieldError] for a field that cannot change, or for
-// contradictory values. Otherwise it is the cause of ctx, or matches [host.ErrClosed].
+// contradictory values, or for keys that cannot decrypt what is stored. Otherwise it is the cause of ctx, or matches [host.ErrClosed].
 // After an error, nothing has changed. Concurrent changes are made one after the other.
 func (s *Service) Reconfigure(ctx context.Context, change func(*Config)) (plugins.Changes, error) {
 	s.configuring.Lock()
@@ -115,6 +115,9 @@ func (s *Service) Reconfigure(ctx context.Context, change func(*Config)) (plugin
 	change(&wanted)
 	now := newSettings(before.cfg.changed(wanted))
 	if err := errors.Join(before.cfg.fixed(wanted), now.check()); err != nil {
+		return plugins.Changes{}, err
+	}
+	if err := s.secrets.CheckKeys(ctx, now.cfg.Secrets); err != nil {
 		return plugins.Changes{}, err
 	}
 	if err := s.runs.Reconfigure(now.bounds); err != nil { // it refuses negative numbers

@@ -42,6 +42,9 @@ type compiled struct {
 }
 
 func (a *app) compileAll(ctx context.Context) error {
+	if _, err := a.config.cacheDir(); err != nil { // nothing would be kept
+		return err
+	}
 	s, done, err := a.open(ctx, nil)
 	if err != nil {
 		return err

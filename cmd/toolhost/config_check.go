@@ -98,7 +98,7 @@ func (c configCheck) checkUse() {
 		c.problem("secrets_key", "%v", err)
 	}
 	c.checkSecrets()
-	if _, err := os.Stat(c.data); !errors.Is(err, fs.ErrNotExist) { // otherwise it would be created
+	if _, err := os.Stat(c.data); !errors.Is(err, fs.ErrNotExist) && !owned.Foreign(c.data) { // it would be created; another user's server checks it
 		c.checkFolder("data", c.data, true)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
@@ -65,7 +66,7 @@ func (c configCheck) pluginsConfig() plugins.Config {
 	c.apply(&s)
 	cfg := plugins.Config{Folders: s.Folders, Grants: s.Grants, Interpret: s.Interpret, Verifier: s.Verifier, Lock: c.lock()}
 	cfg.Lock.Kept = ""
-	if cache, err := filepath.EvalSymlinks(filepath.Join(c.data, "cache")); err == nil && c.data != "" {
+	if cache, err := filepath.EvalSymlinks(filepath.Join(c.data, "cache")); err == nil && c.data != "" && !owned.Foreign(c.data) {
 		cfg.CacheDir = cache
 	}
 	return cfg

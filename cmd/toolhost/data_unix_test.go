@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/plugintest"
 )
 
 // A data folder that others can write to is refused by all that keep something
@@ -35,6 +37,45 @@ func TestUnsafeDataFolder(t *testing.T) {
 		require.Empty(t, entries)
 		require.NoError(t, os.Chmod(dir, 0o755))
 	}
+}
+
+// Root can list, check, lock and call with the configuration of a service that has another
+// user, and leaves nothing in its data folder, which would be the service's to run as root,
+// or root's and so unreadable for the service.
+func TestDataOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	data, etc := filepath.Join(t.TempDir(), "data"), t.TempDir()
+	require.NoError(t, os.Mkdir(data, 0o700))
+	require.NoError(t, os.Chown(data, 65534, 65534))
+	plugin := plugintest.Plugin{Manifest: plugintest.Manifest("echo"), Invoke: plugintest.Do().Echo()}
+	require.NoError(t, os.WriteFile(filepath.Join(etc, "echo.wasm"), plugin.Wasm(), 0o600))
+	config := filepath.Join(etc, "toolhost.yaml")
+	require.NoError(t, os.WriteFile(config, []byte("plugins: [.]\ndata: "+data+"\n"), 0o600))
+	t.Setenv("TOOLHOST_CONFIG", config)
+
+	for _, args := range [][]string{{"config", "--check"}, {"list"}, {"lock", "--yes"}, {"lock", "--check"}, {"list"}, {"call", "echo"}} {
+		code, _, errs := toolhost(t.Context(), args...)
+		require.Zero(t, code, "%s: %s", args, errs)
+		require.Empty(t, errs, args)
+	}
+	require.FileExists(t, filepath.Join(etc, "toolhost.lock"))
+
+	for _, args := range [][]string{{"serve"}, {"mcp"}, {"compile"}} {
+		code, _, errs := toolhost(t.Context(), args...)
+		require.Equal(t, exitUsage, code, args)
+		require.Equal(t, "toolhost: data folder: "+data+" belongs to another user\n"+
+			"toolhost: hint: run this command as that user, or call through its server with toolhost call --remote\n", errs, args)
+	}
+	entries, err := os.ReadDir(data)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+
+	require.NoError(t, os.Chmod(data, 0o770))
+	code, _, errs := toolhost(t.Context(), "list")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, "unsafe: "+data+" belongs to the user 65534")
 }
 
 // TestNamedConfigOfOthers: a configuration that others can write to, or that is theirs, is

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -74,6 +75,33 @@ func TestUnit(t *testing.T) {
 	out, err = exec.Command(analyze, "verify", file).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.NotContains(t, string(out), "toolhost.service:", "a line that systemd ignores")
+}
+
+// TestServiceConfig: the configuration of the service is valid, as it is and with all that
+// is commented out.
+func TestServiceConfig(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/toolhost.yaml")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	in := strings.NewReplacer("/etc/toolhost", dir, "/run/credentials/toolhost.service", dir, "/var/lib/toolhost", filepath.Join(dir, "data"))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "plugins"), 0o700))
+	plain := in.Replace(string(text))
+	all := regexp.MustCompile(`(?m)^#( *)([a-z_]+:|- )`).ReplaceAllString(plain, "$1$2")
+	require.Contains(t, all, "\nsecrets:\n  weather:\n    file: ")
+
+	for _, c := range []struct {
+		config string
+		args   []string
+	}{
+		{plain, []string{"config", "--check"}},
+		{all, []string{"config"}}, // there is no such plugin
+	} {
+		file := filepath.Join(dir, "toolhost.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(c.config), 0o600))
+		code, _, errs := toolhost(t.Context(), append(c.args, "--config", file)...)
+		require.Zero(t, code, errs)
+		require.Empty(t, errs)
+	}
 }
 
 // requireCommand requires that the program has a command and its flags.

@@ -239,6 +239,9 @@ func (l *locking) accept() error {
 // keep stores the plugins that a lock accepts, and removes stored plugins that no lock has
 // used for a long time.
 func (l *locking) keep(f *lock.File) error {
+	if l.lock.Kept == "" {
+		return nil
+	}
 	if _, err := l.config.cacheDir(); err != nil { // checks the data folder
 		return err
 	}

@@ -8,17 +8,22 @@ import (
 	"slices"
 
 	"github.com/toolhost/toolhost/internal/lock"
+	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/plugins"
 )
 
 // lock returns the lock of the configuration that lists the plugins. Its file is empty
-// if no configuration file is in force.
+// if no configuration file is in force. Root keeps no accepted plugins in the data folder
+// of another user: the server of that user does when it loads them.
 func (c *loaded) lock() plugins.Lock {
 	config := c.lockedConfig()
 	if config == "" || c.data == "" {
 		return plugins.Lock{}
 	}
-	k := plugins.Lock{File: filepath.Join(filepath.Dir(config), lock.Name), Kept: filepath.Join(c.data, "accepted")}
+	k := plugins.Lock{File: filepath.Join(filepath.Dir(config), lock.Name)}
+	if !owned.Foreign(c.data) {
+		k.Kept = filepath.Join(c.data, "accepted")
+	}
 	if _, ok := c.trusted[config]; ok {
 		k.Check = func(text []byte) error { return trustStore(userData()).checkLock(config, text) }
 	}

@@ -235,6 +235,11 @@ func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.S
 	if adapt != nil {
 		adapt(&cfg)
 	}
+	if cfg.CacheDir == "" && cfg.DataDir != "" {
+		if _, err := a.config.cacheDir(); err != nil { // it says why
+			return nil, nil, err
+		}
+	}
 
 	if s, err = server.Open(ctx, cfg); err != nil {
 		return nil, nil, err
@@ -245,7 +250,10 @@ func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.S
 // serviceConfig returns the configuration of a service.
 func (a *app) serviceConfig() (cfg server.Config, err error) {
 	cfg = a.config.server
-	if cfg.CacheDir, err = a.config.cacheDir(); err != nil {
+	if !owned.Foreign(a.config.data) { // otherwise root would run compiled code of that user
+		cfg.CacheDir, err = a.config.cacheDir()
+	}
+	if err != nil {
 		return cfg, err
 	}
 	cfg.Lock, cfg.Logger = a.config.lock(), a.logger()
@@ -339,6 +347,9 @@ func (c *loaded) cacheDir() (string, error) {
 	cache := filepath.Join(c.data, "cache")
 	err := os.MkdirAll(c.data, 0o700)
 	if err == nil {
+		if owned.Foreign(c.data) {
+			return "", &usageError{fmt.Errorf("data folder: %s belongs to another user", c.data), "run this command as that user, or call through its server with toolhost call --remote"}
+		}
 		if err := owned.Behind(c.data); err != nil {
 			return "", fmt.Errorf("data folder: %w", err)
 		}

@@ -132,10 +132,21 @@ func Link(name string, info fs.FileInfo) error {
 	return writable(real, dir, removeOthers)
 }
 
-// ByRoot reports whether a file belongs to root, and this is another user.
+// Foreign reports whether this process is root, and a folder belongs to another user, who
+// alone can write to it. The name may be a link.
+func Foreign(name string) bool {
+	_, info, err := target(name)
+	if err != nil || os.Geteuid() != 0 {
+		return false
+	}
+	owner, known := ownerOf(info)
+	return known && owner != 0 && info.Mode().Perm()&0o022 == 0
+}
+
+// ByRoot reports whether a file belongs to root.
 func ByRoot(info fs.FileInfo) bool {
 	owner, known := ownerOf(info)
-	return known && owner == 0 && os.Geteuid() != 0
+	return known && owner == 0
 }
 
 // File returns an error that matches [ErrUnsafe] if others can have written a file, or

@@ -199,3 +199,17 @@ func TestTemp(t *testing.T) {
 	_, err = owned.Temp()
 	require.ErrorIs(t, err, owned.ErrUnsafe)
 }
+
+func TestForeign(t *testing.T) {
+	unixOnly(t)
+	dir := filepath.Join(t.TempDir(), "dir")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.False(t, owned.Foreign(dir))
+	require.False(t, owned.Foreign(dir+"/none"))
+
+	chown(t, dir)
+	require.True(t, owned.Foreign(dir))
+	require.True(t, owned.Foreign(link(t, dir)))
+	chmod(t, dir, 0o720)
+	require.False(t, owned.Foreign(dir), "its group can write to it")
+}

@@ -18,8 +18,8 @@ const (
 	maxReplays = 3 // attempts while the file is replaced
 )
 
-// readFile reads a file that only this user can read or write. The group may also read a
-// file of root, if this user is not root. The file may be a link, such as those of
+// readFile reads a file that only this user can read or write. Its group may also read a
+// file of root. The file may be a link, such as those of
 // Kubernetes, which rotates a value by replacing the folder behind a link.
 func readFile(name string) (value string, err error) {
 	for range maxReplays {
@@ -91,7 +91,7 @@ func private(name string, info os.FileInfo) error {
 		return err
 	}
 	others := fs.FileMode(0o077)
-	if owned.ByRoot(info) { // root chose the group, as Kubernetes does with fsGroup
+	if owned.ByRoot(info) { // root chose the group, as Kubernetes does with fsGroup and systemd with LoadCredential
 		others = 0o037
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&others != 0 {

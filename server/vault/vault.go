@@ -206,6 +206,15 @@ func (v *Vault) Unseal(ctx context.Context, user, name string, sealed []byte) (s
 	return v.entries[name].secret(value), old, nil
 }
 
+// Reads reports whether Unseal can decrypt a value. It logs nothing.
+func (v *Vault) Reads(user, name string, sealed []byte) bool {
+	_, _, err := v.keys.open(sealed, about(user, name))
+	return err == nil
+}
+
+// SameKeys reports whether two vaults read their keys from the same file.
+func (v *Vault) SameKeys(as *Vault) bool { return v.keys == as.keys }
+
 // checkValue refuses control characters wherever the value goes.
 func checkValue(s host.Secret) error {
 	if strings.ContainsFunc(s.Value, func(r rune) bool { return r < ' ' || r == 0x7f }) {

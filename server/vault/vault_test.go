@@ -218,3 +218,22 @@ func TestStop(t *testing.T) {
 	require.Empty(t, log.String())
 	require.Zero(t, v.entries["example"].kept)
 }
+
+// The group that root chose for a file can read it: that is how systemd and Kubernetes give
+// a service its secrets.
+func TestFileOfRoot(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys")
+	require.NoError(t, os.WriteFile(file, []byte(NewKey()), 0o600))
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a file of root")
+	}
+	for mode, want := range map[os.FileMode]string{0o400: "", 0o440: "", 0o640: "", 0o444: "read by others", 0o660: "written by others"} {
+		require.NoError(t, os.Chmod(file, mode))
+		err := Keys(file).Check()
+		if want == "" {
+			require.NoError(t, err, mode)
+		} else {
+			require.ErrorContains(t, err, want, mode)
+		}
+	}
+}

@@ -16,7 +16,7 @@ type Secret struct {
 	Name  string      `json:"name"`
 	Scope SecretScope `json:"scope"`
 	Hosts []string    `json:"hosts"`           // hosts that may receive the value
-	Set   bool        `json:"set"`             // whether there is a value
+	Set   bool        `json:"set"`             // whether there is a value that can be decrypted
 	SetAt time.Time   `json:"set_at,omitzero"` // when a user set the value
 }
 

@@ -6,10 +6,12 @@ package secret
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/vault"
 )
@@ -79,6 +81,34 @@ func (s *Store) Renew(ctx context.Context) error {
 	for _, scope := range scopes {
 		if err := s.User(strings.TrimPrefix(scope.Name, scopePrefix)).renew(ctx); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// CheckKeys returns a *[background.FieldError] if the next configuration has its keys in
+// another file, which cannot decrypt a stored secret.
+func (s *Store) CheckKeys(ctx context.Context, next host.Secrets) error {
+	now, v := s.User("").vault, s.user("", next).vault
+	if now == nil || v == nil || v.SameKeys(now) {
+		return nil
+	}
+	scopes, err := s.Engine.Scopes(ctx, "", scopePrefix)
+	if err != nil {
+		return err
+	}
+
+	for _, scope := range scopes {
+		user := strings.TrimPrefix(scope.Name, scopePrefix)
+		values, err := s.Engine.Values(ctx, s.User(user).scope(), "", 0, true)
+		if err != nil {
+			return err
+		}
+		for _, one := range values {
+			if v.PerUser(one.Key) && !v.Reads(user, one.Key, one.Data) {
+				return &background.FieldError{Field: "secrets_key", Problem: fmt.Sprintf(
+					"the stored secret %q of user %q cannot be decrypted with these keys: add the old key after the new one until the next reload, or restart to do without the secret", one.Key, user)}
+			}
 		}
 	}
 	return nil

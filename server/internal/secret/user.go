@@ -27,7 +27,7 @@ func (u User) scope() engine.Scope { return engine.Scope{Name: scopePrefix + u.n
 // of the operator, and queries their sources.
 func (u User) List(ctx context.Context, operators bool) (wire.Secrets, error) {
 	out := wire.Secrets{Secrets: []wire.Secret{}}
-	values, err := u.store.Engine.Values(ctx, u.scope(), "", 0, false)
+	values, err := u.store.Engine.Values(ctx, u.scope(), "", 0, true)
 	if err != nil || u.vault == nil {
 		return out, err
 	}
@@ -41,8 +41,9 @@ func (u User) List(ctx context.Context, operators bool) (wire.Secrets, error) {
 		one := wire.Secret{Name: name, Scope: wire.SecretOfUser, Hosts: sources[name].Hosts}
 		switch {
 		case sources[name].Scope == vault.OfUser:
-			at, set := stored[name]
-			one.Set, one.SetAt = set, at.At
+			if at, set := stored[name]; set && u.vault.Reads(u.name, name, at.Data) {
+				one.Set, one.SetAt = true, at.At
+			}
 		case operators:
 			_, err := u.vault.Secret(ctx, name)
 			one.Scope, one.Set = wire.SecretOfOperator, err == nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -130,6 +131,42 @@ func TestRenew(t *testing.T) {
 	require.NoError(t, b.Renew(t.Context()))
 	require.Equal(t, second, string(b.stored("ana").Data), "it has the first key")
 	require.Equal(t, actions{"secret set ana example", "secret encrypted with a new key ana example"}, b.actions)
+}
+
+// A reload to a file of keys that cannot decrypt what is stored is refused.
+func TestCheckKeys(t *testing.T) {
+	b := open(t)
+	require.Equal(t, "stored", b.set("ana", "example", valueOfAna))
+	sources := map[string]vault.Source{"example": {Scope: vault.OfUser, Hosts: []string{"api.example.com"}, Place: host.Place{Bearer: true}}}
+	other := filepath.Join(t.TempDir(), "keys")
+	check := func(keys string) error {
+		require.NoError(t, os.WriteFile(other, []byte(keys), 0o600))
+		next, err := vault.New(sources, vault.Keys(other), nil)
+		require.NoError(t, err)
+		return b.CheckKeys(t.Context(), next)
+	}
+
+	next := vault.NewKey() + "\n"
+	require.EqualError(t, check(next), `secrets_key: the stored secret "example" of user "ana" cannot be decrypted with these keys: add the old key after the new one until the next reload, or restart to do without the secret`)
+	require.NoError(t, check(next+b.read()))
+	require.NoError(t, check(b.read()))
+	require.NoError(t, b.CheckKeys(t.Context(), fixed{}))
+
+	delete(sources, "example")
+	require.NoError(t, check(next), "the secret is not configured any more")
+}
+
+// A secret whose key is lost counts as not set.
+func TestLostKey(t *testing.T) {
+	b := open(t)
+	require.Equal(t, "stored", b.set("ana", "example", valueOfAna))
+	b.write(vault.NewKey() + "\n")
+
+	list, err := b.User("ana").List(t.Context(), false)
+	require.NoError(t, err)
+	require.Equal(t, []string{"example user false", "other user false"}, shown(list))
+	require.Equal(t, "stored", b.set("ana", "example", valueOfAna), "it can be set again")
+	require.Equal(t, valueOfAna, b.value("ana"))
 }
 
 // What is tried with secrets of users, and what is answered.
