@@ -38,6 +38,7 @@ func (c configCheck) checkPlugins(ctx context.Context) error {
 	}
 	defer r.Close(context.WithoutCancel(ctx))
 
+	broken := false // the tools of a plugin that cannot be loaded are not known
 	for _, p := range r.Problems() {
 		key, name, isSetting := strings.Cut(p.File, ": ") // interpret: NAME
 		switch {
@@ -46,6 +47,7 @@ func (c configCheck) checkPlugins(ctx context.Context) error {
 		case slices.Contains(r.Unknown(), p):
 			c.problem(key, "%v", p.Err)
 		default:
+			broken = true
 			c.problems = append(c.problems, problem{key: p.File, text: p.Err.Error()})
 		}
 	}
@@ -56,7 +58,9 @@ func (c configCheck) checkPlugins(ctx context.Context) error {
 			c.problem(key, "%v", &plugins.GrantError{Plugin: p})
 		}
 	}
-	c.checkTools(r)
+	if !broken {
+		c.checkTools(r)
+	}
 	return nil
 }
 
