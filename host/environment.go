@@ -234,13 +234,12 @@ func (o output) Write(p []byte) (int, error) {
 func (c *call) show(stream abi.Stream, p []byte) {
 	w := c.Stdout
 	if stream == abi.StreamStderr {
-		c.answer.Stderr.Write(p)
 		if c.module.Info.Shape == contract.Command && !c.Secret && c.host.log.Enabled(&c.ctx, slog.LevelInfo) {
 			c.stderr = append(c.stderr, p[:min(len(p), answer.MaxLogged-len(c.stderr))]...)
 		}
-		w = c.Stderr
+		p, w = c.answer.Stderr.Write(p), c.Stderr
 	}
-	if w != nil {
+	if w != nil && len(p) > 0 {
 		p = bytes.Clone(p) // p is guest memory: a writer that kept it would read another call's data
 		c.ops.Outside(func() { _, _ = w.Write(p) })
 	}

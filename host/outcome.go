@@ -27,6 +27,10 @@ type outcome struct {
 // outcome turns the end of a run into the result and the error of Host.Call.
 func (c *call) outcome(code int32, err error) (abi.Result, error) {
 	o := outcome{c, abi.Result{Usage: c.usage()}}
+	if rest := c.answer.Stderr.End(); len(rest) > 0 && c.Stderr != nil {
+		_, _ = c.Stderr.Write(rest)
+	}
+
 	switch {
 	case err != nil:
 		err = o.ended(err)

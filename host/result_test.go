@@ -143,6 +143,30 @@ func TestFailedProgram(t *testing.T) {
 	}
 }
 
+// TestDumpOfRuntime: models, people and the last words have what a dump of Go's runtime says
+// of the plugin. The operator's log has all that a program wrote.
+func TestDumpOfRuntime(t *testing.T) {
+	const (
+		dump  = "fatal error: out of memory\n\ngoroutine 1 [running]:\nruntime.throw()\n\tpanic.go:1\nmain.grow()\n\tmain.go:5\n"
+		shown = "fatal error: out of memory\n\ngoroutine 1 [running]:\nmain.grow()\n\tmain.go:5\n[2 lines about Go's runtime are left out]"
+	)
+	said := drop(write(abi.StreamStderr, dataAt, int64(len(dump))))
+
+	var log bytes.Buffer
+	h := newHost(t, slog.New(slog.NewJSONHandler(&log, nil)))
+	o := do(context.Background(), h, compile(t, h, guest{data: dump, command: seq(said, i32(2), call(fnExit))}.wasm()), host.Call{})
+	require.NoError(t, o.err)
+	require.Equal(t, "exited with code 2: "+shown, o.Error)
+	require.Equal(t, shown+"\n", o.stderr)
+	var record struct{ Stderr string }
+	require.NoError(t, json.Unmarshal(log.Bytes(), &record))
+	require.Equal(t, dump, record.Stderr)
+
+	o = run(t, guest{data: dump, invoke: seq(said, unreachable())}, host.Call{})
+	require.ErrorContains(t, o.err, "; its last words: fatal error: out of memory | goroutine 1 [running]: | main.grow() | main.go:5 | [2 lines about Go's runtime are left out]")
+	require.Equal(t, shown+"\n", o.stderr)
+}
+
 func TestLargeManifest(t *testing.T) {
 	large := guest{describe: says(forever(drop(write(abi.StreamManifest, 0, page))))}
 	large.change = func(m *wasmbin.Module) { m.Memories[0].Min = 1 }

@@ -136,7 +136,6 @@ type output struct {
 	mark string // prefix of each line; empty if the stream cannot be mistaken for the host's
 	safe bool   // remove control characters
 	part []byte // with safe: an incomplete character or escape sequence
-	dump goDump // of marked output
 }
 
 // output returns an output that writes to a stream of its own.
@@ -153,26 +152,16 @@ func (b *bar) live(tool string) *output {
 
 func (o *output) Write(p []byte) (int, error) {
 	shown := p
-	if o.mark != "" {
-		shown = o.dump.shorten(p)
-	}
-	if err := o.show(shown); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
-
-// show writes text as it is shown.
-func (o *output) show(p []byte) error {
-	shown := p
 	if o.safe {
 		whole := append(o.part, p...)
 		n := len(whole) - server.Partial(whole)
 		shown, o.part = fit(whole[:n]), slices.Clone(whole[n:])
 	}
 
-	_, err := o.bar.above(o, shown)
-	return err
+	if _, err := o.bar.above(o, shown); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // marked puts the mark before each line that begins in p.
@@ -191,10 +180,8 @@ func (o *output) marked(p []byte, within bool) []byte {
 	return out
 }
 
-// end shows an incomplete line of a dump and an incomplete character, and ends the last
-// line of marked output.
+// end shows an incomplete character, and ends the last line of marked output.
 func (o *output) end() {
-	_ = o.show(o.dump.end())
 	if len(o.part) > 0 {
 		_, _ = o.bar.above(o, fit(o.part))
 		o.part = nil

@@ -77,14 +77,25 @@ func (a *Answer) Add(data []byte) error {
 	return nil
 }
 
-// tail keeps the first and the last bytes written to it, and the last report of a crash.
+// tail keeps the first and the last bytes written to it, and the last report of a crash. It
+// shortens a dump of Go's runtime.
 type tail struct {
+	dump   dump
 	head   []byte // first bytes, once buf has lost them
 	buf    []byte
 	report []byte
 }
 
-func (t *tail) Write(p []byte) {
+// Write returns what to show of p, which may be p itself.
+func (t *tail) Write(p []byte) []byte {
+	return t.keep(t.dump.shorten(p))
+}
+
+// End returns what to show at the end of the stream.
+func (t *tail) End() []byte { return t.keep(t.dump.end()) }
+
+func (t *tail) keep(shown []byte) []byte {
+	p := shown
 	for len(p) > 0 {
 		n := min(len(p), maxTail)
 		t.buf = append(t.buf, p[:n]...)
@@ -100,6 +111,7 @@ func (t *tail) Write(p []byte) {
 			t.buf = append(t.buf[:0], t.buf[len(t.buf)-maxTail:]...)
 		}
 	}
+	return shown
 }
 
 // Restore continues a tail that ends with p.

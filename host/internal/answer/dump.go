@@ -1,4 +1,4 @@
-package main
+package answer
 
 import (
 	"bytes"
@@ -6,10 +6,10 @@ import (
 	"regexp"
 )
 
-// goDump shortens the dump that Go's runtime writes when it fails, such as without memory:
-// the stacks of all goroutines, with its own. What a plugin's author reads is the message
+// dump shortens the dump that Go's runtime writes when it fails, such as without memory:
+// the stacks of all goroutines, with its own. What people and models read is the message
 // and the frames of the plugin. Other text passes unchanged and at once.
-type goDump struct {
+type dump struct {
 	began   []byte // beginning of an unfinished line outside of a dump
 	inDump  bool   // a line with a fatal error has passed
 	line    []byte // unfinished line of a dump
@@ -28,31 +28,50 @@ var (
 	registers = regexp.MustCompile(` fp=0x[0-9a-f]+ sp=0x[0-9a-f]+ pc=0x[0-9a-f]+\n$`)
 )
 
-// shorten returns what to show of the next piece of a stream.
-func (d *goDump) shorten(p []byte) []byte {
-	var shown []byte
+// maxDumpLine bounds a line of a dump, in bytes. A longer one is of something else.
+const maxDumpLine = 4 << 10
+
+// shorten returns what to show of the next piece of a stream: p itself outside of a dump.
+func (d *dump) shorten(p []byte) []byte {
+	at := 0
 	for piece := range bytes.Lines(p) {
-		ends := bytes.HasSuffix(piece, []byte("\n"))
-		switch {
-		case !d.inDump:
+		if d.inDump {
+			break
+		}
+		at += len(piece)
+		d.pass(piece)
+	}
+
+	shown := p[:at:at]
+	for piece := range bytes.Lines(p[at:]) {
+		if !d.inDump {
 			shown = append(shown, piece...)
-			d.began = append(d.began, piece[:min(len(piece), max(0, len(fatalError)-len(d.began)))]...)
-			if ends {
-				d.inDump = bytes.Equal(d.began, fatalError)
-				d.began = d.began[:0]
-			}
-		case ends:
-			shown = append(shown, d.take(append(d.line, piece...))...)
+			d.pass(piece)
+			continue
+		}
+		d.line = append(d.line, piece...)
+		switch {
+		case len(d.line) > maxDumpLine:
+			shown = append(shown, d.end()...)
+		case bytes.HasSuffix(piece, []byte("\n")):
+			shown = append(shown, d.take(d.line)...)
 			d.line = nil
-		default:
-			d.line = append(d.line, piece...)
 		}
 	}
 	return shown
 }
 
+// pass notes a piece of a line outside of a dump, after which a dump may begin.
+func (d *dump) pass(piece []byte) {
+	d.began = append(d.began, piece[:min(len(piece), max(0, len(fatalError)-len(d.began)))]...)
+	if bytes.HasSuffix(piece, []byte("\n")) {
+		d.inDump = bytes.Equal(d.began, fatalError)
+		d.began = d.began[:0]
+	}
+}
+
 // take returns what to show after a line of a dump.
-func (d *goDump) take(line []byte) []byte {
+func (d *dump) take(line []byte) []byte {
 	switch {
 	case goroutine.Match(line):
 		d.left += lines(d.stack)
@@ -77,11 +96,12 @@ func (d *goDump) take(line []byte) []byte {
 func lines(text []byte) int { return bytes.Count(text, []byte("\n")) }
 
 // end returns what to show at the end of the stream.
-func (d *goDump) end() []byte {
-	rest := d.line
+func (d *dump) end() []byte {
+	var rest []byte
 	if d.left += lines(d.stack); d.left > 0 {
 		rest = fmt.Appendf(rest, "[%d lines about Go's runtime are left out]\n", d.left)
 	}
-	*d = goDump{}
+	rest = append(rest, d.line...)
+	*d = dump{}
 	return rest
 }

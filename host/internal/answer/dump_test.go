@@ -1,7 +1,7 @@
-package main
+package answer
 
 import (
-	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,7 +10,7 @@ import (
 // TestDumpOfGo: of what Go's runtime writes when it fails, people see the message and the
 // frames of the plugin, however the text arrives. All other text they see unchanged.
 func TestDumpOfGo(t *testing.T) {
-	const dump = `runtime: out of memory: cannot allocate 1048576-byte block (62717952 in use)
+	const whole = `runtime: out of memory: cannot allocate 1048576-byte block (62717952 in use)
 fatal error: out of memory
 
 goroutine 7 gp=0x282c40 m=0 mp=0x1b7b40 [running]:
@@ -37,35 +37,35 @@ runtime.gopark(0x45b80, 0x1b6720, 0xb, 0xa, 0x1)
 main.wait()
 	p/main.go:9 +0x5
 `
-	const shown = `t | runtime: out of memory: cannot allocate 1048576-byte block (62717952 in use)
-t | fatal error: out of memory
-t | 
-t | goroutine 7 gp=0x282c40 m=0 mp=0x1b7b40 [running]:
-t | main.grow(...)
-t | 	p/main.go:50
-t | main.count(0x2c0060, {{0x28e100, 0x3}})
-t | 	p/main.go:23 +0x1e
-t | goroutine 9 gp=0x282380 m=nil [select]:
-t | main.wait()
-t | 	p/main.go:9 +0x5
-t | [13 lines about Go's runtime are left out]
+	const shown = `runtime: out of memory: cannot allocate 1048576-byte block (62717952 in use)
+fatal error: out of memory
+
+goroutine 7 gp=0x282c40 m=0 mp=0x1b7b40 [running]:
+main.grow(...)
+	p/main.go:50
+main.count(0x2c0060, {{0x28e100, 0x3}})
+	p/main.go:23 +0x1e
+goroutine 9 gp=0x282380 m=nil [select]:
+main.wait()
+	p/main.go:9 +0x5
+[13 lines about Go's runtime are left out]
 `
+	long := strings.Repeat("x", maxDumpLine+1)
 	for name, c := range map[string]struct{ said, want string }{
-		"out of memory":               {dump, shown},
-		"no dump":                     {"goroutine 2 [idle]:\nruntime.x()\n\tx.go:1\n", "t | goroutine 2 [idle]:\nt | runtime.x()\nt | \tx.go:1\n"},
-		"another program's error":     {"fatal error: x.h: no such file\n\nstopped\nby", "t | fatal error: x.h: no such file\nt | \nt | stopped\nt | by\n"},
-		"an error that no line names": {"no fatal error: x\n\nruntime.x()\n", "t | no fatal error: x\nt | \nt | runtime.x()\n"},
+		"out of memory":               {whole, shown},
+		"no dump":                     {"goroutine 2 [idle]:\nruntime.x()\n\tx.go:1\n", "goroutine 2 [idle]:\nruntime.x()\n\tx.go:1\n"},
+		"another program's error":     {"fatal error: x.h: no such file\n\nstopped\nby", "fatal error: x.h: no such file\n\nstopped\nby"},
+		"a line that is no frame":     {"fatal error: x\n\ngoroutine 1 [idle]:\n" + long + "\nby", "fatal error: x\n\n" + "[1 lines about Go's runtime are left out]\n" + long + "\nby"},
+		"an error that no line names": {"no fatal error: x\n\nruntime.x()\n", "no fatal error: x\n\nruntime.x()\n"},
 	} {
 		for _, size := range []int{1, 7, len(c.said)} {
 			t.Run(name, func(t *testing.T) {
-				var out bytes.Buffer
-				o := newBar(&out).live("t")
+				var d dump
+				var out []byte
 				for p := []byte(c.said); len(p) > 0; p = p[min(len(p), size):] {
-					_, err := o.Write(p[:min(len(p), size)])
-					require.NoError(t, err)
+					out = append(out, d.shorten(p[:min(len(p), size)])...)
 				}
-				o.end()
-				require.Equal(t, c.want, out.String())
+				require.Equal(t, c.want, string(append(out, d.end()...)))
 			})
 		}
 	}
