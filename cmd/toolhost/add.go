@@ -99,7 +99,6 @@ func addPlugin(ctx context.Context, a *app, source string) error {
 		return err
 	}
 	a.printf("added to %s\n", oneLine(name))
-	a.noteStarter()
 	if err := acceptAdded(ctx, a, p.Manifest.Name); err != nil {
 		return err
 	}
@@ -159,11 +158,4 @@ func (a *app) checkFits(ctx context.Context, folder plugins.Folder) error {
 		}
 		return nil
 	})
-}
-
-// noteStarter says that the first source of plugins replaces the starter pack.
-func (a *app) noteStarter() {
-	if a.config.starter == nil && len(a.config.plugins) == 0 {
-		a.notef("toolhost: the starter pack is no longer served, because plugins are configured: set starter to true to keep it")
-	}
 }

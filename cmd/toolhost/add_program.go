@@ -511,7 +511,6 @@ func (p program) install(ctx context.Context, a *app, to string) error {
 			return err
 		}
 		a.printf("added the folder to %s\n", oneLine(name))
-		a.noteStarter()
 	}
 	if err := a.load(a.flags); err != nil {
 		return err

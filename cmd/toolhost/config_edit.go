@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -38,8 +39,8 @@ func (e configEditor) file() (name string, trusted bool, err error) {
 	return name, !own && namedConfig(e.flags, e.environ) == "", nil
 }
 
-// add adds a source to the configuration, and returns the file. If the file cannot be
-// changed, the error says what to add by hand.
+// add adds a source to the configuration, and returns the file. The starter pack stays in
+// use if it was. If the file cannot be changed, the error says what to add by hand.
 func (e configEditor) add(source string) (string, error) {
 	name, trusted, err := e.file()
 	if err != nil {
@@ -60,6 +61,11 @@ func (e configEditor) add(source string) (string, error) {
 		return "", err
 	}
 	edited, err := document.AppendYAML(data, "plugins", source)
+	keepStarter := e.config.starter == nil && len(e.config.starters()) > 0
+	if err == nil && keepStarter {
+		edited = append(bytes.TrimRight(edited, "\n"), "\nstarter: true\n"...)
+		_, err = document.Decode(".yaml", edited)
+	}
 	if err != nil {
 		return "", byHand(err)
 	}
@@ -70,6 +76,9 @@ func (e configEditor) add(source string) (string, error) {
 	}
 	if err := rewrite(to, edited); err != nil {
 		return "", err
+	}
+	if keepStarter {
+		e.notef("toolhost: set starter to true, which keeps the starter pack next to what you add")
 	}
 	if !trusted {
 		return name, nil
