@@ -196,8 +196,8 @@ func (a *app) callTool(ctx context.Context, req server.Request, answers flagAnsw
 	progress := newBar(a.err)
 	compileFor(ctx, s, req, progress)
 	stdout, stderr := progress.live(req.Tool), progress.live(req.Tool)
-	req.Stdout, req.Stderr = stdout, stderr
-	var printed bytes.Buffer // by a program: its result, unless it fails
+	var printed, said bytes.Buffer // by a program: its result, unless it fails; by any tool: its stderr
+	req.Stdout, req.Stderr = stdout, io.MultiWriter(stderr, &said)
 	if tool, err := s.Lookup(req.Tool); err == nil && tool.Plugin.Info.Shape == host.Command {
 		req.Stdout = &printed
 	}
@@ -218,7 +218,7 @@ func (a *app) callTool(ctx context.Context, req server.Request, answers flagAnsw
 		a.warnOf(fileProblems(s.Problems()))
 	}
 	if err == nil && result.Kind != abi.Success {
-		err = failure(s, req, result)
+		err = failure(s, req, unsaid(result, said.Bytes()))
 	}
 	if lines := lackingFor(&a.config.config, s, req.Tool); errors.Is(err, host.ErrDenied) && lines != "" {
 		err = &hinted{err, a.config.addTo() + "\n" + strings.TrimSuffix(lines, "\n")}
@@ -251,6 +251,17 @@ func failure(s *server.Service, req server.Request, result abi.Result) error {
 		return &wire.Problem{Code: wire.CodeInvalid, Detail: "args: " + result.Error}
 	}
 	return &toolFailed{result}
+}
+
+// unsaid returns the result with an error that does not repeat the stderr of a tool that
+// exited: it has been shown.
+func unsaid(result abi.Result, stderr []byte) abi.Result {
+	first, _, _ := strings.Cut(strings.TrimSpace(strings.ToValidUTF8(string(stderr), "\uFFFD")), "\n")
+	first = first[:min(len(first), 100)]
+	if at := strings.Index(result.Error, ": "+first); result.ExitCode != nil && first != "" && at > 0 {
+		result.Error = result.Error[:at]
+	}
+	return result
 }
 
 // openForCall opens a service for one call, which keeps the plugins' data in a folder;
