@@ -39,7 +39,7 @@ becomes an example for toolhost test, unless the program needs folders.
   -n {name?}        optional: left out together with the option before it
   {{ and }}         braces`,
 		Example: `  toolhost add oci://ghcr.io/acme/web:1.4
-  echo 'if true;then echo;fi' | toolhost add shfmt.wasm --example '{"indent":2}' -- -i '{indent:integer}' '{text:stdin}'
+  echo 'if true;then echo;fi' | toolhost add shfmt.wasm --example '{"indent":2}' --describe 'indent=spaces per level' -- -i '{indent:integer}' '{text:stdin}'
   toolhost add rg.wasm --folder /work --success 0,1 --example '{"pattern":"x"}' -- -- '{pattern}' .`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

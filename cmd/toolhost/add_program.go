@@ -33,6 +33,7 @@ import (
 type programFlags struct {
 	name        string
 	description string
+	about       []string
 	to          string
 	example     string
 	untried     bool
@@ -46,6 +47,7 @@ type programFlags struct {
 func (f *programFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.name, "name", "", "`name` of the plugin and its tool (default: that of the file)")
 	flags.StringVar(&f.description, "description", "", "what the tool does, for models")
+	flags.StringArrayVar(&f.about, "describe", nil, "what an argument is, for models, as `ARGUMENT=TEXT`; may be repeated")
 	flags.StringVar(&f.to, "to", "", "`folder` of plugins (default: the first one configured, or one of your own)")
 	flags.StringVar(&f.example, "example", "", "arguments to try the program with, as `JSON`; for {name:stdin}, text can also be piped in")
 	flags.BoolVar(&f.untried, "untried", false, "add the program without a try")
@@ -142,6 +144,9 @@ func (f programFlags) read(ctx context.Context, a *app, file string, words []str
 	if p.line, err = parseWords(words); err != nil {
 		return p, &usageError{err, "toolhost add --help has the placeholders"}
 	}
+	if err := p.line.describe(f.about); err != nil {
+		return p, &usageError{fmt.Errorf("--describe %w", err), ""}
+	}
 	p.sidecar, err = f.manifest(p.name, p.line, "", nil)
 	return p, err
 }
@@ -175,11 +180,7 @@ func (f programFlags) manifest(name string, t template, args string, result json
 
 	var b bytes.Buffer
 	line := func(indent int, key string, value any) {
-		var text strings.Builder
-		enc := json.NewEncoder(&text) // JSON is YAML
-		enc.SetEscapeHTML(false)
-		_ = enc.Encode(value) // strings, numbers and JSON
-		fmt.Fprintf(&b, "%*s%s: %s", indent, "", key, notInYAML.ReplaceAllStringFunc(text.String(), func(s string) string {
+		fmt.Fprintf(&b, "%*s%s: %s\n", indent, "", key, notInYAML.ReplaceAllStringFunc(jsonText(value), func(s string) string {
 			r, _ := utf8.DecodeRuneInString(s)
 			return fmt.Sprintf(`\u%04x`, r)
 		}))
@@ -223,6 +224,15 @@ func (f programFlags) manifest(name string, t template, args string, result json
 		line(4, "examples", []abi.Example{{Args: json.RawMessage(args), Result: result}})
 	}
 	return b.Bytes(), nil
+}
+
+// jsonText returns a value as JSON, which is YAML too.
+func jsonText(value any) string {
+	var text strings.Builder
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(value) // strings, numbers and JSON
+	return strings.TrimSuffix(text.String(), "\n")
 }
 
 // notInYAML matches characters that a string of JSON can have as they are, and one of YAML

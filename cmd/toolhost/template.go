@@ -27,6 +27,7 @@ type param struct {
 	kind     string // a type of JSON Schema
 	list     bool   // an array of them
 	optional bool
+	about    string // description for models; empty: none
 }
 
 // String returns the placeholder of the argument in a manifest.
@@ -172,15 +173,34 @@ func isOption(w abi.Word) bool {
 	return !w.Group && len(w.Templates) == 1 && strings.HasPrefix(w.Templates[0], "-") && w.Templates[0] != "-" && w.Templates[0] != "--" && !strings.ContainsAny(w.Templates[0], "{}")
 }
 
+// describe adds descriptions, each as ARGUMENT=TEXT.
+func (t *template) describe(arguments []string) error {
+	for _, a := range arguments {
+		name, text, ok := strings.Cut(a, "=")
+		if !ok || text == "" || !utf8.ValidString(text) {
+			return fmt.Errorf("%q: expected ARGUMENT=TEXT", a)
+		}
+		i := slices.IndexFunc(t.params, func(p param) bool { return p.name == name })
+		if i < 0 {
+			return fmt.Errorf("%q: the command line has no {%s}", a, name)
+		}
+		t.params[i].about = text
+	}
+	return nil
+}
+
 // schema returns the input schema of the tool.
 func (t *template) schema() json.RawMessage {
 	var properties, required []string
 	for _, p := range t.params {
-		s := fmt.Sprintf(`{"type":%q}`, p.kind)
+		s := fmt.Sprintf(`"type":%q`, p.kind)
 		if p.list {
-			s = `{"type":"array","items":` + s + `}`
+			s = `"type":"array","items":{` + s + `}`
 		}
-		properties = append(properties, fmt.Sprintf("%q:%s", p.name, s))
+		if p.about != "" {
+			s += `,"description":` + jsonText(p.about)
+		}
+		properties = append(properties, fmt.Sprintf("%q:{%s}", p.name, s))
 		if !p.optional && p.kind != "boolean" {
 			required = append(required, fmt.Sprintf("%q", p.name))
 		}

@@ -63,6 +63,19 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
+// TestDescribedArguments: a model reads what an argument is.
+func TestDescribedArguments(t *testing.T) {
+	line, err := parseWords([]string{"-n", "{n:integer}", "{in...}", "{text:stdin}"})
+	require.NoError(t, err)
+	require.NoError(t, line.describe([]string{"n=at most, a=b <1>", "in=files"}))
+	require.Equal(t, `{"type":"object","properties":{"n":{"type":"integer","description":"at most, a=b <1>"},"in":{"type":"array","items":{"type":"string"},"description":"files"},"text":{"type":"string"}},"required":["n","in","text"],"additionalProperties":false}`, string(line.schema()))
+
+	require.EqualError(t, line.describe([]string{"x=files"}), `"x=files": the command line has no {x}`)
+	for _, wrong := range []string{"n", "n=", "n=\xff"} {
+		require.ErrorContains(t, line.describe([]string{wrong}), "expected ARGUMENT=TEXT", wrong)
+	}
+}
+
 // TestTemplateErrors: each wrong template says what to write.
 func TestTemplateErrors(t *testing.T) {
 	for _, c := range []struct{ words, want string }{
