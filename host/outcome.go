@@ -254,7 +254,7 @@ func (c *call) log(stream abi.Stream, data []byte) {
 	case c.answer.Logged <= answer.MaxLogged:
 		c.guest.Lend()
 		defer c.guest.Reclaim()
-		log.Log(&c.ctx, levels[stream], c.Plugin+" | "+answer.Clean(data)) // the prefix keeps it apart from the host's own messages
+		log.Log(&c.ctx, levels[stream], c.Plugin+" | "+answer.Clean(answer.Shorten(data))) // the prefix keeps it apart from the host's own messages
 	case before <= answer.MaxLogged:
 		log.Warn("the plugin logs too much: the rest of this call's log is dropped", "bytes_allowed", answer.MaxLogged)
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 )
 
 // dump shortens the dump that Go's runtime writes when it fails, such as without memory:
@@ -11,17 +13,17 @@ import (
 // and the frames of the plugin. Other text passes unchanged and at once.
 type dump struct {
 	began   []byte // beginning of an unfinished line outside of a dump
-	inDump  bool   // a line with a fatal error has passed
+	inDump  bool   // a line with a panic or a fatal error has passed
 	line    []byte // unfinished line of a dump
 	stack   []byte // "goroutine 1 [running]:", until a frame of it is shown
 	inStack bool
-	frame   []byte // a function, until the line with its file
+	frame   []byte // a function, until the line with its file: otherwise it is none
 	left    int    // lines that were left out
 }
 
 var (
-	fatalError = []byte("fatal error: ")
-	goroutine  = regexp.MustCompile(`^(?:goroutine \d+ .*\]|runtime stack):\n$`)
+	headings  = []string{"fatal error: ", "panic: "}
+	goroutine = regexp.MustCompile(`^(?:goroutine \d+ .*\]|runtime stack):\n$`)
 	// notOwn matches functions of Go's runtime and of the package guest.
 	notOwn = regexp.MustCompile(`^(?:created by )?(?:runtime[./]|internal/|syscall\.|panic\(|_rt0_|toolhost_\w+\(|github\.com/toolhost/toolhost/guest\.)`)
 	// registers matches what follows the line number of a frame.
@@ -63,21 +65,26 @@ func (d *dump) shorten(p []byte) []byte {
 
 // pass notes a piece of a line outside of a dump, after which a dump may begin.
 func (d *dump) pass(piece []byte) {
-	d.began = append(d.began, piece[:min(len(piece), max(0, len(fatalError)-len(d.began)))]...)
+	d.began = append(d.began, piece[:min(len(piece), max(0, len(headings[0])-len(d.began)))]...)
 	if bytes.HasSuffix(piece, []byte("\n")) {
-		d.inDump = bytes.Equal(d.began, fatalError)
+		d.inDump = slices.ContainsFunc(headings, func(h string) bool { return strings.HasPrefix(string(d.began), h) })
 		d.began = d.began[:0]
 	}
 }
 
 // take returns what to show after a line of a dump.
-func (d *dump) take(line []byte) []byte {
+func (d *dump) take(line []byte) (shown []byte) {
+	switch {
+	case !d.inStack && !goroutine.Match(line):
+		return line
+	case line[0] != '\t':
+		shown, d.frame = d.frame, nil
+	}
+
 	switch {
 	case goroutine.Match(line):
 		d.left += lines(d.stack)
 		d.stack, d.inStack = line, true
-	case !d.inStack:
-		return line
 	case len(line) == 1:
 		d.left += lines(d.stack)
 		d.stack, d.inStack = nil, false
@@ -85,23 +92,29 @@ func (d *dump) take(line []byte) []byte {
 		d.frame = line
 	case notOwn.Match(d.frame):
 		d.left += 2
+		d.frame = nil
 	default:
-		shown := append(append(d.stack, d.frame...), registers.ReplaceAll(line, []byte("\n"))...)
-		d.stack = nil
-		return shown
+		shown = append(append(d.stack, d.frame...), registers.ReplaceAll(line, []byte("\n"))...)
+		d.stack, d.frame = nil, nil
 	}
-	return nil
+	return shown
 }
 
 func lines(text []byte) int { return bytes.Count(text, []byte("\n")) }
 
 // end returns what to show at the end of the stream.
 func (d *dump) end() []byte {
-	var rest []byte
+	rest := d.frame
 	if d.left += lines(d.stack); d.left > 0 {
 		rest = fmt.Appendf(rest, "[%d lines about Go's runtime are left out]\n", d.left)
 	}
 	rest = append(rest, d.line...)
 	*d = dump{}
 	return rest
+}
+
+// Shorten returns a text with a dump of Go's runtime shortened.
+func Shorten(text []byte) []byte {
+	var d dump
+	return append(d.shorten(text), d.end()...)
 }

@@ -52,10 +52,13 @@ main.wait()
 `
 	long := strings.Repeat("x", maxDumpLine+1)
 	for name, c := range map[string]struct{ said, want string }{
-		"out of memory":               {whole, shown},
-		"no dump":                     {"goroutine 2 [idle]:\nruntime.x()\n\tx.go:1\n", "goroutine 2 [idle]:\nruntime.x()\n\tx.go:1\n"},
-		"another program's error":     {"fatal error: x.h: no such file\n\nstopped\nby", "fatal error: x.h: no such file\n\nstopped\nby"},
-		"a line that is no frame":     {"fatal error: x\n\ngoroutine 1 [idle]:\n" + long + "\nby", "fatal error: x\n\n" + "[1 lines about Go's runtime are left out]\n" + long + "\nby"},
+		"out of memory":           {whole, shown},
+		"no dump":                 {"goroutine 2 [idle]:\nruntime.x()\n\tx.go:1\n", "goroutine 2 [idle]:\nruntime.x()\n\tx.go:1\n"},
+		"another program's error": {"fatal error: x.h: no such file\n\nstopped\nby", "fatal error: x.h: no such file\n\nstopped\nby"},
+		"a line that is no frame": {"fatal error: x\n\ngoroutine 1 [idle]:\n" + long + "\nby", "fatal error: x\n\n" + "[1 lines about Go's runtime are left out]\n" + long + "\nby"},
+		"a panic of package guest": {"panic: no\ngoroutine 7 [running]:\ngithub.com/toolhost/toolhost/guest.(*Call).recover(0x2c0060)\n\tguest/host.go:74 +0x5\npanic({0x31d40})\n\truntime/panic.go:860 +0x1c\nmain.stat(0x2c0060)\n\tmain.go:38 +0x78\n",
+			"panic: no\ngoroutine 7 [running]:\nmain.stat(0x2c0060)\n\tmain.go:38 +0x78\n[4 lines about Go's runtime are left out]\n"},
+		"text after a stack":          {"panic: no\ngoroutine 7 [running]:\nmain.f()\n\tmain.go:3\nit\ngoes\non\n", "panic: no\ngoroutine 7 [running]:\nmain.f()\n\tmain.go:3\nit\ngoes\non\n"},
 		"an error that no line names": {"no fatal error: x\n\nruntime.x()\n", "no fatal error: x\n\nruntime.x()\n"},
 	} {
 		for _, size := range []int{1, 7, len(c.said)} {
