@@ -106,7 +106,7 @@ func addFile(ctx context.Context, a *app, name string, f programFlags, words []s
 // read reads a file, and makes the sidecar of a program.
 func (f programFlags) read(ctx context.Context, a *app, file string, words []string) (p program, err error) {
 	if filepath.Ext(file) != ".wasm" {
-		return p, &usageError{errors.New(file + ": expected a file that ends in .wasm, or oci://HOST/NAME:TAG"), ""}
+		return p, &usageError{errors.New(file + ": expected a file that ends in .wasm, or oci://HOST/NAME:TAG"), renameHint(file)}
 	}
 	p = program{file: file, name: f.name}
 	if p.wasm, err = readBounded(file, host.MaxPluginSize); err != nil {
@@ -149,6 +149,11 @@ func (f programFlags) read(ctx context.Context, a *app, file string, words []str
 	}
 	p.sidecar, err = f.manifest(p.name, p.line, "", nil)
 	return p, err
+}
+
+// renameHint is for what compilers such as Go's write without the ending.
+func renameHint(file string) string {
+	return "if it is a program for WASI: mv " + file + " " + file + ".wasm"
 }
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)

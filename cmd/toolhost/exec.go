@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -42,6 +43,9 @@ Exit codes: those of toolhost call.`,
 				from = "@" + from
 			}
 			code, err := a.source(cmd.Context(), from)
+			if errors.Is(err, fs.ErrNotExist) {
+				return &hinted{err, "for a script that is in no file: echo 'return 1' | toolhost exec -"}
+			}
 			if err != nil {
 				return err
 			}

@@ -61,7 +61,7 @@ func inspectFile(ctx context.Context, a *app, name string) error {
 	}
 
 	if filepath.Ext(name) != ".wasm" {
-		return &usageError{errors.New(name + ": expected a file that ends in .wasm"), ""}
+		return &usageError{errors.New(name + ": expected a file that ends in .wasm"), renameHint(name)}
 	}
 
 	if wasmbin.IsComponent(wasm) {

@@ -140,7 +140,11 @@ func flagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &number):
 		err = fmt.Errorf("--%s: expected a whole number, found %q", value.GetFlag().Name, value.GetValue())
 	}
-	return &usageError{err, cmd.CommandPath() + " --help shows the flags"}
+	hint := cmd.CommandPath() + " --help shows the flags"
+	if _, unknown := errors.AsType[*pflag.NotExistError](err); unknown && cmd.Name() == "call" {
+		hint += `; arguments of the tool are JSON, such as '{"text":"a b"}'`
+	}
+	return &usageError{err, hint}
 }
 
 // unknownCommand refuses arguments of the root command, with a suggestion.

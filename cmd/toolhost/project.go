@@ -231,7 +231,7 @@ func describeHint(source string, err error) string {
 	ext, text := filepath.Ext(source), err.Error()
 	switch {
 	case ext == ".py" && strings.Contains(text, "ModuleNotFoundError: "):
-		return "modules are packed if they are next to tool.py, or in a wheel: " + wheelHint
+		return "modules are packed if they are next to tool.py, or in a wheel: " + wheelHint + ". docs/python.md lists what the standard library lacks"
 	case ext == ".rs" && strings.Contains(text, abi.ExportInvoke):
 		return "plugin! { name: …, description: …, tools: […] } makes the exports"
 	}
