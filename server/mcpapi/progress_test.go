@@ -104,6 +104,7 @@ func TestHeartbeats(t *testing.T) {
 			time.Sleep(15 * time.Second)
 			r.report(server.Progress{Done: 1, Total: 3, Unit: "files", Status: "opening", Narration: "Read"})
 		})
+		require.Zero(t, all[0].done, "no number that the tool has not said")
 		var messages []string
 		for _, n := range all {
 			messages = append(messages, n.message)
