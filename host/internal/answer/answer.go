@@ -86,7 +86,7 @@ type tail struct {
 	report []byte
 }
 
-// Write returns what to show of p, which may be p itself.
+// Write returns what to show of p.
 func (t *tail) Write(p []byte) []byte {
 	return t.keep(t.dump.shorten(p))
 }

@@ -33,19 +33,10 @@ var (
 // maxDumpLine bounds a line of a dump, in bytes. A longer one is of something else.
 const maxDumpLine = 4 << 10
 
-// shorten returns what to show of the next piece of a stream: p itself outside of a dump.
+// shorten returns what to show of the next piece of a stream.
 func (d *dump) shorten(p []byte) []byte {
-	at := 0
+	shown := make([]byte, 0, len(p))
 	for piece := range bytes.Lines(p) {
-		if d.inDump {
-			break
-		}
-		at += len(piece)
-		d.pass(piece)
-	}
-
-	shown := p[:at:at]
-	for piece := range bytes.Lines(p[at:]) {
 		if !d.inDump {
 			shown = append(shown, piece...)
 			d.pass(piece)
