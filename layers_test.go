@@ -58,7 +58,7 @@ var layers = map[string][]string{
 	"host/internal/compiler":             {"internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/owned"}, // bytes of a stranger in, files out
 	"host/internal/codecache":            {"host/internal/compiler", "internal/exceptions", "internal/fuel", "internal/snapshot", "internal/owned"},
 	"host/internal/sched":                {},
-	"host/internal/extism":               {},                                                                                                                                                                          // bytes and handles: knows no call
+	"host/internal/extism":               {"abi", "host/internal/answer", "host/internal/contract", "host/internal/guestcall", "host/internal/instance", "host/internal/meter", "internal/egress"},                    // functions of Extism plugins; knows no host, and no module
 	"host/internal/instance":             {"internal/checkpoint", "internal/exceptions", "internal/fuel", "internal/snapshot", "internal/wasmbin"},                                                                    // memory and state of guests; knows no call
 	"host/internal/contract":             {"abi", "host/internal/compiler", "internal/wasmbin"},                                                                                                                       // bytes in, what they promise out; runs nothing
 	"host/internal/grant":                {"abi", "internal/egress"},                                                                                                                                                  // needs and rules; knows no call

@@ -9,6 +9,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/calltree"
+	"github.com/toolhost/toolhost/host/internal/extism"
 	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/meter"
@@ -50,7 +51,7 @@ type call struct {
 	outside    bool               // it named a path that is in no granted folder
 	stderr     []byte             // what a command wrote there, if the log takes it
 	failed     error              // the first exceeded limit or broken rule that a host function found
-	extism     extismCall         // state of an Extism plugin
+	extism     *extism.Call       // call of an Extism plugin; see asExtism
 	pending    wait.Pending       // operations in progress
 	params     [2]uint64          // parameters of the guest's function, then its results
 }

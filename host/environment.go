@@ -19,6 +19,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/extism"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
@@ -68,11 +69,11 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 		}
 		argv, err := line(c.Args)
 		if err != nil {
-			return nil, &toolFailure{err.Error()}
+			return nil, &guestcall.ToolFailure{Message: err.Error()}
 		}
 		stdin, err := e.stdin()
 		if err != nil {
-			return nil, &toolFailure{err.Error()}
+			return nil, &guestcall.ToolFailure{Message: err.Error()}
 		}
 		config = config.WithStdin(stdin).WithArgs(append([]string{c.Tool}, argv...)...)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/codecache"
 	"github.com/toolhost/toolhost/host/internal/compiler"
 	"github.com/toolhost/toolhost/host/internal/contract"
+	"github.com/toolhost/toolhost/host/internal/extism"
 	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/sched"
@@ -168,7 +169,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 		return nil, err
 	}
 	h.fileSize = cmp.Or(cfg.PluginSize, DefaultPluginSize)
-	h.operations, h.imports = guestcall.Operations(), extismImports()
+	h.operations, h.imports = guestcall.Operations(), extism.Imports()
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	h.compiling, h.stopCompiling = context.WithCancel(context.Background())
 	if err := h.openCompiler(cfg); err != nil {

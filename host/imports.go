@@ -16,9 +16,9 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/contract"
+	"github.com/toolhost/toolhost/host/internal/extism"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/fuel"
-	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
 // contractFunctions has the functions of the contract. Their parameters are on the stack,
@@ -35,7 +35,7 @@ var contractFunctions = map[string]struct {
 }
 
 const (
-	i32, f64 = api.ValueTypeI32, api.ValueTypeF64
+	i32, i64, f64 = api.ValueTypeI32, api.ValueTypeI64, api.ValueTypeF64
 
 	// Error numbers of WASI preview 1.
 	wasiAccess        = 2
@@ -49,9 +49,6 @@ const (
 	wasiNotSocket     = 57
 	wasiNotSupported  = 58
 	wasiPermission    = 63
-
-	// maxMessage is the longest progress message, in bytes.
-	maxMessage = 512
 )
 
 // instantiateImports instantiates the modules that plugins import from: the contract,
@@ -61,8 +58,8 @@ func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 	for name, f := range contractFunctions {
 		builder.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
 			c := callOf(ctx)
-			if c.start.running && !readsScript(name, stack) { // the contract's functions depend on the call
-				c.start.impure = "it calls " + abi.Version + " while it starts up"
+			if !readsScript(name, stack) {
+				c.start.imports(abi.Version)
 			}
 			c.meter.Check() // a call that has to end does so before it has any effect
 			stack[0] = api.EncodeI32(f.call(c, mod.Memory(), stack))
@@ -72,7 +69,7 @@ func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 	if _, err := builder.Instantiate(ctx); err != nil {
 		return fmt.Errorf("module %s: %w", abi.Version, err)
 	}
-	if err := instantiateExtism(ctx, r); err != nil {
+	if err := extism.Instantiate(ctx, r); err != nil {
 		return err
 	}
 
@@ -137,19 +134,10 @@ var wasiImports = sync.OnceValues(func() (map[string]contract.Signature, error) 
 
 	signatures := map[string]contract.Signature{}
 	for name, def := range compiled.ExportedFunctions() {
-		t := wasmbin.FuncType{Params: valTypes(def.ParamTypes()), Results: valTypes(def.ResultTypes())}
-		signatures[name] = contract.Signature(t.String())
+		signatures[name] = contract.SignatureOf(def.ParamTypes(), def.ResultTypes())
 	}
 	return signatures, nil
 })
-
-func valTypes(types []api.ValueType) []wasmbin.ValType {
-	out := make([]wasmbin.ValType, len(types))
-	for i, t := range types {
-		out[i] = wasmbin.ValType(t)
-	}
-	return out
-}
 
 // checked wraps each of wazero's WASI functions, so that a call can end there
 // too. Some of them take long for little fuel, and file functions wait for
@@ -301,7 +289,7 @@ func progress(c *call, mem api.Memory, stack []uint64) int32 {
 	if !finite(done) || !finite(total) || done < 0 || !utf8.Valid(message) {
 		return abi.RefusedProgress
 	}
-	c.ops.Said.Done, c.ops.Said.Total, c.ops.Said.Message = done, total, answer.Clip(string(message), maxMessage)
+	c.ops.Said.Done, c.ops.Said.Total, c.ops.Said.Message = done, total, answer.Clip(string(message), answer.MaxMessage)
 	c.ops.SayProgress()
 	return c.advice()
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/toolhost/toolhost/host/internal/extism"
 )
 
 // lifetime is the context of a call. It ends with the caller's context, the
@@ -39,8 +41,11 @@ func (l *lifetime) Deadline() (time.Time, bool) { return l.call.started.Add(l.de
 
 // Value implements context.Context.
 func (l *lifetime) Value(key any) any {
-	if key == (callKey{}) {
+	switch key {
+	case callKey{}:
 		return l.call
+	case extism.Key{}:
+		return l.call.asExtism()
 	}
 	return l.Context.Value(key)
 }

@@ -137,8 +137,8 @@ func (o *outcome) ended(err error) error {
 		o.Kind, o.Connection, o.Error = abi.ConnectionRequired, &abi.Connection{Provider: missing.Name}, missing.Error()
 		return nil
 	}
-	if failure, ok := errors.AsType[*toolFailure](reason); ok {
-		o.Kind, o.Error = abi.ToolError, answer.Clean([]byte(failure.message))
+	if failure, ok := errors.AsType[*guestcall.ToolFailure](reason); ok {
+		o.Kind, o.Error = abi.ToolError, answer.Clean([]byte(failure.Message))
 		return nil
 	}
 	var exit *sys.ExitError

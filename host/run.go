@@ -65,7 +65,7 @@ func (c *call) runAdmitted() (code int32, err error) {
 
 	switch in := c.instance; {
 	case c.module.Info.Shape == contract.Extism:
-		code, err = c.asExtism().runExtism()
+		code, err = c.asExtism().Run()
 	case c.describing:
 		code, err = c.enter(in.Entry(abi.ExportDescribe))
 	case c.module.Info.Shape == contract.Command:
@@ -135,8 +135,8 @@ func (c *call) leave(clean bool) {
 	c.meter.Note(c.meter.Left())
 	c.fuel = c.meter.Used()
 	c.peak, c.refused, c.threw = int64(in.Memory.Peak), in.Memory.Refused, !clean && in.Threw()
-	if k := c.extism.kernel; k != nil {
-		c.peak += int64(k.Size())
+	if c.extism != nil {
+		c.peak += c.extism.Size()
 	}
 	env := in.Guest.(*environment)
 	c.unwritten = slices.ContainsFunc(env.folders, (*rootfs.FS).Refused)

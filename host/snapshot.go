@@ -22,7 +22,7 @@ func (u *startup) view() string {
 	b := strconv.AppendInt(nil, p.Memory, 10)
 	b = strconv.AppendBool(strconv.AppendBool(b, p.Clock), p.Random)
 	if c.module.Info.Shape == contract.Extism {
-		b = strconv.AppendBool(b, c.asExtism().startsItself())
+		b = strconv.AppendBool(b, c.asExtism().StartsItself())
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 		b = strconv.AppendQuote(strconv.AppendQuote(b, name), p.Env[name])
@@ -76,6 +76,13 @@ const maxStream = 2
 
 // monotonic is the WASI clock that stands still while a module starts up.
 const monotonic = 1
+
+// imports records that the guest calls a function of a module that depends on the call.
+func (u *startup) imports(module string) {
+	if u.running {
+		u.impure = "it calls " + module + " while it starts up"
+	}
+}
 
 // touched records guest activity that affects its snapshot.
 func (u *startup) touched(function string, stack []uint64) {

@@ -160,7 +160,7 @@ func (u *startup) start() error {
 		}
 	}
 	if c.module.Info.Shape == contract.Extism {
-		return u.startExtism()
+		return c.asExtism().Start()
 	}
 	if e := c.instance.Entry(abi.ExportInitialize); e != nil {
 		if _, err := c.enter(e); err != nil {

@@ -40,6 +40,9 @@ func NotUTF8(text []byte) string {
 	return ""
 }
 
+// MaxMessage is the longest progress message, in bytes.
+const MaxMessage = 512
+
 // maxError is the longest error text shown to an agent, in bytes.
 const maxError = 8 << 10
 

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/tetratelabs/wazero/api"
+
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/compiler"
 	"github.com/toolhost/toolhost/internal/wasmbin"
@@ -58,6 +60,19 @@ func (i *Info) HasFunction(name string) bool { return i.functions[name] }
 
 // Signature is a comparable function type.
 type Signature string
+
+// SignatureOf returns the signature of a function of the host.
+func SignatureOf(params, results []api.ValueType) Signature {
+	return Signature(wasmbin.FuncType{Params: valTypes(params), Results: valTypes(results)}.String())
+}
+
+func valTypes(types []api.ValueType) []wasmbin.ValType {
+	out := make([]wasmbin.ValType, len(types))
+	for i, t := range types {
+		out[i] = wasmbin.ValType(t)
+	}
+	return out
+}
 
 // The function types of the contract, in the notation of wasmbin.FuncType.
 var (

@@ -1,6 +1,7 @@
-// Package extism is the memory that an Extism plugin shares with its host: blocks of
-// bytes outside the plugin's own memory, which the plugin reads and writes by handles.
-// Extism calls it the kernel, and implements it as a Wasm module.
+// Package extism runs plugins that were built for Extism, and for hyper-mcp on Extism. It
+// has the functions that they import and the kernel: the memory that a plugin shares with
+// its host, blocks of bytes outside the plugin's own memory, which it reads and writes by
+// handles. Extism implements its kernel as a Wasm module.
 package extism
 
 import (

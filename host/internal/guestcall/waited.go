@@ -17,6 +17,11 @@ func (e *WaitedError) Error() string { return e.Err.Error() + " while the call w
 // Unwrap returns the reason why the wait ended.
 func (e *WaitedError) Unwrap() error { return e.Err }
 
+// ToolFailure is the reason of a call that ends with a tool error.
+type ToolFailure struct{ Message string }
+
+func (e *ToolFailure) Error() string { return e.Message }
+
 // Waited adds to the error of a timed-out call what the call was waiting for, if it was.
 func (c *Call) Waited(err error) error {
 	switch {

@@ -1,4 +1,4 @@
-package host
+package extism
 
 import (
 	"context"
@@ -12,22 +12,21 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/contract"
-	"github.com/toolhost/toolhost/host/internal/extism"
 	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// instantiateHosted instantiates the modules of such functions for the instances of one
+// InstantiateHosted instantiates the modules of host functions that tools stand in for, for the instances of one
 // plugin. Other plugins may import the same functions with other types.
-func instantiateHosted(ctx context.Context, r interface {
+func InstantiateHosted(ctx context.Context, r interface {
 	NewHostModuleBuilder(string) wazero.HostModuleBuilder
 	InstantiateModule(context.Context, wazero.CompiledModule, wazero.ModuleConfig) (api.Module, error)
 }, functions []contract.HostFunction) (map[string]api.Module, error) {
-	all := map[string]map[string]extismFunction{}
+	all := map[string]map[string]function{}
 	for _, f := range functions {
 		if all[f.Module] == nil {
-			all[f.Module] = map[string]extismFunction{}
-			for name, known := range extismModules[f.Module] {
+			all[f.Module] = map[string]function{}
+			for name, known := range modules[f.Module] {
 				all[f.Module][name] = known
 			}
 		}
@@ -36,7 +35,7 @@ func instantiateHosted(ctx context.Context, r interface {
 
 	modules := map[string]api.Module{}
 	for module, functions := range all {
-		compiled, err := defineExtism(r.NewHostModuleBuilder(module), module, functions).Compile(ctx)
+		compiled, err := define(r.NewHostModuleBuilder(module), module, functions).Compile(ctx)
 		if err == nil {
 			modules[module], err = r.InstantiateModule(ctx, compiled, wazero.NewModuleConfig().WithName(""))
 		}
@@ -49,11 +48,11 @@ func instantiateHosted(ctx context.Context, r interface {
 
 // standIn returns a function that calls the tool with the block as its arguments, and
 // answers with a block of its result. If the tool fails, its error ends the call.
-func standIn(f contract.HostFunction) extismFunction {
-	e := extismFunction{call: func(c *extismCall, k *extism.Kernel, stack []uint64) {
+func standIn(f contract.HostFunction) function {
+	e := function{call: func(c *Call, k *Kernel, stack []uint64) {
 		tool := c.HostFunctions[f.String()]
 		if tool == "" {
-			panic(&instance.Stop{Reason: fmt.Errorf("%w: %s", ErrABI, f.Missing())})
+			panic(&instance.Stop{Reason: fmt.Errorf("%w: %s", contract.ErrABI, f.Missing())})
 		}
 		args := json.RawMessage("{}")
 		if len(f.Type.Params) > 0 {
@@ -86,13 +85,13 @@ func toolArguments(block []byte) json.RawMessage {
 
 // callHosted calls a granted tool, and returns its result: a text as it is, any other
 // value as JSON.
-func (c *extismCall) callHosted(tool string, args json.RawMessage) []byte {
+func (c *Call) callHosted(tool string, args json.RawMessage) []byte {
 	c.performed("tool.call", map[string]any{"tool": tool, "args": args})
 	var answer abi.ToolAnswer
-	_ = json.Unmarshal(c.ops.Response, &answer) // written by the host
-	c.ops.Response = nil
+	_ = json.Unmarshal(c.Ops.Response, &answer) // written by the host
+	c.Ops.Response = nil
 	if answer.Kind != abi.Success {
-		panic(failTool(fmt.Sprintf("the tool %s failed: %s", tool, answer.Error)))
+		panic(fail(fmt.Sprintf("the tool %s failed: %s", tool, answer.Error)))
 	}
 
 	var text string
@@ -111,10 +110,10 @@ func (c *extismCall) callHosted(tool string, args json.RawMessage) []byte {
 
 // performed performs an operation of the host for an Extism function. If the operation is
 // refused, its message ends the call.
-func (c *extismCall) performed(operation string, request any) {
-	if c.ops.Perform([]byte(operation), guestcall.JSON(request)) < 0 {
+func (c *Call) performed(operation string, request any) {
+	if c.Ops.Perform([]byte(operation), guestcall.JSON(request)) < 0 {
 		var failure abi.CallFailure
-		_ = json.Unmarshal(c.ops.Response, &failure) // written by the host
-		panic(failTool(failure.Message))
+		_ = json.Unmarshal(c.Ops.Response, &failure) // written by the host
+		panic(fail(failure.Message))
 	}
 }

@@ -1,4 +1,4 @@
-package host
+package extism
 
 import (
 	"encoding/json"
@@ -6,18 +6,17 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/contract"
-	"github.com/toolhost/toolhost/host/internal/extism"
 	"github.com/toolhost/toolhost/host/internal/guestcall"
 )
 
-var mcpFunctions = map[string]extismFunction{
+var mcpFunctions = map[string]function{
 	"notify_progress":              {one, none, notifyProgress},
 	"notify_logging_message":       {one, none, notifyLog},
 	"notify_tool_list_changed":     {none, none, ignore},
 	"notify_prompt_list_changed":   {none, none, ignore},
 	"notify_resource_list_changed": {none, none, ignore},
 	"notify_resource_updated":      {one, none, ignore},
-	"list_roots": {none, one, func(c *extismCall, k *extism.Kernel, stack []uint64) {
+	"list_roots": {none, one, func(c *Call, k *Kernel, stack []uint64) {
 		stack[0] = c.put(k, []byte(`{"roots":[]}`))
 	}},
 	"create_elicitation": {one, one, createElicitation},
@@ -25,48 +24,48 @@ var mcpFunctions = map[string]extismFunction{
 }
 
 // ignore implements functions that have no effect here.
-func ignore(*extismCall, *extism.Kernel, []uint64) {}
+func ignore(*Call, *Kernel, []uint64) {}
 
 // lacking returns a function that ends the call.
-func lacking(what string) extismFunction {
-	return extismFunction{one, one, func(*extismCall, *extism.Kernel, []uint64) { panic(failTool("this host has no " + what)) }}
+func lacking(what string) function {
+	return function{one, one, func(*Call, *Kernel, []uint64) { panic(fail("this host has no " + what)) }}
 }
 
 // createElicitation is hyper-mcp's create_elicitation: the operation ask with one question.
 // It waits until the call's time limit, and ignores the plugin's timeout. If the user cannot
 // be asked, the call ends.
-func createElicitation(c *extismCall, k *extism.Kernel, stack []uint64) {
+func createElicitation(c *Call, k *Kernel, stack []uint64) {
 	var in struct {
 		Message string          `json:"message"`
 		Schema  json.RawMessage `json:"requestedSchema"`
 	}
 	if err := json.Unmarshal(c.block(k, stack[0]), &in); err != nil {
-		panic(failTool("create_elicitation: " + err.Error()))
+		panic(fail("create_elicitation: " + err.Error()))
 	}
 
 	const only = "question"
 	c.performed("ask", abi.Questions{Questions: map[string]abi.Question{only: {Message: in.Message, Schema: in.Schema}}})
 	var answers abi.Answers
-	_ = json.Unmarshal(c.ops.Response, &answers) // written by the host
-	c.ops.Response = nil
+	_ = json.Unmarshal(c.Ops.Response, &answers) // written by the host
+	c.Ops.Response = nil
 	stack[0] = c.put(k, guestcall.JSON(answers.Answers[only]))
 }
 
 // notifyProgress is hyper-mcp's notify_progress. It ignores invalid reports.
-func notifyProgress(c *extismCall, k *extism.Kernel, stack []uint64) {
+func notifyProgress(c *Call, k *Kernel, stack []uint64) {
 	in := struct {
 		Progress, Total float64
 		Message         string
 	}{Total: -1}
-	if json.Unmarshal(c.block(k, stack[0]), &in) != nil || in.Progress < 0 || c.describing {
+	if json.Unmarshal(c.block(k, stack[0]), &in) != nil || in.Progress < 0 || c.Ops.Describing {
 		return
 	}
-	c.ops.Said.Done, c.ops.Said.Total, c.ops.Said.Message = in.Progress, in.Total, answer.Clip(in.Message, maxMessage)
-	c.ops.SayProgress()
+	c.Ops.Said.Done, c.Ops.Said.Total, c.Ops.Said.Message = in.Progress, in.Total, answer.Clip(in.Message, answer.MaxMessage)
+	c.Ops.SayProgress()
 }
 
 // notifyLog is hyper-mcp's notify_logging_message, which goes to the host's log.
-func notifyLog(c *extismCall, k *extism.Kernel, stack []uint64) {
+func notifyLog(c *Call, k *Kernel, stack []uint64) {
 	var in struct {
 		Level string
 		Data  json.RawMessage
@@ -87,5 +86,5 @@ func notifyLog(c *extismCall, k *extism.Kernel, stack []uint64) {
 	c.logCounted(stream, text)
 }
 
-// extismModules are the modules that Extism plugins import from.
-var extismModules = map[string]map[string]extismFunction{contract.ExtismModule: extismFunctions, contract.ExtismUser: mcpFunctions}
+// modules are the modules that Extism plugins import from.
+var modules = map[string]map[string]function{contract.ExtismModule: functions, contract.ExtismUser: mcpFunctions}

@@ -1,4 +1,4 @@
-package host
+package extism
 
 import (
 	"bytes"
@@ -21,26 +21,26 @@ type mcpContext struct {
 }
 
 // listInput returns the input of the function that lists the tools.
-func (c *extismCall) listInput() []byte {
-	if c.module.Info.MCP == contract.MCPv1 {
+func (c *Call) listInput() []byte {
+	if c.Info.MCP == contract.MCPv1 {
 		return nil
 	}
 	return guestcall.JSON(map[string]any{"context": mcpContext{ID: "list"}})
 }
 
 // callInput returns the input of the function that calls a tool.
-func (c *extismCall) callInput() []byte {
+func (c *Call) callInput() []byte {
 	request := map[string]any{"name": c.MCPTool, "arguments": c.Args}
-	if c.module.Info.MCP == contract.MCPv1 {
+	if c.Info.MCP == contract.MCPv1 {
 		return guestcall.JSON(map[string]any{"params": request})
 	}
-	return guestcall.JSON(map[string]any{"request": request, "context": mcpContext{ID: c.ID}})
+	return guestcall.JSON(map[string]any{"request": request, "context": mcpContext{ID: c.Ops.ID}})
 }
 
 // takeMCP takes the result of a tool, a CallToolResult of MCP.
-func (c *extismCall) takeMCP(output []byte) int32 {
+func (c *Call) takeMCP(output []byte) int32 {
 	broken := func(err error) {
-		panic(&instance.Stop{Reason: fmt.Errorf("%w: the result of the tool: %w", ErrABI, err)})
+		panic(&instance.Stop{Reason: fmt.Errorf("%w: the result of the tool: %w", contract.ErrABI, err)})
 	}
 	var result struct {
 		Content    json.RawMessage `json:"content"` // of any length
@@ -62,10 +62,10 @@ func (c *extismCall) takeMCP(output []byte) int32 {
 		}
 		text := []byte(strings.Join(texts, "\n"))
 		if result.IsError {
-			c.answer.Error = text
+			c.Answer.Error = text
 			return abi.InvokeToolError
 		}
-		c.answer.Result, c.answer.Given = text, true
+		c.Answer.Result, c.Answer.Given = text, true
 		return abi.InvokeOK
 	}
 
@@ -73,14 +73,14 @@ func (c *extismCall) takeMCP(output []byte) int32 {
 		if b.Type == "text" && len(result.Structured) > 0 && jsonAlike(b.Text, result.Structured) {
 			continue // a copy for clients that do not read structured content
 		}
-		if err := c.answer.Add(guestcall.JSON(b.block())); err != nil {
+		if err := c.Answer.Add(guestcall.JSON(b.block())); err != nil {
 			broken(err)
 		}
 	}
 	if string(result.Structured) != "null" {
-		c.answer.Result = result.Structured
+		c.Answer.Result = result.Structured
 	}
-	c.answer.Given = true
+	c.Answer.Given = true
 	return abi.InvokeOK
 }
 
@@ -136,9 +136,9 @@ func decodeMost[T any](data json.RawMessage, most int) (list []T, err error) {
 	return list, nil
 }
 
-// MCPManifest returns the manifest of a plugin that lists its tools in MCP's format.
+// Manifest returns the manifest of a plugin that lists its tools in MCP's format.
 // The name must begin with a letter. list is the plugin's response.
-func MCPManifest(name string, list []byte) ([]byte, error) {
+func Manifest(name string, list []byte) ([]byte, error) {
 	var answer struct {
 		Tools json.RawMessage `json:"tools"`
 	}
@@ -148,7 +148,7 @@ func MCPManifest(name string, list []byte) ([]byte, error) {
 		tools, err = decodeMost[mcpTool](answer.Tools, abi.MaxTools)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: the list of its tools: %w", ErrABI, err)
+		return nil, fmt.Errorf("%w: the list of its tools: %w", contract.ErrABI, err)
 	}
 
 	m := abi.Manifest{ABI: abi.Version, Name: agentWord(name, 32), Version: "0.0.0", Description: "Tools of the hyper-mcp plugin " + name + ".", Tools: []abi.Tool{}}

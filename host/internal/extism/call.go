@@ -1,0 +1,154 @@
+package extism
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/answer"
+	"github.com/toolhost/toolhost/host/internal/contract"
+	"github.com/toolhost/toolhost/host/internal/guestcall"
+	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/host/internal/meter"
+)
+
+// Key is the context key of the *[Call] that a guest makes functions for.
+type Key struct{}
+
+// A Call is the call of an Extism plugin. Its functions run on the goroutine of its guest.
+type Call struct {
+	Tool
+	Guest    Guest
+	Instance *instance.Instance // set once the call has one
+	Info     *contract.Info
+	Ops      *guestcall.Call
+	Meter    *meter.Meter
+	Answer   *answer.Answer
+	Config   map[string]string // of the plugin, by the operator
+
+	kernel    *Kernel // nil before its first use
+	called    int     // functions called but not yet charged
+	variables map[string][]byte
+	stored    int // bytes of the variables
+	status    int // status of the last HTTP request
+	headers   []byte
+}
+
+// A Tool is the tool that is called, as its manifest describes it.
+type Tool struct {
+	Function      string  // empty means the name of the tool
+	Input         *string // template of the input; nil means Args
+	MCPTool       string  // name in a plugin of hyper-mcp
+	Args          json.RawMessage
+	HostFunctions map[string]string // tools by the functions that they stand in for
+}
+
+// A Guest runs the plugin.
+type Guest interface {
+	// Enter runs a function without parameters, and returns its result, if any.
+	Enter(e *instance.Entry) (int32, error)
+	// Kernel returns the kernel of the instance, with what the call before left in it.
+	Kernel() *Kernel
+	// Imports notes that the guest calls a function of an imported module.
+	Imports(module string)
+	// Log logs a message of the plugin.
+	Log(stream abi.Stream, text []byte)
+}
+
+// Size returns the memory of the call's kernel in bytes.
+func (c *Call) Size() int64 {
+	if c.kernel == nil {
+		return 0
+	}
+	return int64(c.kernel.Size())
+}
+
+// kernelOf returns the kernel of the call, which holds its input.
+func (c *Call) kernelOf() *Kernel {
+	if c.kernel != nil {
+		return c.kernel
+	}
+
+	k := c.Guest.Kernel()
+	k.Reset(Config{Limit: uint64(c.Ops.Memory), Pay: func(bytes uint64) error { return c.Meter.Keep(int(bytes)) }})
+	c.kernel = k
+	input, err := c.input()
+	if err != nil {
+		panic(&instance.Stop{Reason: fmt.Errorf("%w: input: %w", contract.ErrABI, err)})
+	}
+	c.Meter.Charge(len(input))
+	if err := k.SetInput(input); err != nil {
+		panic(&instance.Stop{Reason: c.full(err)})
+	}
+	return k
+}
+
+// pay charges the guest for the functions that it called.
+func (c *Call) pay() {
+	c.Meter.Pay(int64(c.called * functionUnits))
+	c.called = 0
+}
+
+// input returns the input of an Extism function.
+func (c *Call) input() ([]byte, error) {
+	switch {
+	case c.Ops.Describing:
+		return c.listInput(), nil
+	case c.MCPTool != "":
+		return c.callInput(), nil
+	case c.Input == nil:
+		return c.Args, nil
+	}
+	text, err := abi.ExpandTemplate(*c.Input, c.Args)
+	return []byte(text), err
+}
+
+// full returns the error of a kernel without room for a block.
+func (c *Call) full(err error) error {
+	if errors.Is(err, ErrFull) {
+		return fmt.Errorf("%w: the plugin needs more than the %d bytes allowed", instance.ErrMemory, c.Ops.Memory)
+	}
+	return err
+}
+
+// allocate is Extism's alloc. Without room it returns 0, and the plugin is likely to crash.
+func (c *Call) allocate(k *Kernel, n uint64) uint64 {
+	c.Meter.Charge(int(min(n, uint64(c.Ops.Memory))))
+	handle, err := k.Alloc(n)
+	switch {
+	case errors.Is(err, ErrFull):
+		c.Instance.Memory.Refused = c.full(err)
+	case err != nil:
+		panic(&instance.Stop{Reason: err})
+	}
+	return handle
+}
+
+// put responds with a new block of that content.
+func (c *Call) put(k *Kernel, content []byte) uint64 {
+	c.Meter.Charge(len(content))
+	handle, err := k.Put(content)
+	if err != nil {
+		panic(&instance.Stop{Reason: c.full(err)})
+	}
+	return handle
+}
+
+// block returns the content of a guest's block, and charges for it.
+func (c *Call) block(k *Kernel, handle uint64) []byte {
+	content := k.Block(handle)
+	c.Meter.Pay(int64(len(content) / meter.BytesPerUnit)) // a call that has to end ends here
+	return content
+}
+
+// within ends a call that used an offset outside the kernel's memory. That is likely the
+// offset of a block that found no room.
+func (c *Call) within(ok bool, function string, at uint64) {
+	if !ok && c.Instance.Memory.Refused != nil {
+		panic(&instance.Stop{Reason: c.Instance.Memory.Refused})
+	}
+	if !ok {
+		panic(&instance.Stop{Reason: fmt.Errorf("%w: %s was given the offset %d, which is outside of the memory that it has allocated", contract.ErrABI, function, at)})
+	}
+}
