@@ -15,6 +15,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/meter"
 	"github.com/toolhost/toolhost/host/internal/sched"
 	"github.com/toolhost/toolhost/host/internal/wait"
+	"github.com/toolhost/toolhost/host/internal/wasi"
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/internal/fuel"
 )
@@ -47,10 +48,9 @@ type call struct {
 	refused    error              // why its memory could not grow
 	threw      bool               // an exception escaped from the module
 	unwritten  bool               // it tried to write to a read-only folder
-	connected  bool               // it tried to use a network connection
-	outside    bool               // it named a path that is in no granted folder
 	stderr     []byte             // what a command wrote there, if the log takes it
 	failed     error              // the first exceeded limit or broken rule that a host function found
+	wasi       wasi.Call          // what WASI needs of it
 	extism     *extism.Call       // call of an Extism plugin; see asExtism
 	pending    wait.Pending       // operations in progress
 	params     [2]uint64          // parameters of the guest's function, then its results
@@ -104,6 +104,7 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	c.meter = meter.Meter{Fuel: fuel.NewMeter(c.Policy.Fuel, c.interrupted), Payer: m.account.Payer(h.ledger.Client(c.client))}
 	c.answer.Limit, c.ops.Said.Total = c.Policy.Output, -1
 	c.beginOperations()
+	c.wasi = wasi.Call{Ops: &c.ops, Pending: &c.pending, Host: wasiHost{c}, Shape: m.Info.Shape, Program: wasi.Program{Command: c.Command, Argv: c.Argv, Args: c.Args}}
 	c.observe()
 	if c.Caller != nil {
 		c.Caller.Enter(&c.inner)

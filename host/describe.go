@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/contract"
+	"github.com/toolhost/toolhost/host/internal/extism"
 )
 
 // The budget of a describe call. The fuel is enough to start a large runtime,
@@ -74,3 +75,7 @@ func (m *Module) describe(ctx context.Context, units int64) ([]byte, error) {
 	}
 	return c.answer.Manifest, nil
 }
+
+// MCPManifest returns the manifest of a plugin that lists its tools in MCP's format.
+// The name must begin with a letter. list is the plugin's response.
+func MCPManifest(name string, list []byte) ([]byte, error) { return extism.Manifest(name, list) }

@@ -16,6 +16,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/meter"
+	"github.com/toolhost/toolhost/host/internal/wasi"
 )
 
 // These are the reasons why a module is refused or a call ends. They come wrapped
@@ -41,7 +42,7 @@ var (
 	ErrCompileCrash = compiler.ErrCrash
 	// ErrFiles means that the process or the system has reached its limit of open
 	// files. The same call may succeed later.
-	ErrFiles = errors.New("too many open files on this host; try again later")
+	ErrFiles = wasi.ErrFiles
 	// ErrSpace means that the disk has no room for the compiled code of the module. The
 	// same call may succeed later.
 	ErrSpace = compiler.ErrSpace
@@ -84,16 +85,6 @@ func (e *CallError) Error() string {
 
 // Unwrap returns the reason.
 func (e *CallError) Unwrap() error { return e.Err }
-
-// mountError is the error of a granted folder that cannot be opened. Its cause
-// names a folder of the host, so the agent sees only public.
-type mountError struct {
-	public error // matches ErrFiles if the folder itself may be fine, else ErrDenied
-	cause  error
-}
-
-func (e *mountError) Error() string   { return e.public.Error() + ": " + e.cause.Error() }
-func (e *mountError) Unwrap() []error { return []error{e.public, e.cause} }
 
 // because returns an error with the text of a context's cause. It also
 // matches the context's error.

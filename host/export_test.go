@@ -30,14 +30,13 @@ func (m *Module) OnDiscard(f func()) {
 	c, _ := m.host.begin(context.Background(), m, &Call{})
 	defer c.end()
 	in := m.account.Snapshot(c.start.view()).Warm(c.meter.Payer)
-	env := in.Guest.(*environment)
-	env.open = append(env.open, closer(f))
+	release := in.Release
+	in.Release = func() {
+		f()
+		release()
+	}
 	in.Finish(true)
 }
-
-type closer func()
-
-func (f closer) Close() error { f(); return nil }
 
 // Processors makes a host that was just made have so many processors for guests.
 func (h *Host) Processors(n int) { h.cpus = sched.New(func() int { return n }) }

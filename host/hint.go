@@ -26,9 +26,9 @@ func (o *outcome) hint(text string) string {
 	switch {
 	case o.unwritten && o.Readonly:
 		hint = hintReadonly
-	case o.connected:
+	case o.wasi.Connected:
 		hint = hintNetwork
-	case o.outside && strings.Contains(text, "No such file or directory"): // Go
+	case o.wasi.Outside && strings.Contains(text, "No such file or directory"): // Go
 		hint = hintFolders
 	default:
 		for _, e := range libraryErrors {

@@ -31,6 +31,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/sched"
+	"github.com/toolhost/toolhost/host/internal/wasi"
 	"github.com/toolhost/toolhost/internal/egress"
 )
 
@@ -184,7 +185,7 @@ func (h *Host) PluginSize() int64 { return h.fileSize }
 
 // openCompiler opens the compiler and the code cache.
 func (h *Host) openCompiler(cfg Config) (err error) {
-	if h.imports[abi.ImportWASI], err = wasiImports(); err != nil {
+	if h.imports[abi.ImportWASI], err = wasi.Imports(); err != nil {
 		return err
 	}
 	h.limits = codecache.Limits{

@@ -4,20 +4,16 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
-	"github.com/tetratelabs/wazero/experimental"
-	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/answer"
-	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/extism"
 	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/host/internal/wasi"
 	"github.com/toolhost/toolhost/internal/fuel"
 )
 
@@ -36,19 +32,6 @@ var contractFunctions = map[string]struct {
 
 const (
 	i32, i64, f64 = api.ValueTypeI32, api.ValueTypeI64, api.ValueTypeF64
-
-	// Error numbers of WASI preview 1.
-	wasiAccess        = 2
-	wasiBadDescriptor = 8
-	wasiFault         = 21
-	wasiInvalid       = 28
-	wasiIO            = 29
-	wasiTooManyFiles  = 33 // of the process
-	wasiNameTooLong   = 37
-	wasiNoEntry       = 44
-	wasiNotSocket     = 57
-	wasiNotSupported  = 58
-	wasiPermission    = 63
 )
 
 // instantiateImports instantiates the modules that plugins import from: the contract,
@@ -80,15 +63,7 @@ func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 		return fmt.Errorf("module %s: %w", fuel.ImportModule, err)
 	}
 
-	_, err = wasi(r).Instantiate(experimental.WithFunctionListenerFactory(ctx,
-		experimental.FunctionListenerFactoryFunc(func(def api.FunctionDefinition) experimental.FunctionListener {
-			name := def.ExportNames()[0]
-			return checked{name, descriptorParams(name)}
-		})))
-	if err != nil {
-		return fmt.Errorf("module %s: %w", abi.ImportWASI, err)
-	}
-	return nil
+	return wasi.Instantiate(ctx, r)
 }
 
 // readsScript reports whether a contract function reads a section of the module, which is
@@ -96,90 +71,6 @@ func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 func readsScript(function string, stack []uint64) bool {
 	return function == abi.ImportRead && abi.Field(api.DecodeI32(stack[0])) == abi.FieldScript
 }
-
-// wasi returns the module of WASI preview 1.
-func wasi(r wazero.Runtime) wazero.HostModuleBuilder {
-	wasi := r.NewHostModuleBuilder(abi.ImportWASI)
-	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(wasi)
-	for name, f := range ownWASI {
-		wasi.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
-			stack[0] = uint64(f.call(callOf(ctx), mod.Memory(), stack))
-		}), f.params, []api.ValueType{i32}).Export(name)
-	}
-	return wasi
-}
-
-// ownWASI has functions of WASI in place of wazero's. They return an error number.
-var ownWASI = map[string]struct {
-	params []api.ValueType
-	call   func(c *call, mem api.Memory, stack []uint64) uint32
-}{
-	"fd_fdstat_set_rights": {[]api.ValueType{i32, i64, i64}, setRights},
-	"fd_prestat_dir_name":  {[]api.ValueType{i32, i32, i32}, folderName},
-	"fd_readdir":           {[]api.ValueType{i32, i32, i32, i64, i32}, readDirectory},
-	"fd_renumber":          {[]api.ValueType{i32, i32}, renumber},
-	"poll_oneoff":          {[]api.ValueType{i32, i32, i32, i32}, pollOneoff},
-	"sock_shutdown":        {[]api.ValueType{i32, i32}, shutdown},
-}
-
-// wasiImports returns the function types of WASI preview 1.
-var wasiImports = sync.OnceValues(func() (map[string]contract.Signature, error) {
-	ctx := context.Background()
-	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
-	defer r.Close(ctx)
-	compiled, err := wasi(r).Compile(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("module %s: %w", abi.ImportWASI, err)
-	}
-
-	signatures := map[string]contract.Signature{}
-	for name, def := range compiled.ExportedFunctions() {
-		signatures[name] = contract.SignatureOf(def.ParamTypes(), def.ResultTypes())
-	}
-	return signatures, nil
-})
-
-// checked wraps each of wazero's WASI functions, so that a call can end there
-// too. Some of them take long for little fuel, and file functions wait for
-// disks.
-type checked struct {
-	name        string
-	descriptors []int // parameters that are descriptors
-}
-
-// Before implements experimental.FunctionListener.
-func (f checked) Before(ctx context.Context, m api.Module, _ api.FunctionDefinition, stack []uint64, _ experimental.StackIterator) {
-	c := callOf(ctx)
-	c.start.touched(f.name, stack)
-	env := c.instance.Guest.(*environment)
-	if c.module.Info.Shape != contract.Command {
-		env.idling.before(f.name, stack)
-	}
-	env.files.before(f, stack)
-	if strings.HasPrefix(f.name, contract.SocketsPrefix) {
-		c.connected = true
-	}
-	c.meter.Check()
-	if len(c.Policy.Files) > 0 {
-		c.guest.Lend()
-	}
-}
-
-// After implements experimental.FunctionListener.
-func (f checked) After(ctx context.Context, m api.Module, _ api.FunctionDefinition, results []uint64) {
-	c := callOf(ctx)
-	if len(c.Policy.Files) > 0 {
-		c.guest.Reclaim()
-	}
-	env := c.instance.Guest.(*environment)
-	env.files.after(c, f.name, m.Memory(), results)
-	if c.module.Info.Shape != contract.Command {
-		env.idling.after(m.Memory(), results)
-	}
-}
-
-// Abort implements experimental.FunctionListener.
-func (checked) Abort(context.Context, api.Module, api.FunctionDefinition, error) {}
 
 // refill is called by the rewritten guest when its slice of fuel is used up.
 func refill(ctx context.Context, _ api.Module, stack []uint64) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/host/internal/extism"
+	"github.com/toolhost/toolhost/host/internal/wasi"
 )
 
 // lifetime is the context of a call. It ends with the caller's context, the
@@ -44,6 +45,8 @@ func (l *lifetime) Value(key any) any {
 	switch key {
 	case callKey{}:
 		return l.call
+	case wasi.Key{}:
+		return &l.call.wasi
 	case extism.Key{}:
 		return l.call.asExtism()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/host/internal/wasi"
 )
 
 // outcome is the end of a call, as its caller sees it.
@@ -193,7 +194,7 @@ func (o *outcome) classify(err *CallError) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	o.Kind, o.Error = abi.LimitReached, err.Err.Error()
-	var mount *mountError
+	var mount *wasi.MountError
 	var busy *BusyError
 
 	switch {
@@ -208,10 +209,10 @@ func (o *outcome) classify(err *CallError) {
 	case errors.Is(err, context.DeadlineExceeded):
 		o.Limit = abi.LimitTime
 	case errors.Is(err, ErrFiles) && errors.As(err, &mount):
-		o.Kind, o.Error = abi.Internal, mount.public.Error()
-		log.Error("too many open files: raise the limit of the process (ulimit -n)", "error", mount.cause)
+		o.Kind, o.Error = abi.Internal, mount.Public.Error()
+		log.Error("too many open files: raise the limit of the process (ulimit -n)", "error", mount.Cause)
 	case errors.As(err, &mount):
-		o.Kind, o.Error = abi.ToolError, mount.public.Error()
+		o.Kind, o.Error = abi.ToolError, mount.Public.Error()
 	case errors.Is(err, ErrSuspended):
 		o.Kind = abi.CanceledKind
 	case errors.Is(err, ErrState):

@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
@@ -12,7 +11,6 @@ import (
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
-	"github.com/toolhost/toolhost/internal/rootfs"
 )
 
 // busyProcessors says what a call waited for if it ended without ever getting a
@@ -89,8 +87,7 @@ func (c *call) runAdmitted() (code int32, err error) {
 
 // serve makes c the call that an instance serves.
 func (c *call) serve(in *instance.Instance) {
-	env := in.Guest.(*environment)
-	env.call, env.idling, env.began = c, idling{}, time.Time{}
+	in.Guest.(*environment).Serve(&c.wasi)
 	c.instance, c.meter.Counter, c.meter.Memory = in, in.Counter, in.Memory
 	if c.meter.Live != nil {
 		c.meter.Live.Waited.Store(int64(c.waited))
@@ -139,8 +136,9 @@ func (c *call) leave(clean bool) {
 		c.peak += c.extism.Size()
 	}
 	env := in.Guest.(*environment)
-	c.unwritten = slices.ContainsFunc(env.folders, (*rootfs.FS).Refused)
-	env.call, c.instance, c.meter.Counter, c.meter.Memory = nil, nil, nil, nil
+	c.unwritten = env.Refused()
+	env.Serve(nil)
+	c.instance, c.meter.Counter, c.meter.Memory = nil, nil, nil
 	in.Finish(clean && !c.start.tainted && len(c.Policy.Files) == 0)
 }
 

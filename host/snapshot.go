@@ -9,6 +9,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/host/internal/wasi"
 )
 
 // view identifies what a module can see while it starts up: calls with the same
@@ -51,32 +52,6 @@ func (u *startup) capture(view string) error {
 	return nil
 }
 
-// wasiReads are the WASI functions that only read what view distinguishes, or
-// what every call sees the same way. If a module uses any other function during
-// start-up, its start-up belongs to one call.
-var wasiReads = map[string]bool{
-	"args_get": true, "args_sizes_get": true, "environ_get": true, "environ_sizes_get": true,
-	"clock_res_get": true, "clock_time_get": true, "random_get": true, "sched_yield": true,
-	"fd_prestat_get": true, "fd_prestat_dir_name": true, "fd_fdstat_get": true,
-	"fd_fdstat_set_flags": true, // streams and folders have none
-}
-
-// wasiTraceless are the WASI functions that leave no trace in the instance if
-// no folder is granted. Any other may.
-var wasiTraceless = map[string]bool{
-	"fd_write": true, "fd_read": true, "poll_oneoff": true, "fd_filestat_get": true, "proc_exit": true,
-}
-
-// wasiStreamReads only read if their descriptor is a standard stream, which is the
-// same device in each call and has no position.
-var wasiStreamReads = map[string]bool{"fd_filestat_get": true, "fd_seek": true, "fd_tell": true}
-
-// maxStream is the descriptor of the last standard stream.
-const maxStream = 2
-
-// monotonic is the WASI clock that stands still while a module starts up.
-const monotonic = 1
-
 // imports records that the guest calls a function of a module that depends on the call.
 func (u *startup) imports(module string) {
 	if u.running {
@@ -84,10 +59,10 @@ func (u *startup) imports(module string) {
 	}
 }
 
-// touched records guest activity that affects its snapshot.
+// touched records a call of a WASI function, which may affect the snapshot of the module.
 func (u *startup) touched(function string, stack []uint64) {
-	reads := wasiReads[function] || wasiStreamReads[function] && uint32(stack[0]) <= maxStream
-	u.tainted = u.tainted || !reads && !wasiTraceless[function]
+	reads := wasi.Reads(function, stack)
+	u.tainted = u.tainted || !reads && !wasi.Traceless(function)
 	if !u.running {
 		return
 	}
@@ -95,7 +70,7 @@ func (u *startup) touched(function string, stack []uint64) {
 	switch {
 	case !reads:
 		u.impure = "it calls " + function + " while it starts up"
-	case function == "clock_time_get" && u.call.Policy.Clock && uint32(stack[0]) != monotonic:
+	case function == "clock_time_get" && u.call.Policy.Clock && !wasi.IsMonotonic(stack[0]):
 		u.impure = "it reads the time while it starts up, which would be old for the next call"
 	case function == "random_get" && u.call.Policy.Random && !u.call.module.renews:
 		u.impure = "it reads random bytes while it starts up, and does not export " + abi.ExportRestored

@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
@@ -11,6 +10,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/host/internal/wasi"
 	"github.com/toolhost/toolhost/internal/checkpoint"
 	"github.com/toolhost/toolhost/internal/snapshot"
 )
@@ -77,8 +77,7 @@ func (u *startup) ready() (err error) {
 		err = u.capture(view)
 	}
 	u.running = false
-	env := in.Guest.(*environment)
-	env.begin(int64(time.Second) + env.state.Now)
+	in.Guest.(*environment).Begin()
 
 	if err == nil && c.module.renews && !c.describing && c.Continue == nil {
 		// Randomness differs between instances from here on. Every call runs
@@ -112,7 +111,7 @@ func (u *startup) instantiate(s *instance.Snapshot) (in *instance.Instance, err 
 			return
 		}
 		if env != nil {
-			env.close()
+			env.Close()
 		}
 		if mem != nil {
 			mem.Release()
@@ -133,12 +132,12 @@ func (u *startup) instantiate(s *instance.Snapshot) (in *instance.Instance, err 
 		return nil, &instance.Stop{Reason: err}
 	}
 
-	env = newEnvironment(c)
-	config, err := env.config()
+	env = &environment{Environment: wasi.NewEnvironment(&c.wasi)}
+	config, err := env.Config()
 	if err != nil {
 		return nil, &instance.Stop{Reason: err}
 	}
-	in = &instance.Instance{Memory: mem, Env: &env.state, Guest: env, Snapshot: s, Release: env.close}
+	in = &instance.Instance{Memory: mem, Env: env.State(), Guest: env, Snapshot: s, Release: env.Close}
 	ctx := experimental.WithMemoryAllocator(&c.ctx, mem)
 	if len(m.hosted) > 0 {
 		ctx = experimental.WithImportResolver(ctx, func(name string) api.Module { return m.hosted[name] })

@@ -1,4 +1,4 @@
-package host
+package wasi
 
 import (
 	"encoding/binary"
@@ -25,42 +25,42 @@ const (
 )
 
 // readDirectory is fd_readdir of WASI. wazero's own does not go back in a directory.
-func readDirectory(c *call, mem api.Memory, stack []uint64) uint32 {
+func readDirectory(c *Call, mem api.Memory, stack []uint64) uint32 {
 	size, position, result := uint32(stack[2]), stack[3], uint32(stack[4])
 	if size < direntBytes {
-		return wasiInvalid
+		return errnoInvalid
 	}
 	into, ok := mem.Read(uint32(stack[1]), size)
 	if _, fits := mem.Read(result, 4); !ok || !fits {
-		return wasiFault
+		return errnoFault
 	}
-	open := c.instance.Guest.(*environment).files.open[uint32(stack[0])]
+	open := c.env.files.open[uint32(stack[0])]
 	if open == nil || open.listing == nil {
-		return wasiBadDescriptor
+		return errnoBadDescriptor
 	}
 
 	used, errno := open.listing.write(c, into, position)
 	if errno != 0 {
-		return wasiErrno(errno)
+		return numberOf(errno)
 	}
-	c.meter.Charge(used)
+	c.Ops.Meter.Charge(used)
 	mem.WriteUint32Le(result, uint32(used))
 	return 0
 }
 
-// wasiErrno returns the number of an error of a directory.
-func wasiErrno(errno sys.Errno) uint32 {
+// numberOf returns the number of an error of a directory.
+func numberOf(errno sys.Errno) uint32 {
 	switch errno {
 	case sys.EACCES:
-		return wasiAccess
+		return errnoAccess
 	case sys.EBADF:
-		return wasiBadDescriptor
+		return errnoBadDescriptor
 	case sys.ENOENT:
-		return wasiNoEntry
+		return errnoNoEntry
 	case sys.EPERM:
-		return wasiPermission
+		return errnoPermission
 	}
-	return wasiIO
+	return errnoIO
 }
 
 // listing is the content of an open directory. An entry keeps its position until the guest
@@ -74,7 +74,7 @@ type listing struct {
 
 // write writes the entries from a position on, as many as fit. If it fills into, more may
 // follow, and the last one may be cut.
-func (l *listing) write(c *call, into []byte, position uint64) (used int, errno sys.Errno) {
+func (l *listing) write(c *Call, into []byte, position uint64) (used int, errno sys.Errno) {
 	rest := into
 	for {
 		entries, errno := l.from(c, position)
@@ -102,7 +102,7 @@ func (l *listing) write(c *call, into []byte, position uint64) (used int, errno 
 
 // from returns entries from a position on, or none at the end of the directory. To go back
 // to an entry that is no longer in memory, it lists the directory anew.
-func (l *listing) from(c *call, position uint64) ([]sys.Dirent, sys.Errno) {
+func (l *listing) from(c *Call, position uint64) ([]sys.Dirent, sys.Errno) {
 	if position == 0 || position < l.first {
 		if errno := l.rewind(); errno != 0 {
 			return nil, errno
@@ -120,7 +120,7 @@ func (l *listing) from(c *call, position uint64) ([]sys.Dirent, sys.Errno) {
 			return nil, 0
 		}
 
-		c.meter.Pay(direntsAtOnce * direntCost)
+		c.Ops.Meter.Pay(direntsAtOnce * direntCost)
 		entries, errno := l.dir.Readdir(direntsAtOnce)
 		if errno != 0 {
 			return nil, errno

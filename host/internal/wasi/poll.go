@@ -1,4 +1,4 @@
-package host
+package wasi
 
 import (
 	"encoding/binary"
@@ -36,23 +36,23 @@ const subscriptionCost = 100
 // time, or that a descriptor can be read or written. Nothing blocks here, except for stdin of
 // a reactor that is idle (see idling), so any other open descriptor is ready at once. wazero's
 // own reports clocks whose time has not come, refuses times, and may wait for nothing.
-func pollOneoff(c *call, mem api.Memory, stack []uint64) uint32 {
+func pollOneoff(c *Call, mem api.Memory, stack []uint64) uint32 {
 	n, result := uint64(uint32(stack[2])), uint32(stack[3])
 	if n == 0 {
-		return wasiInvalid
+		return errnoInvalid
 	}
 	subscriptions, ok := arrayAt(mem, stack[0], n*subscriptionBytes)
 	if !ok {
-		return wasiFault
+		return errnoFault
 	}
 	events, ok := arrayAt(mem, stack[1], n*eventBytes)
 	if _, fits := mem.Read(result, 4); !ok || !fits {
-		return wasiFault
+		return errnoFault
 	}
 
-	env := c.instance.Guest.(*environment)
-	p := poll{environment: env, subscriptions: subscriptions, clocks: [...]uint64{
-		realtime: uint64(env.realtime().UnixNano()), monotonic: uint64(env.monotonic()),
+	env := c.env
+	p := poll{Environment: env, subscriptions: subscriptions, clocks: [...]uint64{
+		realtime: uint64(env.realtime().UnixNano()), monotonic: uint64(env.Monotonic()),
 	}}
 	if errno := p.wait(); errno != 0 {
 		return errno
@@ -72,7 +72,7 @@ func arrayAt(mem api.Memory, at, size uint64) ([]byte, bool) {
 // poll is one call of poll_oneoff. The guest may have placed the events over the
 // subscriptions, so that writing the former changes the latter.
 type poll struct {
-	*environment
+	*Environment
 	subscriptions []byte
 	clocks        [2]uint64 // when it began
 	passed        uint64    // nanoseconds that it has waited
@@ -82,7 +82,7 @@ type poll struct {
 func (p *poll) wait() (errno uint32) {
 	first, idles := uint64(never), false
 	for at := 0; at < len(p.subscriptions); at += subscriptionBytes {
-		p.call.meter.Pay(subscriptionCost)
+		p.call.Ops.Meter.Pay(subscriptionCost)
 		s := p.subscriptions[at : at+subscriptionBytes]
 		delay, errno := p.delay(s)
 		if errno != 0 {
@@ -113,13 +113,13 @@ func (p *poll) delay(s []byte) (ns uint64, errno uint32) {
 		}
 		return 0, 0
 	}
-	return 0, wasiInvalid
+	return 0, errnoInvalid
 }
 
 func (p *poll) clockDelay(s []byte) (ns uint64, errno uint32) {
 	clock := binary.LittleEndian.Uint32(s[subject:])
 	if clock >= uint32(len(p.clocks)) {
-		return 0, wasiInvalid
+		return 0, errnoInvalid
 	}
 	timeout := binary.LittleEndian.Uint64(s[clockTimeout:])
 	switch binary.LittleEndian.Uint16(s[clockFlags:]) {
@@ -128,7 +128,7 @@ func (p *poll) clockDelay(s []byte) (ns uint64, errno uint32) {
 	case untilTime:
 		return timeout - min(p.clocks[clock], timeout), 0
 	}
-	return 0, wasiInvalid
+	return 0, errnoInvalid
 }
 
 // isIdle reports whether a subscription is for stdin of a reactor that wants to know when it
@@ -156,7 +156,7 @@ func (p *poll) report(events []byte) (n uint32) {
 
 		e[eventSize] = 1 // at least: how many is not known
 		if _, open := p.files.open[binary.LittleEndian.Uint32(s[subject:])]; !open {
-			e[eventErrno], e[eventSize] = wasiBadDescriptor, 0
+			e[eventErrno], e[eventSize] = errnoBadDescriptor, 0
 		}
 	}
 	return n

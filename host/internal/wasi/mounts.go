@@ -1,4 +1,4 @@
-package host
+package wasi
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/contract"
+	"github.com/toolhost/toolhost/host/internal/grant"
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
 
@@ -23,16 +24,16 @@ type mounted struct {
 
 // mount adds the granted folders. One that has two paths is opened once: files can be moved
 // from one path to the other.
-func (e *environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, error) {
+func (e *Environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, error) {
 	granted, err := e.call.mounts()
 	if err != nil {
 		return nil, err
 	}
 
 	mounts := wazero.NewFSConfig()
-	open := map[Mount]mounted{}
+	open := map[grant.Mount]mounted{}
 	for i, m := range granted {
-		key := Mount{Dir: m.Dir, Mode: m.Mode}
+		key := grant.Mount{Dir: m.Dir, Mode: m.Mode}
 		if _, again := open[key]; !again {
 			fs, err := e.openFolder(m)
 			if err != nil {
@@ -47,35 +48,35 @@ func (e *environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, er
 	return config.WithFSConfig(mounts), nil
 }
 
-func (e *environment) openFolder(m Mount) (*rootfs.FS, error) {
+func (e *Environment) openFolder(m grant.Mount) (*rootfs.FS, error) {
 	fs, err := rootfs.Open(m.Dir, rootfs.Options{ReadOnly: m.Mode != abi.FileWrite})
 	if err != nil {
-		reason := ErrDenied
+		reason := grant.ErrDenied
 		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 			reason = ErrFiles
 		}
-		return nil, &mountError{fmt.Errorf("%w: the folder granted as %s cannot be opened", reason, m.Path), err}
+		return nil, &MountError{fmt.Errorf("%w: the folder granted as %s cannot be opened", reason, m.Path), err}
 	}
-	e.open, e.folders = append(e.open, fs), append(e.folders, fs)
+	e.folders = append(e.folders, fs)
 	return fs, nil
 }
 
 // mounts returns the granted folders. The working directory of a command comes first, at /:
 // there libraries of C, Rust and TinyGo look for relative paths, and Zig in the first
 // folder. Go's reads PWD.
-func (c *call) mounts() ([]Mount, error) {
-	all, dir := c.Policy.Files, c.Command.Dir
-	if c.module.Info.Shape != contract.Command || dir == "" {
+func (c *Call) mounts() ([]grant.Mount, error) {
+	all, dir := c.Ops.Grant.Files, c.Command.Dir
+	if c.Shape != contract.Command || dir == "" {
 		return all, nil
 	}
 
-	at := slices.IndexFunc(all, func(m Mount) bool { return m.Path == dir })
-	root := slices.IndexFunc(all, func(m Mount) bool { return path.Clean(m.Path) == "/" })
+	at := slices.IndexFunc(all, func(m grant.Mount) bool { return m.Path == dir })
+	root := slices.IndexFunc(all, func(m grant.Mount) bool { return path.Clean(m.Path) == "/" })
 	switch {
 	case at < 0:
-		return nil, &mountError{fmt.Errorf("%w: the working directory %s is not a granted folder", ErrDenied, dir), errors.New("grant a folder with this path")}
+		return nil, &MountError{fmt.Errorf("%w: the working directory %s is not a granted folder", grant.ErrDenied, dir), errors.New("grant a folder with this path")}
 	case root >= 0 && root != at:
-		return nil, &mountError{fmt.Errorf("%w: the folder granted as / is not the working directory %s", ErrDenied, dir), errors.New("programs look for relative paths at /: grant it with another path")}
+		return nil, &MountError{fmt.Errorf("%w: the folder granted as / is not the working directory %s", grant.ErrDenied, dir), errors.New("programs look for relative paths at /: grant it with another path")}
 	}
 	work := all[at]
 	if all = slices.Clone(all); at == root {

@@ -1,4 +1,4 @@
-package host
+package wasi
 
 import (
 	"encoding/binary"
@@ -61,7 +61,7 @@ func (i *idling) after(mem api.Memory, results []uint64) {
 }
 
 // standardInput is stdin of a reactor.
-type standardInput struct{ *environment }
+type standardInput struct{ *Environment }
 
 // Read implements io.Reader.
 func (s standardInput) Read(p []byte) (int, error) {
@@ -78,14 +78,14 @@ func (s standardInput) Read(p []byte) (int, error) {
 
 // idle handles a poll of stdin by a guest that has nothing else to do before delay has
 // passed. It makes stdin ready, or lets the guest sleep, and returns for how long.
-func (e *environment) idle(delay uint64) (slept uint64) {
+func (e *Environment) idle(delay uint64) (slept uint64) {
 	i, c := &e.idling, e.call
-	waiting := c.pending.Any()
+	waiting := c.Pending.Any()
 	switch {
 	case delay == never:
-	case waiting && !c.Policy.Clock: // time stands still until an operation ends
+	case waiting && !c.Ops.Grant.Clock: // time stands still until an operation ends
 		delay = never
-	case !waiting && (!c.Policy.Clock || c.ops.IsStopping() || delay < uint64(inPlace)):
+	case !waiting && (!c.Ops.Grant.Clock || c.Ops.IsStopping() || delay < uint64(inPlace)):
 		e.sleep(delay)
 		return delay
 	}

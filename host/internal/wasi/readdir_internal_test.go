@@ -1,4 +1,4 @@
-package host
+package wasi
 
 import (
 	"os"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/meter"
 	"github.com/toolhost/toolhost/internal/fuel"
 	"github.com/toolhost/toolhost/internal/rootfs"
@@ -32,7 +33,7 @@ func TestListingIsSmall(t *testing.T) {
 	fs, err := rootfs.Open(dir, rootfs.Options{ReadOnly: true})
 	require.NoError(t, err)
 	defer fs.Close()
-	c := &call{meter: meter.Meter{Fuel: fuel.NewMeter(MaxFuel, func() error { return nil }), Counter: new(fuelCounter)}}
+	c := &Call{Ops: &guestcall.Call{Meter: &meter.Meter{Fuel: fuel.NewMeter(1<<40, func() error { return nil }), Counter: new(fuelCounter)}}}
 	l := &listing{dir: fs.Folder()}
 	used, errno := l.write(c, make([]byte, 1<<20), 0)
 	require.Zero(t, errno)

@@ -1,11 +1,10 @@
-package host
+package wasi
 
 import (
 	"bytes"
 	crand "crypto/rand"
 	"errors"
 	"io"
-	"log/slog"
 	"maps"
 	"math"
 	"slices"
@@ -16,53 +15,63 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/contract"
-	"github.com/toolhost/toolhost/host/internal/extism"
 	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
 
-// environment is what an instance sees through WASI: stdio, arguments, environment,
+// Environment is what an instance sees through WASI: stdio, arguments, environment,
 // clocks, randomness and folders, as the policy grants them. Instances outlive
 // calls, so it serves the current call.
-type environment struct {
-	call    *call
+type Environment struct {
+	call    *Call
 	state   instance.Env // the fixed clock and the fixed randomness of a plugin without the grants
-	open    []io.Closer  // granted folders
-	folders []*rootfs.FS // the same folders
+	folders []*rootfs.FS // granted folders
 	began   time.Time    // time of the call's start, after start-up; zero before
 	from    int64        // the monotonic clock at that time, in nanoseconds
 	idling  idling
 	files   descriptors
-	kernel  extism.Kernel // kernel of an Extism plugin
 }
 
-// newEnvironment returns the environment of an instance for this call and later
-// ones with the same view.
-func newEnvironment(c *call) *environment {
-	e := &environment{call: c, files: newDescriptors()}
+// NewEnvironment returns the environment of an instance for this call and later ones that
+// see the same.
+func NewEnvironment(c *Call) *Environment {
+	e := &Environment{call: c, files: newDescriptors()}
 	e.state.Random.Seed([32]byte([]byte("toolhost: nothing random granted")))
 	return e
 }
 
-// close closes the files that the guest left open.
-func (e *environment) close() {
-	for _, folder := range e.open {
+// State returns what an instance has outside its memory and globals.
+func (e *Environment) State() *instance.Env { return &e.state }
+
+// Serve makes the environment that of a call. Without one, its functions must not be called.
+func (e *Environment) Serve(c *Call) {
+	e.call, e.idling, e.began = c, idling{}, time.Time{}
+	if c != nil {
+		c.env = e
+	}
+}
+
+// Refused reports whether the guest has tried to write to a read-only folder.
+func (e *Environment) Refused() bool { return slices.ContainsFunc(e.folders, (*rootfs.FS).Refused) }
+
+// Close closes the files that the guest left open.
+func (e *Environment) Close() {
+	for _, folder := range e.folders {
 		_ = folder.Close()
 	}
 }
 
-// config returns the environment as a wazero configuration.
-func (e *environment) config() (wazero.ModuleConfig, error) {
+// Config returns the environment as a wazero configuration.
+func (e *Environment) Config() (wazero.ModuleConfig, error) {
 	c := e.call
 	config := wazero.NewModuleConfig().
 		WithName("").         // lets a module have many instances
 		WithStartFunctions(). // start functions run explicitly, under this call's limits
 		WithStdout(output{e, abi.StreamOutput}).
 		WithStderr(output{e, abi.StreamStderr})
-	if c.module.Info.Shape == contract.Command && !c.describing {
+	if c.Shape == contract.Command && !c.Ops.Describing {
 		line := c.Command.Line
 		if c.Argv {
 			line = c.Command.Flags
@@ -75,26 +84,26 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 		if err != nil {
 			return nil, &guestcall.ToolFailure{Message: err.Error()}
 		}
-		config = config.WithStdin(stdin).WithArgs(append([]string{c.Tool}, argv...)...)
+		config = config.WithStdin(stdin).WithArgs(append([]string{c.Ops.Tool}, argv...)...)
 	}
-	if c.module.Info.Shape != contract.Command {
+	if c.Shape != contract.Command {
 		config = config.WithStdin(standardInput{e})
 	}
 
 	variables := map[string]string{}
-	if c.module.Info.Shape == contract.Command {
+	if c.Shape == contract.Command {
 		if c.Command.Dir != "" {
 			variables["PWD"] = c.Command.Dir
 		}
 		maps.Copy(variables, c.Command.Env)
 	}
-	maps.Copy(variables, c.Policy.Env)
+	maps.Copy(variables, c.Ops.Grant.Env)
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		config = config.WithEnv(name, variables[name])
 	}
 	config = e.clock(config)
 	source := io.Reader(&e.state.Random)
-	if c.Policy.Random {
+	if c.Ops.Grant.Random {
 		source = crand.Reader
 	}
 
@@ -104,24 +113,24 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 // standing reports whether the clocks stand still, except for reads and sleeps: without the
 // grant, and while the plugin starts up. So calls can share a started instance, and each sees
 // a module that has just started up.
-func (e *environment) standing() bool { return !e.call.Policy.Clock || e.began.IsZero() }
+func (e *Environment) standing() bool { return !e.call.Ops.Grant.Clock || e.began.IsZero() }
 
-// monotonic returns the monotonic clock in nanoseconds. It continues when a call continues
+// Monotonic returns the monotonic clock in nanoseconds. It continues when a call continues
 // in another process. With the grant it is never 0, which Go's runtime takes for a broken
 // clock.
-func (e *environment) monotonic() int64 {
+func (e *Environment) Monotonic() int64 {
 	switch {
 	case !e.standing():
 		return e.from + int64(time.Since(e.began))
-	case e.call.Policy.Clock:
+	case e.call.Ops.Grant.Clock:
 		return int64(time.Second) + e.state.Now
 	}
 	return e.state.Now
 }
 
 // realtime returns the time of day.
-func (e *environment) realtime() time.Time {
-	if e.call.Policy.Clock {
+func (e *Environment) realtime() time.Time {
+	if e.call.Ops.Grant.Clock {
 		return time.Now()
 	}
 	return start.Add(time.Duration(e.state.Now))
@@ -130,11 +139,14 @@ func (e *environment) realtime() time.Time {
 // start is the initial time of a plugin without a clock.
 var start = time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// begin starts the monotonic clock of a call.
-func (e *environment) begin(from int64) { e.began, e.from = time.Now(), from }
+// Begin starts the monotonic clock of a call that begins.
+func (e *Environment) Begin() { e.Continue(int64(time.Second) + e.state.Now) }
+
+// Continue starts the monotonic clock of a call that continues, in nanoseconds.
+func (e *Environment) Continue(from int64) { e.began, e.from = time.Now(), from }
 
 // tick advances a clock that stands still, because it is read.
-func (e *environment) tick() {
+func (e *Environment) tick() {
 	if e.standing() {
 		e.state.Now += int64(time.Microsecond)
 	}
@@ -145,22 +157,22 @@ const maxNow = 1 << 62
 
 // sleep lets the guest sleep. A clock that stands still advances by as much. A sleep that
 // it cannot represent takes real time, so that it lasts until the call ends.
-func (e *environment) sleep(ns uint64) {
+func (e *Environment) sleep(ns uint64) {
 	c, room := e.call, uint64(math.MaxUint64)
 	if e.standing() {
 		room = uint64(max(0, maxNow-max(0, e.state.Now)))
 		e.state.Now += int64(min(ns, room))
 	}
-	if c.Policy.Clock || ns > room {
+	if c.Ops.Grant.Clock || ns > room {
 		c.sleep(time.Duration(min(ns, math.MaxInt64)))
 	}
 }
 
 // clock gives the guest the real clocks, or a deterministic one, which moves a
 // microsecond at each read, and by the duration of each sleep.
-func (e *environment) clock(config wazero.ModuleConfig) wazero.ModuleConfig {
+func (e *Environment) clock(config wazero.ModuleConfig) wazero.ModuleConfig {
 	resolution := sys.ClockResolution(time.Microsecond)
-	if e.call.Policy.Clock {
+	if e.call.Ops.Grant.Clock {
 		resolution = 1
 	}
 
@@ -172,7 +184,7 @@ func (e *environment) clock(config wazero.ModuleConfig) wazero.ModuleConfig {
 		}, sys.ClockResolution(time.Microsecond)).
 		WithNanotime(func() int64 {
 			e.tick()
-			return e.monotonic()
+			return e.Monotonic()
 		}, resolution)
 }
 
@@ -182,7 +194,7 @@ const randomMost = 64 << 10
 
 // randomness is a source of random bytes that charges the guest.
 type randomness struct {
-	*environment
+	*Environment
 	source io.Reader
 }
 
@@ -190,12 +202,12 @@ type randomness struct {
 // then calls it again.
 func (r randomness) Read(p []byte) (int, error) {
 	p = p[:min(len(p), randomMost)]
-	r.call.meter.Charge(len(p))
+	r.call.Ops.Meter.Charge(len(p))
 	return r.source.Read(p)
 }
 
 // stdin is the standard input of a command.
-func (e *environment) stdin() (io.Reader, error) {
+func (e *Environment) stdin() (io.Reader, error) {
 	c := e.call
 	if c.Command.Stdin == nil {
 		return bytes.NewReader(c.Args), nil
@@ -207,7 +219,7 @@ func (e *environment) stdin() (io.Reader, error) {
 // output is an output stream of WASI. The stdout of a command is also its
 // result.
 type output struct {
-	*environment
+	*Environment
 	stream abi.Stream
 }
 
@@ -215,53 +227,18 @@ var errOutputLimit = errors.New("output limit reached")
 
 func (o output) Write(p []byte) (int, error) {
 	c := o.call
-	c.meter.Charge(len(p))
-	err := c.answer.Count(len(p))
-	if err == nil && o.stream == abi.StreamOutput && c.module.Info.Shape == contract.Command {
-		if err = c.meter.Keep(len(p)); err == nil {
-			c.answer.Result = append(c.answer.Result, p...)
+	c.Ops.Meter.Charge(len(p))
+	err := c.Ops.Answer.Count(len(p))
+	if err == nil && o.stream == abi.StreamOutput && c.Shape == contract.Command {
+		if err = c.Ops.Meter.Keep(len(p)); err == nil {
+			c.Ops.Answer.Result = append(c.Ops.Answer.Result, p...)
 		}
 	}
 
 	if err != nil {
-		c.failed = err // it ends the call at its next check
+		c.Host.Fail(err) // it ends the call at its next check
 		return 0, errOutputLimit
 	}
-	c.show(o.stream, p)
+	c.Host.Show(o.stream, p)
 	return len(p), nil
-}
-
-// show passes live output to the caller. The guest does not see its write errors.
-func (c *call) show(stream abi.Stream, p []byte) {
-	w := c.Stdout
-	if stream == abi.StreamStderr {
-		if c.module.Info.Shape == contract.Command && !c.Secret && c.host.log.Enabled(&c.ctx, slog.LevelInfo) {
-			c.stderr = append(c.stderr, p[:min(len(p), answer.MaxLogged-len(c.stderr))]...)
-		}
-		p, w = c.answer.Stderr.Write(p), c.Stderr
-	}
-	if w != nil && len(p) > 0 {
-		p = bytes.Clone(p) // p is guest memory: a writer that kept it would read another call's data
-		c.ops.Outside(func() { _, _ = w.Write(p) })
-	}
-}
-
-// sleep lets the guest sleep for d of real time. It gives up its processor meanwhile. A stop
-// wakes it, but not from a sleep that begins later, or it would sleep again and again.
-func (c *call) sleep(d time.Duration) {
-	stopping := c.Stopping
-	if c.ops.IsStopping() {
-		stopping = nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-
-	c.guest.Idle()
-	select {
-	case <-timer.C:
-	case <-stopping:
-	case <-c.ctx.Done():
-	}
-	c.guest.Compute()
-	c.meter.Check() // ends a call that has to end
 }

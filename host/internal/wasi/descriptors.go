@@ -1,4 +1,4 @@
-package host
+package wasi
 
 import (
 	"io/fs"
@@ -87,7 +87,7 @@ var firstParam = []int{0}
 // descriptorParams returns which parameters of a function are descriptors, if it is one of
 // wazero's.
 func descriptorParams(function string) []int {
-	if _, own := ownWASI[function]; own {
+	if _, own := own[function]; own {
 		return nil
 	}
 	if params := manyParams[function]; params != nil {
@@ -100,11 +100,11 @@ func descriptorParams(function string) []int {
 }
 
 // after records what the function has done, and corrects its results.
-func (d *descriptors) after(c *call, function string, mem api.Memory, results []uint64) {
+func (d *descriptors) after(c *Call, function string, mem api.Memory, results []uint64) {
 	failed := len(results) > 0 && uint32(results[0]) != 0
 	switch {
 	case failed && d.outside:
-		results[0], c.outside = wasiNoEntry, true // what a libc reports, so programs continue
+		results[0], c.Outside = errnoNoEntry, true // what a libc reports, so programs continue
 	case failed:
 	case function == "path_open":
 		d.add(mem)
@@ -112,7 +112,7 @@ func (d *descriptors) after(c *call, function string, mem api.Memory, results []
 		delete(d.open, d.number)
 	case function == "fd_allocate":
 		if open := d.open[d.number]; open != nil && open.listing != nil {
-			results[0] = wasiBadDescriptor // wazero takes a directory for a file of its size
+			results[0] = errnoBadDescriptor // wazero takes a directory for a file of its size
 		}
 	case function == "fd_fdstat_get":
 		d.describe(mem)
@@ -171,22 +171,22 @@ func (d *descriptors) describe(mem api.Memory) {
 
 // renumber is fd_renumber of WASI. wazero's own refuses streams and folders, and grows its
 // table to any number that a guest names.
-func renumber(c *call, _ api.Memory, stack []uint64) uint32 {
-	d := &c.instance.Guest.(*environment).files
+func renumber(c *Call, _ api.Memory, stack []uint64) uint32 {
+	d := &c.env.files
 	from, to := uint32(stack[0]), uint32(stack[1])
 	moved, replaced := d.open[from], d.open[to]
 	switch {
 	case moved == nil || replaced == nil:
-		return wasiBadDescriptor
+		return errnoBadDescriptor
 	case from == to:
 		return 0
 	case d.renumbered == maxRenumbered:
-		return wasiTooManyFiles
+		return errnoTooManyFiles
 	}
 
 	if replaced.file != nil {
 		if errno := replaced.file.Close(); errno != 0 {
-			return wasiErrno(errno)
+			return numberOf(errno)
 		}
 	}
 	delete(d.open, from)
@@ -197,30 +197,30 @@ func renumber(c *call, _ api.Memory, stack []uint64) uint32 {
 
 // folderName is fd_prestat_dir_name of WASI. wazero's own cuts the path, and refuses room for
 // more than it.
-func folderName(c *call, mem api.Memory, stack []uint64) uint32 {
-	open := c.instance.Guest.(*environment).files.open[uint32(stack[0])]
+func folderName(c *Call, mem api.Memory, stack []uint64) uint32 {
+	open := c.env.files.open[uint32(stack[0])]
 	switch {
 	case open == nil || open.folder == "":
-		return wasiBadDescriptor
+		return errnoBadDescriptor
 	case uint64(uint32(stack[2])) < uint64(len(open.folder)):
-		return wasiNameTooLong
+		return errnoNameTooLong
 	case !mem.WriteString(uint32(stack[1]), open.folder):
-		return wasiFault
+		return errnoFault
 	}
 	return 0
 }
 
 // shutdown is sock_shutdown of WASI: no descriptor is a socket.
-func shutdown(c *call, _ api.Memory, stack []uint64) uint32 {
-	if c.instance.Guest.(*environment).files.open[uint32(stack[0])] == nil {
-		return wasiBadDescriptor
+func shutdown(c *Call, _ api.Memory, stack []uint64) uint32 {
+	if c.env.files.open[uint32(stack[0])] == nil {
+		return errnoBadDescriptor
 	}
-	return wasiNotSocket
+	return errnoNotSocket
 }
 
 // setRights is fd_fdstat_set_rights of WASI. wazero's own says that there is no such function,
 // which programs take for a host that has rights.
-func setRights(*call, api.Memory, []uint64) uint32 { return wasiNotSupported }
+func setRights(*Call, api.Memory, []uint64) uint32 { return errnoNotSupported }
 
 // folder is a granted folder. It records what is opened.
 type folder struct {
