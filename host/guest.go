@@ -45,6 +45,25 @@ func (c *call) show(stream abi.Stream, p []byte) {
 	}
 }
 
+// log writes a plugin's message for the operator. It never reaches the model.
+func (c *call) log(stream abi.Stream, data []byte) {
+	log := c.host.log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID)
+	before := c.answer.Logged
+	c.answer.Logged += int64(len(data))
+	switch {
+	case c.answer.Logged <= answer.MaxLogged:
+		c.guest.Lend()
+		defer c.guest.Reclaim()
+		log.Log(&c.ctx, levels[stream], c.Plugin+" | "+answer.Clean(answer.Shorten(data))) // the prefix keeps it apart from the host's own messages
+	case before <= answer.MaxLogged:
+		log.Warn("the plugin logs too much: the rest of this call's log is dropped", "bytes_allowed", answer.MaxLogged)
+	}
+}
+
+var levels = map[abi.Stream]slog.Level{
+	abi.StreamDebug: slog.LevelDebug, abi.StreamInfo: slog.LevelInfo, abi.StreamWarn: slog.LevelWarn, abi.StreamErrorLog: slog.LevelError,
+}
+
 // asExtism returns the call as that of an Extism plugin.
 func (c *call) asExtism() *extism.Call {
 	if c.extism == nil {

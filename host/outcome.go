@@ -246,21 +246,44 @@ func (e *CallError) attributes() []any {
 	return out
 }
 
-// log writes a plugin's message for the operator. It never reaches the model.
-func (c *call) log(stream abi.Stream, data []byte) {
-	log := c.host.log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID)
-	before := c.answer.Logged
-	c.answer.Logged += int64(len(data))
-	switch {
-	case c.answer.Logged <= answer.MaxLogged:
-		c.guest.Lend()
-		defer c.guest.Reclaim()
-		log.Log(&c.ctx, levels[stream], c.Plugin+" | "+answer.Clean(answer.Shorten(data))) // the prefix keeps it apart from the host's own messages
-	case before <= answer.MaxLogged:
-		log.Warn("the plugin logs too much: the rest of this call's log is dropped", "bytes_allowed", answer.MaxLogged)
-	}
+// Explanations of tool errors that the sandbox causes.
+const (
+	hintReadonly = " (the tool has the hint readonly, so its folders are mounted read-only)"
+	hintNetwork  = " (plugins have no network but the operation http: in Go, import guest/web)"
+	hintFolders  = " (a plugin reaches only the folders that it was granted)"
+	hintPlatform = " (plugins have no network, no threads and no other programs)"
+)
+
+// libraryErrors are error texts of libraries for features that the sandbox lacks,
+// mostly without a call to the host. They read as if the feature existed but was
+// broken.
+var libraryErrors = []struct{ text, hint string }{
+	{"Connection refused", hintNetwork},                        // Go
+	{"Connection reset by peer", hintNetwork},                  // Go, of a name server
+	{"operation not supported on this platform", hintPlatform}, // Rust
+	{"Capabilities insufficient", hintFolders},                 // C
 }
 
-var levels = map[abi.Stream]slog.Level{
-	abi.StreamDebug: slog.LevelDebug, abi.StreamInfo: slog.LevelInfo, abi.StreamWarn: slog.LevelWarn, abi.StreamErrorLog: slog.LevelError,
+// hint returns an explanation to append to a tool error, or nothing.
+func (o *outcome) hint(text string) string {
+	hint := ""
+	switch {
+	case o.unwritten && o.Readonly:
+		hint = hintReadonly
+	case o.wasi.Connected:
+		hint = hintNetwork
+	case o.wasi.Outside && strings.Contains(text, "No such file or directory"): // Go
+		hint = hintFolders
+	default:
+		for _, e := range libraryErrors {
+			if o.ops.Web == nil && strings.Contains(text, e.text) {
+				hint = e.hint
+				break
+			}
+		}
+	}
+	if strings.HasSuffix(text, hint) { // the plugin added it itself
+		return ""
+	}
+	return hint
 }
