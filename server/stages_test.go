@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -218,5 +220,76 @@ func TestOrderOfRuns(t *testing.T) {
 		require.Contains(t, string(why.Kind)+": "+why.Message, found.want)
 		require.Equal(t, found.name != "broken", why.Kind == engine.KindRejected)
 		require.NotErrorIs(t, failed, host.ErrTrap)
+	})
+}
+
+// TestOrderOfSpawns is the same for a run, or a schedule, that a session requests.
+func TestOrderOfSpawns(t *testing.T) {
+	s := openStages(t, Config{}, nil)
+	_, err := s.Session(alice).Spawn(t.Context(), SpawnRequest{Tool: "tool_", IdempotencyKey: "used"})
+	require.NoError(t, err)
+
+	change := map[string]func(*SpawnRequest){
+		"no tool":   func(r *SpawnRequest) { r.Tool = "no" + r.Tool },
+		"direct":    func(r *SpawnRequest) { r.Tool = strings.Replace(r.Tool, "tool_", "direct", 1) },
+		"long":      func(r *SpawnRequest) { r.Timeout = 1000 * time.Hour },
+		"no object": func(r *SpawnRequest) { r.Args = json.RawMessage(`[1]`) },
+		"bad arguments": func(r *SpawnRequest) {
+			if string(r.Args) == `{"n":2}` {
+				r.Args = json.RawMessage(`{"n":"x"}`)
+			}
+		},
+		"bad wake":   func(r *SpawnRequest) { r.Wake = "never" },
+		"bad locale": func(r *SpawnRequest) { r.Locale = "no locale" },
+		"bad parent": func(r *SpawnRequest) { r.Parent = "bg_gone" },
+		"used key":   func(r *SpawnRequest) { r.IdempotencyKey = "used" },
+	}
+	all := []wrong{
+		{name: "no tool", want: "no such tool"},
+		{name: "long", want: "timeout_seconds: must be between 1 and"},
+		{name: "no object", want: "expected an object, found an array"},
+		{name: "bad arguments", want: "/n: expected integer, found string"},
+		{name: "not granted", tool: ungranted, want: "needs env HOME, which the operator has not granted"},
+		{name: "bad wake", want: "wake: expected end, failure or none"},
+		{name: "bad locale", want: "locale: "},
+		{name: "forbidden", tool: forbidden, want: "the operator's policy refuses"},
+	}
+	request := func(of []wrong) SpawnRequest {
+		req := SpawnRequest{Tool: stageTool(of...), Args: json.RawMessage(`{"n":2}`)}
+		for _, w := range of {
+			if f := change[w.name]; f != nil {
+				f(&req)
+			}
+		}
+		return req
+	}
+
+	t.Run("run", func(t *testing.T) {
+		eachPair(t, append(slices.Clone(all), wrong{name: "used key", want: "idempotency key already used"}, wrong{name: "bad parent", want: "no such background task in this session: bg_gone"}), func(t *testing.T, found wrong, of ...wrong) {
+			_, err := s.Session(alice).Spawn(t.Context(), request(of))
+			require.ErrorContains(t, err, found.want)
+		})
+	})
+	t.Run("dry run", func(t *testing.T) {
+		eachPair(t, append(slices.Clone(all), wrong{name: "bad parent", want: "no such background task in this session: bg_gone"}), func(t *testing.T, found wrong, of ...wrong) {
+			req := request(of)
+			req.DryRun = true
+			_, err := s.Session(alice).Spawn(t.Context(), req)
+			require.ErrorContains(t, err, found.want)
+		})
+	})
+	t.Run("schedule", func(t *testing.T) {
+		last := len(all) - 1
+		of := append(slices.Clone(all[:last]),
+			wrong{name: "used key", want: "idempotency_key: not allowed for a schedule"}, wrong{name: "bad parent", want: "parent: not allowed for a schedule"},
+			wrong{name: "bad cron", want: "cron_expression: "}, all[last])
+		eachPair(t, of, func(t *testing.T, found wrong, of ...wrong) {
+			req := ScheduleRequest{SpawnRequest: request(of), Cron: "0 8 * * *"}
+			if slices.ContainsFunc(of, func(w wrong) bool { return w.name == "bad cron" }) {
+				req.Cron = "never"
+			}
+			_, err := s.Session(alice).Schedules().New(t.Context(), req)
+			require.ErrorContains(t, err, found.want)
+		})
 	})
 }
