@@ -90,12 +90,17 @@ func (c call) asked() approval.Call {
 	if c.outer != nil {
 		asked.Caller = c.outer.tool.Name
 	}
+	if c.spawn != nil && c.spawn.When != nil {
+		asked.Schedule = &c.spawn.Schedule
+	}
 	return asked
 }
 
-// approve is the stage that gets approval for a call, or holds the call until a person
-// approves it.
-func approve(follow *runs.Follower) stage {
+// A holdFunc holds a call until a person approves it.
+type holdFunc func(ctx context.Context, follow *runs.Follower, c call, next callFunc) (abi.Result, error)
+
+// approve is the stage that gets approval for a call, or holds the call.
+func approve(follow *runs.Follower, hold holdFunc) stage {
 	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {
 			asked := c.asked()

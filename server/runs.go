@@ -75,7 +75,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	x.Call, x.Child = s.callOf, childOf
 	s.sessions = &runs.Sessions{
 		Manager: s.runs, Engine: s.engine, Catalog: s.catalog, Checker: s.checker, Follower: x.Follower,
-		Audit: &s.audit, Files: s.kept(), Version: versionOf,
+		Audit: &s.audit, Files: s.kept(), Version: versionOf, Pass: s.stages.passSpawn,
 	}
 	s.openStages()
 	return nil
@@ -123,16 +123,8 @@ func childOf(ctx context.Context, child runs.ChildCall) (background.SpawnRequest
 	return c.limited().asLaterRun(ctx, version), nil
 }
 
-// unchanged is the stage that refuses a run whose plugin was replaced since the run was
-// admitted or approved.
-func unchanged(next callFunc) callFunc {
-	return func(ctx context.Context, c call) (abi.Result, error) {
-		if err := c.run.Unchanged(c.tool); err != nil {
-			return abi.Result{}, err
-		}
-		return next(ctx, c)
-	}
-}
+// unchanged refuses a run whose plugin was replaced since the run was admitted or approved.
+func unchanged(_ context.Context, c call) (call, error) { return c, c.run.Unchanged(c.tool) }
 
 // begin is the stage that attaches the sink of a run to the call.
 func begin(x *runs.Executor) stage {

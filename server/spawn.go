@@ -3,11 +3,15 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/approval"
+	"github.com/toolhost/toolhost/server/internal/catalog"
+	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -33,6 +37,48 @@ type SpawnRequest struct {
 // the run is an earlier one with the same idempotency key.
 func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) {
 	return v.in.Spawn(ctx, runs.SpawnRequest(req), approval.User{})
+}
+
+// passSpawn passes a run, or a schedule, that a session requests through its stages.
+func (l *stages) passSpawn(ctx context.Context, s *runs.Spawn) error {
+	c := call{spawn: s, note: &record.Note{}}
+	c.Session, c.Tool, c.Args, c.Parsed, c.Locale, c.DryRun = s.Name, strings.TrimSpace(s.Tool), s.Args, s.Parsed, s.Locale, s.DryRun
+	_, err := l.spawn(ctx, c)
+	return err
+}
+
+// spawnable returns the tool of a run that a session requests.
+func spawnable(ctx context.Context, c call) (*catalog.Tool, error) { return c.spawn.Find(ctx, c.Tool) }
+
+// deadline decides the time limit of a run.
+func deadline(_ context.Context, c call) (_ call, err error) {
+	c.allowed.Background, err = c.tool.Deadline(c.spawn.Timeout)
+	return c, err
+}
+
+// prepareRun makes the run that is to be submitted.
+func prepareRun(ctx context.Context, c call) (call, error) {
+	return c, c.spawn.Prepare(ctx, c.tool, c.Args, c.allowed.Background)
+}
+
+// plan is the stage that plans a schedule, and that ends a dry run.
+func plan(next callFunc) callFunc {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		if err := c.spawn.Plan(ctx, c.tool, c.DryRun); err != nil || c.DryRun {
+			return abi.Result{}, err
+		}
+		return next(ctx, c)
+	}
+}
+
+// holdRun is hold for a run that a session requests.
+func holdRun(ctx context.Context, _ *runs.Follower, c call, _ callFunc) (abi.Result, error) {
+	return abi.Result{}, c.spawn.Hold(ctx)
+}
+
+// submit is the last stage of a run that a session requests.
+func submit(callFunc) callFunc {
+	return func(ctx context.Context, c call) (abi.Result, error) { return abi.Result{}, c.spawn.Submit(ctx) }
 }
 
 // MaxLocale bounds the locale of a call or a run, in bytes: 64.

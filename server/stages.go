@@ -25,6 +25,7 @@ type call struct {
 	Request
 	outer   *origin         // the call whose tool makes this one; nil for an agent's call
 	run     *runs.Execution // the run in execution; nil for a call that somebody waits for
+	spawn   *runs.Spawn     // the run that a session requests; nil for any other call
 	note    *record.Note    // the entry in the records
 	tool    *catalog.Tool   // once found
 	allowed Limits          // limits, once decided
@@ -37,6 +38,19 @@ type callFunc func(ctx context.Context, c call) (abi.Result, error)
 
 // A stage answers a call, or passes it on, and may change the answer.
 type stage func(next callFunc) callFunc
+
+// check makes a stage of a function that returns the call as it continues, or refuses it.
+func check(f func(ctx context.Context, c call) (call, error)) stage {
+	return func(next callFunc) callFunc {
+		return func(ctx context.Context, c call) (abi.Result, error) {
+			c, err := f(ctx, c)
+			if err != nil {
+				return abi.Result{}, err
+			}
+			return next(ctx, c)
+		}
+	}
+}
 
 // chain joins stages in order. The last one passes no call on.
 func chain(stages ...stage) (f callFunc) {
@@ -51,6 +65,7 @@ func chain(stages ...stage) (f callFunc) {
 type stages struct {
 	direct callFunc // calls of agents and programs
 	nested callFunc // calls of tools by tools, which wait for them
+	spawn  callFunc // background runs, and schedules, that a session requests
 	run    callFunc // background runs in execution
 }
 
@@ -64,50 +79,63 @@ func (s *Service) openStages() {
 	describe, park := describer{s.checker}.describe, parker{x, follow, s.runs, again}.park
 
 	s.stages.direct = chain(
-		recording.record,             // record.go: in figures, traces and the audit log
-		explain,                      // what is wrong, and what to do about it
-		parse,                        // arguments, locale and key
-		s.answerAgent,                // agent.go: the agent's own tools
-		accept(&s.closed),            // nothing once the service closes
-		find,                         // the tool
-		admit(s.catalog.Annotations), // arguments that fit, and grants
-		limit,                        // fuel, memory, output and time
-		describe,                     // dryrun.go: in a dry run, what it would do
-		stored,                       // park.go: which run has a large result
-		repeats(again),               // runs.go: the answer of an earlier request
-		approve(follow),              // approvals.go: ask a person, or hold it
-		prepare,                      // the call of the tool
-		secrets.connect,              // missingsecrets.go: ask for a secret that it lacks
-		park,                         // park.go: continue in the background when it takes long
-		narrate,                      // narrate.go: in sentences for people
-		measure(s.telemetry),         // what it uses
-		secrets.link,                 // missingsecrets.go: where a secret is set that it lacks
-		checkResult(s.log),           // execute.go: the result
-		s.execute,                    // execute.go: the tool itself
+		recording.record,                    // record.go: in figures, traces and the audit log
+		explain,                             // what is wrong, and what to do about it
+		parse,                               // arguments
+		check(mark),                         // locale and key
+		s.answerAgent,                       // agent.go: the agent's own tools
+		check(accept(&s.closed)),            // nothing once the service closes
+		find,                                // the tool
+		check(admit(s.catalog.Annotations)), // arguments that fit, and grants
+		check(limit),                        // fuel, memory, output and time
+		describe,                            // dryrun.go: in a dry run, what it would do
+		stored,                              // park.go: which run has a large result
+		repeats(again),                      // runs.go: the answer of an earlier request
+		approve(follow, hold),               // approvals.go: ask a person, or hold it
+		check(prepare),                      // the call of the tool
+		secrets.connect,                     // missingsecrets.go: ask for a secret that it lacks
+		park,                                // park.go: continue in the background when it takes long
+		narrate,                             // narrate.go: in sentences for people
+		measure(s.telemetry),                // what it uses
+		secrets.link,                        // missingsecrets.go: where a secret is set that it lacks
+		checkResult(s.log),                  // execute.go: the result
+		s.execute,                           // execute.go: the tool itself
 	)
 	s.stages.nested = chain(
 		recording.record,
 		explain,
 		parse,
+		check(mark),
 		s.answerAgent,
 		find,
-		admit(s.catalog.Annotations),
-		limit,
+		check(admit(s.catalog.Annotations)),
+		check(limit),
 		describe,
 		repeats(again),
-		approve(follow),
-		prepare,
+		approve(follow, hold),
+		check(prepare),
 		narrate,
 		checkResult(s.log),
 		s.execute,
 	)
+	s.stages.spawn = chain(
+		finder{lookup: spawnable}.find, // spawn.go: a tool that supports background runs
+		check(deadline),                // spawn.go: the time limit of the run
+		parse,
+		check(admit(s.catalog.Annotations)),
+		check(prepareRun), // spawn.go: the run
+		check(mark),
+		plan,                     // spawn.go: in a dry run, what it would start
+		approve(follow, holdRun), // spawn.go: store it until a person has approved it
+		submit,                   // spawn.go: start it, or store the schedule
+	)
 	s.stages.run = chain(
 		parse,
 		finder{lookup: func(ctx context.Context, c call) (*catalog.Tool, error) { return x.Lookup(ctx, c.run.Run) }}.find,
-		admitStored,
-		unchanged, // the plugin since the run was admitted or approved
-		limit,
-		prepare,
+		check(admitStored),
+		check(unchanged), // the plugin since the run was admitted or approved
+		check(limit),
+		check(prepare),
 		begin(x), // with its sink, and as far as it has come
 		narrate,
 		measure(s.telemetry),
@@ -129,7 +157,7 @@ func explain(next callFunc) callFunc {
 	}
 }
 
-// parse checks everything that can be checked without the tool.
+// parse checks the form of the arguments.
 func parse(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		if c.DryRun = c.DryRun || InDryRun(ctx); c.DryRun {
@@ -140,29 +168,27 @@ func parse(next callFunc) callFunc {
 			return abi.Result{}, err
 		}
 		c.Args = c.Parsed.Raw()
-
-		if err := CheckLocale(c.Locale); err != nil {
-			return abi.Result{}, err
-		}
-		if c.Key != "" {
-			if err := repeat.CheckKey(c.Session, c.Key); err != nil {
-				return abi.Result{}, err
-			}
-		}
 		return next(ctx, c)
 	}
 }
 
+// mark checks the locale and the key of a call.
+func mark(_ context.Context, c call) (call, error) {
+	err := CheckLocale(c.Locale)
+	if err == nil && c.Key != "" {
+		err = repeat.CheckKey(c.Session, c.Key)
+	}
+	return c, err
+}
+
 // accept refuses calls once the service closes. It does not refuse calls of tools,
 // because runs may finish.
-func accept(closed *atomic.Bool) stage {
-	return func(next callFunc) callFunc {
-		return func(ctx context.Context, c call) (abi.Result, error) {
-			if closed.Load() {
-				return abi.Result{}, reason.ErrShutdown
-			}
-			return next(ctx, c)
+func accept(closed *atomic.Bool) func(context.Context, call) (call, error) {
+	return func(_ context.Context, c call) (call, error) {
+		if closed.Load() {
+			return c, reason.ErrShutdown
 		}
+		return c, nil
 	}
 }
 
@@ -194,39 +220,22 @@ func (f finder) find(next callFunc) callFunc {
 }
 
 // admitStored makes the checks of [catalog.Tool.AdmitStored] before a run.
-func admitStored(next callFunc) callFunc {
-	return func(ctx context.Context, c call) (abi.Result, error) {
-		if err := c.tool.AdmitStored(c.Parsed); err != nil {
-			return abi.Result{}, err
-		}
-		return next(ctx, c)
-	}
-}
+func admitStored(_ context.Context, c call) (call, error) { return c, c.tool.AdmitStored(c.Parsed) }
 
 // admit makes the checks of [catalog.Tool.Admit], and those of the tool that makes the call.
-func admit(annotate func(*catalog.Tool) Annotations) stage {
-	return func(next callFunc) callFunc {
-		return func(ctx context.Context, c call) (abi.Result, error) {
-			var err error
-			c.Parsed, c.note.Corrected, err = c.tool.Admit(c.Parsed)
-			if err == nil && c.outer != nil {
-				err = c.outer.tool.AdmitCallOf(c.tool, annotate(c.tool))
-			}
-			if err != nil {
-				return abi.Result{}, err
-			}
-			c.Args = c.Parsed.Raw()
-			return next(ctx, c)
+func admit(annotate func(*catalog.Tool) Annotations) func(context.Context, call) (call, error) {
+	return func(_ context.Context, c call) (_ call, err error) {
+		c.Parsed, c.note.Corrected, err = c.tool.Admit(c.Parsed)
+		if err == nil && c.outer != nil {
+			err = c.outer.tool.AdmitCallOf(c.tool, annotate(c.tool))
 		}
+		c.Args = c.Parsed.Raw()
+		return c, err
 	}
 }
 
 // limit decides the limits of a call.
-func limit(next callFunc) callFunc {
-	return func(ctx context.Context, c call) (abi.Result, error) {
-		return next(ctx, c.limited())
-	}
-}
+func limit(_ context.Context, c call) (call, error) { return c.limited(), nil }
 
 // limited returns the call with its limits. A tool that makes the call can only shorten
 // the time.
@@ -239,18 +248,16 @@ func (c call) limited() call {
 }
 
 // prepare builds the call of the tool.
-func prepare(next callFunc) callFunc {
-	return func(ctx context.Context, c call) (abi.Result, error) {
-		c.work = host.Call{
-			ID: "call_" + uuid.NewString(), Session: c.Session, Args: c.Args, Locale: c.Locale, Policy: c.allowed.Policy(),
-			Observers: host.Observers{Stdout: c.Stdout, Stderr: c.Stderr, Progress: c.Progress}, Services: host.Services{Ask: c.Ask},
-		}
-		if c.outer != nil {
-			c.work = c.outer.of(c.work)
-		}
-		c.note.ID = c.work.ID
-		return next(ctx, c)
+func prepare(_ context.Context, c call) (call, error) {
+	c.work = host.Call{
+		ID: "call_" + uuid.NewString(), Session: c.Session, Args: c.Args, Locale: c.Locale, Policy: c.allowed.Policy(),
+		Observers: host.Observers{Stdout: c.Stdout, Stderr: c.Stderr, Progress: c.Progress}, Services: host.Services{Ask: c.Ask},
 	}
+	if c.outer != nil {
+		c.work = c.outer.of(c.work)
+	}
+	c.note.ID = c.work.ID
+	return c, nil
 }
 
 // measure counts what tools use. The usage of a nested call counts for the tool that makes it.

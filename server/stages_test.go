@@ -225,7 +225,7 @@ func TestOrderOfRuns(t *testing.T) {
 
 // TestOrderOfSpawns is the same for a run, or a schedule, that a session requests.
 func TestOrderOfSpawns(t *testing.T) {
-	s := openStages(t, Config{}, nil)
+	s := openStages(t, Config{}, map[string]plugintest.Plugin{"direct": {Manifest: plugintest.Manifest("direct"), Invoke: plugintest.Do().Echo()}})
 	_, err := s.Session(alice).Spawn(t.Context(), SpawnRequest{Tool: "tool_", IdempotencyKey: "used"})
 	require.NoError(t, err)
 
@@ -253,6 +253,14 @@ func TestOrderOfSpawns(t *testing.T) {
 		{name: "bad wake", want: "wake: expected end, failure or none"},
 		{name: "bad locale", want: "locale: "},
 		{name: "forbidden", tool: forbidden, want: "the operator's policy refuses"},
+	}
+	for _, w := range all[1:4] {
+		t.Run("no background before "+w.name, func(t *testing.T) {
+			req := SpawnRequest{Tool: "direct", Args: json.RawMessage(`{"n":2}`)}
+			change[w.name](&req)
+			_, err := s.Session(alice).Spawn(t.Context(), req)
+			require.ErrorContains(t, err, "direct does not support background runs")
+		})
 	}
 	request := func(of []wrong) SpawnRequest {
 		req := SpawnRequest{Tool: stageTool(of...), Args: json.RawMessage(`{"n":2}`)}

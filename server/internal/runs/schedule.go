@@ -2,12 +2,10 @@ package runs
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
-	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/dryrun"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/shape"
@@ -45,31 +43,34 @@ func (v Schedules) Get(ctx context.Context, id string) (wire.Schedule, error) {
 
 // New stores a schedule of runs.
 func (v Schedules) New(ctx context.Context, req SpawnRequest, when background.ScheduleRequest) (wire.Schedule, error) {
-	tool, run, err := Session(v).prepare(ctx, req)
+	s := &Spawn{Session: Session(v), SpawnRequest: req, When: &when}
+	err := v.Pass(ctx, s)
+	return s.Schedule, err
+}
+
+// planSchedule plans a schedule of a prepared run.
+func (s *Spawn) planSchedule(dryRun bool) error {
 	switch {
-	case err != nil:
-		return wire.Schedule{}, err
-	case run.Stored != nil:
-		return wire.Schedule{}, reason.Refuse("%s cannot be scheduled with these arguments: they contain a secret, and secrets are not stored", run.Tool)
-	case run.IdempotencyKey != "":
-		return wire.Schedule{}, &background.FieldError{Field: "idempotency_key", Problem: "not allowed for a schedule"}
-	case run.Parent != "":
-		return wire.Schedule{}, &background.FieldError{Field: "parent", Problem: "not allowed for a schedule: its runs have no parent"}
+	case s.run.Stored != nil:
+		return reason.Refuse("%s cannot be scheduled with these arguments: they contain a secret, and secrets are not stored", s.run.Tool)
+	case s.run.IdempotencyKey != "":
+		return &background.FieldError{Field: "idempotency_key", Problem: "not allowed for a schedule"}
+	case s.run.Parent != "":
+		return &background.FieldError{Field: "parent", Problem: "not allowed for a schedule: its runs have no parent"}
 	}
 
-	when.SpawnRequest = run
-	planned, err := v.Manager.Plan(v.Name, when)
-	plan := shape.Schedule(planned)
-	if plan.DryRun = req.DryRun || dryrun.In(ctx); err != nil || plan.DryRun {
-		return plan, err
-	}
+	s.When.SpawnRequest = s.run
+	planned, err := s.Manager.Plan(s.Name, *s.When)
+	s.Schedule = shape.Schedule(planned)
+	s.Schedule.DryRun = dryRun
+	return err
+}
 
-	asked := approval.Call{Session: v.Name, Args: run.Args, Schedule: &plan}
-	if err := v.Checker.Check(ctx, tool, asked); err != nil && !errors.Is(err, approval.ErrHold) { // each firing is held then
-		return wire.Schedule{}, err
-	}
-	stored, err := v.Manager.Schedule(ctx, v.Name, when)
-	return v.audited("created", shape.Schedule(stored), req.By, err)
+// storeSchedule stores a schedule that was planned.
+func (s *Spawn) storeSchedule(ctx context.Context) (err error) {
+	stored, err := s.Manager.Schedule(ctx, s.Name, *s.When)
+	s.Schedule, err = Schedules(s.Session).audited("created", shape.Schedule(stored), s.By, err)
+	return err
 }
 
 // of returns the Schedules of the session that owns a schedule.

@@ -31,8 +31,9 @@ type Sessions struct {
 	Checker  *approval.Checker
 	Follower *Follower
 	Audit    *record.Auditor
-	Files    bool                                  // operators can open the files of runs
-	Version  func(t *catalog.Tool) (string, error) // of the tool's plugin
+	Files    bool                                      // operators can open the files of runs
+	Version  func(t *catalog.Tool) (string, error)     // of the tool's plugin
+	Pass     func(ctx context.Context, s *Spawn) error // passes a run, or a schedule, through the stages
 }
 
 // A Session is one session, or all of them. The session without a name has nothing.

@@ -12,11 +12,9 @@ import (
 
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
-	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/internal/agent"
 	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/catalog"
-	"github.com/toolhost/toolhost/server/internal/dryrun"
 	"github.com/toolhost/toolhost/server/internal/reason"
 	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/wire"
@@ -42,55 +40,25 @@ type SpawnRequest struct {
 // errSecretHeld is the error of a spawn that needs approval and has secret arguments.
 var errSecretHeld = fmt.Errorf("%w, and its arguments have a secret, which is not stored: it cannot wait for an answer. Call the tool directly, and wait for the decision", reason.ErrApproval)
 
-// planned returns the run that a spawn would start.
-func (v Session) planned(ctx context.Context, tool *catalog.Tool, checked background.SpawnRequest) (wire.Run, error) {
-	verdict, _, err := v.Checker.Foresee(ctx, tool, approval.Call{Session: v.Name})
-	if err != nil {
-		return wire.Run{}, err
-	}
-	if verdict == approval.Held && checked.Stored != nil {
-		return wire.Run{}, errSecretHeld
-	}
-	run, err := v.Manager.PlanRun(ctx, v.Name, checked)
-	if err != nil {
-		return wire.Run{}, err
-	}
-	held := ""
-	if verdict == approval.Held {
-		held = approval.HeldFor
-	}
-	return wire.Run{DryRun: true, Held: held, Tool: run.Tool, Title: run.Title, DeadlineSeconds: shape.Deadline(run.Timeout), SignalOnCompletion: run.SignalOnCompletion}, nil
+// A Spawn is a run, or a schedule of runs, that a session requests. The server passes it
+// through stages, which call Find, Prepare, Plan, and then Hold or Submit.
+type Spawn struct {
+	Session
+	SpawnRequest
+	When *background.ScheduleRequest // when the schedule fires; nil for a run that starts at once
+	User approval.User               // decides on the run if it is held
+
+	Result   wire.Run      // answer, unless When is set
+	Schedule wire.Schedule // plan of the schedule, and then the answer
+
+	run background.SpawnRequest // valid after Prepare
 }
 
 // Spawn starts a background run. The user decides on it if it is held.
 func (v Session) Spawn(ctx context.Context, req SpawnRequest, user approval.User) (wire.Run, error) {
-	tool, checked, err := v.prepare(ctx, req)
-	if err != nil {
-		return wire.Run{}, err
-	}
-	if req.DryRun || dryrun.In(ctx) {
-		return v.planned(ctx, tool, checked)
-	}
-	switch err := v.Checker.Check(ctx, tool, approval.Call{Session: v.Name, Args: checked.Args}); {
-	case errors.Is(err, approval.ErrHold) && checked.Stored != nil:
-		return wire.Run{}, errSecretHeld
-	case errors.Is(err, approval.ErrHold):
-		run, err := v.Follower.spawnHeld(ctx, v.Name, checked)
-		if err != nil {
-			return wire.Run{}, err
-		}
-		return v.whenDecided(ctx, run, req, user)
-	case err != nil:
-		return wire.Run{}, err
-	}
-
-	r, err := v.Manager.Spawn(ctx, v.Name, checked)
-	if err != nil {
-		return wire.Run{}, err
-	}
-	run := shape.Run(r.Run, time.Now())
-	run.Reused = r.Reused
-	return run, nil
+	s := &Spawn{Session: v, SpawnRequest: req, User: user}
+	err := v.Pass(ctx, s)
+	return s.Result, err
 }
 
 // spawnOrResume is Spawn for a request whose user may have decided on the run of an
@@ -115,67 +83,100 @@ func (v Session) whenDecided(ctx context.Context, run engine.Run, req SpawnReque
 	return shape.Run(run, time.Now()), err
 }
 
-// prepare makes the checks of a spawn, except for a person's approval: nobody is
-// asked about a run that would be refused anyway. Their order decides which error
-// an agent sees first: what it named, before what it asked for.
-func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *catalog.Tool, checked background.SpawnRequest, err error) {
-	name := strings.TrimSpace(req.Tool)
-	if tool, err = v.target(ctx, name); err != nil {
-		return nil, checked, err
-	}
-	timeout, err := tool.Deadline(req.Timeout)
-	if err != nil {
-		return nil, checked, err
-	}
-	args, err := catalog.ParseArgs(tool.Name, req.Parsed, req.Args)
-	if err == nil {
-		args, _, err = tool.Admit(args)
-	}
-	if err != nil {
-		return nil, checked, err
-	}
-
-	version, err := v.Version(tool)
-	switch {
-	case errors.Is(err, plugins.ErrReplaced):
-		return v.prepare(ctx, req) // for the new plugin
-	case err != nil:
-		return nil, checked, err
-	}
-
-	silent, wake, err := req.wakes()
-	if err != nil {
-		return nil, checked, err
-	}
-	if err := CheckLocale(req.Locale); err != nil {
-		return nil, checked, err
-	}
-	checked = background.SpawnRequest{
-		Tool: name, Version: version, Args: args.Raw(), Title: cmp.Or(strings.TrimSpace(req.Title), Title(tool)),
-		Silent: silent, Wake: wake, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By, Parent: req.Parent, Anew: tool.Restartable(),
-		Terms: Terms{Locale: req.Locale, Asks: true}.Traced(ctx),
-	}
-	if public, secret := tool.PublicArgs(args.Raw()); secret {
-		checked.Stored = public
-	}
-	return tool, checked, nil
-}
-
 var errNoTool = &background.FieldError{Field: "tool", Problem: "required"}
 
-// target returns the tool to run in the background.
-func (v Session) target(ctx context.Context, name string) (*catalog.Tool, error) {
+// Find returns the tool of the run by its name.
+func (s *Spawn) Find(ctx context.Context, name string) (*catalog.Tool, error) {
 	switch {
 	case name == "":
 		return nil, errNoTool
 	case slices.Contains(agent.Names, name):
 		return nil, reason.Refuse("%s cannot be spawned: call it directly", name)
 	}
-	tool, err := v.Catalog.Find(ctx, name)
+	tool, err := s.Catalog.Find(ctx, name)
 	if err == nil && !tool.Tool.Hints.SupportsBackground {
 		err = reason.Refuse("%s does not support background runs: call it directly", name)
 	}
 	return tool, err
+}
+
+// Prepare makes the run of a tool with admitted arguments. An error that matches
+// [plugins.ErrReplaced] means that there is a new tool.
+func (s *Spawn) Prepare(ctx context.Context, tool *catalog.Tool, args json.RawMessage, timeout time.Duration) error {
+	version, err := s.Version(tool)
+	if err != nil {
+		return err
+	}
+	silent, wake, err := s.wakes()
+	if err != nil {
+		return err
+	}
+
+	s.run = background.SpawnRequest{
+		Tool: tool.Name, Version: version, Args: args, Title: cmp.Or(strings.TrimSpace(s.Title), Title(tool)),
+		Silent: silent, Wake: wake, Timeout: timeout, IdempotencyKey: s.IdempotencyKey, By: s.By, Parent: s.Parent, Anew: tool.Restartable(),
+		Terms: Terms{Locale: s.Locale, Asks: true}.Traced(ctx),
+	}
+	if public, secret := tool.PublicArgs(args); secret {
+		s.run.Stored = public
+	}
+	return nil
+}
+
+// Plan plans a schedule, and in a dry run also a run.
+func (s *Spawn) Plan(ctx context.Context, tool *catalog.Tool, dryRun bool) error {
+	if s.When != nil {
+		return s.planSchedule(dryRun)
+	}
+	if !dryRun {
+		return nil
+	}
+
+	verdict, _, err := s.Checker.Foresee(ctx, tool, approval.Call{Session: s.Name})
+	if err != nil {
+		return err
+	}
+	held := ""
+	if verdict == approval.Held {
+		held = approval.HeldFor
+		if s.run.Stored != nil {
+			return errSecretHeld
+		}
+	}
+	run, err := s.Manager.PlanRun(ctx, s.Name, s.run)
+	if err == nil {
+		s.Result = wire.Run{DryRun: true, Held: held, Tool: run.Tool, Title: run.Title, DeadlineSeconds: shape.Deadline(run.Timeout), SignalOnCompletion: run.SignalOnCompletion}
+	}
+	return err
+}
+
+// Hold stores a run that starts once it is approved, and lets the user decide. A schedule
+// is stored as it is, because each of its firings is held.
+func (s *Spawn) Hold(ctx context.Context) error {
+	switch {
+	case s.When != nil:
+		return s.Submit(ctx)
+	case s.run.Stored != nil:
+		return errSecretHeld
+	}
+	run, err := s.Follower.spawnHeld(ctx, s.Name, s.run)
+	if err == nil {
+		s.Result, err = s.whenDecided(ctx, run, s.SpawnRequest, s.User)
+	}
+	return err
+}
+
+// Submit submits a run that starts now, or stores a schedule.
+func (s *Spawn) Submit(ctx context.Context) error {
+	if s.When != nil {
+		return s.storeSchedule(ctx)
+	}
+	r, err := s.Manager.Spawn(ctx, s.Name, s.run)
+	if err == nil {
+		s.Result = shape.Run(r.Run, time.Now())
+		s.Result.Reused = r.Reused
+	}
+	return err
 }
 
 // wakes returns which ends the session is notified of.
