@@ -56,7 +56,7 @@ const DefaultApprovalWait = approval.DefaultWait
 func (c Config) approvalRules() approval.Rules {
 	rules := approval.Rules{Policy: approval.Policy(c.Approvals)}
 	if c.Approve != nil {
-		rules.Program = func(ctx context.Context, asked approval.Call) error { return c.Approve(ctx, Approval(asked)) }
+		rules.Program = func(ctx context.Context, a approval.Call) error { return c.Approve(ctx, Approval(a)) }
 	}
 	return rules
 }
@@ -84,16 +84,16 @@ func (r Request) user() approval.User {
 	return u
 }
 
-// asked describes the call to those who approve it.
-func (c call) asked() approval.Call {
-	asked := approval.Call{Session: c.Session, Tool: c.tool.Name, Args: c.Args}
+// approval describes the call to those who approve it.
+func (c call) approval() approval.Call {
+	a := approval.Call{Session: c.Session, Tool: c.tool.Name, Args: c.Args}
 	if c.outer != nil {
-		asked.Caller = c.outer.tool.Name
+		a.Caller = c.outer.tool.Name
 	}
 	if c.spawn != nil && c.spawn.When != nil {
-		asked.Schedule = &c.spawn.Schedule
+		a.Schedule = &c.spawn.Schedule
 	}
-	return asked
+	return a
 }
 
 // A holdFunc holds a call until a person approves it.
@@ -103,10 +103,9 @@ type holdFunc func(ctx context.Context, follow *runs.Follower, c call, next call
 func approve(follow *runs.Follower, hold holdFunc) stage {
 	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {
-			asked := c.asked()
-			err := follow.Approvals.Check(ctx, c.tool, asked)
+			err := follow.Approvals.Check(ctx, c.tool, c.approval())
 			if err == nil && c.Resumes != "" && !c.DryRun {
-				if _, asks := follow.Approvals.Ticket(ctx, c.Resumes, c.tool, asked); asks { // the answer to that question counts
+				if _, asks := follow.Approvals.Ticket(ctx, c.Resumes, c.tool, c.approval()); asks { // the answer to that question counts
 					err = approval.ErrHold
 				}
 			}
@@ -137,7 +136,7 @@ func hold(ctx context.Context, follow *runs.Follower, c call, next callFunc) (ab
 		return abi.Result{}, err
 	}
 	return follow.Hold(ctx, runs.HeldCall{
-		Caller: c.caller(), Tool: c.tool, Asked: c.asked(), Nested: c.outer != nil, Resumes: c.Resumes, Run: c.asLaterRun(ctx, version),
+		Caller: c.caller(), Tool: c.tool, Approval: c.approval(), Nested: c.outer != nil, Resumes: c.Resumes, Run: c.asLaterRun(ctx, version),
 		Make: func(ctx context.Context) (abi.Result, error) { return next(ctx, c) },
 	})
 }

@@ -74,12 +74,12 @@ func (d describer) answer(ctx context.Context, c call) (abi.Result, error) {
 	if public, secret := c.tool.PublicArgs(c.Args); secret {
 		what.Args = public
 	}
-	_, asked, err := d.approvals.Foresee(ctx, c.tool, approval.Call{Session: c.Session})
+	_, hint, err := d.approvals.Foresee(ctx, c.tool, approval.Call{Session: c.Session})
 	if err != nil {
 		return abi.Result{}, err
 	}
-	if asked != "" {
-		what.Message += " " + asked
+	if hint != "" {
+		what.Message += " " + hint
 	}
 
 	value, err := shape.JSON(what)

@@ -72,7 +72,7 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 	}
 
 	c.work.Policy.Timeout = b.Deadline
-	live := newLive(c, p.follow.Asked, b.Park > 0)
+	live := newLive(c, p.follow.Questions, b.Park > 0)
 	defer live.detach()
 	ctx = context.WithValue(ctx, liveKey{}, live)
 	began := time.Now()

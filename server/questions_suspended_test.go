@@ -102,7 +102,7 @@ func TestAnsweredWhileSuspended(t *testing.T) {
 		slow := &slowEngine{memory.New(), make(chan struct{})}
 		s := openScripts(t, Config{Engine: slow, ParkAfter: time.Minute})
 		defer s.Close(done())
-		s.asked.Shared = false // as on a host of its own
+		s.questions.SharedEngine = false // as on a host of its own
 		id := s.parkScript(`return await ask("Who?")`)
 		time.Sleep(time.Second)
 		synctest.Wait()

@@ -98,7 +98,7 @@ func TestCheckIsWokenByQuestions(t *testing.T) {
 		sleeper := s.spawn(alice, "sleeper", `{}`)
 		ctx, cancel := context.WithCancel(t.Context())
 		ask := func(run string, q abi.Questions) {
-			_, _ = question.NewAsker(&s.asked, 0).Ask(ctx, question.Run{Session: alice, ID: run}, q)
+			_, _ = question.NewAsker(&s.questions, 0).Ask(ctx, question.Run{Session: alice, ID: run}, q)
 		}
 		who := abi.Questions{Questions: map[string]abi.Question{"name": {Message: "Who are you?", Schema: json.RawMessage(nameForm)}}}
 		for _, more := range []string{`,"wait_seconds":540`, `,"wait_seconds":540,"until":"all"`} {

@@ -55,7 +55,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		Rules: rulesOf, Audit: &s.audit,
 	}
 	x := &runs.Executor{
-		Catalog: s.catalog, Settings: func() catalog.Settings { return s.now() }, Versions: s.versions, Checker: s.checker, Asked: &s.asked,
+		Catalog: s.catalog, Settings: func() catalog.Settings { return s.now() }, Versions: s.versions, Checker: s.checker, Questions: &s.questions,
 		Audit: &s.audit, Telemetry: s.telemetry, Log: s.log, Opened: make(chan struct{}),
 	}
 	s.executor = x
@@ -71,7 +71,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	if s.agent, err = agent.New(s.catalog, s.runs); err != nil {
 		return err
 	}
-	x.Follower = &runs.Follower{Runs: s.runs, Records: s.engine, Approvals: s.approvals, Asked: &s.asked, Offer: s.offerRuns, Log: s.log}
+	x.Follower = &runs.Follower{Runs: s.runs, Records: s.engine, Approvals: s.approvals, Questions: &s.questions, Offer: s.offerRuns, Log: s.log}
 	x.Call, x.Child = s.callOf, childOf
 	s.sessions = &runs.Sessions{
 		Manager: s.runs, Engine: s.engine, Catalog: s.catalog, Checker: s.checker, Follower: x.Follower,
@@ -108,8 +108,8 @@ func (s *Service) runsConfig() background.Config {
 
 // callOf makes the call of a run.
 func (s *Service) callOf(ctx context.Context, x *runs.Execution) (abi.Result, error) {
-	asked := Request{Session: x.Session, Tool: x.Tool, Args: x.Args, Limits: x.Requested.Limits, Locale: x.Requested.Locale}
-	return s.stages.run(ctx, call{Request: asked, run: x, note: &record.Note{}})
+	req := Request{Session: x.Session, Tool: x.Tool, Args: x.Args, Limits: x.Requested.Limits, Locale: x.Requested.Locale}
+	return s.stages.run(ctx, call{Request: req, run: x, note: &record.Note{}})
 }
 
 // childOf returns the run of a call that a tool makes.

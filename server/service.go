@@ -164,7 +164,7 @@ type Service struct {
 	sessions    *runs.Sessions
 	closed      atomic.Bool
 	step        atomic.Pointer[string] // what Close waits for
-	asked       question.Registry
+	questions   question.Registry
 	connections Connections
 	secrets     *secret.Store
 	checker     *approval.Checker

@@ -59,11 +59,11 @@ func (s *Service) openStore(ctx context.Context) (err error) {
 	}
 	s.engine = s.storage.Engine
 	s.seals = seal.New(s.engine)
-	s.versions = versions.New(versions.Config{DataDir: s.cfg.DataDir, Runs: s.engine, Shared: s.cfg.Engine, Registry: s.registry, Logger: s.log})
+	s.versions = versions.New(versions.Config{DataDir: s.cfg.DataDir, Runs: s.engine, SharedValues: s.cfg.Engine, Registry: s.registry, Logger: s.log})
 	shared := s.cfg.Engine != nil
-	s.cluster = cluster.New(cluster.Config{Process: s.process, Name: s.cfg.Name, Version: s.cfg.Version, Shared: shared, Workers: s.engine, Logger: s.log})
-	s.asked.Shared, s.asked.Log = shared, s.log
-	s.asked.Mailbox = func(session, run string) question.Mailbox { return s.runs.Mailbox(session, run) }
+	s.cluster = cluster.New(cluster.Config{Process: s.process, Name: s.cfg.Name, Version: s.cfg.Version, SharedEngine: shared, Workers: s.engine, Logger: s.log})
+	s.questions.SharedEngine, s.questions.Log = shared, s.log
+	s.questions.Mailbox = func(session, run string) question.Mailbox { return s.runs.Mailbox(session, run) }
 
 	if s.audit, err = record.OpenAudit(s.cfg.AuditDir, s.cfg.Audit, s.engine, s.telemetry); err != nil { // the lock of the runs' folder protects the log too
 		return err

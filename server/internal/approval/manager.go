@@ -68,13 +68,13 @@ func (m *Manager) Hold(ctx context.Context, session, tool string, secret bool, s
 
 	r, err := spawn(bound)
 	if err == nil && !r.Reused {
-		m.Asked(r.Run)
+		m.NotifyHeld(r.Run)
 	}
 	return r.Run, err
 }
 
-// Asked reports to operators that a run waits for approval.
-func (m *Manager) Asked(run engine.Run) {
+// NotifyHeld notifies operators that a run waits for approval.
+func (m *Manager) NotifyHeld(run engine.Run) {
 	m.Audit.Decided(audit.Asked, recordOf(run), "", "")
 	m.Log.Warn("a call waits for approval: toolhost approve shows it", "task_id", run.ID, "tool", run.Tool, "session", run.Session)
 }

@@ -19,12 +19,12 @@ import (
 
 // Config describes this host.
 type Config struct {
-	Process string // random id
-	Name    string // display name; empty is the name of the machine
-	Version string // version of the program
-	Shared  bool   // other hosts may share the engine
-	Workers Workers
-	Logger  *slog.Logger
+	Process      string // random id
+	Name         string // display name; empty is the name of the machine
+	Version      string // version of the program
+	SharedEngine bool   // other hosts may share the engine
+	Workers      Workers
+	Logger       *slog.Logger
 }
 
 // Workers are the workers of an engine: one for each host.

@@ -124,7 +124,7 @@ func TestWatch(t *testing.T) {
 		w, logs := &workers{}, &testlog.Buffer{}
 		w.host("a", "exec 1.0.0 0123456789abcdef")
 		w.host("b", "exec 1.0.0 fedcba9876543210", "other 1.0.0 aa")
-		c := New(Config{Name: "c", Shared: true, Workers: w, Logger: slog.New(slog.NewTextHandler(logs, nil))})
+		c := New(Config{Name: "c", SharedEngine: true, Workers: w, Logger: slog.New(slog.NewTextHandler(logs, nil))})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); c.Watch(ctx) }()

@@ -54,7 +54,7 @@ func differences(hosts []wire.Host) []wire.HostDifference {
 // Watch compares the plugins of the hosts every minute, and logs those that have differed
 // for ten minutes, until ctx is done. It does nothing without other hosts.
 func (c *Cluster) Watch(ctx context.Context) {
-	if !c.cfg.Shared {
+	if !c.cfg.SharedEngine {
 		return
 	}
 	tick := time.Tick(compareEvery)

@@ -66,7 +66,7 @@ func (r *Registry) Answer(ctx context.Context, run engine.Run, answers map[strin
 		if !mayStore(run) {
 			return nil
 		}
-		if r.Shared { // other hosts see what is answered here
+		if r.SharedEngine { // other hosts see what is answered here
 			asking = 0
 		}
 		return answerStored(ctx, r.Mailbox(run.Session, run.ID), asking, checked)
@@ -88,7 +88,7 @@ func (r *Registry) Watch(ctx context.Context, runs []engine.Run) (asked <-chan s
 		return already, func() {}
 	}
 	local, stop := r.watch(keys)
-	if !r.Shared {
+	if !r.SharedEngine {
 		return local, stop
 	}
 	return r.poll(ctx, runs, local, stop)

@@ -20,9 +20,9 @@ import (
 // run are stored with it, see [WithOperation]; a run that starts over asks again. It is
 // safe for concurrent use. Set the exported fields before the first run asks.
 type Registry struct {
-	Shared  bool // other hosts answer too: questions are stored with running runs as well
-	Mailbox func(session, run string) Mailbox
-	Log     *slog.Logger
+	SharedEngine bool // other hosts answer too: questions are stored with running runs as well
+	Mailbox      func(session, run string) Mailbox
+	Log          *slog.Logger
 
 	mu       sync.Mutex
 	waiting  map[Run]*waiting
@@ -85,12 +85,12 @@ func (r *Registry) ForRun(run engine.Run) Func {
 // so the round makes keys unique. A run that continues resumes with its stored questions.
 func (r *Registry) ask(ctx context.Context, run Run, number int, asked abi.Questions) (abi.Answers, error) {
 	own, kept := operationOf(ctx), newRound(asked, number)
-	if own == nil && r.Shared {
+	if own == nil && r.SharedEngine {
 		own = &operation{number: unsuspended, open: new(atomic.Int32)}
 	}
 	w, err := r.begin(run, func() (*waiting, error) {
 		err := own.load(ctx, asked, &kept)
-		if err == nil && r.Shared {
+		if err == nil && r.SharedEngine {
 			err = own.show(ctx, kept)
 		}
 		return &waiting{operation: kept.Operation, open: kept.Open, given: kept.Given, done: make(chan struct{})}, err
@@ -140,7 +140,7 @@ func (r *Registry) begin(run Run, load func() (*waiting, error)) (*waiting, erro
 // await waits until all is answered, here or on another host.
 func (r *Registry) await(ctx context.Context, run Run, w *waiting, asked round) error {
 	var again <-chan time.Time
-	if r.Shared {
+	if r.SharedEngine {
 		tick := time.NewTicker(PollInterval)
 		defer tick.Stop()
 		again = tick.C

@@ -33,7 +33,7 @@ type worker struct {
 // openWorker returns a worker on an engine that it may share with others.
 func openWorker(t *testing.T, e engine.Engine, shared bool) *worker {
 	t.Helper()
-	w := &worker{Registry: &Registry{Shared: shared, Log: slog.New(slog.DiscardHandler)}, t: t}
+	w := &worker{Registry: &Registry{SharedEngine: shared, Log: slog.New(slog.DiscardHandler)}, t: t}
 	w.Mailbox = func(session, run string) Mailbox { return w.runs.Mailbox(session, run) }
 	execute := func(ctx context.Context, run engine.Run, _ *output.Sink) (background.Outcome, error) {
 		value, err := w.work(ctx, w.ForRun(run))

@@ -51,14 +51,14 @@ func (v AgentSession) Check(ctx context.Context, r background.CheckRequest) (bac
 }
 
 func (v AgentSession) Questions(ctx context.Context, run engine.Run) map[string]abi.Question {
-	return v.Follower.Asked.Open(ctx, run)
+	return v.Follower.Questions.Open(ctx, run)
 }
 
 func (v AgentSession) Asking(ctx context.Context, suspended []engine.Run) []string {
-	asked := v.Follower.Asked
-	ids := asked.Runs(v.Name)
+	questions := v.Follower.Questions
+	ids := questions.Runs(v.Name)
 	for _, r := range suspended {
-		if (r.Status == engine.StatusWaiting || asked.Shared) && len(asked.Open(ctx, r)) > 0 {
+		if (r.Status == engine.StatusWaiting || questions.SharedEngine) && len(questions.Open(ctx, r)) > 0 {
 			ids = append(ids, r.ID)
 		}
 	}

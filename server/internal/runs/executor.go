@@ -32,7 +32,7 @@ type Executor struct {
 	Settings  func() catalog.Settings // in force
 	Versions  *versions.Store
 	Checker   *approval.Checker
-	Asked     *question.Registry
+	Questions *question.Registry
 	Audit     approval.Audit
 	Telemetry *telemetry.Telemetry
 	Log       *slog.Logger
@@ -106,7 +106,7 @@ func (x *Execution) Unchanged(tool *catalog.Tool) error {
 func (x *Executor) Begin(ctx context.Context, run *Execution, tool *catalog.Tool, call host.Call) (context.Context, host.Call) {
 	call.ID, call.Attempt, call.Background, call.Policy.Timeout = run.ID, run.Attempt, true, run.Timeout
 	if run.Requested.Asks {
-		call.Ask = x.Asked.ForRun(run.Run)
+		call.Ask = x.Questions.ForRun(run.Run)
 	}
 	if run.Attempt > 1 {
 		x.Follower.withdrawEarlier(ctx, run.Run)

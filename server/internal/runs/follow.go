@@ -42,7 +42,7 @@ type Follower struct {
 	Runs      Runs
 	Records   Records
 	Approvals *approval.Manager
-	Asked     *question.Registry
+	Questions *question.Registry
 	Offer     func() // shows models the tools for runs
 	Log       *slog.Logger
 }
@@ -106,7 +106,7 @@ func (f *Follower) waitsFor(ctx context.Context, run engine.Run) (p personal) {
 		return p
 	}
 	if len(waiting) == 0 {
-		if p.questions = f.Asked.Open(ctx, run); len(p.questions) > 0 {
+		if p.questions = f.Questions.Open(ctx, run); len(p.questions) > 0 {
 			p.text = "It waits until its user answers its questions"
 		}
 		return p
@@ -170,7 +170,7 @@ func (f *Follower) news(ctx context.Context, c Caller, run engine.Run) (news <-c
 		if current, err := f.Runs.Get(ctx, run.Session, run.ID); err == nil {
 			run = current
 		}
-		asked, unwatch = f.Asked.Watch(ctx, []engine.Run{run})
+		asked, unwatch = f.Questions.Watch(ctx, []engine.Run{run})
 	}
 
 	happened, ended := make(chan struct{}), make(chan struct{})
@@ -178,7 +178,7 @@ func (f *Follower) news(ctx context.Context, c Caller, run engine.Run) (news <-c
 	go func() {
 		defer close(ended)
 		var again <-chan time.Time
-		if f.Asked.Shared { // the events of other hosts are hints
+		if f.Questions.SharedEngine { // the events of other hosts are hints
 			tick := time.NewTicker(question.PollInterval)
 			defer tick.Stop()
 			again = tick.C
@@ -232,7 +232,7 @@ func (f *Follower) relay(ctx context.Context, c Caller, id string) (open bool, e
 		return false, f.relayQuestions(ctx, c, id)
 	case c.AskLater:
 		run, err := f.Runs.Get(ctx, c.Session, id)
-		return err == nil && len(f.Asked.Open(ctx, run)) > 0, err
+		return err == nil && len(f.Questions.Open(ctx, run)) > 0, err
 	}
 	return false, nil
 }
@@ -243,7 +243,7 @@ func (f *Follower) relayQuestions(ctx context.Context, c Caller, id string) erro
 	if err != nil {
 		return err
 	}
-	questions := f.Asked.Open(ctx, run)
+	questions := f.Questions.Open(ctx, run)
 	if len(questions) == 0 {
 		return nil
 	}
@@ -258,7 +258,7 @@ func (f *Follower) relayQuestions(ctx context.Context, c Caller, id string) erro
 			given.Answers[key] = abi.Answer{Action: abi.AnswerCancel}
 		}
 	}
-	return f.Asked.Answer(ctx, run, given.Answers)
+	return f.Questions.Answer(ctx, run, given.Answers)
 }
 
 // storing is how long a caller waits until its result is stored.

@@ -95,7 +95,7 @@ func (b *bench) hold(c HeldCall) (abi.Result, error) {
 	b.t.Helper()
 	tool, err := b.Catalog.Lookup("work")
 	require.NoError(b.t, err)
-	c.Caller, c.Tool, c.Asked, c.Run = b.caller(), tool, approval.Call{Session: alice, Tool: "work", Args: json.RawMessage(`{}`)}, b.request("work")
+	c.Caller, c.Tool, c.Approval, c.Run = b.caller(), tool, approval.Call{Session: alice, Tool: "work", Args: json.RawMessage(`{}`)}, b.request("work")
 	if c.Make != nil { // its arguments are secret
 		c.Run.Stored = json.RawMessage(`{}`)
 	}

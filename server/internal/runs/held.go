@@ -19,11 +19,11 @@ import (
 // A HeldCall is a call that has to wait until a person has approved it.
 type HeldCall struct {
 	Caller
-	Tool    *catalog.Tool
-	Asked   approval.Call           // what approvers see
-	Nested  bool                    // a tool makes the call
-	Resumes string                  // run of the earlier request that this one resumes; empty if none
-	Run     background.SpawnRequest // run of the call
+	Tool     *catalog.Tool
+	Approval approval.Call           // what approvers see
+	Nested   bool                    // a tool makes the call
+	Resumes  string                  // run of the earlier request that this one resumes; empty if none
+	Run      background.SpawnRequest // run of the call
 	// Make makes the call, once it is approved.
 	Make func(ctx context.Context) (abi.Result, error)
 }
@@ -100,7 +100,7 @@ func (f *Follower) holdSecret(ctx context.Context, c HeldCall) (abi.Result, erro
 // new one.
 func (f *Follower) ticket(ctx context.Context, c HeldCall) (engine.Run, error) {
 	if c.Resumes != "" {
-		if run, asks := f.Approvals.Ticket(ctx, c.Resumes, c.Tool, c.Asked); asks {
+		if run, asks := f.Approvals.Ticket(ctx, c.Resumes, c.Tool, c.Approval); asks {
 			return run, nil
 		}
 	}

@@ -70,12 +70,12 @@ func open(t *testing.T, tools map[string]abi.Hints) *bench {
 		Rules: func(*catalog.Tool) approval.Rules { return approval.Rules{Policy: b.policy} }, Audit: silent{},
 	}
 	b.Executor = &Executor{
-		Catalog: tree, Settings: func() catalog.Settings { return settings{} }, Checker: checker, Asked: &question.Registry{Log: log},
+		Catalog: tree, Settings: func() catalog.Settings { return settings{} }, Checker: checker, Questions: &question.Registry{Log: log},
 		Audit: silent{}, Telemetry: instruments, Log: log, Opened: make(chan struct{}),
 	}
 	b.runs, err = background.New(context.WithoutCancel(t.Context()), background.Config{Engine: e, Executor: b.Execute, Readmit: b.Readmit, Version: b.Version, Hold: b.Hold})
 	require.NoError(t, err)
-	b.Asked.Mailbox = func(session, run string) question.Mailbox { return b.runs.Mailbox(session, run) }
+	b.Questions.Mailbox = func(session, run string) question.Mailbox { return b.runs.Mailbox(session, run) }
 
 	approvals := approval.New(approval.Config{
 		Checker: checker, Runs: b.runs, Policy: func() approval.Policy { return b.policy },
@@ -83,7 +83,7 @@ func open(t *testing.T, tools map[string]abi.Hints) *bench {
 		Processes: func(context.Context) (map[string]bool, error) { return map[string]bool{"host": true}, nil },
 		Serving:   t.Context(), Log: log,
 	})
-	b.Follower = &Follower{Runs: b.runs, Records: e, Approvals: approvals, Asked: b.Asked, Offer: func() {}, Log: log}
+	b.Follower = &Follower{Runs: b.runs, Records: e, Approvals: approvals, Questions: b.Questions, Offer: func() {}, Log: log}
 	b.Call = func(ctx context.Context, x *Execution) (abi.Result, error) { return b.call(ctx, x) }
 	close(b.Opened)
 	t.Cleanup(func() { require.NoError(t, b.runs.Close(context.Background())) })

@@ -144,7 +144,7 @@ func (v Session) Check(ctx context.Context, r background.CheckRequest, large int
 		run.ResultBytes, run.ContentBytes = omitted.ResultBytes, omitted.ContentBytes
 		run.WaitedSeconds, run.Output = shape.Tenths(checked.Waited), shape.Excerpt(report.Output)
 		if !run.Done {
-			run.Questions = v.Follower.Asked.Open(ctx, report.Run)
+			run.Questions = v.Follower.Questions.Open(ctx, report.Run)
 		}
 		out.Runs = append(out.Runs, run)
 	}
@@ -234,7 +234,7 @@ func (v Session) Questions(ctx context.Context, id string) (map[string]abi.Quest
 	if err != nil {
 		return nil, err
 	}
-	return v.Follower.Asked.Open(ctx, run), nil
+	return v.Follower.Questions.Open(ctx, run), nil
 }
 
 // Asked returns a channel that is closed once a run asks its user something.
@@ -247,7 +247,7 @@ func (v Session) Asked(ctx context.Context, ids []string) (asked <-chan struct{}
 		}
 		runs[i] = run
 	}
-	return v.Follower.Asked.Watch(ctx, runs)
+	return v.Follower.Questions.Watch(ctx, runs)
 }
 
 // Answer answers questions of a run.
@@ -256,7 +256,7 @@ func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.A
 	if err != nil {
 		return err
 	}
-	return v.Follower.Asked.Answer(ctx, run, answers)
+	return v.Follower.Questions.Answer(ctx, run, answers)
 }
 
 // Send sends a message to an active run whose tool reads messages.

@@ -148,7 +148,7 @@ func (s *Suspension) Keep(k host.SavedState) error {
 	}
 
 	for _, op := range k.Begin {
-		s.asked(s.children[op])
+		s.notifyHeld(s.children[op])
 		delete(s.children, op)
 	}
 	if !k.Hold {
@@ -169,10 +169,10 @@ func (s *Suspension) Ask(ctx context.Context, op int32, q abi.Questions) (abi.An
 	return s.ask(question.WithOperation(ctx, op, &s.question), q)
 }
 
-// asked reports to operators that a child waits for approval, if it does.
-func (s *Suspension) asked(child background.Child) {
+// notifyHeld notifies operators that a child waits for approval, if it does.
+func (s *Suspension) notifyHeld(child background.Child) {
 	if child.Held != "" {
-		s.executor.Follower.Approvals.Asked(engine.Run{ID: background.ChildID(s.name(), child.Op), Session: s.session, Tool: child.Tool})
+		s.executor.Follower.Approvals.NotifyHeld(engine.Run{ID: background.ChildID(s.name(), child.Op), Session: s.session, Tool: child.Tool})
 	}
 }
 

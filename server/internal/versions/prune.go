@@ -34,7 +34,7 @@ func (s *Store) Maintain(ctx context.Context) {
 // Prune removes the versions that no run waits with.
 func (s *Store) Prune(ctx context.Context) error {
 	err := s.pruneFolders(ctx)
-	if s.cfg.Shared != nil {
+	if s.cfg.SharedValues != nil {
 		err = errors.Join(err, s.archive.prune(ctx, s.needed))
 	}
 	return err

@@ -22,11 +22,11 @@ import (
 
 // Config says where versions are kept, and for which runs.
 type Config struct {
-	DataDir  string        // parent of the folder of versions; empty keeps none
-	Runs     Runs          // runs that may wait with versions
-	Shared   engine.Values // values of the engine that other hosts share; nil without other hosts
-	Registry Registry
-	Logger   *slog.Logger
+	DataDir      string        // parent of the folder of versions; empty keeps none
+	Runs         Runs          // runs that may wait with versions
+	SharedValues engine.Values // values of the engine that other hosts share; nil without other hosts
+	Registry     Registry
+	Logger       *slog.Logger
 }
 
 // Runs are the runs of an engine.
@@ -70,7 +70,7 @@ type use struct {
 
 // New returns a Store.
 func New(cfg Config) *Store {
-	s := &Store{cfg: cfg, archive: archive{cfg.Shared}, uses: map[string]*use{}}
+	s := &Store{cfg: cfg, archive: archive{cfg.SharedValues}, uses: map[string]*use{}}
 	if cfg.DataDir != "" {
 		s.dir = filepath.Join(cfg.DataDir, "versions")
 	}
@@ -106,7 +106,7 @@ func (s *Store) Keep(ctx context.Context, p Plugin, image host.Image) error {
 	if err == nil {
 		err = s.ensure(digest, imageFile(image.Digest), u, func(file string) error { return owned.WriteFile(file, image.Encode()) })
 	}
-	if err == nil && s.cfg.Shared != nil && time.Since(u.shared) >= freshFor {
+	if err == nil && s.cfg.SharedValues != nil && time.Since(u.shared) >= freshFor {
 		err = s.share(context.WithoutCancel(ctx), digest, u)
 	}
 	return err
@@ -175,7 +175,7 @@ func (s *Store) Tool(ctx context.Context, run engine.Run) (*plugins.Tool, error)
 
 // fetch gets a version from the archive, unless it is here.
 func (s *Store) fetch(ctx context.Context, digest string) error {
-	if s.cfg.Shared == nil {
+	if s.cfg.SharedValues == nil {
 		return nil
 	}
 	s.mu.Lock()
@@ -213,7 +213,7 @@ func (s *Store) Image(ctx context.Context, version, image string) ([]byte, error
 	}
 	name := imageFile(image)
 	data, err := owned.ReadFile(s.file(version, name))
-	if !errors.Is(err, fs.ErrNotExist) || s.cfg.Shared == nil {
+	if !errors.Is(err, fs.ErrNotExist) || s.cfg.SharedValues == nil {
 		return data, err
 	}
 	if err := s.fetchFile(ctx, version, name); err != nil {

@@ -48,7 +48,7 @@ type machine struct {
 func newMachine(t *testing.T, shared engine.Values) *machine {
 	t.Helper()
 	m := &machine{}
-	m.Store = New(Config{DataDir: t.TempDir(), Runs: m, Shared: shared, Registry: m, Logger: slog.New(slog.NewTextHandler(&m.logs, nil))})
+	m.Store = New(Config{DataDir: t.TempDir(), Runs: m, SharedValues: shared, Registry: m, Logger: slog.New(slog.NewTextHandler(&m.logs, nil))})
 	return m
 }
 
@@ -122,7 +122,7 @@ func TestLacking(t *testing.T) {
 func TestWithoutFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, owned.WriteFile(filepath.Join("d", "one.image"), nil))
-	s := New(Config{Shared: newArchive(t).values})
+	s := New(Config{SharedValues: newArchive(t).values})
 	require.NoError(t, s.Keep(t.Context(), plugin("d"), image("two")))
 	_, err := s.Image(t.Context(), "d", "one")
 	require.ErrorIs(t, err, fs.ErrNotExist)
