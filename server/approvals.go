@@ -136,7 +136,7 @@ func hold(ctx context.Context, follow *runs.Follower, c call, next callFunc) (ab
 		return abi.Result{}, err
 	}
 	return follow.Hold(ctx, runs.HeldCall{
-		Caller: c.caller(), Tool: c.tool, Approval: c.approval(), Nested: c.outer != nil, Resumes: c.Resumes, Run: c.asLaterRun(ctx, version),
+		Waiter: c.caller(), Tool: c.tool, Approval: c.approval(), Nested: c.outer != nil, Resumes: c.Resumes, Run: c.asLaterRun(ctx, version),
 		Make: func(ctx context.Context) (abi.Result, error) { return next(ctx, c) },
 	})
 }

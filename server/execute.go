@@ -19,7 +19,7 @@ import (
 func (s *Service) execute(callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
 		work := c.work
-		from := record.Caller{ID: work.ID, Session: work.Session, Tool: c.tool.Name, Plugin: c.tool.PluginName()}
+		from := record.Source{ID: work.ID, Session: work.Session, Tool: c.tool.Name, Plugin: c.tool.PluginName()}
 		refused := s.audit.Refusals(from)
 		defer refused.Write()
 

@@ -138,8 +138,8 @@ func begin(x *runs.Executor) stage {
 }
 
 // caller describes who waits for the run that a call becomes.
-func (c call) caller() runs.Caller {
-	return runs.Caller{
+func (c call) caller() runs.Waiter {
+	return runs.Waiter{
 		Session: c.Session, Keyed: c.Key != "", Patience: c.patience(), Note: c.note, User: c.user(),
 		Ask: c.Ask, AskLater: c.AskLater, OnPark: c.OnPark, Ends: c.endsHow(),
 	}
@@ -161,7 +161,7 @@ func repeats(earlier repeat.Repeater) stage {
 			if c.DryRun || c.Resumes == "" && c.Key == "" {
 				return next(ctx, c)
 			}
-			again := repeat.Call{Caller: c.caller(), Tool: c.tool, Args: c.Args, Key: c.Key, Resumes: c.Resumes}
+			again := repeat.Call{Waiter: c.caller(), Tool: c.tool, Args: c.Args, Key: c.Key, Resumes: c.Resumes}
 			if r, found, err := earlier.Answer(ctx, again); found {
 				return r, err
 			}

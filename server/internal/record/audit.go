@@ -30,8 +30,8 @@ type Auditor struct {
 	watching chan struct{} // closed once no more events of runs are written
 }
 
-// Caller identifies a call of a plugin's tool in records.
-type Caller struct{ ID, Session, Tool, Plugin string }
+// A Source is the call of a plugin's tool that a record is about.
+type Source struct{ ID, Session, Tool, Plugin string }
 
 // OpenAudit opens the log in a folder; "" means no log.
 func OpenAudit(dir string, cfg audit.Config, runs engine.Engine, metrics *telemetry.Telemetry) (a Auditor, err error) {
@@ -103,14 +103,14 @@ func (a *Auditor) Call(note Note, session string, dryRun bool, began time.Time, 
 // use.
 type Refusals struct {
 	audit Auditor
-	from  Caller
+	from  Source
 
 	mu    sync.Mutex
 	times map[string]int
 }
 
 // Refusals returns an empty count of the refusals to a call.
-func (a Auditor) Refusals(from Caller) *Refusals { return &Refusals{audit: a, from: from} }
+func (a Auditor) Refusals(from Source) *Refusals { return &Refusals{audit: a, from: from} }
 
 // Add adds a number of refusals of a tool.
 func (r *Refusals) Add(name string, times int) {
@@ -139,7 +139,7 @@ func (r *Refusals) Write() {
 }
 
 // Exchange records an HTTP request of a plugin, or a hop of it. A refusal names the host.
-func (a *Auditor) Exchange(from Caller, x host.Exchange) {
+func (a *Auditor) Exchange(from Source, x host.Exchange) {
 	measureExchange(a.metrics, from.Tool, x)
 	if a.log == nil {
 		return

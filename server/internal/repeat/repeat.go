@@ -42,7 +42,7 @@ type Runs interface {
 
 // A Follower waits for a run and returns its result. A *[runs.Follower] implements it.
 type Follower interface {
-	Follow(ctx context.Context, c runs.Caller, run engine.Run, wait time.Duration) (abi.Result, error)
+	Follow(ctx context.Context, c runs.Waiter, run engine.Run, wait time.Duration) (abi.Result, error)
 }
 
 // A Repeater answers calls from the runs of earlier requests.
@@ -54,7 +54,7 @@ type Repeater struct {
 
 // A Call may repeat an earlier request.
 type Call struct {
-	runs.Caller
+	runs.Waiter
 	Tool    *catalog.Tool
 	Args    json.RawMessage
 	Key     string // empty: none
@@ -85,7 +85,7 @@ func (p Repeater) Answer(ctx context.Context, c Call) (r abi.Result, found bool,
 	case !found:
 		return abi.Result{}, false, nil
 	}
-	r, err = p.Follow(ctx, c.Caller, run)
+	r, err = p.Follow(ctx, c.Waiter, run)
 	return r, true, err
 }
 
@@ -96,7 +96,7 @@ func (p Repeater) resume(ctx context.Context, c Call) (r abi.Result, found bool,
 	if err != nil || run.Tool != c.Tool.Name || approval.IsTicket(run) {
 		return abi.Result{}, false, nil // it was removed, or is only a decision
 	}
-	r, err = p.Follower.Follow(ctx, c.Caller, run, c.Patience)
+	r, err = p.Follower.Follow(ctx, c.Waiter, run, c.Patience)
 	if errors.Is(err, approval.ErrOutdated) {
 		c.Note.Run, c.Note.Followed = "", false
 		return abi.Result{}, false, nil
@@ -106,7 +106,7 @@ func (p Repeater) resume(ctx context.Context, c Call) (r abi.Result, found bool,
 
 // Follow waits for the run of an earlier call as long as for a call, and returns its
 // result. The session then needs no notice of the end.
-func (p Repeater) Follow(ctx context.Context, c runs.Caller, run engine.Run) (abi.Result, error) {
+func (p Repeater) Follow(ctx context.Context, c runs.Waiter, run engine.Run) (abi.Result, error) {
 	c.Note.Repeat = true
 	return p.Follower.Follow(ctx, c, run, c.Patience)
 }

@@ -52,7 +52,7 @@ func (e *earlier) Remove(_ context.Context, _, id string) error {
 	return e.remove
 }
 
-func (e *earlier) Follow(_ context.Context, c runs.Caller, run engine.Run, wait time.Duration) (abi.Result, error) {
+func (e *earlier) Follow(_ context.Context, c runs.Waiter, run engine.Run, wait time.Duration) (abi.Result, error) {
 	c.Note.Run, c.Note.Followed = run.ID, true
 	e.followed = append(e.followed, run.ID+" for "+wait.String())
 	return abi.Result{Kind: abi.Success, Value: json.RawMessage(`"once"`)}, e.follow
@@ -72,7 +72,7 @@ func (backend) PublicArgs(args json.RawMessage) (json.RawMessage, bool) {
 func again(resumes string) (*earlier, Repeater, Call) {
 	e := &earlier{run: engine.Run{ID: "task_1", Session: alice, Tool: "send"}, key: "k"}
 	c := Call{
-		Caller: runs.Caller{Session: alice, Patience: time.Minute, Note: &record.Note{}},
+		Waiter: runs.Waiter{Session: alice, Patience: time.Minute, Note: &record.Note{}},
 		Tool:   &catalog.Tool{Name: "send", Backend: backend{}}, Args: json.RawMessage(`{"to":"bob"}`), Resumes: resumes,
 	}
 	return e, Repeater{Runs: e, Follower: e, Log: slog.New(slog.DiscardHandler)}, c

@@ -47,8 +47,8 @@ type Follower struct {
 	Log       *slog.Logger
 }
 
-// A Caller waits for a run that its call has become.
-type Caller struct {
+// A Waiter waits for a run that its call has become.
+type Waiter struct {
 	Session  string
 	Keyed    bool          // the call has an idempotency key
 	Patience time.Duration // longest wait
@@ -63,7 +63,7 @@ type Caller struct {
 // Follow waits for a run that a call has become, as long as the caller waits for a call,
 // and returns its result. Meanwhile the caller's user decides on held calls within the
 // run, and answers its questions; that time does not count.
-func (f *Follower) Follow(ctx context.Context, c Caller, run engine.Run, wait time.Duration) (abi.Result, error) {
+func (f *Follower) Follow(ctx context.Context, c Waiter, run engine.Run, wait time.Duration) (abi.Result, error) {
 	c.Note.Run, c.Note.Followed = run.ID, true
 	for left := wait; ; {
 		news, stop := f.news(ctx, c, run)
@@ -144,7 +144,7 @@ func (f *Follower) ended(ctx context.Context, run engine.Run) (abi.Result, error
 }
 
 // askedAgain ends a call whose caller asks its user, and calls again with the answer.
-func (c Caller) askedAgain(run engine.Run, err error) (abi.Result, error) {
+func (c Waiter) askedAgain(run engine.Run, err error) (abi.Result, error) {
 	c.Note.Held = run.Undecided()
 	if c.OnPark != nil {
 		c.OnPark(shape.Run(run, time.Now()))
@@ -153,7 +153,7 @@ func (c Caller) askedAgain(run engine.Run, err error) (abi.Result, error) {
 }
 
 // left ends a call whose caller has left. Its run ends too, unless the call has a key.
-func (f *Follower) left(ctx context.Context, c Caller, run engine.Run) (abi.Result, error) {
+func (f *Follower) left(ctx context.Context, c Waiter, run engine.Run) (abi.Result, error) {
 	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosing) && !c.Note.Repeat && (!c.Keyed || CancelsKeyed(cause)) {
 		f.withdraw(ctx, c.Session, run.ID, "", cause.Error())
 	}
@@ -162,7 +162,7 @@ func (f *Follower) left(ctx context.Context, c Caller, run engine.Run) (abi.Resu
 
 // news returns a channel that is closed when the caller's user may have something to
 // decide on or to answer.
-func (f *Follower) news(ctx context.Context, c Caller, run engine.Run) (news <-chan struct{}, stop func()) {
+func (f *Follower) news(ctx context.Context, c Waiter, run engine.Run) (news <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	events := f.Records.Watch(ctx, run.Session)
 	asked, unwatch := (<-chan struct{})(nil), func() {}
@@ -210,7 +210,7 @@ func (f *Follower) news(ctx context.Context, c Caller, run engine.Run) (news <-c
 // relay lets the caller's user decide on a run that is held, or on held calls within it,
 // and answer its questions. Open reports whether the run waits for a decision or an answer
 // that the user cannot give here, or has not given.
-func (f *Follower) relay(ctx context.Context, c Caller, id string) (open bool, err error) {
+func (f *Follower) relay(ctx context.Context, c Waiter, id string) (open bool, err error) {
 	held, err := f.Approvals.WaitingIn(ctx, c.Session, id)
 	if err != nil {
 		return false, err
@@ -238,7 +238,7 @@ func (f *Follower) relay(ctx context.Context, c Caller, id string) (open bool, e
 }
 
 // relayQuestions lets the caller's user answer the questions of a run.
-func (f *Follower) relayQuestions(ctx context.Context, c Caller, id string) error {
+func (f *Follower) relayQuestions(ctx context.Context, c Waiter, id string) error {
 	run, err := f.Runs.Get(ctx, c.Session, id)
 	if err != nil {
 		return err
@@ -276,11 +276,11 @@ func (f *Follower) Stored(ctx context.Context, run engine.Run) (id string) {
 }
 
 // Parked answers a call that continues in the background as a run.
-func (f *Follower) Parked(c Caller, run engine.Run, after time.Duration) (abi.Result, error) {
+func (f *Follower) Parked(c Waiter, run engine.Run, after time.Duration) (abi.Result, error) {
 	return f.parked(c, run, after, personal{})
 }
 
-func (f *Follower) parked(c Caller, run engine.Run, after time.Duration, waits personal) (abi.Result, error) {
+func (f *Follower) parked(c Waiter, run engine.Run, after time.Duration, waits personal) (abi.Result, error) {
 	c.Note.Run, c.Note.Held = run.ID, run.Undecided()
 	f.Offer()
 	if c.OnPark != nil {

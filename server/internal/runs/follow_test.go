@@ -37,7 +37,7 @@ func within(t *testing.T, takes time.Duration, f func(t *testing.T, b *bench)) {
 
 func TestFollow(t *testing.T) {
 	within(t, 30*time.Second, func(t *testing.T, b *bench) {
-		c, run := b.caller(), b.spawn("work")
+		c, run := b.waiter(), b.spawn("work")
 		r, err := b.Follower.Follow(t.Context(), c, run, c.Patience)
 		require.NoError(t, err)
 		require.JSONEq(t, `"done"`, string(r.Value))
@@ -49,7 +49,7 @@ func TestFollow(t *testing.T) {
 
 func TestFollowLosesPatience(t *testing.T) {
 	within(t, time.Hour, func(t *testing.T, b *bench) {
-		c, run := b.caller(), b.spawn("work")
+		c, run := b.waiter(), b.spawn("work")
 		r, err := b.Follower.Follow(t.Context(), c, run, c.Patience)
 		require.NoError(t, err)
 		require.Contains(t, string(r.Value), "Still running after 60s. It continues in the background: wait for it.")
@@ -74,7 +74,7 @@ func TestFollowWithoutACaller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			within(t, time.Hour, func(t *testing.T, b *bench) {
 				ctx, cancel := context.WithCancelCause(t.Context())
-				c, run := b.caller(), b.spawn("work")
+				c, run := b.waiter(), b.spawn("work")
 				c.Keyed = test.keyed
 				time.AfterFunc(time.Second, func() { cancel(test.cause) })
 				r, err := b.Follower.Follow(ctx, c, run, c.Patience)
@@ -95,7 +95,7 @@ func (b *bench) hold(c HeldCall) (abi.Result, error) {
 	b.t.Helper()
 	tool, err := b.Catalog.Lookup("work")
 	require.NoError(b.t, err)
-	c.Caller, c.Tool, c.Approval, c.Run = b.caller(), tool, approval.Call{Session: alice, Tool: "work", Args: json.RawMessage(`{}`)}, b.request("work")
+	c.Waiter, c.Tool, c.Approval, c.Run = b.waiter(), tool, approval.Call{Session: alice, Tool: "work", Args: json.RawMessage(`{}`)}, b.request("work")
 	if c.Make != nil { // its arguments are secret
 		c.Run.Stored = json.RawMessage(`{}`)
 	}

@@ -18,7 +18,7 @@ import (
 
 // A HeldCall is a call that has to wait until a person has approved it.
 type HeldCall struct {
-	Caller
+	Waiter
 	Tool     *catalog.Tool
 	Approval approval.Call           // what approvers see
 	Nested   bool                    // a tool makes the call
@@ -42,7 +42,7 @@ func (f *Follower) Hold(ctx context.Context, c HeldCall) (abi.Result, error) {
 	case c.Nested:
 		return f.awaitHeld(ctx, c.Session, run.ID)
 	}
-	return f.Follow(ctx, c.Caller, run, c.Patience)
+	return f.Follow(ctx, c.Waiter, run, c.Patience)
 }
 
 // spawnHeld stores a run that starts once it is approved.

@@ -118,9 +118,9 @@ func (b *bench) spawn(tool string) engine.Run {
 	return r.Run
 }
 
-// caller returns a caller of alice.
-func (b *bench) caller() Caller {
-	return Caller{
+// waiter returns a waiter of alice.
+func (b *bench) waiter() Waiter {
+	return Waiter{
 		Session: alice, Patience: time.Minute, Note: &record.Note{}, Ends: "wait for it",
 		OnPark: func(r wire.Run) { b.parked = append(b.parked, r) },
 	}

@@ -191,8 +191,9 @@ func (s *Suspension) number(op int32) int64 {
 	return int64(max(1, run.Begun)-1)<<31 + int64(op)
 }
 
-// CrashPolicy decides how a nested call survives a crash. Calls that would be refused are
-// left to fail when they are made.
+// CrashPolicy implements host.Suspension. It decides how a nested call survives a crash, and
+// plans the child run of one that is detached. Calls that would be refused are left to fail
+// when they are made.
 func (s *Suspension) CrashPolicy(op int32, t host.ToolCall) host.CrashPolicy {
 	tool, err := s.executor.Catalog.Lookup(t.Tool)
 	if slices.Contains(agent.Names, t.Tool) || err != nil {
@@ -230,24 +231,34 @@ func (s *Suspension) CrashPolicy(op int32, t host.ToolCall) host.CrashPolicy {
 	if err != nil || op == 0 || with == host.RepeatedOnCrash && !asks && !hints.SupportsBackground {
 		return with
 	}
-	child, err := s.child(tool, args, t)
-	if err != nil || child.Stored != nil {
+	if !s.detach(op, tool, args, t, verdict) {
 		return with
 	}
-	if asks {
+	return host.Detached
+}
+
+// detach plans a checked call as a child run, which is stored with the next state. It
+// reports whether the call can be one.
+func (s *Suspension) detach(op int32, tool *catalog.Tool, args catalog.Args, t host.ToolCall, verdict approval.Verdict) bool {
+	child, err := s.child(tool, args, t)
+	if err != nil || child.Stored != nil {
+		return false
+	}
+	if verdict == approval.Held {
 		bound, err := s.executor.Follower.Approvals.Bind(s.ctx, s.session, child.Tool, child.Stored != nil)
 		if err != nil {
-			return with
+			return false
 		}
 		if child, err = held(child, bound); err != nil {
-			return with
+			return false
 		}
 	}
-	if verdict == approval.Covered { // with any other manner, the call itself records it
+
+	if verdict == approval.Covered { // a call that is not detached records it itself
 		s.executor.Audit.Decided(audit.Approved, record.Held{Session: s.session, Tool: tool.Name}, "", "kept")
 	}
 	s.children[op] = background.Child{Op: s.number(op), SpawnRequest: child}
-	return host.Detached
+	return true
 }
 
 // judge returns the verdict on a call of a tool. An error means that it is refused, or that
