@@ -38,21 +38,23 @@ func (r Request) endsHow() string {
 }
 
 // answerAgent is the stage that answers the calls of the agent's own tools.
-func (s *Service) answerAgent(next callFunc) callFunc {
-	return func(ctx context.Context, c call) (abi.Result, error) {
-		t := s.agent.Lookup(c.Tool)
-		if t == nil {
-			return next(ctx, c)
-		}
-
-		c.note.Known = true
-		var session agent.Session
-		if c.Session != "" {
-			session = runs.AgentSession{
-				Session: s.Session(c.Session).in, Key: c.Key, Locale: c.Locale, Resumes: c.Resumes, User: c.user(),
+func answerAgent(own *agent.Tools, sessions *runs.Sessions) stage {
+	return func(next callFunc) callFunc {
+		return func(ctx context.Context, c call) (abi.Result, error) {
+			t := own.Lookup(c.Tool)
+			if t == nil {
+				return next(ctx, c)
 			}
+
+			c.note.Known = true
+			var session agent.Session
+			if c.Session != "" {
+				session = runs.AgentSession{
+					Session: runs.Session{Sessions: sessions, Name: c.Session}, Key: c.Key, Locale: c.Locale, Resumes: c.Resumes, User: c.user(),
+				}
+			}
+			return t.Call(ctx, session, agent.Call{Args: c.Parsed, DryRun: c.DryRun, Unnamed: c.Unnamed, MaxWait: c.ParkAfter, File: fileName(c.Request, sessions.Files)})
 		}
-		return t.Call(ctx, session, agent.Call{Args: c.Parsed, DryRun: c.DryRun, Unnamed: c.Unnamed, MaxWait: c.ParkAfter, File: fileName(c.Request, s.kept())})
 	}
 }
 
@@ -68,13 +70,15 @@ func fileName(req Request, kept bool) func(r engine.Run, name string) string {
 	return func(engine.Run, string) string { return "" }
 }
 
-// toolOf returns the tool of a call. Its error may suggest one of the agent's own tools.
-func (s *Service) toolOf(ctx context.Context, c call) (*catalog.Tool, error) {
-	tool, err := s.catalog.Find(ctx, c.Tool)
-	if err != nil {
-		tool, err = s.catalog.Lookup(c.Tool, s.agent.Names()...)
+// toolOf finds the tools of calls. Its error may suggest one of the agent's own tools.
+func toolOf(tools *catalog.Catalog, own *agent.Tools) func(ctx context.Context, c call) (*catalog.Tool, error) {
+	return func(ctx context.Context, c call) (*catalog.Tool, error) {
+		tool, err := tools.Find(ctx, c.Tool)
+		if err != nil {
+			tool, err = tools.Lookup(c.Tool, own.Names()...)
+		}
+		return tool, err
 	}
-	return tool, err
 }
 
 // offerRuns shows models the tools for runs, which are hidden while there are no runs.

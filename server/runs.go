@@ -72,7 +72,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		return err
 	}
 	x.Follower = &runs.Follower{Runs: s.runs, Records: s.engine, Approvals: s.approvals, Questions: &s.questions, Offer: s.offerRuns, Log: s.log}
-	x.Call, x.Child = s.callOf, childOf
+	x.Call, x.Child = s.stages.passRun, childOf
 	s.sessions = &runs.Sessions{
 		Manager: s.runs, Engine: s.engine, Catalog: s.catalog, Checker: s.checker, Follower: x.Follower,
 		Audit: &s.audit, Files: s.kept(), Version: versionOf, Pass: s.stages.passSpawn,
@@ -106,10 +106,10 @@ func (s *Service) runsConfig() background.Config {
 	return cfg
 }
 
-// callOf makes the call of a run.
-func (s *Service) callOf(ctx context.Context, x *runs.Execution) (abi.Result, error) {
+// passRun passes a run that starts through its stages.
+func (l *stages) passRun(ctx context.Context, x *runs.Execution) (abi.Result, error) {
 	req := Request{Session: x.Session, Tool: x.Tool, Args: x.Args, Limits: x.Requested.Limits, Locale: x.Requested.Locale}
-	return s.stages.run(ctx, call{Request: req, run: x, note: &record.Note{}})
+	return l.run(ctx, call{Request: req, run: x, note: &record.Note{}})
 }
 
 // childOf returns the run of a call that a tool makes.

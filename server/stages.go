@@ -75,7 +75,7 @@ func (s *Service) openStages() {
 	again := repeat.Repeater{Runs: s.runs, Follower: follow, Log: s.log}
 	recording := recorder{s.figures, s.telemetry, s.audit, s.log}
 	secrets := connector{s.secrets, s.catalog.Sends, s.log}
-	find := finder{lookup: s.toolOf, versions: s.audit.Kept()}.find
+	answerAgent, findTool := answerAgent(s.agent, s.sessions), find(toolOf(s.catalog, s.agent), s.audit.Kept())
 	describe, park := describer{s.checker}.describe, parker{x, follow, s.runs, again}.park
 
 	s.stages.direct = chain(
@@ -83,9 +83,9 @@ func (s *Service) openStages() {
 		explain,                             // what is wrong, and what to do about it
 		parse,                               // arguments
 		check(mark),                         // locale and key
-		s.answerAgent,                       // agent.go: the agent's own tools
+		answerAgent,                         // agent.go: the agent's own tools
 		check(accept(&s.closed)),            // nothing once the service closes
-		find,                                // the tool
+		findTool,                            // the tool
 		check(admit(s.catalog.Annotations)), // arguments that fit, and grants
 		check(limit),                        // fuel, memory, output and time
 		describe,                            // dryrun.go: in a dry run, what it would do
@@ -106,8 +106,8 @@ func (s *Service) openStages() {
 		explain,
 		parse,
 		check(mark),
-		s.answerAgent,
-		find,
+		answerAgent,
+		findTool,
 		check(admit(s.catalog.Annotations)),
 		check(limit),
 		describe,
@@ -119,8 +119,8 @@ func (s *Service) openStages() {
 		s.execute,
 	)
 	s.stages.spawn = chain(
-		finder{lookup: spawnable}.find, // spawn.go: a tool that supports background runs
-		check(deadline),                // spawn.go: the time limit of the run
+		find(spawnable, false), // spawn.go: a tool that supports background runs
+		check(deadline),        // spawn.go: the time limit of the run
 		parse,
 		check(admit(s.catalog.Annotations)),
 		check(prepareRun), // spawn.go: the run
@@ -131,7 +131,7 @@ func (s *Service) openStages() {
 	)
 	s.stages.run = chain(
 		parse,
-		finder{lookup: func(ctx context.Context, c call) (*catalog.Tool, error) { return x.Lookup(ctx, c.run.Run) }}.find,
+		find(func(ctx context.Context, c call) (*catalog.Tool, error) { return x.Lookup(ctx, c.run.Run) }, false),
 		check(admitStored),
 		check(unchanged), // the plugin since the run was admitted or approved
 		check(limit),
@@ -192,28 +192,25 @@ func accept(closed *atomic.Bool) func(context.Context, call) (call, error) {
 	}
 }
 
-// A finder finds the tools of calls.
-type finder struct {
-	lookup   func(ctx context.Context, c call) (*catalog.Tool, error)
-	versions bool // whether notes name the version of the plugin
-}
+// find finds the tool. If its plugin is replaced before the tool has run, it calls the new
+// one. With versions, notes name the version of the plugin.
+func find(lookup func(ctx context.Context, c call) (*catalog.Tool, error), versions bool) stage {
+	return func(next callFunc) callFunc {
+		return func(ctx context.Context, c call) (abi.Result, error) {
+			for {
+				tool, err := lookup(ctx, c)
+				if err != nil {
+					return abi.Result{}, err
+				}
+				c.tool, c.note.Known, c.note.Provider = tool, true, tool.Provider()
+				if versions {
+					c.note.Version, _ = tool.Version() // an error shows when the tool is called
+				}
 
-// find finds the tool. If its plugin is replaced before the tool has run, it calls the new one.
-func (f finder) find(next callFunc) callFunc {
-	return func(ctx context.Context, c call) (abi.Result, error) {
-		for {
-			tool, err := f.lookup(ctx, c)
-			if err != nil {
-				return abi.Result{}, err
-			}
-			c.tool, c.note.Known, c.note.Provider = tool, true, tool.Provider()
-			if f.versions {
-				c.note.Version, _ = tool.Version() // an error shows when the tool is called
-			}
-
-			r, err := next(ctx, c)
-			if !errors.Is(err, plugins.ErrReplaced) {
-				return r, err
+				r, err := next(ctx, c)
+				if !errors.Is(err, plugins.ErrReplaced) {
+					return r, err
+				}
 			}
 		}
 	}
