@@ -96,11 +96,9 @@ func (c call) approval() approval.Call {
 	return a
 }
 
-// A holdFunc holds a call until a person approves it.
-type holdFunc func(ctx context.Context, follow *runs.Follower, c call, next callFunc) (abi.Result, error)
-
-// approve is the stage that gets approval for a call, or holds the call.
-func approve(follow *runs.Follower, hold holdFunc) stage {
+// approve is the stage that gets approval for a call, or holds the call until a person
+// approves it.
+func approve(follow *runs.Follower) stage {
 	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {
 			err := follow.Approvals.Check(ctx, c.tool, c.approval())
@@ -123,6 +121,9 @@ func approve(follow *runs.Follower, hold holdFunc) stage {
 // hold holds a call until a person approves it. Only a run can wait for that, so a call
 // that makes it becomes one.
 func hold(ctx context.Context, follow *runs.Follower, c call, next callFunc) (abi.Result, error) {
+	if c.spawn != nil {
+		return abi.Result{}, c.spawn.Hold(ctx)
+	}
 	if c.Session == "" || c.DryRun {
 		return abi.Result{}, approval.ErrNobody
 	}

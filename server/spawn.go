@@ -10,7 +10,6 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/approval"
-	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/wire"
@@ -47,9 +46,6 @@ func (l *stages) passSpawn(ctx context.Context, s *runs.Spawn) error {
 	return err
 }
 
-// spawnable returns the tool of a run that a session requests.
-func spawnable(ctx context.Context, c call) (*catalog.Tool, error) { return c.spawn.Find(ctx, c.Tool) }
-
 // deadline decides the time limit of a run.
 func deadline(_ context.Context, c call) (_ call, err error) {
 	c.allowed.Background, err = c.tool.Deadline(c.spawn.Timeout)
@@ -69,11 +65,6 @@ func plan(next callFunc) callFunc {
 		}
 		return next(ctx, c)
 	}
-}
-
-// holdRun is hold for a run that a session requests.
-func holdRun(ctx context.Context, _ *runs.Follower, c call, _ callFunc) (abi.Result, error) {
-	return abi.Result{}, c.spawn.Hold(ctx)
 }
 
 // submit is the last stage of a run that a session requests.

@@ -79,10 +79,10 @@ func (s *Service) openStages() {
 	describe, park := describer{s.checker}.describe, parker{x, follow, s.runs, again}.park
 
 	s.stages.direct = chain(
-		recording.record,                    // record.go: in figures, traces and the audit log
-		explain,                             // what is wrong, and what to do about it
-		parse,                               // arguments
-		check(mark),                         // locale and key
+		recording.record, // record.go: in figures, traces and the audit log
+		explain,          // what is wrong, and what to do about it
+		parse,            // arguments
+		check(localeAndKey),
 		answerAgent,                         // agent.go: the agent's own tools
 		check(accept(&s.closed)),            // nothing once the service closes
 		findTool,                            // the tool
@@ -91,7 +91,7 @@ func (s *Service) openStages() {
 		describe,                            // dryrun.go: in a dry run, what it would do
 		stored,                              // park.go: which run has a large result
 		repeats(again),                      // runs.go: the answer of an earlier request
-		approve(follow, hold),               // approvals.go: ask a person, or hold it
+		approve(follow),                     // approvals.go: ask a person, or hold it
 		check(prepare),                      // the call of the tool
 		secrets.connect,                     // missingsecrets.go: ask for a secret that it lacks
 		park,                                // park.go: continue in the background when it takes long
@@ -105,29 +105,29 @@ func (s *Service) openStages() {
 		recording.record,
 		explain,
 		parse,
-		check(mark),
+		check(localeAndKey),
 		answerAgent,
 		findTool,
 		check(admit(s.catalog.Annotations)),
 		check(limit),
 		describe,
 		repeats(again),
-		approve(follow, hold),
+		approve(follow),
 		check(prepare),
 		narrate,
 		checkResult(s.log),
 		s.execute,
 	)
 	s.stages.spawn = chain(
-		find(spawnable, false), // spawn.go: a tool that supports background runs
-		check(deadline),        // spawn.go: the time limit of the run
+		find(func(ctx context.Context, c call) (*catalog.Tool, error) { return c.spawn.Find(ctx, c.Tool) }, false),
+		check(deadline), // spawn.go: the time limit of the run
 		parse,
 		check(admit(s.catalog.Annotations)),
 		check(prepareRun), // spawn.go: the run
-		check(mark),
-		plan,                     // spawn.go: in a dry run, what it would start
-		approve(follow, holdRun), // spawn.go: store it until a person has approved it
-		submit,                   // spawn.go: start it, or store the schedule
+		check(localeAndKey),
+		plan, // spawn.go: in a dry run, what it would start
+		approve(follow),
+		submit, // spawn.go: start it, or store the schedule
 	)
 	s.stages.run = chain(
 		parse,
@@ -172,8 +172,8 @@ func parse(next callFunc) callFunc {
 	}
 }
 
-// mark checks the locale and the key of a call.
-func mark(_ context.Context, c call) (call, error) {
+// localeAndKey checks the locale and the key of a call.
+func localeAndKey(_ context.Context, c call) (call, error) {
 	err := CheckLocale(c.Locale)
 	if err == nil && c.Key != "" {
 		err = repeat.CheckKey(c.Session, c.Key)

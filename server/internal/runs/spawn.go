@@ -83,13 +83,11 @@ func (v Session) whenDecided(ctx context.Context, run engine.Run, req SpawnReque
 	return shape.Run(run, time.Now()), err
 }
 
-var errNoTool = &background.FieldError{Field: "tool", Problem: "required"}
-
 // Find returns the tool of the run by its name.
 func (s *Spawn) Find(ctx context.Context, name string) (*catalog.Tool, error) {
 	switch {
 	case name == "":
-		return nil, errNoTool
+		return nil, &background.FieldError{Field: "tool", Problem: "required"}
 	case slices.Contains(agent.Names, name):
 		return nil, reason.Refuse("%s cannot be spawned: call it directly", name)
 	}
