@@ -24,7 +24,8 @@ const allSessions = "all_sessions"
 const (
 	maxKey    = 128                     // characters of an idempotency key
 	maxBody   = server.MaxArgs + 64<<10 // bytes: the largest arguments, and the rest of the body
-	firstRead = 64 << 10                // bytes allocated before any of a body has arrived
+	firstRead = 128 << 10               // bytes allocated before any of a body has arrived
+	fullRead  = 16                      // how many times what has arrived may be allocated
 )
 
 // request is a checked request with its response.
@@ -131,8 +132,8 @@ func (r *request) body(v any) error {
 	return decode(data, v)
 }
 
-// readBody reads a body into a buffer of its announced length. It allocates the full
-// length only after the first part has arrived.
+// readBody reads a body into two buffers: a small one, because its announced length may
+// be wrong, and one of this length. A body of more than fullRead small ones needs three.
 func readBody(body io.Reader, length int64) ([]byte, error) {
 	size := int(min(max(length, 0), maxBody)) + 1 // one more, to detect the end
 	data := make([]byte, 0, min(size, firstRead))
@@ -146,7 +147,7 @@ func readBody(body io.Reader, length int64) ([]byte, error) {
 		case err != nil:
 			return nil, err
 		case len(data) == cap(data):
-			data = slices.Grow(data, max(min(size-len(data), 15*len(data)), len(data)/4+512))
+			data = slices.Grow(data, max(min(size-len(data), (fullRead-1)*len(data)), len(data)/4+512))
 		}
 	}
 }
