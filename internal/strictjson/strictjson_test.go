@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/stretchr/testify/require"
 )
 
@@ -96,6 +97,51 @@ func TestDecode(t *testing.T) {
 	text, err := json.Marshal(map[string]Object{"a": into.Args, "b": {}})
 	require.NoError(t, err)
 	require.Equal(t, `{"a":{"b":[1]},"b":null}`, string(text))
+}
+
+// Null fits no field but raw JSON. Decode asks for it only if the text may have one, which
+// changes nothing about a valid text.
+func TestDecodeNull(t *testing.T) {
+	for _, test := range []struct{ text, want string }{
+		{`{"tool":null}`, "/tool: expected a string, found null"},
+		{`{"count":null}`, "/count: expected a whole number, found null"},
+		{`{"score":null}`, "/score: expected a number, found null"},
+		{`{"on":null}`, "/on: expected true or false, found null"},
+		{`{"args":null}`, "/args: expected an object, found null"},
+		{`{"limits":null}`, "/limits: expected an object, found null"},
+		{`{"limits":{"fuel": null }}`, "/limits/fuel: expected a whole number, found null"},
+		{`{"answers":{"null":null}}`, "/answers/null: expected an array, found null"},
+		{`{"answers":{"a":[null]}}`, "/answers/a/0: expected an object, found null"},
+		{`{"answers":{"a":[{"content":null}]}}`, ""},
+		{`{"args":{"a":null}}`, ""},
+		{`{"tool":"null"}`, ""},
+		{`{"tool":"\u006eull"}`, ""},
+		{`{"tool":"nul\u006c"}`, ""},
+		{`{"\u0074ool":null}`, "/tool: expected a string, found null"},
+		{`{"null":1}`, "/null: unknown field, expected one of answers, args, at, count, limits, on, raw, score, tool"},
+		{`{"nul\u006c":1}`, "/null: unknown field, expected one of answers, args, at, count, limits, on, raw, score, tool"},
+		{`{"tool":n`, "expected JSON: unexpected EOF (byte 9)"},
+		{`{"tool":nul`, "expected JSON: unexpected EOF (byte 11)"},
+		{`{"tool":nul}`, "expected JSON: invalid character '}' in literal null (expecting 'l') (byte 11)"},
+		{`{"tool":\u006eull}`, `expected JSON: invalid character '\\' at start of value (byte 8)`},
+		{`{"tool":Null}`, "expected JSON: invalid character 'N' at start of value (byte 8)"},
+		{`{"tool":nulL}`, "expected JSON: invalid character 'L' in literal null (expecting 'l') (byte 11)"},
+	} {
+		var fast, slow body
+		err := Decode([]byte(test.text), &fast)
+		asked := Explain(jsonv2.Unmarshal([]byte(test.text), &slow, jsonv2.RejectUnknownMembers(true), utf8Checked, asInSchemas))
+		if test.want == "" {
+			require.NoError(t, err, test.text)
+			require.NoError(t, asked, test.text)
+			require.Equal(t, slow, fast, test.text)
+			continue
+		}
+		require.EqualError(t, err, test.want, test.text)
+		require.Error(t, asked, test.text)
+		if json.Valid([]byte(test.text)) {
+			require.EqualError(t, asked, test.want, test.text)
+		}
+	}
 }
 
 // FuzzParse: it accepts nothing that encoding/json refuses, and no repeated name.
