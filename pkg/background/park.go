@@ -78,13 +78,10 @@ func (m *Manager) Run(ctx context.Context, session string, req RunRequest) (RunR
 	m.worker.begin(c, req, func(r workResult) { m.worker.returned(c, r) })
 
 	parked, err := m.worker.attend(ctx, c, req)
-	c.fate <- parked
-	if parked {
+	switch {
+	case parked:
 		return RunResult{Parked: true, Run: c.task.lease.Run()}, nil
-	}
-
-	<-c.task.done
-	if err != nil && c.err != nil {
+	case err != nil && c.err != nil:
 		return RunResult{Outcome: c.outcome}, fmt.Errorf("run: %w", err)
 	}
 	return RunResult{Outcome: c.outcome}, c.err
@@ -93,12 +90,20 @@ func (m *Manager) Run(ctx context.Context, session string, req RunRequest) (RunR
 // A call is work in the foreground.
 type call struct {
 	task    *task
-	worked  chan struct{} // closed when the work has returned
-	outcome Outcome       // valid once worked is closed
-	err     error         // valid once worked is closed
-	fate    chan bool     // whether the call was parked
-	waiter  atomic.Int32  // one of the waiter values, for a call with a key
+	outcome Outcome      // valid once the task is done
+	err     error        // valid once the task is done
+	phase   atomic.Int32 // one of the phase values, for a call without a key
+	fate    chan bool    // whether the call was parked; made before its phase is phaseParking
+	waiter  atomic.Int32 // one of the waiter values, for a call with a key
 }
+
+// Phases of a call without a key. Work that returns while the call is being parked waits
+// for its fate.
+const (
+	phaseWorking int32 = iota
+	phaseParking
+	phaseReturned
+)
 
 // newCall makes a call whose work has not begun.
 func (w *worker) newCall(ctx context.Context, session string, req RunRequest) (*call, error) {
@@ -118,7 +123,7 @@ func (w *worker) newCall(ctx context.Context, session string, req RunRequest) (*
 		return nil, err
 	}
 
-	c := &call{task: newTask(context.WithoutCancel(ctx), run), worked: make(chan struct{}), fate: make(chan bool, 1)}
+	c := &call{task: newTask(context.WithoutCancel(ctx), run)}
 	c.task.call = true
 	if err := w.runs.add(c.task); err != nil {
 		return nil, err
@@ -135,8 +140,7 @@ func (w *worker) begin(c *call, req RunRequest, after func(workResult)) {
 // returned ends a call whose work has returned, or its run.
 func (w *worker) returned(c *call, r workResult) {
 	c.outcome, c.err = r.outcome, r.err
-	close(c.worked)
-	if parked := <-c.fate; parked {
+	if c.phase.Swap(phaseReturned) == phaseParking && <-c.fate {
 		c.task.alone = true
 		end := w.judge(c.task, r)
 		w.settle(c.task, &end)
@@ -154,40 +158,49 @@ func (w *worker) returned(c *call, r workResult) {
 	w.runs.drop(c.task)
 }
 
-// attend waits until the work has returned or is parked. The error is the
-// reason if the work was stopped.
+// attend waits until the call has ended or is parked. The error is the reason if the work
+// was stopped.
 func (w *worker) attend(ctx context.Context, c *call, req RunRequest) (parked bool, err error) {
-	detach := c.follow(ctx)
-	defer func() { detach() }()
 	due, stop := req.due()
 	defer stop()
 
-	for {
+	for left := ctx.Done(); ; {
 		select {
-		case <-c.worked:
+		case <-c.task.done:
+			return false, err
+		case <-left:
 		case <-due:
 		case <-req.Park:
 		}
-		if closed(c.worked) {
-			return false, nil
-		}
-		if !detach() { // ctx ended first: its work ends
-			<-c.worked
-			return false, nil
+		if ctx.Err() != nil {
+			c.task.cancel(context.Cause(ctx))
+			c.task.sink.RequestStop()
+			left, due, req.Park = nil, nil, nil
+			continue
 		}
 
-		err = w.park(c.task, time.Now())
-		if err == nil {
+		if c.fate == nil {
+			c.fate = make(chan bool, 1)
+		}
+		if !c.phase.CompareAndSwap(phaseWorking, phaseParking) { // it has just ended
+			due, req.Park = nil, nil
+			continue
+		}
+		reason := w.park(c.task, time.Now())
+		if reason == nil {
+			c.fate <- true
 			return true, nil
 		}
+
 		early := closed(req.Park)
-		err = w.unparked(ctx, c, req, err)
-		detach = c.follow(ctx)
-		if !early || c.task.unsure {
-			<-c.worked
-			return false, err
+		stopped := w.unparked(ctx, c, req, reason)
+		if !c.phase.CompareAndSwap(phaseParking, phaseWorking) {
+			c.fate <- false
 		}
-		req.Park, req.Unparked = nil, nil // there may be room once it is due
+		req.Park, req.Unparked = nil, nil
+		if !early || c.task.unsure { // otherwise there may be room once it is due
+			due, err = nil, stopped
+		}
 	}
 }
 
@@ -218,15 +231,6 @@ func (r RunRequest) due() (due <-chan time.Time, stop func() bool) {
 	}
 	timer := time.NewTimer(r.ParkAfter)
 	return timer.C, timer.Stop
-}
-
-// follow ends the work with ctx, until stop is called; stop reports whether
-// ctx had not ended before.
-func (c *call) follow(ctx context.Context) (stop func() bool) {
-	return context.AfterFunc(ctx, func() {
-		c.task.cancel(context.Cause(ctx))
-		c.task.sink.RequestStop()
-	})
 }
 
 // park makes a call a background run with a slot, a record and a lease. A call with a
