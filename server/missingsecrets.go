@@ -20,7 +20,8 @@ type connector struct {
 }
 
 func (x connector) call(c call) secret.Call {
-	return secret.Call{Session: c.Session, Tool: c.tool.Name, Sends: func(name string) bool { return x.sends(c.tool, name) }}
+	tool := c.tool // or the closure would keep all of c
+	return secret.Call{Session: c.Session, Tool: tool.Name, Sends: func(name string) bool { return x.sends(tool, name) }}
 }
 
 // lacks says which secrets of its user a held call of a tool lacks, and how they are set.

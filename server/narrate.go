@@ -33,7 +33,8 @@ func narrated(tool *catalog.Tool, call host.Call) (_ host.Call, narrate func(r a
 	}
 
 	args, _ := tool.PublicArgs(call.Args)
-	started := tool.Narrate(abi.PhaseStarted, call.Locale, args)
+	locale, stopping := call.Locale, call.Stopping // or the closure would keep all of call
+	started := tool.Narrate(abi.PhaseStarted, locale, args)
 	last := Progress{Total: -1, Narration: started}
 	if started != "" {
 		report(last)
@@ -49,11 +50,11 @@ func narrated(tool *catalog.Tool, call host.Call) (_ host.Call, narrate func(r a
 		switch {
 		case r.Kind == abi.Success:
 			phase = abi.PhaseFinished
-		case r.Kind == abi.CanceledKind || isClosed(call.Stopping):
+		case r.Kind == abi.CanceledKind || isClosed(stopping):
 			return // stopped: neither finished nor failed
 		}
 
-		if sentence := tool.Narrate(phase, call.Locale, args); sentence != "" {
+		if sentence := tool.Narrate(phase, locale, args); sentence != "" {
 			last.Narration = sentence
 			report(last)
 		}

@@ -209,21 +209,21 @@ func outOfTime(limit time.Duration, err error) error {
 type live struct {
 	mu       sync.Mutex
 	detached bool
-	call     host.Call // as the caller made it
-	release  func()    // returns the slot; nil before the call has one
+	caller   host.Observers
+	release  func() // returns the slot; nil before the call has one
 
 	wanted chan struct{} // closed when the call has to become a run early
-	want   func()        // closes wanted
+	once   sync.Once     // closes wanted
 	parked chan struct{} // closed when the call has become a run
 	run    string        // the run's id; set before parked is closed
 	failed chan struct{} // closed when it cannot become one early
 	why    error         // set before failed is closed
 	nobody error         // the refusal of a question; set before failed is closed
-	gone   chan struct{} // closed by detach
 
-	later    *question.Asker // for the run
+	session  string
+	ask      question.Func   // asks the caller; nil: it cannot be asked
+	later    *question.Asker // asks for the run
 	askLater bool            // it may ask after it is detached
-	asks     bool            // it may ask at all: its caller, or once it is parked
 }
 
 type liveKey struct{}
@@ -238,13 +238,17 @@ func liveOf(ctx context.Context) *live {
 // newLive returns the caller's end of a call.
 func newLive(c call, asked *question.Registry, parks bool) *live {
 	l := &live{
-		call: c.work, wanted: make(chan struct{}), parked: make(chan struct{}), failed: make(chan struct{}), gone: make(chan struct{}),
-		later: question.NewAsker(asked, 0), askLater: c.asksLater(),
-		asks: c.Ask != nil || c.AskLater && parks,
+		caller: c.work.Observers, session: c.Session, ask: c.work.Ask, askLater: c.asksLater(),
+		wanted: make(chan struct{}), parked: make(chan struct{}), failed: make(chan struct{}),
 	}
-	l.want = sync.OnceFunc(func() { close(l.wanted) })
+	if c.Ask != nil || c.AskLater && parks {
+		l.later = question.NewAsker(asked, 0)
+	}
 	return l
 }
+
+// want asks for the call to become a run early.
+func (l *live) want() { l.once.Do(func() { close(l.wanted) }) }
 
 // Park makes the call a run, because it makes a call that is held for approval: only a
 // run can wait for that. It returns once the call is a run.
@@ -305,8 +309,14 @@ func (l *live) detach() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.detached = true
-	close(l.gone)
 	l.free()
+}
+
+// left reports whether the caller has left.
+func (l *live) left() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.detached
 }
 
 // admitted stores the function that returns the slot of the call.
@@ -317,8 +327,8 @@ func (l *live) admitted(release func()) {
 	if l.detached || isClosed(l.parked) {
 		l.free()
 	}
-	if l.call.Admitted != nil {
-		l.call.Admitted(release)
+	if l.caller.Admitted != nil {
+		l.caller.Admitted(release)
 	}
 }
 
@@ -334,29 +344,29 @@ func (l *live) attached(f func()) {
 // Into returns a call that reports to the sink of its run, and to the caller
 // while it is attached.
 func (l *live) Into(call host.Call) host.Call {
-	call.Stdout = tee{l, call.Stdout, l.call.Stdout}
-	call.Stderr = tee{l, call.Stderr, l.call.Stderr}
+	call.Stdout = l.tee(call.Stdout, l.caller.Stdout)
+	call.Stderr = l.tee(call.Stderr, l.caller.Stderr)
 	call.Admitted = l.admitted
 
-	if sink := call.Progress; l.call.Progress != nil {
+	if sink := call.Progress; l.caller.Progress != nil {
 		call.Progress = func(p host.Progress) {
 			sink(p)
-			l.attached(func() { l.call.Progress(p) })
+			l.attached(func() { l.caller.Progress(p) })
 		}
 	}
-	if l.asks {
-		call.Ask = l.ask
+	if l.later != nil {
+		call.Ask = l.askAnyone
 	}
 	return call
 }
 
-// ask asks the caller or, once the call is parked, whoever answers for its run. If the
+// askAnyone asks the caller or, once the call is parked, whoever answers for its run. If the
 // caller cannot be asked while it waits, the call becomes a run at once.
-func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
-	if l.call.Ask == nil {
+func (l *live) askAnyone(ctx context.Context, q abi.Questions) (abi.Answers, error) {
+	if l.ask == nil {
 		l.want()
 	} else if !isClosed(l.parked) {
-		answers, err := l.call.Ask(ctx, q)
+		answers, err := l.ask(ctx, q)
 		if !errors.Is(err, ErrAskAgain) {
 			return answers, err
 		}
@@ -371,10 +381,10 @@ func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 		}
 	case <-l.parked:
 	}
-	if isClosed(l.gone) && !l.askLater {
+	if !l.askLater && l.left() {
 		return abi.Answers{}, fmt.Errorf("%w: the call continues in the background, where nobody can be asked", host.ErrDenied)
 	}
-	return l.later.Ask(ctx, question.Run{Session: l.call.Session, ID: l.run}, q)
+	return l.later.Ask(ctx, question.Run{Session: l.session, ID: l.run}, q)
 }
 
 // tee writes to the sink of a run, and to the caller while it is attached.
@@ -383,9 +393,15 @@ type tee struct {
 	sink, caller io.Writer
 }
 
-func (t tee) Write(p []byte) (int, error) {
-	if t.caller != nil {
-		t.live.attached(func() { _, _ = t.caller.Write(p) })
+// tee returns a writer to both, or only the sink without a writer of the caller.
+func (l *live) tee(sink, caller io.Writer) io.Writer {
+	if caller == nil {
+		return sink
 	}
+	return tee{l, sink, caller}
+}
+
+func (t tee) Write(p []byte) (int, error) {
+	t.live.attached(func() { _, _ = t.caller.Write(p) })
 	return t.sink.Write(p)
 }

@@ -36,8 +36,8 @@ const stderrTag = "[stderr] "
 //
 // Make one with [NewSink]. A Sink is safe for concurrent use.
 type Sink struct {
-	stopping <-chan struct{}
-	stop     func()
+	stopping chan struct{}
+	stop     sync.Once // closes stopping
 
 	mu       sync.Mutex
 	buf      Buffer
@@ -61,8 +61,7 @@ func NewSink(outputCap int) *Sink {
 	if outputCap <= 0 {
 		outputCap = DefaultCap
 	}
-	stopping, stop := context.WithCancel(context.Background())
-	return &Sink{buf: NewBuffer(outputCap), stopping: stopping.Done(), stop: stop}
+	return &Sink{buf: NewBuffer(outputCap), stopping: make(chan struct{})}
 }
 
 // Stdout returns a writer to the log. Its Write never fails.
@@ -323,7 +322,7 @@ func (s *Sink) Stopping() <-chan struct{} { return s.stopping }
 
 // RequestStop closes the channel of [Sink.Stopping]. A background.Manager calls
 // it for the runs that it stops.
-func (s *Sink) RequestStop() { s.stop() }
+func (s *Sink) RequestStop() { s.stop.Do(func() { close(s.stopping) }) }
 
 // Beat returns the last status and progress, the time of the last output,
 // and the bytes of output.

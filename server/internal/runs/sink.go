@@ -17,6 +17,7 @@ import (
 
 // withSink lets the sink of a run follow the call, store its checkpoints, and ask it to stop.
 func withSink(call host.Call, sink *output.Sink, log *slog.Logger) host.Call {
+	id, session := call.ID, call.Session // or the closures would keep all of call
 	call.Stdout, call.Stderr, call.Stopping = sink.Stdout(), sink.Stderr(), sink.Stopping()
 	call.Progress = func(p host.Progress) {
 		if p.Narration != "" {
@@ -37,7 +38,7 @@ func withSink(call host.Call, sink *output.Sink, log *slog.Logger) host.Call {
 		case errors.Is(err, output.ErrNoRun):
 			return fmt.Errorf("%w: %w", host.ErrDenied, err)
 		case err != nil && ctx.Err() == nil:
-			log.Warn("checkpoint not stored", "call", call.ID, "session", call.Session, "error", err)
+			log.Warn("checkpoint not stored", "call", id, "session", session, "error", err)
 		}
 		return err
 	}}
@@ -47,7 +48,7 @@ func withSink(call host.Call, sink *output.Sink, log *slog.Logger) host.Call {
 		case errors.Is(err, output.ErrNoRun):
 			return nil, fmt.Errorf("%w: %w", host.ErrDenied, err)
 		case err != nil && ctx.Err() == nil:
-			log.Warn("messages not received", "call", call.ID, "session", call.Session, "error", err)
+			log.Warn("messages not received", "call", id, "session", session, "error", err)
 		}
 		all := make([]host.Message, len(found))
 		for i, m := range found {

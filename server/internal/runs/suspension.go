@@ -64,7 +64,7 @@ type ChildCall struct {
 
 // into lets a call be suspended, and continues it from where its run was last suspended.
 func (s *Suspension) into(call host.Call) host.Call {
-	s.session, s.children, s.ask = call.Session, map[int32]background.Child{}, question.Checked(call.Ask)
+	s.session, s.ask = call.Session, question.Checked(call.Ask)
 	call.Suspend, call.Continue = s, background.StateOf(s.ctx)
 	if call.Attempt > 1 && call.Continue == nil {
 		if err := question.Forget(s.ctx); err != nil {
@@ -256,6 +256,9 @@ func (s *Suspension) detach(op int32, tool *catalog.Tool, args catalog.Args, t h
 
 	if verdict == approval.Covered { // a call that is not detached records it itself
 		s.executor.Audit.Decided(audit.Approved, record.Held{Session: s.session, Tool: tool.Name}, "", "kept")
+	}
+	if s.children == nil {
+		s.children = map[int32]background.Child{}
 	}
 	s.children[op] = background.Child{Op: s.number(op), SpawnRequest: child}
 	return true

@@ -30,6 +30,9 @@ type Terms struct {
 // Traced encodes the terms with the span of a context.
 func (t Terms) Traced(ctx context.Context) json.RawMessage {
 	t.Trace = telemetry.Link(ctx)
+	if t == (Terms{}) {
+		return nil
+	}
 	return t.encode()
 }
 
