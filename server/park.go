@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -77,41 +78,19 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 	ctx = context.WithValue(ctx, liveKey{}, live)
 	began := time.Now()
 
-	var r abi.Result
-	var rerr error
-	ended := false               // and r and rerr are the result
-	atEnd := make(chan struct{}) // closed when the call becomes a run only to store its result
-	req := background.RunRequest{SpawnRequest: c.asRun(ctx, version), ParkAfter: b.Park, Stops: runs.CancelsKeyed, Park: live.wanted, Unparked: live.remains}
+	w := &parkable{call: c, executor: p.executor, live: live, budget: b, next: next}
+	req := background.RunRequest{SpawnRequest: c.asRun(ctx, version), ParkAfter: b.Park, Stops: runs.CancelsKeyed, Park: live.wanted, Unparked: live.remains, Work: w.do}
 	req.Timeout = b.Deadline
-	req.Work = func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
-		ctx, work, waits := p.executor.Attach(ctx, sink, c.tool, c.work, live)
-		c := c
-		c.work = work
-		r, rerr = next(ctx, c)
-		if errors.Is(rerr, host.ErrSuspended) {
-			return waits.Outcome(sink, r), nil
-		}
-		ended = true
-		if b.Park > 0 && c.Key == "" && c.stores(r) {
-			close(atEnd)
-			_ = live.Park(ctx) // otherwise the caller gets all of it
-		}
-		if errors.Is(rerr, plugins.ErrReplaced) { // nothing has run: a caller that still waits repeats the call
-			return background.Outcome{}, runs.Rejected(engine.KindRejected, "", c.tool.Replaced())
-		}
-		return runs.Outcome(ctx, sink, b.Deadline, r, rerr)
-	}
-
 	ran, err := p.runs.Run(ctx, c.Session, req)
 	limit, limited := errors.AsType[*engine.LimitError](err)
 	c.note.Run = ran.Run.ID
 	switch {
 	case ran.Parked:
 		live.became(ran.Run.ID)
-		if isClosed(atEnd) {
+		if w.stored.Load() {
 			c.note.Followed = true
 			c.note.Run = p.follow.Stored(ctx, ran.Run)
-			return r, rerr
+			return w.result, w.err
 		}
 		if !isClosed(live.wanted) || isClosed(live.failed) {
 			return p.follow.Parked(c.caller(), ran.Run, b.Park)
@@ -122,23 +101,58 @@ func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next call
 		return runs.Canceled(ctx, abi.Result{})
 	case ran.Reused: // a call with this key began at the same time
 		return p.repeat.Follow(ctx, c.caller(), ran.Run)
-	case c.Key != "" && !ended: // it has not begun
+	case c.Key != "" && !w.ended: // it has not begun
 		r, _ := reason.Explain(err)
 		return r, err
 	case limited:
 		return abi.Result{}, reason.Refuse("%s was stopped after %gs: it would have continued in the background, but %s", c.tool.Name, b.Park.Seconds(), reason.LimitText(limit))
 	case errors.Is(err, background.ErrClosed):
 		return abi.Result{}, reason.ErrShutdown
-	case !ended:
+	case !w.ended:
 		return abi.Result{}, err
-	case ran.Run.ID != "" && (errors.Is(rerr, plugins.ErrReplaced) || errors.Is(context.Cause(ctx), ErrAskAgain)):
+	case ran.Run.ID != "" && (errors.Is(w.err, plugins.ErrReplaced) || errors.Is(context.Cause(ctx), ErrAskAgain)):
 		p.repeat.Forget(ctx, ran.Run)
-	case ctx.Err() != nil && r.Kind != abi.Success:
-		return runs.Canceled(ctx, r)
-	case r.Limit == abi.LimitTime: // two clocks ended, and either may have been seen first
-		r.Error = outOfTime(b.Deadline, rerr).Error()
+	case ctx.Err() != nil && w.result.Kind != abi.Success:
+		return runs.Canceled(ctx, w.result)
+	case w.result.Limit == abi.LimitTime: // two clocks ended, and either may have been seen first
+		w.result.Error = outOfTime(b.Deadline, w.err).Error()
 	}
-	return r, rerr
+	return w.result, w.err
+}
+
+// A parkable is the work of a call that may become a run.
+type parkable struct {
+	call     call
+	executor *runs.Executor
+	live     *live
+	budget   catalog.Budget
+	next     callFunc
+
+	result abi.Result
+	err    error
+	ended  bool        // result and err are valid
+	stored atomic.Bool // the call becomes a run only to store its result; set after the fields above
+}
+
+// do makes the call, connected to its caller and to the sink of its run.
+func (w *parkable) do(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
+	c := w.call
+	ctx, work, waits := w.executor.Attach(ctx, sink, c.tool, c.work, w.live)
+	c.work = work
+	w.result, w.err = w.next(ctx, c)
+	if errors.Is(w.err, host.ErrSuspended) {
+		return waits.Outcome(sink, w.result), nil
+	}
+
+	w.ended = true
+	if w.budget.Park > 0 && c.Key == "" && c.stores(w.result) {
+		w.stored.Store(true)
+		_ = w.live.Park(ctx) // otherwise the caller gets all of it
+	}
+	if errors.Is(w.err, plugins.ErrReplaced) { // nothing has run: a caller that still waits repeats the call
+		return background.Outcome{}, runs.Rejected(engine.KindRejected, "", c.tool.Replaced())
+	}
+	return runs.Outcome(ctx, sink, w.budget.Deadline, w.result, w.err)
 }
 
 // stores reports whether the result of a call is too large for its caller's model. The

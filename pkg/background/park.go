@@ -133,7 +133,8 @@ func (w *worker) newCall(ctx context.Context, session string, req RunRequest) (*
 
 // begin starts the work of a call.
 func (w *worker) begin(c *call, req RunRequest, after func(workResult)) {
-	work := func(ctx context.Context) (Outcome, error) { return req.Work(ctx, c.task.sink) }
+	do := req.Work // or the closure would keep all of req
+	work := func(ctx context.Context) (Outcome, error) { return do(ctx, c.task.sink) }
 	w.pool.run(func() { w.perform(c.task, work, after) })
 }
 
