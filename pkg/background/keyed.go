@@ -44,14 +44,14 @@ func (m *Manager) runKeyed(ctx context.Context, c *call, req RunRequest) (RunRes
 		}
 		return RunResult{Reused: true, Run: found.Run}, nil
 	}
-	w.begin(c, req, func(r workResult) { w.ended(c, r) })
+	w.begin(c, w.ended)
 
-	due, stop := req.due()
-	defer stop()
+	due := req.due()
+	defer due.Stop()
 	parks := false
 	select {
 	case <-t.done:
-	case <-due:
+	case <-due.C:
 		parks = true
 	case <-req.Park:
 		parks = true

@@ -75,7 +75,7 @@ func (m *Manager) Run(ctx context.Context, session string, req RunRequest) (RunR
 	if req.IdempotencyKey != "" {
 		return m.runKeyed(ctx, c, req)
 	}
-	m.worker.begin(c, req, func(r workResult) { m.worker.returned(c, r) })
+	m.worker.begin(c, m.worker.returned)
 
 	parked, err := m.worker.attend(ctx, c, req)
 	switch {
@@ -90,6 +90,7 @@ func (m *Manager) Run(ctx context.Context, session string, req RunRequest) (RunR
 // A call is work in the foreground.
 type call struct {
 	task    *task
+	work    func(ctx context.Context, sink *output.Sink) (Outcome, error)
 	outcome Outcome      // valid once the task is done
 	err     error        // valid once the task is done
 	phase   atomic.Int32 // one of the phase values, for a call without a key
@@ -123,7 +124,7 @@ func (w *worker) newCall(ctx context.Context, session string, req RunRequest) (*
 		return nil, err
 	}
 
-	c := &call{task: newTask(context.WithoutCancel(ctx), run)}
+	c := &call{task: newTask(context.WithoutCancel(ctx), run), work: req.Work}
 	c.task.call = true
 	if err := w.runs.add(c.task); err != nil {
 		return nil, err
@@ -131,11 +132,13 @@ func (w *worker) newCall(ctx context.Context, session string, req RunRequest) (*
 	return c, nil
 }
 
-// begin starts the work of a call.
-func (w *worker) begin(c *call, req RunRequest, after func(workResult)) {
-	do := req.Work // or the closure would keep all of req
-	work := func(ctx context.Context) (Outcome, error) { return do(ctx, c.task.sink) }
-	w.pool.run(func() { w.perform(c.task, work, after) })
+// begin starts the work of a call. It calls after when the work has returned.
+func (w *worker) begin(c *call, after func(*call, workResult)) {
+	w.pool.run(func() {
+		w.perform(c.task,
+			func(ctx context.Context) (Outcome, error) { return c.work(ctx, c.task.sink) },
+			func(r workResult) { after(c, r) })
+	})
 }
 
 // returned ends a call whose work has returned, or its run.
@@ -162,9 +165,10 @@ func (w *worker) returned(c *call, r workResult) {
 // attend waits until the call has ended or is parked. The error is the reason if the work
 // was stopped.
 func (w *worker) attend(ctx context.Context, c *call, req RunRequest) (parked bool, err error) {
-	due, stop := req.due()
-	defer stop()
+	timer := req.due()
+	defer timer.Stop()
 
+	due := timer.C
 	for left := ctx.Done(); ; {
 		select {
 		case <-c.task.done:
@@ -225,13 +229,13 @@ func (w *worker) unparked(ctx context.Context, c *call, req RunRequest, err erro
 	return nil
 }
 
-// due returns a channel that delivers when it is time to park the call, or never.
-func (r RunRequest) due() (due <-chan time.Time, stop func() bool) {
-	if r.ParkAfter == 0 {
-		return nil, func() bool { return false }
-	}
+// due returns a timer that delivers when it is time to park the call, or never.
+func (r RunRequest) due() *time.Timer {
 	timer := time.NewTimer(r.ParkAfter)
-	return timer.C, timer.Stop
+	if r.ParkAfter == 0 {
+		timer.Stop()
+	}
+	return timer
 }
 
 // park makes a call a background run with a slot, a record and a lease. A call with a

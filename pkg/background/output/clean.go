@@ -79,6 +79,9 @@ func Partial(p []byte) int {
 // Shorten returns s cleaned, on one line, without surrounding space, and cut
 // to limit characters. If it was longer, the last one is an ellipsis.
 func Shorten(s string, limit int) string {
+	if s == "" { // most often
+		return ""
+	}
 	if len(s) > maxShorten {
 		s = s[:maxShorten]
 	}

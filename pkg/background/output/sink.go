@@ -65,20 +65,23 @@ func NewSink(outputCap int) *Sink {
 }
 
 // Stdout returns a writer to the log. Its Write never fails.
-func (s *Sink) Stdout() io.Writer { return sinkWriter{s, false} }
+func (s *Sink) Stdout() io.Writer { return (*stdout)(s) }
 
 // Stderr returns a writer to the log that marks its lines with "[stderr] ".
 // Its Write never fails.
-func (s *Sink) Stderr() io.Writer { return sinkWriter{s, true} }
+func (s *Sink) Stderr() io.Writer { return (*stderr)(s) }
 
-type sinkWriter struct {
-	sink   *Sink
-	stderr bool
-}
+type (
+	stdout Sink
+	stderr Sink
+)
 
-func (w sinkWriter) Write(p []byte) (int, error) {
+func (w *stdout) Write(p []byte) (int, error) { return (*Sink)(w).log(p, false) }
+func (w *stderr) Write(p []byte) (int, error) { return (*Sink)(w).log(p, true) }
+
+func (s *Sink) log(p []byte, stderr bool) (int, error) {
 	if len(p) > 0 {
-		w.sink.update(func() { w.sink.write(p, w.stderr) })
+		s.update(func() { s.write(p, stderr) })
 	}
 	return len(p), nil
 }

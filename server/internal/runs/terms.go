@@ -30,11 +30,17 @@ type Terms struct {
 // Traced encodes the terms with the span of a context.
 func (t Terms) Traced(ctx context.Context) json.RawMessage {
 	t.Trace = telemetry.Link(ctx)
-	if t == (Terms{}) {
+	switch t {
+	case Terms{}:
 		return nil
+	case Terms{Asks: true}:
+		return onlyAsks
 	}
 	return t.encode()
 }
+
+// onlyAsks are the terms of most calls over HTTP, where anybody may answer later.
+var onlyAsks = Terms{Asks: true}.encode()
 
 func (t Terms) encode() json.RawMessage {
 	data, _ := json.Marshal(t) // numbers and strings
