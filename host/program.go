@@ -10,6 +10,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/guestcall"
+	"github.com/toolhost/toolhost/internal/strictjson"
 )
 
 // isProgram reports whether the guest is a command that runs a tool.
@@ -104,12 +105,12 @@ func (o *outcome) output(stdout []byte) error {
 // compactJSON returns a JSON value without white space. It returns nil if the text is not
 // JSON.
 func compactJSON(text []byte) []byte {
-	spaced, ok := answer.CheckJSON(text)
+	spaced, ok := strictjson.Valid(text)
 	switch {
 	case !ok:
 		return nil
 	case spaced:
-		return answer.CompactJSON(text)
+		return strictjson.Compact(text)
 	}
 	return text
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -30,22 +31,63 @@ func Decode(text []byte, into any) error {
 		_, err := Parse(text)
 		return err
 	}
+	if isLong(text) && decodeShort(text, into) {
+		return nil
+	}
+	return Explain(unmarshal(text, into, nil))
+}
+
+// decodeShort is Decode for a valid text whose long strings are all in fields of type
+// [Object]: it reads the text without them. It reports false for any other text, and may
+// have set some fields then.
+func decodeShort(text []byte, into any) bool {
+	short, cuts, _ := shorten(text)
+	if len(cuts) == 0 {
+		return false
+	}
+
+	used := 0
+	whole := func(at int) (before, offset int) {
+		before = sort.Search(len(cuts), func(i int) bool { return cuts[i].at > at })
+		if before > 0 {
+			at += cuts[before-1].lacking
+		}
+		return before, at
+	}
+	objects := jsonv2.UnmarshalFromFunc(func(dec *jsontext.Decoder, o *Object) error {
+		if err := o.UnmarshalJSONFrom(dec); err != nil {
+			return err
+		}
+		end := int(dec.InputOffset())
+		first, from := whole(end - len(o.raw))
+		last, to := whole(end)
+		o.raw, used = text[from:to], used+last-first
+		return nil
+	})
+	return unmarshal(short, into, objects) == nil && used == len(cuts)
+}
+
+// unmarshal decodes a text strictly, with further types.
+func unmarshal(text []byte, into any, types *jsonv2.Unmarshalers) error {
 	schemaTypes := asInSchemas
 	if !bytes.Contains(text, []byte("null")) { // asking each value would take most of the time
 		schemaTypes = asInSchemasWithoutNull
 	}
-	return Explain(jsonv2.Unmarshal(text, into, jsonv2.RejectUnknownMembers(true), utf8Checked, schemaTypes))
+	if types != nil {
+		schemaTypes = jsonv2.JoinUnmarshalers(types, schemaTypes)
+	}
+	return jsonv2.Unmarshal(text, into, jsonv2.RejectUnknownMembers(true), utf8Checked, jsonv2.WithUnmarshalers(schemaTypes))
 }
 
 // asInSchemas decodes as JSON Schema has types: null is of none that Go has, and a
 // number without a fraction is an integer however it is written.
-var asInSchemas = jsonv2.WithUnmarshalers(jsonv2.JoinUnmarshalers(
+var asInSchemas = jsonv2.JoinUnmarshalers(
 	jsonv2.UnmarshalFromFunc(integer[int]), jsonv2.UnmarshalFromFunc(integer[int64]), jsonv2.UnmarshalFromFunc(notNull),
-))
+)
 
-var asInSchemasWithoutNull = jsonv2.WithUnmarshalers(jsonv2.JoinUnmarshalers(
+var asInSchemasWithoutNull = jsonv2.JoinUnmarshalers(
 	jsonv2.UnmarshalFromFunc(integer[int]), jsonv2.UnmarshalFromFunc(integer[int64]),
-))
+)
 
 func notNull(dec *jsontext.Decoder, into any) error {
 	if _, raw := into.(*json.RawMessage); raw || dec.PeekKind() != 'n' {

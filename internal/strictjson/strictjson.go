@@ -87,7 +87,11 @@ func Check(text []byte) error {
 	if !utf8.Valid(text) {
 		return &Error{Problem: abi.Problem{Message: "expected UTF-8 text"}}
 	}
-	if jsontext.Value(text).IsValid(utf8Checked) {
+	short := text
+	if isLong(text) {
+		short, _, _ = shorten(text)
+	}
+	if jsontext.Value(short).IsValid(utf8Checked) {
 		return nil
 	}
 	_, err := jsontext.AppendFormat(nil, text, utf8Checked) // once more, for the reason

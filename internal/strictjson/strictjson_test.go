@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 )
 
@@ -129,7 +130,7 @@ func TestDecodeNull(t *testing.T) {
 	} {
 		var fast, slow body
 		err := Decode([]byte(test.text), &fast)
-		asked := Explain(jsonv2.Unmarshal([]byte(test.text), &slow, jsonv2.RejectUnknownMembers(true), utf8Checked, asInSchemas))
+		asked := Explain(jsonv2.Unmarshal([]byte(test.text), &slow, jsonv2.RejectUnknownMembers(true), utf8Checked, jsonv2.WithUnmarshalers(asInSchemas)))
 		if test.want == "" {
 			require.NoError(t, err, test.text)
 			require.NoError(t, asked, test.text)
@@ -142,6 +143,68 @@ func TestDecodeNull(t *testing.T) {
 			require.EqualError(t, asked, test.want, test.text)
 		}
 	}
+}
+
+// sameAsWhole: a text is decoded in the same way if it is shortened.
+func sameAsWhole(t *testing.T, text string) {
+	t.Helper()
+	var got, want body
+	err, asked := Decode([]byte(text), &got), Explain(unmarshal([]byte(text), &want, nil))
+	if !utf8.ValidString(text) {
+		require.EqualError(t, err, "expected UTF-8 text")
+		return
+	}
+	require.Equal(t, asked, err, "%.200q", text)
+	if err == nil {
+		require.Equal(t, want, got, "%.200q", text)
+	}
+	require.Equal(t, jsontext.Value(text).IsValid(utf8Checked), Check([]byte(text)) == nil, "%.200q", text)
+}
+
+func TestDecodeLong(t *testing.T) {
+	plain := strings.Repeat("lorem <ipsum> ", 1000)
+	for _, test := range []struct {
+		text  string
+		short bool // it is decoded without its long strings
+	}{
+		{`{"tool":"t","args":{"a":"@"}}`, true},
+		{` { "args" : { "a" : [ "@" , {"b":"@"} ] , "c" : null } , "count" : 1e3 } `, true},
+		{`{"args":{"a":"@\n@\u00e9@é漢字@\ud800@"},"tool":"漢字"}`, true},
+		{`{"args":{"a":"@","@":1,"@x":2}}`, true},
+		{`{"args":{"a":"@"},"answers":{"x":[{"content":{"@":1}}]}}`, true},
+		{`{"args":{"a":"@","@":1,"@":2}}`, false},
+		{`{"args":{"a":"@","\u0061":2}}`, false},
+		{`{"args":{"a":"@"},"args":{}}`, false},
+		{`{"args":{"a":"@"},"tool":"@"}`, false},
+		{`{"args":{"a":"@"},"raw":"@"}`, false},
+		{`{"args":{"a":"@"},"answers":{"x":[{"content":"@"}]}}`, false},
+		{`{"args":{"a":"@"},"tol":1}`, false},
+		{`{"args":{"a":"@"},"tool":null}`, false},
+		{`{"args":"@"}`, false},
+		{`{"args":["@"]}`, false},
+		{`{"args":{"a":"@\x"}}`, false},
+		{`{"args":{"a":"@\u12"}}`, false},
+		{"{\"args\":{\"a\":\"@\x1f\"}}", false},
+		{`{"args":{"a":"@}`, false},
+		{`{"args":{"a":"@"}} 1`, false},
+	} {
+		text := strings.ReplaceAll(test.text, "@", plain)
+		sameAsWhole(t, text)
+		require.True(t, isLong([]byte(text)))
+		require.Equal(t, test.short, decodeShort([]byte(text), new(body)), test.text)
+	}
+	require.False(t, isLong([]byte(`{"args":{"a":[`+strings.Repeat(`"a name",1,`, 1000)+`"`+plain+`"]}}`)))
+}
+
+func FuzzDecodeLong(f *testing.F) {
+	for _, text := range jsonTexts {
+		f.Add(text, text)
+	}
+	f.Add(`"@","@":1`, `{"a":"@"}`)
+	f.Fuzz(func(t *testing.T, within, raw string) {
+		within, raw = strings.ReplaceAll(within, "@", strings.Repeat("x", 99)), strings.ReplaceAll(raw, "@", strings.Repeat("y", 99))
+		sameAsWhole(t, `{"tool":"t","args":{"a":"`+strings.Repeat("lorem ", 1000)+`","b":`+within+`},"raw":`+raw+`}`)
+	})
 }
 
 // FuzzParse: it accepts nothing that encoding/json refuses, and no repeated name.

@@ -1,52 +1,85 @@
-package answer
+package strictjson
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"math/bits"
 	"unicode/utf8"
 )
 
-// CheckJSON reports whether a text is one JSON value in UTF-8, as json.Valid
-// does, and whether there is white space between its tokens.
-//
-// Most of a large result is string text, which json.Valid reads byte by byte: for
-// a megabyte that takes longer than the whole call. So checkJSON leaves long runs
-// of plain string bytes out of json.Valid's input.
-func CheckJSON(text []byte) (spaced, ok bool) {
+// Valid reports whether a text is one JSON value in UTF-8, as json.Valid does, and whether
+// there is white space between its tokens.
+func Valid(text []byte) (spaced, ok bool) {
 	if !utf8.Valid(text) {
 		return false, false
 	}
+	short, _, spaced := shorten(text)
+	return spaced, json.Valid(short)
+}
 
-	var room [128]byte
-	short := room[:0]
-	kept := 0 // end of the text that was copied or skipped
+// A cut is where a shortened text lacks a part of the whole one.
+type cut struct {
+	at      int // offset in the shortened text
+	lacking int // bytes lacking up to there, in this cut and those before it
+}
+
+// shorten returns a text without the long runs of plain bytes in its string values, and
+// whether there is white space between its tokens. Names stay whole. The text must be
+// UTF-8. The shortened one is JSON, or has repeated names, exactly if the text is or has.
+//
+// Most of a large text is string values, which a parser reads byte by byte: for a megabyte
+// that takes longer than the rest of a call.
+func shorten(text []byte) (short []byte, cuts []cut, spaced bool) {
+	kept := 0 // end of the text that was copied or cut
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case ' ', '\t', '\r', '\n':
 			spaced = true
 		case '"':
+			before, beforeCuts, start := len(short), len(cuts), kept
 			for i++; i < len(text); i = min(i+len(`\u00e9`), len(text)) {
 				n := plain(text[i:])
 				if n >= longRun {
 					short = append(short, text[kept:i]...)
 					kept = i + n
+					cuts = append(cuts, cut{len(short), kept - len(short)})
 				}
 				if i += n; i == len(text) || text[i] != '\\' {
 					break
 				}
 			}
+			if len(cuts) > beforeCuts && isName(text[min(i+1, len(text)):]) {
+				short, cuts, kept = short[:before], cuts[:beforeCuts], start
+			}
 		}
 	}
 
-	if kept == 0 {
-		return spaced, json.Valid(text)
+	if len(cuts) == 0 {
+		return text, nil, spaced
 	}
-	return spaced, json.Valid(append(short, text[kept:]...))
+	return append(short, text[kept:]...), cuts, spaced
 }
 
-// longRun is the number of string bytes worth skipping.
-const longRun = 8
+// isLong reports whether a text is worth shortening: its first 4 KiB are mostly string
+// values.
+func isLong(text []byte) bool {
+	const sample = 4 << 10
+	if len(text) < sample {
+		return false
+	}
+	short, _, _ := shorten(text[:sample])
+	return len(short) < sample/2
+}
+
+// isName reports whether a string is a name, by what follows it.
+func isName(after []byte) bool {
+	after = bytes.TrimLeft(after, space)
+	return len(after) > 0 && after[0] == ':'
+}
+
+// longRun is the number of string bytes worth cutting.
+const longRun = 32
 
 // plain returns how many bytes at the start of a text are valid in a string: no
 // control characters, no quote, and no escapes longer than one character.
@@ -98,9 +131,9 @@ func special(x uint64) uint64 {
 	return (((x ^ ones*2) - ones*0x21) | ((x ^ ones*'\\') - ones)) &^ x & (ones * 0x80)
 }
 
-// CompactJSON removes the white space between the tokens of a valid JSON text, in
+// Compact removes the white space between the tokens of a valid JSON text, in
 // place.
-func CompactJSON(text []byte) []byte {
+func Compact(text []byte) []byte {
 	out := text[:0]
 	for i := 0; i < len(text); i++ {
 		switch text[i] {

@@ -1,4 +1,4 @@
-package answer
+package strictjson
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 // and is compacted as they do it.
 func sameAsStandard(t *testing.T, text []byte) {
 	t.Helper()
-	spaced, ok := CheckJSON(text)
+	spaced, ok := Valid(text)
 	require.Equal(t, json.Valid(text) && utf8.Valid(text), ok, "%q", text)
 	if !ok {
 		return
@@ -23,7 +23,7 @@ func sameAsStandard(t *testing.T, text []byte) {
 	var want bytes.Buffer
 	require.NoError(t, json.Compact(&want, text))
 	require.Equal(t, want.Len() != len(text), spaced, "%q", text)
-	require.Equal(t, want.String(), string(CompactJSON(slices.Clone(text))))
+	require.Equal(t, want.String(), string(Compact(slices.Clone(text))))
 }
 
 var jsonTexts = []string{
@@ -36,7 +36,7 @@ var jsonTexts = []string{
 	"{\"a\":\"1234567\\\"890123456789012345678901234567890\"}", "\"0123456789abcdef0123456789abcde\x1f\"", "\"\xa1\xa1\"", "\"!\x01\"",
 }
 
-func TestCheckJSON(t *testing.T) {
+func TestValid(t *testing.T) {
 	for _, text := range jsonTexts {
 		sameAsStandard(t, []byte(text))
 	}
@@ -60,7 +60,7 @@ func TestCheckJSON(t *testing.T) {
 	}
 }
 
-func FuzzCheckJSON(f *testing.F) {
+func FuzzValid(f *testing.F) {
 	for _, text := range jsonTexts {
 		f.Add([]byte(text))
 	}
@@ -72,9 +72,9 @@ func FuzzCheckJSON(f *testing.F) {
 	})
 }
 
-// BenchmarkCheckJSON measures the check of a result, and beside it what
+// BenchmarkValid measures the check of a result, and beside it what
 // encoding/json and unicode/utf8 take for the same, together and the latter alone.
-func BenchmarkCheckJSON(b *testing.B) {
+func BenchmarkValid(b *testing.B) {
 	rows := strings.Repeat(`{"id":123456,"name":"a name","tags":["a","b"],"ok":true,"score":-1.5e3},`, 1<<20/73)
 	for name, text := range map[string][]byte{
 		"text":     []byte(`{"text":"` + strings.Repeat("lorem ipsum ", 1<<20/12) + `"}`),
@@ -86,7 +86,7 @@ func BenchmarkCheckJSON(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				if _, ok := CheckJSON(text); !ok {
+				if _, ok := Valid(text); !ok {
 					b.Fatal("refused")
 				}
 			}
