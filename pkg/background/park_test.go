@@ -220,6 +220,32 @@ func TestParkingRacesTheEnd(t *testing.T) {
 	})
 }
 
+// The work ends while its call is being parked, which then fails: the caller gets the result.
+func TestFailedParkingRacesTheEnd(t *testing.T) {
+	for name, after := range map[string]time.Duration{"due": time.Second, "early": time.Minute} {
+		bubble(t, name, func(t *testing.T) {
+			m := newManager(t, Config{Engine: hooked(func(method string) error {
+				if method != "adopt" {
+					return nil
+				}
+				time.Sleep(time.Second)
+				return errors.New("no space left")
+			})})
+			park := make(chan struct{})
+			if after > time.Second {
+				time.AfterFunc(time.Second, func() { close(park) })
+			}
+
+			began := time.Now()
+			ran := call1(t, m, alice, RunRequest{Park: park, ParkAfter: after, Work: works(1500 * time.Millisecond)})
+
+			require.False(t, ran.Parked)
+			require.JSONEq(t, `"done"`, string(ran.Outcome.Result))
+			require.Equal(t, 2*time.Second, time.Since(began))
+		})
+	}
+}
+
 func TestParkedLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
