@@ -49,7 +49,7 @@ func TestHosts(t *testing.T) {
 
 	id := a.spawnScript(`console.log("here"); for (;;) await sleep(20)`)
 	c.said(alice, id, "here\n")
-	require.Equal(t, engine.StatusRunning, engine.Status(b.run(id).Status))
+	require.Equal(t, engine.StatusRunning, b.run(id).Status)
 	b.stop(alice, id, "")
 	require.Equal(t, engine.StatusCanceled, c.settled(alice, id).Status)
 

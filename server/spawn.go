@@ -8,7 +8,6 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/internal/approval"
 	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/runs"
@@ -109,7 +108,7 @@ func (v Schedules) Get(ctx context.Context, id string) (wire.Schedule, error) {
 // approval. Arguments that contain a secret (writeOnly or x-secret in the tool's
 // schema) are refused, because they would have to be stored.
 func (v Schedules) New(ctx context.Context, req ScheduleRequest) (wire.Schedule, error) {
-	return runs.Schedules(v.in).New(ctx, runs.SpawnRequest(req.SpawnRequest), background.ScheduleRequest{Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: engine.Overlap(req.Overlap)})
+	return runs.Schedules(v.in).New(ctx, runs.SpawnRequest(req.SpawnRequest), background.ScheduleRequest{Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: req.Overlap})
 }
 
 // Disable disables a schedule. Its runs continue.

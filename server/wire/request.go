@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // A Call is the request body of POST /v1/calls. The response is an abi.Result, even if
@@ -94,13 +95,13 @@ type NewSchedule struct {
 }
 
 // Overlap says what a schedule does when it fires while its previous run is active.
-type Overlap string
+type Overlap = engine.Overlap
 
 // The policies for overlapping runs.
 const (
-	OverlapSkip   Overlap = "skip"            // skip the firing
-	OverlapQueue  Overlap = "queue"           // queue a run until the previous one has ended; while one is queued, skip firings
-	OverlapCancel Overlap = "cancel_previous" // stop the previous run, and start the new one when it has ended
+	OverlapSkip   = engine.OverlapSkip
+	OverlapQueue  = engine.OverlapQueue
+	OverlapCancel = engine.OverlapCancel
 )
 
 // A Schedule starts runs of a tool, repeatedly or once.

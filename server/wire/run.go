@@ -12,53 +12,49 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// Status is the state of a run.
-type Status string
+// The API describes runs in the words of their records.
+type (
+	Status      = engine.Status      // state of a run
+	Origin      = engine.Origin      // how a run was created
+	ErrorKind   = engine.ErrorKind   // why a run failed
+	NoticeState = engine.NoticeState // whether the session was notified of a run's end; empty without a notice
+)
 
 // The states of a run. The last three are final.
 const (
-	StatusQueued    Status = "queued"
-	StatusRunning   Status = "running"
-	StatusWaiting   Status = "waiting" // started, and waiting without a slot or an instance
-	StatusSucceeded Status = "succeeded"
-	StatusFailed    Status = "failed"
-	StatusCanceled  Status = "canceled"
+	StatusQueued    = engine.StatusQueued
+	StatusRunning   = engine.StatusRunning
+	StatusWaiting   = engine.StatusWaiting
+	StatusSucceeded = engine.StatusSucceeded
+	StatusFailed    = engine.StatusFailed
+	StatusCanceled  = engine.StatusCanceled
 )
-
-// Terminal reports whether a run in this state has ended.
-func (s Status) Terminal() bool {
-	return s == StatusSucceeded || s == StatusFailed || s == StatusCanceled
-}
-
-// Origin says how a run was created.
-type Origin string
 
 // The origins of runs.
 const (
-	OriginSpawned   Origin = "spawned"
-	OriginParked    Origin = "parked"    // a call that took long or has an idempotency key
-	OriginScheduled Origin = "scheduled" // a schedule fired
+	OriginSpawned   = engine.OriginSpawned
+	OriginParked    = engine.OriginParked
+	OriginScheduled = engine.OriginScheduled
 )
 
-// ErrorKind says why a run failed.
-type ErrorKind string
-
-// The reasons why a run fails.
+// The reasons why a run fails. The second group is for runs of tools only.
 const (
-	KindToolError          ErrorKind = "tool_error"          // the tool reported an error or exited with a nonzero code
-	KindInternal           ErrorKind = "internal"            // the host failed; its log has the details
-	KindTimeout            ErrorKind = "timeout"             // the run's deadline passed
+	KindToolError   = engine.KindToolError
+	KindInternal    = engine.KindInternal
+	KindTimeout     = engine.KindTimeout
+	KindRejected    = engine.KindRejected
+	KindOrphaned    = engine.KindOrphaned
+	KindInterrupted = engine.KindInterrupted
+
 	KindFuelExhausted      ErrorKind = "fuel_exhausted"      // the tool used up its fuel
 	KindMemoryLimit        ErrorKind = "memory_limit"        // the tool exceeded its memory limit
 	KindOutputLimit        ErrorKind = "output_limit"        // the tool exceeded its output limit
 	KindTrap               ErrorKind = "trap"                // the tool crashed
 	KindConnectionRequired ErrorKind = "connection_required" // the user has to connect an account first
 	KindLimit              ErrorKind = "limit"               // a limit on runs was reached
-	KindRejected           ErrorKind = "rejected"            // the policy or the schema rejected the run when it started
-	KindOrphaned           ErrorKind = "orphaned"            // the host crashed, and the run must not be repeated
-	KindInterrupted        ErrorKind = "interrupted"         // the host shut down
 )
 
 // Wake says which outcomes of a run its session is notified of.
@@ -66,24 +62,21 @@ type Wake string
 
 // The outcomes that a session is notified of.
 const (
-	WakeEnd     Wake = "end"     // every outcome
-	WakeFailure Wake = "failure" // failed and canceled runs
-	WakeNone    Wake = "none"    // no outcome: the same as signal_on_completion false
+	WakeEnd     Wake = "end"                    // every outcome; stored as empty
+	WakeFailure      = Wake(engine.WakeFailure) // failed and canceled runs
+	WakeNone    Wake = "none"                   // no outcome: the same as signal_on_completion false
 )
 
-// NoticeState says whether the session has been notified of the end of a run.
-type NoticeState string
-
-// The states of a notice. A run without a notice has the empty state.
+// The states of a notice.
 const (
-	NoticePending NoticeState = "pending" // not acknowledged yet
-	NoticeSeen    NoticeState = "seen"    // acknowledged, or the session learned of the end in another way
+	NoticePending = engine.NoticePending
+	NoticeSeen    = engine.NoticeSeen
 )
 
 // The files of a run that has ended.
 const (
-	OutputLog  = "output.log"
-	ResultJSON = "result.json"
+	OutputLog  = engine.OutputLog
+	ResultJSON = engine.ResultJSON
 )
 
 // The forms of ids, as regular expressions.
@@ -271,22 +264,24 @@ type Notices struct {
 }
 
 // EventKind says what happened.
-type EventKind string
+type EventKind = engine.EventKind
 
-// The kinds of events.
+// What happens to runs, schedules and tools.
 const (
-	EventQueued    EventKind = "queued"    // a run was submitted, or queued again
-	EventHeld      EventKind = "held"      // a run was submitted and waits for a person's approval; once approved, it is queued
-	EventStarted   EventKind = "started"   // a run started, or a call became a run
-	EventBeat      EventKind = "beat"      // a running run sent a heartbeat or a status update
-	EventStopping  EventKind = "stopping"  // a running run was asked to stop
-	EventEnded     EventKind = "ended"     // a run has ended
-	EventMessage   EventKind = "message"   // a message was sent to a run
-	EventSeen      EventKind = "seen"      // the notice of a run was acknowledged
-	EventPurged    EventKind = "purged"    // the record of a run or schedule was removed
-	EventScheduled EventKind = "scheduled" // a schedule was stored or changed
-	EventMissed    EventKind = "missed"    // events were dropped because the client was too slow: read everything again
-	EventTools     EventKind = "tools"     // plugins were reloaded: GET /v1/tools may return a different list
+	EventQueued    = engine.EventQueued
+	EventStarted   = engine.EventStarted
+	EventBeat      = engine.EventBeat
+	EventWaiting   = engine.EventWaiting
+	EventStopping  = engine.EventStopping
+	EventEnded     = engine.EventEnded
+	EventMessage   = engine.EventMessage
+	EventSeen      = engine.EventSeen
+	EventPurged    = engine.EventPurged
+	EventScheduled = engine.EventScheduled
+	EventMissed    = engine.EventMissed
+
+	EventHeld  EventKind = "held"  // a run was submitted and waits for a person's approval; once approved, it is queued
+	EventTools EventKind = "tools" // plugins were reloaded: GET /v1/tools may return a different list
 )
 
 // An Event is the data of an event of GET /v1/events.

@@ -35,8 +35,8 @@ type Question struct {
 // The choices in the form for a held call.
 const (
 	chooseOnce      = "once"
-	chooseArguments = "arguments"
-	chooseSession   = "session"
+	chooseArguments = string(wire.KeepArguments)
+	chooseSession   = string(wire.KeepSession)
 	chooseNo        = "no"
 )
 

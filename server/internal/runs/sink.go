@@ -89,5 +89,5 @@ func Outcome(ctx context.Context, sink *output.Sink, limit time.Duration, r abi.
 		return out, err // the manager knows why it ended the run
 	}
 
-	return out, &background.Error{Kind: engine.ErrorKind(shape.ErrorKind(r, err)), Message: r.Error, Err: err}
+	return out, &background.Error{Kind: shape.ErrorKind(r, err), Message: r.Error, Err: err}
 }

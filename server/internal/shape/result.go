@@ -30,7 +30,7 @@ func Result(run engine.Run) abi.Result {
 			r.Error = cmp.Or(run.Cancel.Reason, r.Error)
 		}
 	case run.Error != nil:
-		r.Kind, r.Limit = resultKind(wire.ErrorKind(run.Error.Kind))
+		r.Kind, r.Limit = resultKind(run.Error.Kind)
 		r.Value, r.Error = nil, run.Error.Message
 		if k := run.Error.Kind; k == engine.KindOrphaned || k == engine.KindInterrupted {
 			r.Error += TextUnknown

@@ -41,7 +41,7 @@ func TestErrorKind(t *testing.T) {
 		wire.KindInternal:           {abi.Result{Kind: abi.Internal}, errors.New("a bug"), abi.Internal},
 	} {
 		require.Equal(t, want, ErrorKind(c.end, c.err))
-		r := Result(failed(engine.ErrorKind(want), "why"))
+		r := Result(failed(want, "why"))
 		require.Equal(t, []any{c.kind, c.end.Limit}, []any{r.Kind, r.Limit}, want)
 		require.Nil(t, r.Value)
 	}

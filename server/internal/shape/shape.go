@@ -21,13 +21,13 @@ func Run(r engine.Run, now time.Time) wire.Run {
 	run := wire.Run{
 		TaskID: r.ID, Session: r.Session, Tool: r.Tool, ToolVersion: r.Version, Title: r.Title, Held: r.Held, ArgsIncomplete: r.Secret,
 		Kind: r.Kind, Plugin: r.Plugin, PluginVersion: r.PluginVersion,
-		Origin: wire.Origin(r.Origin), By: r.By, Status: wire.Status(r.Status), Done: r.Final(), Unsaved: r.Unsaved, Attempt: r.Attempt,
+		Origin: r.Origin, By: r.By, Status: r.Status, Done: r.Final(), Unsaved: r.Unsaved, Attempt: r.Attempt,
 		Detail: r.Detail, Narration: r.Narration, Cost: Cost(r.Cost),
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, ParkedAt: r.ParkedAt, FinishedAt: r.FinishedAt,
 		ElapsedSeconds: Tenths(r.Elapsed(now)), DeadlineSeconds: Deadline(r.Timeout),
 		OutputBytes: r.OutputBytes, LastOutputAt: r.LastOutputAt,
 		ExitCode: r.ExitCode, Error: runError(r.Error), Summary: r.Summary, ArtifactError: r.ArtifactError,
-		SignalOnCompletion: r.SignalOnCompletion, Wake: wire.Wake(r.Wake), Notice: wire.NoticeState(r.Notice), IdempotencyKey: r.IdempotencyKey, Parent: r.Parent,
+		SignalOnCompletion: r.SignalOnCompletion, Wake: wire.Wake(r.Wake), Notice: r.Notice, IdempotencyKey: r.IdempotencyKey, Parent: r.Parent,
 		ScheduleID: r.Schedule, ScheduledFor: r.ScheduledFor, Result: r.Result, Content: Blocks(r.Content),
 		LogPath: r.Path(engine.OutputLog), ResultPath: r.Path(engine.ResultJSON),
 	}
@@ -85,7 +85,7 @@ func runError(e *engine.RunError) *wire.RunError {
 	if e == nil {
 		return nil
 	}
-	return &wire.RunError{Kind: wire.ErrorKind(e.Kind), Message: e.Message}
+	return &wire.RunError{Kind: e.Kind, Message: e.Message}
 }
 
 // Blocks decodes the content in the record of a run.
@@ -113,7 +113,7 @@ const TextUnsaved = "This result is not stored yet (is the disk full?): a crash 
 // Stopped returns the outcome of a stop.
 func Stopped(r engine.Run) wire.Stopped {
 	s := wire.Stopped{
-		TaskID: r.ID, Status: wire.Status(r.Status), Stopped: r.Status == engine.StatusCanceled, Stopping: !r.Status.Terminal(),
+		TaskID: r.ID, Status: r.Status, Stopped: r.Status == engine.StatusCanceled, Stopping: !r.Status.Terminal(),
 		Unsaved: r.Unsaved, Error: runError(r.Error), Result: r.Result, Content: r.Content,
 	}
 	s.AlreadyFinished = !s.Stopped && !s.Stopping
@@ -128,7 +128,7 @@ func Schedule(s engine.Schedule) wire.Schedule {
 	out := wire.Schedule{
 		ScheduleID: s.ID, Session: s.Session, Tool: s.Tool, ToolVersion: s.Version, Title: s.Title,
 		SignalOnCompletion: s.SignalOnCompletion, Wake: wire.Wake(s.Wake), DeadlineSeconds: Deadline(s.Timeout),
-		Cron: s.Cron, At: s.At, Timezone: s.Timezone, Overlap: wire.Overlap(s.Overlap),
+		Cron: s.Cron, At: s.At, Timezone: s.Timezone, Overlap: s.Overlap,
 		Enabled: s.Enabled, DisabledReason: s.Disabled, CreatedAt: s.CreatedAt,
 		NextTriggerAt: s.NextAt, LastTriggeredAt: s.LastAt, LastTaskID: s.LastRun,
 		TriggerCount: s.Fired, RejectedInARow: s.Rejected,
@@ -146,11 +146,11 @@ func Schedule(s engine.Schedule) wire.Schedule {
 // folder.
 func Notice(r engine.Run, kept bool) wire.Notice {
 	n := wire.Notice{
-		TaskID: r.ID, Session: r.Session, Tool: r.Tool, Title: r.Title, Summary: r.Summary, Narration: r.Narration, Status: wire.Status(r.Status), ElapsedSeconds: Tenths(r.Elapsed(r.FinishedAt)),
+		TaskID: r.ID, Session: r.Session, Tool: r.Tool, Title: r.Title, Summary: r.Summary, Narration: r.Narration, Status: r.Status, ElapsedSeconds: Tenths(r.Elapsed(r.FinishedAt)),
 		ExitCode: r.ExitCode, Text: background.NoticeText(r), ResultPath: r.Path(engine.ResultJSON), At: r.FinishedAt,
 	}
 	if r.Error != nil {
-		n.ErrorKind = wire.ErrorKind(r.Error.Kind)
+		n.ErrorKind = r.Error.Kind
 	}
 	if kept {
 		n.LogPath = r.Path(engine.OutputLog)
@@ -160,7 +160,7 @@ func Notice(r engine.Run, kept bool) wire.Notice {
 
 // Event returns an event without arguments.
 func Event(e engine.Event, now time.Time) wire.Event {
-	out := wire.Event{Kind: wire.EventKind(e.Kind)}
+	out := wire.Event{Kind: e.Kind}
 	if e.Run != nil && e.Kind == engine.EventQueued && e.Run.Held != "" {
 		out.Kind = wire.EventHeld
 	}
