@@ -83,13 +83,13 @@ var layers = map[string][]string{
 	"internal/fleet":                     {}, // several hosts and a balancer, as processes
 	"internal/fleet/balanced":            {"internal/fleet", "internal/pglocal"},
 	"pkg/background/sqlite":              {"pkg/background/engine", "pkg/background/engine/enginetest", "pkg/background/internal/ledger", "pkg/background/output"},
-	"server/telemetry":                   {},                               // instruments: knows no Service
-	"server/audit":                       {},                               // a log: knows no Service
-	"server/vault":                       {"host", "internal/owned"},       // knows no Service
-	"server/declare":                     {},                               // schemas in, TypeScript out
-	"server/wire":                        {"abi", "pkg/background/engine"}, // JSON shapes, in the words of records
-	"client":                             {"abi", "server/wire"},           // the HTTP API as Go: no store of runs comes with it
-	"server/identity":                    {"server/wire"},                  // tokens and users, for any transport
+	"server/telemetry":                   {},                                                        // instruments: knows no Service
+	"server/audit":                       {},                                                        // a log: knows no Service
+	"server/vault":                       {"host", "internal/owned"},                                // knows no Service
+	"server/declare":                     {},                                                        // schemas in, TypeScript out
+	"server/wire":                        {"abi", "pkg/background/engine", "pkg/background/output"}, // JSON shapes, in the words of records
+	"client":                             {"abi", "server/wire"},                                    // the HTTP API as Go: no store of runs comes with it
+	"server/identity":                    {"server/wire"},                                           // tokens and users, for any transport
 	"server/httpapi":                     {"abi", "server", "server/identity", "server/telemetry", "server/wire", "internal/strictjson", "internal/fair"},
 	"server/internal/presence":           {"internal/fair", "pkg/background/output", "server/wire"},                                                                                                                   // clients: knows no Service
 	"server/internal/reason":             {"abi", "host", "plugins", "pkg/background", "pkg/background/engine", "server/vault", "server/wire"},                                                                        // errors in, words out

@@ -14,7 +14,6 @@ import (
 	"github.com/toolhost/toolhost/server/internal/calllog"
 	"github.com/toolhost/toolhost/server/internal/question"
 	"github.com/toolhost/toolhost/server/internal/runs"
-	"github.com/toolhost/toolhost/server/internal/shape"
 	"github.com/toolhost/toolhost/server/internal/values"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -139,7 +138,7 @@ func (v Session) Rerun(ctx context.Context, id, by string) (wire.Run, error) {
 // operators only: the text may contain secrets of the tool and internals of the host.
 func (v Session) Diagnosis(ctx context.Context, id string) (*wire.Diagnosis, error) {
 	r, err := v.in.Find(ctx, id)
-	return shape.Diagnosis(r.Diagnosis), err
+	return r.Diagnosis, err
 }
 
 // Calls returns the calls made by the tool of a run, directly and through other tools,

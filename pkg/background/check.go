@@ -42,9 +42,9 @@ type CheckResult struct {
 
 // A Report is a run as a check found it, without its payload.
 type Report struct {
-	engine.Run              // without its Diagnosis
-	Output     *output.Page // nil if no output was requested
-	Repeated   bool         // at least two earlier checks within 10 seconds found the same
+	engine.Run                 // without its Diagnosis
+	Output     *output.Excerpt // nil if no output was requested
+	Repeated   bool            // at least two earlier checks within 10 seconds found the same
 }
 
 // Check reports on runs of a session, and waits for their end first if asked to. Reading
@@ -152,9 +152,9 @@ func (r *reader) report(ctx context.Context, session string, h handle, req Check
 		return Report{}, err
 	}
 
-	var page *output.Page
+	var excerpt *output.Excerpt
 	h, err = r.steady(ctx, session, h, func(h handle) (err error) {
-		page, err = output.Read(h.run, func(offset int64, max int) (engine.Chunk, error) {
+		excerpt, err = output.Read(h.run, func(offset int64, max int) (engine.Chunk, error) {
 			chunk, err := r.tail(ctx, h, offset, max)
 			if errors.Is(err, engine.ErrNotFound) && h.run.Status.Terminal() { // its record is gone, and so is its log
 				return engine.Chunk{Offset: h.run.OutputBytes, End: h.run.OutputBytes}, nil
@@ -167,7 +167,7 @@ func (r *reader) report(ctx context.Context, session string, h handle, req Check
 		return Report{}, fmt.Errorf("reading the output of run %s: %w", id, err)
 	}
 
-	report := Report{Run: h.run, Output: page}
+	report := Report{Run: h.run, Output: excerpt}
 	report.Diagnosis = nil // operators may see it, models may not
 	if h.task != nil && !req.Peek {
 		report.Repeated = h.task.repeated(report)

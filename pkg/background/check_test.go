@@ -36,7 +36,7 @@ func TestCheckShowsARun(t *testing.T) {
 			require.Equal(t, engine.Progress{Done: 1, Total: 4, Message: "first"}, *report.Progress)
 			require.True(t, report.Output.LastOutputAt.Equal(start))
 			report.Output.LastOutputAt = time.Time{}
-			require.Equal(t, output.Page{Text: "one\n", Cursor: "1:4"}, *report.Output)
+			require.Equal(t, output.Excerpt{Text: "one\n", Cursor: "1:4"}, *report.Output)
 			end.FinishedAt = report.FinishedAt
 			require.Equal(t, end, report.End)
 		}
@@ -318,7 +318,7 @@ func TestCursorAfterTheRing(t *testing.T) {
 			chunks <- fmt.Sprintf("line %03d\n", i) // 900 bytes: head 0-299, tail 800-899
 		}
 		synctest.Wait()
-		look := func(cursor string, chars int) output.Page {
+		look := func(cursor string, chars int) output.Excerpt {
 			out := *check(t, m, alice, CheckRequest{IDs: []string{id}, Cursor: cursor, MaxChars: chars}).Output
 			out.LastOutputAt = time.Time{}
 			return out
@@ -329,7 +329,7 @@ func TestCursorAfterTheRing(t *testing.T) {
 			require.True(t, strings.HasPrefix(first.Text, "line 089\n"), "at the beginning of a line")
 			require.EqualValues(t, 801, first.OmittedBytes)
 
-			require.Equal(t, output.Page{Text: "line 097\nline 098\nline 099\n", Cursor: "1:900", OmittedBytes: 873}, look("", 30))
+			require.Equal(t, output.Excerpt{Text: "line 097\nline 098\nline 099\n", Cursor: "1:900", OmittedBytes: 873}, look("", 30))
 			head := look("1:9", 0)
 			require.True(t, strings.HasPrefix(head.Text, "line 001\n"))
 			require.Equal(t, "1:300", head.Cursor)
@@ -339,9 +339,9 @@ func TestCursorAfterTheRing(t *testing.T) {
 			require.EqualValues(t, 500, tail.OmittedBytes)
 			require.Equal(t, "1:900", tail.Cursor)
 			require.Len(t, tail.Text, 100)
-			require.Equal(t, output.Page{Text: "\nline ", Cursor: "1:806", OmittedBytes: 400, PendingBytes: 94}, look("1:400", 6))
-			require.Equal(t, output.Page{Cursor: "1:900"}, look("1:900", 0), "never the same byte twice")
-			require.Equal(t, output.Page{Cursor: "1:900"}, look("1:99999", 0))
+			require.Equal(t, output.Excerpt{Text: "\nline ", Cursor: "1:806", OmittedBytes: 400, PendingBytes: 94}, look("1:400", 6))
+			require.Equal(t, output.Excerpt{Cursor: "1:900"}, look("1:900", 0), "never the same byte twice")
+			require.Equal(t, output.Excerpt{Cursor: "1:900"}, look("1:99999", 0))
 			old := look("7:5", 4)
 			require.Equal(t, "line", old.Text)
 			require.Equal(t, "attempt 1 has begun; its output starts here", old.Note)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 // The API describes runs in the words of their records.
@@ -21,6 +22,10 @@ type (
 	Origin      = engine.Origin      // how a run was created
 	ErrorKind   = engine.ErrorKind   // why a run failed
 	NoticeState = engine.NoticeState // whether the session was notified of a run's end; empty without a notice
+	Progress    = engine.Progress    // progress that a run reports
+	RunError    = engine.RunError    // why a run failed, for a model
+	Diagnosis   = engine.Diagnosis   // why a run or a call failed, never for a model
+	Excerpt     = output.Excerpt     // latest output of a run, cleaned for a model
 )
 
 // The states of a run. The last three are final.
@@ -160,14 +165,6 @@ type Run struct {
 	ResultPath         string      `json:"result_path"`            // likewise; exists once the run has ended
 }
 
-// Progress is the progress that a run reports.
-type Progress struct {
-	Done    float64 `json:"done"`
-	Total   float64 `json:"total,omitempty"` // absent if unknown
-	Unit    string  `json:"unit,omitempty"`  // unit of done and total, such as files
-	Message string  `json:"message,omitempty"`
-}
-
 // Cost is the resource usage of a run or a call.
 type Cost struct {
 	Fuel        int64   `json:"fuel"`         // units
@@ -176,35 +173,11 @@ type Cost struct {
 	MemoryPeak  int64   `json:"memory_peak"`  // bytes of linear memory; for a run, the maximum of its attempts
 }
 
-// A Diagnosis says why a run or a call failed. It may contain secrets of the tool and
-// internals of the host: never show it to a model.
-type Diagnosis struct {
-	Reason    string `json:"reason"`               // the internal error
-	Trace     string `json:"trace,omitempty"`      // stack trace of the plugin, innermost frame first
-	LastWords string `json:"last_words,omitempty"` // end of the plugin's standard error
-}
-
-// A RunError says why a run failed.
-type RunError struct {
-	Kind    ErrorKind `json:"kind"`
-	Message string    `json:"message"`
-}
-
 // Stopping describes a request to stop a run: the requester, the time and the reason.
 type Stopping struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
-}
-
-// An Excerpt is the latest output of a run, cleaned for a model.
-type Excerpt struct {
-	Text         string    `json:"text"`
-	Cursor       string    `json:"cursor"`                  // pass it to the next check to get the output that follows the text
-	OmittedBytes int64     `json:"omitted_bytes,omitempty"` // bytes skipped between the cursor, or the beginning, and the text
-	PendingBytes int64     `json:"pending_bytes,omitempty"` // bytes after the text, not shown yet
-	LastOutputAt time.Time `json:"last_output_at,omitzero"`
-	Note         string    `json:"note,omitempty"`
 }
 
 // Output is the data of an output event of GET /v1/runs/{run}/output.

@@ -33,10 +33,10 @@ func ParseCursor(s string) (Cursor, error) {
 	return c, nil
 }
 
-// A Page is a part of a run's output, cleaned by [Clean].
-type Page struct {
+// An Excerpt is a part of a run's output, cleaned by [Clean].
+type Excerpt struct {
 	Text         string    `json:"text"`
-	Cursor       string    `json:"cursor"`                  // value for the next check, to get the output after Text
+	Cursor       string    `json:"cursor"`                  // pass it to the next check to get the output after Text
 	OmittedBytes int64     `json:"omitted_bytes,omitempty"` // bytes between the cursor, or the beginning, and Text
 	PendingBytes int64     `json:"pending_bytes,omitempty"` // bytes after Text, not shown yet
 	LastOutputAt time.Time `json:"last_output_at,omitzero"`
@@ -93,18 +93,18 @@ func lastLines(data []byte, chars int, cut bool) int {
 // Read returns up to chars characters of a run's log: those from after on, or the
 // last ones if after is nil. The function read reads the log, as [Sink.Tail]
 // does. Read returns nil if chars is negative.
-func Read(run engine.Run, read func(offset int64, max int) (engine.Chunk, error), after *Cursor, chars int) (*Page, error) {
+func Read(run engine.Run, read func(offset int64, max int) (engine.Chunk, error), after *Cursor, chars int) (*Excerpt, error) {
 	if chars < 0 {
 		return nil, nil
 	}
 
-	page := &Page{LastOutputAt: run.LastOutputAt}
+	excerpt := &Excerpt{LastOutputAt: run.LastOutputAt}
 	from := int64(-window(chars))
 	if after != nil {
 		from = after.Offset
 		if after.Attempt != run.Attempt {
 			from = 0
-			page.Note = fmt.Sprintf("attempt %d has begun; its output starts here", run.Attempt)
+			excerpt.Note = fmt.Sprintf("attempt %d has begun; its output starts here", run.Attempt)
 		}
 	}
 
@@ -124,9 +124,9 @@ func Read(run engine.Run, read func(offset int64, max int) (engine.Chunk, error)
 	used := start + take(data[start:], chars, more)
 	next := chunk.Offset + int64(used)
 
-	page.Text = Clean(data[start:used])
-	page.Cursor = Cursor{run.Attempt, next}.String()
-	page.OmittedBytes = max(0, chunk.Offset+int64(start)-from)
-	page.PendingBytes = chunk.End - next
-	return page, nil
+	excerpt.Text = Clean(data[start:used])
+	excerpt.Cursor = Cursor{run.Attempt, next}.String()
+	excerpt.OmittedBytes = max(0, chunk.Offset+int64(start)-from)
+	excerpt.PendingBytes = chunk.End - next
+	return excerpt, nil
 }

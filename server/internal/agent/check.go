@@ -70,7 +70,7 @@ type report struct {
 	Done     bool `json:"done"` // the status is terminal, and stored
 	Stopping bool `json:"stopping,omitempty"`
 	engine.Beat
-	Output            *output.Page     `json:"output,omitempty"`
+	Output            *output.Excerpt  `json:"output,omitempty"`
 	Summary           string           `json:"summary,omitempty"`
 	Result            json.RawMessage  `json:"result,omitempty"`
 	Content           json.RawMessage  `json:"content,omitempty"`

@@ -49,10 +49,10 @@ func TestReport(t *testing.T) {
 		"held":              {engine.StatusQueued, func(r *background.Report) { r.Held = "approval" }, nil, `,"wait_seconds":0`, Call{}, `"queued","elapsed_seconds":60,"done":false,"next":"a person has to approve it, and you cannot: continue with other work, or tell your user","waiting_for_input":["a person's approval"]}`},
 		"it asks":           {engine.StatusWaiting, nil, map[string]abi.Question{"b": {Message: "B\n?"}, "a": {Message: "A?"}}, `,"wait_seconds":0`, Call{}, `"waiting","elapsed_seconds":60,"done":false,"next":"it waits for your user to answer: ask them to, you cannot answer for them","waiting_for_input":["A?","B ?"]}`},
 		"a result": {engine.StatusSucceeded, func(r *background.Report) {
-			r.Result, r.Detail, r.Output = json.RawMessage(`"<b>"`), "working", &output.Page{Text: "o"}
+			r.Result, r.Detail, r.Output = json.RawMessage(`"<b>"`), "working", &output.Excerpt{Text: "o"}
 		}, nil, `,"wait_seconds":0`, Call{}, `"succeeded","elapsed_seconds":60,"done":true,"result":"<b>"}`},
 		"output is asked for": {engine.StatusSucceeded, func(r *background.Report) {
-			r.Result, r.Output = json.RawMessage(`1`), &output.Page{Text: "o", Cursor: "1:1", OmittedBytes: 5}
+			r.Result, r.Output = json.RawMessage(`1`), &output.Excerpt{Text: "o", Cursor: "1:1", OmittedBytes: 5}
 		}, nil, `,"wait_seconds":0,"max_chars":1`, Call{}, `"succeeded","elapsed_seconds":60,"done":true,"output":{"text":"o","cursor":"1:1","omitted_bytes":5},"result":1,"log_path":"bg_1/output.log"}`},
 		"a failure": {engine.StatusFailed, func(r *background.Report) { r.Error = &engine.RunError{Kind: engine.KindToolError, Message: "no file"} }, nil, `,"wait_seconds":0`, Call{}, `"failed","elapsed_seconds":60,"done":true,"error":{"kind":"tool_error","message":"no file"}}`},
 		"too large": {engine.StatusSucceeded, func(r *background.Report) { r.Result = long }, nil, `,"wait_seconds":0`, Call{},
@@ -151,7 +151,7 @@ func TestAnswerIsBounded(t *testing.T) {
 	s := &session{runs: []engine.Run{newRun("bg_1", engine.StatusFailed)}}
 	s.report = func(r *background.Report) {
 		room := s.checked[len(s.checked)-1].MaxChars
-		r.Output = &output.Page{Text: strings.Repeat("\u2028", max(room, 0))}
+		r.Output = &output.Excerpt{Text: strings.Repeat("\u2028", max(room, 0))}
 		r.Error = &engine.RunError{Message: strings.Repeat("\x01", maxAnswer)}
 	}
 	all := answer(t, s, CheckBackground, `{"task_id":"bg_1","max_chars":16384}`)

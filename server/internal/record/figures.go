@@ -166,7 +166,7 @@ func (c *calledTool) record() wire.CallRecord {
 	return wire.CallRecord{
 		Tool: c.Tool, CallID: c.ID, OuterID: c.Outer, OuterTool: c.By, Kind: c.Provider.Kind, Plugin: c.Provider.Plugin, PluginVersion: c.Provider.PluginVersion, Session: c.session,
 		At: c.at, ElapsedSeconds: shape.Micros(c.took), Outcome: c.outcome, Code: c.code, TaskID: c.Run,
-		Cost: shape.Cost(shape.CostOf(c.usage)), Diagnosis: shape.Diagnosis(c.why),
+		Cost: shape.Cost(shape.CostOf(c.usage)), Diagnosis: c.why,
 	}
 }
 

@@ -142,7 +142,7 @@ func (v Session) Check(ctx context.Context, r background.CheckRequest, large int
 		omitted := shape.Omit(&report.Result, &report.Content, &room)
 		run := shape.Run(report.Run, time.Now())
 		run.ResultBytes, run.ContentBytes = omitted.ResultBytes, omitted.ContentBytes
-		run.WaitedSeconds, run.Output = shape.Tenths(checked.Waited), shape.Excerpt(report.Output)
+		run.WaitedSeconds, run.Output = shape.Tenths(checked.Waited), report.Output
 		if !run.Done {
 			run.Questions = v.Follower.Questions.Open(ctx, report.Run)
 		}

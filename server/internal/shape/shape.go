@@ -12,7 +12,6 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
-	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -22,11 +21,11 @@ func Run(r engine.Run, now time.Time) wire.Run {
 		TaskID: r.ID, Session: r.Session, Tool: r.Tool, ToolVersion: r.Version, Title: r.Title, Held: r.Held, ArgsIncomplete: r.Secret,
 		Kind: r.Kind, Plugin: r.Plugin, PluginVersion: r.PluginVersion,
 		Origin: r.Origin, By: r.By, Status: r.Status, Done: r.Final(), Unsaved: r.Unsaved, Attempt: r.Attempt,
-		Detail: r.Detail, Narration: r.Narration, Cost: Cost(r.Cost),
+		Detail: r.Detail, Narration: r.Narration, Progress: r.Progress, Cost: Cost(r.Cost),
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, ParkedAt: r.ParkedAt, FinishedAt: r.FinishedAt,
 		ElapsedSeconds: Tenths(r.Elapsed(now)), DeadlineSeconds: Deadline(r.Timeout),
 		OutputBytes: r.OutputBytes, LastOutputAt: r.LastOutputAt,
-		ExitCode: r.ExitCode, Error: runError(r.Error), Summary: r.Summary, ArtifactError: r.ArtifactError,
+		ExitCode: r.ExitCode, Error: r.Error, Summary: r.Summary, ArtifactError: r.ArtifactError,
 		SignalOnCompletion: r.SignalOnCompletion, Wake: wire.Wake(r.Wake), Notice: r.Notice, IdempotencyKey: r.IdempotencyKey, Parent: r.Parent,
 		ScheduleID: r.Schedule, ScheduledFor: r.ScheduledFor, Result: r.Result, Content: Blocks(r.Content),
 		LogPath: r.Path(engine.OutputLog), ResultPath: r.Path(engine.ResultJSON),
@@ -41,23 +40,12 @@ func Run(r engine.Run, now time.Time) wire.Run {
 	if r.Cancel != nil {
 		run.Stopping = &wire.Stopping{At: r.Cancel.At, By: r.Cancel.By, Reason: r.Cancel.Reason}
 	}
-	if r.Progress != nil {
-		run.Progress = &wire.Progress{Done: r.Progress.Done, Total: r.Progress.Total, Unit: r.Progress.Unit, Message: r.Progress.Message}
-	}
 	return run
 }
 
 // CostOf returns the cost of a call.
 func CostOf(u abi.Usage) engine.Cost {
 	return engine.Cost{Fuel: u.Fuel, CPU: u.CPU, Wait: u.Wait, MemoryPeak: u.MemoryPeak}
-}
-
-// Diagnosis returns why a run or a call failed, for operators; nil if it is unknown.
-func Diagnosis(d *engine.Diagnosis) *wire.Diagnosis {
-	if d == nil {
-		return nil
-	}
-	return &wire.Diagnosis{Reason: d.Reason, Trace: d.Trace, LastWords: d.LastWords}
 }
 
 // Cost returns nil for a run without a cost, or with an unknown one.
@@ -81,13 +69,6 @@ func DiagnosisOf(err error) *engine.Diagnosis {
 	return &engine.Diagnosis{Reason: call.Err.Error(), Trace: call.Trace, LastWords: call.LastWords}
 }
 
-func runError(e *engine.RunError) *wire.RunError {
-	if e == nil {
-		return nil
-	}
-	return &wire.RunError{Kind: e.Kind, Message: e.Message}
-}
-
 // Blocks decodes the content in the record of a run.
 func Blocks(content json.RawMessage) []abi.Block {
 	var all []abi.Block
@@ -97,16 +78,6 @@ func Blocks(content json.RawMessage) []abi.Block {
 	return all
 }
 
-// Excerpt returns a page of output; nil without one.
-func Excerpt(r *output.Page) *wire.Excerpt {
-	if r == nil {
-		return nil
-	}
-	return &wire.Excerpt{
-		Text: r.Text, Cursor: r.Cursor, OmittedBytes: r.OmittedBytes, PendingBytes: r.PendingBytes, LastOutputAt: r.LastOutputAt, Note: r.Note,
-	}
-}
-
 // TextUnsaved is advice on a run whose end is not stored yet.
 const TextUnsaved = "This result is not stored yet (is the disk full?): a crash would lose it. Check again until done is true."
 
@@ -114,7 +85,7 @@ const TextUnsaved = "This result is not stored yet (is the disk full?): a crash 
 func Stopped(r engine.Run) wire.Stopped {
 	s := wire.Stopped{
 		TaskID: r.ID, Status: r.Status, Stopped: r.Status == engine.StatusCanceled, Stopping: !r.Status.Terminal(),
-		Unsaved: r.Unsaved, Error: runError(r.Error), Result: r.Result, Content: r.Content,
+		Unsaved: r.Unsaved, Error: r.Error, Result: r.Result, Content: r.Content,
 	}
 	s.AlreadyFinished = !s.Stopped && !s.Stopping
 	if r.Unsaved {
