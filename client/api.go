@@ -2,13 +2,13 @@ package client
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -346,7 +346,7 @@ func (c *connection) events(ctx context.Context, path string) iter.Seq2[wire.Eve
 // event is a server-sent event.
 type event struct {
 	name, id string
-	data     []byte
+	data     []byte // valid until the next event
 }
 
 // maxEvent limits a line of an event, in bytes. The largest line has a complete result.
@@ -361,23 +361,23 @@ func events(r io.Reader) iter.Seq2[event, error] {
 
 		var e event
 		for lines.Scan() {
-			field, value, _ := strings.Cut(lines.Text(), ":")
-			value = strings.TrimPrefix(value, " ")
-			switch field {
+			field, value, _ := bytes.Cut(lines.Bytes(), []byte(":"))
+			value = bytes.TrimPrefix(value, []byte(" "))
+			switch string(field) {
 			case "event":
-				e.name = value
+				e.name = string(value)
 			case "id":
-				e.id = value
+				e.id = string(value)
 			case "data":
-				e.data = []byte(value)
+				e.data = append(e.data[:0], value...)
 			case "":
-				if lines.Text() != "" || e.name == "" { // a comment, or nothing yet
+				if len(lines.Bytes()) > 0 || e.name == "" { // a comment, or nothing yet
 					continue
 				}
 				if !yield(e, nil) {
 					return
 				}
-				e = event{}
+				e = event{data: e.data[:0]}
 			}
 		}
 

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -15,10 +16,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/client"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // BenchmarkCall compares a call over HTTP with a bare net/http server that reads
@@ -71,6 +76,48 @@ func BenchmarkCall(b *testing.B) {
 			b.ReportMetric(float64(call)/float64(base), "ratio")
 			b.ReportMetric(0, "ns/op") // of both together
 		})
+	}
+}
+
+// BenchmarkLiveOutput is a client that reads the output of a running run as events: how
+// fast, and what server and client allocate for it together.
+func BenchmarkLiveOutput(b *testing.B) {
+	line := []byte(strings.Repeat("compiling <a> & \"b\"… ", 4) + "\n")
+	size, written := 512<<10/len(line)*len(line), make(chan struct{})
+	service, err := server.Open(b.Context(), server.Config{
+		Tools: []gotool.Tool{{Name: "talk", Description: "Talks.", Hints: abi.Hints{SupportsBackground: true, Readonly: true}, Handler: gotool.Handle(func(ctx context.Context, c *gotool.Call, _ struct{}) (string, error) {
+			_, err := c.Output().Write(bytes.Repeat(line, size/len(line)))
+			close(written)
+			<-ctx.Done()
+			return "", err
+		})}},
+		Runs: server.RunsConfig{OutputCap: 1 << 20},
+	})
+	require.NoError(b, err)
+	defer service.Close(b.Context())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(b, err)
+	api := httpapi.New(service, httpapi.Config{})
+	go func() { _ = api.Serve(l) }()
+	defer api.Shutdown(b.Context())
+	c, err := client.New(l.Addr().String(), client.Options{})
+	require.NoError(b, err)
+	run, err := c.Spawn(b.Context(), wire.Spawn{Tool: "talk"}, "")
+	require.NoError(b, err)
+	defer c.Stop(b.Context(), run.TaskID, wire.Stop{Force: true})
+	<-written
+
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	for b.Loop() {
+		ctx, leave := context.WithCancel(b.Context())
+		got := 0
+		_, _ = c.Follow(ctx, run.TaskID, client.Follower{Output: func(out wire.Output) {
+			if got += len(out.Text); got == size {
+				leave()
+			}
+		}})
+		require.Equal(b, size, got)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
@@ -94,8 +93,8 @@ func (f *follower) follow(ctx context.Context, happens <-chan wire.Event) error 
 			case <-again.C: // events of other hosts may be lost
 				changed = true
 			case <-alive.C:
-				if f.out.beat() != nil {
-					return errGone
+				if err := f.out.beat(); err != nil {
+					return err
 				}
 			case <-ctx.Done():
 				return nil
@@ -122,10 +121,10 @@ func (f *follower) report(ctx context.Context, run wire.Run) error {
 			return err
 		}
 		whole.Args = ""
-		return f.send(wire.StreamEnd, f.shown(whole))
+		return f.out.send(wire.StreamEnd, f.place(), f.shown(whole))
 	case f.sent.TaskID == "" || !sameState(run, f.sent):
 		f.sent = run
-		return f.send(wire.StreamRun, f.shown(run))
+		return f.out.send(wire.StreamRun, f.place(), f.shown(run))
 	}
 	return nil
 }
@@ -163,20 +162,10 @@ func (f *follower) read(ctx context.Context, ended bool) (more bool, err error) 
 	}
 
 	out := wire.Output{Attempt: f.attempt, Offset: c.Offset, Omitted: c.Offset - f.at}
-	if utf8.Valid(c.Data) {
-		out.Text = string(c.Data)
-	} else {
-		out.Base64 = c.Data
-	}
 	f.at = c.Offset + int64(len(c.Data))
-	return f.at < c.End, f.send(wire.StreamOutput, out)
+	return f.at < c.End, f.out.sendOutput(f.place(), out, c.Data)
 }
 
-// send sends an event. Its id is the position in the log up to which the client has
-// received the output.
-func (f *follower) send(event string, data any) error {
-	if err := f.out.send(event, fmt.Sprintf("%d:%d", f.attempt, f.at), data); err != nil {
-		return fmt.Errorf("%w: %w", errGone, err)
-	}
-	return nil
-}
+// place is the id of an event: the position in the log up to which the client has received
+// the output.
+func (f *follower) place() string { return fmt.Sprintf("%d:%d", f.attempt, f.at) }

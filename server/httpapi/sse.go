@@ -8,6 +8,10 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 const eventStream = "text/event-stream"
@@ -32,21 +36,44 @@ func (e events) send(event, id string, data any) error {
 		return err
 	}
 
-	head := ""
-	if id != "" {
-		head = "id: " + id + "\n"
+	return e.write(append(append(eventHead(event, id, len(text)), text...), "\n\n"...))
+}
+
+// sendOutput sends a piece of the log, which it copies once.
+func (e events) sendOutput(id string, out wire.Output, piece []byte) error {
+	head, err := json.Marshal(out)
+	if err != nil {
+		return err
 	}
-	return e.write(fmt.Sprintf("%sevent: %s\ndata: %s\n\n", head, event, text))
+
+	text := append(eventHead(wire.StreamOutput, id, len(piece)+len(piece)/8), head[:len(head)-1]...)
+	if text, err = jsontext.AppendQuote(append(text, `,"text":`...), piece); err != nil { // not UTF-8
+		out.Base64 = piece
+		return e.send(wire.StreamOutput, id, out)
+	}
+	return e.write(append(text, "}\n\n"...))
+}
+
+// eventHead returns what comes before the data of an event, with room for its size.
+func eventHead(event, id string, size int) []byte {
+	if id != "" {
+		id = "id: " + id + "\n"
+	}
+	return fmt.Appendf(make([]byte, 0, size+128), "%sevent: %s\ndata: ", id, event)
 }
 
 // beat keeps the stream open and detects a client that has disconnected.
-func (e events) beat() error { return e.write(": alive\n\n") }
+func (e events) beat() error { return e.write([]byte(": alive\n\n")) }
 
-func (e events) write(text string) error {
-	if _, err := e.w.Write([]byte(text)); err != nil {
-		return err
+func (e events) write(text []byte) error {
+	_, err := e.w.Write(text)
+	if err == nil {
+		err = e.w.FlushError()
 	}
-	return e.w.FlushError()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errGone, err)
+	}
+	return nil
 }
 
 // wantsEvents reports whether the Accept header names the media type of event streams.

@@ -149,6 +149,7 @@ func (a *api) readPiece(ctx context.Context, session, id, name string, offset in
 	if size, err = file.Seek(0, io.SeekEnd); err != nil {
 		return nil, 0, err
 	}
-	piece, err = io.ReadAll(io.NewSectionReader(file, min(offset, size), maxPiece))
+	piece = make([]byte, min(maxPiece, max(0, size-offset)))
+	_, err = io.ReadFull(io.NewSectionReader(file, offset, maxPiece), piece)
 	return piece, size, err
 }
