@@ -8,8 +8,8 @@
 // immutable or a plain value, safe for concurrent use.
 package abi
 
-// Version is the name of the import module and of the contract. Additions keep it;
-// a breaking change makes toolhost_v2.
+// Version is the name of the import module and of the contract. Additions keep the
+// name; a breaking change makes it toolhost_v2.
 const Version = "toolhost_v1"
 
 // The five functions a plugin may import from [Version].

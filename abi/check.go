@@ -148,9 +148,9 @@ func (d *decoder) visible(pointer, text string) {
 	}
 }
 
-// IsHidden reports whether people do not see a character that follows another: it has no
-// width, changes the direction of writing, or is a tag. Joiners are fine in scripts that
-// need them, and in emoji.
+// IsHidden reports whether a character is invisible to people after the one before it:
+// it has no width, changes the direction of writing, or is a tag. Joiners are fine in
+// scripts that need them, and in emoji.
 func IsHidden(r, before rune) bool {
 	switch {
 	case r == '\u200c' || r == '\u200d':

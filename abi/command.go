@@ -34,7 +34,7 @@ var (
 	ErrName   = errors.New("cannot be the name of an option")
 )
 
-// ArgumentError is a problem of an argument on a command line.
+// ArgumentError reports an argument that cannot go on a command line.
 type ArgumentError struct {
 	Name string // of the argument
 	Err  error  // [ErrOption], [ErrZero] or [ErrName]
@@ -45,23 +45,23 @@ func (e *ArgumentError) Error() string { return fmt.Sprintf("the argument %.80q 
 // Unwrap returns the reason.
 func (e *ArgumentError) Unwrap() error { return e.Err }
 
-// Command is how a WASI command is called. The zero Command gets all arguments as JSON on
-// stdin.
+// Command describes how to call a WASI command. The zero Command gets all arguments as
+// JSON on stdin.
 type Command struct {
 	Args []Word `json:"args,omitempty"` // the command line after the command's own name
 	// Stdin is a template like those of a [Word]. Nil means all arguments as JSON.
 	Stdin *string `json:"stdin,omitempty"`
-	// Env has environment variables. Those that the operator grants take precedence.
+	// Env has environment variables. The operator's variables take precedence.
 	Env map[string]string `json:"env,omitempty"`
 	// Dir is the working directory: the path of a folder that the tool needs. Empty
-	// means the one that the program chooses.
+	// leaves the choice to the program.
 	Dir string `json:"dir,omitempty"`
 	// AllowDash names the arguments whose values may begin a word with "-".
 	AllowDash []string `json:"allow_dash,omitempty"`
-	// Success has the exit codes whose stdout is a result. Any other is a tool error.
-	// Empty means only 0.
+	// Success lists the exit codes that mean success: stdout is the result. Any other
+	// code is a tool error. Empty means only 0.
 	Success []int64 `json:"success,omitempty"`
-	// Output says what stdout is. Empty means [OutputAuto].
+	// Output is the format of stdout. Empty means [OutputAuto].
 	Output Output `json:"output,omitempty"`
 }
 
@@ -70,8 +70,8 @@ func (c *Command) Succeeds(code int) bool {
 	return code == 0 && len(c.Success) == 0 || slices.Contains(c.Success, int64(code))
 }
 
-// Output says what the stdout of a command is: one of the constants, or the media type of an
-// image, which is {"image": TYPE} in JSON.
+// Output is the format of a command's stdout: one of the constants, or the media type of an
+// image. In JSON an image is {"image": TYPE}.
 type Output string
 
 // The outputs.
@@ -127,9 +127,9 @@ func (o *Output) UnmarshalJSON(data []byte) error {
 // array becomes one word per element. In a group the word is left out if the argument is
 // true.
 //
-// {name...} repeats the whole word, or the group, for each element of an array: {name...}
-// is that element. Any other value counts as one element. What is missing, null or false is
-// left out. At most one argument of a word or a group is so written.
+// {name...} repeats the whole word, or the group, for each element of an array, and stands
+// for that element. Any other value counts as one element. Missing, null and false
+// arguments are left out. A word or a group may repeat at most one argument.
 type Word struct {
 	Templates []string
 	Group     bool
@@ -155,10 +155,10 @@ func (w *Word) UnmarshalJSON(data []byte) error {
 
 // Line returns the command line for the arguments of a call, a JSON object. The error is
 // [ErrExpanded] or an [*ArgumentError]: a value must not begin a word with "-", unless the
-// word "--" stands before it or AllowDash names the argument. A "--" does not count if it
-// follows an option without its value, which would take it for that. Towards [MaxExpanded],
-// each word counts 64 bytes more than its text, an array also as JSON, and each repetition
-// also as 64 bytes and its templates.
+// word "--" stands before it or AllowDash names the argument. A "--" right after an option
+// without a value does not count, because the option would take it as its value. Towards
+// [MaxExpanded], each word counts 64 bytes more than its text, an array also as JSON, and
+// each repetition also as 64 bytes and its templates.
 func (c *Command) Line(args json.RawMessage) ([]string, error) {
 	l := line{values: valuesOf(args), dashes: c.AllowDash}
 	for _, one := range c.Args {

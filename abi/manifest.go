@@ -34,15 +34,15 @@ type Manifest struct {
 	Authors     []string `json:"authors,omitempty"`
 	Tools       []Tool   `json:"tools"`
 	Needs       Needs    `json:"needs,omitzero"`
-	// HostFunctions maps functions that an Extism plugin imports from its own host, as
-	// MODULE.FUNCTION, to the tools that replace them, by their names for agents. The
-	// plugin needs these tools.
+	// HostFunctions replaces host functions that an Extism plugin imports: it maps
+	// MODULE.FUNCTION to the agent name of a tool. The plugin needs these tools.
 	HostFunctions map[string]string `json:"host_functions,omitempty"`
 	// Requires names the features of the contract that the plugin cannot work without,
 	// see [Features]. A host that lacks one refuses the plugin and names the feature.
 	Requires []string `json:"requires,omitempty"`
 	// ConfigSchema describes the settings that the operator may give the plugin: a JSON
-	// Schema 2020-12 of an object. A setting is a text, or the JSON of its type as a text.
+	// Schema 2020-12 of an object. A setting is a string, or the JSON of its type as a
+	// string.
 	ConfigSchema json.RawMessage `json:"config_schema,omitempty"`
 }
 
@@ -69,7 +69,7 @@ type Tool struct {
 	Function string  `json:"function,omitempty"`
 	Input    *string `json:"input,omitempty"`
 	// hyper-mcp plugins: MCPTool is the plugin's own name for the tool, and replaces
-	// both.
+	// Function and Input.
 	MCPTool string `json:"mcp_tool,omitempty"`
 }
 
@@ -147,8 +147,8 @@ type Example struct {
 }
 
 // Needs are the grants that a plugin or a tool requires. The zero Needs requires none. A
-// tool is not called until its needs and those of its plugin are granted. What is granted
-// applies to all tools of the plugin.
+// tool is not called until its needs and those of its plugin are granted. A grant applies
+// to all tools of the plugin.
 type Needs struct {
 	Files  []FileNeed `json:"files,omitempty"`
 	Env    []string   `json:"env,omitempty"` // names of environment variables
@@ -159,8 +159,7 @@ type Needs struct {
 	Session StoreMode `json:"session,omitempty"`
 	// KV is access to a key-value store of the plugin's own.
 	KV StoreMode `json:"kv,omitempty"`
-	// Tools are other tools that it calls, by their names for agents, or
-	// [EveryTool].
+	// Tools are the agent names of other tools that it calls, or [EveryTool].
 	Tools []string `json:"tools,omitempty"`
 	// HTTP lists the requests that it makes.
 	HTTP []HTTPNeed `json:"http,omitempty"`
@@ -204,8 +203,8 @@ const (
 	FileWrite FileMode = "write" // read and write
 )
 
-// With returns the needs together with others, each of them once. Of two modes of a
-// folder or a store it has write.
+// With returns the union of two sets of needs. If the modes of a folder or a store
+// differ, the result has write.
 func (n Needs) With(more Needs) Needs {
 	n.Clock, n.Random, n.Ask = n.Clock || more.Clock, n.Random || more.Random, n.Ask || more.Ask
 	n.Session, n.KV = max(n.Session, more.Session), max(n.KV, more.KV) // in order: none, read, write

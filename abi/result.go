@@ -32,8 +32,8 @@ const (
 	LimitOutput Limit = "output"
 )
 
-// InternalMessage is all that an agent sees of an internal error. The cause goes
-// to the operator's log.
+// InternalMessage is the message of every internal error that an agent sees. The
+// cause goes to the operator's log.
 const InternalMessage = "An internal error occurred while executing the tool"
 
 // Result is the outcome of one call, as shown to agents, by the command line with

@@ -45,8 +45,8 @@ func (c *Client) Reload(ctx context.Context) (wire.Reload, error) {
 	return do[wire.Reload](ctx, c, "POST", "/v1/reload", nil)
 }
 
-// Backup makes a backup of the server's data folder and returns it, a zip archive. After an
-// error of a read, what was read is not a backup. The caller must close it. Only the operator
+// Backup makes a backup of the server's data folder and returns it, a zip archive. If a read
+// fails, discard the data: it is not a backup. The caller must close it. Only the operator
 // may call it.
 func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
 	return open(ctx, c, "POST", "/v1/backup")

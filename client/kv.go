@@ -13,8 +13,8 @@ type KV struct {
 	plugin, session string
 }
 
-// KV returns the key-value store of a plugin for a session, or with an empty session the
-// one that all sessions share.
+// KV returns the key-value store of a plugin for a session. With an empty session it
+// returns the store that all sessions share.
 func (c *Client) KV(plugin, session string) KV { return KV{c, plugin, session} }
 
 // Stores returns the key-value stores of all plugins, without their values. Only the
@@ -24,8 +24,8 @@ func (c *Client) Stores(ctx context.Context) ([]wire.KVStore, error) {
 	return out.Stores, err
 }
 
-// List returns up to 200 values without their data, sorted by key: those whose keys begin
-// with prefix and sort after the key after.
+// List returns up to 200 values without their data, sorted by key. Their keys begin with
+// prefix, and are greater than after.
 func (k KV) List(ctx context.Context, prefix, after string) ([]wire.Value, error) {
 	query := url.Values{"limit": {"200"}}
 	set(query, "prefix", prefix)

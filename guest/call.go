@@ -52,10 +52,10 @@ func (c *Call) Err() error {
 	return nil
 }
 
-// Output returns the live output of the call, the same as [os.Stdout], unbuffered.
+// Output returns the live output of the call, unbuffered. It is the same stream as [os.Stdout].
 func (c *Call) Output() io.Writer { return stream{c, abi.StreamOutput} }
 
-// Stderr returns the second live output of the call, the same as [os.Stderr].
+// Stderr returns the second live output of the call. It is the same stream as [os.Stderr].
 func (c *Call) Stderr() io.Writer { return stream{c, abi.StreamStderr} }
 
 type stream struct {
@@ -71,10 +71,10 @@ func (s stream) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// Write appends data to a stream of the contract. A tool that writes a large
-// result in parts writes JSON to [abi.StreamResult] and returns [None]. If the call
-// is being stopped, the data is written and Write returns [ErrCanceled]. Other errors
-// are a [*WriteError].
+// Write appends data to a stream of the contract. A tool that writes a large result
+// in parts writes JSON to [abi.StreamResult] and returns [None]. If the call is being
+// stopped, Write writes the data and returns [ErrCanceled]. Other errors are a
+// [*WriteError].
 func (c *Call) Write(s abi.Stream, data []byte) error {
 	if s != abi.StreamContent {
 		return c.code(s, c.host.Write(s, data))

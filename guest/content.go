@@ -8,25 +8,25 @@ import (
 // Block is one piece of content in addition to the result.
 type Block = abi.Block
 
-// TextBlock makes a block of text.
+// TextBlock returns a text block.
 func TextBlock(text string) Block { return Block{Type: "text", Text: text} }
 
-// ImageBlock makes a block of an image of that media type, such as image/png.
+// ImageBlock returns an image block. The media type is that of the data, such as image/png.
 func ImageBlock(data []byte, mimeType string) Block {
 	return Block{Type: "image", Data: data, MIMEType: mimeType}
 }
 
-// AudioBlock makes a block of a sound of that media type, such as audio/wav.
+// AudioBlock returns an audio block. The media type is that of the data, such as audio/wav.
 func AudioBlock(data []byte, mimeType string) Block {
 	return Block{Type: "audio", Data: data, MIMEType: mimeType}
 }
 
-// LinkBlock makes a block that links to a resource. The media type may be empty.
+// LinkBlock returns a block that links to a resource. The media type may be empty.
 func LinkBlock(uri, name, mimeType string) Block {
 	return Block{Type: "resource_link", URI: uri, Name: name, MIMEType: mimeType}
 }
 
-// ResourceBlock makes a block with the text of a resource. The media type may be empty.
+// ResourceBlock returns a block with the text of a resource. The media type may be empty.
 func ResourceBlock(uri, mimeType, text string) Block {
 	return Block{Type: "resource", URI: uri, MIMEType: mimeType, Text: text}
 }

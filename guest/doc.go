@@ -97,6 +97,6 @@
 //
 // # Testing
 //
-// On other platforms than wasip1 a plugin is an ordinary program, and package
+// On platforms other than wasip1 a plugin is an ordinary program, and package
 // guesttest calls its tools in the test's own process.
 package guest

@@ -18,7 +18,7 @@ var (
 	ErrLost     = errors.New("lost")                // matched by a [*HostError]: it had begun when its host died, and may have taken effect
 )
 
-// Errorf makes a tool error. It is [fmt.Errorf]; any other error does as well.
+// Errorf makes a tool error. It is [fmt.Errorf]: a tool may return any other error too.
 func Errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
 // Connection is what the user has to connect before the tool can work.

@@ -7,7 +7,7 @@ type folders interface {
 
 // Folder returns the path at which functions of package os find a folder that the plugin
 // needs. In the sandbox it is the path itself. In a test it is the folder that
-// guesttest.Host.Folders has in its place.
+// guesttest.Host.Folders maps it to.
 func (c *Call) Folder(path string) string {
 	if f, ok := c.host.(folders); ok {
 		return f.Folder(path)

@@ -21,9 +21,9 @@ type Message struct {
 // A message is acknowledged when Receive is called again and asks the host for more. If
 // the host goes down before that, the message is delivered again to the next attempt:
 // save a checkpoint with its ID after each message whose effect must not be repeated. A
-// checkpoint must contain everything that the tool needs from earlier messages: an
-// idempotent or readonly tool begins again from its last checkpoint. Do not call
-// Receive from several goroutines.
+// checkpoint must contain everything that the tool needs from earlier messages, because
+// an idempotent or readonly tool restarts from its last checkpoint. Do not call Receive
+// from several goroutines.
 func (c *Call) Receive(wait time.Duration) (*Message, error) {
 	if len(c.inbox) == 0 {
 		var out struct {

@@ -93,7 +93,7 @@ type Plugin struct {
 	// as "kv". A host that lacks one refuses the plugin and says so. See the contract.
 	Requires []string
 	// Config is a struct that has a field for each setting of the plugin, with the tags of
-	// arguments: the host shows and checks what the operator sets. Its values do not count.
+	// arguments: the host shows and checks what the operator sets. Its values are ignored.
 	// Nil allows any settings. See [Call.Config].
 	Config any
 }

@@ -3,7 +3,7 @@
 package guest
 
 // Serve makes p the plugin of this module. Call it once, in an init function.
-// On other platforms than wasip1 it does nothing.
+// On platforms other than wasip1 it does nothing.
 func Serve(*Plugin) {}
 
 func setRunning(*Call) (done func()) { return func() {} }

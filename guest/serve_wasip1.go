@@ -23,7 +23,7 @@ func hostCall(op unsafe.Pointer, opSize int32, ptr unsafe.Pointer, size int32) i
 var served *Plugin
 
 // Serve makes p the plugin of this module. Call it once, in an init function.
-// On other platforms than wasip1 it does nothing.
+// On platforms other than wasip1 it does nothing.
 func Serve(p *Plugin) {
 	if served != nil {
 		panic("guest.Serve was called twice: a module is one plugin, with several tools if needed")

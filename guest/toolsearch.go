@@ -2,11 +2,11 @@ package guest
 
 import "github.com/toolhost/toolhost/abi"
 
-// FoundTools are the tools that a search has found.
+// FoundTools is the result of a search for tools.
 type FoundTools = abi.FoundTools
 
-// SearchTools finds tools among those that the plugin was granted, by words of their
-// names, descriptions and schemas, best match first. An empty query finds all. The
+// SearchTools searches the names, descriptions and schemas of the tools that the
+// plugin was granted. It returns the best match first. An empty query finds all. The
 // limit is at most 20; 0 means 5.
 func (c *Call) SearchTools(query string, limit int) (found FoundTools, err error) {
 	err = c.Host("tool.search", struct {

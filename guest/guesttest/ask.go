@@ -60,8 +60,8 @@ func wrongAnswer(q guest.Question, a guest.Answer) string {
 	return ""
 }
 
-// Folder is where a folder of the plugin is in the test. A path that is not granted cannot
-// be opened.
+// Folder returns the test's folder for a folder of the plugin. A path that is not granted
+// cannot be opened.
 func (c *call) Folder(path string) string {
 	if dir, ok := c.Folders[path]; ok {
 		return dir

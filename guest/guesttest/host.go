@@ -16,14 +16,15 @@ import (
 	"github.com/toolhost/toolhost/internal/egress"
 )
 
-// Host is a host in the test's own process. The zero Host has no capability,
-// knows no facts and never stops a call. It is safe for concurrent use.
+// Host is a host in the test's own process. The zero Host grants no capability,
+// gives no facts and never stops a call. It is safe for concurrent use.
 type Host struct {
 	Facts guest.Facts
 	// Capabilities has the functions behind [guest.Call.Host], by the name of the
-	// capability. A nil function means that the capability is not granted. So does a
-	// missing one that is part of the contract; any other missing name is unknown to
-	// the host. An error is a failure; a [*guest.HostError] is returned unchanged.
+	// capability. A nil function means that the capability is not granted. A missing
+	// capability of the contract is not granted; any other missing name is unknown
+	// to the host. An error is a failure; a [*guest.HostError] is returned
+	// unchanged.
 	Capabilities map[string]func(request json.RawMessage) (response any, err error)
 	// StopAfter is the number of progress reports after which the host asks the call
 	// to stop: that report and everything later return [guest.ErrCanceled].
@@ -50,12 +51,12 @@ type Host struct {
 	// Answers are the user's answers to [guest.Call.Ask], by the keys of the questions, see
 	// [Accept]. A question without one fails. Nil means that asking is not granted.
 	Answers map[string]guest.Answer
-	// Folders are folders of the test, by the paths of the plugin's needs that they stand
-	// for. A tool finds them with [guest.Call.Folder]. Other folders are not granted.
+	// Folders maps the paths of the plugin's needs to folders of the test. A tool finds
+	// them with [guest.Call.Folder]. Other folders are not granted.
 	Folders map[string]string
 	// HTTP responds to the requests that the needs of the tool and its plugin cover, see [Play] and
-	// [Recorded]. During a call it also replaces [http.DefaultTransport], so tests
-	// with it should not run in parallel. Nil means that HTTP is not granted.
+	// [Recorded]. During a call it also replaces [http.DefaultTransport], so do not run such tests
+	// in parallel. Nil means that HTTP is not granted.
 	HTTP http.RoundTripper
 	// HTTPRules are rules that the operator grants in addition to the needs of the
 	// plugin.
@@ -101,9 +102,9 @@ func (o Outcome) String() string {
 // Call calls a tool with the zero [Host].
 func Call(p *guest.Plugin, tool string, args any) Outcome { return Host{}.Call(p, tool, args) }
 
-// Call calls a tool. The arguments are args as JSON. As with any host, the defaults of
-// the tool's input schema are filled in, and arguments that do not fit it are a tool
-// error.
+// Call calls a tool. The arguments are args as JSON. Like every host, it adds the
+// defaults of the tool's input schema, and arguments that do not fit the schema are a
+// tool error.
 func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
 	data, err := json.Marshal(args)
 	if err != nil {

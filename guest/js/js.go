@@ -1,4 +1,4 @@
-// Package js makes plugins of JavaScript: a module appended to the runtime that runs it.
+// Package js makes plugins from JavaScript: it appends a module to the runtime that runs it.
 //
 // The runtime is QuickJS with a shim for the contract. build.sh builds it, and the result
 // is checked in. Plugins of this package share its compiled code.

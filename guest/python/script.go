@@ -14,11 +14,11 @@ import (
 )
 
 var (
-	// ErrNoTool: the project has no tool.py.
+	// ErrNoTool means that the project has no tool.py.
 	ErrNoTool = errors.New("a plugin in Python begins in tool.py, which is not there")
-	// ErrImpure: a wheel has compiled code, which the sandbox cannot run.
+	// ErrImpure means that a wheel has compiled code, which the sandbox cannot run.
 	ErrImpure = errors.New("not a wheel of pure Python: its name has to end in -none-any.whl")
-	// ErrTwice: two parts of the project have a file with the same name.
+	// ErrTwice means that two parts of the project have a file with the same name.
 	ErrTwice = errors.New("is there twice")
 	// ErrLarge means that the project has more than 64 MiB of files.
 	ErrLarge = fmt.Errorf("the project has more than %d MiB of files", maxScript>>20)
@@ -33,10 +33,11 @@ const (
 // Script returns the script of a project: the text of tool.py if there is nothing else,
 // otherwise an archive. The archive has tool.py, the other modules, the packages with all
 // their files, and the unpacked wheels of the folder wheels. Tests (test_*.py, a folder
-// tests) and names that begin with a dot are left out. The same files give the same bytes.
+// tests) and names that begin with a dot are left out. The same files always produce the
+// same bytes.
 //
 // The errors are [ErrNoTool], [ErrImpure], [ErrTwice] and [ErrLarge], each with the file's
-// name, and those of reading the project.
+// name, and any error of reading the project.
 func Script(project fs.FS) ([]byte, error) {
 	files := archive{}
 	if err := files.addModules(project); err != nil {

@@ -1,22 +1,22 @@
 // Package web makes net/http work in a plugin: importing it is enough. In a module for
-// wasip1 it sets [http.DefaultTransport], and so [http.DefaultClient], [http.Get] and the
-// libraries that build on them reach what the operator has granted:
+// wasip1 it sets [http.DefaultTransport]. [http.DefaultClient], [http.Get] and libraries
+// built on them can then send the requests that the operator has granted:
 //
 //	import _ "github.com/toolhost/toolhost/guest/web"
 //
 // It is a separate package because net/http makes a module 5 to 7 MB larger.
 //
-// A plugin names in its needs what it must reach, and the operator grants it with
-// rules, which can add secrets to requests. The host checks each request and each hop
-// of a redirect. A refused request fails with an error that matches [guest.ErrDenied]
-// and says what would allow it. If a body is too large, the error matches
-// [guest.ErrLimit]. A request that needs a secret without a value ends the call with a
-// required connection.
+// A plugin declares in its needs which requests it makes. The operator grants them
+// with rules, which can add secrets to requests. The host checks each request and each
+// hop of a redirect. A refused request fails with an error that matches
+// [guest.ErrDenied] and says which grant would allow it. If a body is too large, the
+// error matches [guest.ErrLimit]. A request that needs a secret without a value ends
+// the call with a required connection.
 //
-// Responses are complete before they are returned, without trailers, and decompressed.
-// Connections are the host's: settings of an [http.Transport] have no counterpart. The
-// deadline of a request's context is its timeout, 30 seconds without one. In a module the
-// end of the context, like a stop of the call, ends the request.
+// Responses are returned whole and decompressed, without trailers. The host owns the
+// connections, so settings of an [http.Transport] do not apply. The deadline of a
+// request's context is its timeout; without a deadline it is 30 seconds. In a module,
+// canceling the context or stopping the call ends the request.
 //
 // In tests, package guesttest plays recorded exchanges instead of using the network.
 package web

@@ -1,9 +1,9 @@
 // Package atomics rewrites the atomic instructions of a module to ordinary ones. Only one
-// thread runs in an instance, and no memory is shared, so each of them is a load, a store,
-// or one after the other. Compilers emit them for single threads too, for example to count
-// references.
+// thread runs in an instance, and no memory is shared, so each instruction becomes a load,
+// a store, or a load followed by a store. Compilers emit them for single-threaded programs
+// too, for example to count references.
 //
-// The runtime has atomic instructions, but with them it does not compile on ARM processors
+// The runtime supports atomic instructions, but cannot compile them on ARM processors
 // before version 8.1.
 package atomics
 
@@ -55,11 +55,11 @@ var binary = map[int][2]wasmbin.Op{
 }
 
 // Lower rewrites the module in place. Its errors wrap wasmbin.ErrMalformed or
-// wasmbin.ErrUnsupported, and leave it half changed. Instructions that wait are refused:
-// they need a shared memory.
+// wasmbin.ErrUnsupported, and leave the module half changed. Wait instructions are
+// refused, because they need a shared memory.
 //
-// The code may become twice as large, and 1 MiB more: in code that is never reached, an
-// instruction of four bytes can become fourteen times as large.
+// The code may double in size and grow by another 1 MiB: in unreachable code, a
+// four-byte instruction can become fourteen times as large.
 func Lower(m *wasmbin.Module) error {
 	room := 1 << 20
 	for i := range m.Codes {

@@ -1,9 +1,10 @@
-// Package checkpoint encodes a guest that waits: what its memory has that its image has
-// not, its globals, and what the host knows of it. While it waits it has nothing else, so
-// it can go on in another instance, in another process, and on another kind of processor.
+// Package checkpoint encodes a waiting guest: the difference between its memory and its
+// image, its globals, and the host's data about it. A waiting guest has no other state,
+// so it can continue in another instance, in another process, and on another kind of
+// processor.
 //
-// An encoded checkpoint is a magic number and a zstd frame with its checksum. In the frame
-// are, integers in little endian or as varints (see encoding/binary):
+// An encoded checkpoint is a magic number and a zstd frame with its checksum. The frame
+// has these fields, with integers in little endian or as varints (see encoding/binary):
 //
 //	the digest of the plugin's file    32 bytes
 //	the digest of the image            32 bytes
@@ -33,7 +34,7 @@ const (
 	block    = 256
 	pageSize = 64 << 10
 	magic    = "thcp\x01"
-	// MaxGlobals bounds the mutable globals of a guest, and MaxHost the bytes that the
+	// MaxGlobals limits the mutable globals of a guest, and MaxHost the bytes that the
 	// host adds.
 	MaxGlobals = 100_000
 	MaxHost    = 32 << 20
@@ -48,7 +49,7 @@ var (
 // Digest is a SHA-256.
 type Digest = [sha256.Size]byte
 
-// Checkpoint is a guest that waits. The zero Checkpoint is that of an empty memory.
+// Checkpoint is the state of a waiting guest. The zero Checkpoint has an empty memory.
 type Checkpoint struct {
 	Plugin  Digest // of the file of the plugin
 	Image   Digest // of what the memory is compared with, see [DigestImage]
@@ -64,8 +65,8 @@ type run struct {
 	bytes []byte // whole blocks
 }
 
-// DigestImage returns the digest of an image: bytes at an offset in a memory that has
-// nothing else but zeros. Zeros around the bytes do not change it.
+// DigestImage returns the digest of an image: bytes at an offset in a memory that is
+// otherwise zero. Zeros around the bytes do not change it.
 func DigestImage(data []byte, at uint64) (d Digest) {
 	trimmed := bytes.TrimLeft(data, "\x00")
 	at += uint64(len(data) - len(trimmed))
@@ -81,14 +82,15 @@ func DigestImage(data []byte, at uint64) (d Digest) {
 	return d
 }
 
-// Pages are those of a memory that may not be as in its image: the others are.
+// Pages are the pages of a memory that may differ from its image. All other pages equal it.
 type Pages struct {
 	At   []uint64 // where they begin, rising
 	Size uint64   // of each, a multiple of 256 bytes
 }
 
-// Compare notes what a memory has that its image has not: image at an offset, and zeros.
-// It shares no bytes with the memory. If pages is not nil it reads only those.
+// Compare records how a memory differs from its image: the bytes of image at an offset,
+// and zeros. The checkpoint shares no bytes with the memory. If pages is not nil,
+// Compare reads only those.
 func (c *Checkpoint) Compare(memory, image []byte, at uint64, pages *Pages) {
 	c.Size, c.changed = uint64(len(memory)), nil
 	base := blocks{image, at}
@@ -150,14 +152,14 @@ func (b blocks) same(at uint64, now []byte) bool {
 	return true
 }
 
-// Apply makes a memory that is as the image what it was. It must have Size bytes.
+// Apply restores the memory of the checkpoint. The memory must equal the image and have Size bytes.
 func (c *Checkpoint) Apply(memory []byte) {
 	for _, r := range c.changed {
 		copy(memory[r.at:], r.bytes)
 	}
 }
 
-// Changed is how many bytes of the memory are not as in the image, in whole blocks.
+// Changed returns how many bytes of the memory differ from the image, in whole blocks.
 func (c *Checkpoint) Changed() (n int) {
 	for _, r := range c.changed {
 		n += len(r.bytes)
@@ -181,9 +183,9 @@ func pack(body []byte) []byte {
 	return encoder.EncodeAll(body, append(make([]byte, 0, len(magic)+len(body)/2+64), magic...))
 }
 
-// Encode returns the checkpoint as bytes. The same checkpoint has the same bytes in one
-// version of this package; Decode reads those of all versions. The error matches
-// ErrTooLarge, for more than MaxGlobals or MaxHost.
+// Encode returns the checkpoint as bytes. Within one version of this package, the same
+// checkpoint gives the same bytes. Decode reads the bytes of all versions. Above
+// MaxGlobals or MaxHost the error matches ErrTooLarge.
 func (c *Checkpoint) Encode() ([]byte, error) {
 	if len(c.Globals) > MaxGlobals || len(c.Host) > MaxHost {
 		return nil, fmt.Errorf("%w: it has %d globals, and %d bytes of the host", ErrTooLarge, len(c.Globals), len(c.Host))
@@ -210,8 +212,8 @@ func (c *Checkpoint) Encode() ([]byte, error) {
 	return pack(body), nil
 }
 
-// Decode reads a checkpoint of a memory of at most so many bytes. Whatever data is, it
-// takes at most about twice as much memory itself, and twice MaxHost. Its error matches ErrDamaged or
+// Decode reads a checkpoint of a memory of at most the given number of bytes. Even for hostile data
+// it uses at most about twice that much memory, plus twice MaxHost. Its error matches ErrDamaged or
 // ErrTooLarge.
 func Decode(data []byte, most uint64) (*Checkpoint, error) {
 	body, err := unpack(data, magic, most+most/block*20+MaxHost+8*MaxGlobals+4096)

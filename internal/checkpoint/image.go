@@ -11,21 +11,22 @@ import (
 
 const imageMagic = "thim\x01"
 
-// An Image is what a memory has been compared with. What it does not hold is zero.
+// An Image is the memory that a checkpoint was compared with. The rest of that memory is zero.
 type Image struct {
 	Bytes []byte
 	At    uint64 // where they are in the memory
 }
 
-// EncodeImage returns an image as bytes, for checkpoints that outlive it: a magic number
-// and a zstd frame with its checksum, of the offset as a uvarint and the bytes.
+// EncodeImage returns an image as bytes, for checkpoints that outlive it: a magic
+// number, and a zstd frame with a checksum. The frame has the offset as a uvarint, and
+// the bytes.
 func EncodeImage(i Image) []byte {
 	body := append(binary.AppendUvarint(nil, i.At), i.Bytes...)
 	return encoder.EncodeAll(body, []byte(imageMagic))
 }
 
-// DecodeImage reads the image with that digest, of a memory of at most so many bytes. Its
-// error matches ErrDamaged or ErrTooLarge, also for another image.
+// DecodeImage reads the image with that digest, of a memory of at most the given number
+// of bytes. Its error matches ErrDamaged, also if the digest differs, or ErrTooLarge.
 func DecodeImage(data []byte, want Digest, most uint64) (i Image, err error) {
 	body, err := unpack(data, imageMagic, most+binary.MaxVarintLen64)
 	if err != nil {
@@ -42,7 +43,7 @@ func DecodeImage(data []byte, want Digest, most uint64) (i Image, err error) {
 	return i, nil
 }
 
-// Apply makes any memory what the image is. It reports whether the image fits into it.
+// Apply overwrites a memory with the image. It reports whether the image fits.
 func (i Image) Apply(memory []byte) bool {
 	if i.At > uint64(len(memory)) || uint64(len(i.Bytes)) > uint64(len(memory))-i.At {
 		return false

@@ -12,14 +12,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ErrForm says that a document has a form that AppendYAML does not change, such as a list
-// in brackets.
+// ErrForm means that AppendYAML cannot change the document as it is written, for example
+// a list in brackets.
 var ErrForm = errors.New("add it by hand")
 
-// AppendYAML appends a text to a list of a YAML document, which is the value of a key at
-// its top. A key that is missing is added at the end. It inserts lines: everything else
-// stays as it is written, comments and blank lines too. The error is ErrForm for a document
-// that cannot be changed so.
+// AppendYAML appends a string to the list at a top-level key of a YAML document. It adds a
+// missing key at the end. It only inserts lines: everything else stays as it is, including
+// comments and blank lines. The error is ErrForm for a document that it cannot change this
+// way.
 func AppendYAML(data []byte, key, item string) ([]byte, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(data, &root); err != nil {
@@ -103,7 +103,7 @@ var bare = regexp.MustCompile(`^(/[A-Za-z0-9_./-]*|[A-Za-z_][A-Za-z0-9_]*)$`)
 
 var yamlWords = []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
-// QuoteYAML returns a text as a scalar of YAML, in quotes if it needs them.
+// QuoteYAML returns a string as a YAML scalar, in quotes if it needs them.
 func QuoteYAML(s string) string {
 	if bare.MatchString(s) && !slices.Contains(yamlWords, strings.ToLower(s)) {
 		return s

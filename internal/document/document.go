@@ -1,4 +1,4 @@
-// Package document decodes YAML, TOML and JSON of authors who may be hostile. It bounds
+// Package document decodes YAML, TOML and JSON of possibly hostile authors. It limits
 // time and memory, which the decoders do not. It also appends to lists of YAML files.
 package document
 
@@ -25,7 +25,7 @@ const (
 	maxKeys    = 256      // of one mapping of YAML
 )
 
-// MaxSize is the most bytes that a file of this name may have.
+// MaxSize returns the maximum size of a file with this name, in bytes.
 func MaxSize(name string) int64 {
 	if filepath.Ext(name) == ".json" {
 		return MaxJSON
@@ -35,10 +35,10 @@ func MaxSize(name string) int64 {
 
 var errNesting = fmt.Errorf("expected at most %d levels of nesting", MaxNesting)
 
-// Decode decodes a document. The ending of its name is its format: .json, .toml,
-// .yaml or .yml. Mappings become map[string]any. An empty YAML document is nil.
-// Errors are one line, with the line of the document if that is known, but without
-// the name.
+// Decode decodes a document. The extension of the name selects the format: .json,
+// .toml, .yaml or .yml. Mappings become map[string]any. An empty YAML document is
+// nil. Errors are one line. They name the line of the document if it is known, but
+// not the file.
 func Decode(name string, data []byte) (document any, err error) {
 	if most := MaxSize(name); int64(len(data)) > most {
 		return nil, fmt.Errorf("the file has %d bytes, expected at most %d", len(data), most)

@@ -1,6 +1,6 @@
 // Package vectors is the fixture plugin of the contract vectors in
 // abi/testdata: its tools behave as the README there describes.
-// guest/testdata/vectors makes a module of it.
+// guest/testdata/vectors builds it as a module.
 package vectors
 
 import (

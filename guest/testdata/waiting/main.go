@@ -1,5 +1,5 @@
-// Plugin waiting is the fixture of a plugin whose goroutines wait. Each of its cases is
-// ordinary Go; its result is the same wherever it runs.
+// Plugin waiting is the fixture of a plugin whose goroutines wait. Each case is
+// ordinary Go, and gives the same result wherever it runs.
 package main
 
 import (
