@@ -25,9 +25,9 @@ type Call struct {
 	learned  bool // the mask has the secrets of all rules
 }
 
-// Shared is the use of a tree of nested calls: the requests and bytes of all count
-// against the limits of each. The zero Shared belongs to a single call. It is safe for
-// concurrent use.
+// Shared is the usage of a tree of nested calls: the requests and bytes of all calls
+// count against the limits of each. The zero Shared belongs to a single call. It is
+// safe for concurrent use.
 type Shared struct {
 	mu       sync.Mutex
 	requests int
@@ -75,9 +75,9 @@ func (c *Client) Call(cfg CallConfig) *Call {
 	return call
 }
 
-// Do makes one request and follows as many redirects as it says. It returns when the
-// whole body was read or ctx ends. The package comment lists the errors; their text
-// is masked.
+// Do makes one request and follows up to Request.Redirects redirects. It returns
+// when it has read the whole body, or ctx ends. The package comment lists the
+// errors; their text is masked.
 func (c *Call) Do(ctx context.Context, req *Request) (*Response, error) {
 	if err := c.client.enter(); err != nil {
 		return nil, err

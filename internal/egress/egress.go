@@ -156,7 +156,7 @@ type CallConfig struct {
 	// goroutine of Do. It may be nil.
 	Observe func(Exchange)
 
-	// Shared is the use of the whole call tree. Nil is a call by itself.
+	// Shared is the usage of the whole call tree. Nil means a call by itself.
 	Shared *Shared
 
 	Limits Limits
@@ -188,18 +188,19 @@ type Request struct {
 	// Zero means [Limits].Timeout. The context may end it earlier.
 	Timeout time.Duration
 
-	// Redirects is how many redirects Do follows, at most [MaxRedirects]. With zero, a
-	// redirect is returned like any other response. A hop to another origin gets only
-	// headers that hold no credentials, and each hop is checked like a request of its
-	// own.
+	// Redirects is the maximum number of redirects that Do follows, at most
+	// [MaxRedirects]. With zero, a redirect is returned like any other response. A hop
+	// to another origin gets only headers that hold no credentials, and each hop is
+	// checked like a request of its own.
 	Redirects int
 }
 
 // idempotent are the methods that may be repeated, RFC 9110 section 9.2.2.
 var idempotent = []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
 
-// Repeatable reports whether a request may be repeated if it is unknown whether the
-// server has received it: its method, and those named by its header, are idempotent.
+// Repeatable reports whether a request may be repeated when nobody knows whether the
+// server received it: its method, and any method that its header names, are
+// idempotent.
 func (r *Request) Repeatable() bool { return repeatable(r.Method, r.Header) }
 
 func repeatable(method string, header http.Header) bool {

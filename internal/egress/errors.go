@@ -5,14 +5,13 @@ import (
 	"fmt"
 )
 
-// ErrNoSecret is the reason of a [SecretError] if the secret has no value but can be
-// given one.
+// ErrNoSecret is the reason of a [SecretError] for a secret that has no value yet.
 var ErrNoSecret = errors.New("no value")
 
 // ErrClosed is returned by Do after Close.
 var ErrClosed = errors.New("egress: closed")
 
-// RuleError is an invalid rule.
+// RuleError reports an invalid rule.
 type RuleError struct {
 	Index   int    // index of the rule
 	Key     string // the field in snake case: "url", "methods", "max_body", "private"
@@ -36,7 +35,7 @@ const (
 	ReasonRedirect Reason = "redirect" // a redirect that would leak a secret
 )
 
-// Refusal is the error of a request that the rules do not admit.
+// Refusal reports a request that the rules do not admit.
 type Refusal struct {
 	Reason Reason
 	What   string // a sentence for the agent: what was refused
@@ -51,7 +50,7 @@ func (r *Refusal) Error() string {
 	return r.What + "; the operator can allow it with: " + r.Grant
 }
 
-// RequestError is a request that is invalid under any rules.
+// RequestError reports a request that is invalid under any rules.
 type RequestError struct {
 	Field   string // "url", "method", "headers", "body"
 	Problem string
@@ -59,7 +58,7 @@ type RequestError struct {
 
 func (e *RequestError) Error() string { return e.Field + ": " + e.Problem }
 
-// LimitError is a value over its limit.
+// LimitError reports a value over its limit.
 type LimitError struct {
 	What  string // "response body of api.example.com"
 	Limit int64
@@ -75,7 +74,7 @@ func (e *LimitError) Error() string {
 	return s
 }
 
-// SecretError is a secret that cannot be used.
+// SecretError reports a secret that cannot be used.
 type SecretError struct {
 	Name string
 	Err  error // matches ErrNoSecret if it is only missing
@@ -84,7 +83,7 @@ type SecretError struct {
 func (e *SecretError) Error() string { return fmt.Sprintf("secret %q: %v", e.Name, e.Err) }
 func (e *SecretError) Unwrap() error { return e.Err }
 
-// WaitError is a request whose call ended while it waited for a permit.
+// WaitError reports that a call ended while its request was waiting for a permit.
 type WaitError struct {
 	For string // what it waited for, and the remedy
 	Err error  // error of the context
@@ -93,16 +92,16 @@ type WaitError struct {
 func (e *WaitError) Error() string { return "the http request was not sent: " + e.For }
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// NetworkError is a request that was admitted and failed.
+// NetworkError reports an admitted request that failed.
 type NetworkError struct {
 	Host    string
 	Problem string // for the agent: "connection refused", "no such host", "timeout" …
 	Timeout bool
 	Detail  string // for the operator's log, masked
 
-	// Refusal says that the request was refused, for the operator's log. The plugin must
-	// not see it: its rule has a wildcard, so it could probe which names exist in the
-	// operator's network.
+	// Refusal is the reason of a refused request, for the operator's log. The plugin
+	// must not see it. Its rule has a wildcard, so it could probe which names exist in
+	// the operator's network.
 	Refusal *Refusal
 }
 

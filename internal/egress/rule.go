@@ -11,7 +11,7 @@ import (
 type Rule struct {
 	// URL is https://HOST[:PORT]/PATH. http:// admits plain http, but not https.
 	//
-	// HOST is a name, an address, "*.example.com" for exactly one label more, or "*"
+	// HOST is a name, an address, "*.example.com" for exactly one more label, or "*"
 	// for every name with a dot. PORT is needed unless it is the scheme's own.
 	//
 	// PATH is compared after normalization, segment by segment. A * matches any part

@@ -1,23 +1,24 @@
-// Package exceptions rewrites a module with WebAssembly exceptions to one without,
-// because what the runtime makes of them cannot be used (see wasmbin.Features).
+// Package exceptions rewrites a module with WebAssembly exceptions to one without
+// them, because the runtime's implementation is unsafe to use (see
+// wasmbin.Features).
 //
 // A thrown exception is two globals: its tag, which is 0 while no exception is in flight, and its
-// value. What throws sets them and branches to its handler. After each call that may
-// throw the caller reads the tag, and branches to its own handler if there is one, or
-// else returns zeros. So no frame is jumped over, and whatever counts, stops, saves or
-// bounds the code of a guest sees branches, calls and returns only. An exception that an
-// export does not catch is a trap, which leaves the tag set: see [TagExport].
+// value. A throw sets them and branches to its handler. After each call that may throw, the
+// caller reads the tag. If it is set, the caller branches to its own handler, or else returns
+// zeros. No frame is skipped, so the passes that meter, stop, save and limit guest code see only
+// branches, calls and returns. An exception that an export does not catch is a trap, which leaves
+// the tag set: see [TagExport].
 //
-// Both forms are read: try, catch, rethrow and delegate, which compilers emitted before
-// the standard, and try_table with throw_ref. An exnref becomes an i64, with the tag in
-// its upper half and the value in its lower half; null is 0.
+// The package reads both forms: try, catch, rethrow and delegate, which compilers
+// emitted before the standard, and try_table with throw_ref. An exnref becomes an i64,
+// with the tag in its upper half and the value in its lower half; null is 0.
 //
 // The value of an exception is nothing or one i32, which is what compilers of C, C++ and
 // Rust throw: a pointer. Tags of other types, imported tags, tables of exnref, and
 // ref.is_null on one are refused, the last by the runtime.
 //
-// A call that may throw grows by a load and a branch. Which may is decided for the whole
-// module: functions with a throw, what calls them, and calls by reference.
+// A call that may throw grows by a load and a branch. The analysis covers the whole
+// module: functions with a throw, their callers, and calls by reference may throw.
 package exceptions
 
 import (
@@ -28,13 +29,13 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// Version changes whenever the same input makes another output.
+// Version changes whenever the same input gives a different output.
 const Version = 2
 
 const (
 	// TagExport names the exported tag of the exception in flight, a mutable global of type
-	// i32. It is not 0 after a trap if and only if that was an exception that an export did
-	// not catch. A module without tags does not have it.
+	// i32. After a trap it is nonzero if and only if the trap was an exception that an
+	// export did not catch. A module without tags does not have it.
 	TagExport = "toolhost.exceptions.tag"
 	// reservedPrefix starts every name of ours. Guests that export one are refused.
 	reservedPrefix = "toolhost.exceptions"
@@ -48,8 +49,8 @@ const (
 )
 
 // Lower rewrites the module in place. Its errors wrap wasmbin.ErrMalformed or
-// wasmbin.ErrUnsupported, and leave it half changed. A module without tags is not
-// changed, but for types that are exnref.
+// wasmbin.ErrUnsupported, and leave the module half changed. In a module without
+// tags, only exnref types change.
 //
 // The functions, globals and types that it adds come after the module's own.
 func Lower(m *wasmbin.Module) error {

@@ -31,10 +31,9 @@ type Holding struct {
 	Since time.Time // when it was last busy
 }
 
-// Victim returns which of all holdings to evict for the client newcomer: one of the
-// client that holds the most, and among these the one idle longest. It evicts no
-// holding of another client that holds as many as newcomer or fewer. It reports false
-// if nothing can be evicted.
+// Victim returns the holding to evict for the client newcomer: of the client that
+// holds the most, the holding idle longest. It never picks another client that holds
+// no more than newcomer. It reports false if nothing can be evicted.
 func Victim[T any](all iter.Seq[T], of func(T) Holding, newcomer string) (victim T, ok bool) {
 	held := map[string]int{}
 	for v := range all {

@@ -47,9 +47,9 @@ func (p *Pool) TakeBelow(max int, key string, n int) (limit int, ok bool) {
 	return 0, true
 }
 
-// Room reports whether a client may take more while all clients together hold at
-// most max. A client that holds nothing always may. Otherwise limit is the limit
-// that was reached.
+// Room reports whether a client may take more units under a limit of max units
+// for all clients together. A client that holds nothing always may. If it may
+// not, limit is the limit that was reached.
 func (p *Pool) Room(max int, key string) (limit int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 // Semaphore is a number of slots that clients wait for. A free slot goes to the
 // client that holds the fewest, and among those to the one that has waited longest.
 // The requests of one client are served in order. So a client with many requests
-// does not delay the others, and a client without a slot gets its first before
-// anyone else gets another.
+// does not delay the others, and a client without a slot gets one before any other
+// client gets another.
 //
 // It keeps no state of a client that neither holds nor awaits a slot. It is safe for
 // concurrent use.

@@ -1,6 +1,6 @@
-// Package fleet runs several hosts on this machine, which share a database, behind a
-// balancer without sticky sessions: each request goes to the next host. It is for the
-// demonstration of several hosts, and for the tests of clients.
+// Package fleet runs several hosts on this machine behind a balancer. The hosts share
+// a database. The balancer has no sticky sessions: each request goes to the next
+// host. The demo of several hosts and the tests of clients use it.
 package fleet
 
 import (
@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// A Config says what a fleet is made of. Each field is required but Env and Log.
+// A Config configures a fleet. All fields except Env and Log are required.
 type Config struct {
 	Program string    // the command toolhost
 	Args    []string  // of serve, besides --data and --listen
@@ -32,7 +32,7 @@ type Config struct {
 	Log     io.Writer // what the hosts say; nil discards it
 }
 
-// A Fleet is running hosts. It is safe for concurrent use.
+// A Fleet is a set of running hosts. It is safe for concurrent use.
 type Fleet struct {
 	URL string // of the balancer
 
@@ -194,7 +194,7 @@ func (f *Fleet) turn() *url.URL {
 	return &url.URL{Scheme: "http", Host: "127.0.0.1:0"} // nobody is there
 }
 
-// URLs are the addresses of the hosts, in the order they were started.
+// URLs returns the addresses of the hosts, in the order they were started.
 func (f *Fleet) URLs() (all []string) {
 	for _, h := range f.hosts {
 		all = append(all, h.url.String())
@@ -202,7 +202,7 @@ func (f *Fleet) URLs() (all []string) {
 	return all
 }
 
-// Kill ends a host without a word. The balancer sends it nothing more.
+// Kill kills a host without shutting it down. The balancer sends it nothing more.
 func (f *Fleet) Kill(n int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

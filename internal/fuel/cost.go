@@ -3,7 +3,7 @@ package fuel
 import "github.com/toolhost/toolhost/internal/wasmbin"
 
 // CostVersion is the version of the prices below. The fuel of a call that
-// returns depends on the module, its input and this version alone.
+// returns depends only on the module, its input and this version.
 const CostVersion = 1
 
 // One unit of fuel is one executed WebAssembly operator: well under a nanosecond
@@ -28,8 +28,8 @@ const (
 	HostCallCost = 100
 	// GrowCost is the base price of asking for memory or table entries.
 	GrowCost = 100
-	// RefFuncCost is the price of a function reference. It has been that of making
-	// one; they are made with the instance now, see references.
+	// RefFuncCost is the price of a function reference. References are now made
+	// with the instance, see references; the price stays that of making one.
 	RefFuncCost = 20
 
 	bytesShift = 6  // log2 of the bytes per unit

@@ -1,31 +1,30 @@
-// Package fuel rewrites WebAssembly modules so that they count what they execute
-// and can be stopped, and keeps the account of one call.
+// Package fuel rewrites WebAssembly modules so that they meter themselves and
+// can be stopped, and accounts for the fuel of each call.
 //
-// The rewritten module subtracts the price of what it runs from a counter. Where
-// a path can repeat (loops, recursion) it checks whether the counter is below
-// zero, and then calls a host function that hands out the next slice of the
-// budget or ends the call. That one call is where an exhausted budget, a
-// deadline, a stop and a shutdown arrive, and it is a safepoint for Go's garbage
-// collector, which cannot preempt compiled WebAssembly.
+// The rewritten module subtracts the price of the code that it runs from a
+// counter. Where a path can repeat (loops, recursion) it checks whether the
+// counter is below zero. If so, it calls a host function, which grants the next
+// slice of the budget or ends the call. An exhausted budget, a deadline, a stop
+// and a shutdown all take effect at that call. The call is also a safepoint for
+// Go's garbage collector, which cannot preempt compiled WebAssembly.
 //
 // The guest can neither name nor reach the counter: the names this package adds
 // are refused in a guest, and every index is checked against the module as it
 // was before the counter was added to it.
 //
-// RATIONALE.md rewrites a function as an example. place.go says how the places
-// to charge are found, likely.go which ones run rarely, calls.go what happens between functions, and branch.go and
-// emit.go why the code has the shapes it has: they are what wazero's compiler makes
-// good machine code of.
+// RATIONALE.md rewrites a function as an example. place.go explains where charges go, likely.go which paths run
+// rarely, and calls.go what happens between functions. branch.go and emit.go explain the shapes of the emitted
+// code: wazero's compiler turns them into good machine code.
 //
 // # What is exact
 //
-// The fuel of a call that returns is the price of the operators it has executed,
-// whatever is done to place the charges. It ends with [ErrExhausted] if and only if that
-// is more than its budget. A call that ends in another way (a trap, an exit, a stop) may
-// have been charged for some operators it did not come to, or not yet for some that it
-// has executed: a few in each function, or, where a function held the counter in a local,
-// those since the last slice. The same call with the same program and budget always has
-// the same figure, but for stops.
+// The fuel of a call that returns is the price of the operators that it executed,
+// wherever the charges are placed. A call ends with [ErrExhausted] if and only if that
+// price exceeds its budget. A call that ends in another way (a trap, an exit, a stop) may
+// have paid for operators that it did not reach, or not yet for some that it executed.
+// These are a few in each function or, where a function keeps the counter in a local, all
+// since the last slice. Except for stops, the same call with the same program and budget
+// always has the same figure.
 //
 // # Use
 //

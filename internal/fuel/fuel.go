@@ -24,23 +24,22 @@ const (
 	reservedPrefix = "toolhost.fuel"
 )
 
-// RewriterVersion changes whenever the same input makes another output. It
+// RewriterVersion changes whenever the same input gives a different output. It
 // belongs in the key of every cache of compiled programs.
 const RewriterVersion = 9
 
-// ErrReserved says that the guest imports or exports a name reserved for metering.
+// ErrReserved means that the guest imports or exports a name reserved for metering.
 var ErrReserved = errors.New("reserved name")
 
-// Stats says what rewriting a module adds to its instances.
+// Stats are what rewriting a module adds to its instances.
 type Stats struct {
 	References int // functions whose reference the code takes; each adds a global
 	Entries    int // table entries the module can have, all tables together
 }
 
-// Rewrite changes a module, in place, to one that counts what it executes. Its
-// results, traps and their order stay the same. Atomic instructions and exceptions become
-// ordinary ones first, see packages atomics and exceptions: what is counted is the code
-// that they become.
+// Rewrite changes a module in place so that it meters itself. Its results, traps and
+// their order stay the same. Atomic instructions and exceptions are first replaced by
+// ordinary code, see packages atomics and exceptions; that code is metered.
 //
 // Errors wrap wasmbin.ErrMalformed, wasmbin.ErrUnsupported or [ErrReserved], and leave
 // the module half changed. Function bodies are decoded but not type-checked: a module

@@ -5,12 +5,13 @@ import "errors"
 const (
 	// MaxBudget is the largest budget of a call.
 	MaxBudget = 1 << 62
-	// Slice is how much fuel a guest gets at a time: some 50 microseconds of
-	// computing, so that a stop arrives soon, and enough that asking is free.
+	// Slice is how much fuel a guest gets at a time: about 50 microseconds of
+	// computing. That is short enough to stop soon, and long enough that a refill
+	// costs nothing noticeable.
 	Slice = 100_000
 )
 
-// ErrExhausted says that the call has used up its budget.
+// ErrExhausted means that the call has used up its budget.
 var ErrExhausted = errors.New("out of fuel")
 
 // A Meter counts the fuel of one call. The guest's counter is the rest of the
@@ -35,11 +36,11 @@ func NewMeter(budget int64, interrupt func() error) *Meter {
 }
 
 // Refill implements the imported refill function: it takes the counter and returns its
-// new value. Its error ends the call, by a panic of the host: the error of the
-// interrupt function as it is, or [ErrExhausted].
+// new value. Its error ends the call, by a panic of the host: the unchanged error of
+// the interrupt function, or [ErrExhausted].
 //
-// A call ends by ErrExhausted if and only if it needs more than its budget; the
-// last slice is exactly what is left of it.
+// A call ends with ErrExhausted if and only if it needs more than its budget.
+// The last slice is exactly the rest of the budget.
 func (m *Meter) Refill(left int64) (int64, error) {
 	if m.interrupt != nil {
 		if err := m.interrupt(); err != nil {
@@ -75,8 +76,9 @@ func (m *Meter) count(left int64) int64 {
 	return max(0, min(m.granted-left, m.budget))
 }
 
-// Charge subtracts n units for the work of a host function from the counter left, and
-// returns its new value. Errors are those of Refill; n below 0 counts as 0.
+// Charge subtracts n units from the counter, whose value is left, for the work of a
+// host function. It returns the new value. Errors are those of Refill; n below 0
+// counts as 0.
 func (m *Meter) Charge(left, n int64) (int64, error) {
 	if m.interrupt != nil {
 		if err := m.interrupt(); err != nil {
@@ -107,8 +109,8 @@ func (m *Meter) Finish(left int64) error {
 }
 
 // Used returns the fuel the call has used with left on the counter, at most its
-// budget. After Refill, Charge or Finish has returned an error it returns the fuel
-// used up to that error, whatever left is.
+// budget. After an error of Refill, Charge or Finish it returns the fuel used up
+// to that error, and ignores left.
 func (m *Meter) Used(left int64) int64 {
 	if m.err != nil {
 		return m.used
@@ -116,5 +118,5 @@ func (m *Meter) Used(left int64) int64 {
 	return m.count(left)
 }
 
-// Budget is the budget of the call in units.
+// Budget returns the budget of the call in units.
 func (m *Meter) Budget() int64 { return m.budget }

@@ -1,8 +1,8 @@
 // Package fulltest separates the tests of the full check from those of the gate.
 //
-// A plain go test runs what is exact and quick. What takes real time, kills processes,
-// runs compilers or starts servers of others runs only if the environment variable
-// TOOLHOST_TEST is "full", as in .ci/full.
+// A plain go test runs the exact and quick tests. Tests that take real time, kill
+// processes, run compilers or start third-party servers run only if the environment
+// variable TOOLHOST_TEST is "full", as in .ci/full.
 package fulltest
 
 import (
@@ -24,7 +24,7 @@ func take() string {
 // Enabled reports whether this is the full check.
 func Enabled() bool { return enabled }
 
-// Only skips a test outside of the full check, and says why it is not in the gate.
+// Only skips a test outside of the full check, and logs why it is not in the gate.
 func Only(t testing.TB, why string) {
 	t.Helper()
 	if !enabled {

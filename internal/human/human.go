@@ -1,9 +1,9 @@
-// Package human writes figures and texts as people read them.
+// Package human formats numbers and text for people.
 package human
 
 import "fmt"
 
-// Bytes writes a number of bytes: 512 B, 1.5 KiB, 64.0 MiB, 2.0 GiB.
+// Bytes formats a number of bytes: 512 B, 1.5 KiB, 64.0 MiB, 2.0 GiB.
 func Bytes(n int64) string {
 	switch {
 	case n >= 1<<30:

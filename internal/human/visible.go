@@ -9,10 +9,10 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Visible makes all characters of a text visible: control characters become their
-// pictures, and others (overrides of the writing direction, marks of no width,
-// tags) their code point, as in ⟨U+202E⟩. New lines and tabs stay. The replacements
-// mean nothing to HTML and to terminals.
+// Visible makes all characters of a text visible. Control characters become their
+// Unicode pictures. Other invisible characters (direction overrides, zero-width
+// characters, tags) become their code points, as in ⟨U+202E⟩. Newlines and tabs
+// stay. The replacements have no meaning in HTML and in terminals.
 func Visible(text []byte) []byte {
 	if plain(text) {
 		return text

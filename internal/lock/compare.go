@@ -123,7 +123,7 @@ func VersionChange(from, to string) string {
 	return text
 }
 
-// ModuleChange says that a module has another digest.
+// ModuleChange describes the change between two digests of a module.
 func ModuleChange(from, to string) string {
 	return fmt.Sprintf("the module is %s instead of %s", Short(to), Short(from))
 }

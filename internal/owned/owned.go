@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// ErrUnsafe says that other users could have written a folder or a file.
+// ErrUnsafe means that other users could have written a folder or a file.
 var ErrUnsafe = errors.New("unsafe")
 
 // What to do before the permissions of a folder or a file are repaired.
@@ -184,7 +184,7 @@ func ReadFile(name string) ([]byte, error) {
 }
 
 // WriteFile writes a file for this user only, and creates its folder. It is atomic:
-// readers see the old content or all of data, also after a loss of power.
+// readers see the old content or all of data, even after a power loss.
 func WriteFile(name string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
@@ -218,7 +218,7 @@ func Replace(name string, data []byte, perm fs.FileMode) error {
 }
 
 // Temp returns the folder for temporary files, if others cannot replace the files
-// of this process. A folder that others can write to has to be sticky.
+// of this process. If others can write to the folder, it must be sticky.
 func Temp() (string, error) {
 	name, info, err := target(os.TempDir())
 	if err != nil {

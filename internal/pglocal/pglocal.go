@@ -1,5 +1,5 @@
-// Package pglocal starts a PostgreSQL server of its own, in a temporary folder: for tests
-// and for the demonstration of several hosts.
+// Package pglocal starts a private PostgreSQL server in a temporary folder, for tests and
+// for the demo of several hosts.
 package pglocal
 
 import (
@@ -35,8 +35,9 @@ func With(address, name, value string) string {
 	return u.String()
 }
 
-// Start makes a cluster with settings such as "fsync=off", and starts its server. It
-// listens at a Unix socket only. An error matches [exec.ErrNotFound] without PostgreSQL.
+// Start creates a cluster with settings such as "fsync=off", and starts its server,
+// which listens only on a Unix socket. If PostgreSQL is not installed, the error matches
+// [exec.ErrNotFound].
 func Start(settings ...string) (*Cluster, error) {
 	c, err := newCluster()
 	if err != nil {
@@ -57,7 +58,7 @@ func Start(settings ...string) (*Cluster, error) {
 	return c, nil
 }
 
-// StartStandby makes a cluster whose server is a streaming standby of another one.
+// StartStandby creates a cluster whose server is a streaming standby of another one.
 func StartStandby(primary *Cluster, settings ...string) (*Cluster, error) {
 	c, err := newCluster()
 	if err != nil {
@@ -70,8 +71,8 @@ func StartStandby(primary *Cluster, settings ...string) (*Cluster, error) {
 	return c, nil
 }
 
-// Follow makes a cluster whose server does not run a streaming standby of another one, and
-// starts it. What it had is removed.
+// Follow turns a stopped cluster into a streaming standby of another one, and starts it.
+// Its old data is removed.
 func (c *Cluster) Follow(primary *Cluster, settings ...string) error {
 	if err := os.RemoveAll(c.data()); err != nil {
 		return err
@@ -171,13 +172,13 @@ func (c *Cluster) Crash() error {
 // Promote makes the server of a standby a primary.
 func (c *Cluster) Promote() error { return c.run("pg_ctl", "-D", c.data(), "-w", "promote") }
 
-// Failover returns a URL of two clusters, for those who need whichever is the primary.
+// Failover returns a URL of two clusters that connects to the current primary.
 func Failover(a, b *Cluster) string {
 	return With(With(a.URL, "host", a.folder+","+b.folder), "target_session_attrs", "read-write")
 }
 
-// Stop ends the server and removes its files. It does nothing for a server that was there
-// before.
+// Stop stops the server and removes its files. It does nothing for a server that Start
+// did not start.
 func (c *Cluster) Stop() {
 	if c.folder == "" {
 		return

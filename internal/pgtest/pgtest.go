@@ -18,7 +18,7 @@ import (
 	"github.com/toolhost/toolhost/internal/pglocal"
 )
 
-// Server is the variable with the URL of a server to use in place of one of its own.
+// Server is the environment variable with the URL of an existing server to use. Without it, the package starts its own.
 const Server = "TOOLHOST_POSTGRES"
 
 var shared struct {
@@ -37,8 +37,8 @@ func Main(m *testing.M) {
 }
 
 // Schema returns the URL of a new schema in the server that the tests of a package share.
-// Without PostgreSQL, the test is skipped, or with CI set to true fails. A package that
-// calls it has [Main] as its TestMain.
+// Without PostgreSQL, the test is skipped; with CI=true it fails. A package that calls it
+// has [Main] as its TestMain.
 func Schema(t testing.TB) string {
 	t.Helper()
 	fulltest.Only(t, "starts PostgreSQL")
@@ -67,8 +67,8 @@ func Schema(t testing.TB) string {
 	return pglocal.With(shared.cluster.URL, "search_path", name)
 }
 
-// Need skips a test if err is that there is no PostgreSQL, and fails it otherwise or with
-// CI set to true.
+// Need skips a test if err means that PostgreSQL is not installed. With CI=true, or for
+// another error, the test fails.
 func Need(t testing.TB, err error) {
 	t.Helper()
 	switch {

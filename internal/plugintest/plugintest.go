@@ -1,6 +1,6 @@
-// Package plugintest makes small plugins by hand, for tests that need one to
-// behave, or to misbehave, in one known way: no compiler is run, and a host
-// compiles them in a moment.
+// Package plugintest assembles small plugins, for tests that need a plugin to
+// behave or misbehave in one known way. It runs no compiler, and a host
+// compiles the plugins quickly.
 package plugintest
 
 import (
@@ -14,9 +14,9 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// CacheDir is a folder for compiled plugins that outlives a test run: compiling
-// one written in Go takes seconds, and under the race detector half a minute. It exists,
-// since some tests link to it.
+// CacheDir returns a folder for compiled plugins that outlives a test run, because
+// compiling a Go plugin takes seconds, and half a minute under the race detector. The
+// folder exists.
 func CacheDir() string {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -29,8 +29,8 @@ func CacheDir() string {
 	return dir
 }
 
-// Plugin is a hand-made plugin. Its zero value answers every call without a result and
-// does not say what it is.
+// Plugin is a hand-made plugin. Its zero value answers every call without a result,
+// and has no manifest.
 type Plugin struct {
 	Manifest *abi.Manifest // sealed in; nil leaves it out
 	Describe *Program      // toolhost_describe; nil leaves it out
@@ -40,7 +40,7 @@ type Plugin struct {
 	Import   string        // one more function imported from the contract
 }
 
-// Manifest is the manifest of a plugin with one tool of the same name that
+// Manifest returns the manifest of a plugin with one tool of the same name that
 // takes any object.
 func Manifest(name string) *abi.Manifest {
 	return &abi.Manifest{
@@ -49,12 +49,12 @@ func Manifest(name string) *abi.Manifest {
 	}
 }
 
-// Tool is a tool that takes any object.
+// Tool returns a tool that takes any object.
 func Tool(name string) abi.Tool {
 	return abi.Tool{Name: name, Description: "Made for a test.", InputSchema: json.RawMessage(`{"type":"object"}`)}
 }
 
-// JSON is a manifest as a sidecar has it.
+// JSON returns a manifest in the form of a sidecar.
 func JSON(m *abi.Manifest) []byte {
 	data, err := json.Marshal(m)
 	if err != nil {
@@ -89,7 +89,7 @@ var (
 	answers       = []wasmbin.ValType{i32}
 )
 
-// Wasm is the plugin as a binary. It panics if its texts are longer than 64 KiB.
+// Wasm returns the plugin as a binary. It panics if its texts are longer than 64 KiB.
 func (p Plugin) Wasm() []byte {
 	m := &wasmbin.Module{Memories: []wasmbin.Limits{{Min: pages}}}
 	imports := func(module, name string, params, results []wasmbin.ValType) {
@@ -137,11 +137,11 @@ func (p Plugin) Wasm() []byte {
 	return m.Encode()
 }
 
-// Program is what a function of a hand-made plugin does, one step after the
-// other. Its methods add a step and return it. Nil does nothing.
+// Program is the body of a function of a hand-made plugin, step by step. Its
+// methods add a step and return the program. Nil does nothing.
 type Program struct{ steps []func(a *assembler) }
 
-// Do is a program without a step.
+// Do returns an empty program.
 func Do() *Program { return &Program{} }
 
 type assembler struct {
@@ -203,11 +203,11 @@ func (p *Program) Say(stream abi.Stream, text string) *Program {
 // Echo writes the arguments to the result.
 func (p *Program) Echo() *Program { return p.Read(abi.FieldArgs) }
 
-// EchoLarge is Echo for arguments of up to 8 MiB. It takes memory for them.
+// EchoLarge is like Echo, for arguments of up to 8 MiB. It allocates memory for them.
 func (p *Program) EchoLarge() *Program { return p.EchoUpTo(8 << 20) }
 
-// EchoUpTo is Echo for arguments of up to so many bytes, for which it takes
-// memory.
+// EchoUpTo is like Echo, for arguments of up to size bytes. It allocates memory
+// for them.
 func (p *Program) EchoUpTo(size int) *Program {
 	return p.then(func(a *assembler) {
 		a.constant((size + 1<<16 - 1) >> 16)
@@ -235,7 +235,7 @@ func (a *assembler) read(field abi.Field, at, size int) {
 	})
 }
 
-// Progress reports that 1 of 2 is done.
+// Progress reports 1 of 2 units with a message.
 func (p *Program) Progress(message string) *Program {
 	return p.then(func(a *assembler) {
 		a.float(0, 0, 0, 0, 0, 0, 0xf0, 0x3f)
@@ -246,8 +246,8 @@ func (p *Program) Progress(message string) *Program {
 	})
 }
 
-// Create makes a file in the first granted folder. A refusal by the host is
-// ignored.
+// Create creates a file in the first granted folder. It ignores a refusal by
+// the host.
 func (p *Program) Create(name string) *Program {
 	const (
 		preopened = 3 // the first file descriptor after stdio
@@ -269,8 +269,8 @@ func (p *Program) Create(name string) *Program {
 	})
 }
 
-// Sleep waits for seconds without computing, or until the call is asked to
-// stop. It needs the clock.
+// Sleep waits for the given number of seconds without computing, or until the
+// call is asked to stop. It needs the grant clock.
 func (p *Program) Sleep(seconds int) *Program {
 	return p.then(func(a *assembler) {
 		a.text("sleep")
@@ -280,8 +280,8 @@ func (p *Program) Sleep(seconds int) *Program {
 	})
 }
 
-// Ask puts questions to the user, and writes what comes of it to the result. It
-// needs to be granted.
+// Ask asks the user questions, and writes the response to the result. It needs
+// the grant ask.
 func (p *Program) Ask(questions string) *Program { return p.Use("ask", questions) }
 
 // Use calls a capability, and writes the response to the result.
@@ -289,7 +289,7 @@ func (p *Program) Use(op, request string) *Program {
 	return p.Request(op, request).Read(abi.FieldResponse)
 }
 
-// Report says something of the call: {"status", "unit", "summary"}.
+// Report reports on the call: {"status", "unit", "summary"}.
 func (p *Program) Report(report string) *Program { return p.Request("report", report) }
 
 // Request calls a capability, and ignores the response.
@@ -312,7 +312,7 @@ func (p *Program) Start(op, request string) *Program {
 	})
 }
 
-// StartMany starts an operation so many times.
+// StartMany starts an operation n times.
 func (p *Program) StartMany(n int, op, request string) *Program {
 	return p.then(func(a *assembler) {
 		a.constant(n)
@@ -331,8 +331,7 @@ func (p *Program) StartMany(n int, op, request string) *Program {
 	})
 }
 
-// Until is for Resume: it returns that the plugin waits until it has come here for the
-// n-th time.
+// Until is for Resume: it returns "waiting" until it runs for the n-th time.
 func (p *Program) Until(n int) *Program {
 	return p.then(func(a *assembler) {
 		a.constant(endsAt)
@@ -352,7 +351,7 @@ func (p *Program) Until(n int) *Program {
 	})
 }
 
-// Show writes the response to live output, and a line feed.
+// Show writes the response and a line feed to the live output.
 func (p *Program) Show() *Program {
 	return p.then(func(a *assembler) {
 		a.constant(int(abi.FieldResponse))
@@ -390,7 +389,7 @@ func (p *Program) Spin() *Program {
 	})
 }
 
-// Count counts to n, which computes and does nothing else.
+// Count counts to n: it computes and does nothing else.
 func (p *Program) Count(n int) *Program {
 	return p.then(func(a *assembler) {
 		a.constant(n)
@@ -415,7 +414,7 @@ func (p *Program) Flood() *Program {
 	})
 }
 
-// Hog allocates memory until it gets no more, and then traps.
+// Hog allocates memory until that fails, and then traps.
 func (p *Program) Hog() *Program {
 	return p.then(func(a *assembler) {
 		a.loop()
@@ -439,7 +438,7 @@ func (p *Program) Return(code int32) *Program {
 	return p.then(func(a *assembler) { a.constant(int(code)); a.op(wasmbin.OpReturn) })
 }
 
-// Exit ends the plugin as a command ends.
+// Exit ends the plugin with an exit code, as a command does.
 func (p *Program) Exit(code int32) *Program {
 	return p.then(func(a *assembler) { a.constant(int(code)); a.opX(wasmbin.OpCall, fnExit) })
 }

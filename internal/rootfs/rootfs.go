@@ -17,13 +17,13 @@
 //     setuid and setgid files. Windows does not report link counts.
 //   - Permission bits are cut to 0777, coming in and going out.
 //
-// Mount points below the folder belong to it, as [os.Root] says. Do not grant
-// a folder such as /proc or /dev whose files act when they are written.
+// Mount points below the folder belong to it, as [os.Root] says. Do not grant a
+// folder such as /proc or /dev, where writing to a file has other effects.
 //
-// What this package forbids is [sys.EPERM], what the system forbids is
-// [sys.EACCES], every change of a read-only mount is [sys.EROFS], and what
-// goes beyond a limit of [Options] is [sys.EIO]. The guest sees bare numbers
-// and no path of the host.
+// Operations that this package forbids fail with [sys.EPERM], those that the
+// system forbids with [sys.EACCES], changes to a read-only mount with
+// [sys.EROFS], and those beyond a limit of [Options] with [sys.EIO]. The guest
+// sees only the numbers, and no path of the host.
 package rootfs
 
 import (
@@ -46,9 +46,9 @@ const (
 	DefaultMaxOpenFiles = 64
 	// DefaultMaxBytes is the limit when [Options.MaxBytes] is 0: 64 MiB.
 	DefaultMaxBytes = 64 << 20
-	// EntryCost is what each new file or directory takes from
-	// [Options.MaxBytes], in bytes. Empty files cost no bytes but do cost
-	// inodes, which a hostile guest could exhaust just as well.
+	// EntryCost is the number of bytes that each new file or directory counts
+	// against [Options.MaxBytes]. Empty files cost no bytes but do cost inodes,
+	// which a hostile guest could exhaust just as well.
 	EntryCost = 4096
 )
 
@@ -64,11 +64,11 @@ type Options struct {
 	// two descriptors of the host. 0 means [DefaultMaxOpenFiles].
 	MaxOpenFiles int
 
-	// MaxBytes is how many bytes the guest may write through the mount over
-	// its lifetime. Overwriting counts again, deleting gives nothing back,
-	// growing a file by truncating or by writing past its end counts the gap,
-	// and each new file or directory counts [EntryCost]. A write that does not
-	// fit writes nothing. 0 means [DefaultMaxBytes].
+	// MaxBytes is how many bytes the guest may write through the mount over its
+	// lifetime. Overwriting counts again, and deleting returns nothing. Growing a
+	// file by truncating it or by writing past its end counts the gap. Each new
+	// file or directory counts [EntryCost]. A write that does not fit writes
+	// nothing. 0 means [DefaultMaxBytes].
 	MaxBytes int64
 }
 
@@ -105,8 +105,8 @@ func (f *FS) readOnly() bool {
 
 var _ sys.FS = (*FS)(nil)
 
-// Open mounts dir, which is the operator's choice and may itself be or pass
-// through a symbolic link. Its errors are for the operator and name dir.
+// Open mounts dir. The operator chooses dir, so it may be a symbolic link or
+// pass through one. Its errors are for the operator and name dir.
 func Open(dir string, opts Options) (*FS, error) {
 	// os.OpenRoot would block on a FIFO.
 	if fi, err := os.Stat(dir); err != nil {

@@ -163,9 +163,9 @@ type keywords struct {
 	secret  bool // the object is marked as such
 }
 
-// Validate is called once for each schema object that is applied to a value,
-// unless its type or what it lists rules the value out at once: the objects that
-// refer to it pay for that.
+// Validate is called once for each schema object applied to a value, unless the
+// object's type or enum rejects the value at once. The objects that refer to it
+// pay for that case.
 func (k keywords) Validate(*jsonschema.ValidatorContext, any) {
 	k.checker.spend(1 + k.checker.listed/2000)
 }
@@ -203,8 +203,8 @@ func (s *checker) pattern(text string) (jsonschema.Regexp, error) {
 	return &pattern{re, s, len(program.Inst)}, nil
 }
 
-// MatchString implements jsonschema.Regexp. A step is worth so many instructions
-// that patterns as people write them may be applied to megabytes.
+// MatchString implements jsonschema.Regexp. A step is worth enough instructions
+// to apply ordinary patterns to megabytes of text.
 func (p *pattern) MatchString(text string) bool {
 	p.checker.spend(1 + len(text)*p.size/1024)
 	return p.Regexp.MatchString(text)

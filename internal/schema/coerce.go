@@ -12,14 +12,14 @@ import (
 	"github.com/toolhost/toolhost/internal/strictjson"
 )
 
-// Coerce returns arguments with what models and clients often write in place of the
-// declared value corrected, and how many values it has corrected:
+// Coerce corrects values that models and clients often write in place of the
+// declared ones. It returns the arguments, and how many values it has corrected:
 //
 //   - null for a property that is not required and cannot be null is left out;
 //   - a string where no string can be, which is the JSON of a value that can, is that value.
 //
-// It follows the keywords that [Schema.Fill] follows. Arguments that have nothing of this,
-// or take too long, are returned as they are.
+// It follows the keywords that [Schema.Fill] follows. Arguments without such values, or
+// that take too long to correct, are returned unchanged.
 func (s *Schema) Coerce(args strictjson.Object) (_ strictjson.Object, corrected int) {
 	if args.Raw() == nil {
 		return args, 0
@@ -40,9 +40,9 @@ func (s *Schema) Coerce(args strictjson.Object) (_ strictjson.Object, corrected 
 	return coerced, w.corrected
 }
 
-// Fit checks arguments as [Schema.CheckObject] does, and corrects those that do not fit, if
-// they fit then: see [Schema.Coerce]. It returns the arguments that fit, how many values in
-// them were corrected, and otherwise the problems of the arguments as they were given.
+// Fit checks arguments as [Schema.CheckObject] does. It corrects arguments that do not fit,
+// if they then do: see [Schema.Coerce]. It returns the arguments that fit and how many
+// values it corrected, or else the problems of the given arguments.
 func (s *Schema) Fit(args strictjson.Object) (_ strictjson.Object, corrected int, problems []abi.Problem) {
 	if problems = s.CheckObject(args); len(problems) == 0 {
 		return args, 0, nil

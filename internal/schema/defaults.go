@@ -20,8 +20,8 @@ const maxFilled = 4 << 20
 
 var errFilled = fmt.Errorf("the defaults of its schema add more than the %d bytes allowed", maxFilled)
 
-// CompileArgs is Compile for the arguments of a tool. Checks of such a schema take a
-// missing property that has a default as given, see [Schema.Fill].
+// CompileArgs is Compile for the arguments of a tool. Checks against such a schema
+// treat a missing property with a default as present, see [Schema.Fill].
 func CompileArgs(raw json.RawMessage) (*Schema, error) {
 	s, err := Compile(raw)
 	if err != nil {
@@ -33,11 +33,11 @@ func CompileArgs(raw json.RawMessage) (*Schema, error) {
 	return s, nil
 }
 
-// Fill returns a document with the defaults of properties that it lacks. Defaults count
-// wherever properties, items, prefixItems, patternProperties, additionalProperties,
-// $ref and allOf lead: elsewhere a schema may not apply. Each is added as it stands.
-// The rest of the document stays as it is, byte for byte. Only a schema of
-// [CompileArgs] has defaults to fill in.
+// Fill returns a document with the defaults of its missing properties. It finds
+// defaults through properties, items, prefixItems, patternProperties,
+// additionalProperties, $ref and allOf, because a schema elsewhere may not apply. It
+// adds each default unchanged, and keeps the rest of the document byte for byte. Only a
+// schema of [CompileArgs] has defaults to fill in.
 func (s *Schema) Fill(document json.RawMessage) (json.RawMessage, error) {
 	if !s.fills {
 		return document, nil

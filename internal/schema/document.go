@@ -176,14 +176,14 @@ func (r *reader) raw() []byte {
 	}
 }
 
-// Member is a name in a JSON object, and its value.
+// Member is a name in a JSON object with its value.
 type Member struct {
 	Name  string
 	Value json.RawMessage
 }
 
-// Members returns the members of a checked JSON object in their order; nil for
-// another value.
+// Members returns the members of a checked JSON object in order, or nil for any
+// other value.
 func Members(object json.RawMessage) (all []Member) {
 	if len(object) == 0 || object[0] != '{' {
 		return nil

@@ -1,7 +1,7 @@
 // Package schema checks JSON documents against the JSON Schemas (draft 2020-12)
-// that plugins declare for their tools. Schemas and documents are taken to be
-// hostile: nothing is ever fetched, patterns run in linear time (Go's regexp),
-// numbers are bounded, and a check that would take too long is refused.
+// that plugins declare for their tools. It assumes that schemas and documents
+// are hostile: it never fetches anything, patterns run in linear time (Go's
+// regexp), numbers are bounded, and it refuses checks that would take too long.
 package schema
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/toolhost/toolhost/internal/strictjson"
 )
 
-// ErrSchema is matched by the error for an invalid schema.
+// ErrSchema means that a schema is invalid.
 var ErrSchema = errors.New("bad schema")
 
 // maxProblems bounds the report of one check, and maxText each text in it, in
@@ -87,7 +87,7 @@ func (s *Schema) Check(document json.RawMessage) []abi.Problem {
 	return s.check(document)
 }
 
-// CheckObject is Check for an object, whose syntax was checked.
+// CheckObject is like Check, for an object whose syntax was already checked.
 func (s *Schema) CheckObject(o strictjson.Object) []abi.Problem {
 	if o.Raw() == nil { // the zero value
 		return s.Check(nil)

@@ -16,8 +16,9 @@ func (s *Schema) HasSecrets() bool { return s.secrets }
 // are left out and secret items of arrays become null. A document without secrets is
 // returned as it is.
 //
-// A value is secret if any subschema that could apply to it says so, whether the value
-// fits it or not. Of a document that is invalid or too much work, nothing is public.
+// A value is secret if any subschema that could apply to it marks it, whether the
+// value fits that subschema or not. If a document is invalid or takes too much work,
+// all of it counts as secret.
 func (s *Schema) Public(document json.RawMessage) (public json.RawMessage, secret bool) {
 	nothing := json.RawMessage("{}")
 	if !s.secrets {

@@ -13,12 +13,13 @@ import (
 // models. A deeper schema is shown as it is.
 const maxShownDepth = 64
 
-// Shown returns the schema in the form that all model APIs and clients take: each object
-// has properties, each array has items, and references to $defs are replaced by what they
-// refer to. It accepts the same documents. These references stay, with their $defs: one
-// that leads back to itself, one beside a keyword that is no annotation, all beyond the
-// size of a schema ([abi.MaxSchema]), and all if something else depends on their place. A
-// schema that is deep, or takes long, is shown as it is. No schema is shown as nil.
+// Shown returns the schema in the form that all model APIs and clients accept: each
+// object has properties, each array has items, and references to $defs are replaced by
+// what they refer to. It accepts the same documents. Some references stay, with their
+// $defs: those that lead back to themselves, those next to a keyword that is not an
+// annotation, those beyond the size of a schema ([abi.MaxSchema]), and all of them if
+// something else depends on their position. A schema that is too deep or takes too long
+// is returned unchanged. Without a schema, Shown returns nil.
 func (s *Schema) Shown() json.RawMessage {
 	if s == nil {
 		return nil

@@ -69,8 +69,8 @@ func checkMinisign(key minisign.PublicKey, s *minisign.Signature, data []byte) e
 	return Invalid("the trusted comment has changed since the file was signed")
 }
 
-// SignMinisign signs the hash of a file, as minisign does, with a comment that has the time
-// and the file's name.
+// SignMinisign signs the hash of a file, as minisign does. The comment has the time and the
+// file's name.
 func SignMinisign(key minisign.PrivateKey, f File, at time.Time) []byte {
 	r := minisign.NewReader(bytes.NewReader(f.Data))
 	_, _ = io.Copy(io.Discard, r) // it hashes what passes

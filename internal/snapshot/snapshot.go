@@ -19,17 +19,17 @@ import (
 // Names that the prepared module shares with its host. Modules that use them
 // are refused with [ErrReserved].
 const (
-	// StartExport is the function that was the start function.
+	// StartExport is the export that was the module's start function.
 	StartExport = "toolhost.state.start"
 	// globalExport and a number from 0 name the mutable globals.
 	globalExport   = "toolhost.state.global."
 	reservedPrefix = "toolhost.state"
 )
 
-// Version changes whenever the same input makes another output.
+// Version changes whenever the same input gives a different output.
 const Version = 2
 
-// ErrReserved says that the module exports a name reserved for the host.
+// ErrReserved means that the module exports a name reserved for the host.
 var ErrReserved = errors.New("reserved name")
 
 // Program is a prepared module.
@@ -46,11 +46,12 @@ type Program struct {
 	Why     string // why an instance cannot be restored; empty if it can
 }
 
-// GlobalExport is the name of the i-th mutable global.
+// GlobalExport returns the export name of the i-th mutable global.
 func GlobalExport(i int) string { return globalExport + strconv.Itoa(i) }
 
-// Prepare prepares a decoded module in place, without Program.Wasm. Do it last: nothing
-// may rewrite the code afterwards. Errors wrap those of package wasmbin or [ErrReserved].
+// Prepare prepares a decoded module in place, and leaves Program.Wasm empty. Call it
+// last: nothing may rewrite the code afterwards. Errors wrap those of package wasmbin or
+// [ErrReserved].
 func Prepare(m *wasmbin.Module) (*Program, error) {
 	for _, e := range m.Exports {
 		if strings.HasPrefix(e.Name, reservedPrefix) {
@@ -87,8 +88,8 @@ func Prepare(m *wasmbin.Module) (*Program, error) {
 	return p, nil
 }
 
-// Why returns the reason why instances of a module cannot be restored, empty if they
-// can. Errors are those of [Prepare].
+// Why returns why instances of a module cannot be restored, or "" if they can.
+// Errors are those of [Prepare].
 func Why(wasm []byte) (string, error) {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {

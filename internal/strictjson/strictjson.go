@@ -1,10 +1,10 @@
-// Package strictjson reads JSON the way RFC 7493 (I-JSON) asks for: UTF-8, no name
-// twice in an object, names matched in their exact case, no unknown names.
-// encoding/json accepts all of those, so two readers of one text could see two
-// different values.
+// Package strictjson reads JSON as RFC 7493 (I-JSON) requires: UTF-8 only, no
+// duplicate names in an object, case-sensitive names, no unknown names.
+// encoding/json accepts violations of each, so two readers of one text could see
+// two different values.
 //
-// It is a thin layer over encoding/json/v2 (in its module until Go 1.27 has it).
-// Half a surrogate pair, written as an escape, is accepted: JSON.stringify makes it.
+// It is a thin layer over encoding/json/v2 (in its own module until Go 1.27). It
+// accepts an escaped half of a surrogate pair, because JSON.stringify writes them.
 package strictjson
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Error is a problem in a text, and its position. Err is the error of a type's own
+// Error is a problem in a text with its position. Err is the error of a type's own
 // UnmarshalJSON method, or nil.
 type Error struct {
 	abi.Problem

@@ -1,5 +1,4 @@
-// Package testlog is for tests that look at what something says while it says
-// it.
+// Package testlog is for tests that read a log while it is being written.
 package testlog
 
 import (
@@ -14,14 +13,14 @@ type Buffer struct {
 	text bytes.Buffer
 }
 
-// Write appends to it.
+// Write appends to the buffer.
 func (b *Buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.Write(p)
 }
 
-// String returns all that was written.
+// String returns everything written so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -23,11 +23,11 @@ func Decode(data []byte, in any) error {
 	return json.Unmarshal(data, in)
 }
 
-// ErrNotUTF8 is matched by the error of Marshal for a text that is not UTF-8.
+// ErrNotUTF8 means that Marshal was given a string that is not UTF-8.
 var ErrNotUTF8 = errors.New("expected UTF-8: return other bytes as []byte, or use strings.ToValidUTF8")
 
-// Marshal is json.Marshal without the escapes that are for HTML. A text that is not
-// UTF-8 is an error, where json.Marshal replaces bytes.
+// Marshal is json.Marshal without HTML escapes. A string that is not UTF-8 is an
+// error, where json.Marshal replaces bytes.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

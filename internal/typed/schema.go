@@ -75,8 +75,8 @@ func Input(t reflect.Type) (json.RawMessage, error) {
 	return Marshal(s)
 }
 
-// Output returns the schema of the results of a type. It is nil for a type whose values
-// may be anything.
+// Output returns the schema of the results of a type, or nil for a type that allows any
+// value.
 func Output(t reflect.Type) (json.RawMessage, error) {
 	s, err := (&schemaBuilder{output: true}).of(t)
 	if err != nil || s.Type == nil {

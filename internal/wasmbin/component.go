@@ -8,11 +8,11 @@ import (
 // componentHeader is the preamble of a component: version 13 of layer 1.
 const componentHeader = "\x00asm\x0d\x00\x01\x00"
 
-// IsComponent reports whether a binary begins as a component does.
+// IsComponent reports whether a binary begins like a component.
 func IsComponent(wasm []byte) bool { return bytes.HasPrefix(wasm, []byte(componentHeader)) }
 
-// Component is what a component imports and exports, and how many core modules it has
-// itself.
+// Component lists the imports and exports of a component, and counts its own core
+// modules.
 type Component struct {
 	Imports []ComponentName `json:"imports"`
 	Exports []ComponentName `json:"exports"`

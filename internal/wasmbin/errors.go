@@ -8,9 +8,9 @@ import (
 // The reasons for refusing a binary. Errors of this package are an [*Error] and wrap
 // one of them.
 var (
-	// ErrMalformed says that the bytes are not a WebAssembly module.
+	// ErrMalformed means that the bytes are not a WebAssembly module.
 	ErrMalformed = errors.New("malformed wasm")
-	// ErrUnsupported says that the module uses something outside [Features].
+	// ErrUnsupported means that the module uses a feature outside [Features].
 	ErrUnsupported = errors.New("unsupported wasm")
 	// ErrTruncated is wrapped together with ErrMalformed if the binary ends too early.
 	ErrTruncated = errors.New("unexpected end")

@@ -34,12 +34,12 @@ type BlockType struct {
 }
 
 // Reader reads the instructions of one function body or constant expression in
-// order. It knows nothing of nesting or types.
+// order. It does not track nesting or types.
 type Reader struct {
-	// Exceptions switches their instructions on, which [Features] has not.
+	// Exceptions enables the instructions for exceptions, which [Features] does not include.
 	Exceptions bool
-	// Atomics does so for the atomic instructions that wait for nothing. X is then the
-	// binary logarithm of their alignment, and Y their offset.
+	// Atomics enables the atomic instructions that do not wait. X is then the binary
+	// logarithm of their alignment, and Y their offset.
 	Atomics bool
 
 	c       cursor
@@ -47,8 +47,8 @@ type Reader struct {
 	catches []Catch
 }
 
-// Reset starts reading the body of a function of a module with types types. It
-// keeps what it has allocated.
+// Reset starts reading the body of a function, in a module with the given
+// number of types. It reuses its buffers.
 func (r *Reader) Reset(code *Code, types int) {
 	r.c = cursor{b: code.Body, base: code.Offset, section: "code", types: types, exceptions: r.Exceptions}
 }

@@ -95,7 +95,7 @@ var opNames = map[Op]string{
 	OpCatch: "catch", OpThrow: "throw", OpRethrow: "rethrow", OpDelegate: "delegate", OpCatchAll: "catch_all", OpTryTable: "try_table",
 }
 
-// String is the name of the operation in the text format, or its number.
+// String returns the name of the operation in the text format, or its number.
 func (op Op) String() string {
 	if name, ok := opNames[op]; ok {
 		return name

@@ -42,8 +42,9 @@ func Scan(file io.ReaderAt, size int64, customs ...string) (*Module, error) {
 	return p.parse()
 }
 
-// Sections yields the sections of a binary as they stand there, the header first, each
-// with its name if it is a custom section. What does not parse is the last one.
+// Sections yields the raw sections of a binary in order, beginning with the header.
+// Custom sections come with their names. The first part that does not parse is the
+// last section.
 func Sections(wasm []byte) iter.Seq2[string, []byte] {
 	return func(yield func(custom string, section []byte) bool) {
 		at := min(len(header), len(wasm))

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// ValType is a value type, as the byte it is in the format.
+// ValType is a value type, as its byte in the binary format.
 type ValType byte
 
 // The value types with one byte.
@@ -23,7 +23,7 @@ const (
 // IsRef reports whether values of the type are references.
 func (t ValType) IsRef() bool { return t == FuncRef || t == ExternRef || t == ExnRef }
 
-// String is the name of the type in the text format.
+// String returns the name of the type in the text format.
 func (t ValType) String() string {
 	if name, ok := typeNames[t]; ok {
 		return name
@@ -41,7 +41,7 @@ type FuncType struct {
 	Params, Results []ValType
 }
 
-// String is the type as "(i32, i32) -> i64".
+// String returns the type in the form "(i32, i32) -> i64".
 func (t FuncType) String() string {
 	list := func(types []ValType) string {
 		names := make([]string, len(types))

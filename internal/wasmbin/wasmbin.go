@@ -1,12 +1,12 @@
 // Package wasmbin reads and writes WebAssembly core modules: their sections and
 // the instructions of their functions.
 //
-// It is strict and bounded. Every count is checked against the bytes that are
-// left before anything is allocated for it, nothing recurses, and a number that
-// is longer than it may be, a section that is longer than its content, or an
-// instruction that [Features] does not switch on is an error that names the
-// section and the byte. It does not type-check function bodies: the runtime
-// does that. But it sees exactly the instructions the runtime will see.
+// It is strict and bounded. It checks every count against the remaining bytes
+// before it allocates, and nothing recurses. Overlong numbers, sections longer
+// than their content, and instructions that [Features] does not enable are
+// errors that name the section and the byte. The runtime type-checks function
+// bodies, not this package. But it sees exactly the instructions that the
+// runtime will see.
 //
 // The format is https://www.w3.org/TR/wasm-core-2/#binary-format with [Features].
 package wasmbin
@@ -18,20 +18,20 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// Features is the one set of WebAssembly features of this project: what [Parse]
-// and [Reader] accept, and what the runtime must be configured with
-// (wazero.RuntimeConfig.WithCoreFeatures). Threads, 64-bit and multiple
-// memories and garbage-collected types are not in it. Two features that wazero 1.12
-// has are not either. Typed function references: it lets a module put null where a
-// reference cannot be null. Exceptions: it copies the guest's whole stack for each
-// try_table that is entered, outside the limit of the call, and loses what a body has
-// assigned to locals; [Parse] reads them, and internal/exceptions replaces them.
+// Features is the one set of WebAssembly features of this project: what [Parse] and
+// [Reader] accept, and what the runtime must be configured with
+// (wazero.RuntimeConfig.WithCoreFeatures). It excludes threads, 64-bit and multiple
+// memories, and garbage-collected types. It also excludes two features of wazero
+// 1.12. Typed function references: wazero lets a module put null where a reference
+// cannot be null. Exceptions: wazero copies the guest's whole stack on entry to each
+// try_table, outside the limit of the call, and loses assignments to locals in its
+// body. [Parse] reads exceptions, and internal/exceptions replaces them.
 const Features = api.CoreFeaturesV2 | experimental.CoreFeaturesTailCall | experimental.CoreFeaturesExtendedConst
 
 // Limits of [Parse], in addition to those of the format.
 const (
-	// MaxLocals is the largest number of locals of one function, parameters
-	// included; it is the limit of the JavaScript embedding and of most tools.
+	// MaxLocals is the maximum number of locals of one function, including
+	// parameters. It is the limit of the JavaScript embedding and of most tools.
 	MaxLocals = 50_000
 	// MaxNesting is the deepest nesting of blocks in one function. Go nests one
 	// block per resume point of a function, so thousands are ordinary.
@@ -65,7 +65,7 @@ type Module struct {
 	Customs   []Custom
 }
 
-// Kind is what an import or an export is.
+// Kind is the kind of an import or an export.
 type Kind byte
 
 // The kinds of imports and exports, with their values in the format.
@@ -78,7 +78,7 @@ const (
 	KindTag // exports only
 )
 
-// String is the name of the kind in the text format.
+// String returns the name of the kind in the text format.
 func (k Kind) String() string {
 	names := [...]string{"func", "table", "memory", "global", "tag"}
 	if int(k) >= len(names) {
@@ -87,7 +87,7 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Import is one import. Which of the last four fields counts follows from Kind.
+// Import is one import. Kind selects which of the last four fields is set.
 type Import struct {
 	Module, Name string
 	Kind         Kind
@@ -173,7 +173,7 @@ type Code struct {
 	Offset int    // of Body in the binary
 }
 
-// NumLocals is how many locals the code declares, without the parameters.
+// NumLocals returns how many locals the code declares, without the parameters.
 func (c *Code) NumLocals() (n int) {
 	for _, g := range c.Locals {
 		n += int(g.Count)
@@ -197,8 +197,8 @@ func (m *Module) Custom(name string) ([]byte, bool) {
 	return m.Customs[i].Data, true
 }
 
-// ImportCount is the number of imports of a kind, which is the index of the
-// first defined one.
+// ImportCount returns the number of imports of a kind, which is the index of
+// the first defined one.
 func (m *Module) ImportCount(k Kind) int {
 	n := 0
 	for i := range m.Imports {
@@ -209,7 +209,7 @@ func (m *Module) ImportCount(k Kind) int {
 	return n
 }
 
-// Count is the number of functions, tables, memories, or globals, imports included.
+// Count returns the number of functions, tables, memories or globals, including imports.
 func (m *Module) Count(k Kind) int {
 	defined := [...]int{
 		KindFunc: len(m.Functions), KindTable: len(m.Tables), KindMemory: len(m.Memories),

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Inode identifies a file of the system: ok is false if that is unknown. No program can
-// set the time of its last change.
+// Inode returns the identity of a file, and the time of its last change, which no
+// program can set. ok is false if they are unknown.
 func Inode(info fs.FileInfo) (inode string, changed time.Time, ok bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

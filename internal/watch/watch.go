@@ -1,4 +1,4 @@
-// Package watch calls a function when files have changed and stayed the same for a moment.
+// Package watch calls a function after files have changed and then stayed the same for a moment.
 //
 // It polls by path: a file or its folder may appear later or be replaced as a whole, links
 // may be switched, and any file system will do.
@@ -20,8 +20,9 @@ const (
 	backoff   = 3 // times the duration of a poll and of what it led to is the least pause after it
 )
 
-// Poll calls changed when look returns another text than at the last call, or for the first
-// time one that is not empty, so that no change is missed. It returns when ctx is done.
+// Poll calls changed whenever look returns a different text than at the last call of
+// changed. It also calls changed if the first text is not empty, so that it misses no
+// change. It returns when ctx is done.
 func Poll(ctx context.Context, look func() string, changed func()) {
 	reported, last := "", "" // what was found at the last call of changed, and at the last poll
 	for since := time.Now(); ctx.Err() == nil; {
@@ -43,8 +44,8 @@ func Poll(ctx context.Context, look func() string, changed func()) {
 	}
 }
 
-// Describe adds a line on what is at a path: another one for another file, another content
-// or another state, such as a missing file.
+// Describe appends a line that identifies the file at a path. The line differs for another
+// file, other content, or another state, such as a missing file.
 func Describe(text *strings.Builder, path string) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package wiretest is for tests of a wire: it plays conversations that are
-// written down as text, what the client says and what the server has to answer.
+// Package wiretest tests wire protocols. It plays conversations written as
+// text: the client's messages and the server's expected answers.
 package wiretest
 
 import (
@@ -17,9 +17,9 @@ import (
 
 var update = flag.Bool("update", false, "write what the server answered into testdata/*.txtar")
 
-// Run runs the conversations of testdata/*.txtar, each as a test of its own in a
-// bubble: time passes only when everybody waits, and no goroutine may be left
-// in the end.
+// Run runs each conversation of testdata/*.txtar as a subtest in a [synctest]
+// bubble: time advances only while all goroutines wait, and none may be left at
+// the end.
 func Run(t *testing.T, converse func(t *testing.T, file string)) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)

@@ -4,7 +4,7 @@
 //	balanced TOOLHOST FOLDER [FLAG…]
 //
 // TOOLHOST is the command, FOLDER has its data folders, and FLAG… are flags of serve. It
-// says where it listens, kills one more host with each SIGHUP, ends with an interrupt, and
+// prints its address, kills one more host on each SIGHUP, and stops on an interrupt. It
 // needs PostgreSQL.
 package main
 

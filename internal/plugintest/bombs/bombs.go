@@ -2,8 +2,8 @@
 // only. Each [Bomb] is one shape of code, chosen by reading the
 // compiler for paths that recurse or take more than linear time.
 //
-// All of them keep the contract: a host accepts their manifests, and notices
-// nothing before it reads their code.
+// All of them follow the contract: a host accepts their manifests, and finds
+// nothing wrong before it reads their code.
 package bombs
 
 import (
@@ -16,20 +16,20 @@ import (
 // A Bomb is one shape of plugin, of any size.
 type Bomb struct {
 	Name string
-	// Why says what it costs: which part of the compiler, and how it grows.
+	// Why explains the cost: which part of the compiler, and how it grows.
 	Why string
 	// Size is large enough to hurt: it takes many seconds of processor time or
 	// gigabytes of memory to compile, or overflows the stack. Where the cost is
-	// linear it is the size of a file of some megabytes.
+	// linear, the file has several megabytes.
 	Size int
-	// Make returns the plugin of a size.
+	// Make returns the plugin of the given size.
 	Make func(n int) []byte
 }
 
-// Wasm is the plugin at its hurtful size.
+// Wasm returns the plugin at its Size.
 func (b Bomb) Wasm() []byte { return b.Make(b.Size) }
 
-// Unsealed is the plugin without its manifest, which has to be asked for it.
+// Unsealed returns a plugin without its manifest section, so that the host has to call its describe function.
 func Unsealed(plugin []byte) []byte {
 	m, err := wasmbin.Parse(plugin)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command escape is a hostile WASI guest. It tries every way out of its folder
-// that it can name, and prints how each ended: one line "what: outcome".
+// Command escape is a hostile WASI guest. It tries every known way out of its
+// folder, and prints one line "attempt: outcome" for each.
 package main
 
 import (
