@@ -190,10 +190,10 @@ func (s Session) Call(ctx context.Context, tool string, args json.RawMessage, op
 // maxEnded is how many ended runs a model is shown at a time.
 const maxEnded = 10
 
-// Ended returns a text about the background runs that have ended since the model was last
-// shown one; it is empty if there are none. Pass it to the model as a user's message,
-// never as a system prompt, because it contains output of tools. Then call shown. Until
-// shown has returned nil, Ended returns the same runs again.
+// Ended returns a text about the background runs that have ended since the last text that
+// the model was shown. It is empty if there are none. Pass it to the model as a user's
+// message, never as a system prompt, because it contains output of tools. Then call
+// shown. Until shown has returned nil, Ended returns the same runs again.
 func (s Session) Ended(ctx context.Context) (text string, shown func(context.Context) error, err error) {
 	notices, err := s.Notices(ctx, maxEnded)
 	var ids []string

@@ -13,10 +13,10 @@ import (
 	"github.com/toolhost/toolhost/internal/lock"
 )
 
-// Lock is a file that records which plugins the operator has accepted, as toolhost lock
-// writes it. A plugin that differs from the lock is not loaded, and is a Problem. None of it
-// runs, not even its describe function. Its accepted version is loaded instead. Grants that
-// were not accepted are left out. The zero Lock accepts everything.
+// Lock is a file that records which plugins the operator has accepted, as written by
+// toolhost lock. A plugin that differs from the lock is not loaded, and is a Problem. None
+// of its code runs, not even its describe function. Its accepted version is loaded instead.
+// Grants that were not accepted are left out. The zero Lock accepts everything.
 type Lock struct {
 	// File is the lock file. It is read and watched together with the folders. Everything
 	// is accepted until it exists. If it is later removed or becomes unreadable, its last
@@ -86,8 +86,8 @@ func (k Lock) readAfter(before *lock.File) (*lock.File, error) {
 	return before, fmt.Errorf("it cannot be used, and what it accepted earlier stays in force: %w", err)
 }
 
-// LockSource returns the folder's source in a lock. The names for what comes with the
-// program are reserved for packs and built-in folders: another folder with such a name is
+// LockSource returns the folder's source in a lock. The source names of packs and
+// built-in folders are reserved: another folder with such a name gets a prefix, as in
 // "./starter".
 func (f Folder) LockSource() string {
 	switch {

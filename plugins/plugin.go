@@ -72,8 +72,8 @@ type Plugin struct {
 	gone      error        // error for new callers, set once the plugin is retired
 }
 
-// Tool is a tool as agents see it. The embedded tool is the tool's part of the
-// manifest; its Name is the name within the plugin.
+// Tool is a tool in the form that agents see. The embedded tool is the tool's
+// part of the manifest; its Name is the name within the plugin.
 type Tool struct {
 	*abi.Tool
 	Name    string // unique among all plugins
@@ -98,8 +98,9 @@ func (t *Tool) Fit(args strictjson.Object) (fit strictjson.Object, corrected int
 }
 
 // ShownSchemas returns the schemas of arguments and results in the form that all model
-// APIs and clients take: with properties and items, and without references where possible.
-// They accept the same values. The output is nil if the tool has no output schema.
+// APIs and clients accept: with properties and items, and without references where
+// possible. They accept the same values. The output is nil if the tool has no output
+// schema.
 func (t *Tool) ShownSchemas() (input, output json.RawMessage) {
 	return t.input.Shown(), t.output.Shown()
 }
@@ -255,8 +256,8 @@ func (p *Plugin) compareNeeds() {
 	}
 }
 
-// Needs lists the needs of a plugin as an operator would write them, and says which are of
-// one tool, and which are optional.
+// Needs lists the needs of a plugin in the operator's notation. It marks the needs of a
+// single tool and the optional ones.
 func Needs(m *abi.Manifest) []string {
 	all := needTexts(m.Needs, "")
 	for i := range m.Tools {

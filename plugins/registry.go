@@ -102,7 +102,7 @@ type place struct {
 	name   string
 }
 
-// Problem is a file that was not loaded, or a remark about one that was.
+// Problem reports a file that was not loaded, or remarks on a loaded one.
 type Problem struct {
 	File string `json:"file"`
 	Err  error  `json:"-"`
@@ -183,9 +183,9 @@ func (r *Registry) read(ctx context.Context, before *set, cfg Config) (*set, err
 	return s, nil
 }
 
-// Take reserves a tool name for the program itself. From the next reload on a plugin
-// with such a tool is a problem. If a loaded plugin has one, Take returns an error
-// that names its file.
+// Take reserves a tool name for the program itself. From the next reload on, a
+// plugin with a tool of that name is a problem. If a loaded plugin has one, Take
+// returns an error that names its file.
 func (r *Registry) Take(name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -255,8 +255,8 @@ func (r *Registry) Overridden() []Problem { return slices.Clone(r.set.Load().ove
 func (r *Registry) Unknown() []Problem { return slices.Clone(r.set.Load().unknown) }
 
 // Lookup returns the tool with that name for agents. The error matches [ErrNoTool] and
-// suggests a similar name. The names in others, of tools that do not belong to
-// plugins, may be suggested too.
+// suggests a similar name. It may also suggest the names in others, which are tools
+// outside of plugins.
 func (r *Registry) Lookup(name string, others ...string) (*Tool, error) {
 	return r.View().Lookup(name, others...)
 }

@@ -21,8 +21,8 @@ var ErrReplaced = errors.New("the plugin was replaced or removed")
 type Changes struct {
 	Added, Changed, Removed []string // plugins
 
-	// The tools as agents see them. A tool has changed if its definition for models
-	// has: new code with the same manifest changes no tool.
+	// Names of tools as agents see them. A tool has changed if its definition for
+	// models has changed: new code with the same manifest changes no tool.
 	ToolsAdded, ToolsChanged, ToolsRemoved []string
 
 	Problems []Problem // new ones, and a [GrantError] for each new plugin with tools that lack grants, unless it belongs to a pack

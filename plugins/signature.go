@@ -10,8 +10,8 @@ import (
 	"github.com/toolhost/toolhost/internal/signature"
 )
 
-// Signer is who signed a plugin. The zero Signer is nobody: the plugin has no signature,
-// or none by anyone the operator trusts.
+// Signer identifies the signer of a plugin. The zero Signer means that the plugin has no
+// signature by anyone the operator trusts.
 type Signer = signature.Signer
 
 // SignedFile is a file of a plugin whose signature is verified.
@@ -20,7 +20,7 @@ type SignedFile = signature.File
 // Verifier decides whose signatures count, and which plugins need one. It is safe for
 // concurrent use.
 type Verifier interface {
-	// Signer returns who signed the files of a plugin: its module, and its sidecar if it
+	// Signer returns the signer of a plugin's files: its module, and its sidecar if it
 	// has one. read reads a file next to them, such as plugin.wasm.minisig. source is the
 	// path of the plugin's folder. An error refuses the plugin. Nothing of the plugin has
 	// run yet.

@@ -71,9 +71,9 @@ func (a *admission) release() {
 	a.expect(false)
 }
 
-// GiveWay returns the slot of the run whose work ctx belongs to, while the work waits for
-// another run that needs one. The work calls resume when it continues, which takes a slot
-// again even if none is free. Outside a run it does nothing.
+// GiveWay frees the slot of the run whose work ctx belongs to, while the work waits for
+// another run that needs one. When the work continues, it calls resume, which takes a
+// slot again even if none is free. Outside a run it does nothing.
 func GiveWay(ctx context.Context) (resume func()) {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {

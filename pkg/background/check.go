@@ -40,7 +40,7 @@ type CheckResult struct {
 	Missing *NotFoundError // the ids that the session does not have; nil if it has all
 }
 
-// A Report is a run as a check found it, without its payload.
+// A Report describes a run at the time of a check, without its payload.
 type Report struct {
 	engine.Run                 // without its Diagnosis
 	Output     *output.Excerpt // nil if no output was requested

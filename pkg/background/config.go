@@ -71,7 +71,7 @@ const (
 //
 // An Executor is called from many goroutines at once, which do other work before and after: it
 // must leave them as they were, such as not locked to a thread. It must return soon after ctx is
-// done, and must not use sink afterwards.
+// done, and must not use sink after that.
 type Executor func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error)
 
 // An Outcome is the result of a run's work.
@@ -124,7 +124,7 @@ type Config struct {
 	// least a second, and longer than a database failover.
 	LeaseTTL time.Duration
 
-	// Offer says which queued runs this process can start: see [engine.Offer]. It is
+	// Offer returns which queued runs this process can start: see [engine.Offer]. It is
 	// called at each heartbeat, and by [Manager.Reoffer]. Nil means every run. Patience
 	// is how long the other runs wait for a worker that offers them before this one
 	// claims and rejects them; 0: not at all.

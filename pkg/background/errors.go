@@ -11,22 +11,22 @@ import (
 
 // Errors to branch on with [errors.Is], in addition to those of package engine.
 var (
-	// ErrHostLimit: this process has reached its limit of runs.
+	// ErrHostLimit means that this process has reached its limit of runs.
 	ErrHostLimit = errors.New("host limit of background runs reached")
-	// ErrDepthLimit: the parent of a run already has [MaxDepth] ancestors.
+	// ErrDepthLimit means that the parent of a run already has [MaxDepth] ancestors.
 	ErrDepthLimit = errors.New("limit of the depth of runs reached")
-	// ErrNoSchedule: the session has no such schedule.
+	// ErrNoSchedule means that the session has no such schedule.
 	ErrNoSchedule = errors.New("no such schedule in this session")
-	// ErrOverlap: a schedule skips a firing, because an earlier run of it is active.
+	// ErrOverlap means that a schedule skips a firing, because an earlier run of it is active.
 	ErrOverlap = errors.New("a run of the schedule is active")
-	// ErrInvalid: a request or a configuration has an invalid field.
+	// ErrInvalid means that a request or a configuration has an invalid field.
 	ErrInvalid = errors.New("invalid")
-	// ErrKeyReused: an idempotency key was used with another tool or other arguments.
+	// ErrKeyReused means that an idempotency key was used with another tool or other arguments.
 	ErrKeyReused = errors.New("idempotency key already used with another tool or other arguments")
-	// ErrClosed: the manager is closing or closed. It is also the cancellation
-	// cause of a run that this interrupted.
+	// ErrClosed means that the manager is closing or closed. It is also the
+	// cancellation cause of a run that the closing interrupts.
 	ErrClosed = errors.New("background manager closed")
-	// ErrStillRunning: when the manager closed, runs ignored the end of their context.
+	// ErrStillRunning means that runs ignored the end of their context when the manager closed.
 	ErrStillRunning = errors.New("background runs did not end")
 	// ErrStopped is the cancellation cause of a run that was stopped.
 	ErrStopped = errors.New("background run stopped")

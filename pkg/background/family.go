@@ -37,8 +37,8 @@ func MayAct(ctx context.Context) error {
 	return nil
 }
 
-// RunOf returns the run that ctx belongs to: ctx, or a context that it derives from, was
-// passed to an [Executor]. A foreground call has no run.
+// RunOf returns the run that ctx belongs to: the run whose [Executor] got ctx, or a
+// context that ctx derives from. A foreground call has no run.
 func RunOf(ctx context.Context) (engine.Run, bool) {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {

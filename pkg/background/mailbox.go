@@ -21,7 +21,7 @@ const (
 
 var mailboxLimit = engine.ValueLimit{Count: MaxMessages, Bytes: MaxMessageBytes}
 
-// ErrEnded: a run has ended, and accepts no more messages.
+// ErrEnded means that a run has ended, and accepts no more messages.
 var ErrEnded = errors.New("the run has ended and takes no more messages")
 
 // A Message is a message to a run.
@@ -72,7 +72,7 @@ func (b Mailbox) Send(ctx context.Context, by string, data json.RawMessage) (Mes
 	return m, err
 }
 
-// Check makes the checks of Send and stores nothing, so the message has no id.
+// Check makes the checks of Send but stores nothing, so the message has no id.
 func (b Mailbox) Check(ctx context.Context, by string, data json.RawMessage) (Message, error) {
 	m, text, err := b.prepare(ctx, by, data)
 	if err != nil {

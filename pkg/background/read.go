@@ -74,8 +74,8 @@ func (m *Manager) Watch(ctx context.Context, session string) <-chan engine.Event
 }
 
 // Tail reads up to max bytes, at most 1 MiB, of the raw log of a run's current
-// attempt, as [output.Sink.Tail] does. The log of a running run is current; that
-// of an ended run is what was kept. The error matches [engine.ErrNotFound] if the
+// attempt, as [output.Sink.Tail] does. The log of a running run is current; for
+// an ended run it is the kept part. The error matches [engine.ErrNotFound] if the
 // session does not have the run.
 func (m *Manager) Tail(ctx context.Context, session, id string, offset int64, max int) (chunk engine.Chunk, err error) {
 	h, err := m.reader.lookup(ctx, session, id)

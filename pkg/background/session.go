@@ -15,11 +15,11 @@ import (
 // maxSnapshot is the limit of [Manager.Snapshot], in characters.
 const maxSnapshot = 1000
 
-// Snapshot returns what a model has to know of the session's active runs when the
-// beginning of its conversation is cut away: ids, tools, titles and progress, one run
-// per line, newest first, in at most 1,000 characters. If it is cut, it ends with hint,
-// which says how to see the rest. It is "" without active runs. Texts of tools are
-// escaped as in [RenderNotices].
+// Snapshot returns a summary of the session's active runs, for a model whose
+// conversation was truncated: ids, tools, titles and progress, one run per line, newest
+// first, in at most 1,000 characters. If the summary is cut, it ends with hint, which
+// says how to see the rest. Without active runs it is "". Texts of tools are escaped as
+// in [RenderNotices].
 func (m *Manager) Snapshot(ctx context.Context, session, hint string) (string, error) {
 	if session == "" {
 		return "", fmt.Errorf("snapshot: %w", &FieldError{"session", "required"})

@@ -16,7 +16,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// A SpawnRequest says what to run. Only Tool is required.
+// A SpawnRequest describes a run to start. Only Tool is required.
 type SpawnRequest struct {
 	Tool           string          // trimmed
 	Version        string          // version of the tool, kept with the run for Config.Readmit; may be empty
@@ -44,12 +44,13 @@ type SpawnRequest struct {
 	Terms json.RawMessage
 
 	// Parent is the id of an active run of the session that becomes the run's parent.
-	// "" means the run whose [Executor] was passed the context, or one derived from
-	// it, if it belongs to the session. [Manager.Stop] explains what a child is.
+	// "" means the run whose [Executor] got the context, or a context that it derives
+	// from, if that run belongs to the session. [Manager.Stop] explains what a child
+	// is.
 	Parent string
 }
 
-// A SpawnResult is the run that a spawn made or found.
+// A SpawnResult is the run that a spawn created or found.
 type SpawnResult struct {
 	engine.Run
 	Reused bool // an earlier run with the same idempotency key, tool and arguments

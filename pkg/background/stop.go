@@ -35,10 +35,10 @@ func (r StopRequest) grace(c *Config) time.Duration {
 // request is kept with the run; a later one can only bring the end forward. A run of
 // another worker is stopped through the engine.
 //
-// The run's active children, and theirs, are stopped too, whether the run itself is
-// still active or not, and waited for like it: see [SpawnRequest].Parent. A child is
-// stopped when its parent is stopped, but not when the parent ends by itself. It
-// remains the child of a parent that is run again.
+// Stop also stops the run's active descendants and waits for them, whether the run
+// itself is still active or not: see [SpawnRequest].Parent. A child is stopped when
+// its parent is stopped, but not when the parent ends by itself. It remains the
+// child of a parent that is run again.
 //
 // Stop then returns the run without its payload. A run becomes canceled only after its
 // work has ended, and a result that arrived before that wins. The error matches

@@ -23,8 +23,8 @@ const (
 var valueKey = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,128}$`)
 
 // Values are the values of a session: small JSON documents by key, stored like runs.
-// They are kept until the session ends, or until none was written or deleted for
-// Config.NoticeTTL. Do not store secrets: the store does not protect them.
+// They are kept until the session ends, or until Config.NoticeTTL passes without a
+// write or a deletion. Do not store secrets: the store does not protect them.
 //
 // It is a small value, safe for concurrent use.
 type Values struct {
@@ -37,8 +37,7 @@ type Values struct {
 // Values returns the values of a session.
 func (m *Manager) Values(session string) Values { return ValuesOf(m.engine, session) }
 
-// ValuesOf is like [Manager.Values], for an Executor that is called before there is a
-// Manager.
+// ValuesOf is like [Manager.Values], for an Executor that runs before New returns.
 func ValuesOf(e engine.Engine, session string) Values {
 	return ValuesIn(e, engine.Scope{Session: session}, engine.ValueLimit{Count: MaxValues, Bytes: MaxValueBytes}, MaxValue)
 }

@@ -34,8 +34,8 @@ const (
 // Kinds lists all kinds.
 var Kinds = []Kind{Opened, Closed, Lost, Rotated, Grant, Reload, Call, Spawned, Ended, Stop, Missed, Asked, Approved, Refused, Egress, Schedule, Admin}
 
-// Held is the Outcome of a call that was answered while it waits for approval. Its ID is that
-// of the run that it has become.
+// Held is the Outcome of a call that was answered while it was waiting for approval. Its ID
+// is the id of the run that it has become.
 const Held = "held"
 
 // An Event is one line of the log. Fields that do not apply are left out. Texts longer

@@ -37,8 +37,8 @@ func Read(dir string, q Query) ([]Event, error) {
 	return found, err
 }
 
-// Search is [Read] that reads about most bytes of the log, or a little more. If older
-// events may match, next is the Query.Before that continues the search; otherwise it is 0.
+// Search is like [Read], but reads only about most bytes of the log. If older events may
+// match, next is the Query.Before that continues the search; otherwise it is 0.
 func Search(dir string, q Query, most int64) (found []Event, next int64, err error) {
 	files, err := filesOf(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -45,8 +45,8 @@ type Report struct {
 // maxLine bounds a line: an event with all texts at their longest.
 const maxLine = 256 << 10
 
-// Verify reads the log in a folder and checks its chain. With known, a [Head] that was
-// kept elsewhere, it also checks that the log has this line, so that nothing up to it was
+// Verify reads the log in a folder and checks its chain. If known is a [Head] kept
+// elsewhere, Verify also checks that the log has this line, so that nothing up to it was
 // removed or rebuilt. The error is a *[LineError], matches [ErrBroken] or [ErrNoLog], or
 // is a read error.
 func Verify(dir string, known Head) (Report, error) {

@@ -181,9 +181,9 @@ func (c *Call) Content(b abi.Block) error {
 	return nil
 }
 
-// Ask asks the user all questions at once, each under a key that the tool chooses, and
+// Ask asks the user all questions at once, each under a key that the tool chooses. It
 // waits for the answers, which fit their schemas. Ask before the tool changes anything:
-// a client may answer by repeating the call. If nobody can be asked, the error matches
+// a client may answer by repeating the call. If no user can be asked, the error matches
 // host.ErrDenied.
 func (c *Call) Ask(ctx context.Context, questions map[string]abi.Question) (map[string]abi.Answer, error) {
 	data, err := json.Marshal(abi.Questions{Questions: questions})
@@ -230,9 +230,9 @@ func (c *Call) CallTool(ctx context.Context, name string, args any) (abi.Result,
 }
 
 // SaveCheckpoint stores at most 1 MiB with a background run, replacing any earlier
-// checkpoint, so that the next attempt can resume. It is durable once it returns nil, and
-// waits while the storage is full or away, until ctx is done. In a call that is not a
-// background run it does nothing and returns nil.
+// checkpoint, so that the next attempt can resume. It is durable once it returns nil.
+// While the storage is full or unreachable, it waits until ctx is done. In a call that is
+// not a background run it does nothing and returns nil.
 func (c *Call) SaveCheckpoint(ctx context.Context, data []byte) error {
 	switch {
 	case len(data) > host.MaxCheckpoint:

@@ -30,7 +30,7 @@ type Config struct {
 	// Shared reserves a quarter of the calls for other clients, like
 	// host.Config.Shared.
 	Shared bool
-	// Logger gets what operators should know. Nil discards it.
+	// Logger gets messages for operators. Nil discards them.
 	Logger *slog.Logger
 }
 

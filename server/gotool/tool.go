@@ -54,15 +54,16 @@ type Handler struct {
 // blocks (see [Call.Content]).
 type None struct{}
 
-// Handle makes a handler from a function that takes arguments, checked against their
-// schema, and returns a result. In is a struct. Out is any type that encoding/json can
-// write, or [None]; an [any] or [json.RawMessage] has no output schema.
+// Handle makes a handler from a function of arguments that returns a result. The
+// arguments are checked against their schema first. In is a struct. Out is any type
+// that encoding/json can write, or [None]; an [any] or [json.RawMessage] has no output
+// schema.
 //
 // The context is done when the call has to end: at its time limit, when its caller
 // leaves, or when somebody stops its run. The function should then return soon; a result
 // without an error still counts. If it does not return within [LeaveTime], the caller
-// gets a result without it, which is logged, and the call keeps its slot until the
-// function returns.
+// gets an error result, a line is logged, and the call keeps its slot until the function
+// returns.
 //
 // The model sees the text of an error. A panic ends only its call: the model sees that
 // an internal error occurred, and the log has the stack. Code outside the function's
@@ -140,7 +141,7 @@ func (t *Tool) define() (abi.Tool, error) {
 	return def, nil
 }
 
-// Load checks a tool, which this caller then calls.
+// Load checks a tool and binds it to this caller.
 func (c *Caller) Load(t Tool) (*Loaded, error) {
 	l, err := c.load(t)
 	if err != nil {
@@ -190,8 +191,8 @@ func (l *Loaded) Fit(args strictjson.Object) (fit strictjson.Object, corrected i
 	return l.input.Fit(args)
 }
 
-// ShownSchemas returns the schemas of arguments and results as models and clients take
-// them. The output is nil if the tool has no output schema.
+// ShownSchemas returns the schemas of arguments and results in the form that models
+// and clients accept. The output is nil if the tool has no output schema.
 func (l *Loaded) ShownSchemas() (input, output json.RawMessage) {
 	return l.input.Shown(), l.output.Shown()
 }

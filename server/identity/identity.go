@@ -1,5 +1,5 @@
-// Package identity says who sends a request, the operator or a user of an OAuth 2 issuer,
-// and which session the request is for.
+// Package identity determines the sender of a request (the operator or a user of an OAuth
+// 2 issuer) and its session.
 //
 // A transport authenticates a request with an [Authenticator], resolves its session with
 // [Caller.InSession] and passes the [Caller] on in the context. Transports mounted behind
@@ -75,8 +75,8 @@ var (
 // ErrSession reports an invalid session name.
 var ErrSession = errors.New("expected 1 to 128 letters, digits and . _ : @ -")
 
-// InSession returns the caller in the session of that name. Without a name that is a new
-// session, whose name cannot be guessed. The error is [ErrSession].
+// InSession returns the caller in the session of that name. An empty name creates a
+// session whose name cannot be guessed. The error is [ErrSession].
 func (c Caller) InSession(name string) (Caller, error) {
 	form, prefix := anySessionForm, ""
 	if !c.Operator() {
@@ -119,8 +119,8 @@ func NewContext(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// FromContext returns the caller of a context. Without one it returns [Nobody], in a new
-// session.
+// FromContext returns the caller of a context, or [Nobody] in a new session if it has
+// none.
 func FromContext(ctx context.Context) Caller {
 	if c, ok := ctx.Value(callerKey{}).(Caller); ok {
 		return c

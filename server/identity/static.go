@@ -5,14 +5,14 @@ import (
 	"crypto/subtle"
 )
 
-// A StaticToken is a token that the operator has configured, of which only the digest is
-// kept. The zero value is no token.
+// A StaticToken is the digest of a token that the operator has configured. The zero
+// value means that there is none.
 type StaticToken struct {
 	digest [sha256.Size]byte
 	set    bool
 }
 
-// NewStaticToken returns a token. An empty text is no token.
+// NewStaticToken returns a token. For an empty text it returns the zero StaticToken.
 func NewStaticToken(text string) StaticToken {
 	return StaticToken{sha256.Sum256([]byte(text)), text != ""}
 }
@@ -20,7 +20,7 @@ func NewStaticToken(text string) StaticToken {
 // Set reports whether there is a token.
 func (t StaticToken) Set() bool { return t.set }
 
-// Matches compares a text with the token, in constant time. No text matches no token.
+// Matches compares a text with the token, in constant time. Nothing matches the zero StaticToken.
 func (t StaticToken) Matches(text string) bool {
 	given := sha256.Sum256([]byte(text))
 	return t.set && subtle.ConstantTimeCompare(given[:], t.digest[:]) == 1

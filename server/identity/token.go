@@ -37,7 +37,7 @@ type claims struct {
 	Scp          scopes          `json:"scp"` // used by some issuers instead of scope
 	Confirmation json.RawMessage `json:"cnf"`
 
-	// Only ID tokens and security events have these claims.
+	// These claims exist only in ID tokens and security events.
 	TokenHash json.RawMessage `json:"at_hash"`
 	CodeHash  json.RawMessage `json:"c_hash"`
 	Nonce     json.RawMessage `json:"nonce"`

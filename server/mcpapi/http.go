@@ -23,12 +23,12 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Handler serves a Service over MCP's streamable HTTP transport, in all protocol
-// revisions at one URL. It is safe for concurrent use.
+// Handler serves a Service over MCP's streamable HTTP transport. All protocol
+// revisions share one URL. It is safe for concurrent use.
 //
 // It checks neither the caller of a request nor its Origin and Host. Mount it behind a
-// handler that does, such as package httpapi, and that adds the caller to the context of
-// the request with [identity.NewContext]. Requests without a caller belong to
+// handler that checks them and adds the caller to the context of the request with
+// [identity.NewContext], such as package httpapi. Requests without a caller belong to
 // [identity.Nobody].
 type Handler struct {
 	api    *api

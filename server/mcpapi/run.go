@@ -44,7 +44,7 @@ type Config struct {
 	Out io.Writer
 
 	// Session is the session of the client of Run. The default is
-	// [wire.DefaultSession], so a client that is started again finds its runs.
+	// [wire.DefaultSession], so a restarted client finds its runs.
 	Session string
 
 	// DryRun makes Run change nothing, see [server.WithDryRun].
@@ -53,15 +53,15 @@ type Config struct {
 	drain time.Duration // 0 means drainTimeout; negative means none: a guest in a loop stops the clock of a test
 }
 
-// Run serves one client. It returns nil when the client has closed In or is gone, and the
-// cause of ctx if ctx is done before. When In is closed, Run first answers the open
-// requests, and cancels those that take longer than 30 seconds. If ctx is done meanwhile,
-// it cancels them at once and writes nothing more. It returns [ErrStuck] if a call does
-// not end, or the client does not read, for 30 seconds. Background runs, parked calls and
-// tasks continue until the service is closed.
+// Run serves one client. It returns nil when the client has closed In or disconnected. If
+// ctx is done first, it returns the cause of ctx. When In is closed, Run first answers
+// the open requests, and cancels those that take longer than 30 seconds. If ctx is done
+// meanwhile, it cancels them at once and writes nothing more. It returns [ErrStuck] if a
+// call does not end, or the client does not read, for 30 seconds. Background runs, parked
+// calls and tasks continue until the service is closed.
 //
 // A program that serves its standard output should ignore SIGPIPE. Otherwise the
-// system ends it when the client is gone.
+// system kills it when the client disconnects.
 func Run(ctx context.Context, service *server.Service, cfg Config) error {
 	if cfg.In == nil {
 		cfg.In = os.Stdin

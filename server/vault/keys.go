@@ -22,9 +22,9 @@ const (
 )
 
 // Keys is the name of a file with the keys that encrypt the secrets of users, one per line,
-// each 32 bytes in base64. The first key encrypts, and all of them decrypt. A new key goes
-// before the others, which can be removed once the service has been started or reloaded
-// with it. Only this user may be able to read or write the file. It is read at each use.
+// each 32 bytes in base64. The first key encrypts, and all of them decrypt. Put a new key
+// before the others. Remove those once the service has started or reloaded with the new
+// one. Only this user may be able to read or write the file. It is read at each use.
 type Keys string
 
 // Errors of keys.

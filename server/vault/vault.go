@@ -96,8 +96,8 @@ func (s Source) secret(value string) host.Secret {
 }
 
 // New returns a Vault of the sources, by the names of the secrets. Keys are for the
-// secrets of users, and are checked if there are any. The logger gets why a value could
-// not be read; nil discards that.
+// secrets of users, and are checked if there are any. The logger gets the reason when a
+// value cannot be read; nil discards it.
 func New(sources map[string]Source, keys Keys, log *slog.Logger) (*Vault, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -172,8 +172,8 @@ func (v *Vault) public(ctx context.Context, name string, err error) error {
 	return errors.New("it cannot be used now: the operator finds the reason in the log")
 }
 
-// Seal encrypts the value of a user's secret for storage, bound to the user and the name:
-// a value that [Vault.CheckValue] accepts. Errors match [ErrNoKeys], or are those of the
+// Seal encrypts the value of a user's secret for storage, bound to the user and the name.
+// [Vault.CheckValue] must accept the value. Errors match [ErrNoKeys], or are those of the
 // key file.
 func (v *Vault) Seal(user, name, value string) ([]byte, error) {
 	return v.keys.seal(value, about(user, name))
@@ -192,8 +192,8 @@ func (v *Vault) CheckValue(name, value string) error {
 	return checkValue(v.entries[name].secret(value))
 }
 
-// Unseal decrypts what Seal returned for the same user and name. Old reports whether
-// another key than the first encrypted it: then seal and store it again. Errors are like
+// Unseal decrypts what Seal returned for the same user and name. Old reports whether a
+// key other than the first encrypted it: then seal and store it again. Errors are like
 // those of Secret.
 func (v *Vault) Unseal(ctx context.Context, user, name string, sealed []byte) (s host.Secret, old bool, err error) {
 	if !v.PerUser(name) {

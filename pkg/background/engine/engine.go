@@ -118,7 +118,7 @@ type Engine interface {
 	Counts() map[Status]int
 }
 
-// Schedules store when to submit which runs.
+// Schedules stores which runs to submit, and when.
 type Schedules interface {
 	// PutSchedule stores a schedule and returns it with its new Revision. Revision 0
 	// makes a new schedule, evicting records as in Submit; the error matches
@@ -249,7 +249,7 @@ type Permits struct {
 // Once it is no longer the run's current lease, its methods change nothing and
 // return an error matching [ErrFenced].
 type Lease interface {
-	// Run returns the run as it was started or adopted, with its Args.
+	// Run returns the run at the time it was started or adopted, with its Args.
 	Run() Run
 
 	// Checkpoint returns the checkpoint that an earlier attempt of the run saved last, or
@@ -268,8 +268,8 @@ type Lease interface {
 	// matches [ErrQuota] if the quota currently allows no more output.
 	Append(ctx context.Context, offset int64, p []byte) error
 
-	// Save stores data as the run's checkpoint, replacing an earlier one, and what was
-	// last reported.
+	// Save stores data as the run's checkpoint, replacing an earlier one, together
+	// with the last report.
 	Save(ctx context.Context, data []byte) error
 
 	// State returns the state that the run was last suspended with, or nil.

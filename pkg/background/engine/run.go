@@ -155,12 +155,12 @@ type Cost struct {
 	MemoryPeak int64         `json:"memory_peak,omitempty"` // bytes, of the attempt with the most
 }
 
-// Add returns the cost of c and then d.
+// Add returns the sum of two costs.
 func (c Cost) Add(d Cost) Cost {
 	return Cost{c.Fuel + d.Fuel, c.CPU + d.CPU, c.Wait + d.Wait, max(c.MemoryPeak, d.MemoryPeak)}
 }
 
-// Progress is how far a run has got, in units of its choice.
+// Progress is the progress of a run, in units that the run chooses.
 type Progress struct {
 	Done    float64 `json:"done"`
 	Total   float64 `json:"total,omitempty"` // 0: unknown

@@ -46,12 +46,12 @@ type Suspension struct {
 	// Hold stores the state and the children while the run stays with its worker and
 	// continues. After a crash it continues from this state.
 	Hold bool
-	// Drop removes the stored state, and Anew: after a crash the run does not continue. It
-	// requires Hold, without State, Await and Children.
+	// Drop removes the stored state and clears Anew: after a crash the run does not
+	// continue. It requires Hold, and excludes State, Await and Children.
 	Drop bool
 }
 
-// Check returns an error for a suspension of a run that no engine should store.
+// Check returns an error if no engine should store this suspension of a run.
 func (s Suspension) Check(run Run) error {
 	switch {
 	case len(s.Calls) > MaxCalls:
@@ -103,8 +103,8 @@ func (r Run) Suspended(s Suspension, log int64) Run {
 }
 
 // An Alarm is the time when a waiting run continues. It is due by the process's clock or by
-// the wall clock, whichever is first: the wall clock may be set back, and the other stands
-// still while the machine sleeps.
+// the wall clock, whichever comes first: the wall clock may be set back, and the process's
+// clock stops while the machine sleeps.
 type Alarm struct {
 	Wall time.Time // [Waiting.WakeAt]
 	At   time.Time // the same time by the process's clock
@@ -119,14 +119,14 @@ func NewAlarm(wall time.Time) Alarm {
 // Due reports whether the time has come.
 func (a Alarm) Due(now time.Time) bool { return !a.At.After(now) || !a.Wall.After(now) }
 
-// Awaken returns a waiting run as it is queued to continue.
+// Awaken returns a waiting run in the state in which it is queued to continue.
 func (r Run) Awaken() Run {
 	r.Status, r.Woken = StatusQueued, true
 	return r
 }
 
-// Checkpointed returns r after it saved checkpoint. began is the run as its attempt
-// began, and other its checkpoint then.
+// Checkpointed returns r after it saved checkpoint. began is the run at the start
+// of its attempt, and other its checkpoint at that time.
 func (r Run) Checkpointed(began Run, other, checkpoint []byte) Run {
 	r.SavedIn = began.SavedIn
 	if !bytes.Equal(other, checkpoint) {
@@ -139,8 +139,8 @@ func (r Run) Checkpointed(began Run, other, checkpoint []byte) Run {
 // and the checkpoint that they began with.
 func (r Run) Idle() int { return r.Attempt - max(r.StateOf, r.SavedIn) }
 
-// Begin returns a queued run as it is started. A woken run continues its attempt;
-// any other begins the next one.
+// Begin returns a queued run in its started state. A woken run continues its
+// attempt; any other begins the next one.
 func (r Run) Begin(now time.Time) Run {
 	r.Status, r.HeartbeatAt = StatusRunning, now
 	if r.Woken {

@@ -213,7 +213,7 @@ func (s *Sink) Called() []byte {
 }
 
 // Now is Beat with the usage so far. The cost of a Beat changes only with [Sink.Cost] and
-// [Sink.Checkpoint], so that a run that only computes reports nothing new.
+// [Sink.Checkpoint], so a run that only computes reports nothing new.
 func (s *Sink) Now() engine.Beat {
 	b := s.Beat()
 	s.mu.Lock()
@@ -269,9 +269,9 @@ func (s *Sink) Restore() []byte {
 	return bytes.Clone(s.restored)
 }
 
-// Attach connects the sink to a run. before is the cost of earlier attempts and
-// restored their last checkpoint. save stores checkpoints. changed is called, without
-// a lock held, when there is output or a beat that Fresh has not recorded.
+// Attach connects the sink to a run. before is the cost of earlier attempts, and
+// restored is their last checkpoint. save stores checkpoints. changed is called,
+// without a lock held, when there is output or a beat that Fresh has not recorded.
 func (s *Sink) Attach(before engine.Cost, restored []byte, save Save, changed func()) {
 	s.update(func() {
 		s.before, s.beat.Cost = before, before.Add(s.beat.Cost)

@@ -11,11 +11,11 @@ import (
 )
 
 var (
-	// ErrNewer: a newer version of this package made the schema, and it no longer
-	// supports this version.
+	// ErrNewer means that a newer version of this package created the schema,
+	// which no longer supports this version.
 	ErrNewer = errors.New("database of a newer version")
 
-	// ErrServer: this package does not work with the server.
+	// ErrServer means that this package does not work with the server.
 	ErrServer = errors.New("unsupported database server")
 )
 

@@ -17,8 +17,8 @@ import (
 
 const databaseName = "state.db"
 
-// ErrDamaged: the database is damaged, missing, or not as it was left. The error says what was
-// found. Nothing was changed.
+// ErrDamaged means that the database is damaged, missing, or changed since the last use. The
+// error describes the damage. Nothing was changed.
 var ErrDamaged = errors.New("database damaged or lost")
 
 // A database is the database file, with one connection for writing and

@@ -35,12 +35,12 @@
 // # Damage and loss
 //
 // [Open] checks the structure of the whole database before it changes anything. It refuses
-// a database that SQLite finds damaged. From the file state.mark it also detects one that
-// is missing, was replaced, or lacks acknowledged transactions: see [ErrDamaged]. Changed
-// bytes inside a value are not noticed by that: SQLite has no checksums. A single
-// unreadable record or log counts as missing, is logged, and is counted in
-// [Engine.Stats]. If the database is deleted or replaced while it is in use, the engine
-// acknowledges nothing more: see [engine.ErrStorageLost].
+// a database that SQLite finds damaged. From the file state.mark it also detects a
+// database that is missing, was replaced, or lacks acknowledged transactions: see
+// [ErrDamaged]. It cannot detect changed bytes inside a value, because SQLite has no
+// checksums. A single unreadable record or log counts as missing, is logged, and is
+// counted in [Engine.Stats]. If the database is deleted or replaced while it is in use,
+// the engine acknowledges nothing more: see [engine.ErrStorageLost].
 //
 // # Backups
 //
@@ -74,7 +74,7 @@ type Config struct {
 	// logs of active runs are left, Append returns an error matching
 	// [engine.ErrQuota].
 	LogQuota int64
-	// Logger gets the problems that were worked around; nil: nothing is logged.
+	// Logger gets the problems that the engine worked around; nil: nothing is logged.
 	Logger *slog.Logger
 }
 

@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 )
 
-// ErrNewer: the database was written by a newer version of this package.
+// ErrNewer means that a newer version of this package wrote the database.
 var ErrNewer = errors.New("database of a newer version")
 
-// ErrForeign: the database file belongs to another program.
+// ErrForeign means that the database file belongs to another program.
 var ErrForeign = errors.New("database of another program")
 
 // applicationID identifies our database files, see PRAGMA application_id: "tlhs".

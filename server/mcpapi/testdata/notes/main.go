@@ -1,5 +1,5 @@
-// Plugin notes writes each effect of its tools into a file, where a check of agent programs
-// counts them.
+// Plugin notes writes each effect of its tools into a file. A check of agent programs
+// counts them there.
 package main
 
 import (

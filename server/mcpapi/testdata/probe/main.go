@@ -1,5 +1,5 @@
-// Plugin probe has a tool for each way a call can end, for the tests of the
-// adapter.
+// Plugin probe has a tool for each way in which a call can end, for the tests
+// of the adapter.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Plugin of a tool of the conformance suite whose schema is written by hand: the
-// manifest beside it has it.
+// Plugin with one tool of the conformance suite whose schema is written by hand,
+// in the manifest next to this file.
 package main
 
 import (

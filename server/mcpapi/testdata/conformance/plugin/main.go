@@ -1,7 +1,7 @@
-// Plugin of the tools that the official conformance suite of MCP and its Tasks
-// extension want a server to have, so far as they are what a plugin can do. The
-// suite's names for tools begin with several prefixes: this one source is built
-// once for each, with -ldflags "-X main.name=…", as a plugin of that name.
+// Plugin with the tools that the official conformance suite of MCP and its
+// Tasks extension expect of a server, as far as a plugin can provide them. The
+// suite's tool names begin with several prefixes. This source is built once for
+// each prefix, with -ldflags "-X main.name=…", as a plugin of that name.
 package main
 
 import (

@@ -1,8 +1,8 @@
 // Command server serves a folder of plugins over streamable HTTP for the
-// official conformance suite, in the same way as toolhost serve does. Beside the
-// tools of the plugins it has what the suite wants to see and a host of tools
-// does not offer: prompts, resources, completion, logging, and tools that sample
-// or read roots.
+// official conformance suite, in the same way as toolhost serve does. In
+// addition to the tools of the plugins, it has features that the suite expects
+// and toolhost serve does not offer: prompts, resources, completion, logging,
+// and tools that sample or read roots.
 package main
 
 import (
