@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind is how a call ended.
+// Kind says how a call ended.
 type Kind string
 
 // The kinds.
@@ -57,7 +57,7 @@ func (r Result) IsSuccess() bool { return r.Kind == Success }
 // first has neither succeeded nor failed.
 func (r Result) IsError() bool { return r.Kind != Success && r.Kind != ConnectionRequired }
 
-// Text returns what a model reads of the result: the value, or the error.
+// Text returns the text of the result for a model: the value, or the error.
 func (r Result) Text() string {
 	if r.IsSuccess() {
 		return string(r.Value)
@@ -82,7 +82,7 @@ type Usage struct {
 	Startup time.Duration `json:"startup_ns,omitempty"`
 }
 
-// Connection is what the user has to connect before the tool can work.
+// Connection names the account or service that the user must connect before the tool can work.
 type Connection struct {
 	Provider string `json:"provider"`
 	Subject  string `json:"subject,omitempty"`

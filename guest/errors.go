@@ -21,7 +21,7 @@ var (
 // Errorf makes a tool error. It is [fmt.Errorf]: a tool may return any other error too.
 func Errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
-// Connection is what the user has to connect before the tool can work.
+// Connection names the account or service that the user must connect before the tool can work.
 type Connection = abi.Connection
 
 // ConnectionRequired makes the error that asks the user to connect something

@@ -24,14 +24,14 @@ type File struct {
 	Plugins []Plugin `yaml:"plugins"`
 }
 
-// Plugin records what was accepted of one plugin. Digests are "sha256:" and 64 hexadecimal
-// digits, see [Digest].
+// Plugin records the accepted state of one plugin. Digests are "sha256:" and 64
+// hexadecimal digits, see [Digest].
 type Plugin struct {
 	Name    string `yaml:"name"`
 	Version string `yaml:"version"` // version of the plugin in its manifest
-	// Source is what the operator wrote in the setting plugins: a folder, or a reference
-	// that begins with oci://. For plugins that come with the program it is [Starter] or
-	// [BuiltIn].
+	// Source is the entry in the setting plugins, as the operator wrote it: a folder, or
+	// a reference that begins with oci://. For plugins that come with the program it is
+	// [Starter] or [BuiltIn].
 	Source string `yaml:"source"`
 	// Resolved is the name of the file in the folder, or the reference with the digest of its
 	// manifest, such as ghcr.io/acme/web@sha256:….

@@ -89,8 +89,8 @@ func (m *Manager) endHelpers() error {
 }
 
 // Unfinished returns the runs and foreground calls whose work has not ended, oldest
-// first. [Manager.Close] waits for them. Their state is that of their admission.
-// The ID of a call is known to nobody else.
+// first. [Manager.Close] waits for them. The runs are returned as they were at
+// admission. The ID of a foreground call is internal.
 func (m *Manager) Unfinished() []engine.Run {
 	var left []engine.Run
 	for _, t := range m.runs.all() {

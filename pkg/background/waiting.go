@@ -17,7 +17,7 @@ const wakeAtOnce = 256
 // errNoState: only a background run can be suspended.
 var errNoState = errors.New("only a background run can be suspended")
 
-// A Suspension is the state from which a run continues, and what it waits for.
+// A Suspension has the state from which a run continues, and the events that it waits for.
 type Suspension struct {
 	State    []byte    // from 1 to [engine.MaxState] bytes, for [StateOf]; nil: the stored one
 	Wake     time.Time // latest time to continue; zero: none

@@ -1,6 +1,6 @@
-// Package audit keeps an append-only log of what a service did: who called what, and what
-// was granted, asked, refused and reached. The log is JSON, one line per [Event], in
-// files of bounded size.
+// Package audit keeps an append-only log of a service's actions: calls and their callers,
+// grants, approvals, refusals, and HTTP requests of plugins. The log is JSON, one line
+// per [Event], in files of bounded size.
 //
 // Each line has the SHA-256 of the line before it, as in hash-chained logs (Schneier and
 // Kelsey, Secure Audit Logs to Support Computer Forensics, 1999). Changing, inserting or

@@ -31,8 +31,8 @@ type Config struct {
 	// Mistakes of clients are logged only if level debug is enabled when the server is made.
 	Logger *slog.Logger
 
-	// Grace is how long a client that supports tasks waits for a result before it
-	// gets a task. The default is two seconds.
+	// Grace is the time that a client with support for tasks waits for a result
+	// before it gets a task. The default is two seconds.
 	Grace time.Duration
 
 	Extend

@@ -1,12 +1,12 @@
 package engine
 
-// RecordOverhead is how many bytes the record of a run or a schedule counts in
-// addition to its payload and its checkpoint: its texts, whose length is
-// bounded, and what an engine stores elsewhere.
+// RecordOverhead is the number of bytes that the record of a run or a schedule
+// counts in addition to its payload and its checkpoint. It covers texts of
+// bounded length, and data that an engine stores elsewhere.
 const RecordOverhead = 16 << 10
 
-// ValueOverhead is how many bytes a value counts in addition to its key and
-// data, and a scope in addition to its values.
+// ValueOverhead is the number of bytes that a value counts in addition to its
+// key and data, and a scope in addition to its values.
 const ValueOverhead = 256
 
 // A Quota limits the size of the records of runs and schedules, and of values. It

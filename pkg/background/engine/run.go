@@ -25,7 +25,7 @@ func (s Status) Terminal() bool {
 	return s == StatusSucceeded || s == StatusFailed || s == StatusCanceled
 }
 
-// Origin is how a run was created.
+// Origin says how a run was created.
 type Origin string
 
 // The origins.
@@ -168,7 +168,7 @@ type Progress struct {
 	Message string  `json:"message,omitempty"`
 }
 
-// An End is how a run ended.
+// An End describes how a run ended.
 type End struct {
 	Summary       string          `json:"summary,omitempty"`
 	Result        json.RawMessage `json:"result,omitempty"`

@@ -31,7 +31,7 @@ type Waiting struct {
 	Anew      bool      `json:"anew,omitempty"`        // it may start over without a state: it has had no unrepeatable side effects
 }
 
-// A Suspension is the state from which a run continues later, and what it waits for.
+// A Suspension has the state from which a run continues later, and the events that it waits for.
 type Suspension struct {
 	State []byte    // 1 to MaxState bytes; nil: the stored state
 	Beat  Beat      // last report of the run

@@ -178,8 +178,8 @@ func (s *Sink) Cost(c engine.Cost) {
 }
 
 // Meter gives the sink a function that returns the usage of the work so far in this
-// attempt. It must be safe for concurrent use, and fast: it is called whenever somebody
-// reads the run.
+// attempt. It must be safe for concurrent use, and fast: it is called at each read of
+// the run.
 func (s *Sink) Meter(soFar func() engine.Cost) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
