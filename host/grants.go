@@ -19,7 +19,7 @@ import (
 //	Config  map[string]string the plugin's settings; do not put secrets there
 type Grant = grant.Grant
 
-// Capability is something that a plugin can do once the operator has granted it.
+// Capability is a right that the operator can grant to a plugin.
 type Capability = grant.Capability
 
 // Capabilities lists all capabilities in display order.
@@ -28,11 +28,11 @@ var Capabilities = grant.Capabilities
 // GrantProblem is one problem of a grant.
 type GrantProblem = grant.GrantProblem
 
-// Choose is a placeholder in the result of [Grant.Lacking] for what only the operator
-// can choose: a folder or a value.
+// Choose is a placeholder in the result of [Grant.Lacking] for a folder or a value
+// that only the operator can choose.
 const Choose = grant.Choose
 
-// CheckNeeds returns an error about needs of a plugin or its tools that no grant could
+// CheckNeeds returns an error for needs of a plugin or its tools that no grant could
 // cover.
 func CheckNeeds(m *abi.Manifest) error { return grant.CheckNeeds(m) }
 

@@ -3,10 +3,10 @@
 // its policy.
 //
 // A plugin is a core WebAssembly module that follows the contract of package abi.
-// Before compiling, the host rewrites the module so that it counts what it executes
-// (package internal/fuel). Each check of the count also checks the deadline, a stop
-// and shutdown. Nothing of a plugin is trusted: neither its code, nor its manifest,
-// nor a pointer it passes.
+// Before compiling, the host rewrites the module so that it meters itself (package
+// internal/fuel). Each check of the count also checks the deadline, a stop and
+// shutdown. Nothing of a plugin is trusted: neither its code, nor its manifest, nor
+// a pointer it passes.
 package host
 
 import (

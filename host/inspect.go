@@ -20,7 +20,7 @@ import (
 // imports and exports, and the limits of its memory.
 type Info = contract.Info
 
-// Shape is how the host calls a module.
+// Shape is the way in which the host calls a module.
 type Shape = contract.Shape
 
 // The shapes.

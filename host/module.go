@@ -88,8 +88,8 @@ type Code struct {
 	info *contract.Info
 }
 
-// Code returns what [Host.Load] needs when the module is closed and its binary is gone. It
-// is zero if the host does not keep the code.
+// Code returns the argument of [Host.Load] for loading the module again after it is
+// closed, without its binary. It is zero if the host does not keep the code.
 func (m *Module) Code() Code {
 	if m.loaded.Key == "" {
 		return Code{}

@@ -27,8 +27,8 @@ type Call struct {
 	// Background exempts the call from Config.TotalCalls. The caller limits its own
 	// background calls.
 	Background bool
-	// Secret says that the arguments have a secret: the log has nothing that a program
-	// wrote before it failed or crashed.
+	// Secret means that the arguments have a secret. The log then has no output of a
+	// program that failed or crashed.
 	Secret bool
 
 	// Stopping is closed to ask the tool to finish soon: every function of the contract

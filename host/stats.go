@@ -11,7 +11,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/sched"
 )
 
-// Mode is how a host provides a clean instance for each call.
+// Mode is the way in which a host provides a clean instance for each call.
 type Mode string
 
 // The modes.
@@ -23,7 +23,7 @@ const (
 	Fresh Mode = "fresh"
 )
 
-// Isolation is how the calls of a module are isolated from each other, and why.
+// Isolation says how the calls of a module are isolated from each other, and why.
 type Isolation struct {
 	Mode Mode   `json:"mode"`
 	Why  string `json:"why"`

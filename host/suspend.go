@@ -29,11 +29,12 @@ var (
 // goroutines of their own, several at a time. The other methods are called on the
 // goroutine of [Host.Call], one at a time, but while Ask and Await run.
 type Suspension interface {
-	// Terms returns what holds for the whole call. It is called once, when the call
-	// begins. It must not block.
+	// Terms returns the properties that hold for the whole call. It is called once,
+	// when the call begins. It must not block.
 	Terms() SuspensionTerms
-	// Status returns what may change during the call. It is called often: when the call
-	// begins to wait, when it begins an operation, and for each state. It must not block.
+	// Status returns the properties that may change during the call. It is called often:
+	// when the call begins to wait, when it begins an operation, and for each state. It
+	// must not block.
 	Status() SuspensionStatus
 	// Keep stores a state of the call durably before it returns nil. It is called when the
 	// call is suspended, before at-most-once operations begin, from time to time in a long
@@ -74,7 +75,7 @@ type Suspension interface {
 	Await(ctx context.Context, operation int32, t ToolCall) (abi.Result, error)
 }
 
-// SuspensionTerms are what holds for a call from its beginning to its end:
+// SuspensionTerms are the properties of a call that never change:
 //   - After is how long a call waits before it is suspended. 0 suspends it immediately.
 //   - Restartable lets the call start over after a crash, as if its beginning were a
 //     stored state.
@@ -86,7 +87,7 @@ type Suspension interface {
 //     that asks keeps its instance.
 type SuspensionTerms = wait.Terms
 
-// SuspensionStatus is what may change during a call:
+// SuspensionStatus has the properties of a call that may change:
 //   - Name is the owner's name of the call. A state can only continue a call of the same
 //     name. Empty is a name too.
 //   - Live means that the call can be suspended now. While it is false, no state is stored.

@@ -12,7 +12,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Decision is what a policy decides about a call: DecideAllow, DecideAsk or DecideDeny.
+// Decision is the decision of a policy about a call: DecideAllow, DecideAsk or DecideDeny.
 type Decision = approval.Decision
 
 // The decisions.
@@ -25,7 +25,7 @@ const (
 // ApprovalPolicy says which calls a person has to approve. The zero policy follows the
 // manifests: Config.Approve is asked about tools with approval: required.
 type ApprovalPolicy struct {
-	// Ask holds calls as runs that start once somebody approves them with
+	// Ask holds calls as runs that start once a person approves them with
 	// [Service.Approvals], even after a restart. By default it asks about tools with
 	// approval: required and about destructive ones, and not about readonly ones.
 	Ask bool
@@ -142,8 +142,8 @@ func hold(ctx context.Context, follow *runs.Follower, c call, next callFunc) (ab
 	})
 }
 
-// ErrApprovalChanged is the error of a decision about a tool that has other code or other
-// grants than the ones that were shown.
+// ErrApprovalChanged means that the tool's code or grants have changed since they were
+// shown for the decision.
 var ErrApprovalChanged = approval.ErrChanged
 
 // Approvals manages the calls that wait for approval, and the kept approvals. It is for
@@ -153,7 +153,7 @@ type Approvals struct{ manager *approval.Manager }
 // Approvals returns the approvals of the service.
 func (s *Service) Approvals() Approvals { return Approvals{s.approvals} }
 
-// Asks reports whether calls are held until somebody approves them, so that no caller can
+// Asks reports whether calls are held until a person approves them, so that no caller can
 // approve its own.
 func (p Approvals) Asks() bool { return p.manager.Policy().Ask }
 

@@ -33,7 +33,7 @@ type Request struct {
 	// another one, so results promise nothing about them.
 	Unnamed bool
 	// Decide asks the caller's user about held calls: this one, and those that its tool
-	// makes. Nil asks nobody: they stay held until an operator decides.
+	// makes. Nil does not ask: they stay held until an operator decides.
 	Decide DecideFunc
 	// OneRequest means that the session is for this request only, so that no approval can
 	// be kept for it.
@@ -66,8 +66,8 @@ type Request struct {
 	// that may be parked becomes a run at its end. Nil stores no value because of its
 	// size.
 	OnStored func(task string)
-	// OnPark is called with the run that the call has become, before Call returns. Nil is
-	// fine: the result names the run too.
+	// OnPark is called with the run that the call has become, before Call returns. It may
+	// be nil, because the result names the run too.
 	OnPark func(wire.Run)
 	// Ask asks the caller's user the plugin's questions, and waits for the answers, which
 	// are checked with CheckAnswer before the plugin sees them. It is not called after
@@ -80,7 +80,7 @@ type Request struct {
 	AskLater bool
 	// Connect asks the caller's user to set a secret on a page, and waits until it is
 	// set. Then the call starts over. It returns ErrAskAgain if the caller ends the call,
-	// and repeats it. Nil asks nobody: the result requires a connection.
+	// and repeats it. Nil does not ask: the result requires a connection.
 	Connect func(ctx context.Context, need SecretNeed) error
 
 	// Stdout, Stderr and Progress follow a plugin's tool while it runs, see

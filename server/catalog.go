@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A Definition is a tool as a model sees it.
+// A Definition is a tool in the form that a model sees.
 type Definition = wire.Definition
 
 // Annotations describe what a call of a tool may do.
@@ -86,9 +86,9 @@ func (s *Service) UsualLimits() wire.ToolLimits { return s.now().rules.Usual() }
 // MaxAnswer returns how many bytes of a value a model gets at once: see Config.Answer.
 func (s *Service) MaxAnswer() int64 { return s.now().cfg.answer() }
 
-// Register adds a tool of the program, see package gotool. The error says what is wrong
-// with it, or which tool has its name. Plugins that claim the name later are problems.
-// Subscribed clients are notified.
+// Register adds a tool of the program, see package gotool. The error describes the
+// problem with it, or names the tool that has its name. Plugins that claim the name
+// later are problems. Subscribed clients are notified.
 //
 // [Open] decides on the runs of an earlier process, so a tool whose runs are to continue
 // must be in Config.Tools.

@@ -35,8 +35,8 @@ var ErrAskAgain = question.ErrAskAgain
 // MaxAskAgain is how long a caller may take to call again: an hour.
 const MaxAskAgain = question.MaxAskAgain
 
-// A Reason is what a caller may know of an error. Every error of a [Service] has one, see
-// [ReasonOf]. Transports only translate its code.
+// A Reason is the part of an error that a caller may see. Every error of a [Service] has
+// one, see [ReasonOf]. Transports only translate its code.
 type Reason = reason.Reason
 
 // ReasonOf returns the reason of an error of a [Service]; the zero Reason for nil. An

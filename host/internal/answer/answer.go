@@ -1,4 +1,4 @@
-// Package answer is what a guest says: the result, the content and the reports of one call.
+// Package answer keeps the output of a guest: the result, the content and the reports of one call.
 package answer
 
 import (
@@ -139,7 +139,7 @@ func crashReport(text []byte) []byte {
 	return nil
 }
 
-// Ends returns at most 2 KiB of a text: its first lines, which often say what is wrong, and
+// Ends returns at most 2 KiB of a text: its first lines, which often name the error, and
 // its last ones.
 func Ends(text []byte) []byte {
 	if len(text) <= maxTail {

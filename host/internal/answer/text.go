@@ -12,7 +12,7 @@ func Clean(text []byte) string {
 	return Clip(strings.TrimSpace(Valid(text, len(text))), maxError)
 }
 
-// Valid returns the first n bytes of a text, with U+FFFD in place of what is not UTF-8.
+// Valid returns the first n bytes of a text, with U+FFFD in place of invalid UTF-8.
 func Valid(text []byte, n int) string {
 	return strings.ToValidUTF8(string(text[:min(len(text), n)]), "\uFFFD")
 }
@@ -28,7 +28,7 @@ func Clip(s string, n int) string {
 	return s[:n] + "…"
 }
 
-// NotUTF8 returns where a text is not UTF-8, or nothing.
+// NotUTF8 describes the position of the first invalid UTF-8 in a text. It is empty for a valid text.
 func NotUTF8(text []byte) string {
 	for at := 0; at < len(text); {
 		r, size := utf8.DecodeRune(text[at:])

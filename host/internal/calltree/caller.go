@@ -1,5 +1,5 @@
-// Package calltree counts what a call and the calls that it makes use together: fuel,
-// memory, HTTP requests and nested calls.
+// Package calltree counts the total usage of a call and its nested calls: fuel,
+// memory, HTTP requests and the number of calls.
 package calltree
 
 import (
@@ -37,7 +37,7 @@ type Caller struct {
 	ended   abi.Usage // usage of all finished nested calls: fuel, processor time and memory
 }
 
-// Begin begins a call, which outer waits for.
+// Begin begins a call. outer is the call that waits for it.
 func (r *Caller) Begin(outer *Caller, guest *sched.Guest, meter *meter.Meter, started time.Time) {
 	r.Outer, r.Guest, r.meter, r.started = outer, guest, meter, started
 }
@@ -128,7 +128,7 @@ func (r *Caller) Enter(c *Caller) {
 	}
 }
 
-// Leave removes a finished nested call, and adds its usage to what the guest owes.
+// Leave removes a finished nested call, and adds its usage to the guest's debt.
 func (r *Caller) Leave(c *Caller, used abi.Usage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +144,7 @@ func (r *Caller) Leave(c *Caller, used abi.Usage) {
 	r.ended.MemoryPeak = max(r.ended.MemoryPeak, memory)
 }
 
-// Owe adds the usage of a detached call to what the guest owes.
+// Owe adds the usage of a detached call to the guest's debt.
 func (r *Caller) Owe(used abi.Usage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,7 +31,7 @@ import (
 	"github.com/toolhost/toolhost/internal/snapshot"
 )
 
-// Runtime is a runtime with everything that plugins import. It closes its cache.
+// Runtime is a runtime with all host modules that plugins import. It closes its cache.
 type Runtime interface {
 	wazero.Runtime
 	Close(context.Context) error
@@ -71,9 +71,9 @@ type Loaded struct {
 	Free              func() // frees what belongs to this module alone; nil if nothing does
 }
 
-// ErrUnsafe: the folder for compiled code, or a folder in it, belongs to another
-// user, is writable by others, or is a link. Others could make this process
-// execute their code.
+// ErrUnsafe means that the folder for compiled code, or a folder in it, belongs
+// to another user, is writable by others, or is a link. Others could make this
+// process execute their code.
 var ErrUnsafe = owned.ErrUnsafe
 
 // Open opens a cache. If the folder cannot be used, Open logs that and returns nil;

@@ -13,10 +13,10 @@ var (
 	ErrCrash = errors.New("the compiler crashed")
 )
 
-// ErrSpace means that the disk has no room for the compiled code.
+// ErrSpace means that the disk is too full for the compiled code.
 var ErrSpace = errors.New("the disk of the server is full, so the plugin cannot be compiled: try again when the operator has made room")
 
-// Kind is how compiling a module failed.
+// Kind says how compiling a module failed.
 type Kind string
 
 // The kinds.

@@ -31,8 +31,8 @@ type Program struct {
 	Overhead uint64 // bytes that each instance takes in addition to its memory
 }
 
-// Key returns the digest of everything that a plugin's code is made from, in hex: all
-// but its custom sections, except for the names of functions, which stack traces need.
+// Key returns the digest of all inputs of a plugin's code, in hex: the whole file
+// without custom sections, but with the names of functions, which stack traces need.
 // Plugins that differ in anything else, such as their scripts, have the same code.
 func Key(wasm []byte) string {
 	h := sha256.New()

@@ -16,7 +16,7 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// Shape is how the host calls a module.
+// Shape is the way in which the host calls a module.
 type Shape string
 
 // The shapes.

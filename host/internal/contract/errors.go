@@ -8,7 +8,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/compiler"
 )
 
-// ErrABI is the reason of everything that breaks the contract.
+// ErrABI means that a module breaks the contract.
 var ErrABI = errors.New("the plugin breaks the contract")
 
 // ErrNoManifest means that a plugin has no manifest.

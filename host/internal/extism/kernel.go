@@ -15,8 +15,8 @@ import (
 // ErrFull means that a block would exceed the limit of the kernel.
 var ErrFull = errors.New("the kernel is full")
 
-// Kernel is the memory of one call. The zero Kernel has no room: Reset it before each
-// call. It must not be used concurrently.
+// Kernel is the memory of one call. The zero Kernel has no memory: Reset it before
+// each call. It must not be used concurrently.
 //
 // Handles are offsets in the memory. 0 is invalid. A plugin may read and write anywhere in
 // the memory, as in Extism, but cannot reach the kernel's own data about its blocks.

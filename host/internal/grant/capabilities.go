@@ -9,7 +9,7 @@ import (
 // Capabilities lists all capabilities in display order.
 var Capabilities = []Capability{clockCapability, randomCapability, askCapability, sessionCapability, kvCapability, httpCapability, secretsCapability, toolsCapability, filesCapability, envCapability, checkpointCapability, messagesCapability, reportCapability}
 
-// Names lists everything granted, as an operator would write it.
+// Names lists all grants in the operator's notation.
 func (g Grant) Names() []string {
 	names := []string{}
 	for _, c := range Capabilities {
@@ -18,8 +18,8 @@ func (g Grant) Names() []string {
 	return names
 }
 
-// Missing lists the needs of a plugin that were not granted, as an operator would
-// write them.
+// Missing lists the needs of a plugin that were not granted, in the operator's
+// notation.
 func (g Grant) Missing(needs abi.Needs) []string {
 	var missing []string
 	for _, c := range Capabilities {
@@ -28,7 +28,7 @@ func (g Grant) Missing(needs abi.Needs) []string {
 	return missing
 }
 
-// Lacking returns a grant of exactly what Missing lists.
+// Lacking returns a grant of exactly the needs that Missing lists.
 func (g Grant) Lacking(needs abi.Needs) Grant {
 	var add Grant
 	for _, c := range Capabilities {

@@ -1,5 +1,5 @@
-// Package grant is what an operator allows a plugin to do: capabilities, what a plugin
-// needs of them, and what is granted. It knows no call.
+// Package grant has the rights that an operator grants to a plugin: the capabilities,
+// the needs of a plugin, and the grants. It does not depend on calls.
 package grant
 
 import (
@@ -28,19 +28,18 @@ type Grant struct {
 	Config map[string]string
 }
 
-// Capability is something that a plugin can do once the operator has granted it.
+// Capability is a right that the operator can grant to a plugin.
 type Capability struct {
 	Name string // the key of a grant in the configuration
 	Doc  string // description for operators, a phrase
 
-	// Missing lists the needs of a manifest that a grant lacks, as an operator would
-	// write them.
+	// Missing lists the needs of a manifest that a grant lacks, in the operator's
+	// notation.
 	Missing func(n abi.Needs, g Grant) []string
-	// Lacking adds to add what Missing lists, with [Choose] for what only the operator
-	// knows. Nil means that nothing can be missing.
+	// Lacking adds the needs that Missing lists to add, with [Choose] for values that
+	// only the operator knows. Nil means that nothing can be missing.
 	Lacking func(n abi.Needs, g Grant, add *Grant)
-	// Granted lists the granted parts, as an operator would write them, without
-	// values.
+	// Granted lists the granted parts in the operator's notation, without values.
 	Granted func(g Grant) []string
 	// Check returns the problems of a grant. Nil means that it has none.
 	Check func(g Grant) []GrantProblem
@@ -55,8 +54,8 @@ type GrantProblem struct {
 	Problem string
 }
 
-// Choose is a placeholder in the result of [Grant.Lacking] for what only the operator
-// can choose: a folder or a value.
+// Choose is a placeholder in the result of [Grant.Lacking] for a folder or a value
+// that only the operator can choose.
 const Choose = "CHOOSE"
 
 // flag returns a capability without parameters.

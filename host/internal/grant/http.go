@@ -106,7 +106,7 @@ func rulesOf(needs []abi.HTTPNeed) (rules []HTTPRule) {
 	return rules
 }
 
-// CheckNeeds returns an error about needs of a plugin or its tools that no grant could
+// CheckNeeds returns an error for needs of a plugin or its tools that no grant could
 // cover.
 func CheckNeeds(m *abi.Manifest) error {
 	err := checkNeeds("/needs", m.Needs)

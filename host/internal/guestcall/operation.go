@@ -1,5 +1,6 @@
-// Package guestcall has the operations that a guest can call: they check what was
-// granted, charge the guest, and use what the caller of the host offers.
+// Package guestcall has the operations that a guest can call. They check the
+// grants, charge the guest, and use the services that the caller of the host
+// offers.
 package guestcall
 
 import (
@@ -21,8 +22,8 @@ import (
 	"github.com/toolhost/toolhost/internal/egress"
 )
 
-// Services are what the caller of a host offers to the operations of a call. A nil
-// service is denied.
+// Services has the services that the caller of a host offers to the operations of
+// a call. A nil service is denied.
 type Services struct {
 	May         func(ctx context.Context) error
 	Checkpoint  *Checkpoint
@@ -53,8 +54,8 @@ type Suspension interface {
 	Act()
 	// Saved is called after a checkpoint was saved.
 	Saved() error
-	// AskAgain puts questions to the user in a way that can be repeated when the call
-	// continues. It is nil if there is none.
+	// AskAgain returns a function that asks the user questions and can be repeated
+	// when the call continues, or nil.
 	AskAgain(operation int32) func(ctx context.Context, q abi.Questions) (abi.Answers, error)
 	// CrashPolicy decides how a nested call survives a crash, if the call can be
 	// suspended.

@@ -1,7 +1,8 @@
 // Package instance manages the instances of modules, and accounts for their
 // memory: the initial content of a memory (Image), the linear memory itself
 // (Memory), the state of a module that has started up (Snapshot), and the clean,
-// warm instances that wait for the next call (Ledger). It knows nothing of calls.
+// warm instances that wait for the next call (Ledger). It does not depend on
+// calls.
 package instance
 
 import (
@@ -30,7 +31,7 @@ func (s *Stop) Error() string { return s.Reason.Error() }
 func (s *Stop) Unwrap() error { return s.Reason }
 
 // Catch runs host code outside of the guest that may end the call. Its error is the [Stop]
-// with which that code does.
+// that the code panicked with.
 func Catch(f func() int32) (code int32, err error) {
 	defer func() {
 		switch r := recover().(type) {

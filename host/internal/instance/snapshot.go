@@ -42,7 +42,7 @@ const (
 	maxHostSnapshots = 256
 )
 
-// ErrTooLarge is why a module has no snapshot.
+// ErrTooLarge means that a module has no snapshot because the copy would be too large.
 var ErrTooLarge = errors.New("a copy of what it starts with does not fit into the memory of this host")
 
 // Snapshot returns the snapshot of a view, in use by the caller until Release, or nil

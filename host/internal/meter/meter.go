@@ -1,4 +1,4 @@
-// Package meter counts what one call uses: fuel, and memory of the host.
+// Package meter counts the usage of one call: fuel, and memory of the host.
 package meter
 
 import (
@@ -14,8 +14,8 @@ import (
 // ErrFuel means that a call used up its fuel.
 var ErrFuel = errors.New("out of fuel")
 
-// Meter counts what a call uses: fuel, and the host's heap memory on the guest's
-// behalf.
+// Meter counts the usage of a call: fuel, and the host's heap memory on the
+// guest's behalf.
 type Meter struct {
 	Fuel    *fuel.Meter
 	Payer   instance.Payer
@@ -40,7 +40,7 @@ const (
 )
 
 // Charge charges the guest for n bytes that the host handles for it. It ends
-// the call if it has to end.
+// the call if a limit, a stop or a shutdown requires it.
 func (m *Meter) Charge(n int) {
 	if n >= BytesPerUnit {
 		m.Pay(int64(n / BytesPerUnit))
@@ -104,7 +104,7 @@ func (m *Meter) Finish() error {
 // Used returns the units used so far.
 func (m *Meter) Used() int64 { return m.Fuel.Used(m.Left()) }
 
-// Left returns what is left on the counter.
+// Left returns the rest on the counter.
 func (m *Meter) Left() int64 { return int64(m.Counter.Get()) }
 
 // exhausted adds the size of the exhausted budget to an error.

@@ -25,7 +25,7 @@ var (
 	ErrWithdrawn = errors.New("the call does not wait for it any more")
 )
 
-// Owner stores the states of a call, and does what outlives it: see host.Suspension.
+// Owner stores the states of a call, and handles the operations that outlive it: see host.Suspension.
 type Owner interface {
 	Terms() Terms
 	Status() Status
@@ -36,7 +36,7 @@ type Owner interface {
 	Await(ctx context.Context, operation int32, t guestcall.ToolCall) (abi.Result, error)
 }
 
-// Terms are what holds for a call from its beginning to its end.
+// Terms are the properties of a call that never change.
 type Terms struct {
 	After       time.Duration // length of a wait before the call is suspended
 	Restartable bool          // after a crash, the call may start over as if its beginning were a stored state
@@ -44,7 +44,7 @@ type Terms struct {
 	Asks        bool          // Ask works; false: a call that asks keeps its instance
 }
 
-// Status is what may change during a call.
+// Status has the properties of a call that may change.
 type Status struct {
 	Name          string          // name of the call, which its states have too
 	Live          bool            // states of the call can be stored

@@ -20,8 +20,8 @@ import (
 // number of bytes: a goroutine, and entering the guest once more.
 const startCost = 10_000 * meter.BytesPerUnit
 
-// Call is the running call whose operations are pending, as far as only it knows.
-// Everything else is in its [guestcall.Call].
+// Call is the running call whose operations are pending. Its [guestcall.Call] has
+// everything else.
 type Call interface {
 	// Instance returns the instance that runs the call.
 	Instance() *instance.Instance

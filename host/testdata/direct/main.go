@@ -1,6 +1,6 @@
-// Plugin direct does what the vectors in abi/testdata/waiting.json ask for, without an
-// SDK: it has no goroutines, and returns to the host whenever it waits. What the contract
-// says of ids and codes, and no SDK shows, it checks.
+// Plugin direct runs the vectors in abi/testdata/waiting.json without an SDK: it has no
+// goroutines, and returns to the host whenever it waits. It also checks the rules for ids
+// and codes that no SDK shows.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Mistakes is a plugin with one of the mistakes that authors make, as its tests build
-// it: without -buildmode=c-shared, with Serve in main, with a panic in init, or one that reaches for what it does not have.
+// Mistakes is a plugin with one of the mistakes that authors make, as its tests build it: without -buildmode=c-shared,
+// with Serve in main, with a panic in init, or with an access that was not granted.
 package main
 
 import (

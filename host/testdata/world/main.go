@@ -1,5 +1,5 @@
-// World is a WASI command that tells what it sees of the world around it, and
-// does to the files granted to it what its arguments ask.
+// World is a WASI command that prints its guest environment, and changes
+// granted files as its arguments say.
 package main
 
 import (

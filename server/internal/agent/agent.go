@@ -1,5 +1,5 @@
-// Package agent has the tools that an agent has besides those of the catalog: it spawns,
-// checks and stops background runs, sends them messages, and searches for tools. The
+// Package agent has the agent's own tools, in addition to those of the catalog. They
+// spawn, check and stop background runs, send them messages, and search for tools. The
 // package reads the arguments of a call, acts on the runs of one session, and words the
 // answer for a model.
 package agent
@@ -58,8 +58,8 @@ type Call struct {
 	File func(r engine.Run, name string) string
 }
 
-// A Session is what the agent's tools do with the runs and schedules of one session. An
-// error says what the agent did wrong, see package reason.
+// A Session has the runs and schedules of one session, for the agent's tools. An error
+// describes the agent's mistake, see package reason.
 type Session interface {
 	spawner
 	checker

@@ -13,14 +13,15 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A Binding is what a held run is bound to. The terms of the run have its fields; the run
-// itself has the tool, the arguments, the session, the caller and the digest of the plugin.
+// A Binding identifies the code and grants that a held run is bound to. The terms of the
+// run have its fields; the run itself has the tool, the arguments, the session, the caller
+// and the digest of the plugin.
 type Binding struct {
 	Fingerprint string `json:"approval,omitempty"` // code and grants that a person was asked to approve; empty if the run was never held
 	Process     string `json:"host,omitempty"`     // process with the secret arguments of a ticket
 }
 
-// BindingOf returns what a run is bound to.
+// BindingOf returns the binding of a run.
 func BindingOf(run engine.Run) (b Binding, err error) {
 	if run.Terms != nil {
 		if err := json.Unmarshal(run.Terms, &b); err != nil {
@@ -65,8 +66,8 @@ func Same(tool *catalog.Tool, run engine.Run) error {
 	return err
 }
 
-// ErrChanged is the error of a decision about a tool that has other code or other grants
-// than the ones that were shown.
+// ErrChanged means that the tool's code or grants have changed since they were shown for
+// the decision.
 var ErrChanged = errors.New("the tool or what it may use has changed since it was shown: look at it again")
 
 // Unchanged returns an error that matches ErrChanged if the tool that would run has other

@@ -1,5 +1,5 @@
 // Package approval decides which calls a person has to approve, and holds those calls until
-// somebody decides. It has what a person is asked, what a decision is bound to, and the
+// the decision. It has the questions for the person, the bindings of decisions, and the
 // decisions that are kept for later calls.
 package approval
 
@@ -46,7 +46,7 @@ type Checker struct {
 	Audit   Audit
 }
 
-// A Verdict is what becomes of a call.
+// A Verdict says whether a call is made, held or refused.
 type Verdict int
 
 // The verdicts.
@@ -68,7 +68,7 @@ var (
 )
 
 // Judge returns the verdict on a call, and the rule that asks about it or refuses it. It
-// asks nobody, and records nothing.
+// does not ask, and records nothing.
 func (c *Checker) Judge(ctx context.Context, tool *catalog.Tool, call Call) (Verdict, string) {
 	rules := c.Rules(tool)
 	decision, why := rules.Policy.Rule(tool)

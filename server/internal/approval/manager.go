@@ -18,7 +18,7 @@ import (
 	"github.com/toolhost/toolhost/server/internal/record"
 )
 
-// HeldFor is why a run that waits for approval is held.
+// HeldFor is the reason of a run that is held for approval.
 const HeldFor = "approval"
 
 // MaxWaiting is how many calls of a session can wait for approval.
@@ -46,7 +46,7 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// A Manager holds calls as runs until somebody decides on them. It is safe for concurrent
+// A Manager holds calls as runs until a person decides on them. It is safe for concurrent
 // use.
 type Manager struct {
 	Config
@@ -56,8 +56,8 @@ type Manager struct {
 // New returns a Manager.
 func New(cfg Config) *Manager { return &Manager{Config: cfg} }
 
-// Hold holds a call: the function stores it as a run with that binding. A run that had been
-// stored before is not asked about again.
+// Hold holds a call: the function stores it as a run with that binding. It does not ask
+// again about a run that was already stored.
 func (m *Manager) Hold(ctx context.Context, session, tool string, secret bool, spawn func(Binding) (background.SpawnResult, error)) (engine.Run, error) {
 	m.holding.Lock() // so that the count of held calls stays right
 	defer m.holding.Unlock()

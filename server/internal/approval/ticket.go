@@ -25,8 +25,8 @@ func IsTicket(run engine.Run) bool {
 }
 
 // Ticket returns the ticket with an id, if it is that of this call: of the same tool, with
-// the same arguments, by the same caller. A ticket that is older than a client may take to
-// repeat a request counts no more.
+// the same arguments, by the same caller. A ticket expires after the time that a client
+// has to repeat a request.
 func (m *Manager) Ticket(ctx context.Context, id string, tool *catalog.Tool, c Call) (engine.Run, bool) {
 	run, err := m.Runs.Get(ctx, c.Session, id)
 	if err != nil || !IsTicket(run) || run.Tool != tool.Name || time.Since(run.CreatedAt) > question.MaxAskAgain {
@@ -37,9 +37,9 @@ func (m *Manager) Ticket(ctx context.Context, id string, tool *catalog.Tool, c C
 	return run, err == nil && secret && run.By == c.Caller && digestOf(stored) == digestOf(public)
 }
 
-// Await waits until somebody has decided on the ticket of a call, and asks the user of its
-// caller first. The caller waits that long, or, if that is negative, until ctx is done. The
-// error is the reason not to make the call.
+// Await first asks the user of a call's caller, and then waits for the decision on the
+// call's ticket. The caller waits that long, or, if that is negative, until ctx is done.
+// The error is the reason not to make the call.
 func (m *Manager) Await(ctx context.Context, ticket engine.Run, u User, wait time.Duration) error {
 	ticket, err := m.outcome(ctx, ticket, nil)
 	if err == nil && ticket.Undecided() {

@@ -1,5 +1,6 @@
 // Package catalog holds the tools that can be called: those of the plugins and those of
-// the program. It says how models see them, what they may use and do, and finds them.
+// the program. It describes them for models, knows their grants and hints, and finds
+// them.
 package catalog
 
 import (

@@ -69,13 +69,13 @@ const (
 )
 
 const (
-	// DefaultParkAfter is how long a call is waited for before it is parked.
+	// DefaultParkAfter is how long a caller waits for a call before the call is parked.
 	DefaultParkAfter = 10 * time.Minute
-	// ParkedTime is the least time that a parked call has until its deadline.
+	// ParkedTime is the minimum time from parking a call to its deadline.
 	ParkedTime = 5 * time.Minute
 )
 
-// Terms are what the operator says of the limits of calls and of parking them. Zero fields
+// Terms are the operator's settings for the limits and the parking of calls. Zero fields
 // have defaults.
 type Terms struct {
 	Limits    Limits        // for tools that ask for nothing

@@ -65,7 +65,7 @@ func (t *Tool) Deferred() bool {
 	return t.Settings.Listings().Defers(t.Name, t.Tool.Deferrable == abi.DeferNever || t.Name == Exec)
 }
 
-// Searched reports whether there is something to find by search among the tools.
+// Searched reports whether models find any of the tools by search.
 func Searched(tools []*Tool) bool {
 	return slices.ContainsFunc(tools, func(t *Tool) bool { return t.Denied() == nil && (t.Name == Exec || t.Deferred()) })
 }

@@ -92,7 +92,7 @@ const (
 	KindGo   = "go"   // a tool of the program
 )
 
-// Provider returns what the tool belongs to.
+// Provider returns the plugin or the program that the tool belongs to.
 func (t *Tool) Provider() engine.Provider {
 	if t.Plugin == nil {
 		return engine.Provider{Kind: KindGo}

@@ -1,5 +1,5 @@
-// Package question has the questions that background runs ask their users: which are
-// open, on this host and stored with suspended runs, and the answers to them.
+// Package question has the questions that background runs ask their users, and the
+// answers. Open questions are on this host, or stored with suspended runs.
 package question
 
 import (

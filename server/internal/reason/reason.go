@@ -28,8 +28,8 @@ var ErrApproval = fmt.Errorf("%w: the tool needs a person's approval", host.ErrD
 // ErrShutdown is the error of a call or a spawn after Close.
 var ErrShutdown = fmt.Errorf("%w: it is shutting down", host.ErrClosed)
 
-// A Reason is what a caller may know of an error. Every error of a Service has one, see
-// [Of]. Transports only translate its code.
+// A Reason is the part of an error that a caller may see. Every error of a Service has
+// one, see [Of]. Transports only translate its code.
 type Reason struct {
 	Code   wire.Code
 	Text   string        // for users and agents: what failed, on what, and what to do

@@ -98,7 +98,7 @@ func (a *Auditor) Call(note Note, session string, dryRun bool, began time.Time, 
 	a.log.Append(e)
 }
 
-// Refusals counts the tools that a call was refused because they were not granted or
+// Refusals counts refused calls of tools by tool: those that were not granted, or that
 // belong to the agent. Later refusals are recorded as calls. It is safe for concurrent
 // use.
 type Refusals struct {

@@ -44,7 +44,7 @@ func (f *Figures) Follow(ctx context.Context) {
 	}
 }
 
-// Sample adds what has happened since the last sample.
+// Sample adds the changes since the last sample.
 func (f *Figures) Sample() {
 	f.sampling.Lock() // samples are added in the order of their times
 	defer f.sampling.Unlock()
@@ -55,7 +55,7 @@ func (f *Figures) Sample() {
 	f.past.add(sample{time.Now(), runs, calls})
 }
 
-// History returns what happened in the last hour, by minute, oldest first.
+// History returns the statistics of the last hour, by minute, oldest first.
 func (f *Figures) History() []wire.Minute {
 	f.Sample()
 	f.mu.Lock()

@@ -62,7 +62,7 @@ type Call struct {
 }
 
 // Answer answers a call from the run of an earlier request. If found is false, there is
-// none, and the call is to be made.
+// no such run, and the call must be made.
 func (p Repeater) Answer(ctx context.Context, c Call) (r abi.Result, found bool, err error) {
 	if c.Resumes != "" {
 		if r, found, err = p.resume(ctx, c); found {

@@ -1,5 +1,5 @@
-// Package runs has what the server does around background runs: it executes them and lets
-// them be suspended, and it waits for the runs that calls become.
+// Package runs connects the server to background runs: it executes and suspends them, and
+// waits for the runs that calls become.
 package runs
 
 import (
@@ -228,7 +228,7 @@ func (x *Executor) Version(name string) string {
 	return version
 }
 
-// Provider returns what a tool belongs to; zero if the tool is missing.
+// Provider returns the plugin or the program that a tool belongs to; zero if the tool is missing.
 func (x *Executor) Provider(name string) engine.Provider {
 	tool, err := x.Catalog.Lookup(name)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Sessions have the runs and schedules of a server.
+// Sessions has the runs and schedules of a server.
 type Sessions struct {
 	Manager  *background.Manager
 	Engine   engine.Engine
@@ -62,7 +62,7 @@ func (v Session) Run(ctx context.Context, id string) (wire.Run, error) {
 	return shape.Run(r, time.Now()), nil
 }
 
-// WholeRun returns a run with everything it has.
+// WholeRun returns a run with its arguments, result and content.
 func (v Session) WholeRun(ctx context.Context, id string) (wire.Run, error) {
 	r, err := v.Find(ctx, id)
 	if err == nil {

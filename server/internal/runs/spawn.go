@@ -20,8 +20,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// SpawnRequest says what to run in the background. The server has a request of the same
-// fields, which documents them.
+// SpawnRequest describes a run to start in the background. The server has a request of
+// the same fields, which documents them.
 type SpawnRequest struct {
 	Tool           string
 	Args           json.RawMessage

@@ -28,9 +28,9 @@ import (
 // unless others need them. Only tests change it.
 var SuspendAfter = 250 * time.Millisecond
 
-// A Suspension lets a run give up its instance while it waits. Tools that it calls and
-// that must not be called twice become child runs, so that the host knows after a crash
-// what became of them.
+// A Suspension lets a run give up its instance while it waits. If the run calls a tool
+// that must not be called twice, the call becomes a child run, so that the host knows
+// its outcome after a crash.
 type Suspension struct {
 	executor *Executor
 	ctx      context.Context // context of the run's work
@@ -285,8 +285,8 @@ func (s *Suspension) child(tool *catalog.Tool, args catalog.Args, t host.ToolCal
 	return s.executor.Child(s.ctx, ChildCall{Caller: s.tool, Tool: tool, Args: args, Timeout: t.Timeout, Fuel: t.Fuel, Locale: own.Locale})
 }
 
-// Await waits for the end of the child of an operation. It stops a child that nobody
-// waits for any longer, unless the run waits for it later.
+// Await waits for the end of the child of an operation. It stops an abandoned child,
+// unless the run waits for it later.
 func (s *Suspension) Await(ctx context.Context, op int32, _ host.ToolCall) (abi.Result, error) {
 	id, follow := s.id(op), s.executor.Follower
 	r, err := follow.awaitChild(ctx, s.session, id)

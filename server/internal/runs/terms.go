@@ -14,8 +14,8 @@ import (
 	"github.com/toolhost/toolhost/server/telemetry"
 )
 
-// Terms are what a caller requested besides the arguments and the deadline. The record of
-// the run stores them, for later attempts of a parked call.
+// Terms are a caller's requests in addition to the arguments and the deadline. The record
+// of the run stores them, for later attempts of a parked call.
 type Terms struct {
 	catalog.Limits
 	Locale string `json:"locale,omitempty"`
