@@ -58,7 +58,7 @@ type FileNeed = abi.FileNeed
 
 // HTTPNeed describes HTTP requests that a plugin must be able to make.
 //
-//	URL     string   https://HOST/PATH: *.example.com is a HOST of one more label, and a PATH that ends in /* all below
+//	URL     string   https://HOST/PATH: HOST *.example.com matches one more label, and a final /* everything below
 //	Methods []string in upper case; none is GET and HEAD, * is all
 type HTTPNeed = abi.HTTPNeed
 

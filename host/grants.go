@@ -46,7 +46,7 @@ type Mount = grant.Mount
 
 // HTTPRule allows HTTP requests of a plugin. Zero fields allow as little as possible.
 //
-//	URL     string   https://HOST[:PORT]/PATH: *.example.com is a HOST of one more label, and a PATH that ends in /* all below
+//	URL     string   https://HOST[:PORT]/PATH: HOST *.example.com matches one more label, and a final /* everything below
 //	Methods []string in upper case; empty is GET and HEAD, * is all
 //	Secret  string   name of the secret that is added to the requests
 //	MaxBody int64    most bytes of one body in either direction; 0 is DefaultMaxBody, at most 256 MiB

@@ -116,8 +116,8 @@ func ownedBy(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// Link returns an error that matches [ErrUnsafe] if others can replace a link: it belongs
-// to them, or others can write to its folder, which is not sticky or belongs to them.
+// Link returns an error that matches [ErrUnsafe] if others can replace a link. They can
+// if they own the link or its folder, or can write to its folder and it is not sticky.
 func Link(name string, info fs.FileInfo) error {
 	if err := ownedBy(name, info); err != nil {
 		return err

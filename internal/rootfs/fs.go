@@ -89,8 +89,8 @@ func (f *FS) remove(path string, dir bool) sys.Errno {
 	return f.errno(f.root.Remove(n))
 }
 
-// Rename implements [sys.FS]. Like rename in POSIX it replaces a file, or an
-// empty directory by a directory; the latter in two steps.
+// Rename implements [sys.FS]. Like POSIX rename, it can replace a file, and an
+// empty directory with a directory. Replacing a directory takes two steps.
 func (f *FS) Rename(from, to string) sys.Errno {
 	oldName, oldSlash, errno := f.entryName(from)
 	if errno != 0 {

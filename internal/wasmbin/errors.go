@@ -12,7 +12,7 @@ var (
 	ErrMalformed = errors.New("malformed wasm")
 	// ErrUnsupported means that the module uses a feature outside [Features].
 	ErrUnsupported = errors.New("unsupported wasm")
-	// ErrTruncated is wrapped together with ErrMalformed if the binary ends too early.
+	// ErrTruncated means that the binary ends too early. The error also matches ErrMalformed.
 	ErrTruncated = errors.New("unexpected end")
 )
 

@@ -126,7 +126,7 @@ type Config struct {
 
 	// Offer returns which queued runs this process can start: see [engine.Offer]. It is
 	// called at each heartbeat, and by [Manager.Reoffer]. Nil means every run. Patience
-	// is how long the other runs wait for a worker that offers them before this one
+	// is how long all other runs wait for a worker that offers them, before this worker
 	// claims and rejects them; 0: not at all.
 	Offer    func() engine.Offer
 	Patience time.Duration

@@ -90,7 +90,7 @@ func lastLines(data []byte, chars int, cut bool) int {
 	return start
 }
 
-// Read returns up to chars characters of a run's log: those from after on, or the
+// Read returns up to chars characters of a run's log, beginning at after, or the
 // last ones if after is nil. The function read reads the log, as [Sink.Tail]
 // does. Read returns nil if chars is negative.
 func Read(run engine.Run, read func(offset int64, max int) (engine.Chunk, error), after *Cursor, chars int) (*Excerpt, error) {

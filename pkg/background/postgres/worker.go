@@ -308,9 +308,9 @@ func (w *worker) storeBeats(t *tx, beats map[string]engine.Beat) (stored []strin
 	return ids, err
 }
 
-// Orphans implements [engine.Worker]. It takes over the runs of a dead worker only after this
-// one has had a lease without a gap for the TTL of the dead one, and not while that one is
-// being renewed.
+// Orphans implements [engine.Worker]. This worker takes over the runs of a dead worker only
+// after it has held its own lease without a gap for the dead worker's TTL, and not while the
+// dead worker's lease is being renewed.
 func (w *worker) Orphans(ctx context.Context, max int) (runs []engine.Run, err error) {
 	err = w.write(ctx, nil, func(t *tx, _ time.Time) error {
 		taken, err := t.runs(`WITH dead AS (

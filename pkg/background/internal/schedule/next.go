@@ -146,8 +146,8 @@ func changeBetween(from, to time.Time, zone *time.Location) time.Time {
 	return time.Unix(high, 0).UTC()
 }
 
-// Closest returns the shortest time between two firings, by the clock of the
-// zone, within [Years] after from; apart if none is shorter.
+// Closest returns the shortest time between two firings within [Years] after
+// from, by the clock of the zone. It returns apart if no time is shorter.
 func (c Spec) Closest(from time.Time, apart time.Duration) time.Duration {
 	first := c.nextMinute(0)
 	last := first
