@@ -93,11 +93,11 @@ func (s *Service) openStages() {
 		repeats(again),                      // runs.go: the answer of an earlier request
 		approve(follow),                     // approvals.go: ask a person, or hold it
 		check(prepare),                      // the call of the tool
-		secrets.connect,                     // missingsecrets.go: ask for a secret that it lacks
+		secrets.connect,                     // secrets.go: ask for a secret that it lacks
 		park,                                // park.go: continue in the background when it takes long
 		narrate,                             // narrate.go: in sentences for people
 		measure(s.telemetry),                // what it uses
-		secrets.link,                        // missingsecrets.go: where a secret is set that it lacks
+		secrets.link,                        // secrets.go: where a secret is set that it lacks
 		checkResult(s.log),                  // execute.go: the result
 		s.execute,                           // execute.go: the tool itself
 	)
