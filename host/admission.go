@@ -39,13 +39,13 @@ func (c *call) acquire() (err error) {
 	if c.Background {
 		return nil
 	}
-	if err = c.wait(c.host.slots, c.client); err != nil {
+	if err = c.wait(c.slots, c.client); err != nil {
 		return err
 	}
 	c.hostSlot = true
 	if c.Admitted != nil {
 		c.detach = sync.OnceFunc(func() {
-			c.host.slots.Release(c.client)
+			c.slots.Release(c.client)
 			c.guest.Background()
 			c.inner.Background()
 		})
@@ -60,7 +60,7 @@ func (c *call) release() {
 	if c.detach != nil {
 		c.detach()
 	} else if c.hostSlot {
-		c.host.slots.Release(c.client)
+		c.slots.Release(c.client)
 	}
 
 	if c.moduleSlot {
@@ -88,7 +88,7 @@ func (c *call) wait(q waitQueue, client string) error {
 		n.WaitTime += took
 	})
 	if err != nil {
-		return &guestcall.WaitedError{Err: c.interrupted(), For: q.reason(ofClient)}
+		return &guestcall.WaitedError{Err: c.Interrupted(), For: q.reason(ofClient)}
 	}
 	return nil
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/answer"
 	"github.com/toolhost/toolhost/host/internal/calltree"
+	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/extism"
 	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
@@ -24,10 +26,11 @@ import (
 // here needs a mutex.
 type call struct {
 	Call
-	host    *Host
 	module  *Module
 	client  string // fairness key
 	started time.Time
+	slots   waitQueue       // of the host
+	calls   *sync.WaitGroup // of the host; this one is done when it ends
 
 	ctx    lifetime
 	guest  sched.Guest
@@ -37,23 +40,22 @@ type call struct {
 	ops    guestcall.Call  // what its operations need of it
 	admission
 
-	start      startup            // start-up of the instance
-	describing bool               // the guest writes its manifest
-	instance   *instance.Instance // the instance that runs it; nil before and after
-	waited     time.Duration      // time spent waiting for slots
-	fuel       int64              // units used, set when it leaves its instance
-	startFuel  int64              // units used by start-up; 0 in a continued call
-	startTime  time.Duration      // duration of start-up
-	peak       int64              // peak memory in bytes, set when it leaves its instance
-	refused    error              // why its memory could not grow
-	threw      bool               // an exception escaped from the module
-	unwritten  bool               // it tried to write to a read-only folder
-	stderr     []byte             // what a command wrote there, if the log takes it
-	failed     error              // the first exceeded limit or broken rule that a host function found
-	wasi       wasi.Call          // what WASI needs of it
-	extism     *extism.Call       // call of an Extism plugin; see asExtism
-	pending    wait.Pending       // operations in progress
-	params     [2]uint64          // parameters of the guest's function, then its results
+	start     startup            // start-up of the instance
+	instance  *instance.Instance // the instance that runs it; nil before and after
+	waited    time.Duration      // time spent waiting for slots
+	fuel      int64              // units used, set when it leaves its instance
+	startFuel int64              // units used by start-up; 0 in a continued call
+	startTime time.Duration      // duration of start-up
+	peak      int64              // peak memory in bytes, set when it leaves its instance
+	refused   error              // why its memory could not grow
+	threw     bool               // an exception escaped from the module
+	unwritten bool               // it tried to write to a read-only folder
+	stderr    []byte             // what a command wrote there, if the log takes it
+	failed    error              // the first exceeded limit or broken rule that a host function found
+	wasi      wasi.Call          // what WASI needs of it
+	extism    *extism.Call       // what Extism needs of it; nil for other plugins
+	pending   wait.Pending       // operations in progress
+	params    [2]uint64          // parameters of the guest's function, then its results
 }
 
 // Call runs a tool in a clean instance, without any trace of an earlier call, and
@@ -85,7 +87,7 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	if err := h.enter(req.Caller != nil); err != nil {
 		return nil, err
 	}
-	c := &call{Call: *req, host: h, module: m, client: fair.ClientOf(req.Session), started: time.Now()}
+	c := &call{Call: *req, module: m, client: fair.ClientOf(req.Session), started: time.Now(), slots: h.slots, calls: &h.calls}
 	c.Policy = c.Policy.withDefaults()
 	c.start.call = c
 	c.inner.Begin(c.Caller, &c.guest, &c.meter, c.started)
@@ -97,14 +99,14 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 		c.Args = json.RawMessage("{}")
 	}
 
-	c.ctx.begin(ctx, c)
+	c.begin(ctx, h.ctx)
 	h.cpus.Init(&c.guest, &c.ctx, sched.GuestOptions{
 		Client: c.client, Background: c.Background, Stopping: c.Stopping,
 	})
-	c.meter = meter.Meter{Fuel: fuel.NewMeter(c.Policy.Fuel, c.interrupted), Payer: m.account.Payer(h.ledger.Client(c.client))}
+	c.meter = meter.Meter{Fuel: fuel.NewMeter(c.Policy.Fuel, c.Interrupted), Payer: m.account.Payer(h.ledger.Client(c.client))}
 	c.answer.Limit, c.ops.Said.Total = c.Policy.Output, -1
+	c.ops.Log, c.ops.Operations, c.ops.Egress = h.log, h.operations, h.egress
 	c.beginOperations()
-	c.wasi = wasi.Call{Ops: &c.ops, Pending: &c.pending, Host: wasiHost{c}, Shape: m.Info.Shape, Program: wasi.Program{Command: c.Command, Argv: c.Argv, Args: c.Args}}
 	c.observe()
 	if c.Caller != nil {
 		c.Caller.Enter(&c.inner)
@@ -122,9 +124,24 @@ func (c *call) beginOperations() {
 		CallTool: c.CallTool, SearchTools: c.SearchTools,
 	}
 	o.Observers = guestcall.Observers{OnProgress: c.Progress, OnUngranted: c.Ungranted, OnHTTP: c.Observers.HTTP}
-	o.Context, o.Stopping, o.Log, o.Operations, o.Egress = &c.ctx, c.Stopping, c.host.log, c.host.operations, c.host.egress
+	o.Context, o.Stopping = &c.ctx, c.Stopping
 	o.Guest, o.Meter, o.Tree, o.Answer, o.Suspension = &c.guest, &c.meter, &c.inner, &c.answer, &c.pending
 	c.pending.Init(waiter{c}, o, c.Suspend, c.module.Info.Digest)
+}
+
+// begin starts the lifetime of the call, which ends with ctx or with its host, and gives
+// the functions that its guest imports what they need of it.
+func (c *call) begin(ctx, host context.Context) {
+	info := c.module.Info
+	c.wasi = wasi.Call{Ops: &c.ops, Pending: &c.pending, Start: &c.start, Host: c, Shape: info.Shape, Program: wasi.Program{Command: c.Command, Argv: c.Argv, Args: c.Args}}
+	if info.Shape == contract.Extism {
+		c.extism = &extism.Call{
+			Tool:  extism.Tool{Function: c.Function, Input: c.Input, MCPTool: c.MCPTool, Args: c.Args, HostFunctions: c.HostFunctions},
+			Start: &c.start, Guest: extismGuest{c}, Info: info, Ops: &c.ops, Meter: &c.meter, Answer: &c.answer, Config: c.Policy.Config,
+		}
+	}
+	c.ctx.begin(ctx, host, c.started, c.Policy.Timeout)
+	c.ctx.call, c.ctx.wasi, c.ctx.extism = c, &c.wasi, c.extism
 }
 
 // end releases what the call holds.
@@ -136,12 +153,12 @@ func (c *call) end() {
 	c.meter.Repay()
 	c.meter.Payer.Leave()
 	c.ctx.end()
-	c.host.calls.Done()
+	c.calls.Done()
 }
 
-// interrupted returns why the call must end now, or nil. It is called before each
+// Interrupted returns why the call must end now, or nil. It is called before each
 // slice of fuel and by each host function.
-func (c *call) interrupted() error {
+func (c *call) Interrupted() error {
 	if c.failed != nil {
 		return c.failed
 	}
@@ -163,13 +180,13 @@ func (c *call) interrupted() error {
 // alone.
 var errOverdrawn = fmt.Errorf("%w of the call and the tools that it calls", ErrFuel)
 
-// compute waits until the guest may compute. Its error is the reason if the call ended
+// Compute waits until the guest may compute. Its error is the reason if the call ended
 // first.
-func (c *call) compute() error {
+func (c *call) Compute() error {
 	if c.guest.Compute() {
 		return nil
 	}
-	return c.interrupted()
+	return c.Interrupted()
 }
 
 // context returns the value of abi.FieldContext.

@@ -18,23 +18,14 @@ type environment struct {
 	kernel extism.Kernel // of an Extism plugin
 }
 
-// wasiHost is a call as package wasi sees it.
-type wasiHost struct{ call *call }
-
-// Touched implements wasi.Host.
-func (h wasiHost) Touched(function string, params []uint64) { h.call.start.touched(function, params) }
-
-// Show implements wasi.Host.
-func (h wasiHost) Show(stream abi.Stream, p []byte) { h.call.show(stream, p) }
-
 // Fail implements wasi.Host.
-func (h wasiHost) Fail(err error) { h.call.failed = err }
+func (c *call) Fail(err error) { c.failed = err }
 
-// show passes live output to the caller. The guest does not see its write errors.
-func (c *call) show(stream abi.Stream, p []byte) {
+// Show implements wasi.Host: it passes live output to the caller. The guest does not see its write errors.
+func (c *call) Show(stream abi.Stream, p []byte) {
 	w := c.Stdout
 	if stream == abi.StreamStderr {
-		if c.module.Info.Shape == contract.Command && !c.Secret && c.host.log.Enabled(&c.ctx, slog.LevelInfo) {
+		if c.module.Info.Shape == contract.Command && !c.Secret && c.ops.Log.Enabled(&c.ctx, slog.LevelInfo) {
 			c.stderr = append(c.stderr, p[:min(len(p), answer.MaxLogged-len(c.stderr))]...)
 		}
 		p, w = c.answer.Stderr.Write(p), c.Stderr
@@ -45,9 +36,9 @@ func (c *call) show(stream abi.Stream, p []byte) {
 	}
 }
 
-// log writes a plugin's message for the operator. It never reaches the model.
-func (c *call) log(stream abi.Stream, data []byte) {
-	log := c.host.log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID)
+// Log writes a plugin's message for the operator. It never reaches the model.
+func (c *call) Log(stream abi.Stream, data []byte) {
+	log := c.ops.Log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID)
 	before := c.answer.Logged
 	c.answer.Logged += int64(len(data))
 	switch {
@@ -64,32 +55,11 @@ var levels = map[abi.Stream]slog.Level{
 	abi.StreamDebug: slog.LevelDebug, abi.StreamInfo: slog.LevelInfo, abi.StreamWarn: slog.LevelWarn, abi.StreamErrorLog: slog.LevelError,
 }
 
-// asExtism returns the call as that of an Extism plugin.
-func (c *call) asExtism() *extism.Call {
-	if c.extism == nil {
-		c.extism = &extism.Call{
-			Tool:  extism.Tool{Function: c.Function, Input: c.Input, MCPTool: c.MCPTool, Args: c.Args, HostFunctions: c.HostFunctions},
-			Guest: extismGuest{c}, Info: c.module.Info, Ops: &c.ops, Meter: &c.meter, Answer: &c.answer, Config: c.Policy.Config,
-		}
-	}
-	c.extism.Instance = c.instance
-	return c.extism
-}
-
 // extismGuest is the guest of a call as package extism sees it.
-type extismGuest struct{ call *call }
+type extismGuest struct{ *call }
 
 // Enter implements extism.Guest.
 func (g extismGuest) Enter(e *instance.Entry) (int32, error) {
-	g.call.params = [2]uint64{}
-	return g.call.enter(e)
+	g.params = [2]uint64{}
+	return g.enter(e)
 }
-
-// Kernel implements extism.Guest.
-func (g extismGuest) Kernel() *extism.Kernel { return &g.call.instance.Guest.(*environment).kernel }
-
-// Imports implements extism.Guest.
-func (g extismGuest) Imports(module string) { g.call.start.imports(module) }
-
-// Log implements extism.Guest.
-func (g extismGuest) Log(stream abi.Stream, text []byte) { g.call.log(stream, text) }

@@ -42,7 +42,7 @@ func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 		builder.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
 			c := callOf(ctx)
 			if !readsScript(name, stack) {
-				c.start.imports(abi.Version)
+				c.start.Imports(abi.Version)
 			}
 			c.meter.Check() // a call that has to end does so before it has any effect
 			stack[0] = api.EncodeI32(f.call(c, mod.Memory(), stack))
@@ -107,7 +107,7 @@ func read(c *call, mem api.Memory, stack []uint64) int32 {
 // field returns a field of the contract, and whether it exists. An existing field may be
 // empty.
 func (c *call) field(f abi.Field) ([]byte, bool) {
-	if c.describing && f != abi.FieldScript {
+	if c.ops.Describing && f != abi.FieldScript {
 		return nil, false
 	}
 
@@ -131,7 +131,7 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 	data := bytesAt(mem, abi.ImportWrite, stack[1], stack[2])
 	stream := abi.Stream(api.DecodeI32(stack[0]))
 	c.meter.Charge(len(data))
-	if c.describing && stream != abi.StreamManifest && stream != abi.StreamError || !c.describing && stream == abi.StreamManifest {
+	if c.ops.Describing && stream != abi.StreamManifest && stream != abi.StreamError || !c.ops.Describing && stream == abi.StreamManifest {
 		return abi.RefusedStream
 	}
 
@@ -147,13 +147,13 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 
 	switch stream {
 	case abi.StreamOutput, abi.StreamStderr:
-		c.show(stream, data)
+		c.Show(stream, data)
 	case abi.StreamContent:
 		if err := c.answer.Add(data); err != nil {
 			return c.ops.Refuse(abi.RefusedContent, "invalid", err.Error())
 		}
 	case abi.StreamDebug, abi.StreamInfo, abi.StreamWarn, abi.StreamErrorLog:
-		c.log(stream, data)
+		c.Log(stream, data)
 	default:
 		if buffer == nil {
 			return abi.RefusedStream

@@ -137,7 +137,7 @@ func (m *Module) describe(ctx context.Context, units int64) ([]byte, error) {
 		return nil, &CallError{Tool: req.Tool, Err: err}
 	}
 	defer c.end()
-	c.describing, c.ops.Describing, c.answer.Describing = true, true, true
+	c.ops.Describing, c.answer.Describing = true, true
 
 	r, err := c.outcome(c.run())
 	switch {

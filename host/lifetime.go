@@ -15,8 +15,14 @@ import (
 // clock answers that. Only calls that wait for the end need a timer.
 type lifetime struct {
 	context.Context // the caller's
-	call            *call
-	deadline        time.Duration // since the start of the call: its limit, or the caller's deadline if earlier
+	host            context.Context
+	started         time.Time
+	limit           time.Duration
+	deadline        time.Duration // since the start: its limit, or the caller's deadline if earlier
+
+	call   any // the *call, for functions that its guest imports
+	wasi   *wasi.Call
+	extism *extism.Call
 
 	ended atomic.Bool
 	mu    sync.Mutex
@@ -30,15 +36,15 @@ type callKey struct{}
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
 // begin starts the lifetime of a call. It ends with end.
-func (l *lifetime) begin(ctx context.Context, c *call) {
-	l.Context, l.call, l.deadline = ctx, c, c.Policy.Timeout
+func (l *lifetime) begin(ctx, host context.Context, started time.Time, limit time.Duration) {
+	l.Context, l.host, l.started, l.limit, l.deadline = ctx, host, started, limit, limit
 	if deadline, ok := ctx.Deadline(); ok {
-		l.deadline = min(l.deadline, deadline.Sub(c.started))
+		l.deadline = min(l.deadline, deadline.Sub(started))
 	}
 }
 
 // Deadline implements context.Context.
-func (l *lifetime) Deadline() (time.Time, bool) { return l.call.started.Add(l.deadline), true }
+func (l *lifetime) Deadline() (time.Time, bool) { return l.started.Add(l.deadline), true }
 
 // Value implements context.Context.
 func (l *lifetime) Value(key any) any {
@@ -46,9 +52,9 @@ func (l *lifetime) Value(key any) any {
 	case callKey{}:
 		return l.call
 	case wasi.Key{}:
-		return &l.call.wasi
+		return l.wasi
 	case extism.Key{}:
-		return l.call.asExtism()
+		return l.extism
 	}
 	return l.Context.Value(key)
 }
@@ -67,18 +73,18 @@ func (l *lifetime) over() (err, cause error) {
 	if err := l.Context.Err(); err != nil {
 		return err, context.Cause(l.Context)
 	}
-	if host := l.call.host.ctx; host.Err() != nil {
-		return context.Canceled, context.Cause(host)
+	if l.host.Err() != nil {
+		return context.Canceled, context.Cause(l.host)
 	}
-	if time.Since(l.call.started) < l.deadline {
+	if time.Since(l.started) < l.deadline {
 		return nil, nil
 	}
-	if l.deadline < l.call.Policy.Timeout {
+	if l.deadline < l.limit {
 		<-l.Context.Done() // its timer may be late when guests keep all cores busy
 		return l.Context.Err(), context.Cause(l.Context)
 	}
 
-	return context.DeadlineExceeded, TimeoutError{l.call.Policy.Timeout}
+	return context.DeadlineExceeded, TimeoutError{l.limit}
 }
 
 // Done implements context.Context.
@@ -87,10 +93,9 @@ func (l *lifetime) Done() <-chan struct{} {
 	defer l.mu.Unlock()
 
 	if l.timed == nil {
-		limit := l.call.Policy.Timeout
-		ctx, cancelTime := context.WithDeadlineCause(l.Context, l.call.started.Add(limit), TimeoutError{limit})
+		ctx, cancelTime := context.WithDeadlineCause(l.Context, l.started.Add(l.limit), TimeoutError{l.limit})
 		ctx, cancel := context.WithCancel(ctx)
-		release := context.AfterFunc(l.call.host.ctx, cancel)
+		release := context.AfterFunc(l.host, cancel)
 		l.timed, l.stop = ctx, func() {
 			release()
 			cancel()

@@ -112,7 +112,7 @@ func (o *outcome) value(result []byte) error {
 	}
 	shape := o.module.Info.Shape
 	if len(result) == 0 && (shape == contract.Reactor || o.MCPTool != "") {
-		if !o.answer.Given && len(o.answer.Content) == 0 && !o.describing {
+		if !o.answer.Given && len(o.answer.Content) == 0 && !o.ops.Describing {
 			return fmt.Errorf("%w: %s", ErrABI, errNoResult)
 		}
 		return nil
@@ -190,7 +190,7 @@ func (o *outcome) reason(err error) (trace string, reason error) {
 // the agent sees one sentence.
 func (o *outcome) classify(err *CallError) {
 	log := o.logger()
-	if o.describing { // its caller reports the error
+	if o.ops.Describing { // its caller reports the error
 		log = slog.New(slog.DiscardHandler)
 	}
 	o.Kind, o.Error = abi.LimitReached, err.Err.Error()
@@ -231,7 +231,7 @@ func (o *outcome) classify(err *CallError) {
 
 // logger returns the log with the names of the call.
 func (c *call) logger() *slog.Logger {
-	return c.host.log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "session", c.Session)
+	return c.ops.Log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "session", c.Session)
 }
 
 // attributes returns what the log says of the error, without what is not known.

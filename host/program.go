@@ -15,7 +15,7 @@ import (
 
 // isProgram reports whether the guest is a command that runs a tool.
 func (o *outcome) isProgram() bool {
-	return o.module.Info.Shape == contract.Command && !o.describing
+	return o.module.Info.Shape == contract.Command && !o.ops.Describing
 }
 
 // exited reads the output of a guest that ended with an exit code. A program that has only a

@@ -20,7 +20,7 @@ const busyProcessors = "other calls of at least its urgency have all processors:
 // run gets an instance, runs the tool in it, and returns the instance. Its code
 // is that of toolhost_invoke; a command that exits with 0 returns abi.InvokeOK.
 func (c *call) run() (code int32, err error) {
-	if err := c.interrupted(); err != nil {
+	if err := c.Interrupted(); err != nil {
 		return 0, &instance.Stop{Reason: err}
 	}
 	if need := c.module.Info.MinBytes; need > c.Policy.Memory {
@@ -43,7 +43,7 @@ func (c *call) runAdmitted() (code int32, err error) {
 	t := &c.module.tally
 	t.count(func(n *Counts) { n.Running++ })
 	defer t.count(func(n *Counts) { n.Running-- })
-	if err := c.compute(); err != nil {
+	if err := c.Compute(); err != nil {
 		return 0, &instance.Stop{Reason: &guestcall.WaitedError{Err: err, For: busyProcessors}}
 	}
 	defer c.guest.Idle()
@@ -63,8 +63,8 @@ func (c *call) runAdmitted() (code int32, err error) {
 
 	switch in := c.instance; {
 	case c.module.Info.Shape == contract.Extism:
-		code, err = c.asExtism().Run()
-	case c.describing:
+		code, err = c.extism.Run()
+	case c.ops.Describing:
 		code, err = c.enter(in.Entry(abi.ExportDescribe))
 	case c.module.Info.Shape == contract.Command:
 		_, err = c.enter(in.Entry(abi.ExportStart))
@@ -87,7 +87,11 @@ func (c *call) runAdmitted() (code int32, err error) {
 
 // serve makes c the call that an instance serves.
 func (c *call) serve(in *instance.Instance) {
-	in.Guest.(*environment).Serve(&c.wasi)
+	env := in.Guest.(*environment)
+	env.Serve(&c.wasi)
+	if c.extism != nil {
+		c.extism.Instance, c.extism.Kernel = in, &env.kernel
+	}
 	c.instance, c.meter.Counter, c.meter.Memory = in, in.Counter, in.Memory
 	if c.meter.Live != nil {
 		c.meter.Live.Waited.Store(int64(c.waited))

@@ -16,14 +16,14 @@ import (
 // view can share a snapshot. It is empty for a call that must not share one.
 func (u *startup) view() string {
 	c, p := u.call, &u.call.Policy
-	if c.module.Isolation.Mode != Reset || c.describing || c.ImpureInit {
+	if c.module.Isolation.Mode != Reset || c.ops.Describing || c.ImpureInit {
 		return ""
 	}
 
 	b := strconv.AppendInt(nil, p.Memory, 10)
 	b = strconv.AppendBool(strconv.AppendBool(b, p.Clock), p.Random)
 	if c.module.Info.Shape == contract.Extism {
-		b = strconv.AppendBool(b, c.asExtism().StartsItself())
+		b = strconv.AppendBool(b, c.extism.StartsItself())
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 		b = strconv.AppendQuote(strconv.AppendQuote(b, name), p.Env[name])
@@ -52,15 +52,15 @@ func (u *startup) capture(view string) error {
 	return nil
 }
 
-// imports records that the guest calls a function of a module that depends on the call.
-func (u *startup) imports(module string) {
+// Imports records that the guest calls a function of a module that depends on the call.
+func (u *startup) Imports(module string) {
 	if u.running {
 		u.impure = "it calls " + module + " while it starts up"
 	}
 }
 
-// touched records a call of a WASI function, which may affect the snapshot of the module.
-func (u *startup) touched(function string, stack []uint64) {
+// Touched records a call of a WASI function, which may affect the snapshot of the module.
+func (u *startup) Touched(function string, stack []uint64) {
 	reads := wasi.Reads(function, stack)
 	u.tainted = u.tainted || !reads && !wasi.Traceless(function)
 	if !u.running {

@@ -81,7 +81,7 @@ func (u *startup) ready() (err error) {
 	u.running = false
 	in.Guest.(*environment).Begin()
 
-	if err == nil && c.module.renews && !c.describing && c.Continue == nil {
+	if err == nil && c.module.renews && !c.ops.Describing && c.Continue == nil {
 		// Randomness differs between instances from here on. Every call runs
 		// this, so that all calls cost the same.
 		_, err = c.enter(in.Cached(abi.ExportRestored))
@@ -122,7 +122,7 @@ func (u *startup) instantiate(s *instance.Snapshot) (in *instance.Instance, err 
 	}()
 
 	c := u.call
-	if err := c.interrupted(); err != nil {
+	if err := c.Interrupted(); err != nil {
 		return nil, &instance.Stop{Reason: err}
 	}
 	m, image := c.module, c.module.base
@@ -161,7 +161,7 @@ func (u *startup) start() error {
 		}
 	}
 	if c.module.Info.Shape == contract.Extism {
-		return c.asExtism().Start()
+		return c.extism.StartUp()
 	}
 	if e := c.instance.Entry(abi.ExportInitialize); e != nil {
 		if _, err := c.enter(e); err != nil {
@@ -220,7 +220,7 @@ func (u *startup) image() (*checkpoint.Image, error) {
 	}
 	data, err := c.Suspend.Image(hex.EncodeToString(u.point.Image[:]))
 	if err != nil {
-		c.host.log.Warn("the image of a call that waited cannot be read", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
+		c.ops.Log.Warn("the image of a call that waited cannot be read", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
 		return nil, wait.CannotContinue("the plugin starts up differently here, and how it did is not kept")
 	}
 	image, err := checkpoint.DecodeImage(data, u.point.Image, uint64(c.Policy.Memory))

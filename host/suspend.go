@@ -135,8 +135,6 @@ func (w waiter) Instance() *instance.Instance { return w.instance }
 func (w waiter) Elapsed() int64               { return w.environment().Monotonic() }
 func (w waiter) SetElapsed(ns int64)          { w.environment().Continue(ns) }
 func (w waiter) Contended() bool              { return w.module.slots.Contended() }
-func (w waiter) Compute() error               { return w.compute() }
-func (w waiter) Interrupted() error           { return w.interrupted() }
 
 func (w waiter) environment() *environment { return w.instance.Guest.(*environment) }
 

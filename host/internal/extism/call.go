@@ -19,8 +19,10 @@ type Key struct{}
 // A Call is the call of an Extism plugin. Its functions run on the goroutine of its guest.
 type Call struct {
 	Tool
+	Start    Start
 	Guest    Guest
-	Instance *instance.Instance // set once the call has one
+	Instance *instance.Instance // that runs it
+	Kernel   *Kernel            // of the instance, with what the call before left in it
 	Info     *contract.Info
 	Ops      *guestcall.Call
 	Meter    *meter.Meter
@@ -44,14 +46,16 @@ type Tool struct {
 	HostFunctions map[string]string // tools by the functions that they stand in for
 }
 
+// A Start is the start-up of the module.
+type Start interface {
+	// Imports notes that the guest calls a function of an imported module.
+	Imports(module string)
+}
+
 // A Guest runs the plugin.
 type Guest interface {
 	// Enter runs a function without parameters, and returns its result, if any.
 	Enter(e *instance.Entry) (int32, error)
-	// Kernel returns the kernel of the instance, with what the call before left in it.
-	Kernel() *Kernel
-	// Imports notes that the guest calls a function of an imported module.
-	Imports(module string)
 	// Log logs a message of the plugin.
 	Log(stream abi.Stream, text []byte)
 }
@@ -70,7 +74,7 @@ func (c *Call) kernelOf() *Kernel {
 		return c.kernel
 	}
 
-	k := c.Guest.Kernel()
+	k := c.Kernel
 	k.Reset(Config{Limit: uint64(c.Ops.Memory), Pay: func(bytes uint64) error { return c.Meter.Keep(int(bytes)) }})
 	c.kernel = k
 	input, err := c.input()

@@ -95,7 +95,7 @@ func define(builder wazero.HostModuleBuilder, module string, functions map[strin
 	for name, f := range functions {
 		builder.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, _ api.Module, stack []uint64) {
 			c := ctx.Value(Key{}).(*Call)
-			c.Guest.Imports(module)
+			c.Start.Imports(module)
 			if c.called++; c.called == batch {
 				c.pay()
 			}

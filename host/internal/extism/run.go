@@ -12,8 +12,8 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// Start runs the start-up of a plugin.
-func (c *Call) Start() error {
+// StartUp runs the start-up of a plugin.
+func (c *Call) StartUp() error {
 	if c.StartsItself() {
 		return nil
 	}

@@ -20,6 +20,7 @@ func callOf(ctx context.Context) *Call { return ctx.Value(Key{}).(*Call) }
 type Call struct {
 	Ops     *guestcall.Call
 	Pending interface{ Any() bool } // operations in progress
+	Start   Start
 	Host    Host
 	Shape   contract.Shape
 	Program
@@ -38,10 +39,14 @@ type Program struct {
 	Args json.RawMessage
 }
 
-// A Host runs the call.
-type Host interface {
+// A Start is the start-up of the module.
+type Start interface {
 	// Touched records a call of a function, before it runs.
 	Touched(function string, params []uint64)
+}
+
+// A Host runs the call.
+type Host interface {
 	// Show passes live output on.
 	Show(stream abi.Stream, p []byte)
 	// Fail ends the call at its next check.

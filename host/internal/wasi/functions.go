@@ -104,7 +104,7 @@ type checked struct {
 // Before implements experimental.FunctionListener.
 func (f checked) Before(ctx context.Context, m api.Module, _ api.FunctionDefinition, stack []uint64, _ experimental.StackIterator) {
 	c := callOf(ctx)
-	c.Host.Touched(f.name, stack)
+	c.Start.Touched(f.name, stack)
 	if c.Shape != contract.Command {
 		c.env.idling.before(f.name, stack)
 	}
