@@ -30,12 +30,13 @@ const (
 // keyedWeb is a service with a plugin that sends the secret of its user to a real server.
 type keyedWeb struct {
 	service
-	keys  string // the file
-	dir   string // of the data
-	audit string
-	seen  chan string // what the server gets
-	cfg   Config
-	files fstest.MapFS
+	keys    string // the file
+	address string // of the web server
+	dir     string // of the data
+	audit   string
+	seen    chan string // what the server gets
+	cfg     Config
+	files   fstest.MapFS
 }
 
 func openKeyed(t *testing.T, claims ...string) *keyedWeb {
@@ -66,6 +67,7 @@ func openKeyed(t *testing.T, claims ...string) *keyedWeb {
 		DataDir: k.dir, AuditDir: k.audit, Grants: map[string]plugins.Grant{"asks": {HTTP: rules}, "knows": {HTTP: rules}, "claims": {HTTP: rules}},
 		Host: host.Config{Egress: host.Egress{CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})}},
 	}
+	k.address = address
 	k.cfg.Secrets = k.vault(t, address)
 	k.service = openFolder(t, k.cfg, k.files)
 	return k
@@ -156,23 +158,28 @@ func TestKeysOfSecrets(t *testing.T) {
 	first, old := stored(), string(must(os.ReadFile(k.keys)))
 	next := vault.NewKey() + "\n"
 
-	require.NoError(t, os.WriteFile(k.keys, []byte(next+old), 0o600))
+	rekey := func(keys string) error {
+		require.NoError(t, os.WriteFile(k.keys, []byte(keys), 0o600))
+		k.cfg.Secrets = k.vault(t, k.address)
+		_, err := k.Reconfigure(ctx, func(to *Config) { to.Secrets = k.cfg.Secrets })
+		return err
+	}
+	require.ErrorContains(t, rekey(next), "cannot be decrypted with these keys")
 	k.call("ana/default", "asks", `{}`)
-	require.Equal(t, "Bearer "+valueOfAna, <-k.seen, "both decrypt")
+	require.Equal(t, "Bearer "+valueOfAna, <-k.seen, "the old keys stay in force")
 	require.Equal(t, first, stored())
-	_, err := k.Reconfigure(ctx, func(*Config) {})
-	require.NoError(t, err)
+	require.NoError(t, rekey(next+old))
 	require.NotEqual(t, first, stored())
-
-	require.NoError(t, os.WriteFile(k.keys, []byte(next), 0o600))
+	require.NoError(t, rekey(next))
 	k.call("ana/default", "asks", `{}`)
 	require.Equal(t, "Bearer "+valueOfAna, <-k.seen)
 	require.NoError(t, k.Close(done()))
 
 	third := vault.NewKey() + "\n"
 	require.NoError(t, os.WriteFile(k.keys, []byte(third+next), 0o600))
+	k.cfg.Secrets = k.vault(t, k.address)
 	k.service = openFolder(t, k.cfg, k.files)
-	require.NoError(t, os.WriteFile(k.keys, []byte(third), 0o600))
+	require.NoError(t, rekey(third))
 	k.call("ana/default", "asks", `{}`)
 	require.Equal(t, "Bearer "+valueOfAna, <-k.seen, "after a start")
 }
@@ -190,7 +197,10 @@ func TestMissingSecrets(t *testing.T) {
 	require.NoError(t, k.Secrets("ana").Set(t.Context(), "example", valueOfAna))
 	require.Equal(t, `connect example first: the secret "example" has no value: set it with PUT /v1/secrets/example, or have the operator set it`, k.asks("bo/default"))
 	require.Equal(t, `connect example first: the secret "example" has no value: set it with toolhost secret set example`, k.asks("ana"), "a session with the name of a user")
+	require.NoError(t, k.Close(done()))
 	require.NoError(t, os.WriteFile(k.keys, []byte(vault.NewKey()+"\n"), 0o600))
+	k.cfg.Secrets = k.vault(t, k.address)
+	k.service = openFolder(t, k.cfg, k.files)
 	require.Equal(t, `{"code":"failed","message":"secret \"example\": it cannot be used now: the operator finds the reason in the log"}`, k.asks("ana/default"))
 	require.Empty(t, k.seen, "nothing was sent")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolhost/toolhost/client"
 	"github.com/toolhost/toolhost/internal/human"
+	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -128,8 +129,11 @@ func (a *app) restore(ctx context.Context, file string) error {
 	if err := a.config.checkKeptHere(); err != nil {
 		return err
 	}
-	if _, err := a.config.cacheDir(); err != nil { // checks that the data folder is this user's
-		return err
+	foreign := owned.Foreign(a.config.data)
+	if !foreign {
+		if _, err := a.config.cacheDir(); err != nil { // checks that the data folder is this user's
+			return err
+		}
 	}
 	backup, err := os.Open(file)
 	if err != nil {
@@ -137,7 +141,11 @@ func (a *app) restore(ctx context.Context, file string) error {
 	}
 	defer func() { _ = backup.Close() }()
 
-	err = server.Restore(ctx, backup, a.config.runsFolder())
+	if foreign {
+		err = a.restoreFor(ctx, backup)
+	} else {
+		err = server.Restore(ctx, backup, a.config.runsFolder())
+	}
 	if errors.Is(err, fs.ErrExist) {
 		return &usageError{err, "stop the server and move the folder away, or choose another data folder with --data"}
 	}
@@ -146,4 +154,44 @@ func (a *app) restore(ctx context.Context, file string) error {
 	}
 	a.printf("restored in %s: start toolhost serve\n", oneLine(a.config.runsFolder()))
 	return nil
+}
+
+// restoreFor restores a backup for the user who owns the data folder. Root writes nothing
+// into that folder, where its user could redirect it: the folder is made next to it.
+func (a *app) restoreFor(ctx context.Context, backup *os.File) error {
+	data, err := filepath.EvalSymlinks(a.config.data)
+	if err != nil {
+		return err
+	}
+	owner, err := os.Stat(data)
+	if err != nil {
+		return err
+	}
+	if err := owned.Folder(filepath.Dir(data)); err != nil {
+		return err
+	}
+	staging, err := os.MkdirTemp(filepath.Dir(data), ".restore-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(staging) }()
+
+	made := filepath.Join(staging, "runs")
+	if err := server.Restore(ctx, backup, made); err != nil {
+		return err
+	}
+	err = filepath.WalkDir(made, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return owned.Give(path, owner)
+	})
+	if err != nil {
+		return err
+	}
+	into := filepath.Join(data, "runs")
+	if err := os.Remove(into); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be there if it is empty
+		return &fs.PathError{Op: "restore", Path: into, Err: fs.ErrExist}
+	}
+	return os.Rename(made, into)
 }

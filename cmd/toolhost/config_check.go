@@ -11,7 +11,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/internal/registry"
 	"github.com/toolhost/toolhost/pkg/background"
@@ -121,14 +123,20 @@ func (c *config) checkKeys() error {
 	return err
 }
 
-// checkSecrets reports missing files of secrets, which would end calls with a required
-// connection.
+// checkSecrets reports files of secrets that are missing or unsafe, which would end calls.
 func (c configCheck) checkSecrets() {
 	for name, s := range c.secrets {
 		if s.File == "" {
 			continue
 		}
-		if _, err := os.Stat(s.File); err != nil {
+		err := vault.CheckFile(s.File)
+		switch {
+		case errors.Is(err, host.ErrNoSecret):
+			err = &fs.PathError{Op: "open", Path: s.File, Err: syscall.ENOENT}
+		case errors.Is(err, owned.ErrUnsafe) && owned.Foreign(c.data): // it may belong to the server's user
+			err = nil
+		}
+		if err != nil {
 			c.problem("secrets."+name+".file", "%v", err)
 		}
 	}
@@ -193,7 +201,11 @@ func (c configCheck) checkListen() {
 	if c.listen == "" {
 		return
 	}
-	if _, _, err := net.SplitHostPort(c.listen); err != nil {
+	_, port, err := net.SplitHostPort(c.listen)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
 		c.problem(key, "%s: expected host:port, such as 127.0.0.1:7070", c.listen)
 		return
 	}

@@ -3,14 +3,17 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/server"
 )
 
 // A data folder that others can write to is refused by all that keep something
@@ -66,7 +69,7 @@ func TestDataOfAnotherUser(t *testing.T) {
 		code, _, errs := toolhost(t.Context(), args...)
 		require.Equal(t, exitUsage, code, args)
 		require.Equal(t, "toolhost: data folder: "+data+" belongs to another user\n"+
-			"toolhost: hint: run this command as that user, or call through its server with toolhost call --remote\n", errs, args)
+			"toolhost: hint: run this command as that user; toolhost call --remote calls through its server\n", errs, args)
 	}
 	entries, err := os.ReadDir(data)
 	require.NoError(t, err)
@@ -76,6 +79,68 @@ func TestDataOfAnotherUser(t *testing.T) {
 	code, _, errs := toolhost(t.Context(), "list")
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, errs, "unsafe: "+data+" belongs to the user 65534")
+}
+
+// Root restores a backup for the user who owns the data folder.
+func TestRestoreForAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	t.Setenv("TOOLHOST_PLUGINS", t.TempDir())
+	old, parent := t.TempDir(), t.TempDir()
+	s, err := server.Open(t.Context(), server.Config{DataDir: filepath.Join(old, "runs")})
+	require.NoError(t, err)
+	require.NoError(t, s.Close(t.Context()))
+	backup := filepath.Join(t.TempDir(), "backup.zip")
+	code, _, errs := toolhost(t.Context(), "backup", backup, "--data", old)
+	require.Zero(t, code, errs)
+
+	data := filepath.Join(parent, "data")
+	require.NoError(t, os.Mkdir(data, 0o700))
+	require.NoError(t, os.Chown(data, 65534, 65534))
+	code, _, errs = toolhost(t.Context(), "restore", backup, "--data", data)
+	require.Zero(t, code, errs)
+	var restored []string
+	require.NoError(t, filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
+		require.NoError(t, err)
+		info, err := d.Info()
+		require.NoError(t, err)
+		require.EqualValues(t, 65534, info.Sys().(*syscall.Stat_t).Uid, path)
+		restored = append(restored, d.Name())
+		return nil
+	}))
+	require.Contains(t, restored, "state.db")
+	left, err := os.ReadDir(parent)
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+
+	code, _, errs = toolhost(t.Context(), "restore", backup, "--data", data)
+	require.Equal(t, exitUsage, code, errs)
+	require.Contains(t, errs, "file already exists")
+}
+
+// A new key leaves the file of keys to those who could read it.
+func TestNewKeyKeepsReaders(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	file := filepath.Join(t.TempDir(), "keys")
+	for range 2 {
+		code, _, errs := toolhost(t.Context(), "secret", "key", file)
+		require.Zero(t, code, errs)
+		require.NoError(t, os.Chown(file, 0, 65534))
+		require.NoError(t, os.Chmod(file, 0o440))
+	}
+	code, _, errs := toolhost(t.Context(), "secret", "key", file)
+	require.Zero(t, code, errs)
+
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o440), info.Mode())
+	require.EqualValues(t, 65534, info.Sys().(*syscall.Stat_t).Gid)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, 3, strings.Count(string(text), "\n"))
 }
 
 // TestNamedConfigOfOthers: a configuration that others can write to, or that is theirs, is

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	stdlog "log"
 	"log/slog"
 	"os"
@@ -265,8 +266,12 @@ func (a *app) serviceConfig() (cfg server.Config, err error) {
 	if a.exports != nil {
 		cfg.Telemetry = a.exports.Config
 	}
-	cfg.Secrets, err = a.secrets(a.config)
-	return cfg, err
+	secrets, err := a.secrets(a.config)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Secrets = secrets
+	return cfg, nil
 }
 
 // apply sets what a reload can change of a service, except for secrets and watching,
@@ -287,15 +292,23 @@ func (c *loaded) apply(to *server.Config) {
 }
 
 // secrets returns the secrets of a configuration.
-func (a *app) secrets(c *loaded) (host.Secrets, error) {
+func (a *app) secrets(c *loaded) (*vault.Vault, error) {
 	if err := c.checkKeys(); err != nil {
-		return nil, &usageError{fmt.Errorf("secrets_key: %w", err), ""}
+		return nil, &usageError{fmt.Errorf("secrets_key: %w", err), keyHint(err)}
 	}
 	sources := map[string]vault.Source{}
 	for name, s := range c.secrets {
 		sources[name] = *s
 	}
 	return vault.New(sources, vault.Keys(c.secretsKey), a.logger())
+}
+
+// keyHint says how the file of keys becomes readable.
+func keyHint(err error) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return "let the user of the server read it: chown root:GROUP FILE; chmod 440 FILE, or LoadCredential= in the unit of systemd"
+	}
+	return ""
 }
 
 // sameSecrets reports whether two configurations have the same sources of secrets.
@@ -352,7 +365,7 @@ func (c *loaded) cacheDir() (string, error) {
 	err := os.MkdirAll(c.data, 0o700)
 	if err == nil {
 		if owned.Foreign(c.data) {
-			return "", &usageError{fmt.Errorf("data folder: %s belongs to another user", c.data), "run this command as that user, or call through its server with toolhost call --remote"}
+			return "", &usageError{fmt.Errorf("data folder: %s belongs to another user", c.data), "run this command as that user; toolhost call --remote calls through its server"}
 		}
 		if err := owned.Behind(c.data); err != nil {
 			return "", fmt.Errorf("data folder: %w", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/toolhost/toolhost/internal/watch"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/vault"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -160,8 +161,12 @@ func (r *reloader) apply(ctx context.Context, next *loaded, out *wire.Reload) er
 	c, err := r.service.Reconfigure(ctx, func(cfg *server.Config) {
 		next.apply(cfg)
 		cfg.Watch, cfg.Lock = next.watch, next.lock()
-		if !next.sameSecrets(before) { // otherwise keep the values that commands have printed
+		sameKeys := secrets.SameKeys(cfg.Secrets.(*vault.Vault))
+		if !next.sameSecrets(before) || !sameKeys { // otherwise keep the values that commands have printed
 			cfg.Secrets = secrets
+		}
+		if next.secretsKey == before.secretsKey && !sameKeys {
+			out.Changed = append(out.Changed, wire.SettingChange{Key: "secrets_key", Old: "other keys", New: "the keys now in " + next.secretsKey})
 		}
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/server/vault"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -159,7 +160,7 @@ func addKey(name string) error {
 		err = vault.Keys(name).Check() // also that nobody else can read it
 	}
 	if err != nil {
-		return err
+		return &usageError{err, keyHint(err)}
 	}
 
 	file, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*") // for this user only
@@ -168,6 +169,9 @@ func addKey(name string) error {
 	}
 	defer os.Remove(file.Name()) // does nothing after the rename
 	_, err = file.WriteString(vault.NewKey() + "\n" + string(old))
+	if info, statErr := os.Stat(name); statErr == nil && err == nil {
+		err = owned.As(file, info)
+	}
 	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
 		err = os.Rename(file.Name(), name)
 	}

@@ -22,4 +22,8 @@ func TestAnswersApproveNothing(t *testing.T) {
 	}
 	refused, _ := f.do("POST", "/v1/approvals/"+run, `{"approve":true}`, agent...)
 	require.Equal(t, http.StatusForbidden, refused.StatusCode)
+
+	kept, text := f.overSocket("POST", "/v1/approvals/"+run, `{"approve":false,"keep":"session"}`)
+	require.Equal(t, http.StatusBadRequest, kept.StatusCode)
+	require.Contains(t, text, "keep: only an approval can be kept, not a refusal")
 }

@@ -29,6 +29,9 @@ func decideApproval(r *request, in decideBody) (wire.Run, error) {
 	if in.Approve == nil {
 		return wire.Run{}, invalid("approve", "required: true approves the call, false refuses it")
 	}
+	if !*in.Approve && in.Keep != "" {
+		return wire.Run{}, invalid("keep", "only an approval can be kept, not a refusal")
+	}
 	in.Decide.Approve = *in.Approve
 	return r.api.service.Approvals().Decide(r.Context(), r.PathValue("run"), "operator", in.Decide)
 }
@@ -51,7 +54,11 @@ func (r *request) mayApprove() error {
 	if overSocket(r.Request) {
 		return nil
 	}
-	switch err := r.api.approvals.Check(r.Header.Get(wire.ApprovalHeader)); {
+	err := r.api.approvals.Check(r.Header.Get(wire.ApprovalHeader))
+	if err != nil {
+		r.api.log.Warn("a decision on an approval was refused", "path", r.URL.Path, "error", err)
+	}
+	switch {
 	case errors.Is(err, identity.ErrNoApprovalToken):
 		return refuse(wire.CodeForbidden, "decisions on approvals over TCP are disabled: use the server's socket, as toolhost approve does, or set approvals.token")
 	case errors.Is(err, identity.ErrTooManyGuesses):

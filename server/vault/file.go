@@ -18,6 +18,12 @@ const (
 	maxReplays = 3 // attempts while the file is replaced
 )
 
+// CheckFile returns why the file of a secret cannot be used.
+func CheckFile(name string) error {
+	_, err := readFile(name)
+	return err
+}
+
 // readFile reads a file that only this user can read or write. Its group may also read a
 // file of root. The file may be a link, such as those of
 // Kubernetes, which rotates a value by replacing the folder behind a link.

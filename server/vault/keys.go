@@ -24,7 +24,7 @@ const (
 // Keys is the name of a file with the keys that encrypt the secrets of users, one per line,
 // each 32 bytes in base64. The first key encrypts, and all of them decrypt. Put a new key
 // before the others. Remove those once the service has started or reloaded with the new
-// one. Only this user may be able to read or write the file. It is read at each use.
+// one. Only this user may be able to read or write the file. [New] reads it.
 type Keys string
 
 // Errors of keys.
@@ -58,7 +58,7 @@ type key struct {
 // keyID is the number of bytes of a key's digest that identify it.
 const keyID = 8
 
-func (k Keys) read() (keys []key, err error) {
+func (k Keys) read() (keys keyring, err error) {
 	if k == "" {
 		return nil, ErrNoKeys
 	}
@@ -106,30 +106,28 @@ func newKey(line string) (key, error) {
 // sealVersion is the first byte of encrypted values.
 const sealVersion = 1
 
+// keyring has keys in the order of their file.
+type keyring []key
+
 // seal encrypts a value with the first key. Decryption needs the same about.
-func (k Keys) seal(value string, about []byte) ([]byte, error) {
-	keys, err := k.read()
-	if err != nil {
-		return nil, err
+func (k keyring) seal(value string, about []byte) ([]byte, error) {
+	if len(k) == 0 {
+		return nil, ErrNoKeys
 	}
-	out := append([]byte{sealVersion}, keys[0].id[:]...)
-	return keys[0].Seal(out, nil, []byte(value), about), nil
+	out := append([]byte{sealVersion}, k[0].id[:]...)
+	return k[0].Seal(out, nil, []byte(value), about), nil
 }
 
-// open decrypts a value. Old reports whether another key than the first encrypted it.
-func (k Keys) open(sealed, about []byte) (value string, old bool, err error) {
-	keys, err := k.read()
-	if err != nil {
-		return "", false, err
-	}
+// open decrypts a value. Old reports whether a key other than the first encrypted it.
+func (k keyring) open(sealed, about []byte) (value string, old bool, err error) {
 	if len(sealed) <= 1+keyID || sealed[0] != sealVersion {
 		return "", false, ErrOtherKey
 	}
-	i := slices.IndexFunc(keys, func(one key) bool { return bytes.Equal(one.id[:], sealed[1:1+keyID]) })
+	i := slices.IndexFunc(k, func(one key) bool { return bytes.Equal(one.id[:], sealed[1:1+keyID]) })
 	if i < 0 {
 		return "", false, ErrOtherKey
 	}
-	plain, err := keys[i].Open(nil, nil, sealed[1+keyID:], about)
+	plain, err := k[i].Open(nil, nil, sealed[1+keyID:], about)
 	if err != nil {
 		return "", false, ErrOtherKey
 	}

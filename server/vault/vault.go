@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,7 +55,7 @@ type Source struct {
 // Vault holds the secrets. It is safe for concurrent use.
 type Vault struct {
 	log     *slog.Logger
-	keys    Keys
+	keys    keyring
 	entries map[string]*entry
 }
 
@@ -96,13 +97,13 @@ func (s Source) secret(value string) host.Secret {
 }
 
 // New returns a Vault of the sources, by the names of the secrets. Keys are for the
-// secrets of users, and are checked if there are any. The logger gets the reason when a
+// secrets of users, and are read if there are any. The logger gets the reason when a
 // value cannot be read; nil discards it.
 func New(sources map[string]Source, keys Keys, log *slog.Logger) (*Vault, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	v := &Vault{log: log, keys: keys, entries: map[string]*entry{}}
+	v := &Vault{log: log, entries: map[string]*entry{}}
 	for name, s := range sources {
 		if err := s.Check(); err != nil {
 			return nil, fmt.Errorf("secret %q: %w", name, err)
@@ -114,7 +115,8 @@ func New(sources map[string]Source, keys Keys, log *slog.Logger) (*Vault, error)
 		if !v.PerUser(name) {
 			continue
 		}
-		if err := keys.Check(); err != nil {
+		var err error
+		if v.keys, err = keys.read(); err != nil {
 			return nil, fmt.Errorf("secret %q: %w", name, err)
 		}
 		break
@@ -173,8 +175,8 @@ func (v *Vault) public(ctx context.Context, name string, err error) error {
 }
 
 // Seal encrypts the value of a user's secret for storage, bound to the user and the name.
-// [Vault.CheckValue] must accept the value. Errors match [ErrNoKeys], or are those of the
-// key file.
+// [Vault.CheckValue] must accept the value. The error matches [ErrNoKeys]
+// if there are none.
 func (v *Vault) Seal(user, name, value string) ([]byte, error) {
 	return v.keys.seal(value, about(user, name))
 }
@@ -212,8 +214,10 @@ func (v *Vault) Reads(user, name string, sealed []byte) bool {
 	return err == nil
 }
 
-// SameKeys reports whether two vaults read their keys from the same file.
-func (v *Vault) SameKeys(as *Vault) bool { return v.keys == as.keys }
+// SameKeys reports whether two vaults have the same keys in the same order.
+func (v *Vault) SameKeys(as *Vault) bool {
+	return slices.EqualFunc(v.keys, as.keys, func(a, b key) bool { return a.id == b.id })
+}
 
 // checkValue refuses control characters wherever the value goes.
 func checkValue(s host.Secret) error {

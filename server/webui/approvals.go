@@ -60,6 +60,9 @@ func (s approvalPages) decides(pattern string, act func(r *http.Request) error) 
 			if errors.Is(err, identity.ErrTooManyGuesses) {
 				return refuse(http.StatusTooManyRequests, "There were too many wrong tokens for approvals: try again in a minute. toolhost approve decides without it")
 			}
+			if errors.Is(err, identity.ErrNoApprovalToken) {
+				return refuse(http.StatusForbidden, "Decisions on this page are disabled: set approvals.token, or use toolhost approve")
+			}
 			return refuse(http.StatusForbidden, "That is not the token for approvals. toolhost approve decides without it")
 		}
 		if err := act(r); err != nil {

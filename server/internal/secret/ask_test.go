@@ -2,7 +2,6 @@ package secret
 
 import (
 	"context"
-	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server/vault"
 )
 
 // A result says where its user sets the secret, if it is one of users that the tool may send.
@@ -41,11 +41,11 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A user is not asked for a secret that cannot be stored or read now.
+// A user is not asked for a secret that cannot be read now.
 func TestExplainWithoutKeys(t *testing.T) {
 	b := open(t)
 	require.Equal(t, "stored", b.set("ana", "example", valueOfAna))
-	require.NoError(t, os.Remove(b.keys))
+	b.write(vault.NewKey() + "\n")
 	require.Equal(t, lacking("example"), b.Explain(t.Context(), asks("ana/work"), lacking("example")))
 }
 
@@ -68,7 +68,7 @@ func TestMissing(t *testing.T) {
 
 	b.Links().ServeAt("")
 	require.Equal(t, []string{`the secret "example" has no value: set it with toolhost secret set example`}, b.Missing(t.Context(), only("ana", "example")))
-	require.NoError(t, os.Remove(b.keys))
+	b.write(vault.NewKey() + "\n")
 	require.Empty(t, b.Missing(t.Context(), only("ana/work", "example")), "it cannot be read now")
 	b.Configured = func() host.Secrets { return fixed{} }
 	require.Empty(t, b.Missing(t.Context(), asks("ana/work")))

@@ -33,6 +33,8 @@ type bench struct {
 	*Store
 	t       *testing.T
 	keys    string // the file
+	sources map[string]vault.Source
+	vault   *vault.Vault
 	log     bytes.Buffer
 	actions actions
 }
@@ -45,17 +47,15 @@ func (a *actions) Secret(action, user, name string) { *a = append(*a, action+" "
 func open(t *testing.T, more ...string) *bench {
 	t.Helper()
 	b := &bench{t: t, keys: filepath.Join(t.TempDir(), "keys")}
-	b.write(vault.NewKey() + "\n")
 	hosts, place := []string{"api.example.com"}, host.Place{Bearer: true}
-	sources := map[string]vault.Source{"shared": {Env: "TOOLHOST_TEST_SHARED", Hosts: hosts, Place: place}}
+	b.sources = map[string]vault.Source{"shared": {Env: "TOOLHOST_TEST_SHARED", Hosts: hosts, Place: place}}
 	for _, name := range append(more, "example", "other") {
-		sources[name] = vault.Source{Scope: vault.OfUser, Hosts: hosts, Place: place}
+		b.sources[name] = vault.Source{Scope: vault.OfUser, Hosts: hosts, Place: place}
 	}
-	v, err := vault.New(sources, vault.Keys(b.keys), nil)
-	require.NoError(t, err)
+	b.write(vault.NewKey() + "\n")
 
 	b.Store = New(Config{
-		Engine: memory.New(), Configured: func() host.Secrets { return v },
+		Engine: memory.New(), Configured: func() host.Secrets { return b.vault },
 		DryRun: func(ctx context.Context) bool { return ctx.Value(dry{}) != nil },
 		Audit:  &b.actions, Log: slog.New(slog.NewTextHandler(&b.log, nil)),
 	})
@@ -63,10 +63,13 @@ func open(t *testing.T, more ...string) *bench {
 	return b
 }
 
-// write replaces the keys.
+// write replaces the keys, as a reload does.
 func (b *bench) write(keys string) {
 	b.t.Helper()
 	require.NoError(b.t, os.WriteFile(b.keys, []byte(keys), 0o600))
+	v, err := vault.New(b.sources, vault.Keys(b.keys), nil)
+	require.NoError(b.t, err)
+	b.vault = v
 }
 
 func (b *bench) read() string {

@@ -86,8 +86,8 @@ func (s *Store) Renew(ctx context.Context) error {
 	return nil
 }
 
-// CheckKeys returns a *[background.FieldError] if the next configuration has its keys in
-// another file, which cannot decrypt a stored secret.
+// CheckKeys returns a *[background.FieldError] if the keys of the next configuration cannot
+// decrypt a stored secret that those in force can.
 func (s *Store) CheckKeys(ctx context.Context, next host.Secrets) error {
 	now, v := s.User("").vault, s.user("", next).vault
 	if now == nil || v == nil || v.SameKeys(now) {
@@ -105,7 +105,7 @@ func (s *Store) CheckKeys(ctx context.Context, next host.Secrets) error {
 			return err
 		}
 		for _, one := range values {
-			if v.PerUser(one.Key) && !v.Reads(user, one.Key, one.Data) {
+			if v.PerUser(one.Key) && now.Reads(user, one.Key, one.Data) && !v.Reads(user, one.Key, one.Data) {
 				return &background.FieldError{Field: "secrets_key", Problem: fmt.Sprintf(
 					"the stored secret %q of user %q cannot be decrypted with these keys: add the old key after the new one until the next reload, or restart to do without the secret", one.Key, user)}
 			}
