@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
@@ -139,6 +140,12 @@ func (s *Service) Reconfigure(ctx context.Context, change func(*Config)) (plugin
 	s.reoffer()
 	s.changed.Send()
 	return c, nil
+}
+
+// CheckSecrets returns a *[background.FieldError] if a reconfiguration with these secrets
+// would be refused, because their keys cannot decrypt what is stored.
+func (s *Service) CheckSecrets(ctx context.Context, next host.Secrets) error {
+	return s.secrets.CheckKeys(ctx, next)
 }
 
 // bounds sets the limits of runs in a configuration.

@@ -167,6 +167,17 @@ func (a *app) restoreFor(ctx context.Context, backup *os.File) error {
 	if err != nil {
 		return err
 	}
+	parent, err := os.Stat(filepath.Dir(data))
+	if err != nil {
+		return err
+	}
+	into := filepath.Join(data, "runs")
+	switch info, err := os.Lstat(into); {
+	case !owned.SameVolume(parent, owner):
+		return &usageError{fmt.Errorf("%s is a volume of its own, where root cannot restore for another user", data), "run this command as its user"}
+	case err == nil && !info.IsDir():
+		return &fs.PathError{Op: "restore", Path: into, Err: fs.ErrExist}
+	}
 	if err := owned.Folder(filepath.Dir(data)); err != nil {
 		return err
 	}
@@ -189,7 +200,6 @@ func (a *app) restoreFor(ctx context.Context, backup *os.File) error {
 	if err != nil {
 		return err
 	}
-	into := filepath.Join(data, "runs")
 	if err := os.Remove(into); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be there if it is empty
 		return &fs.PathError{Op: "restore", Path: into, Err: fs.ErrExist}
 	}

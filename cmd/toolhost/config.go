@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server/vault"
 )
 
 // delim separates the parts of a key inside koanf. Files and messages use a dot,
@@ -55,6 +56,8 @@ type loaded struct {
 	files    []string          // files that were read; later ones win
 	trusted  map[string][]byte // content of files that had to be trusted
 	lockedAt string            // the last file with a lock next to it
+	vault    *vault.Vault      // opened secrets; see openSecrets
+	newKeys  bool              // whether its keys differ from those in force
 }
 
 func newLoaded() *loaded {

@@ -114,9 +114,20 @@ func TestRestoreForAnotherUser(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, left, 1)
 
-	code, _, errs = toolhost(t.Context(), "restore", backup, "--data", data)
-	require.Equal(t, exitUsage, code, errs)
-	require.Contains(t, errs, "file already exists")
+	again := func(what string) {
+		code, _, errs := toolhost(t.Context(), "restore", backup, "--data", data)
+		require.Equal(t, exitUsage, code, what)
+		require.Contains(t, errs, "file already exists", what)
+	}
+	runs := filepath.Join(data, "runs")
+	again("it is there")
+	require.NoError(t, os.RemoveAll(runs))
+	require.NoError(t, os.Symlink(parent, runs))
+	again("a link")
+	require.NoError(t, os.Remove(runs))
+	require.NoError(t, os.WriteFile(runs, []byte("mine"), 0o600))
+	again("a file")
+	require.FileExists(t, runs)
 }
 
 // A new key leaves the file of keys to those who could read it.

@@ -266,11 +266,10 @@ func (a *app) serviceConfig() (cfg server.Config, err error) {
 	if a.exports != nil {
 		cfg.Telemetry = a.exports.Config
 	}
-	secrets, err := a.secrets(a.config)
-	if err != nil {
+	if err := a.openSecrets(a.config); err != nil {
 		return cfg, err
 	}
-	cfg.Secrets = secrets
+	cfg.Secrets = a.config.vault
 	return cfg, nil
 }
 
@@ -291,16 +290,17 @@ func (c *loaded) apply(to *server.Config) {
 	}
 }
 
-// secrets returns the secrets of a configuration.
-func (a *app) secrets(c *loaded) (*vault.Vault, error) {
+// openSecrets opens the secrets of a configuration.
+func (a *app) openSecrets(c *loaded) (err error) {
 	if err := c.checkKeys(); err != nil {
-		return nil, &usageError{fmt.Errorf("secrets_key: %w", err), keyHint(err)}
+		return &usageError{fmt.Errorf("secrets_key: %w", err), keyHint(err)}
 	}
 	sources := map[string]vault.Source{}
 	for name, s := range c.secrets {
 		sources[name] = *s
 	}
-	return vault.New(sources, vault.Keys(c.secretsKey), a.logger())
+	c.vault, err = vault.New(sources, vault.Keys(c.secretsKey), a.logger())
+	return err
 }
 
 // keyHint says how the file of keys becomes readable.

@@ -17,7 +17,6 @@ import (
 	"github.com/toolhost/toolhost/internal/watch"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
-	"github.com/toolhost/toolhost/server/vault"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -105,9 +104,9 @@ func (r *reloader) reloadChanged(ctx context.Context) (wire.Reload, error) {
 	next, err := r.reread()
 	if err == nil {
 		out.Changed, out.Restart = r.difference(next)
-		if out.DryRun {
-			return out, nil
-		}
+		err = r.checkSecrets(ctx, next, &out)
+	}
+	if err == nil && !out.DryRun {
 		err = r.apply(ctx, next, &out)
 	}
 
@@ -119,6 +118,20 @@ func (r *reloader) reloadChanged(ctx context.Context) (wire.Reload, error) {
 		r.announceAs(slog.LevelWarn, "reload refused, nothing has changed: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return wire.Reload{}, err
+}
+
+// checkSecrets opens the secrets of a configuration, and notes new keys in the same file. It
+// fails if the keys cannot decrypt what is stored.
+func (r *reloader) checkSecrets(ctx context.Context, next *loaded, out *wire.Reload) error {
+	if err := r.openSecrets(next); err != nil {
+		return err
+	}
+	before := r.now()
+	next.newKeys = !next.vault.SameKeys(before.vault)
+	if next.newKeys && next.secretsKey == before.secretsKey {
+		out.Changed = append(out.Changed, wire.SettingChange{Key: "secrets_key", Old: "other keys", New: "the keys now in " + next.secretsKey})
+	}
+	return r.service.CheckSecrets(ctx, next.vault)
 }
 
 // reread rereads the configuration, as at the start. It fails if a start would, or if a
@@ -151,22 +164,16 @@ func (r *reloader) reread() (*loaded, error) {
 
 // apply puts a configuration into force, as far as that can change, and announces it.
 func (r *reloader) apply(ctx context.Context, next *loaded, out *wire.Reload) error {
-	secrets, err := r.secrets(next)
-	if err != nil {
-		return err
-	}
 	before := r.now()
 	next.data = r.config.data // the store of plugins is in it
 	r.inForce.Store(next)     // announcements of plugins refer to it
 	c, err := r.service.Reconfigure(ctx, func(cfg *server.Config) {
 		next.apply(cfg)
 		cfg.Watch, cfg.Lock = next.watch, next.lock()
-		sameKeys := secrets.SameKeys(cfg.Secrets.(*vault.Vault))
-		if !next.sameSecrets(before) || !sameKeys { // otherwise keep the values that commands have printed
-			cfg.Secrets = secrets
-		}
-		if next.secretsKey == before.secretsKey && !sameKeys {
-			out.Changed = append(out.Changed, wire.SettingChange{Key: "secrets_key", Old: "other keys", New: "the keys now in " + next.secretsKey})
+		if next.newKeys || !next.sameSecrets(before) {
+			cfg.Secrets = next.vault
+		} else {
+			next.vault = before.vault // with the values that commands have printed
 		}
 	})
 	if err != nil {

@@ -26,6 +26,13 @@ func Give(name string, owner fs.FileInfo) error {
 	return os.Lchown(name, int(stat.Uid), int(stat.Gid))
 }
 
+// SameVolume reports whether files are on the same volume.
+func SameVolume(a, b fs.FileInfo) bool {
+	x, known := a.Sys().(*syscall.Stat_t)
+	y, too := b.Sys().(*syscall.Stat_t)
+	return known && too && x.Dev == y.Dev
+}
+
 // ownerOf is the user a file belongs to. It is false where that is unknown.
 func ownerOf(info fs.FileInfo) (int, bool) {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -26,6 +26,8 @@ var (
 	goroutine = regexp.MustCompile(`^(?:goroutine \d+ .*\]|runtime stack):\n$`)
 	// notOwn matches functions of Go's runtime and of the package guest.
 	notOwn = regexp.MustCompile(`^(?:created by )?(?:runtime[./]|internal/|syscall\.|panic\(|_rt0_|toolhost_\w+\(|github\.com/toolhost/toolhost/guest\.)`)
+	// function matches the first line of a frame.
+	function = regexp.MustCompile(`^(?:.*\)|created by .*|\.\.\..*)\n$`)
 	// registers matches what follows the line number of a frame.
 	registers = regexp.MustCompile(` fp=0x[0-9a-f]+ sp=0x[0-9a-f]+ pc=0x[0-9a-f]+\n$`)
 )
@@ -79,6 +81,10 @@ func (d *dump) take(line []byte) (shown []byte) {
 	case len(line) == 1:
 		d.left += lines(d.stack)
 		d.stack, d.inStack = nil, false
+	case line[0] != '\t' && !function.Match(line): // what a plugin writes after it has recovered
+		shown = append(shown, line...)
+		d.left += lines(d.stack)
+		d.stack, d.inStack, d.inDump = nil, false, false
 	case line[0] != '\t':
 		d.frame = line
 	case notOwn.Match(d.frame):

@@ -73,3 +73,13 @@ main.wait()
 		}
 	}
 }
+
+// TestOutputAfterPanic: what a plugin writes after a panic that it has recovered from is
+// shown at once.
+func TestOutputAfterPanic(t *testing.T) {
+	var d dump
+	d.shorten([]byte("panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\tmain.go:5 +0x1d\n"))
+	require.Equal(t, "step 1\n", string(d.shorten([]byte("step 1\n"))))
+	require.Equal(t, "working 50%\r", string(d.shorten([]byte("working 50%\r"))))
+	require.Empty(t, d.end())
+}
