@@ -57,7 +57,6 @@ type loaded struct {
 	trusted  map[string][]byte // content of files that had to be trusted
 	lockedAt string            // the last file with a lock next to it
 	vault    *vault.Vault      // opened secrets; see openSecrets
-	newKeys  bool              // whether its keys differ from those in force
 }
 
 func newLoaded() *loaded {

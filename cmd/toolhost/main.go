@@ -311,9 +311,9 @@ func keyHint(err error) string {
 	return ""
 }
 
-// sameSecrets reports whether two configurations have the same sources of secrets.
+// sameSecrets reports whether two configurations have the same sources of secrets, and keys.
 func (c *loaded) sameSecrets(as *loaded) bool {
-	return c.secretsKey == as.secretsKey && reflect.DeepEqual(c.secrets, as.secrets)
+	return c.secretsKey == as.secretsKey && c.vault.SameKeys(as.vault) && reflect.DeepEqual(c.secrets, as.secrets)
 }
 
 // openKept opens a service that keeps its runs in a folder, or in an engine if that is

@@ -120,16 +120,18 @@ func (r *reloader) reloadChanged(ctx context.Context) (wire.Reload, error) {
 	return wire.Reload{}, err
 }
 
-// checkSecrets opens the secrets of a configuration, and notes new keys in the same file. It
-// fails if the keys cannot decrypt what is stored.
+// checkSecrets opens the secrets of a configuration, and notes new keys in the same file. A
+// dry run fails if the keys cannot decrypt what is stored.
 func (r *reloader) checkSecrets(ctx context.Context, next *loaded, out *wire.Reload) error {
 	if err := r.openSecrets(next); err != nil {
 		return err
 	}
 	before := r.now()
-	next.newKeys = !next.vault.SameKeys(before.vault)
-	if next.newKeys && next.secretsKey == before.secretsKey {
+	if next.secretsKey == before.secretsKey && !next.vault.SameKeys(before.vault) {
 		out.Changed = append(out.Changed, wire.SettingChange{Key: "secrets_key", Old: "other keys", New: "the keys now in " + next.secretsKey})
+	}
+	if !out.DryRun { // a reload checks the keys itself
+		return nil
 	}
 	return r.service.CheckSecrets(ctx, next.vault)
 }
@@ -170,11 +172,10 @@ func (r *reloader) apply(ctx context.Context, next *loaded, out *wire.Reload) er
 	c, err := r.service.Reconfigure(ctx, func(cfg *server.Config) {
 		next.apply(cfg)
 		cfg.Watch, cfg.Lock = next.watch, next.lock()
-		if next.newKeys || !next.sameSecrets(before) {
-			cfg.Secrets = next.vault
-		} else {
+		if next.sameSecrets(before) {
 			next.vault = before.vault // with the values that commands have printed
 		}
+		cfg.Secrets = next.vault
 	})
 	if err != nil {
 		r.inForce.Store(before)

@@ -74,16 +74,7 @@ func (s *Store) Renew(ctx context.Context) error {
 	if s.User("").vault == nil {
 		return nil
 	}
-	scopes, err := s.Engine.Scopes(ctx, "", scopePrefix)
-	if err != nil {
-		return err
-	}
-	for _, scope := range scopes {
-		if err := s.User(strings.TrimPrefix(scope.Name, scopePrefix)).renew(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.each(ctx, func(user string, one engine.Value) error { return s.User(user).renew(ctx, one) })
 }
 
 // CheckKeys returns a *[background.FieldError] if the keys of the next configuration cannot
@@ -93,11 +84,22 @@ func (s *Store) CheckKeys(ctx context.Context, next host.Secrets) error {
 	if now == nil || v == nil || v.SameKeys(now) {
 		return nil
 	}
+
+	return s.each(ctx, func(user string, one engine.Value) error {
+		if !v.PerUser(one.Key) || !now.Reads(user, one.Key, one.Data) || v.Reads(user, one.Key, one.Data) {
+			return nil
+		}
+		return &background.FieldError{Field: "secrets_key", Problem: fmt.Sprintf(
+			"the stored secret %q of user %q cannot be decrypted with these keys: add the old key after the new one until the next reload, or restart to do without the secret", one.Key, user)}
+	})
+}
+
+// each calls f for each stored secret, until it returns an error.
+func (s *Store) each(ctx context.Context, f func(user string, one engine.Value) error) error {
 	scopes, err := s.Engine.Scopes(ctx, "", scopePrefix)
 	if err != nil {
 		return err
 	}
-
 	for _, scope := range scopes {
 		user := strings.TrimPrefix(scope.Name, scopePrefix)
 		values, err := s.Engine.Values(ctx, s.User(user).scope(), "", 0, true)
@@ -105,33 +107,27 @@ func (s *Store) CheckKeys(ctx context.Context, next host.Secrets) error {
 			return err
 		}
 		for _, one := range values {
-			if v.PerUser(one.Key) && now.Reads(user, one.Key, one.Data) && !v.Reads(user, one.Key, one.Data) {
-				return &background.FieldError{Field: "secrets_key", Problem: fmt.Sprintf(
-					"the stored secret %q of user %q cannot be decrypted with these keys: add the old key after the new one until the next reload, or restart to do without the secret", one.Key, user)}
+			if err := f(user, one); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-func (u User) renew(ctx context.Context) error {
-	values, err := u.store.Engine.Values(ctx, u.scope(), "", 0, true)
-	if err != nil {
+// renew encrypts a stored secret with the first key, unless it is.
+func (u User) renew(ctx context.Context, one engine.Value) error {
+	secret, old, err := u.vault.Unseal(ctx, u.name, one.Key, one.Data)
+	if err != nil || !old { // an error is logged, and found again where it matters
+		return nil
+	}
+	if one.Data, err = u.vault.Seal(u.name, one.Key, secret.Value); err != nil {
 		return err
 	}
-	for _, one := range values {
-		secret, old, err := u.vault.Unseal(ctx, u.name, one.Key, one.Data)
-		if err != nil || !old { // an error is logged, and found again where it matters
-			continue
-		}
-		if one.Data, err = u.vault.Seal(u.name, one.Key, secret.Value); err != nil {
-			return err
-		}
-		_, err = u.store.Engine.PutValue(ctx, u.scope(), engine.Value{Key: one.Key, Data: one.Data, Version: one.Version}, limit)
-		if err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrNotFound) { // else it was set or removed meanwhile
-			return err
-		}
-		u.store.Audit.Secret("secret encrypted with a new key", u.name, one.Key)
+	_, err = u.store.Engine.PutValue(ctx, u.scope(), engine.Value{Key: one.Key, Data: one.Data, Version: one.Version}, limit)
+	if err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrNotFound) { // else it was set or removed meanwhile
+		return err
 	}
+	u.store.Audit.Secret("secret encrypted with a new key", u.name, one.Key)
 	return nil
 }
