@@ -170,7 +170,7 @@ func addKey(name string) error {
 	defer os.Remove(file.Name()) // does nothing after the rename
 	_, err = file.WriteString(vault.NewKey() + "\n" + string(old))
 	if info, statErr := os.Stat(name); statErr == nil && err == nil {
-		err = owned.As(file, info)
+		err = errors.Join(file.Chmod(info.Mode().Perm()), owned.Give(file.Name(), info))
 	}
 	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
 		err = os.Rename(file.Name(), name)

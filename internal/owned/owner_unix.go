@@ -8,15 +8,6 @@ import (
 	"syscall"
 )
 
-// As gives a file the owner, the group and the permissions of another one.
-func As(file *os.File, info fs.FileInfo) error {
-	err := file.Chmod(info.Mode().Perm())
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok && err == nil {
-		err = file.Chown(int(stat.Uid), int(stat.Gid))
-	}
-	return err
-}
-
 // Give gives a file to the owner and the group of another one. It follows no links.
 func Give(name string, owner fs.FileInfo) error {
 	stat, ok := owner.Sys().(*syscall.Stat_t)

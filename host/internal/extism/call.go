@@ -29,8 +29,8 @@ type Call struct {
 	Answer   *answer.Answer
 	Config   map[string]string // of the plugin, by the operator
 
-	kernel    *Kernel // nil before its first use
-	called    int     // functions called but not yet charged
+	opened    bool // whether Kernel has the input
+	called    int  // functions called but not yet charged
 	variables map[string][]byte
 	stored    int // bytes of the variables
 	status    int // status of the last HTTP request
@@ -62,21 +62,21 @@ type Guest interface {
 
 // Size returns the memory of the call's kernel in bytes.
 func (c *Call) Size() int64 {
-	if c.kernel == nil {
+	if !c.opened {
 		return 0
 	}
-	return int64(c.kernel.Size())
+	return int64(c.Kernel.Size())
 }
 
 // kernelOf returns the kernel of the call, which holds its input.
 func (c *Call) kernelOf() *Kernel {
-	if c.kernel != nil {
-		return c.kernel
+	if c.opened {
+		return c.Kernel
 	}
 
 	k := c.Kernel
 	k.Reset(Config{Limit: uint64(c.Ops.Memory), Pay: func(bytes uint64) error { return c.Meter.Keep(int(bytes)) }})
-	c.kernel = k
+	c.opened = true
 	input, err := c.input()
 	if err != nil {
 		panic(&instance.Stop{Reason: fmt.Errorf("%w: input: %w", contract.ErrABI, err)})

@@ -69,8 +69,8 @@ func (c *Call) Run() (code int32, err error) {
 func (c *Call) takeOutput(code int32) int32 {
 	c.pay()
 	var output, text []byte
-	if k := c.kernel; k != nil {
-		output, text = k.Output(), k.Error()
+	if c.opened {
+		output, text = c.Kernel.Output(), c.Kernel.Error()
 	}
 	switch {
 	case code != 0 || len(text) > 0:
