@@ -34,7 +34,7 @@ var (
 	ErrName   = errors.New("cannot be the name of an option")
 )
 
-// ArgumentError reports an argument that cannot go on a command line.
+// ArgumentError reports an argument that cannot be passed on a command line.
 type ArgumentError struct {
 	Name string // of the argument
 	Err  error  // [ErrOption], [ErrZero] or [ErrName]

@@ -102,8 +102,8 @@ func differing(a, b reflect.Value) string {
 // the limits and the secrets they began with. A tool that they call is a call of its own.
 //
 // The error is a *[background.FieldError] for a field that cannot change, or for
-// contradictory values, or for keys that cannot decrypt what is stored. Otherwise it is the cause of ctx, or matches [host.ErrClosed].
-// After an error, nothing has changed. Concurrent changes are made one after the other.
+// contradictory values, or for keys that cannot decrypt what is stored. Otherwise it is the
+// cause of ctx, or matches [host.ErrClosed]. After an error, nothing has changed. Concurrent changes are made one after the other.
 func (s *Service) Reconfigure(ctx context.Context, change func(*Config)) (plugins.Changes, error) {
 	s.configuring.Lock()
 	defer s.configuring.Unlock()

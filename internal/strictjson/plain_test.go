@@ -72,7 +72,7 @@ func FuzzValid(f *testing.F) {
 	})
 }
 
-// BenchmarkValid measures the check of a result, and beside it what
+// BenchmarkValid measures the check of a result, and for comparison what
 // encoding/json and unicode/utf8 take for the same, together and the latter alone.
 func BenchmarkValid(b *testing.B) {
 	rows := strings.Repeat(`{"id":123456,"name":"a name","tags":["a","b"],"ok":true,"score":-1.5e3},`, 1<<20/73)

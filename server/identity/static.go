@@ -6,7 +6,7 @@ import (
 )
 
 // A StaticToken is the digest of a token that the operator has configured. The zero
-// value means that there is none.
+// value means that no token is configured.
 type StaticToken struct {
 	digest [sha256.Size]byte
 	set    bool

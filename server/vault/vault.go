@@ -175,8 +175,8 @@ func (v *Vault) public(ctx context.Context, name string, err error) error {
 }
 
 // Seal encrypts the value of a user's secret for storage, bound to the user and the name.
-// [Vault.CheckValue] must accept the value. The error matches [ErrNoKeys]
-// if there are none.
+// [Vault.CheckValue] must accept the value. The error matches [ErrNoKeys] if the vault has
+// no keys.
 func (v *Vault) Seal(user, name, value string) ([]byte, error) {
 	return v.keys.seal(value, about(user, name))
 }

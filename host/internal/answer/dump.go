@@ -17,7 +17,7 @@ type dump struct {
 	line    []byte // unfinished line of a dump
 	stack   []byte // "goroutine 1 [running]:", until a frame of it is shown
 	inStack bool
-	frame   []byte // a function, until the line with its file: otherwise it is none
+	frame   []byte // function line of a frame whose file line has not come yet
 	left    int    // lines that were left out
 }
 
