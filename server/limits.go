@@ -1,8 +1,6 @@
 package server
 
 import (
-	"cmp"
-
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/shape"
 )
@@ -26,9 +24,6 @@ const (
 	DefaultAnswer = 100 << 10 // 100 KiB, some 25,000 tokens
 	MinAnswer     = 8 << 10   // 8 KiB, which a model gets of a larger value
 )
-
-// answer returns how many bytes of a value a model gets at once.
-func (c *Config) answer() int64 { return cmp.Or(c.Answer, DefaultAnswer) }
 
 // NoLimit is a time limit that is never reached. As Config.Limits.Timeout or Background,
 // it lifts that of Config.MaxLimits too, unless that is set.

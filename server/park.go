@@ -65,6 +65,22 @@ func (c call) parkBudget() (catalog.Budget, bool) {
 	return c.tool.Budget(c.allowed, c.Limits.Timeout, c.ParkAfter)
 }
 
+// caller describes who waits for the run that a call becomes.
+func (c call) caller() runs.Waiter {
+	return runs.Waiter{
+		Session: c.Session, Keyed: c.Key != "", Patience: c.patience(), Note: c.note, User: c.user(),
+		Ask: c.Ask, AskLater: c.AskLater, OnPark: c.OnPark, Ends: c.endsHow(),
+	}
+}
+
+// patience is how long the caller waits for a run.
+func (c call) patience() time.Duration {
+	if b, ok := c.parkBudget(); ok {
+		return min(background.MaxWait, b.Park)
+	}
+	return background.MaxWait
+}
+
 // parking makes a call that may become a run, and waits for it as long as its budget allows.
 func (p parker) parking(ctx context.Context, c call, b catalog.Budget, next callFunc) (abi.Result, error) {
 	version, err := versionOf(c.tool)

@@ -45,9 +45,6 @@ func (c Config) check(most time.Duration) error {
 	return nil
 }
 
-// places returns how many runs this host works on at a time.
-func (c Config) places() int { return cmp.Or(c.Runs.PerHost, background.DefaultPerHost) }
-
 // openRuns opens the manager of runs, which starts what an earlier process left.
 func (s *Service) openRuns(ctx context.Context) (err error) {
 	s.checker = &approval.Checker{
@@ -135,22 +132,6 @@ func begin(x *runs.Executor) stage {
 			return next(ctx, c)
 		}
 	}
-}
-
-// caller describes who waits for the run that a call becomes.
-func (c call) caller() runs.Waiter {
-	return runs.Waiter{
-		Session: c.Session, Keyed: c.Key != "", Patience: c.patience(), Note: c.note, User: c.user(),
-		Ask: c.Ask, AskLater: c.AskLater, OnPark: c.OnPark, Ends: c.endsHow(),
-	}
-}
-
-// patience is how long the caller waits for a run.
-func (c call) patience() time.Duration {
-	if b, ok := c.parkBudget(); ok {
-		return min(background.MaxWait, b.Park)
-	}
-	return background.MaxWait
 }
 
 // repeats is the stage that answers a call from the run of an earlier request: one with

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -147,6 +148,12 @@ func (s *Service) Reconfigure(ctx context.Context, change func(*Config)) (plugin
 func (s *Service) CheckSecrets(ctx context.Context, next host.Secrets) error {
 	return s.secrets.CheckKeys(ctx, next)
 }
+
+// places returns how many runs this host works on at a time.
+func (c Config) places() int { return cmp.Or(c.Runs.PerHost, background.DefaultPerHost) }
+
+// answer returns how many bytes of a value a model gets at once.
+func (c *Config) answer() int64 { return cmp.Or(c.Answer, DefaultAnswer) }
 
 // bounds sets the limits of runs in a configuration.
 func (s *settings) bounds(to *background.Config) {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 
 	"github.com/google/uuid"
@@ -13,52 +12,9 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/internal/catalog"
 	"github.com/toolhost/toolhost/server/internal/reason"
-	"github.com/toolhost/toolhost/server/internal/record"
 	"github.com/toolhost/toolhost/server/internal/repeat"
-	"github.com/toolhost/toolhost/server/internal/runs"
 	"github.com/toolhost/toolhost/server/telemetry"
 )
-
-// A call is one call of a tool on its way through the stages. It is a value: a stage that
-// changes it passes on a copy.
-type call struct {
-	Request
-	outer   *origin         // the call whose tool makes this one; nil for an agent's call
-	run     *runs.Execution // the run in execution; nil for a call that somebody waits for
-	spawn   *runs.Spawn     // the run that a session requests; nil for any other call
-	note    *record.Note    // the entry in the records
-	tool    *catalog.Tool   // once found
-	allowed Limits          // limits, once decided
-	work    host.Call       // the call of the tool, once prepared
-}
-
-// A callFunc answers a call. An error without a result is explained by the stage explain,
-// or ends the run.
-type callFunc func(ctx context.Context, c call) (abi.Result, error)
-
-// A stage answers a call, or passes it on, and may change the answer.
-type stage func(next callFunc) callFunc
-
-// check makes a stage of a function that returns the call as it continues, or refuses it.
-func check(f func(ctx context.Context, c call) (call, error)) stage {
-	return func(next callFunc) callFunc {
-		return func(ctx context.Context, c call) (abi.Result, error) {
-			c, err := f(ctx, c)
-			if err != nil {
-				return abi.Result{}, err
-			}
-			return next(ctx, c)
-		}
-	}
-}
-
-// chain joins stages in order. The last one passes no call on.
-func chain(stages ...stage) (f callFunc) {
-	for _, s := range slices.Backward(stages) {
-		f = s(f)
-	}
-	return f
-}
 
 // stages are the paths of a call. What a list leaves out is not checked: SECURITY.md
 // promises that a call of a tool by a tool has the checks of an agent's call.
@@ -233,16 +189,6 @@ func admit(annotate func(*catalog.Tool) Annotations) func(context.Context, call)
 
 // limit decides the limits of a call.
 func limit(_ context.Context, c call) (call, error) { return c.limited(), nil }
-
-// limited returns the call with its limits. A tool that makes the call can only shorten
-// the time.
-func (c call) limited() call {
-	c.allowed = c.tool.Limit(c.Limits)
-	if c.outer != nil {
-		c.allowed.Timeout = min(c.allowed.Timeout, c.tool.Limit(Limits{}).Timeout)
-	}
-	return c
-}
 
 // prepare builds the call of the tool.
 func prepare(_ context.Context, c call) (call, error) {
