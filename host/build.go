@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 
@@ -182,6 +183,18 @@ func (e *engine) compile(ctx context.Context, program *compiler.Program) (*codec
 	}
 	program.Wasm = nil
 	return &codecache.Loaded{Program: program, Compiled: compiled, Runtime: e}, nil
+}
+
+// countCompile counts a module that was compiled.
+func (h *Host) countCompile(cached bool, took time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cached {
+		h.compiled.Cached++
+	} else {
+		h.compiled.Anew++
+	}
+	h.compiled.Time += took
 }
 
 // CompilerMain lets a program be Config.Compiler. Call it first in main. It returns

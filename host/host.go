@@ -235,6 +235,21 @@ func (h *Host) Close(ctx context.Context) error {
 	return h.freed
 }
 
+// Stats returns the statistics of all modules together.
+func (h *Host) Stats() Stats {
+	h.mu.Lock()
+	counts := h.past // counts of closed modules
+	for m := range h.modules {
+		counts.add(m.tally.counts())
+	}
+	compiled := h.compiled
+	h.mu.Unlock()
+
+	s := stats(counts, h.ledger.Figures(), h.ledger.Memory)
+	s.Compiled, s.Processors = compiled, h.cpus.Stats()
+	return s
+}
+
 // enter registers a call; the caller ends it with h.calls.Done. A nested call of a
 // registered call may enter a closed host.
 func (h *Host) enter(awaited bool) error {

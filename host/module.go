@@ -166,6 +166,15 @@ func (h *Host) newModule(info *contract.Info, l *codecache.Loaded) (*Module, err
 	return m, nil
 }
 
+// Stats returns the statistics of a module.
+func (m *Module) Stats() Stats {
+	s := stats(m.tally.counts(), m.account.Figures(), m.host.ledger.Memory)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.Startup = m.startup
+	return s
+}
+
 // KeepsCode reports whether compiled code outlives its modules, which makes
 // compiling a module again fast.
 func (h *Host) KeepsCode() bool { return h.code.Keeps() }

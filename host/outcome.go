@@ -17,6 +17,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/wasi"
+	"github.com/toolhost/toolhost/internal/strictjson"
 )
 
 // outcome is the end of a call, as its caller sees it.
@@ -104,6 +105,11 @@ func (o *outcome) answered(code int32) error {
 const errNoResult = "toolhost_invoke returned 0, but the plugin wrote neither a result nor content: " +
 	"write the result to stream 0, or an empty one if the tool has none"
 
+// isProgram reports whether the guest is a command that runs a tool.
+func (o *outcome) isProgram() bool {
+	return o.module.Info.Shape == contract.Command && !o.ops.Describing
+}
+
 // value reads a result: JSON from a reactor, any text from an Extism plugin, and what the
 // manifest says from a program.
 func (o *outcome) value(result []byte) error {
@@ -129,6 +135,19 @@ func (o *outcome) value(result []byte) error {
 		}
 	}
 	return nil
+}
+
+// compactJSON returns a JSON value without white space. It returns nil if the text is not
+// JSON.
+func compactJSON(text []byte) []byte {
+	spaced, ok := strictjson.Valid(text)
+	switch {
+	case !ok:
+		return nil
+	case spaced:
+		return strictjson.Compact(text)
+	}
+	return text
 }
 
 // ended reads the end of a guest that did not return. An exit is not an error of the call.

@@ -8,15 +8,8 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/answer"
-	"github.com/toolhost/toolhost/host/internal/contract"
 	"github.com/toolhost/toolhost/host/internal/guestcall"
-	"github.com/toolhost/toolhost/internal/strictjson"
 )
-
-// isProgram reports whether the guest is a command that runs a tool.
-func (o *outcome) isProgram() bool {
-	return o.module.Info.Shape == contract.Command && !o.ops.Describing
-}
 
 // exited reads the output of a guest that ended with an exit code. A program that has only a
 // message on stderr has failed, even if a code other than 0 may be a success: linters use
@@ -100,19 +93,6 @@ func (o *outcome) output(stdout []byte) error {
 		}
 	}
 	return nil
-}
-
-// compactJSON returns a JSON value without white space. It returns nil if the text is not
-// JSON.
-func compactJSON(text []byte) []byte {
-	spaced, ok := strictjson.Valid(text)
-	switch {
-	case !ok:
-		return nil
-	case spaced:
-		return strictjson.Compact(text)
-	}
-	return text
 }
 
 // lines splits a text. The last line may end with a line feed or not.

@@ -168,46 +168,10 @@ func (o *Outcomes) of(r abi.Result, err error) *int64 {
 	return map[abi.Limit]*int64{abi.LimitFuel: &o.Fuel, abi.LimitTime: &o.Time, abi.LimitMemory: &o.Memory, abi.LimitOutput: &o.Output}[r.Limit]
 }
 
-// countCompile counts a module that was compiled.
-func (h *Host) countCompile(cached bool, took time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if cached {
-		h.compiled.Cached++
-	} else {
-		h.compiled.Anew++
-	}
-	h.compiled.Time += took
-}
-
 // stats adds memory statistics to counts.
 func stats(counts Counts, f instance.Figures, limit int64) Stats {
 	return Stats{
 		Counts: counts, Instances: f.Instances, Idle: f.Idle, Memory: f.Total(), MemoryPeak: f.Peak, MemoryLimit: limit,
 		MemoryOf: MemoryOf{f.Held[instance.Linear], f.Held[instance.Images], f.Held[instance.Stacks], f.Held[instance.Buffers]},
 	}
-}
-
-// Stats returns the statistics of a module.
-func (m *Module) Stats() Stats {
-	s := stats(m.tally.counts(), m.account.Figures(), m.host.ledger.Memory)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s.Startup = m.startup
-	return s
-}
-
-// Stats returns the statistics of all modules together.
-func (h *Host) Stats() Stats {
-	h.mu.Lock()
-	counts := h.past // counts of closed modules
-	for m := range h.modules {
-		counts.add(m.tally.counts())
-	}
-	compiled := h.compiled
-	h.mu.Unlock()
-
-	s := stats(counts, h.ledger.Figures(), h.ledger.Memory)
-	s.Compiled, s.Processors = compiled, h.cpus.Stats()
-	return s
 }
