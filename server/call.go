@@ -112,6 +112,7 @@ type call struct {
 	outer   *origin         // the call whose tool makes this one; nil for an agent's call
 	run     *runs.Execution // the run in execution; nil for a call that somebody waits for
 	spawn   *runs.Spawn     // the run that a session requests; nil for any other call
+	child   *runs.Child     // what a call that may become a child run is checked for; else nil
 	note    *record.Note    // the entry in the records
 	tool    *catalog.Tool   // once found
 	allowed Limits          // limits, once decided
@@ -138,13 +139,18 @@ func check(f func(ctx context.Context, c call) (call, error)) stage {
 	}
 }
 
-// chain joins stages in order. The last one passes no call on.
-func chain(stages ...stage) (f callFunc) {
-	for _, s := range slices.Backward(stages) {
-		f = s(f)
+// join makes one stage of several in order.
+func join(stages ...stage) stage {
+	return func(next callFunc) callFunc {
+		for _, s := range slices.Backward(stages) {
+			next = s(next)
+		}
+		return next
 	}
-	return f
 }
+
+// chain joins stages in order. The last one passes no call on.
+func chain(stages ...stage) callFunc { return join(stages...)(nil) }
 
 // Call runs a tool of a plugin or of the agent, and waits for it. A call that may be
 // parked, see [Config], becomes a background run of the session when it takes too long.

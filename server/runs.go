@@ -69,7 +69,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		return err
 	}
 	x.Follower = &runs.Follower{Runs: s.runs, Records: s.engine, Approvals: s.approvals, Questions: &s.questions, Offer: s.offerRuns, Log: s.log}
-	x.Call, x.Child = s.stages.passRun, childOf
+	x.Call, x.Child = s.stages.passRun, s.stages.passChild
 	s.sessions = &runs.Sessions{
 		Manager: s.runs, Engine: s.engine, Catalog: s.catalog, Checker: s.checker, Follower: x.Follower,
 		Audit: &s.audit, Files: s.kept(), Version: versionOf, Pass: s.stages.passSpawn,
@@ -109,15 +109,26 @@ func (l *stages) passRun(ctx context.Context, x *runs.Execution) (abi.Result, er
 	return l.run(ctx, call{Request: req, run: x, note: &record.Note{}})
 }
 
-// childOf returns the run of a call that a tool makes.
-func childOf(ctx context.Context, child runs.ChildCall) (background.SpawnRequest, error) {
-	version, err := versionOf(child.Tool)
-	if err != nil {
-		return background.SpawnRequest{}, err
+// passChild passes a call that may become a child run through the checks of a nested call.
+func (l *stages) passChild(ctx context.Context, child runs.ChildCall) (admitted runs.Child, err error) {
+	c := call{outer: &origin{tool: child.Caller, fuel: child.Fuel}, child: &admitted, note: &record.Note{}}
+	c.Session, c.Tool, c.Args, c.Limits.Timeout, c.Locale = child.Session, child.Tool, child.Args, child.Timeout, child.Locale
+	_, err = l.child(ctx, c)
+	return admitted, err
+}
+
+// admitted is the last stage of a call that may become a child run.
+func admitted(callFunc) callFunc {
+	return func(ctx context.Context, c call) (abi.Result, error) {
+		*c.child = runs.Child{Tool: c.tool, Args: c.Parsed, Run: func() (background.SpawnRequest, error) {
+			version, err := versionOf(c.tool)
+			if err != nil {
+				return background.SpawnRequest{}, err
+			}
+			return c.asLaterRun(ctx, version), nil
+		}}
+		return abi.Result{}, nil
 	}
-	c := call{tool: child.Tool, outer: &origin{tool: child.Caller, fuel: child.Fuel}}
-	c.Args, c.Limits.Timeout, c.Locale = child.Args.Raw(), child.Timeout, child.Locale
-	return c.limited().asLaterRun(ctx, version), nil
 }
 
 // unchanged refuses a run whose plugin was replaced since the run was admitted or approved.

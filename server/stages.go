@@ -21,6 +21,7 @@ import (
 type stages struct {
 	direct callFunc // calls of agents and programs
 	nested callFunc // calls of tools by tools, which wait for them
+	child  callFunc // calls of tools by tools, before they become child runs
 	spawn  callFunc // background runs, and schedules, that a session requests
 	run    callFunc // background runs in execution
 }
@@ -31,41 +32,44 @@ func (s *Service) openStages() {
 	again := repeat.Repeater{Runs: s.runs, Follower: follow, Log: s.log}
 	recording := recorder{s.figures, s.telemetry, s.audit, s.log}
 	secrets := connector{s.secrets, s.catalog.Sends, s.log}
-	answerAgent, findTool := answerAgent(s.agent, s.sessions), find(toolOf(s.catalog, s.agent), s.audit.Kept())
+	answerAgent := answerAgent(s.agent, s.sessions)
 	describe, park := describer{s.checker}.describe, parker{x, follow, s.runs, again}.park
 
+	form := join(
+		parse, // arguments
+		check(localeAndKey),
+	)
+	checks := join(
+		find(toolOf(s.catalog, s.agent), s.audit.Kept()), // the tool
+		check(admit(s.catalog.Annotations)),              // arguments that fit, and grants
+		check(limit),                                     // fuel, memory, output and time
+	)
 	s.stages.direct = chain(
 		recording.record, // record.go: in figures, traces and the audit log
 		explain,          // what is wrong, and what to do about it
-		parse,            // arguments
-		check(localeAndKey),
-		answerAgent,                         // agent.go: the agent's own tools
-		check(accept(&s.closed)),            // nothing once the service closes
-		findTool,                            // the tool
-		check(admit(s.catalog.Annotations)), // arguments that fit, and grants
-		check(limit),                        // fuel, memory, output and time
-		describe,                            // dryrun.go: in a dry run, what it would do
-		stored,                              // park.go: which run has a large result
-		repeats(again),                      // runs.go: the answer of an earlier request
-		approve(follow),                     // approvals.go: ask a person, or hold it
-		check(prepare),                      // the call of the tool
-		secrets.connect,                     // secrets.go: ask for a secret that it lacks
-		park,                                // park.go: continue in the background when it takes long
-		narrate,                             // narrate.go: in sentences for people
-		measure(s.telemetry),                // what it uses
-		secrets.link,                        // secrets.go: where a secret is set that it lacks
-		checkResult(s.log),                  // execute.go: the result
-		s.execute,                           // execute.go: the tool itself
+		form,
+		answerAgent,              // agent.go: the agent's own tools
+		check(accept(&s.closed)), // nothing once the service closes
+		checks,
+		describe,             // dryrun.go: in a dry run, what it would do
+		stored,               // park.go: which run has a large result
+		repeats(again),       // runs.go: the answer of an earlier request
+		approve(follow),      // approvals.go: ask a person, or hold it
+		check(prepare),       // the call of the tool
+		secrets.connect,      // secrets.go: ask for a secret that it lacks
+		park,                 // park.go: continue in the background when it takes long
+		narrate,              // narrate.go: in sentences for people
+		measure(s.telemetry), // what it uses
+		secrets.link,         // secrets.go: where a secret is set that it lacks
+		checkResult(s.log),   // execute.go: the result
+		s.execute,            // execute.go: the tool itself
 	)
 	s.stages.nested = chain(
 		recording.record,
 		explain,
-		parse,
-		check(localeAndKey),
+		form,
 		answerAgent,
-		findTool,
-		check(admit(s.catalog.Annotations)),
-		check(limit),
+		checks,
 		describe,
 		repeats(again),
 		approve(follow),
@@ -73,6 +77,11 @@ func (s *Service) openStages() {
 		narrate,
 		checkResult(s.log),
 		s.execute,
+	)
+	s.stages.child = chain(
+		form,
+		checks,
+		admitted, // runs.go: the run that it can become
 	)
 	s.stages.spawn = chain(
 		find(func(ctx context.Context, c call) (*catalog.Tool, error) { return c.spawn.Find(ctx, c.Tool) }, false),

@@ -134,8 +134,24 @@ func TestOrderOfCalls(t *testing.T) {
 	})
 }
 
-// TestOrderOfInnerCalls is the same for the call that a plugin's tool makes.
+// TestOrderOfInnerCalls is the same for the call that a plugin's tool makes and waits for.
 func TestOrderOfInnerCalls(t *testing.T) {
+	testInnerCalls(t, func(t *testing.T, s service, want string) {
+		require.Contains(t, string(s.call(alice, "caller", `{}`).Value), want)
+	})
+}
+
+// TestOrderOfDetachedCalls is the same for the call that a run makes, and that could become
+// a child run. None does that is refused.
+func TestOrderOfDetachedCalls(t *testing.T) {
+	testInnerCalls(t, func(t *testing.T, s service, want string) {
+		require.Contains(t, string(s.settled(alice, s.spawn(alice, "caller", `{}`)).Result), want)
+	})
+}
+
+// testInnerCalls calls test with a service whose tool caller starts a call with something
+// wrong, waits for it, and returns the response.
+func testInnerCalls(t *testing.T, test func(t *testing.T, s service, want string)) {
 	type inner struct {
 		tool, args string
 		readonly   bool
@@ -160,10 +176,14 @@ func TestOrderOfInnerCalls(t *testing.T) {
 			}
 		}
 		m := plugintest.Manifest("caller")
-		m.Tools[0].Hints.Readonly = call.readonly
+		m.Tools[0].Hints.Readonly, m.Tools[0].Hints.SupportsBackground = call.readonly, true
 		s := openStages(t, Config{Grants: map[string]plugins.Grant{"caller": {Tools: []string{call.tool}}}},
-			map[string]plugintest.Plugin{"caller": {Manifest: m, Invoke: calling(call.tool, call.args)}})
-		require.Contains(t, string(s.call(alice, "caller", `{}`).Value), found.want)
+			map[string]plugintest.Plugin{"caller": {
+				Manifest: m,
+				Invoke:   plugintest.Do().Start("tool.call", toolRequest(call.tool, call.args)).Return(int32(abi.InvokeWaiting)),
+				Resume:   plugintest.Do().Read(abi.FieldResponse),
+			}})
+		test(t, s, found.want)
 	})
 }
 

@@ -80,7 +80,8 @@ func BenchmarkCall(b *testing.B) {
 }
 
 // BenchmarkLiveOutput is a client that reads the output of a running run as events: how
-// fast, and what server and client allocate for it together.
+// fast, what server and client allocate for it together, and the time beside that of a bare
+// net/http server that writes the same output in pieces of 32 KiB.
 func BenchmarkLiveOutput(b *testing.B) {
 	line := []byte(strings.Repeat("compiling <a> & \"b\"… ", 4) + "\n")
 	size, written := 512<<10/len(line)*len(line), make(chan struct{})
@@ -107,9 +108,19 @@ func BenchmarkLiveOutput(b *testing.B) {
 	defer c.Stop(b.Context(), run.TaskID, wire.Stop{Force: true})
 	<-written
 
+	output := bytes.Repeat(line, size/len(line))
+	bare := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for piece := range slices.Chunk(output, 32<<10) {
+			_, _ = w.Write(piece)
+		}
+	}))
+	defer bare.Close()
+
 	b.SetBytes(int64(size))
 	b.ReportAllocs()
+	var ours, theirs time.Duration
 	for b.Loop() {
+		began := time.Now()
 		ctx, leave := context.WithCancel(b.Context())
 		got := 0
 		_, _ = c.Follow(ctx, run.TaskID, client.Follower{Output: func(out wire.Output) {
@@ -118,7 +129,19 @@ func BenchmarkLiveOutput(b *testing.B) {
 			}
 		}})
 		require.Equal(b, size, got)
+		ours += time.Since(began)
+
+		b.StopTimer()
+		began = time.Now()
+		resp, err := http.Get(bare.URL)
+		require.NoError(b, err)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(b, err)
+		_ = resp.Body.Close()
+		theirs += time.Since(began)
+		b.StartTimer()
 	}
+	b.ReportMetric(float64(ours)/float64(theirs), "ratio")
 }
 
 func post(b *testing.B, url string, body []byte) []byte {

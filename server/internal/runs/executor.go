@@ -43,8 +43,8 @@ type Executor struct {
 	Follower *Follower
 	// Call makes the call of a run.
 	Call func(ctx context.Context, x *Execution) (abi.Result, error)
-	// Child returns the run of a call that a tool makes.
-	Child func(ctx context.Context, c ChildCall) (background.SpawnRequest, error)
+	// Child makes the checks of a call that a tool makes, except for a person's approval.
+	Child func(ctx context.Context, c ChildCall) (Child, error)
 }
 
 // An Execution is a run in execution.

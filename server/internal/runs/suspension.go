@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -53,13 +54,21 @@ type Attached interface {
 	Parked() <-chan struct{}        // closed when the call has become a run
 }
 
-// A ChildCall is a call by a tool that becomes a child run.
+// A ChildCall is a call by a tool that may become a child run.
 type ChildCall struct {
-	Caller, Tool *catalog.Tool
-	Args         catalog.Args
-	Timeout      time.Duration // 0: none of its own
-	Fuel         int64         // the most it may use
-	Locale       string
+	Caller        *catalog.Tool
+	Session, Tool string
+	Args          json.RawMessage
+	Timeout       time.Duration // 0: none of its own
+	Fuel          int64         // the most it may use
+	Locale        string
+}
+
+// A Child is a call by a tool that was not refused.
+type Child struct {
+	Tool *catalog.Tool
+	Args catalog.Args
+	Run  func() (background.SpawnRequest, error) // returns the run that the call can become
 }
 
 // into lets a call be suspended, and continues it from where its run was last suspended.
@@ -202,25 +211,19 @@ func (s *Suspension) CrashPolicy(op int32, t host.ToolCall) host.CrashPolicy {
 	if decision, _ := s.executor.Checker.Rules(tool).Policy.Rule(tool); !s.isRun() && decision != approval.Ask {
 		return host.LostOnCrash
 	}
-	args, err := catalog.ParseArgs(t.Tool, catalog.Args{}, t.Args)
-	if err == nil {
-		args, _, err = tool.Admit(args)
-	}
-	if err == nil {
-		err = s.tool.AdmitCallOf(tool, s.executor.Catalog.Annotations(tool))
-	}
+	child, err := s.child(t)
 	if err != nil {
 		return host.RepeatedOnCrash
 	}
 
-	if _, secret := tool.PublicArgs(args.Raw()); secret {
+	if _, secret := child.Tool.PublicArgs(child.Args.Raw()); secret {
 		s.secret = true
 	}
-	hints, with := tool.Tool.Hints, host.LostOnCrash
+	hints, with := child.Tool.Tool.Hints, host.LostOnCrash
 	if hints.Readonly || hints.Idempotent {
 		with = host.RepeatedOnCrash
 	}
-	verdict, err := s.judge(tool, args)
+	verdict, err := s.judge(child)
 	asks := verdict == approval.Held
 	if asks && err == nil && op > 0 && s.caller != nil {
 		err = s.caller.Park(s.ctx)
@@ -231,43 +234,43 @@ func (s *Suspension) CrashPolicy(op int32, t host.ToolCall) host.CrashPolicy {
 	if err != nil || op == 0 || with == host.RepeatedOnCrash && !asks && !hints.SupportsBackground {
 		return with
 	}
-	if !s.detach(op, tool, args, t, verdict) {
+	if !s.detach(op, child, verdict) {
 		return with
 	}
 	return host.Detached
 }
 
-// detach plans a checked call as a child run, which is stored with the next state. It
-// reports whether the call can be one.
-func (s *Suspension) detach(op int32, tool *catalog.Tool, args catalog.Args, t host.ToolCall, verdict approval.Verdict) bool {
-	child, err := s.child(tool, args, t)
-	if err != nil || child.Stored != nil {
+// detach plans a call as a child run, which is stored with the next state. It reports whether
+// the call can be one.
+func (s *Suspension) detach(op int32, child Child, verdict approval.Verdict) bool {
+	run, err := child.Run()
+	if err != nil || run.Stored != nil {
 		return false
 	}
 	if verdict == approval.Held {
-		bound, err := s.executor.Follower.Approvals.Bind(s.ctx, s.session, child.Tool, child.Stored != nil)
+		bound, err := s.executor.Follower.Approvals.Bind(s.ctx, s.session, run.Tool, run.Stored != nil)
 		if err != nil {
 			return false
 		}
-		if child, err = held(child, bound); err != nil {
+		if run, err = held(run, bound); err != nil {
 			return false
 		}
 	}
 
 	if verdict == approval.Covered { // a call that is not detached records it itself
-		s.executor.Audit.Decided(audit.Approved, record.Held{Session: s.session, Tool: tool.Name}, "", "kept")
+		s.executor.Audit.Decided(audit.Approved, record.Held{Session: s.session, Tool: run.Tool}, "", "kept")
 	}
 	if s.children == nil {
 		s.children = map[int32]background.Child{}
 	}
-	s.children[op] = background.Child{Op: s.number(op), SpawnRequest: child}
+	s.children[op] = background.Child{Op: s.number(op), SpawnRequest: run}
 	return true
 }
 
 // judge returns the verdict on a call of a tool. An error means that it is refused, or that
 // the program decides.
-func (s *Suspension) judge(tool *catalog.Tool, args catalog.Args) (approval.Verdict, error) {
-	verdict, _ := s.executor.Checker.Judge(s.ctx, tool, approval.Call{Session: s.session, Tool: tool.Name, Args: args.Raw(), Caller: s.tool.Name})
+func (s *Suspension) judge(c Child) (approval.Verdict, error) {
+	verdict, _ := s.executor.Checker.Judge(s.ctx, c.Tool, approval.Call{Session: s.session, Tool: c.Tool.Name, Args: c.Args.Raw(), Caller: s.tool.Name})
 	switch verdict {
 	case approval.Free, approval.Covered, approval.Held:
 		return verdict, nil
@@ -275,14 +278,14 @@ func (s *Suspension) judge(tool *catalog.Tool, args catalog.Args) (approval.Verd
 	return verdict, reason.ErrApproval
 }
 
-// child returns the run of a checked call.
-func (s *Suspension) child(tool *catalog.Tool, args catalog.Args, t host.ToolCall) (background.SpawnRequest, error) {
+// child passes a call through its checks.
+func (s *Suspension) child(t host.ToolCall) (Child, error) {
 	run, _ := background.RunOf(s.ctx)
 	own, err := termsOf(run)
 	if err != nil {
-		return background.SpawnRequest{}, err
+		return Child{}, err
 	}
-	return s.executor.Child(s.ctx, ChildCall{Caller: s.tool, Tool: tool, Args: args, Timeout: t.Timeout, Fuel: t.Fuel, Locale: own.Locale})
+	return s.executor.Child(s.ctx, ChildCall{Caller: s.tool, Session: s.session, Tool: t.Tool, Args: t.Args, Timeout: t.Timeout, Fuel: t.Fuel, Locale: own.Locale})
 }
 
 // Await waits for the end of the child of an operation. It stops an abandoned child,

@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/server/internal/agent"
+	"github.com/toolhost/toolhost/server/internal/catalog"
 )
 
 // inRun calls f within a run of caller.
@@ -31,7 +32,7 @@ func inRun(t *testing.T, b *bench, f func(ctx context.Context, sink *output.Sink
 // calling call is a run.
 func TestCrashPolicy(t *testing.T) {
 	tools := map[string]abi.Hints{
-		"caller": runnable, "reads": {Readonly: true}, "writes": {}, "works": runnable, "wipes": {Destructive: new(true)},
+		"caller": runnable, "reads": {Readonly: true}, "writes": {}, "works": runnable, "wipes": {Destructive: new(true)}, "refused": {},
 	}
 	for name, test := range map[string]struct {
 		tool  string
@@ -43,6 +44,7 @@ func TestCrashPolicy(t *testing.T) {
 		"gone":         {"gone", true, false, host.RepeatedOnCrash, false},
 		"agent's":      {agent.SpawnBackground, true, false, host.RepeatedOnCrash, false},
 		"readonly":     {"reads", true, false, host.RepeatedOnCrash, false},
+		"refused":      {"refused", true, false, host.RepeatedOnCrash, false},
 		"acts":         {"writes", true, false, host.Detached, true},
 		"background":   {"works", true, false, host.Detached, true},
 		"no run":       {"works", false, false, host.LostOnCrash, false},
@@ -52,9 +54,16 @@ func TestCrashPolicy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := open(t, tools)
 			b.policy.Ask = test.ask
-			b.Child = func(_ context.Context, c ChildCall) (background.SpawnRequest, error) {
+			b.Child = func(_ context.Context, c ChildCall) (Child, error) {
 				require.Equal(t, "caller", c.Caller.Name)
-				return b.request(c.Tool.Name), nil
+				tool, err := b.Catalog.Lookup(c.Tool)
+				require.NoError(t, err)
+				args, err := catalog.ParseArgs(c.Tool, catalog.Args{}, c.Args)
+				require.NoError(t, err)
+				if c.Tool == "refused" {
+					return Child{}, host.ErrDenied
+				}
+				return Child{Tool: tool, Args: args, Run: func() (background.SpawnRequest, error) { return b.request(c.Tool), nil }}, nil
 			}
 			caller := &attached{parked: make(chan struct{}), err: errors.New("no slot")}
 			if test.run {
