@@ -3,6 +3,7 @@ package abi_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"runtime"
 	"testing"
 
@@ -45,6 +46,19 @@ func TestNeedsOfTools(t *testing.T) {
 	all.Optional, all.Ask, all.Secrets = nil, true, []string{"key"}
 	require.Equal(t, all, m.AllNeeds().All())
 	require.Equal(t, before, m.Needs.Files[0], "the manifest stays as it is")
+}
+
+// No need is lost in a union, whichever set has it.
+func TestUnionOfNeeds(t *testing.T) {
+	var one abi.Needs
+	require.NoError(t, json.Unmarshal([]byte(`{"files":[{"path":"/work","mode":"read"}],"env":["A"],"http":[{"url":"https://a.example/*"}],
+		"kv":"read","session":"read","tools":["other"],"secrets":["key"],"clock":true,"random":true,"ask":true,"optional":{"clock":true}}`), &one))
+	fields := reflect.ValueOf(one)
+	for i := range fields.NumField() {
+		require.NotZero(t, fields.Field(i).Interface(), "%s is missing in this test", fields.Type().Field(i).Name)
+	}
+	require.Equal(t, one, one.With(abi.Needs{}))
+	require.Equal(t, one, abi.Needs{}.With(one))
 }
 
 // The needs of a plugin are not compared with each other once for each of its tools.

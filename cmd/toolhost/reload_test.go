@@ -118,6 +118,9 @@ func TestLiveSettings(t *testing.T) {
 		"listing": map[string]any{"a": "search"}, "approve": "ask", "approvals.by": "operator", "approvals.tools": map[string]any{"a": "ask"}, "interpret": []any{"a"},
 		"secrets_key": "/nowhere", "addr": "127.0.0.1:1", "exec": true, "watch": false, "background.park_after": "1m",
 	}
+	service, err := server.Open(t.Context(), server.Config{})
+	require.NoError(t, err)
+	defer service.Close(t.Context())
 	for _, s := range newLoaded().table {
 		if s.effect != live || s.kind.each != nil || slices.Contains([]string{"trust", "require_signature", "trusted_root", "registry.plain_http"}, s.key) { // they are no numbers
 			continue
@@ -146,6 +149,9 @@ func TestLiveSettings(t *testing.T) {
 			}
 			began.Approve, now.Approve = nil, nil
 			require.NotEqual(t, fmt.Sprintf("%+v", began), fmt.Sprintf("%+v", now), "it would be announced, and not apply")
+			if _, err := service.Reconfigure(t.Context(), after.apply); err != nil {
+				require.NotContains(t, err.Error(), "cannot change while the Service is open")
+			}
 		})
 	}
 }
