@@ -96,7 +96,6 @@ func newRunEvent(kind engine.EventKind, r *row) engine.Event {
 // storeAtOnce stores a run if nothing must be evicted for it, and nothing refuses it.
 func (w *worker) storeAtOnce(ctx context.Context, r *row, quota engine.Quota, permits *engine.Permits) (stored bool, err error) {
 	a := admission{run: r.Run, owner: r.owner, permits: permits}
-	condition, more := a.permitted(30)
 	below := func(most, ahead int64) int64 {
 		if most == 0 {
 			return 0
@@ -106,6 +105,7 @@ func (w *worker) storeAtOnce(ctx context.Context, r *row, quota engine.Quota, pe
 	queue := func(b *pgx.Batch, sql string, ahead int64) {
 		args, problem := w.insertArgs(*r, below(quota.Max, ahead), below(cmp.Or(quota.Each, quota.Max), ahead))
 		err = problem
+		condition, more := a.permitted(len(args) + 1)
 		b.Queue(fmt.Sprintf(sql, condition), append(args, more...)...).QueryRow(func(found pgx.Row) (err error) {
 			stored, err = r.stored(found)
 			return err
@@ -317,19 +317,19 @@ const offered = `o.tool = r.tool AND (r.version = '' OR o.version = r.version)`
 // session by session, so that one long queue does not hide the others. $2 to $4 are the
 // permits of a session, for parked calls, and of an owner; 0: no limit.
 const claimable = `
-	WITH RECURSIVE waiting AS (
+	WITH RECURSIVE sessions AS (
 		(SELECT session FROM runs r WHERE r.status = 'queued' AND r.epoch = 0 AND NOT r.held ORDER BY session LIMIT 1)
 		UNION ALL
-		SELECT (SELECT session FROM runs r WHERE r.status = 'queued' AND r.epoch = 0 AND NOT r.held AND r.session > waiting.session ORDER BY session LIMIT 1)
-		FROM waiting WHERE waiting.session IS NOT NULL
+		SELECT (SELECT session FROM runs r WHERE r.status = 'queued' AND r.epoch = 0 AND NOT r.held AND r.session > sessions.session ORDER BY session LIMIT 1)
+		FROM sessions WHERE sessions.session IS NOT NULL
 	), candidates AS (
-		SELECT c.seq, c.owner FROM waiting CROSS JOIN (VALUES (false, $2::int), (true, $3::int)) AS kinds (parked, most) CROSS JOIN LATERAL (
-			SELECT r.owner FROM runs r WHERE r.status = 'queued' AND r.epoch = 0 AND NOT r.held AND r.session = waiting.session ORDER BY r.seq LIMIT 1
+		SELECT c.seq, c.owner FROM sessions CROSS JOIN (VALUES (false, $2::int), (true, $3::int)) AS kinds (parked, most) CROSS JOIN LATERAL (
+			SELECT r.owner FROM runs r WHERE r.status = 'queued' AND r.epoch = 0 AND NOT r.held AND r.session = sessions.session ORDER BY r.seq LIMIT 1
 		) o CROSS JOIN LATERAL (
-			SELECT r.seq, r.owner FROM runs r WHERE ` + queued + ` AND r.session = waiting.session AND r.parked = kinds.parked ORDER BY r.seq
+			SELECT r.seq, r.owner FROM runs r WHERE ` + queued + ` AND r.session = sessions.session AND r.parked = kinds.parked ORDER BY r.seq
 			LIMIT least($1, CASE WHEN kinds.most = 0 THEN $1 ELSE greatest(0, kinds.most -
-				(SELECT count(*) FROM runs h WHERE h.finished IS NULL AND h.epoch <> 0 AND h.owner = o.owner AND h.session = waiting.session AND h.parked = kinds.parked)) END)
-		) c WHERE waiting.session IS NOT NULL
+				(SELECT count(*) FROM runs h WHERE h.finished IS NULL AND h.epoch <> 0 AND h.owner = o.owner AND h.session = sessions.session AND h.parked = kinds.parked)) END)
+		) c WHERE sessions.session IS NOT NULL
 	), ranked AS (
 		SELECT seq, owner, row_number() OVER (PARTITION BY owner ORDER BY seq) AS nth FROM candidates
 	), owners AS MATERIALIZED (

@@ -130,7 +130,7 @@ func records(run engine.Run) (record, beat []byte, err error) {
 	return record, beat, err
 }
 
-// insertRun stores a new run. A condition with parameters from $30 on may follow.
+// insertRun stores a new run, with the parameters of insertArgs. A condition with more may follow.
 const insertRun = `INSERT INTO runs (id, session, owner, key, schedule, parent, after, tool, kind, plugin, created, parked, held, status, woken,
 			attempt, epoch, turn, heartbeat, stop, started, notice, size, search, beat, record, args, version)
 		SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::bigint, $12::boolean, $13::boolean, $14, false,

@@ -32,7 +32,7 @@ type active struct {
 type registry struct {
 	mu      sync.Mutex
 	runs    map[string]*active
-	waiting []*active          // unclaimed queued runs, in the order of submission
+	queue   []*active          // unclaimed queued runs, in the order of submission
 	holders map[string]*active // runs that hold a permit: claimed, running, or being stored as such
 	worker  *worker            // the current worker, or nil
 	sleep   sleep              // waiting runs
@@ -124,7 +124,7 @@ func (g *registry) enqueue(a *active) {
 	g.giveBack(a)
 	a.worker, a.lease = nil, nil
 	if at, queued := g.place(a); !queued {
-		g.waiting = slices.Insert(g.waiting, at, a)
+		g.queue = slices.Insert(g.queue, at, a)
 	}
 }
 
@@ -133,7 +133,7 @@ func (g *registry) enqueue(a *active) {
 func (g *registry) dequeue(a *active) bool {
 	at, queued := g.place(a)
 	if queued {
-		g.waiting = slices.Delete(g.waiting, at, at+1)
+		g.queue = slices.Delete(g.queue, at, at+1)
 	}
 	return queued
 }
@@ -141,7 +141,7 @@ func (g *registry) dequeue(a *active) bool {
 // place returns the position of a run in the queue, or where it would be inserted. The
 // lock must be held.
 func (g *registry) place(a *active) (at int, queued bool) {
-	return slices.BinarySearchFunc(g.waiting, a.seq, func(b *active, seq int64) int { return cmp.Compare(b.seq, seq) })
+	return slices.BinarySearchFunc(g.queue, a.seq, func(b *active, seq int64) int { return cmp.Compare(b.seq, seq) })
 }
 
 // drop removes a run that has ended, and returns the runs that this wakes. The lock must
@@ -218,7 +218,7 @@ func (g *registry) parented(run engine.Run, permits *engine.Permits) error {
 			children++
 		}
 	}
-	for _, a := range g.waiting {
+	for _, a := range g.queue {
 		if a.run.Parent == run.Parent {
 			children++
 		}

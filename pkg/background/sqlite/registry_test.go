@@ -53,7 +53,7 @@ func places(e *tester) map[string][]string {
 			found[id] = append(found[id], "holders")
 		}
 	}
-	for _, a := range g.waiting {
+	for _, a := range g.queue {
 		found[a.run.ID] = append(found[a.run.ID], "waiting")
 	}
 	return found

@@ -108,7 +108,7 @@ func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) ([]en
 	}
 
 	var claimed []engine.Run
-	g.waiting = slices.DeleteFunc(g.waiting, func(a *active) bool {
+	g.queue = slices.DeleteFunc(g.queue, func(a *active) bool {
 		if len(claimed) >= max || a.run.Held != "" || g.runs[a.run.After] != nil || g.admit(a, permits) != nil {
 			return false
 		}
@@ -228,7 +228,7 @@ func (w *worker) Renew(_ context.Context, held map[string]engine.Beat) (news eng
 			news.Stops = append(news.Stops, id)
 		}
 	}
-	news.Queued, news.Notices = len(g.waiting) > 0, len(g.notices) > 0
+	news.Queued, news.Notices = len(g.queue) > 0, len(g.notices) > 0
 	return news, nil
 }
 

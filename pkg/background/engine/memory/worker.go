@@ -125,12 +125,12 @@ func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) (clai
 		return nil, err
 	}
 
-	waiting := which(e.active, func(r *record) bool { return r.ownerless(engine.StatusQueued) })
-	for _, r := range waiting {
+	queued := which(e.active, func(r *record) bool { return r.ownerless(engine.StatusQueued) })
+	for _, r := range queued {
 		r.holder = nil // a dead worker's claim holds no permit
 	}
 
-	for _, r := range waiting {
+	for _, r := range queued {
 		if len(claimed) >= max {
 			break
 		}
