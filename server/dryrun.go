@@ -35,8 +35,8 @@ func IsDryRun(r abi.Result) bool {
 	return r.Kind == abi.Success && bytes.HasPrefix(r.Value, []byte(`{"type":"`+dryRunType+`"`))
 }
 
-// described is the answer in a dry run for a tool that is not readonly.
-type described struct {
+// dryRunAnswer is the answer in a dry run for a tool that is not readonly.
+type dryRunAnswer struct {
 	Type     string          `json:"type"`
 	Tool     string          `json:"tool"`
 	Args     json.RawMessage `json:"args"` // without secrets
@@ -63,7 +63,7 @@ func (d describer) describe(next callFunc) callFunc {
 // answer answers a call that was checked, and is not made.
 func (d describer) answer(ctx context.Context, c call) (abi.Result, error) {
 	limits := c.allowed
-	what := described{
+	what := dryRunAnswer{
 		Type: dryRunType, Tool: c.tool.Name, Args: c.Args, Approval: c.tool.Settings.Approval(c.tool),
 		Limits:  wire.CallLimits{OutputBytes: limits.Output, TimeoutSeconds: limits.Timeout.Seconds()},
 		Message: "Dry run: " + c.tool.Name + " was not called, because it is not readonly. Its arguments fit.",

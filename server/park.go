@@ -217,7 +217,7 @@ func (c call) asRun(ctx context.Context, version string) background.SpawnRequest
 // state that includes it is stored.
 func (c call) asLaterRun(ctx context.Context, version string) background.SpawnRequest {
 	req := c.asRun(ctx, version)
-	req.Parked, req.Anew = true, c.tool.Restartable()
+	req.Parked, req.Restartable = true, c.tool.Restartable()
 	req.Timeout = min(max(c.allowed.Timeout, c.allowed.Background), c.tool.MaxBackground())
 	if c.outer != nil && c.Limits.Timeout > 0 {
 		req.Timeout = min(req.Timeout, c.Limits.Timeout)

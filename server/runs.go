@@ -84,7 +84,7 @@ func (s *Service) runsConfig() background.Config {
 	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider, cfg.Hold = x.Execute, x.Readmit, x.Version, x.Provider, x.Hold
 	cfg.Offer, cfg.OnEnd = s.offer, record.MeasureEnd(s.telemetry)
 	cfg.Engine, cfg.Logger, cfg.InternalText = s.engine, s.cfg.Logger, abi.InternalMessage
-	cfg.Reaches, cfg.Brief = reaches, unnamed
+	cfg.CanAccess, cfg.Ephemeral = canAccess, unnamed
 	if s.cfg.Engine != nil {
 		cfg.Patience = cmp.Or(cfg.Patience, Patience)
 	}
@@ -162,10 +162,10 @@ func repeats(earlier repeat.Repeater) stage {
 	}
 }
 
-// reaches reports whether a client without a session name may use, by id, what is in
+// canAccess reports whether a client without a session name may use, by id, what is in
 // another unnamed session: each of its requests may be in a new session. Ids cannot be
 // guessed. The sessions of users stay apart.
-func reaches(session, other string) bool {
+func canAccess(session, other string) bool {
 	of := func(session string) string { return session[:strings.LastIndexByte(session, '/')+1] }
 	from := of(session)
 	return from == of(other) && (from == wire.UnnamedPrefix || strings.HasSuffix(from, "/"+wire.UnnamedPrefix))

@@ -52,7 +52,7 @@ func (a *admission) take() error {
 // count counts slots that were taken or returned. The lock must be held.
 func (a *admission) count(n int) {
 	a.used += n
-	a.crowded.Store(4*a.used >= 3*a.cfg().PerHost)
+	a.underPressure.Store(4*a.used >= 3*a.cfg().PerHost)
 }
 
 // resized handles a changed number of slots.

@@ -108,10 +108,10 @@ type Config struct {
 	RetainRuns int           // how many ended runs of a session are kept; 0: DefaultRetainRuns
 	NoticeTTL  time.Duration // how long an unacknowledged notice and its run, and unchanged session values, are kept; 0: DefaultNoticeTTL
 
-	// Brief reports whether a session can never be resumed. Its values are then removed
+	// Ephemeral reports whether a session can never be resumed. Its values are then removed
 	// a day after the last change, unless it has an active run. Nil means that every
 	// session can be resumed.
-	Brief func(session string) bool
+	Ephemeral func(session string) bool
 
 	// RecordQuota is how many bytes the records of all runs and schedules may take, and
 	// OwnerQuota those of one client: [engine.Quota] says what counts, and which
@@ -173,9 +173,9 @@ type Config struct {
 	// session a client of its own.
 	Owner func(session string) string
 
-	// Reaches reports whether a session can access the runs and schedules of another
+	// CanAccess reports whether a session can access the runs and schedules of another
 	// one by their ids. Lists and events do not show them. Nil means never.
-	Reaches func(session, other string) bool
+	CanAccess func(session, other string) bool
 
 	// InternalText is the text that a model sees of a run that failed with an
 	// internal error; "": "An internal error occurred".

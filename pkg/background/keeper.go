@@ -208,7 +208,7 @@ func (k *keeper) prune(ctx context.Context) {
 	now := time.Now()
 	_, err := k.engine.Prune(ctx, engine.Retention{
 		Before: now.Add(-k.cfg().Retention), Keep: k.cfg().RetainRuns, Notices: now.Add(-k.cfg().NoticeTTL), Values: now.Add(-k.cfg().NoticeTTL),
-		Brief: k.cfg().Brief, BriefValues: now.Add(-min(k.cfg().NoticeTTL, briefTTL)),
+		Ephemeral: k.cfg().Ephemeral, BriefValues: now.Add(-min(k.cfg().NoticeTTL, briefTTL)),
 	})
 	if err != nil && ctx.Err() == nil {
 		k.log.Warn("background records not pruned", "error", err)

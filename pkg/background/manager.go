@@ -26,18 +26,18 @@ type Manager struct {
 	notifier  *notifier  // hands out notices
 	scheduler *scheduler // fires schedules
 	keeper    *keeper    // renews the lease and stores ends
-	given     given
+	given     givenConfig
 }
 
 // core is the part of a Manager that all others share.
 type core struct {
-	config   atomic.Pointer[Config]
-	engine   engine.Engine
-	log      *slog.Logger
-	base     context.Context // never done; has the values of New's context
-	born     time.Time       // time of creation
-	counters counters
-	crowded  atomic.Bool // at least three quarters of the slots of this process are taken
+	config        atomic.Pointer[Config]
+	engine        engine.Engine
+	log           *slog.Logger
+	base          context.Context // never done; has the values of New's context
+	born          time.Time       // time of creation
+	counters      counters
+	underPressure atomic.Bool // at least three quarters of the slots of this process are taken
 }
 
 // cfg is the current configuration, with defaults in place of zero values. It must not be
@@ -64,7 +64,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	asked.Engine = cfg.Engine
 	c.counters.stats.Failed, c.counters.onEnd = make(map[engine.ErrorKind]int64), cfg.OnEnd
 	keeping, quit := context.WithCancel(c.base)
-	m := &Manager{core: c, member: &member{core: c}, runs: &registry{tasks: make(map[string]*task)}, given: given{cfg: asked}}
+	m := &Manager{core: c, member: &member{core: c}, runs: &registry{tasks: make(map[string]*task)}, given: givenConfig{cfg: asked}}
 	m.admission = &admission{core: c, member: m.member, runs: m.runs, turn: make(turn, 1)}
 	m.reader = &reader{core: c, runs: m.runs, quit: keeping.Done()}
 	m.worker = &worker{core: c, member: m.member, runs: m.runs, admission: m.admission, reader: m.reader, pool: newPool()}

@@ -82,7 +82,7 @@ func (r *reader) lookup(ctx context.Context, session, id string) (handle, error)
 
 // has reports whether a session can access by id what belongs to owner.
 func (c *core) has(session, owner string) bool {
-	return owner == session || c.cfg().Reaches != nil && session != "" && c.cfg().Reaches(session, owner)
+	return owner == session || c.cfg().CanAccess != nil && session != "" && c.cfg().CanAccess(session, owner)
 }
 
 // relook is lookup for a run that was found before. An ended run does not

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// given is the configuration without defaults.
-type given struct {
+// givenConfig is the configuration without defaults.
+type givenConfig struct {
 	mu  sync.Mutex
 	cfg Config
 }

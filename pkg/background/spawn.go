@@ -36,8 +36,8 @@ type SpawnRequest struct {
 	Held string
 	// Parked marks a call that continues as a run.
 	Parked bool
-	// Anew lets the run start over after a crash, until [DropState] is called.
-	Anew bool
+	// Restartable lets the run start over after a crash, until [DropState] is called.
+	Restartable bool
 
 	// Terms are passed to Config.Executor: any JSON value of at most 1 KiB. They are
 	// kept in Run.Terms and not reported. Nil passes nothing.
@@ -153,7 +153,7 @@ func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 	if run.Secret {
 		run.Args = req.Stored
 	}
-	run.Held, run.Anew = req.Held, req.Anew
+	run.Held, run.Restartable = req.Held, req.Restartable
 	if req.Parked {
 		run.Origin = engine.OriginParked
 	}

@@ -75,11 +75,11 @@ func DropState(ctx context.Context) error {
 	return w.task.store(w.core, engine.Suspension{Drop: true, Hold: true})
 }
 
-// Crowded reports whether most slots of the process that executes the run whose work
+// UnderPressure reports whether most slots of the process that executes the run whose work
 // ctx belongs to are in use. Waiting work should then be suspended immediately.
-func Crowded(ctx context.Context) bool {
+func UnderPressure(ctx context.Context) bool {
 	w, _ := ctx.Value(workKey{}).(*workOf)
-	return w != nil && w.core.crowded.Load()
+	return w != nil && w.core.underPressure.Load()
 }
 
 func (t *task) saveState(c *core, s Suspension) error {

@@ -203,13 +203,13 @@ func TestCrowded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var crowded []bool
 		m := newManager(t, Config{PerHost: 4, Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
-			crowded = append(crowded, Crowded(ctx))
+			crowded = append(crowded, UnderPressure(ctx))
 			if run.Tool == "sleep" {
 				return script(ctx, run, sink)
 			}
 			return value("1")
 		}})
-		require.False(t, Crowded(t.Context()), "no run")
+		require.False(t, UnderPressure(t.Context()), "no run")
 		for _, tool := range []string{"sleep", "sleep", "sleep", "ends"} {
 			spawned(t, m, alice, tool)
 			synctest.Wait()

@@ -68,8 +68,8 @@ func (p *Pending) CrashPolicy(operation int32, t guestcall.ToolCall) (policy gue
 }
 
 // precedes reports whether a state is to be stored before an operation begins.
-func (p *Pending) precedes(s *started) bool {
-	needs := s.Apart || s.Once || s.takes && (p.once() || p.stored || p.retry == 0)
+func (p *Pending) precedes(s *startedOperation) bool {
+	needs := s.Detached || s.Once || s.takes && (p.once() || p.stored || p.retry == 0)
 	return needs && p.durable()
 }
 
@@ -84,7 +84,7 @@ func (p *Pending) ahead() error {
 		_, err := instance.Catch(func() int32 { p.unrecorded(held); return 0 })
 		p.held = nil
 		for _, s := range held {
-			s.Apart = false
+			s.Detached = false
 			p.proceed(s)
 		}
 		return err
@@ -105,7 +105,7 @@ func (p *Pending) ahead() error {
 		case s.takes && !p.once() && !p.stored: // the call starts over, and no stored state lacks the messages
 			p.retry = minRetry
 		default:
-			s.Apart, s.Once = false, false
+			s.Detached, s.Once = false, false
 			s.todo = p.unstored(err)
 		}
 		p.proceed(s)
@@ -114,7 +114,7 @@ func (p *Pending) ahead() error {
 }
 
 // unrecorded is called before operations that no state can record.
-func (p *Pending) unrecorded(held []*started) {
+func (p *Pending) unrecorded(held []*startedOperation) {
 	for _, s := range held {
 		if s.takes {
 			p.Forget()
@@ -140,21 +140,21 @@ func (p *Pending) unstored(err error) guestcall.Work {
 }
 
 // proceed begins a held operation.
-func (p *Pending) proceed(s *started) {
+func (p *Pending) proceed(s *startedOperation) {
 	todo := s.todo
 	s.todo = nil
 	switch {
 	case s.canceled:
 		p.ended(s, guestcall.End{Finish: p.ops.RefuseCanceled})
-	case s.Apart:
-		p.work(s, p.await(s.waiting))
+	case s.Detached:
+		p.work(s, p.await(s.pendingOperation))
 	default:
 		p.work(s, todo)
 	}
 }
 
 // await is the work of a detached tool call.
-func (p *Pending) await(w waiting) guestcall.Work {
+func (p *Pending) await(w pendingOperation) guestcall.Work {
 	return func(ctx context.Context) guestcall.End {
 		t, err := guestcall.ReadToolCall(w.Request)
 		var r abi.Result

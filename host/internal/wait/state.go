@@ -29,11 +29,11 @@ type State struct {
 	Peak    int64           `json:"peak"`
 	Made    int             `json:"made,omitempty"`     // nested calls of the whole tree
 	Web     int64           `json:"attempts,omitempty"` // HTTP requests
-	Answer  written         `json:"answer"`
+	Answer  output          `json:"answer"`
 	Said    answer.Progress `json:"said"`
 
-	Ended   []ended   `json:"ended,omitempty"`
-	Pending []waiting `json:"pending,omitempty"`
+	Ended   []endedOperation   `json:"ended,omitempty"`
+	Pending []pendingOperation `json:"pending,omitempty"`
 }
 
 // boot identifies this process. Its monotonic clock measures the time since a state that
@@ -52,8 +52,8 @@ func (s State) passed() time.Duration {
 	return max(0, passed)
 }
 
-// written is the guest's output so far.
-type written struct {
+// output is the guest's output so far.
+type output struct {
 	Bytes   int64       `json:"bytes"`
 	Logged  int64       `json:"logged,omitempty"`
 	Result  []byte      `json:"result,omitempty"`
@@ -64,21 +64,21 @@ type written struct {
 	Stderr  []byte      `json:"stderr,omitempty"`
 }
 
-// ended is a finished operation that was not delivered to the guest yet.
-type ended struct {
+// endedOperation is a finished operation that was not delivered to the guest yet.
+type endedOperation struct {
 	ID       int32  `json:"id"`
 	Code     int32  `json:"code"`
 	Response []byte `json:"response,omitempty"`
 }
 
-// waiting is an unfinished operation.
-type waiting struct {
-	ID      int32     `json:"id"`
-	Op      string    `json:"op"`
-	Request []byte    `json:"request"`
-	At      time.Time `json:"at"`              // start of the wait
-	Apart   bool      `json:"apart,omitempty"` // see [guestcall.Detached]
-	Once    bool      `json:"once,omitempty"`  // it is not repeated
+// pendingOperation is an unfinished operation.
+type pendingOperation struct {
+	ID       int32     `json:"id"`
+	Op       string    `json:"op"`
+	Request  []byte    `json:"request"`
+	At       time.Time `json:"at"`              // start of the wait
+	Detached bool      `json:"apart,omitempty"` // see [guestcall.Detached]
+	Once     bool      `json:"once,omitempty"`  // it is not repeated
 }
 
 // until returns when the first operation ends by itself.
@@ -95,18 +95,18 @@ func (s State) until() (first time.Time) {
 }
 
 // due returns when an operation ends by itself.
-func (w waiting) due() time.Time { return w.At.Add(timeIn(w.Request, again[w.Op])) }
+func (w pendingOperation) due() time.Time { return w.At.Add(timeIn(w.Request, again[w.Op])) }
 
 // finish runs the second half of an operation and saves its result in a state.
-func (p *Pending) finish(s *started) (ended, error) {
+func (p *Pending) finish(s *startedOperation) (endedOperation, error) {
 	code, err := instance.Catch(s.end.Finish)
-	e := ended{s.ID, code, p.ops.Response}
+	e := endedOperation{s.ID, code, p.ops.Response}
 	p.ops.Response = nil
 	return e, err
 }
 
 // replay returns the second half of an operation whose result was saved with a state.
-func (p *Pending) replay(e ended) func() int32 {
+func (p *Pending) replay(e endedOperation) func() int32 {
 	return func() int32 {
 		p.ops.Response = e.Response
 		return e.Code
@@ -118,7 +118,7 @@ func (p *Pending) restart(st State) error {
 	p.open()
 	p.last = st.Last
 	for _, e := range st.Ended {
-		s := &started{waiting: waiting{ID: e.ID}, cancel: withoutWork}
+		s := &startedOperation{pendingOperation: pendingOperation{ID: e.ID}, cancel: withoutWork}
 		p.started[e.ID] = s
 		p.ended(s, guestcall.End{Bytes: len(e.Response), Finish: p.replay(e)})
 	}
@@ -131,16 +131,16 @@ func (p *Pending) restart(st State) error {
 }
 
 // beginAgain begins an operation of a state again, or waits for the call that it began.
-func (p *Pending) beginAgain(w waiting) error {
-	s := &started{waiting: w, cancel: withoutWork}
+func (p *Pending) beginAgain(w pendingOperation) error {
+	s := &startedOperation{pendingOperation: w, cancel: withoutWork}
 	p.started[w.ID] = s
 	switch {
-	case w.Apart && p.owner != nil:
+	case w.Detached && p.owner != nil:
 		s.known = true
 		p.work(s, p.await(w))
 		return nil
-	case w.Apart || w.Once:
-		s.Apart, s.Once = false, false
+	case w.Detached || w.Once:
+		s.Detached, s.Once = false, false
 		p.ended(s, guestcall.End{Finish: func() int32 {
 			return p.ops.Refuse(abi.CallLost, "lost", "it had begun when its host ended: whether it took effect is not known")
 		}})

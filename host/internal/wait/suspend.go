@@ -103,7 +103,7 @@ func (p *Pending) unfit() string {
 		return why
 	}
 	for _, s := range p.started {
-		if (s.Once || s.Apart) && !s.known && s.todo == nil {
+		if (s.Once || s.Detached) && !s.known && s.todo == nil {
 			return "it has begun what must not be done twice"
 		}
 	}
@@ -120,7 +120,7 @@ func (p *Pending) resident() string {
 		switch {
 		case s.canceled:
 			return "what it waits for was canceled"
-		case s.Apart:
+		case s.Detached:
 		case s.Op == "ask" && p.terms.Asks:
 		case again[s.Op] == "":
 			return "it waits for " + s.Op
@@ -152,7 +152,7 @@ func (p *Pending) suspend() error {
 const minRetry, maxRetry = 10 * time.Second, 10 * time.Minute
 
 // keep stores a state. With operations to begin, the call stays in its instance.
-func (p *Pending) keep(st State, begin []*started) error {
+func (p *Pending) keep(st State, begin []*startedOperation) error {
 	host, err := json.Marshal(st)
 	if err != nil {
 		return err
@@ -170,14 +170,14 @@ func (p *Pending) keep(st State, begin []*started) error {
 
 	for _, w := range st.Pending {
 		switch {
-		case w.Apart:
+		case w.Detached:
 			k.Await = append(k.Await, w.ID)
 		case w.Op == "ask":
 			k.Asks = append(k.Asks, w.ID)
 		}
 	}
 	for _, s := range begin {
-		if s.Apart && !s.canceled {
+		if s.Detached && !s.canceled {
 			k.Begin = append(k.Begin, s.ID)
 		}
 	}
@@ -198,7 +198,7 @@ func (p *Pending) leave() {
 	defer func() { p.leaving = false }()
 	st, err := p.look()
 	if err == nil {
-		err = p.keep(st, []*started{})
+		err = p.keep(st, []*startedOperation{})
 	}
 	if err != nil {
 		p.ops.Log.Warn("the state of a call that is interrupted was not stored", "plugin", p.ops.Plugin, "tool", p.ops.Tool, "call", p.ops.ID, "error", err)
@@ -207,7 +207,7 @@ func (p *Pending) leave() {
 
 // look returns the current state of a call. Its operations continue.
 func (p *Pending) look() (st State, err error) {
-	var over []*started
+	var over []*startedOperation
 	for more := true; more; {
 		select {
 		case s := <-p.ends:
@@ -220,7 +220,7 @@ func (p *Pending) look() (st State, err error) {
 	has := map[int32]bool{}
 	for _, s := range over {
 		if s.end.Cut && !s.canceled {
-			st.Pending = append(st.Pending, s.waiting)
+			st.Pending = append(st.Pending, s.pendingOperation)
 		} else if err == nil {
 			e, wrong := p.finish(s)
 			s.end.Finish = p.replay(e)
@@ -234,9 +234,9 @@ func (p *Pending) look() (st State, err error) {
 		case has[s.ID]:
 		case s.canceled:
 			p.ops.RefuseCanceled()
-			st.Ended = append(st.Ended, ended{s.ID, abi.CallCanceled, p.ops.Response})
+			st.Ended = append(st.Ended, endedOperation{s.ID, abi.CallCanceled, p.ops.Response})
 		default:
-			st.Pending = append(st.Pending, s.waiting)
+			st.Pending = append(st.Pending, s.pendingOperation)
 		}
 	}
 	p.describe(&st)
@@ -254,7 +254,7 @@ func (p *Pending) stop() (st State, err error) {
 		s := <-p.ends
 		p.give(s)
 		if s.end.Cut && !s.canceled {
-			st.Pending = append(st.Pending, s.waiting)
+			st.Pending = append(st.Pending, s.pendingOperation)
 			continue
 		}
 		e, wrong := p.finish(s)
@@ -267,7 +267,7 @@ func (p *Pending) stop() (st State, err error) {
 
 // describe adds the rest of a state to its operations.
 func (p *Pending) describe(st *State) {
-	slices.SortFunc(st.Pending, func(a, b waiting) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(st.Pending, func(a, b pendingOperation) int { return cmp.Compare(a.ID, b.ID) })
 	in, first := p.call.Instance(), p.ops.Tree.First()
 	st.Elapsed, st.At, st.Now = p.call.Elapsed(), time.Now(), in.Env.Now
 	st.Boot, st.Up = boot.id, int64(time.Since(boot.at))
@@ -281,7 +281,7 @@ func (p *Pending) describe(st *State) {
 	st.Last, st.Said, st.Made, st.Web = p.last, p.ops.Said, first.Made, first.Attempts.Load()
 	st.Fuel, st.Peak = p.ops.Meter.Used(), int64(in.Memory.Peak)
 	a := p.ops.Answer
-	st.Answer = written{a.Written, a.Logged, a.Result, a.Given, a.Error, a.Content, a.Summary, a.Stderr.Bytes()}
+	st.Answer = output{a.Written, a.Logged, a.Result, a.Given, a.Error, a.Content, a.Summary, a.Stderr.Bytes()}
 }
 
 // again lists the repeatable operations, each with the request field that has its wait in

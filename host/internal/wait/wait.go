@@ -49,17 +49,17 @@ type Pending struct {
 	terms  Terms
 	digest string // of the plugin, in hex
 
-	last    int32              // last id
-	started map[int32]*started // nil before the first
-	ends    chan *started      // finished operations, in that order; it has room for all
+	last    int32                       // last id
+	started map[int32]*startedOperation // nil before the first
+	ends    chan *startedOperation      // finished operations, in that order; it has room for all
 	works   sync.WaitGroup
-	held    []*started    // operations to begin once a state that records them is stored
-	retry   time.Duration // how long the call keeps its instance after storing its state failed
-	resumed bool          // the call was continued, and nothing has ended since
-	stored  bool          // there is a stored state, from which the call continues after a crash
-	leaving bool          // the call was interrupted, and its state is being stored
-	since   time.Time     // start of the current wait; zero: not looked at yet
-	waited  time.Duration // length of the wait when its state was last stored, here or before a crash
+	held    []*startedOperation // operations to begin once a state that records them is stored
+	retry   time.Duration       // how long the call keeps its instance after storing its state failed
+	resumed bool                // the call was continued, and nothing has ended since
+	stored  bool                // there is a stored state, from which the call continues after a crash
+	leaving bool                // the call was interrupted, and its state is being stored
+	since   time.Time           // start of the current wait; zero: not looked at yet
+	waited  time.Duration       // length of the wait when its state was last stored, here or before a crash
 }
 
 // Init begins the set of a call of the plugin with that digest, in hex. owner is nil if
@@ -78,16 +78,16 @@ func (p *Pending) Any() bool { return len(p.started) > 0 }
 // call must not end before.
 func (p *Pending) Leaving() bool { return p.leaving }
 
-// started is an operation that was started.
-type started struct {
-	waiting  // the request is set only if the call can be suspended
-	cancel   context.CancelCauseFunc
-	canceled bool           // the guest has canceled it
-	todo     guestcall.Work // while it is held
-	known    bool           // recorded in the stored state
-	takes    bool           // it removes messages
-	end      guestcall.End  // set once it is in Pending.ends
-	kept     int            // bytes paid for until the guest gets the end
+// startedOperation is an operation that was started.
+type startedOperation struct {
+	pendingOperation // the request is set only if the call can be suspended
+	cancel           context.CancelCauseFunc
+	canceled         bool           // the guest has canceled it
+	todo             guestcall.Work // while it is held
+	known            bool           // recorded in the stored state
+	takes            bool           // it removes messages
+	end              guestcall.End  // set once it is in Pending.ends
+	kept             int            // bytes paid for until the guest gets the end
 }
 
 // Admit charges for an operation that is to be started, and refuses one that exceeds a
@@ -130,21 +130,21 @@ func (p *Pending) Start(name, request []byte) int32 {
 // open makes room for operations.
 func (p *Pending) open() {
 	if p.started == nil {
-		p.started, p.ends = map[int32]*started{}, make(chan *started, abi.MaxPending)
+		p.started, p.ends = map[int32]*startedOperation{}, make(chan *startedOperation, abi.MaxPending)
 	}
 }
 
 // add adds an operation.
-func (p *Pending) add(op string) *started {
+func (p *Pending) add(op string) *startedOperation {
 	p.open()
 	p.last++
-	s := &started{waiting: waiting{ID: p.last, Op: op, At: time.Now()}, cancel: withoutWork}
+	s := &startedOperation{pendingOperation: pendingOperation{ID: p.last, Op: op, At: time.Now()}, cancel: withoutWork}
 	p.started[s.ID] = s
 	return s
 }
 
 // drop removes the operation that was added last.
-func (p *Pending) drop(s *started) {
+func (p *Pending) drop(s *startedOperation) {
 	delete(p.started, s.ID)
 	p.last--
 }
@@ -154,16 +154,16 @@ func withoutWork(error) {}
 
 // begin begins an operation after its first half, which returned work, or nil and the
 // answer.
-func (p *Pending) begin(s *started, work guestcall.Work, code int32) {
+func (p *Pending) begin(s *startedOperation, work guestcall.Work, code int32) {
 	b := p.ops.Effect
 	p.ops.Effect = guestcall.Effect{}
 	if work == nil {
-		p.ended(s, guestcall.End{Bytes: len(p.ops.Response), Finish: p.replay(ended{s.ID, code, p.ops.Response})})
+		p.ended(s, guestcall.End{Bytes: len(p.ops.Response), Finish: p.replay(endedOperation{s.ID, code, p.ops.Response})})
 		p.ops.Response = nil
 		return
 	}
 
-	s.Apart, s.Once, s.takes = b.Detached, b.AtMostOnce && p.once(), b.TakesMessages
+	s.Detached, s.Once, s.takes = b.Detached, b.AtMostOnce && p.once(), b.TakesMessages
 	if p.precedes(s) {
 		s.todo = work
 		p.held = append(p.held, s)
@@ -173,14 +173,14 @@ func (p *Pending) begin(s *started, work guestcall.Work, code int32) {
 }
 
 // work does the work of an operation on a goroutine of its own. Close waits for it.
-func (p *Pending) work(s *started, work guestcall.Work) {
+func (p *Pending) work(s *startedOperation, work guestcall.Work) {
 	ctx, cancel := context.WithCancelCause(p.ops.Context)
 	s.cancel = cancel
 	p.works.Go(func() { p.ended(s, guardedWork(ctx, work)) })
 }
 
 // ended queues an end for the guest. It is safe for concurrent use.
-func (p *Pending) ended(s *started, ended guestcall.End) {
+func (p *Pending) ended(s *startedOperation, ended guestcall.End) {
 	if err := p.ops.Meter.Payer.Take(instance.Buffers, uint64(ended.Bytes)); err == nil {
 		s.kept += ended.Bytes
 	} else {
@@ -234,7 +234,7 @@ func (p *Pending) Next() (id, code int32, err error) {
 }
 
 // nextEnd waits for the next end.
-func (p *Pending) nextEnd() (*started, error) {
+func (p *Pending) nextEnd() (*startedOperation, error) {
 	if err := p.ahead(); err != nil {
 		return nil, err
 	}
@@ -326,7 +326,7 @@ func (p *Pending) hold() {
 	p.waited = time.Since(p.since)
 	st, err := p.look()
 	if err == nil {
-		err = p.keep(st, []*started{})
+		err = p.keep(st, []*startedOperation{})
 	}
 	if err != nil {
 		p.unkept(err)
@@ -360,7 +360,7 @@ func (p *Pending) revived() <-chan struct{} {
 }
 
 // give returns the memory paid for an end.
-func (p *Pending) give(s *started) {
+func (p *Pending) give(s *startedOperation) {
 	if s.kept > 0 {
 		p.ops.Meter.Payer.Give(instance.Buffers, uint64(s.kept))
 	}

@@ -319,10 +319,10 @@ type Retention struct {
 	Notices time.Time // runs with a pending notice are kept anyway, unless they finished earlier; zero: always
 	Values  time.Time // session values are kept unless the last change in their session was earlier; zero: always
 
-	// Brief reports whether a session can never be resumed; nil: no session. The values
+	// Ephemeral reports whether a session can never be resumed; nil: no session. The values
 	// of all scopes of such a session are kept only if one was changed since
 	// BriefValues, or a run of the session is active.
-	Brief       func(session string) bool
+	Ephemeral   func(session string) bool
 	BriefValues time.Time
 }
 
@@ -333,14 +333,16 @@ func (r Retention) KeepsValues(at Scope, changed time.Time) bool {
 	switch {
 	case at.Session == "" || at.Run != "":
 		return true
-	case r.IsBrief(at.Session):
+	case r.IsEphemeral(at.Session):
 		return !changed.Before(r.BriefValues)
 	}
 	return at.Name != "" || !changed.Before(r.Values)
 }
 
-// IsBrief reports whether a session can never be resumed.
-func (r Retention) IsBrief(session string) bool { return r.Brief != nil && r.Brief(session) }
+// IsEphemeral reports whether a session can never be resumed.
+func (r Retention) IsEphemeral(session string) bool {
+	return r.Ephemeral != nil && r.Ephemeral(session)
+}
 
 // A Chunk is a contiguous piece of a log.
 type Chunk struct {

@@ -20,15 +20,15 @@ var ErrStopping = errors.New("the run is being stopped")
 // Waiting describes the state of a run that was stored with [Lease.Suspend]. It is zero for
 // a run without one.
 type Waiting struct {
-	WakeAt    time.Time `json:"wake_at,omitzero"`      // latest time to continue; zero: none
-	Await     []string  `json:"await,omitempty"`       // ids of the runs whose end wakes it
-	StateSize int64     `json:"state_bytes,omitempty"` // bytes of its state
-	StateLog  int64     `json:"state_log,omitempty"`   // length of the log that belongs to the state
-	StateOf   int       `json:"state_of,omitempty"`    // the attempt that stored the state
-	CallsSize int64     `json:"calls_bytes,omitempty"` // bytes of its recorded calls
-	Mail      int64     `json:"mail_seen,omitempty"`   // version of the last message that it has seen
-	Woken     bool      `json:"woken,omitempty"`       // queued to continue the same attempt
-	Anew      bool      `json:"anew,omitempty"`        // it may start over without a state: it has had no unrepeatable side effects
+	WakeAt      time.Time `json:"wake_at,omitzero"`      // latest time to continue; zero: none
+	Await       []string  `json:"await,omitempty"`       // ids of the runs whose end wakes it
+	StateSize   int64     `json:"state_bytes,omitempty"` // bytes of its state
+	StateLog    int64     `json:"state_log,omitempty"`   // length of the log that belongs to the state
+	StateOf     int       `json:"state_of,omitempty"`    // the attempt that stored the state
+	CallsSize   int64     `json:"calls_bytes,omitempty"` // bytes of its recorded calls
+	Mail        int64     `json:"mail_seen,omitempty"`   // version of the last message that it has seen
+	Woken       bool      `json:"woken,omitempty"`       // queued to continue the same attempt
+	Restartable bool      `json:"restartable,omitempty"` // it may start over without a state: it has had no unrepeatable side effects
 }
 
 // A Suspension has the state from which a run continues later, and the events that it waits for.
@@ -46,7 +46,7 @@ type Suspension struct {
 	// Hold stores the state and the children while the run stays with its worker and
 	// continues. After a crash it continues from this state.
 	Hold bool
-	// Drop removes the stored state and clears Anew: after a crash the run does not
+	// Drop removes the stored state and clears Restartable: after a crash the run does not
 	// continue. It requires Hold, and excludes State, Await and Children.
 	Drop bool
 }
@@ -95,7 +95,7 @@ func (r Run) Suspended(s Suspension, log int64) Run {
 	case s.State == nil:
 		size = r.StateSize
 	}
-	r.Waiting = Waiting{WakeAt: s.Wake, Await: s.Await, Mail: s.Mail, StateSize: size, StateLog: log, StateOf: r.Attempt, CallsSize: called, Anew: r.Anew}
+	r.Waiting = Waiting{WakeAt: s.Wake, Await: s.Await, Mail: s.Mail, StateSize: size, StateLog: log, StateOf: r.Attempt, CallsSize: called, Restartable: r.Restartable}
 	if !s.Hold {
 		r.Status = StatusWaiting
 	}

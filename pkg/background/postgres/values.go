@@ -301,7 +301,7 @@ func (t *tx) pruneValues(ret engine.Retention) error {
 	var expired []engine.Scope
 	_, err = pgx.ForEachRow(rows, []any{&seq, &at.Session, &at.Name, &at.Run, &changed, &stale, &active}, func() error {
 		switch {
-		case !ret.KeepsValues(at, time.Unix(0, changed)) && !(ret.IsBrief(at.Session) && active):
+		case !ret.KeepsValues(at, time.Unix(0, changed)) && !(ret.IsEphemeral(at.Session) && active):
 			gone, unchanged = append(gone, seq), append(unchanged, changed)
 		case stale:
 			expired = append(expired, at)

@@ -195,7 +195,7 @@ func (db *database) doubt(c *conn) error {
 	var doubted []row
 	err := c.query(func(found []driver.Value) error {
 		r, err := decode(found)
-		if err == nil && !r.Undecided() && (r.Status == engine.StatusQueued && r.Attempt == 0 || r.StateSize > 0 || r.Anew) {
+		if err == nil && !r.Undecided() && (r.Status == engine.StatusQueued && r.Attempt == 0 || r.StateSize > 0 || r.Restartable) {
 			doubted = append(doubted, r)
 		}
 		return nil

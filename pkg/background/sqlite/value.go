@@ -328,7 +328,7 @@ func (vs valueStore) pruneValues(ctx context.Context, ret engine.Retention) erro
 		return err
 	}
 	latest := ret.Values
-	if ret.Brief != nil && ret.BriefValues.After(latest) {
+	if ret.Ephemeral != nil && ret.BriefValues.After(latest) {
 		latest = ret.BriefValues
 	}
 	const condition = ` FROM scopes WHERE changed < ? AND session <> '' AND substr(name, 1, 4) <> 'run:'`
@@ -352,7 +352,7 @@ func pruneScope(w *conn, at engine.Scope, ret engine.Retention) error {
 	if err != nil || found == nil || ret.KeepsValues(at, time.Unix(0, whole(found[0]))) {
 		return err
 	}
-	if ret.IsBrief(at.Session) {
+	if ret.IsEphemeral(at.Session) {
 		active, err := w.one(`SELECT 1 FROM runs WHERE session = ? AND finished IS NULL`, at.Session)
 		if err != nil || active != nil {
 			return err

@@ -98,8 +98,8 @@ type listing struct {
 	Awaiting  []string      `json:"waiting_for_input,omitempty"` // runs that are held, or have open questions to their user
 }
 
-// unlisted is the answer in a session where nothing can be listed.
-type unlisted struct {
+// emptyListing is the answer in a session where nothing can be listed.
+type emptyListing struct {
 	Tasks []row  `json:"tasks"`
 	Next  string `json:"next"`
 }
@@ -219,7 +219,7 @@ func list(ctx context.Context, s checker, finished *bool, unnamed bool) (any, er
 	}
 
 	if unnamed && len(runs)+len(schedules) == 0 {
-		return unlisted{[]row{}, "your runs are not listed here: find them by their task_ids only"}, nil
+		return emptyListing{[]row{}, "your runs are not listed here: find them by their task_ids only"}, nil
 	}
 
 	var active, ended []engine.Run

@@ -16,8 +16,8 @@ type messenger interface {
 	Run(ctx context.Context, id string) (wire.Run, error)
 }
 
-// messaged is the answer of message_background.
-type messaged struct {
+// messageAnswer is the answer of message_background.
+type messageAnswer struct {
 	TaskID    string      `json:"task_id"`
 	Status    wire.Status `json:"status"` // status of the run
 	MessageID int64       `json:"message_id,omitempty"`
@@ -51,5 +51,5 @@ func message(ctx context.Context, s Session, c Call) (any, error) {
 		return nil, err
 	}
 	run, err := s.Run(ctx, id)
-	return messaged{TaskID: id, Status: run.Status, MessageID: sent.ID, DryRun: c.DryRun}, err
+	return messageAnswer{TaskID: id, Status: run.Status, MessageID: sent.ID, DryRun: c.DryRun}, err
 }

@@ -17,40 +17,40 @@ type spawner interface {
 	NewSchedule(ctx context.Context, req background.ScheduleRequest) (wire.Schedule, error)
 }
 
-// spawned is the answer of spawn_background. Only in a dry run does it describe what
+// spawnAnswer is the answer of spawn_background. Only in a dry run does it describe what
 // would run: otherwise the agent knows what it asked for.
-type spawned struct {
+type spawnAnswer struct {
 	TaskID string      `json:"task_id,omitempty"`
 	Status wire.Status `json:"status,omitempty"`
 	Reused bool        `json:"reused,omitempty"`
-	*planned
+	*dryRunPlan
 }
 
-// scheduled is the answer of spawn_background with a schedule.
-type scheduled struct {
+// scheduleAnswer is the answer of spawn_background with a schedule.
+type scheduleAnswer struct {
 	Status     string    `json:"status"`
 	ScheduleID string    `json:"schedule_id,omitempty"`
 	NextAt     time.Time `json:"next_trigger_at,omitzero"`
-	*planned
+	*dryRunPlan
 }
 
-// planned is what a dry run would have done.
-type planned struct {
+// dryRunPlan is what a dry run would have done.
+type dryRunPlan struct {
 	DryRun          bool   `json:"dry_run"`
 	Tool            string `json:"tool"`
 	Title           string `json:"title"`
 	DeadlineSeconds int64  `json:"deadline_seconds"`
 }
 
-func plannedIf(dryRun bool, tool, title string, deadline float64) *planned {
+func planOf(dryRun bool, tool, title string, deadline float64) *dryRunPlan {
 	if !dryRun {
 		return nil
 	}
-	return &planned{true, tool, title, int64(deadline)}
+	return &dryRunPlan{true, tool, title, int64(deadline)}
 }
 
-// when is the schedule argument of spawn_background.
-type when struct {
+// scheduleTime is the schedule argument of spawn_background.
+type scheduleTime struct {
 	Cron     string `json:"cron_expression"`
 	At       string `json:"scheduled_at"`
 	Timezone string `json:"timezone"`
@@ -59,7 +59,7 @@ type when struct {
 // request returns the request of the schedule. Strings are trimmed, and empty ones count
 // as absent. A caller that has not named its session could not list a recurring schedule
 // later.
-func (w when) request(run background.SpawnRequest, unnamed bool) (req background.ScheduleRequest, err error) {
+func (w scheduleTime) request(run background.SpawnRequest, unnamed bool) (req background.ScheduleRequest, err error) {
 	req = background.ScheduleRequest{SpawnRequest: run, Cron: strings.TrimSpace(w.Cron), Timezone: strings.TrimSpace(w.Timezone)}
 	at := strings.TrimSpace(w.At)
 	switch {
@@ -88,7 +88,7 @@ func spawn(ctx context.Context, s Session, c Call) (any, error) {
 		Args     json.RawMessage `json:"args"`
 		Title    string          `json:"title"`
 		Signal   *bool           `json:"signal_on_completion"`
-		Schedule *when           `json:"schedule"`
+		Schedule *scheduleTime   `json:"schedule"`
 		Timeout  float64         `json:"timeout_seconds"`
 		Key      string          `json:"idempotency_key"`
 	}](c.Args)
@@ -102,7 +102,7 @@ func spawn(ctx context.Context, s Session, c Call) (any, error) {
 	}
 	if in.Schedule == nil {
 		r, err := s.Spawn(ctx, run)
-		return spawned{r.TaskID, r.Status, r.Reused, plannedIf(c.DryRun, r.Tool, r.Title, r.DeadlineSeconds)}, err
+		return spawnAnswer{r.TaskID, r.Status, r.Reused, planOf(c.DryRun, r.Tool, r.Title, r.DeadlineSeconds)}, err
 	}
 
 	later, err := in.Schedule.request(run, c.Unnamed)
@@ -110,5 +110,5 @@ func spawn(ctx context.Context, s Session, c Call) (any, error) {
 		return nil, err
 	}
 	r, err := s.NewSchedule(ctx, later)
-	return scheduled{"scheduled", r.ScheduleID, r.NextTriggerAt, plannedIf(c.DryRun, r.Tool, r.Title, r.DeadlineSeconds)}, err
+	return scheduleAnswer{"scheduled", r.ScheduleID, r.NextTriggerAt, planOf(c.DryRun, r.Tool, r.Title, r.DeadlineSeconds)}, err
 }

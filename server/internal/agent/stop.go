@@ -19,14 +19,14 @@ type stopper interface {
 	DisableSchedule(ctx context.Context, id string) (wire.Schedule, error)
 }
 
-// stopped is the answer of stop_background.
-type stopped struct {
+// stopAnswer is the answer of stop_background.
+type stopAnswer struct {
 	wire.Stopped
 	shape.Omission
 }
 
-// stoppedSchedule is the answer of stop_background for a schedule.
-type stoppedSchedule struct {
+// scheduleStopAnswer is the answer of stop_background for a schedule.
+type scheduleStopAnswer struct {
 	ScheduleID      string `json:"schedule_id"`
 	Status          string `json:"status"`
 	Stopped         bool   `json:"stopped"`
@@ -56,13 +56,13 @@ func stop(ctx context.Context, s Session, c Call) (any, error) {
 	answer, err := s.Stop(ctx, in.ID, "", wire.Stop{Force: in.Force, Reason: in.Reason})
 	room := maxInline
 	omitted := shape.Omit(&answer.Result, &answer.Content, &room)
-	return stopped{answer, omitted}, err
+	return stopAnswer{answer, omitted}, err
 }
 
 // stopSchedule disables a schedule. A run it started continues.
 func stopSchedule(ctx context.Context, s stopper, id string, dryRun bool) (any, error) {
 	schedule, err := s.Schedule(ctx, id)
-	answer := stoppedSchedule{ScheduleID: id, AlreadyFinished: !schedule.Enabled, DryRun: dryRun}
+	answer := scheduleStopAnswer{ScheduleID: id, AlreadyFinished: !schedule.Enabled, DryRun: dryRun}
 	if err == nil && !dryRun {
 		schedule, err = s.DisableSchedule(ctx, id)
 	}

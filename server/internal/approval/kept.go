@@ -19,8 +19,8 @@ import (
 // keptLife is how long an approval for a session is kept.
 const keptLife = 24 * time.Hour
 
-// kept is the stored approval of later calls of a tool.
-type kept struct {
+// keptApproval is the stored approval of later calls of a tool.
+type keptApproval struct {
 	Tool        string    `json:"tool"`
 	Caller      string    `json:"caller,omitempty"`    // the tool that made the approved call
 	Arguments   string    `json:"arguments,omitempty"` // digest of the approved arguments; empty approves any
@@ -36,14 +36,14 @@ func (c *Checker) scope(session string) background.Values {
 }
 
 // key returns the key of the approval in its scope.
-func (k kept) key() string {
+func (k keptApproval) key() string {
 	sum := sha256.Sum256([]byte(k.Tool + "\x00" + k.Caller + "\x00" + k.Arguments))
 	return hex.EncodeToString(sum[:])
 }
 
 // keep keeps the approval of a held run for as long as the decision says.
 func (c *Checker) keep(ctx context.Context, tool *catalog.Tool, run engine.Run, keep wire.Keep, by string, connected bool) error {
-	k := kept{Tool: tool.Name, Caller: callerOf(run), Fingerprint: fingerprint(tool), By: by}
+	k := keptApproval{Tool: tool.Name, Caller: callerOf(run), Fingerprint: fingerprint(tool), By: by}
 	session := run.Session
 	switch keep {
 	case wire.KeepAlways:
@@ -76,7 +76,7 @@ func (c *Checker) covers(ctx context.Context, tool *catalog.Tool, call Call) boo
 	digests := []string{"", digestOf(call.Args)}
 	for _, session := range []string{"", call.Session} {
 		for _, arguments := range digests {
-			k := kept{Tool: tool.Name, Caller: call.Caller, Arguments: arguments}
+			k := keptApproval{Tool: tool.Name, Caller: call.Caller, Arguments: arguments}
 			v, err := c.scope(session).Get(ctx, k.key())
 			if err == nil && json.Unmarshal(v.Data, &k) == nil && c.inForce(tool, k) {
 				return true
@@ -87,14 +87,14 @@ func (c *Checker) covers(ctx context.Context, tool *catalog.Tool, call Call) boo
 }
 
 // inForce reports whether a kept approval still holds.
-func (c *Checker) inForce(tool *catalog.Tool, k kept) bool {
+func (c *Checker) inForce(tool *catalog.Tool, k keptApproval) bool {
 	return k.Fingerprint != "" && k.Fingerprint == fingerprint(tool) && (k.Process == "" || k.Process == c.Process) && (k.Until.IsZero() || time.Now().Before(k.Until))
 }
 
 // Kept returns the kept approvals, sorted by session and tool.
 func (c *Checker) Kept(ctx context.Context) (wire.KeptApprovals, error) {
 	out := wire.KeptApprovals{Kept: []wire.KeptApproval{}}
-	err := c.eachKept(ctx, func(scope engine.Scope, _ string, at time.Time, k kept) error {
+	err := c.eachKept(ctx, func(scope engine.Scope, _ string, at time.Time, k keptApproval) error {
 		one := wire.KeptApproval{Tool: k.Tool, Caller: k.Caller, ArgsDigest: k.Arguments, Session: scope.Session, By: k.By, At: at, ExpiresAt: k.Until}
 		if tool, err := c.Lookup(k.Tool); err == nil {
 			one.InForce = c.inForce(tool, k)
@@ -109,7 +109,7 @@ func (c *Checker) Kept(ctx context.Context) (wire.KeptApprovals, error) {
 }
 
 // eachKept calls f with each kept approval and its key.
-func (c *Checker) eachKept(ctx context.Context, f func(scope engine.Scope, key string, at time.Time, k kept) error) error {
+func (c *Checker) eachKept(ctx context.Context, f func(scope engine.Scope, key string, at time.Time, k keptApproval) error) error {
 	scopes, err := c.Engine.Scopes(ctx, "", "approvals")
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (c *Checker) eachKept(ctx context.Context, f func(scope engine.Scope, key s
 			return err
 		}
 		for _, v := range values {
-			var k kept
+			var k keptApproval
 			if json.Unmarshal(v.Data, &k) != nil {
 				continue
 			}
@@ -135,7 +135,7 @@ func (c *Checker) eachKept(ctx context.Context, f func(scope engine.Scope, key s
 // Revoke removes the kept approvals of a tool in a session, or with "" those for all
 // sessions. It reports whether there were any. A dry run removes none.
 func (c *Checker) Revoke(ctx context.Context, session, tool string) (found bool, err error) {
-	err = c.eachKept(ctx, func(scope engine.Scope, key string, _ time.Time, k kept) error {
+	err = c.eachKept(ctx, func(scope engine.Scope, key string, _ time.Time, k keptApproval) error {
 		if scope.Session != session || k.Tool != tool {
 			return nil
 		}

@@ -112,7 +112,7 @@ func (x *Executor) Begin(ctx context.Context, run *Execution, tool *catalog.Tool
 		x.Follower.withdrawEarlier(ctx, run.Run)
 	}
 	ctx, call, run.waits = x.Attach(ctx, run.sink, tool, call, nil)
-	run.waits.anew = run.Anew
+	run.waits.restartable = run.Restartable
 	return ctx, call
 }
 
@@ -196,7 +196,7 @@ func (x *Executor) Hold(ctx context.Context, run *engine.Run) {
 	if err != nil {
 		return // it is refused when it starts
 	}
-	run.Anew = tool.Restartable()
+	run.Restartable = tool.Restartable()
 	verdict, _ := x.Checker.Judge(ctx, tool, approval.Call{Session: run.Session, Tool: run.Tool, Args: run.Args})
 	if verdict != approval.Held {
 		return
@@ -239,7 +239,7 @@ func (x *Executor) Provider(name string) engine.Provider {
 
 // mayRunAgain returns an error if a run may not be executed twice.
 func mayRunAgain(tool *catalog.Tool, run engine.Run) error {
-	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly && run.StateSize == 0 && !run.Anew { // otherwise it continues from its state
+	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly && run.StateSize == 0 && !run.Restartable { // otherwise it continues from its state
 		return reason.Refuse("%s is neither idempotent nor readonly", run.Tool)
 	}
 	if err := tool.Refused(); err != nil {

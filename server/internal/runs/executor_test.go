@@ -110,7 +110,7 @@ func TestReadmit(t *testing.T) {
 		"secret":       {engine.Run{Tool: "work", Args: args, Secret: true}, engine.KindRejected, "contained a secret"},
 		"bad args":     {engine.Run{Tool: "work", Args: json.RawMessage(`[]`)}, engine.KindRejected, "expected an object"},
 		"again":        {engine.Run{Tool: "work", Args: args, Attempt: 1}, engine.KindOrphaned, "neither idempotent nor readonly"},
-		"anew":         {engine.Run{Tool: "work", Args: args, Attempt: 1, Waiting: engine.Waiting{Anew: true}, Version: b.Version("work")}, "", ""},
+		"restartable":  {engine.Run{Tool: "work", Args: args, Attempt: 1, Waiting: engine.Waiting{Restartable: true}, Version: b.Version("work")}, "", ""},
 		"reads again":  {engine.Run{Tool: "reads", Args: args, Attempt: 1, Version: b.Version("reads")}, "", ""},
 		"reads, other": {engine.Run{Tool: "reads", Args: args, Attempt: 1, Version: "another"}, engine.KindOrphaned, "was replaced"},
 	} {

@@ -112,7 +112,7 @@ func (s *Spawn) Prepare(ctx context.Context, tool *catalog.Tool, args json.RawMe
 
 	s.run = background.SpawnRequest{
 		Tool: tool.Name, Version: version, Args: args, Title: cmp.Or(strings.TrimSpace(s.Title), Title(tool)),
-		Silent: silent, Wake: wake, Timeout: timeout, IdempotencyKey: s.IdempotencyKey, By: s.By, Parent: s.Parent, Anew: tool.Restartable(),
+		Silent: silent, Wake: wake, Timeout: timeout, IdempotencyKey: s.IdempotencyKey, By: s.By, Parent: s.Parent, Restartable: tool.Restartable(),
 		Terms: Terms{Locale: s.Locale, Asks: true}.Traced(ctx),
 	}
 	if public, secret := tool.PublicArgs(args); secret {

@@ -33,11 +33,11 @@ var SuspendAfter = 250 * time.Millisecond
 // that must not be called twice, the call becomes a child run, so that the host knows
 // its outcome after a crash.
 type Suspension struct {
-	executor *Executor
-	ctx      context.Context // context of the run's work
-	tool     *catalog.Tool
-	caller   Attached // of a direct call; nil for a run from its start
-	anew     bool     // the run may start over
+	executor    *Executor
+	ctx         context.Context // context of the run's work
+	tool        *catalog.Tool
+	caller      Attached // of a direct call; nil for a run from its start
+	restartable bool     // the run may start over
 
 	session  string
 	ask      question.Func              // nil: nobody can be asked
@@ -87,13 +87,13 @@ func (s *Suspension) into(call host.Call) host.Call {
 func (s *Suspension) Terms() host.SuspensionTerms {
 	hints := s.tool.Tool.Hints
 	return host.SuspensionTerms{
-		After: SuspendAfter, Restartable: s.anew, Repeats: hints.Readonly || hints.Idempotent, Asks: s.ask != nil,
+		After: SuspendAfter, Restartable: s.restartable, Repeats: hints.Readonly || hints.Idempotent, Asks: s.ask != nil,
 	}
 }
 
 // Status implements host.Suspension.
 func (s *Suspension) Status() host.SuspensionStatus {
-	status := host.SuspensionStatus{Name: s.name(), Live: s.isRun(), UnderPressure: background.Crowded(s.ctx)}
+	status := host.SuspensionStatus{Name: s.name(), Live: s.isRun(), UnderPressure: background.UnderPressure(s.ctx)}
 	if s.caller != nil {
 		status.Revived = s.caller.Parked()
 	}

@@ -58,15 +58,15 @@ func (l *Links) Use(ctx context.Context, token, value string) error {
 	return err
 }
 
-// owned identifies a secret of a user.
-type owned struct{ user, name string }
+// userSecret identifies a secret of a user.
+type userSecret struct{ user, name string }
 
 // pending holds what a secret that is set ends: its links, and the waits of calls.
 type pending struct {
 	mu    sync.Mutex
-	page  string                  // prefix of links, before the token
-	links map[string]Link         // by token
-	waits map[chan struct{}]owned // closed once the secret is set
+	page  string                       // prefix of links, before the token
+	links map[string]Link              // by token
+	waits map[chan struct{}]userSecret // closed once the secret is set
 }
 
 func (p *pending) serveAt(page string) {
@@ -147,7 +147,7 @@ func (p *pending) watch(user, name string) (set <-chan struct{}, stop func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait := make(chan struct{})
-	p.waits[wait] = owned{user, name}
+	p.waits[wait] = userSecret{user, name}
 
 	return wait, func() {
 		p.mu.Lock()
@@ -162,7 +162,7 @@ func (p *pending) set(user, name string) {
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.links, func(_ string, link Link) bool { return link.User == user && link.Name == name })
 	for wait, of := range p.waits {
-		if of == (owned{user, name}) {
+		if of == (userSecret{user, name}) {
 			close(wait)
 			delete(p.waits, wait)
 		}

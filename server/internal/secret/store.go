@@ -45,7 +45,7 @@ type Store struct {
 
 // New returns a Store.
 func New(cfg Config) *Store {
-	return &Store{cfg, pending{links: map[string]Link{}, waits: map[chan struct{}]owned{}}}
+	return &Store{cfg, pending{links: map[string]Link{}, waits: map[chan struct{}]userSecret{}}}
 }
 
 // User returns the secrets of a user. The user "" owns the sessions without one.

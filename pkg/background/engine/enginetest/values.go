@@ -201,7 +201,7 @@ func pruneBrief(t *testing.T, e *store) {
 		return names
 	}
 	prune := func(since time.Time) {
-		_, err := e.Prune(t.Context(), engine.Retention{Values: time.Now().Add(-24 * time.Hour), Brief: brief, BriefValues: since, Notices: time.Now().Add(-24 * time.Hour), Before: time.Now().Add(-24 * time.Hour), Keep: 100})
+		_, err := e.Prune(t.Context(), engine.Retention{Values: time.Now().Add(-24 * time.Hour), Ephemeral: brief, BriefValues: since, Notices: time.Now().Add(-24 * time.Hour), Before: time.Now().Add(-24 * time.Hour), Keep: 100})
 		require.NoError(t, err)
 	}
 

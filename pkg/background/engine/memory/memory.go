@@ -50,7 +50,7 @@ type record struct {
 	alarm      engine.Alarm
 	holder     *worker // the worker that claimed it or works on it; nil: none
 	notifier   *worker // the worker that took its notice; nil: none
-	counted
+	recordShare
 }
 
 // New returns an empty engine.
@@ -76,7 +76,7 @@ func newLog(run engine.Run) output.Buffer { return output.NewBuffer(max(1, run.O
 func (st *store) remove(r *record) {
 	delete(st.byID, r.run.ID)
 	st.runs, st.pending = without(st.runs, r), without(st.pending, r)
-	st.recount(r.run.Session, &r.counted, 0, false)
+	st.recount(r.run.Session, &r.recordShare, 0, false)
 	st.publish(engine.EventPurged, r)
 }
 

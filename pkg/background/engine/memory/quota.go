@@ -8,8 +8,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// counted is a record's share in the ledger.
-type counted struct{ used, evictable int64 }
+// recordShare is a record's share in the ledger.
+type recordShare struct{ used, evictable int64 }
 
 // Recorded implements [engine.Engine]. It includes kept output, which is
 // stored nowhere else.
@@ -33,15 +33,15 @@ func (e *Engine) Counts() map[engine.Status]int {
 // count updates the share of a run in the ledger.
 func (st *store) count(r *record) {
 	size := r.run.Size() + int64(len(r.checkpoint)+len(r.state)) + r.log.Size()
-	st.recount(r.run.Session, &r.counted, size, r.run.Evictable())
+	st.recount(r.run.Session, &r.recordShare, size, r.run.Evictable())
 }
 
 func (st *store) countSchedule(s *schedule) {
-	st.recount(s.Session, &s.counted, s.Size(), !s.Enabled)
+	st.recount(s.Session, &s.recordShare, s.Size(), !s.Enabled)
 }
 
-func (st *store) recount(session string, c *counted, size int64, evictable bool) {
-	now := counted{used: size}
+func (st *store) recount(session string, c *recordShare, size int64, evictable bool) {
+	now := recordShare{used: size}
 	if evictable {
 		now.evictable = size
 	}

@@ -13,7 +13,7 @@ import (
 type schedule struct {
 	engine.Schedule
 	changed time.Time
-	counted
+	recordShare
 }
 
 // aged is [record.aged] for a schedule. It is over when it is disabled.
@@ -127,7 +127,7 @@ func (ss scheduleStore) Schedules(_ context.Context, session string, enabled boo
 
 func (st *store) removeSchedule(s *schedule) {
 	st.schedules = without(st.schedules, s)
-	st.recount(s.Session, &s.counted, 0, false)
+	st.recount(s.Session, &s.recordShare, 0, false)
 	st.feed.Publish(engine.Event{Kind: engine.EventPurged, Session: s.Session, Schedule: &s.Schedule})
 }
 

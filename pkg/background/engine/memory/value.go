@@ -19,7 +19,7 @@ type scope struct {
 	bytes   int64
 	changed time.Time
 	expires time.Time // no value expires before; zero: none does
-	counted
+	recordShare
 }
 
 // at returns the position of a key's value, and whether it exists.
@@ -55,7 +55,7 @@ func (st *store) scope(at engine.Scope) *scope {
 		}
 		return false
 	})
-	st.recount(at.Session, &s.counted, engine.ScopeSize(len(s.values), s.bytes), false)
+	st.recount(at.Session, &s.recordShare, engine.ScopeSize(len(s.values), s.bytes), false)
 	return s
 }
 
@@ -148,7 +148,7 @@ func (vs valueStore) PutValue(_ context.Context, at engine.Scope, v engine.Value
 		s.expires = v.Expires
 	}
 	vs.scopes[at] = s
-	vs.recount(at.Session, &s.counted, engine.ScopeSize(count, size), false)
+	vs.recount(at.Session, &s.recordShare, engine.ScopeSize(count, size), false)
 	if r != nil {
 		vs.publish(engine.EventMessage, r)
 		vs.awaken(r)
@@ -215,11 +215,11 @@ func (s *scope) drop(st *store, at engine.Scope, from, end int) {
 		s.bytes -= sizeOf(v)
 	}
 	s.values, s.changed = slices.Delete(s.values, from, end), time.Now()
-	st.recount(at.Session, &s.counted, engine.ScopeSize(len(s.values), s.bytes), false)
+	st.recount(at.Session, &s.recordShare, engine.ScopeSize(len(s.values), s.bytes), false)
 }
 
 func (s *scope) dropAll(st *store, at engine.Scope) {
-	st.recount(at.Session, &s.counted, 0, false)
+	st.recount(at.Session, &s.recordShare, 0, false)
 	delete(st.scopes, at)
 }
 
@@ -227,7 +227,7 @@ func (s *scope) dropAll(st *store, at engine.Scope) {
 func (st *store) pruneValues(ret engine.Retention) {
 	for at := range st.scopes {
 		s := st.scope(at)
-		if !ret.KeepsValues(at, s.changed) && !(ret.IsBrief(at.Session) && st.isActive(at.Session)) {
+		if !ret.KeepsValues(at, s.changed) && !(ret.IsEphemeral(at.Session) && st.isActive(at.Session)) {
 			s.dropAll(st, at)
 		}
 	}

@@ -31,16 +31,16 @@ func (e *Engine) Join(_ context.Context, info engine.WorkerInfo) (engine.Worker,
 
 	e.quota, e.ledger = info.Quota, ledger.New(info.Quota)
 	for _, r := range e.runs {
-		r.counted = counted{}
+		r.recordShare = recordShare{}
 		e.count(r)
 	}
 	for _, s := range e.schedules {
-		s.counted = counted{}
+		s.recordShare = recordShare{}
 		e.countSchedule(s)
 	}
 	for at, s := range e.scopes {
-		s.counted = counted{}
-		e.recount(at.Session, &s.counted, engine.ScopeSize(len(s.values), s.bytes), false)
+		s.recordShare = recordShare{}
+		e.recount(at.Session, &s.recordShare, engine.ScopeSize(len(s.values), s.bytes), false)
 	}
 
 	e.joined++

@@ -11,12 +11,12 @@ import (
 // of the same user.
 func TestReaches(t *testing.T) {
 	one, other := "~/"+strings.Repeat("a", 26), "~/"+strings.Repeat("b", 26)
-	require.True(t, reaches(one, other))
-	require.True(t, reaches("ana/"+one, "ana/"+other))
+	require.True(t, canAccess(one, other))
+	require.True(t, canAccess("ana/"+one, "ana/"+other))
 	for _, pair := range [][2]string{
 		{"default", "default"}, {"default", one}, {one, "default"}, {one, "ana/" + other}, {"ana/" + one, other}, {"ana/" + one, "bo/" + other},
 		{"ana/x", "ana/" + one}, {"ana/" + one, "ana/x"}, {"ana/x", "ana/y"}, {"a~/x", "a~/y"}, {"", one}, {one, ""}, {"", ""},
 	} {
-		require.False(t, reaches(pair[0], pair[1]), pair)
+		require.False(t, canAccess(pair[0], pair[1]), pair)
 	}
 }
