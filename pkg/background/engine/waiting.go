@@ -119,8 +119,8 @@ func NewAlarm(wall time.Time) Alarm {
 // Due reports whether the time has come.
 func (a Alarm) Due(now time.Time) bool { return !a.At.After(now) || !a.Wall.After(now) }
 
-// Awaken returns a waiting run in the state in which it is queued to continue.
-func (r Run) Awaken() Run {
+// Resumed returns a waiting run as it is queued to continue.
+func (r Run) Resumed() Run {
 	r.Status, r.Woken = StatusQueued, true
 	return r
 }

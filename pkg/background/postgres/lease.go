@@ -156,11 +156,11 @@ func (t *tx) afterEnds() {
 		sessions, ids = append(sessions, r.Session), append(ids, r.ID)
 	}
 	t.dropScopes("name = '' AND (session, run) IN (SELECT * FROM unnest($1::text[], $2::text[]))", sessions, ids)
-	t.awaken("r.await && $1", ids)
+	t.resume("r.await && $1", ids)
 }
 
-// awaken makes the next flush queue the waiting runs that match.
-func (t *tx) awaken(where string, args ...any) {
+// resume makes the next flush queue the waiting runs that match.
+func (t *tx) resume(where string, args ...any) {
 	t.queue("UPDATE runs r SET status = 'queued', woken = true WHERE r.seq IN (SELECT r.seq FROM runs r WHERE r.status = 'waiting' AND "+where+
 		" ORDER BY r.seq FOR UPDATE) AND r.status = 'waiting' RETURNING "+columns, args...).Query(func(rows pgx.Rows) error {
 		woken, err := scanRuns(rows)
@@ -254,7 +254,7 @@ func (l *lease) suspend(t *tx, r row, had waitingParts, s engine.Suspension) (en
 	r.epoch = 0
 	t.publish(engine.EventWaiting, r.Run)
 	if happened {
-		r.Run = r.Awaken()
+		r.Run = r.Resumed()
 		t.publish(engine.EventQueued, r.Run)
 	}
 	return r.Run, t.update(before, r)

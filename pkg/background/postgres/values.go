@@ -167,7 +167,7 @@ func (vs valueStore) PutValue(ctx context.Context, at engine.Scope, v engine.Val
 			return nil
 		}
 		t.publish(engine.EventMessage, receiver.Run)
-		t.awaken("r.seq = $1", receiver.seq)
+		t.resume("r.seq = $1", receiver.seq)
 		return t.flush()
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ type registry struct {
 	queue   []*active          // unclaimed queued runs, in the order of submission
 	holders map[string]*active // runs that hold a permit: claimed, running, or being stored as such
 	worker  *worker            // the current worker, or nil
-	sleep   sleep              // waiting runs
+	waits   waitList           // waiting runs
 	quota   engine.Quota
 	notices []string // runs with a pending, unclaimed notice
 
@@ -44,7 +44,7 @@ type registry struct {
 }
 
 func newRegistry() *registry {
-	return &registry{runs: make(map[string]*active), holders: make(map[string]*active), sleep: newSleep()}
+	return &registry{runs: make(map[string]*active), holders: make(map[string]*active), waits: newWaitList()}
 }
 
 // close refuses further changes, waits for those in progress, and ends the
@@ -109,7 +109,7 @@ func (g *registry) add(a *active) {
 		a.worker = nil // another one has joined meanwhile
 	}
 	if a.run.Status == engine.StatusWaiting {
-		g.rest(a)
+		g.addWaiting(a)
 		return
 	}
 	if a.run.Status == engine.StatusRunning || a.worker != nil {
@@ -148,13 +148,13 @@ func (g *registry) place(a *active) (at int, queued bool) {
 // be held.
 func (g *registry) drop(a *active) (woken []engine.Run) {
 	if a.run.Status == engine.StatusWaiting {
-		g.rise(a)
+		g.removeWaiting(a)
 	}
 	g.giveBack(a)
 	delete(g.runs, a.run.ID)
 	a.worker, a.lease = nil, nil
 	g.dequeue(a)
-	return g.awaken(slices.Clone(g.sleep.awaited[a.run.ID])...)
+	return g.resume(slices.Clone(g.waits.awaited[a.run.ID])...)
 }
 
 // giveBack releases the permit of a run. The lock must be held.
@@ -212,7 +212,7 @@ func (g *registry) parented(run engine.Run, permits *engine.Permits) error {
 		return fmt.Errorf("%w: %s", engine.ErrParent, run.Parent)
 	}
 
-	children := g.sleep.children[run.Parent]
+	children := g.waits.children[run.Parent]
 	for id, a := range g.holders { // includes runs that are being stored
 		if a.run.Parent == run.Parent && id != run.ID {
 			children++

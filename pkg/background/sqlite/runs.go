@@ -43,7 +43,7 @@ func (e *Engine) restoreRuns(ctx context.Context) error {
 	for _, a := range runs {
 		e.active.add(a)
 	}
-	if err := e.restoreSleep(ctx); err != nil {
+	if err := e.restoreWaits(ctx); err != nil {
 		return err
 	}
 	for _, seq := range damaged {

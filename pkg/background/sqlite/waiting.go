@@ -15,17 +15,17 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A sleep has the waiting runs and what wakes them. The registry's lock guards it. A
+// A waitList has the waiting runs and what wakes them. The registry's lock guards it. A
 // wake is not stored: the next process finds out again that it is due.
-type sleep struct {
+type waitList struct {
 	times    alarms
 	sweep    int                  // number of alarms at which void ones are removed
 	awaited  map[string][]*active // runs that wait for the end of a run, by its id
 	children map[string]int       // waiting children of a run, by its id
 }
 
-func newSleep() sleep {
-	return sleep{awaited: make(map[string][]*active), children: make(map[string]int)}
+func newWaitList() waitList {
+	return waitList{awaited: make(map[string][]*active), children: make(map[string]int)}
 }
 
 // An alarm is the time when a run continues. It is void once the run no longer waits for
@@ -40,7 +40,7 @@ func (a alarm) void() bool {
 }
 
 // tidy removes void and duplicate alarms.
-func (s *sleep) tidy() {
+func (s *waitList) tidy() {
 	there := make(map[*active]bool)
 	s.times = slices.DeleteFunc(s.times, func(a alarm) bool {
 		again := a.void() || there[a.run]
@@ -65,45 +65,45 @@ func (s *alarms) Pop() any {
 	return a
 }
 
-// rest adds a waiting run without a worker. The lock must be held.
-func (g *registry) rest(a *active) {
+// addWaiting adds a waiting run without a worker. The lock must be held.
+func (g *registry) addWaiting(a *active) {
 	g.giveBack(a)
 	a.worker, a.lease = nil, nil
 	if !a.run.WakeAt.IsZero() {
-		if len(g.sleep.times) >= g.sleep.sweep {
-			g.sleep.tidy()
+		if len(g.waits.times) >= g.waits.sweep {
+			g.waits.tidy()
 		}
-		heaps.Push(&g.sleep.times, alarm{engine.NewAlarm(a.run.WakeAt), a})
+		heaps.Push(&g.waits.times, alarm{engine.NewAlarm(a.run.WakeAt), a})
 	}
 	for _, id := range a.run.Await {
-		g.sleep.awaited[id] = append(g.sleep.awaited[id], a)
+		g.waits.awaited[id] = append(g.waits.awaited[id], a)
 	}
 	if a.run.Parent != "" {
-		g.sleep.children[a.run.Parent]++
+		g.waits.children[a.run.Parent]++
 	}
 }
 
-// rise removes a run from the waiting ones. The lock must be held.
-func (g *registry) rise(a *active) {
+// removeWaiting removes a run from the waiting ones. The lock must be held.
+func (g *registry) removeWaiting(a *active) {
 	for _, id := range a.run.Await {
-		left := slices.DeleteFunc(g.sleep.awaited[id], func(b *active) bool { return b == a })
-		if g.sleep.awaited[id] = left; len(left) == 0 {
-			delete(g.sleep.awaited, id)
+		left := slices.DeleteFunc(g.waits.awaited[id], func(b *active) bool { return b == a })
+		if g.waits.awaited[id] = left; len(left) == 0 {
+			delete(g.waits.awaited, id)
 		}
 	}
 	if parent := a.run.Parent; parent != "" {
-		if g.sleep.children[parent]--; g.sleep.children[parent] == 0 {
-			delete(g.sleep.children, parent)
+		if g.waits.children[parent]--; g.waits.children[parent] == 0 {
+			delete(g.waits.children, parent)
 		}
 	}
 }
 
-// awaken queues those runs that are waiting, and returns them. The lock must be held.
-func (g *registry) awaken(all ...*active) (woken []engine.Run) {
+// resume queues those runs that are waiting, and returns them. The lock must be held.
+func (g *registry) resume(all ...*active) (woken []engine.Run) {
 	for _, a := range all {
 		if a.run.Status == engine.StatusWaiting {
-			g.rise(a)
-			a.run = a.run.Awaken()
+			g.removeWaiting(a)
+			a.run = a.run.Resumed()
 			g.enqueue(a)
 			woken = append(woken, a.run)
 		}
@@ -122,7 +122,7 @@ func (st *store) wake(id string) {
 	g.mu.Lock()
 	var woken []engine.Run
 	if a := g.runs[id]; a != nil {
-		woken = g.awaken(a)
+		woken = g.resume(a)
 	}
 	g.mu.Unlock()
 	st.woke(woken)
@@ -141,7 +141,7 @@ func (w *worker) Wake(_ context.Context, now time.Time, max int) (woken int, nex
 	g.mu.Lock()
 	err = w.ended()
 	var runs []engine.Run
-	for times := &g.sleep.times; err == nil && len(*times) > 0; heaps.Pop(times) {
+	for times := &g.waits.times; err == nil && len(*times) > 0; heaps.Pop(times) {
 		first := (*times)[0]
 		if first.void() {
 			continue
@@ -150,7 +150,7 @@ func (w *worker) Wake(_ context.Context, now time.Time, max int) (woken int, nex
 			next = first.At
 			break
 		}
-		runs = append(runs, g.awaken(first.run)...)
+		runs = append(runs, g.resume(first.run)...)
 	}
 	g.mu.Unlock()
 
@@ -158,9 +158,9 @@ func (w *worker) Wake(_ context.Context, now time.Time, max int) (woken int, nex
 	return len(runs), next, err
 }
 
-// restoreSleep wakes the runs left waiting by an earlier process if their event
+// restoreWaits wakes the runs left waiting by an earlier process if their event
 // has happened since.
-func (e *Engine) restoreSleep(ctx context.Context) error {
+func (e *Engine) restoreWaits(ctx context.Context) error {
 	type mailbox struct {
 		run     string
 		version int64
@@ -177,12 +177,12 @@ func (e *Engine) restoreSleep(ctx context.Context) error {
 	defer g.mu.Unlock()
 	for _, m := range found {
 		if a := g.runs[m.run]; a != nil && a.run.Status == engine.StatusWaiting && m.version > a.run.Mail {
-			g.awaken(a)
+			g.resume(a)
 		}
 	}
 	for _, a := range g.runs {
 		if a.run.Status == engine.StatusWaiting && g.due(a) {
-			g.awaken(a)
+			g.resume(a)
 		}
 	}
 	return err
@@ -242,9 +242,9 @@ func (e *Engine) suspend(ctx context.Context, a *active, r row, s engine.Suspens
 			}
 			if !s.Hold {
 				a.changed = false
-				g.rest(a)
+				g.addWaiting(a)
 				if mailbox.version > r.Mail || g.due(a) {
-					woken = g.awaken(a)
+					woken = g.resume(a)
 				}
 			}
 			run = a.run

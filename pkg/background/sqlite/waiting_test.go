@@ -179,7 +179,7 @@ func TestVoidAlarms(t *testing.T) {
 		_, err = e.PutValue(t.Context(), box, engine.Value{Data: []byte(fmt.Sprint(i))}, engine.ValueLimit{})
 		require.NoError(t, err)
 	}
-	require.Less(t, len(e.active.sleep.times), 200)
+	require.Less(t, len(e.active.waits.times), 200)
 }
 
 // TestWaitingWhenTheClockIsSetBack: a run continues by the time that was promised.

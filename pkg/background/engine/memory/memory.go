@@ -196,7 +196,7 @@ func (st *store) end(r *record, status engine.Status, b engine.Beat, end engine.
 	st.publish(engine.EventEnded, r)
 	for _, waiting := range which(st.active, (*record).waits) {
 		if slices.Contains(waiting.run.Await, r.run.ID) {
-			st.awaken(waiting)
+			st.resume(waiting)
 		}
 	}
 	return r.run.Light()

@@ -151,7 +151,7 @@ func (vs valueStore) PutValue(_ context.Context, at engine.Scope, v engine.Value
 	vs.recount(at.Session, &s.recordShare, engine.ScopeSize(count, size), false)
 	if r != nil {
 		vs.publish(engine.EventMessage, r)
-		vs.awaken(r)
+		vs.resume(r)
 	}
 	return v, nil
 }

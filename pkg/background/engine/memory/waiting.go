@@ -13,10 +13,10 @@ import (
 // waits reports whether a run is waiting.
 func (r *record) waits() bool { return r.run.Status == engine.StatusWaiting }
 
-// awaken queues a run if it is waiting.
-func (st *store) awaken(r *record) {
+// resume queues a run if it is waiting.
+func (st *store) resume(r *record) {
 	if r.waits() {
-		r.run = r.run.Awaken()
+		r.run = r.run.Resumed()
 		st.publish(engine.EventQueued, r)
 	}
 }
@@ -35,7 +35,7 @@ func (w *worker) Wake(_ context.Context, now time.Time, max int) (woken int, nex
 		if woken >= max || !r.alarm.Due(now) {
 			return woken, r.alarm.At, nil
 		}
-		e.awaken(r)
+		e.resume(r)
 		woken++
 	}
 	return woken, next, nil
@@ -99,7 +99,7 @@ func (st *store) suspend(r *record, s engine.Suspension) error {
 	r.holder, r.lease, r.alarm = nil, nil, engine.NewAlarm(s.Wake)
 	st.publish(engine.EventWaiting, r)
 	if st.happened(r) {
-		st.awaken(r)
+		st.resume(r)
 	}
 	return nil
 }
