@@ -1,6 +1,7 @@
 package webui
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -45,28 +46,25 @@ type callRow struct{ wire.CallRecord }
 func (r callRow) ID() string { return fmt.Sprintf("call-%d", r.At.UnixNano()) }
 
 // OuterRun returns the run whose tool made the call; empty if a call made it, or no tool did.
-func (r callRow) OuterRun() string {
-	if strings.HasPrefix(r.OuterID, "bg_") {
-		return r.OuterID
-	}
-	return ""
-}
+func (r callRow) OuterRun() string { return runID(r.OuterID) }
 
 // State returns how the call ended.
 func (r callRow) State() state {
-	switch {
-	case r.TaskID != "":
+	if r.TaskID != "" {
 		return state{"live", "▶", "continued as a run"}
-	case r.Outcome == abi.Success:
+	}
+	return endOf(r.Outcome, string(r.Code))
+}
+
+// endOf returns how a call ended. The reason why it failed may be empty.
+func endOf(outcome abi.Kind, why string) state {
+	switch outcome {
+	case abi.Success:
 		return state{"good", "✓", "succeeded"}
-	case r.Outcome == abi.CanceledKind:
+	case abi.CanceledKind:
 		return state{"off", "■", "canceled"}
 	}
-	word := string(r.Code)
-	if word == "" {
-		word = string(r.Outcome)
-	}
-	return state{"bad", "✗", "failed: " + wordOf(wire.ErrorKind(word))}
+	return state{"bad", "✗", "failed: " + wordOf(wire.ErrorKind(cmp.Or(why, string(outcome))))}
 }
 
 // calls shows statistics of direct calls by tool, and the latest calls.

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
 )
 
 // cut cuts a text to at most n bytes, between characters.
@@ -26,15 +27,7 @@ func number[T int | int64 | float64](v T) string {
 	if math.Abs(f) >= 1e15 {
 		return strconv.FormatFloat(f, 'g', 4, 64)
 	}
-	text := strconv.FormatFloat(math.Round(f*100)/100, 'f', -1, 64)
-	whole, rest, fraction := strings.Cut(text, ".")
-	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	if fraction {
-		return whole + "." + rest
-	}
-	return whole
+	return humanize.Commaf(math.Round(f*100) / 100)
 }
 
 // seconds formats a duration for people, in at most two units.

@@ -64,12 +64,6 @@ func (r treeRow) State() state {
 		return state{"wait", "◷", "not ended"}
 	case r.Open():
 		return state{"live", "▶", "running"}
-	case r.Outcome == abi.Success:
-		return state{"good", "✓", "succeeded"}
-	case r.Outcome == abi.CanceledKind:
-		return state{"off", "■", "canceled"}
-	case r.Error != "":
-		return state{"bad", "✗", "failed: " + wordOf(wire.ErrorKind(r.Error))}
 	}
-	return state{"bad", "✗", "failed: " + wordOf(wire.ErrorKind(r.Outcome))}
+	return endOf(r.Outcome, r.Error)
 }
