@@ -47,43 +47,55 @@ func (s runPages) register() {
 	s.show("GET /ui/logs", s.logs)
 	s.handleRun("GET /ui/runs/{run}/output", s.output)
 	s.handleRun("GET /ui/runs/{run}/artifacts/{name}", s.artifact)
-	s.handleRun("POST /ui/runs/{run}/stop", s.stop)
-	s.handleRun("POST /ui/runs/{run}/rerun", s.rerun)
-	s.handleRun("POST /ui/runs/{run}/messages", s.send)
 	s.handleRun("POST /ui/runs/{run}/answers", s.answerQuestion)
-	s.handleRun("POST /ui/runs/{run}/remove", s.remove)
-	s.handleMany("POST /ui/stop", s.stopIfActive)
-	s.handleMany("POST /ui/remove", s.removeIfEnded)
+	s.postRun("POST /ui/runs/{run}/stop", maxForm, s.stop)
+	s.postRun("POST /ui/runs/{run}/rerun", maxForm, s.rerun)
+	s.postRun("POST /ui/runs/{run}/messages", maxCallForm, s.send)
+	s.postRun("POST /ui/runs/{run}/remove", maxForm, s.remove)
+	s.postMany("POST /ui/stop", s.stopIfActive)
+	s.postMany("POST /ui/remove", s.removeIfEnded)
 }
 
 // handleRun is handle for requests about a run of any session.
 func (s runPages) handleRun(pattern string, handle func(http.ResponseWriter, *http.Request, wire.Run) error) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
-		run, err := s.service.AllSessions().Run(r.Context(), r.PathValue("run"))
-		switch {
-		case notFound(err):
-			return errNoRun
-		case err != nil:
+		run, err := s.find(r.Context(), r.PathValue("run"))
+		if err != nil {
 			return err
 		}
 		return handle(w, r, run)
 	})
 }
 
-// stop stops a run, and returns to its page.
-func (s runPages) stop(w http.ResponseWriter, r *http.Request, run wire.Run) error {
-	if err := readForm(w, r, maxForm); err != nil {
-		return err
-	}
+// postRun is post for forms about a run of any session.
+func (s runPages) postRun(pattern string, most int64, act func(*http.Request, wire.Run) (to string, err error)) {
+	s.post(pattern, most, func(r *http.Request) (string, error) {
+		run, err := s.find(r.Context(), r.PathValue("run"))
+		if err != nil {
+			return "", err
+		}
+		return act(r, run)
+	})
+}
 
+// find returns a run of any session.
+func (s runPages) find(ctx context.Context, id string) (wire.Run, error) {
+	run, err := s.service.AllSessions().Run(ctx, id)
+	if notFound(err) {
+		err = errNoRun
+	}
+	return run, err
+}
+
+// pathOf returns the address of the page of a run.
+func pathOf(run wire.Run) string { return "/ui/runs/" + run.TaskID }
+
+// stop stops a run, and returns to its page.
+func (s runPages) stop(r *http.Request, run wire.Run) (to string, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), formTimeout)
 	defer cancel()
 	how := wire.Stop{Force: r.PostForm.Get("force") == "true", Alone: r.PostForm.Get("alone") == "true", Reason: r.PostForm.Get("reason")}
-	if err := s.stopRun(ctx, run, how); err != nil {
-		return err
-	}
-	http.Redirect(w, r, "/ui/runs/"+run.TaskID, http.StatusSeeOther)
-	return nil
+	return pathOf(run), s.stopRun(ctx, run, how)
 }
 
 func (s runPages) stopRun(ctx context.Context, run wire.Run, how wire.Stop) error {
@@ -95,16 +107,13 @@ func (s runPages) stopRun(ctx context.Context, run wire.Run, how wire.Stop) erro
 	return nil
 }
 
-// handleMany handles a posted form about the chosen runs, and returns to the list of
-// runs. It ignores runs that no longer exist.
-func (s runPages) handleMany(pattern string, act func(ctx context.Context, run wire.Run, form url.Values) error) {
-	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
-		if err := readForm(w, r, maxForm); err != nil {
-			return err
-		}
+// postMany is post for a form about the chosen runs. It returns to the list of runs, and
+// ignores runs that no longer exist.
+func (s runPages) postMany(pattern string, act func(ctx context.Context, run wire.Run, form url.Values) error) {
+	s.post(pattern, maxForm, func(r *http.Request) (to string, err error) {
 		chosen := r.PostForm["run"]
 		if len(chosen) > maxChosen {
-			return refuse(http.StatusUnprocessableEntity, "Too many runs at once: choose at most 200")
+			return "", refuse(http.StatusUnprocessableEntity, "Too many runs at once: choose at most 200")
 		}
 
 		var acting sync.WaitGroup
@@ -121,16 +130,12 @@ func (s runPages) handleMany(pattern string, act func(ctx context.Context, run w
 			})
 		}
 		acting.Wait()
-		if err := errors.Join(errs...); err != nil {
-			return err
-		}
 
-		to := "/"
+		to = "/"
 		if back, err := url.ParseQuery(r.PostForm.Get("back")); err == nil && r.PostForm.Has("back") {
-			to = "/ui/runs?" + back.Encode()
+			to = strings.TrimSuffix("/ui/runs?"+back.Encode(), "?")
 		}
-		http.Redirect(w, r, strings.TrimSuffix(to, "?"), http.StatusSeeOther)
-		return nil
+		return to, errors.Join(errs...)
 	})
 }
 
@@ -151,15 +156,8 @@ func (s runPages) removeIfEnded(ctx context.Context, run wire.Run, _ url.Values)
 }
 
 // remove removes a run that has ended, and returns to the runs.
-func (s runPages) remove(w http.ResponseWriter, r *http.Request, run wire.Run) error {
-	if err := readForm(w, r, maxForm); err != nil {
-		return err
-	}
-	if err := s.removeRun(r.Context(), run); err != nil {
-		return err
-	}
-	http.Redirect(w, r, "/ui/runs", http.StatusSeeOther)
-	return nil
+func (s runPages) remove(r *http.Request, run wire.Run) (to string, err error) {
+	return "/ui/runs", s.removeRun(r.Context(), run)
 }
 
 func (s runPages) removeRun(ctx context.Context, run wire.Run) error {
@@ -171,36 +169,27 @@ func (s runPages) removeRun(ctx context.Context, run wire.Run) error {
 }
 
 // send sends a message to a run, and returns to its page.
-func (s runPages) send(w http.ResponseWriter, r *http.Request, run wire.Run) error {
-	if err := readForm(w, r, maxCallForm); err != nil {
-		return err
-	}
+func (s runPages) send(r *http.Request, run wire.Run) (to string, err error) {
 	text := strings.TrimSpace(r.PostForm.Get("message"))
 	if text == "" {
-		return refuse(http.StatusUnprocessableEntity, "The message is empty")
+		return "", refuse(http.StatusUnprocessableEntity, "The message is empty")
 	}
 	sent, err := s.service.Session(run.Session).Send(r.Context(), run.TaskID, operator, wire.MessageOf(text))
 	if err != nil {
-		return err
+		return "", err
 	}
 	s.Logger.Info("message sent by an operator", "task_id", run.TaskID, "session", run.Session, "message_id", sent.ID)
-	http.Redirect(w, r, "/ui/runs/"+run.TaskID, http.StatusSeeOther)
-	return nil
+	return pathOf(run), nil
 }
 
 // rerun starts a run with the arguments of another one, and shows the new run.
-func (s runPages) rerun(w http.ResponseWriter, r *http.Request, run wire.Run) error {
-	if err := readForm(w, r, maxForm); err != nil {
-		return err
-	}
-
+func (s runPages) rerun(r *http.Request, run wire.Run) (to string, err error) {
 	started, err := s.service.Session(run.Session).Rerun(r.Context(), run.TaskID, operator)
 	if err != nil {
-		return err
+		return "", err
 	}
 	s.Logger.Info("run repeated by an operator", "task_id", started.TaskID, "repeated", run.TaskID, "session", run.Session)
-	http.Redirect(w, r, "/ui/runs/"+started.TaskID, http.StatusSeeOther)
-	return nil
+	return pathOf(started), nil
 }
 
 // download marks a response as a file to save, not to show.

@@ -3,7 +3,6 @@ package webui
 import (
 	"errors"
 	"net/http"
-	"net/url"
 
 	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/wire"
@@ -20,8 +19,8 @@ type approvalPages struct{ *site }
 
 func (s approvalPages) register() {
 	s.show("GET /ui/approvals", s.approvals)
-	s.decides("POST /ui/approvals/{run}", s.decide)
-	s.decides("POST /ui/kept_approvals/{tool}/revoke", s.revoke)
+	s.postDecision("POST /ui/approvals/{run}", s.decide)
+	s.postDecision("POST /ui/kept_approvals/{tool}/revoke", s.revoke)
 }
 
 // approvalList is the content of the page.
@@ -49,27 +48,20 @@ func (s approvalPages) approvals(r *http.Request) (page, error) {
 	return page{title: "Approvals", menu: "/ui/approvals", sections: []section{{"approvals", v}, {"kept", v}}}, nil
 }
 
-// decides handles a posted form with the approval token, and returns to the page.
-func (s approvalPages) decides(pattern string, act func(r *http.Request) error) {
-	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
-		if err := readForm(w, r, maxForm); err != nil {
-			return err
-		}
+// postDecision is post for a form with the approval token. It returns to the page.
+func (s approvalPages) postDecision(pattern string, act func(r *http.Request) error) {
+	s.post(pattern, maxForm, func(r *http.Request) (to string, err error) {
 		if err := s.Approvals.Check(r.PostForm.Get("token")); err != nil {
 			s.Logger.Warn("a decision on an approval was refused", "path", r.URL.Path, "error", err)
 			if errors.Is(err, identity.ErrTooManyGuesses) {
-				return refuse(http.StatusTooManyRequests, "There were too many wrong tokens for approvals: try again in a minute. toolhost approve decides without it")
+				return "", refuse(http.StatusTooManyRequests, "There were too many wrong tokens for approvals: try again in a minute. toolhost approve decides without it")
 			}
 			if errors.Is(err, identity.ErrNoApprovalToken) {
-				return refuse(http.StatusForbidden, "Decisions on this page are disabled: set approvals.token, or use toolhost approve")
+				return "", refuse(http.StatusForbidden, "Decisions on this page are disabled: set approvals.token, or use toolhost approve")
 			}
-			return refuse(http.StatusForbidden, "That is not the token for approvals. toolhost approve decides without it")
+			return "", refuse(http.StatusForbidden, "That is not the token for approvals. toolhost approve decides without it")
 		}
-		if err := act(r); err != nil {
-			return err
-		}
-		http.Redirect(w, r, "/ui/approvals", http.StatusSeeOther)
-		return nil
+		return "/ui/approvals", act(r)
 	})
 }
 
@@ -109,6 +101,3 @@ func (s approvalPages) revoke(r *http.Request) error {
 
 // Count returns the number of waiting calls.
 func (v approvalList) Count() int { return len(v.Waiting) + v.More }
-
-// escaped returns a name as a path segment.
-func escaped(name string) string { return url.PathEscape(name) }

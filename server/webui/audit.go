@@ -55,16 +55,11 @@ func (f auditFilter) Given() bool { f.Before = 0; return f != auditFilter{} }
 
 // at returns the address of the events before a number; 0 means the newest.
 func (f auditFilter) at(before int64) string {
-	q := url.Values{}
-	for name, value := range map[string]string{"kind": f.Kind, "session": f.Session, "tool": f.Tool, "plugin": f.Plugin, "id": f.ID} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
+	values := map[string]string{"kind": f.Kind, "session": f.Session, "tool": f.Tool, "plugin": f.Plugin, "id": f.ID}
 	if before > 0 {
-		q.Set("before", strconv.FormatInt(before, 10))
+		values["before"] = strconv.FormatInt(before, 10)
 	}
-	return strings.TrimSuffix("/ui/audit?"+q.Encode(), "?")
+	return address("/ui/audit", values)
 }
 
 // auditList is the content of the page of the audit log.

@@ -56,13 +56,9 @@ func (f logFilter) Given() bool { f.Before = ""; return f != logFilter{} }
 
 // with returns the address of the same search in one run, or before one.
 func (f logFilter) with(run, before string) string {
-	q := url.Values{}
-	for name, value := range map[string]string{"text": f.Text, "run": run, "tool": f.Tool, "plugin": f.Plugin, "session": f.Session, "before": before} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	return "/ui/logs?" + q.Encode()
+	return address("/ui/logs", map[string]string{
+		"text": f.Text, "run": run, "tool": f.Tool, "plugin": f.Plugin, "session": f.Session, "before": before,
+	})
 }
 
 // logList is the content of the page of logs.
@@ -123,10 +119,7 @@ func (s runPages) runsOf(ctx context.Context, f logFilter, q server.RunQuery) ([
 	if f.Run == "" {
 		return s.service.AllSessions().Runs(ctx, q)
 	}
-	run, err := s.service.AllSessions().Run(ctx, f.Run)
-	if notFound(err) {
-		return nil, errNoRun
-	}
+	run, err := s.find(ctx, f.Run)
 	return []wire.Run{run}, err
 }
 

@@ -110,20 +110,17 @@ func (s runPages) runs(r *http.Request) (page, error) {
 // before returns the address of the filter's runs before another run; empty means the newest.
 func (f runFilter) before(id string) string {
 	f.Before = id
-	return strings.TrimSuffix("/ui/runs?"+f.Query(), "?")
+	return f.at("/ui/runs")
 }
 
 // Query returns the filter as a URL query.
-func (f runFilter) Query() string {
-	q := url.Values{}
-	for name, value := range map[string]string{
+func (f runFilter) Query() string { return strings.TrimPrefix(f.at(""), "?") }
+
+// at returns the address of a page with the filter.
+func (f runFilter) at(path string) string {
+	return address(path, map[string]string{
 		"session": f.Session, "status": f.Status, "tool": f.Tool, "plugin": f.Plugin, "text": f.Text, "from": f.CreatedFrom, "to": f.CreatedTo, "before": f.Before,
-	} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	return q.Encode()
+	})
 }
 
 // Given reports whether there is something to clear in the form.

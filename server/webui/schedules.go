@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -13,10 +14,10 @@ type schedulePages struct{ *site }
 
 func (s schedulePages) register() {
 	s.show("GET /ui/schedules", s.schedules)
-	s.handleSchedule("POST /ui/schedules/{schedule}/disable", "disabled", s.disable)
-	s.handleSchedule("POST /ui/schedules/{schedule}/enable", "enabled", s.enable)
-	s.handleSchedule("POST /ui/schedules/{schedule}/fire", "fired", s.fire)
-	s.handleSchedule("POST /ui/schedules/{schedule}/remove", "removed", s.removeSchedule)
+	s.postSchedule("POST /ui/schedules/{schedule}/disable", "disabled", s.changing(server.Schedules.Disable))
+	s.postSchedule("POST /ui/schedules/{schedule}/enable", "enabled", s.changing(server.Schedules.Enable))
+	s.postSchedule("POST /ui/schedules/{schedule}/fire", "fired", s.fire)
+	s.postSchedule("POST /ui/schedules/{schedule}/remove", "removed", s.changing(server.Schedules.Remove))
 }
 
 // maxSchedules is how many schedules a page shows.
@@ -57,48 +58,34 @@ func (s schedulePages) schedules(r *http.Request) (page, error) {
 	return page{title: "Schedules", menu: "/ui/schedules", sections: []section{{"schedules", scheduleList{session, shown, len(found) - len(shown)}}}}, nil
 }
 
-// handleSchedule handles a posted form about a schedule. The function change does what
-// the form asks, and returns the address of the next page.
-func (s schedulePages) handleSchedule(pattern, did string, change func(ctx context.Context, id string) (to string, err error)) {
-	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
-		if err := readForm(w, r, maxForm); err != nil {
-			return err
-		}
-
+// postSchedule is post for a form about a schedule. The function change does what the
+// form asks, and returns the address of the next page.
+func (s schedulePages) postSchedule(pattern, did string, change func(ctx context.Context, id string) (to string, err error)) {
+	s.post(pattern, maxForm, func(r *http.Request) (string, error) {
 		id := r.PathValue("schedule")
 		to, err := change(r.Context(), id)
 		switch {
 		case notFound(err):
-			return errNoSchedule
+			return "", errNoSchedule
 		case err != nil:
-			return err
+			return "", err
 		}
 
 		s.Logger.Info("schedule "+did+" by an operator", "schedule_id", id)
-		http.Redirect(w, r, to, http.StatusSeeOther)
-		return nil
+		return to, nil
 	})
 }
 
-const pathSchedules = "/ui/schedules"
-
-func (s schedulePages) disable(ctx context.Context, id string) (string, error) {
-	_, err := s.service.AllSessions().Schedules().Disable(ctx, id)
-	return pathSchedules, err
-}
-
-func (s schedulePages) enable(ctx context.Context, id string) (string, error) {
-	_, err := s.service.AllSessions().Schedules().Enable(ctx, id)
-	return pathSchedules, err
-}
-
-func (s schedulePages) removeSchedule(ctx context.Context, id string) (string, error) {
-	_, err := s.service.AllSessions().Schedules().Remove(ctx, id)
-	return pathSchedules, err
+// changing returns a change after which the page shows the schedules again.
+func (s schedulePages) changing(change func(server.Schedules, context.Context, string) (wire.Schedule, error)) func(context.Context, string) (string, error) {
+	return func(ctx context.Context, id string) (string, error) {
+		_, err := change(s.service.AllSessions().Schedules(), ctx, id)
+		return "/ui/schedules", err
+	}
 }
 
 // fire fires a schedule, and returns the page of the new run.
 func (s schedulePages) fire(ctx context.Context, id string) (string, error) {
 	run, err := s.service.AllSessions().Schedules().Fire(ctx, id, operator)
-	return "/ui/runs/" + run.TaskID, err
+	return pathOf(run), err
 }

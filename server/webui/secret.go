@@ -14,9 +14,9 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// maxValueForm bounds the form of one secret, in bytes. Each byte of a value may take
+// maxSecretForm bounds the form of one secret, in bytes. Each byte of a value may take
 // three.
-const maxValueForm = 64 << 10
+const maxSecretForm = 64 << 10
 
 // linkStyle is the style of the page of a link. The page needs no other file, because
 // users cannot read the files of the operators' page.
@@ -48,11 +48,9 @@ func NewSecretForm(service *server.Service, logger *slog.Logger) http.Handler {
 	f.mux.HandleFunc("GET /secret/{token}", f.get)
 	f.mux.HandleFunc("POST /secret/{token}", f.post)
 
-	origin := http.NewCrossOriginProtection()
-	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return secured(f.mux, func(w http.ResponseWriter, _ *http.Request) {
 		f.answer(w, linkPage{Error: "Requests from other pages are refused."}, http.StatusForbidden)
-	}))
-	return secured(origin.Handler(f.mux))
+	})
 }
 
 // linkPage is the content of the page of a link.
@@ -81,7 +79,7 @@ func (f secretForm) get(w http.ResponseWriter, r *http.Request) {
 func (f secretForm) post(w http.ResponseWriter, r *http.Request) {
 	link, err := f.links.Link(r.PathValue("token"))
 	if err == nil {
-		if err = readForm(w, r, maxValueForm); err == nil {
+		if err = readForm(w, r, maxSecretForm); err == nil {
 			err = f.links.Use(r.Context(), r.PathValue("token"), r.PostForm.Get("value"))
 		}
 	}

@@ -2,14 +2,10 @@ package webui
 
 import (
 	"net/http"
-	"net/url"
 	"regexp"
 
 	"github.com/toolhost/toolhost/server/wire"
 )
-
-// maxSecretForm bounds the form of a secret, in bytes.
-const maxSecretForm = 64 << 10
 
 // userForm matches the users that an operator may name.
 var userForm = regexp.MustCompile(`^([A-Za-z0-9._:@-]{1,64}|~[0-9a-f]{64})?$`)
@@ -25,8 +21,8 @@ func (s secretPages) register() {
 		}
 		return s.answer(w, r, http.StatusOK, p) // not kept up to date, because each load queries the sources
 	})
-	s.handle("POST /ui/secrets/{secret}", s.set)
-	s.handle("POST /ui/secrets/{secret}/remove", s.remove)
+	s.post("POST /ui/secrets/{secret}", maxSecretForm, s.set)
+	s.post("POST /ui/secrets/{secret}/remove", maxSecretForm, s.remove)
 }
 
 // secretList is the content of the page.
@@ -53,39 +49,31 @@ func (s secretPages) secrets(r *http.Request) (page, error) {
 }
 
 // set stores the value of a user's secret.
-func (s secretPages) set(w http.ResponseWriter, r *http.Request) error {
-	return s.change(w, r, "set", func(user, name string) (bool, error) {
+func (s secretPages) set(r *http.Request) (to string, err error) {
+	return s.change(r, "set", func(user, name string) (bool, error) {
 		return true, s.service.Secrets(user).Set(r.Context(), name, r.PostForm.Get("value"))
 	})
 }
 
 // remove removes the value of a user's secret.
-func (s secretPages) remove(w http.ResponseWriter, r *http.Request) error {
-	return s.change(w, r, "removed", func(user, name string) (bool, error) {
+func (s secretPages) remove(r *http.Request) (to string, err error) {
+	return s.change(r, "removed", func(user, name string) (bool, error) {
 		return s.service.Secrets(user).Remove(r.Context(), name)
 	})
 }
 
 // change does what a posted form asks, and returns to the page.
-func (s secretPages) change(w http.ResponseWriter, r *http.Request, did string, act func(user, name string) (bool, error)) error {
-	if err := readForm(w, r, maxSecretForm); err != nil {
-		return err
-	}
+func (s secretPages) change(r *http.Request, did string, act func(user, name string) (bool, error)) (to string, err error) {
 	user, name := r.PostForm.Get("user"), r.PathValue("secret")
 	if !userForm.MatchString(user) {
-		return refuse(http.StatusUnprocessableEntity, "The user is not the name of a user")
+		return "", refuse(http.StatusUnprocessableEntity, "The user is not the name of a user")
 	}
 	changed, err := act(user, name)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if changed {
 		s.Logger.Info("secret of a user "+did+" by an operator", "secret", name, "user", user)
 	}
-	to := "/ui/secrets"
-	if user != "" {
-		to += "?user=" + url.QueryEscape(user)
-	}
-	http.Redirect(w, r, to, http.StatusSeeOther)
-	return nil
+	return address("/ui/secrets", map[string]string{"user": user}), nil
 }

@@ -20,8 +20,8 @@ func (s storePages) register() {
 	s.show("GET /ui/stores", s.stores)
 	s.show("GET /ui/stores/{plugin}", s.store)
 	s.show("GET /ui/stores/{plugin}/{key}", s.value)
-	s.handle("POST /ui/stores/{plugin}/remove", s.clear)
-	s.handle("POST /ui/stores/{plugin}/values/remove", s.remove) // the key is in the form, because an address with it could mean something else
+	s.post("POST /ui/stores/{plugin}/remove", maxForm, s.clear)
+	s.post("POST /ui/stores/{plugin}/values/remove", maxForm, s.remove) // the key is in the form, because an address with it could mean something else
 }
 
 // storeList is the content of the page of stores.
@@ -53,33 +53,19 @@ type storeView struct {
 
 // Path returns the address of the store, or of one of its values.
 func (v storeView) Path(key string) string {
-	path := "/ui/stores/" + escaped(v.Plugin)
+	path := "/ui/stores/" + url.PathEscape(v.Plugin)
 	if key != "" {
-		path += "/" + escaped(key)
+		path += "/" + url.PathEscape(key)
 	}
 	return path
 }
 
 // Query returns the part of an address that names the session.
-func (v storeView) Query() string { return v.query(url.Values{}) }
+func (v storeView) Query() string { return address("", map[string]string{"session": v.Session}) }
 
 // NextQuery returns the query of the next page.
 func (v storeView) NextQuery() string {
-	q := url.Values{"after": {v.Next}}
-	if v.Prefix != "" {
-		q.Set("prefix", v.Prefix)
-	}
-	return v.query(q)
-}
-
-func (v storeView) query(q url.Values) string {
-	if v.Session != "" {
-		q.Set("session", v.Session)
-	}
-	if len(q) == 0 {
-		return ""
-	}
-	return "?" + q.Encode()
+	return address("", map[string]string{"after": v.Next, "prefix": v.Prefix, "session": v.Session})
 }
 
 func newStoreView(r *http.Request) (storeView, error) {
@@ -123,32 +109,24 @@ func (s storePages) value(r *http.Request) (page, error) {
 }
 
 // clear removes a store, and returns to the list of stores.
-func (s storePages) clear(w http.ResponseWriter, r *http.Request) error {
-	if err := readForm(w, r, maxForm); err != nil {
-		return err
-	}
+func (s storePages) clear(r *http.Request) (to string, err error) {
 	plugin, session := r.PathValue("plugin"), r.PostForm.Get("session")
 	if err := s.service.KV().Clear(r.Context(), plugin, session); err != nil {
-		return err
+		return "", err
 	}
 	s.Logger.Info("key-value store removed by an operator", "plugin", plugin, "session", session)
-	http.Redirect(w, r, "/ui/stores", http.StatusSeeOther)
-	return nil
+	return "/ui/stores", nil
 }
 
 // remove removes one value, and returns to the store.
-func (s storePages) remove(w http.ResponseWriter, r *http.Request) error {
-	if err := readForm(w, r, maxForm); err != nil {
-		return err
-	}
+func (s storePages) remove(r *http.Request) (to string, err error) {
 	v := storeView{Plugin: r.PathValue("plugin"), Session: r.PostForm.Get("session")}
 	removed, err := s.service.KV().Delete(r.Context(), v.Plugin, v.Session, r.PostForm.Get("key"))
 	if err != nil {
-		return err
+		return "", err
 	}
 	if removed {
 		s.Logger.Info("value of a key-value store removed by an operator", "plugin", v.Plugin, "session", v.Session)
 	}
-	http.Redirect(w, r, v.Path("")+v.Query(), http.StatusSeeOther)
-	return nil
+	return v.Path("") + v.Query(), nil
 }

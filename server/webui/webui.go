@@ -17,6 +17,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/identity"
@@ -89,16 +91,17 @@ func New(service *server.Service, cfg Config) http.Handler {
 		return refuse(http.StatusNotFound, "Page not found")
 	})
 
-	origin := http.NewCrossOriginProtection()
-	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return secured(s.mux, func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, refuse(http.StatusForbidden, "Requests from other pages are refused"))
-	}))
-	return secured(origin.Handler(s.mux))
+	})
 }
 
 // secured sets the security headers of all responses, in place of those of the handler it
-// is mounted in.
-func secured(next http.Handler) http.Handler {
+// is mounted in. It answers requests from other pages with deny.
+func secured(next http.Handler, deny http.HandlerFunc) http.Handler {
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(deny)
+	guarded := origin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Cache-Control", "no-store")
@@ -109,7 +112,7 @@ func secured(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
-		next.ServeHTTP(w, r)
+		guarded.ServeHTTP(w, r)
 	})
 }
 
@@ -130,6 +133,22 @@ func (s *site) show(pattern string, read func(*http.Request) (page, error)) {
 			return err
 		}
 		return s.document(w, r, p)
+	})
+}
+
+// post registers a posted form of at most most bytes. The function act does what the form
+// asks, and returns the address of the next page.
+func (s *site) post(pattern string, most int64, act func(*http.Request) (to string, err error)) {
+	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
+		if err := readForm(w, r, most); err != nil {
+			return err
+		}
+		to, err := act(r)
+		if err != nil {
+			return err
+		}
+		http.Redirect(w, r, to, http.StatusSeeOther)
+		return nil
 	})
 }
 
@@ -179,6 +198,17 @@ func (s *site) explain(r *http.Request, err error) *wire.Problem {
 func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := s.explain(r, err)
 	s.write(w, r, p.Status, frame{Title: p.Title, Error: p.Detail})
+}
+
+// address returns the address of a page, with a query of the values that are not empty.
+func address(path string, values map[string]string) string {
+	q := url.Values{}
+	for name, value := range values {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return strings.TrimSuffix(path+"?"+q.Encode(), "?")
 }
 
 // sessionParam returns the session that a query names, or "".
