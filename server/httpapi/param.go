@@ -11,7 +11,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// param is a query parameter. It is checked before a handler runs.
+// param is a parameter in the query or the path. It is checked before a handler runs.
 type param struct {
 	name     string
 	valid    func(value string) bool
@@ -25,6 +25,7 @@ var (
 	durationForm = regexp.MustCompile(`^(0|([0-9]{1,5}(\.[0-9]{1,9})?(ns|us|µs|ms|s|m|h)){1,4})$`)
 	textForm     = regexp.MustCompile(`^(?s:.{1,128})$`)
 	queryForm    = regexp.MustCompile(`^(?s:.{0,400})$`)
+	pluginForm   = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 	valueKeyForm = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,128}$`)
 	rangeForm    = regexp.MustCompile(`^([0-9]+-[0-9]*|-[0-9]+)$`)
 	versionForm  = regexp.MustCompile(`^[1-9][0-9]{0,17}$`)
@@ -33,6 +34,14 @@ var (
 
 // expectedKey describes what valueKeyForm matches.
 const expectedKey = "expected 1 to 128 letters, digits and . _ : @ -"
+
+// inPath are the names in paths.
+var inPath = []param{
+	{name: "run", valid: wire.IsRunID, expected: expectedRun},
+	{name: "schedule", valid: wire.IsScheduleID, expected: "expected the id of a schedule, which begins with sc_"},
+	formed("plugin", pluginForm, "expected the name of a plugin"),
+	formed("secret", valueKeyForm, "expected the name of a secret"),
+}
 
 func formed(name string, form *regexp.Regexp, expected string) param {
 	return param{name: name, valid: form.MatchString, expected: expected}

@@ -22,7 +22,6 @@ import (
 const allSessions = "all_sessions"
 
 const (
-	maxKey    = 128                     // characters of an idempotency key
 	maxBody   = server.MaxArgs + 64<<10 // bytes: the largest arguments, and the rest of the body
 	firstRead = 128 << 10               // bytes allocated before any of a body has arrived
 	fullRead  = 16                      // how many times what has arrived may be allocated
@@ -38,13 +37,12 @@ type request struct {
 	session server.Session // the session of the caller; all of them with allSessions
 }
 
-// newRequest checks the ids in the path and the query parameters.
+// newRequest checks the names in the path and the query parameters.
 func (a *API) newRequest(w *response, r *http.Request, route *route) (*request, error) {
-	if id := r.PathValue("run"); id != "" && !wire.IsRunID(id) {
-		return nil, invalid("run", expectedRun)
-	}
-	if id := r.PathValue("schedule"); id != "" && !wire.IsScheduleID(id) {
-		return nil, invalid("schedule", "expected the id of a schedule, which begins with sc_")
+	for _, p := range inPath {
+		if name := r.PathValue(p.name); name != "" && !p.valid(name) {
+			return nil, invalid(p.name, "%s", p.expected)
+		}
 	}
 
 	query, err := url.ParseQuery(r.URL.RawQuery)
@@ -86,8 +84,8 @@ func (r *request) key() (string, error) {
 		return "", invalid(wire.KeyHeader, "requires the header %s: a key is valid in one session only", wire.SessionHeader)
 	case given[0] == "":
 		return "", invalid(wire.KeyHeader, "empty: give a key, or leave the header out")
-	case utf8.RuneCountInString(given[0]) > maxKey:
-		return "", invalid(wire.KeyHeader, "longer than %d characters", maxKey)
+	case utf8.RuneCountInString(given[0]) > server.MaxKey:
+		return "", invalid(wire.KeyHeader, "longer than %d characters", server.MaxKey)
 	default:
 		return given[0], nil
 	}

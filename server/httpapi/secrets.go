@@ -22,15 +22,6 @@ func (r *request) secrets() (server.Secrets, error) {
 	return r.api.service.Secrets(user), nil
 }
 
-// secret returns the name of the requested secret.
-func (r *request) secret() (string, error) {
-	name := r.PathValue("secret")
-	if !valueKeyForm.MatchString(name) {
-		return "", invalid("secret", "expected the name of a secret")
-	}
-	return name, nil
-}
-
 func listSecrets(r *request, _ none) (wire.Secrets, error) {
 	of, err := r.secrets()
 	if err != nil {
@@ -40,26 +31,18 @@ func listSecrets(r *request, _ none) (wire.Secrets, error) {
 }
 
 func setSecret(r *request, in wire.SecretValue) (none, error) {
-	name, err := r.secret()
-	if err != nil {
-		return none{}, err
-	}
 	of, err := r.secrets()
 	if err != nil {
 		return none{}, err
 	}
-	return none{}, of.Set(r.Context(), name, in.Value)
+	return none{}, of.Set(r.Context(), r.PathValue("secret"), in.Value)
 }
 
 func removeSecret(r *request, _ none) (none, error) {
-	name, err := r.secret()
-	if err != nil {
-		return none{}, err
-	}
 	of, err := r.secrets()
 	if err != nil {
 		return none{}, err
 	}
-	_, err = of.Remove(r.Context(), name)
+	_, err = of.Remove(r.Context(), r.PathValue("secret"))
 	return none{}, err
 }
