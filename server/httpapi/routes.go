@@ -85,10 +85,10 @@ func scheduleRoutes() []route {
 	return []route{
 		answers("POST", "/v1/schedules", createSchedule).beginning(),
 		endpoint("GET", "/v1/schedules", listSchedules, flag("enabled"), flag(allSessions)),
-		endpoint("GET", "/v1/schedules/{schedule}", getSchedule),
-		endpoint("DELETE", "/v1/schedules/{schedule}", removeSchedule),
-		endpoint("POST", "/v1/schedules/{schedule}/disable", disableSchedule),
-		endpoint("POST", "/v1/schedules/{schedule}/enable", enableSchedule),
+		endpoint("GET", "/v1/schedules/{schedule}", ofSchedule(server.Schedules.Get)),
+		endpoint("DELETE", "/v1/schedules/{schedule}", ofSchedule(server.Schedules.Remove)),
+		endpoint("POST", "/v1/schedules/{schedule}/disable", ofSchedule(server.Schedules.Disable)),
+		endpoint("POST", "/v1/schedules/{schedule}/enable", ofSchedule(server.Schedules.Enable)),
 		answers("POST", "/v1/schedules/{schedule}/fire", fireSchedule).beginning(),
 	}
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"time"
@@ -85,24 +86,12 @@ func listSchedules(r *request, _ none) (wire.Schedules, error) {
 	return out, nil
 }
 
-func getSchedule(r *request, _ none) (wire.Schedule, error) {
-	s, err := r.session.Schedules().Get(r.Context(), r.PathValue("schedule"))
-	return r.shownSchedule(s), err
-}
-
-func disableSchedule(r *request, _ none) (wire.Schedule, error) {
-	s, err := r.session.Schedules().Disable(r.Context(), r.PathValue("schedule"))
-	return r.shownSchedule(s), err
-}
-
-func removeSchedule(r *request, _ none) (wire.Schedule, error) {
-	s, err := r.session.Schedules().Remove(r.Context(), r.PathValue("schedule"))
-	return r.shownSchedule(s), err
-}
-
-func enableSchedule(r *request, _ none) (wire.Schedule, error) {
-	s, err := r.session.Schedules().Enable(r.Context(), r.PathValue("schedule"))
-	return r.shownSchedule(s), err
+// ofSchedule returns the handler of an operation on one schedule.
+func ofSchedule(do func(server.Schedules, context.Context, string) (wire.Schedule, error)) func(*request, none) (wire.Schedule, error) {
+	return func(r *request, _ none) (wire.Schedule, error) {
+		s, err := do(r.session.Schedules(), r.Context(), r.PathValue("schedule"))
+		return r.shownSchedule(s), err
+	}
 }
 
 func fireSchedule(r *request, _ none) (status int, run wire.Run, err error) {
