@@ -34,23 +34,17 @@ func spawnRun(r *request, in spawnBody) (status int, run wire.Run, err error) {
 	if req.IdempotencyKey, err = r.key(); err != nil {
 		return 0, run, err
 	}
-	if run, err = r.session.Spawn(r.Context(), req); err != nil {
-		return 0, run, err
+	run, err = r.session.Spawn(r.Context(), req)
+	if err != nil || run.DryRun || !run.Reused {
+		return r.created(run, err)
 	}
 
-	status = http.StatusCreated
-	if run.DryRun {
-		return http.StatusOK, r.planned(run), nil
+	if run, err = r.session.WholeRun(r.Context(), run.TaskID); err != nil { // the client may not have the result yet
+		return 0, run, err
 	}
-	if run.Reused {
-		status = http.StatusOK
-		if run, err = r.session.WholeRun(r.Context(), run.TaskID); err != nil { // the client may not have the result yet
-			return 0, run, err
-		}
-		run.Reused = true
-	}
+	run.Reused = true
 	r.w.Header().Set("Location", "/v1/runs/"+run.TaskID)
-	return status, r.shown(run), nil
+	return http.StatusOK, r.shown(run), nil
 }
 
 // rerun starts a run with the arguments of an earlier one.
