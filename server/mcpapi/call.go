@@ -25,12 +25,7 @@ const (
 // is an error, see parked.
 func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	who, started := callerOf(req), time.Now()
-	key, err := keyOf(req, who)
-	if err != nil {
-		return nil, err
-	}
-
-	locale, err := localeOf(req)
+	key, locale, err := metaOf(req, who)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,15 @@ const metaKey = "toolhost/idempotencyKey"
 // metaLocale is the name of the caller's language in the _meta of a call.
 const metaLocale = "toolhost/locale"
 
+// metaOf returns the idempotency key and the language of a call; "" for none.
+func metaOf(req *mcp.CallToolRequest, who caller) (key, locale string, err error) {
+	if key, err = keyOf(req, who); err != nil {
+		return "", "", err
+	}
+	locale, err = localeOf(req)
+	return key, locale, err
+}
+
 // localeOf returns the language of a call; "" if it is unknown.
 func localeOf(req *mcp.CallToolRequest) (string, error) {
 	given, ok := req.Params.Meta[metaLocale]

@@ -6,7 +6,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -19,20 +18,17 @@ type limitsResource struct {
 	Tools map[string]wire.ToolLimits `json:"tools,omitempty"` // tools whose limits differ
 }
 
-// limits serves the limits of a service.
-type limits struct{ service *server.Service }
-
-func (l limits) add(srv *mcp.Server) {
+func (a *api) addLimits(srv *mcp.Server) {
 	srv.AddResource(&mcp.Resource{
 		Name: "limits", Title: "Limits of calls", URI: limitsURI, MIMEType: "application/json",
 		Description: "what a call may use: time, memory, output, arguments",
-	}, l.read)
+	}, a.readLimits)
 }
 
-// read answers with the usual limits, and those of the tools that differ.
-func (l limits) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-	out := limitsResource{Usual: l.service.UsualLimits(), Tools: map[string]wire.ToolLimits{}}
-	for _, d := range l.service.AllDefinitions(originOf(req.Extra).Session) {
+// readLimits answers with the usual limits, and those of the tools that differ.
+func (a *api) readLimits(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	out := limitsResource{Usual: a.service.UsualLimits(), Tools: map[string]wire.ToolLimits{}}
+	for _, d := range a.service.AllDefinitions(originOf(req.Extra).Session) {
 		usual := out.Usual
 		if !d.SupportsBackground {
 			usual.BackgroundSeconds = 0

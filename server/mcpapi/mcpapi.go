@@ -101,7 +101,7 @@ func (a *api) newServer(cfg Config) (*mcp.Server, error) {
 	srv := mcp.NewServer(&mcp.Implementation{Name: "toolhost", Title: "Toolhost", Version: cfg.Version}, options)
 	a.serveTools(srv)
 	a.addFiles(srv)
-	limits{a.service}.add(srv)
+	a.addLimits(srv)
 	if err := addTasks(srv); err != nil {
 		return nil, err
 	}

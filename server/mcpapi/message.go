@@ -31,6 +31,7 @@ const (
 	methodCall       = "tools/call"
 	methodListen     = "subscriptions/listen"
 	methodPrompts    = "prompts/list"
+	methodPrompt     = "prompts/get"
 	methodSetLevel   = "logging/setLevel"
 	methodCancelled  = "notifications/cancelled"
 
@@ -73,7 +74,7 @@ func (m envelope) unsupported() *jsonrpc.Error {
 // named maps methods for one named object to the parameter with the name. The header
 // Mcp-Name repeats it (2026-07-28, basic/transports/streamable-http).
 var named = map[string]string{
-	methodCall: "name", "prompts/get": "name", "resources/read": "uri",
+	methodCall: "name", methodPrompt: "name", "resources/read": "uri",
 	methodTaskGet: "taskId", methodTaskUpdate: "taskId", methodTaskCancel: "taskId",
 }
 

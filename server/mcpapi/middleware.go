@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -100,7 +99,6 @@ func internalError() *jsonrpc.Error {
 // corrects answers of the SDK.
 func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		version := "" // protocol version of a client that lists tools
 		switch r := req.(type) {
 		case *mcp.ServerRequest[*taskParams]:
 			return a.answerTask(ctx, method, r)
@@ -118,10 +116,8 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.ReadResourceRequest:
 			result, err := next(ctx, method, r)
 			return result, readError(r, err)
-		case *mcp.ListToolsRequest: // no list mixes the tools before and after a reload
-			a.listing.RLock()
-			defer a.listing.RUnlock()
-			version = r.ProtocolVersion()
+		case *mcp.ListToolsRequest:
+			return a.listTools(ctx, method, r, next)
 		}
 
 		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && p != nil && p.ProtocolVersion >= modernVersion {
@@ -135,61 +131,58 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			}
 			return nil, err
 		}
-		a.instruct(result)
-		a.leaveOut(result)
-		if originOf(req.GetExtra()).Unnamed {
-			result = promiseLess(result)
+
+		switch r := result.(type) {
+		case *mcp.InitializeResult:
+			r.Instructions = a.instructionsFor(originOf(req.GetExtra()), r.Instructions)
+			return initialize2025(r), nil
+		case *mcp.DiscoverResult:
+			r.Instructions = a.instructionsFor(originOf(req.GetExtra()), r.Instructions)
 		}
-		return a.offer2025(result, version), nil
+		return result, nil
 	}
 }
 
-// leaveOut removes the deferred tools from a list of tools. The SDK has them because they
-// can be called.
-func (a *api) leaveOut(result mcp.Result) {
-	r, ok := result.(*mcp.ListToolsResult)
-	if !ok {
-		return
-	}
-	served := a.served.Load()
-	r.Tools = slices.DeleteFunc(slices.Clone(r.Tools), func(t *mcp.Tool) bool { return served.tools[t.Name].deferred })
-}
-
-// instruct sets the current instructions. The SDK would send those from the start of the
-// server.
-func (a *api) instruct(result mcp.Result) {
+// instructionsFor returns the current instructions. The SDK has those from the start of the
+// server. Without a session, they promise less: later requests may be in another one.
+func (a *api) instructionsFor(o origin, sdks string) string {
 	if a.instructed { // the embedding program has its own
-		return
+		return sdks
 	}
-	switch r := result.(type) {
-	case *mcp.InitializeResult:
-		r.Instructions = a.served.Load().instructions
-	case *mcp.DiscoverResult:
-		r.Instructions = a.served.Load().instructions
+	now := a.served.Load().instructions
+	if o.Unnamed {
+		now = strings.Replace(now, endsWithResult, endsWithCheck, 1)
 	}
+	return now
 }
 
-// promiseLess removes promises that only hold for clients that name their session. Later
-// requests of any other client may be in another session.
-func promiseLess(result mcp.Result) mcp.Result {
-	switch r := result.(type) {
-	case *mcp.InitializeResult:
-		r.Instructions = strings.Replace(r.Instructions, endsWithResult, endsWithCheck, 1)
-	case *mcp.DiscoverResult:
-		r.Instructions = strings.Replace(r.Instructions, endsWithResult, endsWithCheck, 1)
-	case *mcp.ListToolsResult:
-		out := *r
-		out.Tools = slices.Clone(r.Tools)
-		for i, tool := range out.Tools {
-			if tool.Name == server.SpawnBackground {
-				changed := *tool
-				changed.Description = strings.Replace(tool.Description, server.EndsNotified, server.EndsChecked, 1)
-				out.Tools[i] = &changed
-			}
-		}
-		return &out
+// listTools returns the SDK's list of tools without the deferred ones, which it has because
+// they can be called. No list mixes the tools before and after a reload.
+func (a *api) listTools(ctx context.Context, method string, req *mcp.ListToolsRequest, next mcp.MethodHandler) (mcp.Result, error) {
+	a.listing.RLock()
+	defer a.listing.RUnlock()
+	result, err := next(ctx, method, req)
+	list, ok := result.(*mcp.ListToolsResult)
+	if err != nil || !ok {
+		return result, err
 	}
-	return result
+
+	known, unnamed, shown := a.served.Load().tools, originOf(req.GetExtra()).Unnamed, []*mcp.Tool{}
+	for _, tool := range list.Tools {
+		if unnamed && tool.Name == server.SpawnBackground { // see instructionsFor
+			changed := *tool
+			changed.Description = strings.Replace(tool.Description, server.EndsNotified, server.EndsChecked, 1)
+			tool = &changed
+		}
+		if !known[tool.Name].deferred {
+			shown = append(shown, tool)
+		}
+	}
+	list.Tools = shown
+	if req.ProtocolVersion() == lastLegacy {
+		return list2025(list, known), nil
+	}
+	return list, nil
 }
 
 // callError turns the error of a call into its answer: a task, or an error that suggests

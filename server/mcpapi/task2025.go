@@ -82,28 +82,25 @@ func (t *task) as2025() task2025 {
 	return task2025{t.TaskID, t.Status, t.StatusMessage, t.CreatedAt, t.LastUpdatedAt, t.TTLMs, t.PollMs}
 }
 
-// offer2025 advertises tasks to a client of 2025-11-25.
-func (a *api) offer2025(result mcp.Result, version string) mcp.Result {
-	switch r := result.(type) {
-	case *mcp.InitializeResult:
-		if r.ProtocolVersion == lastLegacy {
-			return &initialized{r, capabilities2025{r.Capabilities, tasksCapability2025}}
-		}
-	case *mcp.ListToolsResult:
-		if version != lastLegacy {
-			break
-		}
-		out, known := &listedTools{ListToolsResult: r, Tools: []tool2025{}}, a.served.Load().tools
-		for _, tool := range r.Tools {
-			t := tool2025{Tool: tool}
-			if known[tool.Name].background {
-				t.Execution = &execution{"optional"}
-			}
-			out.Tools = append(out.Tools, t)
-		}
-		return out
+// initialize2025 advertises tasks to a client of 2025-11-25.
+func initialize2025(r *mcp.InitializeResult) mcp.Result {
+	if r.ProtocolVersion != lastLegacy {
+		return r
 	}
-	return result
+	return &initialized{r, capabilities2025{r.Capabilities, tasksCapability2025}}
+}
+
+// list2025 shows a client of 2025-11-25 which tools can be tasks.
+func list2025(r *mcp.ListToolsResult, known map[string]servedTool) mcp.Result {
+	out := &listedTools{ListToolsResult: r, Tools: []tool2025{}}
+	for _, tool := range r.Tools {
+		t := tool2025{Tool: tool}
+		if known[tool.Name].background {
+			t.Execution = &execution{"optional"}
+		}
+		out.Tools = append(out.Tools, t)
+	}
+	return out
 }
 
 // create2025 starts the task that a call requests.
@@ -112,11 +109,7 @@ func (a *api) create2025(ctx context.Context, who caller, req *mcp.CallToolReque
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: req.Params.Name + " cannot be called as a task"}
 	}
 
-	key, err := keyOf(req, who)
-	if err != nil {
-		return nil, err
-	}
-	locale, err := localeOf(req)
+	key, locale, err := metaOf(req, who)
 	if err != nil {
 		return nil, err
 	}

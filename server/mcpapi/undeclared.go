@@ -17,20 +17,15 @@ func refuseUndeclared(options *mcp.ServerOptions) mcp.Middleware {
 
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			switch r := req.(type) {
-			case *mcp.ListPromptsRequest:
-				if prompts || hasPrompts(ctx, next, r.Session, r.Extra) {
-					break
-				}
-				return nil, notDeclared(method)
-			case *mcp.GetPromptRequest:
-				if prompts || hasPrompts(ctx, next, r.Session, r.Extra) {
-					break
-				}
-				return nil, notDeclared(method)
+			declared := true
+			switch method {
+			case methodPrompts, methodPrompt:
+				declared = prompts || hasPrompts(ctx, next, req)
+			case methodSetLevel:
+				declared = logging
 			}
-			if method == methodSetLevel && !logging {
-				return nil, notDeclared(method)
+			if !declared {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("method %q is not supported: the server does not declare it", method)}
 			}
 			return next(ctx, method, req)
 		}
@@ -39,12 +34,9 @@ func refuseUndeclared(options *mcp.ServerOptions) mcp.Middleware {
 
 // hasPrompts reports whether the server has prompts. It then declares them, and more may
 // be added while it serves.
-func hasPrompts(ctx context.Context, next mcp.MethodHandler, session *mcp.ServerSession, extra *mcp.RequestExtra) bool {
-	result, err := next(ctx, methodPrompts, &mcp.ListPromptsRequest{Session: session, Params: &mcp.ListPromptsParams{}, Extra: extra})
+func hasPrompts(ctx context.Context, next mcp.MethodHandler, req mcp.Request) bool {
+	session, _ := req.GetSession().(*mcp.ServerSession)
+	result, err := next(ctx, methodPrompts, &mcp.ListPromptsRequest{Session: session, Params: &mcp.ListPromptsParams{}, Extra: req.GetExtra()})
 	found, ok := result.(*mcp.ListPromptsResult)
 	return err == nil && ok && len(found.Prompts) > 0
-}
-
-func notDeclared(method string) error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("method %q is not supported: the server does not declare it", method)}
 }
