@@ -38,26 +38,8 @@ func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
 	return nil
 }
 
-// runPages serves the pages of runs and their forms.
-type runPages struct{ *site }
-
-func (s runPages) register() {
-	s.show("GET /ui/runs", s.runs)
-	s.show("GET /ui/runs/{run}", s.run)
-	s.show("GET /ui/logs", s.logs)
-	s.handleRun("GET /ui/runs/{run}/output", s.output)
-	s.handleRun("GET /ui/runs/{run}/artifacts/{name}", s.artifact)
-	s.handleRun("POST /ui/runs/{run}/answers", s.answerQuestion)
-	s.postRun("POST /ui/runs/{run}/stop", maxForm, s.stop)
-	s.postRun("POST /ui/runs/{run}/rerun", maxForm, s.rerun)
-	s.postRun("POST /ui/runs/{run}/messages", maxCallForm, s.send)
-	s.postRun("POST /ui/runs/{run}/remove", maxForm, s.remove)
-	s.postMany("POST /ui/stop", s.stopIfActive)
-	s.postMany("POST /ui/remove", s.removeIfEnded)
-}
-
 // handleRun is handle for requests about a run of any session.
-func (s runPages) handleRun(pattern string, handle func(http.ResponseWriter, *http.Request, wire.Run) error) {
+func (s *site) handleRun(pattern string, handle func(http.ResponseWriter, *http.Request, wire.Run) error) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
 		run, err := s.find(r.Context(), r.PathValue("run"))
 		if err != nil {
@@ -68,7 +50,7 @@ func (s runPages) handleRun(pattern string, handle func(http.ResponseWriter, *ht
 }
 
 // postRun is post for forms about a run of any session.
-func (s runPages) postRun(pattern string, most int64, act func(*http.Request, wire.Run) (to string, err error)) {
+func (s *site) postRun(pattern string, most int64, act func(*http.Request, wire.Run) (to string, err error)) {
 	s.post(pattern, most, func(r *http.Request) (string, error) {
 		run, err := s.find(r.Context(), r.PathValue("run"))
 		if err != nil {
@@ -79,7 +61,7 @@ func (s runPages) postRun(pattern string, most int64, act func(*http.Request, wi
 }
 
 // find returns a run of any session.
-func (s runPages) find(ctx context.Context, id string) (wire.Run, error) {
+func (s *site) find(ctx context.Context, id string) (wire.Run, error) {
 	run, err := s.service.AllSessions().Run(ctx, id)
 	if notFound(err) {
 		err = errNoRun
@@ -91,14 +73,14 @@ func (s runPages) find(ctx context.Context, id string) (wire.Run, error) {
 func pathOf(run wire.Run) string { return "/ui/runs/" + run.TaskID }
 
 // stop stops a run, and returns to its page.
-func (s runPages) stop(r *http.Request, run wire.Run) (to string, err error) {
+func (s *site) stop(r *http.Request, run wire.Run) (to string, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), formTimeout)
 	defer cancel()
 	how := wire.Stop{Force: r.PostForm.Get("force") == "true", Alone: r.PostForm.Get("alone") == "true", Reason: r.PostForm.Get("reason")}
 	return pathOf(run), s.stopRun(ctx, run, how)
 }
 
-func (s runPages) stopRun(ctx context.Context, run wire.Run, how wire.Stop) error {
+func (s *site) stopRun(ctx context.Context, run wire.Run, how wire.Stop) error {
 	_, err := s.service.Session(run.Session).Stop(ctx, run.TaskID, operator, how)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -109,7 +91,7 @@ func (s runPages) stopRun(ctx context.Context, run wire.Run, how wire.Stop) erro
 
 // postMany is post for a form about the chosen runs. It returns to the list of runs, and
 // ignores runs that no longer exist.
-func (s runPages) postMany(pattern string, act func(ctx context.Context, run wire.Run, form url.Values) error) {
+func (s *site) postMany(pattern string, act func(ctx context.Context, run wire.Run, form url.Values) error) {
 	s.post(pattern, maxForm, func(r *http.Request) (to string, err error) {
 		chosen := r.PostForm["run"]
 		if len(chosen) > maxChosen {
@@ -139,7 +121,7 @@ func (s runPages) postMany(pattern string, act func(ctx context.Context, run wir
 	})
 }
 
-func (s runPages) stopIfActive(ctx context.Context, run wire.Run, form url.Values) error {
+func (s *site) stopIfActive(ctx context.Context, run wire.Run, form url.Values) error {
 	if run.Status.Terminal() {
 		return nil
 	}
@@ -148,7 +130,7 @@ func (s runPages) stopIfActive(ctx context.Context, run wire.Run, form url.Value
 	return s.stopRun(ctx, run, wire.Stop{Force: form.Get("force") == "true"})
 }
 
-func (s runPages) removeIfEnded(ctx context.Context, run wire.Run, _ url.Values) error {
+func (s *site) removeIfEnded(ctx context.Context, run wire.Run, _ url.Values) error {
 	if !run.Done {
 		return nil
 	}
@@ -156,11 +138,11 @@ func (s runPages) removeIfEnded(ctx context.Context, run wire.Run, _ url.Values)
 }
 
 // remove removes a run that has ended, and returns to the runs.
-func (s runPages) remove(r *http.Request, run wire.Run) (to string, err error) {
+func (s *site) remove(r *http.Request, run wire.Run) (to string, err error) {
 	return "/ui/runs", s.removeRun(r.Context(), run)
 }
 
-func (s runPages) removeRun(ctx context.Context, run wire.Run) error {
+func (s *site) removeRun(ctx context.Context, run wire.Run) error {
 	if err := s.service.Session(run.Session).Remove(ctx, run.TaskID); err != nil {
 		return err
 	}
@@ -169,7 +151,7 @@ func (s runPages) removeRun(ctx context.Context, run wire.Run) error {
 }
 
 // send sends a message to a run, and returns to its page.
-func (s runPages) send(r *http.Request, run wire.Run) (to string, err error) {
+func (s *site) send(r *http.Request, run wire.Run) (to string, err error) {
 	text := strings.TrimSpace(r.PostForm.Get("message"))
 	if text == "" {
 		return "", refuse(http.StatusUnprocessableEntity, "The message is empty")
@@ -183,7 +165,7 @@ func (s runPages) send(r *http.Request, run wire.Run) (to string, err error) {
 }
 
 // rerun starts a run with the arguments of another one, and shows the new run.
-func (s runPages) rerun(r *http.Request, run wire.Run) (to string, err error) {
+func (s *site) rerun(r *http.Request, run wire.Run) (to string, err error) {
 	started, err := s.service.Session(run.Session).Rerun(r.Context(), run.TaskID, operator)
 	if err != nil {
 		return "", err
@@ -201,7 +183,7 @@ func download(w http.ResponseWriter, name string) {
 }
 
 // output sends the raw output that is kept of a run so far.
-func (s runPages) output(w http.ResponseWriter, r *http.Request, run wire.Run) error {
+func (s *site) output(w http.ResponseWriter, r *http.Request, run wire.Run) error {
 	log, err := s.service.Session(run.Session).Log(r.Context(), run.TaskID)
 	if err != nil {
 		return err
@@ -215,7 +197,7 @@ func (s runPages) output(w http.ResponseWriter, r *http.Request, run wire.Run) e
 }
 
 // artifact sends a file of a run that has ended.
-func (s runPages) artifact(w http.ResponseWriter, r *http.Request, run wire.Run) error {
+func (s *site) artifact(w http.ResponseWriter, r *http.Request, run wire.Run) error {
 	name := r.PathValue("name")
 	file, err := s.service.Session(run.Session).Open(r.Context(), run.TaskID, name)
 	switch {

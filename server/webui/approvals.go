@@ -11,18 +11,6 @@ import (
 // maxApprovals is how many waiting calls a page shows.
 const maxApprovals = 100
 
-// approvalPages serves the page of waiting calls and its forms.
-//
-// Whoever can post a form may only be allowed to call tools: an agent may have the
-// operator's token. So decisions need a separate token, which is typed each time.
-type approvalPages struct{ *site }
-
-func (s approvalPages) register() {
-	s.show("GET /ui/approvals", s.approvals)
-	s.postDecision("POST /ui/approvals/{run}", s.decide)
-	s.postDecision("POST /ui/kept_approvals/{tool}/revoke", s.revoke)
-}
-
 // approvalList is the content of the page.
 type approvalList struct {
 	Waiting []wire.WaitingCall
@@ -33,7 +21,7 @@ type approvalList struct {
 }
 
 // approvals shows the waiting calls, oldest first, and the kept approvals.
-func (s approvalPages) approvals(r *http.Request) (page, error) {
+func (s *site) approvals(r *http.Request) (page, error) {
 	all := s.service.Approvals()
 	waiting, err := all.List(r.Context(), r.FormValue("after"), maxApprovals)
 	if err != nil {
@@ -49,7 +37,10 @@ func (s approvalPages) approvals(r *http.Request) (page, error) {
 }
 
 // postDecision is post for a form with the approval token. It returns to the page.
-func (s approvalPages) postDecision(pattern string, act func(r *http.Request) error) {
+//
+// Whoever can post a form may only be allowed to call tools: an agent may have the
+// operator's token. So decisions need a separate token, which is typed each time.
+func (s *site) postDecision(pattern string, act func(r *http.Request) error) {
 	s.post(pattern, maxForm, func(r *http.Request) (to string, err error) {
 		if err := s.Approvals.Check(r.PostForm.Get("token")); err != nil {
 			s.Logger.Warn("a decision on an approval was refused", "path", r.URL.Path, "error", err)
@@ -66,7 +57,7 @@ func (s approvalPages) postDecision(pattern string, act func(r *http.Request) er
 }
 
 // decide approves or refuses a call as it was shown.
-func (s approvalPages) decide(r *http.Request) error {
+func (s *site) decide(r *http.Request) error {
 	in := wire.Decide{Fingerprint: r.PostForm.Get("fingerprint"), Reason: r.PostForm.Get("reason")}
 	switch r.PostForm.Get("decision") {
 	case "refuse":
@@ -90,7 +81,7 @@ func (s approvalPages) decide(r *http.Request) error {
 }
 
 // revoke revokes a kept approval.
-func (s approvalPages) revoke(r *http.Request) error {
+func (s *site) revoke(r *http.Request) error {
 	session, tool := r.PostForm.Get("session"), r.PathValue("tool")
 	revoked, err := s.service.Approvals().Revoke(r.Context(), session, tool)
 	if revoked {

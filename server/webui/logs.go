@@ -89,7 +89,7 @@ type linePart struct {
 }
 
 // logs shows the last lines of runs, or the lines that contain a text.
-func (s runPages) logs(r *http.Request) (page, error) {
+func (s *site) logs(r *http.Request) (page, error) {
 	f, err := newLogFilter(r.URL.Query())
 	if err != nil {
 		return page{}, err
@@ -115,7 +115,7 @@ func (f logFilter) query(limit int) (q server.RunQuery) {
 }
 
 // runsOf returns the run that a filter names, or the runs that it selects, newest first.
-func (s runPages) runsOf(ctx context.Context, f logFilter, q server.RunQuery) ([]wire.Run, error) {
+func (s *site) runsOf(ctx context.Context, f logFilter, q server.RunQuery) ([]wire.Run, error) {
 	if f.Run == "" {
 		return s.service.AllSessions().Runs(ctx, q)
 	}
@@ -124,7 +124,7 @@ func (s runPages) runsOf(ctx context.Context, f logFilter, q server.RunQuery) ([
 }
 
 // watch finds the last lines of active runs, then of others.
-func (s runPages) watch(ctx context.Context, v *logList) error {
+func (s *site) watch(ctx context.Context, v *logList) error {
 	q := v.Filter.query(maxWatched)
 	latest, err := s.runsOf(ctx, v.Filter, q)
 	if err != nil {
@@ -169,7 +169,7 @@ func lastLines(c server.Chunk) (lines []logLine) {
 
 // search finds lines in the output of runs, newest run first, until it has read or found
 // enough.
-func (s runPages) search(ctx context.Context, v *logList) error {
+func (s *site) search(ctx context.Context, v *logList) error {
 	select { // one search at a time may read
 	case s.searches <- struct{}{}:
 		defer func() { <-s.searches }()
@@ -211,7 +211,7 @@ func (s runPages) search(ctx context.Context, v *logList) error {
 }
 
 // searchRun finds at most most lines of a run. More reports whether there may be others.
-func (s runPages) searchRun(ctx context.Context, run wire.Run, find finder, most int, v *logList) (lines []logLine, more bool, err error) {
+func (s *site) searchRun(ctx context.Context, run wire.Run, find finder, most int, v *logList) (lines []logLine, more bool, err error) {
 	session := s.service.Session(run.Session)
 	var rest []byte // beginning of a line whose end was not read yet
 	for at := int64(0); ; {

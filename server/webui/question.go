@@ -26,7 +26,7 @@ func newQuestions(id string, open map[string]abi.Question) (all []questionView) 
 var errAnswered = refuse(http.StatusConflict, "This question is no longer open: it was answered, or the run has ended")
 
 // answerQuestion answers a question of a run, and returns to its page.
-func (s runPages) answerQuestion(w http.ResponseWriter, r *http.Request, run wire.Run) error {
+func (s *site) answerQuestion(w http.ResponseWriter, r *http.Request, run wire.Run) error {
 	if err := readForm(w, r, maxCallForm); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (s runPages) answerQuestion(w http.ResponseWriter, r *http.Request, run wir
 }
 
 // unanswered shows a run again, with the typed answer and its problem.
-func (s runPages) unanswered(w http.ResponseWriter, r *http.Request, id, key, problem string) error {
+func (s *site) unanswered(w http.ResponseWriter, r *http.Request, id, key, problem string) error {
 	v, err := s.readRun(r.Context(), id)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ type resultView struct {
 }
 
 // run shows one run.
-func (s runPages) run(r *http.Request) (page, error) {
+func (s *site) run(r *http.Request) (page, error) {
 	v, err := s.readRun(r.Context(), r.PathValue("run"))
 	if err != nil {
 		return page{}, err
@@ -50,7 +50,7 @@ func (s runPages) run(r *http.Request) (page, error) {
 	return v.page(), nil
 }
 
-func (s runPages) readRun(ctx context.Context, id string) (runView, error) {
+func (s *site) readRun(ctx context.Context, id string) (runView, error) {
 	run, err := s.service.AllSessions().WholeRun(ctx, id)
 	switch {
 	case notFound(err):

@@ -84,7 +84,7 @@ type runList struct {
 }
 
 // runs shows the runs of all sessions or of one, newest first.
-func (s runPages) runs(r *http.Request) (page, error) {
+func (s *site) runs(r *http.Request) (page, error) {
 	f, err := newRunFilter(r.URL.Query())
 	if err != nil {
 		return page{}, err

@@ -9,17 +9,6 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// schedulePages serves the page of schedules and its forms.
-type schedulePages struct{ *site }
-
-func (s schedulePages) register() {
-	s.show("GET /ui/schedules", s.schedules)
-	s.postSchedule("POST /ui/schedules/{schedule}/disable", "disabled", s.changing(server.Schedules.Disable))
-	s.postSchedule("POST /ui/schedules/{schedule}/enable", "enabled", s.changing(server.Schedules.Enable))
-	s.postSchedule("POST /ui/schedules/{schedule}/fire", "fired", s.fire)
-	s.postSchedule("POST /ui/schedules/{schedule}/remove", "removed", s.changing(server.Schedules.Remove))
-}
-
 // maxSchedules is how many schedules a page shows.
 const maxSchedules = 200
 
@@ -32,7 +21,7 @@ type scheduleList struct {
 
 // schedules shows the schedules of all sessions or of one: the next to fire first,
 // disabled ones last.
-func (s schedulePages) schedules(r *http.Request) (page, error) {
+func (s *site) schedules(r *http.Request) (page, error) {
 	session, err := sessionParam(r)
 	if err != nil {
 		return page{}, err
@@ -60,7 +49,7 @@ func (s schedulePages) schedules(r *http.Request) (page, error) {
 
 // postSchedule is post for a form about a schedule. The function change does what the
 // form asks, and returns the address of the next page.
-func (s schedulePages) postSchedule(pattern, did string, change func(ctx context.Context, id string) (to string, err error)) {
+func (s *site) postSchedule(pattern, did string, change func(ctx context.Context, id string) (to string, err error)) {
 	s.post(pattern, maxForm, func(r *http.Request) (string, error) {
 		id := r.PathValue("schedule")
 		to, err := change(r.Context(), id)
@@ -77,7 +66,7 @@ func (s schedulePages) postSchedule(pattern, did string, change func(ctx context
 }
 
 // changing returns a change after which the page shows the schedules again.
-func (s schedulePages) changing(change func(server.Schedules, context.Context, string) (wire.Schedule, error)) func(context.Context, string) (string, error) {
+func (s *site) changing(change func(server.Schedules, context.Context, string) (wire.Schedule, error)) func(context.Context, string) (string, error) {
 	return func(ctx context.Context, id string) (string, error) {
 		_, err := change(s.service.AllSessions().Schedules(), ctx, id)
 		return "/ui/schedules", err
@@ -85,7 +74,7 @@ func (s schedulePages) changing(change func(server.Schedules, context.Context, s
 }
 
 // fire fires a schedule, and returns the page of the new run.
-func (s schedulePages) fire(ctx context.Context, id string) (string, error) {
+func (s *site) fire(ctx context.Context, id string) (string, error) {
 	run, err := s.service.AllSessions().Schedules().Fire(ctx, id, operator)
 	return pathOf(run), err
 }

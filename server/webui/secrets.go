@@ -10,21 +10,6 @@ import (
 // userForm matches the users that an operator may name.
 var userForm = regexp.MustCompile(`^([A-Za-z0-9._:@-]{1,64}|~[0-9a-f]{64})?$`)
 
-// secretPages serves the page of secrets and its forms. No page shows a value.
-type secretPages struct{ *site }
-
-func (s secretPages) register() {
-	s.handle("GET /ui/secrets", func(w http.ResponseWriter, r *http.Request) error {
-		p, err := s.secrets(r)
-		if err != nil {
-			return err
-		}
-		return s.answer(w, r, http.StatusOK, p) // not kept up to date, because each load queries the sources
-	})
-	s.post("POST /ui/secrets/{secret}", maxSecretForm, s.set)
-	s.post("POST /ui/secrets/{secret}/remove", maxSecretForm, s.remove)
-}
-
 // secretList is the content of the page.
 type secretList struct {
 	User   string // user whose values are shown; "" is everyone without a login
@@ -32,38 +17,40 @@ type secretList struct {
 	Settle bool // there are secrets of users to set
 }
 
-func (s secretPages) secrets(r *http.Request) (page, error) {
+// secrets shows the secrets, without their values. The page is not kept up to date,
+// because each load queries the sources.
+func (s *site) secrets(w http.ResponseWriter, r *http.Request) error {
 	user := r.URL.Query().Get("user")
 	if !userForm.MatchString(user) {
-		return page{}, refuse(http.StatusBadRequest, "The parameter user is not the name of a user")
+		return refuse(http.StatusBadRequest, "The parameter user is not the name of a user")
 	}
 	found, err := s.service.Secrets(user).List(r.Context(), true)
 	if err != nil {
-		return page{}, err
+		return err
 	}
 	v := secretList{User: user, Found: found.Secrets}
 	for _, one := range v.Found {
 		v.Settle = v.Settle || one.Scope == wire.SecretOfUser
 	}
-	return page{title: "Secrets", menu: "/ui/secrets", sections: []section{{"secrets", v}}}, nil
+	return s.answer(w, r, http.StatusOK, page{title: "Secrets", menu: "/ui/secrets", sections: []section{{"secrets", v}}})
 }
 
-// set stores the value of a user's secret.
-func (s secretPages) set(r *http.Request) (to string, err error) {
-	return s.change(r, "set", func(user, name string) (bool, error) {
+// setSecret stores the value of a user's secret.
+func (s *site) setSecret(r *http.Request) (to string, err error) {
+	return s.changeSecret(r, "set", func(user, name string) (bool, error) {
 		return true, s.service.Secrets(user).Set(r.Context(), name, r.PostForm.Get("value"))
 	})
 }
 
-// remove removes the value of a user's secret.
-func (s secretPages) remove(r *http.Request) (to string, err error) {
-	return s.change(r, "removed", func(user, name string) (bool, error) {
+// removeSecret removes the value of a user's secret.
+func (s *site) removeSecret(r *http.Request) (to string, err error) {
+	return s.changeSecret(r, "removed", func(user, name string) (bool, error) {
 		return s.service.Secrets(user).Remove(r.Context(), name)
 	})
 }
 
-// change does what a posted form asks, and returns to the page.
-func (s secretPages) change(r *http.Request, did string, act func(user, name string) (bool, error)) (to string, err error) {
+// changeSecret does what a posted form asks, and returns to the page.
+func (s *site) changeSecret(r *http.Request, did string, act func(user, name string) (bool, error)) (to string, err error) {
 	user, name := r.PostForm.Get("user"), r.PathValue("secret")
 	if !userForm.MatchString(user) {
 		return "", refuse(http.StatusUnprocessableEntity, "The user is not the name of a user")

@@ -13,17 +13,6 @@ const (
 	maxStoreKey = 128 // characters of a key
 )
 
-// storePages serves the pages of key-value stores of plugins and their forms.
-type storePages struct{ *site }
-
-func (s storePages) register() {
-	s.show("GET /ui/stores", s.stores)
-	s.show("GET /ui/stores/{plugin}", s.store)
-	s.show("GET /ui/stores/{plugin}/{key}", s.value)
-	s.post("POST /ui/stores/{plugin}/remove", maxForm, s.clear)
-	s.post("POST /ui/stores/{plugin}/values/remove", maxForm, s.remove) // the key is in the form, because an address with it could mean something else
-}
-
 // storeList is the content of the page of stores.
 type storeList struct {
 	Found []wire.KVStore
@@ -31,7 +20,7 @@ type storeList struct {
 }
 
 // stores shows the stores of all plugins.
-func (s storePages) stores(r *http.Request) (page, error) {
+func (s *site) stores(r *http.Request) (page, error) {
 	found, err := s.service.KV().List(r.Context())
 	if err != nil {
 		return page{}, err
@@ -74,7 +63,7 @@ func newStoreView(r *http.Request) (storeView, error) {
 }
 
 // store shows the values of a store by key, without data.
-func (s storePages) store(r *http.Request) (page, error) {
+func (s *site) store(r *http.Request) (page, error) {
 	v, err := newStoreView(r)
 	if err != nil {
 		return page{}, err
@@ -92,7 +81,7 @@ func (s storePages) store(r *http.Request) (page, error) {
 }
 
 // value shows one value of a store.
-func (s storePages) value(r *http.Request) (page, error) {
+func (s *site) value(r *http.Request) (page, error) {
 	v, err := newStoreView(r)
 	if err != nil {
 		return page{}, err
@@ -108,8 +97,8 @@ func (s storePages) value(r *http.Request) (page, error) {
 	return page{title: v.Key, menu: "/ui/stores", sections: []section{{"stored", v}}}, nil
 }
 
-// clear removes a store, and returns to the list of stores.
-func (s storePages) clear(r *http.Request) (to string, err error) {
+// clearStore removes a store, and returns to the list of stores.
+func (s *site) clearStore(r *http.Request) (to string, err error) {
 	plugin, session := r.PathValue("plugin"), r.PostForm.Get("session")
 	if err := s.service.KV().Clear(r.Context(), plugin, session); err != nil {
 		return "", err
@@ -118,8 +107,8 @@ func (s storePages) clear(r *http.Request) (to string, err error) {
 	return "/ui/stores", nil
 }
 
-// remove removes one value, and returns to the store.
-func (s storePages) remove(r *http.Request) (to string, err error) {
+// removeValue removes one value, and returns to the store.
+func (s *site) removeValue(r *http.Request) (to string, err error) {
 	v := storeView{Plugin: r.PathValue("plugin"), Session: r.PostForm.Get("session")}
 	removed, err := s.service.KV().Delete(r.Context(), v.Plugin, v.Session, r.PostForm.Get("key"))
 	if err != nil {

@@ -44,26 +44,11 @@ type when struct {
 // Given reports whether anything was typed.
 func (w when) Given() bool { return w.Cron != "" || w.At != "" }
 
-// Effects returns what a call can do.
-func (v toolView) Effects() []string { return effectsOf(v.Annotations) }
-
-// NeedsApproval reports whether a person has to approve a call.
-func (v toolView) NeedsApproval() bool { return v.Approval == abi.ApprovalRequired }
-
 // Confirm reports whether a call has to be confirmed. That is not an approval.
 func (v toolView) Confirm() bool { return v.Annotations.Destructive }
 
-// toolPages serves the pages of tools and their forms.
-type toolPages struct{ *site }
-
-func (s toolPages) register() {
-	s.show("GET /ui/tools", s.tools)
-	s.show("GET /ui/tools/{tool}", s.tool)
-	s.handle("POST /ui/tools/{tool}", s.use)
-}
-
 // tools shows the callable tools.
-func (s toolPages) tools(*http.Request) (page, error) {
+func (s *site) tools(*http.Request) (page, error) {
 	return page{title: "Tools", menu: "/ui/tools", sections: []section{{"tools", s.service.AllDefinitions(pageSession)}}}, nil
 }
 
@@ -93,7 +78,7 @@ func (v toolView) page() page {
 }
 
 // tool shows a tool, with the form to call it.
-func (s toolPages) tool(r *http.Request) (page, error) {
+func (s *site) tool(r *http.Request) (page, error) {
 	d, err := s.definition(r.PathValue("tool"))
 	if err != nil {
 		return page{}, err
@@ -102,7 +87,7 @@ func (s toolPages) tool(r *http.Request) (page, error) {
 }
 
 // use calls a tool, spawns a run of it or schedules it, as the form says.
-func (s toolPages) use(w http.ResponseWriter, r *http.Request) error {
+func (s *site) use(w http.ResponseWriter, r *http.Request) error {
 	if err := readForm(w, r, maxCallForm); err != nil {
 		return err
 	}
@@ -158,7 +143,7 @@ func sessionOf(posted url.Values) (string, error) {
 	return session, nil
 }
 
-func (s toolPages) spawn(ctx context.Context, session string, req server.SpawnRequest) (to string, err error) {
+func (s *site) spawn(ctx context.Context, session string, req server.SpawnRequest) (to string, err error) {
 	run, err := s.service.Session(session).Spawn(ctx, req)
 	if err != nil {
 		return "", err
@@ -167,7 +152,7 @@ func (s toolPages) spawn(ctx context.Context, session string, req server.SpawnRe
 	return "/ui/runs/" + run.TaskID, nil
 }
 
-func (s toolPages) schedule(ctx context.Context, session string, req server.SpawnRequest, at when) (to string, err error) {
+func (s *site) schedule(ctx context.Context, session string, req server.SpawnRequest, at when) (to string, err error) {
 	r := server.ScheduleRequest{SpawnRequest: req, Cron: at.Cron, Timezone: at.Timezone, Overlap: at.Overlap}
 	if at.At != "" {
 		zone, err := time.LoadLocation(cmp.Or(at.Timezone, "UTC"))
@@ -199,7 +184,7 @@ type callResult struct {
 }
 
 // call calls a tool and waits. A parked call is shown on the page of its run.
-func (s toolPages) call(ctx context.Context, session string, req server.SpawnRequest, d wire.Definition) (to string, shown *callResult, err error) {
+func (s *site) call(ctx context.Context, session string, req server.SpawnRequest, d wire.Definition) (to string, shown *callResult, err error) {
 	var written tail
 	var parked wire.Run
 	call := server.Request{

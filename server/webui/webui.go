@@ -74,25 +74,61 @@ func New(service *server.Service, cfg Config) http.Handler {
 		s.Logger = slog.New(slog.DiscardHandler)
 	}
 
+	s.register()
+	return secured(s.mux, func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, r, refuse(http.StatusForbidden, "Requests from other pages are refused"))
+	})
+}
+
+// register registers all pages, files and forms.
+func (s *site) register() {
 	s.show("GET /{$}", s.overview)
-	runPages{s}.register()
 	s.show("GET /ui/calls", s.calls)
-	approvalPages{s}.register()
-	schedulePages{s}.register()
-	toolPages{s}.register()
-	storePages{s}.register()
-	secretPages{s}.register()
 	s.show("GET /ui/audit", s.audit)
+	s.show("GET /ui/settings", s.settings)
 	s.show("GET /ui/plugins", s.plugins)
 	s.handle("POST /ui/plugins", s.reload)
-	s.show("GET /ui/settings", s.settings)
+
+	s.show("GET /ui/runs", s.runs)
+	s.show("GET /ui/runs/{run}", s.run)
+	s.show("GET /ui/logs", s.logs)
+	s.handleRun("GET /ui/runs/{run}/output", s.output)
+	s.handleRun("GET /ui/runs/{run}/artifacts/{name}", s.artifact)
+	s.handleRun("POST /ui/runs/{run}/answers", s.answerQuestion)
+	s.postRun("POST /ui/runs/{run}/stop", maxForm, s.stop)
+	s.postRun("POST /ui/runs/{run}/rerun", maxForm, s.rerun)
+	s.postRun("POST /ui/runs/{run}/messages", maxCallForm, s.send)
+	s.postRun("POST /ui/runs/{run}/remove", maxForm, s.remove)
+	s.postMany("POST /ui/stop", s.stopIfActive)
+	s.postMany("POST /ui/remove", s.removeIfEnded)
+
+	s.show("GET /ui/approvals", s.approvals)
+	s.postDecision("POST /ui/approvals/{run}", s.decide)
+	s.postDecision("POST /ui/kept_approvals/{tool}/revoke", s.revoke)
+
+	s.show("GET /ui/schedules", s.schedules)
+	s.postSchedule("POST /ui/schedules/{schedule}/disable", "disabled", s.changing(server.Schedules.Disable))
+	s.postSchedule("POST /ui/schedules/{schedule}/enable", "enabled", s.changing(server.Schedules.Enable))
+	s.postSchedule("POST /ui/schedules/{schedule}/fire", "fired", s.fire)
+	s.postSchedule("POST /ui/schedules/{schedule}/remove", "removed", s.changing(server.Schedules.Remove))
+
+	s.show("GET /ui/tools", s.tools)
+	s.show("GET /ui/tools/{tool}", s.tool)
+	s.handle("POST /ui/tools/{tool}", s.use)
+
+	s.show("GET /ui/stores", s.stores)
+	s.show("GET /ui/stores/{plugin}", s.store)
+	s.show("GET /ui/stores/{plugin}/{key}", s.value)
+	s.post("POST /ui/stores/{plugin}/remove", maxForm, s.clearStore)
+	s.post("POST /ui/stores/{plugin}/values/remove", maxForm, s.removeValue) // the key is in the form, because an address with it could mean something else
+
+	s.handle("GET /ui/secrets", s.secrets)
+	s.post("POST /ui/secrets/{secret}", maxSecretForm, s.setSecret)
+	s.post("POST /ui/secrets/{secret}/remove", maxSecretForm, s.removeSecret)
+
 	s.handle("GET /ui/static/{build}/{name}", static)
 	s.handle("/", func(http.ResponseWriter, *http.Request) error {
 		return refuse(http.StatusNotFound, "Page not found")
-	})
-
-	return secured(s.mux, func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, refuse(http.StatusForbidden, "Requests from other pages are refused"))
 	})
 }
 
