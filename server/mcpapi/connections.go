@@ -82,8 +82,7 @@ func (c *connections) closed(id string) {
 // wait waits until no connection is being followed.
 func (c *connections) wait() { c.following.Wait() }
 
-// followCall follows a connection until leave is called. c.mu is held, in the caller of
-// leave too.
+// followCall follows a connection until leave is called. c.mu is held, in leave too.
 func (c *connections) followCall(conn *connection) (leave func()) {
 	if c.follow == nil || conn.name == "" {
 		return func() {}
@@ -111,19 +110,15 @@ func (c *connections) enter(id, user string, post bool) (owner identity.Caller, 
 	if conn == nil || conn.owner.User != user || conn.ended.Err() != nil {
 		return owner, nil, false
 	}
-	release := c.hold(conn)
 	if !post {
-		return conn.owner, release, true
+		return conn.owner, c.hold(conn, func() {}), true
 	}
 
 	conn.posts++
-	return conn.owner, func() {
-		release()
-		c.mu.Lock()
-		defer c.mu.Unlock()
+	return conn.owner, c.hold(conn, func() {
 		conn.posts--
 		conn.settle()
-	}, true
+	}), true
 }
 
 // client returns the client of a connection, for limits; "" if it is unknown.
@@ -160,14 +155,11 @@ func (c *connections) track(ctx context.Context, req mcp.Request) (_ context.Con
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(conn.ended, func() { cancel(context.Cause(conn.ended)) })
-	release, unfollow := c.hold(conn), c.followCall(conn)
+	release := c.hold(conn, c.followCall(conn))
 	return ctx, func() {
 		stop()
 		cancel(nil)
 		release()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		unfollow()
 	}
 }
 
@@ -205,14 +197,16 @@ func (conn *connection) settle() {
 	}
 }
 
-// hold marks a connection as busy. c.mu is held.
-func (c *connections) hold(conn *connection) (release func()) {
+// hold marks a connection as busy until release is called, which calls end. c.mu is held,
+// in end too.
+func (c *connections) hold(conn *connection, end func()) (release func()) {
 	conn.busy++
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		conn.busy--
 		conn.used = time.Now()
+		end()
 	}
 }
 
