@@ -103,12 +103,6 @@ func (s *site) audit(r *http.Request) (page, error) {
 // An auditRow is an event of the audit log.
 type auditRow struct{ audit.Event }
 
-// Run returns the run that the event is about, or "".
-func (r auditRow) Run() string { return runID(r.ID) }
-
-// Outer returns the run that the event's run or call belongs to, or "".
-func (r auditRow) Outer() string { return runID(r.Parent) }
-
 // runID returns id if it is the id of a run, or "".
 func runID(id string) string {
 	if wire.IsRunID(id) {

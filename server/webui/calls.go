@@ -45,9 +45,6 @@ type callRow struct{ wire.CallRecord }
 // ID returns the id of the row's element, so that what is opened there stays open.
 func (r callRow) ID() string { return fmt.Sprintf("call-%d", r.At.UnixNano()) }
 
-// OuterRun returns the run whose tool made the call; empty if a call made it, or no tool did.
-func (r callRow) OuterRun() string { return runID(r.OuterID) }
-
 // State returns how the call ended.
 func (r callRow) State() state {
 	if r.TaskID != "" {

@@ -29,7 +29,7 @@ type section struct {
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"asset": asset, "size": human.Bytes, "wide": func(n int) int64 { return int64(n) }, "seconds": seconds, "int": number[int], "long": number[int64], "brief": brief,
 	"moment": newMoment, "state": stateOf, "bar": newBar, "took": took, "claims": claims, "effects": effectsOf,
-	"duration": duration, "exactly": durationText, "named": namedTool, "heading": headingOf,
+	"duration": duration, "exactly": durationText, "named": namedTool, "heading": headingOf, "runID": runID,
 }).ParseFS(files, "templates/*.html"))
 
 // render executes a template.

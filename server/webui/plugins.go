@@ -56,10 +56,7 @@ func (s *site) catalog(ctx context.Context, reloaded *reloadView) (page, error) 
 	}
 
 	c := catalog{Program: s.service.ProgramTools(), Configured: s.Reload != nil, Reloaded: reloaded}
-	var settings []Setting
-	if s.Settings != nil {
-		settings = s.Settings()
-	}
+	settings := s.Settings()
 	for _, p := range loaded {
 		c.Tools += len(p.Tools)
 		v := pluginView{Plugin: p, Rules: rulesOf(p.Name, settings)}
@@ -137,11 +134,7 @@ func (v *reloadView) bound() {
 
 // settings shows the configuration in force.
 func (s *site) settings(*http.Request) (page, error) {
-	var all []Setting
-	if s.Settings != nil {
-		all = s.Settings()
-	}
-	return page{title: "Settings", menu: "/ui/settings", sections: []section{{"settings", all}}}, nil
+	return page{title: "Settings", menu: "/ui/settings", sections: []section{{"settings", s.Settings()}}}, nil
 }
 
 // brief shortens a description.

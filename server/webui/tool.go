@@ -41,12 +41,6 @@ type when struct {
 	Overlap            wire.Overlap
 }
 
-// Given reports whether anything was typed.
-func (w when) Given() bool { return w.Cron != "" || w.At != "" }
-
-// Confirm reports whether a call has to be confirmed. That is not an approval.
-func (v toolView) Confirm() bool { return v.Annotations.Destructive }
-
 // tools shows the callable tools.
 func (s *site) tools(*http.Request) (page, error) {
 	return page{title: "Tools", menu: "/ui/tools", sections: []section{{"tools", s.service.AllDefinitions(pageSession)}}}, nil
@@ -105,8 +99,8 @@ func (s *site) use(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 	case !ok:
 		err = refuse(http.StatusUnprocessableEntity, "Nothing was called: some values are invalid")
-	case v.Confirm() && posted.Get("sure") != "true":
-		err = refuse(http.StatusUnprocessableEntity, "Nothing was called: confirm the call first")
+	case v.Annotations.Destructive && posted.Get("sure") != "true":
+		err = refuse(http.StatusUnprocessableEntity, "Nothing was called: confirm the call first") // that is not an approval
 	}
 
 	to := "" // page of the new run or schedule

@@ -73,6 +73,9 @@ func New(service *server.Service, cfg Config) http.Handler {
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
 	}
+	if s.Settings == nil {
+		s.Settings = func() []Setting { return nil }
+	}
 
 	s.register()
 	return secured(s.mux, func(w http.ResponseWriter, r *http.Request) {
