@@ -18,7 +18,7 @@ import (
 // How long a call is waited for before it becomes a run, if its tool allows that.
 const (
 	taskGrace   = 2 * time.Second  // for a client that supports tasks
-	silentLimit = 45 * time.Second // for one that does not, and gets no progress: many give up after a minute
+	silentLimit = 45 * time.Second // for one that does not, and gets no progress: the TypeScript SDK and Claude Desktop give up after a minute
 )
 
 // call answers a call of the service's tools. For the SDK, a call that has become a task

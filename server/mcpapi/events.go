@@ -22,15 +22,15 @@ import (
 const (
 	maxEvents         = 64 << 20      // bytes of all clients
 	maxEventsOfClient = maxEvents / 4 // bytes of one client
-	maxResponse       = 1 << 20       // bytes of a response; some clients lose larger events
+	maxResponse       = 1 << 20       // bytes of a response; Python's SDK 2 loses larger events
 	maxNotes          = 16            // notifications of a stream: the last ones
 	maxEndedStreams   = 32            // streams of a session that have ended
 	streamLife        = 5 * time.Minute
 )
 
 // events keeps what was sent on the streams of sessions that begin with initialize, so
-// that a client whose connection broke can get the rest. It implements [mcp.EventStore].
-// It keeps every request to the client, every response, and the last notifications. A
+// that a client whose connection broke can get the rest, as the official SDKs do. It
+// implements [mcp.EventStore]. It keeps every request to the client, every response, and the last notifications. A
 // response that is too large, or that exceeds a limit, is replaced by an error that says
 // so. Events that a client has received are dropped when it resumes its stream, and a
 // stream is dropped streamLife after its end.

@@ -46,7 +46,7 @@ const (
 //   - While maxCalls requests have no answer, nothing is read.
 //   - Each era of the protocol has its own session of the SDK. Within one session,
 //     a client that has sent a single modern request, such as server/discover,
-//     could not fall back to initialize.
+//     could not fall back to initialize, as Python's SDK does after 10 seconds.
 type pipe struct {
 	in     io.Reader
 	lines  *bufio.Reader

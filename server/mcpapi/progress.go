@@ -12,7 +12,7 @@ import (
 
 const (
 	// heartbeatInterval is the longest silence of a call. Clients may rely on 15
-	// seconds, timers and pipes included; some give up after a minute.
+	// seconds, timers and pipes included; the TypeScript SDK gives up after a minute.
 	heartbeatInterval = 10 * time.Second
 	noticeInterval    = 250 * time.Millisecond // shortest time between two notifications of a call
 )

@@ -12,8 +12,9 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// toResult returns a result in MCP's form. Some clients show their model only content,
-// others only structuredContent if there is one, so each has the whole value:
+// toResult returns a result in MCP's form. Some clients show their model only content, such
+// as Kimi, and others only structuredContent if there is one, such as Claude Code and Codex,
+// so each has the whole value:
 //
 //   - content begins with the value as JSON text. A string is its own text, which a
 //     model reads better, unless the tool declares an output schema, or the string
@@ -24,7 +25,7 @@ import (
 //   - structuredContent is the value again, if the tool declares an output schema
 //     that MCP allows (structured). Then clients refuse a result without it. A value
 //     of more than maxInline bytes is there only, and content has its beginning: no
-//     event has both copies and more than 1 MiB, which some clients lose.
+//     event has both copies and more than 1 MiB, which Python's SDK 2 loses.
 //
 // Everything but a success is an error that the model sees; errors are exempt from the
 // output schema. Only a tool's own error keeps its content: what a broken plugin left

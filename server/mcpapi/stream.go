@@ -18,7 +18,7 @@ const keepAliveInterval = 15 * time.Second
 // of events, one whole event at a time. This response differs from that in four ways:
 //
 //   - A response that is the only message is sent as application/json, which has no
-//     limit on its size in any client. Some clients lose events over 1 MiB.
+//     limit on its size in any client. Python's SDK 2 loses events over 1 MiB.
 //   - A stream that is silent for keepAliveInterval gets a comment. Proxies close
 //     silent streams, and net/http may notice only by a write that a client has left.
 //   - An event that only says where the stream begins waits for the next one, so that

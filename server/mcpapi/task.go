@@ -16,8 +16,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// tasksExtension is the extension of SEP-2663. A task is a background run of the caller's
-// session, with the same id, whatever started it.
+// tasksExtension is the extension of SEP-2663, which Claude Code uses. A task is a
+// background run of the caller's session, with the same id, whatever started it.
 const tasksExtension = "io.modelcontextprotocol/tasks"
 
 // The methods of the extension.

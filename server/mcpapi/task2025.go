@@ -17,8 +17,9 @@ import (
 )
 
 // Revision 2025-11-25 has a different kind of tasks (basic/utilities/tasks), which the
-// next revision dropped: the client requests a task with the call, gets it at once, and
-// waits for the result with another request. These tasks are background runs too.
+// next revision dropped. VS Code and the MCP Inspector use them: the client requests a
+// task with the call, gets it at once, and waits for the result with another request.
+// These tasks are background runs too.
 const (
 	methodTaskResult = "tasks/result"
 	methodTaskList   = "tasks/list"
