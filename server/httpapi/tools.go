@@ -10,13 +10,10 @@ import (
 
 func listTools(r *request, _ none) (wire.Tools, error) {
 	tools := []wire.Definition{} // an empty list in JSON, not null
-	if r.get("all") == "true" {
-		tools = append(tools, r.api.service.AllDefinitions(r.caller.Session)...)
-	} else {
-		tools = append(tools, r.api.service.Definitions(r.caller.Session)...)
-	}
-	for i := range tools {
-		tools[i] = r.promising(tools[i])
+	for _, d := range r.api.service.AllDefinitions(r.caller.Session) {
+		if !d.Deferred || r.get("all") == "true" {
+			tools = append(tools, r.promising(d))
+		}
 	}
 	return wire.Tools{Tools: tools}, nil
 }
