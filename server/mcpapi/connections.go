@@ -79,9 +79,6 @@ func (c *connections) closed(id string) {
 	}
 }
 
-// wait waits until no connection is being followed.
-func (c *connections) wait() { c.following.Wait() }
-
 // followCall follows a connection until leave is called. c.mu is held, in leave too.
 func (c *connections) followCall(conn *connection) (leave func()) {
 	if c.follow == nil || conn.name == "" {

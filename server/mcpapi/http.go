@@ -101,7 +101,7 @@ func (h *Handler) Close() {
 	for s := range h.server.Sessions() {
 		_ = s.Close()
 	}
-	h.api.connections.wait()
+	h.api.connections.following.Wait()
 	h.api.close()
 }
 
