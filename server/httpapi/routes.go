@@ -95,7 +95,7 @@ func scheduleRoutes() []route {
 
 func sessionRoutes() []route {
 	version := formed("version", versionForm, "expected the version of a value")
-	ofUser := formed("of_user", userForm, "expected the name of a user: up to 64 letters, digits and . _ : @ -")
+	ofUser := param{name: "of_user", valid: identity.IsUser, expected: "expected the name of a user: up to 64 letters, digits and . _ : @ -"}
 
 	return []route{
 		endpoint("GET", "/v1/notices", listNotices, limitParam),

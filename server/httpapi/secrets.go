@@ -1,14 +1,9 @@
 package httpapi
 
 import (
-	"regexp"
-
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
-
-// userForm matches the names of users, as the operator sees them.
-var userForm = regexp.MustCompile(`^([A-Za-z0-9._:@-]{1,64}|~[0-9a-f]{64})$`)
 
 // secrets returns the secrets of the caller, or of the user that the operator names.
 func (r *request) secrets() (server.Secrets, error) {

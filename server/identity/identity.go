@@ -70,7 +70,11 @@ var (
 	sessionForm    = regexp.MustCompile(`^(?:[A-Za-z0-9._:@-]{1,128}|~/[a-z2-7]{26})$`)
 	anySessionForm = regexp.MustCompile(`^(?:(?:[A-Za-z0-9._:@-]{1,64}|~[0-9a-f]{64})/)?(?:[A-Za-z0-9._:@-]{1,128}|~/[a-z2-7]{26})$`)
 	userForm       = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,64}$`)
+	userKeyForm    = regexp.MustCompile(`^(?:[A-Za-z0-9._:@-]{1,64}|~[0-9a-f]{64})$`)
 )
+
+// IsUser reports whether name has the form of a user's name, as operators see it.
+func IsUser(name string) bool { return userKeyForm.MatchString(name) }
 
 // ErrSession reports an invalid session name.
 var ErrSession = errors.New("expected 1 to 128 letters, digits and . _ : @ -")

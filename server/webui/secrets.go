@@ -2,13 +2,10 @@ package webui
 
 import (
 	"net/http"
-	"regexp"
 
+	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/wire"
 )
-
-// userForm matches the users that an operator may name.
-var userForm = regexp.MustCompile(`^([A-Za-z0-9._:@-]{1,64}|~[0-9a-f]{64})?$`)
 
 // secretList is the content of the page.
 type secretList struct {
@@ -21,7 +18,7 @@ type secretList struct {
 // because each load queries the sources.
 func (s *site) secrets(w http.ResponseWriter, r *http.Request) error {
 	user := r.URL.Query().Get("user")
-	if !userForm.MatchString(user) {
+	if user != "" && !identity.IsUser(user) {
 		return refuse(http.StatusBadRequest, "The parameter user is not the name of a user")
 	}
 	found, err := s.service.Secrets(user).List(r.Context(), true)
@@ -52,7 +49,7 @@ func (s *site) removeSecret(r *http.Request) (to string, err error) {
 // changeSecret does what a posted form asks, and returns to the page.
 func (s *site) changeSecret(r *http.Request, did string, act func(user, name string) (bool, error)) (to string, err error) {
 	user, name := r.PostForm.Get("user"), r.PathValue("secret")
-	if !userForm.MatchString(user) {
+	if user != "" && !identity.IsUser(user) {
 		return "", refuse(http.StatusUnprocessableEntity, "The user is not the name of a user")
 	}
 	changed, err := act(user, name)
