@@ -50,6 +50,7 @@ type caller struct {
 type request interface {
 	mcp.Request
 	ClientCapabilities() *mcp.ClientCapabilities
+	ClientInfo() *mcp.Implementation
 	ProtocolVersion() string
 }
 

@@ -19,10 +19,7 @@ func (a *api) visit(method string, req mcp.Request) (leave func()) {
 
 	who := originOf(req.GetExtra())
 	conn := wire.ClientConnection{Protocol: wire.ProtocolMCP, Transport: "http", User: who.User, Session: who.Session}
-	if r, ok := req.(interface {
-		ClientInfo() *mcp.Implementation
-		ProtocolVersion() string
-	}); ok {
+	if r, ok := req.(request); ok {
 		conn.Revision = r.ProtocolVersion()
 		describe(&conn, r.ClientInfo())
 	}
