@@ -50,7 +50,7 @@ type loaded struct {
 	table    []setting
 	merged   *koanf.Koanf       // the raw values of all layers
 	layers   []map[string]value // by key; later ones win
-	values   map[string]value   // source of each merged value
+	values   map[string]value   // merged, each with its last source
 	problems problems
 	ignored  []ignoredFile     // files of the working directory that were ignored
 	files    []string          // files that were read; later ones win
@@ -75,7 +75,7 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 	c.addVariables(environ)
 	c.addFlags(flags)
 
-	for _, p := range readValues(c.values, func(key string) any { return c.merged.Get(path(key)) }) {
+	for _, p := range readValues(c.values) {
 		c.problem(p.key, "%s", p.text)
 	}
 	check := configCheck{c}
@@ -136,11 +136,15 @@ func (c *loaded) add(from sourceKind, layer map[string]value) {
 	raw := map[string]any{}
 	for key, v := range layer {
 		v.from = from
-		layer[key], c.values[key] = v, v
+		layer[key] = v
 		raw[path(key)] = v.raw
 	}
 
 	_ = c.merged.Load(confmap.Provider(raw, delim), nil) // cannot fail for a map
+	for key, v := range layer {
+		v.raw = c.merged.Get(path(key))
+		c.values[key] = v
+	}
 	c.layers = append(c.layers, layer)
 }
 
@@ -208,19 +212,19 @@ func (c *loaded) addVariables(environ []string) {
 	c.add(byHand, layer)
 }
 
-// flatten adds the values of a mapping, with keys below at. A group with a mode can be
-// given as its mode: kv: write, as manifests have it, is kv: {mode: write}.
-func flatten(table []setting, raw any, at string, add func(key string, v value)) {
+// flatten adds the values of a mapping to values, with keys below at. A group with a mode
+// can be given as its mode: kv: write, as manifests have it, is kv: {mode: write}.
+func flatten(table []setting, raw any, at string, values map[string]value) {
 	keys, ok := raw.(map[string]any)
 	if !ok {
 		if i := slices.IndexFunc(table, func(s setting) bool { return s.key == "mode" }); i >= 0 && at != "" && isText(raw) {
 			mode := table[i]
 			mode.key = ""
-			add(at+".mode", value{setting: mode, raw: raw})
+			values[at+".mode"] = value{setting: mode, raw: raw}
 			return
 		}
 		if raw != nil {
-			add(at, value{raw: raw, err: errNoKeys(raw)})
+			values[at] = value{raw: raw, err: errNoKeys(raw)}
 		}
 		return
 	}
@@ -241,11 +245,11 @@ func flatten(table []setting, raw any, at string, add func(key string, v value))
 
 		switch {
 		case group == nil:
-			add(key, value{raw: raw, err: unknownKey(table, at, name, slices.Sorted(maps.Keys(below)))})
+			values[key] = value{raw: raw, err: unknownKey(table, at, name, slices.Sorted(maps.Keys(below)))}
 		case group[0].key != "":
-			flatten(group, raw, key, add)
+			flatten(group, raw, key, values)
 		default:
-			add(key, value{setting: group[0], raw: raw})
+			values[key] = value{setting: group[0], raw: raw}
 		}
 	}
 }
@@ -275,14 +279,14 @@ func unknownKey(table []setting, at, name string, names []string) error {
 	return fmt.Errorf("%s, expected one of %s", what, strings.Join(names, ", "))
 }
 
-// readValues sets the fields of values to the merged values of their keys, as far as
-// they fit. Null leaves the default, unless it has a meaning.
-func readValues(values map[string]value, merged func(key string) any) (wrong problems) {
+// readValues sets the fields of values, as far as they fit. Null leaves the default,
+// unless it has a meaning.
+func readValues(values map[string]value) (wrong problems) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		v, raw := values[key], merged(key)
+		v := values[key]
 		if v.err == nil {
-			v.err = v.kind.set(reflect.ValueOf(v.to).Elem(), raw)
-			if raw == nil {
+			v.err = v.kind.set(reflect.ValueOf(v.to).Elem(), v.raw)
+			if v.raw == nil {
 				v.err = nil
 			}
 		}

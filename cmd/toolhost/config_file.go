@@ -170,13 +170,14 @@ func (c *loaded) parse(name string, data []byte) (map[string]value, error) {
 	}
 
 	layer := map[string]value{}
-	flatten(c.table, raw, "", func(key string, v value) {
+	flatten(c.table, raw, "", layer)
+	for key, v := range layer {
 		if v.source = name; v.kind.paths {
 			v.written = asWritten(v.raw)
 			v.raw = rebase(v.raw, filepath.Dir(name))
 		}
 		layer[key] = v
-	})
+	}
 	return layer, nil
 }
 

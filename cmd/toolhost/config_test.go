@@ -60,6 +60,24 @@ func TestRunsConfig(t *testing.T) {
 	}
 }
 
+// Mappings of several files are merged by name, and shown as they are in force. Everything
+// else is replaced.
+func TestMergedFiles(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	own, named := filepath.Join(dir, "toolhost", "toolhost.yaml"), filepath.Join(dir, "named.yaml")
+	require.NoError(t, os.MkdirAll(filepath.Dir(own), 0o700))
+	require.NoError(t, os.WriteFile(own, []byte(`{grants: {web: {env: {A: "1", B: "2"}, tools: [a]}}}`), 0o600))
+	require.NoError(t, os.WriteFile(named, []byte(`{grants: {web: {env: {B: "3", C: "4"}, tools: [b]}}}`), 0o600))
+
+	c, err := loadConfig(pflag.NewFlagSet("toolhost", pflag.ContinueOnError), []string{"TOOLHOST_CONFIG=" + named})
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"A": "1", "B": "3", "C": "4"}, c.server.Grants["web"].Env)
+	require.Equal(t, []string{"b"}, c.server.Grants["web"].Tools)
+	require.Equal(t, map[string]any{"A": "1", "B": "3", "C": "4"}, c.inForce()["grants.web.env"].raw)
+	require.Equal(t, map[string]any{"A": "1", "B": "2"}, c.layers[0]["grants.web.env"].raw)
+}
+
 // A size below zero is refused where it is written, not where it would be used.
 func TestNegativeSizes(t *testing.T) {
 	for _, key := range []string{

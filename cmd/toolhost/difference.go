@@ -84,9 +84,7 @@ const maxShownValue = 200
 // shown returns the value of a key as shown to operators.
 func (c *loaded) shown(key string) string {
 	v, set := c.values[key]
-	if set {
-		v.raw = c.merged.Get(path(key))
-	} else if s, ok := c.setting(key); ok {
+	if s, ok := c.setting(key); ok && !set {
 		v.raw = s.byDefault()
 	}
 	if text := showValues(map[string]value{key: v})[0].text(); text != "" {

@@ -53,11 +53,11 @@ var (
 	folders = listOf(folder, list.parse)
 	sources = listOf(kind{schema: text.schema, set: setSource, paths: true}, list.parse)
 	words   = listOf(text, func(text string) any { return anyList(strings.Fields(text)) })
-	mounts  = listOf(kind{schema: mountSchema(), set: setMount, paths: true}, nil)
+	mounts  = listOf(mountKind(), nil)
 	texts   = mapOf(text)
 
-	signers   = listOf(kind{schema: signerSchema(), set: setSigner, paths: true}, nil)
-	httpRules = listOf(kind{schema: ruleSchema(), set: setRule}, nil)
+	signers   = listOf(structOf(signerSettings), nil)
+	httpRules = listOf(structOf(ruleSettings, "url"), nil)
 	decisions = mapOf(oneOf(string(server.DecideAllow), string(server.DecideAsk), string(server.DecideDeny)))
 	listings  = mapOf(oneOf(string(server.ListDirectly), string(server.ListBySearch)))
 )
@@ -273,35 +273,44 @@ func errNoKeys(value any) error {
 	return fmt.Errorf("expected keys and their values, found %s", found(value))
 }
 
-// mount is a granted folder in the form of a configuration file.
-type mount struct{ dir, path, mode string }
+// structOf returns the kind of a mapping with the keys of a table. Those in required have
+// no default.
+func structOf[T any](table func(*T) []setting, required ...string) kind {
+	settings := table(new(T))
+	s := objectSchema(settings)
+	if required != nil {
+		s["required"] = required
+	}
+	set := func(to reflect.Value, raw any) error {
+		values := map[string]value{}
+		flatten(table(to.Addr().Interface().(*T)), raw, "", values)
+		return readValues(values).err()
+	}
+	return kind{schema: s, set: set, paths: slices.ContainsFunc(settings, func(s setting) bool { return s.kind.paths })}
+}
 
-func mountSettings(m *mount) []setting {
+func mountSettings(m *host.Mount) []setting {
+	inside := kind{schema: schema{"type": "string", "pattern": "^/."}, set: setText}
 	return []setting{
-		{"dir", live, folder, &m.dir, none, "Folder of the host."},
-		{"path", live, text, &m.path, none, "Where the plugin sees it: an absolute path, such as `/` or `/work`."},
-		{"mode", live, oneOf("read", "write"), &m.mode, none, "What the plugin may do there."},
+		{"dir", live, folder, &m.Dir, none, "Folder of the host."},
+		{"path", live, inside, &m.Path, none, "Where the plugin sees it: an absolute path, such as `/` or `/work`."},
+		{"mode", live, oneOf(string(abi.FileRead), string(abi.FileWrite)), &m.Mode, none, "What the plugin may do there."},
 	}
 }
 
-func mountSchema() schema {
-	s := objectSchema(mountSettings(new(mount)))
-	s["required"] = []string{"dir", "path", "mode"}
-	s["properties"].(schema)["path"].(schema)["pattern"] = "^/."
-	return s
-}
-
-func setMount(to reflect.Value, raw any) error {
-	var m mount
-	values := map[string]value{}
-	flatten(mountSettings(&m), raw, "", func(key string, v value) { values[key] = v })
-
-	wrong := readValues(values, func(key string) any { return values[key].raw })
-	if m.mode == "" {
-		wrong.add("mode", errors.New("expected one of read, write"))
+// mountKind returns the kind of a granted folder. A mode has to be given.
+func mountKind() kind {
+	k := structOf(mountSettings, "dir", "path", "mode")
+	set := k.set
+	k.set = func(to reflect.Value, raw any) error {
+		var wrong problems
+		wrong.add("", set(to, raw))
+		if to.Interface().(host.Mount).Mode == "" {
+			wrong.add("mode", errors.New("expected one of read, write"))
+		}
+		return wrong.err()
 	}
-	to.Set(reflect.ValueOf(host.Mount{Dir: m.dir, Path: m.path, Mode: abi.FileMode(m.mode)}))
-	return wrong.err()
+	return k
 }
 
 func ruleSettings(r *host.HTTPRule) []setting {
@@ -312,22 +321,6 @@ func ruleSettings(r *host.HTTPRule) []setting {
 		{"max_body", live, size, &r.MaxBody, none, "Bytes of one body in either direction."},
 		{"private", live, flag, &r.Private, nil, "Whether HOST may have a private address."},
 	}
-}
-
-func ruleSchema() schema {
-	s := objectSchema(ruleSettings(new(host.HTTPRule)))
-	s["required"] = []string{"url"}
-	return s
-}
-
-func setRule(to reflect.Value, raw any) error {
-	var r host.HTTPRule
-	values := map[string]value{}
-	flatten(ruleSettings(&r), raw, "", func(key string, v value) { values[key] = v })
-
-	wrong := readValues(values, func(key string) any { return values[key].raw })
-	to.Set(reflect.ValueOf(r))
-	return wrong.err()
 }
 
 // found describes a value of the wrong type.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 
@@ -19,18 +18,6 @@ func signerSettings(r *signature.Rule) []setting {
 		{"plugins", live, list, &r.Plugins, none, "Names of plugins, or patterns, that this signer is for. Such plugins must be signed by it."},
 		{"sources", live, folders, &r.Sources, none, "Folders of plugins that this signer is for. What comes from them must be signed by it."},
 	}
-}
-
-func signerSchema() schema { return objectSchema(signerSettings(new(signature.Rule))) }
-
-func setSigner(to reflect.Value, raw any) error {
-	var r signature.Rule
-	values := map[string]value{}
-	flatten(signerSettings(&r), raw, "", func(key string, v value) { values[key] = v })
-
-	wrong := readValues(values, func(key string) any { return values[key].raw })
-	to.Set(reflect.ValueOf(r))
-	return wrong.err()
 }
 
 // checkTrust reports signers that cannot be trusted as configured.
