@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -144,7 +143,7 @@ func (r *remote) findApproval(ctx context.Context, id string) (found wire.Waitin
 func (r *remote) decide(ctx context.Context, w wire.WaitingCall, in wire.Decide) error {
 	if in.Approve {
 		in.Fingerprint = w.Fingerprint
-		r.notef("%s", oneLine(fmt.Sprintf("toolhost: %s %s, may use: %s", w.Tool, short(w.Args, maxShownArgs), orDash(strings.Join(w.Grants, ", ")))))
+		r.notef("%s", oneLine(fmt.Sprintf("toolhost: %s %s, may use: %s", w.Tool, short(w.Args, maxShownArgs), cmp.Or(strings.Join(w.Grants, ", "), "-"))))
 	}
 	run, err := r.client.Approvals().Decide(ctx, w.TaskID, in)
 	if err != nil {
@@ -198,7 +197,7 @@ func (r *remote) printApproval(w wire.WaitingCall, most int) {
 	if w.Caller != "" {
 		caller = ", called by " + oneLine(w.Caller)
 	}
-	r.printf("%s  %s%s  session %s, since %s%s\n", w.TaskID, oneLine(w.Tool), caller, oneLine(w.Session), w.AskedAt.Local().Format(time.DateTime), changed)
+	r.printf("%s  %s%s  session %s, since %s%s\n", w.TaskID, oneLine(w.Tool), caller, oneLine(w.Session), dateTime(w.AskedAt), changed)
 	r.printf("  arguments  %s\n", short(oneLine(w.Args), most))
 	if w.ArgsCut || len(w.Args) > most {
 		r.printf("             of %d bytes (SHA-256 %s): --show shows all\n", w.ArgsBytes, w.ArgsDigest)
@@ -206,8 +205,8 @@ func (r *remote) printApproval(w wire.WaitingCall, most int) {
 	if w.ArgsIncomplete {
 		r.printf("             without secret ones, which are not stored: the call ends if its caller leaves\n")
 	}
-	r.printf("  may use    %s\n", oneLine(orDash(strings.Join(w.Grants, ", "))))
-	r.printf("  plugin     %s %s, %s\n", oneLine(orDash(w.Plugin)), oneLine(w.PluginVersion), short(w.ToolVersion, 12))
+	r.printf("  may use    %s\n", oneLine(cmp.Or(strings.Join(w.Grants, ", "), "-")))
+	r.printf("  plugin     %s %s, %s\n", oneLine(cmp.Or(w.Plugin, "-")), oneLine(w.PluginVersion), short(w.ToolVersion, 12))
 }
 
 func (r *remote) listKept(ctx context.Context) error {
@@ -222,15 +221,11 @@ func (r *remote) listKept(ctx context.Context) error {
 	}
 
 	return r.answer(wire.KeptApprovals{Kept: kept}, nil, func() {
-		if len(kept) == 0 {
-			r.printf("No approval is kept.\n")
-			return
-		}
 		rows := [][]string{{"TOOL", "SESSION", "BY", "SINCE", "IN FORCE"}}
 		for _, k := range kept {
 			rows = append(rows, keptRow(k))
 		}
-		r.table(rows)
+		r.list(rows, "No approval is kept.")
 	})
 }
 
@@ -249,8 +244,8 @@ func keptRow(k wire.KeptApproval) []string {
 	case !k.InForce:
 		inForce = "no: the plugin or its grants have changed, or its connection has ended"
 	case !k.ExpiresAt.IsZero():
-		inForce = "until " + k.ExpiresAt.Local().Format(time.DateTime)
+		inForce = "until " + dateTime(k.ExpiresAt)
 	}
 
-	return []string{oneLine(tool), cmp.Or(k.Session, "all"), k.By, k.At.Local().Format(time.DateTime), inForce}
+	return []string{oneLine(tool), cmp.Or(k.Session, "all"), k.By, dateTime(k.At), inForce}
 }

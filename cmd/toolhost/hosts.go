@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -38,7 +39,7 @@ func (r *remote) printHosts(found wire.Hosts) {
 		}
 		beat := time.Since(h.RenewedAt).Round(time.Second)
 		rows = append(rows, []string{
-			h.HostID, short(orDash(h.Name), 40), short(orDash(h.Version), 24), h.Since.Local().Format(time.DateTime), max(0, beat).String() + " ago",
+			h.HostID, short(cmp.Or(h.Name, "-"), 40), short(cmp.Or(h.Version, "-"), 24), dateTime(h.Since), max(0, beat).String() + " ago",
 			fmt.Sprintf("%d of %d", h.Running+h.Claimed, h.PerHost), fmt.Sprint(len(h.Plugins)), state,
 		})
 	}
@@ -47,7 +48,7 @@ func (r *remote) printHosts(found wire.Hosts) {
 	for _, d := range found.Differences {
 		r.printf("\n%s differs:\n", d.Plugin)
 		for _, b := range d.Builds {
-			r.printf("  %s %.12s on %s\n", orDash(b.Version), orDash(b.Digest), strings.Join(b.Hosts, ", "))
+			r.printf("  %s %.12s on %s\n", cmp.Or(b.Version, "-"), cmp.Or(b.Digest, "-"), strings.Join(b.Hosts, ", "))
 		}
 		if len(d.Missing) > 0 {
 			r.printf("  missing on %s\n", strings.Join(d.Missing, ", "))

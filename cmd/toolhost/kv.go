@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -62,15 +62,11 @@ func (r *remote) listStores(ctx context.Context) error {
 	}
 
 	return r.answer(wire.KVStores{Stores: stores}, nil, func() {
-		if len(stores) == 0 {
-			r.printf("No plugin keeps anything.\n")
-			return
-		}
 		rows := [][]string{{"PLUGIN", "SESSION", "KEYS", "BYTES", "CHANGED"}}
 		for _, s := range stores {
-			rows = append(rows, []string{s.Plugin, orDash(s.Session), strconv.Itoa(s.Keys), human.Bytes(s.Bytes), s.ChangedAt.Local().Format(time.DateTime)})
+			rows = append(rows, []string{s.Plugin, cmp.Or(s.Session, "-"), strconv.Itoa(s.Keys), human.Bytes(s.Bytes), dateTime(s.ChangedAt)})
 		}
-		r.table(rows)
+		r.list(rows, "No plugin keeps anything.")
 	})
 }
 
@@ -87,25 +83,10 @@ func (r *remote) listStore(ctx context.Context, store client.KV, prefix string) 
 		}
 	}
 	return r.answer(wire.Values{Values: all}, nil, func() {
-		if len(all) == 0 {
-			r.printf("No values.\n")
-			return
-		}
 		rows := [][]string{{"KEY", "BYTES", "WRITTEN", "EXPIRES"}}
 		for _, v := range all {
-			expires := "-"
-			if !v.ExpiresAt.IsZero() {
-				expires = v.ExpiresAt.Local().Format(time.DateTime)
-			}
-			rows = append(rows, []string{v.Key, human.Bytes(int64(v.Bytes)), v.WrittenAt.Local().Format(time.DateTime), expires})
+			rows = append(rows, []string{v.Key, human.Bytes(int64(v.Bytes)), dateTime(v.WrittenAt), dateTime(v.ExpiresAt)})
 		}
-		r.table(rows)
+		r.list(rows, "No values.")
 	})
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/toolhost/toolhost/internal/lock"
 	"github.com/toolhost/toolhost/plugins"
@@ -194,13 +194,12 @@ func acceptPlugins(ctx context.Context, a *app, names []string, yes bool) error 
 
 // confirm asks the person at the terminal.
 func (u *ui) confirm(question string) error {
-	in, ok := u.in.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) {
+	if !u.asks() {
 		return &usageError{errors.New("nothing was accepted: there is no terminal to ask on"), "--yes accepts what is shown"}
 	}
 
 	fmt.Fprintf(u.err, "toolhost: %s [y/N] ", question)
-	answer, err := bufio.NewReader(in).ReadString('\n')
+	answer, err := bufio.NewReader(u.in).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 		return errors.Join(errors.New("nothing was accepted"), err)
 	}
@@ -232,7 +231,7 @@ func (l *locking) accept() error {
 	if err := lock.Write(l.lock.File, f); err != nil {
 		return err
 	}
-	l.printf("accepted in %s: %s\n", oneLine(l.lock.File), orDash(strings.Join(names, ", ")))
+	l.printf("accepted in %s: %s\n", oneLine(l.lock.File), cmp.Or(strings.Join(names, ", "), "-"))
 	return nil
 }
 

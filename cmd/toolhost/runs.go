@@ -186,11 +186,6 @@ func schedulesCommand(a *app) *cobra.Command {
 }
 
 func (r *remote) printSchedules(schedules []wire.Schedule) {
-	if len(schedules) == 0 {
-		r.printf("No schedules.\n")
-		return
-	}
-
 	rows := [][]string{{"SCHEDULE", "TITLE", "TOOL", "WHEN", "NEXT", "FIRED", "LAST RUN", "STATE"}}
 	for _, s := range schedules {
 		at := s.Cron + " " + s.Timezone
@@ -202,7 +197,7 @@ func (r *remote) printSchedules(schedules []wire.Schedule) {
 			when(s.NextTriggerAt), strconv.Itoa(int(s.TriggerCount)), cmp.Or(s.LastTaskID, "-"), scheduleState(s),
 		})
 	}
-	r.table(rows)
+	r.list(rows, "No schedules.")
 }
 
 func scheduleState(s wire.Schedule) string {

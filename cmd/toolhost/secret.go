@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -48,22 +47,15 @@ func secretListCommand(a *app) *cobra.Command {
 			return err
 		}
 		return r.answer(wire.Secrets{Secrets: all}, nil, func() {
-			if len(all) == 0 {
-				r.printf("No secrets are configured.\n")
-				return
-			}
 			rows := [][]string{{"NAME", "SCOPE", "VALUE", "SET", "HOSTS"}}
 			for _, s := range all {
-				value, at := "missing", "-"
+				value := "missing"
 				if s.Set {
 					value = "set"
 				}
-				if !s.SetAt.IsZero() {
-					at = s.SetAt.Local().Format(time.DateTime)
-				}
-				rows = append(rows, []string{s.Name, string(s.Scope), value, at, strings.Join(s.Hosts, ", ")})
+				rows = append(rows, []string{s.Name, string(s.Scope), value, dateTime(s.SetAt), strings.Join(s.Hosts, ", ")})
 			}
-			r.table(rows)
+			r.list(rows, "No secrets are configured.")
 		})
 	})
 }

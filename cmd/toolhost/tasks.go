@@ -81,7 +81,7 @@ func (r *remote) listRuns(ctx context.Context, q client.RunQuery) error {
 		for _, run := range found.Runs {
 			row := []string{
 				" " + icon(run.Status) + " " + run.TaskID, short(run.Title, 40), short(run.Tool, 32), state(run), elapsed(run.ElapsedSeconds),
-				string(run.Origin), cmp.Or(run.StartedAt, run.CreatedAt).Local().Format(time.DateTime),
+				string(run.Origin), dateTime(cmp.Or(run.StartedAt, run.CreatedAt)),
 			}
 			if q.AllSessions {
 				row = append(row, short(run.Session, 32))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -106,7 +107,7 @@ func showLock(u *ui, config string) ([]byte, error) {
 	for _, p := range f.Plugins {
 		names = append(names, p.Name)
 	}
-	u.printf("%s accepts the plugins %s\n", lock.Name, orDash(strings.Join(names, ", ")))
+	u.printf("%s accepts the plugins %s\n", lock.Name, cmp.Or(strings.Join(names, ", "), "-"))
 	return text, nil
 }
 

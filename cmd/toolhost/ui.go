@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"golang.org/x/term"
 
@@ -108,6 +109,23 @@ func (u *ui) table(rows [][]string) {
 	}
 	_ = w.Flush() // a Builder never fails
 	u.print(text.String())
+}
+
+// list prints a table with a header, or a line if it has no other rows.
+func (u *ui) list(rows [][]string, none string) {
+	if len(rows) == 1 {
+		u.printf("%s\n", none)
+		return
+	}
+	u.table(rows)
+}
+
+// dateTime formats a time for a table, in the time zone of the reader.
+func dateTime(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format(time.DateTime)
 }
 
 // terminal returns the width of a terminal, or 0 if w is not one.
