@@ -96,9 +96,9 @@ func (e configEditor) add(source string) (string, error) {
 
 // rewrite replaces a file and keeps its permissions. A new file is for this user only.
 func rewrite(name string, data []byte) error {
-	info, statErr := os.Stat(name)
-	if err := owned.WriteFile(name, data); err != nil || statErr != nil {
-		return err
+	perm := fs.FileMode(0o600)
+	if info, err := os.Stat(name); err == nil {
+		perm = info.Mode().Perm()
 	}
-	return os.Chmod(name, info.Mode().Perm())
+	return owned.Replace(name, data, perm)
 }

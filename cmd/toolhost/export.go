@@ -76,7 +76,7 @@ for. Clients find toolhost on their PATH, or with --program in the folder.
 			if err != nil {
 				return &usageError{err, ""}
 			}
-			return e.writeNew(args[0], files)
+			return a.writeFolder(args[0], files)
 		},
 	}
 	e.addFlags(cmd)
@@ -105,16 +105,9 @@ install. It includes this program, and is for machines of this system.
 			if err != nil {
 				return &usageError{err, "toolhost export mcpb --help shows the flags"}
 			}
-			file, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-			if errors.Is(err, fs.ErrExist) {
-				return &usageError{fmt.Errorf("%s is there already", args[0]), "choose another name, or remove it"}
-			}
-			if err != nil {
-				return err
-			}
-
-			_, err = file.Write(data)
-			if err := errors.Join(err, file.Close()); err != nil {
+			if err := writeNew(args[0], data, 0o644); errors.Is(err, fs.ErrExist) {
+				return errThere(args[0])
+			} else if err != nil {
 				return err
 			}
 			a.printf("%s\n", args[0])
@@ -250,11 +243,16 @@ func thisProgram() (*export.Program, error) {
 	return &export.Program{GOOS: runtime.GOOS, Data: data}, err
 }
 
-// writeNew writes files to a folder that must not exist. If it fails, it leaves
-// nothing.
-func (e *exporter) writeNew(dir string, files map[string]export.File) (err error) {
+// errThere is the error of a file or folder that must not exist.
+func errThere(name string) error {
+	return &usageError{fmt.Errorf("%s is there already", name), "choose another name, or remove it"}
+}
+
+// writeFolder writes files to a folder that must not exist, and prints their names. If it
+// fails, it leaves nothing.
+func (u *ui) writeFolder(dir string, files map[string]export.File) (err error) {
 	if err := os.Mkdir(dir, 0o755); errors.Is(err, fs.ErrExist) {
-		return &usageError{fmt.Errorf("%s is there already", dir), "choose another name, or remove it"}
+		return errThere(dir)
 	} else if err != nil {
 		return err
 	}
@@ -279,7 +277,7 @@ func (e *exporter) writeNew(dir string, files map[string]export.File) (err error
 		}
 	}
 	for _, name := range names {
-		e.printf("%s\n", filepath.Join(dir, filepath.FromSlash(name)))
+		u.printf("%s\n", filepath.Join(dir, filepath.FromSlash(name)))
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/cmd/toolhost/internal/export"
 	"github.com/toolhost/toolhost/examples/pluginbuild"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/human"
@@ -107,21 +108,12 @@ func newProject(a *app, lang, name string) error {
 		return &usageError{fmt.Errorf("invalid name %q: expected a lower-case letter, and at most 31 more lower-case letters, digits and _", name), ""}
 	}
 
-	if err := os.Mkdir(name, 0o755); errors.Is(err, fs.ErrExist) {
-		return &usageError{fmt.Errorf("%s is there already", name), "choose another name, or remove it"}
-	} else if err != nil {
-		return err
+	files := map[string]export.File{}
+	for file, text := range l.files(name) {
+		files[file] = export.File{Data: []byte(text)}
 	}
-	files := l.files(name)
-	for _, file := range slices.Sorted(maps.Keys(files)) {
-		path := filepath.Join(name, filepath.FromSlash(file))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte(files[file]), 0o644); err != nil {
-			return err
-		}
-		a.printf("%s\n", path)
+	if err := a.writeFolder(name, files); err != nil {
+		return err
 	}
 	folder, err := filepath.Abs(name)
 	if err != nil {
@@ -185,21 +177,22 @@ func makePlugin(ctx context.Context, a *app, dir, out string) (done built, err e
 		return done, err
 	}
 
-	h, err := buildHost(ctx, a)
+	var m *abi.Manifest
+	err = a.withHost(ctx, func(h *host.Host, _ string) (err error) {
+		wasm, err = pluginbuild.Seal(ctx, describer{h}, wasm)
+		if err == nil {
+			m, err = manifestOf(wasm)
+		}
+		if err == nil {
+			err = plugins.CheckSchemas(m)
+		}
+		if err != nil {
+			return &hinted{fmt.Errorf("the plugin cannot be described: %w", ownWords(err)), describeHint(l.main(dir), err)}
+		}
+		return nil
+	})
 	if err != nil {
 		return done, err
-	}
-	defer h.Close(ctx)
-	wasm, err = pluginbuild.Seal(ctx, describer{h}, wasm)
-	var m *abi.Manifest
-	if err == nil {
-		m, err = manifestOf(wasm)
-	}
-	if err == nil {
-		err = plugins.CheckSchemas(m)
-	}
-	if err != nil {
-		return done, &hinted{fmt.Errorf("the plugin cannot be described: %w", ownWords(err)), describeHint(l.main(dir), err)}
 	}
 
 	if out == "" {
@@ -236,16 +229,6 @@ func describeHint(source string, err error) string {
 		return "plugin! { name: …, description: …, tools: […] } makes the exports"
 	}
 	return "docs/" + authorPages[ext] + " says what a tool declares"
-}
-
-// buildHost returns a host for describing plugins.
-func buildHost(ctx context.Context, a *app) (_ *host.Host, err error) {
-	cfg := a.config.server.Host
-	cfg.Logger = a.logger()
-	if cfg.CacheDir, err = a.config.cacheDir(); err != nil {
-		return nil, err
-	}
-	return host.New(ctx, cfg)
 }
 
 // languageOf returns the language of the project in a folder.

@@ -112,15 +112,9 @@ func (s saver) write(n int, ending string, data []byte) (name string, err error)
 			name = fmt.Sprintf("%s-%d%s", base, n, ending)
 		}
 
-		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-		if errors.Is(err, fs.ErrExist) {
-			continue
+		if err = writeNew(name, data, 0o666); !errors.Is(err, fs.ErrExist) {
+			return name, err
 		}
-		if err != nil {
-			return "", err
-		}
-		_, err = file.Write(data)
-		return name, errors.Join(err, file.Close())
 	}
 }
 
