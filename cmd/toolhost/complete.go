@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolhost/toolhost/client"
+	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -95,38 +96,33 @@ func (arg argument) complete(a *app) cobra.CompletionFunc {
 	}
 }
 
-// localTools returns the tools of the configured plugins.
-func localTools(ctx context.Context, a *app, _ *cobra.Command) (words []completion, err error) {
-	s, done, err := a.open(ctx, describeLater)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-
-	for _, p := range s.Plugins() {
-		for _, t := range p.Tools {
-			words = append(words, completion{t.Name, t.Description})
+// locally returns a function that completes words of the configured plugins. It compiles
+// none.
+func locally(list func(*plugins.Plugin) []completion) func(context.Context, *app, *cobra.Command) ([]completion, error) {
+	return func(ctx context.Context, a *app, _ *cobra.Command) (words []completion, err error) {
+		s, done, err := a.open(ctx, func(cfg *server.Config) { cfg.DescribeLater = true })
+		if err != nil {
+			return nil, err
 		}
+		defer done()
+
+		for _, p := range s.Plugins() {
+			words = append(words, list(p)...)
+		}
+		return words, nil
 	}
-	return words, nil
 }
 
-// describeLater keeps a completion from compiling plugins.
-func describeLater(cfg *server.Config) { cfg.DescribeLater = true }
-
-// localPlugins returns the configured plugins.
-func localPlugins(ctx context.Context, a *app, _ *cobra.Command) (words []completion, err error) {
-	s, done, err := a.open(ctx, describeLater)
-	if err != nil {
-		return nil, err
+var localTools = locally(func(p *plugins.Plugin) (words []completion) {
+	for _, t := range p.Tools {
+		words = append(words, completion{t.Name, t.Description})
 	}
-	defer done()
+	return words
+})
 
-	for _, p := range s.Plugins() {
-		words = append(words, completion{p.Manifest.Name, p.Manifest.Description})
-	}
-	return words, nil
-}
+var localPlugins = locally(func(p *plugins.Plugin) []completion {
+	return []completion{{p.Manifest.Name, p.Manifest.Description}}
+})
 
 // remotely returns a function that completes words listed by a server.
 func remotely(list func(context.Context, *remote) ([]completion, error)) func(context.Context, *app, *cobra.Command) ([]completion, error) {

@@ -156,12 +156,7 @@ func kinds(names []wasmbin.ComponentName) (all []string) {
 
 // inspectPlugin loads a plugin without grants, and examines its module.
 func inspectPlugin(ctx context.Context, a *app, name string, wasm []byte) (i inspected, err error) {
-	err = a.withHost(ctx, func(h *host.Host, cacheDir string) error {
-		folder := plugins.Folder{Path: filepath.Dir(name), FS: os.DirFS(filepath.Dir(name))} // anyone may have written it
-		p, problems, err := plugins.Load(ctx, h, plugins.Config{Folders: []plugins.Folder{folder}, CacheDir: cacheDir}, filepath.Base(name))
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
+	err = a.withUngranted(ctx, name, func(h *host.Host, p *plugins.Plugin, problems []plugins.Problem) error {
 		if err := p.Refused(); err != nil {
 			problems = append(problems, plugins.Problem{File: p.File, Err: err})
 		}
@@ -173,6 +168,18 @@ func inspectPlugin(ctx context.Context, a *app, name string, wasm []byte) (i ins
 		return nil
 	})
 	return i, err
+}
+
+// withUngranted calls do with the plugin of a file, loaded without grants.
+func (a *app) withUngranted(ctx context.Context, name string, do func(*host.Host, *plugins.Plugin, []plugins.Problem) error) error {
+	return a.withHost(ctx, func(h *host.Host, cacheDir string) error {
+		folder := plugins.Folder{Path: filepath.Dir(name), FS: os.DirFS(filepath.Dir(name))} // anyone may have written it
+		p, problems, err := plugins.Load(ctx, h, plugins.Config{Folders: []plugins.Folder{folder}, CacheDir: cacheDir}, filepath.Base(name))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return do(h, p, problems)
+	})
 }
 
 // examine describes a plugin.

@@ -66,12 +66,7 @@ func sealManifest(ctx context.Context, a *app, name string) (wasm []byte, manife
 		return nil, nil, err
 	}
 
-	err = a.withHost(ctx, func(h *host.Host, cacheDir string) error {
-		folder := plugins.Folder{Path: filepath.Dir(name), FS: os.DirFS(filepath.Dir(name))} // anyone may have written it
-		p, problems, err := plugins.Load(ctx, h, plugins.Config{Folders: []plugins.Folder{folder}, CacheDir: cacheDir}, filepath.Base(name))
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
+	err = a.withUngranted(ctx, name, func(_ *host.Host, p *plugins.Plugin, problems []plugins.Problem) (err error) {
 		a.warnOf(fileProblems(problems))
 		manifest = p.Manifest
 

@@ -52,14 +52,11 @@ type minisigner struct{ *ui }
 func (m minisigner) sign(ctx context.Context, keyFile string, names []string) error {
 	var files []signature.File
 	for _, name := range names {
-		dir, base := filepath.Split(name)
-		for _, base := range append([]string{base}, sidecarsOf(name)...) {
-			data, err := readBounded(dir+base, host.MaxPluginSize)
-			if err != nil {
-				return err
-			}
-			files = append(files, signature.File{Name: dir + base, Data: data})
+		more, err := signedFiles(name)
+		if err != nil {
+			return err
 		}
+		files = append(files, more...)
 	}
 
 	key, err := m.secretKey(ctx, keyFile)
@@ -76,12 +73,21 @@ func (m minisigner) sign(ctx context.Context, keyFile string, names []string) er
 	return nil
 }
 
-// sidecarsOf returns the manifests next to a plugin file.
-func sidecarsOf(name string) []string {
-	if filepath.Ext(name) != ".wasm" {
-		return nil
+// signedFiles returns a file and the manifests next to it if it is a plugin, with their paths.
+func signedFiles(name string) (files []signature.File, err error) {
+	dir, base := filepath.Split(name)
+	names := []string{base}
+	if filepath.Ext(name) == ".wasm" {
+		names = append(names, plugins.Sidecars(os.DirFS(filepath.Dir(name)), base)...)
 	}
-	return plugins.Sidecars(os.DirFS(filepath.Dir(name)), filepath.Base(name))
+	for _, base := range names {
+		data, err := readBounded(dir+base, host.MaxPluginSize)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, signature.File{Name: dir + base, Data: data})
+	}
+	return files, nil
 }
 
 // maxKey is larger than any minisign key file, in bytes.

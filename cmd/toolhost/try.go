@@ -232,11 +232,7 @@ func brief(value json.RawMessage) string {
 	if len(value) == 0 {
 		return "no value"
 	}
-	text := oneLine(string(value))
-	if runes := []rune(text); len(runes) > 300 {
-		text = string(runes[:300]) + "…"
-	}
-	return text
+	return short(string(value), 301)
 }
 
 func (t tested) print(a *app, failed int) {
@@ -289,9 +285,5 @@ func (e example) title() string {
 	if e.Name != "" {
 		return oneLine(e.Name)
 	}
-	text := []rune(brief(e.Args))
-	if len(text) > 40 {
-		text = append(text[:39], '…')
-	}
-	return string(text)
+	return short(brief(e.Args), 40)
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/signature"
 	"github.com/toolhost/toolhost/plugins"
 )
@@ -122,13 +121,12 @@ func verifyFile(u *ui, policy *signature.Policy, name string) error {
 // signerOf returns who signed a file, and the manifest next to it if it is a plugin.
 func signerOf(policy *signature.Policy, name string) (signature.Signer, error) {
 	dir := filepath.Dir(name)
-	var files []signature.File
-	for _, base := range append([]string{filepath.Base(name)}, sidecarsOf(name)...) {
-		data, err := readBounded(filepath.Join(dir, base), host.MaxPluginSize)
-		if err != nil {
-			return signature.Signer{}, err
-		}
-		files = append(files, signature.File{Name: base, Data: data})
+	files, err := signedFiles(name)
+	if err != nil {
+		return signature.Signer{}, err
+	}
+	for i := range files {
+		files[i].Name = filepath.Base(files[i].Name)
 	}
 
 	return policy.Signer(dir, files, func(name string) ([]byte, error) {
