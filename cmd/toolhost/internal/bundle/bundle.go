@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -69,7 +68,7 @@ func Module(file string) ([]byte, error) {
 	return append(append(bytes.TrimRight(module, "\n"), "\n//# lines="...), text...), nil
 }
 
-// setup makes the plugin resolve the libraries, and check files before they are parsed.
+// setup makes the plugin resolve the libraries.
 func setup(b api.PluginBuild) {
 	b.OnResolve(api.OnResolveOptions{Filter: `^toolhost$`}, func(api.OnResolveArgs) (api.OnResolveResult, error) {
 		return api.OnResolveResult{Path: library, Namespace: library}, nil
@@ -89,22 +88,6 @@ func setup(b api.PluginBuild) {
 			}
 			return api.OnResolveResult{}, fmt.Errorf("%s is a module of Node, which tools do not have: use node:fs/promises, what the web has, such as fetch, URL and TextEncoder, or a package that does", args.Path)
 		})
-	b.OnLoad(api.OnLoadOptions{Filter: `\.([cm]?[jt]s|[jt]sx|json)$`, Namespace: "file"}, func(args api.OnLoadArgs) (api.OnLoadResult, error) {
-		data, err := os.ReadFile(args.Path)
-		if err == nil {
-			err = checkNesting(data)
-		}
-		if err != nil {
-			return api.OnLoadResult{}, err
-		}
-		text := string(data)
-		return api.OnLoadResult{Contents: &text, Loader: loaders[filepath.Ext(args.Path)], ResolveDir: filepath.Dir(args.Path)}, nil
-	})
-}
-
-var loaders = map[string]api.Loader{
-	".js": api.LoaderJS, ".cjs": api.LoaderJS, ".mjs": api.LoaderJS, ".jsx": api.LoaderJSX,
-	".ts": api.LoaderTS, ".cts": api.LoaderTS, ".mts": api.LoaderTS, ".tsx": api.LoaderTSX, ".json": api.LoaderJSON,
 }
 
 // newError returns the bundler's messages, each with its position.

@@ -4,12 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/toolhost/toolhost/internal/fulltest"
 )
 
 // project writes files into a new folder, and returns the path of the first.
@@ -90,51 +87,6 @@ func TestMistakes(t *testing.T) {
 
 	_, err := Module(filepath.Join(t.TempDir(), "tool.ts"))
 	require.Error(t, err)
-}
-
-// TestHostileSources: what is nested for as long as a file may be is refused, or bundled,
-// and never ends the process.
-func TestHostileSources(t *testing.T) {
-	fulltest.Only(t, "parses sources of megabytes")
-	for name, c := range map[string]struct{ open, middle, end string }{
-		"lists": {"[", "1", "]"}, "blocks": {"{", "", "}"}, "parentheses": {"(", "1", ")"}, "not": {"!", "1", ""}, "minus": {"- ", "1", ""},
-		"arrows": {"a=>", "1", ""}, "conditions": {"a?", "1", ":0"}, "branches": {"if(a);else ", ";", ""}, "branch": {"if(a)", ";", ""},
-		"templates": {"`${", "1", "}`"}, "assignments": {"a=", "1", ""}, "powers": {"a**", "1", ""}, "types": {"let a:[", "", ""},
-		"new": {"new ", "a", ""}, "await": {"await ", "1", ""}, "labels": {"a:", ";", ""}, "calls": {"a(", "", ")"}, "functions": {"function f(){", "", "}"},
-		"with comments": {"/*]*/[", "1", "]"}, "with strings": {"[']',", "1", "]"}, "members": {"a.b", "", ""}, "loops": {"for(;;)", ";", ""}, "while": {"while(a)", ";", ""},
-		"loops with blocks": {"for(;;{})", ";", ""}, "objects": {"a={}?", "1", ":0"}, "blocks and branches": {"if(a){}else ", ";", ""}, "commas": {"a,", "1", ""}, "sums": {"a+", "1", ""},
-		"branches after comments": {"if(a);/**/else ", ";", ""}, "instances": {"a={}in ", "1", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, size := range []int{maxRun - 100, maxSource - 100} {
-				n := size / (len(c.open) + len(c.end))
-				_, err := Module(project(t, "tool.ts", strings.Repeat(c.open, n)+c.middle+strings.Repeat(c.end, n)))
-				if err != nil {
-					require.NotErrorIs(t, err, os.ErrNotExist)
-				}
-			}
-		})
-	}
-}
-
-// TestNesting: ordinary sources are not nested too deeply, whatever their strings have.
-func TestNesting(t *testing.T) {
-	for _, source := range []string{
-		strings.Repeat("[1, {a: (2)}];\n", 100_000),
-		strings.Repeat(`x = "(((((" + '[[[' + "\"(";`+"\n", 10_000),
-		strings.Repeat("// it's (((\n/* [[[ ' */ f(`{{{ ${g(`(`)} ((`);\n", 10_000),
-		strings.Repeat("[", maxDepth-1),
-	} {
-		require.NoError(t, checkNesting([]byte(source)))
-	}
-	for _, source := range []string{strings.Repeat("[", maxDepth+1), strings.Repeat("!", maxRun+1), strings.Repeat("for(;;{})", maxRun), strings.Repeat(";", maxSource+1)} {
-		require.ErrorIs(t, checkNesting([]byte(source)), errNested)
-	}
-}
-
-func FuzzCheckNesting(f *testing.F) {
-	f.Add("a(`${b['c']}`, /* d */ \"e\\\"\") // f")
-	f.Fuzz(func(t *testing.T, source string) { _ = checkNesting([]byte(source)) })
 }
 
 func FuzzOriginOf(f *testing.F) {
