@@ -38,8 +38,9 @@ func (p param) String() string {
 	return "{" + p.name + "}"
 }
 
-// placeholder matches what stands between braces: NAME[:TYPE][...][?].
-var placeholder = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)(?::([a-z]+))?(\.\.\.)?(\?)?$`)
+// placeholder matches {NAME[:TYPE][...][?]}, and other braces: {{ and }} stand for one, and
+// a single one is a mistake.
+var placeholder = regexp.MustCompile(`\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)(?::([a-z]+))?(\.\.\.)?(\?)?\}|[{}]`)
 
 // stdinType is the type of the argument that a program reads from stdin.
 const stdinType = "stdin"
@@ -69,41 +70,26 @@ func parseWords(words []string) (t template, err error) {
 
 // word returns a word in the form of a manifest, which has no types, and its placeholders.
 func (t *template) word(word string) (parsed string, found []param, err error) {
-	var b strings.Builder
-	for word != "" {
-		at := strings.IndexAny(word, "{}")
-		if at < 0 {
-			at = len(word)
-		}
-		b.WriteString(word[:at])
-		if word = word[at:]; word == "" {
-			break
-		}
-		if len(word) > 1 && word[1] == word[0] { // {{ or }}
-			b.WriteString(word[:2])
-			word = word[2:]
-			continue
-		}
-
-		inside, rest, closed := strings.Cut(word[1:], "}")
-		match := placeholder.FindStringSubmatch(inside)
-		if word[0] == '}' || !closed || match == nil {
-			return "", nil, errors.New("expected {NAME}, {NAME:TYPE}, {NAME?} or {NAME...}: write {{ and }} for braces")
-		}
+	parsed = placeholder.ReplaceAllStringFunc(word, func(text string) string {
+		match := placeholder.FindStringSubmatch(text)
 		p := param{name: match[1], kind: match[2], list: match[3] != "", optional: match[4] != ""}
-		if p.kind == stdinType {
-			if b.Len() > 0 || rest != "" || p.list {
-				return "", nil, fmt.Errorf("{%s:stdin} is what the program reads: expected a word of its own", p.name)
-			}
-			return "", nil, t.reads(p)
+		switch {
+		case err != nil || text == "{{" || text == "}}":
+			return text
+		case p.name == "":
+			err = errors.New("expected {NAME}, {NAME:TYPE}, {NAME?} or {NAME...}: write {{ and }} for braces")
+		case p.kind == stdinType && (text != word || p.list):
+			err = fmt.Errorf("{%s:stdin} is what the program reads: expected a word of its own", p.name)
+		case p.kind == stdinType:
+			err = t.reads(p)
+			return ""
+		default:
+			p, err = t.declare(p)
+			found = append(found, p)
 		}
-		if p, err = t.declare(p); err != nil {
-			return "", nil, err
-		}
-		b.WriteString(p.String())
-		found, word = append(found, p), rest
-	}
-	return b.String(), found, nil
+		return p.String()
+	})
+	return parsed, found, err
 }
 
 // reads makes an argument the text that the program reads.
