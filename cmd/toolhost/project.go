@@ -246,6 +246,15 @@ func languageOf(dir string) (language, error) {
 	return nil, &usageError{fmt.Errorf("%s has no project: expected tool.ts, tool.js, tool.py, tool.c, main.go in a Go module, or src/lib.rs and Cargo.toml", dir), "toolhost new LANGUAGE NAME makes one"}
 }
 
+// sourceIn returns the path of a file in a folder, or nothing if there is none.
+func sourceIn(dir, name string) string {
+	file := filepath.Join(dir, name)
+	if info, err := os.Stat(file); err != nil || info.IsDir() {
+		return ""
+	}
+	return file
+}
+
 // describer gives built plugins more fuel to describe themselves.
 type describer struct{ *host.Host }
 

@@ -27,13 +27,7 @@ func (inC) files(name string) map[string]string {
 	return files
 }
 
-func (inC) main(dir string) string {
-	file := filepath.Join(dir, "tool.c")
-	if _, err := os.Stat(file); err != nil {
-		return ""
-	}
-	return file
-}
+func (inC) main(dir string) string { return sourceIn(dir, "tool.c") }
 
 // compile compiles all files of the folder that end in .c. It shows the compiler's warnings.
 func (inC) compile(ctx context.Context, dir string) ([]byte, error) {

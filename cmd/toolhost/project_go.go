@@ -38,24 +38,19 @@ func cloneOf() string {
 
 // main also accepts a folder of a larger module.
 func (golang) main(dir string) string {
-	file := filepath.Join(dir, "main.go")
-	if _, err := os.Stat(file); err != nil {
-		return ""
-	}
+	file := sourceIn(dir, "main.go")
 	folder, err := filepath.Abs(dir)
-	if err != nil {
+	if file == "" || err != nil {
 		return ""
 	}
-	for {
-		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
-			return file
-		}
+	for sourceIn(folder, "go.mod") == "" {
 		parent := filepath.Dir(folder)
 		if parent == folder {
 			return ""
 		}
 		folder = parent
 	}
+	return file
 }
 
 // compile lets the Go toolchain add to go.mod and go.sum what the project imports, and

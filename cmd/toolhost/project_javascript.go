@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 
 	"github.com/toolhost/toolhost/cmd/toolhost/internal/bundle"
 	"github.com/toolhost/toolhost/guest/js"
@@ -28,13 +26,7 @@ func (l javascript) files(name string) map[string]string {
 	return files
 }
 
-func (l javascript) main(dir string) string {
-	file := filepath.Join(dir, "tool"+l.ext)
-	if info, err := os.Stat(file); err != nil || info.IsDir() {
-		return ""
-	}
-	return file
-}
+func (l javascript) main(dir string) string { return sourceIn(dir, "tool"+l.ext) }
 
 func (l javascript) compile(_ context.Context, dir string) ([]byte, error) {
 	module, err := bundle.Module(l.main(dir))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 
 	"github.com/toolhost/toolhost/guest/python"
 )
@@ -16,13 +15,7 @@ func (inPython) files(name string) map[string]string {
 	return project("python", "%NAME%", name)
 }
 
-func (inPython) main(dir string) string {
-	file := filepath.Join(dir, "tool.py")
-	if info, err := os.Stat(file); err != nil || info.IsDir() {
-		return ""
-	}
-	return file
-}
+func (inPython) main(dir string) string { return sourceIn(dir, "tool.py") }
 
 const wheelHint = "pip download --only-binary=:all: --platform any --dest wheels NAME gets a wheel of pure Python, if there is one"
 

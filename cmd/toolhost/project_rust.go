@@ -27,12 +27,10 @@ func (rust) files(name string) map[string]string {
 }
 
 func (rust) main(dir string) string {
-	for _, file := range []string{"Cargo.toml", "src/lib.rs"} {
-		if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(file))); err != nil {
-			return ""
-		}
+	if sourceIn(dir, "Cargo.toml") == "" {
+		return ""
 	}
-	return filepath.Join(dir, "src", "lib.rs")
+	return sourceIn(dir, "src/lib.rs")
 }
 
 // compile makes cargo build the project into a folder of its own, so that there is only one
