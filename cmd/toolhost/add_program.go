@@ -290,12 +290,6 @@ func (f programFlags) try(ctx context.Context, a *app, p *program, work string) 
 	}
 	defer done()
 	r.seed = filepath.Join(filepath.Dir(p.file), "testdata")
-	if err := r.granted(a); err != nil {
-		return err
-	}
-	if err := r.compile(ctx, a); err != nil {
-		return err
-	}
 
 	var results [2]abi.Result
 	for i := range results {

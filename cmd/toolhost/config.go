@@ -217,7 +217,8 @@ func (c *loaded) addVariables(environ []string) {
 func flatten(table []setting, raw any, at string, values map[string]value) {
 	keys, ok := raw.(map[string]any)
 	if !ok {
-		if i := slices.IndexFunc(table, func(s setting) bool { return s.key == "mode" }); i >= 0 && at != "" && isText(raw) {
+		i := slices.IndexFunc(table, func(s setting) bool { return s.key == "mode" })
+		if _, isText := raw.(string); isText && i >= 0 && at != "" {
 			mode := table[i]
 			mode.key = ""
 			values[at+".mode"] = value{setting: mode, raw: raw}
@@ -252,11 +253,6 @@ func flatten(table []setting, raw any, at string, values map[string]value) {
 			values[key] = value{setting: group[0], raw: raw}
 		}
 	}
-}
-
-func isText(raw any) bool {
-	_, ok := raw.(string)
-	return ok
 }
 
 // unknownKey returns the error of an unknown name below a key. It suggests a similar key, or

@@ -31,7 +31,8 @@ type rehearsal struct {
 	calls   int
 }
 
-// rehearse loads a plugin file. done frees everything.
+// rehearse loads and compiles a plugin file. It fails if tools with examples lack grants
+// that only the configuration can give. done frees everything.
 func rehearse(ctx context.Context, a *app, name string) (r *rehearsal, done func(), err error) {
 	if filepath.Ext(name) != ".wasm" {
 		return nil, nil, &usageError{errors.New(name + ": expected a file that ends in .wasm"), "toolhost build FOLDER makes it"}
@@ -71,11 +72,18 @@ func rehearse(ctx context.Context, a *app, name string) (r *rehearsal, done func
 	done = func() { a.closeService(ctx, s); remove() }
 	if found := s.Plugins(); len(found) == 1 {
 		r.Service, r.plugin = s, found[0]
-		return r, done, nil
+		if err = r.granted(a); err == nil {
+			err = r.compile(ctx, a)
+		}
+	} else {
+		a.warnOf(fileProblems(s.Problems()))
+		err = fmt.Errorf("%s: the plugin was not loaded", name)
 	}
-	a.warnOf(fileProblems(s.Problems()))
-	done()
-	return nil, nil, fmt.Errorf("%s: the plugin was not loaded", name)
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return r, done, nil
 }
 
 // needsOf returns all needs of a plugin and its tools, and its name.
