@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,10 +17,8 @@ type operatorPage struct{ *app }
 // plugins it has only the names: their values may be secret.
 func (p operatorPage) settings() (out []webui.Setting) {
 	all := p.now().inForce()
-	needsRestart := func(_ string, v value) bool { return v.effect == restart }
-	maps.DeleteFunc(all, needsRestart)
 	for key, v := range p.config.inForce() {
-		if needsRestart(key, v) {
+		if v.effect == restart {
 			all[key] = v
 		}
 	}
@@ -46,10 +43,7 @@ func (p operatorPage) settings() (out []webui.Setting) {
 // a plugin its missing needs, and where they belong.
 func (p operatorPage) lacking(s *server.Service) func(plugin string) (addTo, lines string) {
 	return func(plugin string) (addTo, lines string) {
-		c := p.config
-		if now := p.inForce.Load(); now != nil {
-			c = now
-		}
+		c := p.now()
 		for _, loaded := range s.Plugins() {
 			if loaded.Manifest.Name == plugin {
 				lines = c.lacking(loaded)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/toolhost/toolhost/abi"
@@ -118,13 +117,13 @@ func writeSecret(text *strings.Builder, name string, rules []host.HTTPRule) {
 	var hosts []string
 	plain := false
 	for _, r := range rules {
-		if h := document.QuoteYAML(secretHost(r.URL)); !slices.Contains(hosts, h) {
+		if h := secretHost(r.URL); !slices.Contains(hosts, h) {
 			hosts = append(hosts, h)
 		}
 		plain = plain || strings.HasPrefix(r.URL, "http://")
 	}
 
-	fmt.Fprintf(text, "  %s:\n    env: %s\n    hosts: [%s]\n    bearer: true\n", document.QuoteYAML(name), host.Choose, strings.Join(hosts, ", "))
+	fmt.Fprintf(text, "  %s:\n    env: %s\n    hosts: %s\n    bearer: true\n", document.QuoteYAML(name), host.Choose, flowValue(hosts))
 	if plain {
 		text.WriteString("    http: true\n")
 	}
@@ -152,60 +151,58 @@ func writeGrant(text *strings.Builder, g host.Grant) {
 		}
 
 		switch v := value.Interface().(type) {
-		case bool, abi.StoreMode, host.KVScope, int, int64:
-			if group, key, ok := strings.Cut(s.key, "."); ok { // kv.mode is the first key of its group
-				if key == "mode" {
-					fmt.Fprintf(text, "    %s:\n", group)
-				}
-				fmt.Fprintf(text, "      %s: %v\n", key, v)
-				continue
-			}
-			fmt.Fprintf(text, "    %s: %v\n", s.key, v)
 		case map[string]string:
 			fmt.Fprintf(text, "    %s:\n", s.key)
 			for _, name := range slices.Sorted(maps.Keys(v)) {
 				fmt.Fprintf(text, "      %s: %s\n", document.QuoteYAML(name), document.QuoteYAML(v[name]))
 			}
-		case []string:
-			names := make([]string, len(v)) // names of tools
-			for i, name := range v {
-				names[i] = document.QuoteYAML(name)
-			}
-			fmt.Fprintf(text, "    %s: [%s]\n", s.key, strings.Join(names, ", "))
 		case []host.HTTPRule:
 			fmt.Fprintf(text, "    %s:\n", s.key)
 			for _, r := range v {
-				fmt.Fprintf(text, "      - %s\n", ruleText(r))
+				fmt.Fprintf(text, "      - %s\n", flowMapping(ruleSettings(&r)))
 			}
 		case []host.Mount:
 			fmt.Fprintf(text, "    %s:\n", s.key)
 			for _, m := range v {
-				fmt.Fprintf(text, "      - {dir: %s, path: %s, mode: %s}\n", document.QuoteYAML(m.Dir), document.QuoteYAML(m.Path), cmp.Or(m.Mode, abi.FileRead))
+				m.Mode = cmp.Or(m.Mode, abi.FileRead)
+				fmt.Fprintf(text, "      - %s\n", flowMapping(mountSettings(&m)))
 			}
+		default:
+			if group, key, ok := strings.Cut(s.key, "."); ok { // kv.mode is the first key of its group
+				if key == "mode" {
+					fmt.Fprintf(text, "    %s:\n", group)
+				}
+				s.key = "  " + key
+			}
+			fmt.Fprintf(text, "    %s: %s\n", s.key, flowValue(v))
 		}
 	}
 }
 
-// ruleText returns a rule in YAML.
-func ruleText(r host.HTTPRule) string {
-	out := "{url: " + document.QuoteYAML(r.URL)
-	if len(r.Methods) > 0 {
-		methods := make([]string, len(r.Methods))
-		for i, m := range r.Methods {
-			methods[i] = document.QuoteYAML(m)
+// flowMapping returns the settings of a table that have a value, on one line of YAML.
+func flowMapping(table []setting) string {
+	var fields []string
+	for _, s := range table {
+		if value := reflect.ValueOf(s.to).Elem(); !value.IsZero() {
+			fields = append(fields, s.key+": "+flowValue(value.Interface()))
 		}
-		out += ", methods: [" + strings.Join(methods, ", ") + "]"
 	}
-	if r.Secret != "" {
-		out += ", secret: " + document.QuoteYAML(r.Secret)
+	return "{" + strings.Join(fields, ", ") + "}"
+}
+
+// flowValue returns a value on one line of YAML.
+func flowValue(value any) string {
+	switch v := value.(type) {
+	case string:
+		return document.QuoteYAML(v)
+	case []string:
+		var items []string
+		for _, item := range v {
+			items = append(items, document.QuoteYAML(item))
+		}
+		return "[" + strings.Join(items, ", ") + "]"
 	}
-	if r.MaxBody > 0 {
-		out += ", max_body: " + strconv.FormatInt(r.MaxBody, 10)
-	}
-	if r.Private {
-		out += ", private: true"
-	}
-	return out + "}"
+	return fmt.Sprint(value)
 }
 
 // addTo says where lines of a configuration belong, as an introduction to them.
