@@ -114,6 +114,14 @@ func (c *Client) Runs(ctx context.Context, q RunQuery) (wire.Runs, error) {
 	return do[wire.Runs](ctx, c, "GET", "/v1/runs?"+query.Encode(), nil)
 }
 
+// withQuery returns a path with a query, if that has parameters.
+func withQuery(path string, query url.Values) string {
+	if len(query) == 0 {
+		return path
+	}
+	return path + "?" + query.Encode()
+}
+
 // set sets a query parameter, unless its value is the zero value.
 func set[T comparable](query url.Values, name string, value T) {
 	if value != *new(T) {

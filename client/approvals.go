@@ -55,9 +55,6 @@ func (a Approvals) Kept(ctx context.Context) ([]wire.KeptApproval, error) {
 func (a Approvals) Revoke(ctx context.Context, session, tool string) error {
 	query := url.Values{}
 	set(query, "of_session", session)
-	path := "/v1/kept_approvals/" + url.PathEscape(tool)
-	if len(query) > 0 {
-		path += "?" + query.Encode()
-	}
+	path := withQuery("/v1/kept_approvals/"+url.PathEscape(tool), query)
 	return a.client.Do(ctx, "DELETE", path, nil, nil, wire.ApprovalHeader, a.client.approval)
 }

@@ -36,17 +36,17 @@ func (k KV) List(ctx context.Context, prefix, after string) ([]wire.Value, error
 
 // Get returns a value.
 func (k KV) Get(ctx context.Context, key string) (wire.Value, error) {
-	return do[wire.Value](ctx, k.client, "GET", k.path(key, nil), nil)
+	return do[wire.Value](ctx, k.client, "GET", k.path(key, url.Values{}), nil)
 }
 
 // Delete removes a value. It is not an error if there is no such value.
 func (k KV) Delete(ctx context.Context, key string) error {
-	return k.client.Do(ctx, "DELETE", k.path(key, nil), nil, nil)
+	return k.client.Do(ctx, "DELETE", k.path(key, url.Values{}), nil, nil)
 }
 
 // Clear removes the store with all its values.
 func (k KV) Clear(ctx context.Context) error {
-	return k.client.Do(ctx, "DELETE", k.path("", nil), nil, nil)
+	return k.client.Do(ctx, "DELETE", k.path("", url.Values{}), nil, nil)
 }
 
 func (k KV) path(key string, query url.Values) string {
@@ -54,12 +54,6 @@ func (k KV) path(key string, query url.Values) string {
 	if key != "" {
 		path += "/" + url.PathEscape(key)
 	}
-	if query == nil {
-		query = url.Values{}
-	}
 	set(query, "of_session", k.session)
-	if len(query) > 0 {
-		path += "?" + query.Encode()
-	}
-	return path
+	return withQuery(path, query)
 }

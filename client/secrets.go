@@ -41,8 +41,5 @@ func (s Secrets) path(name string) string {
 		path += "/" + url.PathEscape(name)
 	}
 	set(query, "of_user", s.user)
-	if len(query) > 0 {
-		path += "?" + query.Encode()
-	}
-	return path
+	return withQuery(path, query)
 }
