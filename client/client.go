@@ -229,8 +229,7 @@ func (e *Unreachable) Unwrap() error { return e.Err }
 // unreachable returns why there was no response: the error of ctx if it is done,
 // otherwise an [*Unreachable].
 func unreachable(ctx context.Context, address string, err error) error {
-	var inner *url.Error
-	if errors.As(err, &inner) {
+	if inner, ok := errors.AsType[*url.Error](err); ok {
 		err = inner.Err
 	}
 	if ctx.Err() != nil {

@@ -317,8 +317,7 @@ func envelope(ctx context.Context, r abi.Result, err error) any {
 	if err != nil {
 		d := diagnose(ctx, err)
 		out.Failure = &d
-		var call *host.CallError
-		if errors.As(err, &call) {
+		if call, ok := errors.AsType[*host.CallError](err); ok {
 			out.Trace = call.Trace
 		}
 	}

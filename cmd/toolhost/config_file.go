@@ -194,8 +194,7 @@ func asWritten(raw any) (all []string) {
 
 // flat returns an error on one line, without the path that is reported with it.
 func flat(err error) string {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err
 	}
 	return strings.Join(strings.Fields(err.Error()), " ")

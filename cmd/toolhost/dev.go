@@ -50,8 +50,7 @@ func dev(ctx context.Context, a *app, dir string) error {
 		if now != seen {
 			seen = now
 			if err := makeAndTest(ctx, a, dir); err != nil && ctx.Err() == nil {
-				reported := (*reportedError)(nil)
-				if !errors.As(err, &reported) {
+				if _, reported := errors.AsType[*reportedError](err); !reported {
 					a.fail(diagnose(ctx, err))
 				}
 			}

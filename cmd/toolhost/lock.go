@@ -312,8 +312,8 @@ func checkLock(ctx context.Context, a *app) error {
 
 // linesOf returns one line for each difference in a problem.
 func linesOf(p plugins.Problem) (lines []string) {
-	var wrong *plugins.LockError
-	if !errors.As(p.Err, &wrong) || len(wrong.Differences) == 0 {
+	wrong, ok := errors.AsType[*plugins.LockError](p.Err)
+	if !ok || len(wrong.Differences) == 0 {
 		return []string{p.String()}
 	}
 	for _, d := range wrong.Differences {

@@ -77,8 +77,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	}
 
 	d := diagnose(ctx, err)
-	var reported *reportedError
-	if !errors.As(err, &reported) {
+	if _, reported := errors.AsType[*reportedError](err); !reported {
 		a.fail(d)
 	}
 	return d.exit
