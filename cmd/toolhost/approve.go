@@ -146,10 +146,7 @@ func (r *remote) decide(ctx context.Context, w wire.WaitingCall, in wire.Decide)
 		r.notef("%s", oneLine(fmt.Sprintf("toolhost: %s %s, may use: %s", w.Tool, short(w.Args, maxShownArgs), cmp.Or(strings.Join(w.Grants, ", "), "-"))))
 	}
 	run, err := r.client.Approvals().Decide(ctx, w.TaskID, in)
-	if err != nil {
-		return err
-	}
-	return r.answer(run, nil, func() {
+	return r.reply(run, err, func() {
 		did := "approved"
 		if !in.Approve {
 			did = "refused"
@@ -171,10 +168,7 @@ func (r *remote) waiting(ctx context.Context) ([]wire.WaitingCall, error) {
 
 func (r *remote) listApprovals(ctx context.Context) error {
 	waiting, err := r.waiting(ctx)
-	if err != nil {
-		return err
-	}
-	return r.answer(wire.Approvals{Approvals: waiting}, nil, func() {
+	return r.reply(wire.Approvals{Approvals: waiting}, err, func() {
 		if len(waiting) == 0 {
 			r.printf("Nothing waits for approval.\n")
 		}
@@ -216,11 +210,7 @@ func (r *remote) listKept(ctx context.Context) error {
 		kept = append(kept, more...)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-
-	return r.answer(wire.KeptApprovals{Kept: kept}, nil, func() {
+	return r.reply(wire.KeptApprovals{Kept: kept}, err, func() {
 		rows := [][]string{{"TOOL", "SESSION", "BY", "SINCE", "IN FORCE"}}
 		for _, k := range kept {
 			rows = append(rows, keptRow(k))

@@ -32,10 +32,7 @@ replaced once the new one is complete. Its content is as sensitive as the data f
 	}
 	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) error {
 		size, err := replaceFile(args[0], func(w io.Writer) error { return a.backUp(ctx, r.client, w) })
-		if err != nil {
-			return err
-		}
-		return r.answer(map[string]any{"file": args[0], "bytes": size}, nil, func() {
+		return r.reply(map[string]any{"file": args[0], "bytes": size}, err, func() {
 			r.printf("backed up in %s: %s\n", oneLine(args[0]), human.Bytes(size))
 		})
 	})

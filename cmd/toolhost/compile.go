@@ -65,11 +65,7 @@ func (a *app) compileAll(ctx context.Context) error {
 	}
 
 	problems := fileProblems(s.Problems()) // including plugins that do not compile
-	var failed error
-	if len(problems) > 0 {
-		failed = &reportedError{errors.New(plural(len(problems), "problem"))}
-	}
-	return a.answer(compiled{files, problems}, failed, func() {
+	return a.answer(compiled{files, problems}, failedBy(problems), func() {
 		a.warnOf(problems)
 		a.printf("%d of %d plugins are compiled\n", len(files), all)
 	})

@@ -15,9 +15,7 @@ is 0 if it is. Containers without a shell can use this command as their health c
 		Args: cobra.NoArgs,
 	}
 	return a.remote(cmd, func(ctx context.Context, r *remote, _ []string) error {
-		if err := r.client.Do(ctx, "GET", "/readyz", nil, nil); err != nil {
-			return err
-		}
-		return r.answer(map[string]bool{"ready": true}, nil, func() { r.printf("ready\n") })
+		err := r.client.Do(ctx, "GET", "/readyz", nil, nil)
+		return r.reply(map[string]bool{"ready": true}, err, func() { r.printf("ready\n") })
 	})
 }

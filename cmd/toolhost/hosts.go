@@ -23,10 +23,7 @@ lost until the others have taken its runs over. One that was shut down is not li
 	}
 	return a.remote(cmd, func(ctx context.Context, r *remote, _ []string) error {
 		found, err := r.client.Hosts(ctx)
-		if err != nil {
-			return err
-		}
-		return r.answer(found, nil, func() { r.printHosts(found) })
+		return r.reply(found, err, func() { r.printHosts(found) })
 	})
 }
 

@@ -46,10 +46,7 @@ A store is kept when its plugin is removed: --remove removes it, or one value.`,
 			return store.Clear(ctx)
 		case len(args) == 2:
 			v, err := store.Get(ctx, args[1])
-			if err != nil {
-				return err
-			}
-			return r.answer(v, nil, func() { r.print(string(v.Value) + "\n") })
+			return r.reply(v, err, func() { r.print(string(v.Value) + "\n") })
 		}
 		return r.listStore(ctx, store, prefix)
 	})
@@ -57,11 +54,7 @@ A store is kept when its plugin is removed: --remove removes it, or one value.`,
 
 func (r *remote) listStores(ctx context.Context) error {
 	stores, err := r.client.Stores(ctx)
-	if err != nil {
-		return err
-	}
-
-	return r.answer(wire.KVStores{Stores: stores}, nil, func() {
+	return r.reply(wire.KVStores{Stores: stores}, err, func() {
 		rows := [][]string{{"PLUGIN", "SESSION", "KEYS", "BYTES", "CHANGED"}}
 		for _, s := range stores {
 			rows = append(rows, []string{s.Plugin, cmp.Or(s.Session, "-"), strconv.Itoa(s.Keys), human.Bytes(s.Bytes), dateTime(s.ChangedAt)})

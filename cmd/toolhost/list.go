@@ -56,11 +56,7 @@ func (a *app) list(ctx context.Context) error {
 		}
 	}
 
-	var failed error
-	if len(problems) > 0 {
-		failed = &reportedError{errors.New(plural(len(problems), "problem"))}
-	}
-	return a.answer(listing{tools, problems, overridden, a.config.lacking(s.Plugins()...)}, failed, func() {
+	return a.answer(listing{tools, problems, overridden, a.config.lacking(s.Plugins()...)}, failedBy(problems), func() {
 		a.printList(tools)
 		for _, p := range overridden {
 			a.notef("toolhost: %s", oneLine(p.File+": "+p.Error))
@@ -68,6 +64,14 @@ func (a *app) list(ctx context.Context) error {
 		a.warnOf(problems)
 		a.announceLacking(s.Plugins())
 	})
+}
+
+// failedBy returns the error of a command that prints problems; nil if there are none.
+func failedBy(problems []wire.FileProblem) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return &reportedError{errors.New(plural(len(problems), "problem"))}
 }
 
 // listing is the output of list --json.

@@ -39,10 +39,7 @@ toolhost check shows how many it has not read yet.`,
 		}
 
 		sent, err := r.client.Send(ctx, args[0], wire.MessageOf(string(text)))
-		if err != nil {
-			return err
-		}
-		return r.answer(sent, nil, func() {
+		return r.reply(sent, err, func() {
 			if sent.ID == 0 {
 				r.printf("would be sent to %s\n", args[0])
 				return

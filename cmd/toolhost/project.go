@@ -160,10 +160,7 @@ func (b built) String() string {
 
 func (a *app) build(ctx context.Context, dir, out string) error {
 	done, err := makePlugin(ctx, a, dir, out)
-	if err != nil {
-		return err
-	}
-	return a.answer(done, nil, func() { a.printf("%s\n", done) })
+	return a.reply(done, err, func() { a.printf("%s\n", done) })
 }
 
 // makePlugin builds the plugin of a project.

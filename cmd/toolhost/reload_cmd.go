@@ -23,10 +23,7 @@ reason, and exits with code 2. With --dry-run nothing changes either way.`,
 	cmd.Flags().Bool("dry-run", false, "say what would change in the configuration, and change nothing")
 	return a.remote(cmd, func(ctx context.Context, r *remote, _ []string) error {
 		done, err := r.client.Reload(ctx)
-		if err != nil {
-			return err
-		}
-		return r.answer(done, nil, func() {
+		return r.reply(done, err, func() {
 			for _, line := range done.Lines() {
 				r.printf("%s\n", oneLine(line))
 			}

@@ -115,19 +115,13 @@ continue.`,
 		switch {
 		case wire.IsScheduleID(id):
 			s, err := r.client.Schedules().Disable(ctx, id)
-			if err != nil {
-				return err
-			}
-			return r.answer(s, nil, func() { r.printf("%s %s\n", s.ScheduleID, scheduleState(s)) })
+			return r.reply(s, err, func() { r.printf("%s %s\n", s.ScheduleID, scheduleState(s)) })
 		case !wire.IsRunID(id):
 			return &usageError{fmt.Errorf("%q is not the id of a run or a schedule", id), "toolhost tasks and toolhost schedules show the ids"}
 		}
 
 		stopped, err := r.stopAny(ctx, id, how)
-		if err != nil {
-			return err
-		}
-		return r.answer(stopped, nil, func() {
+		return r.reply(stopped, err, func() {
 			switch {
 			case stopped.DryRun && !stopped.AlreadyFinished:
 				r.printf("%s is %s and would be asked to end\n", stopped.TaskID, stopped.Status)
@@ -178,10 +172,7 @@ func schedulesCommand(a *app) *cobra.Command {
 			list = r.client.Schedules().ListAll
 		}
 		found, err := list(ctx, !all)
-		if err != nil {
-			return err
-		}
-		return r.answer(wire.Schedules{Schedules: found}, nil, func() { r.printSchedules(found) })
+		return r.reply(wire.Schedules{Schedules: found}, err, func() { r.printSchedules(found) })
 	})
 }
 

@@ -43,10 +43,7 @@ func secretListCommand(a *app) *cobra.Command {
 	user := ofUser(cmd)
 	return a.remote(cmd, func(ctx context.Context, r *remote, _ []string) error {
 		all, err := r.client.Secrets(*user).List(ctx)
-		if err != nil {
-			return err
-		}
-		return r.answer(wire.Secrets{Secrets: all}, nil, func() {
+		return r.reply(wire.Secrets{Secrets: all}, err, func() {
 			rows := [][]string{{"NAME", "SCOPE", "VALUE", "SET", "HOSTS"}}
 			for _, s := range all {
 				value := "missing"

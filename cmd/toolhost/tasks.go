@@ -58,11 +58,7 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 
 func (r *remote) listRuns(ctx context.Context, q client.RunQuery) error {
 	found, err := r.client.Runs(ctx, q)
-	if err != nil {
-		return err
-	}
-
-	return r.answer(found, nil, func() {
+	return r.reply(found, err, func() {
 		if len(found.Runs) == 0 {
 			if q.Tool != "" || q.Text != "" || len(q.Statuses) > 0 || !q.CreatedSince.IsZero() {
 				r.printf("No background tasks match.\n")

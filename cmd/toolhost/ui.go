@@ -111,6 +111,14 @@ func (u *ui) table(rows [][]string) {
 	u.print(text.String())
 }
 
+// reply prints an answer without an error of its own, unless err says that there is none.
+func (u *ui) reply(v any, err error, people func()) error {
+	if err != nil {
+		return err
+	}
+	return u.answer(v, nil, people)
+}
+
 // list prints a table with a header, or a line if it has no other rows.
 func (u *ui) list(rows [][]string, none string) {
 	if len(rows) == 1 {

@@ -184,11 +184,7 @@ func (r *remote) printLog(ctx context.Context, id string) error {
 	}
 	defer body.Close()
 	data, err := io.ReadAll(io.LimitReader(body, maxLog))
-	if err != nil {
-		return err
-	}
-
-	return r.answer(newLog(id, data), nil, func() { r.print(string(data)) })
+	return r.reply(newLog(id, data), err, func() { r.print(string(data)) })
 }
 
 // log is the output of a run as JSON.
