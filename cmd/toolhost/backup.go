@@ -31,7 +31,7 @@ replaced once the new one is complete. Its content is as sensitive as the data f
 		Args:    cobra.ExactArgs(1),
 	}
 	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) error {
-		size, err := replaceFile(args[0], func(w io.Writer) error { return a.backUp(ctx, r.client, w) })
+		size, err := replaceFile(args[0], func(file *os.File) error { return a.backUp(ctx, r.client, file) })
 		return r.reply(map[string]any{"file": args[0], "bytes": size}, err, func() {
 			r.printf("backed up in %s: %s\n", oneLine(args[0]), human.Bytes(size))
 		})
@@ -79,8 +79,8 @@ func (c *loaded) checkKeptHere() error {
 }
 
 // replaceFile writes a file that only this user can read, replacing an earlier one. After an
-// error the earlier file is unchanged.
-func replaceFile(path string, write func(io.Writer) error) (size int64, err error) {
+// error or a crash the earlier file is unchanged.
+func replaceFile(path string, write func(*os.File) error) (size int64, err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return 0, &usageError{fmt.Errorf("%s is not a file", path), "name a file, which is made or replaced"}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -152,17 +151,12 @@ func addKey(name string) error {
 		return &usageError{err, keyHint(err)}
 	}
 
-	file, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*") // for this user only
-	if err != nil {
+	_, err = replaceFile(name, func(file *os.File) error {
+		_, err := file.WriteString(vault.NewKey() + "\n" + string(old))
+		if info, statErr := os.Stat(name); statErr == nil && err == nil {
+			err = errors.Join(file.Chmod(info.Mode().Perm()), owned.Give(file.Name(), info))
+		}
 		return err
-	}
-	defer os.Remove(file.Name()) // does nothing after the rename
-	_, err = file.WriteString(vault.NewKey() + "\n" + string(old))
-	if info, statErr := os.Stat(name); statErr == nil && err == nil {
-		err = errors.Join(file.Chmod(info.Mode().Perm()), owned.Give(file.Name(), info))
-	}
-	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
-		err = os.Rename(file.Name(), name)
-	}
+	})
 	return err
 }
