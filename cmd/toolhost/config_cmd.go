@@ -118,9 +118,7 @@ func showValues(values map[string]value) (out []shown) {
 			v.raw = ""
 		case slices.Contains(tokens, key) && v.raw != "":
 			v.raw = "<redacted>"
-		case key == "engine":
-			v.raw = shownEngine(fmt.Sprint(v.raw))
-		case key == "egress.proxy":
+		case key == "engine" || key == "egress.proxy":
 			v.raw = withoutPassword(fmt.Sprint(v.raw))
 		}
 		out = append(out, shown{key, v.raw, v.source, v.effect})
@@ -128,14 +126,16 @@ func showValues(values map[string]value) (out []shown) {
 	return out
 }
 
-// withoutPassword returns a URL without its password.
+// withoutPassword returns the URL of an engine or a proxy without its password.
 func withoutPassword(raw string) string {
-	if u, err := url.Parse(raw); err == nil && u.User == nil {
-		return raw
-	} else if err == nil {
-		return u.Redacted()
+	u, err := url.Parse(raw)
+	if raw == "" {
+		return ""
 	}
-	return "<redacted>"
+	if err != nil || u.Scheme == "" || u.Opaque != "" || strings.Contains(u.RawQuery, "password") {
+		return "<redacted>"
+	}
+	return u.Redacted()
 }
 
 // byDefault returns the default of a setting in the form of a file: empty if it

@@ -75,7 +75,7 @@ func unconnected(ctx, opening context.Context, database string, err error) error
 	if errors.Is(err, postgres.ErrNewer) || errors.Is(err, postgres.ErrServer) {
 		hint = ""
 	}
-	return &usageError{fmt.Errorf("engine %s: %w", shownEngine(database), err), hint}
+	return &usageError{fmt.Errorf("engine %s: %w", withoutPassword(database), err), hint}
 }
 
 // checkEngine checks the URL of the engine, as far as that is possible without the
@@ -94,16 +94,4 @@ func (c configCheck) checkEngine() {
 			c.problem("engine", "%s stands in the query, where it is shown: write user:password@host, or set PGPASSWORD", name)
 		}
 	}
-}
-
-// shownEngine returns the URL of an engine without its password.
-func shownEngine(raw string) string {
-	u, err := url.Parse(raw)
-	if raw == "" {
-		return ""
-	}
-	if err != nil || u.Scheme == "" || u.Opaque != "" || strings.Contains(u.RawQuery, "password") {
-		return "<redacted>"
-	}
-	return u.Redacted()
 }
