@@ -1,6 +1,7 @@
 package main
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -16,9 +17,14 @@ func TestGrantsAreCapabilities(t *testing.T) {
 	for _, c := range host.Capabilities {
 		names = append(names, c.Name)
 	}
+	var keys []string
 	for _, s := range grantSettings(new(host.Grant)) {
 		name, _, _ := strings.Cut(s.key, ".")
 		require.Contains(t, names, name)
 		require.NotEmpty(t, s.doc, s.key)
+		keys = append(keys, name)
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[host.Grant]()) {
+		require.Contains(t, keys, strings.ToLower(field.Name), "a grant that cannot be configured")
 	}
 }

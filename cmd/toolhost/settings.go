@@ -1,8 +1,7 @@
 package main
 
 import (
-	"reflect"
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -217,58 +216,31 @@ func secretSettings(s *vault.Source) []setting {
 	}
 }
 
-// inner matches the boundaries between the words of a Go name.
-var inner = regexp.MustCompile(`([a-z])([A-Z])`)
-
 // grantSettings returns the table of a plugin's possible grants, as keys of
-// grants.PLUGIN: the fields of a Grant, by their types. The values go to g.
-func grantSettings(g *host.Grant) (table []setting) {
-	docs := map[string]string{"config": "settings of the plugin"}
-	for _, c := range host.Capabilities {
-		docs[c.Name] = c.Doc
-	}
+// grants.PLUGIN. The values go to g.
+func grantSettings(g *host.Grant) []setting {
+	store := oneOf(string(abi.StoreRead), string(abi.StoreWrite))
 
-	fields := reflect.ValueOf(g).Elem()
-	for i := range fields.NumField() {
-		if kv, ok := fields.Field(i).Addr().Interface().(*host.KV); ok {
-			table = append(table, kvSettings(kv)...)
-			continue
-		}
-		key := strings.ToLower(inner.ReplaceAllString(fields.Type().Field(i).Name, "${1}_$2"))
-		s := setting{key: key, effect: live, to: fields.Field(i).Addr().Interface(), doc: sentence(docs[key])}
-		switch s.to.(type) {
-		case *bool:
-			s.kind = flag
-		case *abi.StoreMode:
-			s.kind, s.builtIn = oneOf(string(abi.StoreRead), string(abi.StoreWrite)), none
-		case *map[string]string:
-			s.kind, s.builtIn = texts, none
-		case *[]string:
-			s.kind, s.builtIn = words, none
-		case *[]host.HTTPRule:
-			s.kind, s.builtIn = httpRules, none
-			s.doc += " A list of `{url, methods, secret, max_body, private}`. See [HTTP](egress.md)."
-		case *[]host.Mount:
-			s.kind, s.builtIn = mounts, none
-			s.doc += " A list of `{dir, path, mode}`: `dir` is the folder, `path` is where the plugin sees it, and `mode` is `read` or `write`."
-		}
-		table = append(table, s)
-	}
-	return table
-}
-
-func kvSettings(kv *host.KV) []setting {
 	return []setting{
-		{"kv.mode", live, oneOf(string(abi.StoreRead), string(abi.StoreWrite)), &kv.Mode, none, "A key-value store that belongs to the plugin and persists between calls: `read` or `write`. `kv: write` is short for `kv: {mode: write}`."},
-		{"kv.scope", live, oneOf(string(host.KVPlugin), string(host.KVSession)), &kv.Scope, string(host.KVPlugin), "`plugin`: all sessions share one store. `session`: each session has its own, which is removed when the session ends."},
-		{"kv.keys", live, whole, &kv.Keys, host.DefaultKVKeys, "The most values that a store can have."},
-		{"kv.bytes", live, size, &kv.Bytes, int64(host.DefaultKVBytes), "The most bytes that a store can have, keys and values together."},
+		{"clock", live, flag, &g.Clock, nil, about("clock")},
+		{"random", live, flag, &g.Random, nil, about("random")},
+		{"ask", live, flag, &g.Ask, nil, about("ask")},
+		{"session", live, store, &g.Session, none, about("session")},
+		{"kv.mode", live, store, &g.KV.Mode, none, "A key-value store that belongs to the plugin and persists between calls: `read` or `write`. `kv: write` is short for `kv: {mode: write}`."},
+		{"kv.scope", live, oneOf(string(host.KVPlugin), string(host.KVSession)), &g.KV.Scope, string(host.KVPlugin), "`plugin`: all sessions share one store. `session`: each session has its own, which is removed when the session ends."},
+		{"kv.keys", live, whole, &g.KV.Keys, host.DefaultKVKeys, "The most values that a store can have."},
+		{"kv.bytes", live, size, &g.KV.Bytes, int64(host.DefaultKVBytes), "The most bytes that a store can have, keys and values together."},
+		{"http", live, httpRules, &g.HTTP, none, about("http") + " A list of `{url, methods, secret, max_body, private}`. See [HTTP](egress.md)."},
+		{"files", live, mounts, &g.Files, none, about("files") + " A list of `{dir, path, mode}`: `dir` is the folder, `path` is where the plugin sees it, and `mode` is `read` or `write`."},
+		{"env", live, texts, &g.Env, none, about("env")},
+		{"tools", live, words, &g.Tools, none, about("tools")},
+		{"config", live, texts, &g.Config, none, "Settings of the plugin."},
 	}
 }
 
-func sentence(phrase string) string {
-	if phrase == "" {
-		return ""
-	}
-	return strings.ToUpper(phrase[:1]) + phrase[1:] + "."
+// about returns the description of a capability, as a sentence.
+func about(name string) string {
+	i := slices.IndexFunc(host.Capabilities, func(c host.Capability) bool { return c.Name == name })
+	doc := host.Capabilities[i].Doc
+	return strings.ToUpper(doc[:1]) + doc[1:] + "."
 }
