@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/watch"
 )
 
 func devCommand(a *app) *cobra.Command {
@@ -103,15 +102,8 @@ func sourcesOf(dir string) (string, error) {
 		case e.IsDir() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".wasm"):
 			return nil
 		}
-
-		info, err := e.Info()
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		if err == nil {
-			fmt.Fprintln(&b, path, info.Size(), info.ModTime().UnixNano())
-		}
-		return err
+		watch.Describe(&b, path)
+		return nil
 	})
 	return b.String(), err
 }
