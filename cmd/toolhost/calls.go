@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -23,7 +24,8 @@ func (u *ui) printCalls(called wire.InnerCalls) {
 			called.More += len(called.Calls) - i
 			break
 		}
-		u.printf("    %s%s %s: %s, %s", strings.Repeat("  ", max(0, c.Depth-1)), callIcon(c), oneLine(c.Tool), callState(c), callTime(c.ElapsedSeconds))
+		mark, state := callState(c)
+		u.printf("    %s%s %s: %s, %s", strings.Repeat("  ", max(0, c.Depth-1)), mark, oneLine(c.Tool), state, callTime(c.ElapsedSeconds))
 		if c.Fuel > 0 {
 			u.printf(", fuel %s", count(c.Fuel))
 		}
@@ -37,29 +39,20 @@ func (u *ui) printCalls(called wire.InnerCalls) {
 	}
 }
 
-func callIcon(c wire.InnerCall) string {
+// callState returns the symbol of a call, and says how it ended.
+func callState(c wire.InnerCall) (mark, text string) {
 	switch {
 	case c.Open():
-		return icon(wire.StatusRunning)
+		return icon(wire.StatusRunning), "running"
 	case c.Outcome == abi.Success:
-		return icon(wire.StatusSucceeded)
-	case c.Outcome == abi.CanceledKind:
-		return icon(wire.StatusCanceled)
+		return icon(wire.StatusSucceeded), "succeeded"
 	}
-	return icon(wire.StatusFailed)
-}
 
-// callState says how a call ended.
-func callState(c wire.InnerCall) string {
-	switch {
-	case c.Open():
-		return "running"
-	case c.Outcome == abi.Success:
-		return "succeeded"
-	case c.Error != "":
-		return strings.ReplaceAll(c.Error, "_", " ")
+	mark = icon(wire.StatusFailed)
+	if c.Outcome == abi.CanceledKind {
+		mark = icon(wire.StatusCanceled)
 	}
-	return strings.ReplaceAll(string(c.Outcome), "_", " ")
+	return mark, strings.ReplaceAll(cmp.Or(c.Error, string(c.Outcome)), "_", " ")
 }
 
 // callTime formats the duration of a call, usually milliseconds.
