@@ -271,11 +271,7 @@ func (r *Retry) Wait(ctx context.Context, err error) error {
 		}
 	}
 
-	limit := r.For
-	if limit == 0 {
-		limit = 2 * time.Minute
-	}
-	if time.Since(r.since) > limit {
+	if time.Since(r.since) > cmp.Or(r.For, 2*time.Minute) {
 		return err
 	}
 

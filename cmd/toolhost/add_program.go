@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -135,9 +136,7 @@ func (f programFlags) read(ctx context.Context, a *app, file string, words []str
 	if words == nil {
 		return p, &usageError{errors.New("how is the program called? Write its command line after --"), fmt.Sprintf("for example: toolhost add %s -- -n '{count:integer?}' '{text:stdin}'", file)}
 	}
-	if p.name == "" {
-		p.name = nameOf(file)
-	}
+	p.name = cmp.Or(p.name, nameOf(file))
 	if !pluginName.MatchString(p.name) { // it becomes the name of a file
 		return p, &usageError{fmt.Errorf("--name: expected a name of %s, found %q", pluginName, p.name), ""}
 	}
@@ -178,10 +177,7 @@ func (f programFlags) manifest(name string, t template, args string, result json
 	if err != nil {
 		return nil, err
 	}
-	description := f.description
-	if description == "" {
-		description = strings.TrimSpace("Runs " + name + " " + t.String())
-	}
+	description := cmp.Or(f.description, strings.TrimSpace("Runs "+name+" "+t.String()))
 
 	var b bytes.Buffer
 	line := func(indent int, key string, value any) {

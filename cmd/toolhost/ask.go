@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -271,10 +272,7 @@ func formFields(schema json.RawMessage) ([]formField, error) {
 
 // label returns what the user reads before the field.
 func (f formField) label() string {
-	kind := map[string]string{"boolean": "yes or no", "integer": "whole number", "array": "comma-separated"}[f.Type]
-	if kind == "" {
-		kind = f.Type
-	}
+	kind := cmp.Or(map[string]string{"boolean": "yes or no", "integer": "whole number", "array": "comma-separated"}[f.Type], f.Type)
 	if len(f.Enum) > 0 {
 		values := make([]string, len(f.Enum))
 		for i, v := range f.Enum {
@@ -285,12 +283,7 @@ func (f formField) label() string {
 	if !f.required {
 		kind += ", optional"
 	}
-
-	text := f.name
-	if f.Title != "" {
-		text = f.Title
-	}
-	return oneLine(fmt.Sprintf("%s (%s)", text, kind))
+	return oneLine(fmt.Sprintf("%s (%s)", cmp.Or(f.Title, f.name), kind))
 }
 
 // value returns the JSON of a line. What is not of the field's type is a text, which the

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,9 +44,7 @@ func (a *app) connect(ctx context.Context) (e engine.Engine, disconnect func(), 
 		return nil, nil, unconnected(ctx, opening, a.config.engine, err)
 	}
 
-	if a.config.server.Runs.LeaseTTL == 0 {
-		a.config.server.Runs.LeaseTTL = sharedLease
-	}
+	a.config.server.Runs.LeaseTTL = cmp.Or(a.config.server.Runs.LeaseTTL, sharedLease)
 	a.config.server.Name, a.config.server.Version = hostName(a.config.listen), version()
 	for _, text := range weak {
 		a.announceAs(slog.LevelWarn, "problem: engine: "+text)

@@ -118,10 +118,7 @@ var errNoLock = &usageError{errors.New("no configuration: " + lock.Name + " belo
 // compare finds the plugins that differ from the lock, among names or among all. A plugin
 // that does not load now keeps its entry.
 func (l *locking) compare(names []string) error {
-	old := l.old
-	if old == nil {
-		old = &lock.File{}
-	}
+	old := cmp.Or(l.old, &lock.File{})
 
 	var known []string
 	for _, p := range l.service.Plugins() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -192,9 +193,7 @@ func makePlugin(ctx context.Context, a *app, dir, out string) (done built, err e
 		return done, err
 	}
 
-	if out == "" {
-		out = filepath.Join(dir, m.Name+".wasm")
-	}
+	out = cmp.Or(out, filepath.Join(dir, m.Name+".wasm"))
 	if err := pluginbuild.Replace(out, wasm); err != nil {
 		return done, err
 	}

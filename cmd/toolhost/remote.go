@@ -304,11 +304,8 @@ func (c *loaded) clientToken() (string, error) {
 		return c.token, nil
 	}
 
-	if given == "" {
-		given = "no address"
-	}
 	return "", &usageError{
-		fmt.Errorf("the token of %s is not sent to %s, the addr of %s: it was given for %s", c.source("token"), c.addr, c.source("addr"), given),
+		fmt.Errorf("the token of %s is not sent to %s, the addr of %s: it was given for %s", c.source("token"), c.addr, c.source("addr"), cmp.Or(given, "no address")),
 		"write addr into the same file, or set TOOLHOST_TOKEN together with --addr or TOOLHOST_ADDR",
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,10 +133,7 @@ func blockData(b abi.Block) (data []byte, ending string) {
 	ending = endings[strings.ToLower(strings.TrimSpace(media))]
 	switch {
 	case b.Type == "resource":
-		if ending == "" {
-			ending = ".txt"
-		}
-		return []byte(b.Text), ending
+		return []byte(b.Text), cmp.Or(ending, ".txt")
 	case len(b.Data) == 0:
 		return nil, ""
 	case ending == "":

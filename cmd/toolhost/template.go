@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,9 +114,7 @@ func (t *template) declare(p param) (param, error) {
 		return q, nil
 	}
 
-	if p.kind == "" {
-		p.kind = "string"
-	}
+	p.kind = cmp.Or(p.kind, "string")
 	if known := []string{"string", "integer", "number", "boolean"}; !slices.Contains(known, p.kind) {
 		return p, fmt.Errorf("%s is no type: expected %s or %s", p.kind, strings.Join(known, ", "), stdinType)
 	}
