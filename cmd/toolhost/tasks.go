@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -77,7 +76,7 @@ func (r *remote) listRuns(ctx context.Context, q client.RunQuery) error {
 		for _, run := range found.Runs {
 			row := []string{
 				" " + icon(run.Status) + " " + run.TaskID, short(run.Title, 40), short(run.Tool, 32), state(run), elapsed(run.ElapsedSeconds),
-				string(run.Origin), dateTime(cmp.Or(run.StartedAt, run.CreatedAt)),
+				string(run.Origin), dateTime(run.CreatedAt),
 			}
 			if q.AllSessions {
 				row = append(row, short(run.Session, 32))
