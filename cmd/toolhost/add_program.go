@@ -119,7 +119,7 @@ func (f programFlags) read(ctx context.Context, a *app, file string, words []str
 		return err
 	})
 	if err != nil {
-		return p, &hinted{fmt.Errorf("%s: %w", file, err), "toolhost inspect " + file + " shows what it is"}
+		return p, &hintError{fmt.Errorf("%s: %w", file, err), "toolhost inspect " + file + " shows what it is"}
 	}
 
 	p.endings = plugins.Sidecars(os.DirFS(filepath.Dir(file)), filepath.Base(file))
@@ -131,7 +131,7 @@ func (f programFlags) read(ctx context.Context, a *app, file string, words []str
 		return p, nil
 	}
 	if info.Shape != host.Command {
-		return p, &hinted{fmt.Errorf("%s is no program: it is a %s without a manifest", file, info.Shape), "add the manifest next to it, see docs/contract.md"}
+		return p, &hintError{fmt.Errorf("%s is no program: it is a %s without a manifest", file, info.Shape), "add the manifest next to it, see docs/contract.md"}
 	}
 	if words == nil {
 		return p, &usageError{errors.New("how is the program called? Write its command line after --"), fmt.Sprintf("for example: toolhost add %s -- -n '{count:integer?}' '{text:stdin}'", file)}
@@ -299,7 +299,7 @@ func (f programFlags) try(ctx context.Context, a *app, p *program, work string) 
 			printTried(a, p.name, args, results[0], stderr.Bytes())
 		}
 		if ctx.Err() != nil || results[i].Kind != abi.Success {
-			return &hinted{fmt.Errorf("the try failed, and nothing was added: %s", ends(results[i], err)), f.tryHint(results[i], stdout.Bytes())}
+			return &hintError{fmt.Errorf("the try failed, and nothing was added: %s", ends(results[i], err)), f.tryHint(results[i], stdout.Bytes())}
 		}
 	}
 

@@ -109,11 +109,11 @@ func nothingKept(session, tool string, elsewhere []string) error {
 	err := &wire.Problem{Code: wire.CodeNotFound, Detail: fmt.Sprintf("no approval of %s is kept for %s", oneLine(tool), cmp.Or(oneLine(session), "all sessions"))}
 	switch {
 	case len(elsewhere) == 0:
-		return &hinted{err, "toolhost approve --kept shows the approvals that are kept"}
+		return &hintError{err, "toolhost approve --kept shows the approvals that are kept"}
 	case elsewhere[0] == "":
-		return &hinted{err, "it is kept for all sessions: leave out --of"}
+		return &hintError{err, "it is kept for all sessions: leave out --of"}
 	}
-	return &hinted{err, fmt.Sprintf("it is kept for session %s: add --of %[1]s", oneLine(elsewhere[0]))}
+	return &hintError{err, fmt.Sprintf("it is kept for session %s: add --of %[1]s", oneLine(elsewhere[0]))}
 }
 
 // findApproval returns a waiting call, and makes r talk to its server.

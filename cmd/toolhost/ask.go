@@ -27,7 +27,7 @@ type asker struct {
 	bar   *bar
 	inner bool // questions may be those of tools that the tool calls, and say so
 	given flagAnswers
-	typed func() <-chan typed // lines of the user; nil if nobody is there to type
+	typed func() <-chan inputLine // lines of the user; nil if nobody is there to type
 
 	asking sync.Mutex // held while it asks: a script may ask several questions at a time
 }
@@ -48,8 +48,8 @@ func (a flagAnswers) take(key string) (answer abi.Answer, ok bool) {
 	return answer, true
 }
 
-// typed is a line that the user has typed, or the end of the input.
-type typed struct {
+// inputLine is a line that the user has typed, or the end of the input.
+type inputLine struct {
 	line string
 	err  error
 }
@@ -102,18 +102,18 @@ func (u *ui) asker(tool string, inner bool, given flagAnswers, b *bar) *asker {
 		a.tool += " or a tool that it calls"
 	}
 	if u.asks() {
-		a.typed = sync.OnceValue(func() <-chan typed { return typedLines(u.in) })
+		a.typed = sync.OnceValue(func() <-chan inputLine { return typedLines(u.in) })
 	}
 	return a
 }
 
 // typedLines returns the lines of a terminal. A pending read ends with the process.
-func typedLines(r io.Reader) <-chan typed {
-	lines := make(chan typed)
+func typedLines(r io.Reader) <-chan inputLine {
+	lines := make(chan inputLine)
 	go func() {
 		for from := bufio.NewReader(r); ; {
 			line, err := from.ReadString('\n')
-			lines <- typed{strings.TrimSpace(line), err}
+			lines <- inputLine{strings.TrimSpace(line), err}
 		}
 	}()
 	return lines

@@ -19,12 +19,12 @@ const sureForm = `{"type":"object","properties":{
 
 // typing returns an asker whose user types lines, and then ends the input.
 func typing(out io.Writer, lines ...string) *asker {
-	input := make(chan typed, len(lines)+1)
+	input := make(chan inputLine, len(lines)+1)
 	for _, line := range lines {
-		input <- typed{line, nil}
+		input <- inputLine{line, nil}
 	}
-	input <- typed{"", io.EOF}
-	return &asker{ui: &ui{err: out}, tool: "lab", bar: newBar(out), typed: func() <-chan typed { return input }}
+	input <- inputLine{"", io.EOF}
+	return &asker{ui: &ui{err: out}, tool: "lab", bar: newBar(out), typed: func() <-chan inputLine { return input }}
 }
 
 // TestAskOnTerminal: the user fills in a form until it fits, or declines.
@@ -102,7 +102,7 @@ func TestAskHidesTheBar(t *testing.T) {
 	a.bar.set(1, 2, "before")
 	out.Reset()
 	lines := a.typed
-	a.typed = func() <-chan typed {
+	a.typed = func() <-chan inputLine {
 		a.bar.set(1, 2, "working")
 		return lines()
 	}
@@ -117,7 +117,7 @@ func TestAskHidesTheBar(t *testing.T) {
 func TestAskStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	a := &asker{ui: &ui{err: io.Discard}, bar: newBar(io.Discard), typed: func() <-chan typed { return nil }}
+	a := &asker{ui: &ui{err: io.Discard}, bar: newBar(io.Discard), typed: func() <-chan inputLine { return nil }}
 	_, err := a.ask(ctx, abi.Questions{Questions: map[string]abi.Question{"sure": {Message: "Sure?", Schema: json.RawMessage(sureForm)}}})
 	require.ErrorIs(t, err, context.Canceled)
 

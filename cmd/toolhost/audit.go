@@ -41,7 +41,7 @@ The log of serve is in the folder audit/runs of the data folder.`,
 }
 
 // auditDirs returns the log folders that a command reads.
-func (c *loaded) auditDirs(args []string) ([]string, error) {
+func (c *loadedConfig) auditDirs(args []string) ([]string, error) {
 	if len(args) > 0 {
 		return args, nil
 	}
@@ -50,7 +50,7 @@ func (c *loaded) auditDirs(args []string) ([]string, error) {
 	}
 	found, err := filepath.Glob(filepath.Join(globbed(c.data), "audit", "*"))
 	if err == nil && len(found) == 0 {
-		err = &hinted{&wire.Problem{Code: wire.CodeNotFound, Detail: "there is no audit log in " + oneLine(c.data)}, "toolhost serve begins one, unless audit.enabled is false"}
+		err = &hintError{&wire.Problem{Code: wire.CodeNotFound, Detail: "there is no audit log in " + oneLine(c.data)}, "toolhost serve begins one, unless audit.enabled is false"}
 	}
 	return found, err
 }

@@ -59,16 +59,16 @@ func (a *app) backUpFolder(ctx context.Context, w io.Writer) error {
 	}
 	err := server.BackupDir(ctx, a.config.runsFolder(), w, a.logger())
 	if errors.Is(err, fs.ErrNotExist) {
-		return &hinted{fmt.Errorf("nothing to back up: %w", err), "toolhost serve keeps its runs there; choose another data folder with --data"}
+		return &hintError{fmt.Errorf("nothing to back up: %w", err), "toolhost serve keeps its runs there; choose another data folder with --data"}
 	}
 	return err
 }
 
 // runsFolder returns the folder where serve keeps its runs.
-func (c *loaded) runsFolder() string { return filepath.Join(c.data, "runs") }
+func (c *loadedConfig) runsFolder() string { return filepath.Join(c.data, "runs") }
 
 // checkKeptHere refuses to back up or restore runs in an external database.
-func (c *loaded) checkKeptHere() error {
+func (c *loadedConfig) checkKeptHere() error {
 	switch {
 	case c.engine != "":
 		return &usageError{errors.New("runs are kept in PostgreSQL, not in the data folder"), "back up and restore that database, for example with pg_dump and pg_restore"}

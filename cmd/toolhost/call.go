@@ -132,7 +132,7 @@ func (u *ui) arguments(ctx context.Context, args []string) (json.RawMessage, err
 
 	if len(data) > server.MaxArgs {
 		err := &wire.Problem{Code: wire.CodeTooLarge, Detail: fmt.Sprintf("the arguments have more than %d bytes, the limit", server.MaxArgs)}
-		return nil, &hinted{err, "put large data into a folder that the plugin was granted"}
+		return nil, &hintError{err, "put large data into a folder that the plugin was granted"}
 	}
 	hint := `quote it for your shell: '{"text":"a b"}'`
 	if len(data) == 0 {
@@ -221,7 +221,7 @@ func (a *app) callTool(ctx context.Context, req server.Request, answers flagAnsw
 		err = failure(s, req, unsaid(result, said.Bytes()))
 	}
 	if lines := lackingFor(&a.config.config, s, req.Tool); errors.Is(err, host.ErrDenied) && lines != "" {
-		err = &hinted{err, a.config.addTo() + "\n" + strings.TrimSuffix(lines, "\n")}
+		err = &hintError{err, a.config.addTo() + "\n" + strings.TrimSuffix(lines, "\n")}
 	}
 
 	return a.printCall(ctx, result, err, save)
@@ -229,7 +229,7 @@ func (a *app) callTool(ctx context.Context, req server.Request, answers flagAnsw
 
 // printCall prints or saves the result of a call.
 func (a *app) printCall(ctx context.Context, result abi.Result, err error, save saver) error {
-	left := saved{}
+	left := savedResult{}
 	if result.Kind == abi.Success && err == nil {
 		var failed error
 		left, failed = save.save(result.Value, result.Content)
@@ -250,7 +250,7 @@ func failure(s *server.Service, req server.Request, result abi.Result) error {
 	if tool, err := s.Lookup(req.Tool); err == nil && result.Usage.Fuel == 0 && len(tool.CheckArgs(req.Args)) > 0 {
 		return &wire.Problem{Code: wire.CodeInvalid, Detail: "args: " + result.Error}
 	}
-	return &toolFailed{result}
+	return &toolError{result}
 }
 
 // unsaid returns the result with an error that does not repeat the stderr of a tool that
@@ -292,7 +292,7 @@ func lackingFor(c *config, s *server.Service, tool string) string {
 	if err != nil || len(t.Missing) == 0 {
 		return ""
 	}
-	return c.lines(wanted{t.Plugin, t.Plugin.Manifest.NeedsOf(t.Tool)})
+	return c.lines(wantedNeeds{t.Plugin, t.Plugin.Manifest.NeedsOf(t.Tool)})
 }
 
 // compileFor compiles the plugin of a call in advance, so that compiling does not

@@ -62,7 +62,7 @@ func serverFailure(r abi.Result) error {
 	if code, ok := limitCodes[r.Limit]; ok {
 		return &wire.Problem{Code: code, Detail: r.Error}
 	}
-	return &toolFailed{r}
+	return &toolError{r}
 }
 
 // attendCall waits for the run as which a call continues, and answers its questions.

@@ -35,8 +35,8 @@ folder cannot be read.`,
 	return cmd
 }
 
-// compiled is the output of compile --json.
-type compiled struct {
+// compileOutput is the output of compile --json.
+type compileOutput struct {
 	Plugins  []string           `json:"plugins"` // files of the compiled plugins
 	Problems []wire.FileProblem `json:"problems"`
 }
@@ -65,7 +65,7 @@ func (a *app) compileAll(ctx context.Context) error {
 	}
 
 	problems := fileProblems(s.Problems()) // including plugins that do not compile
-	return a.answer(compiled{files, problems}, failedBy(problems), func() {
+	return a.answer(compileOutput{files, problems}, failedBy(problems), func() {
 		a.warnOf(problems)
 		a.printf("%d of %d plugins are compiled\n", len(files), all)
 	})

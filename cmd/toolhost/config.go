@@ -44,8 +44,8 @@ const (
 	byHand                      // variables and flags
 )
 
-// loaded is a configuration, the values it was merged from, and its problems.
-type loaded struct {
+// loadedConfig is a configuration, the values it was merged from, and its problems.
+type loadedConfig struct {
 	config
 	table    []setting
 	merged   *koanf.Koanf       // the raw values of all layers
@@ -59,8 +59,8 @@ type loaded struct {
 	vault    *vault.Vault      // opened secrets; see openSecrets
 }
 
-func newLoaded() *loaded {
-	c := &loaded{config: newConfig(), merged: koanf.New(delim), values: map[string]value{}}
+func newLoaded() *loadedConfig {
+	c := &loadedConfig{config: newConfig(), merged: koanf.New(delim), values: map[string]value{}}
 	c.table = settings(&c.config)
 	return c
 }
@@ -68,7 +68,7 @@ func newLoaded() *loaded {
 // loadConfig merges the user's own configuration, the file that is named or
 // trusted, the environment and the flags. The error lists every problem. The
 // readable part is returned with it.
-func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
+func loadConfig(flags *pflag.FlagSet, environ []string) (*loadedConfig, error) {
 	c := newLoaded()
 	whole := c.addFiles(flags, environ)
 	c.findLock()
@@ -132,7 +132,7 @@ func (c configCheck) checkEgress() {
 }
 
 // add merges a layer of values over the earlier ones.
-func (c *loaded) add(from sourceKind, layer map[string]value) {
+func (c *loadedConfig) add(from sourceKind, layer map[string]value) {
 	raw := map[string]any{}
 	for key, v := range layer {
 		v.from = from
@@ -155,7 +155,7 @@ var flagKeys = map[string]string{
 }
 
 // addFlags adds the values of the flags that are set.
-func (c *loaded) addFlags(flags *pflag.FlagSet) {
+func (c *loadedConfig) addFlags(flags *pflag.FlagSet) {
 	layer := map[string]value{}
 	flags.Visit(func(f *pflag.Flag) {
 		i := slices.IndexFunc(c.table, func(s setting) bool { return s.key == flagKeys[f.Name] })
@@ -178,7 +178,7 @@ func variable(key string) string {
 }
 
 // addVariables adds the values of the environment. Unknown variables are problems.
-func (c *loaded) addVariables(environ []string) {
+func (c *loadedConfig) addVariables(environ []string) {
 	known := map[string]setting{}
 	for _, s := range c.table {
 		if s.kind.each == nil {
@@ -354,14 +354,14 @@ func (p problems) has(key string) bool {
 }
 
 // problem adds a problem. Each key has only one, since others may just follow from it.
-func (c *loaded) problem(key, format string, args ...any) {
+func (c *loadedConfig) problem(key, format string, args ...any) {
 	if !c.problems.has(key) {
 		c.problems = append(c.problems, problem{key, fmt.Sprintf(format, args...), c.source(key)})
 	}
 }
 
 // source returns the source of a key's value, or of an enclosing or enclosed one.
-func (c *loaded) source(key string) string {
+func (c *loadedConfig) source(key string) string {
 	for at := key; at != ""; at = at[:max(0, strings.LastIndex(at, "."))] {
 		if v, ok := c.values[at]; ok {
 			return v.source

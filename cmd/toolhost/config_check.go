@@ -23,7 +23,7 @@ import (
 )
 
 // configCheck adds the problems of a configuration that it finds.
-type configCheck struct{ *loaded }
+type configCheck struct{ *loadedConfig }
 
 // check reports contradictory values.
 func (c configCheck) check() {

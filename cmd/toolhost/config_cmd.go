@@ -76,7 +76,7 @@ func (a *app) showConfig() error {
 }
 
 // inForce returns all settings: the defaults, and the values that replace them.
-func (c *loaded) inForce() map[string]value {
+func (c *loadedConfig) inForce() map[string]value {
 	all := map[string]value{}
 	for _, s := range newLoaded().table {
 		if s.kind.each == nil {

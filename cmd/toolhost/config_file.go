@@ -43,7 +43,7 @@ func ownFolder(candidates ...string) string {
 
 // addFiles reads the user's own configuration, and the named file, or else the
 // trusted one of the working directory. It reports whether it could read all.
-func (c *loaded) addFiles(flags *pflag.FlagSet, environ []string) bool {
+func (c *loadedConfig) addFiles(flags *pflag.FlagSet, environ []string) bool {
 	whole := c.addUserFile()
 	if name := namedConfig(flags, environ); name != "" {
 		return c.addFile(namedFile, []string{name}, nil) && whole
@@ -65,7 +65,7 @@ func namedConfig(flags *pflag.FlagSet, environ []string) string {
 }
 
 // addUserFile reads the user's own configuration, if there is one.
-func (c *loaded) addUserFile() bool {
+func (c *loadedConfig) addUserFile() bool {
 	var found []string
 	if dir := userConfig(); dir != "" {
 		found = configsIn(dir)
@@ -124,7 +124,7 @@ func checkOwn(file *os.File) error {
 // addFile adds the content of the file with one of these names, and reports
 // whether it could. There must be only one. It reads the file unless contents has
 // it.
-func (c *loaded) addFile(kind sourceKind, names []string, contents map[string][]byte) bool {
+func (c *loadedConfig) addFile(kind sourceKind, names []string, contents map[string][]byte) bool {
 	if len(names) == 0 {
 		return true
 	}
@@ -160,7 +160,7 @@ func (c *loaded) addFile(kind sourceKind, names []string, contents map[string][]
 
 // parse parses a file, and makes its paths absolute or relative to the working
 // directory.
-func (c *loaded) parse(name string, data []byte) (map[string]value, error) {
+func (c *loadedConfig) parse(name string, data []byte) (map[string]value, error) {
 	raw, err := document.Decode(name, data)
 	if _, ok := raw.(map[string]any); err == nil && raw != nil && !ok {
 		err = errNoKeys(raw)

@@ -93,7 +93,7 @@ func (c configCheck) checkTools(r *plugins.Registry) {
 
 // unusedRules returns the names and patterns in approvals.tools and listing that match no
 // tool. They are usually misspelled.
-func (c *loaded) unusedRules(tools []*plugins.Tool) (found problems) {
+func (c *loadedConfig) unusedRules(tools []*plugins.Tool) (found problems) {
 	var names []string
 	for _, t := range tools {
 		names = append(names, t.Name)

@@ -12,13 +12,13 @@ import (
 // difference returns what is new in a configuration. changed is compared with the current
 // one, and takes effect at a reload; later is compared with that of the start, and needs
 // a restart.
-func (r *reloader) difference(next *loaded) (changed, later []wire.SettingChange) {
+func (r *reloader) difference(next *loadedConfig) (changed, later []wire.SettingChange) {
 	return settingChanges(r.now(), next, live), settingChanges(r.config, next, restart)
 }
 
 // settingChanges returns the changes of the settings with an effect, without values that may
 // be secret. What is shown alike, such as a default that is written out, has not changed.
-func settingChanges(before, next *loaded, when effect) []wire.SettingChange {
+func settingChanges(before, next *loadedConfig, when effect) []wire.SettingChange {
 	out := []wire.SettingChange{}
 	old, now := before.inForce(), next.inForce()
 	all := maps.Clone(old)

@@ -43,18 +43,18 @@ type reportedError struct{ error }
 
 func (e *reportedError) Unwrap() error { return e.error }
 
-// hinted is an error with a hint of its own.
-type hinted struct {
+// hintError is an error with a hint of its own.
+type hintError struct {
 	error
 	hint string
 }
 
-func (e *hinted) Unwrap() error { return e.error }
+func (e *hintError) Unwrap() error { return e.error }
 
-// toolFailed is the error of a tool that ran and reported an error.
-type toolFailed struct{ result abi.Result }
+// toolError is the error of a tool that ran and reported an error.
+type toolError struct{ result abi.Result }
 
-func (e *toolFailed) Error() string { return e.result.Error }
+func (e *toolError) Error() string { return e.result.Error }
 
 // diagnosis is an error as shown to a user and a script.
 type diagnosis struct {
@@ -95,8 +95,8 @@ var reasons = map[wire.Code]struct {
 func diagnose(ctx context.Context, err error) diagnosis {
 	var (
 		usage   *usageError
-		failed  *toolFailed
-		ended   *runEnded
+		failed  *toolError
+		ended   *runError
 		refused *wire.Problem
 		address *client.AddressError
 		lost    *client.Unreachable
@@ -148,7 +148,7 @@ func diagnose(ctx context.Context, err error) diagnosis {
 			d.Hint = "toolhost list shows the tools"
 		}
 	}
-	if own, ok := errors.AsType[*hinted](err); ok {
+	if own, ok := errors.AsType[*hintError](err); ok {
 		d.Hint = own.hint
 	}
 	return d

@@ -44,7 +44,7 @@ Exit codes: those of toolhost call.`,
 			}
 			code, err := a.source(cmd.Context(), from)
 			if errors.Is(err, fs.ErrNotExist) {
-				return &hinted{err, "for a script that is in no file: echo 'return 1' | toolhost exec -"}
+				return &hintError{err, "for a script that is in no file: echo 'return 1' | toolhost exec -"}
 			}
 			if err != nil {
 				return err

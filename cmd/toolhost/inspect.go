@@ -34,8 +34,8 @@ func inspectCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// inspected is the output of inspect.
-type inspected struct {
+// inspection is the output of inspect.
+type inspection struct {
 	File      string         `json:"file"`
 	Module    *host.Info     `json:"module"`
 	Source    string         `json:"manifest_source"`
@@ -54,7 +54,7 @@ func inspectFile(ctx context.Context, a *app, name string) error {
 	}
 	wasm, err := readBounded(name, host.MaxPluginSize)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &hinted{err, "inspect takes the file of a plugin: toolhost list --json has the file of each"}
+		return &hintError{err, "inspect takes the file of a plugin: toolhost list --json has the file of each"}
 	}
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func inspectModule(u *ui, name string, wasm []byte, why error) error {
 		shown.Exports = append(shown.Exports, ex.Name)
 	}
 	if errors.Is(why, host.ErrNoManifest) && slices.Contains(shown.Exports, abi.ExportStart) {
-		why = &hinted{fmt.Errorf("%s is a program without a manifest", name), "toolhost add " + name + " -- WORD... makes it a tool: the words are its command line"}
+		why = &hintError{fmt.Errorf("%s is a program without a manifest", name), "toolhost add " + name + " -- WORD... makes it a tool: the words are its command line"}
 		shown.Error = why.Error()
 	}
 
@@ -132,7 +132,7 @@ func inspectComponent(u *ui, name string, wasm []byte) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	_, err = wasmbin.Parse(wasm) // it refuses a component
-	err = &hinted{fmt.Errorf("%s: module: %w", name, err), "Rust: cargo build --target wasm32-wasip1; Go: GOOS=wasip1 GOARCH=wasm go build; C: clang --target=wasm32-wasip1; JavaScript, TypeScript, Python: toolhost new"}
+	err = &hintError{fmt.Errorf("%s: module: %w", name, err), "Rust: cargo build --target wasm32-wasip1; Go: GOOS=wasip1 GOARCH=wasm go build; C: clang --target=wasm32-wasip1; JavaScript, TypeScript, Python: toolhost new"}
 
 	shown := struct {
 		File      string             `json:"file"`
@@ -155,7 +155,7 @@ func kinds(names []wasmbin.ComponentName) (all []string) {
 }
 
 // inspectPlugin loads a plugin without grants, and examines its module.
-func inspectPlugin(ctx context.Context, a *app, name string, wasm []byte) (i inspected, err error) {
+func inspectPlugin(ctx context.Context, a *app, name string, wasm []byte) (i inspection, err error) {
 	err = a.withUngranted(ctx, name, func(h *host.Host, p *plugins.Plugin, problems []plugins.Problem) error {
 		if err := p.Refused(); err != nil {
 			problems = append(problems, plugins.Problem{File: p.File, Err: err})
@@ -183,8 +183,8 @@ func (a *app) withUngranted(ctx context.Context, name string, do func(*host.Host
 }
 
 // examine describes a plugin.
-func (a *app) examine(h *host.Host, p *plugins.Plugin, name string, wasm []byte) (i inspected, err error) {
-	i = inspected{File: name, Source: p.Source, Manifest: p.Manifest, Lacking: a.config.allLines(p)}
+func (a *app) examine(h *host.Host, p *plugins.Plugin, name string, wasm []byte) (i inspection, err error) {
+	i = inspection{File: name, Source: p.Source, Manifest: p.Manifest, Lacking: a.config.allLines(p)}
 	i.Module, err = h.Inspect(wasm)
 	if err == nil {
 		i.Cost, err = h.Cost(wasm)
@@ -201,7 +201,7 @@ func (a *app) examine(h *host.Host, p *plugins.Plugin, name string, wasm []byte)
 }
 
 // print prints the result for people.
-func (i inspected) print(a *app) {
+func (i inspection) print(a *app) {
 	m := i.Manifest
 	a.printf("%s %s: %s\n\n", m.Name, m.Version, oneLine(m.Description))
 

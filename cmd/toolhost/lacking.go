@@ -18,8 +18,8 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
-// wanted are needs of a plugin that it is to be granted.
-type wanted struct {
+// wantedNeeds are needs of a plugin that it is to be granted.
+type wantedNeeds struct {
 	*plugins.Plugin
 	needs abi.Needs
 }
@@ -27,10 +27,10 @@ type wanted struct {
 // lacking returns the lines of a configuration, in YAML, that grant plugins what they and
 // their tools lack, see lines. It is empty if nothing is missing.
 func (c *config) lacking(all ...*plugins.Plugin) string {
-	var lack []wanted
+	var lack []wantedNeeds
 	for _, p := range slices.SortedFunc(slices.Values(all), func(a, b *plugins.Plugin) int { return cmp.Compare(a.Manifest.Name, b.Manifest.Name) }) {
 		if len(p.Missing) > 0 {
-			lack = append(lack, wanted{p, p.Manifest.AllNeeds()})
+			lack = append(lack, wantedNeeds{p, p.Manifest.AllNeeds()})
 		}
 	}
 	return c.lines(lack...)
@@ -39,7 +39,7 @@ func (c *config) lacking(all ...*plugins.Plugin) string {
 // lines returns the lines of a configuration, in YAML, that grant what is not granted of
 // needs, with the secrets that these name but that are not configured. Optional needs are
 // comments.
-func (c *config) lines(all ...wanted) string {
+func (c *config) lines(all ...wantedNeeds) string {
 	var text strings.Builder
 	secrets := map[string][]host.HTTPRule{}
 	for _, w := range all {
@@ -75,7 +75,7 @@ func (c *config) lines(all ...wanted) string {
 
 // allLines is lines for all needs of a plugin and its tools.
 func (c *config) allLines(p *plugins.Plugin) string {
-	return c.lines(wanted{p, p.Manifest.AllNeeds()})
+	return c.lines(wantedNeeds{p, p.Manifest.AllNeeds()})
 }
 
 // commentOptional writes the lines of a grant that covers every need. Those that are not
@@ -206,7 +206,7 @@ func flowValue(value any) string {
 }
 
 // addTo says where lines of a configuration belong, as an introduction to them.
-func (c *loaded) addTo() string {
+func (c *loadedConfig) addTo() string {
 	name := filepath.Join(userConfig(), configNames[0])
 	if n := len(c.files); n > 0 {
 		name = c.files[n-1]

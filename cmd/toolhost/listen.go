@@ -101,7 +101,7 @@ func socketPath(data string) string { return filepath.Join(data, "serve", socket
 
 // sockets returns the sockets of all processes on the data folder: that of serve, and those
 // of toolhost mcp.
-func (c *loaded) sockets() []string {
+func (c *loadedConfig) sockets() []string {
 	all := []string{socketPath(c.data)}
 	for n := range maxMCP {
 		socket := filepath.Join(c.mcpFolder(n+1), socketName)

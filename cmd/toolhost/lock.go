@@ -301,7 +301,7 @@ func checkLock(ctx context.Context, a *app) error {
 		a.printf("%s\n", oneLine(line))
 	}
 	if len(lines) > 0 {
-		return &hinted{fmt.Errorf("%s from %s", plural(len(lines), "difference"), k.File), "toolhost diff shows the changes, toolhost lock accepts them"}
+		return &hintError{fmt.Errorf("%s from %s", plural(len(lines), "difference"), k.File), "toolhost diff shows the changes, toolhost lock accepts them"}
 	}
 	a.printf("%s matches the plugins\n", oneLine(k.File))
 	return nil

@@ -15,7 +15,7 @@ import (
 // lock returns the lock of the configuration that lists the plugins. Its file is empty
 // if no configuration file is in force. Root keeps no accepted plugins in the data folder
 // of another user: the server of that user does when it loads them.
-func (c *loaded) lock() plugins.Lock {
+func (c *loadedConfig) lock() plugins.Lock {
 	config := c.lockedConfig()
 	if config == "" || c.data == "" {
 		return plugins.Lock{}
@@ -33,7 +33,7 @@ func (c *loaded) lock() plugins.Lock {
 // lockedConfig returns the file whose folder has the lock: the one that lists the plugins.
 // If none does, it is the last one that had a lock when they were read, or else the last
 // one.
-func (c *loaded) lockedConfig() string {
+func (c *loadedConfig) lockedConfig() string {
 	if source := c.values["plugins"].source; slices.Contains(c.files, source) {
 		return source
 	}
@@ -44,7 +44,7 @@ func (c *loaded) lockedConfig() string {
 }
 
 // findLock finds the last file with a lock.
-func (c *loaded) findLock() {
+func (c *loadedConfig) findLock() {
 	for _, name := range c.files {
 		if hasLock(name) {
 			c.lockedAt = name
@@ -59,14 +59,14 @@ func hasLock(config string) bool {
 
 // keepLock keeps the file with the lock across a reload if that lock was removed meanwhile:
 // its content stays in force until a restart, and no other lock takes its place.
-func (c *loaded) keepLock(before *loaded) {
+func (c *loadedConfig) keepLock(before *loadedConfig) {
 	if at := before.lockedAt; slices.Contains(c.files, at) && !hasLock(at) {
 		c.lockedAt = at
 	}
 }
 
 // trustLock trusts a lock before it is written, if its configuration requires trust.
-func (c *loaded) trustLock(f *lock.File) error {
+func (c *loadedConfig) trustLock(f *lock.File) error {
 	config := c.lockedConfig()
 	data, ok := c.trusted[config]
 	if !ok {
@@ -85,7 +85,7 @@ func (c *loaded) trustLock(f *lock.File) error {
 
 // describeLock says which version the lock accepts for a plugin's name; empty without a
 // lock.
-func (c *loaded) describeLock(p *plugins.Plugin) (string, error) {
+func (c *loadedConfig) describeLock(p *plugins.Plugin) (string, error) {
 	k := c.lock()
 	if k.File == "" {
 		return "", nil

@@ -50,12 +50,12 @@ func main() {
 // app is one execution of the command.
 type app struct {
 	ui
-	config  *loaded
+	config  *loadedConfig
 	flags   *pflag.FlagSet // flags that config was read with
 	environ []string
-	inForce atomic.Pointer[loaded] // see now
-	level   slog.LevelVar          // log level
-	exports *exporters.Exporters   // of a server; nil in other commands, which measure nothing
+	inForce atomic.Pointer[loadedConfig] // see now
+	level   slog.LevelVar                // log level
+	exports *exporters.Exporters         // of a server; nil in other commands, which measure nothing
 }
 
 // run is the whole program except for the process: it takes arguments and
@@ -175,7 +175,7 @@ func (a *app) load(flags *pflag.FlagSet) (err error) {
 
 // announceIgnored warns of files in the working directory that a configuration ignored and
 // the earlier one did not.
-func (a *app) announceIgnored(c, before *loaded) {
+func (a *app) announceIgnored(c, before *loadedConfig) {
 	for _, f := range c.ignored {
 		if !slices.Contains(before.ignored, f) {
 			a.announceAs(slog.LevelWarn, f.String(), "file", f.path)
@@ -195,7 +195,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 
 // now returns the configuration whose live settings are in force: that of the last
 // reload. Other settings are those of config.
-func (a *app) now() *loaded {
+func (a *app) now() *loadedConfig {
 	if c := a.inForce.Load(); c != nil {
 		return c
 	}
@@ -203,7 +203,7 @@ func (a *app) now() *loaded {
 }
 
 // setLevel sets the log level.
-func (a *app) setLevel(c *loaded) {
+func (a *app) setLevel(c *loadedConfig) {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.logLevel)) // checked when it was loaded
 	a.level.Set(level)
@@ -274,7 +274,7 @@ func (a *app) serviceConfig() (cfg server.Config, err error) {
 
 // apply sets what a reload can change of a service, except for secrets and watching,
 // which not every command uses.
-func (c *loaded) apply(to *server.Config) {
+func (c *loadedConfig) apply(to *server.Config) {
 	s := c.server
 	to.Folders, to.Grants, to.Interpret = c.folders(), s.Grants, s.Interpret
 	to.Limits, to.MaxLimits, to.Answer, to.Park, to.ParkAfter = s.Limits, s.MaxLimits, s.Answer, s.Park, s.ParkAfter
@@ -290,7 +290,7 @@ func (c *loaded) apply(to *server.Config) {
 }
 
 // openSecrets opens the secrets of a configuration.
-func (a *app) openSecrets(c *loaded) (err error) {
+func (a *app) openSecrets(c *loadedConfig) (err error) {
 	if err := c.checkKeys(); err != nil {
 		return &usageError{fmt.Errorf("secrets_key: %w", err), keyHint(err)}
 	}
@@ -311,7 +311,7 @@ func keyHint(err error) string {
 }
 
 // sameSecrets reports whether two configurations have the same sources of secrets, and keys.
-func (c *loaded) sameSecrets(as *loaded) bool {
+func (c *loadedConfig) sameSecrets(as *loadedConfig) bool {
 	return c.secretsKey == as.secretsKey && c.vault.SameKeys(as.vault) && reflect.DeepEqual(c.secrets, as.secrets)
 }
 
@@ -355,7 +355,7 @@ var errNoData = &usageError{errors.New("no data folder: no home folder is known"
 
 // cacheDir creates the folder for compiled code, in a data folder that only
 // this user can write to.
-func (c *loaded) cacheDir() (string, error) {
+func (c *loadedConfig) cacheDir() (string, error) {
 	if c.data == "" {
 		return "", errNoData
 	}
@@ -382,7 +382,7 @@ func (c *loaded) cacheDir() (string, error) {
 
 // decide decides on tools that require a person's approval if nobody can be
 // asked.
-func (c *loaded) decide(context.Context, server.Approval) error {
+func (c *loadedConfig) decide(context.Context, server.Approval) error {
 	if c.approve == approveAuto {
 		return nil
 	}

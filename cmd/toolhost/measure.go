@@ -105,7 +105,7 @@ func benchFile(ctx context.Context, a *app, name string, calls int) error {
 	}
 	progress.clear()
 	if len(out.Examples) == 0 {
-		return &hinted{errors.New("no tool has an example with a result, so nothing was measured"), "add examples to the tools of the manifest"}
+		return &hintError{errors.New("no tool has an example with a result, so nothing was measured"), "add examples to the tools of the manifest"}
 	}
 
 	file := filepath.Join(a.config.data, "bench", out.Plugin+".json")
@@ -167,7 +167,7 @@ func (r *rehearsal) measure(ctx context.Context, tool *plugins.Tool, one abi.Exa
 			return m, err
 		}
 		if problem := differs(one, result, err); problem != "" {
-			return m, &hinted{fmt.Errorf("%s %s: call %d: %s", tool.Name, brief(one.Args), n+1, problem+r.unfilled()), "toolhost test runs the examples as tests"}
+			return m, &hintError{fmt.Errorf("%s %s: call %d: %s", tool.Name, brief(one.Args), n+1, problem+r.unfilled()), "toolhost test runs the examples as tests"}
 		}
 
 		u := result.Usage

@@ -27,7 +27,7 @@ func TestLinesOfNeeds(t *testing.T) {
 		},
 	}
 	lines := func(g plugins.Grant, needs abi.Needs) string {
-		return new(config).lines(wanted{&plugins.Plugin{Manifest: m, Grant: g}, needs})
+		return new(config).lines(wantedNeeds{&plugins.Plugin{Manifest: m, Grant: g}, needs})
 	}
 
 	require.Equal(t, `grants:

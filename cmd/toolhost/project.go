@@ -146,8 +146,8 @@ plugin for its manifest, and write both into NAME.wasm, where NAME is its name.`
 	return cmd
 }
 
-// built is the output of build --json.
-type built struct {
+// buildOutput is the output of build --json.
+type buildOutput struct {
 	File     string   `json:"file"`
 	Bytes    int      `json:"bytes"`
 	Plugin   string   `json:"plugin"`
@@ -155,7 +155,7 @@ type built struct {
 	manifest *abi.Manifest
 }
 
-func (b built) String() string {
+func (b buildOutput) String() string {
 	return fmt.Sprintf("%s: %s, with %s: %s", b.File, human.Bytes(int64(b.Bytes)), plural(len(b.Tools), "tool"), strings.Join(b.Tools, ", "))
 }
 
@@ -165,7 +165,7 @@ func (a *app) build(ctx context.Context, dir, out string) error {
 }
 
 // makePlugin builds the plugin of a project.
-func makePlugin(ctx context.Context, a *app, dir, out string) (done built, err error) {
+func makePlugin(ctx context.Context, a *app, dir, out string) (done buildOutput, err error) {
 	l, err := languageOf(dir)
 	if err != nil {
 		return done, err
@@ -185,7 +185,7 @@ func makePlugin(ctx context.Context, a *app, dir, out string) (done built, err e
 			err = plugins.CheckSchemas(m)
 		}
 		if err != nil {
-			return &hinted{fmt.Errorf("the plugin cannot be described: %w", ownWords(err)), describeHint(l.main(dir), err)}
+			return &hintError{fmt.Errorf("the plugin cannot be described: %w", ownWords(err)), describeHint(l.main(dir), err)}
 		}
 		return nil
 	})
@@ -197,7 +197,7 @@ func makePlugin(ctx context.Context, a *app, dir, out string) (done built, err e
 	if err := pluginbuild.Replace(out, wasm); err != nil {
 		return done, err
 	}
-	done = built{File: out, Bytes: len(wasm), Plugin: m.Name, Tools: []string{}, manifest: m}
+	done = buildOutput{File: out, Bytes: len(wasm), Plugin: m.Name, Tools: []string{}, manifest: m}
 	for _, t := range m.Tools {
 		done.Tools = append(done.Tools, t.Name)
 	}

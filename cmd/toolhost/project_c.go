@@ -55,7 +55,7 @@ func (inC) compile(ctx context.Context, dir string) ([]byte, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil && strings.Contains(text, "undefined symbol: th__plugin"):
-		return nil, &hinted{errors.New("no file has TOOLHOST_PLUGIN"), `add to one of them: TOOLHOST_PLUGIN({"name": "words", "version": "1.0.0", "description": "Counts words."})`}
+		return nil, &hintError{errors.New("no file has TOOLHOST_PLUGIN"), `add to one of them: TOOLHOST_PLUGIN({"name": "words", "version": "1.0.0", "description": "Counts words."})`}
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w\n%s", filepath.Base(compiler[0]), err, text)
 	case text != "":
@@ -91,7 +91,7 @@ func compilerOfC(ctx context.Context) ([]string, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return nil, &hinted{errors.New(missing + " was not found"), installC}
+	return nil, &hintError{errors.New(missing + " was not found"), installC}
 }
 
 var clangName = regexp.MustCompile(`^clang-(\d+)$`)

@@ -31,7 +31,7 @@ func (l javascript) main(dir string) string { return sourceIn(dir, "tool"+l.ext)
 func (l javascript) compile(_ context.Context, dir string) ([]byte, error) {
 	module, err := bundle.Module(l.main(dir))
 	if _, ofSource := errors.AsType[*bundle.Error](err); ofSource {
-		return nil, &hinted{err, "docs/javascript.md says what tools find and what they do not"}
+		return nil, &hintError{err, "docs/javascript.md says what tools find and what they do not"}
 	}
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ const wheelHint = "pip download --only-binary=:all: --platform any --dest wheels
 func (inPython) compile(_ context.Context, dir string) ([]byte, error) {
 	wasm, err := python.Plugin(os.DirFS(dir))
 	if errors.Is(err, python.ErrImpure) {
-		return nil, &hinted{err, wheelHint}
+		return nil, &hintError{err, wheelHint}
 	}
 	return wasm, err
 }

@@ -56,16 +56,16 @@ func (rust) compile(ctx context.Context, dir string) ([]byte, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, &hinted{errors.New("cargo was not found"), "install Rust from https://rustup.rs, then: rustup target add " + rustTarget}
+		return nil, &hintError{errors.New("cargo was not found"), "install Rust from https://rustup.rs, then: rustup target add " + rustTarget}
 	case err != nil && strings.Contains(text, "`"+rustTarget+"` target may not be installed"):
-		return nil, &hinted{errors.New("there is no standard library of Rust for " + rustTarget), "rustup target add " + rustTarget}
+		return nil, &hintError{errors.New("there is no standard library of Rust for " + rustTarget), "rustup target add " + rustTarget}
 	case err != nil:
 		return nil, fmt.Errorf("cargo build: %w\n%s", err, text)
 	}
 
 	made, err := filepath.Glob(modules)
 	if err == nil && len(made) != 1 {
-		err = &hinted{fmt.Errorf("cargo has built %s of %s, expected one", plural(len(made), "module"), dir), `a project is one crate; Cargo.toml has crate-type = ["cdylib"] below [lib]`}
+		err = &hintError{fmt.Errorf("cargo has built %s of %s, expected one", plural(len(made), "module"), dir), `a project is one crate; Cargo.toml has crate-type = ["cdylib"] below [lib]`}
 	}
 	if err != nil {
 		return nil, err

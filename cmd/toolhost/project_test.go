@@ -124,7 +124,7 @@ func TestRustIsMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := rust{}.compile(t.Context(), t.TempDir())
 	require.EqualError(t, err, "cargo was not found")
-	h, ok := errors.AsType[*hinted](err)
+	h, ok := errors.AsType[*hintError](err)
 	require.True(t, ok)
 	require.Contains(t, h.hint, "rustup target add wasm32-wasip1")
 }
@@ -144,7 +144,7 @@ func TestRustTargetIsMissing(t *testing.T) {
 
 		_, err := rust{}.compile(t.Context(), t.TempDir())
 		require.EqualError(t, err, "there is no standard library of Rust for wasm32-wasip1")
-		h, ok := errors.AsType[*hinted](err)
+		h, ok := errors.AsType[*hintError](err)
 		require.True(t, ok)
 		require.Equal(t, "rustup target add wasm32-wasip1", h.hint)
 	}
@@ -241,7 +241,7 @@ func TestCIsMissing(t *testing.T) {
 				return
 			}
 			require.EqualError(t, err, c.err)
-			h, ok := errors.AsType[*hinted](err)
+			h, ok := errors.AsType[*hintError](err)
 			require.True(t, ok)
 			require.Contains(t, h.hint, "apt-get install clang lld wasi-libc")
 		})

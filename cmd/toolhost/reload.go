@@ -122,7 +122,7 @@ func (r *reloader) reloadChanged(ctx context.Context) (wire.Reload, error) {
 
 // checkSecrets opens the secrets of a configuration, and notes new keys in the same file. A
 // dry run fails if the keys cannot decrypt what is stored.
-func (r *reloader) checkSecrets(ctx context.Context, next *loaded, out *wire.Reload) error {
+func (r *reloader) checkSecrets(ctx context.Context, next *loadedConfig, out *wire.Reload) error {
 	if err := r.openSecrets(next); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (r *reloader) checkSecrets(ctx context.Context, next *loaded, out *wire.Rel
 // reread rereads the configuration, as at the start. It fails if a start would, or if a
 // file that was in force is gone or no longer trusted: without it most grants would be
 // gone.
-func (r *reloader) reread() (*loaded, error) {
+func (r *reloader) reread() (*loadedConfig, error) {
 	next, err := loadConfig(r.flags, r.environ)
 	if err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (r *reloader) reread() (*loaded, error) {
 }
 
 // apply puts a configuration into force, as far as that can change, and announces it.
-func (r *reloader) apply(ctx context.Context, next *loaded, out *wire.Reload) error {
+func (r *reloader) apply(ctx context.Context, next *loadedConfig, out *wire.Reload) error {
 	before := r.now()
 	next.data = r.config.data // the store of plugins is in it
 	r.inForce.Store(next)     // announcements of plugins refer to it

@@ -363,9 +363,9 @@ func TestRunEndedHint(t *testing.T) {
 		"toolhost check bg_1 --session a shows why": {TaskID: "bg_1", Session: "a", Error: &wire.RunError{Kind: wire.KindInternal}},
 		"": {TaskID: "bg_1", Session: "a", Error: &wire.RunError{Kind: wire.KindTimeout}},
 	} {
-		require.Equal(t, want, diagnose(t.Context(), &runEnded{run}).Hint)
+		require.Equal(t, want, diagnose(t.Context(), &runError{run}).Hint)
 	}
-	require.Empty(t, diagnose(t.Context(), &runEnded{wire.Run{}}).Hint, "canceled")
+	require.Empty(t, diagnose(t.Context(), &runError{wire.Run{}}).Hint, "canceled")
 }
 
 // A run that waits for its user names the command that answers.

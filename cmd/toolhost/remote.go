@@ -130,10 +130,10 @@ func (b *bar) away(err error) {
 	b.notef("toolhost: %v; waiting for it to come back", err)
 }
 
-// runEnded is the error of a run that did not succeed.
-type runEnded struct{ run wire.Run }
+// runError is the error of a run that did not succeed.
+type runError struct{ run wire.Run }
 
-func (e *runEnded) Error() string {
+func (e *runError) Error() string {
 	run := e.run
 	switch {
 	case run.Error != nil:
@@ -145,7 +145,7 @@ func (e *runEnded) Error() string {
 }
 
 // code returns the exit code and the error code of the run.
-func (e *runEnded) code() (exit int, code string) {
+func (e *runError) code() (exit int, code string) {
 	if e.run.Error == nil {
 		return exitToolError, string(e.run.Status)
 	}
@@ -161,7 +161,7 @@ func (e *runEnded) code() (exit int, code string) {
 }
 
 // hint names the command that shows why a run broke, for errors that do not say it.
-func (e *runEnded) hint() string {
+func (e *runError) hint() string {
 	if e.run.Error == nil || e.run.Error.Kind != wire.KindTrap && e.run.Error.Kind != wire.KindInternal {
 		return ""
 	}
@@ -182,7 +182,7 @@ func commandFor(command string, run wire.Run) string {
 func outcome(found wire.Runs) error {
 	for _, run := range found.Runs {
 		if run.Done && run.Status != wire.StatusSucceeded {
-			return &runEnded{run}
+			return &runError{run}
 		}
 	}
 	return missing(found)
@@ -290,7 +290,7 @@ func questions(run wire.Run, f func(key, text string)) {
 // address in the same file. A token in the environment is for the address of a
 // flag, of the environment, or of the user's own configuration. So a file written
 // by somebody else can choose the server, but does not get the user's token.
-func (c *loaded) clientToken() (string, error) {
+func (c *loadedConfig) clientToken() (string, error) {
 	if c.token == "" || c.addr == "" {
 		return "", nil
 	}
@@ -320,7 +320,7 @@ func urlOfServer(address string) (string, error) {
 }
 
 // givenFor returns the address that the source of the token names.
-func (c *loaded) givenFor() (given string) {
+func (c *loadedConfig) givenFor() (given string) {
 	token := c.values["token"]
 	for _, layer := range c.layers {
 		addr, ok := layer["addr"]

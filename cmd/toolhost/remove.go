@@ -163,7 +163,7 @@ func (a *app) findPlugin(ctx context.Context, name string) (string, error) {
 	}
 	switch {
 	case len(modules) == 0:
-		return "", &hinted{fmt.Errorf("%s: %w", name, errNoPlugin), nearestPlugin(name, slices.Sorted(maps.Keys(named)))}
+		return "", &hintError{fmt.Errorf("%s: %w", name, errNoPlugin), nearestPlugin(name, slices.Sorted(maps.Keys(named)))}
 	case named[name] != nil && named[name].Pack && len(modules) == 1:
 		return "", &usageError{fmt.Errorf("%s belongs to the starter pack", name), "set starter to a list of those that you want"}
 	case !inFolder(modules[0]):

@@ -56,8 +56,8 @@ func (s saver) check() error {
 	return &usageError{errors.New("--output: " + problem), "choose another file, or a folder such as results/"}
 }
 
-// saved is the rest of a result after saving.
-type saved struct {
+// savedResult is the rest of a result after saving.
+type savedResult struct {
 	value   json.RawMessage
 	content []abi.Block
 	lines   []string // in place of the saved content
@@ -65,7 +65,7 @@ type saved struct {
 
 // save saves the binary content, or the result if there is none. It returns what is left to
 // print. Files saved before an error stay.
-func (s saver) save(value json.RawMessage, content []abi.Block) (left saved, err error) {
+func (s saver) save(value json.RawMessage, content []abi.Block) (left savedResult, err error) {
 	left.value = value
 	if s.path == "" {
 		left.content = content
@@ -98,7 +98,7 @@ func (s saver) save(value json.RawMessage, content []abi.Block) (left saved, err
 		ending = ".txt"
 	}
 	_, err = s.write(1, ending, []byte(text.String()))
-	return saved{}, err
+	return savedResult{}, err
 }
 
 // write writes the nth file, under the next free name.
@@ -143,7 +143,7 @@ func blockData(b abi.Block) (data []byte, ending string) {
 }
 
 // printSaved prints the rest of a result, and where the files were saved.
-func (u *ui) printSaved(left saved) {
+func (u *ui) printSaved(left savedResult) {
 	u.printResult(left.value, left.content)
 	for _, line := range left.lines {
 		u.printf("%s\n", line)

@@ -27,18 +27,18 @@ func TestSave(t *testing.T) {
 		value   string
 		content []abi.Block
 		files   map[string]string
-		left    saved
+		left    savedResult
 	}{
-		"nothing to save to": {"", `1`, []abi.Block{png}, nil, saved{value: json.RawMessage(`1`), content: []abi.Block{png}}},
-		"an image":           {"a.png", `{"w":1}`, []abi.Block{said, png}, map[string]string{"a.png": "png"}, saved{json.RawMessage(`{"w":1}`), []abi.Block{said}, []string{"[image image/PNG; x=y, 3 B: a.png]"}}},
+		"nothing to save to": {"", `1`, []abi.Block{png}, nil, savedResult{value: json.RawMessage(`1`), content: []abi.Block{png}}},
+		"an image":           {"a.png", `{"w":1}`, []abi.Block{said, png}, map[string]string{"a.png": "png"}, savedResult{json.RawMessage(`{"w":1}`), []abi.Block{said}, []string{"[image image/PNG; x=y, 3 B: a.png]"}}},
 		"several": {"a.png", ``, []abi.Block{png, csv, wild, alink}, map[string]string{"a.png": "png", "a-2.csv": "a,b", "a-3.bin": "wild"},
-			saved{nil, []abi.Block{alink}, []string{"[image image/PNG; x=y, 3 B: a.png]", "[resource text/csv, 3 B: a-2.csv]", "[image image/../../x, 4 B: a-3.bin]"}}},
+			savedResult{nil, []abi.Block{alink}, []string{"[image image/PNG; x=y, 3 B: a.png]", "[resource text/csv, 3 B: a-2.csv]", "[image image/../../x, 4 B: a-3.bin]"}}},
 		"a folder": {"new/", ``, []abi.Block{png, csv}, map[string]string{"new/1.png": "png", "new/2.csv": "a,b"},
-			saved{nil, nil, []string{"[image image/PNG; x=y, 3 B: new/1.png]", "[resource text/csv, 3 B: new/2.csv]"}}},
-		"a folder with files": {"old", ``, []abi.Block{png}, map[string]string{"old/1.png": "kept", "old/2.png": "png"}, saved{nil, nil, []string{"[image image/PNG; x=y, 3 B: old/2.png]"}}},
-		"text":                {"a", `"text"`, nil, map[string]string{"a": "text\n"}, saved{}},
-		"JSON in a folder":    {"new/", `[1]`, nil, map[string]string{"new/1.json": "[1]\n"}, saved{}},
-		"text content":        {"a", ``, []abi.Block{said, alink}, map[string]string{"a": "said\n[../x https://example.com]\n"}, saved{}},
+			savedResult{nil, nil, []string{"[image image/PNG; x=y, 3 B: new/1.png]", "[resource text/csv, 3 B: new/2.csv]"}}},
+		"a folder with files": {"old", ``, []abi.Block{png}, map[string]string{"old/1.png": "kept", "old/2.png": "png"}, savedResult{nil, nil, []string{"[image image/PNG; x=y, 3 B: old/2.png]"}}},
+		"text":                {"a", `"text"`, nil, map[string]string{"a": "text\n"}, savedResult{}},
+		"JSON in a folder":    {"new/", `[1]`, nil, map[string]string{"new/1.json": "[1]\n"}, savedResult{}},
+		"text content":        {"a", ``, []abi.Block{said, alink}, map[string]string{"a": "said\n[../x https://example.com]\n"}, savedResult{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())

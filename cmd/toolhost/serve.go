@@ -408,7 +408,7 @@ const maxMCP = 16
 
 // mcpFolder returns the folder where the nth of these processes keeps its
 // runs. The folder of serve stays free for serve.
-func (c *loaded) mcpFolder(n int) string {
+func (c *loadedConfig) mcpFolder(n int) string {
 	name := "mcp"
 	if n > 1 {
 		name += fmt.Sprintf("-%d", n)

@@ -197,7 +197,7 @@ func TestMCPFolders(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	require.NoError(t, os.Mkdir(data, 0o700))
 	require.NoError(t, os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")))
-	a := &app{ui: ui{err: new(testlog.Buffer)}, config: &loaded{config: config{
+	a := &app{ui: ui{err: new(testlog.Buffer)}, config: &loadedConfig{config: config{
 		plugins: []string{t.TempDir()}, data: data, logLevel: "warn",
 	}}}
 	var services []*server.Service
@@ -244,7 +244,7 @@ func TestServeWaitsForTheFolder(t *testing.T) {
 	require.NoError(t, os.Mkdir(data, 0o700))
 	require.NoError(t, os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")))
 	said := new(onSay)
-	a := &app{ui: ui{err: said}, config: &loaded{config: config{
+	a := &app{ui: ui{err: said}, config: &loadedConfig{config: config{
 		plugins: []string{t.TempDir()}, data: data, logLevel: "warn",
 	}}}
 	runs := func() (*server.Service, func(), error) {
@@ -282,7 +282,7 @@ func TestShutdownThatDoesNotEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				said := new(testlog.Buffer)
-				a := &app{ui: ui{err: said}, config: &loaded{config: config{drain: 10 * time.Second}}}
+				a := &app{ui: ui{err: said}, config: &loadedConfig{config: config{drain: 10 * time.Second}}}
 				ended, again := make(chan error, 1), make(chan os.Signal, 1)
 				if test.ends > 0 {
 					time.AfterFunc(test.ends, func() { ended <- nil })

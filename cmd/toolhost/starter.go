@@ -70,7 +70,7 @@ func (c *config) starters() []string {
 
 // folders returns the folders of plugins, those of registries, and those of the program. A
 // folder that is named twice is read once, or its plugins would collide with themselves.
-func (c *loaded) folders() (all []plugins.Folder) {
+func (c *loadedConfig) folders() (all []plugins.Folder) {
 	written := c.writtenSources()
 	for i, source := range c.plugins {
 		ref, err := registry.ParseReference(source)
@@ -95,7 +95,7 @@ func (c *loaded) folders() (all []plugins.Folder) {
 
 // pulled returns the folder of a reference to a registry, with its staged version, if there
 // is one.
-func (c *loaded) pulled(source string, ref registry.Reference) plugins.Folder {
+func (c *loadedConfig) pulled(source string, ref registry.Reference) plugins.Folder {
 	if at, ok := c.staged[source]; ok {
 		ref = at
 	}
@@ -109,7 +109,7 @@ func (c *loaded) pulled(source string, ref registry.Reference) plugins.Folder {
 }
 
 // writtenSources returns the setting plugins as written, for the lock.
-func (c *loaded) writtenSources() []string {
+func (c *loadedConfig) writtenSources() []string {
 	sources := slices.Clone(c.plugins)
 	if written := c.values["plugins"].written; len(written) == len(sources) {
 		copy(sources, written)
@@ -123,7 +123,7 @@ func (c *loaded) writtenSources() []string {
 }
 
 // folderNames returns the folders of plugins as messages name them.
-func (c *loaded) folderNames() string {
+func (c *loadedConfig) folderNames() string {
 	var names []string
 	for _, f := range c.folders() {
 		names = append(names, f.Path)

@@ -265,7 +265,7 @@ func (f ignoredFile) String() string {
 }
 
 // ignoredAs returns the entry of an ignored file.
-func (c *loaded) ignoredAs(file string) (ignoredFile, bool) {
+func (c *loadedConfig) ignoredAs(file string) (ignoredFile, bool) {
 	path, err := realPath(file)
 	i := slices.IndexFunc(c.ignored, func(f ignoredFile) bool { return err == nil && f.path == path })
 	if i < 0 {
@@ -277,7 +277,7 @@ func (c *loaded) ignoredAs(file string) (ignoredFile, bool) {
 // addTrusted reads the trusted configuration of the working directory, and
 // records the others, of which it only computes the digest. The user's own folder
 // is skipped: its configuration was read before.
-func (c *loaded) addTrusted() bool {
+func (c *loadedConfig) addTrusted() bool {
 	var trusted []string
 	texts := map[string][]byte{}
 	own, _ := filepath.EvalSymlinks(userConfig())

@@ -51,8 +51,8 @@ Exit code 1 means that an example failed, or that there are no examples.`,
 	return cmd
 }
 
-// tested is the output of test.
-type tested struct {
+// testOutput is the output of test.
+type testOutput struct {
 	Plugin   string    `json:"plugin"`
 	Version  string    `json:"version"`
 	Examples []example `json:"examples"`
@@ -78,7 +78,7 @@ func testFile(ctx context.Context, a *app, name string) error {
 	defer done()
 
 	m := r.plugin.Manifest
-	out := tested{Plugin: m.Name, Version: m.Version, Examples: []example{}, Untested: []string{}, Untyped: []string{}}
+	out := testOutput{Plugin: m.Name, Version: m.Version, Examples: []example{}, Untested: []string{}, Untyped: []string{}}
 	failed := 0
 	for _, tool := range r.plugin.Tools {
 		for _, name := range untyped(tool.InputSchema) {
@@ -101,7 +101,7 @@ func testFile(ctx context.Context, a *app, name string) error {
 
 	switch {
 	case len(out.Examples) == 0:
-		err = &hinted{errors.New("no tool has an example, so nothing was tested"), "add examples to the tools of the manifest"}
+		err = &hintError{errors.New("no tool has an example, so nothing was tested"), "add examples to the tools of the manifest"}
 	case failed > 0:
 		err = &reportedError{fmt.Errorf("%d of %s failed", failed, plural(len(out.Examples), "example"))}
 	}
@@ -113,7 +113,7 @@ func testFile(ctx context.Context, a *app, name string) error {
 func (r *rehearsal) granted(a *app) error {
 	for _, tool := range r.plugin.Tools {
 		if err := tool.Denied(); err != nil && len(tool.Examples) > 0 {
-			return &hinted{err, a.config.addTo() + "\n" + strings.TrimSuffix(lackingFor(&a.config.config, r.Service, tool.Name), "\n")}
+			return &hintError{err, a.config.addTo() + "\n" + strings.TrimSuffix(lackingFor(&a.config.config, r.Service, tool.Name), "\n")}
 		}
 	}
 	return nil
@@ -229,7 +229,7 @@ func brief(value json.RawMessage) string {
 	return short(string(value), 301)
 }
 
-func (t tested) print(a *app, failed int) {
+func (t testOutput) print(a *app, failed int) {
 	rows := [][]string{{"", "TOOL", "ARGUMENTS", "FUEL", "TIME", "MEMORY"}}
 	for _, e := range t.Examples {
 		rows = append(rows, append([]string{map[bool]string{true: "ok", false: "FAIL"}[e.Passed], e.Tool, e.title()}, measured(e.Usage)...))

@@ -196,7 +196,7 @@ func showUpdates(a *app, updates []newVersion) {
 }
 
 // readLock returns the current lock, nil without one.
-func (c *loaded) readLock() (*lock.File, error) {
+func (c *loadedConfig) readLock() (*lock.File, error) {
 	k := c.lock()
 	if k.File == "" {
 		return nil, nil

@@ -49,7 +49,7 @@ code is 4 if nobody signed it whom you trust, or if the file has changed since.`
 
 // policyOf trusts the signer given by flags, or else those of the configuration. Keys are
 // files, or minisign texts.
-func (c *loaded) policyOf(signer signature.Rule) (*signature.Policy, error) {
+func (c *loadedConfig) policyOf(signer signature.Rule) (*signature.Policy, error) {
 	policy := c.trust
 	policy.Require = true
 	if reflect.DeepEqual(signer, signature.Rule{}) {
@@ -81,7 +81,7 @@ func (c *loaded) policyOf(signer signature.Rule) (*signature.Policy, error) {
 
 // describeSignature says who signed a plugin, or why nobody did, if the configuration
 // trusts any signer.
-func (c *loaded) describeSignature(p *plugins.Plugin, name string) string {
+func (c *loadedConfig) describeSignature(p *plugins.Plugin, name string) string {
 	if len(c.trust.Rules) == 0 {
 		return ""
 	}
@@ -97,8 +97,8 @@ func (c *loaded) describeSignature(p *plugins.Plugin, name string) string {
 	return "by " + oneLine(signer.String())
 }
 
-// verified is the output of verify.
-type verified struct {
+// verification is the output of verify.
+type verification struct {
 	File   string           `json:"file"`
 	Signer signature.Signer `json:"signer,omitzero"`
 	Error  string           `json:"error,omitempty"`
@@ -107,7 +107,7 @@ type verified struct {
 // verifyFile prints who signed a file.
 func verifyFile(u *ui, policy *signature.Policy, name string) error {
 	signer, err := signerOf(policy, name)
-	v := verified{File: name, Signer: signer}
+	v := verification{File: name, Signer: signer}
 	if err != nil {
 		v.Error = err.Error()
 	}

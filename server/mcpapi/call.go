@@ -64,7 +64,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 		if run.Held != "" {
 			t.StatusMessage = parkedMessage(r)
 		}
-		return nil, parked{t}
+		return nil, parkedError{t}
 	case run != nil && structured: // errors are exempt from its output schema
 		out := stillRunning(*run, parkedMessage(r))
 		a.addNotices(ctx, who, started, out)

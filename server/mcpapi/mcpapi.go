@@ -47,9 +47,9 @@ type api struct {
 
 	calls       *fair.Pool   // unanswered requests; nil on a pipe, which counts them itself
 	connections *connections // nil on a pipe
-	notified    notified
+	notified    shownNotices
 
-	served     atomic.Pointer[served]
+	served     atomic.Pointer[toolView]
 	listing    sync.RWMutex // held for reading while tools are listed
 	instructed bool         // the embedding program has its own instructions
 
@@ -62,7 +62,7 @@ func newAPI(ctx context.Context, service *server.Service, cfg Config) *api {
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
-	a.served.Store(&served{})
+	a.served.Store(&toolView{})
 	return a
 }
 
@@ -130,26 +130,26 @@ func keepPrivate(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 	}
 }
 
-// served is the clients' view of the tools. It is immutable: a reload makes a new one.
-type served struct {
-	tools        map[string]servedTool
+// toolView is the clients' view of the tools. It is immutable: a reload makes a new one.
+type toolView struct {
+	tools        map[string]toolEntry
 	instructions string
 }
 
-type servedTool struct {
+type toolEntry struct {
 	definition []byte // as in tools/list
 	structured bool   // results have structuredContent
 	background bool   // a call can be a task
 	deferred   bool   // left out of tools/list
 }
 
-func (s *served) names() []string { return slices.Sorted(maps.Keys(s.tools)) }
+func (s *toolView) names() []string { return slices.Sorted(maps.Keys(s.tools)) }
 
 // serveTools replaces the served tools by the service's current ones. The SDK notifies
 // clients of differences. One goroutine at a time calls it.
 func (a *api) serveTools(srv *mcp.Server) {
 	before, definitions := a.served.Load(), a.service.AllDefinitions("")
-	now := &served{tools: map[string]servedTool{}, instructions: instructions(definitions)}
+	now := &toolView{tools: map[string]toolEntry{}, instructions: instructions(definitions)}
 	a.listing.Lock()
 	defer a.listing.Unlock()
 
@@ -162,7 +162,7 @@ func (a *api) serveTools(srv *mcp.Server) {
 				continue
 			}
 		}
-		now.tools[d.Name] = servedTool{definition, tool.OutputSchema != nil, d.SupportsBackground, d.Deferred}
+		now.tools[d.Name] = toolEntry{definition, tool.OutputSchema != nil, d.SupportsBackground, d.Deferred}
 	}
 
 	a.served.Store(now)

@@ -188,7 +188,7 @@ func (a *api) listTools(ctx context.Context, method string, req *mcp.ListToolsRe
 // callError turns the error of a call into its answer: a task, or an error that suggests
 // a tool name.
 func (a *api) callError(req *mcp.CallToolRequest, err error) (mcp.Result, error) {
-	if t, ok := errors.AsType[parked](err); ok {
+	if t, ok := errors.AsType[parkedError](err); ok {
 		return t.task, nil
 	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Message == unknownTool(req.Params.Name).Message {

@@ -15,10 +15,10 @@ const (
 	maxNotified = 1024 // sessions remembered
 )
 
-// notified remembers the runs whose notices are in results, by session, until the next
+// shownNotices remembers the runs whose notices are in results, by session, until the next
 // request of the session acknowledges them. Meanwhile it keeps notices from being shown
 // twice. Beyond maxNotified sessions it forgets one, whose notices are then shown again.
-type notified struct {
+type shownNotices struct {
 	listing sync.RWMutex // held for reading between the list of pending notices and the last take
 
 	mu       sync.Mutex
@@ -26,7 +26,7 @@ type notified struct {
 }
 
 // take reports whether the notice of a run is not in a result yet, and records that it is.
-func (n *notified) take(session, run string) bool {
+func (n *shownNotices) take(session, run string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, found := n.sessions[session][run]; found {
@@ -50,7 +50,7 @@ func (n *notified) take(session, run string) bool {
 }
 
 // complete records that a result with these notices is about to be sent.
-func (n *notified) complete(session string, runs []string) {
+func (n *shownNotices) complete(session string, runs []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, run := range runs {
@@ -61,7 +61,7 @@ func (n *notified) complete(session string, runs []string) {
 }
 
 // sent returns the runs whose notices are in complete results.
-func (n *notified) sent(session string) (runs []string) {
+func (n *shownNotices) sent(session string) (runs []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for run, complete := range n.sessions[session] {
@@ -74,7 +74,7 @@ func (n *notified) sent(session string) (runs []string) {
 
 // give forgets notices, because they were acknowledged or the result was not sent. It
 // waits for lists that were read before, which would take them again.
-func (n *notified) give(session string, runs []string) {
+func (n *shownNotices) give(session string, runs []string) {
 	n.listing.Lock()
 	defer n.listing.Unlock()
 	n.mu.Lock()

@@ -9,7 +9,7 @@ import (
 
 // Sessions that never make another request do not add up.
 func TestNotifiedIsBounded(t *testing.T) {
-	var n notified
+	var n shownNotices
 	for i := range 2 * maxNotified {
 		session := fmt.Sprint(i)
 		require.True(t, n.take(session, "run"))

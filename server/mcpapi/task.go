@@ -65,11 +65,11 @@ type task struct {
 	InputRequests mcp.InputRequestMap `json:"inputRequests,omitempty"`
 }
 
-// parked passes the task that a call has become through the SDK, whose handlers return
+// parkedError passes the task that a call has become through the SDK, whose handlers return
 // only results that it knows, and errors.
-type parked struct{ *task }
+type parkedError struct{ *task }
 
-func (p parked) Error() string { return "the call is now the task " + p.TaskID }
+func (p parkedError) Error() string { return "the call is now the task " + p.TaskID }
 
 // taskResult is a result of tools/call within another result. The SDK would omit its type.
 type taskResult struct{ *mcp.CallToolResult }

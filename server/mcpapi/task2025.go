@@ -92,7 +92,7 @@ func initialize2025(r *mcp.InitializeResult) mcp.Result {
 }
 
 // list2025 shows a client of 2025-11-25 which tools can be tasks.
-func list2025(r *mcp.ListToolsResult, known map[string]servedTool) mcp.Result {
+func list2025(r *mcp.ListToolsResult, known map[string]toolEntry) mcp.Result {
 	out := &listedTools{ListToolsResult: r, Tools: []tool2025{}}
 	for _, tool := range r.Tools {
 		t := tool2025{Tool: tool}
