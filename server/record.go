@@ -85,7 +85,7 @@ func (s *Service) Figures() *Figures { return s.figures }
 
 // Connections lists the clients that have sent requests recently, for operators: List
 // returns those that are connected, or have sent a request in the last 30 minutes, at most
-// 1,024, the latest request first. Transports call Visit for each request, and Depart when a
+// 1,024, the latest request first. Transports call Begin for each request, and Remove when a
 // connection has ended. It is safe for concurrent use.
 type Connections = presence.Clients
 

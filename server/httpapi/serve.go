@@ -79,7 +79,7 @@ func (a *API) visit(r *http.Request, c identity.Caller) (leave func()) {
 	if c.Unnamed {
 		conn.Session = ""
 	}
-	return a.service.Connections().Visit("http "+c.Audience()+" "+name, c.Client(), conn)
+	return a.service.Connections().Begin("http "+c.Audience()+" "+name, c.Client(), conn)
 }
 
 // finish completes a response. v is the panic of its handler, or nil.

@@ -253,7 +253,7 @@ func (h *Handler) enter(w http.ResponseWriter, r *http.Request, m envelope, from
 		}
 		return func() {
 			release()
-			h.api.service.Connections().Depart(connectionID(id))
+			h.api.service.Connections().Remove(connectionID(id))
 		}, true
 	case r.Method != http.MethodPost:
 		return release, true

@@ -40,7 +40,7 @@ func (a *api) visit(method string, req mcp.Request) (leave func()) {
 			conn.Session = ""
 		}
 	}
-	return a.service.Connections().Visit(id, who.Client(), conn)
+	return a.service.Connections().Begin(id, who.Client(), conn)
 }
 
 // connectionID returns the id of a connection that began with initialize.

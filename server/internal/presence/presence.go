@@ -48,9 +48,9 @@ func (c *Clients) List() []wire.ClientConnection {
 	return out
 }
 
-// Visit records a request of a client, for transports. Call leave when the request is
+// Begin records a request of a client, for transports. Call end when the request is
 // answered. The id distinguishes connections, and client is the key that limits count by.
-func (c *Clients) Visit(id, client string, of wire.ClientConnection) (leave func()) {
+func (c *Clients) Begin(id, client string, of wire.ClientConnection) (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -72,8 +72,8 @@ func (c *Clients) Visit(id, client string, of wire.ClientConnection) (leave func
 	}
 }
 
-// Depart removes a connection that has ended, for transports.
-func (c *Clients) Depart(id string) {
+// Remove removes a connection that has ended, for transports.
+func (c *Clients) Remove(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.byID, id)

@@ -27,9 +27,9 @@ func TestList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Clients
 		began := time.Now().UTC()
-		leave := c.Visit("a", "ana", named("a"))
+		leave := c.Begin("a", "ana", named("a"))
 		time.Sleep(time.Minute)
-		c.Visit("b", "bo", named("b"))()
+		c.Begin("b", "bo", named("b"))()
 		require.Equal(t, []string{"b", "a"}, names(&c))
 		require.Equal(t, 1, c.List()[1].InFlight)
 
@@ -40,8 +40,8 @@ func TestList(t *testing.T) {
 		time.Sleep(listedFor + 1)
 		require.Empty(t, c.List())
 
-		c.Visit("a", "ana", named("a"))()
-		c.Depart("a")
+		c.Begin("a", "ana", named("a"))()
+		c.Remove("a")
 		require.Empty(t, c.List())
 	})
 }
@@ -49,25 +49,25 @@ func TestList(t *testing.T) {
 // A client chooses its name, which is shortened.
 func TestLongName(t *testing.T) {
 	var c Clients
-	c.Visit("a", "ana", named(strings.Repeat("\x1b", 500)))()
+	c.Begin("a", "ana", named(strings.Repeat("\x1b", 500)))()
 	require.LessOrEqual(t, len([]rune(c.List()[0].Client)), maxName)
 }
 
 // A client with many connections displaces its own idle ones, and no busy one.
 func TestFull(t *testing.T) {
 	var c Clients
-	c.Visit("quiet", "bo", named("quiet"))()
+	c.Begin("quiet", "bo", named("quiet"))()
 	for i := range maxListed {
-		c.Visit(fmt.Sprint(i), "ana", named("loud"))()
+		c.Begin(fmt.Sprint(i), "ana", named("loud"))()
 	}
 	require.Len(t, c.List(), maxListed)
 	require.Contains(t, names(&c), "quiet")
 
 	var busy Clients
 	for i := range maxListed {
-		busy.Visit(fmt.Sprint(i), "ana", named("busy"))
+		busy.Begin(fmt.Sprint(i), "ana", named("busy"))
 	}
-	busy.Visit("late", "bo", named("late"))()
+	busy.Begin("late", "bo", named("late"))()
 	require.NotContains(t, names(&busy), "late")
 	require.Len(t, busy.List(), maxListed)
 }
