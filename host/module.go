@@ -177,7 +177,7 @@ func (m *Module) Stats() Stats {
 
 // KeepsCode reports whether compiled code outlives its modules, which makes
 // compiling a module again fast.
-func (h *Host) KeepsCode() bool { return h.code.Keeps() }
+func (h *Host) KeepsCode() bool { return h.code.Persistent() }
 
 // Close frees the compiled code. No call may run during or after it.
 func (m *Module) Close(ctx context.Context) error {

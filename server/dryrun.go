@@ -74,7 +74,7 @@ func (d describer) answer(ctx context.Context, c call) (abi.Result, error) {
 	if public, secret := c.tool.PublicArgs(c.Args); secret {
 		what.Args = public
 	}
-	_, hint, err := d.approvals.Foresee(ctx, c.tool, approval.Call{Session: c.Session})
+	_, hint, err := d.approvals.Preview(ctx, c.tool, approval.Call{Session: c.Session})
 	if err != nil {
 		return abi.Result{}, err
 	}

@@ -40,9 +40,9 @@ func (s *Service) openStages() {
 		check(localeAndKey),
 	)
 	checks := join(
-		find(toolOf(s.catalog, s.agent), s.audit.Kept()), // the tool
-		check(admit(s.catalog.Annotations)),              // arguments that fit, and grants
-		check(limit),                                     // fuel, memory, output and time
+		find(toolOf(s.catalog, s.agent), s.audit.Enabled()), // the tool
+		check(admit(s.catalog.Annotations)),                 // arguments that fit, and grants
+		check(limit),                                        // fuel, memory, output and time
 	)
 	s.stages.direct = chain(
 		recording.record, // record.go: in figures, traces and the audit log

@@ -125,8 +125,8 @@ func Private(cfg Config) *Cache {
 	return &Cache{Config: cfg, staging: []string{dir}}
 }
 
-// Keeps reports whether compiled code outlives this process.
-func (c *Cache) Keeps() bool { return c != nil && c.folder != nil }
+// Persistent reports whether compiled code outlives this process.
+func (c *Cache) Persistent() bool { return c != nil && c.folder != nil }
 
 // Stores reports whether compiled code can be added.
 func (c *Cache) Stores() bool { return c != nil && c.stores }
@@ -188,7 +188,7 @@ func (c *Cache) key(digest string) string {
 // Find loads a module, or returns nil if the cache does not have it. The cache must be
 // Ready.
 func (c *Cache) Find(digest string) *Loaded {
-	if !c.Keeps() {
+	if !c.Persistent() {
 		return nil
 	}
 	key := c.key(digest)

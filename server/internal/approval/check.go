@@ -131,9 +131,9 @@ func (c *Checker) askProgram(ctx context.Context, tool *catalog.Tool, call Call)
 	return nil
 }
 
-// Foresee is Check for a dry run, which asks nobody. The text tells the caller that a person
+// Preview is Check for a dry run, which asks nobody. The text tells the caller that a person
 // would be asked.
-func (c *Checker) Foresee(ctx context.Context, tool *catalog.Tool, call Call) (Verdict, string, error) {
+func (c *Checker) Preview(ctx context.Context, tool *catalog.Tool, call Call) (Verdict, string, error) {
 	verdict, why := c.Judge(ctx, tool, call)
 	switch verdict {
 	case Denied:

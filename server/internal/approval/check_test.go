@@ -102,7 +102,7 @@ func TestCheck(t *testing.T) {
 			}
 			b.rules, b.audited = test.rules, nil
 
-			verdict, text, err := b.Foresee(t.Context(), b.tool, call)
+			verdict, text, err := b.Preview(t.Context(), b.tool, call)
 			require.Equal(t, test.want, verdict)
 			require.Contains(t, text, test.foresee)
 			require.Equal(t, verdict == Denied || verdict == Unheld, err != nil)

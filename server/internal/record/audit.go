@@ -304,5 +304,5 @@ func (a *Auditor) Counts() (written, lost int64, kept bool) {
 	return written, lost, true
 }
 
-// Kept reports whether there is a log.
-func (a *Auditor) Kept() bool { return a.log != nil }
+// Enabled reports whether there is a log.
+func (a *Auditor) Enabled() bool { return a.log != nil }

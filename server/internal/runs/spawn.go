@@ -130,7 +130,7 @@ func (s *Spawn) Plan(ctx context.Context, tool *catalog.Tool, dryRun bool) error
 		return nil
 	}
 
-	verdict, _, err := s.Checker.Foresee(ctx, tool, approval.Call{Session: s.Name})
+	verdict, _, err := s.Checker.Preview(ctx, tool, approval.Call{Session: s.Name})
 	if err != nil {
 		return err
 	}
