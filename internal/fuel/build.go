@@ -55,7 +55,7 @@ func (b *builder) build(code *wasmbin.Code, t *wasmbin.FuncType) (*graph, error)
 	b.g, b.code = g, code
 	b.locals = localCount(code, t)
 	b.loop, b.cur = 0, -1
-	g.loops = append(g.loops, loop{parent: -1, header: -1, label: -1})
+	g.loops = append(g.loops, loop{parent: -1, header: -1})
 	g.labels = append(g.labels, exit)
 	b.frames = append(b.frames[:0], block{op: wasmbin.OpBlock, targeted: true, arity: len(t.Results)})
 	b.rd.Reset(code, b.r.types)
@@ -148,7 +148,7 @@ func (b *builder) open(n uint32, in *wasmbin.Instr) error {
 		switch in.Op {
 		case wasmbin.OpLoop:
 			b.finish(n, endFall, 0)
-			b.g.loops = append(b.g.loops, loop{parent: b.loop, header: int32(len(b.g.nodes)), label: f.label})
+			b.g.loops = append(b.g.loops, loop{parent: b.loop, header: int32(len(b.g.nodes))})
 			b.loop = int32(len(b.g.loops) - 1)
 			b.g.labels[f.label] = int32(len(b.g.nodes))
 			b.begin(n, true)

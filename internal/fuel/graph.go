@@ -59,9 +59,8 @@ type loop struct {
 	parent     int32
 	header     int32
 	end        int32 // the node after its last one
-	label      int32
-	backs      int  // back edges
-	selfChecks bool // checks the counter by itself whenever it runs
+	backs      int   // back edges
+	selfChecks bool  // checks the counter by itself whenever it runs
 	dispatch   dispatch
 }
 

@@ -57,8 +57,7 @@ type writer struct {
 type opened struct {
 	label int32
 	node  int32 // of the if it belongs to, below zero if none or if it has an else
-	dead  bool
-	arity int // values of a branch to it
+	arity int   // values of a branch to it
 }
 
 func (w *writer) function(f uint32, g *graph, check bool) {
@@ -123,7 +122,7 @@ func (w *writer) instr(n uint32, in *wasmbin.Instr) {
 
 	switch in.Op { // dead code, or the end of the function
 	case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
-		w.opened = append(w.opened, opened{node: -1, dead: true})
+		w.opened = append(w.opened, opened{node: -1})
 	case wasmbin.OpEnd:
 		w.opened = w.opened[:len(w.opened)-1]
 		if len(w.opened) == 0 && w.cur >= 0 && nodes[w.cur].end == endFinish {

@@ -79,7 +79,6 @@ const (
 	describeAt = 0
 	invokeAt   = 1 << 16
 	resumeAt   = 3 << 15 // in the second half of what invoke has
-	endsAt     = bufferAt - 8
 	bufferAt   = 2 << 16
 	pages      = 4
 )
@@ -172,8 +171,6 @@ func constant(code []byte, n int) []byte {
 func (a *assembler) constant(n int)              { a.code = constant(a.code, n) }
 func (a *assembler) op(op wasmbin.Op)            { a.code = wasmbin.AppendOp(a.code, op) }
 func (a *assembler) opX(op wasmbin.Op, x uint32) { a.code = wasmbin.AppendOpX(a.code, op, x) }
-func (a *assembler) load()                       { a.code = append(a.code, byte(wasmbin.OpI32Load), 2, 0) }
-func (a *assembler) store()                      { a.code = append(a.code, 0x36, 2, 0) }                 // i32.store
 func (a *assembler) loop()                       { a.code = append(a.code, byte(wasmbin.OpLoop), 0x40) } // of no type
 func (a *assembler) float(bits ...byte) {
 	a.code = append(append(a.code, byte(wasmbin.OpF64Const)), bits...)
@@ -309,58 +306,6 @@ func (p *Program) Start(op, request string) *Program {
 		a.text(request)
 		a.opX(wasmbin.OpCall, fnStart)
 		a.op(wasmbin.OpDrop)
-	})
-}
-
-// StartMany starts an operation n times.
-func (p *Program) StartMany(n int, op, request string) *Program {
-	return p.then(func(a *assembler) {
-		a.constant(n)
-		a.opX(wasmbin.OpLocalSet, 0)
-		a.loop()
-		a.text(op)
-		a.text(request)
-		a.opX(wasmbin.OpCall, fnStart)
-		a.op(wasmbin.OpDrop)
-		a.opX(wasmbin.OpLocalGet, 0)
-		a.constant(1)
-		a.op(wasmbin.OpI32Sub)
-		a.opX(wasmbin.OpLocalTee, 0)
-		a.opX(wasmbin.OpBrIf, 0)
-		a.op(wasmbin.OpEnd)
-	})
-}
-
-// Until is for Resume: it returns "waiting" until it runs for the n-th time.
-func (p *Program) Until(n int) *Program {
-	return p.then(func(a *assembler) {
-		a.constant(endsAt)
-		a.constant(endsAt)
-		a.load()
-		a.constant(1)
-		a.op(wasmbin.OpI32Add)
-		a.store()
-		a.constant(endsAt)
-		a.load()
-		a.constant(n)
-		a.op(wasmbin.OpI32Ne)
-		a.code = append(a.code, byte(wasmbin.OpIf), 0x40) // of no type
-		a.constant(int(abi.InvokeWaiting))
-		a.op(wasmbin.OpReturn)
-		a.op(wasmbin.OpEnd)
-	})
-}
-
-// Show writes the response and a line feed to the live output.
-func (p *Program) Show() *Program {
-	return p.then(func(a *assembler) {
-		a.constant(int(abi.FieldResponse))
-		a.constant(bufferAt)
-		a.constant((pages << 16) - bufferAt)
-		a.opX(wasmbin.OpCall, fnRead)
-		a.opX(wasmbin.OpLocalSet, 0)
-		a.write(abi.StreamOutput, func() { a.constant(bufferAt); a.opX(wasmbin.OpLocalGet, 0) })
-		a.write(abi.StreamOutput, func() { a.text("\n") })
 	})
 }
 

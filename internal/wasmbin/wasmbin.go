@@ -244,25 +244,3 @@ func (m *Module) typeAt(i uint32) (FuncType, bool) {
 	}
 	return m.Types[i], true
 }
-
-// Export returns the export of that name.
-func (m *Module) Export(name string) (Export, bool) {
-	i := slices.IndexFunc(m.Exports, func(e Export) bool { return e.Name == name })
-	if i < 0 {
-		return Export{}, false
-	}
-	return m.Exports[i], true
-}
-
-// Memory returns the limits of the module's memory, imported or defined, in
-// pages. It is false if the module has none.
-func (m *Module) Memory() (Limits, bool) {
-	i := slices.IndexFunc(m.Imports, func(i Import) bool { return i.Kind == KindMemory })
-	switch {
-	case i >= 0:
-		return m.Imports[i].Memory, true
-	case len(m.Memories) > 0:
-		return m.Memories[0], true
-	}
-	return Limits{}, false
-}
