@@ -17,6 +17,7 @@ import (
 
 // TestDocumentedFields: go doc shows the fields of types that are only aliases in a package.
 func TestDocumentedFields(t *testing.T) {
+	names := strings.NewReplacer("guest.", "", "grant.", "", "abi.", "", "egress.Rule", "HTTPRule")
 	for name, types := range map[string][]any{
 		"guest/plugin.go": {guest.Hints{}, guest.Limits{}, guest.Needs{}, guest.FileNeed{}, guest.HTTPNeed{}, guest.Narration{}, guest.Text{}},
 		"host/grants.go":  {host.Grant{}, host.Mount{}, host.HTTPRule{}, host.KV{}},
@@ -25,9 +26,9 @@ func TestDocumentedFields(t *testing.T) {
 		for _, v := range types {
 			of := reflect.TypeOf(v)
 			for f := range of.Fields() {
-				kind := strings.NewReplacer("guest.", "", "grant.", "", "abi.", "").Replace(f.Type.String())
+				kind := names.Replace(f.Type.String())
 				line := regexp.MustCompile(`(?m)^\t` + f.Name + ` +` + regexp.QuoteMeta(kind) + `( |$)`)
-				require.Regexp(t, line, docs[of.Name()], name)
+				require.Regexp(t, line, docs[names.Replace(of.String())], name)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package host
 import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/grant"
+	"github.com/toolhost/toolhost/internal/egress"
 )
 
 // Grant is the operator's grant to one plugin. The zero Grant grants nothing.
@@ -54,7 +55,7 @@ type Mount = grant.Mount
 type HTTPRule = grant.HTTPRule
 
 // DefaultMaxBody is the default of HTTPRule.MaxBody, in bytes.
-const DefaultMaxBody = grant.DefaultMaxBody
+const DefaultMaxBody = egress.DefaultMaxBody
 
 // KV is the grant of a key-value store. The zero KV grants nothing.
 //

@@ -4,6 +4,7 @@ package grant
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/toolhost/toolhost/abi"
 )
@@ -73,4 +74,46 @@ func flag(name, doc string, needed func(abi.Needs) bool, field func(*Grant) *boo
 		Lacking: func(n abi.Needs, g Grant, add *Grant) { *field(add) = needed(n) && !*field(&g) },
 		Granted: func(g Grant) []string { return names(*field(&g)) },
 	}
+}
+
+// store returns a capability to read, or to read and write, a store.
+func store(name, doc string, check func(Grant) []GrantProblem, needed func(abi.Needs) abi.StoreMode, field func(*Grant) *abi.StoreMode) Capability {
+	text := func(mode abi.StoreMode) string { return fmt.Sprintf("%s (%s)", name, mode) }
+	lacking := func(n abi.Needs, g Grant) abi.StoreMode {
+		if granted := *field(&g); granted == abi.StoreWrite || granted == needed(n) {
+			return ""
+		}
+		return needed(n)
+	}
+
+	return Capability{
+		Name: name, Doc: doc,
+		Missing: func(n abi.Needs, g Grant) []string {
+			if mode := lacking(n, g); mode != "" {
+				return []string{text(mode)}
+			}
+			return nil
+		},
+		Lacking: func(n abi.Needs, g Grant, add *Grant) {
+			if mode := lacking(n, g); mode != "" {
+				*field(add) = mode
+			}
+		},
+		Granted: func(g Grant) []string {
+			if mode := *field(&g); mode != "" {
+				return []string{text(mode)}
+			}
+			return nil
+		},
+		Check:  check,
+		Writes: func(g Grant) bool { return *field(&g) == abi.StoreWrite },
+	}
+}
+
+// texts returns the texts of parts of needs or of a grant, in the operator's notation.
+func texts[T any](parts []T, text func(T) string) (all []string) {
+	for _, p := range parts {
+		all = append(all, text(p))
+	}
+	return all
 }

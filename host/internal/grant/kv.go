@@ -30,51 +30,25 @@ type KV struct {
 }
 
 // kvCapability is the key-value store of the plugin.
-var kvCapability = Capability{
-	Name: "kv", Doc: "a key-value store of its own",
-	Missing: func(n abi.Needs, g Grant) []string {
-		if allowsStore(g.KV.Mode, n.KV) {
-			return nil
-		}
-		return []string{kvText(n.KV)}
-	},
-	Lacking: func(n abi.Needs, g Grant, add *Grant) {
-		if !allowsStore(g.KV.Mode, n.KV) {
-			add.KV.Mode = n.KV
-		}
-	},
-	Granted: func(g Grant) []string {
-		if g.KV.Mode == "" {
-			return nil
-		}
-		return []string{kvText(g.KV.Mode)}
-	},
-	Check: func(g Grant) (problems []GrantProblem) {
-		kv := g.KV
-		switch kv.Mode {
-		case abi.StoreRead, abi.StoreWrite:
-		case "":
-			if kv != (KV{}) {
-				problems = append(problems, GrantProblem{"kv.mode", "expected read or write, found nothing"})
-			}
-		default:
-			problems = append(problems, GrantProblem{"kv.mode", fmt.Sprintf("expected read or write, found %q", kv.Mode)})
-		}
-		if kv.Scope != "" && kv.Scope != KVPlugin && kv.Scope != KVSession {
-			problems = append(problems, GrantProblem{"kv.scope", fmt.Sprintf("expected plugin or session, found %q", kv.Scope)})
-		}
-		if kv.Keys < 0 || kv.Bytes < 0 {
-			problems = append(problems, GrantProblem{"kv", "expected positive numbers of keys and bytes"})
-		}
-		return problems
-	},
-	Writes: func(g Grant) bool { return g.KV.Mode == abi.StoreWrite },
-}
+var kvCapability = store("kv", "a key-value store of its own", checkKV,
+	func(n abi.Needs) abi.StoreMode { return n.KV }, func(g *Grant) *abi.StoreMode { return &g.KV.Mode })
 
-// kvText formats a need or a grant as an operator would write it.
-func kvText(mode abi.StoreMode) string { return fmt.Sprintf("kv (%s)", mode) }
-
-// allowsStore reports whether the granted mode covers the needed one.
-func allowsStore(granted, needed abi.StoreMode) bool {
-	return needed == "" || granted == abi.StoreWrite || granted == needed
+func checkKV(g Grant) (problems []GrantProblem) {
+	kv := g.KV
+	switch kv.Mode {
+	case abi.StoreRead, abi.StoreWrite:
+	case "":
+		if kv != (KV{}) {
+			problems = append(problems, GrantProblem{"kv.mode", "expected read or write, found nothing"})
+		}
+	default:
+		problems = append(problems, GrantProblem{"kv.mode", fmt.Sprintf("expected read or write, found %q", kv.Mode)})
+	}
+	if kv.Scope != "" && kv.Scope != KVPlugin && kv.Scope != KVSession {
+		problems = append(problems, GrantProblem{"kv.scope", fmt.Sprintf("expected plugin or session, found %q", kv.Scope)})
+	}
+	if kv.Keys < 0 || kv.Bytes < 0 {
+		problems = append(problems, GrantProblem{"kv", "expected positive numbers of keys and bytes"})
+	}
+	return problems
 }

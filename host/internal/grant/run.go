@@ -2,23 +2,19 @@ package grant
 
 import "github.com/toolhost/toolhost/abi"
 
-// checkpointCapability depends on the kind of call; the operator does not grant it.
-var checkpointCapability = Capability{
-	Name: "checkpoint", Doc: "the resume point of a background run",
-	Missing: func(abi.Needs, Grant) []string { return nil },
-	Granted: func(Grant) []string { return nil },
-}
+// These capabilities need no grant. The kind of a call decides about checkpoints and
+// messages.
+var (
+	checkpointCapability = ungranted("checkpoint", "the resume point of a background run")
+	messagesCapability   = ungranted("messages", "messages to a background run")
+	reportCapability     = ungranted("report", "status, unit of the progress and summary")
+)
 
-// messagesCapability depends on the kind of call; the operator does not grant it.
-var messagesCapability = Capability{
-	Name: "messages", Doc: "messages to a background run",
-	Missing: func(abi.Needs, Grant) []string { return nil },
-	Granted: func(Grant) []string { return nil },
-}
-
-// reportCapability is progress and status reports. It needs no grant.
-var reportCapability = Capability{
-	Name: "report", Doc: "status, unit of the progress and summary",
-	Missing: func(abi.Needs, Grant) []string { return nil },
-	Granted: func(Grant) []string { return nil },
+// ungranted returns a capability that the operator does not grant.
+func ungranted(name, doc string) Capability {
+	return Capability{
+		Name: name, Doc: doc,
+		Missing: func(abi.Needs, Grant) []string { return nil },
+		Granted: func(Grant) []string { return nil },
+	}
 }

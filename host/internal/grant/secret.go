@@ -9,13 +9,8 @@ import (
 // secretsCapability grants secrets in HTTP requests. The rules of http name them.
 var secretsCapability = Capability{
 	Name: "secrets", Doc: "secrets in its requests over HTTP, by the rules of http",
-	Missing: func(n abi.Needs, g Grant) (missing []string) {
-		for _, name := range lackingSecrets(n, g) {
-			missing = append(missing, secretText(name))
-		}
-		return missing
-	},
-	Lacking: func(n abi.Needs, g Grant, add *Grant) { addSecrets(n, g, add) },
+	Missing: func(n abi.Needs, g Grant) []string { return texts(lackingSecrets(n, g), secretText) },
+	Lacking: addSecrets,
 	Granted: func(g Grant) (names []string) {
 		for _, r := range g.HTTP {
 			if name := secretText(r.Secret); r.Secret != "" && !slices.Contains(names, name) {

@@ -10,19 +10,9 @@ import (
 // toolsCapability is other tools.
 var toolsCapability = Capability{
 	Name: "tools", Doc: "other tools that it may call, by the names that agents know them by",
-	Missing: func(n abi.Needs, g Grant) (missing []string) {
-		for _, name := range lackingTools(n, g) {
-			missing = append(missing, toolText(name))
-		}
-		return missing
-	},
+	Missing: func(n abi.Needs, g Grant) []string { return texts(lackingTools(n, g), toolText) },
 	Lacking: func(n abi.Needs, g Grant, add *Grant) { add.Tools = lackingTools(n, g) },
-	Granted: func(g Grant) (names []string) {
-		for _, name := range g.Tools {
-			names = append(names, toolText(name))
-		}
-		return names
-	},
+	Granted: func(g Grant) []string { return texts(g.Tools, toolText) },
 	Check: func(g Grant) (problems []GrantProblem) {
 		for i, name := range g.Tools {
 			if !abi.IsAgentName(name) && name != abi.EveryTool {

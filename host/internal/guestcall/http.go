@@ -44,7 +44,7 @@ func (c *Call) webOf() (*web, error) {
 		return c.Web, nil
 	}
 
-	policy, err := egress.Compile(c.Grant.Rules())
+	policy, err := egress.Compile(c.Grant.HTTP)
 	if err != nil {
 		return nil, err
 	}
