@@ -28,12 +28,7 @@ const (
 func (c *Client) Attach(ctx context.Context, ref Reference, mediaType string, document []byte, annotations map[string]string) (digest.Digest, error) {
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
-	repo, err := c.repository(ref)
-	if err != nil {
-		return "", err
-	}
-
-	subject, err := resolve(ctx, repo, ref)
+	repo, subject, err := c.resolve(ctx, ref)
 	if err == nil {
 		err = attach(ctx, repo, subject, mediaType, document, annotations)
 	}
@@ -103,48 +98,6 @@ func attached(ctx context.Context, repo *remote.Repository, subject ocispec.Desc
 	return documents, nil
 }
 
-// attachments stores the documents that are attached to an artifact, one of each media type.
-func (c *Client) attachments(ctx context.Context, repo *remote.Repository, subject ocispec.Descriptor, a Artifact) (map[string]digest.Digest, error) {
-	var found map[string]digest.Digest
-	for _, ending := range slices.Sorted(maps.Keys(c.Attachments)) {
-		documents, err := attached(ctx, repo, subject, c.Attachments[ending])
-		if err != nil {
-			return nil, err
-		}
-		if len(documents) == 0 {
-			continue
-		}
-
-		chosen := documents[0]
-		if len(documents) > 1 && c.Prefer != nil {
-			wasm, err := c.Store.Module(a)
-			if err != nil {
-				return nil, err
-			}
-			if preferred, ok := c.preferred(ending, wasm, documents); ok {
-				chosen = preferred
-			}
-		}
-		if err := c.Store.write(chosen); err != nil {
-			return nil, err
-		}
-		if found == nil {
-			found = map[string]digest.Digest{}
-		}
-		found[ending] = digest.FromBytes(chosen)
-	}
-	return found, nil
-}
-
-// preferred returns the first document that the client prefers.
-func (c *Client) preferred(ending string, wasm []byte, documents [][]byte) ([]byte, bool) {
-	i := slices.IndexFunc(documents, func(d []byte) bool { return c.Prefer(ending, wasm, d) })
-	if i < 0 {
-		return nil, false
-	}
-	return documents[i], true
-}
-
 // PullAttached stores the documents that were attached to a stored artifact after its pull,
 // those that [Client.Prefer] prefers, and returns the artifact with them. It removes none,
 // and does not ask the registry if the artifact has a preferred document. References to the
@@ -158,16 +111,18 @@ func (c *Client) PullAttached(ctx context.Context, ref Reference, a Artifact) (A
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
 	at := ref.At(a.Digest)
-	repo, err := c.repository(at)
-	if err != nil {
-		return a, err
-	}
-	subject, err := resolve(ctx, repo, at)
+	repo, subject, err := c.resolve(ctx, at)
 	if err != nil {
 		return a, failed(ctx, at, err)
 	}
 	a.Source = at.String()
-	now, err := c.untilComplete(func() (Artifact, error) { return c.bringAttached(ctx, repo, subject, a, wasm) })
+	now, err := c.untilComplete(func() (Artifact, error) {
+		now, err := c.addAttached(ctx, repo, subject, a, wasm, false)
+		if err != nil {
+			return now, err
+		}
+		return now, c.Store.name(now)
+	})
 	return now, failed(ctx, at, err)
 }
 
@@ -181,26 +136,34 @@ func (c *Client) hasPreferred(a Artifact, wasm []byte) bool {
 	return false
 }
 
-// bringAttached adds the preferred documents to an artifact.
-func (c *Client) bringAttached(ctx context.Context, repo *remote.Repository, subject ocispec.Descriptor, a Artifact, wasm []byte) (Artifact, error) {
+// addAttached stores the documents that are attached to an artifact, one of each media
+// type: the first that the client prefers, or else the first of all, if that is wanted too.
+func (c *Client) addAttached(ctx context.Context, repo *remote.Repository, subject ocispec.Descriptor, a Artifact, wasm []byte, orFirst bool) (Artifact, error) {
 	a.Attached = maps.Clone(a.Attached)
 	for _, ending := range slices.Sorted(maps.Keys(c.Attachments)) {
 		documents, err := attached(ctx, repo, subject, c.Attachments[ending])
 		if err != nil {
 			return a, err
 		}
-		document, ok := c.preferred(ending, wasm, documents)
-		if !ok {
+
+		i := -1
+		if c.Prefer != nil && (!orFirst || len(documents) > 1) {
+			i = slices.IndexFunc(documents, func(d []byte) bool { return c.Prefer(ending, wasm, d) })
+		}
+		if i < 0 && orFirst && len(documents) > 0 {
+			i = 0
+		}
+		if i < 0 {
 			continue
 		}
 
-		if err := c.Store.write(document); err != nil {
+		if err := c.Store.write(documents[i]); err != nil {
 			return a, err
 		}
 		if a.Attached == nil {
 			a.Attached = map[string]digest.Digest{}
 		}
-		a.Attached[ending] = digest.FromBytes(document)
+		a.Attached[ending] = digest.FromBytes(documents[i])
 	}
-	return a, c.Store.name(a)
+	return a, nil
 }

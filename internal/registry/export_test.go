@@ -34,12 +34,7 @@ func (c *Client) Attached(ctx context.Context, ref Reference, d digest.Digest, m
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
 	ref = ref.At(d)
-	repo, err := c.repository(ref)
-	if err != nil {
-		return nil, err
-	}
-
-	subject, err := resolve(ctx, repo, ref)
+	repo, subject, err := c.resolve(ctx, ref)
 	var documents [][]byte
 	if err == nil {
 		documents, err = attached(ctx, repo, subject, mediaType)

@@ -55,19 +55,21 @@ const (
 	MaxModule = 64 << 20
 )
 
-// resolve returns the descriptor that a reference currently names.
-func resolve(ctx context.Context, repo *remote.Repository, ref Reference) (ocispec.Descriptor, error) {
-	desc, err := repo.Resolve(ctx, ref.oras().Reference)
+// resolve returns the repository of a reference, and the descriptor that it currently names.
+func (c *Client) resolve(ctx context.Context, ref Reference) (*remote.Repository, ocispec.Descriptor, error) {
+	repo, err := c.repository(ref)
 	if err != nil {
-		return desc, err
+		return nil, ocispec.Descriptor{}, err
 	}
-	if !isSHA256(desc.Digest) {
-		return desc, fmt.Errorf("%w: the registry answers %.80q, expected one of SHA-256", ErrDigest, desc.Digest)
+	desc, err := repo.Resolve(ctx, ref.oras().Reference)
+	switch {
+	case err != nil:
+	case !isSHA256(desc.Digest):
+		err = fmt.Errorf("%w: the registry answers %.80q, expected one of SHA-256", ErrDigest, desc.Digest)
+	case ref.Digest != "" && desc.Digest != ref.Digest:
+		err = fmt.Errorf("%w: asked for %s, and the registry answers %s", ErrDigest, ref.Digest, desc.Digest)
 	}
-	if ref.Digest != "" && desc.Digest != ref.Digest {
-		return desc, fmt.Errorf("%w: asked for %s, and the registry answers %s", ErrDigest, ref.Digest, desc.Digest)
-	}
-	return desc, nil
+	return repo, desc, err
 }
 
 // fetchManifest returns the manifest of a plugin: the one that a descriptor names, or the

@@ -32,11 +32,7 @@ func (a Artifact) contents() []digest.Digest {
 func (c *Client) Resolve(ctx context.Context, ref Reference) (digest.Digest, error) {
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
-	repo, err := c.repository(ref)
-	if err != nil {
-		return "", err
-	}
-	desc, err := resolve(ctx, repo, ref)
+	_, desc, err := c.resolve(ctx, ref)
 	return desc.Digest, failed(ctx, ref, err)
 }
 
@@ -46,12 +42,7 @@ func (c *Client) Resolve(ctx context.Context, ref Reference) (digest.Digest, err
 func (c *Client) Pull(ctx context.Context, ref Reference) (Artifact, error) {
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
-	repo, err := c.repository(ref)
-	if err != nil {
-		return Artifact{}, err
-	}
-
-	desc, err := resolve(ctx, repo, ref)
+	repo, desc, err := c.resolve(ctx, ref)
 	if err != nil {
 		return Artifact{}, failed(ctx, ref, err)
 	}
@@ -74,14 +65,16 @@ func (c *Client) untilComplete(store func() (Artifact, error)) (Artifact, error)
 func (c *Client) bring(ctx context.Context, repo *remote.Repository, ref Reference, desc ocispec.Descriptor) (Artifact, error) {
 	at := ref.At(desc.Digest)
 	a, err := c.Store.Find(at)
+	var wasm []byte
 	if err == nil {
-		_, err = c.Store.Module(a)
+		wasm, err = c.Store.Module(a)
 	}
 	if errors.Is(err, ErrNotStored) || errors.Is(err, ErrDamaged) || err == nil && !c.Store.complete(a) {
-		a, err = c.download(ctx, repo, at, desc)
+		a, wasm, err = c.download(ctx, repo, at, desc)
 	}
 	if err == nil {
-		a.Attached, err = c.attachments(ctx, repo, desc, a)
+		a.Attached = nil
+		a, err = c.addAttached(ctx, repo, desc, a, wasm, true)
 	}
 	if err == nil {
 		err = c.Store.name(a)
@@ -93,16 +86,16 @@ func (c *Client) bring(ctx context.Context, repo *remote.Repository, ref Referen
 	return a, err
 }
 
-// download stores a manifest and its module.
-func (c *Client) download(ctx context.Context, repo *remote.Repository, at Reference, desc ocispec.Descriptor) (Artifact, error) {
+// download stores a manifest and its module, which it returns.
+func (c *Client) download(ctx context.Context, repo *remote.Repository, at Reference, desc ocispec.Descriptor) (Artifact, []byte, error) {
 	a := Artifact{Source: at.String(), Digest: desc.Digest}
 	manifest, document, err := fetchManifest(ctx, repo, desc)
 	if err != nil {
-		return a, err
+		return a, nil, err
 	}
 	layer, isModule, err := module(manifest)
 	if err != nil {
-		return a, err
+		return a, nil, err
 	}
 
 	var wasm []byte
@@ -115,12 +108,12 @@ func (c *Client) download(ctx context.Context, repo *remote.Repository, at Refer
 		err = checkModule(wasm)
 	}
 	if err != nil {
-		return a, err
+		return a, nil, err
 	}
 
 	a.Module, a.Size = digest.FromBytes(wasm), int64(len(wasm))
 	if err := c.Store.write(document); err != nil {
-		return a, err
+		return a, nil, err
 	}
-	return a, c.Store.write(wasm)
+	return a, wasm, c.Store.write(wasm)
 }
