@@ -86,10 +86,8 @@ func toolArguments(block []byte) json.RawMessage {
 // callHosted calls a granted tool, and returns its result: a text as it is, any other
 // value as JSON.
 func (c *Call) callHosted(tool string, args json.RawMessage) []byte {
-	c.performed("tool.call", map[string]any{"tool": tool, "args": args})
 	var answer abi.ToolAnswer
-	_ = json.Unmarshal(c.Ops.Response, &answer) // written by the host
-	c.Ops.Response = nil
+	c.perform("tool.call", guestcall.JSON(map[string]any{"tool": tool, "args": args}), &answer)
 	if answer.Kind != abi.Success {
 		panic(fail(fmt.Sprintf("the tool %s failed: %s", tool, answer.Error)))
 	}
@@ -108,12 +106,14 @@ func (c *Call) callHosted(tool string, args json.RawMessage) []byte {
 	return []byte(strings.Join(texts, "\n"))
 }
 
-// performed performs an operation of the host for an Extism function. If the operation is
-// refused, its message ends the call.
-func (c *Call) performed(operation string, request any) {
-	if c.Ops.Perform([]byte(operation), guestcall.JSON(request)) < 0 {
+// perform performs an operation of the host for an Extism function, and reads its response.
+// If the operation is refused, its message ends the call.
+func (c *Call) perform(operation string, request []byte, response any) {
+	if c.Ops.Perform([]byte(operation), request) < 0 {
 		var failure abi.CallFailure
 		_ = json.Unmarshal(c.Ops.Response, &failure) // written by the host
 		panic(fail(failure.Message))
 	}
+	_ = json.Unmarshal(c.Ops.Response, response) // likewise
+	c.Ops.Response = nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/guestcall"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/egress"
@@ -36,14 +35,8 @@ func request(c *Call, k *Kernel, stack []uint64) {
 	k.Free(stack[1])
 
 	c.status, c.headers = 0, nil
-	if c.Ops.Perform([]byte("http"), guestcall.PlainJSON(out)) < 0 {
-		var failure abi.CallFailure
-		_ = json.Unmarshal(c.Ops.Response, &failure) // written by the host
-		panic(fail(failure.Message))
-	}
 	var response guestcall.HTTPResponse
-	_ = json.Unmarshal(c.Ops.Response, &response) // likewise
-	c.Ops.Response = nil
+	c.perform("http", guestcall.PlainJSON(out), &response)
 	body := response.BodyBase64
 	if response.Body != nil {
 		body = []byte(*response.Body)

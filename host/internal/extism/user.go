@@ -44,10 +44,8 @@ func createElicitation(c *Call, k *Kernel, stack []uint64) {
 	}
 
 	const only = "question"
-	c.performed("ask", abi.Questions{Questions: map[string]abi.Question{only: {Message: in.Message, Schema: in.Schema}}})
 	var answers abi.Answers
-	_ = json.Unmarshal(c.Ops.Response, &answers) // written by the host
-	c.Ops.Response = nil
+	c.perform("ask", guestcall.JSON(abi.Questions{Questions: map[string]abi.Question{only: {Message: in.Message, Schema: in.Schema}}}), &answers)
 	stack[0] = c.put(k, guestcall.JSON(answers.Answers[only]))
 }
 
