@@ -63,36 +63,31 @@ func (p *Plugin) Keep(dir string) error {
 	return p.keep(dir, digest)
 }
 
-// keep stores the files of the plugin in a folder under another name.
+// keep stores the files of the plugin in a folder under another name, the module last.
 func (p *Plugin) keep(dir, stem string) error {
-	wasm, err := p.contents()
+	files, err := p.Files()
 	if err != nil {
 		return err
 	}
-	own := strings.TrimSuffix(p.name, ".wasm")
-	keep := func(name string, data []byte) error { // under the new stem
-		return owned.WriteFile(filepath.Join(dir, stem+strings.TrimPrefix(name, own)), data)
-	}
-
-	var side sidecarFile
+	sidecar := ""
 	if p.beside != "" {
-		if side, err = p.sidecar(); err == nil && digestOf(side.manifest) != p.beside {
-			err = ErrChanged
-		}
-		if err == nil {
-			err = keep(side.name, side.data)
-		}
-		if err != nil {
-			return missing(err)
-		}
+		sidecar = p.Source
 	}
+	maps.Copy(files, p.signatureFiles(sidecar).files)
 
-	for name, data := range p.signatureFiles(side.name).files {
-		if err := keep(name, data); err != nil {
+	own := strings.TrimSuffix(p.name, ".wasm")
+	keep := func(name string) error { // under the new stem
+		return owned.WriteFile(filepath.Join(dir, stem+strings.TrimPrefix(name, own)), files[name])
+	}
+	for name := range files {
+		if name == p.name {
+			continue
+		}
+		if err := keep(name); err != nil {
 			return err
 		}
 	}
-	return keep(p.name, wasm)
+	return keep(p.name)
 }
 
 // Version returns an earlier version of a loaded plugin, which [Plugin.Keep] has stored in
