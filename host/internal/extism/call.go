@@ -146,13 +146,20 @@ func (c *Call) block(k *Kernel, handle uint64) []byte {
 	return content
 }
 
-// within ends a call that used an offset outside the kernel's memory. That is likely the
+// memory returns n bytes of the kernel's memory for a function of the guest.
+func (c *Call) memory(k *Kernel, function string, at, n uint64) []byte {
+	bytes := k.Range(at, n)
+	if bytes == nil {
+		c.outside(function, at)
+	}
+	return bytes
+}
+
+// outside ends a call that used an offset outside the kernel's memory. That is likely the
 // offset of a block that found no room.
-func (c *Call) within(ok bool, function string, at uint64) {
-	if !ok && c.Instance.Memory.Refused != nil {
+func (c *Call) outside(function string, at uint64) {
+	if c.Instance.Memory.Refused != nil {
 		panic(&instance.Stop{Reason: c.Instance.Memory.Refused})
 	}
-	if !ok {
-		panic(&instance.Stop{Reason: fmt.Errorf("%w: %s was given the offset %d, which is outside of the memory that it has allocated", contract.ErrABI, function, at)})
-	}
+	panic(&instance.Stop{Reason: fmt.Errorf("%w: %s was given the offset %d, which is outside of the memory that it has allocated", contract.ErrABI, function, at)})
 }

@@ -2,6 +2,7 @@ package extism
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -32,27 +33,25 @@ var functions = map[string]function{
 	"length":        {one, one, func(_ *Call, k *Kernel, stack []uint64) { stack[0] = k.Length(stack[0]) }},
 	"length_unsafe": {one, one, func(_ *Call, k *Kernel, stack []uint64) { stack[0] = k.Length(stack[0]) }},
 	"load_u8": {one, []api.ValueType{i32}, func(c *Call, k *Kernel, stack []uint64) {
-		b, ok := k.Load8(stack[0])
-		c.within(ok, "load_u8", stack[0])
-		stack[0] = uint64(b)
+		stack[0] = uint64(c.memory(k, "load_u8", stack[0], 1)[0])
 	}},
 	"load_u64": {one, one, func(c *Call, k *Kernel, stack []uint64) {
-		v, ok := k.Load64(stack[0])
-		c.within(ok, "load_u64", stack[0])
-		stack[0] = v
+		stack[0] = binary.LittleEndian.Uint64(c.memory(k, "load_u64", stack[0], 8))
 	}},
 	"store_u8": {[]api.ValueType{i64, i32}, none, func(c *Call, k *Kernel, stack []uint64) {
-		c.within(k.Store8(stack[0], byte(stack[1])), "store_u8", stack[0])
+		c.memory(k, "store_u8", stack[0], 1)[0] = byte(stack[1])
 	}},
 	"store_u64": {[]api.ValueType{i64, i64}, none, func(c *Call, k *Kernel, stack []uint64) {
-		c.within(k.Store64(stack[0], stack[1]), "store_u64", stack[0])
+		binary.LittleEndian.PutUint64(c.memory(k, "store_u64", stack[0], 8), stack[1])
 	}},
 	"input_offset":   {none, one, func(_ *Call, k *Kernel, stack []uint64) { stack[0], _ = k.Input() }},
 	"input_length":   {none, one, func(_ *Call, k *Kernel, stack []uint64) { _, stack[0] = k.Input() }},
 	"input_load_u8":  {one, []api.ValueType{i32}, func(_ *Call, k *Kernel, stack []uint64) { stack[0] = uint64(k.Input8(stack[0])) }},
 	"input_load_u64": {one, one, func(_ *Call, k *Kernel, stack []uint64) { stack[0] = k.Input64(stack[0]) }},
 	"output_set": {[]api.ValueType{i64, i64}, none, func(c *Call, k *Kernel, stack []uint64) {
-		c.within(k.SetOutput(stack[0], stack[1]), "output_set", stack[0])
+		if !k.SetOutput(stack[0], stack[1]) {
+			c.outside("output_set", stack[0])
+		}
 	}},
 	"error_set":        {one, none, func(_ *Call, k *Kernel, stack []uint64) { k.SetError(stack[0]) }},
 	"config_get":       {one, one, getConfig},

@@ -176,44 +176,13 @@ func (k *Kernel) Put(content []byte) (uint64, error) {
 	return handle, err
 }
 
-// within reports whether n bytes at an offset are in the memory.
-func (k *Kernel) within(at, n uint64) bool {
-	return at >= reserved && at <= uint64(len(k.memory)) && n <= uint64(len(k.memory))-at
-}
-
-// Load8 reads a byte of the memory. It reports false if the offset is out of range.
-func (k *Kernel) Load8(at uint64) (byte, bool) {
-	if !k.within(at, 1) {
-		return 0, false
+// Range returns n bytes of the memory, or nil if they are not all within it. They are valid
+// until the kernel is used again.
+func (k *Kernel) Range(at, n uint64) []byte {
+	if at < reserved || at > uint64(len(k.memory)) || n > uint64(len(k.memory))-at {
+		return nil
 	}
-	return k.memory[at], true
-}
-
-// Load64 reads 8 bytes of the memory, in little endian. It reports false if they are out
-// of range.
-func (k *Kernel) Load64(at uint64) (uint64, bool) {
-	if !k.within(at, 8) {
-		return 0, false
-	}
-	return binary.LittleEndian.Uint64(k.memory[at:]), true
-}
-
-// Store8 writes a byte. It reports false if the offset is out of range.
-func (k *Kernel) Store8(at uint64, b byte) bool {
-	if !k.within(at, 1) {
-		return false
-	}
-	k.memory[at] = b
-	return true
-}
-
-// Store64 writes 8 bytes, in little endian. It reports false if they are out of range.
-func (k *Kernel) Store64(at, v uint64) bool {
-	if !k.within(at, 8) {
-		return false
-	}
-	binary.LittleEndian.PutUint64(k.memory[at:], v)
-	return true
+	return k.memory[at : at+n]
 }
 
 // SetInput copies the input of the call into a block. Its errors are those of Alloc.
@@ -249,7 +218,7 @@ func (k *Kernel) Input64(at uint64) uint64 {
 func (k *Kernel) SetOutput(at, length uint64) bool {
 	if length == 0 {
 		at = reserved
-	} else if !k.within(at, length) {
+	} else if k.Range(at, length) == nil {
 		return false
 	}
 	k.output, k.outputLength = at, length
