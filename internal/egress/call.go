@@ -18,6 +18,7 @@ type Call struct {
 	client *Client
 	cfg    CallConfig
 	shared *Shared
+	limits limits
 
 	mask masker
 
@@ -58,16 +59,11 @@ func (s *Shared) spend(n, most int64) error {
 
 // Call returns a call of a tool.
 func (c *Client) Call(cfg CallConfig) *Call {
-	l := &cfg.Limits
-	l.Requests = cmp.Or(l.Requests, DefaultRequests)
-	l.Bytes = cmp.Or(l.Bytes, DefaultBytes)
-	l.MaxBody = cmp.Or(l.MaxBody, DefaultMaxBody)
-	l.Timeout = cmp.Or(l.Timeout, DefaultTimeout)
 	if cfg.Shared == nil {
 		cfg.Shared = new(Shared)
 	}
 
-	call := &Call{client: c, cfg: cfg, shared: cfg.Shared}
+	call := &Call{client: c, cfg: cfg, shared: cfg.Shared, limits: limitsOfCall}
 	if c.proxy != nil {
 		password, _ := c.proxy.User.Password()
 		call.mask.add("egress.proxy", password)
@@ -87,7 +83,7 @@ func (c *Call) Do(ctx context.Context, req *Request) (*Response, error) {
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.client.ctx, func() { cancel(ErrClosed) })()
-	clock := newStopwatch(cmp.Or(req.Timeout, c.cfg.Limits.Timeout), func() { cancel(context.DeadlineExceeded) })
+	clock := newStopwatch(cmp.Or(req.Timeout, c.limits.timeout), func() { cancel(context.DeadlineExceeded) })
 	defer clock.stop()
 
 	resp, err := c.do(limited, req, clock)
@@ -270,7 +266,7 @@ func timeout(err error) error {
 	if n, ok := errors.AsType[*NetworkError](err); ok {
 		host = n.Host
 	}
-	return &NetworkError{Host: host, Problem: "no complete response in time", Timeout: true, Detail: err.Error()}
+	return &NetworkError{Host: host, Problem: "no complete response in time", Detail: err.Error()}
 }
 
 // masked returns err without secrets.

@@ -63,8 +63,8 @@ type pool struct {
 // New validates a configuration and returns a Client.
 func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, pools: map[poolKey]*pool{}, silent: map[string]time.Time{}}
-	c.hosts.max, c.hosts.shared, c.hosts.of = cmp.Or(cfg.PerHost, DefaultPerHost), cfg.Shared, "to one host"
-	c.plugins.max, c.plugins.shared, c.plugins.of = cmp.Or(cfg.PerPlugin, DefaultPerPlugin), cfg.Shared, "of one plugin"
+	c.hosts.max, c.hosts.shared, c.hosts.of = perHost, cfg.Shared, "to one host"
+	c.plugins.max, c.plugins.shared, c.plugins.of = perPlugin, cfg.Shared, "of one plugin"
 
 	if err := c.setProxy(cfg.Proxy); err != nil {
 		return nil, err

@@ -85,15 +85,23 @@ const (
 	MaxSecret          = 16 << 10  // bytes of a secret
 )
 
-// Defaults of Limits and Config.
-const (
-	DefaultMaxBody   = 4 << 20
-	DefaultRequests  = 100
-	DefaultBytes     = 64 << 20
-	DefaultTimeout   = 30 * time.Second
-	DefaultPerHost   = 32
-	DefaultPerPlugin = 16
-)
+// DefaultMaxBody is the default of [Rule].MaxBody.
+const DefaultMaxBody = 4 << 20
+
+// perHost and perPlugin limit the concurrent requests to one host name and of one plugin. A
+// request over the limit waits, which does not count against its own timeout. A free permit
+// goes to the client that holds the fewest.
+const perHost, perPlugin = 32, 16
+
+// limits limit a call.
+type limits struct {
+	requests int           // requests of one call, counting each hop
+	bytes    int64         // bodies of one call in both directions
+	maxBody  int64         // one body, in either direction, if the rule has no MaxBody
+	timeout  time.Duration // one request with its redirects, if it has no timeout of its own
+}
+
+var limitsOfCall = limits{requests: 100, bytes: 64 << 20, maxBody: DefaultMaxBody, timeout: 30 * time.Second}
 
 // Config configures how a host reaches the network. The zero value connects
 // directly and trusts the system's certificates.
@@ -115,23 +123,9 @@ type Config struct {
 	// Resolver looks up names. Nil means the system's resolver.
 	Resolver *net.Resolver
 
-	// PerHost and PerPlugin limit the concurrent requests to one host name and of one
-	// plugin. A request over the limit waits, which does not count against its own
-	// timeout. A free permit goes to the client that holds the fewest. Zero means 32
-	// and 16.
-	PerHost, PerPlugin int
-
 	// Shared reserves permits for other clients: one client holds at most three quarters
-	// of PerHost and PerPlugin.
+	// of those for a host name, and of those for a plugin.
 	Shared bool
-}
-
-// Limits limit a call. Zero fields mean the defaults.
-type Limits struct {
-	Requests int           // requests of one call, counting each hop; 100
-	Bytes    int64         // bodies of one call in both directions; 64 MiB
-	MaxBody  int64         // one body, in either direction, if the rule has no MaxBody; 4 MiB
-	Timeout  time.Duration // one request with its redirects, if it has no timeout of its own; 30 s
 }
 
 // CallConfig describes one call of a tool.
@@ -140,7 +134,7 @@ type CallConfig struct {
 	// empty for the operator.
 	Plugin, User string
 
-	// Client is the fairness key of permits, see [Config].PerHost.
+	// Client is the fairness key of permits.
 	Client string
 
 	// Policy is the plugin's policy. Nil refuses everything.
@@ -158,8 +152,6 @@ type CallConfig struct {
 
 	// Shared is the usage of the whole call tree. Nil means a call by itself.
 	Shared *Shared
-
-	Limits Limits
 }
 
 // Exchange is the audit record of one hop. It has no path, query, header or body.
@@ -185,7 +177,7 @@ type Request struct {
 	Body   []byte
 
 	// Timeout is the time for the request and its redirects, without waits for permits.
-	// Zero means [Limits].Timeout. The context may end it earlier.
+	// Zero means 30 seconds. The context may end it earlier.
 	Timeout time.Duration
 
 	// Redirects is the maximum number of redirects that Do follows, at most

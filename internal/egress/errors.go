@@ -96,7 +96,6 @@ func (e *WaitError) Unwrap() error { return e.Err }
 type NetworkError struct {
 	Host    string
 	Problem string // for the agent: "connection refused", "no such host", "timeout" …
-	Timeout bool
 	Detail  string // for the operator's log, masked
 
 	// Refusal is the reason of a refused request, for the operator's log. The plugin

@@ -22,7 +22,7 @@ import (
 func (c *Call) exchange(ctx context.Context, h *hop, follow bool) (resp *Response, location string, err error) {
 	// Refused hops count too. Hops over the limit are not observed, so that a
 	// plugin cannot fill the log.
-	if err := c.shared.count(c.cfg.Limits.Requests); err != nil {
+	if err := c.shared.count(c.limits.requests); err != nil {
 		return nil, "", err
 	}
 
@@ -34,7 +34,7 @@ func (c *Call) exchange(ctx context.Context, h *hop, follow bool) (resp *Respons
 	if err != nil {
 		return nil, "", err
 	}
-	limit := cmp.Or(r.MaxBody, c.cfg.Limits.MaxBody)
+	limit := cmp.Or(r.MaxBody, c.limits.maxBody)
 	if err := c.sendable(h, limit); err != nil {
 		return nil, "", err
 	}
@@ -72,7 +72,7 @@ func (c *Call) sendable(h *hop, limit int64) error {
 	if int64(len(h.body)) > limit {
 		return &LimitError{What: "request body for " + h.target.host, Limit: limit, Unit: "bytes", Grant: "max_body"}
 	}
-	return c.shared.spend(int64(len(h.body)), c.cfg.Limits.Bytes)
+	return c.shared.spend(int64(len(h.body)), c.limits.bytes)
 }
 
 // request makes the request of a hop, with its secret.
@@ -276,7 +276,7 @@ func (c *Call) readBody(h *hop, r *rule, raw *http.Response, limit int64) ([]byt
 	if err != nil {
 		return nil, c.failure(h, r, err)
 	}
-	return body, c.shared.spend(int64(len(body)), c.cfg.Limits.Bytes)
+	return body, c.shared.spend(int64(len(body)), c.limits.bytes)
 }
 
 // readAll reads a body, and decodes gzip. The encoded size is limited too, because a body
@@ -313,11 +313,11 @@ func (c *Call) failure(h *hop, r *rule, err error) error {
 	if e, ok := errors.AsType[*LimitError](err); ok {
 		return e
 	}
-	problem, timeout := problemOf(err)
+	problem := problemOf(err)
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound && wildcard {
 		problem = noHost
 	}
-	return &NetworkError{Host: h.target.hostPort(), Problem: problem, Timeout: timeout, Detail: err.Error()}
+	return &NetworkError{Host: h.target.hostPort(), Problem: problem, Detail: err.Error()}
 }
 
 // noHost is the problem of a name that a wildcard of a rule admits, whether the name does not

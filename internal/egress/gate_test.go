@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -29,11 +30,19 @@ type slowWorld struct {
 
 const replyTime = time.Minute
 
-func newSlowWorld(t *testing.T, cfg Config, plugins ...string) *slowWorld {
+// gateConfig has the limits of a client; zero fields mean its own.
+type gateConfig struct {
+	shared             bool
+	perHost, perPlugin int
+}
+
+func newSlowWorld(t *testing.T, cfg gateConfig, plugins ...string) *slowWorld {
 	w := &slowWorld{sent: map[string][]time.Duration{}, policy: policy(t, Rule{URL: "http://*.example.test/*"})}
 	var err error
-	w.client, err = New(cfg)
+	w.client, err = New(Config{Shared: cfg.shared})
 	require.NoError(t, err)
+	w.client.hosts.max = cmp.Or(cfg.perHost, perHost)
+	w.client.plugins.max = cmp.Or(cfg.perPlugin, perPlugin)
 	began := time.Now()
 	for _, plugin := range plugins {
 		w.client.pools[poolKey{plugin: plugin}] = &pool{transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -81,7 +90,7 @@ func (w *slowWorld) close() {
 // the time of a request.
 func TestFairRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSlowWorld(t, Config{Shared: true}, "p")
+		w := newSlowWorld(t, gateConfig{shared: true}, "p")
 		defer w.close()
 		clients := []string{"main", "work", "ana/", "bo/", "cy/", "dan/"}
 		var all sync.WaitGroup
@@ -95,7 +104,7 @@ func TestFairRequests(t *testing.T) {
 		}
 		all.Wait()
 
-		share := DefaultPerPlugin / len(clients)
+		share := perPlugin / len(clients)
 		for _, client := range clients {
 			require.Len(t, w.sent[client], 20)
 			for i, at := range w.sent[client] {
@@ -109,13 +118,13 @@ func TestFairRequests(t *testing.T) {
 // request that gets none before its call ends says what it waited for.
 func TestSharesOfRequests(t *testing.T) {
 	for name, c := range map[string]struct {
-		cfg    Config
+		cfg    gateConfig
 		greedy int // requests in flight
 		why    string
 	}{
-		"plugin":           {Config{Shared: true, PerPlugin: 8}, 6, "at most 6 http requests of one client of one plugin are in flight at a time: retry when others have ended"},
-		"host":             {Config{Shared: true, PerHost: 8}, 6, "at most 6 http requests of one client to one host are in flight at a time: retry when others have ended"},
-		"nothing is taken": {Config{PerHost: 8}, 8, "at most 8 http requests to one host are in flight at a time: retry when others have ended"},
+		"plugin":           {gateConfig{shared: true, perPlugin: 8}, 6, "at most 6 http requests of one client of one plugin are in flight at a time: retry when others have ended"},
+		"host":             {gateConfig{shared: true, perHost: 8}, 6, "at most 6 http requests of one client to one host are in flight at a time: retry when others have ended"},
+		"nothing is taken": {gateConfig{perHost: 8}, 8, "at most 8 http requests to one host are in flight at a time: retry when others have ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -137,7 +146,7 @@ func TestSharesOfRequests(t *testing.T) {
 				all.Wait()
 
 				first := []time.Duration{replyTime - time.Second}
-				if !c.cfg.Shared {
+				if !c.cfg.shared {
 					first[0] = replyTime // it got the first permit that came free
 				}
 				require.Equal(t, first, w.sent["other"])
@@ -152,7 +161,7 @@ func TestSharesOfRequests(t *testing.T) {
 // of the request.
 func TestRedirectWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSlowWorld(t, Config{PerHost: 1}, "p", "q")
+		w := newSlowWorld(t, gateConfig{perHost: 1}, "p", "q")
 		defer w.close()
 		var all sync.WaitGroup
 		for i, url := range slices.Repeat([]string{"http://other.example.test/"}, 2) {
@@ -171,10 +180,10 @@ func TestRedirectWaits(t *testing.T) {
 func TestOneBusyGate(t *testing.T) {
 	for name, c := range map[string]struct {
 		busy, plugin, url string
-		cfg               Config
+		cfg               gateConfig
 	}{
-		"host":   {"q", "p", "http://other.example.test/", Config{PerHost: 2, PerPlugin: 2}},
-		"plugin": {"p", "q", "http://s.example.test/", Config{PerHost: 4, PerPlugin: 2}},
+		"host":   {"q", "p", "http://other.example.test/", gateConfig{perHost: 2, perPlugin: 2}},
+		"plugin": {"p", "q", "http://s.example.test/", gateConfig{perHost: 4, perPlugin: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ type hostileCase struct {
 	secret   Place  // of the rule for api.example.test
 	value    string // default plainSecret
 	readonly bool
-	limits   Limits
+	limits   limits
 	before   *Request // another request of the same call
 	unseen   bool     // no server may get a request
 }
@@ -137,8 +137,8 @@ func hostileCases() []hostileCase {
 		{name: "brotli without a secret", req: get("{api}/brotli", 0)},
 		{name: "brotli with a secret", req: get("{api}/brotli", 0), secret: bearer},
 		{name: "encoded twice, with a secret", req: get("{api}/twice", 0), secret: bearer},
-		{name: "no response", req: get("{api}/slow-header", 0), limits: Limits{Timeout: 100 * time.Millisecond}},
-		{name: "response that stops", req: get("{api}/slow-body", 0), limits: Limits{Timeout: 100 * time.Millisecond}},
+		{name: "no response", req: get("{api}/slow-header", 0), limits: limits{timeout: 100 * time.Millisecond}},
+		{name: "response that stops", req: get("{api}/slow-body", 0), limits: limits{timeout: 100 * time.Millisecond}},
 		{name: "response that breaks off", req: get("{api}/cut", 0)},
 		{name: "many response headers", req: get("{api}/many-fields", 0)},
 		{name: "large response header", req: get("{api}/large-header", 0)},
@@ -146,8 +146,8 @@ func hostileCases() []hostileCase {
 		{name: "flood of early hints", req: get("{api}/hint-flood", 0)},
 		{name: "secret in a trailer", req: get("{api}/trailers", 0), secret: bearer},
 		{name: "headers of a proxy", req: get("{api}/hop-headers", 0)},
-		{name: "too many requests", req: get("{api}/ok", 0), before: &Request{URL: "{api}/ok"}, limits: Limits{Requests: 1}},
-		{name: "too many bytes", req: Request{Method: "POST", URL: "{api}/ok", Body: make([]byte, 600)}, before: &Request{Method: "POST", URL: "{api}/ok", Body: make([]byte, 600)}, limits: Limits{Bytes: 1000}},
+		{name: "too many requests", req: get("{api}/ok", 0), before: &Request{URL: "{api}/ok"}, limits: limits{requests: 1}},
+		{name: "too many bytes", req: Request{Method: "POST", URL: "{api}/ok", Body: make([]byte, 600)}, before: &Request{Method: "POST", URL: "{api}/ok", Body: make([]byte, 600)}, limits: limits{bytes: 1000}},
 
 		// Redirects.
 		{name: "redirect not followed", req: get(to("https://127.0.0.2/"), 0)},
@@ -163,7 +163,7 @@ func hostileCases() []hostileCase {
 		{name: "redirect out of a prefix", req: get("{api}/redirect?to=/v1/%252e%252e/ok", 5), rules: []Rule{{URL: "{api}/redirect"}, {URL: "{api}/v1/*"}}},
 		{name: "redirect chain to loopback", req: get(to("{evil}/redirect?to="+url.QueryEscape("https://127.0.0.2/")), 5)},
 		{name: "redirect loop", req: get("{api}/loop", 20)},
-		{name: "redirect over the number of requests", req: get("{api}/loop", 20), limits: Limits{Requests: 3}},
+		{name: "redirect over the number of requests", req: get("{api}/loop", 20), limits: limits{requests: 3}},
 		{name: "redirect changes POST to GET", req: Request{Method: "POST", URL: to("{api}/echo?as=all"), Body: []byte("x"), Redirects: 1, Header: http.Header{"Content-Type": {"text/plain"}}}},
 		{name: "redirect keeps POST with 307", req: Request{Method: "POST", URL: to("{api}/echo?as=all") + "&status=307", Body: []byte("x"), Redirects: 1}},
 		{name: "redirect with 307 to a host without POST", req: Request{Method: "POST", URL: to("{evil}/echo?as=all") + "&status=307", Body: []byte("x"), Redirects: 1}, rules: []Rule{{URL: "{api}/*", Methods: []string{"POST"}}, {URL: "{evil}/*"}}},

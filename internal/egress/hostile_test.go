@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -124,9 +125,12 @@ func (h *hostile) play(t *testing.T, c hostileCase) string {
 
 	var last Exchange
 	call := h.client.Call(CallConfig{
-		Plugin: c.name, Policy: policy(t, rules...), Readonly: c.readonly, Secrets: h, Limits: c.limits,
+		Plugin: c.name, Policy: policy(t, rules...), Readonly: c.readonly, Secrets: h,
 		Observe: func(x Exchange) { last = x },
 	})
+	call.limits.requests = cmp.Or(c.limits.requests, call.limits.requests)
+	call.limits.bytes = cmp.Or(c.limits.bytes, call.limits.bytes)
+	call.limits.timeout = cmp.Or(c.limits.timeout, call.limits.timeout)
 	if c.before != nil {
 		before := *c.before
 		before.URL = h.names.Replace(before.URL)

@@ -21,41 +21,41 @@ func (e proxyError) Error() string { return fmt.Sprintf("the egress proxy answer
 
 // problemOf describes an error without the addresses, names and bytes in its text,
 // which belong to the operator's network or come from the server.
-func problemOf(err error) (problem string, timeout bool) {
+func problemOf(err error) string {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		switch {
 		case dns.IsNotFound:
-			return "no such host", false
+			return "no such host"
 		case dns.IsTimeout:
-			return "the name was not resolved in time", true
+			return "the name was not resolved in time"
 		}
-		return "the name could not be resolved", false
+		return "the name could not be resolved"
 	}
 	if proxy, ok := errors.AsType[proxyError](err); ok {
-		return proxy.Error(), false
+		return proxy.Error()
 	}
 	if problem := tlsProblem(err); problem != "" {
-		return problem, false
+		return problem
 	}
 	if netErr, ok := errors.AsType[net.Error](err); errors.Is(err, context.DeadlineExceeded) || ok && netErr.Timeout() {
-		return "no complete response in time", true
+		return "no complete response in time"
 	}
 
 	switch corrupt := flate.CorruptInputError(0); {
 	case headerTooLarge(err):
-		return fmt.Sprintf("the response header is larger than %d bytes, or corrupt", MaxHeaderBytes), false
+		return fmt.Sprintf("the response header is larger than %d bytes, or corrupt", MaxHeaderBytes)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "connection refused", false
+		return "connection refused"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return "the server reset the connection", false
+		return "the server reset the connection"
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
-		return "the host cannot be reached", false
+		return "the host cannot be reached"
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt):
-		return "the compressed body is corrupt", false
+		return "the compressed body is corrupt"
 	case is[streamError](err), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return "the server closed the connection before the response was complete", false
+		return "the server closed the connection before the response was complete"
 	}
-	return "the response is not valid HTTP, or the connection failed", false
+	return "the response is not valid HTTP, or the connection failed"
 }
 
 // streamError has the shape into which net/http converts its HTTP/2 error of that

@@ -27,7 +27,7 @@ type Rule struct {
 	Secret string
 
 	// MaxBody limits one body in either direction, in bytes, at most
-	// [MaxBodyLimit]. Zero means [Limits].MaxBody.
+	// [MaxBodyLimit]. Zero means [DefaultMaxBody].
 	MaxBody int64
 
 	// Private also allows loopback and private addresses of HOST, which must not be
