@@ -68,4 +68,4 @@ func InnerBackground(c *Caller) (all []bool) {
 }
 
 // Scripted reports whether the plugin has a script.
-func (m *Module) Scripted() bool { return m.Info.Script() != nil }
+func (m *Module) Scripted() bool { return m.Info.Script != nil }

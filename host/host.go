@@ -196,7 +196,7 @@ func (h *Host) openCompiler(cfg Config) (err error) {
 	}
 
 	cache := codecache.Config{Dir: cfg.CacheDir, Size: limit(cfg.CacheSize, DefaultCacheSize, 1<<50), Log: h.log,
-		Runtime: func(ctx context.Context, cache wazero.CompilationCache) (codecache.Runtime, error) {
+		Runtime: func(ctx context.Context, cache wazero.CompilationCache) (wazero.Runtime, error) {
 			return newEngine(ctx, compiler.Config(), cache)
 		}}
 	if cfg.CacheDir != "" {

@@ -30,9 +30,7 @@ var contractFunctions = map[string]struct {
 	abi.ImportStart:    {[]api.ValueType{i32, i32, i32, i32}, startCapability},
 }
 
-const (
-	i32, i64, f64 = api.ValueTypeI32, api.ValueTypeI64, api.ValueTypeF64
-)
+const i32, i64, f64 = api.ValueTypeI32, api.ValueTypeI64, api.ValueTypeF64
 
 // instantiateImports instantiates the modules that plugins import from: the contract,
 // the kernel of Extism, the refill of the fuel counter, and WASI preview 1.
@@ -57,7 +55,7 @@ func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 	}
 
 	_, err := r.NewHostModuleBuilder(fuel.ImportModule).NewFunctionBuilder().
-		WithGoModuleFunction(api.GoModuleFunc(refill), []api.ValueType{api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).
+		WithGoModuleFunction(api.GoModuleFunc(refill), []api.ValueType{i64}, []api.ValueType{i64}).
 		Export(fuel.ImportName).Instantiate(ctx)
 	if err != nil {
 		return fmt.Errorf("module %s: %w", fuel.ImportModule, err)
@@ -121,8 +119,7 @@ func (c *call) field(f abi.Field) ([]byte, bool) {
 	case abi.FieldResponse:
 		return c.ops.Response, c.ops.Response != nil
 	case abi.FieldScript:
-		script := c.module.Info.Script()
-		return script, script != nil
+		return c.module.Info.Script, c.module.Info.Script != nil
 	}
 	return nil, false
 }

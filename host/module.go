@@ -153,7 +153,7 @@ func (h *Host) newModule(info *contract.Info, l *codecache.Loaded) (*Module, err
 		account: a, slots: h.newQueue(), serial: newSerialQueue(),
 	}
 
-	if m.hosted, err = extism.InstantiateHosted(context.Background(), l.Runtime, info.HostFunctions()); err != nil {
+	if m.hosted, err = extism.InstantiateHosted(context.Background(), l.Runtime, info.HostFunctions); err != nil {
 		m.closeHosted()
 		a.Close()
 		base.Close()

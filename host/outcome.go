@@ -163,7 +163,7 @@ func (o *outcome) ended(err error) error {
 	}
 	var exit *sys.ExitError
 	if !errors.As(reason, &exit) {
-		if remedy := o.module.Info.Remedy(); remedy != "" && errors.Is(reason, ErrTrap) {
+		if remedy := o.module.Info.Remedy; remedy != "" && errors.Is(reason, ErrTrap) {
 			reason = fmt.Errorf("%w; %s", reason, remedy)
 		}
 		return &CallError{Err: o.ops.Waited(reason), Trace: trace}

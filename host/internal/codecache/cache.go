@@ -31,20 +31,14 @@ import (
 	"github.com/toolhost/toolhost/internal/snapshot"
 )
 
-// Runtime is a runtime with all host modules that plugins import. It closes its cache.
-type Runtime interface {
-	wazero.Runtime
-	Close(context.Context) error
-}
-
 // Config configures a Cache.
 type Config struct {
 	Dir  string // shared; empty keeps code only in this process
 	Size int64  // bytes in Dir
 	Log  *slog.Logger
-	// Runtime returns a runtime with a cache. The runtime closes the cache, even if Runtime
-	// fails.
-	Runtime func(context.Context, wazero.CompilationCache) (Runtime, error)
+	// Runtime returns a runtime with all host modules that plugins import, and with a cache.
+	// The runtime closes the cache, even if Runtime fails.
+	Runtime func(context.Context, wazero.CompilationCache) (wazero.Runtime, error)
 }
 
 // Cache is a store of compiled code. A nil Cache is valid and stores nothing.
@@ -56,9 +50,9 @@ type Cache struct {
 	staging []string // the folders of this user that contain the staging directory, and that directory last
 
 	once    sync.Once
-	loader  Runtime  // loads staged code; may be nil
-	where   string   // folder of the files that loader loads
-	loading sync.Map // *sync.Mutex by staged file
+	loader  wazero.Runtime // loads staged code; may be nil
+	where   string         // folder of the files that loader loads
+	loading sync.Map       // *sync.Mutex by staged file
 }
 
 // Loaded is a module that was loaded into the runtime.

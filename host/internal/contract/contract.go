@@ -37,23 +37,14 @@ type Info struct {
 	Exports  []string `json:"exports"`
 	MinBytes int64    `json:"memory_min"` // initial linear memory
 	MaxBytes int64    `json:"memory_max"` // maximum linear memory; 4 GiB if none is declared
-	script   []byte
-	MCP      MCP `json:"mcp,omitempty"` // how an Extism plugin lists its tools; empty if it does not
-	// Extism plugins: the callable exports.
-	functions map[string]bool
-	hosted    []HostFunction // the host functions that it imports
-	started   string         // the remedy for a plugin that starts up in an unsupported way, or empty
+	Script   []byte   `json:"-"`          // custom section toolhost.script, or nil
+	Remedy   string   `json:"-"`          // what to change in a plugin that starts up in an unsupported way, or empty
+	// Extism plugins: how it lists its tools, or empty; the functions of another host that
+	// it imports; and the callable exports.
+	MCP           MCP            `json:"mcp,omitempty"`
+	HostFunctions []HostFunction `json:"-"`
+	functions     map[string]bool
 }
-
-// Script returns the section abi.SectionScript, or nil.
-func (i *Info) Script() []byte { return i.script }
-
-// Remedy returns what to change in a plugin that starts up in an unsupported way, or
-// nothing.
-func (i *Info) Remedy() string { return i.started }
-
-// HostFunctions returns the functions of another host that an Extism plugin imports.
-func (i *Info) HostFunctions() []HostFunction { return i.hosted }
 
 // HasFunction reports whether an Extism plugin exports a callable function of the name.
 func (i *Info) HasFunction(name string) bool { return i.functions[name] }
@@ -137,7 +128,7 @@ func check(m *wasmbin.Module, info *Info, defined Imports) (*Info, error) {
 			}
 			info.Manifest = c.Data
 		case abi.SectionScript:
-			info.script = c.Data
+			info.Script = c.Data
 		}
 	}
 

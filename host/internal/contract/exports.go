@@ -43,7 +43,7 @@ func checkExports(m *wasmbin.Module, info *Info) error {
 			return err
 		}
 	case invoke && start && !initialize:
-		info.Shape, info.started = Reactor, asReactor
+		info.Shape, info.Remedy = Reactor, asReactor
 		if _, isGo := m.Custom(sectionGo); isGo {
 			return &ModuleError{"export", abi.ExportInitialize, errBuildMode}
 		}

@@ -72,13 +72,13 @@ func (i *Info) NoManifest() error {
 func (i *Info) CheckTools(m *abi.Manifest) error {
 	var problems []abi.Problem
 	var names []string
-	for _, f := range i.hosted {
+	for _, f := range i.HostFunctions {
 		if m.HostFunctions[f.String()] == "" {
 			problems = append(problems, abi.Problem{Pointer: "/host_functions", Message: f.Missing()})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.HostFunctions)) {
-		if !slices.ContainsFunc(i.hosted, func(f HostFunction) bool { return f.String() == name }) {
+		if !slices.ContainsFunc(i.HostFunctions, func(f HostFunction) bool { return f.String() == name }) {
 			problems = append(problems, abi.Problem{Pointer: "/host_functions", Message: fmt.Sprintf("the plugin does not import %q", name)})
 		}
 	}

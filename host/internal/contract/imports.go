@@ -48,7 +48,7 @@ func checkImports(m *wasmbin.Module, info *Info, defined Imports) error {
 			}
 			f := HostFunction{im.Module, im.Name, m.Types[im.Type]}
 			if f.allowed() && (known == nil || im.Module == ExtismUser) {
-				info.hosted = append(info.hosted, f)
+				info.HostFunctions = append(info.HostFunctions, f)
 				unknown = cmp.Or[error](unknown, &ModuleError{"import", name, err})
 				continue
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,17 +19,12 @@ import (
 
 // InstantiateHosted instantiates the modules of host functions that tools stand in for, for the instances of one
 // plugin. Other plugins may import the same functions with other types.
-func InstantiateHosted(ctx context.Context, r interface {
-	NewHostModuleBuilder(string) wazero.HostModuleBuilder
-	InstantiateModule(context.Context, wazero.CompiledModule, wazero.ModuleConfig) (api.Module, error)
-}, functions []contract.HostFunction) (map[string]api.Module, error) {
+func InstantiateHosted(ctx context.Context, r wazero.Runtime, functions []contract.HostFunction) (map[string]api.Module, error) {
 	all := map[string]map[string]function{}
 	for _, f := range functions {
 		if all[f.Module] == nil {
 			all[f.Module] = map[string]function{}
-			for name, known := range modules[f.Module] {
-				all[f.Module][name] = known
-			}
+			maps.Copy(all[f.Module], modules[f.Module])
 		}
 		all[f.Module][f.Name] = standIn(f)
 	}
