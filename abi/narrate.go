@@ -172,17 +172,14 @@ func (d *decoder) template(at string, schema json.RawMessage, template string) {
 		d.add(at, "expected at most %d characters, found %d", MaxTemplate, n)
 	}
 
-	var declared struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-	}
-	_ = json.Unmarshal(schema, &declared) // its own problems are reported elsewhere
+	declared := propertiesOf(schema)
 	for template != "" {
 		literal, name, rest := nextPlaceholder(template)
 		if strings.ContainsAny(literal, "{}") || strings.HasPrefix(template[len(literal):], "{}") {
 			d.add(at, "expected {name} for each argument, found a brace that does not belong to one")
 			return
 		}
-		if raw, ok := declared.Properties[name]; name != "" && !ok {
+		if raw, ok := declared[name]; name != "" && !ok {
 			d.add(at, "{%s} is not a property of input_schema", name)
 		} else if ok && isSecret(raw) {
 			d.add(at, "{%s} is secret, and sentences are shown to people", name)

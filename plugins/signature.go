@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 
 	"github.com/toolhost/toolhost/internal/signature"
 )
@@ -58,7 +60,6 @@ func (l *loader) sameSignatures(p *Plugin, sidecar string) bool {
 
 // signatureFiles are the signatures next to a plugin, by name, and errors of reading them.
 type signatureFiles struct {
-	names []string
 	files map[string][]byte
 	errs  map[string]error
 }
@@ -75,7 +76,6 @@ func (p *Plugin) signatureFiles(sidecar string) signatureFiles {
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
-			s.names = append(s.names, name)
 			s.files[name], s.errs[name] = data, err
 		}
 	}
@@ -92,7 +92,7 @@ func (s signatureFiles) read(name string) ([]byte, error) {
 
 func (s signatureFiles) digest() string {
 	h := sha256.New()
-	for _, name := range s.names {
+	for _, name := range slices.Sorted(maps.Keys(s.files)) {
 		fmt.Fprintf(h, "%q %q %v\n", name, s.files[name], s.errs[name])
 	}
 	return hex.EncodeToString(h.Sum(nil))
