@@ -107,9 +107,10 @@ type Operation struct {
 // reason says why a call may not use the operation. A readonly tool cannot write,
 // whatever its plugin was granted.
 func (o Operation) reason(c *Call) string {
-	what, writes := map[string]string{noKVWrite: "to kv", noSessionWrite: "session values"}[o.denied]
-	if writes && c.Readonly {
-		return fmt.Sprintf("a tool with the hint readonly cannot write %s: drop the hint, or do not write", what)
+	for _, s := range []*valueStore{&ofKV, &ofSession} {
+		if c.Readonly && o.denied == s.notWritten() {
+			return fmt.Sprintf("a tool with the hint readonly cannot write %s: drop the hint, or do not write", s.writing)
+		}
 	}
 	return o.denied
 }

@@ -6,8 +6,8 @@ import "maps"
 func Operations() map[string]Operation {
 	all := map[string]Operation{"op.cancel": {allowed: func(*Call) bool { return true }, begin: atOnce(cancelOperation)}}
 	for _, some := range []map[string]Operation{
-		askOperations, checkpointOperations, clockOperations, grantedOperations, httpOperations, kvOperations, messageOperations,
-		reportOperations, secretOperations, sessionOperations, toolOperations,
+		askOperations, checkpointOperations, clockOperations, grantedOperations, httpOperations, ofKV.operations(), messageOperations,
+		reportOperations, secretOperations, ofSession.operations(), toolOperations,
 	} {
 		maps.Copy(all, some)
 	}

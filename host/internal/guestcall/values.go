@@ -61,6 +61,9 @@ const readCost = 100_000 * meter.BytesPerUnit
 // A valueStore describes a kind of values: where an operation finds them, and their
 // limits.
 type valueStore struct {
+	name    string                      // name of the grant
+	writing string                      // what is written, for messages
+	mode    func(c *Call) abi.StoreMode // what is granted
 	of      func(c *Call) Values
 	missing string // error text for a call without them
 	most    int    // largest value in bytes
