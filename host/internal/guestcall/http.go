@@ -143,10 +143,8 @@ func PlainJSON(v any) []byte {
 // readHTTP reads a request, or returns what is wrong with it.
 func readHTTP(request []byte) (*egress.Request, string) {
 	in := HTTPRequest{}
-	strict := json.NewDecoder(bytes.NewReader(request))
-	strict.DisallowUnknownFields()
 	switch {
-	case !utf8.Valid(request) || strict.Decode(&in) != nil:
+	case !utf8.Valid(request) || decodeStrict(request, &in) != nil:
 		return nil, `expected {"url": text, "method": text, "headers": {name: [values]}, "body": text or "body_base64": text, "timeout_ms": number, "redirects": number}, of which only the URL is required`
 	case in.Body != nil && in.BodyBase64 != nil:
 		return nil, `expected "body" or "body_base64", found both`

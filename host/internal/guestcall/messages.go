@@ -1,7 +1,6 @@
 package guestcall
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,9 +34,7 @@ func receiveOperation(c *Call, request []byte) (Work, int32) {
 		After  int64 `json:"after"`
 		WaitMS int64 `json:"wait_ms"`
 	}
-	strict := json.NewDecoder(bytes.NewReader(request))
-	strict.DisallowUnknownFields()
-	if strict.Decode(&in) != nil || in.After < 0 || in.WaitMS < 0 {
+	if decodeStrict(request, &in) != nil || in.After < 0 || in.WaitMS < 0 {
 		return nil, c.Refuse(abi.CallInvalid, "invalid", `expected {"after": id of the last message, "wait_ms": milliseconds}`)
 	}
 

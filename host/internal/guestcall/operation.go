@@ -4,6 +4,7 @@
 package guestcall
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -189,6 +190,13 @@ func (c *Call) Operation(name, request []byte) (Work, int32) {
 		return nil, c.RefuseStopped()
 	}
 	return o.begin(c, request)
+}
+
+// decodeStrict reads a request without unknown fields.
+func decodeStrict(request []byte, into any) error {
+	strict := json.NewDecoder(bytes.NewReader(request))
+	strict.DisallowUnknownFields()
+	return strict.Decode(into)
 }
 
 // respond sets the response of an operation.

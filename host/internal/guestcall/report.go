@@ -1,8 +1,6 @@
 package guestcall
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 
 	"github.com/toolhost/toolhost/abi"
@@ -26,9 +24,7 @@ func reportOperation(c *Call, request []byte) int32 {
 		return c.Refuse(abi.CallLimit, "limit", fmt.Sprintf("a report has at most %d bytes", maxReport))
 	}
 	var in struct{ Status, Unit, Summary *string }
-	strict := json.NewDecoder(bytes.NewReader(request))
-	strict.DisallowUnknownFields()
-	if strict.Decode(&in) != nil || in.Status == nil && in.Unit == nil && in.Summary == nil {
+	if decodeStrict(request, &in) != nil || in.Status == nil && in.Unit == nil && in.Summary == nil {
 		return c.Refuse(abi.CallInvalid, "invalid", `expected {"status": text, "unit": text, "summary": text}, or some of them`)
 	}
 

@@ -1,9 +1,7 @@
 package guestcall
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"unicode/utf8"
 
@@ -35,10 +33,8 @@ func searchOperation(c *Call, request []byte) (Work, int32) {
 		Query string `json:"query"`
 		Limit int    `json:"limit"`
 	}
-	strict := json.NewDecoder(bytes.NewReader(request))
-	strict.DisallowUnknownFields()
 	switch {
-	case strict.Decode(&in) != nil || !utf8.Valid(request) || in.Limit < 0:
+	case decodeStrict(request, &in) != nil || !utf8.Valid(request) || in.Limit < 0:
 		return nil, c.Refuse(abi.CallInvalid, "invalid", `expected {"query": words, "limit": number}, both optional`)
 	case len(c.Grant.Tools) == 0:
 		return nil, c.deny(fmt.Sprintf("no tools are granted to this plugin: have the operator add them to grants.%s.tools, and name them in the plugin's needs", c.Plugin))

@@ -1,7 +1,6 @@
 package guestcall
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,9 +89,7 @@ func ReadToolCall(request []byte) (ToolCall, error) {
 		Args      json.RawMessage `json:"args"`
 		TimeoutMS int64           `json:"timeout_ms"`
 	}
-	strict := json.NewDecoder(bytes.NewReader(request))
-	strict.DisallowUnknownFields()
-	if strict.Decode(&in) != nil || !utf8.Valid(request) || in.Tool == "" || in.TimeoutMS < 0 {
+	if decodeStrict(request, &in) != nil || !utf8.Valid(request) || in.Tool == "" || in.TimeoutMS < 0 {
 		return ToolCall{}, errors.New(`expected {"tool": name, "args": object, "timeout_ms": milliseconds}, where the last two are optional`)
 	}
 	return ToolCall{Tool: in.Tool, Args: in.Args, Timeout: time.Duration(min(in.TimeoutMS, 1<<40)) * time.Millisecond}, nil

@@ -1,7 +1,6 @@
 package guestcall
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -120,9 +119,7 @@ func valueOperation(s *valueStore, do func(c *Call, s *valueStore, in valueReque
 			return c.Refuse(abi.CallLimit, "limit", fmt.Sprintf("a value %s has at most %d bytes", s.what, s.most))
 		}
 		var in valueRequest
-		strict := json.NewDecoder(bytes.NewReader(request))
-		strict.DisallowUnknownFields()
-		if strict.Decode(&in) != nil || !utf8.Valid(request) || in.Version != nil && *in.Version < 0 {
+		if decodeStrict(request, &in) != nil || !utf8.Valid(request) || in.Version != nil && *in.Version < 0 {
 			return c.Refuse(abi.CallInvalid, "invalid", `expected an object with "key", "value" and "version", as the operation takes them`)
 		}
 
