@@ -95,8 +95,8 @@ func (l *loader) keptVersion(at place, folder Folder, e *lock.Plugin) (*Plugin, 
 // inspect its manifest. Signatures are not verified. The error matches fs.ErrNotExist if that
 // version is not kept.
 func (k Lock) Version(ctx context.Context, h *host.Host, e *lock.Plugin) (*Plugin, error) {
-	l := newLoader(h, Config{Lock: k})
-	l.ctx, l.digests, l.anySigner = ctx, openDigests(""), true
+	l := newLoader(ctx, h, Config{Lock: k})
+	l.digests, l.anySigner = openDigests(""), true
 	l.lock = &lock.File{Plugins: []lock.Plugin{*e}}
 	folder := Folder{Path: e.Source, Source: e.Source, Pack: e.Source == lock.Starter, BuiltIn: e.Source == lock.BuiltIn}
 	return l.keptVersion(place{name: e.File()}, folder, e)

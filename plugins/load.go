@@ -43,8 +43,8 @@ type loader struct {
 	undescribedBefore map[place]*Plugin
 }
 
-func newLoader(h *host.Host, cfg Config) *loader {
-	l := &loader{host: h, cfg: cfg, ctx: context.Background(), compilations: new(sync.WaitGroup)}
+func newLoader(ctx context.Context, h *host.Host, cfg Config) *loader {
+	l := &loader{host: h, cfg: cfg, ctx: ctx, compilations: new(sync.WaitGroup)}
 	if cfg.CacheDir == "" {
 		return l
 	}
@@ -57,8 +57,8 @@ func newLoader(h *host.Host, cfg Config) *loader {
 }
 
 // loader returns a loader for all folders, after an earlier reading.
-func (r *Registry) loader(before *set, cfg Config) *loader {
-	l := newLoader(r.host, cfg)
+func (r *Registry) loader(ctx context.Context, before *set, cfg Config) *loader {
+	l := newLoader(ctx, r.host, cfg)
 	if r.digests == nil {
 		r.digests = openDigests(l.cfg.CacheDir)
 	}
@@ -78,8 +78,7 @@ func byPlace(plugins []*Plugin) map[place]*Plugin {
 // Load loads one file of the first folder of cfg. It also returns problems that did not
 // prevent loading it.
 func Load(ctx context.Context, h *host.Host, cfg Config, name string) (*Plugin, []Problem, error) {
-	l := newLoader(h, cfg)
-	l.ctx = ctx
+	l := newLoader(ctx, h, cfg)
 	l.digests = openDigests(l.cfg.CacheDir)
 	p, err := l.plugin(0, cfg.Folders[0], strings.TrimSuffix(name, ".wasm"))
 	return p, l.problems, err

@@ -130,9 +130,7 @@ func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
 // read reads the folders of cfg, and returns the new set. It reuses unchanged plugins of
 // the earlier set.
 func (r *Registry) read(ctx context.Context, before *set, cfg Config) (*set, error) {
-	l, folders := r.loader(before, cfg), r.number(before, cfg.Folders)
-	l.ctx = ctx
-
+	l, folders := r.loader(ctx, before, cfg), r.number(before, cfg.Folders)
 	earlier := before.lock
 	if cfg.Lock.File != before.cfg.Lock.File {
 		earlier = nil // it is not about this file

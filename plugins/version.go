@@ -135,8 +135,8 @@ func (r *Registry) load(ctx context.Context, dir string, now *Plugin, digest str
 	if now.interpret {
 		cfg.Interpret = []string{allPlugins}
 	}
-	l := newLoader(r.host, cfg)
-	l.ctx, l.digests, l.compilations = ctx, r.digests, &r.compilations
+	l := newLoader(ctx, r.host, cfg)
+	l.digests, l.compilations = r.digests, &r.compilations
 
 	p, err := l.plugin(0, cfg.Folders[0], digest)
 	if err != nil {
