@@ -21,19 +21,11 @@ type Mount struct {
 // filesCapability grants folders, used through WASI.
 var filesCapability = Capability{
 	Name: "files", Doc: "folders of the host",
-	Missing: func(n abi.Needs, g Grant) (missing []string) {
-		for _, f := range n.Files {
-			if !g.allows(f) {
-				missing = append(missing, folderText(f.Path, f.Mode))
-			}
-		}
-		return missing
+	Missing: func(n abi.Needs, g Grant) []string {
+		return texts(g.lackingFiles(n), func(f abi.FileNeed) string { return folderText(f.Path, f.Mode) })
 	},
 	Lacking: func(n abi.Needs, g Grant, add *Grant) {
-		for _, f := range n.Files {
-			if g.allows(f) {
-				continue
-			}
+		for _, f := range g.lackingFiles(n) {
 			m := Mount{Dir: "/" + Choose, Path: f.Path, Mode: f.Mode}
 			if i := slices.IndexFunc(g.Files, func(m Mount) bool { return m.Path == f.Path }); i >= 0 {
 				m.Dir = g.Files[i].Dir // it is granted for reading
@@ -41,11 +33,8 @@ var filesCapability = Capability{
 			add.Files = append(add.Files, m)
 		}
 	},
-	Granted: func(g Grant) (names []string) {
-		for _, m := range g.Files {
-			names = append(names, folderText(m.Path, cmp.Or(m.Mode, abi.FileRead)))
-		}
-		return names
+	Granted: func(g Grant) []string {
+		return texts(g.Files, func(m Mount) string { return folderText(m.Path, cmp.Or(m.Mode, abi.FileRead)) })
 	},
 	Check: func(g Grant) (problems []GrantProblem) {
 		for i, m := range g.Files {
@@ -67,9 +56,11 @@ var filesCapability = Capability{
 	},
 }
 
-// allows reports whether the grant covers a folder that a plugin needs.
-func (g Grant) allows(f abi.FileNeed) bool {
-	return slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Path == f.Path && (m.Mode == abi.FileWrite || f.Mode == abi.FileRead) })
+// lackingFiles returns the folders that a plugin needs and the grant does not cover.
+func (g Grant) lackingFiles(n abi.Needs) []abi.FileNeed {
+	return slices.DeleteFunc(slices.Clone(n.Files), func(f abi.FileNeed) bool {
+		return slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Path == f.Path && (m.Mode == abi.FileWrite || f.Mode == abi.FileRead) })
+	})
 }
 
 func folderText(folder string, mode abi.FileMode) string {
@@ -79,29 +70,21 @@ func folderText(folder string, mode abi.FileMode) string {
 // envCapability grants environment variables, read through WASI.
 var envCapability = Capability{
 	Name: "env", Doc: "environment variables",
-	Missing: func(n abi.Needs, g Grant) (missing []string) {
-		for _, name := range n.Env {
-			if _, granted := g.Env[name]; !granted {
-				missing = append(missing, "env "+name)
-			}
-		}
-		return missing
-	},
+	Missing: func(n abi.Needs, g Grant) []string { return texts(g.lackingEnv(n), envText) },
 	Lacking: func(n abi.Needs, g Grant, add *Grant) {
-		for _, name := range n.Env {
-			if _, granted := g.Env[name]; granted {
-				continue
-			}
+		for _, name := range g.lackingEnv(n) {
 			if add.Env == nil {
 				add.Env = map[string]string{}
 			}
 			add.Env[name] = Choose
 		}
 	},
-	Granted: func(g Grant) (names []string) {
-		for _, name := range slices.Sorted(maps.Keys(g.Env)) {
-			names = append(names, "env "+name)
-		}
-		return names
-	},
+	Granted: func(g Grant) []string { return texts(slices.Sorted(maps.Keys(g.Env)), envText) },
+}
+
+func envText(name string) string { return "env " + name }
+
+// lackingEnv returns the variables that a plugin needs and the grant does not have.
+func (g Grant) lackingEnv(n abi.Needs) []string {
+	return slices.DeleteFunc(slices.Clone(n.Env), func(name string) bool { _, granted := g.Env[name]; return granted })
 }
