@@ -18,7 +18,7 @@ import (
 // ManifestError lists all problems of a manifest.
 type ManifestError struct {
 	Problems []Problem
-	Tools    []string // names of the tools by index, as far as the document has them
+	Tools    []string // names of the tools by index, where the document gives them
 }
 
 func (e *ManifestError) Error() string {

@@ -27,8 +27,8 @@ type FoundTool struct {
 	Description string `json:"description"`
 }
 
-// EveryTool means all tools that the caller of a plugin may call itself, in the
-// plugin's needs and grants.
+// EveryTool, in the needs and grants of a plugin, means all tools that the plugin's
+// caller may call itself.
 const EveryTool = "*"
 
 // Limits on nested calls.
