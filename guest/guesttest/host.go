@@ -44,7 +44,7 @@ type Host struct {
 	// code "lost". A missing tool is not granted. [Host.ToolOf] makes a function from a
 	// tool of another plugin.
 	Tools map[string]func(args json.RawMessage) (any, error)
-	// Session has the values of the session. Nil means that they are not granted.
+	// Session holds the session's values. Nil means that they are not granted.
 	Session *Store
 	// KV is the key-value store of the plugin. Nil means that it is not granted.
 	KV *Store
@@ -72,7 +72,7 @@ type Outcome struct {
 	Stdout, Stderr string // without writes to os.Stdout and os.Stderr
 	Progress       []Progress
 	Logs           []Log
-	Questions      []guest.Question // that the tool asked with Answers; by key, if it asked several at once
+	Questions      []guest.Question // asked by the tool, if the host has Answers; questions asked at once are sorted by key
 }
 
 // Progress is one report of progress.
