@@ -42,7 +42,7 @@ func CheckNeeds(m *abi.Manifest) error { return grant.CheckNeeds(m) }
 //
 //	Dir  string   folder of the host
 //	Path string   absolute path in the sandbox, such as /work
-//	Mode FileMode abi.FileRead, also if empty, or abi.FileWrite
+//	Mode FileMode abi.FileRead, the default, or abi.FileWrite
 type Mount = grant.Mount
 
 // HTTPRule allows HTTP requests of a plugin. Zero fields allow as little as possible.

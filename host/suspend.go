@@ -41,8 +41,8 @@ type Suspension interface {
 	// wait, and when the host shuts down during a wait. The call then ends with
 	// ErrSuspended, unless Hold is set. After an error the call stays in its instance for
 	// now, and the operations that needed the state do not begin; a [*Refusal] gives the
-	// plugin the reason. Keep may block for a write. The call can occupy one of the host's
-	// processors meanwhile.
+	// plugin the reason. Keep may block for a write. Until it returns, the call can
+	// occupy one of the host's processors.
 	Keep(s SavedState) error
 	// Drop removes the stored state durably before it returns nil. After a crash the call
 	// then does not continue from it, and starts over only if it Repeats. Drop is called
@@ -102,8 +102,8 @@ type SuspensionStatus = wait.Status
 //   - State is the value for [Call.Continue].
 //   - Until is when the first pending operation ends by itself. Zero means that none does.
 //   - Begin are the [Detached] operations to begin with this write.
-//   - Await are the Detached operations that have begun and not ended, also with this
-//     write.
+//   - Await are the Detached operations that have begun and not ended, including those
+//     that begin with this write.
 //   - Asks are the operations that ask the user.
 //   - Hold means that the call stays in its instance.
 //   - Image is the base image: the state has only the differences.

@@ -42,7 +42,7 @@ func (r *Caller) Begin(outer *Caller, guest *sched.Guest, meter *meter.Meter, st
 	r.Outer, r.Guest, r.meter, r.started = outer, guest, meter, started
 }
 
-// Shared returns the HTTP traffic that the whole call tree has in common.
+// Shared returns the HTTP usage that counts for the whole call tree.
 func (r *Caller) Shared() *egress.Shared {
 	if r.traffic.Load() == nil {
 		r.traffic.CompareAndSwap(nil, new(egress.Shared))

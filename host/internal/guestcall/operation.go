@@ -44,7 +44,7 @@ type Observers struct {
 	OnHTTP      func(egress.Exchange)
 }
 
-// Suspension is the stored state of a call, as far as its operations matter to it.
+// Suspension is what operations can do to the stored state of a call.
 type Suspension interface {
 	// Forget removes the stored state before an operation that invalidates it.
 	Forget()

@@ -64,7 +64,7 @@ type Payer struct {
 	client *Client
 }
 
-// Payer returns the payer for a client, which may be nil.
+// Payer returns the payer for a client. The client may be nil.
 func (a *Account) Payer(c *Client) Payer { return Payer{a, c} }
 
 // Leave ends a call of the client.

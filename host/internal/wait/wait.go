@@ -74,8 +74,8 @@ func (p *Pending) Init(call Call, ops *guestcall.Call, owner Owner, digest strin
 // Any reports whether operations are pending.
 func (p *Pending) Any() bool { return len(p.started) > 0 }
 
-// Leaving reports whether the state of a call that was interrupted is being stored. The
-// call must not end before.
+// Leaving reports whether the call was interrupted and its state is being stored. The
+// call must not end until that is done.
 func (p *Pending) Leaving() bool { return p.leaving }
 
 // startedOperation is an operation that was started.
@@ -105,9 +105,9 @@ func (p *Pending) Admit(request []byte) int32 {
 	return 0
 }
 
-// Start starts an operation that Admit has admitted: the guest gets its end when it waits.
-// It returns the id of the operation, or the code of a refusal. It keeps neither of the
-// two, which are guest memory.
+// Start starts an operation that Admit has admitted, and returns its id or the code of a
+// refusal. The guest learns of its end when it waits. Start does not hold on to name and
+// request, which are guest memory.
 func (p *Pending) Start(name, request []byte) int32 {
 	p.ops.Effect = guestcall.Effect{ID: p.last + 1}
 	work, code := p.ops.Operation(name, request)
