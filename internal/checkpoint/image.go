@@ -26,7 +26,7 @@ func EncodeImage(i Image) []byte {
 }
 
 // DecodeImage reads the image with that digest, of a memory of at most the given number
-// of bytes. Its error matches ErrDamaged, also if the digest differs, or ErrTooLarge.
+// of bytes. Its error matches ErrTooLarge, or ErrDamaged, even if only the digest differs.
 func DecodeImage(data []byte, want Digest, most uint64) (i Image, err error) {
 	body, err := unpack(data, imageMagic, most+binary.MaxVarintLen64)
 	if err != nil {

@@ -34,9 +34,9 @@ type Secret struct {
 // one, so a new value takes effect immediately. Before the first request of a call it
 // also looks up the secrets of all other rules, to mask them.
 type Secrets interface {
-	// Secret returns the secret name for the user of the call. If it has no value but
-	// one can be set, the error matches [ErrNoSecret]. The text of any other error
-	// reaches the agent.
+	// Secret returns the secret with that name for the user of the call. If it has no
+	// value but one can be set, the error matches [ErrNoSecret]. The text of any other
+	// error reaches the agent.
 	Secret(ctx context.Context, name string) (Secret, error)
 }
 

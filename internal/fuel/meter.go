@@ -76,9 +76,9 @@ func (m *Meter) count(left int64) int64 {
 	return max(0, min(m.granted-left, m.budget))
 }
 
-// Charge subtracts n units from the counter, whose value is left, for the work of a
-// host function. It returns the new value. Errors are those of Refill; n below 0
-// counts as 0.
+// Charge takes n units for the work of a host function off the counter, which stands
+// at left, and returns what it then stands at. A negative n counts as 0. Its errors are
+// those of Refill.
 func (m *Meter) Charge(left, n int64) (int64, error) {
 	if m.interrupt != nil {
 		if err := m.interrupt(); err != nil {

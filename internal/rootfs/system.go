@@ -34,7 +34,7 @@ func (f *FS) errno(err error) sys.Errno {
 	}
 }
 
-// onDescriptor calls do with the descriptor of file, held open meanwhile.
+// onDescriptor calls do with the descriptor of file, which stays open until do returns.
 func onDescriptor(file *os.File, do func(fd uintptr) error) error {
 	conn, err := file.SyscallConn()
 	if err != nil {

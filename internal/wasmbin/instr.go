@@ -28,7 +28,7 @@ func (c Catch) All() bool { return c.Kind >= 2 }
 // BlockType is the type of a block: a function type by its index, or no
 // parameter and at most one result.
 type BlockType struct {
-	Index  uint32 // counts if Typed
+	Index  uint32 // valid only if Typed
 	Typed  bool
 	Result ValType // 0 for no result
 }

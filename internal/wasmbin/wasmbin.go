@@ -107,7 +107,7 @@ type Export struct {
 // Limits is the size of a memory in pages or of a table in entries.
 type Limits struct {
 	Min    uint32
-	Max    uint32 // counts only if HasMax
+	Max    uint32 // valid only if HasMax
 	HasMax bool
 }
 
