@@ -62,7 +62,7 @@ func (t *tx) settle() {
 	t.charges = nil
 }
 
-// A room is the use of an owner and of all owners, as far as it limits a new record.
+// A room is the quota for a new record, and what its owner and all owners use of it.
 type room struct {
 	quota       engine.Quota
 	owner       string

@@ -20,7 +20,7 @@ import (
 
 // A worker implements [engine.Worker]. Its lease is a row of workers. By this
 // process's clock the lease has ended when the last renewal was sent TTL ago,
-// whatever the server says: a process that was paused for long does nothing more.
+// whatever the server says: a process that was paused for too long does nothing more.
 type worker struct {
 	db       *database
 	epoch    int64

@@ -164,7 +164,7 @@ func (e *Eviction) add(who string, n int64) {
 	e.need += n
 }
 
-// Take reports whether to evict a record of a session that takes size bytes.
+// Take reports whether to evict a record of size bytes that belongs to the session.
 func (e *Eviction) Take(session string, size int64) bool {
 	who := e.quota.OwnerOf(session)
 	want, ok := e.want[who]
