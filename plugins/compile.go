@@ -14,7 +14,7 @@ import (
 // Compile compiles the plugins that have not been called yet, several at a time, so
 // that their first calls need not wait. If the host has a folder for compiled code,
 // the code is stored there and takes no memory before the first call. Plugins that a
-// reload adds meanwhile are not compiled.
+// reload adds in the meantime are not compiled.
 //
 // After each plugin it calls progress, unless that is nil, with the number of plugins
 // done and in total, the file and its error; these calls do not overlap. The returned

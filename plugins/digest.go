@@ -66,7 +66,7 @@ func (p *Plugin) known() string {
 	return d
 }
 
-// learn records the digest, also for later processes.
+// learn records the digest, for later processes too.
 func (p *Plugin) learn(s stamp, digest string) {
 	p.digest.CompareAndSwap(nil, &digest)
 	p.digests.add(s, digest)
@@ -119,7 +119,8 @@ func stampOf(info fs.FileInfo) stamp {
 	return s
 }
 
-// hashFile hashes a file of at most most bytes. The error is [ErrChanged] if it changes meanwhile.
+// hashFile hashes a file of at most most bytes. The error is [ErrChanged] if the
+// file changes while it is read.
 func hashFile(folder fs.FS, name string, most int64) (string, stamp, error) {
 	file, s, err := openFile(folder, name, most)
 	if err != nil {

@@ -276,8 +276,9 @@ func (p *Plugin) agentName(t *abi.Tool) string {
 	return abi.AgentName(p.Manifest.Name, t.Name)
 }
 
-// Accept writes the lock: it accepts exactly these plugins as loaded, with their grants, and
-// keeps them. Registries that use the lock apply it at their next reload.
+// Accept writes a lock that accepts exactly these plugins, as loaded and with their grants,
+// and copies their files to Kept if it is set. Registries that use the lock apply it at their
+// next reload.
 func (k Lock) Accept(all []*Plugin) error {
 	var f lock.File
 	for _, p := range all {

@@ -37,7 +37,7 @@ type Config struct {
 	Lock Lock
 	// Reserved are the names of the host's own tools, which no plugin may use.
 	Reserved []string
-	// Taken are the names of the program's own tools, which no plugin may use: see
+	// Taken lists the names of the program's own tools, which no plugin may use: see
 	// [Registry.Take].
 	Taken []string
 	// Interpret names plugins that are interpreted instead of compiled, see
@@ -252,7 +252,7 @@ func (r *Registry) Overridden() []Problem { return slices.Clone(r.set.Load().ove
 // each is the setting, such as grants.NAME.
 func (r *Registry) Unknown() []Problem { return slices.Clone(r.set.Load().unknown) }
 
-// Lookup returns the tool with that name for agents. The error matches [ErrNoTool] and
+// Lookup returns the tool that agents know by that name. The error matches [ErrNoTool] and
 // suggests a similar name. It may also suggest the names in others, which are tools
 // outside of plugins.
 func (r *Registry) Lookup(name string, others ...string) (*Tool, error) {
