@@ -77,7 +77,7 @@ type Config struct {
 	Grants  Grants   // what plugins may use; nothing by default
 	Tools   []Tool   // functions of the program, which are not sandboxed
 
-	Data  string // folder where runs outlast the process; empty keeps them in memory
+	Data  string // folder that keeps runs beyond the life of the process; if empty, they are in memory only
 	Cache string // folder for compiled plugins; empty is the folder cache in Data, or memory without Data
 
 	Watch   bool                                        // reload plugins when their files change

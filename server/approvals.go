@@ -170,7 +170,7 @@ func (p Approvals) Decide(ctx context.Context, id, by string, in wire.Decide) (w
 }
 
 // List returns up to limit waiting calls, oldest first, that were asked about after the
-// call after, which may have been decided meanwhile. Without an id it begins with the
+// call after, which may have been decided since. Without an id it begins with the
 // oldest; a limit of 0 means no limit.
 func (p Approvals) List(ctx context.Context, after string, limit int) (wire.Approvals, error) {
 	return p.manager.List(ctx, after, limit)

@@ -207,7 +207,7 @@ func CalledTool(ctx context.Context) string {
 }
 
 // originOf returns the tool call that makes the calls of this context, directly or
-// through tools of the program; nil if no tool does.
+// through the program's own tools; nil if no tool does.
 func originOf(ctx context.Context) *origin {
 	from, _ := ctx.Value(originKey{}).(*origin)
 	return from

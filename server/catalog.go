@@ -37,10 +37,10 @@ const Exec = catalog.Exec
 const (
 	MaxQuery     = catalog.MaxQuery     // characters of a query; the rest is ignored
 	DefaultFound = catalog.DefaultFound // tools, unless the search asks for more or fewer
-	MaxFound     = catalog.MaxFound     // tools of any search
+	MaxFound     = catalog.MaxFound     // most tools that a search can return
 )
 
-// openTools loads the tools of the program, and the plugins.
+// openTools loads the program's own tools, and the plugins.
 func (s *Service) openTools(ctx context.Context, cfg Config, now *settings) (err error) {
 	s.program, err = catalog.NewProgram(gotool.Config{Calls: cfg.Host.TotalCalls, Shared: cfg.Host.Shared, Logger: cfg.Logger}, agent.Names, cfg.Tools)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Service) UsualLimits() wire.ToolLimits { return s.now().rules.Usual() }
 // MaxAnswer returns how many bytes of a value a model gets at once: see Config.Answer.
 func (s *Service) MaxAnswer() int64 { return s.now().cfg.answer() }
 
-// Register adds a tool of the program, see package gotool. The error describes the
+// Register adds a tool to the program's own, see package gotool. The error describes the
 // problem with it, or names the tool that has its name. Plugins that claim the name
 // later are problems. Subscribed clients are notified.
 //
@@ -104,7 +104,7 @@ func (s *Service) Register(t gotool.Tool) error {
 	return nil
 }
 
-// Unregister removes a tool of the program. Its active calls and runs continue; queued
+// Unregister removes one of the program's own tools. Its active calls and runs continue; queued
 // runs and schedules fail when they are due. The error matches [plugins.ErrNoTool] if
 // the program has no such tool.
 func (s *Service) Unregister(name string) error {
@@ -116,7 +116,7 @@ func (s *Service) Unregister(name string) error {
 	return nil
 }
 
-// ProgramTools returns the tools of the program, sorted by name, as operators see them.
+// ProgramTools returns the program's own tools, sorted by name, as operators see them.
 // They are not sandboxed.
 func (s *Service) ProgramTools() []wire.PluginTool { return s.catalog.ProgramTools() }
 

@@ -19,7 +19,7 @@ import (
 //   - What would start, stop, answer or remove something makes its checks and returns
 //     what it would do. Nobody is asked for approval, and no notice is acknowledged.
 //
-// It also holds for the calls that a tool of the program makes with its context. Nothing
+// It also holds for the calls that a Go tool makes with its context. Nothing
 // that an agent can say ends it.
 func WithDryRun(ctx context.Context) context.Context { return dryrun.With(ctx) }
 

@@ -39,8 +39,8 @@ const MaxAskAgain = question.MaxAskAgain
 // one, see [ReasonOf]. Transports only translate its code.
 type Reason = reason.Reason
 
-// ReasonOf returns the reason of an error of a [Service]; the zero Reason for nil. An
-// unknown error is wire.CodeInternal: its details are for the log, not for the caller.
+// ReasonOf returns the reason for an error of a [Service], and the zero Reason for nil. An
+// unknown error gets wire.CodeInternal: its details are for the log, not for the caller.
 func ReasonOf(err error) Reason { return reason.Of(err) }
 
 // Broke reports whether an error of [Service.Call] means that a plugin or a handler

@@ -48,8 +48,8 @@ func (s *Service) Hosts(ctx context.Context) (wire.Hosts, error) {
 	return s.cluster.Hosts(ctx)
 }
 
-// HostWarnings warns, in words for the public, of plugins that have differed between
-// hosts for long.
+// HostWarnings returns warnings about plugins that have differed between hosts for some
+// time. Their text is safe to show to anyone.
 func (s *Service) HostWarnings() []string { return s.cluster.Warnings() }
 
 // The bounds of a Relay.

@@ -356,6 +356,6 @@ func (s *Service) Compile(ctx context.Context, progress func(done, total int, fi
 	return s.registry.Compile(ctx, progress)
 }
 
-// Lookup returns a plugin's tool by its name for agents. Its error matches
+// Lookup returns the plugin tool that agents know by this name. Its error matches
 // [plugins.ErrNoTool].
 func (s *Service) Lookup(name string) (*plugins.Tool, error) { return s.registry.Lookup(name) }

@@ -26,7 +26,7 @@ type SpawnRequest struct {
 	IdempotencyKey string          // at most 128 characters; the same key, tool and arguments return the run that exists
 	By             string          // the requester, if it is not the session's agent
 	Locale         string          // BCP 47, at most MaxLocale bytes, for the sentences for people in the record; empty if unknown
-	Parent         string          // active run of the session that becomes the parent; empty is the run whose Go tool was passed the context, if any
+	Parent         string          // an active run of the session; if empty, the run, if any, whose Go tool was passed the context
 	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
 }
 

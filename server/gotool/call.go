@@ -201,7 +201,7 @@ func (c *Call) Ask(ctx context.Context, questions map[string]abi.Question) (map[
 	return answers.Answers, err
 }
 
-// CallTool calls another tool by its name for agents, in the session of this call and
+// CallTool calls another tool by the name agents use, in the session of this call and
 // with the checks of an agent's call. A readonly tool can only call readonly tools, and a
 // tool that declares open_world false cannot call tools that reach the network. Pass the
 // handler's context.

@@ -26,7 +26,7 @@ import (
 	"github.com/toolhost/toolhost/internal/typed"
 )
 
-// Tool is a tool of the program. Name, Description and Handler are required; the other
+// Tool is one of the program's own tools. Name, Description and Handler are required; the other
 // fields have the defaults of a manifest. It must not change once it is registered.
 type Tool struct {
 	Name        string // name for agents: [a-z][a-z0-9_]*, at most [abi.MaxAgentName] characters

@@ -96,8 +96,8 @@ func (c Caller) InSession(name string) (Caller, error) {
 	return c, nil
 }
 
-// SessionName returns the caller's name for the session with a key: users do not see
-// their own key.
+// SessionName returns the name by which the caller knows the session with this key. A
+// user's sessions are named without the user's key, which users never see.
 func (c Caller) SessionName(key string) string {
 	if c.Operator() {
 		return key

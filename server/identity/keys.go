@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	keysFresh    = 10 * time.Minute // until keys are fetched again; they remain in use meanwhile
+	keysFresh    = 10 * time.Minute // until keys are fetched again; the old ones are used until the new ones arrive
 	keysLast     = time.Hour        // until keys are dropped: a revoked key must not live on
 	keysPause    = 10 * time.Second // least time between two fetches, whatever clients send
 	keysTimeout  = 5 * time.Second  // limit of a fetch with all its requests

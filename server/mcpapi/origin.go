@@ -36,8 +36,8 @@ func originOf(extra *mcp.RequestExtra) origin {
 	return origin{Caller: identity.Nobody}
 }
 
-// caller is the sender of a request, with the abilities of its client, as far as that
-// request shows them.
+// caller is the sender of a request, with the abilities of its client that the request
+// shows.
 type caller struct {
 	origin
 	modern  bool

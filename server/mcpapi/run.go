@@ -56,7 +56,7 @@ type Config struct {
 // Run serves one client. It returns nil when the client has closed In or disconnected. If
 // ctx is done first, it returns the cause of ctx. When In is closed, Run first answers
 // the open requests, and cancels those that take longer than 30 seconds. If ctx is done
-// meanwhile, it cancels them at once and writes nothing more. It returns [ErrStuck] if a
+// before that, it cancels them at once and writes nothing more. It returns [ErrStuck] if a
 // call does not end, or the client does not read, for 30 seconds. Background runs, parked
 // calls and tasks continue until the service is closed.
 //

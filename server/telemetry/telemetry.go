@@ -129,7 +129,7 @@ type Exchange struct {
 	Tool           string // as agents know it
 	Result         string // answered, failed or refused
 	Duration       time.Duration
-	Sent, Received int64 // bytes of bodies
+	Sent, Received int64 // size of the bodies, in bytes
 }
 
 // Egress records an HTTP request of a plugin.

@@ -214,8 +214,8 @@ func (v *Vault) Reads(user, name string, sealed []byte) bool {
 	return err == nil
 }
 
-// SameKeys reports whether two vaults have the same keys in the same order, as far as both
-// have secrets of users.
+// SameKeys reports whether two vaults have the same keys in the same order. A vault without
+// keys counts as having the same.
 func (v *Vault) SameKeys(as *Vault) bool {
 	return len(v.keys) == 0 || len(as.keys) == 0 || slices.EqualFunc(v.keys, as.keys, func(a, b key) bool { return a.id == b.id })
 }

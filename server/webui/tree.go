@@ -54,7 +54,7 @@ func newCallTree(run wire.Run, called wire.InnerCalls, now time.Time) callTree {
 	return v
 }
 
-// Level returns the depth of the call, as far as the page indents it.
+// Level returns the depth at which the page indents the call.
 func (r treeRow) Level() int { return min(r.Depth, abi.MaxToolDepth+1) }
 
 // State returns how the call ended.

@@ -260,6 +260,6 @@ const (
 // An Event is the data of an event of GET /v1/events.
 type Event struct {
 	Kind     EventKind `json:"kind"`
-	Run      *Run      `json:"run,omitempty"`      // state after the change, as in lists
+	Run      *Run      `json:"run,omitempty"`      // the run after the change, with the fields that lists show
 	Schedule *Schedule `json:"schedule,omitempty"` // state after the change
 }

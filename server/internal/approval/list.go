@@ -16,7 +16,7 @@ import (
 const maxListedArgs = 16 << 10
 
 // List returns up to limit waiting calls, oldest first, that were asked about after the
-// call after, which may have been decided meanwhile. Without an id it begins with the
+// call after, which may have been decided since. Without an id it begins with the
 // oldest; a limit of 0 means no limit.
 func (m *Manager) List(ctx context.Context, after string, limit int) (wire.Approvals, error) {
 	out := wire.Approvals{Approvals: []wire.WaitingCall{}}

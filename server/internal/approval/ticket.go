@@ -18,8 +18,8 @@ import (
 const textLost = "its arguments have a secret, which is only in the memory of its host while its caller waits: call again"
 
 // IsTicket reports whether a run is a ticket: a held run that only records the decision on
-// a call with secret arguments. It has the other arguments, and never starts, because its
-// caller makes the call once it is approved.
+// a call with secret arguments. It stores only the other arguments, and never starts: the
+// caller makes the call itself, once it is approved.
 func IsTicket(run engine.Run) bool {
 	return run.Secret && run.Origin == engine.OriginParked && run.Attempt == 0
 }

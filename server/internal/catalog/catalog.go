@@ -65,7 +65,7 @@ func (c *Catalog) Tools() []*Tool {
 }
 
 // Lookup returns a tool by the name agents know it by. Its error matches
-// [plugins.ErrNoTool], and may suggest a similar name, including one of others.
+// [plugins.ErrNoTool], and may suggest a similar name, which can be one in others.
 func (c *Catalog) Lookup(name string, others ...string) (*Tool, error) {
 	view := c.registry.View()
 	settings := settingsIn(view)
@@ -85,7 +85,7 @@ func (c *Catalog) Lookup(name string, others ...string) (*Tool, error) {
 	return OfPlugin(t, settings), nil
 }
 
-// Find is Lookup that waits for plugins that have not been described since the start.
+// Find is like Lookup, but waits for plugins that have not been described since startup.
 func (c *Catalog) Find(ctx context.Context, name string) (*Tool, error) {
 	tool, err := c.Lookup(name)
 	if errors.Is(err, plugins.ErrNoTool) && c.registry.Described(ctx) == nil {
@@ -94,11 +94,11 @@ func (c *Catalog) Find(ctx context.Context, name string) (*Tool, error) {
 	return tool, err
 }
 
-// Register adds a tool of the program. The error says what is wrong with it, or which tool
+// Register adds a tool to the program's own. The error says what is wrong with it, or which tool
 // has its name.
 func (c *Catalog) Register(t gotool.Tool) error { return c.program.load(t, c.registry.Take) }
 
-// Unregister removes a tool of the program. The error matches [plugins.ErrNoTool] if the
+// Unregister removes one of the program's own tools. The error matches [plugins.ErrNoTool] if the
 // program has no such tool.
 func (c *Catalog) Unregister(name string) error {
 	if !c.program.remove(name) {

@@ -78,7 +78,7 @@ const (
 // Terms are the operator's settings for the limits and the parking of calls. Zero fields
 // have defaults.
 type Terms struct {
-	Limits    Limits        // for tools that ask for nothing
+	Limits    Limits        // limits of tools that request none of their own
 	Max       Limits        // the most a tool may ask for
 	Park      Park          // which calls are parked
 	ParkAfter time.Duration // how long callers wait; negative is never

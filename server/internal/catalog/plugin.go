@@ -41,7 +41,7 @@ func (c *Catalog) plugin(p *plugins.Plugin, settings Settings) wire.Plugin {
 	return out
 }
 
-// ProgramTools returns the tools of the program, sorted by name, as operators see them.
+// ProgramTools returns the program's own tools, sorted by name, as operators see them.
 func (c *Catalog) ProgramTools() (all []wire.PluginTool) {
 	for _, t := range c.program.all() {
 		all = append(all, c.pluginTool(ofProgram(t, c.settings())))

@@ -10,7 +10,7 @@ import (
 	"github.com/toolhost/toolhost/server/gotool"
 )
 
-// A Program holds the tools of the program, which are not sandboxed. It is safe for
+// A Program holds the program's own tools, which are not sandboxed. It is safe for
 // concurrent use.
 type Program struct {
 	caller   *gotool.Caller

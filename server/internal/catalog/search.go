@@ -14,7 +14,7 @@ import (
 // Limits of the answer to a search.
 const (
 	DefaultFound = 5        // tools, unless the search asks for more or fewer
-	MaxFound     = 200      // tools of any search
+	MaxFound     = 200      // most tools that a search can return
 	maxFoundSize = 24 << 10 // bytes of the tools for an agent or a script, unless one alone is larger
 	maxFoundBy   = 20       // tools for an agent or a script
 )
@@ -25,8 +25,8 @@ func (c *Catalog) Search(query string, limit int, own []Entry) wire.Declarations
 	return c.search(append(c.entries(), own...), query, min(limit, maxFoundBy), maxFoundSize, everything)
 }
 
-// SearchFor returns the function that answers a plugin's tool: it searches among the tools
-// that the plugin may call.
+// SearchFor returns the function that answers the searches of a plugin's tool. It searches
+// among the tools that the plugin may call.
 func (c *Catalog) SearchFor(t *Tool) func(host.ToolSearch) abi.FoundTools {
 	return func(q host.ToolSearch) abi.FoundTools {
 		callable := c.callableBy(t)

@@ -21,7 +21,7 @@ import (
 type Tool struct {
 	*abi.Tool
 	Name     string          // name for agents
-	Plugin   *plugins.Plugin // plugin with the tool; nil for a tool of the program
+	Plugin   *plugins.Plugin // plugin that the tool belongs to; nil for the program's own tools
 	Settings Settings        // in force when the tool was found
 	Backend
 }

@@ -39,7 +39,7 @@ type Cluster struct {
 
 	mu       sync.Mutex
 	since    map[string]time.Time // when plugins began to differ, by name
-	problems []wire.FileProblem   // plugins that have differed for long
+	problems []wire.FileProblem   // plugins that have differed for a long time
 }
 
 // New returns the Cluster of a host.

@@ -24,7 +24,7 @@ type Note struct {
 	Version  string // version of the plugin: the digest of its file
 	// Corrected is how many values of the arguments were not passed as they were given.
 	Corrected int
-	Run       string // id of the run that the call is, or continues as
+	Run       string // id of the run, if the call is one or continues as one
 	Repeat    bool   // answered with the result of another call, which has the cost
 	Followed  bool   // the run has the cost
 	Held      bool   // answered while the run waits for approval

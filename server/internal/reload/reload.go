@@ -98,7 +98,7 @@ func (r *Reloader) Watch(on bool) {
 	}
 }
 
-// Close ends the watching for good, and waits for a reload that it has begun.
+// Close stops watching for good, and waits for a reload that is under way.
 func (r *Reloader) Close() {
 	r.mu.Lock()
 	r.closed = true

@@ -186,7 +186,7 @@ func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.S
 	return shape.Stopped(r), err
 }
 
-// Notices returns up to limit pending notices; 0 is no limit.
+// Notices returns up to limit pending notices; 0 means no limit.
 func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 	shown, more, err := v.Manager.Pending(ctx, v.Name, limit)
 	if err != nil {

@@ -288,8 +288,8 @@ func (s *Suspension) child(t host.ToolCall) (Child, error) {
 	return s.executor.Child(s.ctx, ChildCall{Caller: s.tool, Session: s.session, Tool: t.Tool, Args: t.Args, Timeout: t.Timeout, Fuel: t.Fuel, Locale: own.Locale})
 }
 
-// Await waits for the end of the child of an operation. It stops an abandoned child,
-// unless the run waits for it later.
+// Await waits until the child run that an operation started has ended. It stops an
+// abandoned child, unless the run will wait for it later.
 func (s *Suspension) Await(ctx context.Context, op int32, _ host.ToolCall) (abi.Result, error) {
 	id, follow := s.id(op), s.executor.Follower
 	r, err := follow.awaitChild(ctx, s.session, id)

@@ -102,7 +102,7 @@ func (r *ring) find(ctx context.Context, id string) (key, error) {
 	}
 }
 
-// load reads the keys, also for a call that was ended to ask its user. The caller holds
+// load reads the keys, even for a call that was ended to ask its user. The caller holds
 // the mutex.
 func (r *ring) load(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)

@@ -40,7 +40,7 @@ func (s *Store) Prune(ctx context.Context) error {
 	return err
 }
 
-// pruneFolders removes the folders of versions. One that is used meanwhile stays.
+// pruneFolders removes the folders of versions, but keeps one that is used while it runs.
 func (s *Store) pruneFolders(ctx context.Context) error {
 	began := time.Now()
 	entries, err := os.ReadDir(s.dir)
