@@ -84,7 +84,7 @@ func (r *remote) attendCall(ctx context.Context, f *callFlags, id string, answer
 
 var errUnanswered = errors.New("nobody answers the questions of the run here")
 
-// answerRuns answers the questions of runs, as far as somebody is there to answer them.
+// answerRuns answers the questions of runs, if somebody is there to answer them.
 func (r *remote) answerRuns(ctx context.Context, runs []wire.Run, ask question) (err error) {
 	for _, run := range runs {
 		for _, key := range slices.Sorted(maps.Keys(run.Questions)) {

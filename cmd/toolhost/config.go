@@ -275,8 +275,8 @@ func unknownKey(table []setting, at, name string, names []string) error {
 	return fmt.Errorf("%s, expected one of %s", what, strings.Join(names, ", "))
 }
 
-// readValues sets the fields of values, as far as they fit. Null leaves the default,
-// unless it has a meaning.
+// readValues sets the fields of values that fit. Null leaves the default, unless it has
+// a meaning.
 func readValues(values map[string]value) (wrong problems) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		v := values[key]

@@ -77,8 +77,7 @@ func unconnected(ctx, opening context.Context, database string, err error) error
 	return &usageError{fmt.Errorf("engine %s: %w", withoutPassword(database), err), hint}
 }
 
-// checkEngine checks the URL of the engine, as far as that is possible without the
-// database.
+// checkEngine checks what it can of the engine's URL without connecting to the database.
 func (c configCheck) checkEngine() {
 	if c.engine == "" {
 		return

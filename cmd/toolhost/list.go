@@ -149,7 +149,7 @@ func (a *app) printList(tools []listedTool) {
 	a.table(listRows(tools))
 }
 
-// hasModule reports whether a folder may have a plugin, also if it cannot be read.
+// hasModule reports whether a folder may have a plugin, which includes one that cannot be read.
 func hasModule(f plugins.Folder) bool {
 	entries, err := fs.ReadDir(f.FS, ".")
 	return err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), ".wasm") })

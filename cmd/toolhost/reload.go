@@ -164,7 +164,7 @@ func (r *reloader) reread() (*loadedConfig, error) {
 	return next, next.problems.usage()
 }
 
-// apply puts a configuration into force, as far as that can change, and announces it.
+// apply puts into force whatever of a configuration can change, and announces it.
 func (r *reloader) apply(ctx context.Context, next *loadedConfig, out *wire.Reload) error {
 	before := r.now()
 	next.data = r.config.data // the store of plugins is in it

@@ -23,7 +23,7 @@ import (
 type ui struct {
 	in       io.Reader
 	out, err io.Writer
-	json     bool  // print JSON, also for errors, on stdout
+	json     bool  // print JSON on stdout, errors included
 	lost     error // first error of printing a result
 }
 
