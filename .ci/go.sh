@@ -2,6 +2,7 @@
 
 staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 actionlint=github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+benchstat=golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 gotestsum=gotest.tools/gotestsum@v1.13.0
 
 step() { printf '\n== %d:%02d %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"; }

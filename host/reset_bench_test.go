@@ -22,7 +22,7 @@ import (
 //   - pooled: with wazero alone, in one instance that is never put back.
 //
 // The latter two copy the arguments into the guest and its result out of it, and
-// check nothing.
+// check nothing. The ratio is that of the medians of warm and pooled.
 func BenchmarkClean(b *testing.B) {
 	b.Run("c", func(b *testing.B) { cleanly(b, digits(b), "digits", `{"text":"12345"}`) })
 	b.Run("tiny", func(b *testing.B) { cleanly(b, echo.wasm(), "tool", `{"text":"12345"}`) })
@@ -112,7 +112,7 @@ func cleanly(b *testing.B, wasm []byte, tool, args string) {
 		}
 	}
 	pooled := raw.pooled(b)
-	inTurn(b, []*lane{
+	lanes := []*lane{
 		{name: "warm", call: call(false)},
 		{name: "fresh", call: call(true)},
 		{name: "raw", call: func() {
@@ -125,5 +125,8 @@ func cleanly(b *testing.B, wasm []byte, tool, args string) {
 				b.Fatal("no result")
 			}
 		}},
-	})
+	}
+	inTurn(b, lanes)
+	warm, base := lanes[0].took, lanes[3].took // sorted
+	b.ReportMetric(float64(warm[len(warm)/2])/float64(base[len(base)/2]), "ratio")
 }
