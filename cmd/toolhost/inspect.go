@@ -64,9 +64,6 @@ func inspectFile(ctx context.Context, a *app, name string) error {
 		return &usageError{errors.New(name + ": expected a file that ends in .wasm"), renameHint(name)}
 	}
 
-	if wasmbin.IsComponent(wasm) {
-		return inspectComponent(&a.ui, name, wasm)
-	}
 	i, err := inspectPlugin(ctx, a, name, wasm)
 	if err != nil {
 		return inspectModule(&a.ui, name, wasm, err)
@@ -76,6 +73,9 @@ func inspectFile(ctx context.Context, a *app, name string) error {
 
 // inspectModule shows a module that is no plugin, for the given reason.
 func inspectModule(u *ui, name string, wasm []byte, why error) error {
+	if wasmbin.IsComponent(wasm) {
+		return &hintError{why, "Rust: cargo build --target wasm32-wasip1; Go: GOOS=wasip1 GOARCH=wasm go build; C: clang --target=wasm32-wasip1; JavaScript, TypeScript, Python: toolhost new"}
+	}
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {
 		return why
@@ -122,36 +122,6 @@ func (u *ui) printNames(title string, names []string) {
 	for _, name := range names {
 		u.printf("  %s\n", oneLine(name))
 	}
-}
-
-// inspectComponent shows the imports and exports of a component. Its error says that it
-// is not a plugin, and what to build instead.
-func inspectComponent(u *ui, name string, wasm []byte) error {
-	c, err := wasmbin.ParseComponent(wasm)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	_, err = wasmbin.Parse(wasm) // it refuses a component
-	err = &hintError{fmt.Errorf("%s: module: %w", name, err), "Rust: cargo build --target wasm32-wasip1; Go: GOOS=wasip1 GOARCH=wasm go build; C: clang --target=wasm32-wasip1; JavaScript, TypeScript, Python: toolhost new"}
-
-	shown := struct {
-		File      string             `json:"file"`
-		Component *wasmbin.Component `json:"component"`
-		Error     string             `json:"error"`
-	}{name, c, err.Error()}
-	return u.answer(shown, err, func() {
-		u.printf("%s is a component of %s with %d core modules\n", name, human.Bytes(int64(len(wasm))), c.Modules)
-		u.printNames("imports", kinds(c.Imports))
-		u.printNames("exports", kinds(c.Exports))
-	})
-}
-
-// kinds formats names of a component.
-func kinds(names []wasmbin.ComponentName) (all []string) {
-	for _, n := range names {
-		all = append(all, fmt.Sprintf("%s (%s)", n.Name, n.Kind))
-	}
-	return all
 }
 
 // inspectPlugin loads a plugin without grants, and examines its module.

@@ -237,6 +237,11 @@ func (p *parser) custom(start, size int) error {
 	return c.in.result()
 }
 
+// IsComponent reports whether a binary begins like a component.
+func IsComponent(wasm []byte) bool {
+	return bytes.HasPrefix(wasm, []byte("\x00asm")) && len(wasm) >= 8 && wasm[6] == 1
+}
+
 func checkHeader(wasm []byte) error {
 	refuse := func(reason error, detail string) error {
 		return &Error{Err: reason, Detail: detail}
@@ -246,7 +251,7 @@ func checkHeader(wasm []byte) error {
 		return refuse(ErrMalformed, "the file is empty")
 	case bytes.HasPrefix(wasm, []byte(header)):
 		return nil
-	case bytes.HasPrefix(wasm, []byte("\x00asm")) && len(wasm) >= 8 && wasm[6] == 1:
+	case IsComponent(wasm):
 		return refuse(ErrUnsupported, "this is a component, and only core modules are accepted; "+
 			"build for wasm32-wasip1 instead of wasip2, or take the core module out of it with wasm-tools")
 	case bytes.HasPrefix(wasm, []byte("\x00asm")) && len(wasm) >= 8:
