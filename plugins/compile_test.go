@@ -317,6 +317,7 @@ func TestCompileBeforehand(t *testing.T) {
 	cancel(gone)
 	require.ErrorIs(t, <-compiled, gone)
 	files.allow <- struct{}{}
+	p.compilations.Wait() // what was compiled for nobody is freed
 	go func() { compiled <- p.Compile(t.Context()) }()
 	<-files.opened
 	files.allow <- struct{}{}
