@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // A run speaks the language of whoever started it: in its record and in the notice of
@@ -87,4 +90,26 @@ func TestCheckLocale(t *testing.T) {
 	s := open(t, Config{}, "echo")
 	_, err := s.Session(alice).Spawn(t.Context(), SpawnRequest{Tool: "echo", Locale: "de_CH"})
 	require.ErrorContains(t, err, "locale")
+}
+
+// TestLocaleOfHeldChild: a tool that a script calls, and that a person approves later, writes
+// in the language of the call that began it.
+func TestLocaleOfHeldChild(t *testing.T) {
+	seen := make(chan string, 1)
+	wipe := gotool.Tool{Name: "wipe", Description: "Deletes.", Handler: gotool.Handle(func(_ context.Context, c *gotool.Call, _ scriptText) (string, error) {
+		seen <- c.Locale()
+		return "done", nil
+	})}
+	s := openScripts(t, Config{
+		Tools:     []gotool.Tool{wipe},
+		Approvals: ApprovalPolicy{Ask: true, Tools: map[string]Decision{"exec": DecideAllow}},
+	})
+	_, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "exec", Locale: "de-CH", Args: code(`return await tools.wipe({text: "a"})`)})
+	require.NoError(t, err)
+	held, err := s.Approvals().List(t.Context(), "", 0)
+	require.NoError(t, err)
+	require.Len(t, held.Approvals, 1)
+	_, err = s.Approvals().Decide(t.Context(), held.Approvals[0].TaskID, "operator", wire.Decide{Approve: true})
+	require.NoError(t, err)
+	require.Equal(t, "de-CH", <-seen)
 }

@@ -110,11 +110,11 @@ func (l *stages) passRun(ctx context.Context, x *runs.Execution) (abi.Result, er
 }
 
 // passChild passes a call that may become a child run through the checks of a nested call.
-func (l *stages) passChild(ctx context.Context, child runs.ChildCall) (admitted runs.Child, err error) {
-	c := call{outer: &origin{tool: child.Caller, fuel: child.Fuel}, child: &admitted, note: &record.Note{}}
+func (l *stages) passChild(ctx context.Context, child runs.ChildCall) (found runs.Child, err error) {
+	c := call{outer: &origin{tool: child.Caller, fuel: child.Fuel}, child: &found, note: &record.Note{}}
 	c.Session, c.Tool, c.Args, c.Limits.Timeout, c.Locale = child.Session, child.Tool, child.Args, child.Timeout, child.Locale
 	_, err = l.child(ctx, c)
-	return admitted, err
+	return found, err
 }
 
 // admitted is the last stage of a call that may become a child run.

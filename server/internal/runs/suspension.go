@@ -40,6 +40,7 @@ type Suspension struct {
 	restartable bool     // the run may start over
 
 	session  string
+	locale   string
 	ask      question.Func              // nil: nobody can be asked
 	children map[int32]background.Child // children of operations that have not begun
 	question atomic.Int32               // operation whose open questions are stored; 0: none
@@ -64,7 +65,7 @@ type ChildCall struct {
 	Locale        string
 }
 
-// A Child is a call by a tool that was not refused.
+// A Child is a call by a tool that has passed its checks, and can become a child run.
 type Child struct {
 	Tool *catalog.Tool
 	Args catalog.Args
@@ -73,7 +74,7 @@ type Child struct {
 
 // into lets a call be suspended, and continues it from where its run was last suspended.
 func (s *Suspension) into(call host.Call) host.Call {
-	s.session, s.ask = call.Session, question.Checked(call.Ask)
+	s.session, s.locale, s.ask = call.Session, call.Locale, question.Checked(call.Ask)
 	call.Suspend, call.Continue = s, background.StateOf(s.ctx)
 	if call.Attempt > 1 && call.Continue == nil {
 		if err := question.Forget(s.ctx); err != nil {
@@ -280,12 +281,7 @@ func (s *Suspension) judge(c Child) (approval.Verdict, error) {
 
 // child passes a call through its checks.
 func (s *Suspension) child(t host.ToolCall) (Child, error) {
-	run, _ := background.RunOf(s.ctx)
-	own, err := termsOf(run)
-	if err != nil {
-		return Child{}, err
-	}
-	return s.executor.Child(s.ctx, ChildCall{Caller: s.tool, Session: s.session, Tool: t.Tool, Args: t.Args, Timeout: t.Timeout, Fuel: t.Fuel, Locale: own.Locale})
+	return s.executor.Child(s.ctx, ChildCall{Caller: s.tool, Session: s.session, Tool: t.Tool, Args: t.Args, Timeout: t.Timeout, Fuel: t.Fuel, Locale: s.locale})
 }
 
 // Await waits until the child run that an operation started has ended. It stops an
