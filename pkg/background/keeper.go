@@ -200,15 +200,15 @@ func (k *keeper) abortAll() {
 	}
 }
 
-// briefTTL is how long the values of a session that can never be resumed are kept.
-const briefTTL = 24 * time.Hour
+// ephemeralTTL is how long the values of a session that can never be resumed are kept.
+const ephemeralTTL = 24 * time.Hour
 
 // prune removes the records whose retention is over.
 func (k *keeper) prune(ctx context.Context) {
 	now := time.Now()
 	_, err := k.engine.Prune(ctx, engine.Retention{
 		Before: now.Add(-k.cfg().Retention), Keep: k.cfg().RetainRuns, Notices: now.Add(-k.cfg().NoticeTTL), Values: now.Add(-k.cfg().NoticeTTL),
-		Ephemeral: k.cfg().Ephemeral, BriefValues: now.Add(-min(k.cfg().NoticeTTL, briefTTL)),
+		Ephemeral: k.cfg().Ephemeral, EphemeralValues: now.Add(-min(k.cfg().NoticeTTL, ephemeralTTL)),
 	})
 	if err != nil && ctx.Err() == nil {
 		k.log.Warn("background records not pruned", "error", err)

@@ -198,8 +198,8 @@ func TestWaitingRefused(t *testing.T) {
 	}
 }
 
-// TestCrowded: work learns that others need its slot.
-func TestCrowded(t *testing.T) {
+// TestUnderPressure: work learns that others need its slot.
+func TestUnderPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var crowded []bool
 		m := newManager(t, Config{PerHost: 4, Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {

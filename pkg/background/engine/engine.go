@@ -322,8 +322,8 @@ type Retention struct {
 	// Ephemeral reports whether a session can never be resumed; nil: no session. The values
 	// of all scopes of such a session are kept only if one was changed since
 	// BriefValues, or a run of the session is active.
-	Ephemeral   func(session string) bool
-	BriefValues time.Time
+	Ephemeral       func(session string) bool
+	EphemeralValues time.Time
 }
 
 // KeepsValues reports whether the values of a scope that last changed at that time are
@@ -334,7 +334,7 @@ func (r Retention) KeepsValues(at Scope, changed time.Time) bool {
 	case at.Session == "" || at.Run != "":
 		return true
 	case r.IsEphemeral(at.Session):
-		return !changed.Before(r.BriefValues)
+		return !changed.Before(r.EphemeralValues)
 	}
 	return at.Name != "" || !changed.Before(r.Values)
 }

@@ -28,7 +28,7 @@ type Waiting struct {
 	CallsSize   int64     `json:"calls_bytes,omitempty"` // bytes of its recorded calls
 	Mail        int64     `json:"mail_seen,omitempty"`   // version of the last message that it has seen
 	Woken       bool      `json:"woken,omitempty"`       // queued to continue the same attempt
-	Restartable bool      `json:"restartable,omitempty"` // it may start over without a state: it has had no unrepeatable side effects
+	Restartable bool      `json:"anew,omitempty"`        // it may start over without a state: it has had no unrepeatable side effects
 }
 
 // A Suspension has the state from which a run continues later, and the events that it waits for.

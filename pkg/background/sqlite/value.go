@@ -328,8 +328,8 @@ func (vs valueStore) pruneValues(ctx context.Context, ret engine.Retention) erro
 		return err
 	}
 	latest := ret.Values
-	if ret.Ephemeral != nil && ret.BriefValues.After(latest) {
-		latest = ret.BriefValues
+	if ret.Ephemeral != nil && ret.EphemeralValues.After(latest) {
+		latest = ret.EphemeralValues
 	}
 	const condition = ` FROM scopes WHERE changed < ? AND session <> '' AND substr(name, 1, 4) <> 'run:'`
 	old, err := readAll(ctx, vs.db, func(found []driver.Value) (engine.Scope, error) {

@@ -181,9 +181,9 @@ func pruneValues(t *testing.T, e *store) {
 	require.Equal(t, "a=1 b=1", keysOf(t, e, engine.Scope{Session: "used"}, "", 0))
 }
 
-// pruneBrief: nothing of a session that can never be resumed is kept forever, but an
+// pruneEphemeral: nothing of a session that can never be resumed is kept forever, but an
 // active run keeps the session's values.
-func pruneBrief(t *testing.T, e *store) {
+func pruneEphemeral(t *testing.T, e *store) {
 	brief := func(session string) bool { return strings.HasPrefix(session, "~") }
 	submit(t, e, "bg_a", "~works")
 	run := started(t, e, "bg_a")
@@ -201,7 +201,7 @@ func pruneBrief(t *testing.T, e *store) {
 		return names
 	}
 	prune := func(since time.Time) {
-		_, err := e.Prune(t.Context(), engine.Retention{Values: time.Now().Add(-24 * time.Hour), Ephemeral: brief, BriefValues: since, Notices: time.Now().Add(-24 * time.Hour), Before: time.Now().Add(-24 * time.Hour), Keep: 100})
+		_, err := e.Prune(t.Context(), engine.Retention{Values: time.Now().Add(-24 * time.Hour), Ephemeral: brief, EphemeralValues: since, Notices: time.Now().Add(-24 * time.Hour), Before: time.Now().Add(-24 * time.Hour), Keep: 100})
 		require.NoError(t, err)
 	}
 
