@@ -78,8 +78,8 @@ func (c *loadedConfig) checkKeptHere() error {
 	return nil
 }
 
-// replaceFile writes a file that only this user can read, replacing an earlier one. After an
-// error or a crash the earlier file is unchanged.
+// replaceFile writes a file that only this user can read, unless write changes that, and
+// replaces an earlier one. After an error or a crash the earlier file is unchanged.
 func replaceFile(path string, write func(*os.File) error) (size int64, err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return 0, &usageError{fmt.Errorf("%s is not a file", path), "name a file, which is made or replaced"}

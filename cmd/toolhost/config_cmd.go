@@ -132,6 +132,9 @@ func withoutPassword(raw string) string {
 	if raw == "" {
 		return ""
 	}
+	if err == nil && u.User == nil && !strings.Contains(raw, "@") && !strings.Contains(raw, "password") {
+		return raw
+	}
 	if err != nil || u.Scheme == "" || u.Opaque != "" || strings.Contains(u.RawQuery, "password") {
 		return "<redacted>"
 	}

@@ -64,6 +64,10 @@ func inspectFile(ctx context.Context, a *app, name string) error {
 		return &usageError{errors.New(name + ": expected a file that ends in .wasm"), renameHint(name)}
 	}
 
+	if wasmbin.IsComponent(wasm) {
+		_, err := wasmbin.Parse(wasm) // it refuses a component
+		return &hintError{fmt.Errorf("%s: module: %w", name, err), "Rust: cargo build --target wasm32-wasip1; Go: GOOS=wasip1 GOARCH=wasm go build; C: clang --target=wasm32-wasip1; JavaScript, TypeScript, Python: toolhost new"}
+	}
 	i, err := inspectPlugin(ctx, a, name, wasm)
 	if err != nil {
 		return inspectModule(&a.ui, name, wasm, err)
@@ -73,9 +77,6 @@ func inspectFile(ctx context.Context, a *app, name string) error {
 
 // inspectModule shows a module that is no plugin, for the given reason.
 func inspectModule(u *ui, name string, wasm []byte, why error) error {
-	if wasmbin.IsComponent(wasm) {
-		return &hintError{why, "Rust: cargo build --target wasm32-wasip1; Go: GOOS=wasip1 GOARCH=wasm go build; C: clang --target=wasm32-wasip1; JavaScript, TypeScript, Python: toolhost new"}
-	}
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {
 		return why

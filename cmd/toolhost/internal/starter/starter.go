@@ -61,9 +61,11 @@ func FS(names []string) fs.FS {
 	}
 	f := fstest.MapFS{}
 	for _, name := range names {
-		if wasm, err := Plugin(name); err == nil {
-			f[name+".wasm"] = &fstest.MapFile{Data: wasm, Mode: 0o444}
+		wasm, err := Plugin(name)
+		if err != nil {
+			panic(err) // it is embedded
 		}
+		f[name+".wasm"] = &fstest.MapFile{Data: wasm, Mode: 0o444}
 	}
 	kept, _ := folders.LoadOrStore(key, f)
 	return kept.(fs.FS)
