@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,11 @@ type lane struct {
 	took []time.Duration
 }
 
+func (l *lane) median() time.Duration {
+	took := slices.Sorted(slices.Values(l.took))
+	return took[len(took)/2]
+}
+
 // inTurn gives each lane some calls after another, so that all see the same
 // machine, and none only what the one before left in its caches.
 func inTurn(b *testing.B, lanes []*lane) {
@@ -112,21 +118,21 @@ func cleanly(b *testing.B, wasm []byte, tool, args string) {
 		}
 	}
 	pooled := raw.pooled(b)
-	lanes := []*lane{
-		{name: "warm", call: call(false)},
+	warm := &lane{name: "warm", call: call(false)}
+	base := &lane{name: "pooled", call: func() {
+		if len(pooled()) == 0 {
+			b.Fatal("no result")
+		}
+	}}
+	inTurn(b, []*lane{
+		warm,
 		{name: "fresh", call: call(true)},
 		{name: "raw", call: func() {
 			if len(raw.call()) == 0 {
 				b.Fatal("no result")
 			}
 		}},
-		{name: "pooled", call: func() {
-			if len(pooled()) == 0 {
-				b.Fatal("no result")
-			}
-		}},
-	}
-	inTurn(b, lanes)
-	warm, base := lanes[0].took, lanes[3].took // sorted
-	b.ReportMetric(float64(warm[len(warm)/2])/float64(base[len(base)/2]), "ratio")
+		base,
+	})
+	b.ReportMetric(float64(warm.median())/float64(base.median()), "ratio")
 }

@@ -9,7 +9,7 @@ import (
 
 // Only clients that named no session find what is in another one, and only in those
 // of the same user.
-func TestReaches(t *testing.T) {
+func TestCanAccess(t *testing.T) {
 	one, other := "~/"+strings.Repeat("a", 26), "~/"+strings.Repeat("b", 26)
 	require.True(t, canAccess(one, other))
 	require.True(t, canAccess("ana/"+one, "ana/"+other))

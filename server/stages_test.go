@@ -138,6 +138,7 @@ func TestOrderOfCalls(t *testing.T) {
 func TestOrderOfInnerCalls(t *testing.T) {
 	testInnerCalls(t, func(t *testing.T, s service, want string) {
 		require.Contains(t, string(s.call(alice, "caller", `{}`).Value), want)
+		require.Contains(t, string(s.call(alice, "starter", `{}`).Value), want)
 	})
 }
 
@@ -145,12 +146,12 @@ func TestOrderOfInnerCalls(t *testing.T) {
 // a child run. None does that is refused.
 func TestOrderOfDetachedCalls(t *testing.T) {
 	testInnerCalls(t, func(t *testing.T, s service, want string) {
-		require.Contains(t, string(s.settled(alice, s.spawn(alice, "caller", `{}`)).Result), want)
+		require.Contains(t, string(s.settled(alice, s.spawn(alice, "starter", `{}`)).Result), want)
 	})
 }
 
-// testInnerCalls calls test with a service whose tool caller starts a call with something
-// wrong, waits for it, and returns the response.
+// testInnerCalls calls test with a service whose tool caller makes a call with something
+// wrong, and returns the response. Its tool starter starts that call, and waits for it.
 func testInnerCalls(t *testing.T, test func(t *testing.T, s service, want string)) {
 	type inner struct {
 		tool, args string
@@ -175,14 +176,17 @@ func testInnerCalls(t *testing.T, test func(t *testing.T, s service, want string
 				f(&call)
 			}
 		}
-		m := plugintest.Manifest("caller")
-		m.Tools[0].Hints.Readonly, m.Tools[0].Hints.SupportsBackground = call.readonly, true
-		s := openStages(t, Config{Grants: map[string]plugins.Grant{"caller": {Tools: []string{call.tool}}}},
-			map[string]plugintest.Plugin{"caller": {
-				Manifest: m,
-				Invoke:   plugintest.Do().Start("tool.call", toolRequest(call.tool, call.args)).Return(int32(abi.InvokeWaiting)),
-				Resume:   plugintest.Do().Read(abi.FieldResponse),
-			}})
+		grants, callers := map[string]plugins.Grant{}, map[string]plugintest.Plugin{}
+		for name, program := range map[string]*plugintest.Program{
+			"caller":  calling(call.tool, call.args),
+			"starter": plugintest.Do().Start("tool.call", toolRequest(call.tool, call.args)).Return(int32(abi.InvokeWaiting)),
+		} {
+			m := plugintest.Manifest(name)
+			m.Tools[0].Hints.Readonly, m.Tools[0].Hints.SupportsBackground = call.readonly, true
+			grants[name] = plugins.Grant{Tools: []string{call.tool}}
+			callers[name] = plugintest.Plugin{Manifest: m, Invoke: program, Resume: plugintest.Do().Read(abi.FieldResponse)}
+		}
+		s := openStages(t, Config{Grants: grants}, callers)
 		test(t, s, found.want)
 	})
 }

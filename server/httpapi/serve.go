@@ -66,9 +66,9 @@ func (a *API) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(w, r)
 }
 
-// visit adds a request to the operator's list of connections until leave is called.
+// visit adds a request to the operator's list of connections until end is called.
 // Package mcpapi does that itself.
-func (a *API) visit(r *http.Request, c identity.Caller) (leave func()) {
+func (a *API) visit(r *http.Request, c identity.Caller) (end func()) {
 	if !strings.HasPrefix(r.URL.Path, pathAPI) {
 		return func() {}
 	}

@@ -30,9 +30,9 @@ const (
 
 // events keeps what was sent on the streams of sessions that begin with initialize, so
 // that a client whose connection broke can get the rest, as the official SDKs do. It
-// implements [mcp.EventStore]. It keeps every request to the client, every response, and the last notifications. A
-// response that is too large, or that exceeds a limit, is replaced by an error that says
-// so. Events that a client has received are dropped when it resumes its stream, and a
+// implements [mcp.EventStore]. It keeps every request to the client, every response, and
+// the last notifications. A response that is too large, or that exceeds a limit, is
+// replaced by an error that says so. Events that a client has received are dropped when it resumes its stream, and a
 // stream is dropped streamLife after its end.
 type events struct {
 	pool   *fair.Pool                  // bytes

@@ -8,8 +8,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// visit adds a request to the operator's list of connections until leave is called.
-func (a *api) visit(method string, req mcp.Request) (leave func()) {
+// visit adds a request to the operator's list of connections until end is called.
+func (a *api) visit(method string, req mcp.Request) (end func()) {
 	if strings.HasPrefix(method, notifications) {
 		return func() {}
 	}

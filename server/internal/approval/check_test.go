@@ -81,7 +81,7 @@ func TestCheck(t *testing.T) {
 		keeps   bool
 		want    Verdict
 		err     string
-		foresee string
+		preview string
 		audited string
 	}{
 		"free":                       {Rules{}, false, Free, "", "", ""},
@@ -104,7 +104,7 @@ func TestCheck(t *testing.T) {
 
 			verdict, text, err := b.Preview(t.Context(), b.tool, call)
 			require.Equal(t, test.want, verdict)
-			require.Contains(t, text, test.foresee)
+			require.Contains(t, text, test.preview)
 			require.Equal(t, verdict == Denied || verdict == Unheld, err != nil)
 			require.Empty(t, b.audited, "a dry run asks nobody")
 
