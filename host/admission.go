@@ -11,7 +11,7 @@ import (
 
 // admission is the set of slots that a call holds before it gets an instance.
 type admission struct {
-	detach      func() // returns the host slot early, once; nil: release returns it
+	detach      func() // returns the host slot early, at most once; if nil, release returns it
 	sessionSlot bool   // holds the slot of its session
 	moduleSlot  bool   // holds a slot of its module
 	hostSlot    bool   // holds a slot of the host
@@ -71,7 +71,7 @@ func (c *call) release() {
 	}
 }
 
-// wait waits for a slot of a queue, no longer than the call's time limit.
+// wait waits for a slot in a queue, but no longer than the call's time limit allows.
 func (c *call) wait(q waitQueue, client string) error {
 	if q.TryAcquire(client) {
 		return nil
@@ -93,11 +93,11 @@ func (c *call) wait(q waitQueue, client string) error {
 	return nil
 }
 
-// waitQueue lets a limited number of calls run at a time; others wait.
+// waitQueue lets a limited number of calls run at a time; the others wait.
 type waitQueue struct {
 	*fair.Semaphore
-	// The error texts of a call that gave up: at the limit of all clients, or at its
-	// own client's.
+	// The error texts for a call that gave up waiting: at the limit for all clients, or
+	// at the limit for its own client.
 	full, fullForClient string
 }
 

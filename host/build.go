@@ -72,8 +72,8 @@ func (h *Host) prepare(ctx context.Context, digest string, wasm []byte, opts Com
 	return l, err
 }
 
-// enterBuild waits until nobody else looks up or builds the code of that key. The
-// caller calls leave.
+// enterBuild waits until nobody else is looking up or building the code with this key.
+// The caller must call leave when it is done.
 func (h *Host) enterBuild(ctx context.Context, key string) (leave func(), err error) {
 	slot, _ := h.making.LoadOrStore(key, make(chan struct{}, 1))
 	if err := enterSemaphore(ctx, slot.(chan struct{})); err != nil {
@@ -197,15 +197,15 @@ func (h *Host) countCompile(cached bool, took time.Duration) {
 	h.compiled.Time += took
 }
 
-// CompilerMain lets a program be Config.Compiler. Call it first in main. It returns
-// at once unless the process was started to compile. In that case it compiles one
-// plugin, with limits and few rights, and exits.
+// CompilerMain lets the running program serve as Config.Compiler. Call it first in
+// main. It returns at once unless the process was started to compile. In that case it
+// compiles one plugin, with limits and few rights, and exits.
 func CompilerMain() {
 	compiler.Main()
 	compilerMain.Store(true)
 }
 
-var compilerMain atomic.Bool // CompilerMain was called
+var compilerMain atomic.Bool // whether CompilerMain was called
 
 // ThisProgram returns the path of the running program, for Config.Compiler. On Linux
 // that is the file it was started from, even after an update has replaced it. It is
@@ -232,16 +232,16 @@ func ThisProgram() string {
 // each call, which fuel does not cover, and allows 2,000 nested calls.
 const (
 	maxInterpreted       = 64 << 20 // bytes of code and locals together
-	maxInterpretedLocals = 1000     // locals of one function
+	maxInterpretedLocals = 1000     // locals in one function
 )
 
-// An interpreter keeps words for each operator and each local: some 30 bytes of heap
-// per byte of compiler-generated code, and at most interpretedBytes. While it builds
-// them, it holds those of the current function up to three times.
+// An interpreter keeps machine words for each operator and each local: some 30 bytes of
+// heap per byte of compiler-generated code, and at most interpretedBytes. While it
+// builds them, it can hold up to three copies of the words of the current function.
 const (
 	interpretedBytes = 80
-	makingBytes      = 160 // additional bytes for the code of the largest function
-	declaredBytes    = 300 // per function or type, without code
+	makingBytes      = 160 // additional bytes per byte of the largest function
+	declaredBytes    = 300 // bytes per function or type, besides its code
 )
 
 // interpreted prepares a plugin for an interpreter of its own. The interpreter's memory

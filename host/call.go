@@ -29,15 +29,15 @@ type call struct {
 	module  *Module
 	client  string // fairness key
 	started time.Time
-	slots   waitQueue       // of the host
-	calls   *sync.WaitGroup // of the host; this one is done when it ends
+	slots   waitQueue       // slots of the host
+	calls   *sync.WaitGroup // the host's running calls; this one is done when it ends
 
 	ctx    lifetime
 	guest  sched.Guest
 	meter  meter.Meter
 	answer answer.Answer
 	inner  calltree.Caller // its nested calls
-	ops    guestcall.Call  // what its operations need of it
+	ops    guestcall.Call  // the call's data for its operations
 	admission
 
 	start     startup            // start-up of the instance
@@ -50,10 +50,10 @@ type call struct {
 	refused   error              // why its memory could not grow
 	threw     bool               // an exception escaped from the module
 	unwritten bool               // it tried to write to a read-only folder
-	stderr    []byte             // what a command wrote there, if the log takes it
+	stderr    []byte             // a command's stderr, if it is logged
 	failed    error              // the first exceeded limit or broken rule that a host function found
-	wasi      wasi.Call          // what WASI needs of it
-	extism    *extism.Call       // what Extism needs of it; nil for other plugins
+	wasi      wasi.Call          // the call's data for WASI
+	extism    *extism.Call       // the call's data for Extism; nil for other plugins
 	pending   wait.Pending       // operations in progress
 	params    [2]uint64          // parameters of the guest's function, then its results
 }
@@ -82,7 +82,7 @@ func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error
 	return r, err
 }
 
-// begin starts a call. The caller ends it.
+// begin starts a call. The caller must end it with end.
 func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	if err := h.enter(req.Caller != nil); err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	return c, nil
 }
 
-// beginOperations gives the operations what they need of the call.
+// beginOperations gives the operations what they need from the call.
 func (c *call) beginOperations() {
 	o := &c.ops
 	o.Plugin, o.Tool, o.ID, o.Session, o.Client, o.Readonly = c.Plugin, c.Tool, c.ID, c.Session, c.client, c.Readonly
@@ -130,7 +130,7 @@ func (c *call) beginOperations() {
 }
 
 // begin starts the lifetime of the call, which ends with ctx or with its host, and gives
-// the functions that its guest imports what they need of it.
+// the functions that its guest imports what they need from it.
 func (c *call) begin(ctx, host context.Context) {
 	info := c.module.Info
 	c.wasi = wasi.Call{Ops: &c.ops, Pending: &c.pending, Start: &c.start, Host: c, Shape: info.Shape, Program: wasi.Program{Command: c.Command, Argv: c.Argv, Args: c.Args}}
@@ -180,8 +180,8 @@ func (c *call) Interrupted() error {
 // alone.
 var errOverdrawn = fmt.Errorf("%w of the call and the tools that it calls", ErrFuel)
 
-// Compute waits until the guest may compute. Its error is the reason if the call ended
-// first.
+// Compute waits until the guest may compute. If the call ends first, the error says
+// why.
 func (c *call) Compute() error {
 	if c.guest.Compute() {
 		return nil

@@ -62,7 +62,7 @@ type ModuleError = contract.ModuleError
 type CallError struct {
 	Plugin string
 	Tool   string
-	Name   string // the tool's name for agents; empty means that of [abi.AgentName]
+	Name   string // the tool's name for agents; empty means the one that [abi.AgentName] returns
 	Err    error
 	Trace  string // stack of a crashed plugin, innermost frame first
 	// LastWords is the end of the stderr of a plugin that crashed, on one line and
@@ -100,7 +100,7 @@ type causeError struct{ err, cause error }
 func (e *causeError) Error() string   { return e.cause.Error() }
 func (e *causeError) Unwrap() []error { return []error{e.cause, e.err} }
 
-// TimeoutError is the reason of a call that reached its time limit.
+// TimeoutError is the error of a call that reached its time limit.
 type TimeoutError struct{ Limit time.Duration }
 
 // TimeLimit returns the error of a call that exceeded the timeout of its policy. 0
@@ -111,9 +111,10 @@ func TimeLimit(timeout time.Duration) TimeoutError {
 
 func (e TimeoutError) Error() string { return fmt.Sprintf("time limit of %v reached", e.Limit) }
 
-// Is reports a match with context.DeadlineExceeded.
+// Is reports whether target is context.DeadlineExceeded.
 func (e TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// WaitedError is the reason of a call that ended while it waited to run, while one of
-// its HTTP requests waited to begin, or while its user had a question to answer.
+// WaitedError is the error of a call that ended while it was waiting to run, while one
+// of its HTTP requests was waiting to begin, or while its user had a question to
+// answer.
 type WaitedError = guestcall.WaitedError

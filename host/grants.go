@@ -16,7 +16,7 @@ import (
 //	HTTP    []HTTPRule        requests over HTTP
 //	Files   []Mount           folders
 //	Env     map[string]string environment variables as the plugin sees them
-//	Tools   []string          other tools it may call, by their names for agents
+//	Tools   []string          other tools it may call, by the names agents know them by
 //	Config  map[string]string the plugin's settings; do not put secrets there
 type Grant = grant.Grant
 
@@ -48,9 +48,9 @@ type Mount = grant.Mount
 // HTTPRule allows HTTP requests of a plugin. Zero fields allow as little as possible.
 //
 //	URL     string   https://HOST[:PORT]/PATH: HOST *.example.com matches one more label, and a final /* everything below
-//	Methods []string in upper case; empty is GET and HEAD, * is all
+//	Methods []string in upper case; empty means GET and HEAD, * means all
 //	Secret  string   name of the secret that is added to the requests
-//	MaxBody int64    most bytes of one body in either direction; 0 is DefaultMaxBody, at most 256 MiB
+//	MaxBody int64    largest body in either direction, in bytes; 0 means DefaultMaxBody, at most 256 MiB
 //	Private bool     whether loopback and private addresses of HOST are allowed
 type HTTPRule = grant.HTTPRule
 
@@ -60,15 +60,15 @@ const DefaultMaxBody = egress.DefaultMaxBody
 // KV is the grant of a key-value store. The zero KV grants nothing.
 //
 //	Mode  StoreMode abi.StoreRead or abi.StoreWrite
-//	Scope KVScope   which calls share the store; empty is KVPlugin
-//	Keys  int       the most values; 0 is DefaultKVKeys
-//	Bytes int64     the most bytes of all values and their keys; 0 is DefaultKVBytes
+//	Scope KVScope   which calls share the store; empty means KVPlugin
+//	Keys  int       maximum number of values; 0 means DefaultKVKeys
+//	Bytes int64     maximum size of all values and their keys together, in bytes; 0 means DefaultKVBytes
 type KV = grant.KV
 
 // KVScope is the set of calls that share a key-value store.
 type KVScope = grant.KVScope
 
-// The scopes. Empty is KVPlugin.
+// The scopes. Empty means KVPlugin.
 const (
 	KVPlugin  = grant.KVPlugin  // all sessions
 	KVSession = grant.KVSession // each session separately; removed with the session

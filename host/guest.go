@@ -12,16 +12,17 @@ import (
 	"github.com/toolhost/toolhost/host/internal/wasi"
 )
 
-// environment is what an instance has besides its module.
+// environment holds what an instance has besides its module.
 type environment struct {
 	*wasi.Environment
-	kernel extism.Kernel // of an Extism plugin
+	kernel extism.Kernel // kernel of an Extism plugin
 }
 
 // Fail implements wasi.Host.
 func (c *call) Fail(err error) { c.failed = err }
 
-// Show implements wasi.Host: it passes live output to the caller. The guest does not see its write errors.
+// Show implements wasi.Host: it passes live output to the caller. The guest does not see the
+// caller's write errors.
 func (c *call) Show(stream abi.Stream, p []byte) {
 	w := c.Stdout
 	if stream == abi.StreamStderr {

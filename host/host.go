@@ -4,9 +4,9 @@
 //
 // A plugin is a core WebAssembly module that follows the contract of package abi.
 // Before compiling, the host rewrites the module so that it meters itself (package
-// internal/fuel). Each check of the count also checks the deadline, a stop and
-// shutdown. Nothing of a plugin is trusted: neither its code, nor its manifest, nor
-// a pointer it passes.
+// internal/fuel). Each time the host checks the count, it also checks the deadline, and
+// whether it should stop the call or is shutting down. Nothing about a plugin is
+// trusted: not its code, nor its manifest, nor any pointer it passes.
 package host
 
 import (
@@ -44,7 +44,7 @@ type Config struct {
 	// used code is removed first. 0 means DefaultCacheSize.
 	CacheSize int64
 	// PluginSize limits the file of a plugin, in bytes. 0 means DefaultPluginSize. New
-	// refuses a negative one, and more than MaxPluginSize.
+	// refuses a negative value, or one above MaxPluginSize.
 	PluginSize int64
 	// Memory limits the memory of all calls together, in bytes: linear memory,
 	// overhead such as large tables, deep stacks, snapshots, large arguments and
@@ -52,16 +52,16 @@ type Config struct {
 	// A call that needs more is refused, or ended when its memory grows, with an error that
 	// matches [ErrHostMemory]. See also Shared. 0 means DefaultHostMemory.
 	Memory int64
-	// Calls limits the running calls of one module. Others wait, and their time limit
-	// keeps running. A free slot goes to the client that holds the fewest (see
+	// Calls limits the running calls of one module. Other calls wait, and their time
+	// limit keeps running. A free slot goes to the client that holds the fewest (see
 	// Call.Session), and to its calls in order. 0 means DefaultCalls.
 	Calls int
-	// TotalCalls limits the running calls of all modules, except Call.Background
-	// ones. Others wait likewise. 0 means DefaultTotalCalls.
+	// TotalCalls limits the running calls of all modules together, except those with
+	// Call.Background. Other calls wait, as with Calls. 0 means DefaultTotalCalls.
 	TotalCalls int
 	// Computing limits the guests that compute at the same time. Others wait, and their
 	// time limit keeps running. Direct calls go before background runs, and clients
-	// alternate. 0 means [runtime.GOMAXPROCS]. With a smaller number the rest of the
+	// take turns. 0 means [runtime.GOMAXPROCS]. With a smaller number the rest of the
 	// program never waits for a guest.
 	Computing int
 	// Shared reserves a quarter for other clients: one client can hold at most three
@@ -70,8 +70,8 @@ type Config struct {
 	// one client can hold them all.
 	Shared bool
 	// Warm is the number of clean instances of one module that are kept for its next
-	// calls, and WarmFor is for how long. 0 means DefaultWarm and DefaultWarmFor. A
-	// negative Warm keeps none.
+	// calls, and WarmFor is how long they are kept. 0 means DefaultWarm and
+	// DefaultWarmFor. A negative Warm keeps none.
 	Warm    int
 	WarmFor time.Duration
 	// Compiler is the path of a program that compiles each plugin in a child process
@@ -116,16 +116,16 @@ type Host struct {
 	compiler string           // path of a program; empty compiles in this process
 	limits   codecache.Limits
 	refusals *codecache.Refusals
-	imports  contract.Imports // functions that plugins import from WASI and Extism
+	imports  contract.Imports // functions that plugins can import from WASI and Extism
 
 	ctx  context.Context // done when calls must end
 	stop context.CancelCauseFunc
 
 	ledger     *instance.Ledger
 	slots      waitQueue        // slots of all calls except background runs
-	newQueue   func() waitQueue // makes the queue of one module
+	newQueue   func() waitQueue // makes the queue for one module
 	cpus       *sched.Scheduler
-	operations map[string]guestcall.Operation // called by guests, by name
+	operations map[string]guestcall.Operation // operations that guests can call, by name
 	egress     *egress.Client
 
 	building chan struct{} // semaphore of child processes that compile
@@ -139,8 +139,8 @@ type Host struct {
 	engine   *engine // see memoryEngine; nil until needed
 	calls    sync.WaitGroup
 	freeing  sync.Once
-	freed    error            // error of freeing
-	modules  map[*Module]bool // open modules: they hold memory unknown to the runtime
+	freed    error            // the error of freeing everything
+	modules  map[*Module]bool // open modules, which hold memory that the runtime does not know of
 	past     Counts           // counts of closed modules
 	compiled CompileStats
 }

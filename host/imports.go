@@ -17,8 +17,8 @@ import (
 	"github.com/toolhost/toolhost/internal/fuel"
 )
 
-// contractFunctions has the functions of the contract. Their parameters are on the stack,
-// and the result replaces the first.
+// contractFunctions holds the functions of the contract. Their parameters are on the
+// stack, and the result replaces the first.
 var contractFunctions = map[string]struct {
 	params []api.ValueType
 	call   func(c *call, mem api.Memory, stack []uint64) int32
@@ -102,8 +102,8 @@ func read(c *call, mem api.Memory, stack []uint64) int32 {
 	return int32(len(field))
 }
 
-// field returns a field of the contract, and whether it exists. An existing field may be
-// empty.
+// field returns the value of a field of the contract, and whether the field exists. An
+// existing field may be empty.
 func (c *call) field(f abi.Field) ([]byte, bool) {
 	if c.ops.Describing && f != abi.FieldScript {
 		return nil, false
@@ -162,7 +162,7 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 	return c.advice()
 }
 
-// advice returns whether the guest should continue.
+// advice returns the code that tells the guest whether to continue.
 func (c *call) advice() int32 {
 	if c.ops.IsStopping() {
 		return abi.Canceled
@@ -191,8 +191,8 @@ func callCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	return c.ops.Perform(bytesAt(mem, abi.ImportCall, stack[0], stack[1]), request)
 }
 
-// startCapability is the contract's call_start function: the guest gets the end of the
-// operation when it waits.
+// startCapability is the contract's call_start function: the guest learns how the
+// operation ended when it waits.
 func startCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	request := bytesAt(mem, abi.ImportStart, stack[2], stack[3])
 	if code := c.pending.Admit(request); code < 0 {

@@ -40,19 +40,19 @@ const (
 	MCPv2 = contract.MCPv2 // exports list_tools and call_tool
 )
 
-// Inspect checks a binary against the contract without running or compiling it. A
-// module that breaks the contract is a [*ModuleError].
+// Inspect checks a binary against the contract without running or compiling it. If the
+// module breaks the contract, the error is a [*ModuleError].
 func (h *Host) Inspect(wasm []byte) (*contract.Info, error) { return contract.Inspect(wasm, h.imports) }
 
-// Scan checks a binary of size bytes like Inspect, but does not read its code and
-// data, which may still turn out to be broken when the module is compiled.
-// Info.Digest is empty. Errors of the file are returned unchanged.
+// Scan checks a binary of size bytes like Inspect, but does not read its code and data,
+// which may still turn out to be broken when the module is compiled. Info.Digest is
+// empty. Errors from reading the file are returned unchanged.
 func (h *Host) Scan(file io.ReaderAt, size int64) (*contract.Info, error) {
 	return contract.Scan(file, size, h.imports)
 }
 
-// Isolation returns how the calls of a plugin would be isolated, without compiling
-// it. An invalid module is a [*ModuleError].
+// Isolation returns how the calls of a plugin would be isolated, without compiling it.
+// If the module is invalid, the error is a [*ModuleError].
 func (h *Host) Isolation(wasm []byte) (Isolation, error) {
 	info, err := h.Inspect(wasm)
 	if err != nil {
@@ -68,8 +68,8 @@ func (h *Host) Isolation(wasm []byte) (Isolation, error) {
 // Cost is the cost of metering a module.
 type Cost struct {
 	Table     int     `json:"table"`     // version of the cost table
-	Functions int     `json:"functions"` // defined in the module
-	Growth    float64 `json:"growth"`    // growth of the file: 0.1 is a tenth larger
+	Functions int     `json:"functions"` // number of functions that the module defines
+	Growth    float64 `json:"growth"`    // relative growth of the file: 0.1 is a tenth larger
 }
 
 // Cost meters a binary as Compile would, without compiling it, and returns the cost of
@@ -111,7 +111,7 @@ type DescribeOptions struct {
 	Fuel int64
 }
 
-// DescribeWith is Describe with options.
+// DescribeWith is like Describe, but takes options.
 func (h *Host) DescribeWith(ctx context.Context, wasm []byte, opts DescribeOptions) ([]byte, error) {
 	info, err := h.Scan(bytes.NewReader(wasm), int64(len(wasm)))
 	if err != nil {

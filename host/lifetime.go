@@ -18,7 +18,7 @@ type lifetime struct {
 	host            context.Context
 	started         time.Time
 	limit           time.Duration
-	deadline        time.Duration // since the start: its limit, or the caller's deadline if earlier
+	deadline        time.Duration // time after the start: the limit, or the caller's deadline if that is earlier
 
 	call   any // the *call, for functions that its guest imports
 	wasi   *wasi.Call
@@ -65,7 +65,7 @@ func (l *lifetime) Err() error {
 	return err
 }
 
-// over returns why the call is over and the cause, or nil.
+// over returns the error and the cause with which the call ended, or nil if it has not ended.
 func (l *lifetime) over() (err, cause error) {
 	if l.ended.Load() {
 		return context.Canceled, context.Canceled

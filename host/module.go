@@ -28,7 +28,7 @@ type Module struct {
 	host      *Host
 	loaded    *codecache.Loaded
 	base      *instance.Image // initial content of a new instance
-	renews    bool            // it exports toolhost_restored
+	renews    bool            // whether it exports toolhost_restored
 	account   *instance.Account
 	hosted    map[string]api.Module // modules of host functions that an Extism plugin imports
 	slots     waitQueue             // slots of its calls
@@ -47,10 +47,10 @@ func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 }
 
 // CompileWith checks a binary against the contract, rewrites it to be metered, and
-// compiles it. A module of some megabytes takes a second or more, unless
-// Config.CacheDir has it.
+// compiles it. A module of several megabytes takes a second or more, unless its
+// compiled code is in Config.CacheDir.
 //
-// A module that the contract or the compiler refuses is a [*ModuleError]. The error
+// If the contract or the compiler refuses the module, the error is a [*ModuleError]. It
 // also matches [ErrCompileLimit] if the module exceeds Config.CompileMemory or
 // CompileTime, and [ErrCompileCrash] if it crashes the compiler. From then on the
 // module is refused immediately, by its digest. When ctx is done the error is its
@@ -88,8 +88,8 @@ type Code struct {
 	info *contract.Info
 }
 
-// Code returns the argument of [Host.Load] for loading the module again after it is
-// closed, without its binary. It is zero if the host does not keep the code.
+// Code returns what [Host.Load] needs to load the module again after it is closed,
+// without its binary. It is zero if the host does not keep the code.
 func (m *Module) Code() Code {
 	if m.loaded.Key == "" {
 		return Code{}
@@ -98,7 +98,7 @@ func (m *Module) Code() Code {
 }
 
 // Load returns a module from its compiled code alone. The error matches fs.ErrNotExist if
-// the host does not have the code any more, and is [ErrClosed] after Close.
+// the host no longer has the code, and is [ErrClosed] after Close.
 func (h *Host) Load(ctx context.Context, code Code) (*Module, error) {
 	if err := h.enter(false); err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (h *Host) Load(ctx context.Context, code Code) (*Module, error) {
 	return h.openModule(ctx, code.info, l)
 }
 
-// openModule is newModule that frees what was loaded if it fails.
+// openModule is like newModule, but frees what was loaded if it fails.
 func (h *Host) openModule(ctx context.Context, info *contract.Info, l *codecache.Loaded) (*Module, error) {
 	m, err := h.newModule(info, l)
 	if err != nil {
@@ -130,10 +130,9 @@ func (h *Host) openModule(ctx context.Context, info *contract.Info, l *codecache
 	return m, nil
 }
 
-// Refused returns the error with which CompileWith refused a module earlier, by its
-// digest, or nil. The module is not compiled again until its bytes, the limits or the
-// version of Toolhost change. Refusals are kept in Config.CacheDir, or else in
-// memory.
+// Refused returns the error with which CompileWith refused the module with this digest
+// earlier, or nil. The module is not compiled again until its bytes, the limits or the
+// version of Toolhost change. Refusals are kept in Config.CacheDir, or else in memory.
 func (h *Host) Refused(digest string) error {
 	return contract.Blame(h.refusals.Recall(digest, h.limits))
 }

@@ -110,8 +110,8 @@ func (o *outcome) isProgram() bool {
 	return o.module.Info.Shape == contract.Command && !o.ops.Describing
 }
 
-// value reads a result: JSON from a reactor, any text from an Extism plugin, and what the
-// manifest says from a program.
+// value reads a result: JSON from a reactor, any text from an Extism plugin, and, from a
+// program, the format that its manifest declares.
 func (o *outcome) value(result []byte) error {
 	if o.isProgram() {
 		return o.output(result)
@@ -150,7 +150,8 @@ func compactJSON(text []byte) []byte {
 	return text
 }
 
-// ended reads the end of a guest that did not return. An exit is not an error of the call.
+// ended turns the error of a guest that did not return into an outcome. An exit is not an error of
+// the call.
 func (o *outcome) ended(err error) error {
 	trace, reason := o.reason(err)
 	if missing, ok := errors.AsType[*guestcall.MissingSecret](reason); ok {
@@ -248,12 +249,12 @@ func (o *outcome) classify(err *CallError) {
 	}
 }
 
-// logger returns the log with the names of the call.
+// logger returns a logger that adds the names of the call.
 func (c *call) logger() *slog.Logger {
 	return c.ops.Log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "session", c.Session)
 }
 
-// attributes returns what the log says of the error, without what is not known.
+// attributes returns the log attributes of the error, without those that are unknown.
 func (e *CallError) attributes() []any {
 	out := []any{"error", e.Err}
 	if e.Trace != "" {
@@ -273,8 +274,8 @@ const (
 	hintPlatform = " (plugins have no network, no threads and no other programs)"
 )
 
-// libraryErrors are error texts of libraries for features that the sandbox lacks,
-// mostly without a call to the host. They read as if the feature existed but was
+// libraryErrors lists error texts with which libraries report features that the sandbox
+// lacks, mostly without calling the host. They read as if the feature existed but was
 // broken.
 var libraryErrors = []struct{ text, hint string }{
 	{"Connection refused", hintNetwork},                        // Go

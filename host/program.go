@@ -36,7 +36,8 @@ func (o *outcome) exited(code int) error {
 	return nil
 }
 
-// stdoutEnd returns what an error text says of the output of a program without a message.
+// stdoutEnd returns the part of an error text that describes the output of a program that wrote no
+// message.
 func stdoutEnd(stdout []byte) string {
 	if where := answer.NotUTF8(stdout); where != "" {
 		return "; its stdout is not text" + where
@@ -47,8 +48,8 @@ func stdoutEnd(stdout []byte) string {
 	return ""
 }
 
-// fail makes the call a tool error. The log has all that a program wrote, unless a secret
-// could be part of it.
+// fail makes the call a tool error. The log gets everything that a program wrote, unless
+// it could contain a secret.
 func (o *outcome) fail(reason string) {
 	o.Kind, o.Value, o.Error = abi.ToolError, nil, reason
 	if o.isProgram() && !o.Secret {

@@ -17,7 +17,7 @@ type Call struct {
 	Policy Policy
 	Traits // properties of the tool
 
-	ID string // for logs and the plugin
+	ID string // the call's id, for logs and the plugin
 	// Session is the session of the call. Calls wait by client (see [Config.Shared]):
 	// all sessions USER/NAME of one USER are one client, any other session is a client
 	// by itself, and all calls without a session are one client.
@@ -27,17 +27,17 @@ type Call struct {
 	// Background exempts the call from Config.TotalCalls. The caller limits its own
 	// background calls.
 	Background bool
-	// Secret means that the arguments have a secret. The log then has no output of a
-	// program that failed or crashed.
+	// Secret means that the arguments contain a secret. The log then omits the output
+	// of a program that failed or crashed.
 	Secret bool
 
 	// Stopping is closed to ask the tool to finish soon: every function of the contract
-	// then returns abi.Canceled. A tool that ignores it runs until the context ends. Nil
-	// never asks.
+	// then returns abi.Canceled. A tool that ignores it runs until the context ends. A
+	// nil channel never asks.
 	Stopping <-chan struct{}
 	// Caller is the call that makes this one and waits for it, from its [ToolCall]; nil
-	// for none. This call has no slots of its own, and may use the fuel that its caller
-	// has left. Give it the caller's context.
+	// if there is none. This call has no slots of its own, and may use the fuel that
+	// its caller has left. Give it the caller's context.
 	Caller *Caller
 	// Continue is the state of a call that was suspended, from Suspension.Keep. The call
 	// continues from there if the plugin file, the tool, the arguments and the Policy
@@ -56,17 +56,17 @@ type Caller = calltree.Caller
 // Traits are the parts of a tool's manifest that the host needs.
 type Traits struct {
 	Plugin string // the plugin's name, for errors and logs
-	// Commands: whether each argument is passed as --name value, and the rest of how
-	// the command is called.
+	// For commands: Argv is whether each argument is passed as --name value, and
+	// Command is the rest of how the command is called.
 	Argv    bool
 	Command abi.Command
-	// Extism plugins: the function to call, if its name differs from the tool's, and
-	// a template of its input (nil means the arguments as JSON). hyper-mcp plugins:
-	// their own name for the tool.
+	// For Extism plugins: Function is the function to call, if its name differs from
+	// the tool's, and Input is a template of its input (nil passes the arguments as
+	// JSON). For hyper-mcp plugins: MCPTool is the plugin's own name for the tool.
 	Function string
 	Input    *string
 	MCPTool  string
-	// HostFunctions has the host functions of the manifest.
+	// HostFunctions lists the manifest's host functions.
 	HostFunctions map[string]string
 	// Serial keeps the Serial calls of a session to this module from overlapping.
 	// They run in the order of arrival.
@@ -123,7 +123,7 @@ const (
 	MaxMemory = 4<<30 - 64<<10 // bytes of linear memory: 65,535 pages
 )
 
-// Policy has the limits and grants of one call. The zero Policy has the default
+// Policy holds the limits and grants of one call. The zero Policy has the default
 // limits and grants nothing: no folder, no environment, no clock (time starts in 2022
 // and moves only when the plugin sleeps or reads it) and no randomness (a fixed
 // sequence). Under it a call depends only on the module and its arguments. A negative

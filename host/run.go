@@ -17,8 +17,9 @@ import (
 // processor.
 const busyProcessors = "other calls of at least its urgency have all processors: retry when some have ended, or give the host more processors"
 
-// run gets an instance, runs the tool in it, and returns the instance. Its code
-// is that of toolhost_invoke; a command that exits with 0 returns abi.InvokeOK.
+// run gets an instance, runs the tool in it, and returns the instance. The code is the
+// one that toolhost_invoke returned; for a command that exits with 0 it is
+// abi.InvokeOK.
 func (c *call) run() (code int32, err error) {
 	if err := c.Interrupted(); err != nil {
 		return 0, &instance.Stop{Reason: err}
@@ -37,8 +38,8 @@ func (c *call) run() (code int32, err error) {
 	return c.runAdmitted()
 }
 
-// runAdmitted is run for a call that holds its slots. A single function would
-// have too many defers for the compiler to optimize.
+// runAdmitted is the rest of run, for a call that holds its slots. A single function
+// would have too many defers for the compiler to optimize.
 func (c *call) runAdmitted() (code int32, err error) {
 	t := &c.module.tally
 	t.count(func(n *Counts) { n.Running++ })
@@ -124,9 +125,8 @@ func (c *call) resume() (int32, error) {
 	return code, err
 }
 
-// leave ends the use of an instance, if there is one. The instance is not reused
-// after a trap, a limit, a stop or an exit, or after anything else that may have
-// left traces.
+// leave gives up the instance, if the call has one. The instance is not reused after a
+// trap, a limit, a stop or an exit, or after anything else that may have left traces.
 func (c *call) leave(clean bool) {
 	in := c.instance
 	if in == nil {

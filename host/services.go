@@ -17,8 +17,8 @@ type Services struct {
 	May func(ctx context.Context) error
 	// Checkpoint is the resume point of a background run.
 	Checkpoint *Checkpoint
-	// Suspend lets the call give up its instance while it waits. Nil means that it keeps
-	// it.
+	// Suspend lets the call give up its instance while it waits. Nil means that the call
+	// keeps its instance.
 	Suspend Suspension
 	// Receive waits for messages to a background run with ids above after, and returns
 	// some or all of them in order. It returns none when wait has passed, ctx is done
@@ -26,12 +26,12 @@ type Services struct {
 	// returned again. An error that matches ErrDenied means that the call is not a run
 	// yet. The plugin does not see any other error: Receive should log it.
 	Receive Receive
-	// Values has the values of the session.
+	// Values holds the session's values.
 	Values Values
-	// KV has the values of the plugin's key-value store.
+	// KV holds the values of the plugin's key-value store.
 	KV Values
-	// Secrets has the secrets that the plugin's rules add to HTTP requests. A call that
-	// needs a secret without a value ends with a required connection. Nil means no
+	// Secrets provides the secrets that the plugin's rules add to HTTP requests. A call
+	// that needs a secret without a value ends with a required connection. Nil means no
 	// secrets.
 	Secrets Secrets
 	// Ask puts questions to the user and waits for the answers. It must return soon
@@ -46,9 +46,9 @@ type Services struct {
 }
 
 // Values are values that tools keep for each other in a session, or for later calls of
-// their plugin. Each write increases the version of a value. The plugin sees an error
-// that is a [*Refusal]. For any other error it sees only that the operation failed: log
-// the error.
+// their plugin. Each write increases the version of a value. The plugin sees the text
+// of an error that is a [*Refusal]. For any other error it sees only that the operation
+// failed, so the implementation should log the error.
 type Values = guestcall.Values
 
 // Value is a value in [Values].
@@ -70,7 +70,7 @@ const MaxCheckpoint = guestcall.MaxCheckpoint
 // Message is a message to a background run.
 type Message = guestcall.Message
 
-// Receive is [Services.Receive].
+// Receive is the type of [Services.Receive].
 type Receive = guestcall.Receive
 
 // ToolCall is a plugin's call of another tool.
@@ -90,12 +90,13 @@ const (
 	Detached        = guestcall.Detached        // a separate call, which [Suspension.Await] waits for
 )
 
-// Egress is how HTTP requests reach the network. The zero Egress connects directly and
-// trusts the system's certificates. Proxy variables in the environment have no effect.
+// Egress configures how HTTP requests reach the network. The zero Egress connects
+// directly and trusts the system's certificates. Proxy variables in the environment
+// have no effect.
 //
-// If a server sends unsolicited data, net/http writes its beginning to the standard
-// logger. It can contain a secret that the server received, so a program should discard
-// that log: log.SetOutput(io.Discard).
+// If a server sends unsolicited data, net/http writes the beginning of the data to the
+// standard logger. It can contain a secret that the server received, so a program
+// should discard that log: log.SetOutput(io.Discard).
 type Egress struct {
 	// Proxy is the URL of an HTTP proxy, http or https, with an optional user and password.
 	// Requests admitted by a private rule bypass it. The proxy must refuse private
@@ -114,7 +115,7 @@ func (e Egress) open(shared bool) (*egress.Client, error) {
 	return egress.New(egress.Config{Proxy: e.Proxy, ProxyResolves: e.ProxyResolves, CA: e.CA, Resolver: e.Resolver, Shared: shared})
 }
 
-// Check returns what is wrong with the proxy or the certificates.
+// Check returns an error if the proxy or the certificates are invalid.
 func (e Egress) Check() error {
 	client, err := e.open(false)
 	if err == nil {
@@ -132,9 +133,9 @@ type (
 	Place   = egress.Place
 )
 
-// ErrNoSecret is the error of a secret without a value.
+// ErrNoSecret is the error for a secret without a value.
 var ErrNoSecret = egress.ErrNoSecret
 
-// Exchange is one hop of an HTTP request, for an audit log. It has no path, query,
+// Exchange is one hop of an HTTP request, for an audit log. It contains no path, query,
 // headers or bodies.
 type Exchange = egress.Exchange

@@ -52,7 +52,8 @@ func (u *startup) capture(view string) error {
 	return nil
 }
 
-// Imports records that the guest calls a function of a module that depends on the call.
+// Imports records that the guest calls a function that it imports from module. The effect of
+// such a function depends on the call.
 func (u *startup) Imports(module string) {
 	if u.running {
 		u.impure = "it calls " + module + " while it starts up"

@@ -17,12 +17,12 @@ import (
 	"github.com/toolhost/toolhost/internal/snapshot"
 )
 
-// startup gets a call an instance whose module has just started up, and records
-// what keeps other calls from sharing that state.
+// startup provides a call with an instance whose module has just started up, and
+// records what keeps other calls from sharing that state.
 type startup struct {
 	call    *call
-	running bool                   // the guest starts up, and others may share the result
-	impure  string                 // why they may not
+	running bool                   // whether the guest is starting up, and other calls may share the result
+	impure  string                 // why other calls may not
 	point   *checkpoint.Checkpoint // the state it continues from; nil for a new call
 	tainted bool                   // the call may have left something in the instance that cannot be reset
 }
@@ -100,8 +100,8 @@ func (u *startup) anew() error {
 	return u.call.meter.Even()
 }
 
-// instantiate makes an instance from a snapshot, whose use it takes over from
-// the caller, or from the module if the snapshot is nil.
+// instantiate makes an instance from a snapshot, or from the module if the snapshot is
+// nil. It takes over the caller's use of the snapshot.
 //
 // The context does not interrupt it. Its time is bounded (see the bounds of
 // package compiler), and the call keeps its slot and pays until it is over.

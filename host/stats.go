@@ -47,7 +47,7 @@ type ProcessorStats = sched.Stats
 type Counts struct {
 	Running int `json:"running"` // calls that hold their slots
 	Waiting int `json:"waiting"` // calls that wait for a slot or their session
-	// Calls that had to wait, including those that gave up, and their total wait.
+	// Calls that had to wait, including those that gave up, and their total waiting time.
 	Waited   int64         `json:"waited"`
 	WaitTime time.Duration `json:"wait_ns"`
 	// Calls by the origin of their instance: warm, from a snapshot, or started up for
@@ -70,8 +70,8 @@ type Outcomes struct {
 	Canceled           int64 `json:"canceled"`
 	Fuel               int64 `json:"fuel"`
 	Time               int64 `json:"time"`
-	Memory             int64 `json:"memory"`      // at the call's limit
-	HostMemory         int64 `json:"host_memory"` // at the host's limit
+	Memory             int64 `json:"memory"`      // calls that reached their own limit
+	HostMemory         int64 `json:"host_memory"` // calls that reached the host's limit
 	Output             int64 `json:"output"`
 	Internal           int64 `json:"internal"` // failures of the plugin or the host
 }
@@ -86,8 +86,8 @@ type Stats struct {
 	MemoryPeak  int64        `json:"memory_peak"`  // highest Memory so far
 	MemoryLimit int64        `json:"memory_limit"` // the host's limit, for all modules
 	MemoryOf    MemoryOf     `json:"memory_of"`    // Memory by use
-	Compiled    CompileStats `json:"compiled"`     // only for a host
-	// Processors has the statistics of computing calls. Only for a host.
+	Compiled    CompileStats `json:"compiled"`     // compiled modules; only for a host
+	// Processors holds the statistics of computing calls. Only for a host.
 	Processors ProcessorStats `json:"processors"`
 	// Startup says why calls start a module up again although its isolation is
 	// Reset. It is set by the first such call, and empty for a host.
@@ -104,8 +104,8 @@ type MemoryOf struct {
 
 // CompileStats count the compiled modules of a host.
 type CompileStats struct {
-	Cached int64         `json:"cached"` // loaded from the cache
-	Anew   int64         `json:"anew"`   // compiled by this process
+	Cached int64         `json:"cached"` // modules loaded from the cache
+	Anew   int64         `json:"anew"`   // modules compiled by this process
 	Time   time.Duration `json:"time_ns"`
 }
 

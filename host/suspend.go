@@ -27,14 +27,14 @@ var (
 //
 // The owner of the call implements it, for one call. Ask and Await are called on
 // goroutines of their own, several at a time. The other methods are called on the
-// goroutine of [Host.Call], one at a time, but while Ask and Await run.
+// goroutine of [Host.Call], one at a time, but possibly while Ask and Await run.
 type Suspension interface {
 	// Terms returns the properties that hold for the whole call. It is called once,
 	// when the call begins. It must not block.
 	Terms() SuspensionTerms
 	// Status returns the properties that may change during the call. It is called often:
-	// when the call begins to wait, when it begins an operation, and for each state. It
-	// must not block.
+	// when the call begins to wait, when it begins an operation, and for each state to
+	// be stored. It must not block.
 	Status() SuspensionStatus
 	// Keep stores a state of the call durably before it returns nil. It is called when the
 	// call is suspended, before at-most-once operations begin, from time to time in a long
@@ -53,8 +53,8 @@ type Suspension interface {
 	// after saving a checkpoint, the plugin sees that saving failed. Drop may block like
 	// Keep.
 	Drop() error
-	// Image returns the output of Encode of the [SavedState.Image] with that digest. It is
-	// called when a call continues and its plugin starts up differently than when the
+	// Image returns what Encode returned for the [SavedState.Image] with this digest. It
+	// is called when a call continues and its plugin starts up differently than when the
 	// state was stored. After an error, which the host logs, the call ends with ErrState.
 	// Image may block like Keep.
 	Image(digest string) ([]byte, error)
@@ -87,9 +87,9 @@ type Suspension interface {
 //     that asks keeps its instance.
 type SuspensionTerms = wait.Terms
 
-// SuspensionStatus has the properties of a call that may change:
-//   - Name is the owner's name of the call. A state can only continue a call of the same
-//     name. Empty is a name too.
+// SuspensionStatus holds the properties of a call that may change:
+//   - Name is the owner's name for the call. A state can only continue a call of the same
+//     name. An empty name is a name too.
 //   - Live means that the call can be suspended now. While it is false, no state is stored.
 //   - Revived is closed when Live may have become true. Nil means that Live does not
 //     become true during a wait.
@@ -101,12 +101,12 @@ type SuspensionStatus = wait.Status
 // SavedState is a state to be stored by [Suspension.Keep]:
 //   - State is the value for [Call.Continue].
 //   - Until is when the first pending operation ends by itself. Zero means that none does.
-//   - Begin are the [Detached] operations to begin with this write.
-//   - Await are the Detached operations that have begun and not ended, including those
+//   - Begin lists the [Detached] operations to begin with this write.
+//   - Await lists the Detached operations that have begun and not ended, including those
 //     that begin with this write.
-//   - Asks are the operations that ask the user.
+//   - Asks lists the operations that ask the user.
 //   - Hold means that the call stays in its instance.
-//   - Image is the base image: the state has only the differences.
+//   - Image is the base image: the state contains only the differences from it.
 type SavedState = wait.SavedState
 
 // Image is the initial memory of a plugin: its Digest, a SHA-256 in hex, and Encode, which
@@ -115,9 +115,9 @@ type SavedState = wait.SavedState
 // with the state.
 type Image = wait.Image
 
-// Resident returns why waiting calls of a module keep their instances; folders reports
-// whether they are granted folders. It is empty if they can be suspended, which a call can
-// still prevent: see [Suspension].
+// Resident returns why waiting calls of a module keep their instances; folders says
+// whether they are granted folders. The result is empty if they can be suspended, though a
+// call can still prevent that: see [Suspension].
 func Resident(i Isolation, folders bool) string {
 	switch {
 	case i.Mode != Reset:
@@ -149,7 +149,7 @@ func (w waiter) Bound() string {
 	return ""
 }
 
-// stateProblem returns why a call cannot be continued, for an agent.
+// stateProblem returns why a call cannot be continued, in words for an agent.
 func stateProblem(err error) string {
 	if state, ok := errors.AsType[*wait.StateError](err); ok {
 		return state.Error()
