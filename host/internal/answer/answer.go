@@ -18,23 +18,23 @@ var ErrOutput = errors.New("output limit reached")
 
 // Answer is the output of a guest.
 type Answer struct {
-	Limit      int64 // bytes of all streams together
-	Describing bool  // the output is mostly the manifest
+	Limit      int64 // limit on all streams together, in bytes
+	Describing bool  // whether the output is mostly the manifest
 	Written    int64
-	Logged     int64 // bytes for the operator's log
+	Logged     int64 // bytes written to the operator's log
 
 	Result, Error, Manifest []byte
-	Given                   bool // the guest wrote a result, perhaps an empty one
+	Given                   bool // whether the guest wrote a result, perhaps an empty one
 	Content                 []abi.Block
 	Summary                 string
 	Stderr                  tail // the beginning and the end of stderr
 }
 
 const (
-	MaxBlocks = 256      // content blocks of one result
+	MaxBlocks = 256      // content blocks in one result
 	maxTail   = 2048     // bytes of a tool's stderr that an error text quotes
-	maxHead   = 512      // bytes of that from its beginning
-	maxWords  = 1536     // bytes of stderr of a crashed plugin, as many as the record of a run takes
+	maxHead   = 512      // how many of these bytes come from its beginning
+	maxWords  = 1536     // bytes of a crashed plugin's stderr that are kept: as many as the record of a run holds
 	MaxLogged = 64 << 10 // bytes that one call may write to the operator's log
 )
 
@@ -77,16 +77,16 @@ func (a *Answer) Add(data []byte) error {
 	return nil
 }
 
-// tail keeps the first and the last bytes written to it, and the last report of a crash. It
-// shortens a dump of Go's runtime.
+// tail keeps the first and the last bytes written to it, and the last crash report. It
+// shortens dumps of Go's runtime.
 type tail struct {
 	dump   dump
-	head   []byte // first bytes, once buf has lost them
+	head   []byte // first bytes, once buf no longer holds them
 	buf    []byte
 	report []byte
 }
 
-// Write returns what to show of p.
+// Write keeps p, and returns what to show of it.
 func (t *tail) Write(p []byte) []byte {
 	return t.keep(t.dump.shorten(p))
 }
@@ -114,10 +114,10 @@ func (t *tail) keep(shown []byte) []byte {
 	return shown
 }
 
-// Restore continues a tail that ends with p.
+// Restore sets the tail to p, to continue from there.
 func (t *tail) Restore(p []byte) { t.buf = p }
 
-// Bytes returns at most 2 KiB: see [Ends].
+// Bytes returns at most 2 KiB of what was written: see [Ends].
 func (t *tail) Bytes() []byte {
 	if t.head != nil {
 		return ends(t.head, t.buf)
@@ -160,7 +160,7 @@ func ends(head, text []byte) []byte {
 	return bytes.Join([][]byte{trimRunes(head), []byte("…"), trimRunes(text)}, []byte("\n"))
 }
 
-// trimRunes removes parts of characters from the ends of a text.
+// trimRunes removes incomplete characters from both ends of a text.
 func trimRunes(text []byte) []byte {
 	for i := 0; i < utf8.UTFMax-1 && len(text) > 0 && !utf8.RuneStart(text[0]); i++ {
 		text = text[1:]

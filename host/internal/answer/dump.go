@@ -8,17 +8,18 @@ import (
 	"strings"
 )
 
-// dump shortens the dump that Go's runtime writes when it fails, such as without memory:
-// the stacks of all goroutines, with its own. What people and models read is the message
-// and the frames of the plugin. Other text passes unchanged and at once.
+// dump shortens the dump that Go's runtime writes when it fails, for example when it
+// runs out of memory: the stacks of all goroutines, including its own. People and models
+// only get the message and the frames of the plugin. Other text passes through unchanged
+// and immediately.
 type dump struct {
-	began   []byte // beginning of an unfinished line outside of a dump
-	inDump  bool   // a line with a panic or a fatal error has passed
+	began   []byte // beginning of an unfinished line outside a dump
+	inDump  bool   // whether a line with a panic or a fatal error has passed
 	line    []byte // unfinished line of a dump
-	stack   []byte // "goroutine 1 [running]:", until a frame of it is shown
+	stack   []byte // "goroutine 1 [running]:", until one of its frames is shown
 	inStack bool
 	frame   []byte // function line of a frame whose file line has not come yet
-	left    int    // lines that were left out
+	left    int    // number of lines that were left out
 }
 
 var (
@@ -32,7 +33,7 @@ var (
 	registers = regexp.MustCompile(` fp=0x[0-9a-f]+ sp=0x[0-9a-f]+ pc=0x[0-9a-f]+\n$`)
 )
 
-// maxDumpLine bounds a line of a dump, in bytes. A longer one is of something else.
+// maxDumpLine bounds a line of a dump, in bytes. A longer line belongs to something else.
 const maxDumpLine = 4 << 10
 
 // shorten returns what to show of the next piece of a stream.
@@ -56,7 +57,7 @@ func (d *dump) shorten(p []byte) []byte {
 	return shown
 }
 
-// pass notes a piece of a line outside of a dump, after which a dump may begin.
+// pass notes a piece of a line outside a dump, after which a dump may begin.
 func (d *dump) pass(piece []byte) {
 	d.began = append(d.began, piece[:min(len(piece), max(0, len(headings[0])-len(d.began)))]...)
 	if bytes.HasSuffix(piece, []byte("\n")) {
@@ -65,7 +66,7 @@ func (d *dump) pass(piece []byte) {
 	}
 }
 
-// take returns what to show after a line of a dump.
+// take takes a line of a dump, and returns what can be shown after it.
 func (d *dump) take(line []byte) (shown []byte) {
 	switch {
 	case !d.inStack && !goroutine.Match(line):
@@ -110,7 +111,7 @@ func (d *dump) end() []byte {
 	return rest
 }
 
-// Shorten returns a text with a dump of Go's runtime shortened.
+// Shorten shortens the dumps of Go's runtime in a text.
 func Shorten(text []byte) []byte {
 	var d dump
 	return append(d.shorten(text), d.end()...)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Progress is a tool's report on its progress and status. It has the latest value of
+// Progress is a tool's report on its progress and status. It holds the latest value of
 // each field.
 type Progress struct {
 	Done    float64 `json:"done"`
@@ -36,8 +36,8 @@ func (p Progress) String() string {
 	return strings.Join(parts, ": ")
 }
 
-// amount formats the counts with their unit, such as "3 of 10 files"; empty without a
-// unit.
+// amount formats the counts with their unit, such as "3 of 10 files". The text is empty
+// without a unit.
 func (p Progress) amount() string {
 	if p.Unit == "" || !p.Counted() {
 		return ""
@@ -49,7 +49,7 @@ func (p Progress) amount() string {
 	return text + " " + p.Unit
 }
 
-// number formats a count: large ones have no fraction, and no exponent.
+// number formats a count. Large ones get neither a fraction nor an exponent.
 func number(n float64) string {
 	if n >= 1e5 && n < 1e15 {
 		return strconv.FormatFloat(n, 'f', 0, 64)

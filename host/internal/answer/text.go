@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Clean makes text of a plugin fit for an agent: valid, bounded and trimmed.
+// Clean makes a plugin's text fit for an agent: valid, bounded and trimmed.
 func Clean(text []byte) string {
 	return Clip(strings.TrimSpace(Valid(text, len(text))), maxError)
 }
@@ -46,7 +46,7 @@ const MaxMessage = 512
 // maxError is the longest error text shown to an agent, in bytes.
 const maxError = 8 << 10
 
-// OneLine returns text of a plugin on one line, without control and invisible
+// OneLine returns a plugin's text on one line, without control and invisible
 // characters, cut to n bytes.
 func OneLine(text string, n int) string {
 	text = strings.Map(func(r rune) rune {
