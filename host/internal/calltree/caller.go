@@ -18,19 +18,19 @@ import (
 // slots, its fuel and its time. Several of them can run concurrently, even while the
 // guest of the Caller computes.
 type Caller struct {
-	Outer   *Caller      // the call that waits for this one; nil: none
+	Outer   *Caller      // the call that waits for this one; nil if there is none
 	Guest   *sched.Guest // its guest
 	meter   *meter.Meter // its own usage
 	started time.Time
-	Serial  any // its serial slot; nil: none
+	Serial  any // its serial slot; nil if it has none
 
-	// Of the outermost call only: HTTP traffic of the whole call tree.
+	// Used in the outermost call only: HTTP traffic of the whole call tree.
 	traffic  atomic.Pointer[egress.Shared] // nil before the first request
 	Attempts atomic.Int64
 
 	mu      sync.Mutex
 	fuel    int64 // units that all calls may use together, as of the guest's last report
-	memory  int64 // memory of the guest meanwhile, in bytes
+	memory  int64 // memory of the guest at that time, in bytes
 	Made    int   // calls in the tree; counted only in the outermost call
 	running []*Caller
 	spent   int64     // fuel of finished nested calls that the guest has not paid for yet
@@ -180,7 +180,7 @@ func (r *Caller) Pay() {
 	paid = true
 }
 
-// fuelSoFar returns the fuel of usedSoFar.
+// fuelSoFar returns the fuel that UsedSoFar reports.
 func (r *Caller) fuelSoFar() int64 { return r.meter.Live.Fuel.Load() + r.unpaidSoFar() }
 
 // unpaidSoFar returns the fuel of nested calls that the guest has not paid for.
