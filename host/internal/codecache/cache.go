@@ -33,11 +33,11 @@ import (
 
 // Config configures a Cache.
 type Config struct {
-	Dir  string // shared; empty keeps code only in this process
-	Size int64  // bytes in Dir
+	Dir  string // folder shared between processes; if empty, code is kept only in this process
+	Size int64  // limit on the code in Dir, in bytes
 	Log  *slog.Logger
-	// Runtime returns a runtime with all host modules that plugins import, and with a cache.
-	// The runtime closes the cache, even if Runtime fails.
+	// Runtime returns a runtime with all host modules that plugins import, and with the
+	// given cache. The runtime closes the cache, even if Runtime fails.
 	Runtime func(context.Context, wazero.CompilationCache) (wazero.Runtime, error)
 }
 
@@ -45,13 +45,13 @@ type Config struct {
 // It is safe for concurrent use.
 type Cache struct {
 	Config
-	folder  *folder  // nil keeps code only in this process
-	stores  bool     // new code can be stored in folder
+	folder  *folder  // if nil, code is kept only in this process
+	stores  bool     // whether new code can be stored in folder
 	staging []string // the folders of this user that contain the staging directory, and that directory last
 
 	once    sync.Once
 	loader  wazero.Runtime // loads staged code; may be nil
-	where   string         // folder of the files that loader loads
+	where   string         // folder from which loader loads files
 	loading sync.Map       // *sync.Mutex by staged file
 }
 
@@ -60,8 +60,8 @@ type Loaded struct {
 	*compiler.Program // without Wasm
 	Compiled          wazero.CompiledModule
 	Runtime           wazero.Runtime
-	Key               string // finds the code again; empty if it is not kept
-	Found             bool   // the code came from the cache
+	Key               string // key by which to find the code again; empty if it is not kept
+	Found             bool   // whether the code came from the cache
 	Free              func() // frees what belongs to this module alone; nil if nothing does
 }
 
@@ -140,8 +140,7 @@ func (c *Cache) Close(ctx context.Context) (err error) {
 // dir returns the staging directory.
 func (c *Cache) dir() string { return c.staging[len(c.staging)-1] }
 
-// Ready makes the loading runtime at its first call, and reports whether there is
-// one.
+// Ready makes the loading runtime on its first call, and reports whether there is one.
 func (c *Cache) Ready(ctx context.Context) bool {
 	if c == nil {
 		return false
@@ -166,13 +165,13 @@ const (
 	format = 3
 	// keyLen is the length of a key.
 	keyLen = 32
-	// moduleName is the file of an entry that is not code.
+	// moduleName is the name of the one file of an entry that is not code.
 	moduleName = "module"
 )
 
-// key returns the key of a module's entry from the digest of its source. It changes with everything that
-// changes the result of a build. The name of wazero's folder has its version, the system and the processor,
-// and wazero's names of the files have the features of the processor.
+// key returns the key of a module's entry from the digest of its source. It changes with everything
+// that changes the result of a build. The name of wazero's folder contains wazero's version, the
+// system and the processor, and wazero's file names reflect the features of the processor.
 func (c *Cache) key(digest string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s: format %d, exceptions %d, rewriter %d, state %d, features %d, runtime %s",
 		digest, format, exceptions.Version, fuel.RewriterVersion, snapshot.Version, compiler.Features, filepath.Base(c.where)))

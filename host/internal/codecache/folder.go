@@ -20,8 +20,8 @@ import (
 const (
 	// entriesFolder is the folder of entries within Config.Dir.
 	entriesFolder = "code"
-	// maxStored is how many bytes of a file are read at most. The code of the
-	// largest plugin has a quarter of that.
+	// maxStored is the size in bytes from which a file is not read. The code of the
+	// largest plugin takes a quarter of that.
 	maxStored = 1 << 30
 )
 
@@ -36,7 +36,7 @@ const (
 type folder struct {
 	dir     string // the whole folder
 	entries string
-	most    int64 // limit of entries in bytes
+	most    int64 // limit on the size of the entries, in bytes
 }
 
 // openFolder makes the folder and its subfolders, for this user only. Its
@@ -60,7 +60,7 @@ func ownFolders(names ...string) error {
 	return nil
 }
 
-// entry returns the folder of a key.
+// entry returns the folder of the entry with this key.
 func (f *folder) entry(key string) string { return filepath.Join(f.entries, key) }
 
 // stored is a file of an entry.
@@ -100,8 +100,8 @@ func (f *folder) used(key string) {
 	_ = os.Chtimes(f.entry(key), now, now)
 }
 
-// put moves a file into an entry, replacing those of the same name. The file must be
-// on the same file system.
+// put moves a file into an entry, replacing files of the same name. The file must be on
+// the same file system.
 func (f *folder) put(key string, file stored) error {
 	sum, err := checksumFile(file.path)
 	if err != nil {
@@ -176,8 +176,8 @@ var (
 	errTooLarge = errors.New("the file is too large")
 )
 
-// Checksum returns two hardware-accelerated checksums in hex. They detect damage,
-// not intent, and take a third of the time of a digest.
+// Checksum returns two hardware-accelerated checksums in hex. They detect damage, not
+// tampering, and take a third of the time of a digest.
 func Checksum(r io.Reader) (string, error) {
 	a, b := crc32.New(castagnoli), crc32.NewIEEE()
 	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(a, b)}, struct{ io.Reader }{r}, make([]byte, 64<<10))

@@ -44,7 +44,7 @@ func (c *Cache) Refusals() *Refusals {
 
 // refusal is the JSON form of a compiler's error in a file.
 type refusal struct {
-	Version string         `json:"version"` // version of everything that decides
+	Version string         `json:"version"` // version of everything that decides whether a module is refused
 	Why     compiler.Error `json:"why"`
 	Limits                 // limits at that time
 }
