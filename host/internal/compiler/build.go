@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// Features are the features that the rewriter supports.
+// Features are the WebAssembly features that the rewriter supports.
 const Features = wasmbin.Features
 
 // Config returns the configuration of runtimes that compile or load code.
@@ -40,7 +40,7 @@ func WithWorkers(ctx context.Context) context.Context {
 	return experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
 }
 
-// moduleFile is the file of a build that is not code.
+// moduleFile is the name of the one file of a build that is not code.
 const moduleFile = "module"
 
 // Build rewrites and compiles a plugin, and leaves two files in an empty folder: see
@@ -96,8 +96,8 @@ func compileFile(ctx context.Context, r wazero.Runtime, where string, wasm []byt
 	return onlyFile(where, "")
 }
 
-// onlyFile returns the file of a folder whose name begins with prefix. There must be
-// exactly one.
+// onlyFile returns the file in dir whose name begins with prefix. There must be exactly
+// one.
 func onlyFile(dir, prefix string) (string, error) {
 	all, err := os.ReadDir(dir)
 	if err != nil {
@@ -142,8 +142,8 @@ func Built(dir string) (module, code string, err error) {
 	return module, code, nil
 }
 
-// FileCache returns a cache of wazero in a folder, and the subfolder that it
-// uses, whose name has wazero's version, the system and the processor.
+// FileCache returns a wazero cache in a folder, and the subfolder that it uses, whose
+// name contains wazero's version, the system and the processor.
 func FileCache(dir string) (cache wazero.CompilationCache, where string, err error) {
 	if cache, err = wazero.NewCompilationCacheWithDir(dir); err != nil {
 		return nil, "", err
@@ -159,12 +159,12 @@ func FileCache(dir string) (cache wazero.CompilationCache, where string, err err
 func codeFolder(dir string) (string, error) { return onlyFile(dir, "wazero-") }
 
 // outlineSection is a custom section with the digest of the module that an outline stands
-// for. It makes the runtime keep their code apart.
+// for. It makes the runtime keep the code of different modules apart.
 const outlineSection = "toolhost.outline"
 
-// Outline returns a module, given decoded and encoded, with function bodies that
-// only trap. That is enough for a runtime to load the module's code and make
-// instances. Checking the real bodies again would take as long as everything else.
+// Outline returns the module m, whose encoded form is wasm, with function bodies that
+// only trap. That is enough for a runtime to load the module's code and make instances.
+// Checking the real bodies again would take as long as everything else.
 func Outline(m *wasmbin.Module, wasm []byte) []byte {
 	short := *m
 	short.Codes = slices.Repeat([]wasmbin.Code{{Body: []byte{byte(wasmbin.OpUnreachable), byte(wasmbin.OpEnd)}}}, len(m.Codes))

@@ -8,7 +8,7 @@ import "os"
 // its memory and the timeout of its parent.
 func confineProcess(job) error { return nil }
 
-// crashed reports whether a process crashed. Here a crash is an exit code.
+// crashed reports whether a process crashed. On these systems a crash only shows in the exit code.
 func crashed(*os.ProcessState) bool { return false }
 
 func onDisk(info os.FileInfo) int64 { return info.Size() }

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Errors of modules that might compile with other limits or by another compiler.
+// Errors for modules that might compile with other limits or with another compiler.
 var (
 	ErrLimit = errors.New("compile limit reached")
 	ErrCrash = errors.New("the compiler crashed")
@@ -21,7 +21,7 @@ type Kind string
 
 // The kinds.
 const (
-	Refused   Kind = "refused"   // with any limits
+	Refused   Kind = "refused"   // refused whatever the limits
 	Crashed   Kind = "crashed"   // the compiler crashed
 	Memory    Kind = "memory"    // the memory limit was exceeded
 	Processor Kind = "processor" // the limit on processor time was exceeded
@@ -33,7 +33,7 @@ const (
 // child process, and is stored in the code cache.
 type Error struct {
 	Kind   Kind   `json:"kind"`
-	Part   string `json:"part"` // import, table, global, element, data or module
+	Part   string `json:"part"` // part of the module at fault: import, table, global, element, data or module
 	Reason string `json:"reason"`
 	cause  error  // nil if decoded from JSON
 }

@@ -19,7 +19,7 @@ import (
 const maxStack = 256 << 20
 
 // Main builds one module and exits, if the process was started by a [Process].
-// Otherwise it returns immediately. A program that can be a Process.Path calls
+// Otherwise it returns immediately. A program that serves as a Process.Path must call
 // it first.
 func Main() {
 	if len(os.Args) != 1 || os.Args[0] != ChildName {
@@ -62,7 +62,7 @@ func serve(in io.Reader, out io.Writer, build func(ctx context.Context, dir stri
 	return json.NewEncoder(out).Encode(answer)
 }
 
-// clip limits a text that may quote the module.
+// clip limits the length of a text that may quote the module.
 func clip(s string) string {
 	const most = 4096
 	if len(s) > most {

@@ -41,13 +41,13 @@ func CountOverhead(m *wasmbin.Module) Overhead {
 	return o
 }
 
-// Check returns an [*Error] if a count exceeds its limit. The runtime makes all of
-// these parts for each instance, without interruption: a module at every limit takes a
-// fifth of a second of processor time, most of it for its elements. Types are an
-// exception: the runtime reads them once, when the host loads the module, which takes a
-// second at the limit, and allocates the square of their values. A program has one table
-// entry and one element for each function whose address it takes: Go some thousands, GHC
-// some hundred thousands.
+// Check returns an [*Error] if a count exceeds its limit. The runtime makes all of these
+// parts for each instance, without interruption: a module at every limit takes a fifth
+// of a second of processor time, most of it for its elements. Types are an exception:
+// the runtime reads them once, when the host loads the module, which takes a second at
+// the limit, and allocates memory that grows with the square of the number of their
+// values. A program has one table entry and one element for each function whose address
+// it takes: a few thousand in Go, several hundred thousand with GHC.
 func (o Overhead) Check() error {
 	for _, c := range []struct {
 		part, what  string
@@ -70,7 +70,7 @@ func (o Overhead) Check() error {
 	return nil
 }
 
-// freeOverhead is the part that does not count: any instance has some overhead.
+// freeOverhead is the overhead, in bytes, that does not count: any instance has some.
 const freeOverhead = 16 << 10
 
 // bytes returns the approximate heap of an instance of the rewritten module: its

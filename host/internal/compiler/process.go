@@ -16,7 +16,7 @@ import (
 // Process runs builds, each in a child process of its own. It is safe for
 // concurrent use.
 type Process struct {
-	// Path is the program to start. Its main function calls [Main] first.
+	// Path is the program to start. Its main function must call [Main] first.
 	Path string
 	// Memory and Processor limit each build, in bytes and in processor time.
 	Memory    int64
@@ -31,7 +31,7 @@ const ChildName = "toolhost-compiler"
 // since the machine may be busy.
 const wallFactor = 5
 
-// maxProcessor is the most processor time that is multiplied.
+// maxProcessor is the largest processor time that wallFactor multiplies.
 const maxProcessor = 24 * time.Hour
 
 // job is the header that a child reads before the bytes of the module.
@@ -39,7 +39,7 @@ type job struct {
 	Memory    int64         `json:"memory"`
 	Processor time.Duration `json:"processor"`
 	Low       bool          `json:"low"`
-	Size      int           `json:"size"` // bytes of the module
+	Size      int           `json:"size"` // size of the module, in bytes
 }
 
 // reply is the answer of a child. The zero reply means success.

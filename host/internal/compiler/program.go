@@ -8,7 +8,7 @@
 // [Process] therefore runs Build in a child process with limits on memory,
 // processor time and wall time, and as few rights as the system lets it give up.
 //
-// The host executes the result of a build. The child contains what the compiler
+// The host executes the result of a build. The child process confines what the compiler
 // does while it runs, not what a wrong instruction in its output would do later.
 package compiler
 
@@ -33,7 +33,7 @@ type Program struct {
 
 // Key returns the digest of all inputs of a plugin's code, in hex: the whole file
 // without custom sections, but with the names of functions, which stack traces need.
-// Plugins that differ in anything else, such as their scripts, have the same code.
+// Plugins that differ only in other parts, such as their scripts, share the same code.
 func Key(wasm []byte) string {
 	h := sha256.New()
 	for custom, section := range wasmbin.Sections(wasm) {
@@ -74,8 +74,8 @@ func Rewrite(wasm []byte) (*Program, *wasmbin.Module, error) {
 }
 
 // Limits on code after metering. They limit how long a host without a child process is busy,
-// because nothing interrupts wazero's compiler within a function. The largest function of
-// known programs has 0.9 MB, and the most locals of a program are 207,000.
+// because nothing interrupts wazero's compiler within a function. In known programs, the
+// largest function has 0.9 MB, and the largest number of locals is 207,000.
 const (
 	maxFunction = 3 << 20  // bytes of code of one function
 	maxLocals   = 16 << 20 // locals of all functions together

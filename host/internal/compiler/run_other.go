@@ -8,6 +8,6 @@ import "os/exec"
 // this system offers no way to do so without privileges, or none that Go supports.
 func runConfined(cmd *exec.Cmd, _ string, _ bool, started func()) error { return run(cmd, started) }
 
-// hidden returns the child's use that its folder does not show; this system does not
+// hidden returns what the child uses beyond what its folder shows; this system does not
 // report it.
 func hidden(int) usage { return usage{} }

@@ -17,10 +17,10 @@ import (
 // niceness is the priority of low-priority builds.
 const niceness = 10
 
-// runConfined runs cmd with rights given up before it starts: it cannot gain privileges,
-// and sees only the files in dir and those the program itself is loaded from. The
-// restrictions apply to the starting thread, because a child inherits from it and Go runs
-// nothing between fork and exec. That thread ends with this call.
+// runConfined runs cmd with rights that are reduced before it starts: it cannot gain
+// privileges, and sees only the files in dir and those the program itself is loaded from.
+// The restrictions apply to the starting thread, because a child inherits from it and Go
+// runs nothing between fork and exec. That thread ends with this call.
 //
 // The child is killed if the thread, and with it this process, ends first. started is
 // called once the child runs.
@@ -37,9 +37,9 @@ func runConfined(cmd *exec.Cmd, dir string, low bool, started func()) error {
 	return <-ended
 }
 
-// onNewThread calls f on a thread that ends with it. The first thread of a
-// process cannot end; if the scheduler picks that one, it is held until another
-// one has run f.
+// onNewThread calls f on a thread that ends when f returns. The first thread of a
+// process cannot end; if the scheduler picks that one, it is held until another one has
+// run f.
 func onNewThread(f func()) {
 	runtime.LockOSThread() // never unlocked
 	if unix.Gettid() != unix.Getpid() {
@@ -114,8 +114,8 @@ func landlock(abi int, program, dir string) error {
 	return nil
 }
 
-// signalsInProcess is the number of the erratum by which Linux kept a thread from
-// sending signals to others of its process.
+// signalsInProcess is the number of the erratum because of which Linux kept a thread
+// from sending signals to other threads of its process.
 const signalsInProcess = 2
 
 // scopes returns what a child cannot reach outside its sandbox: sockets in the abstract
@@ -198,8 +198,8 @@ func confineProcess(j job) error {
 	return nil
 }
 
-// hidden returns the child's use that its folder does not show: its threads, and removed
-// files that it keeps open.
+// hidden returns what the child uses beyond what its folder shows: its threads, and
+// removed files that it keeps open.
 func hidden(pid int) (u usage) {
 	process := fmt.Sprintf("/proc/%d/", pid)
 	if threads, err := os.Stat(process + "task"); err == nil {

@@ -27,7 +27,7 @@ type usage struct {
 	threads int
 }
 
-// problem returns which use exceeds what a build needs, or nil.
+// problem returns an error that says what exceeds the needs of a build, or nil.
 func (u usage) problem() error {
 	switch {
 	case u.entries > maxEntries:
@@ -64,7 +64,7 @@ func (w *watch) start(pid int) {
 	})
 }
 
-// end ends the watch after a last check of the folder.
+// end ends the watch after one last check of the folder.
 func (w *watch) end() {
 	close(w.done)
 	w.watching.Wait()
