@@ -33,20 +33,20 @@ type Info struct {
 	Shape    Shape    `json:"shape"`
 	Manifest []byte   `json:"-"` // custom section toolhost.manifest, or nil
 	Describe bool     `json:"describe"`
-	Imports  []string `json:"imports"` // module.name (type)
+	Imports  []string `json:"imports"` // each as module.name (type)
 	Exports  []string `json:"exports"`
 	MinBytes int64    `json:"memory_min"` // initial linear memory
 	MaxBytes int64    `json:"memory_max"` // maximum linear memory; 4 GiB if none is declared
 	Script   []byte   `json:"-"`          // custom section toolhost.script, or nil
 	Remedy   string   `json:"-"`          // what to change in a plugin that starts up in an unsupported way, or empty
-	// Extism plugins: how it lists its tools, or empty; the functions of another host that
-	// it imports; and the callable exports.
+	// For an Extism plugin: how it lists its tools, or empty; the functions of another
+	// host that it imports; and its callable exports.
 	MCP           MCP            `json:"mcp,omitempty"`
 	HostFunctions []HostFunction `json:"-"`
 	functions     map[string]bool
 }
 
-// HasFunction reports whether an Extism plugin exports a callable function of the name.
+// HasFunction reports whether an Extism plugin exports a callable function with this name.
 func (i *Info) HasFunction(name string) bool { return i.functions[name] }
 
 // Signature is a comparable function type.
@@ -84,12 +84,12 @@ var (
 	}
 )
 
-// Imports has the types of the functions that the host defines for plugins, by
-// module and name, without those of the contract.
+// Imports holds the types of the functions that the host defines for plugins, by module
+// and name, except those of the contract.
 type Imports map[string]map[string]Signature
 
-// Inspect checks a binary without compiling it. A module that breaks the contract is a
-// [*ModuleError].
+// Inspect checks a binary without compiling it. If the module breaks the contract, the
+// error is a [*ModuleError].
 func Inspect(wasm []byte, defined Imports) (*Info, error) {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {
@@ -105,7 +105,7 @@ func Digest(wasm []byte) string {
 }
 
 // Scan checks a binary of size bytes like [Inspect], but does not read its code and data.
-// Info.Digest is empty. Errors of the file are returned unchanged.
+// Info.Digest is empty. Errors from reading the file are returned unchanged.
 func Scan(file io.ReaderAt, size int64, defined Imports) (*Info, error) {
 	m, err := wasmbin.Scan(file, size, abi.SectionManifest, abi.SectionScript, sectionGo)
 	if malformed := (*wasmbin.Error)(nil); errors.As(err, &malformed) {

@@ -17,7 +17,7 @@ var ErrNoManifest = errors.New("the plugin has no manifest: add the custom secti
 
 // ModuleError says why a module was refused. It matches [ErrABI].
 type ModuleError struct {
-	Part string // import, export, table, global, element, data or module
+	Part string // part of the module at fault: import, export, table, global, element, data or module
 	Name string // name of the import or export
 	Err  error  // what was expected, and the remedy
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// The functions that start up an Extism plugin: the first one that it exports.
+// Functions that start up an Extism plugin. ExtismCtors is called only if the plugin exports
+// neither _initialize nor ExtismHaskell.
 const (
-	ExtismHaskell = "hs_init" // after _initialize, if it has that
+	ExtismHaskell = "hs_init" // called after _initialize, if the plugin exports that
 	ExtismCtors   = "__wasm_call_ctors"
 )
 

@@ -15,8 +15,8 @@ import (
 // SocketsPrefix is the prefix of WASI's network functions.
 const SocketsPrefix = "sock_"
 
-// The modules that Extism plugins import from: Extism's own functions, and those of the
-// plugin's host, which are those of hyper-mcp here.
+// The modules that Extism plugins import from. The first has Extism's own functions,
+// the second those of the plugin's host; here they are the functions of hyper-mcp.
 const (
 	ExtismModule = "extism:host/env"
 	ExtismUser   = "extism:host/user"
@@ -101,8 +101,8 @@ func foreign(module, name string) error {
 
 const textBindgen = "this is built by wasm-bindgen for JavaScript: build for wasm32-wasip1 without it"
 
-// foreignImports are imports of other plugin systems, by the prefix of module.name, or by a
-// part of the module's name.
+// foreignImports lists imports of other plugin systems, by the prefix of module.name, or by
+// a part of the module's name.
 var foreignImports = []struct{ prefix, part, text string }{
 	{prefix: "toolhost_v", text: "this host speaks " + abi.Version + " only: build the plugin for it"},
 	{prefix: "wasi_unstable.", text: "this is WASI preview 0: build for " + abi.ImportWASI},
