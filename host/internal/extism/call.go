@@ -13,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/meter"
 )
 
-// Key is the context key of the *[Call] that a guest makes functions for.
+// Key is the context key of the *[Call] whose guest calls a function.
 type Key struct{}
 
 // A Call is the call of an Extism plugin. Its functions run on the goroutine of its guest.
@@ -21,34 +21,34 @@ type Call struct {
 	Tool
 	Start    Start
 	Guest    Guest
-	Instance *instance.Instance // that runs it
-	Kernel   *Kernel            // of the instance, with what the call before left in it
+	Instance *instance.Instance // the instance that runs it
+	Kernel   *Kernel            // the instance's kernel, with what the previous call left in it
 	Info     *contract.Info
 	Ops      *guestcall.Call
 	Meter    *meter.Meter
 	Answer   *answer.Answer
-	Config   map[string]string // of the plugin, by the operator
+	Config   map[string]string // the plugin's settings, from the operator
 
 	opened    bool // whether Kernel has the input
-	called    int  // functions called but not yet charged
+	called    int  // number of functions called but not yet charged for
 	variables map[string][]byte
-	stored    int // bytes of the variables
+	stored    int // size of the variables in bytes
 	status    int // status of the last HTTP request
 	headers   []byte
 }
 
 // A Tool is the tool that is called, as its manifest describes it.
 type Tool struct {
-	Function      string  // empty means the name of the tool
+	Function      string  // export to call; empty means the tool's name
 	Input         *string // template of the input; nil means Args
-	MCPTool       string  // name in a plugin of hyper-mcp
+	MCPTool       string  // the tool's name in a hyper-mcp plugin
 	Args          json.RawMessage
 	HostFunctions map[string]string // tools by the functions that they stand in for
 }
 
 // A Start is the start-up of the module.
 type Start interface {
-	// Imports notes that the guest calls a function of an imported module.
+	// Imports notes that the guest calls a function that it imports from this module.
 	Imports(module string)
 }
 
@@ -108,7 +108,7 @@ func (c *Call) input() ([]byte, error) {
 	return []byte(text), err
 }
 
-// full returns the error of a kernel without room for a block.
+// full returns the error for a kernel that has no room for a block.
 func (c *Call) full(err error) error {
 	if errors.Is(err, ErrFull) {
 		return fmt.Errorf("%w: the plugin needs more than the %d bytes allowed", instance.ErrMemory, c.Ops.Memory)
@@ -116,7 +116,7 @@ func (c *Call) full(err error) error {
 	return err
 }
 
-// allocate is Extism's alloc. Without room it returns 0, and the plugin is likely to crash.
+// allocate is Extism's alloc. If there is no room it returns 0, and the plugin is likely to crash.
 func (c *Call) allocate(k *Kernel, n uint64) uint64 {
 	c.Meter.Charge(int(min(n, uint64(c.Ops.Memory))))
 	handle, err := k.Alloc(n)
@@ -129,7 +129,7 @@ func (c *Call) allocate(k *Kernel, n uint64) uint64 {
 	return handle
 }
 
-// put responds with a new block of that content.
+// put returns the handle of a new block with this content.
 func (c *Call) put(k *Kernel, content []byte) uint64 {
 	c.Meter.Charge(len(content))
 	handle, err := k.Put(content)

@@ -14,8 +14,8 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// function implements a function of extismModule. Its parameters are on the stack,
-// and the result replaces the first.
+// function implements a function that Extism plugins import. Its parameters are on the
+// stack, and the result replaces the first.
 type function struct {
 	params, results []api.ValueType
 	call            func(c *Call, k *Kernel, stack []uint64)
@@ -72,10 +72,10 @@ const (
 	// debugLevel is Extism's log level debug. All calls get it, so that a plugin's
 	// behavior does not depend on the operator's log level.
 	debugLevel = 1
-	// functionUnits is the fuel of one kernel function, in addition to what it copies: it
-	// takes longer than an instruction of a guest.
+	// functionUnits is the fuel that one kernel function costs, in addition to what it
+	// copies: it takes longer than an instruction of a guest.
 	functionUnits = 20
-	// batch is how many of them are charged at a time.
+	// batch is how many kernel functions are charged at a time.
 	batch = 64
 )
 
@@ -104,7 +104,7 @@ func define(builder wazero.HostModuleBuilder, module string, functions map[strin
 	return builder
 }
 
-// Imports returns the function types of these modules.
+// Imports returns the types of the functions in the modules that Extism plugins import from.
 func Imports() contract.Imports {
 	types := contract.Imports{}
 	for module, functions := range modules {

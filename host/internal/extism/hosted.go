@@ -17,8 +17,8 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// InstantiateHosted instantiates the modules of host functions that tools stand in for, for the instances of one
-// plugin. Other plugins may import the same functions with other types.
+// InstantiateHosted instantiates, for the instances of one plugin, the modules of the host
+// functions that tools stand in for. Other plugins may import the same functions with other types.
 func InstantiateHosted(ctx context.Context, r wazero.Runtime, functions []contract.HostFunction) (map[string]api.Module, error) {
 	all := map[string]map[string]function{}
 	for _, f := range functions {
@@ -43,7 +43,8 @@ func InstantiateHosted(ctx context.Context, r wazero.Runtime, functions []contra
 }
 
 // standIn returns a function that calls the tool with the block as its arguments, and
-// answers with a block of its result. If the tool fails, its error ends the call.
+// answers with a block that holds its result. If the tool fails, its error ends the
+// call.
 func standIn(f contract.HostFunction) function {
 	e := function{call: func(c *Call, k *Kernel, stack []uint64) {
 		tool := c.HostFunctions[f.String()]

@@ -1,7 +1,7 @@
 // Package extism runs plugins that were built for Extism, and for hyper-mcp on Extism. It
-// has the functions that they import and the kernel: the memory that a plugin shares with
-// its host, blocks of bytes outside the plugin's own memory, which it reads and writes by
-// handles. Extism implements its kernel as a Wasm module.
+// provides the functions that they import and the kernel: the memory that a plugin shares
+// with its host, blocks of bytes outside the plugin's own memory, which it reads and
+// writes by handles. Extism implements its kernel as a Wasm module.
 package extism
 
 import (
@@ -33,7 +33,7 @@ type Kernel struct {
 
 // Config limits a kernel.
 type Config struct {
-	Limit uint64 // bytes of its memory and its block table, below 4 GiB
+	Limit uint64 // maximum size of its memory and its block table, in bytes; below 4 GiB
 	// Pay is called before the kernel takes more bytes of the Go heap.
 	Pay func(bytes uint64) error
 }
@@ -89,9 +89,9 @@ func (k *Kernel) Alloc(n uint64) (uint64, error) {
 	return at, nil
 }
 
-// takeFree returns the index of a free block of at least that size, or -1. It tries one
-// block of about the size, and then only larger ones, so a plugin cannot make it search
-// long.
+// takeFree returns the index of a free block of at least this size, or -1. It tries one
+// block of about this size, and then only larger ones, so a plugin cannot slow down the
+// search.
 func (k *Kernel) takeFree(size uint64) int {
 	class := bits.Len64(size)
 	if own := k.free[class]; len(own) > 0 && uint64(k.blocks[own[len(own)-1]].size) < size {
@@ -213,8 +213,8 @@ func (k *Kernel) Input64(at uint64) uint64 {
 	return binary.LittleEndian.Uint64(k.memory[k.input+at:])
 }
 
-// SetOutput makes a range of the memory the output of the call, with its content at the
-// call's end. It reports false if the range is out of bounds.
+// SetOutput makes a range of the memory the output of the call: the content that it has
+// when the call ends. It reports false if the range is out of bounds.
 func (k *Kernel) SetOutput(at, length uint64) bool {
 	if length == 0 {
 		at = reserved

@@ -37,7 +37,7 @@ func (c *Call) callInput() []byte {
 	return guestcall.JSON(map[string]any{"request": request, "context": mcpContext{ID: c.Ops.ID}})
 }
 
-// takeMCP takes the result of a tool, a CallToolResult of MCP.
+// takeMCP takes the result of a tool, MCP's CallToolResult.
 func (c *Call) takeMCP(output []byte) int32 {
 	broken := func(err error) {
 		panic(&instance.Stop{Reason: fmt.Errorf("%w: the result of the tool: %w", contract.ErrABI, err)})
@@ -114,7 +114,7 @@ func (b mcpBlock) block() abi.Block {
 	return block
 }
 
-// decodeMost decodes null or an array of at most most elements.
+// decodeMost decodes null, or an array with no more elements than most says.
 func decodeMost[T any](data json.RawMessage, most int) (list []T, err error) {
 	if len(data) == 0 || string(data) == "null" {
 		return nil, nil
@@ -200,7 +200,7 @@ func (t mcpTool) tool() abi.Tool {
 	return tool
 }
 
-// agentWord returns a valid name of a plugin or a tool, at most most characters long.
+// agentWord returns a valid name of a plugin or a tool, with no more characters than most says.
 func agentWord(name string, most int) string {
 	word := []byte(strings.ToLower(name))
 	for i, b := range word {

@@ -48,7 +48,7 @@ func (c *Call) function() string {
 	return cmp.Or(c.Function, c.Ops.Tool)
 }
 
-// Run calls the function of the tool. Its code is one of the contract's.
+// Run calls the function of the tool. The code is one that the contract defines.
 func (c *Call) Run() (code int32, err error) {
 	name := c.function()
 	if !c.Info.HasFunction(name) {

@@ -84,5 +84,5 @@ func notifyLog(c *Call, k *Kernel, stack []uint64) {
 	c.logCounted(stream, text)
 }
 
-// modules are the modules that Extism plugins import from.
+// modules lists the modules that Extism plugins import from, with their functions.
 var modules = map[string]map[string]function{contract.ExtismModule: functions, contract.ExtismUser: mcpFunctions}
