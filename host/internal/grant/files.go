@@ -84,7 +84,7 @@ var envCapability = Capability{
 
 func envText(name string) string { return "env " + name }
 
-// lackingEnv returns the variables that a plugin needs and the grant does not have.
+// lackingEnv returns the variables that a plugin needs and the grant does not include.
 func (g Grant) lackingEnv(n abi.Needs) []string {
 	return slices.DeleteFunc(slices.Clone(n.Env), func(name string) bool { _, granted := g.Env[name]; return granted })
 }

@@ -10,6 +10,6 @@ var clockCapability = flag("clock", "the real time, and sleeping",
 var randomCapability = flag("random", "real randomness",
 	func(n abi.Needs) bool { return n.Random }, func(g *Grant) *bool { return &g.Random })
 
-// askCapability puts questions to the user.
+// askCapability grants questions to the user.
 var askCapability = flag("ask", "questions to the user",
 	func(n abi.Needs) bool { return n.Ask }, func(g *Grant) *bool { return &g.Ask })

@@ -1,5 +1,5 @@
-// Package grant has the rights that an operator grants to a plugin: the capabilities,
-// the needs of a plugin, and the grants. It does not depend on calls.
+// Package grant defines the rights that an operator grants to a plugin: the
+// capabilities, the needs of a plugin, and the grants. It does not depend on calls.
 package grant
 
 import (
@@ -23,9 +23,9 @@ type Grant struct {
 	HTTP    []HTTPRule        // requests over HTTP
 	Files   []Mount           // folders
 	Env     map[string]string // environment variables as the plugin sees them
-	Tools   []string          // other tools it may call, by their names for agents
-	// Config has the plugin's settings, which it reads from abi.FieldContext. Do
-	// not put secrets there.
+	Tools   []string          // other tools it may call, by the names agents know them by
+	// Config holds the plugin's settings, which it reads from abi.FieldContext. Do not
+	// put secrets there.
 	Config map[string]string
 }
 
@@ -51,7 +51,7 @@ type Capability struct {
 
 // GrantProblem is one problem of a grant.
 type GrantProblem struct {
-	Key     string // within the grant, such as files.0.dir
+	Key     string // key within the grant, such as files.0.dir
 	Problem string
 }
 

@@ -34,8 +34,8 @@ var httpCapability = Capability{
 	},
 }
 
-// Public reports whether the plugin can reach public addresses: an open world in terms of
-// MCP.
+// Public reports whether the plugin can reach public addresses: an open world, in MCP's
+// terms.
 func (g Grant) Public() bool {
 	return slices.ContainsFunc(g.HTTP, func(r HTTPRule) bool { return !r.Private })
 }

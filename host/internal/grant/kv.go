@@ -9,7 +9,7 @@ import (
 // KVScope is the set of calls that share a key-value store.
 type KVScope string
 
-// The scopes. Empty is KVPlugin.
+// The scopes. Empty means KVPlugin.
 const (
 	KVPlugin  KVScope = "plugin"  // all sessions
 	KVSession KVScope = "session" // each session separately; removed with the session
@@ -23,13 +23,13 @@ const (
 
 // KV is the grant of a key-value store. The zero KV grants nothing.
 type KV struct {
-	Mode  abi.StoreMode // allowed operations; empty: none
+	Mode  abi.StoreMode // allowed operations; empty means none
 	Scope KVScope
-	Keys  int   // the most values; 0 means DefaultKVKeys
-	Bytes int64 // the most bytes of all values and their keys; 0 means DefaultKVBytes
+	Keys  int   // maximum number of values; 0 means DefaultKVKeys
+	Bytes int64 // maximum size of all values and their keys together, in bytes; 0 means DefaultKVBytes
 }
 
-// kvCapability is the key-value store of the plugin.
+// kvCapability grants the plugin's own key-value store.
 var kvCapability = store("kv", "a key-value store of its own", checkKV,
 	func(n abi.Needs) abi.StoreMode { return n.KV }, func(g *Grant) *abi.StoreMode { return &g.KV.Mode })
 

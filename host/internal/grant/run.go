@@ -2,8 +2,8 @@ package grant
 
 import "github.com/toolhost/toolhost/abi"
 
-// These capabilities need no grant. The kind of a call decides about checkpoints and
-// messages.
+// These capabilities need no grant. Whether a call has checkpoints and messages depends
+// on what kind of call it is.
 var (
 	checkpointCapability = ungranted("checkpoint", "the resume point of a background run")
 	messagesCapability   = ungranted("messages", "messages to a background run")

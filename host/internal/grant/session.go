@@ -6,7 +6,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// sessionCapability is the values of the session.
+// sessionCapability grants the values of the session.
 var sessionCapability = store("session", "values that the tools of a session share: `read` or `write`", checkSession,
 	func(n abi.Needs) abi.StoreMode { return n.Session }, func(g *Grant) *abi.StoreMode { return &g.Session })
 
