@@ -8,7 +8,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// clockOperations is sleeping. The time itself is read through WASI.
+// clockOperations lets the guest sleep. The time itself is read through WASI.
 var clockOperations = map[string]Operation{"sleep": {
 	func(c *Call) bool { return c.Grant.Clock }, "sleep needs the clock, which is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", sleepOperation,
 }}

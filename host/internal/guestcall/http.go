@@ -33,7 +33,7 @@ type web struct {
 	call   *Call
 	egress *egress.Call
 	logged int // number of refused or failed requests
-	kept   int // bytes of the largest response, paid for
+	kept   int // size of the largest response, in bytes, which is paid for
 
 	unsent atomic.Pointer[egress.WaitError] // the error of a request that was waiting for a permit when the call ended
 }
@@ -59,7 +59,7 @@ func (c *Call) webOf() (*web, error) {
 	return c.Web, nil
 }
 
-// HTTPRequest is the request of the operation.
+// HTTPRequest is the request of the operation http.
 type HTTPRequest struct {
 	Method     string              `json:"method"`
 	URL        string              `json:"url"`
@@ -70,7 +70,8 @@ type HTTPRequest struct {
 	Redirects  int                 `json:"redirects"`
 }
 
-// HTTPResponse is the response. The body is in base64 unless it is UTF-8 text.
+// HTTPResponse is the response of the operation http. The body is in base64 unless it is UTF-8
+// text.
 type HTTPResponse struct {
 	Status     int         `json:"status"`
 	URL        string      `json:"url"`
@@ -167,7 +168,7 @@ func readHTTP(request []byte) (*egress.Request, string) {
 // maxTimeout is the longest timeout of a request, which ends with its call anyway.
 const maxTimeout = 24 * time.Hour
 
-// MissingSecret ends a call that needs a secret without a value.
+// MissingSecret is the error that ends a call that needs a secret without a value.
 type MissingSecret struct{ Name string }
 
 func (e *MissingSecret) Error() string {

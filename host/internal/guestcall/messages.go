@@ -15,7 +15,7 @@ const noMessages = "only a background run receives messages"
 
 // Message is a message to a background run.
 type Message struct {
-	ID   int64           `json:"id"` // ascending
+	ID   int64           `json:"id"` // id of the message; later ones have higher ids
 	At   time.Time       `json:"at"`
 	By   string          `json:"by,omitempty"` // the sender; empty means the session's agent
 	Data json.RawMessage `json:"message"`
@@ -67,5 +67,5 @@ func answerReceive(c *Call, found []Message, err error, canceled bool) int32 {
 	return c.respond(JSON(map[string]any{"messages": found}))
 }
 
-// Receive is [Services.Receive].
+// Receive is the type of [Services.Receive].
 type Receive = func(ctx context.Context, after int64, wait time.Duration) ([]Message, error)

@@ -1,6 +1,5 @@
-// Package guestcall has the operations that a guest can call. They check the
-// grants, charge the guest, and use the services that the caller of the host
-// offers.
+// Package guestcall implements the operations that a guest can call. They check the
+// grants, charge the guest, and use the services that the caller of the host offers.
 package guestcall
 
 import (
@@ -23,8 +22,8 @@ import (
 	"github.com/toolhost/toolhost/internal/egress"
 )
 
-// Services has the services that the caller of a host offers to the operations of
-// a call. A nil service is denied.
+// Services holds the services that the caller of a host offers to the operations of a
+// call. A nil service is denied.
 type Services struct {
 	May         func(ctx context.Context) error
 	Checkpoint  *Checkpoint
@@ -44,11 +43,12 @@ type Observers struct {
 	OnHTTP      func(egress.Exchange)
 }
 
-// Suspension is what operations can do to the stored state of a call.
+// Suspension lets operations act on the stored state of a call.
 type Suspension interface {
 	// Forget removes the stored state before an operation that invalidates it.
 	Forget()
-	// Cancel cancels a started operation, and reports whether the id is one.
+	// Cancel cancels a started operation, and reports whether the call has started one with this
+	// id.
 	Cancel(operation int32) bool
 	// Act removes the stored state before a side effect that it does not record, if the
 	// call needs at-most-once semantics.
@@ -68,17 +68,17 @@ type Suspension interface {
 type Call struct {
 	Plugin, Tool, ID, Session string
 	Client                    string // fairness key
-	Readonly                  bool   // hint of the tool
-	Describing                bool   // the guest writes its manifest
+	Readonly                  bool   // the tool's hint
+	Describing                bool   // whether the guest is writing its manifest
 	Grant                     *grant.Grant
 	Memory, Fuel              int64 // limits of the call
 	Services
 	Observers
 
-	Context    context.Context // of the call
+	Context    context.Context // context of the call
 	Stopping   <-chan struct{} // closed to ask the tool to finish soon
 	Log        *slog.Logger
-	Operations map[string]Operation // by name
+	Operations map[string]Operation // operations by name
 	Egress     *egress.Client
 	Guest      *sched.Guest
 	Meter      *meter.Meter
@@ -98,10 +98,10 @@ type Call struct {
 // Operation is a function of a capability. Its first half, begin, runs on the guest's
 // goroutine: it checks the request and charges for it. It must not keep the request, which
 // is guest memory. It returns the work to wait for, or nil and the answer: the length of
-// c.Response, which it has set, or a code of refuse.
+// c.Response, which it has set, or the code of a refusal.
 type Operation struct {
 	allowed func(c *Call) bool // whether the call may use it
-	denied  string             // the error text otherwise
+	denied  string             // the error text if it may not
 	begin   func(c *Call, request []byte) (Work, int32)
 }
 
@@ -117,27 +117,27 @@ func (o Operation) reason(c *Call) string {
 }
 
 // Work is the part of an operation that waits. It may run on any goroutine, concurrently
-// with the guest, so it must not touch state of the guest's goroutine. It returns soon
-// after ctx is done.
+// with the guest, so it must not touch state that belongs to the guest's goroutine. It
+// returns soon after ctx is done.
 type Work func(ctx context.Context) End
 
-// End is the outcome of a work. finish is the second half of the operation, on
-// the guest's goroutine: it answers as begin does.
+// End is the outcome of a [Work]. Finish is the second half of the operation, and runs
+// on the guest's goroutine: it answers as begin does.
 type End struct {
 	Finish func() int32
-	Bytes  int  // approximate heap that it keeps until then
+	Bytes  int  // approximate heap that it occupies until then, in bytes
 	Cut    bool // ctx was done first, and the operation can be repeated
 }
 
 // Effect describes an operation while its first half runs.
 type Effect struct {
-	ID            int32 // id of a started operation; 0: the guest waits for it
+	ID            int32 // id of a started operation; 0 if the guest waits for it in place
 	Detached      bool  // it is a detached tool call
 	AtMostOnce    bool  // it needs at-most-once semantics
-	TakesMessages bool  // it removes messages: the call can continue only from a state that has them
+	TakesMessages bool  // it removes messages: the call can continue only from a state that contains them
 }
 
-// atOnce makes a begin function of an operation that does not wait, or only briefly.
+// atOnce makes a begin function for an operation that does not wait, or only briefly.
 func atOnce(answer func(c *Call, request []byte) int32) func(*Call, []byte) (Work, int32) {
 	return func(c *Call, request []byte) (Work, int32) { return nil, answer(c, request) }
 }

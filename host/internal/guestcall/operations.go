@@ -2,7 +2,8 @@ package guestcall
 
 import "maps"
 
-// Operations returns the operations of all capabilities, and the one on other operations.
+// Operations returns the operations of all capabilities, and op.cancel, which cancels other
+// operations.
 func Operations() map[string]Operation {
 	all := map[string]Operation{"op.cancel": {allowed: func(*Call) bool { return true }, begin: atOnce(cancelOperation)}}
 	for _, some := range []map[string]Operation{

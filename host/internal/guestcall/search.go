@@ -10,14 +10,14 @@ import (
 
 // ToolSearch is a plugin's search for tools.
 type ToolSearch struct {
-	Query string // words; empty finds all tools
-	Limit int    // the most tools to return; 0 means the host's default
+	Query string // words to look for; empty finds all tools
+	Limit int    // maximum number of tools to return; 0 means the host's default
 }
 
 const (
 	// maxSearch is the largest search request, in bytes.
 	maxSearch = 16 << 10
-	// searchCost is the cost of a search in units of fuel, in addition to its answer.
+	// searchCost is the cost of a search in units of fuel, in addition to the cost of its answer.
 	searchCost = 1_000_000
 )
 

@@ -16,10 +16,10 @@ import (
 
 // ToolCall is a plugin's call of another tool.
 type ToolCall struct {
-	Tool    string           // name of a granted tool for agents
+	Tool    string           // a granted tool, by the name agents know it by
 	Args    json.RawMessage  // the plugin's arguments; nil means {}
-	Timeout time.Duration    // 0 means the tool's own
-	Fuel    int64            // the most units that it may use, even if it is [Detached]
+	Timeout time.Duration    // time limit; 0 means the tool's own
+	Fuel    int64            // maximum number of units that it may use, even if it is [Detached]
 	Caller  *calltree.Caller // value for Call.Caller, unless it is [Detached]
 }
 
@@ -82,7 +82,7 @@ func (b *Effect) survive(c *Call, t ToolCall) {
 	b.AtMostOnce, b.Detached = policy != RepeatedOnCrash, policy == Detached && b.ID > 0
 }
 
-// ReadToolCall reads a request.
+// ReadToolCall reads the request of the operation tool.call.
 func ReadToolCall(request []byte) (ToolCall, error) {
 	var in struct {
 		Tool      string          `json:"tool"`
@@ -164,7 +164,7 @@ func (c *Call) ReportUngranted() {
 	}
 }
 
-// makeCall makes a call of a tool, and ends it soon after this call was asked to stop.
+// makeCall calls a tool, and ends that call soon after this call was asked to stop.
 func (c *Call) makeCall(parent context.Context, t ToolCall) (abi.Result, error) {
 	ctx, done := c.UntilLate(parent)
 	defer done()

@@ -16,9 +16,9 @@ import (
 )
 
 // Values are values that tools keep for each other in a session, or for later calls of
-// their plugin. Each write increases the version of a value. The plugin sees an error
-// that is a [*Refusal]. For any other error it sees only that the operation failed: log
-// the error.
+// their plugin. Each write increases the version of a value. The plugin sees the text
+// of an error that is a [*Refusal]. For any other error it sees only that the operation
+// failed, so the implementation should log the error.
 type Values interface {
 	// Get returns a value; its version is 0 if it is missing.
 	Get(ctx context.Context, key string) (Value, error)
@@ -29,8 +29,8 @@ type Values interface {
 	// Delete removes a value under the same condition, and reports whether there was
 	// one.
 	Delete(ctx context.Context, key string, version int64) (bool, error)
-	// List returns values sorted by key, without their data: up to most values whose
-	// keys begin with prefix and sort after after.
+	// List returns values sorted by key, without their data: those whose keys begin
+	// with prefix and sort after the key after, but no more values than most says.
 	List(ctx context.Context, prefix, after string, most int) ([]Value, error)
 }
 
@@ -57,14 +57,14 @@ func (r *Refusal) Error() string { return r.Message }
 // not write, as a number of bytes.
 const readCost = 100_000 * meter.BytesPerUnit
 
-// A valueStore describes a kind of values: where an operation finds them, and their
-// limits.
+// A valueStore describes a kind of value: where an operation finds such values, and
+// their limits.
 type valueStore struct {
 	name    string                      // name of the grant
 	writing string                      // what is written, for messages
-	mode    func(c *Call) abi.StoreMode // what is granted
+	mode    func(c *Call) abi.StoreMode // the granted mode
 	of      func(c *Call) Values
-	missing string // error text for a call without them
+	missing string // error text for a call without such values
 	most    int    // largest value in bytes
 	what    string // owner of the values, for messages
 	expires bool   // values may expire, and are listed in pages

@@ -5,8 +5,9 @@ import (
 	"errors"
 )
 
-// WaitedError is the reason of a call that ended while it waited to run, while one of
-// its HTTP requests waited to begin, or while its user had a question to answer.
+// WaitedError is the error of a call that ended while it was waiting to run, while one
+// of its HTTP requests was waiting to begin, or while its user had a question to
+// answer.
 type WaitedError struct {
 	Err error  // why the wait ended, usually a TimeoutError
 	For string // what the call waited for, and the remedy
@@ -17,12 +18,12 @@ func (e *WaitedError) Error() string { return e.Err.Error() + " while the call w
 // Unwrap returns the reason why the wait ended.
 func (e *WaitedError) Unwrap() error { return e.Err }
 
-// ToolFailure is the reason of a call that ends with a tool error.
+// ToolFailure is the error of a call that ends with a tool error.
 type ToolFailure struct{ Message string }
 
 func (e *ToolFailure) Error() string { return e.Message }
 
-// Waited adds to the error of a timed-out call what the call was waiting for, if it was.
+// Waited adds to the error of a timed-out call what the call was waiting for, if anything.
 func (c *Call) Waited(err error) error {
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded):
