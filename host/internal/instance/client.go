@@ -13,8 +13,8 @@ type Client struct {
 	held  int64
 }
 
-// Client returns the client of a call, or nil if the ledger is not shared. End
-// its use with Leave.
+// Client returns the client with this key, for one of its calls, or nil if the ledger
+// is not shared. Call Leave when that call ends.
 func (l *Ledger) Client(key string) *Client {
 	if !l.Shared {
 		return nil
@@ -94,8 +94,8 @@ func (p Payer) Take(k Kind, n uint64) error {
 	}
 }
 
-// tryTake is Take without eviction. If it fails, own reports that the client has
-// reached its own limit.
+// tryTake is like Take, but evicts nothing. If it fails, own reports that the client
+// has reached its own limit.
 func (p Payer) tryTake(k Kind, n uint64) (ok, own bool) {
 	l := p.ledger
 	l.mu.Lock()
@@ -111,8 +111,8 @@ func (p Payer) tryTake(k Kind, n uint64) (ok, own bool) {
 	return true, false
 }
 
-// Short reports whether more than three quarters of the host's memory are taken, or of
-// the client's limit.
+// Short reports whether more than three quarters of the host's memory, or of the
+// client's limit, are taken.
 func (p Payer) Short() bool {
 	l := p.ledger
 	l.mu.Lock()
@@ -120,7 +120,7 @@ func (p Payer) Short() bool {
 	return l.figures.Total() > l.Memory/4*3 || p.client != nil && p.client.held > l.each()/4*3
 }
 
-// Give returns n bytes.
+// Give gives back n bytes.
 func (p Payer) Give(k Kind, n uint64) {
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()

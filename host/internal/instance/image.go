@@ -87,7 +87,7 @@ func (i *Image) covers(other *Image) bool {
 		i.file != nil && i.at <= other.at && i.at+uint64(len(i.bytes)) >= other.at+uint64(len(other.bytes))
 }
 
-// restore copies the image from offset from on over memory.
+// restore gives memory, which begins at the offset from, the content of the image.
 func (i *Image) restore(memory []byte, from uint64) {
 	before := min(i.at-min(i.at, from), uint64(len(memory)))
 	clear(memory[:before])

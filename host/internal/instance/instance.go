@@ -34,8 +34,8 @@ type Instance struct {
 	since time.Time // start of its current wait
 }
 
-// Add completes an instance with globals mutable globals. It takes over the
-// caller's use of the snapshot. Discard frees everything that the instance is
+// Add completes an instance; globals is the number of its mutable globals. It takes
+// over the caller's use of the snapshot. Discard frees everything that the instance is
 // made of.
 func (a *Account) Add(in *Instance, globals int) {
 	in.account = a

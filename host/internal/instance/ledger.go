@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The memory limits of a guest. ErrHostMemory is that of the Ledger, and
-// also matches ErrMemory.
+// The errors of a guest that reached a memory limit. ErrHostMemory means the limit of
+// the Ledger, and also matches ErrMemory.
 var (
 	ErrMemory     = errors.New("out of memory")
 	ErrHostMemory = fmt.Errorf("%w on this host", ErrMemory)
@@ -30,7 +30,7 @@ func (s *Stop) Error() string { return s.Reason.Error() }
 // Unwrap returns the reason.
 func (s *Stop) Unwrap() error { return s.Reason }
 
-// Catch runs host code outside of the guest that may end the call. Its error is the [Stop]
+// Catch runs host code outside the guest, which may end the call. Its error is the [Stop]
 // that the code panicked with.
 func Catch(f func() int32) (code int32, err error) {
 	defer func() {
@@ -80,12 +80,12 @@ func (f *Figures) add(k Kind, n int64) {
 
 // Config configures a Ledger.
 type Config struct {
-	Memory  int64 // total bytes of all modules
-	Shared  bool  // limit the running calls of one client to three quarters of it
-	Warm    int   // warm instances per module
+	Memory  int64 // limit on the memory of all modules together, in bytes
+	Shared  bool  // whether the running calls of one client may hold at most three quarters of it
+	Warm    int   // maximum number of warm instances per module
 	WarmFor time.Duration
 
-	HeapOnly bool   // keep all memory on Go's heap, as on systems without mappings
+	HeapOnly bool   // whether to keep all memory on Go's heap, as on systems without mappings
 	Pagemap  string // file that reports written pages; empty means Linux's
 }
 
@@ -122,7 +122,7 @@ type Account struct {
 
 	// The mutex of the ledger guards the rest.
 	figures   Figures
-	snapshots map[string]*Snapshot // by view
+	snapshots map[string]*Snapshot // snapshots by view
 }
 
 // Account returns the account of a module whose instances take overhead bytes in
@@ -148,7 +148,7 @@ func (a *Account) Figures() Figures {
 // Take pays for n bytes without a client. Its error matches ErrHostMemory.
 func (a *Account) Take(k Kind, n uint64) error { return a.Payer(nil).Take(k, n) }
 
-// Give returns n bytes without a client.
+// Give gives back n bytes without a client.
 func (a *Account) Give(k Kind, n uint64) { a.Payer(nil).Give(k, n) }
 
 // instances counts new instances, or discarded ones if n is negative.
@@ -211,8 +211,8 @@ func (l *Ledger) reclaim() bool {
 	return true
 }
 
-// oldest returns the warm instance that has waited longest, or nil. l.mu must be
-// held, as for all below.
+// oldest returns the warm instance that has waited longest, or nil. l.mu must be held,
+// as for the other methods below.
 func (l *Ledger) oldest() (in *Instance) {
 	for _, s := range l.snapshots {
 		if len(s.idle) > 0 && (in == nil || s.idle[0].since.Before(in.since)) {

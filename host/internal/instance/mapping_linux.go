@@ -36,8 +36,8 @@ func memoryFile(data []byte, at, length uint64) (*os.File, []byte, error) {
 	return file, mapped, nil
 }
 
-// reserve reserves size bytes that take memory when they are touched, and
-// start as zero.
+// reserve reserves size bytes that take up memory only once they are touched, and start
+// as zeros.
 func reserve(size uint64) ([]byte, error) {
 	room, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
@@ -47,7 +47,7 @@ func reserve(size uint64) ([]byte, error) {
 	return room, err
 }
 
-// unreserve returns reserved memory. Reading it afterwards crashes the process.
+// unreserve gives reserved memory back. Reading it afterwards crashes the process.
 func unreserve(room []byte) { _ = unix.Munmap(room) }
 
 // overlay maps a file over room, which has the same size and lies within

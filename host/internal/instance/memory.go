@@ -11,8 +11,8 @@ import (
 const (
 	// heapMost is the largest memory on Go's heap that is kept for the next call.
 	heapMost = 1 << 20
-	// writtenMost is how many pages of the system are reset one by one, which
-	// keeps them: a newly mapped page costs a fault at its next use. It also
+	// writtenMost is the maximum number of system pages that are reset one by one. That
+	// keeps them mapped: a newly mapped page costs a fault at its next use. It also
 	// limits what a warm instance holds.
 	writtenMost = 1024
 	// scanLeast is the smallest part of a memory that is scanned for written pages:
@@ -24,8 +24,8 @@ const (
 	// next call. A running call cannot give it up, so a host that is more than
 	// half full keeps none.
 	grownMost = 4 << 20
-	// freeAtOnce is how much memory a call frees itself. The system takes some
-	// milliseconds for 64 MiB of written memory; another goroutine frees that.
+	// freeAtOnce is the most memory that a call frees itself. Freeing 64 MiB of written
+	// memory takes the system some milliseconds, so another goroutine does that.
 	freeAtOnce = 4 << 20
 )
 
@@ -40,7 +40,7 @@ type Memory struct {
 	most  uint64 // limit declared by the module, if lower
 
 	room   []byte // reserved or allocated; its length limits growth
-	mapped bool   // room is reserved
+	mapped bool   // whether room is reserved
 	size   uint64 // current size
 	paid   uint64 // bytes that may be backed by memory: up to peak, or more after an earlier call
 	anew   bool   // the next Reallocate resets the memory to the size of its image
@@ -174,7 +174,7 @@ func (m *Memory) restore(from, to uint64) bool {
 }
 
 // written returns the pages that may differ from the image, or nil if the system cannot
-// report them: any page may then.
+// report them: then any page may.
 func (m *Memory) written() *checkpoint.Pages {
 	if !m.mapped {
 		return nil

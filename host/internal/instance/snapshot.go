@@ -24,19 +24,19 @@ type Snapshot struct {
 	// The mutex of the ledger guards the rest.
 	users     int         // calls that use it, and instances that started from it
 	idle      []*Instance // clean instances, the last used one at the end
-	used      int64       // last use by a call, as a number of uses
+	used      int64       // when a call last used it, as a number of uses
 	forgotten bool        // calls no longer find it
 }
 
 // Env is the state of an instance outside its memory and globals: a fixed
 // clock and fixed random numbers.
 type Env struct {
-	Now    int64 // nanoseconds
+	Now    int64 // nanoseconds on the fixed clock
 	Random rand.ChaCha8
 }
 
-// Limits on the snapshots of a module, which has one view per policy of its tools, and
-// of a host. An image may hold an open file.
+// Limits on the number of snapshots of a module, which has one view per policy of its
+// tools, and of a host. An image may hold an open file.
 const (
 	maxSnapshots     = 16
 	maxHostSnapshots = 256
@@ -126,7 +126,7 @@ func (a *Account) excess() *Snapshot {
 
 // Warm returns the last used warm instance of the snapshot, or nil if the client may not
 // hold one or there is none. The instance takes over the caller's use of the snapshot.
-// Warm may be called for nil.
+// Warm may be called on nil.
 func (s *Snapshot) Warm(p Payer) *Instance {
 	if s == nil {
 		return nil
@@ -171,7 +171,7 @@ func (s *Snapshot) drop() {
 	l.drop(s)
 }
 
-// drop is Snapshot.drop. l.reclaiming must be held.
+// drop does the work of [Snapshot.drop]. l.reclaiming must be held.
 func (l *Ledger) drop(s *Snapshot) {
 	l.mu.Lock()
 	if s.forgotten {

@@ -18,10 +18,10 @@ type Entry struct {
 }
 
 const (
-	// stackMost is the approximate limit of wazero on a guest's stack, in
-	// bytes.
+	// stackMost is wazero's approximate limit on a guest's stack, in bytes.
 	stackMost = 100_000_000
-	// StackFree is how large a stack may be free of charge; wazero starts with 10 KiB.
+	// StackFree is the size, in bytes, up to which a stack is free of charge; wazero starts with 10
+	// KiB.
 	StackFree = 16 << 10
 	// stackKept is the largest stack that an instance keeps, and pays for, between calls.
 	// Growing its stack step by step takes a quarter of the time of a short script; the
