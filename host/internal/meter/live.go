@@ -7,7 +7,7 @@ type Live struct {
 	Fuel, Peak, Waited atomic.Int64
 }
 
-// Note records the usage of the call, given the rest on the counter.
+// Note records the usage of the call; left is what is left on the counter.
 func (m *Meter) Note(left int64) {
 	if m.Live != nil {
 		m.Live.Fuel.Store(max(0, m.Fuel.Used(left)-m.Earlier))

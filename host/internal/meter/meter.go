@@ -20,7 +20,7 @@ type Meter struct {
 	Fuel    *fuel.Meter
 	Payer   instance.Payer
 	Counter api.MutableGlobal // fuel counter of the instance; nil before and after
-	Memory  *instance.Memory  // likewise
+	Memory  *instance.Memory  // memory of the instance; nil before and after
 	Live    *Live             // nil if nobody follows the usage
 	Entry   *instance.Entry   // the function that is running; nil before and after
 
@@ -104,7 +104,7 @@ func (m *Meter) Finish() error {
 // Used returns the units used so far.
 func (m *Meter) Used() int64 { return m.Fuel.Used(m.Left()) }
 
-// Left returns the rest on the counter.
+// Left returns what is left on the counter.
 func (m *Meter) Left() int64 { return int64(m.Counter.Get()) }
 
 // exhausted adds the size of the exhausted budget to an error.
@@ -147,7 +147,7 @@ func (m *Meter) Keep(n int) error {
 	return nil
 }
 
-// Hold charges for a response of n bytes, which replaces the one before.
+// Hold charges for a response of n bytes, which replaces the previous one.
 func (m *Meter) Hold(n int) (err error) {
 	switch more := int64(n) - m.response; {
 	case more > 0:
