@@ -23,13 +23,13 @@ type Guest struct {
 	ctx context.Context
 
 	background atomic.Bool
-	hurried    bool // it was asked to stop while it waited
+	hurried    bool // whether it was asked to stop while it waited
 
 	urgency urgency       // urgency of its last request for a slot
 	used    time.Duration // computing time up to since
 	since   time.Duration // start of its current slot
 	ended   time.Duration // last return of its slot by Idle
-	until   time.Duration // it keeps its slot until then, even if others wait
+	until   time.Duration // time until which it keeps its slot, even if others wait
 	polled  time.Duration // last time it let other goroutines run
 
 	// The mutex of the scheduler guards the rest.
@@ -37,7 +37,7 @@ type Guest struct {
 	slot   chan struct{} // closed when it gets a slot; new for each wait
 	came   time.Duration // start of its current wait
 	waited time.Duration // total of its finished waits
-	lent   time.Duration // since when it lends its slot
+	lent   time.Duration // when it began to lend its slot
 	away   time.Duration // part of used during which it lent its slot
 	marked bool          // it was lending when revoke last ran
 }
@@ -52,7 +52,7 @@ const (
 	guestLending                   // holds a slot that may be taken away
 )
 
-// Init makes a zero Guest a guest of the scheduler. It waits no longer than ctx.
+// Init makes a zero Guest a guest of the scheduler. The guest stops waiting when ctx is done.
 func (s *Scheduler) Init(g *Guest, ctx context.Context, o GuestOptions) {
 	g.s, g.ctx, g.GuestOptions = s, ctx, o
 	g.background.Store(o.Background)
@@ -120,8 +120,8 @@ func (g *Guest) hurry() {
 	}
 }
 
-// Idle returns the slot of Compute. It may be called while another goroutine waits in
-// Compute.
+// Idle gives back the slot that Compute got. It may be called while another goroutine
+// waits in Compute.
 func (g *Guest) Idle() {
 	s := g.s
 	s.mu.Lock()
@@ -142,15 +142,15 @@ func (g *Guest) Idle() {
 }
 
 // GiveWay lets other guests compute if it is their turn, and lets other goroutines of
-// the process run if no processor is left to them. Call it at each refill: unless all
-// slots are taken, it costs the check of one variable.
+// the process run if no processor is left for them. Call it at each refill: unless all
+// slots are taken, it only checks one variable.
 func (g *Guest) GiveWay() {
 	if !g.yield() {
 		g.wait()
 	}
 }
 
-// yield is GiveWay without waiting. It reports whether the guest keeps its slot.
+// yield is like GiveWay, but does not wait. It reports whether the guest keeps its slot.
 func (g *Guest) yield() bool {
 	s := g.s
 	if !s.Full() {
@@ -188,9 +188,9 @@ func (g *Guest) requeue(now time.Duration) bool {
 	return g.state == guestRunning
 }
 
-// Lend is called before a function that may wait long, and Reclaim after it, so
-// that others can compute meanwhile. Both may be called when the guest does not
-// compute.
+// Lend is called before a function that may wait for some time, and Reclaim after it,
+// so that other guests can compute in between. Both may be called when the guest does
+// not compute.
 func (g *Guest) Lend() {
 	s := g.s
 	s.mu.Lock()
@@ -203,7 +203,7 @@ func (g *Guest) Lend() {
 	}
 }
 
-// Reclaim ends Lend.
+// Reclaim takes the slot back after Lend, and waits for a new one if it was taken away.
 func (g *Guest) Reclaim() {
 	if !g.reclaim() {
 		g.Compute()
@@ -237,7 +237,7 @@ func (g *Guest) Usage() (computed, waited time.Duration, ended time.Time) {
 	return g.used - g.away, g.waited, ended
 }
 
-// UsageSoFar is Usage up to now, for any goroutine.
+// UsageSoFar is like Usage, but up to now, and any goroutine may call it.
 func (g *Guest) UsageSoFar() (computed, waited time.Duration) {
 	g.s.mu.Lock()
 	defer g.s.mu.Unlock()

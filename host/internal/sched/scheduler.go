@@ -48,13 +48,13 @@ const (
 // Times are since the scheduler was made. It is safe for concurrent use; each
 // guest is used by one goroutine at a time.
 type Scheduler struct {
-	count func() int // number of processors; it may change
+	count func() int // returns the number of processors, which may change
 	began time.Time
 
 	// Checked by guests at each refill, without the mutex.
 	full    atomic.Bool  // all slots are taken
 	urgent  atomic.Int32 // the lowest waiting urgency, or urgencies
-	crowded atomic.Bool  // guests can take all processors that Go has
+	crowded atomic.Bool  // whether guests can take all processors that Go has
 
 	mu       sync.Mutex
 	slots    int
@@ -62,7 +62,7 @@ type Scheduler struct {
 	waiting  [urgencies]queue
 	passed   [urgencies]time.Duration // how long levels above computed while this one waited
 	lent     []*Guest                 // guests that lend their slots
-	revoking bool                     // revoke is scheduled
+	revoking bool                     // whether revoke is scheduled
 
 	waits    int64         // number of waits begun
 	waitTime time.Duration // total of finished waits
@@ -108,8 +108,8 @@ func (s *Scheduler) givesWay(g *Guest, now time.Duration) bool {
 	return urgent < g.urgency && now >= g.until
 }
 
-// scheduleRevoke schedules revoke if it has work. The mutex must be held, as
-// for all below.
+// scheduleRevoke schedules revoke if it has work. The mutex must be held, as for the
+// methods below that do not lock it.
 func (s *Scheduler) scheduleRevoke() {
 	if len(s.lent) > 0 && !s.revoking && s.mostUrgent() < urgencies {
 		s.revoking = true
@@ -223,7 +223,7 @@ func (s *Scheduler) mostUrgent() urgency {
 	return urgencies
 }
 
-// queue has the waiting guests of a level, in the order they came. The next one
+// queue holds the waiting guests of a level, in the order they came. The next one
 // belongs to the client that was served longest ago.
 type queue struct {
 	guests []*Guest
