@@ -10,8 +10,8 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// once reports whether the call needs at-most-once semantics. Terms.Repeats alone decides
-// it: false, its zero value, means that a call with an owner does.
+// once reports whether the call needs at-most-once semantics. A call with an owner does,
+// unless Terms.Repeats is set.
 func (p *Pending) once() bool { return p.owner != nil && !p.terms.Repeats }
 
 // Act removes the stored state, if the call needs at-most-once semantics. Call it before
@@ -123,8 +123,8 @@ func (p *Pending) unrecorded(held []*startedOperation) {
 	p.Act()
 }
 
-// unstored is the work of an operation that did not begin because the state of the call
-// could not be stored.
+// unstored returns the work of an operation that did not begin because the state of the
+// call could not be stored.
 func (p *Pending) unstored(err error) guestcall.Work {
 	refusal, ok := errors.AsType[*guestcall.Refusal](err)
 	switch {
@@ -153,7 +153,7 @@ func (p *Pending) proceed(s *startedOperation) {
 	}
 }
 
-// await is the work of a detached tool call.
+// await returns the work of a detached tool call: it waits for the call to end.
 func (p *Pending) await(w pendingOperation) guestcall.Work {
 	return func(ctx context.Context) guestcall.End {
 		t, err := guestcall.ReadToolCall(w.Request)

@@ -19,16 +19,16 @@ type State struct {
 	Name    string          `json:"name,omitempty"`   // see [Status]
 	Now     int64           `json:"now"`              // the fixed clock
 	Elapsed int64           `json:"elapsed"`          // the monotonic clock
-	At      time.Time       `json:"at"`               // time when that was read
+	At      time.Time       `json:"at"`               // when the monotonic clock was read
 	Waited  int64           `json:"waited,omitempty"` // duration of the wait so far
-	Boot    string          `json:"boot,omitempty"`   // the process
-	Up      int64           `json:"up,omitempty"`     // uptime of the process
+	Boot    string          `json:"boot,omitempty"`   // id of the process that stored the state
+	Up      int64           `json:"up,omitempty"`     // uptime of that process
 	Random  []byte          `json:"random"`           // position of the fixed randomness
 	Last    int32           `json:"last"`             // id of the last operation
 	Fuel    int64           `json:"fuel"`             // units used
 	Peak    int64           `json:"peak"`
 	Made    int             `json:"made,omitempty"`     // nested calls of the whole tree
-	Web     int64           `json:"attempts,omitempty"` // HTTP requests
+	Web     int64           `json:"attempts,omitempty"` // number of HTTP requests attempted
 	Answer  output          `json:"answer"`
 	Said    answer.Progress `json:"said"`
 
@@ -64,7 +64,7 @@ type output struct {
 	Stderr  []byte      `json:"stderr,omitempty"`
 }
 
-// endedOperation is a finished operation that was not delivered to the guest yet.
+// endedOperation is a finished operation whose end the guest has not received yet.
 type endedOperation struct {
 	ID       int32  `json:"id"`
 	Code     int32  `json:"code"`
@@ -78,7 +78,7 @@ type pendingOperation struct {
 	Request  []byte    `json:"request"`
 	At       time.Time `json:"at"`              // start of the wait
 	Detached bool      `json:"apart,omitempty"` // see [guestcall.Detached]
-	Once     bool      `json:"once,omitempty"`  // it is not repeated
+	Once     bool      `json:"once,omitempty"`  // it must not be repeated
 }
 
 // until returns when the first operation ends by itself.
@@ -113,7 +113,7 @@ func (p *Pending) replay(e endedOperation) func() int32 {
 	}
 }
 
-// restart begins the operations of a state again. They were paid for before.
+// restart begins the operations of a state again. They have already been paid for.
 func (p *Pending) restart(st State) error {
 	p.open()
 	p.last = st.Last
@@ -178,8 +178,8 @@ func (s State) kept() (n int) {
 	return n
 }
 
-// Decode decodes the host's part of a checkpoint, which may be anything. Its error matches
-// ErrState if the call cannot continue from there.
+// Decode decodes the host's part of a checkpoint, which may contain anything. Its error
+// matches ErrState if the call cannot continue from there.
 func (p *Pending) Decode(data []byte) (State, error) {
 	st, err := decode(data)
 	if err != nil {
@@ -276,7 +276,7 @@ func (e *StateError) Error() string { return ErrState.Error() + ": " + e.Why }
 // Unwrap returns ErrState.
 func (e *StateError) Unwrap() error { return ErrState }
 
-// CannotContinue returns the error of a call that cannot be continued.
+// CannotContinue returns the error for a call that cannot be continued.
 func CannotContinue(why string) error {
 	return &instance.Stop{Reason: &StateError{why}}
 }

@@ -39,28 +39,28 @@ type Owner interface {
 // Terms are the properties of a call that never change.
 type Terms struct {
 	After       time.Duration // length of a wait before the call is suspended
-	Restartable bool          // after a crash, the call may start over as if its beginning were a stored state
-	Repeats     bool          // the whole call may be repeated; false: at most once
-	Asks        bool          // Ask works; false: a call that asks keeps its instance
+	Restartable bool          // whether the call may start over after a crash, as if its beginning were a stored state
+	Repeats     bool          // whether the whole call may be repeated; if false, it has at-most-once semantics
+	Asks        bool          // whether Ask works; if false, a call that asks keeps its instance
 }
 
-// Status has the properties of a call that may change.
+// Status holds the properties of a call that may change.
 type Status struct {
-	Name          string          // name of the call, which its states have too
-	Live          bool            // states of the call can be stored
-	Revived       <-chan struct{} // closed when Live may become true; nil: never
-	UnderPressure bool            // others need what the call holds
+	Name          string          // name of the call, which its states contain too
+	Live          bool            // whether states of the call can be stored
+	Revived       <-chan struct{} // closed when Live may have become true; nil if that never happens
+	UnderPressure bool            // whether others need what the call holds
 }
 
 // SavedState is a state to be stored by Keep.
 type SavedState struct {
 	State []byte
-	Until time.Time // when the first pending operation ends by itself; zero: none does
+	Until time.Time // when the first pending operation ends by itself; zero if none does
 	Begin []int32   // detached operations to begin with this write
 	Await []int32   // detached operations that have begun and not ended
 	Asks  []int32   // operations that ask the user
-	Hold  bool      // the call stays in its instance
-	Image Image     // base image; the state has only the differences
+	Hold  bool      // whether the call stays in its instance
+	Image Image     // base image; the state contains only the differences from it
 }
 
 // Image is the initial memory of a plugin.
@@ -75,7 +75,7 @@ var errSuspended = errors.New("the call is suspended")
 // durable reports whether states of the call can be stored now.
 func (p *Pending) durable() bool { return p.owner != nil && p.owner.Status().Live }
 
-// name returns the owner's name of the call; empty without an owner.
+// name returns the owner's name for the call, which is empty without an owner.
 func (p *Pending) name() string {
 	if p.owner == nil {
 		return ""
@@ -284,8 +284,8 @@ func (p *Pending) describe(st *State) {
 	st.Answer = output{a.Written, a.Logged, a.Result, a.Given, a.Error, a.Content, a.Summary, a.Stderr.Bytes()}
 }
 
-// again lists the repeatable operations, each with the request field that has its wait in
-// milliseconds.
+// again lists the repeatable operations, each with the request field that holds its wait
+// in milliseconds.
 var again = map[string]string{"sleep": "ms", "messages.receive": "wait_ms"}
 
 // timeIn returns the duration in a field of a request.

@@ -1,6 +1,6 @@
-// Package wait has the operations that a guest has started and waits for. It suspends a
-// call that only waits: it stores its state, from which the call continues in another
-// instance.
+// Package wait manages the operations that a guest has started and waits for. It
+// suspends a call that does nothing but wait: it stores the state of the call, from
+// which the call continues in another instance.
 package wait
 
 import (
@@ -33,8 +33,8 @@ type Call interface {
 	Bound() string
 	// Contended reports whether other calls wait for a slot that the call holds.
 	Contended() bool
-	// Compute waits until the guest may compute. Its error is the reason if the call ended
-	// first.
+	// Compute waits until the guest may compute. If the call ends first, the error says
+	// why.
 	Compute() error
 	// Interrupted returns why the call must end now, or nil.
 	Interrupted() error
@@ -45,25 +45,25 @@ type Call interface {
 type Pending struct {
 	call   Call
 	ops    *guestcall.Call
-	owner  Owner // nil: the call cannot be suspended
+	owner  Owner // nil if the call cannot be suspended
 	terms  Terms
-	digest string // of the plugin, in hex
+	digest string // the plugin's digest, in hex
 
-	last    int32                       // last id
-	started map[int32]*startedOperation // nil before the first
-	ends    chan *startedOperation      // finished operations, in that order; it has room for all
+	last    int32                       // id of the last operation
+	started map[int32]*startedOperation // operations by id; nil before the first one
+	ends    chan *startedOperation      // finished operations, in the order in which they ended; it has room for all
 	works   sync.WaitGroup
 	held    []*startedOperation // operations to begin once a state that records them is stored
 	retry   time.Duration       // how long the call keeps its instance after storing its state failed
-	resumed bool                // the call was continued, and nothing has ended since
-	stored  bool                // there is a stored state, from which the call continues after a crash
-	leaving bool                // the call was interrupted, and its state is being stored
-	since   time.Time           // start of the current wait; zero: not looked at yet
+	resumed bool                // whether the call was continued, and nothing has ended since
+	stored  bool                // whether there is a stored state, from which the call continues after a crash
+	leaving bool                // whether the call was interrupted, and its state is being stored
+	since   time.Time           // start of the current wait; zero until holdLater sets it
 	waited  time.Duration       // length of the wait when its state was last stored, here or before a crash
 }
 
-// Init begins the set of a call of the plugin with that digest, in hex. owner is nil if
-// the call cannot be suspended. Call Close once the guest has returned.
+// Init initializes the set for a call of the plugin with this digest, in hex. owner is
+// nil if the call cannot be suspended. Call Close once the guest has returned.
 func (p *Pending) Init(call Call, ops *guestcall.Call, owner Owner, digest string) {
 	p.call, p.ops, p.owner, p.digest = call, ops, owner, digest
 	if owner != nil {
@@ -83,7 +83,7 @@ type startedOperation struct {
 	pendingOperation // the request is set only if the call can be suspended
 	cancel           context.CancelCauseFunc
 	canceled         bool           // the guest has canceled it
-	todo             guestcall.Work // while it is held
+	todo             guestcall.Work // its work, while it is held
 	known            bool           // recorded in the stored state
 	takes            bool           // it removes messages
 	end              guestcall.End  // set once it is in Pending.ends
@@ -190,8 +190,8 @@ func (p *Pending) ended(s *startedOperation, ended guestcall.End) {
 	p.ends <- s
 }
 
-// guardedWork does a work. A panic in a function of the caller ends the call, not the
-// process.
+// guardedWork does the work of an operation. A panic in a function of the caller ends
+// the call, not the process.
 func guardedWork(ctx context.Context, work guestcall.Work) (ended guestcall.End) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -283,8 +283,8 @@ func (p *Pending) nextEnd() (*startedOperation, error) {
 // was continued because something has ended, which may take a while to arrive.
 const settleTime = 5 * time.Second
 
-// suspendLater returns a channel that fires when the call is to be suspended; nil
-// for never.
+// suspendLater returns a channel that fires when the call is to be suspended, or nil if
+// it is not.
 func (p *Pending) suspendLater() (_ <-chan time.Time, stop func()) {
 	if p.owner == nil || p.resident() != "" {
 		return nil, func() {}
@@ -306,9 +306,9 @@ func (p *Pending) suspendLater() (_ <-chan time.Time, stop func()) {
 const holdAfter = time.Second
 
 // holdLater returns a channel that fires when the state of a call that waits in its
-// instance is to be stored; nil for never. That happens each time the length of the wait
-// has doubled. The length includes waits before a crash, so a call that keeps crashing its
-// host gets no further.
+// instance is to be stored, or nil if it is not. That happens each time the length of the
+// wait has doubled. The length includes waits before a crash, so a call that keeps
+// crashing its host gets no further.
 func (p *Pending) holdLater(suspend <-chan time.Time) (_ <-chan time.Time, stop func()) {
 	if suspend != nil || p.unfit() != "" {
 		return nil, func() {}
@@ -344,8 +344,9 @@ func (p *Pending) short() bool {
 	return p.call.Contended() || p.ops.Meter.Payer.Short() || p.owner.Status().UnderPressure
 }
 
-// revived returns a channel that fires when the call may have become suspendable; nil for
-// never. Ask for it before what depends on Live, or that change may be missed.
+// revived returns a channel that fires when the call may have become suspendable, or nil
+// if that will not happen. Ask for it before what depends on Live, or that change may be
+// missed.
 func (p *Pending) revived() <-chan struct{} {
 	if p.owner == nil {
 		return nil
@@ -359,7 +360,7 @@ func (p *Pending) revived() <-chan struct{} {
 	}
 }
 
-// give returns the memory paid for an end.
+// give gives back the memory that was paid for an end.
 func (p *Pending) give(s *startedOperation) {
 	if s.kept > 0 {
 		p.ops.Meter.Payer.Give(instance.Buffers, uint64(s.kept))
@@ -385,8 +386,9 @@ func (p *Pending) Close() {
 	clear(p.started)
 }
 
-// Cancel cancels a started operation, and reports whether the id is one. An operation
-// that has ended is left as it is, even if the guest has not received its end.
+// Cancel cancels a started operation, and reports whether the call has started one with
+// this id. An operation that has ended is left as it is, even if the guest has not
+// received its end.
 func (p *Pending) Cancel(id int32) bool {
 	if id > p.last {
 		return false
