@@ -11,7 +11,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/guestcall"
 )
 
-// Key is the context key of the *[Call] that a guest makes functions for.
+// Key is the context key of the *[Call] whose guest calls a function.
 type Key struct{}
 
 func callOf(ctx context.Context) *Call { return ctx.Value(Key{}).(*Call) }
@@ -26,10 +26,10 @@ type Call struct {
 	Program
 
 	// What the guest has tried, for hints in errors.
-	Connected bool // it used a network function
-	Outside   bool // it named a path that is in no granted folder
+	Connected bool // whether it used a network function
+	Outside   bool // whether it named a path that is in no granted folder
 
-	env *Environment // of the instance that runs it
+	env *Environment // environment of the instance that runs it
 }
 
 // Program is how a command is called.
@@ -53,7 +53,7 @@ type Host interface {
 	Fail(err error)
 }
 
-// MountError is the error of a granted folder that cannot be opened. Its cause names a
+// MountError is the error for a granted folder that cannot be opened. Its cause names a
 // folder of the host, so the agent sees only Public.
 type MountError struct {
 	Public error // matches ErrFiles if the folder itself may be fine, else grant.ErrDenied
@@ -62,14 +62,15 @@ type MountError struct {
 
 func (e *MountError) Error() string { return e.Public.Error() + ": " + e.Cause.Error() }
 
-// Unwrap returns both.
+// Unwrap returns both errors.
 func (e *MountError) Unwrap() []error { return []error{e.Public, e.Cause} }
 
 // ErrFiles means that the process or the system has reached its limit of open files.
 var ErrFiles = errors.New("too many open files on this host; try again later")
 
-// sleep lets the guest sleep for d of real time. It gives up its processor meanwhile. A stop
-// wakes it, but not from a sleep that begins later, or it would sleep again and again.
+// sleep lets the guest sleep for d of real time. The guest gives up its processor in the
+// meantime. A stop wakes it, but not from a sleep that begins later, or it would sleep again
+// and again.
 func (c *Call) sleep(d time.Duration) {
 	stopping := c.Ops.Stopping
 	if c.Ops.IsStopping() {

@@ -17,12 +17,12 @@ const (
 	rightSetSizeOfPath    = 1 << 19
 	rightsAt              = 8
 
-	// noDescriptor is no descriptor. Go's runtime passes it with a path that is in no
-	// granted folder.
+	// noDescriptor is the number that stands for no descriptor. Go's runtime passes it
+	// with a path that is in no granted folder.
 	noDescriptor = math.MaxUint32
 
-	// maxRenumbered is how often an instance can renumber a descriptor: what had the number
-	// before stays in wazero's table.
+	// maxRenumbered is how many times an instance can renumber a descriptor: the one that
+	// had the number before stays in wazero's table.
 	maxRenumbered = 256
 )
 
@@ -31,19 +31,19 @@ type descriptor struct {
 	slot    uint32    // number in wazero's table
 	folder  string    // path of a granted folder; empty for anything else
 	file    sys.File  // nil for a stream or a granted folder
-	flag    sys.Oflag // that the file was opened with
+	flag    sys.Oflag // flags that the file was opened with
 	listing *listing  // nil for anything but a directory
 }
 
 // descriptors are the open file descriptors of an instance, which wazero does not show.
 type descriptors struct {
-	open       map[uint32]*descriptor // by the number that the guest has
-	renumbered int                    // how often; while 0, a number is that of the slot
+	open       map[uint32]*descriptor // descriptors by the guest's number
+	renumbered int                    // number of renumberings; while it is 0, each number equals its slot
 
-	opened  *descriptor // by path_open, last
-	number  uint32      // that fd_close, fd_allocate or fd_fdstat_get is about to use
+	opened  *descriptor // the descriptor that path_open opened last
+	number  uint32      // number of the descriptor that fd_close, fd_allocate or fd_fdstat_get is about to use
 	result  uint32      // address to which path_open or fd_fdstat_get is about to write
-	outside bool        // a function is about to use a path in no granted folder
+	outside bool        // whether a function is about to use a path in no granted folder
 }
 
 // newDescriptors returns the descriptors of a new instance: the standard streams.
@@ -51,8 +51,9 @@ func newDescriptors() descriptors {
 	return descriptors{open: map[uint32]*descriptor{0: {slot: 0}, 1: {slot: 1}, 2: {slot: 2}}}
 }
 
-// before records what a WASI function is about to do, and passes wazero its own numbers: the
-// stack of a listener is that of the function, and of its results, in both engines of wazero.
+// before records what a WASI function is about to do, and replaces the guest's numbers with
+// wazero's: in both of wazero's engines, the stack that a listener gets is also the one that
+// the function and its results use.
 func (d *descriptors) before(f checked, stack []uint64) {
 	d.outside = false
 	if len(f.descriptors) == 0 {
@@ -79,7 +80,7 @@ func (d *descriptors) before(f checked, stack []uint64) {
 	}
 }
 
-// manyParams says which parameters of a function are descriptors, if it is not the first one.
+// manyParams says which parameters of a function are descriptors, if not the first one.
 var manyParams = map[string][]int{"path_link": {0, 4}, "path_rename": {0, 3}, "path_symlink": {2}}
 
 var firstParam = []int{0}
@@ -135,7 +136,7 @@ func (d *descriptors) add(mem api.Memory) {
 	d.open[number] = d.opened
 }
 
-// syncFlags are flags of a file as wazero opens it, and as WASI reports them.
+// syncFlags lists flags of a file, as wazero opens it and as WASI reports them.
 var syncFlags = []struct {
 	opened   sys.Oflag
 	reported uint16
@@ -169,8 +170,8 @@ func (d *descriptors) describe(mem api.Memory) {
 	mem.WriteUint64Le(d.result+rightsAt, rights)
 }
 
-// renumber is fd_renumber of WASI. wazero's own refuses streams and folders, and grows its
-// table to any number that a guest names.
+// renumber is WASI's fd_renumber. wazero's own version refuses streams and folders, and
+// grows its table to any number that a guest names.
 func renumber(c *Call, _ api.Memory, stack []uint64) uint32 {
 	d := &c.env.files
 	from, to := uint32(stack[0]), uint32(stack[1])
@@ -195,8 +196,8 @@ func renumber(c *Call, _ api.Memory, stack []uint64) uint32 {
 	return 0
 }
 
-// folderName is fd_prestat_dir_name of WASI. wazero's own cuts the path, and refuses room for
-// more than it.
+// folderName is WASI's fd_prestat_dir_name. wazero's own version truncates the path if the
+// buffer is too short, and refuses a buffer longer than the path.
 func folderName(c *Call, mem api.Memory, stack []uint64) uint32 {
 	open := c.env.files.open[uint32(stack[0])]
 	switch {
@@ -210,7 +211,7 @@ func folderName(c *Call, mem api.Memory, stack []uint64) uint32 {
 	return 0
 }
 
-// shutdown is sock_shutdown of WASI: no descriptor is a socket.
+// shutdown is WASI's sock_shutdown: no descriptor is a socket.
 func shutdown(c *Call, _ api.Memory, stack []uint64) uint32 {
 	if c.env.files.open[uint32(stack[0])] == nil {
 		return errnoBadDescriptor
@@ -218,11 +219,11 @@ func shutdown(c *Call, _ api.Memory, stack []uint64) uint32 {
 	return errnoNotSocket
 }
 
-// setRights is fd_fdstat_set_rights of WASI. wazero's own says that there is no such function,
-// which programs take for a host that has rights.
+// setRights is WASI's fd_fdstat_set_rights. wazero's own version says that there is no such
+// function, which programs take for a host that has rights.
 func setRights(*Call, api.Memory, []uint64) uint32 { return errnoNotSupported }
 
-// folder is a granted folder. It records what is opened.
+// folder is a granted folder. It records what is opened in it.
 type folder struct {
 	*rootfs.FS
 	files *descriptors

@@ -34,8 +34,8 @@ type Environment struct {
 	files   descriptors
 }
 
-// NewEnvironment returns the environment of an instance for this call and later ones that
-// see the same.
+// NewEnvironment returns the environment of an instance for this call, and for later ones
+// that see the same things.
 func NewEnvironment(c *Call) *Environment {
 	e := &Environment{call: c, files: newDescriptors()}
 	e.state.Random.Seed([32]byte([]byte("toolhost: nothing random granted")))
@@ -45,7 +45,8 @@ func NewEnvironment(c *Call) *Environment {
 // State returns what an instance has outside its memory and globals.
 func (e *Environment) State() *instance.Env { return &e.state }
 
-// Serve makes the environment that of a call. Without one, its functions must not be called.
+// Serve makes the environment serve a call. If c is nil it serves none, and its functions must not
+// be called.
 func (e *Environment) Serve(c *Call) {
 	e.call, e.idling, e.began = c, idling{}, time.Time{}
 	if c != nil {
@@ -152,7 +153,7 @@ func (e *Environment) tick() {
 	}
 }
 
-// maxNow is how far sleeps advance a clock that stands still, in nanoseconds: 146 years.
+// maxNow is how far sleeps can advance a clock that stands still, in nanoseconds: 146 years.
 const maxNow = 1 << 62
 
 // sleep lets the guest sleep. A clock that stands still advances by as much. A sleep that
@@ -168,7 +169,7 @@ func (e *Environment) sleep(ns uint64) {
 	}
 }
 
-// clock gives the guest the real clocks, or a deterministic one, which moves a
+// clock gives the guest the real clocks, or a deterministic one, which moves by a
 // microsecond at each read, and by the duration of each sleep.
 func (e *Environment) clock(config wazero.ModuleConfig) wazero.ModuleConfig {
 	resolution := sys.ClockResolution(time.Microsecond)
@@ -188,8 +189,8 @@ func (e *Environment) clock(config wazero.ModuleConfig) wazero.ModuleConfig {
 		}, resolution)
 }
 
-// randomMost is the number of random bytes made between two checks of whether the
-// call has to end. It is a multiple of bytesPerUnit.
+// randomMost is the number of random bytes made between two checks of whether the call
+// has to end. It is a multiple of meter.BytesPerUnit.
 const randomMost = 64 << 10
 
 // randomness is a source of random bytes that charges the guest.

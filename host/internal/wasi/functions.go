@@ -1,9 +1,9 @@
-// Package wasi is what a guest sees through WASI preview 1: arguments, environment
-// variables, clocks, randomness, standard streams and folders, as its grant has them.
+// Package wasi provides what a guest sees through WASI preview 1: arguments, environment
+// variables, clocks, randomness, standard streams and folders, according to its grant.
 // wazero's implementation does most of the work; functions of this package replace what it
 // lacks or gets wrong.
 //
-// https://github.com/WebAssembly/WASI/blob/main/legacy/preview1/docs.md has the functions.
+// https://github.com/WebAssembly/WASI/blob/main/legacy/preview1/docs.md documents the functions.
 package wasi
 
 import (
@@ -30,7 +30,7 @@ const (
 	errnoFault         = 21
 	errnoInvalid       = 28
 	errnoIO            = 29
-	errnoTooManyFiles  = 33 // of the process
+	errnoTooManyFiles  = 33 // in the process
 	errnoNameTooLong   = 37
 	errnoNoEntry       = 44
 	errnoNotSocket     = 57
@@ -63,7 +63,7 @@ func builder(r wazero.Runtime) wazero.HostModuleBuilder {
 	return wasi
 }
 
-// own has functions of WASI in place of wazero's. They return an error number.
+// own holds the WASI functions that replace wazero's. They return an error number.
 var own = map[string]struct {
 	params []api.ValueType
 	call   func(c *Call, mem api.Memory, stack []uint64) uint32
@@ -93,12 +93,11 @@ var Imports = sync.OnceValues(func() (map[string]contract.Signature, error) {
 	return signatures, nil
 })
 
-// checked wraps each of wazero's WASI functions, so that a call can end there
-// too. Some of them take long for little fuel, and file functions wait for
-// disks.
+// checked wraps each of wazero's WASI functions, so that a call can end there too. Some
+// of them take a long time for little fuel, and file functions wait for disks.
 type checked struct {
 	name        string
-	descriptors []int // parameters that are descriptors
+	descriptors []int // indexes of the parameters that are descriptors
 }
 
 // Before implements experimental.FunctionListener.
@@ -147,8 +146,8 @@ var traceless = map[string]bool{
 	"fd_write": true, "fd_read": true, "poll_oneoff": true, "fd_filestat_get": true, "proc_exit": true,
 }
 
-// streamReads only read if their descriptor is a standard stream, which is the
-// same device in each call and has no position.
+// streamReads are functions that only read if their descriptor is a standard stream,
+// which is the same device in each call and has no position.
 var streamReads = map[string]bool{"fd_filestat_get": true, "fd_seek": true, "fd_tell": true}
 
 // maxStream is the descriptor of the last standard stream.

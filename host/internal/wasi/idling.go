@@ -20,9 +20,9 @@ import (
 // in little endian. After that stdin is empty and blocking again, as at the start.
 type idling struct {
 	armed bool   // stdin is non-blocking
-	ready bool   // it has something to read
+	ready bool   // whether stdin has something to read
 	flags uint32 // address to which fd_fdstat_get is about to write the flags of stdin, or 0
-	delay int64  // what it reads
+	delay int64  // the number that the guest reads from it
 }
 
 const (
@@ -34,7 +34,8 @@ const (
 
 	// inPlace is the time below which a sleep is not worth returning from the guest.
 	inPlace = time.Millisecond
-	// maxDelay is the longest timeout that the guest reads. It can add to it.
+	// maxDelay is the longest timeout that the guest reads. The guest can add to it without
+	// overflow.
 	maxDelay = 1 << 62
 )
 
@@ -77,7 +78,8 @@ func (s standardInput) Read(p []byte) (int, error) {
 }
 
 // idle handles a poll of stdin by a guest that has nothing else to do before delay has
-// passed. It makes stdin ready, or lets the guest sleep, and returns for how long.
+// passed. It makes stdin ready, or lets the guest sleep, and returns how long it slept,
+// in nanoseconds.
 func (e *Environment) idle(delay uint64) (slept uint64) {
 	i, c := &e.idling, e.call
 	waiting := c.Pending.Any()

@@ -22,8 +22,8 @@ type mounted struct {
 	listing *listing
 }
 
-// mount adds the granted folders. One that has two paths is opened once: files can be moved
-// from one path to the other.
+// mount adds the granted folders. A folder with two paths is opened once, so that files can
+// be moved from one path to the other.
 func (e *Environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, error) {
 	granted, err := e.call.mounts()
 	if err != nil {
@@ -62,8 +62,8 @@ func (e *Environment) openFolder(m grant.Mount) (*rootfs.FS, error) {
 }
 
 // mounts returns the granted folders. The working directory of a command comes first, at /:
-// there libraries of C, Rust and TinyGo look for relative paths, and Zig in the first
-// folder. Go's reads PWD.
+// the libraries of C, Rust and TinyGo look for relative paths there, and Zig's looks in the
+// first folder. Go's reads PWD.
 func (c *Call) mounts() ([]grant.Mount, error) {
 	all, dir := c.Ops.Grant.Files, c.Command.Dir
 	if c.Shape != contract.Command || dir == "" {

@@ -32,10 +32,11 @@ const never = math.MaxUint64
 // subscriptionCost is the cost of a subscription in units of fuel.
 const subscriptionCost = 100
 
-// pollOneoff is poll_oneoff of WASI, which waits until one of several events happens: a
-// time, or that a descriptor can be read or written. Nothing blocks here, except for stdin of
-// a reactor that is idle (see idling), so any other open descriptor is ready at once. wazero's
-// own reports clocks whose time has not come, refuses times, and may wait for nothing.
+// pollOneoff is WASI's poll_oneoff, which waits until one of several events happens: a time
+// comes, or a descriptor can be read or written. Nothing blocks here, except for stdin of a
+// reactor that is idle (see idling), so any other open descriptor is ready at once. wazero's
+// own version reports clocks whose time has not come, refuses absolute times, and may wait
+// for nothing.
 func pollOneoff(c *Call, mem api.Memory, stack []uint64) uint32 {
 	n, result := uint64(uint32(stack[2])), uint32(stack[3])
 	if n == 0 {
@@ -74,7 +75,7 @@ func arrayAt(mem api.Memory, at, size uint64) ([]byte, bool) {
 type poll struct {
 	*Environment
 	subscriptions []byte
-	clocks        [2]uint64 // when it began
+	clocks        [2]uint64 // the clocks when it began
 	passed        uint64    // nanoseconds that it has waited
 }
 
@@ -102,7 +103,7 @@ func (p *poll) wait() (errno uint32) {
 	return 0
 }
 
-// delay returns after how many nanoseconds from the beginning an event happens.
+// delay returns how many nanoseconds after the beginning an event happens.
 func (p *poll) delay(s []byte) (ns uint64, errno uint32) {
 	switch s[subscribedTo] {
 	case eventClock:

@@ -24,7 +24,7 @@ const (
 	direntCost = 100
 )
 
-// readDirectory is fd_readdir of WASI. wazero's own does not go back in a directory.
+// readDirectory is WASI's fd_readdir. wazero's own version cannot go back in a directory.
 func readDirectory(c *Call, mem api.Memory, stack []uint64) uint32 {
 	size, position, result := uint32(stack[2]), stack[3], uint32(stack[4])
 	if size < direntBytes {
@@ -48,7 +48,7 @@ func readDirectory(c *Call, mem api.Memory, stack []uint64) uint32 {
 	return 0
 }
 
-// numberOf returns the number of an error of a directory.
+// numberOf returns WASI's number for an error of a directory.
 func numberOf(errno sys.Errno) uint32 {
 	switch errno {
 	case sys.EACCES:
