@@ -1,9 +1,9 @@
 // Package toolhost runs the tools of AI agents: plugins, which are WebAssembly modules in
-// a sandbox with limits, and functions of the program itself. Calls that take long
-// continue in the background, where the agent can check and stop them.
+// a sandbox with limits, and the program's own functions. A long call continues in the
+// background, where the agent can check and stop it.
 //
-// An agent's loop passes the tools of a [Session] to its model, passes each call of the
-// model to [Session.Call], and shows the model what [Session.Ended] returns:
+// An agent's loop passes the tools of a [Session] to its model, passes each call that
+// the model makes to [Session.Call], and shows the model what [Session.Ended] returns:
 //
 //	func main() {
 //		toolhost.Main()
@@ -46,17 +46,17 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Types of other packages that a loop needs.
+// Types from other packages that an agent's loop needs.
 type (
-	Grants     = map[string]plugins.Grant // by plugin name; the zero Grant grants nothing
-	Tool       = gotool.Tool              // function of the program, see Handle
+	Grants     = map[string]plugins.Grant // grants by plugin name; the zero Grant grants nothing
+	Tool       = gotool.Tool              // one of the program's own functions: see Handle
 	ToolCall   = gotool.Call              // call of a Tool
 	Hints      = abi.Hints                // behavior of a Tool
 	Approval   = server.Approval
 	Definition = server.Definition
 	Request    = server.Request
 	Limits     = server.Limits
-	Result     = abi.Result // its methods have the forms of the model APIs
+	Result     = abi.Result // its methods return it in the forms that model APIs expect
 	Run        = wire.Run
 )
 
@@ -67,18 +67,18 @@ func Handle[In, Out any](f func(ctx context.Context, c *ToolCall, in In) (Out, e
 
 // Main lets the program compile plugins in a child process with limits. It must be the
 // first statement of main. In that child it exits; otherwise it returns at once. Without
-// it, a hostile plugin can crash the program while it is compiled.
+// it, a hostile plugin can crash the program while being compiled.
 func Main() { host.CompilerMain() }
 
 // Config configures a Service. Its zero value has no plugins. Paths are relative to the
 // working directory.
 type Config struct {
-	Plugins []string // folders of plugins; a folder that is missing or that others can write to is among the Problems
+	Plugins []string // folders of plugins; those that are missing or that others can write to are among the Problems
 	Grants  Grants   // what plugins may use; nothing by default
-	Tools   []Tool   // functions of the program, which are not sandboxed
+	Tools   []Tool   // the program's own functions, which are not sandboxed
 
 	Data  string // folder that keeps runs beyond the life of the process; if empty, they are in memory only
-	Cache string // folder for compiled plugins; empty is the folder cache in Data, or memory without Data
+	Cache string // folder for compiled plugins; if empty, the folder named cache in Data, or memory if there is no Data
 
 	Watch   bool                                        // reload plugins when their files change
 	Approve func(ctx context.Context, a Approval) error // decides on calls of tools that require approval; nil refuses them
@@ -93,8 +93,8 @@ type Config struct {
 type Service struct{ *server.Service }
 
 // Open loads the plugins and returns a Service; close it when done. A plugin that cannot
-// be loaded is not an error: [server.Service.Problems] says why. For a Data folder that
-// another process uses, the error matches [server.ErrLocked].
+// be loaded is not an error: [server.Service.Problems] says why. If another process uses
+// the Data folder, the error matches [server.ErrLocked].
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	c := server.Config{
 		Grants: cfg.Grants, Tools: cfg.Tools, Watch: cfg.Watch, Approve: cfg.Approve, Logger: cfg.Logger,
@@ -121,7 +121,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	return &Service{s}, nil
 }
 
-// Session returns the session with that name, which can be any text that is not empty.
+// Session returns the session with that name, which can be any non-empty text.
 // Background runs belong to a session, and other sessions do not see them.
 func (s *Service) Session(name string) Session {
 	return Session{s.Service.Session(name), s, name}
@@ -138,7 +138,7 @@ type Session struct {
 // the first background run.
 func (s Session) Tools() Tools { return s.service.Definitions(s.name) }
 
-// Tools are definitions of tools.
+// Tools is a list of tool definitions.
 type Tools []Definition
 
 // Anthropic returns the tools for Anthropic's Messages API.
@@ -153,7 +153,7 @@ func (t Tools) OpenAIResponses() []json.RawMessage { return t.as(Definition.Open
 // Gemini returns the tools for the Gemini API: functionDeclarations of one of its tools.
 func (t Tools) Gemini() []json.RawMessage { return t.as(Definition.Gemini) }
 
-// MCP returns the tools for a result of tools/list.
+// MCP returns the tools for the result of tools/list.
 func (t Tools) MCP() []json.RawMessage { return t.as(Definition.MCP) }
 
 func (t Tools) as(shape func(Definition) json.RawMessage) []json.RawMessage {
@@ -203,8 +203,8 @@ func (s Session) Ended(ctx context.Context) (text string, shown func(context.Con
 	return notices.Text, func(ctx context.Context) error { return s.Acknowledge(ctx, ids) }, err
 }
 
-// lookAgain is how often Wait looks without an event: neither the end of the service nor a
-// failure of its storage is one.
+// lookAgain is how often Wait looks without an event: there is none when the service is
+// closed or its storage fails.
 const lookAgain = time.Second
 
 // Wait waits until Ended has something to say, and reports true. It reports false if Ended
@@ -239,8 +239,8 @@ func (s Session) Wait(ctx context.Context) (more bool, err error) {
 	}
 }
 
-// look reports whether a run has ended that Ended returns, and whether no active run will be
-// one.
+// look reports whether Ended has an ended run to return, and whether no active run will
+// become one.
 func (s Session) look(ctx context.Context) (ended, quiet bool, err error) {
 	active, err := s.Runs(ctx, server.RunQuery{Active: true})
 	if err != nil {
