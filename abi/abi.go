@@ -69,8 +69,8 @@ const (
 	StreamManifest Stream = 2 // the manifest, from describe
 	StreamOutput   Stream = 3 // live output, the same as WASI's fd 1
 	StreamStderr   Stream = 4 // live output, the same as WASI's fd 2
-	StreamContent  Stream = 5 // one content block as JSON for each write
-	StreamDebug    Stream = 8 // logs are for the operator, never for the model
+	StreamContent  Stream = 5 // content blocks: one per write, as JSON
+	StreamDebug    Stream = 8 // log records, like the streams below: for the operator, never for the model
 	StreamInfo     Stream = 9
 	StreamWarn     Stream = 10
 	StreamErrorLog Stream = 11
@@ -89,18 +89,18 @@ const (
 // The failure codes of [ImportCall], in place of a length, and of [ImportStart], in
 // place of an id. The response is then a [CallFailure] as JSON.
 const (
-	CallDenied   int32 = -1 // the operator has not granted it
+	CallDenied   int32 = -1 // the operator has not granted the capability
 	CallUnknown  int32 = -2 // this host has no such capability
 	CallInvalid  int32 = -3 // the request does not fit the capability
 	CallFailed   int32 = -4 // the host tried and failed
 	CallLimit    int32 = -5 // a limit of the capability is exceeded
 	CallCanceled int32 = -6 // the call is being stopped
 	CallConflict int32 = -7 // the stored value has another version
-	CallLost     int32 = -8 // it had begun when its host died, and may have taken effect
+	CallLost     int32 = -8 // the operation had begun when its host died, and may have taken effect
 )
 
-// MaxPending is how many unfinished operations a call may have, and MaxStart is the
-// largest request of one, in bytes.
+// MaxPending is how many unfinished operations a call may have at a time, and
+// MaxStart is the largest request that starts one, in bytes.
 const (
 	MaxPending = 64
 	MaxStart   = 1 << 20
@@ -119,7 +119,7 @@ const (
 	InvokeToolError  int32 = 1 // the text for the agent is in StreamError
 	InvokePanic      int32 = 2 // the guest panicked; StreamError has its message
 	InvokeConnection int32 = 3 // StreamError has a [Connection] as JSON
-	InvokeWaiting    int32 = 4 // it is waiting for operations that it has started
+	InvokeWaiting    int32 = 4 // the plugin is waiting for operations that it has started
 )
 
 // Context is the content of [FieldContext]: the facts that a plugin gets about
@@ -127,7 +127,7 @@ const (
 type Context struct {
 	CallID    string            `json:"call_id"`
 	Session   string            `json:"session,omitempty"`
-	Attempt   int               `json:"attempt"`          // 1 for the first
+	Attempt   int               `json:"attempt"`          // number of the attempt, from 1
 	TimeoutMS int64             `json:"timeout_ms"`       // time limit of the whole call, in milliseconds
 	Fuel      int64             `json:"fuel"`             // fuel budget of the whole call, in units
 	Locale    string            `json:"locale,omitempty"` // BCP 47, such as "de-CH"

@@ -10,10 +10,10 @@ import (
 
 // Limits of [Questions].
 const (
-	MaxQuestions   = 8        // asked at once
+	MaxQuestions   = 8        // questions asked at once
 	MaxQuestion    = 4 << 10  // bytes of one message
 	MaxFormSchema  = 16 << 10 // bytes of one schema
-	maxQuestionKey = 64       // bytes
+	maxQuestionKey = 64       // bytes of a key
 )
 
 // Questions is the request of the capability "ask": all questions to the user at
@@ -45,7 +45,7 @@ type Answers struct {
 
 // The actions of an answer.
 const (
-	AnswerAccept  = "accept"  // Content has the answer
+	AnswerAccept  = "accept"  // Content holds the answer
 	AnswerDecline = "decline" // the user said no
 	AnswerCancel  = "cancel"  // the user did not answer
 )

@@ -11,15 +11,15 @@ import (
 // Block is one piece of content. Type says which fields are set.
 type Block struct {
 	Type     string `json:"type"`               // text, image, audio, resource or resource_link
-	Text     string `json:"text,omitempty"`     // of a text or a resource
-	Data     []byte `json:"data,omitempty"`     // of an image or a sound; base64 in JSON
-	MIMEType string `json:"mimeType,omitempty"` // of an image, a sound, a resource or a resource_link
-	URI      string `json:"uri,omitempty"`      // of a resource or a resource_link
-	Name     string `json:"name,omitempty"`     // of a resource_link
+	Text     string `json:"text,omitempty"`     // text of a text block or a resource
+	Data     []byte `json:"data,omitempty"`     // bytes of an image or a sound; base64 in JSON
+	MIMEType string `json:"mimeType,omitempty"` // media type of an image, a sound, a resource or a resource_link
+	URI      string `json:"uri,omitempty"`      // address of a resource or a resource_link
+	Name     string `json:"name,omitempty"`     // name of a resource_link
 }
 
-// blockFields has the fields of each type of content block, and whether they are
-// required.
+// blockFields lists the fields of each type of content block, and says whether they
+// are required.
 var blockFields = map[string]map[string]bool{
 	"text":          {"text": false},
 	"image":         {"data": true, "mimeType": true},
@@ -30,7 +30,7 @@ var blockFields = map[string]map[string]bool{
 
 // DecodeBlock reads a content block strictly. Media types follow RFC 6838 and URIs RFC
 // 3986. The scheme of a link must be safe to open, images and sounds must have a media
-// type of that kind, and names must not have control characters.
+// type of that kind, and names must not contain control characters.
 func DecodeBlock(data []byte) (Block, error) {
 	var b Block
 	if ps := decodeStrict(data, &b); len(ps) > 0 {
@@ -66,16 +66,16 @@ const (
 	maxName      = 1 << 10
 )
 
-// linkSchemes are the schemes of a link: pages, resources of the host, and names that
-// nothing opens. A client may open a link directly, so file:, data: and javascript: are
-// excluded.
+// linkSchemes lists the schemes that a link may have: those of web pages, of the host's
+// resources, and of names that nothing opens. A client may open a link directly, so
+// file:, data: and javascript: are excluded.
 var linkSchemes = []string{"https", "http", "toolhost", "urn"}
 
-// openedSchemes are refused even for an embedded resource, whose URI may have any
-// other scheme.
+// openedSchemes lists the schemes that are refused even for an embedded resource,
+// whose URI may have any other scheme.
 var openedSchemes = []string{"javascript", "vbscript", "data", "blob", "file", "filesystem", "view-source", "about"}
 
-// scriptImage may contain scripts, and is a document rather than an image.
+// scriptImage is a media type that may contain scripts, and is a document rather than an image.
 const scriptImage = "image/svg+xml"
 
 func (b *Block) check() error {
@@ -220,8 +220,8 @@ func hasUser(uri string) bool {
 	return strings.Contains(authorityOf(rest), "@")
 }
 
-// authorityOf returns the user, host and port of a web address without its
-// scheme, or "".
+// authorityOf returns the user, host and port of a web address whose scheme is cut
+// off, or "".
 func authorityOf(rest string) string {
 	authority, web := strings.CutPrefix(rest, "//")
 	if !web {

@@ -44,7 +44,7 @@ func IsSecretName(s string) bool {
 // consists reports whether s consists only of those ASCII bytes.
 func consists(s, bytes string) bool { return strings.TrimLeft(s, bytes) == "" }
 
-// isSemver reports whether s is a version of semver.org, 2.0.0.
+// isSemver reports whether s is a semantic version as semver.org defines it in 2.0.0.
 func isSemver(s string) bool {
 	s, build, hasBuild := strings.Cut(s, "+")
 	core, pre, hasPre := strings.Cut(s, "-")
@@ -118,7 +118,7 @@ func (m *Manifest) check() []Problem {
 	return c.problems
 }
 
-// Check returns the problems of a tool without a plugin. Agents see its own name.
+// Check returns the problems of a tool that belongs to no plugin. Agents see it under its own name.
 func (t *Tool) Check() []Problem {
 	d := &decoder{}
 	d.tool("", t.Name, t)
@@ -148,9 +148,9 @@ func (d *decoder) visible(pointer, text string) {
 	}
 }
 
-// IsHidden reports whether a character is invisible to people after the one before it:
-// it has no width, changes the direction of writing, or is a tag. Joiners are fine in
-// scripts that need them, and in emoji.
+// IsHidden reports whether the character r is invisible to people when it follows
+// before: it has no width, changes the direction of writing, or is a tag. Joiners are
+// fine in scripts that need them, and in emoji.
 func IsHidden(r, before rune) bool {
 	switch {
 	case r == '\u200c' || r == '\u200d':
@@ -274,13 +274,14 @@ func (d *decoder) needs(at string, n *Needs) {
 	}
 }
 
-// Bounds of one question of a plugin, which is read while its call cannot be stopped.
+// Bounds on the needs that a plugin asks about at once. They are read while its call cannot be
+// stopped.
 const (
-	maxAsked     = 16       // needs, entries of lists counted
+	maxAsked     = 16       // needs, with each entry of a list counted
 	maxAskedText = 16 << 10 // bytes
 )
 
-// DecodeNeeds reads the request of the operation granted.
+// DecodeNeeds reads the request of the operation "granted".
 func DecodeNeeds(data []byte) (Needs, error) {
 	if len(data) > maxAskedText {
 		return Needs{}, fmt.Errorf("expected at most %d bytes, found %d", maxAskedText, len(data))
@@ -304,8 +305,8 @@ func DecodeNeeds(data []byte) (Needs, error) {
 	return n, nil
 }
 
-// httpNeed checks the form of a URL and of methods. The host reports what else it
-// cannot grant.
+// httpNeed checks the form of a URL and of methods. Anything else that cannot be
+// granted is reported by the host.
 func (d *decoder) httpNeed(at string, h HTTPNeed) {
 	scheme, rest, _ := strings.Cut(h.URL, "://")
 	host, _, slash := strings.Cut(rest, "/")
@@ -321,8 +322,8 @@ func (d *decoder) httpNeed(at string, h HTTPNeed) {
 
 func unfitForURL(r rune) bool { return r <= ' ' || isControl(r) || strings.ContainsRune(`@?#\`, r) }
 
-// closedWorld finds tools whose hints contradict the needs of their plugin and of its
-// other tools, which share what is granted.
+// closedWorld finds tools whose hints contradict the needs of their plugin or of its
+// other tools: they all share its grants.
 func (d *decoder) closedWorld(m *Manifest) {
 	http := func(n Needs) bool { return len(n.HTTP) > 0 || len(n.Opt().HTTP) > 0 }
 	open := http(m.Needs) || slices.ContainsFunc(m.Tools, func(t Tool) bool { return http(t.Needs) })
@@ -334,8 +335,8 @@ func (d *decoder) closedWorld(m *Manifest) {
 }
 
 // schema checks the requirements of clients and model APIs on a tool's schema: an
-// object at the root without the keywords that some APIs refuse. Compiling shows
-// whether it is a valid JSON Schema without remote references.
+// object at the root without the keywords that some APIs refuse. Only compiling it
+// shows whether it is a valid JSON Schema without remote references.
 func (d *decoder) schema(at string, raw json.RawMessage, input bool) {
 	if len(raw) > MaxSchema {
 		d.add(at, "expected at most %d bytes, found %d", MaxSchema, len(raw))
@@ -381,7 +382,7 @@ func isArgument(s string) bool {
 	return s != "" && len(s) <= maxProperty && consists(s, letters+digits+"_.-")
 }
 
-// visibleIn is visible for all texts of a JSON value.
+// visibleIn is like visible, but for all texts in a JSON value.
 func (d *decoder) visibleIn(at string, value any) {
 	switch value := value.(type) {
 	case string:

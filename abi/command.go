@@ -17,7 +17,7 @@ const (
 	MaxWords    = 64       // words of a command line, and of each of its groups
 	MaxWord     = 4 << 10  // bytes of the template of one word
 	MaxVariable = 4 << 10  // bytes of an environment variable
-	MaxExitCode = 255      // of a success
+	MaxExitCode = 255      // largest exit code that can mean success
 	MaxExpanded = 16 << 20 // bytes of all expanded templates of one call, see [Command.Line]
 )
 
@@ -36,7 +36,7 @@ var (
 
 // ArgumentError reports an argument that cannot be passed on a command line.
 type ArgumentError struct {
-	Name string // of the argument
+	Name string // name of the argument
 	Err  error  // [ErrOption], [ErrZero] or [ErrName]
 }
 
@@ -51,15 +51,15 @@ type Command struct {
 	Args []Word `json:"args,omitempty"` // the command line after the command's own name
 	// Stdin is a template like those of a [Word]. Nil means all arguments as JSON.
 	Stdin *string `json:"stdin,omitempty"`
-	// Env has environment variables. The operator's variables take precedence.
+	// Env holds environment variables. The operator's variables take precedence.
 	Env map[string]string `json:"env,omitempty"`
 	// Dir is the working directory: the path of a folder that the tool needs. Empty
 	// leaves the choice to the program.
 	Dir string `json:"dir,omitempty"`
 	// AllowDash names the arguments whose values may begin a word with "-".
 	AllowDash []string `json:"allow_dash,omitempty"`
-	// Success lists the exit codes that mean success: stdout is the result. Any other
-	// code is a tool error. Empty means only 0.
+	// Success lists the exit codes that mean success: stdout is then the result. Any
+	// other code is a tool error. Empty means only 0.
 	Success []int64 `json:"success,omitempty"`
 	// Output is the format of stdout. Empty means [OutputAuto].
 	Output Output `json:"output,omitempty"`
@@ -118,10 +118,10 @@ func (o *Output) UnmarshalJSON(data []byte) error {
 }
 
 // A Word is a word of a command line. In JSON it may also be a group: a list of words that
-// are left out together if one of them names an argument that is missing, null, false or
-// an empty array. In a template {name} stands for the argument of that name: a string as it
-// is, any other value as JSON, and a number without a fraction without a point. {{ and }}
-// stand for braces.
+// are left out together if one of them names an argument that is missing, null, false or an
+// empty array. In a template {name} stands for the argument of that name: a string as it
+// is, any other value as JSON, and an integer such as 2.0 without its decimal point. {{ and
+// }} stand for braces.
 //
 // A word that consists only of {name} is left out if the argument is missing or null. An
 // array becomes one word per element. In a group the word is left out if the argument is
@@ -156,9 +156,9 @@ func (w *Word) UnmarshalJSON(data []byte) error {
 // Line returns the command line for the arguments of a call, a JSON object. The error is
 // [ErrExpanded] or an [*ArgumentError]: a value must not begin a word with "-", unless the
 // word "--" stands before it or AllowDash names the argument. A "--" right after an option
-// without a value does not count, because the option would take it as its value. Towards
-// [MaxExpanded], each word counts 64 bytes more than its text, an array also as JSON, and
-// each repetition also as 64 bytes and its templates.
+// without a value does not count, because the option would take it as its value. Toward
+// [MaxExpanded], each word counts 64 bytes more than its text. An array adds its size as
+// JSON, and each repetition adds 64 bytes and the size of its templates.
 func (c *Command) Line(args json.RawMessage) ([]string, error) {
 	l := line{values: valuesOf(args), dashes: c.AllowDash}
 	for _, one := range c.Args {
@@ -176,7 +176,7 @@ func (c *Command) Line(args json.RawMessage) ([]string, error) {
 
 // Flags returns the arguments of a call, a JSON object, as --name value in the order of
 // the names, or as --name=value if the value begins with "-". A boolean is a flag that is
-// present or absent. The error is that of Line.
+// present or absent. Its errors are those of Line.
 func (c *Command) Flags(args json.RawMessage) ([]string, error) {
 	l := line{values: valuesOf(args), dashes: c.AllowDash}
 	for _, name := range slices.Sorted(maps.Keys(l.values)) {
@@ -211,14 +211,14 @@ func (l *line) flag(name string, value json.RawMessage) error {
 	return l.word(text)
 }
 
-// line is a command line that grows.
+// line is a command line that is being built.
 type line struct {
 	values   values
 	dashes   []string // arguments whose values may begin a word with "-"
 	words    []string
-	element  string // argument that is one of its elements, see addEach
-	operands bool   // after the word "--"
-	open     bool   // the last word is an option whose value was left out
+	element  string // argument that stands for one of its elements: see addEach
+	operands bool   // whether the word "--" has been added
+	open     bool   // whether the last word is an option whose value was left out
 	size     int
 }
 
@@ -273,8 +273,8 @@ func (l *line) addTemplates(w parsedWord) error {
 	return nil
 }
 
-// leaveOut records that a word or a group is left out. If it begins with a value, that may be
-// the one of the option before it.
+// leaveOut records that a word or a group is left out. If it begins with a value, the option
+// before it may have lost that value.
 func (l *line) leaveOut(w parsedWord) {
 	if len(w.templates) > 0 && isValue(w.templates[0]) {
 		l.leaveOutValue()
@@ -325,7 +325,7 @@ func (l *line) value(name string, value json.RawMessage) error {
 	return l.word(text)
 }
 
-// mixed adds a word that has literal text.
+// mixed adds a word that contains literal text.
 func (l *line) mixed(parts []part) error {
 	var b strings.Builder
 	var text string
@@ -351,7 +351,7 @@ func (l *line) mixed(parts []part) error {
 	return nil
 }
 
-// check checks the text of a value, which may begin a word.
+// check checks the text of a value. begins tells whether the value begins a word.
 func (l *line) check(name, text string, begins bool) error {
 	switch {
 	case strings.Contains(text, "\x00"):
@@ -370,7 +370,7 @@ func (l *line) word(text string) error {
 	return nil
 }
 
-// grow counts n bytes.
+// grow counts n more bytes toward MaxExpanded.
 func (l *line) grow(n int) error {
 	if l.size += n; l.size > MaxExpanded {
 		return ErrExpanded
@@ -384,7 +384,7 @@ func ExpandTemplate(template string, args json.RawMessage) (string, error) {
 	return valuesOf(args).expand(parseTemplate(template))
 }
 
-// values are the arguments of a call.
+// values holds the arguments of a call by name.
 type values map[string]json.RawMessage
 
 // lackOne reports whether a word names an argument that is missing, null, false or an empty
@@ -453,7 +453,7 @@ func isValue(parts []part) bool { return len(parts) == 1 && parts[0].name != "" 
 type parsedWord struct {
 	templates [][]part
 	group     bool
-	each      string // first argument for whose elements the word is repeated; empty: it is not
+	each      string // first argument that repeats the word for each of its elements; empty if none does
 	size      int    // bytes of the templates
 }
 

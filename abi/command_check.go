@@ -105,7 +105,7 @@ func (d *decoder) repeated(at string, w parsedWord) {
 	}
 }
 
-// unrepeated checks a template that is no word, which nothing can repeat.
+// unrepeated checks a template that is not a word, so no argument can repeat it.
 func (d *decoder) unrepeated(at string, declared properties, template string) {
 	parts := parseTemplate(template)
 	for _, p := range parts {

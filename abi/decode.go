@@ -67,10 +67,10 @@ func (p Problem) String() string {
 	return p.Pointer + ": " + p.Message
 }
 
-// maxProblems is the most problems in one report.
+// maxProblems is the maximum number of problems in one report.
 const maxProblems = 20
 
-// maxDepth is the deepest nesting of a document.
+// maxDepth is the deepest nesting that a document may have.
 const maxDepth = 64
 
 // DecodeManifest reads and checks a manifest. It accepts only what the published
@@ -117,7 +117,7 @@ func (d *decoder) decode(data []byte, into any) []Problem {
 
 type decoder struct {
 	problems   []Problem
-	extensions bool // skip fields that begin with x-
+	extensions bool // whether to skip fields that begin with x-
 }
 
 func (d *decoder) add(pointer, format string, args ...any) {
@@ -136,8 +136,8 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:maxText], "") + "…"
 }
 
-// syntax reports what encoding/json accepts: deep nesting, repeated names and
-// data after the document.
+// syntax reports problems that encoding/json does not: deep nesting, repeated names
+// and data after the document.
 func (d *decoder) syntax(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -367,7 +367,7 @@ func expected(v reflect.Value) string {
 	}
 }
 
-// instead says where a value of another type belongs, or nothing.
+// instead suggests the right field for a value of the wrong type, or returns nothing.
 func instead(pointer string, data []byte) string {
 	if data[0] == '[' && strings.HasSuffix(pointer, "/argv") {
 		return ": write the words of a command line in command.args"

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// maxRequires is the most features that a manifest may require.
+// maxRequires is the maximum number of features that a manifest may require.
 const maxRequires = 32
 
 // isExtension reports whether hosts ignore a field of a manifest.
@@ -17,7 +17,7 @@ func isExtension(name string) bool { return strings.HasPrefix(name, "x-") && len
 
 // Features returns the sorted names of the features of this version of the contract:
 // needs, hints, limits and other optional fields, by their names in the manifest, and
-// functions and operations without a need. A manifest may require them.
+// functions and operations that no need stands for. A manifest may require them.
 func Features() []string {
 	names := []string{"call_start", "checkpoint", "config_schema", "report"}
 	for _, t := range []reflect.Type{reflect.TypeFor[Needs](), reflect.TypeFor[Hints](), reflect.TypeFor[Limits](), reflect.TypeFor[Tool]()} {

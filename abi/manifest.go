@@ -13,7 +13,7 @@ const (
 	MaxDescription = 4096    // characters of one description; each costs tokens in every model call
 	MaxAgentName   = 40      // characters of a name for agents, see AgentName
 	MaxSecretName  = 64      // characters of the name of a secret
-	MaxNeeds       = 1000    // needs of a plugin and its tools, each entry of a list counted
+	MaxNeeds       = 1000    // needs of a plugin and its tools, with each entry of a list counted
 )
 
 // MaxSessionValue is the largest value of a session, in bytes of JSON.
@@ -60,16 +60,16 @@ type Tool struct {
 	Narration    Narration       `json:"narrate,omitzero"` // status texts for a person
 	Limits       Limits          `json:"limits,omitzero"`
 	Examples     []Example       `json:"examples,omitempty"`
-	// WASI commands: Argv passes each argument as --name value. Command says the rest.
+	// For WASI commands: Argv passes each argument as --name value. Command describes the rest.
 	Argv    bool    `json:"argv,omitempty"`
 	Command Command `json:"command,omitzero"`
-	// Extism plugins: Function is the export that the tool calls, by default the one
-	// with its name. Input is a template of the export's input; nil means all
+	// For Extism plugins: Function is the export that the tool calls, by default the
+	// one with its name. Input is a template of the export's input; nil means all
 	// arguments as JSON.
 	Function string  `json:"function,omitempty"`
 	Input    *string `json:"input,omitempty"`
-	// hyper-mcp plugins: MCPTool is the plugin's own name for the tool, and replaces
-	// Function and Input.
+	// For hyper-mcp plugins: MCPTool is the plugin's own name for the tool, and
+	// replaces Function and Input.
 	MCPTool string `json:"mcp_tool,omitempty"`
 }
 
@@ -123,11 +123,11 @@ type Deferrable string
 // The values of Deferrable. Empty means automatic.
 const (
 	DeferAutomatic Deferrable = "automatic" // the operator decides
-	DeferNever     Deferrable = "never"     // not unless the operator names this tool
+	DeferNever     Deferrable = "never"     // never, unless the operator names this tool
 )
 
-// Limits are the limits that a tool requests; zero requests the host's default. The
-// operator's policy caps them.
+// Limits holds the limits that a tool requests; zero requests the host's default.
+// The operator's policy caps them.
 type Limits struct {
 	Fuel              int64 `json:"fuel,omitempty"`
 	MemoryBytes       int64 `json:"memory_bytes,omitempty"`
@@ -146,9 +146,9 @@ type Example struct {
 	Error  string          `json:"error,omitempty"` // part of the error text
 }
 
-// Needs are the grants that a plugin or a tool requires. The zero Needs requires none. A
-// tool is not called until its needs and those of its plugin are granted. A grant applies
-// to all tools of the plugin.
+// Needs lists the grants that a plugin or a tool requires. The zero Needs requires none.
+// A tool is not called until its needs and those of its plugin are granted. A grant
+// applies to all tools of the plugin.
 type Needs struct {
 	Files  []FileNeed `json:"files,omitempty"`
 	Env    []string   `json:"env,omitempty"` // names of environment variables
@@ -159,13 +159,13 @@ type Needs struct {
 	Session StoreMode `json:"session,omitempty"`
 	// KV is access to a key-value store of the plugin's own.
 	KV StoreMode `json:"kv,omitempty"`
-	// Tools are the agent names of other tools that it calls, or [EveryTool].
+	// Tools lists the other tools that it calls, by the names agents know them by, or [EveryTool].
 	Tools []string `json:"tools,omitempty"`
 	// HTTP lists the requests that it makes.
 	HTTP []HTTPNeed `json:"http,omitempty"`
-	// Secrets are names of secrets that the operator must add to its HTTP requests.
+	// Secrets names the secrets that the operator must add to its HTTP requests.
 	Secrets []string `json:"secrets,omitempty"`
-	// Optional are needs that tools can work without. They have no Optional themselves.
+	// Optional lists needs that tools can work without. It has no Optional of its own.
 	Optional *Needs `json:"optional,omitempty"`
 }
 
@@ -173,9 +173,9 @@ type Needs struct {
 type HTTPNeed struct {
 	// URL is https://HOST[:PORT]/PATH, or http:// for plain HTTP. The HOST
 	// "*.example.com" matches one more label, and "*" every public name. A PATH that
-	// ends in /* matches everything below.
+	// ends in /* matches everything below it.
 	URL     string   `json:"url"`
-	Methods []string `json:"methods,omitempty"` // in upper case; empty means GET and HEAD, * all
+	Methods []string `json:"methods,omitempty"` // in upper case; empty means GET and HEAD, * means all
 }
 
 // StoreMode is a plugin's access to the values of a session, or to its
@@ -204,7 +204,7 @@ const (
 )
 
 // With returns the union of two sets of needs. If the modes of a folder or a store
-// differ, the result has write.
+// differ, the result is write.
 func (n Needs) With(more Needs) Needs {
 	n.Clock, n.Random, n.Ask = n.Clock || more.Clock, n.Random || more.Random, n.Ask || more.Ask
 	n.Session, n.KV = max(n.Session, more.Session), max(n.KV, more.KV) // in order: none, read, write
@@ -259,7 +259,7 @@ func union(a, b []string) []string {
 	return a
 }
 
-// NeedsOf returns what a tool needs: its own needs, and those of the plugin.
+// NeedsOf returns all needs of a tool: its own, and those of the plugin.
 func (m *Manifest) NeedsOf(t *Tool) Needs { return Needs{}.With(m.Needs).With(t.Needs) }
 
 // AllNeeds returns the needs of the plugin and of all its tools.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The media types of images that model APIs take in the result of a tool.
+// The media types of the images that model APIs accept in a tool's result.
 var (
 	webImages    = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 	geminiImages = []string{"image/jpeg", "image/png", "image/webp"}
@@ -15,7 +15,7 @@ var (
 
 // Anthropic returns the result for Anthropic's Messages API: a tool_result block, for the
 // tool_use block with that id. Sounds and unsupported images become a description in text;
-// errors cannot have images. Blank texts are left out, and an error always has a text.
+// errors cannot contain images. Blank texts are left out, and an error always has a text.
 func (r Result) Anthropic(id string) json.RawMessage {
 	type source struct {
 		Type      string `json:"type"`
@@ -163,7 +163,8 @@ func IsImage(media string, data []byte) bool {
 	return false
 }
 
-// parts returns the text of the result and its content. Other images become texts.
+// parts returns the text of the result and its content. Images whose types are not listed become
+// texts.
 func (r Result) parts(images []string) (all []modelPart) {
 	if text := r.Text(); text != "" {
 		all = append(all, modelPart{text: text})
@@ -171,8 +172,8 @@ func (r Result) parts(images []string) (all []modelPart) {
 	return append(all, r.contentParts(images)...)
 }
 
-// contentParts returns the content blocks of the result. What a broken plugin or a stopped
-// call left behind does not help a model.
+// contentParts returns the content blocks of the result. There are none for a broken
+// plugin or a stopped call: what these leave behind does not help a model.
 func (r Result) contentParts(images []string) (all []modelPart) {
 	if r.Kind != Success && r.Kind != ToolError {
 		return nil
@@ -189,7 +190,7 @@ func (r Result) contentParts(images []string) (all []modelPart) {
 	return all
 }
 
-// words returns what a model reads of a block without media.
+// words returns the text that a model reads in place of the block, without its media.
 func (b Block) words() string {
 	switch b.Type {
 	case "text":

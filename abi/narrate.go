@@ -27,12 +27,12 @@ const (
 	maxSentence = 300 // characters of a sentence
 )
 
-// Narration has the status texts of a call for a person, as templates: {name} stands
-// for the argument of that name.
+// Narration holds the status texts that a person sees for a call, as templates:
+// {name} stands for the argument of that name.
 type Narration struct {
-	Started  Text `json:"started,omitzero"`  // while it runs
-	Finished Text `json:"finished,omitzero"` // after a success
-	Failed   Text `json:"failed,omitzero"`   // after a failure
+	Started  Text `json:"started,omitzero"`  // text while the call runs
+	Finished Text `json:"finished,omitzero"` // text after a success
+	Failed   Text `json:"failed,omitzero"`   // text after a failure
 }
 
 // IsZero reports whether there are no templates.
@@ -67,8 +67,8 @@ func (t *Text) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &t.Default)
 }
 
-// In returns the template for a locale: its own, that of its language, the English one,
-// or the default, whichever exists first. It is empty if none of them exists.
+// In returns the template for a locale: the first that exists of its own, the one for
+// its language, the English one and the default. It is empty if none exists.
 func (t Text) In(locale string) string {
 	language, _, _ := strings.Cut(locale, "-")
 	for _, l := range []string{locale, language, "en"} {

@@ -3,9 +3,9 @@ package abi
 import "unicode/utf8"
 
 // Nearest returns the name closest to a misspelled one, or "" if none is close
-// enough: at most one edit per three characters, where swapping two neighbors
-// is one edit. Hosts use it for "did you mean" wherever the names of this
-// contract are typed.
+// enough: at most one edit per three characters, where swapping two neighbors is
+// one edit. Hosts use it for "did you mean" wherever people type names of this
+// contract.
 func Nearest(name string, known []string) string {
 	if len(name) > 64 {
 		return ""

@@ -43,7 +43,7 @@ type Result struct {
 	Value      json.RawMessage `json:"value,omitempty"`   // the tool's result, on success
 	Content    []Block         `json:"content,omitempty"` // content blocks, in the order they were written
 	Summary    string          `json:"summary,omitempty"` // the tool's own summary of its result or error
-	Error      string          `json:"error,omitempty"`   // for the agent; set unless Success
+	Error      string          `json:"error,omitempty"`   // error text for the agent; set unless Kind is Success
 	Limit      Limit           `json:"limit,omitempty"`
 	Connection *Connection     `json:"connection,omitempty"`
 	ExitCode   *int            `json:"exit_code,omitempty"` // exit code of a WASI command, else nil
@@ -71,7 +71,7 @@ type Usage struct {
 	CPU         time.Duration `json:"cpu_ns"`       // processor time on the host, including time that the system gave to other programs
 	Wall        time.Duration `json:"wall_ns"`      // from the start to the end of the call
 	Wait        time.Duration `json:"wait_ns"`      // part of Wall spent waiting for a slot, a processor, or the compilation of the plugin
-	MemoryPeak  int64         `json:"memory_peak"`  // bytes of linear memory
+	MemoryPeak  int64         `json:"memory_peak"`  // largest size of linear memory, in bytes
 	OutputBytes int64         `json:"output_bytes"` // bytes written to all streams
 
 	// StartupFuel is the part of Fuel used to start the plugin up. Each call pays for

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// valuesOf returns the arguments of a call, a JSON object. Anything else has no
-// arguments: the map is empty, and never nil.
+// valuesOf returns the arguments of a call, a JSON object. For anything but an
+// object, the map is empty. It is never nil.
 func valuesOf(args json.RawMessage) values {
 	if v, ok := split(args); ok {
 		return v
@@ -108,8 +108,8 @@ func quote(text []byte, at int) int {
 	}
 }
 
-// plainText returns the text of a JSON string without escapes, or false if it may have
-// any.
+// plainText returns the text of a JSON string without escapes, or false if it may
+// contain escapes.
 func plainText(quoted []byte) (string, bool) {
 	text := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(text, '\\') >= 0 || !utf8.Valid(text) {

@@ -8,7 +8,7 @@ type ToolAnswer struct {
 	Kind       Kind            `json:"kind"`
 	Value      json.RawMessage `json:"value,omitempty"` // only on success
 	Content    []Block         `json:"content,omitempty"`
-	Error      string          `json:"error,omitempty"` // set unless it is a success
+	Error      string          `json:"error,omitempty"` // error text; set unless Kind is Success
 	Limit      Limit           `json:"limit,omitempty"` // the limit that the tool reached
 	Connection *Connection     `json:"connection,omitempty"`
 }
@@ -34,6 +34,6 @@ const EveryTool = "*"
 // Limits on nested calls.
 const (
 	MaxToolDepth = 8       // nested calls, not counting the first
-	MaxToolCalls = 1000    // calls below the first call in total, including refused ones
+	MaxToolCalls = 1000    // total number of calls below the first, including refused ones
 	MaxToolArgs  = 8 << 20 // bytes of the arguments of one call
 )
