@@ -52,10 +52,12 @@ func (c *Call) Err() error {
 	return nil
 }
 
-// Output returns the live output of the call, unbuffered. It is the same stream as [os.Stdout].
+// Output returns a writer for the live output of the call, unbuffered. It is the same stream as
+// [os.Stdout].
 func (c *Call) Output() io.Writer { return stream{c, abi.StreamOutput} }
 
-// Stderr returns the second live output of the call. It is the same stream as [os.Stderr].
+// Stderr returns a writer for the second live output of the call. It is the same stream as
+// [os.Stderr].
 func (c *Call) Stderr() io.Writer { return stream{c, abi.StreamStderr} }
 
 type stream struct {
@@ -91,13 +93,13 @@ func (c *Call) Write(s abi.Stream, data []byte) error {
 	return &WriteError{Stream: s, Code: code, Reason: why.Message}
 }
 
-// progressStream means progress in a WriteError.
+// progressStream stands for progress reports in a WriteError.
 const progressStream abi.Stream = -1
 
-// Progress reports done of a total, in any unit; a negative total is unknown. The
-// message may be empty. It is cheap: call it every few milliseconds of work. It
-// returns [ErrCanceled] once the call is being stopped, and a [*WriteError] for NaN
-// and for a message that is not UTF-8.
+// Progress reports that done out of total is finished, in any unit; a negative
+// total means that it is unknown. The message may be empty. It is cheap: call it
+// every few milliseconds of work. It returns [ErrCanceled] once the call is being
+// stopped, and a [*WriteError] for NaN and for a message that is not UTF-8.
 func (c *Call) Progress(done, total float64, message string) error {
 	return c.code(progressStream, c.host.Progress(done, total, message))
 }
@@ -116,7 +118,7 @@ func (c *Call) code(s abi.Stream, code int32) error {
 // read returns a field, or nil if it is absent.
 func (c *Call) read(f abi.Field) []byte { return readField(c.host, f) }
 
-// readField reads a long field twice, first to get its length.
+// readField reads a field: a long one twice, the first time to get its length.
 func readField(h Host, f abi.Field) []byte {
 	buf := make([]byte, 4<<10)
 	n := int(h.Read(f, buf))

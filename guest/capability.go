@@ -10,7 +10,7 @@ import (
 	"github.com/toolhost/toolhost/internal/typed"
 )
 
-// Host calls the capability op of the host with the request as JSON, and decodes the
+// Host calls the host's capability op with the request as JSON, and decodes the
 // response into response, a pointer or nil. The error is a [*HostError] if the host
 // refuses or fails. Other goroutines run while it waits.
 func (c *Call) Host(op string, request, response any) error {
@@ -45,8 +45,8 @@ func (c *Call) HostContext(ctx context.Context, op string, request, response any
 
 // awaiter is a Host in which several goroutines can wait for operations concurrently.
 type awaiter interface {
-	// Await calls an operation and returns the code of Call, and the response. It
-	// cancels the operation once done is closed.
+	// Await calls an operation and returns its response, with the code that Call
+	// would return. It cancels the operation once done is closed.
 	Await(done <-chan struct{}, op string, request []byte) (code int32, response []byte)
 }
 
@@ -102,9 +102,9 @@ type checkpoint struct {
 
 // SaveCheckpoint stores up to 1 MiB with a background run, in place of an earlier
 // checkpoint, so that its next attempt can resume. It is durable when it returns nil,
-// and waits while the disk of the host is full.
-// It costs a million units of fuel and a write to disk: save every few seconds of
-// work. In a call that is not a background run it does nothing and returns nil.
+// and waits while the host's disk is full. It costs a million units of fuel and a
+// write to disk: save every few seconds of work. In a call that is not a background
+// run it does nothing and returns nil.
 func (c *Call) SaveCheckpoint(data []byte) error {
 	return unlessDenied(c.Host("checkpoint.save", checkpoint{data}, nil))
 }
@@ -153,8 +153,8 @@ func (c *Call) report(r report) error {
 	return err
 }
 
-// Question is one form for the user and Answer is the reply. [abi.Questions] has
-// the rules.
+// Question is one form for the user, and Answer is the reply. [abi.Questions]
+// states the rules.
 type (
 	Question = abi.Question
 	Answer   = abi.Answer

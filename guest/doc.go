@@ -62,7 +62,7 @@
 // error made by [ConnectionRequired] asks the user to connect something first. A panic
 // in a tool is recovered: the operator sees it with its stack, the model sees one
 // generic sentence. A panic in another goroutine ends the instance. A tool that ends
-// its goroutine with [runtime.Goexit] counts as panicked.
+// its goroutine with [runtime.Goexit] counts as having panicked.
 //
 // # Stopping
 //
@@ -74,13 +74,13 @@
 //
 // # Waiting
 //
-// Ordinary Go waits: [time.Sleep], timers, tickers, channels, mutexes, requests over
-// HTTP (see package web), [Call.CallTool], [Call.Ask], [Call.Receive] and [Call.Sleep],
-// each in any goroutine. Goroutines run while others wait, and so do up to 63
-// operations of the host at a time; further operations wait for their turn. As soon as
-// no goroutine can run, the module returns to the host, which resumes it when an
-// operation or the first timer ends. A call that waits this way uses no processor and
-// no fuel.
+// Ordinary Go code can wait, in any goroutine: with [time.Sleep], or for timers,
+// tickers, channels, mutexes, requests over HTTP (see package web), [Call.CallTool],
+// [Call.Ask], [Call.Receive] and [Call.Sleep]. Goroutines run while others wait, and so
+// do up to 63 operations of the host at a time; further operations wait for their turn.
+// As soon as no goroutine can run, the module returns to the host, which resumes it
+// when an operation or the first timer ends. A call that waits this way uses no
+// processor and no fuel.
 //
 //   - Nothing preempts a goroutine: one that computes holds up all others until it blocks
 //     or uses the call. One that yields in a loop ([runtime.Gosched]) keeps the call from
@@ -89,8 +89,8 @@
 //     the tool had panicked. The stacks of all goroutines go to the operator's log.
 //   - When the tool returns, its other goroutines end where they are, and their operations
 //     are canceled.
-//   - Without the grant clock, time stands still while an operation is pending. Otherwise
-//     it advances at once to the first timer.
+//   - Without the grant clock, time stands still while an operation is pending. While
+//     none is, it jumps to the first timer.
 //   - A stop ends waiting operations with [ErrCanceled], but not time.Sleep: use
 //     [Call.Sleep], or sleep for short times.
 //   - A request of more than a mebibyte holds up all goroutines until it is answered.

@@ -15,7 +15,7 @@ var (
 	ErrLimit    = errors.New("limit reached")       // matched by a [*HostError]: the operator allows no more
 	ErrConflict = errors.New("changed meanwhile")   // matched by a [*HostError]: the stored value has another version
 	ErrUnknown  = errors.New("unknown capability")  // matched by a [*HostError]: this host does not have it
-	ErrLost     = errors.New("lost")                // matched by a [*HostError]: it had begun when its host died, and may have taken effect
+	ErrLost     = errors.New("lost")                // matched by a [*HostError]: the operation had begun when its host died, and may have taken effect
 )
 
 // Errorf makes a tool error. It is [fmt.Errorf]: a tool may return any other error too.
@@ -70,7 +70,7 @@ type HostError struct {
 
 func (e *HostError) Error() string { return fmt.Sprintf("%s: %s: %s", e.Op, e.Code, e.Message) }
 
-// Is makes the error match the sentinel of its code.
+// Is makes the error match the sentinel for its code.
 func (e *HostError) Is(target error) bool {
 	sentinels := map[string]error{"denied": ErrDenied, "unknown": ErrUnknown, "conflict": ErrConflict, "limit": ErrLimit, "canceled": ErrCanceled, "lost": ErrLost}
 	return sentinels[e.Code] == target

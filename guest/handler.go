@@ -20,10 +20,11 @@ type Handler struct {
 // blocks (see [Call.Content]).
 type None struct{}
 
-// Handle makes a handler from a function of arguments that returns a result. The
-// host checks the arguments against the input schema first. In is a struct. Out is
-// any type that encoding/json can write, or [None]; an [any] or [json.RawMessage]
-// has no output schema. The function must not use the call after it returns.
+// Handle makes a handler from a function that takes arguments and returns a result.
+// The host first checks the arguments against the input schema. In is a struct. Out
+// is any type that encoding/json can write, or [None]; an [any] or
+// [json.RawMessage] has no output schema. The function must not use the call after
+// it returns.
 func Handle[In, Out any](f func(c *Call, in In) (Out, error)) Handler {
 	warmUp[In, Out]()
 	return Handler{

@@ -52,8 +52,8 @@ func (k KV) SetIf(key string, value any, version int64, ttl time.Duration) (int6
 // Delete removes a value, if there is one.
 func (k KV) Delete(key string) error { return k.values.delete(key) }
 
-// List returns the values whose keys begin with prefix, sorted by key. It ends after an
-// error.
+// List returns the values whose keys begin with prefix, sorted by key. The sequence
+// ends after an error.
 func (k KV) List(prefix string) iter.Seq2[StoredValue, error] {
 	return func(yield func(StoredValue, error) bool) {
 		after, more := "", true

@@ -15,8 +15,8 @@ type Message struct {
 
 // Receive waits for the next message to the run, in the order they were sent, and
 // returns it. It returns nil if none arrives in time. The tool needs the hint messages.
-// If the call is stopped meanwhile, the error matches [ErrCanceled]; in a call that is
-// not a background run it matches [ErrDenied].
+// If the call is stopped while it waits, the error matches [ErrCanceled]; in a call
+// that is not a background run it matches [ErrDenied].
 //
 // A message is acknowledged when Receive is called again and asks the host for more. If
 // the host goes down before that, the message is delivered again to the next attempt:

@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/internal/typed"
 )
 
-// Hints are a tool's statements about its behavior. A missing hint has the cautious value: true for
+// Hints describe the behavior of a tool. A missing hint has the cautious value: true for
 // Destructive and OpenWorld, false for all others.
 //
 //	SupportsBackground bool        may be spawned as a background run
@@ -23,19 +23,20 @@ import (
 //	Messages           bool        its background runs read messages that are sent to them
 type Hints = abi.Hints
 
-// Limits are the limits that a tool requests. Zero means the host's default, and the
-// operator's maximum caps them.
+// Limits holds the limits that a tool requests. Zero means the host's default, and
+// the operator's maximum caps them.
 //
-//	Fuel              int64 units
+//	Fuel              int64 in units
 //	MemoryBytes       int64
-//	TimeoutSeconds    int64 of a call
+//	TimeoutSeconds    int64 for a call
 //	ParkAfterSeconds  int64 until a call continues as a background run
-//	BackgroundSeconds int64 of a background run
+//	BackgroundSeconds int64 for a background run
 //	OutputBytes       int64 written to all streams
 type Limits = abi.Limits
 
-// Needs are the grants that a plugin requires before any of its tools is called, or a tool
-// before it is called itself. Call.Has asks for the optional ones.
+// Needs lists the grants that a plugin requires before any of its tools is called, or that
+// a tool requires before it is called itself. Call.Has tells which optional ones are
+// granted.
 //
 //	Files   []FileNeed  folders
 //	Env     []string    names of environment variables
@@ -59,10 +60,10 @@ type FileNeed = abi.FileNeed
 // HTTPNeed describes HTTP requests that a plugin must be able to make.
 //
 //	URL     string   https://HOST/PATH: HOST *.example.com matches one more label, and a final /* everything below
-//	Methods []string in upper case; none is GET and HEAD, * is all
+//	Methods []string in upper case; none means GET and HEAD, * means all
 type HTTPNeed = abi.HTTPNeed
 
-// Narration has the status texts for a person, see [Say].
+// Narration holds the status texts that a person sees: see [Say].
 //
 //	Started  Text
 //	Finished Text
@@ -76,7 +77,7 @@ type Narration = abi.Narration
 type Text = abi.Text
 
 // Say makes a status text of a [Narration], in which {name} stands for the argument of
-// that name. Use [Text] for one per locale.
+// that name. Use [Text] for a text in several locales.
 func Say(template string) Text { return Text{Default: template} }
 
 // Plugin is a plugin and its tools. It must not change once it is served.
@@ -88,13 +89,13 @@ type Plugin struct {
 	License     string // SPDX expression
 	Authors     []string
 	Tools       []Tool
-	Needs       Needs // of all tools; the zero Needs requires no grants
+	Needs       Needs // needs of all tools; the zero Needs requires no grants
 	// Requires names features of the contract that the plugin cannot work without, such
 	// as "kv". A host that lacks one refuses the plugin and says so. See the contract.
 	Requires []string
-	// Config is a struct that has a field for each setting of the plugin, with the tags of
-	// arguments: the host shows and checks what the operator sets. Its values are ignored.
-	// Nil allows any settings. See [Call.Config].
+	// Config is a struct that has a field for each setting of the plugin, with the same
+	// tags as arguments: the host shows and checks what the operator sets. Its values are
+	// ignored. Nil allows any settings. See [Call.Config].
 	Config any
 }
 

@@ -1,7 +1,7 @@
 package guest
 
-// Session has the values that the tools of a session share: JSON documents of up to 64
-// KiB each, at most 256 of them with 1 MiB in total. They outlive the call and are
+// Session holds the values that the tools of a session share: JSON documents of up to
+// 64 KiB each, at most 256 of them with 1 MiB in total. They outlive the call and are
 // removed with the session. Do not keep secrets there: other tools of the session, and
 // its user, can read them.
 //

@@ -17,8 +17,9 @@ const (
 	nonblock = 4 // FDFLAGS_NONBLOCK of WASI
 )
 
-// idle is stdin in the runtime's poller. When no goroutine can run, the host makes it
-// ready, with the time until the first timer as data. See host/idling.go.
+// idle is stdin, registered with the runtime's poller. When no goroutine can run, the
+// host makes it ready, with the time until the first timer as data. See
+// host/idling.go.
 var idle *os.File
 
 func openIdle() {
@@ -53,11 +54,11 @@ func wake() {
 // timer is the operation that ends when the runtime's first timer fires.
 var timer alarm
 
-// alarm is one operation at a time, because a call may have only a few.
+// alarm uses one operation at a time, because a call may have only a few.
 type alarm struct {
-	id       int32 // 0 without one
+	id       int32 // operation that is pending; 0 if there is none
 	due      time.Time
-	canceled bool // it ends soon, and then another one may be started
+	canceled bool // the operation ends soon, and another one may then be started
 	stopped  bool // the call is being stopped, which ends sleeps immediately
 }
 
@@ -87,7 +88,7 @@ func (a *alarm) set(after time.Duration) error {
 	return nil
 }
 
-// end records the end of the operation.
+// end records that the operation has ended.
 func (a *alarm) end(code int32) {
 	a.stopped = a.stopped || code == abi.CallCanceled && !a.canceled
 	a.id, a.canceled = 0, false

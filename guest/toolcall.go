@@ -16,10 +16,10 @@ type ToolAnswer = abi.ToolAnswer
 // result, a pointer or nil. The tool must be in Plugin.Needs.Tools and granted;
 // otherwise the error matches [ErrDenied]. The tool runs in the session of this call.
 // The host makes the same checks as for an agent, so the tool may need approval. Its
-// fuel and time are part of this call's.
+// fuel and time count toward this call's.
 //
 // If the tool has no result, the error is a [*ToolError]. Return it unchanged to pass
-// a required connection on to your own caller.
+// on to your own caller that a connection is required.
 func (c *Call) CallTool(name string, args, result any) error {
 	answer, err := c.ToolAnswer(name, args, 0)
 	if err != nil {

@@ -18,14 +18,14 @@ func hostStart(op unsafe.Pointer, opSize int32, ptr unsafe.Pointer, size int32) 
 // work is the call that the worker runs.
 type work struct {
 	call     *Call
-	answered bool // it has written a result
+	answered bool // whether it has written a result
 	ended    bool
 	code     int32 // result of toolhost_invoke, once it has ended
 }
 
 var (
 	now  = new(work) // the current call
-	next *work       // not begun by the worker yet
+	next *work       // call that the worker has not begun yet
 )
 
 // startWorker starts the worker. Its stack is part of the state that calls begin with.
@@ -44,8 +44,8 @@ func startWorker() {
 	runtime.Gosched()
 }
 
-// growStack has the worker's stack grow to the size that most calls need, before the
-// first of them.
+// growStack makes the worker's stack grow to the size that most calls need, before
+// the first of them.
 //
 //go:noinline
 func growStack() {
@@ -94,10 +94,10 @@ type ended struct {
 	response []byte
 }
 
-// pending are the started operations, each with a goroutine that waits for its end.
+// pending holds the operations that were started: for each, a goroutine waits for its end.
 var pending = map[int32]chan ended{}
 
-// room limits pending operations to all that a call may have, except one for the timer.
+// room limits the pending operations to as many as a call may have, less one for the timer.
 var room = make(chan struct{}, abi.MaxPending-1)
 
 //go:wasmexport toolhost_resume

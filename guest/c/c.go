@@ -1,4 +1,4 @@
-// Package c has the SDK for plugins in C: one header.
+// Package c contains the SDK for plugins in C: one header.
 package c
 
 import _ "embed"

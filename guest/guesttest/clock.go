@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// start is the time at which the clock of a plugin without the need clock begins.
+// start is the time at which the clock begins for a plugin that does not need a real one.
 var start = time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// StoppedClock calls f with the clock that a plugin without the need clock gets: it begins
+// StoppedClock calls f with the clock of a plugin that does not need a real one: it begins
 // on 2022-01-01 in UTC, and advances only during sleeps. The rules of [synctest.Test] apply
 // to f and to the tools that it calls: their goroutines must end, and they must not use
 // channels made outside f, such as package variables.

@@ -24,10 +24,10 @@ import (
 	"github.com/toolhost/toolhost/internal/schema"
 )
 
-// Check fails the test if a host would refuse the plugin's manifest, or if an example does not return its
-// stated result. Each example is a subtest. Folders that the tool or its plugin needs, or can use, are
-// copies of those in testdata: /work is a copy of testdata/work. See [guest.Call.Folder]. The clock is real,
-// even without the need clock.
+// Check fails the test if a host would refuse the plugin's manifest, or if an example does not
+// return its stated result. Each example is a subtest. Folders that the tool or its plugin needs,
+// or can use, are copies of folders in testdata: /work is a copy of testdata/work. See
+// [guest.Call.Folder]. The clock is real, even if the plugin does not need one.
 func Check(t *testing.T, p *guest.Plugin) {
 	t.Helper()
 	m, err := p.Manifest()

@@ -20,7 +20,7 @@ import (
 // gives no facts and never stops a call. It is safe for concurrent use.
 type Host struct {
 	Facts guest.Facts
-	// Capabilities has the functions behind [guest.Call.Host], by the name of the
+	// Capabilities holds the functions behind [guest.Call.Host], by the name of the
 	// capability. A nil function means that the capability is not granted. A missing
 	// capability of the contract is not granted; any other missing name is unknown
 	// to the host. An error is a failure; a [*guest.HostError] is returned
@@ -38,18 +38,18 @@ type Host struct {
 	// Messages are sent to the run before the call, in this order. Nil means that the
 	// call is not a background run.
 	Messages []json.RawMessage
-	// Tools are other tools that the plugin may call. A [guest.ToolAnswer] is the
-	// complete outcome; any other value is the result of a success. An error is a tool
-	// error; a [*guest.HostError] is an error of the call itself, such as one with the
-	// code "lost". A missing tool is not granted. [Host.ToolOf] makes a function from a
-	// tool of another plugin.
+	// Tools holds the other tools that the plugin may call, by name. A
+	// [guest.ToolAnswer] is the complete outcome; any other value is the result of a
+	// success. An error is a tool error; a [*guest.HostError] is an error of the call
+	// itself, such as one with the code "lost". A missing tool is not granted.
+	// [Host.ToolOf] makes a function from a tool of another plugin.
 	Tools map[string]func(args json.RawMessage) (any, error)
 	// Session holds the session's values. Nil means that they are not granted.
 	Session *Store
 	// KV is the key-value store of the plugin. Nil means that it is not granted.
 	KV *Store
-	// Answers are the user's answers to [guest.Call.Ask], by the keys of the questions, see
-	// [Accept]. A question without one fails. Nil means that asking is not granted.
+	// Answers holds the user's answers to [guest.Call.Ask], by the keys of the questions,
+	// see [Accept]. A question without one fails. Nil means that asking is not granted.
 	Answers map[string]guest.Answer
 	// Folders maps the paths of the plugin's needs to folders of the test. A tool finds
 	// them with [guest.Call.Folder]. Other folders are not granted.
@@ -58,11 +58,11 @@ type Host struct {
 	// [Recorded]. During a call it also replaces [http.DefaultTransport], so do not run such tests
 	// in parallel. Nil means that HTTP is not granted.
 	HTTP http.RoundTripper
-	// HTTPRules are rules that the operator grants in addition to the needs of the
-	// plugin.
+	// HTTPRules lists the rules that the operator grants in addition to the needs
+	// of the plugin.
 	HTTPRules []guest.HTTPNeed
-	// Secrets has the secrets named by the rules of the grant http, and whether each
-	// has a value. Any other secret is not granted.
+	// Secrets lists the secrets named by the rules of the grant http, and tells
+	// whether each has a value. Any other secret is not granted.
 	Secrets map[string]bool
 }
 
@@ -146,17 +146,17 @@ func broken(format string, args ...any) Outcome {
 type call struct {
 	Host
 	tool     string
-	readonly bool // the tool has the hint
+	readonly bool // whether the tool has the hint readonly
 	args     []byte
 
-	rules    []egress.Rule // its needs as rules
+	rules    []egress.Rule // needs and HTTPRules, as rules
 	restored []byte        // the checkpoint before the call
 
 	mu              sync.Mutex
 	stopping        bool
 	response        []byte
 	result, errText []byte
-	given           bool // the tool wrote to the result, perhaps an empty one
+	given           bool // whether the tool wrote a result, if only an empty one
 	summary         string
 	stdout, stderr  strings.Builder
 	said            Progress // last report
@@ -264,7 +264,7 @@ func (c *call) answer() int32 {
 	return abi.Continue
 }
 
-// codes are the return values of the call function for each failure.
+// codes holds the return values of the call function, by failure.
 var codes = map[string]int32{
 	"denied": abi.CallDenied, "unknown": abi.CallUnknown, "invalid": abi.CallInvalid,
 	"failed": abi.CallFailed, "limit": abi.CallLimit, "canceled": abi.CallCanceled, "conflict": abi.CallConflict,
@@ -383,7 +383,7 @@ func (c *call) checkpoint(op string, request []byte) (any, error) {
 	return nil, &guest.HostError{Code: "unknown", Message: "this host has no such capability"}
 }
 
-// report implements the operation report.
+// report implements the operation "report".
 func (c *call) report(request []byte) (any, error) {
 	var in struct{ Status, Unit, Summary *string }
 	if err := json.Unmarshal(request, &in); err != nil || in.Status == nil && in.Unit == nil && in.Summary == nil {

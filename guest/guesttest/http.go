@@ -199,8 +199,8 @@ func (a *calls) enter(c *call) (leave func()) {
 	}
 }
 
-// RoundTrip implements [http.RoundTripper] for the latest call with an HTTP of its
-// own, or otherwise the latest call.
+// RoundTrip implements [http.RoundTripper] for the latest call that has an HTTP of
+// its own, or else for the latest call.
 func (a *calls) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	var latest *call
@@ -241,7 +241,7 @@ func (c *call) roundTrip(r *http.Request) (*http.Response, error) {
 	return c.HTTP.RoundTrip(r)
 }
 
-// http implements the operation http.
+// http implements the operation "http".
 func (c *call) http(request []byte) (any, error) {
 	var in struct {
 		Method, URL string

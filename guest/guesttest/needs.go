@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/internal/egress"
 )
 
-// granted implements the operation granted.
+// granted implements the operation "granted".
 func (c *call) granted(request []byte) (any, error) {
 	n, err := abi.DecodeNeeds(request)
 	if err != nil {
@@ -18,7 +18,8 @@ func (c *call) granted(request []byte) (any, error) {
 	return map[string]bool{"granted": c.has(n)}, nil
 }
 
-// has reports whether the test's Host grants needs. Sleeping stands for the clock.
+// has reports whether the test's Host grants needs. The clock counts as granted if the capability
+// "sleep" is.
 func (c *call) has(n abi.Needs) bool {
 	missing := n.Clock && c.Capabilities["sleep"] == nil || n.Ask && c.Answers == nil ||
 		!c.Session.grants(n.Session, c.readonly) || !c.KV.grants(n.KV, c.readonly) ||

@@ -11,8 +11,8 @@ import (
 	"github.com/toolhost/toolhost/guest"
 )
 
-// Store has the values of a session or of a key-value store, without the limits of a
-// host. The zero Store is empty. It is safe for concurrent use.
+// Store holds the values of a session or of a key-value store, without the limits of
+// a host. The zero Store is empty. It is safe for concurrent use.
 type Store struct {
 	ReadOnly bool // the grant allows only reading
 
@@ -46,7 +46,7 @@ func (s *Store) Value(key string) json.RawMessage {
 	return s.get(key).Data
 }
 
-// use performs an operation of a tool. readonly is the tool's hint.
+// use performs an operation of a tool. readonly is the tool's hint of that name.
 func (s *Store) use(op string, request []byte, readonly bool) (any, error) {
 	kind, do, _ := strings.Cut(op, ".")
 	if !slices.Contains([]string{"get", "set", "delete", "list"}, do) {

@@ -40,7 +40,7 @@ func (c *call) callTool(request []byte) (any, error) {
 	return guest.ToolAnswer{Kind: abi.Success, Value: value}, err
 }
 
-// ToolOf returns a tool of another plugin for [Host.Tools]. The tool is called with this host.
+// ToolOf returns a function for [Host.Tools] that calls a tool of another plugin with this host.
 func (h Host) ToolOf(p *guest.Plugin, tool string) func(args json.RawMessage) (any, error) {
 	return func(args json.RawMessage) (any, error) {
 		o := h.Call(p, tool, args)

@@ -11,8 +11,8 @@ import (
 	"github.com/toolhost/toolhost/guest"
 )
 
-// searchTools finds the other tools of the test whose names have a word of the query.
-// The test does not know their arguments and results.
+// searchTools finds the other tools of the test whose names contain a word of the
+// query. The test does not know their arguments and results.
 func (c *call) searchTools(request []byte) (any, error) {
 	var in struct {
 		Query string `json:"query"`

@@ -1,4 +1,4 @@
-// Package python has the runtime of plugins in Python: CPython 3.13 as a module of
+// Package python contains the runtime of plugins in Python: CPython 3.13 as a module of
 // toolhost_v1, with its standard library and the SDK (src/toolhost), built by build.sh. A
 // plugin is the runtime with a script in a custom section. The package has 4 MB of data:
 // only programs that build plugins should import it.
@@ -20,7 +20,7 @@ import (
 //go:embed python.wasm.gz
 var compressed []byte
 
-// decompress runs once, and takes some 60 ms.
+// decompress runs once, and takes about 60 ms.
 var decompress = sync.OnceValues(func() ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {

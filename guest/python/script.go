@@ -27,14 +27,14 @@ var (
 const (
 	tool      = "tool.py"
 	wheels    = "wheels"
-	maxScript = 64 << 20 // bytes of all files, to stop at a broken wheel
+	maxScript = 64 << 20 // bytes of all files: a bound for broken wheels
 )
 
 // Script returns the script of a project: the text of tool.py if there is nothing else,
-// otherwise an archive. The archive has tool.py, the other modules, the packages with all
-// their files, and the unpacked wheels of the folder wheels. Tests (test_*.py, a folder
-// tests) and names that begin with a dot are left out. The same files always produce the
-// same bytes.
+// otherwise an archive. The archive contains tool.py, the other modules, the packages
+// with all their files, and the unpacked wheels of the folder wheels. Tests (test_*.py, a
+// folder tests) and names that begin with a dot are left out. The same files always
+// produce the same bytes.
 //
 // The errors are [ErrNoTool], [ErrImpure], [ErrTwice] and [ErrLarge], each with the file's
 // name, and any error of reading the project.

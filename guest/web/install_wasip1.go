@@ -2,5 +2,5 @@ package web
 
 import "net/http"
 
-// Plugins have no other network, so this one is the default.
+// Plugins have no other way to reach the network, so this one is the default.
 func init() { http.DefaultTransport = Transport{} }

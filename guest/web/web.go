@@ -11,7 +11,7 @@
 // hop of a redirect. A refused request fails with an error that matches
 // [guest.ErrDenied] and says which grant would allow it. If a body is too large, the
 // error matches [guest.ErrLimit]. A request that needs a secret without a value ends
-// the call with a required connection.
+// the call: the user has to connect something first.
 //
 // Responses are returned whole and decompressed, without trailers. The host owns the
 // connections, so settings of an [http.Transport] do not apply. The deadline of a
@@ -143,8 +143,8 @@ func headers(h http.Header) http.Header {
 	return h
 }
 
-// length returns the content length of a response. That of a HEAD response is only
-// announced.
+// length returns the content length of a response. A response to HEAD only
+// announces it.
 func length(r *http.Request, h http.Header, body int) int64 {
 	if r.Method != http.MethodHead {
 		return int64(body)

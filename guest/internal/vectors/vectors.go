@@ -289,7 +289,7 @@ type receiveArgs struct {
 	Count int `json:"count"`
 }
 
-// receive takes messages without waiting, null for none.
+// receive takes messages without waiting; null stands for none.
 func receive(c *guest.Call, in receiveArgs) (out []json.RawMessage, _ error) {
 	for range in.Count {
 		m, err := c.Receive(0)
