@@ -7,7 +7,7 @@ import (
 )
 
 // dropRefused removes plugins of packs that are not in the lock and do not give way to
-// others. They are problems.
+// others. They become problems.
 func (l *loader) dropRefused(found []*Plugin) []*Plugin {
 	return slices.DeleteFunc(found, func(p *Plugin) bool {
 		if p.refused != nil {

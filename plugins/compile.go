@@ -67,15 +67,15 @@ func (p *Plugin) Compile(ctx context.Context) error {
 	return nil
 }
 
-// compilation is a compilation in progress. It is canceled when no caller waits
-// for it any more, or for one of a higher priority.
+// compilation is a compilation in progress. It is canceled when no caller waits for
+// it any longer, or when a caller needs it at a higher priority.
 type compilation struct {
 	done     chan struct{} // closed when module and err are set
 	module   *host.Module
 	err      error
 	waiting  int
-	low      bool // at low priority
-	canceled bool // callers start over
+	low      bool // whether it runs at low priority
+	canceled bool // whether it was canceled: callers then start over
 	cancel   context.CancelCauseFunc
 }
 
@@ -177,7 +177,7 @@ func (p *Plugin) compiledBefore() bool {
 	return p.hasCode()
 }
 
-// hasCode is compiledBefore for callers that hold p.mu.
+// hasCode is like compiledBefore, for callers that hold p.mu.
 func (p *Plugin) hasCode() bool { return p.module != nil || p.code != host.Code{} }
 
 // giveUp is called when a caller no longer waits for a compilation. It reports
@@ -277,8 +277,8 @@ func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) {
 	})
 }
 
-// load compiles the file if it is unchanged. Of a plugin that is held, it loads the compiled
-// code.
+// load compiles the file if it is unchanged. For a plugin that is held, it loads the
+// compiled code.
 func (p *Plugin) load(ctx context.Context, opts host.CompileOptions) (*host.Module, error) {
 	wasm, err := p.contents()
 	if err != nil && p.held.Load() {

@@ -102,7 +102,7 @@ func (l *loader) describe(p *Plugin) ([]byte, error) {
 	return manifest, nil
 }
 
-// described returns the description of the same file in the earlier reading, or a
+// described returns the description of the same file from the earlier reading, or a
 // new one.
 func (l *loader) described(at place, digest string) *description {
 	for _, before := range []*Plugin{l.before[at], l.undescribedBefore[at]} {
@@ -114,7 +114,7 @@ func (l *loader) described(at place, digest string) *description {
 }
 
 // describeOptions returns the options for compiling a plugin whose name is not known
-// yet. It may be one that is never compiled otherwise.
+// yet. The plugin may be one that is otherwise never compiled.
 func (c *Config) describeOptions() host.CompileOptions {
 	return host.CompileOptions{Interpret: len(c.Interpret) > 0}
 }
@@ -134,8 +134,8 @@ func (p *Plugin) describe(ctx context.Context, opts host.CompileOptions) ([]byte
 	return manifest, err
 }
 
-// cachedManifest returns the file of a plugin's cached description, or nothing without a
-// cache.
+// cachedManifest returns the name of the file that caches a plugin's description, or ""
+// if there is no cache.
 func cachedManifest(cacheDir, digest string) string {
 	if cacheDir == "" {
 		return ""

@@ -54,7 +54,7 @@ func missing(err error) error {
 	return err
 }
 
-// known returns the digest, or nothing if it is not known yet.
+// known returns the digest, or "" if it is not known yet.
 func (p *Plugin) known() string {
 	if d := p.digest.Load(); d != nil {
 		return *d
@@ -119,8 +119,8 @@ func stampOf(info fs.FileInfo) stamp {
 	return s
 }
 
-// hashFile hashes a file of at most most bytes. The error is [ErrChanged] if the
-// file changes while it is read.
+// hashFile hashes a file. It refuses one of more than most bytes. The error is
+// [ErrChanged] if the file changes while it is read.
 func hashFile(folder fs.FS, name string, most int64) (string, stamp, error) {
 	file, s, err := openFile(folder, name, most)
 	if err != nil {
@@ -147,18 +147,18 @@ func hashFile(folder fs.FS, name string, most int64) (string, stamp, error) {
 // digests caches digests by stamp in a file, so that the next process need not read
 // the plugins again.
 type digests struct {
-	file string // empty: for this process only
+	file string // name of the file; if empty, digests are cached for this process only
 
 	mu      sync.Mutex
 	known   map[string]string
 	changed bool
 }
 
-// maxDigests is the most entries of the file. A full file starts over.
+// maxDigests is the maximum number of entries in the file. A full file starts over.
 const maxDigests = 4096
 
-// openDigests reads the file, if there is a folder for it. A damaged one is ignored and
-// replaced later.
+// openDigests reads the file, if there is a folder for it. A damaged file is ignored
+// and replaced later.
 func openDigests(cacheDir string) *digests {
 	d := &digests{known: map[string]string{}}
 	if cacheDir == "" {

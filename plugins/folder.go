@@ -14,7 +14,7 @@ import (
 
 // Folder is a folder of plugins.
 type Folder struct {
-	Path string // for messages
+	Path string // path as shown in messages
 	FS   fs.FS
 	// Pack is true for plugins that come with the program. Agents know their tools by
 	// the tools' own names, without the plugin's name. A plugin of a pack gives way to
@@ -31,21 +31,22 @@ type Folder struct {
 	// file name. Nil means the file name.
 	Resolved func() (string, error)
 
-	dir    string // on disk, to watch it; empty for other file systems
-	single bool   // see Single
-	source string // source for Verifier, if it is not Path
+	dir    string // path on disk, for watching it; empty for other file systems
+	single bool   // whether it holds one plugin: see Single
+	source string // source for the Verifier, if that is not Path
 }
 
 // Dir returns the folder at that path, which need not exist yet. A folder or file is
 // refused if anyone but this user and root can write to it, because its plugins would
-// receive the operator's grants. So is the target of a link that others can replace.
+// receive the operator's grants. Nor may others be able to replace the target of a
+// link.
 func Dir(path string) Folder {
 	return Folder{Path: path, FS: dirFS{os.DirFS(path).(statDirFS), path}, dir: path}
 }
 
 // Single returns a folder with one plugin. Messages refer to it by the name of the
-// folder, such as a reference to a registry. The folder dir on disk changes whenever the
-// plugin does: it is watched.
+// folder, such as a reference to a registry. The folder dir on disk, which changes
+// whenever the plugin does, is watched.
 func Single(name string, fsys fs.FS, dir string) Folder {
 	return Folder{Path: name, FS: fsys, dir: dir, single: true}
 }
@@ -58,9 +59,8 @@ func (f Folder) file(name string) string {
 	return path.Join(f.Path, name)
 }
 
-// dirFS is os.DirFS that does not block when it opens a pipe. A pipe that has
-// just replaced a file would block the reload, and the end of the process,
-// forever.
+// dirFS is like os.DirFS, but does not block when it opens a pipe. A pipe that has
+// just replaced a file would block the reload, and the end of the process, forever.
 type dirFS struct {
 	statDirFS
 	path string

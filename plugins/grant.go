@@ -13,8 +13,8 @@ import (
 	"github.com/toolhost/toolhost/internal/lock"
 )
 
-// within returns the part of a grant that the lock accepts. The rest is a problem of the
-// plugin.
+// within returns the part of a grant that the lock accepts. The rest is reported as a
+// problem of the plugin.
 func (l *loader) within(p *Plugin) Grant {
 	if l.lock == nil || p.locked == nil {
 		return p.granted

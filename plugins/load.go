@@ -32,10 +32,10 @@ type loader struct {
 	digests  *digests
 	problems []Problem
 
-	lock      *lock.File        // nil: everything is accepted
+	lock      *lock.File        // lock in force; nil accepts everything
 	replaced  *Plugin           // the accepted version of the current file, if it was needed
 	before    map[place]*Plugin // plugins of the earlier reading
-	anySigner bool              // the signer may differ from the accepted one
+	anySigner bool              // whether the signer may differ from the accepted one
 
 	compilations      *sync.WaitGroup
 	ctx               context.Context // context of describing
@@ -75,8 +75,8 @@ func byPlace(plugins []*Plugin) map[place]*Plugin {
 	return places
 }
 
-// Load loads one file of the first folder of cfg. It also returns problems that did not
-// prevent loading it.
+// Load loads one file from the first folder of cfg. It also returns problems that did
+// not prevent loading it.
 func Load(ctx context.Context, h *host.Host, cfg Config, name string) (*Plugin, []Problem, error) {
 	l := newLoader(ctx, h, cfg)
 	l.digests = openDigests(l.cfg.CacheDir)
@@ -203,8 +203,9 @@ func (l *loader) read(p *Plugin, stem string) error {
 	return err
 }
 
-// fill is read without recording the description. It reads the whole module only if its signature counts, or
-// if it was changed a moment ago: its stamp might then not show the next change, so its digest is needed.
+// fill is like read, but does not record the description. It reads the whole module only if its
+// signature counts, or if it was changed a moment ago: its stamp might then not show the next
+// change, so its digest is needed.
 func (l *loader) fill(p *Plugin, stem string) error {
 	wasm, err := l.scan(p)
 	if err != nil {
@@ -239,8 +240,8 @@ func (l *loader) fill(p *Plugin, stem string) error {
 	return p.checkConfig()
 }
 
-// checkConfig compiles the schema of the plugin's settings. Settings that do not fit are a
-// problem of the operator's.
+// checkConfig compiles the schema of the plugin's settings. Settings that do not fit are
+// reported as a problem, for the operator.
 func (p *Plugin) checkConfig() error {
 	if p.Manifest.ConfigSchema == nil {
 		return nil
@@ -308,7 +309,7 @@ func (l *loader) interprets(p *Plugin) bool {
 	return slices.ContainsFunc(l.cfg.Interpret, func(name string) bool { return name == allPlugins || name == p.Manifest.Name })
 }
 
-// openFile opens a file of at most most bytes.
+// openFile opens a file. It refuses one of more than most bytes.
 func openFile(folder fs.FS, name string, most int64) (fs.File, stamp, error) {
 	info, err := fs.Stat(folder, name) // opening a device may have side effects
 	if err == nil && !info.Mode().IsRegular() {

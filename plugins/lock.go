@@ -24,8 +24,8 @@ type Lock struct {
 	// registry is opened, nothing is loaded.
 	File string
 	// Kept is the folder where accepted plugins are kept by their digests, so that they can
-	// be loaded after their files were replaced. Empty keeps none: then a plugin only stays
-	// in use if it is compiled.
+	// be loaded after their files were replaced. If empty, none are kept: a plugin then
+	// stays in use only if it is compiled.
 	Kept string
 	// Check may refuse the content of File. Nil accepts it.
 	Check func(data []byte) error
@@ -36,8 +36,8 @@ var ErrNotAccepted = errors.New("not accepted by " + lock.Name)
 
 // LockError says how a plugin differs from the lock. It matches [ErrNotAccepted].
 type LockError struct {
-	Plugin      string   // name; empty if it is only known to the plugin itself
-	Differences []string // phrases; empty if the plugin is not in the lock
+	Plugin      string   // name; empty if only the plugin itself knows it
+	Differences []string // what differs, as phrases; empty if the plugin is not in the lock
 }
 
 func (e *LockError) Error() string {
@@ -107,8 +107,8 @@ func (f Folder) LockSource() string {
 	return cmp.Or(source, f.Path)
 }
 
-// Entry returns the plugin and its grants as an entry of the lock at that path. The error
-// is that of [Plugin.Digest].
+// Entry returns the plugin and its grants as an entry of the lock at that path. Its
+// errors are those of [Plugin.Digest].
 func (p *Plugin) Entry(file string) (lock.Plugin, error) {
 	digest, err := p.Digest()
 	if err != nil {
@@ -140,7 +140,7 @@ func (p *Plugin) Entry(file string) (lock.Plugin, error) {
 	return e, nil
 }
 
-// lockSigner returns a signer in the form of a lock; nil for nobody.
+// lockSigner returns a signer in the form of a lock; nil if there is none.
 func lockSigner(s Signer) *lock.Signer {
 	switch {
 	case s == Signer{}:
@@ -181,9 +181,9 @@ func (l *loader) checkModule(p *Plugin) error {
 	return err
 }
 
-// checkLock refuses a plugin that differs from the lock. If its module was refused, more
-// can be said now. A plugin of a pack that is not in the lock is refused only if it does
-// not give way to another one.
+// checkLock refuses a plugin that differs from the lock. If its module was refused, the
+// error can say more now. A plugin of a pack that is not in the lock is refused only if
+// it does not give way to another one.
 func (l *loader) checkLock(p *Plugin, refused error) error {
 	switch {
 	case l.lock == nil:
@@ -217,7 +217,7 @@ func (l *loader) checkLock(p *Plugin, refused error) error {
 	return &LockError{p.locked.Name, differences}
 }
 
-// unlocked returns the error of a plugin at a place that is not in the lock.
+// unlocked returns the error for a plugin that is not in the lock.
 func (l *loader) unlocked(name string) error {
 	e := &LockError{Plugin: name}
 	if other := l.lock.Named(name); other != nil {

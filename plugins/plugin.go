@@ -24,7 +24,7 @@ import (
 // Plugin is a loaded plugin file. Its fields do not change. Info.Digest is empty;
 // use [Plugin.Digest].
 type Plugin struct {
-	File     string // folder and name
+	File     string // path of the file: folder and name
 	Source   string // source of the manifest: a section, a sidecar or describe
 	Manifest *abi.Manifest
 	Info     *host.Info
@@ -35,7 +35,7 @@ type Plugin struct {
 	Signer   Signer // who signed it
 
 	host      *host.Host
-	interpret bool // interpret it instead of compiling it
+	interpret bool // whether to interpret it instead of compiling it
 	at        place
 	folder    fs.FS
 	name      string
@@ -45,11 +45,11 @@ type Plugin struct {
 
 	stamp     stamp        // stamp of the file when it was loaded
 	seen      stamp        // stamp when the file was last found unchanged; guarded by the registry's reading
-	beside    string       // digest of the sidecar with its manifest, or empty
+	beside    string       // digest of the sidecar that holds its manifest, or empty
 	signed    string       // digest of its signatures, by anyone
 	granted   Grant        // grants of the configuration; Grant is the accepted part
 	locked    *lock.Plugin // its entry in the lock, or nil
-	kept      bool         // it is the accepted version, and its file has been replaced
+	kept      bool         // whether it is the accepted version of a file that has been replaced
 	refused   error        // why a plugin of a pack is not loaded, unless it gives way
 	notes     []Problem    // problems of a loaded plugin
 	from      Folder
@@ -59,7 +59,7 @@ type Plugin struct {
 	description *description // nil if the manifest is in a section or a sidecar
 
 	digest atomic.Pointer[string] // nil until it is computed
-	held   atomic.Bool            // it stays in use although its file has changed
+	held   atomic.Bool            // whether it stays in use although its file has changed
 
 	compilations *sync.WaitGroup // compilations of the registry
 
@@ -87,12 +87,12 @@ type Tool struct {
 // nil. A missing property with a default counts as given: [Tool.Call] fills it in.
 func (t *Tool) CheckArgs(args json.RawMessage) []abi.Problem { return t.input.Check(args) }
 
-// CheckObject is CheckArgs for strictly parsed arguments.
+// CheckObject is like CheckArgs, for strictly parsed arguments.
 func (t *Tool) CheckObject(args strictjson.Object) []abi.Problem { return t.input.CheckObject(args) }
 
-// Fit is CheckObject for arguments that may be corrected: null in place of an absent value,
-// and JSON in a string, where the schema can have neither. It returns the arguments that
-// fit, and how many values in them were corrected.
+// Fit is like CheckObject, but corrects two kinds of values where the schema does not allow
+// them: null in place of an absent value, and JSON in a string. It returns the arguments
+// that fit, and how many values in them were corrected.
 func (t *Tool) Fit(args strictjson.Object) (fit strictjson.Object, corrected int, problems []abi.Problem) {
 	return t.input.Fit(args)
 }
@@ -142,8 +142,8 @@ func (t *Tool) Denied() error {
 	return &deniedError{who, t.Missing}
 }
 
-// deniedError says what a tool lacks. Its text is made only if it is read, because a listing
-// asks each tool.
+// deniedError says what a tool lacks. Its text is built only when it is read, because a
+// listing checks every tool for this error.
 type deniedError struct {
 	who     string
 	missing []string

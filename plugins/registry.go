@@ -26,16 +26,16 @@ var ErrNoTool = errors.New("no such tool")
 type Config struct {
 	// Folders are read in order, without their subfolders.
 	Folders []Folder
-	// Grants are the operator's grants, by plugin name. A plugin without an entry
+	// Grants holds the operator's grants, by plugin name. A plugin without an entry
 	// gets none.
 	Grants map[string]Grant
-	// Verifier decides on signatures. A plugin that it refuses is a Problem. Nil:
-	// signatures are ignored.
+	// Verifier decides on signatures. A plugin that it refuses is a Problem. If
+	// nil, signatures are ignored.
 	Verifier Verifier
 	// Lock records which plugins the operator has accepted. The zero Lock accepts
 	// everything.
 	Lock Lock
-	// Reserved are the names of the host's own tools, which no plugin may use.
+	// Reserved lists the names of the host's own tools, which no plugin may use.
 	Reserved []string
 	// Taken lists the names of the program's own tools, which no plugin may use: see
 	// [Registry.Take].
@@ -43,23 +43,24 @@ type Config struct {
 	// Interpret names plugins that are interpreted instead of compiled, see
 	// host.CompileOptions. "*" means all plugins.
 	Interpret []string
-	// DescribeLater makes Open and Reload not wait for plugins without a manifest in a
-	// custom section or a sidecar, which have to be compiled to describe themselves. Such
-	// a plugin is a Problem until [Registry.CompileAhead] or [Registry.DescribeAhead] has
-	// described it. Meanwhile the earlier version of its file stays in use.
+	// DescribeLater keeps Open and Reload from waiting for plugins without a manifest in
+	// a custom section or a sidecar, which have to be compiled to describe themselves.
+	// Such a plugin is a Problem until [Registry.CompileAhead] or
+	// [Registry.DescribeAhead] has described it. Meanwhile the earlier version of its
+	// file stays in use.
 	DescribeLater bool
-	// CacheDir caches digests and the manifests of plugins that describe themselves.
-	// A folder that others can write to is a Problem and is not used. Empty caches
-	// nothing.
+	// CacheDir is the folder for caching digests and the manifests of plugins that
+	// describe themselves. A folder that others can write to is a Problem and is not
+	// used. If empty, nothing is cached.
 	CacheDir string
 	// Attached is a value of the program, such as its own settings. It is replaced
 	// together with the plugins: see [View].
 	Attached any
 }
 
-// Registry has the plugins and tools of a set of folders, as of the last reload. It is
-// safe for concurrent use. During a reload every method sees either the whole old set
-// or the whole new one.
+// Registry holds the plugins and tools of a set of folders, as of the last reload. It
+// is safe for concurrent use. During a reload every method sees either the whole old
+// set or the whole new one.
 type Registry struct {
 	host    *host.Host
 	cfg     Config
@@ -84,15 +85,15 @@ type Registry struct {
 // set is the content of the folders at one reading. It does not change.
 type set struct {
 	cfg         Config     // configuration of this reading
-	folders     []int      // numbers of cfg.Folders, see place
-	lock        *lock.File // nil: everything is accepted
+	folders     []int      // numbers of cfg.Folders: see place
+	lock        *lock.File // lock in force; nil accepts everything
 	plugins     []*Plugin
 	tools       map[string]*Tool
 	names       []string // names of the tools, sorted
 	problems    []Problem
 	overridden  []Problem // plugins of packs that give way
 	unknown     []Problem // problems about settings for unknown plugins
-	undescribed []*Plugin // not loaded: not described yet, or without success
+	undescribed []*Plugin // plugins not loaded, because they are not described yet or could not be
 }
 
 // place is the folder and file name of a plugin. The folder is identified by a number

@@ -25,9 +25,9 @@ type Changes struct {
 	// models has changed: new code with the same manifest changes no tool.
 	ToolsAdded, ToolsChanged, ToolsRemoved []string
 
-	Problems []Problem // new ones, and a [GrantError] for each new plugin with tools that lack grants, unless it belongs to a pack
+	Problems []Problem // new problems, and a [GrantError] for each new plugin with tools that lack grants, unless it belongs to a pack
 
-	Solved []string // files that had problems and have none now, without those of plugins in Added or Changed; sorted
+	Solved []string // files that had problems and have none now, except those of plugins in Added or Changed; sorted
 
 	Overridden []Problem // new entries of [Registry.Overridden]
 }
@@ -57,11 +57,12 @@ func (r *Registry) Reload(ctx context.Context) (Changes, error) {
 	return r.Reconfigure(ctx, func(*Config) {})
 }
 
-// Reconfigure is Reload with another configuration. change gets a copy of the current one,
-// and may set Folders, Grants, Interpret, Verifier, Lock and Attached; other fields are
-// ignored. A plugin whose grants or verifier have changed is loaded again; its active calls
-// keep their grants. A new lock replaces the earlier one. If it cannot be read, that is an
-// error, and nothing changes. Concurrent changes are made one after the other.
+// Reconfigure is like Reload, but with another configuration. change gets a copy of the
+// current one, and may set Folders, Grants, Interpret, Verifier, Lock and Attached; other
+// fields are ignored. A plugin whose grants or verifier have changed is loaded again; its
+// active calls keep their grants. A new lock replaces the earlier one. If it cannot be
+// read, that is an error, and nothing changes. Concurrent changes are made one after the
+// other.
 func (r *Registry) Reconfigure(ctx context.Context, change func(*Config)) (Changes, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -144,8 +145,8 @@ func (l *loader) same(p *Plugin) bool {
 // keep returns the earlier version of a plugin whose file cannot be loaded now, with the
 // problem. It is nil if the plugin cannot stay in use: its file is gone, its grants have
 // changed, or this process has never compiled it, so that its code is lost. The last reason
-// does not count while the new version is being described: until then calls get an error to
-// try again. With a lock it returns the accepted version.
+// does not apply while the new version is being described: until then, calls get an error
+// that tells them to try again. With a lock it returns the accepted version.
 func (l *loader) keep(at place, folder Folder, err error) (*Plugin, error) {
 	if l.lock != nil && !errors.Is(err, fs.ErrNotExist) {
 		return l.keepLocked(at, folder, err)
@@ -229,7 +230,7 @@ func newOnes(before, now []Problem) (added []Problem) {
 	return added
 }
 
-// solved returns the files that had problems and have none now, sorted, without those of
+// solved returns the files that had problems and have none now, sorted, except those of
 // plugins that the reload has added or changed.
 func solved(before, now *set) (files []string) {
 	for _, p := range before.problems {

@@ -10,7 +10,7 @@ import (
 	"github.com/toolhost/toolhost/internal/document"
 )
 
-// sidecars are the endings of a manifest's name next to NAME.wasm.
+// sidecars lists what follows NAME in the name of a manifest next to NAME.wasm.
 var sidecars = []string{".toolhost.yaml", ".toolhost.yml", ".toolhost.json", ".toolhost.toml"}
 
 // Sidecars returns the names of the manifests next to a module in a folder. A plugin has

@@ -24,7 +24,7 @@ type SignedFile = signature.File
 type Verifier interface {
 	// Signer returns the signer of a plugin's files: its module, and its sidecar if it
 	// has one. read reads a file next to them, such as plugin.wasm.minisig. source is the
-	// path of the plugin's folder. An error refuses the plugin. Nothing of the plugin has
+	// path of the plugin's folder. An error refuses the plugin. No code of the plugin has
 	// run yet.
 	Signer(source string, files []SignedFile, read func(name string) ([]byte, error)) (Signer, error)
 	// Check returns the signer if it is trusted with a plugin of that name and source,
@@ -58,7 +58,7 @@ func (l *loader) sameSignatures(p *Plugin, sidecar string) bool {
 	return !l.verifies(p) || p.signatureFiles(sidecar).digest() == p.signed
 }
 
-// signatureFiles are the signatures next to a plugin, by name, and errors of reading them.
+// signatureFiles holds the signatures next to a plugin, by name, and the errors from reading them.
 type signatureFiles struct {
 	files map[string][]byte
 	errs  map[string]error

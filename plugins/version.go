@@ -16,7 +16,7 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// versions are earlier versions of plugins, by digest.
+// versions holds earlier versions of plugins, by digest.
 type versions struct {
 	mu     sync.Mutex
 	loaded map[string]*Plugin
@@ -52,8 +52,8 @@ func (p *Plugin) Files() (map[string][]byte, error) {
 	return files, nil
 }
 
-// Keep stores the file of the plugin in a folder by its digest, with its sidecar and their
-// signatures, for [Registry.Version]. The error is [ErrChanged] if they have changed
+// Keep stores the plugin's file in a folder, named by its digest, with its sidecar and
+// their signatures, for [Registry.Version]. The error is [ErrChanged] if they have changed
 // since.
 func (p *Plugin) Keep(dir string) error {
 	digest, err := p.Digest()
@@ -151,8 +151,8 @@ func (r *Registry) load(ctx context.Context, dir string, now *Plugin, digest str
 	return p, nil
 }
 
-// Forget frees an earlier version that is no longer needed. Its running calls finish in
-// it.
+// Forget frees an earlier version that is no longer needed. Calls that are running
+// finish in it.
 func (r *Registry) Forget(ctx context.Context, digest string) {
 	r.versions.mu.Lock()
 	defer r.versions.mu.Unlock()
