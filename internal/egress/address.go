@@ -19,7 +19,7 @@ const (
 	kindReserved    kind = "reserved"
 )
 
-// special are the addresses that are not public, from the IANA registries of
+// special lists the addresses that are not public, from the IANA registries of
 // special-purpose addresses. The first match decides.
 var special = []struct {
 	prefix netip.Prefix
@@ -110,8 +110,8 @@ func article(k kind) string {
 	return "a " + string(k) + " address"
 }
 
-// admitAddress decides about a connection. named is the host of the request if that is
-// an address.
+// admitAddress decides whether a connection to an address is admitted. named is the
+// host of the request if that is an address.
 func admitAddress(addr netip.Addr, private bool, named netip.Addr) error {
 	if addr.Zone() != "" {
 		return &addressError{addr, kindLinkLocal}

@@ -23,7 +23,7 @@ type Call struct {
 	mask masker
 
 	learning sync.Mutex
-	learned  bool // the mask has the secrets of all rules
+	learned  bool // whether the mask has the secrets of all rules
 }
 
 // Shared is the usage of a tree of nested calls: the requests and bytes of all calls
@@ -35,7 +35,7 @@ type Shared struct {
 	bytes    int64
 }
 
-// count counts a request, up to most.
+// count counts a request. It fails once there are more than most.
 func (s *Shared) count(most int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *Shared) count(most int) error {
 	return nil
 }
 
-// spend counts bytes of a body, up to most.
+// spend counts n bytes of a body. It fails once there are more than most.
 func (s *Shared) spend(n, most int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +168,7 @@ func (c *Call) first(req *Request) (hop, error) {
 	return hop{target: t, method: method, header: header, body: req.Body}, nil
 }
 
-// admit returns the rule of a hop. The rule must also admit the methods in the header.
+// admit returns the rule of a hop. The rule must also admit the methods that the header names.
 func (c *Call) admit(h *hop) (*rule, error) {
 	methods := []string{h.method}
 	for _, method := range overrides(h.header) {
@@ -257,7 +257,7 @@ func (c *Call) refuse(h *hop, reason Reason, need Rule, why string) *Refusal {
 	return r
 }
 
-// timeout returns the error of a request that ran out of its own time or its call's.
+// timeout returns the error for a request that ran out of its own time or its call's.
 func timeout(err error) error {
 	if is[*WaitError](err) {
 		return err

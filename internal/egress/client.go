@@ -41,10 +41,10 @@ type Client struct {
 
 	mu     sync.Mutex
 	pools  map[poolKey]*pool
-	silent map[string]time.Time // until when names without an answer are not looked up
+	silent map[string]time.Time // when names without an answer may be looked up again
 
-	// trusted are special addresses that count as public: for tests, whose servers
-	// have no public address.
+	// trusted holds special addresses that count as public: for tests, whose
+	// servers have no public address.
 	trusted netip.Prefix
 }
 
@@ -52,7 +52,7 @@ type Client struct {
 type poolKey struct {
 	plugin, user, secret string
 	private              bool
-	once                 bool // each connection has one request
+	once                 bool // whether each connection serves only one request
 }
 
 type pool struct {
@@ -154,7 +154,7 @@ func (c *Client) release(p *pool) {
 }
 
 // evict removes unused pools. If all are in use, there may be more than the limit, but no
-// more than requests in flight.
+// more than there are requests in flight.
 func (c *Client) evict() {
 	for key, p := range c.pools {
 		if p.busy == 0 {
@@ -222,8 +222,8 @@ func (c *Client) dialProxy(ctx context.Context, network, addr string) (net.Conn,
 	return c.connect(ctx, network, addr, nil)
 }
 
-// connect dials until Close, because a transport dials with a context that outlives the
-// request.
+// connect dials, and gives up when the client is closed, because a transport dials with
+// a context that outlives the request.
 func (c *Client) connect(ctx context.Context, network, addr string, check func(context.Context, string, string, syscall.RawConn) error) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

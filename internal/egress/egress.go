@@ -45,9 +45,9 @@
 //   - The host negotiates gzip and decodes it. A call whose rules have a secret gets no
 //     other encoding, because that could not be masked. It gets no partial responses either,
 //     because a part could contain a part of a secret.
-//   - A redirect to another origin carries only headers that cannot be credentials, and 301,
-//     302 and 303 turn POST into GET. A redirect whose location has a secret is refused,
-//     unless it repeats the query of the same origin.
+//   - A redirect to another origin carries only headers that cannot be credentials,
+//     and 301, 302 and 303 turn POST into GET. A redirect whose location contains a
+//     secret is refused, unless it repeats the query of the same origin.
 //   - Trailers are dropped. Informational responses count as header.
 //
 // Errors are of these types. Their messages are for an agent: they contain no secret and no
@@ -93,12 +93,12 @@ const DefaultMaxBody = 4 << 20
 // goes to the client that holds the fewest.
 const perHost, perPlugin = 32, 16
 
-// limits limit a call.
+// limits holds the limits on a call.
 type limits struct {
 	requests int           // requests of one call, counting each hop
-	bytes    int64         // bodies of one call in both directions
-	maxBody  int64         // one body, in either direction, if the rule has no MaxBody
-	timeout  time.Duration // one request with its redirects, if it has no timeout of its own
+	bytes    int64         // bytes of all bodies of one call, in both directions
+	maxBody  int64         // bytes of one body, in either direction, if the rule has no MaxBody
+	timeout  time.Duration // time for one request with its redirects, if it has no timeout of its own
 }
 
 var limitsOfCall = limits{requests: 100, bytes: 64 << 20, maxBody: DefaultMaxBody, timeout: 30 * time.Second}
@@ -134,7 +134,7 @@ type CallConfig struct {
 	// empty for the operator.
 	Plugin, User string
 
-	// Client is the fairness key of permits.
+	// Client is the key by which permits are shared fairly.
 	Client string
 
 	// Policy is the plugin's policy. Nil refuses everything.
@@ -163,7 +163,7 @@ type Exchange struct {
 	Hop            int            // number of redirects before this hop
 	Secret         string         // name of the secret that was sent
 	Status         int            // 0 without a response
-	Sent, Received int64          // bytes of bodies; received ones after decompression
+	Sent, Received int64          // sizes of the bodies, in bytes; that of a received one after decompression
 	Duration       time.Duration
 	Refusal        string // reason of a refusal, for the operator
 	Err            string // reason of a failure, for the operator
@@ -187,7 +187,7 @@ type Request struct {
 	Redirects int
 }
 
-// idempotent are the methods that may be repeated, RFC 9110 section 9.2.2.
+// idempotent lists the methods that may be repeated: RFC 9110, section 9.2.2.
 var idempotent = []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
 
 // Repeatable reports whether a request may be repeated when nobody knows whether the

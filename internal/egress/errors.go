@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrNoSecret is the reason of a [SecretError] for a secret that has no value yet.
+// ErrNoSecret is the reason for a [SecretError] about a secret that has no value yet.
 var ErrNoSecret = errors.New("no value")
 
 // ErrClosed is returned by Do after Close.
@@ -25,7 +25,7 @@ func (e *RuleError) Error() string {
 // Reason is why a request was refused.
 type Reason string
 
-// The reasons of a [Refusal].
+// The reasons for a [Refusal].
 const (
 	ReasonURL      Reason = "url"      // no rule admits the URL
 	ReasonMethod   Reason = "method"   // rules admit the URL, but not with this method
@@ -40,7 +40,7 @@ type Refusal struct {
 	Reason Reason
 	What   string // a sentence for the agent: what was refused
 	Grant  string // YAML below grants.PLUGIN that would admit it; empty if nothing would
-	Detail string // for the operator's log
+	Detail string // details for the operator's log
 }
 
 func (r *Refusal) Error() string {
@@ -95,12 +95,12 @@ func (e *WaitError) Unwrap() error { return e.Err }
 // NetworkError reports an admitted request that failed.
 type NetworkError struct {
 	Host    string
-	Problem string // for the agent: "connection refused", "no such host", "timeout" …
-	Detail  string // for the operator's log, masked
+	Problem string // what went wrong, for the agent: "connection refused", "no such host", "timeout" …
+	Detail  string // details for the operator's log, masked
 
-	// Refusal is the reason of a refused request, for the operator's log. The plugin
-	// must not see it. Its rule has a wildcard, so it could probe which names exist in
-	// the operator's network.
+	// Refusal is why the request was refused, for the operator's log. The plugin must
+	// not see it: since its rule has a wildcard, the plugin could otherwise probe
+	// which names exist in the operator's network.
 	Refusal *Refusal
 }
 

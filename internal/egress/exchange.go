@@ -320,8 +320,8 @@ func (c *Call) failure(h *hop, r *rule, err error) error {
 	return &NetworkError{Host: h.target.hostPort(), Problem: problem, Detail: err.Error()}
 }
 
-// noHost is the problem of a name that a wildcard of a rule admits, whether the name does not
-// exist or its address is not admitted.
+// noHost is the problem reported for a name that a rule admits by a wildcard, whether the
+// name does not exist or its address is not admitted.
 const noHost = "no such host, or none at an address that the rule of the plugin allows"
 
 // refuseAddress hides the address from the agent: it belongs to the operator's

@@ -20,7 +20,7 @@ type gates struct {
 	all map[string]*gate
 }
 
-// gate has the permits of one name while somebody holds or awaits one.
+// gate holds the permits of one name while somebody holds or awaits one.
 type gate struct {
 	*fair.Semaphore
 	refs int
@@ -37,7 +37,7 @@ func (g *gates) enter(ctx context.Context, name, client string) (leave func(), e
 	return func() { one.Release(client); g.close(name, one) }, nil
 }
 
-// try is enter without waiting.
+// try is like enter, but does not wait.
 func (g *gates) try(name, client string) (leave func(), ok bool) {
 	one := g.open(name)
 	if !one.TryAcquire(client) {
@@ -79,15 +79,15 @@ func (g *gates) reason(one *gate, ofClient bool) string {
 	return fmt.Sprintf("at most %d http requests%s %s are in flight at a time: retry when others have ended", n, whose, g.of)
 }
 
-// stopwatch ends a request that takes too long. It stops while the request waits for a
-// permit.
+// stopwatch ends a request that takes too long. It is paused while the request waits
+// for a permit.
 type stopwatch struct {
 	timer   *time.Timer
 	left    time.Duration
 	started time.Time
 }
 
-// newStopwatch returns a stopwatch that runs, and calls expire once it has run for limit.
+// newStopwatch returns a running stopwatch, which calls expire once it has run for limit.
 func newStopwatch(limit time.Duration, expire func()) *stopwatch {
 	return &stopwatch{timer: time.AfterFunc(limit, expire), left: limit, started: time.Now()}
 }

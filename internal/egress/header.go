@@ -39,8 +39,8 @@ var headerUses = map[string]headerUse{
 	"x-copy-from":       headerURL,
 }
 
-// routed are the header names by which gateways and frameworks route: X-Original-URL,
-// but not X-Callback-URL, which servers treat as data.
+// routed matches the names of headers by which gateways and frameworks route:
+// X-Original-URL, but not X-Callback-URL, which servers treat as data.
 var routed = regexp.MustCompile(`^x(-original|-rewrite|-forwarded|-override|-envoy-original|-waws-unencoded|-request|-real|-http)?-(host|method|path|prefix|uri|url)$`)
 
 func headerRule(name string) headerUse {
@@ -121,8 +121,8 @@ func sizeOf(h http.Header) (fields, size int) {
 	return fields, size
 }
 
-// crossOrigin are the headers that a redirect to another origin keeps. Any other could
-// be a credential.
+// crossOrigin lists the headers that a redirect to another origin keeps. Any other
+// could be a credential.
 var crossOrigin = []string{
 	"Accept", "Accept-Charset", "Accept-Language", "Cache-Control", "Content-Encoding", "Content-Language", "Content-Type",
 	"If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Pragma", "Range", "User-Agent",
@@ -134,8 +134,8 @@ func keepAcrossOrigins(h http.Header) http.Header {
 	return out
 }
 
-// ofConnection are the response headers that concern only the connection, including
-// those of proxies.
+// ofConnection lists the response headers that concern only the connection,
+// including those of proxies.
 var ofConnection = []string{"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
 func cleanResponse(h http.Header) {
@@ -144,7 +144,7 @@ func cleanResponse(h http.Header) {
 	})
 }
 
-// methods that open a tunnel, or echo a request with its secrets.
+// badMethods lists the methods that open a tunnel, or echo a request with its secrets.
 var badMethods = map[string]bool{"CONNECT": true, "TRACE": true, "TRACK": true}
 
 func checkMethod(method string) error {

@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// masker replaces secrets by their names, in one pass for any number of secrets. It finds
-// a value in the forms that servers give it, in any letter case: as it is, and with
+// masker replaces secrets with their names, in one pass for any number of secrets. It
+// finds a value in the forms that servers give it, in any letter case: as it is, and with
 // escapes of URLs, JSON and HTML for any of its characters. It also finds it in base64, in
 // both alphabets, at each alignment and broken into lines, and in hexadecimal.
 //
@@ -24,8 +24,8 @@ import (
 type masker struct {
 	mu      sync.RWMutex
 	secrets int
-	bytes   [256]uint64 // by byte of a text: the bits of the form bytes that it differs from
-	skip    uint64      // bits that white space does not keep
+	bytes   [256]uint64 // for each byte that a text can contain: the bits of the form bytes that differ from it
+	skip    uint64      // bits of the form bytes that white space must not precede
 	trees   [buckets]node
 }
 
@@ -45,10 +45,10 @@ const (
 // piece is how many bytes of a text one pass reads.
 const piece = 384
 
-// states are the results of a pass for each byte of a piece, and for the bytes after it.
+// states holds the results of a pass for each byte of a piece, and for the bytes after it.
 type states struct {
 	bits   [piece + maxEscape]uint64
-	spaces [piece + maxEscape]uint8 // how many characters are white space from here on, up to more than maxSpaces
+	spaces [piece + maxEscape]uint8 // how many characters of white space follow from here on, counted to just above maxSpaces
 }
 
 // add masks value from now on, as "[secret NAME]". A value shorter than [MinSecret] is not
@@ -124,12 +124,12 @@ func (m *masker) empty() bool {
 	return m.secrets == 0
 }
 
-// errLonger is the error of a masked text that is longer than its limit.
+// errLonger is the error for a masked text that exceeds its limit.
 var errLonger = errors.New("too long with the marks of secrets")
 
-// within returns text with every secret masked, in at most limit bytes; if it has none,
-// text itself. The error is that of ctx, or errLonger, since marks can be longer than
-// values.
+// within returns text with every secret masked, in at most limit bytes. If text has
+// none, it returns text itself. The error is that of ctx, or errLonger, since marks can
+// be longer than values.
 func (m *masker) within(ctx context.Context, text []byte, limit int64) ([]byte, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -160,13 +160,13 @@ func (m *masker) within(ctx context.Context, text []byte, limit int64) ([]byte, 
 	return append(out, text[done:]...), nil
 }
 
-// string is within for a string, without limits.
+// string is like within, but for a string and without limits.
 func (m *masker) string(text string) string {
 	out, _ := m.within(context.Background(), []byte(text), math.MaxInt64)
 	return string(out)
 }
 
-// has reports whether a text has a secret.
+// has reports whether a text contains a secret.
 func (m *masker) has(text string) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

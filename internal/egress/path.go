@@ -54,7 +54,7 @@ func normalizeEscapes(s string) (string, error) {
 // normalizeQuery encodes characters that must not be in a request line.
 func normalizeQuery(q string) string { return encode(q, `%\?`) }
 
-// encode encodes all characters except those of a path and others.
+// encode encodes all characters except those that a path may contain, and those in others.
 func encode(s, others string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -101,8 +101,8 @@ func checkSegment(segment string) error {
 	return errors.New("the path is encoded too many times")
 }
 
-// overlong reports whether s has an overlong UTF-8 sequence, which old decoders read
-// as a dot or a slash.
+// overlong reports whether s contains an overlong UTF-8 sequence, which old decoders
+// read as a dot or a slash.
 func overlong(s string) bool {
 	for i, c := range []byte(s) {
 		next := s[min(i+1, len(s)-1)]

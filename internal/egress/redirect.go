@@ -12,7 +12,7 @@ func isRedirect(resp *http.Response) bool {
 }
 
 // redirect returns the next hop. The caller checks it like a request of the plugin.
-// With an error, the hop has the known part.
+// If there is an error, the hop holds what is known of it.
 func (c *Call) redirect(h *hop, status int, location string) (*hop, error) {
 	next := &hop{number: h.number + 1, target: h.target, method: h.method, header: h.header, body: h.body, clock: h.clock}
 	target, err := resolve(&h.target, location)

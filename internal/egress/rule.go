@@ -12,11 +12,11 @@ type Rule struct {
 	// URL is https://HOST[:PORT]/PATH. http:// admits plain http, but not https.
 	//
 	// HOST is a name, an address, "*.example.com" for exactly one more label, or "*"
-	// for every name with a dot. PORT is needed unless it is the scheme's own.
+	// for every name with a dot. PORT is needed unless it is the scheme's default.
 	//
 	// PATH is compared after normalization, segment by segment. A * matches any part
 	// of one segment, but not an empty segment or an encoded slash. A final /*
-	// matches everything below.
+	// matches everything below it.
 	URL string
 
 	// Methods are in upper case; "*" means all. GET includes HEAD. Empty means GET and
@@ -44,7 +44,7 @@ type Policy struct {
 
 type rule struct {
 	Rule
-	pattern target // may have a wildcard host
+	pattern target // URL as a target, which may have a wildcard host
 }
 
 // Compile checks and compiles rules. The error is a [*RuleError].
@@ -136,9 +136,9 @@ func (p *Policy) hasSecret() bool {
 	return p != nil && slices.ContainsFunc(p.rules, func(r rule) bool { return r.Secret != "" })
 }
 
-// Covers reports whether p admits every request that need admits. A need of every public
-// host ("*") leaves the choice of hosts to p: one rule with the scheme is enough for
-// each method. Only need's URL and Methods count. An invalid need is not covered.
+// Covers reports whether p admits every request that need admits. A need for every
+// public host ("*") leaves the choice of hosts to p: one rule with the scheme is enough
+// for each method. Only need's URL and Methods count. An invalid need is not covered.
 func (p *Policy) Covers(need Rule) bool {
 	pattern, badURL := parsePattern(need.URL)
 	methods, badMethod := checkMethods(need.Methods)

@@ -9,9 +9,9 @@ import (
 
 // encoding is a way to write a value.
 type encoding struct {
-	fold    *folding // of the text that is compared
+	fold    *folding // folding of the text that is compared
 	least   int      // bytes of a form that are masked even if cut off at the end of a response
-	lines   bool     // a form may be broken into lines
+	lines   bool     // whether a form may be broken into lines
 	buckets uint64   // bits of its buckets
 }
 
@@ -25,15 +25,16 @@ const (
 // response.
 const minPrefix = 8
 
-// encodings are compared without letter case, and with + as a space, as in a query; base64
-// with the URL alphabet as the standard one.
+// encodings lists the encodings. Texts are compared regardless of letter case, and with +
+// as a space, as in a query; base64 in the URL alphabet is compared as in the standard
+// one.
 var encodings = [...]encoding{
 	asText:   {fold: foldText, least: minPrefix, buckets: 0b00000111},
 	asHex:    {fold: foldText, least: 2 * minPrefix, buckets: 0b00001000},
 	asBase64: {fold: newFolding("-_", "+/"), least: base64.RawStdEncoding.EncodedLen(minPrefix), lines: true, buckets: 0b11110000},
 }
 
-// inBucket are the encodings by bucket.
+// inBucket lists the encodings by bucket.
 var inBucket = func() (all [buckets]*encoding) {
 	for i := range encodings {
 		for b := encodings[i].buckets; b != 0; b &= b - 1 {
@@ -58,7 +59,7 @@ type folding struct {
 	from [256][]byte
 }
 
-// newFolding maps each byte of from to the one of to at the same index.
+// newFolding maps each byte of from to the byte of to at the same index.
 func newFolding(from, to string) *folding {
 	f := &folding{}
 	for c := range f.to {
@@ -76,11 +77,11 @@ func newFolding(from, to string) *folding {
 // form is a secret in one encoding.
 type form struct {
 	mark   string
-	shared [2]bool // the characters before and after it also have bits of the value
+	shared [2]bool // whether the characters before and after it also contain bits of the value
 }
 
-// node is a node of a radix tree. It has the forms of one bucket that begin with the bytes
-// on the way to it.
+// node is a node of a radix tree. It holds the forms of one bucket that begin with the
+// bytes on the way to it.
 type node struct {
 	depth    int         // bytes before the label
 	label    []byte      // bytes that all of these forms have next
@@ -90,7 +91,7 @@ type node struct {
 	any      *form // one of the forms
 }
 
-// insert adds a folded form unless the tree has it.
+// insert adds a folded form unless the tree contains it.
 func (n *node) insert(text []byte, f *form) bool {
 	if n.any == nil { // an empty tree
 		n.label, n.form, n.any = text, f, f
@@ -139,7 +140,7 @@ func (n *node) child(c byte) *node {
 
 // prefix is what a text and some forms have in common.
 type prefix struct {
-	*node       // nil: no form
+	*node       // nil if no form has it in common
 	matched int // bytes of the node's label
 	spaces  int // characters between two lines
 }
@@ -174,11 +175,11 @@ type search struct {
 	*masker
 	text []byte
 
-	begin  int            // of the piece
-	states states         // of the piece
+	begin  int            // start of the piece
+	states states         // states of the piece
 	starts [piece]uint16  // where forms may begin in the piece, from the last place to the first
-	read   [piece]reading // at bytes that could begin an escape
-	known  int            // end of the text that read is for
+	read   [piece]reading // results of unescape at bytes that could begin an escape
+	known  int            // end of the part of the text that read covers
 	done   int            // end of the last secret
 
 	// budget is how many steps may still be taken to compare forms. Only a text that repeats
@@ -325,7 +326,8 @@ func (s *search) escape(e *encoding, p, next prefix, at int) (prefix, int) {
 	return next, width
 }
 
-// unescape is unescape at a position. A size of 1 is no escape either.
+// unescape is like the function unescape, but at a position. A size of 1 also means that there is
+// no escape.
 func (s *search) unescape(at int) (r rune, size int) {
 	if at < s.known {
 		read := s.read[at-s.begin]
@@ -348,8 +350,8 @@ func (s *search) cut(e *encoding, p prefix, end int) {
 	}
 }
 
-// neighbors extends a match by adjacent characters that also have bits of the value, but not
-// before from.
+// neighbors extends a match by adjacent characters that also contain bits of the value, but
+// not before from.
 func (f *form) neighbors(text []byte, from, start, end int) (int, int) {
 	if f.shared[0] && start > from && isBase64(text[start-1]) && !endsEscape(text[from:start]) {
 		start--

@@ -27,7 +27,7 @@ type Secret struct {
 	Value string
 	Hosts []string // names, addresses and "*.example.com", with any port; never "*"
 	Place Place
-	HTTP  bool // it may also be sent over http
+	HTTP  bool // whether it may also be sent over http
 }
 
 // Secrets looks up the values of secrets. Do calls it once for each hop that needs
@@ -102,7 +102,7 @@ func (s Secret) apply(h http.Header, query string) string {
 	return query
 }
 
-// alike compares header names like gateways that turn dashes into underscores.
+// alike compares header names as gateways do that turn dashes into underscores.
 func alike(a, b string) bool {
 	return strings.EqualFold(strings.ReplaceAll(a, "_", "-"), strings.ReplaceAll(b, "_", "-"))
 }

@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// Kinds of bytes are bits.
+// Kinds of bytes, as bits.
 const (
 	plain       = 0
 	space       = 1
-	percentSign = 2 // it and the others begin escapes
+	percentSign = 2 // this kind and those below begin escapes
 	backslash   = 4
 	ampersand   = 8
 )
@@ -91,7 +91,7 @@ func percentEncoded(text []byte) byte {
 	return byte(max(0, hexByte(text[1], text[2])))
 }
 
-// hexByte returns the number with two digits, or a negative one.
+// hexByte returns the number that two hexadecimal digits form, or a negative one.
 func hexByte(high, low byte) rune { return rune(hexDigits[high])<<4 | rune(hexDigits[low]) }
 
 // short maps the second byte of two-byte backslash escapes to its character:
@@ -185,8 +185,8 @@ func number(text []byte) (r rune, size int) {
 // maxName is the longest name of a reference, in bytes.
 const maxName = 7
 
-// references are the HTML names of ASCII and Latin-1 characters, in lower case and
-// sorted. The last byte of each is the character.
+// references lists the HTML names of ASCII and Latin-1 characters, in lower case
+// and sorted. The last byte of each entry is the character.
 var references = func() (all []uint64) {
 	for _, name := range strings.Fields(`excl quot num dollar percnt amp apos lpar rpar ast plus comma period sol colon semi lt equals gt quest
 		commat lsqb lbrack bsol rsqb rbrack Hat lowbar grave lcub lbrace verbar vert rcub rbrace
