@@ -7,7 +7,7 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// to is the node a label leads to, and whether the way there is checked.
+// to returns the node that a label leads to, and whether the way there is checked.
 func (w *writer) to(label int32) (int32, bool) {
 	to := w.g.labels[label]
 	return to, to <= w.cur && w.g.loops[w.g.nodes[to].loop].checksBack()
@@ -41,7 +41,7 @@ func (w *writer) payTo(to int32) {
 // passes reports whether a branch depth blocks out passes values.
 func (w *writer) passes(depth uint32) bool { return w.opened[len(w.opened)-1-int(depth)].arity > 0 }
 
-// depth is how many blocks out the block of a label is.
+// depth returns how many blocks out the block of a label is.
 func (w *writer) depth(label int32) uint32 {
 	i, ok := slices.BinarySearchFunc(w.opened, label, func(o opened, label int32) int { return cmp.Compare(o.label, label) })
 	if ok {
@@ -95,7 +95,7 @@ func fuses(op wasmbin.Op) bool { return op >= wasmbin.OpI32Eqz && op <= 0x66 }
 // leaves reports whether a branch leaves the function and needs exit.
 func (w *writer) leaves(to int32) bool { return (w.held || w.g.selfChecks) && to == exit }
 
-// exit is what has to be done before the function is left.
+// exit writes what has to be done before the function is left.
 func (w *writer) exit() {
 	if w.g.selfChecks {
 		w.checkpoint()
@@ -159,8 +159,8 @@ func (w *writer) table(in *wasmbin.Instr) {
 	}
 }
 
-// dearLabels returns the labels of a br_table that cost something to go to, and by
-// their depths where they are in that list.
+// dearLabels returns the labels of a br_table that cost something to go to, and
+// where each is in that list, by its depth.
 func (w *writer) dearLabels(in *wasmbin.Instr) (map[uint32]uint32, []dearLabel) {
 	nd := &w.g.nodes[w.cur]
 	place := make(map[uint32]uint32)

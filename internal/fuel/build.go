@@ -8,9 +8,9 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// maxNodes and maxAllNodes are how many nodes the graphs of a function and of a
-// module may have: a node and its loop take some 200 bytes, and three bytes of
-// code make one. The largest programs have 70,000 and 1.5 million.
+// maxNodes and maxAllNodes limit how many nodes the graphs of a function and of a
+// module may have: a node and its loop take some 200 bytes, and three bytes of code
+// make one. The largest programs have 70,000 and 1.5 million.
 const (
 	maxNodes    = 200_000
 	maxAllNodes = 5_000_000
@@ -23,19 +23,19 @@ type builder struct {
 	code   *wasmbin.Code
 	g      *graph
 	frames []block
-	nodes  []node // of the graph before, to be used again
+	nodes  []node // nodes of the previous graph, for reuse
 	cur    int32  // current node, below zero in dead code
 	loop   int32  // innermost loop
 	locals uint32
-	prev   [2]before // the two instructions before, of the current node
-	blocks bool      // the current node is a loop's first and has had blocks only
+	prev   [2]before // the two previous instructions, if they are in the current node
+	blocks bool      // whether the current node is the first of a loop and has had only blocks so far
 }
 
 // before is an instruction that has been read.
 type before struct {
 	op    wasmbin.Op
 	x     uint32
-	value int64 // of a constant
+	value int64 // value of a constant
 }
 
 // block is an open block while its function is read.
@@ -46,7 +46,7 @@ type block struct {
 	loop      int32 // loop around it
 	dead      bool
 	targeted  bool
-	arity     int // values a branch to it takes
+	arity     int // number of values that a branch to it takes
 }
 
 // build reads a function, refusing what is not well-formed.
@@ -166,7 +166,7 @@ func (b *builder) open(n uint32, in *wasmbin.Instr) error {
 	return nil
 }
 
-// otherwise is the else of an if.
+// otherwise handles the else of an if.
 func (b *builder) otherwise(n uint32, in *wasmbin.Instr) error {
 	f := &b.frames[len(b.frames)-1]
 	if f.op != wasmbin.OpIf {
@@ -185,7 +185,7 @@ func (b *builder) otherwise(n uint32, in *wasmbin.Instr) error {
 	return nil
 }
 
-// close is the end of a block.
+// close handles the end of a block.
 func (b *builder) close(n uint32) {
 	f := b.frames[len(b.frames)-1]
 	b.frames = b.frames[:len(b.frames)-1]
@@ -284,7 +284,7 @@ func (b *builder) label(in *wasmbin.Instr, depth uint32) (*block, error) {
 	return f, nil
 }
 
-// dispatchOf is the dispatch a loop begins with, if any.
+// dispatchOf returns the dispatch that a loop begins with, if any.
 func (b *builder) dispatchOf(f *block) *dispatch {
 	header := b.g.labels[f.label]
 	return &b.g.loops[b.g.nodes[header].loop].dispatch

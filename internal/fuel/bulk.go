@@ -43,7 +43,7 @@ func (r *rewriter) limitTables() error {
 	return nil
 }
 
-// entries is how many entries the tables can have together.
+// entries returns how many entries the tables can have together.
 func (r *rewriter) entries() int {
 	n := 0
 	for _, t := range r.m.Tables {

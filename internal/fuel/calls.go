@@ -16,9 +16,9 @@ const (
 type planner struct {
 	r      *rewriter
 	graphs []*graph
-	back   []int   // calls of it that come back to it, see order
-	early  []bool  // is called by functions that come before it in the order
-	check  []bool  // checks the counter when it is entered
+	back   []int   // number of its calls that come back to it: see order
+	early  []bool  // whether functions that come before it in the order call it
+	check  []bool  // whether it checks the counter when it is entered
 	run    []int64 // the most it runs, counting loops once and functions that check themselves not at all
 	done   []bool
 }
@@ -78,7 +78,7 @@ func (p *planner) prepay(f uint32) {
 }
 
 // order returns the functions so that each comes after those it calls by name,
-// but for calls of a function that is on the way to them. Every recursion by
+// except for calls of a function that is on the way to them. Every recursion by
 // name has one of these.
 func (p *planner) order() []uint32 {
 	const (
@@ -130,10 +130,10 @@ func (p *planner) order() []uint32 {
 // checkSites puts checks of the counter around the calls in function f, and
 // returns the most it runs.
 //
-// Functions that call functions that call functions can run for years without a
-// loop. So a function that may run longer than maxRun checks the counter when it is entered,
-// and counts for nothing in its callers: from one such entry to the next no more
-// runs than what is left of the functions on the way, each once.
+// Functions that call functions that call functions can run for years without a loop. So a
+// function that may run longer than maxRun checks the counter when it is entered,
+// and counts for nothing in its callers: from one such entry to the next no more runs than
+// what is left of the functions on the way, each once.
 //
 // A recursion checks the counter on its way down, before a call that comes
 // back to it or a call by reference, and on its way up after it, if there is
@@ -177,7 +177,7 @@ func (p *planner) checkSites(f uint32) int64 {
 	return most
 }
 
-// tail is about what runs after a call in node i before the function returns.
+// tail estimates how much runs after a call in node i before the function returns.
 func (g *graph) tail(i int32) int64 {
 	n := int64(0)
 	for _, nd := range g.nodes[i:] {

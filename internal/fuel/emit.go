@@ -96,8 +96,9 @@ func (e *emitter) checkpoint() {
 	e.end()
 }
 
-// checkpointInLoop does so at the head of a loop. The refill is in the else, because
-// the runtime's compiler puts that last, and what an if guards in the way.
+// checkpointInLoop is like checkpoint, for the head of a loop. The refill is in the
+// else, because the runtime's compiler puts an else last, but leaves what an if
+// guards in the way.
 func (e *emitter) checkpointInLoop() {
 	e.getCounter().i64(0).op(wasmbin.OpI64GeS)
 	e.block(wasmbin.OpIf).op(wasmbin.OpElse).refill().opX(wasmbin.OpBr, 1).end()
@@ -117,7 +118,7 @@ func (e *emitter) branchBack(depth uint32) {
 	e.refill().opX(wasmbin.OpBr, depth)
 }
 
-// scratch is how many i32 locals chargeSize needs.
+// scratch returns how many i32 locals chargeSize needs.
 func (s size) scratch() uint32 {
 	if s.grows {
 		return 2
@@ -147,7 +148,7 @@ func (e *emitter) chargeSize(s size, n uint32) {
 	e.checkpoint()
 }
 
-// appendMoved appends an instruction as it is, but for functions that have moved
+// appendMoved appends an instruction as it is, except for functions that have moved
 // and references to them.
 func (r *rewriter) appendMoved(b []byte, code *wasmbin.Code, in *wasmbin.Instr) []byte {
 	switch in.Op {

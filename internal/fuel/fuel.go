@@ -31,7 +31,7 @@ const RewriterVersion = 9
 // ErrReserved means that the guest imports or exports a name reserved for metering.
 var ErrReserved = errors.New("reserved name")
 
-// Stats are what rewriting a module adds to its instances.
+// Stats counts what rewriting a module adds to its instances.
 type Stats struct {
 	References int // functions whose reference the code takes; each adds a global
 	Entries    int // table entries the module can have, all tables together

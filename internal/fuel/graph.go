@@ -12,14 +12,14 @@ type graph struct {
 	labels     []int32 // node that each label leads to, exit for the end of the function
 	tables     []int32 // labels of the br_table instructions, one after the other
 	calls      []site  // in the order of the code
-	calling    bool    // calls something
-	selfChecks bool    // checks the counter when it is entered and when it returns
+	calling    bool    // whether it calls something
+	selfChecks bool    // whether it checks the counter when it is entered and when it returns
 }
 
 // exit is the node that a return leads to.
 const exit = math.MaxInt32
 
-// node is a stretch. Potentials are set by place.
+// node is a stretch of instructions. Potentials are set by place.
 type node struct {
 	first, last uint32 // ordinals of its instructions: first up to before last
 	cost        int64
@@ -28,9 +28,9 @@ type node struct {
 	table       int32 // start of its labels in tables, for endTable
 	tableLen    int32
 	end         ending
-	lead        bool  // its first instruction is the end, else or loop that begins it
-	busy        bool  // calls something, or is charged by size
-	leaves      int32 // calls
+	lead        bool  // whether its first instruction is the end, else or loop that begins it
+	busy        bool  // whether it calls something, or is charged by size
+	leaves      int32 // number of calls
 	called      int64 // price up to the last call, with what callers charge for callees
 
 	in, out int64 // potential where it is entered and where it is left
@@ -59,19 +59,20 @@ type loop struct {
 	parent     int32
 	header     int32
 	end        int32 // the node after its last one
-	backs      int   // back edges
-	selfChecks bool  // checks the counter by itself whenever it runs
+	backs      int   // number of back edges
+	selfChecks bool  // whether it checks the counter by itself whenever it runs
 	dispatch   dispatch
 }
 
-// dispatch is how a loop begins that does nothing but branch by a local, which
-// is how Go compiles every function: to jump it sets the local and goes back to
-// the loop. A jump to a label in scope can go there at once, for the same price.
+// dispatch is the start of a loop that does nothing but branch by a local. Go
+// compiles every function into such a loop: to jump, it sets the local and goes
+// back to the loop. A jump to a label in scope can go there at once, for the same
+// price.
 type dispatch struct {
 	local    uint32
 	cost     int64
 	table    int32 // labels in tables
-	tableLen int32 // 0 if the loop does not begin so
+	tableLen int32 // 0 if the loop does not begin this way
 }
 
 // maxBacks is how many back edges of a loop are each checked. A check at the header
@@ -90,8 +91,8 @@ func (l *loop) checksBack() bool { return l.backs <= maxBacks && !l.selfChecks }
 type site struct {
 	node   int32
 	callee uint32 // index among the functions of the module, or indirect
-	before bool   // check the counter before it
-	after  bool   // and after it
+	before bool   // whether to check the counter before the call
+	after  bool   // whether to check it after the call
 }
 
 // indirect is the callee of a call through a reference.
@@ -108,8 +109,8 @@ func (g *graph) countBacks() {
 	}
 }
 
-// each calls visit for every way out of node i but traps: the node it leads to,
-// or exit.
+// each calls visit for every way out of node i but traps: the node it
+// leads to, or exit.
 func (g *graph) each(i int32, visit func(to int32)) {
 	nd := &g.nodes[i]
 	switch nd.end {

@@ -1,10 +1,10 @@
 package fuel
 
 const (
-	// turns is how often a loop is taken to run each time it is entered.
+	// turns is how often a loop is assumed to run each time it is entered.
 	turns = 8
 	// rarely is how much less likely a way with more calls on it is: it is the slow
-	// one, or that of an error.
+	// one, or the one for errors.
 	rarely = 6
 	// A charge on a back edge costs less than elsewhere, as the check there needs the
 	// counter too. Where a node could as well be charged at its start as on the edge to
@@ -15,7 +15,7 @@ const (
 	entryEdge = 0.8
 	// A charge on the edge of a br_table costs more, a jump, and much code, even if it is
 	// never taken: Go's functions have such an edge for each call. In a function without
-	// calls other charges cost next to nothing, because a register has the counter.
+	// calls other charges cost next to nothing, because a register holds the counter.
 	tableEdge     = 1.5
 	tableEdgeLeaf = 4.0
 	tableCode     = 1.0
@@ -26,7 +26,7 @@ const (
 type step struct {
 	from, to int32
 	change   int64   // of the potential, if nothing is charged
-	weight   float64 // what a charge there costs: how often it is executed, about
+	weight   float64 // what a charge there costs: about how often it is executed
 }
 
 // steps returns all steps of a function. How often they are taken is guessed: loops
@@ -78,7 +78,7 @@ func (g *graph) ways(i int32, ways []int32) []int32 {
 	return ways
 }
 
-// entered is the point where a node is entered, or the end of the function.
+// entered returns the point where a node is entered, or the end of the function.
 func (g *graph) entered(node int32) int32 {
 	if node == exit {
 		return int32(2 * len(g.nodes))
@@ -86,7 +86,7 @@ func (g *graph) entered(node int32) int32 {
 	return 2 * node
 }
 
-// cost is what a charge on an edge that is taken so often costs.
+// cost returns what a charge costs on an edge that is taken this often.
 func (g *graph) cost(i, to int32, taken float64) float64 {
 	switch {
 	case g.nodes[i].end == endTable && g.calling:
@@ -99,7 +99,7 @@ func (g *graph) cost(i, to int32, taken float64) float64 {
 	return taken * otherEdge
 }
 
-// share is how often node i is left for node to, compared with other ways.
+// share returns how often node i is left for node to, compared with other ways.
 func (g *graph) share(i, to int32, ways []int32, calls []int32, gone []bool) float64 {
 	if len(ways) < 2 || g.nodes[i].end == endTable {
 		return 1
@@ -141,7 +141,7 @@ func (g *graph) leavesLoop(to, l int32, gone []bool) bool {
 	return to == exit || to < g.loops[l].header || to >= g.loops[l].end || g.nodes[to].loop == l && gone[to]
 }
 
-// callsFrom is how many calls are on a way to node to, at least.
+// callsFrom returns the least number of calls on a way to node to.
 func (g *graph) callsFrom(i, to int32, calls []int32) int32 {
 	if to == exit || to <= i {
 		return 0

@@ -24,7 +24,7 @@ type Meter struct {
 	granted   int64
 	interrupt func() error
 	err       error // why the call was ended, by Refill or Charge
-	used      int64 // by then
+	used      int64 // fuel used by then
 }
 
 // NewMeter returns the meter of a call with that budget in units, which is
@@ -71,7 +71,7 @@ func (m *Meter) end(left int64, err error) error {
 	return err
 }
 
-// count is the fuel used with left on the counter.
+// count returns the fuel used when the counter stands at left.
 func (m *Meter) count(left int64) int64 {
 	return max(0, min(m.granted-left, m.budget))
 }
@@ -98,7 +98,7 @@ func (m *Meter) Charge(left, n int64) (int64, error) {
 	return m.grant(left)
 }
 
-// Finish settles a call whose guest has returned with left on the counter. It
+// Finish settles a call whose guest has returned with the counter at left. It
 // returns [ErrExhausted] if the guest has used more than its budget since its last
 // check.
 func (m *Meter) Finish(left int64) error {
@@ -108,9 +108,9 @@ func (m *Meter) Finish(left int64) error {
 	return m.err
 }
 
-// Used returns the fuel the call has used with left on the counter, at most its
-// budget. After an error of Refill, Charge or Finish it returns the fuel used up
-// to that error, and ignores left.
+// Used returns the fuel that the call has used when the counter stands at left, at
+// most its budget. After an error of Refill, Charge or Finish it returns the fuel
+// used up to that error, and ignores left.
 func (m *Meter) Used(left int64) int64 {
 	if m.err != nil {
 		return m.used

@@ -6,11 +6,10 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// rewriter changes a module in place. The refill function becomes the last
-// imported function, so that every function after it moves up by one; the
-// counter becomes the last global, with references to functions after it, and what
-// other additions go after the existing entries. Indices in comments are those of the
-// original.
+// rewriter changes a module in place. The refill function becomes the last imported
+// function, so that every function after it moves up by one; the counter becomes the
+// last global, followed by the references to functions. Other additions go after the
+// existing entries. Indices in comments are those of the original.
 type rewriter struct {
 	m *wasmbin.Module
 
@@ -20,17 +19,17 @@ type rewriter struct {
 	globals  uint32   // original number of globals, the index of the counter
 	types1   []uint32 // type index of each imported function
 
-	// stubs has for each imported function whose reference is taken the function
-	// that charges for it and calls it, 0 for the others: a call through a
-	// reference does not see that it leaves the guest.
+	// stubs holds, for each imported function whose reference is taken, the
+	// function that charges for it and calls it, and 0 for the others: a call
+	// through a reference does not see that it leaves the guest.
 	stubs    []uint32
 	stubbed  []uint32 // imported functions that have a stub, in order
 	declared []bool   // functions that ref.func may name
 	refs     references
-	bulks    []bulk // that have a function for long ones
-	grown    bool   // there is a table.grow
+	bulks    []bulk // operators that have a function for long ones
+	grown    bool   // whether there is a table.grow
 
-	bulkIndex map[bulk]uint32 // in bulks
+	bulkIndex map[bulk]uint32 // index in bulks
 
 	taken   []bool  // functions of the module that may be called other than by name
 	prepaid []int64 // what callers charge in advance for each function of the module
@@ -61,7 +60,7 @@ func newRewriter(m *wasmbin.Module) *rewriter {
 	return r
 }
 
-// rewrite rewrites the module, and its code by bodies.
+// rewrite rewrites the module. It calls bodies to rewrite its code.
 func (r *rewriter) rewrite(bodies func([]*graph) error) (Stats, error) {
 	m := r.m
 	if err := r.limitTables(); err != nil {
@@ -102,7 +101,7 @@ func (r *rewriter) rewrite(bodies func([]*graph) error) (Stats, error) {
 	return Stats{References: len(r.refs.list), Entries: r.entries()}, nil
 }
 
-// direct is the new index of a function that is called by its index.
+// direct returns the new index of a function that is called by its index.
 func (r *rewriter) direct(f uint32) uint32 {
 	if f < r.imported {
 		return f
@@ -110,7 +109,7 @@ func (r *rewriter) direct(f uint32) uint32 {
 	return f + 1
 }
 
-// reference is the new index of a function whose reference is taken.
+// reference returns the new index of a function whose reference is taken.
 func (r *rewriter) reference(f uint32) uint32 {
 	if f >= r.imported {
 		r.take(f)
@@ -123,21 +122,21 @@ func (r *rewriter) reference(f uint32) uint32 {
 	return r.stubs[f]
 }
 
-// bulkFunc is the index of the function for long ones of an operator.
+// bulkFunc returns the index of the function that an operator uses for large sizes.
 func (r *rewriter) bulkFunc(b bulk) uint32 { return r.more() + 2 + r.bulkIndex[b] }
 
-// take notes that a function is called by others than the module's own calls of it.
+// take notes that a function may be called in other ways than by the module's own calls.
 func (r *rewriter) take(f uint32) {
 	if f >= r.imported {
 		r.taken[f-r.imported] = true
 	}
 }
 
-// more is the index of the function that refills the counter, the first one
+// more returns the index of the function that refills the counter, the first one
 // after the original's; the next one refills a local that holds it.
 func (r *rewriter) more() uint32 { return r.funcs + 1 }
 
-// emitter returns one with room for size bytes of code.
+// emitter returns an emitter with room for size bytes of code.
 func (r *rewriter) emitter(size int) emitter {
 	return emitter{counter: r.globals, more: r.more(), out: make([]byte, 0, size)}
 }
@@ -216,7 +215,7 @@ func (r *rewriter) addStubs() {
 	}
 }
 
-// addFunction adds a function of type t, which e has the code of.
+// addFunction adds a function of type t, whose code is in e.
 func (r *rewriter) addFunction(t uint32, e *emitter) {
 	r.m.Functions = append(r.m.Functions, t)
 	r.m.Codes = append(r.m.Codes, wasmbin.Code{Body: e.out})
@@ -246,7 +245,7 @@ func (r *rewriter) addMeter() {
 }
 
 // fixNames keeps the names of functions, for traces, and drops all other custom
-// sections: they speak of the code as it was.
+// sections: they describe the code as it was.
 func (r *rewriter) fixNames() {
 	m := r.m
 	data, ok := m.Custom("name")

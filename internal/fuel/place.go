@@ -17,17 +17,17 @@ const (
 
 // place decides where a function is charged. Every point of its code gets a
 // potential: what has been charged when control is there, less what has been
-// executed. An edge then charges the difference between the potential it leads
-// to and the one it comes from, so that whatever path is taken the charges sum
-// up to what it executes. The difference may be below zero: then the edge gives
-// back what another way would have cost.
+// executed. An edge then charges the difference between the potential it leads to
+// and the one it comes from, so that whatever path is taken, the charges add up to
+// the price of what it executes. The difference may be below zero: then the edge
+// gives back what another way would have cost.
 //
 // Two points of each node have a potential, where it is entered and where it
 // starts, and so has the end of the function: zero. A step between two points that
 // costs nothing fixes the potential of one by that of the other, and the steps that
 // cost nothing form a forest. It is made of the steps that are taken most often, as
 // far as can be guessed, see steps; the idea is Ball and Larus's, who place the
-// counters of path profiles so ("Efficient Path Profiling", MICRO 1996).
+// counters of path profiles this way ("Efficient Path Profiling", MICRO 1996).
 //
 // Potentials have bounds where something looks at the counter. No more may be
 // charged in advance there than any path from there to the end executes: so a
@@ -153,7 +153,7 @@ func (g *graph) least() (rest []int64, calls []int32) {
 	return rest, calls
 }
 
-// A forest is a set of points whose potentials are known by those of others.
+// A forest is a set of points whose potentials follow from those of others.
 type forest struct {
 	up     []int32 // of a root: itself
 	lift   []int64 // potential above that of up
@@ -189,7 +189,7 @@ func (f *forest) root(p int32) (int32, int64) {
 	return root, above
 }
 
-// above is how far p is above q, in one tree with it.
+// above returns how far p is above q, in one tree with it.
 func (f *forest) above(p, q int32) int64 {
 	_, a := f.root(p)
 	_, b := f.root(q)
@@ -219,7 +219,7 @@ func (f *forest) join(s step, forced bool) {
 	f.hi[a] = min(f.hi[a], f.hi[b]-lift)
 }
 
-// edge is what the edge from node i to node to charges.
+// edge returns what the edge from node i to node to charges.
 func (g *graph) edge(i, to int32) int64 {
 	out := g.nodes[i].out
 	if g.nodes[i].trap >= 0 {
@@ -234,7 +234,7 @@ func (g *graph) edge(i, to int32) int64 {
 	return g.trapCharge(to, out)
 }
 
-// trapCharge is what it costs to begin a way that ends in a trap, with out
+// trapCharge returns what it costs to begin a way that ends in a trap, with out
 // charged in advance. Without a call it is a few operators before the end.
 func (g *graph) trapCharge(to int32, out int64) int64 {
 	if !g.nodes[to].busy {
@@ -243,8 +243,8 @@ func (g *graph) trapCharge(to int32, out int64) int64 {
 	return max(0, g.nodes[to].trap-out)
 }
 
-// entry is what the function charges when it is entered with prepaid charged by
-// its caller.
+// entry returns what the function charges when it is entered, if its caller has
+// charged prepaid.
 func (g *graph) entry(prepaid int64) int64 {
 	nd := &g.nodes[0]
 	if nd.trap >= 0 {

@@ -11,14 +11,14 @@ import (
 // index into a table there.
 const maxReferences = 10_000
 
-// references are the functions that code takes references to with ref.func.
+// references holds the functions that code takes references to with ref.func.
 //
 // The runtime makes a new reference whenever it executes one, and keeps it until
 // the instance is gone: a loop around a ref.func would take as much memory as it
-// has fuel, outside the limit of its call. So each function has one reference,
-// made with the instance, in a global that nobody can change, and ref.func
-// becomes a global.get. Two references to a function are the same one then,
-// which no instruction can tell.
+// has fuel, outside the limit of its call. So each function has one reference, made
+// with the instance, in a global that nobody can change, and ref.func becomes a
+// global.get. Two references to a function are then the same one, which no
+// instruction can detect.
 type references struct {
 	list  []uint32
 	index map[uint32]uint32 // in the list, by function
@@ -39,11 +39,11 @@ func (r *rewriter) refer(f uint32) error {
 	return nil
 }
 
-// refGlobal is the index of the global with the reference to a function.
+// refGlobal returns the index of the global that holds the reference to a function.
 func (r *rewriter) refGlobal(f uint32) uint32 { return r.globals + 1 + r.refs.index[f] }
 
-// refuseUndeclared refuses references to other functions. The runtime would,
-// but does not see them.
+// refuseUndeclared refuses references to functions that are not declared. The
+// runtime would do so, but does not see them.
 func (r *rewriter) refuseUndeclared() error {
 	for _, f := range r.refs.list {
 		if !r.declared[f] {

@@ -32,7 +32,7 @@ func (r *rewriter) validate(rd *wasmbin.Reader, in *wasmbin.Instr, locals uint32
 	return nil
 }
 
-// arity is how many values a branch to the block that in opens passes.
+// arity returns how many values a branch to the block that in opens passes.
 func (r *rewriter) arity(in *wasmbin.Instr) int {
 	loop := in.Op == wasmbin.OpLoop
 	switch {
@@ -46,7 +46,7 @@ func (r *rewriter) arity(in *wasmbin.Instr) int {
 	return 0
 }
 
-// localCount is how many locals a function has, parameters included.
+// localCount returns how many locals a function has, parameters included.
 func localCount(code *wasmbin.Code, t *wasmbin.FuncType) uint32 {
 	return uint32(len(t.Params) + code.NumLocals())
 }

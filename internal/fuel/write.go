@@ -42,9 +42,9 @@ type writer struct {
 
 	code    *wasmbin.Code
 	g       *graph
-	locals  uint32 // original number, parameters included
-	first   uint32 // of the i32 locals added
-	scratch uint32 // their number
+	locals  uint32 // original number of locals, parameters included
+	first   uint32 // index of the first i32 local added
+	scratch uint32 // number of i32 locals added
 	opened  []opened
 	label   int32 // next label
 	node    int32 // next node
@@ -56,8 +56,8 @@ type writer struct {
 // opened is an open block while its function is written.
 type opened struct {
 	label int32
-	node  int32 // of the if it belongs to, below zero if none or if it has an else
-	arity int   // values of a branch to it
+	node  int32 // node of the if that it belongs to; below zero if there is none, or if that has an else
+	arity int   // number of values that a branch to it passes
 }
 
 func (w *writer) function(f uint32, g *graph, check bool) {
@@ -94,7 +94,7 @@ func (w *writer) function(f uint32, g *graph, check bool) {
 	w.code.Locals, w.code.Body = locals, w.out
 }
 
-// pay charges n, if it is anything.
+// pay charges n, unless it is zero.
 func (w *writer) pay(n int64) {
 	if n != 0 {
 		w.charge(n)
