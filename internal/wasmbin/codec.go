@@ -9,8 +9,8 @@ type codec struct {
 	out    []byte
 	writes bool
 
-	m       *Module         // read so far
-	exports map[string]bool // names read so far
+	m       *Module         // part of the module that has been read
+	exports map[string]bool // names of exports that have been read
 }
 
 // check refuses what is read, unless ok.
@@ -36,7 +36,7 @@ func (c *codec) u32(v *uint32, what string) {
 	}
 }
 
-// bytes is a text or data with its length before it.
+// bytes reads or writes a text or data, with its length before it.
 func (c *codec) bytes(v *[]byte, what string) {
 	if c.writes {
 		c.out = append(AppendU32(c.out, uint32(len(*v))), *v...)
@@ -45,7 +45,7 @@ func (c *codec) bytes(v *[]byte, what string) {
 	}
 }
 
-// rest is what is left of the bytes of an entry.
+// rest reads or writes the remaining bytes of an entry.
 func (c *codec) rest(v *[]byte, what string) {
 	if c.writes {
 		c.out = append(c.out, *v...)
@@ -82,7 +82,7 @@ func (c *codec) valTypes(v *[]ValType, what string) {
 	c.check(len(*v) <= maxValues, at, "%s: %d values, more than %d", what, len(*v), maxValues)
 }
 
-// expr is a constant expression, its end included.
+// expr reads or writes a constant expression, its end included.
 func (c *codec) expr(v *[]byte) {
 	if c.writes {
 		c.out = append(c.out, *v...)
@@ -105,7 +105,7 @@ func (c *codec) expr(v *[]byte) {
 	*v = c.in.b[start:c.in.pos:c.in.pos]
 }
 
-// sized is content with its size in bytes before it.
+// sized reads or writes content, with its size in bytes before it.
 func (c *codec) sized(what string, content func()) {
 	if c.writes {
 		start := len(c.out)
@@ -126,7 +126,7 @@ func (c *codec) sized(what string, content func()) {
 	}
 }
 
-// list is a vector of entries that take at least min bytes each.
+// list reads or writes a vector of entries that take at least min bytes each.
 func list[T any](c *codec, entries *[]T, min int, what string, entry func(*T)) {
 	if c.writes {
 		c.out = AppendU32(c.out, uint32(len(*entries)))

@@ -20,7 +20,7 @@ var (
 type Error struct {
 	Err     error  // ErrMalformed or ErrUnsupported
 	Section string // name of the section, "" for the file as a whole
-	Offset  int    // of the byte in the binary
+	Offset  int    // offset of the byte in the binary
 	Detail  string // what is wrong, and what to do where something can be done
 	cause   error
 }

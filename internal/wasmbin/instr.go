@@ -4,18 +4,18 @@ package wasmbin
 type Instr struct {
 	Op       Op
 	Pos, End int       // its bytes are Body[Pos:End]
-	X, Y     uint32    // indices, as many as it has, in the order of the format
-	Const    int64     // of i32.const and i64.const
-	Block    BlockType // of block, loop, if, try and try_table
-	Labels   []uint32  // of br_table, the default last; valid until the next call of Next
-	Type     ValType   // of ref.null, and of select if it has one
-	Catches  []Catch   // of try_table; valid until the next call of Next
+	X, Y     uint32    // indices, as many as the instruction has, in the order of the format
+	Const    int64     // value of i32.const and i64.const
+	Block    BlockType // type of block, loop, if, try and try_table
+	Labels   []uint32  // labels of br_table, the default last; valid until the next call of Next
+	Type     ValType   // type of ref.null, and of select if it has one
+	Catches  []Catch   // clauses of try_table; valid until the next call of Next
 }
 
 // Catch is a clause of try_table: which exceptions it catches, and where they go.
 type Catch struct {
 	Kind  byte   // 0 catch, 1 catch_ref, 2 catch_all, 3 catch_all_ref
-	Tag   uint32 // of the first two
+	Tag   uint32 // tag for the first two kinds
 	Label uint32
 }
 
@@ -210,7 +210,7 @@ func (r *Reader) immediates(f form, in *Instr) {
 	}
 }
 
-// exception decodes the instructions of exceptions, those of before the standard too.
+// exception decodes the instructions for exceptions, including those from before the standard.
 func (r *Reader) exception(in *Instr) {
 	c := &r.c
 	if !r.Exceptions {

@@ -86,7 +86,7 @@ const (
 	OpV128Const          Op = 0xfd0c
 )
 
-// opNames names what error messages are about.
+// opNames names the operations that error messages mention.
 var opNames = map[Op]string{
 	OpUnreachable: "unreachable", OpElse: "else", OpEnd: "end", OpGlobalGet: "global.get", OpGlobalSet: "global.set",
 	OpCall: "call", OpReturnCall: "return_call", OpRefFunc: "ref.func", OpBr: "br", OpBrIf: "br_if", OpBrTable: "br_table",
@@ -113,7 +113,7 @@ func (op Op) constant() bool {
 	return false
 }
 
-// A form is the immediates of an instruction, as the tables below write it.
+// A form stands for the immediates of an instruction in the tables below.
 type form = byte
 
 const (

@@ -11,11 +11,11 @@ import (
 
 const header = "\x00asm\x01\x00\x00\x00"
 
-// Limits that keep the decoded module within some times the size of its binary. No
+// Limits that keep the decoded module within a few times the size of its binary. No
 // compiler comes near them; maxEntries is from the JavaScript embedding.
 const (
 	maxCustoms = 10_000
-	maxEntries = 1_000_000 // of a section
+	maxEntries = 1_000_000 // entries of a section
 	maxSize    = 1 << 30   // bytes of a binary
 	maxU32     = 5         // bytes of a number of 32 bits
 )
@@ -31,7 +31,7 @@ func Parse(wasm []byte) (*Module, error) {
 }
 
 // Scan decodes a module of size bytes without its bulk: Elements, Codes and Data stay
-// empty, and Customs has only the named sections. Scan accepts every module that
+// empty, and Customs contains only the named sections. Scan accepts every module that
 // [Parse] accepts, and some with errors in the parts it skips. The error is that of
 // Parse, or of the file.
 func Scan(file io.ReaderAt, size int64, customs ...string) (*Module, error) {
@@ -76,7 +76,7 @@ func Sections(wasm []byte) iter.Seq2[string, []byte] {
 type parser struct {
 	size   int
 	file   io.ReaderAt // nil if the window is all of the binary
-	start  int         // of the window
+	start  int         // start of the window
 	window []byte      // never changed, so that views into it stay as they are
 	wanted []string    // custom sections, if there is a file
 
@@ -84,7 +84,7 @@ type parser struct {
 	exports       map[string]bool
 	rank, customs int
 	last          byte   // id of the section before, custom ones aside
-	codes, data   uint32 // entries of the sections
+	codes, data   uint32 // number of entries in these sections
 }
 
 // windowSize is how much of a file is read at a time. The head of most modules,
@@ -277,7 +277,7 @@ func checkHeader(wasm []byte) error {
 	return refuse(ErrMalformed, `not a WebAssembly binary: it does not start with "\0asm"`)
 }
 
-// finish checks what holds between sections.
+// finish checks what must hold between sections.
 func (p *parser) finish() error {
 	m := &p.m
 	fail := func(reason error, section, detail string) error {

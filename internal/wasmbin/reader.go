@@ -10,12 +10,12 @@ import (
 type cursor struct {
 	b       []byte
 	pos     int
-	base    int // of b in the binary
+	base    int // offset of b in the binary
 	section string
-	types   int // number of types a block type may refer to
+	types   int // number of types that a block type may refer to
 	err     *Error
 
-	exceptions bool // exnref is a type
+	exceptions bool // whether exnref is a type
 }
 
 func (c *cursor) left() int { return len(c.b) - c.pos }
@@ -31,7 +31,7 @@ func (c *cursor) malformed(at int, format string, args ...any) {
 	c.fail(ErrMalformed, at, format, args...)
 }
 
-// result is the error, or nil.
+// result returns the error, or nil.
 func (c *cursor) result() error {
 	if c.err == nil {
 		return nil

@@ -22,11 +22,11 @@ const (
 type sectionKind struct {
 	id      byte
 	name    string
-	bulk    bool // Scan skips it
+	bulk    bool // whether Scan skips it
 	entries func(c *codec, m *Module)
 }
 
-// sections are those of the format but the custom ones, in their order.
+// sections lists the sections of the format, except custom ones, in their order.
 var sections = [...]sectionKind{
 	{id: secType, name: "type", entries: func(c *codec, m *Module) { entries(c, &m.Types, 3, c.funcType) }},
 	{id: secImport, name: "import", entries: func(c *codec, m *Module) { entries(c, &m.Imports, 4, c.importEntry) }},
@@ -43,7 +43,7 @@ var sections = [...]sectionKind{
 	{id: secData, name: "data", bulk: true, entries: func(c *codec, m *Module) { entries(c, &m.Data, 2, c.data) }},
 }
 
-// entries is the list that a section consists of.
+// entries reads or writes the list that a section consists of.
 func entries[T any](c *codec, all *[]T, min int, entry func(*T)) {
 	if !c.writes || len(*all) > 0 {
 		list(c, all, min, "number of entries", entry)
@@ -84,7 +84,7 @@ func (c *codec) typeIndex(i *uint32) {
 	c.check(c.writes || uint64(*i) < uint64(len(c.m.Types)), at, "no type %d", *i)
 }
 
-// tag is the type of a tag, after a zero byte.
+// tag reads or writes the type of a tag, after a zero byte.
 func (c *codec) tag(t *uint32) {
 	at, attribute := c.in.pos, byte(0)
 	c.byte(&attribute, "tag")
@@ -120,7 +120,7 @@ func (c *codec) export(e *Export) {
 	c.u32(&e.Index, "export index")
 }
 
-// kind is what the import or export of that name is.
+// kind reads or writes the kind of the import or export of that name.
 func (c *codec) kind(k *Kind, what, name string) {
 	at := c.in.pos
 	c.byte((*byte)(k), what+" kind")
@@ -130,7 +130,7 @@ func (c *codec) kind(k *Kind, what, name string) {
 	c.check(*k <= KindTag, at, "unknown kind %#x of %s %q", byte(*k), what, name)
 }
 
-// limits are limits with their flag. What says whose they are.
+// limits reads or writes limits with their flag. The text what says whose they are.
 func (c *codec) limits(l *Limits, what string) {
 	at, flag := c.in.pos, byte(0)
 	if l.HasMax {

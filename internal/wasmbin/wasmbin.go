@@ -150,7 +150,7 @@ type Element struct {
 	Type     ValType
 	Funcs    []uint32 // if Exprs is nil
 	Exprs    [][]byte // constant expressions, end included; nil if Funcs lists functions
-	hasTable bool     // the binary has the table index although it is optional
+	hasTable bool     // whether the binary gives the table index although it is optional
 }
 
 // Data is a data segment. Its memory is always memory 0.
@@ -170,7 +170,7 @@ type LocalGroup struct {
 type Code struct {
 	Locals []LocalGroup
 	Body   []byte // instructions, the final end included
-	Offset int    // of Body in the binary
+	Offset int    // offset of Body in the binary
 }
 
 // NumLocals returns how many locals the code declares, without the parameters.
