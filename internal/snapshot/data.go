@@ -72,7 +72,7 @@ func moveData(m *wasmbin.Module, a area) (image []byte, from uint64) {
 	return image, a.from + uint64(len(end)-len(image))
 }
 
-// offset is the value of an offset expression that is a single constant.
+// offset returns the value of an offset expression that is a single constant.
 func offset(expr []byte) (uint32, bool) {
 	var (
 		rd  wasmbin.Reader

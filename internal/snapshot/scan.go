@@ -5,11 +5,11 @@ import "github.com/toolhost/toolhost/internal/wasmbin"
 // findings are the relevant properties of a module's code.
 type findings struct {
 	changes  string // the first instruction that changes state that cannot be restored
-	segments bool   // it uses data segments by their index
+	segments bool   // whether it uses data segments by their index
 }
 
-// stateful are the instructions that change state a host cannot restore. A data segment
-// that is dropped does not matter: without memory.init no code can notice.
+// stateful lists the instructions that change state which a host cannot restore. A data
+// segment that is dropped does not matter: without memory.init no code can notice.
 var stateful = map[wasmbin.Op]string{
 	wasmbin.OpTableSet:   "table.set",
 	wasmbin.OpTableGrow:  "table.grow",
@@ -50,7 +50,7 @@ func scan(m *wasmbin.Module) (findings, error) {
 	return f, nil
 }
 
-// why says for the author of a module why it cannot be restored.
+// why tells the author of a module why it cannot be restored.
 func (f findings) why(m *wasmbin.Module) string {
 	switch {
 	case f.changes != "":

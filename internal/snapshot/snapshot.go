@@ -41,7 +41,7 @@ type Program struct {
 	// the module.
 	Image   []byte
 	At      uint64
-	Start   bool   // call [StartExport] first in each new instance
+	Start   bool   // whether to call [StartExport] first in each new instance
 	Globals int    // number of [GlobalExport] names
 	Why     string // why an instance cannot be restored; empty if it can
 }
