@@ -10,7 +10,7 @@
 //	the digest of the image            32 bytes
 //	the size of the memory in bytes    uvarint
 //	the globals                        uvarint, and 8 bytes each
-//	what the host has added            uvarint, and so many bytes
+//	what the host has added            uvarint, and that many bytes
 //	the runs of blocks                 uvarint, and for each: uvarint blocks that are as in the image, uvarint blocks that are not
 //	the blocks of all runs             256 bytes each
 //
@@ -40,7 +40,7 @@ const (
 	MaxHost    = 32 << 20
 )
 
-// The reasons why bytes are no checkpoint that can be used.
+// The reasons why bytes are not a usable checkpoint.
 var (
 	ErrDamaged  = errors.New("the checkpoint is damaged")
 	ErrTooLarge = errors.New("the checkpoint is too large")
@@ -51,11 +51,11 @@ type Digest = [sha256.Size]byte
 
 // Checkpoint is the state of a waiting guest. The zero Checkpoint has an empty memory.
 type Checkpoint struct {
-	Plugin  Digest // of the file of the plugin
-	Image   Digest // of what the memory is compared with, see [DigestImage]
-	Size    uint64 // of the memory in bytes, whole pages of 64 KiB
+	Plugin  Digest // digest of the plugin's file
+	Image   Digest // digest of the image that the memory is compared with: see [DigestImage]
+	Size    uint64 // size of the memory in bytes: whole pages of 64 KiB
 	Globals []uint64
-	Host    []byte // what the host adds
+	Host    []byte // data that the host adds
 	changed []run
 }
 
@@ -82,10 +82,11 @@ func DigestImage(data []byte, at uint64) (d Digest) {
 	return d
 }
 
-// Pages are the pages of a memory that may differ from its image. All other pages equal it.
+// Pages lists the pages of a memory that may differ from its image. All other pages equal the
+// image.
 type Pages struct {
-	At   []uint64 // where they begin, rising
-	Size uint64   // of each, a multiple of 256 bytes
+	At   []uint64 // where they begin, in ascending order
+	Size uint64   // size of each, a multiple of 256 bytes
 }
 
 // Compare records how a memory differs from its image: the bytes of image at an offset,
@@ -103,7 +104,7 @@ func (c *Checkpoint) Compare(memory, image []byte, at uint64, pages *Pages) {
 	}
 }
 
-// compare is Compare for a part of the memory.
+// compare is like Compare, for a part of the memory.
 func (c *Checkpoint) compare(memory []byte, from, to uint64, base blocks) {
 	zero := [block]byte{}
 	for ; from < to; from += block {
@@ -119,14 +120,14 @@ func (c *Checkpoint) compare(memory []byte, from, to uint64, base blocks) {
 	}
 }
 
-// blocks are those of an image.
+// blocks holds the blocks of an image.
 type blocks struct {
 	bytes []byte
 	from  uint64
 }
 
-// at returns the block at an offset: zero outside of the image. It is false for one that
-// is only partly in it.
+// at returns the block at an offset: zero outside of the image. It reports false for a
+// block that is only partly in the image.
 func (b blocks) at(at uint64, zero []byte) ([]byte, bool) {
 	end := b.from + uint64(len(b.bytes))
 	switch {
@@ -212,8 +213,8 @@ func (c *Checkpoint) Encode() ([]byte, error) {
 	return pack(body), nil
 }
 
-// Decode reads a checkpoint of a memory of at most the given number of bytes. Even for hostile data
-// it uses at most about twice that much memory, plus twice MaxHost. Its error matches ErrDamaged or
+// Decode reads a checkpoint whose memory has no more than most bytes. Even for hostile data it uses
+// at most about twice that much memory, plus twice MaxHost. Its error matches ErrDamaged or
 // ErrTooLarge.
 func Decode(data []byte, most uint64) (*Checkpoint, error) {
 	body, err := unpack(data, magic, most+most/block*20+MaxHost+8*MaxGlobals+4096)
@@ -276,7 +277,7 @@ func (r *reader) take(n uint64) []byte {
 	return part
 }
 
-// number returns the next number, of at most so much.
+// number returns the next number, which may be up to most.
 func (r *reader) number(most uint64) uint64 {
 	v, n := binary.Uvarint(r.rest)
 	if r.failed = r.failed || n <= 0 || v > most; r.failed {

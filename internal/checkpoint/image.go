@@ -18,15 +18,15 @@ type Image struct {
 }
 
 // EncodeImage returns an image as bytes, for checkpoints that outlive it: a magic
-// number, and a zstd frame with a checksum. The frame has the offset as a uvarint, and
-// the bytes.
+// number, and a zstd frame with a checksum. The frame contains the offset as a
+// uvarint, and the bytes.
 func EncodeImage(i Image) []byte {
 	body := append(binary.AppendUvarint(nil, i.At), i.Bytes...)
 	return encoder.EncodeAll(body, []byte(imageMagic))
 }
 
-// DecodeImage reads the image with that digest, of a memory of at most the given number
-// of bytes. Its error matches ErrTooLarge, or ErrDamaged, even if only the digest differs.
+// DecodeImage reads the image with that digest, whose memory has no more than most bytes.
+// Its error matches ErrTooLarge, or ErrDamaged, even if only the digest differs.
 func DecodeImage(data []byte, want Digest, most uint64) (i Image, err error) {
 	body, err := unpack(data, imageMagic, most+binary.MaxVarintLen64)
 	if err != nil {
@@ -53,7 +53,7 @@ func (i Image) Apply(memory []byte) bool {
 	return true
 }
 
-// unpack reads what pack has made, with at most so many bytes.
+// unpack decompresses what pack has made, up to most bytes.
 func unpack(data []byte, magic string, most uint64) ([]byte, error) {
 	frame, ok := bytes.CutPrefix(data, []byte(magic))
 	if !ok {
