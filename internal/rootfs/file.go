@@ -13,7 +13,7 @@ import (
 type file struct {
 	handle
 	flag    sys.Oflag   // access mode, O_APPEND and the O_SYNC flags
-	appends atomic.Bool // append mode, which flag has at first
+	appends atomic.Bool // append mode, at first as in flag
 }
 
 var _ sys.File = (*file)(nil)
@@ -154,7 +154,7 @@ func (w *file) writable() sys.Errno {
 	return 0
 }
 
-// cost is what n bytes written at off cost: the bytes, or by how much the file
+// cost returns what n bytes written at off cost: the bytes, or by how much the file
 // grows if there is a gap between its end and off.
 func (w *file) cost(off int64, n int) (int64, sys.Errno) {
 	if off > math.MaxInt64-int64(n) {

@@ -49,9 +49,9 @@ func (h *handle) Utimens(atim, mtim int64) sys.Errno {
 // method Seek return the error of [io.Seeker] instead of wazero's number.
 type position = int64
 
-// maxDirents is the most entries one Readdir returns. wazero keeps them for each open
-// directory, and takes fewer entries than it asked for as the end of the directory, so
-// a longer listing cannot be cut, only refused.
+// maxDirents is the maximum number of entries that one Readdir returns. wazero keeps
+// them for each open directory, and takes fewer entries than it asked for as the end
+// of the directory, so a longer listing cannot be cut, only refused.
 const maxDirents = 4096
 
 // dir is an open directory. It implements [sys.File].

@@ -7,9 +7,9 @@ import "github.com/tetratelabs/wazero/experimental/sys"
 // EAGAIN would invite a guest to try forever.
 const errnoLimit = sys.EIO
 
-// admit decides about opening one more file. The first to open the folder itself, if
-// that is what self says, gets the one that [Open] opened: wazero panics if opening the
-// folder fails for any reason but ENOENT.
+// admit decides about opening one more file. self tells that it is the folder itself,
+// which [Open] has opened already: the first to open it gets that one. wazero panics if
+// opening the folder fails for any reason but ENOENT.
 func (f *FS) admit(self bool) (sys.File, sys.Errno) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

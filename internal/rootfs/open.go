@@ -12,10 +12,10 @@ import (
 	wasys "github.com/tetratelabs/wazero/sys"
 )
 
-// OpenFile implements [sys.FS]. Of perm it takes the nine permission bits.
+// OpenFile implements [sys.FS]. It uses only the nine permission bits of perm.
 //
-// O_NONBLOCK changes nothing, as only files that never block can be opened,
-// and O_DSYNC and O_RSYNC are taken as O_SYNC. O_TRUNC needs write access
+// O_NONBLOCK changes nothing, as only files that never block can be opened, and
+// O_DSYNC and O_RSYNC are treated as O_SYNC. O_TRUNC needs write access
 // ([sys.EINVAL]).
 func (f *FS) OpenFile(path string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.Errno) {
 	n, errno := rootName(path)
@@ -62,7 +62,7 @@ func (f *FS) checkFlags(flag sys.Oflag) sys.Errno {
 	return 0
 }
 
-// osFlags is flag for [os.Root.OpenFile], less what openAny does itself.
+// osFlags returns flag in the form for [os.Root.OpenFile], without what openAny does itself.
 func osFlags(flag sys.Oflag) int {
 	n := map[sys.Oflag]int{sys.O_RDWR: os.O_RDWR, sys.O_WRONLY: os.O_WRONLY}[flag&accessMask]
 	if flag&sys.O_APPEND != 0 {
@@ -206,8 +206,8 @@ func (f *FS) changeable(fi fs.FileInfo, err error) sys.Errno {
 	return 0
 }
 
-// maxPath is the longest path taken, in bytes: PATH_MAX of Linux. os.Root
-// walks components one by one and would follow a path of any length.
+// maxPath is the length of the longest path that is accepted, in bytes: PATH_MAX of
+// Linux. os.Root walks components one by one and would follow a path of any length.
 const maxPath = 4096
 
 // rootName turns a path of the guest into one for the root. Whether it stays
@@ -225,7 +225,7 @@ func rootName(guestPath string) (string, sys.Errno) {
 	return cmp.Or(strings.TrimLeft(guestPath, "/"), "."), 0
 }
 
-// forChange is rootName for an operation that changes something.
+// forChange is like rootName, for an operation that changes something.
 func (f *FS) forChange(guestPath string) (string, sys.Errno) {
 	if f.readOnly() {
 		return "", sys.EROFS
@@ -233,8 +233,9 @@ func (f *FS) forChange(guestPath string) (string, sys.Errno) {
 	return rootName(guestPath)
 }
 
-// entryName is forChange for operations on a directory entry, which the folder
-// itself is not. It drops trailing slashes and reports whether there were any.
+// entryName is like forChange, for operations on a directory entry, which the
+// folder itself is not. It drops trailing slashes and reports whether there were
+// any.
 func (f *FS) entryName(guestPath string) (n string, slash bool, errno sys.Errno) {
 	n, errno = f.forChange(guestPath)
 	if errno == 0 && path.Clean(n) == "." {

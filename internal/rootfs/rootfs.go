@@ -80,16 +80,16 @@ type Options struct {
 type FS struct {
 	root   *os.Root
 	self   *dir  // the folder
-	escape error // what root answers when a path leaves it
+	escape error // error that root returns when a path leaves it
 	limits Options
 
 	mu     sync.Mutex
 	closed bool
-	given  bool                  // self was opened
-	open   map[sys.File]struct{} // by the guest, but for self
-	bytes  int64                 // written so far
+	given  bool                  // whether the guest has opened self
+	open   map[sys.File]struct{} // files that are open, except self
+	bytes  int64                 // bytes written so far
 
-	refused atomic.Bool // a change, because the mount is read-only
+	refused atomic.Bool // whether a change was refused because the mount is read-only
 }
 
 // Refused reports whether the guest tried to change something in a read-only mount.

@@ -10,8 +10,8 @@ import (
 	"github.com/tetratelabs/wazero/experimental/sys"
 )
 
-// errno turns an error of the os package into the number the guest sees, and
-// is the only place that does. Paths inside err go no further.
+// errno turns an error of the os package into the number that the guest sees.
+// Nothing else does, so paths inside err go no further.
 func (f *FS) errno(err error) sys.Errno {
 	var number syscall.Errno
 	var errno sys.Errno

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// openWithoutWaiting is nothing: there are no FIFOs among files here.
+	// openWithoutWaiting is zero: there are no FIFOs among files here.
 	openWithoutWaiting = 0
 
 	// attributeAccess opens a file to change its mode or times, for which a
@@ -41,7 +41,7 @@ func setTimes(file *os.File, atim, mtim int64) error {
 	})
 }
 
-// filetime is nil, which keeps a time, for UTIME_OMIT.
+// filetime converts a time. For UTIME_OMIT it returns nil, which keeps the time.
 func filetime(nanos int64) *syscall.Filetime {
 	if nanos == sys.UTIME_OMIT {
 		return nil
