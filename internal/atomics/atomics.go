@@ -1,10 +1,10 @@
-// Package atomics rewrites the atomic instructions of a module to ordinary ones. Only one
+// Package atomics rewrites a module's atomic instructions to ordinary ones. Only one
 // thread runs in an instance, and no memory is shared, so each instruction becomes a load,
-// a store, or a load followed by a store. Compilers emit them for single-threaded programs
-// too, for example to count references.
+// a store, or a load followed by a store. Compilers emit atomic instructions for
+// single-threaded programs too, for example to count references.
 //
 // The runtime supports atomic instructions, but cannot compile them on ARM processors
-// before version 8.1.
+// older than version 8.1.
 package atomics
 
 import (
@@ -18,11 +18,11 @@ const (
 
 	notify = 0xfe00
 	fence  = 0xfe03
-	first  = 0xfe10 // load; the operations follow, each in seven widths
+	first  = 0xfe10 // opcode of the first load; the other operations follow, each in seven widths
 	widths = 7
 )
 
-// Operations in the order of their numbers.
+// The operations, in the order of their opcodes.
 const (
 	opLoad = iota
 	opStore
@@ -35,9 +35,9 @@ const (
 	opCompare
 )
 
-// width is the type of a value and what it is in memory.
+// width is a type of value and the size that it has in memory.
 type width struct {
-	wide        bool // i64
+	wide        bool // i64 rather than i32
 	align       uint32
 	load, store wasmbin.Op
 }
@@ -48,18 +48,18 @@ var all = [widths]width{
 	{true, 0, 0x31, 0x3c}, {true, 1, 0x33, 0x3d}, {true, 2, 0x35, 0x3e},
 }
 
-// binary has the operators of i32 and of i64.
+// binary maps the operations that combine two values to their operators for i32 and i64.
 var binary = map[int][2]wasmbin.Op{
 	opAdd: {wasmbin.OpI32Add, wasmbin.OpI64Add}, opSub: {wasmbin.OpI32Sub, wasmbin.OpI64Sub},
 	opAnd: {0x71, 0x83}, opOr: {0x72, wasmbin.OpI64Or}, opXor: {0x73, 0x85},
 }
 
 // Lower rewrites the module in place. Its errors wrap wasmbin.ErrMalformed or
-// wasmbin.ErrUnsupported, and leave the module half changed. Wait instructions are
-// refused, because they need a shared memory.
+// wasmbin.ErrUnsupported, and leave the module half rewritten. Wait instructions are
+// refused, because they need shared memory.
 //
-// The code may double in size and grow by another 1 MiB: in unreachable code, a
-// four-byte instruction can become fourteen times as large.
+// The code may double in size, and grow by another 1 MiB on top of that: in unreachable
+// code, a four-byte instruction can become fourteen times as large.
 func Lower(m *wasmbin.Module) error {
 	room := 1 << 20
 	for i := range m.Codes {
@@ -79,16 +79,16 @@ func Lower(m *wasmbin.Module) error {
 	return nil
 }
 
-// writer writes a function.
+// writer writes the new code of a function.
 type writer struct {
 	rd     wasmbin.Reader
 	out    []byte
-	locals uint32 // of the original
-	most   int    // bytes that the function may have
+	locals uint32 // number of locals in the original
+	most   int    // maximum size of the new code, in bytes
 	used   bool
 }
 
-// Locals that are added: the address, and two values of each type.
+// The locals that are added: the address, and two values of each type.
 const (
 	address = 0
 	narrow  = 1
@@ -152,7 +152,7 @@ func (w *writer) load(op wasmbin.Op, in *wasmbin.Instr) {
 	w.access(op, in)
 }
 
-// instr writes what an atomic instruction does.
+// instr writes the code that replaces an atomic instruction.
 func (w *writer) instr(in *wasmbin.Instr) error {
 	if in.Op == fence {
 		return nil
@@ -178,7 +178,7 @@ func (w *writer) instr(in *wasmbin.Instr) error {
 	return w.rd.Errorf(in, "alignment 2^%d of an atomic instruction", in.X)
 }
 
-// address takes the address from the stack, and traps if it is not aligned.
+// address pops the address from the stack, and traps if it is not aligned.
 func (w *writer) address(in *wasmbin.Instr) {
 	w.local(wasmbin.OpLocalSet, address)
 	if in.X == 0 {
@@ -195,7 +195,8 @@ func (w *writer) address(in *wasmbin.Instr) {
 	w.op(0x71, wasmbin.OpIf, void, wasmbin.OpUnreachable, wasmbin.OpEnd)
 }
 
-// operation writes a load, a store, or a load and a store whose result is what was there.
+// operation writes a load, a store, or a load and a store that together return the old
+// value.
 func (w *writer) operation(operation int, t width, in *wasmbin.Instr) {
 	value := uint32(narrow)
 	if t.wide {
@@ -237,7 +238,7 @@ func (w *writer) operation(operation int, t width, in *wasmbin.Instr) {
 	}
 }
 
-// mask leaves as many bits of the value on the stack as there are in memory.
+// mask clears those bits of the value on the stack that do not fit in memory.
 func (w *writer) mask(t width) {
 	if t == all[0] || t == all[1] {
 		return
