@@ -12,14 +12,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ErrForm means that AppendYAML cannot change the document as it is written, for example
-// a list in brackets.
+// ErrForm means that AppendYAML cannot change a document that is written in this form, for
+// example with the list in brackets.
 var ErrForm = errors.New("add it by hand")
 
-// AppendYAML appends a string to the list at a top-level key of a YAML document. It adds a
-// missing key at the end. It only inserts lines: everything else stays as it is, including
-// comments and blank lines. The error is ErrForm for a document that it cannot change this
-// way.
+// AppendYAML appends a string to the list at a top-level key of a YAML document. If the
+// key is missing, it is added at the end. It only inserts lines: everything else stays as
+// it is, including comments and blank lines. If the document cannot be changed this way,
+// the error is ErrForm.
 func AppendYAML(data []byte, key, item string) ([]byte, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(data, &root); err != nil {
@@ -47,7 +47,7 @@ func AppendYAML(data []byte, key, item string) ([]byte, error) {
 	return edited, nil
 }
 
-// insertion returns a text to insert, and how many lines are before it.
+// insertion returns the text to insert, and the number of lines before it.
 func insertion(root *yaml.Node, key, item string) (after int, text string, err error) {
 	const atEnd = 1 << 30
 	if len(root.Content) == 0 {
@@ -75,7 +75,7 @@ func insertion(root *yaml.Node, key, item string) (after int, text string, err e
 	return atEnd, key + ":\n  - " + item + "\n", nil
 }
 
-// checkAppended verifies that a document differs from what it was by one item.
+// checkAppended verifies that a document has changed by exactly one item.
 func checkAppended(before, after []byte, key, item string) error {
 	was, err := Decode(".yaml", before)
 	if err != nil {
@@ -98,7 +98,8 @@ func checkAppended(before, after []byte, key, item string) error {
 	return nil
 }
 
-// bare matches texts that YAML takes as they are, unless they are words of YAML.
+// bare matches strings that YAML reads as they are, except for the words that have a
+// meaning in YAML.
 var bare = regexp.MustCompile(`^(/[A-Za-z0-9_./-]*|[A-Za-z_][A-Za-z0-9_]*)$`)
 
 var yamlWords = []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}

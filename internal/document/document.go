@@ -1,5 +1,6 @@
-// Package document decodes YAML, TOML and JSON of possibly hostile authors. It limits
-// time and memory, which the decoders do not. It also appends to lists of YAML files.
+// Package document decodes YAML, TOML and JSON written by possibly hostile authors.
+// It limits time and memory, which the decoders do not. It also appends to lists in
+// YAML files.
 package document
 
 import (
@@ -16,13 +17,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The bounds of a document. Decoding a mapping of YAML or TOML takes time
-// quadratic in its keys, and each merge key of YAML repeats that.
+// Limits on a document. Decoding a YAML or TOML mapping takes time quadratic in the
+// number of its keys, and each YAML merge key repeats that.
 const (
-	MaxJSON    = 1 << 20  // bytes of a JSON file, and of any document once it is expanded
-	MaxWritten = 64 << 10 // bytes of a YAML or TOML file
+	MaxJSON    = 1 << 20  // bytes in a JSON file, and in any document once it is expanded
+	MaxWritten = 64 << 10 // bytes in a YAML or TOML file
 	MaxNesting = 100      // levels of mappings and lists
-	maxKeys    = 256      // of one mapping of YAML
+	maxKeys    = 256      // keys in a YAML mapping
 )
 
 // MaxSize returns the maximum size of a file with this name, in bytes.
@@ -36,9 +37,9 @@ func MaxSize(name string) int64 {
 var errNesting = fmt.Errorf("expected at most %d levels of nesting", MaxNesting)
 
 // Decode decodes a document. The extension of the name selects the format: .json,
-// .toml, .yaml or .yml. Mappings become map[string]any. An empty YAML document is
-// nil. Errors are one line. They name the line of the document if it is known, but
-// not the file.
+// .toml, .yaml or .yml. Mappings become map[string]any. An empty YAML document
+// becomes nil. Errors take up one line. They name the line in the document, if it is
+// known, but not the file.
 func Decode(name string, data []byte) (document any, err error) {
 	if most := MaxSize(name); int64(len(data)) > most {
 		return nil, fmt.Errorf("the file has %d bytes, expected at most %d", len(data), most)
@@ -108,7 +109,8 @@ func decodeYAML(data []byte) (document any, err error) {
 	return document, nil
 }
 
-// indented returns the first line that is indented with a tab, from 1; 0 if none is.
+// indented returns the number of the first line that is indented with a tab, counted
+// from 1, or 0 if there is none.
 func indented(data []byte) int {
 	n := 0
 	for line := range bytes.Lines(data) {
@@ -120,8 +122,9 @@ func indented(data []byte) int {
 	return 0
 }
 
-// narrow refuses mappings with too many keys and deep nesting in a document as it
-// is written, before aliases are expanded. The root is at depth -1.
+// narrow refuses a document that has mappings with too many keys or is nested too
+// deeply. It looks at the document as written, before aliases are expanded. The root
+// is at depth -1.
 func narrow(n *yaml.Node, depth int) error {
 	if depth > MaxNesting {
 		return fmt.Errorf("%w (line %d)", errNesting, n.Line)
@@ -148,8 +151,8 @@ func decodeTOML(data []byte) (document any, err error) {
 	return document, err
 }
 
-// budget bounds what a document expands to: a YAML alias of a few bytes repeats a
-// whole value.
+// budget limits the size of an expanded document: a YAML alias of a few bytes repeats
+// a whole value.
 type budget struct{ bytes int }
 
 func (b *budget) value(v any, depth int) error {
