@@ -2,7 +2,7 @@ package exceptions
 
 import "github.com/toolhost/toolhost/internal/wasmbin"
 
-// void is the type of a block without parameters and results.
+// void is the type of a block that has no parameters and no results.
 const void = 0x40
 
 // emitter appends instructions.
@@ -28,7 +28,7 @@ func (e *emitter) raw(b ...byte) *emitter {
 	return e
 }
 
-// zero appends the constant that is the zero of a type.
+// zero appends a constant: the zero value of a type.
 func (e *emitter) zero(t wasmbin.ValType) {
 	switch t {
 	case wasmbin.I32:

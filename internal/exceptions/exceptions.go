@@ -1,24 +1,23 @@
-// Package exceptions rewrites a module with WebAssembly exceptions to one without
-// them, because the runtime's implementation is unsafe to use (see
-// wasmbin.Features).
+// Package exceptions rewrites a module that uses WebAssembly exceptions so that it no longer
+// does, because the runtime's implementation is unsafe to use (see wasmbin.Features).
 //
-// A thrown exception is two globals: its tag, which is 0 while no exception is in flight, and its
-// value. A throw sets them and branches to its handler. After each call that may throw, the
-// caller reads the tag. If it is set, the caller branches to its own handler, or else returns
-// zeros. No frame is skipped, so the passes that meter, stop, save and limit guest code see only
-// branches, calls and returns. An exception that an export does not catch is a trap, which leaves
-// the tag set: see [TagExport].
+// A thrown exception is held in two globals: its tag, which is 0 while no exception is in flight,
+// and its value. A throw sets them and branches to its handler. After each call that may throw,
+// the caller reads the tag. If it is set, the caller branches to its own handler, or returns
+// zeros if it has none. No frame is skipped, so the passes that meter, stop, save and limit guest
+// code see only branches, calls and returns. An exception that an export does not catch becomes a
+// trap, which leaves the tag set: see [TagExport].
 //
-// The package reads both forms: try, catch, rethrow and delegate, which compilers
-// emitted before the standard, and try_table with throw_ref. An exnref becomes an i64,
-// with the tag in its upper half and the value in its lower half; null is 0.
+// The package reads both forms: try, catch, rethrow and delegate, which compilers emitted before
+// the standard, and try_table with throw_ref. An exnref becomes an i64, with the tag in its upper
+// half and the value in its lower half; null is 0.
 //
-// The value of an exception is nothing or one i32, which is what compilers of C, C++ and
-// Rust throw: a pointer. Tags of other types, imported tags, tables of exnref, and
-// ref.is_null on one are refused, the last by the runtime.
+// The value of an exception is either empty or one i32: a pointer, which is what compilers of C,
+// C++ and Rust throw. Tags of other types, imported tags, tables of exnref, and ref.is_null on an
+// exnref are refused, the last of these by the runtime.
 //
-// A call that may throw grows by a load and a branch. The analysis covers the whole
-// module: functions with a throw, their callers, and calls by reference may throw.
+// A call that may throw grows by a load and a branch. The analysis covers the whole module:
+// functions that contain a throw may throw, as may their callers, and calls by reference.
 package exceptions
 
 import (
@@ -33,24 +32,25 @@ import (
 const Version = 2
 
 const (
-	// TagExport names the exported tag of the exception in flight, a mutable global of type
-	// i32. After a trap it is nonzero if and only if the trap was an exception that an
-	// export did not catch. A module without tags does not have it.
+	// TagExport names the exported tag of the exception in flight, a mutable global of type i32.
+	// After a trap it is nonzero if and only if the trap was an exception that an export did not
+	// catch. It is missing from modules without tags.
 	TagExport = "toolhost.exceptions.tag"
-	// reservedPrefix starts every name of ours. Guests that export one are refused.
+	// reservedPrefix begins the names of everything that this package exports. Guests that export
+	// such a name are refused.
 	reservedPrefix = "toolhost.exceptions"
 )
 
-// Bounds of the lowered module: a function with many results takes a zero for each
-// where it passes an exception on, and an export with many parameters passes them on.
+// Limits on the growth of a module. A function with many results needs a zero for each result
+// wherever it passes an exception on, and an export with many parameters passes all of them on.
 const (
 	maxGrowth = 8       // times the size of the original code
-	minRoom   = 1 << 20 // bytes that any module may grow by
+	minRoom   = 1 << 20 // bytes by which any module may grow
 )
 
 // Lower rewrites the module in place. Its errors wrap wasmbin.ErrMalformed or
-// wasmbin.ErrUnsupported, and leave the module half changed. In a module without
-// tags, only exnref types change.
+// wasmbin.ErrUnsupported, and leave the module half rewritten. In a module without tags, it only
+// replaces the exnref types.
 //
 // The functions, globals and types that it adds come after the module's own.
 func Lower(m *wasmbin.Module) error {
@@ -87,7 +87,7 @@ func Lower(m *wasmbin.Module) error {
 	return nil
 }
 
-// lowerTypes makes an i64 of every exnref outside the code.
+// lowerTypes replaces every exnref outside the code by i64.
 func lowerTypes(m *wasmbin.Module) {
 	all := func(types []wasmbin.ValType) {
 		for i := range types {
@@ -125,17 +125,17 @@ func lowered(t wasmbin.ValType) wasmbin.ValType {
 	return t
 }
 
-// lowerer rewrites a module. Indices are those of the original, which the additions
-// follow.
+// lowerer rewrites a module. Indices are those of the original module; what is added comes after
+// them.
 type lowerer struct {
 	m        *wasmbin.Module
 	imported uint32
-	funcs    uint32 // take is its index, throwRef follows
-	globals  uint32 // the tag is its index, the value follows
+	funcs    uint32 // index of the function take; throwRef follows it
+	globals  uint32 // index of the global with the tag; the value follows it
 	types    int
-	throws   []bool // which functions of the module may throw
+	throws   []bool // for each function of the module: whether it may throw
 	added    map[string]uint32
-	size     int // of the code so far
+	size     int // size of the new code so far
 	room     int
 
 	guards      []wasmbin.Code
@@ -158,7 +158,7 @@ func newLowerer(m *wasmbin.Module) *lowerer {
 	return l
 }
 
-// grow counts code that has been written.
+// grow adds to the size of the new code.
 func (l *lowerer) grow(size int) error {
 	if l.size += size; l.size > l.room {
 		return &wasmbin.Error{Err: wasmbin.ErrUnsupported, Section: "code", Detail: "exceptions take more code than the module has, more than eight times"}
@@ -190,7 +190,7 @@ func (l *lowerer) value() uint32    { return l.globals + 1 }
 func (l *lowerer) take() uint32     { return l.funcs }
 func (l *lowerer) throwRef() uint32 { return l.funcs + 1 }
 
-// typeOf is the index of a function type that is added, or was.
+// typeOf returns the index of a function type, which it adds unless it has done so before.
 func (l *lowerer) typeOf(params, results []wasmbin.ValType) uint32 {
 	key := fmt.Sprint(params, results)
 	i, ok := l.added[key]
@@ -202,7 +202,7 @@ func (l *lowerer) typeOf(params, results []wasmbin.ValType) uint32 {
 	return i
 }
 
-// blockType is the type of a block as it is written.
+// blockType returns the encoding of a block's type.
 func (l *lowerer) blockType(params, results []wasmbin.ValType) []byte {
 	switch {
 	case len(params) == 0 && len(results) == 0:
@@ -213,8 +213,8 @@ func (l *lowerer) blockType(params, results []wasmbin.ValType) []byte {
 	return wasmbin.AppendS64(nil, int64(l.typeOf(params, results)))
 }
 
-// guardEntries puts a function that traps on an exception before each one that the host
-// calls.
+// guardEntries puts a guard in front of each function that the host calls. The guard traps if the
+// function ends with an exception.
 func (l *lowerer) guardEntries() error {
 	m := l.m
 	guards := make(map[uint32]uint32)
@@ -259,8 +259,9 @@ func (l *lowerer) guardEntries() error {
 	return nil
 }
 
-// add adds what the code refers to: take, which makes an i64 of the exception and ends
-// it, throwRef, which does the reverse, the guards, and the globals.
+// add adds the functions and globals that the new code refers to: take, which turns the exception
+// in flight into an i64 and ends it; throwRef, which does the reverse; the guards; and the
+// globals.
 func (l *lowerer) add() {
 	m := l.m
 	var take, throwRef emitter

@@ -2,33 +2,35 @@ package exceptions
 
 import "github.com/toolhost/toolhost/internal/wasmbin"
 
-// A part says which part of a block code stands in.
+// A part says in which part of a block the current code is.
 type part byte
 
 const (
 	plain    part = iota // a block, loop or if
-	body                 // of a try or try_table
-	catching             // a clause of a try for one tag
-	rest                 // the clause of a try for all tags
+	body                 // body of a try or try_table
+	catching             // clause of a try for one tag
+	rest                 // clause of a try for all tags
 )
 
-// frame is an open block of the original. Heights count the open blocks of the rewritten
-// function, the function itself included; a label is the difference of two.
+// frame is an open block of the original function. Heights count the open blocks of the
+// rewritten function, including the function itself; a label is the difference between
+// two heights.
 type frame struct {
 	part     part
-	legacy   bool            // is a try
-	height   int             // of the block that its label becomes
-	handler  int             // of the block where what is thrown directly in it goes
-	outer    int             // the same outside it
-	clauses  []wasmbin.Catch // of try_table
-	saved    uint32          // local that keeps what a clause has caught
-	catching int             // open clauses around it
+	legacy   bool            // whether the block is a try
+	height   int             // height of the block that its label becomes
+	handler  int             // height of the block to which a throw directly inside it branches
+	outer    int             // height of the block to which a throw just outside it branches
+	clauses  []wasmbin.Catch // clauses of a try_table
+	saved    uint32          // local that keeps the exception that a clause has caught
+	catching int             // number of open clauses around it
 }
 
 // function rewrites one function.
 //
-// One that may throw, or catches, is put in two blocks. The inner one is what its own
-// label becomes; the outer one ends where exceptions leave it.
+// The code of a function that may throw or catch is wrapped in two blocks. The
+// function's own label becomes the inner block; the outer block ends where exceptions
+// leave the function.
 //
 //	block $throw
 //	  block $function (result …)
@@ -80,7 +82,7 @@ func (l *lowerer) function(i int) error {
 	return l.grow(len(code.Body))
 }
 
-// catches reports whether there is a try or try_table in what is left to read.
+// catches reports whether there is a try or try_table in the rest of the code.
 func catches(rd *wasmbin.Reader) bool {
 	var in wasmbin.Instr
 	for rd.Next(&in) {
@@ -91,7 +93,7 @@ func catches(rd *wasmbin.Reader) bool {
 	return false
 }
 
-// writer writes one function.
+// writer writes the new code of one function.
 type writer struct {
 	*lowerer
 	emitter
@@ -101,8 +103,8 @@ type writer struct {
 	height  int
 	wrapped bool
 	results []wasmbin.ValType
-	locals  uint32 // of the original
-	saves   int    // locals added
+	locals  uint32 // number of locals in the original
+	saves   int    // number of locals added
 }
 
 func (w *writer) block(t ...byte) {
@@ -115,12 +117,12 @@ func (w *writer) end() {
 	w.height--
 }
 
-// to writes a branch to the block of that height.
+// to writes a branch to the block at a height.
 func (w *writer) to(op wasmbin.Op, height int) { w.opX(op, uint32(w.height-height)) }
 
 func (w *writer) top() *frame { return &w.frames[len(w.frames)-1] }
 
-// at is the block with that label.
+// at returns the block with a label.
 func (w *writer) at(in *wasmbin.Instr, label uint32) (*frame, error) {
 	if uint64(label) >= uint64(len(w.frames)) {
 		return nil, w.rd.Errorf(in, "%v: no label %d", in.Op, label)
@@ -162,7 +164,8 @@ func (w *writer) instr(code *wasmbin.Code, in *wasmbin.Instr) error {
 	return nil
 }
 
-// other copies what has nothing to do with exceptions but for its types.
+// other copies an instruction that has nothing to do with exceptions, except perhaps in
+// its types.
 func (w *writer) other(code *wasmbin.Code, in *wasmbin.Instr) error {
 	limit, what := uint64(0), ""
 	switch in.Op {
@@ -191,7 +194,7 @@ func (w *writer) other(code *wasmbin.Code, in *wasmbin.Instr) error {
 	return nil
 }
 
-// blockTypeOf writes the type of a block.
+// blockTypeOf writes a block's type.
 func (e *emitter) blockTypeOf(b wasmbin.BlockType) {
 	switch {
 	case b.Typed:
@@ -215,7 +218,7 @@ func (w *writer) table(in *wasmbin.Instr) error {
 	return nil
 }
 
-// call writes a call, and the check after it if it may throw.
+// call writes a call, followed by a check if it may throw.
 func (w *writer) call(code *wasmbin.Code, in *wasmbin.Instr) error {
 	throws := w.wrapped
 	if in.Op == wasmbin.OpCall {
@@ -235,7 +238,7 @@ func (w *writer) call(code *wasmbin.Code, in *wasmbin.Instr) error {
 	return nil
 }
 
-// clausesOpen is how many clauses of tries the code stands in.
+// clausesOpen returns the number of open clauses around the current code.
 func (w *writer) clausesOpen() int {
 	f := w.top()
 	if f.part == catching || f.part == rest {

@@ -2,9 +2,9 @@ package exceptions
 
 import "github.com/toolhost/toolhost/internal/wasmbin"
 
-// throwing finds the functions of a module that may end by an exception: those that
-// throw, whether they catch it or not, that call by reference, and that call such
-// functions. Imported functions do not throw.
+// throwing finds the functions of a module that may end with an exception: those
+// that throw, whether they catch it or not, those that call by reference, and those
+// that call such functions. Imported functions do not throw.
 func throwing(m *wasmbin.Module) ([]bool, error) {
 	imported := uint32(m.ImportCount(wasmbin.KindFunc))
 	throws := make([]bool, len(m.Codes))

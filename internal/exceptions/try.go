@@ -6,8 +6,8 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// open writes the start of a try or try_table: the block that its label becomes, and the
-// one that ends where its clauses begin.
+// open writes the start of a try or try_table: the block that its label becomes, and a
+// block that ends where the clauses begin.
 //
 //	block $label (param …) (result …)
 //	  block $handler (param …)
@@ -46,7 +46,7 @@ func (w *writer) open(in *wasmbin.Instr) error {
 	return nil
 }
 
-// clause writes a clause of try_table, whose label is a height.
+// clause writes a clause of a try_table. Its label is given as a height.
 func (w *writer) clause(c wasmbin.Catch) {
 	if !c.All() {
 		w.block(void)
@@ -65,12 +65,12 @@ func (w *writer) clause(c wasmbin.Catch) {
 	}
 }
 
-// unless leaves the innermost block if the exception does not have the tag.
+// unless leaves the innermost block unless the exception has this tag.
 func (w *writer) unless(tag uint32) {
 	w.opX(wasmbin.OpGlobalGet, w.tag()).constant(wasmbin.OpI32Const, int64(int32(tag+1))).op(wasmbin.OpI32Ne).opX(wasmbin.OpBrIf, 0)
 }
 
-// exception writes an instruction of exceptions.
+// exception writes the code that replaces an exception instruction.
 func (w *writer) exception(in *wasmbin.Instr) error {
 	switch in.Op {
 	case wasmbin.OpTry, wasmbin.OpTryTable:
@@ -104,7 +104,7 @@ func (w *writer) exception(in *wasmbin.Instr) error {
 	return nil
 }
 
-// catch writes the start of a clause of a try.
+// catch writes the start of a try's clause.
 func (w *writer) catch(in *wasmbin.Instr) error {
 	f := w.top()
 	all := in.Op == wasmbin.OpCatchAll
@@ -132,7 +132,7 @@ func (w *writer) catch(in *wasmbin.Instr) error {
 	return nil
 }
 
-// delegate writes the end of a try whose exceptions another one catches.
+// delegate writes the end of a try that passes its exceptions to another one.
 func (w *writer) delegate(in *wasmbin.Instr) error {
 	f := *w.top()
 	if !f.legacy || f.part != body {
