@@ -1,6 +1,6 @@
 // Package fair divides limited resources among the clients of a server, so that no
-// client can take all of them. Clients wait for a slot of a Semaphore, are refused by
-// an exhausted Pool, and Victim chooses which holding to evict.
+// client can take all of them. A Semaphore makes clients wait for a slot, a Pool
+// refuses them once it is exhausted, and Victim chooses which holding to evict.
 //
 // A client is any string key.
 package fair
@@ -11,12 +11,13 @@ import (
 	"time"
 )
 
-// PerClient returns how many of n shared slots one client can hold: three quarters,
-// and at least one.
+// PerClient returns how many of n shared slots one client can hold: three quarters of
+// them, but at least one.
 func PerClient(n int) int { return max(1, n*3/4) }
 
-// ClientOf returns the key of the client that a session belongs to. The sessions
-// USER/NAME of one USER are one client. Any other session is a client by itself.
+// ClientOf returns the key of the client that a session belongs to. All sessions of a
+// user, which have names such as USER/NAME, belong to one client. Any other session
+// is a client by itself.
 func ClientOf(session string) string {
 	if user, _, ok := strings.Cut(session, "/"); ok {
 		return user + "/"
@@ -24,16 +25,17 @@ func ClientOf(session string) string {
 	return session
 }
 
-// Holding is one unit that a client holds and that may be evicted.
+// Holding is one unit that a client holds, and that can be evicted.
 type Holding struct {
 	Key   string
-	Busy  bool      // it cannot be evicted now
-	Since time.Time // when it was last busy
+	Busy  bool      // whether it cannot be evicted now
+	Since time.Time // time when it was last busy
 }
 
-// Victim returns the holding to evict for the client newcomer: of the client that
-// holds the most, the holding idle longest. It never picks another client that holds
-// no more than newcomer. It reports false if nothing can be evicted.
+// Victim returns the holding to evict in favor of the client newcomer. Of the client
+// that holds the most, it picks the holding that has been idle longest. It never
+// picks from another client that holds no more than newcomer does. It reports false
+// if nothing can be evicted.
 func Victim[T any](all iter.Seq[T], of func(T) Holding, newcomer string) (victim T, ok bool) {
 	held := map[string]int{}
 	for v := range all {

@@ -2,17 +2,17 @@ package fair
 
 import "sync"
 
-// Pool is a number of units with a limit for each client. Its methods do not wait.
-// It is safe for concurrent use.
+// Pool is a number of units, with a limit on how many each client can hold. Its
+// methods do not wait. It is safe for concurrent use.
 type Pool struct {
 	max, each int
 
 	mu   sync.Mutex
-	used int            // without overdrawn units
-	held map[string]int // by client; never 0
+	used int            // units held, without overdrawn ones
+	held map[string]int // units held by each client; never 0
 }
 
-// NewPool returns a pool of max units, of which one client can hold at most each.
+// NewPool returns a pool of max units. One client can hold at most each of them.
 func NewPool(max, each int) *Pool { return &Pool{max: max, each: each, held: map[string]int{}} }
 
 // Max returns the number of units.
@@ -21,18 +21,20 @@ func (p *Pool) Max() int { return p.max }
 // Each returns how many units one client can hold.
 func (p *Pool) Each() int { return p.each }
 
-// Used returns how many units are held, without those beyond Each.
+// Used returns how many units are held, not counting those that a client holds beyond
+// Each.
 func (p *Pool) Used() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.used
 }
 
-// Take takes n units for a client, or none. If it takes none, limit is the limit that
-// was reached: Each or Max.
+// Take takes n units for a client, or none at all. If it takes none, limit is the
+// limit that was reached: that of Each or of Max.
 func (p *Pool) Take(key string, n int) (limit int, ok bool) { return p.TakeBelow(p.max, key, n) }
 
-// TakeBelow is Take with a lower limit on the units of all clients together.
+// TakeBelow is like Take, but with a lower limit on the units that all clients
+// together can hold.
 func (p *Pool) TakeBelow(max int, key string, n int) (limit int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,9 +49,9 @@ func (p *Pool) TakeBelow(max int, key string, n int) (limit int, ok bool) {
 	return 0, true
 }
 
-// Room reports whether a client may take more units under a limit of max units
-// for all clients together. A client that holds nothing always may. If it may
-// not, limit is the limit that was reached.
+// Room reports whether a client may take more units if all clients together can hold
+// max units. A client that holds nothing always may. If it may not, limit is the
+// limit that was reached.
 func (p *Pool) Room(max int, key string) (limit int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,22 +65,22 @@ func (p *Pool) Room(max int, key string) (limit int, ok bool) {
 	return 0, true
 }
 
-// Overdraw takes n units for a client even beyond the limits. Units beyond Each count
-// only for this client.
+// Overdraw takes n units for a client, even beyond the limits. Units beyond Each
+// count only against this client.
 func (p *Pool) Overdraw(key string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.add(key, n)
 }
 
-// Give returns n units of a client.
+// Give gives back n of a client's units.
 func (p *Pool) Give(key string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.add(key, -n)
 }
 
-// add gives a client n units more. p.mu must be held.
+// add changes a client's units by n. p.mu must be held.
 func (p *Pool) add(key string, n int) {
 	held := p.held[key] + n
 	p.used += min(held, p.each) - min(p.held[key], p.each)

@@ -8,13 +8,13 @@ import (
 )
 
 // Semaphore is a number of slots that clients wait for. A free slot goes to the
-// client that holds the fewest, and among those to the one that has waited longest.
+// client that holds the fewest; if several do, to the one that has waited longest.
 // The requests of one client are served in order. So a client with many requests
 // does not delay the others, and a client without a slot gets one before any other
 // client gets another.
 //
-// It keeps no state of a client that neither holds nor awaits a slot. It is safe for
-// concurrent use.
+// It keeps no state for a client that neither holds nor awaits a slot. It is safe
+// for concurrent use.
 type Semaphore struct {
 	max, each int
 
@@ -22,10 +22,10 @@ type Semaphore struct {
 	held    int
 	clients map[string]*client
 	waiting []*request // sorted by arrival
-	spare   *client    // for reuse, or nil
+	spare   *client    // client to be reused, or nil
 }
 
-// client counts what one client holds and awaits.
+// client counts the slots that one client holds and awaits.
 type client struct {
 	key           string
 	held, waiting int
@@ -37,8 +37,8 @@ type request struct {
 	granted chan struct{} // closed once it has a slot
 }
 
-// NewSemaphore returns a semaphore with max slots. If shared is set, one client
-// can hold only the part given by [PerClient], otherwise all of them.
+// NewSemaphore returns a semaphore with max slots. If shared is set, one client can
+// hold only the number given by [PerClient], otherwise all of them.
 func NewSemaphore(max int, shared bool) *Semaphore {
 	each := max
 	if shared {
@@ -57,7 +57,7 @@ func newSemaphore(max, each int) *Semaphore {
 // Each returns how many slots one client can hold.
 func (s *Semaphore) Each() int { return s.each }
 
-// TryAcquire takes a slot if one is free for the client. It does not wait.
+// TryAcquire takes a slot for the client if one is free for it. It does not wait.
 func (s *Semaphore) TryAcquire(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,15 +69,16 @@ func (s *Semaphore) TryAcquire(key string) bool {
 	return ok
 }
 
-// Contended reports whether a request waits for a slot.
+// Contended reports whether any request is waiting for a slot.
 func (s *Semaphore) Contended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.waiting) > 0
 }
 
-// Acquire waits for a slot. If ctx ends first, it returns the error of ctx; ofKey
-// then reports that slots are free, but the client has reached its own limit.
+// Acquire waits for a slot. If ctx ends first, Acquire returns the error of ctx;
+// ofKey then reports that slots are free, but that the client has reached its own
+// limit.
 func (s *Semaphore) Acquire(ctx context.Context, key string) (ofKey bool, err error) {
 	r := s.enter(key)
 	if r == nil {
@@ -92,14 +93,14 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (ofKey bool, err er
 	}
 }
 
-// Release returns a slot of a client, which goes to the next request.
+// Release gives back one of a client's slots, which goes to the next request.
 func (s *Semaphore) Release(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free(s.clients[key])
 }
 
-// enter takes a slot, or returns a request that waits for one.
+// enter takes a slot, or returns a request that is waiting for one.
 func (s *Semaphore) enter(key string) *request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,9 +115,9 @@ func (s *Semaphore) enter(key string) *request {
 	return r
 }
 
-// withdraw takes a request out of the queue, and reports whether it was waiting
-// for a slot of its client. A slot that it got at the same moment goes to the
-// next request.
+// withdraw takes a request out of the queue, and reports whether only the client's
+// own limit kept it from a slot. If the request was granted a slot at the same
+// moment, the slot goes to the next request.
 func (s *Semaphore) withdraw(r *request) (ofKey bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,8 +132,8 @@ func (s *Semaphore) withdraw(r *request) (ofKey bool) {
 	return ofKey
 }
 
-// client returns the client of a key, and creates it if needed. s.mu must be
-// held, as for all below.
+// client returns the client with a key, and creates it if needed. s.mu must be held,
+// as for all methods below.
 func (s *Semaphore) client(key string) *client {
 	c := s.clients[key]
 	if c == nil {
@@ -162,7 +163,7 @@ func (s *Semaphore) take(c *client) bool {
 	return true
 }
 
-// free returns a slot, and grants free slots to waiting requests.
+// free gives back a slot, and grants the free slots to waiting requests.
 func (s *Semaphore) free(c *client) {
 	s.held--
 	c.held--
@@ -184,7 +185,7 @@ func (s *Semaphore) free(c *client) {
 	}
 }
 
-// dequeue removes the request at i.
+// dequeue removes the request at index i.
 func (s *Semaphore) dequeue(i int) *request {
 	r := s.waiting[i]
 	s.waiting = slices.Delete(s.waiting, i, i+1)
