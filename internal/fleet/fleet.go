@@ -1,6 +1,6 @@
-// Package fleet runs several hosts on this machine behind a balancer. The hosts share
-// a database. The balancer has no sticky sessions: each request goes to the next
-// host. The demo of several hosts and the tests of clients use it.
+// Package fleet runs several hosts on this machine behind a load balancer. The hosts share a
+// database. The balancer has no sticky sessions: each request goes to the next host. The
+// package is used by the demo of several hosts and by tests with clients.
 package fleet
 
 import (
@@ -23,18 +23,18 @@ import (
 
 // A Config configures a fleet. All fields except Env and Log are required.
 type Config struct {
-	Program string    // the command toolhost
-	Args    []string  // of serve, besides --data and --listen
-	Engine  string    // the URL of the database
-	Env     []string  // besides that of this process
-	Folder  string    // for the data folders
-	Hosts   int       // how many
-	Log     io.Writer // what the hosts say; nil discards it
+	Program string    // path of the toolhost command
+	Args    []string  // arguments for serve, besides --data and --listen
+	Engine  string    // URL of the database
+	Env     []string  // environment variables, besides those of this process
+	Folder  string    // folder for the hosts' data folders
+	Hosts   int       // number of hosts
+	Log     io.Writer // where the hosts' output goes; nil discards it
 }
 
 // A Fleet is a set of running hosts. It is safe for concurrent use.
 type Fleet struct {
-	URL string // of the balancer
+	URL string // URL of the balancer
 
 	balancer *http.Server
 	served   sync.WaitGroup
@@ -47,7 +47,7 @@ type host struct {
 	cmd   *exec.Cmd
 	url   *url.URL
 	ended chan struct{} // closed when the process has ended
-	gone  bool          // it was killed
+	gone  bool          // whether it was killed
 }
 
 // Start starts the hosts and the balancer, and returns when all of them are ready. Close
@@ -115,17 +115,17 @@ func start(ctx context.Context, cfg Config, data string) (*host, error) {
 	return h, nil
 }
 
-// log is what a host has said until it was ready.
+// log keeps the output of a host until the host is ready.
 type log struct {
 	to    io.Writer
-	ready chan struct{} // closed when it is
+	ready chan struct{} // closed when the host is ready
 
 	mu   sync.Mutex
 	said bytes.Buffer
 	done bool
 }
 
-// maxStart bounds what is kept of the start of a host.
+// maxStart limits how much output is kept of a host that is starting, in bytes.
 const maxStart = 64 << 10
 
 func (l *log) Write(p []byte) (int, error) {
@@ -149,7 +149,7 @@ func (l *log) text() string {
 	return l.said.String()
 }
 
-// maxRequest is the longest body of a request, in bytes: more than a host takes.
+// maxRequest is the longest request body, in bytes: longer than a host accepts.
 const maxRequest = 64 << 20
 
 // proxy sends each request to the next host.
@@ -180,7 +180,7 @@ func (f *Fleet) proxy() http.Handler {
 	})
 }
 
-// turn is the address of the host whose turn it is.
+// turn returns the address of the host whose turn it is.
 func (f *Fleet) turn() *url.URL {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,7 +194,7 @@ func (f *Fleet) turn() *url.URL {
 	return &url.URL{Scheme: "http", Host: "127.0.0.1:0"} // nobody is there
 }
 
-// URLs returns the addresses of the hosts, in the order they were started.
+// URLs returns the addresses of the hosts, in the order in which they were started.
 func (f *Fleet) URLs() (all []string) {
 	for _, h := range f.hosts {
 		all = append(all, h.url.String())
@@ -202,7 +202,7 @@ func (f *Fleet) URLs() (all []string) {
 	return all
 }
 
-// Kill kills a host without shutting it down. The balancer sends it nothing more.
+// Kill kills a host without shutting it down. The balancer no longer sends it requests.
 func (f *Fleet) Kill(n int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -213,7 +213,7 @@ func (f *Fleet) Kill(n int) error {
 // closeWithin is how long hosts have to shut down.
 const closeWithin = 20 * time.Second
 
-// Close shuts the hosts and the balancer down.
+// Close shuts down the hosts and the balancer.
 func (f *Fleet) Close() {
 	if f.balancer != nil {
 		_ = f.balancer.Close()

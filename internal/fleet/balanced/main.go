@@ -1,11 +1,12 @@
-// Balanced runs three hosts that share a PostgreSQL server of their own, behind a balancer
-// that sends each request to the next one, for scripts that drive a server with a client:
+// Balanced runs three hosts that share a PostgreSQL server of their own, behind a load
+// balancer that sends each request to the next host. It is for scripts that drive a server
+// with a client:
 //
 //	balanced TOOLHOST FOLDER [FLAG…]
 //
-// TOOLHOST is the command, FOLDER has its data folders, and FLAG… are flags of serve. It
-// prints its address, kills one more host on each SIGHUP, and stops on an interrupt. It
-// needs PostgreSQL.
+// TOOLHOST is the toolhost command, FOLDER is where the hosts' data folders go, and FLAG…
+// are flags of serve. Balanced prints its address, kills one more host on each SIGHUP, and
+// stops on an interrupt. It needs PostgreSQL.
 package main
 
 import (
