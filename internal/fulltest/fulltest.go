@@ -1,4 +1,5 @@
-// Package fulltest separates the tests of the full check from those of the gate.
+// Package fulltest separates the tests that only the full check runs from those that
+// the gate runs too.
 //
 // A plain go test runs the exact and quick tests. Tests that take real time, kill
 // processes, run compilers or start third-party servers run only if the environment
@@ -12,8 +13,8 @@ import (
 
 var enabled = take() == "full"
 
-// take removes the variable: the command, which tests start as a process of its own,
-// refuses variables that are not its settings.
+// take removes the variable from the environment: the toolhost command, which tests
+// start as a process of its own, refuses variables that are not its settings.
 func take() string {
 	const name = "TOOLHOST_TEST"
 	value := os.Getenv(name)
@@ -24,7 +25,8 @@ func take() string {
 // Enabled reports whether this is the full check.
 func Enabled() bool { return enabled }
 
-// Only skips a test outside of the full check, and logs why it is not in the gate.
+// Only skips a test outside of the full check, and logs why the gate does not run
+// it.
 func Only(t testing.TB, why string) {
 	t.Helper()
 	if !enabled {
