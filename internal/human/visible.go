@@ -9,10 +9,11 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Visible makes all characters of a text visible. Control characters become their
-// Unicode pictures. Other invisible characters (direction overrides, zero-width
-// characters, tags) become their code points, as in ⟨U+202E⟩. Newlines and tabs
-// stay. The replacements have no meaning in HTML and in terminals.
+// Visible makes every character of a text visible. Control characters become
+// their Unicode pictures. Other invisible characters (direction overrides,
+// zero-width characters, tags) become their code points, as in ⟨U+202E⟩. Newlines
+// and tabs stay as they are. The replacements have no special meaning in HTML or
+// in terminals.
 func Visible(text []byte) []byte {
 	if plain(text) {
 		return text
@@ -56,7 +57,8 @@ func Visible(text []byte) []byte {
 // language, too few to paint over other lines.
 const maxMarks = 4
 
-// plain reports whether a text is only printable ASCII, new lines and tabs.
+// plain reports whether a text contains only printable ASCII characters, newlines
+// and tabs.
 func plain(p []byte) bool {
 	for _, c := range p {
 		if c >= 0x7f || c < ' ' && c != '\n' && c != '\t' {
