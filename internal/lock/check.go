@@ -19,7 +19,7 @@ var (
 	ociDigest  = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
 )
 
-// check returns the first problem of a lock.
+// check returns the first problem in a lock.
 func (f *File) check() error {
 	if len(f.Plugins) > MaxPlugins {
 		return fmt.Errorf("it has %d plugins, expected at most %d", len(f.Plugins), MaxPlugins)
@@ -177,7 +177,8 @@ func checkDigest(text string) error {
 	return nil
 }
 
-// checkText refuses long texts, and texts that look like something else.
+// checkText refuses texts that are too long, and texts that look like something
+// else.
 func checkText(text string) error {
 	if len(text) > MaxText {
 		return fmt.Errorf("expected at most %d bytes, found %d", MaxText, len(text))

@@ -11,13 +11,13 @@ import (
 )
 
 // Differences returns a phrase for each difference between a plugin and its accepted
-// version. It ignores grants that were withdrawn, because they do no harm.
+// version. It ignores withdrawn grants, because they do no harm.
 func (p *Plugin) Differences(have *Plugin) []string {
 	return append(p.FileDifferences(have), p.toolDifferences(have)...)
 }
 
 // DifferencesIn is like Differences, for callers that have the accepted manifest. It also
-// says which part of a tool has changed, and what more the plugin needs.
+// says which part of a tool has changed, and which needs the plugin has in addition.
 func (p *Plugin) DifferencesIn(have *Plugin, before, now Described) []string {
 	found := p.FileDifferences(have)
 	more := Beyond(now.Needs, before.Needs)
@@ -36,7 +36,7 @@ func (p *Plugin) DifferencesIn(have *Plugin, before, now Described) []string {
 	return found
 }
 
-// newOrGone names the tools that only one of two manifests has.
+// newOrGone names the tools that appear in only one of two manifests.
 func newOrGone(before, now *abi.Manifest) (found []string) {
 	for _, name := range toolNames(before, now) {
 		_, was := before.Lookup(name)
@@ -109,7 +109,7 @@ func (p *Plugin) toolDifferences(have *Plugin) (found []string) {
 	return found
 }
 
-// Equal reports whether a plugin is exactly the accepted one, with all its grants.
+// Equal reports whether a plugin is exactly the accepted one, including all its grants.
 func (p *Plugin) Equal(have *Plugin) bool {
 	return len(p.Differences(have)) == 0 && len(Beyond(p.Grants, have.Grants)) == 0
 }
@@ -123,22 +123,21 @@ func VersionChange(from, to string) string {
 	return text
 }
 
-// ModuleChange describes the change between two digests of a module.
+// ModuleChange describes a change of a module by its two digests.
 func ModuleChange(from, to string) string {
 	return fmt.Sprintf("the module is %s instead of %s", Short(to), Short(from))
 }
 
-// MoreGranted says that grants were not accepted.
+// MoreGranted says which grants have not been accepted.
 func MoreGranted(more []string) string { return "it is granted more: " + strings.Join(more, ", ") }
 
-// Short shortens a digest to a recognizable prefix.
+// Short shortens a digest to a prefix by which people recognize it.
 func Short(digest string) string {
 	digest = strings.TrimPrefix(digest, digestPrefix)
 	return digest[:min(len(digest), 12)]
 }
 
-// Beyond returns the elements of its first argument that the second lacks, such as grants
-// that were not accepted.
+// Beyond returns those grants that are missing from accepted.
 func Beyond(grants, accepted []string) (more []string) {
 	for _, g := range grants {
 		if !slices.Contains(accepted, g) {
@@ -148,7 +147,7 @@ func Beyond(grants, accepted []string) (more []string) {
 	return more
 }
 
-// SignedBy names the signer, as part of a sentence.
+// SignedBy names the signer in words that fit into a sentence.
 func (p *Plugin) SignedBy() string {
 	switch s := p.Signer; {
 	case s == nil && p.Unsigned:

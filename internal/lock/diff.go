@@ -13,23 +13,23 @@ import (
 	"github.com/toolhost/toolhost/internal/human"
 )
 
-// Described is a plugin as its manifest describes it.
+// Described is a plugin as described by its manifest.
 type Described struct {
 	Manifest *abi.Manifest
-	Needs    []string // as an operator would grant them
+	Needs    []string // needs, written as an operator would grant them
 }
 
 // Change is a difference in one part of a manifest.
 type Change struct {
-	What string // such as: the description of the tool fetch
-	Tool string // the tool that it belongs to; empty for the plugin
-	// Lines are the old and the new text as a unified diff, with invisible characters made
+	What string // description of the part, such as: the description of the tool fetch
+	Tool string // tool that the part belongs to; empty for the plugin itself
+	// Lines is a unified diff of the old and the new text, with invisible characters made
 	// visible.
 	Lines string
 }
 
-// Changes compares the manifests of two versions of a plugin. The changes come in reading
-// order. Without an old manifest, everything is new.
+// Changes compares the manifests of two versions of a plugin. The changes are listed in
+// reading order. Without an old manifest, everything is new.
 func Changes(before, now Described) (changes []Change) {
 	add := func(what, tool, before, now string) {
 		if before == now {
@@ -59,11 +59,11 @@ func Changes(before, now Described) (changes []Change) {
 	return changes
 }
 
-// needs is what [Change] calls the needs of a plugin.
+// needs is how [Change] refers to the needs of a plugin.
 const needs = "what it needs"
 
-// toolNames returns the names of the tools of two manifests: first those of the new one in
-// its order.
+// toolNames returns the names of the tools in two manifests: first those in the new one,
+// in its order.
 func toolNames(before, now *abi.Manifest) (names []string) {
 	for _, m := range []*abi.Manifest{now, before} {
 		for _, t := range m.Tools {
@@ -103,11 +103,11 @@ func rest(m abi.Manifest) string {
 	return fields(m)
 }
 
-// sentences puts each sentence on a line of its own, so that an added sentence is one
-// line.
+// sentences puts each sentence on a line of its own, so that an added sentence shows as
+// one line.
 func sentences(text string) string { return strings.ReplaceAll(text, ". ", ".\n") }
 
-// fields returns the set fields of a struct as indented JSON.
+// fields returns a struct's fields that are set, as indented JSON.
 func fields(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -132,7 +132,7 @@ func fields(v any) string {
 	return encode(set)
 }
 
-// indented returns JSON with sorted keys, one line per value.
+// indented returns JSON with sorted keys and one value per line.
 func indented(data json.RawMessage) string {
 	value, err := decode(data)
 	if err != nil {

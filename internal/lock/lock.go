@@ -1,6 +1,7 @@
 // Package lock reads and writes toolhost.lock, which records what an operator has accepted
-// of each plugin. Reading is strict and bounded, because the file may come from an untrusted
-// repository. Writing is sorted, so that a change to one plugin changes only its lines.
+// about each plugin. Reading is strict and bounded, because the file may come from an
+// untrusted repository. Writing is sorted, so that a change to one plugin changes only that
+// plugin's lines.
 package lock
 
 import (
@@ -12,13 +13,13 @@ import (
 	"strings"
 )
 
-// Name is the name of the file, next to the configuration that it belongs to.
+// Name is the name of the file, which is next to the configuration that it belongs to.
 const Name = "toolhost.lock"
 
-// Version is the version of the format.
+// Version is the version of the file format.
 const Version = 1
 
-// File is the content of a lock. The zero File accepts no plugin.
+// File is the content of a lock. The zero File accepts no plugins.
 type File struct {
 	Version int      `yaml:"version"`
 	Plugins []Plugin `yaml:"plugins"`
@@ -28,57 +29,58 @@ type File struct {
 // hexadecimal digits, see [Digest].
 type Plugin struct {
 	Name    string `yaml:"name"`
-	Version string `yaml:"version"` // version of the plugin in its manifest
-	// Source is the entry in the setting plugins, as the operator wrote it: a folder, or
-	// a reference that begins with oci://. For plugins that come with the program it is
+	Version string `yaml:"version"` // version of the plugin, from its manifest
+	// Source is the entry in the setting plugins, as written by the operator: a folder, or a
+	// reference that begins with oci://. For plugins that come with the program it is
 	// [Starter] or [BuiltIn].
 	Source string `yaml:"source"`
-	// Resolved is the name of the file in the folder, or the reference with the digest of its
-	// manifest, such as ghcr.io/acme/web@sha256:….
+	// Resolved is the name of the file in the folder, or the reference together with the
+	// digest of its manifest, such as ghcr.io/acme/web@sha256:….
 	Resolved string `yaml:"resolved"`
 	Module   string `yaml:"module"`            // digest of the module
-	Sidecar  string `yaml:"sidecar,omitempty"` // digest of the manifest next to the module, as JSON; empty if the manifest is the module's own
-	// Tools maps the name of each tool within the plugin to its digest, see [ToolDigest].
+	Sidecar  string `yaml:"sidecar,omitempty"` // digest of the manifest next to the module, as JSON; empty if the module contains its own
+	// Tools maps the name of each tool within the plugin to its digest: see [ToolDigest].
 	Tools map[string]string `yaml:"tools"`
-	// Grants are the accepted grants of the configuration: sorted, one line for each
+	// Grants lists the accepted grants from the configuration: sorted, one line for each
 	// resource that the plugin may use.
 	Grants []string `yaml:"grants,omitempty"`
-	// Wider maps grants of a plugin that is compared with its accepted version to grants that
-	// contain them, such as reading a folder to writing to it. A lock does not have it.
+	// Wider maps grants of a plugin that is being compared with its accepted version to
+	// grants that include them, such as reading a folder to writing to it. It is not part of
+	// the file.
 	Wider map[string]string `yaml:"-"`
-	// Signer signed the module. It is nil for unsigned modules, for which Unsigned is true
-	// unless the plugin comes with the program.
+	// Signer is the signer of the module. It is nil for unsigned modules, for which Unsigned
+	// is true unless the plugin comes with the program.
 	Signer   *Signer `yaml:"signer,omitempty"`
 	Unsigned bool    `yaml:"unsigned,omitempty"`
 }
 
-// Sources of plugins that come with the program. They are not signed: the program vouches
-// for them.
+// The sources of plugins that come with the program. These plugins are not signed: the
+// program vouches for them.
 const (
 	Starter = "starter"
 	BuiltIn = "built-in"
 )
 
-// Signer is an identity that a signature proves. Exactly one field is set.
+// Signer is an identity proven by a signature. Exactly one field is set.
 type Signer struct {
-	Minisign string    `yaml:"minisign,omitempty"` // public key of minisign
+	Minisign string    `yaml:"minisign,omitempty"` // minisign public key
 	Key      string    `yaml:"key,omitempty"`      // digest of another public key
 	Sigstore *Sigstore `yaml:"sigstore,omitempty"`
 }
 
-// Sigstore is an identity that an issuer has certified.
+// Sigstore is an identity certified by an issuer.
 type Sigstore struct {
 	Issuer   string `yaml:"issuer"`   // URL of the issuer
-	Identity string `yaml:"identity"` // identity in the certificate, such as a mail address or the URL of a workflow
+	Identity string `yaml:"identity"` // identity in the certificate, such as an email address or the URL of a workflow
 }
 
-// Digest returns the SHA-256 of data in the format of a lock.
+// Digest returns the SHA-256 of data in the format used in a lock.
 func Digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return digestPrefix + hex.EncodeToString(sum[:])
 }
 
-// OfHex converts a SHA-256 in hex to the format of a lock. Empty stays empty.
+// OfHex converts a SHA-256 in hex to the format used in a lock. An empty string stays empty.
 func OfHex(sum string) string {
 	if sum == "" {
 		return ""
@@ -88,13 +90,13 @@ func OfHex(sum string) string {
 
 const digestPrefix = "sha256:"
 
-// At returns the accepted plugin of a file in a source, or nil. For a registry, it ignores
-// the file, because each reference names one plugin.
+// At returns the accepted plugin for a file in a source, or nil. If the source is a registry
+// reference, it ignores the file, because each reference names one plugin.
 func (f *File) At(source, file string) *Plugin {
 	return f.find(func(p Plugin) bool { return p.Source == source && (p.Resolved == file || IsOCI(source)) })
 }
 
-// Named returns the accepted plugin with a name, or nil.
+// Named returns the accepted plugin with this name, or nil.
 func (f *File) Named(name string) *Plugin {
 	return f.find(func(p Plugin) bool { return p.Name == name })
 }
@@ -106,8 +108,8 @@ func (f *File) find(is func(Plugin) bool) *Plugin {
 	return nil
 }
 
-// File returns the name of the plugin's file: its name in the folder, or for a registry the
-// last part of the repository's name with ".wasm".
+// File returns the name of the plugin's file: its name in the folder, or for a registry, the
+// last part of the repository's name followed by ".wasm".
 func (p *Plugin) File() string {
 	if !IsOCI(p.Source) {
 		return p.Resolved
@@ -116,14 +118,14 @@ func (p *Plugin) File() string {
 	return path.Base(repository) + ".wasm"
 }
 
-// Set accepts a plugin, and replaces any other with its name.
+// Set accepts a plugin. It replaces any other plugin with the same name.
 func (f *File) Set(p Plugin) {
 	f.Remove(p.Name)
 	f.Plugins = append(f.Plugins, p)
 	slices.SortFunc(f.Plugins, func(a, b Plugin) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Remove removes the plugin with a name.
+// Remove removes the plugin with this name.
 func (f *File) Remove(name string) {
 	f.Plugins = slices.DeleteFunc(f.Plugins, func(p Plugin) bool { return p.Name == name })
 }

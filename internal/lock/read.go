@@ -15,18 +15,18 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// Limits of a lock.
+// Limits on a lock.
 const (
-	MaxSize    = 1 << 20 // bytes of the file
+	MaxSize    = 1 << 20 // bytes in the file
 	MaxPlugins = 1000
-	MaxText    = 1024 // bytes of a name, a source, a grant or a signer
-	MaxGrants  = 256  // grants of one plugin
+	MaxText    = 1024 // bytes in a name, a source, a grant or a signer
+	MaxGrants  = 256  // grants for one plugin
 
-	maxKeys    = 128 // keys of a mapping: abi.MaxTools, more than a plugin has fields
+	maxKeys    = 128 // keys in a mapping: abi.MaxTools, which is more than the number of fields of a plugin
 	maxNesting = 8
 )
 
-// ErrVersion means that a lock has an unknown version of the format.
+// ErrVersion means that a lock has an unknown format version.
 var ErrVersion = errors.New("unknown version of toolhost.lock")
 
 // Read reads a lock. It refuses a file that anyone but this user and root can write to,
@@ -44,7 +44,7 @@ func Read(name string) (*File, error) {
 	return f, nil
 }
 
-// ReadBytes is like [Read], but does not parse the lock.
+// ReadBytes is like [Read], but returns the bytes without parsing them.
 func ReadBytes(name string) ([]byte, error) {
 	if err := owned.Behind(filepath.Dir(name)); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func ReadBytes(name string) ([]byte, error) {
 }
 
 // Parse parses a lock. It refuses unknown fields, invalid values and duplicate plugins. The
-// error is one line without the name of the file.
+// error takes up one line, and does not name the file.
 func Parse(data []byte) (*File, error) {
 	if len(data) > MaxSize {
 		return nil, fmt.Errorf("the file has more than %d bytes, the limit", MaxSize)
@@ -105,7 +105,7 @@ func Parse(data []byte) (*File, error) {
 }
 
 // plain refuses constructs that toolhost lock never writes and that slow down a decoder:
-// aliases, tags, wide mappings and deep nesting.
+// aliases, tags, mappings with many keys, and deep nesting.
 func plain(n *yaml.Node, depth int) error {
 	switch {
 	case depth > maxNesting:
@@ -126,7 +126,7 @@ func plain(n *yaml.Node, depth int) error {
 	return nil
 }
 
-// knownVersion returns an error that matches [ErrVersion] unless the version is the one of
+// knownVersion returns an error that matches [ErrVersion] if the version is not the one of
 // this package.
 func knownVersion(root *yaml.Node) error {
 	if len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
@@ -146,7 +146,7 @@ func knownVersion(root *yaml.Node) error {
 	return fmt.Errorf("%w: it names none, expected version: %d", ErrVersion, Version)
 }
 
-// oneProblem returns the first problem of decoding, in terms of the file.
+// oneProblem returns the first decoding problem, in terms of the file.
 func oneProblem(err error) error {
 	text := err.Error()
 	if many := new(yaml.TypeError); errors.As(err, &many) && len(many.Errors) > 0 {

@@ -11,7 +11,7 @@ import (
 // sentences and examples for people, and whether a person must approve calls. It omits how
 // the tool runs, which the digests of the module and the sidecar cover.
 type toolText struct {
-	Name         string         `json:"name"` // name for agents
+	Name         string         `json:"name"` // name by which agents know the tool
 	Title        string         `json:"title"`
 	Description  string         `json:"description"`
 	InputSchema  any            `json:"input_schema"`
@@ -25,7 +25,7 @@ type toolText struct {
 
 // ToolDigest returns the digest of a tool's text: name, title, description, schemas, hints,
 // approval, narration and examples, as canonical JSON. The name is the one that agents see.
-// The key order and whitespace of a schema do not matter.
+// The order of keys in a schema and its whitespace do not matter.
 func ToolDigest(agentName string, t *abi.Tool) (string, error) {
 	text := toolText{
 		Name: agentName, Title: t.Title, Description: t.Description,
@@ -53,7 +53,7 @@ func ToolDigest(agentName string, t *abi.Tool) (string, error) {
 	return Digest(out.Bytes()), nil
 }
 
-// decode decodes JSON, and keeps numbers as they are written.
+// decode decodes JSON, and keeps numbers as written.
 func decode(data json.RawMessage) (value any, err error) {
 	if len(data) == 0 {
 		return nil, nil

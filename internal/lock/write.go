@@ -14,8 +14,8 @@ import (
 
 const header = "# What was accepted of each plugin. toolhost lock writes it: review a change like code.\n"
 
-// Encode returns the content of the lock's file. Equal locks produce equal bytes. If [Parse]
-// would refuse the result, Encode returns its error.
+// Encode returns the content of the lock file. Equal locks produce equal bytes. If [Parse]
+// would refuse the result, Encode returns the error of Parse.
 func (f *File) Encode() ([]byte, error) {
 	sorted := File{Version: Version, Plugins: slices.Clone(f.Plugins)}
 	slices.SortFunc(sorted.Plugins, func(a, b Plugin) int { return cmp.Compare(a.Name, b.Name) })
