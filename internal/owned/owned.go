@@ -1,5 +1,5 @@
-// Package owned checks that only this user or root can have written a folder or file.
-// On systems that do not report owners every check passes.
+// Package owned checks that a folder or file can have been written only by this user or
+// root. On systems that do not report owners, every check passes.
 package owned
 
 import (
@@ -12,17 +12,17 @@ import (
 	"syscall"
 )
 
-// ErrUnsafe means that other users could have written a folder or a file.
+// ErrUnsafe means that other users could have written a folder or file.
 var ErrUnsafe = errors.New("unsafe")
 
-// What to do before the permissions of a folder or a file are repaired.
+// What to do before repairing the permissions of a folder or file.
 const (
 	removeAll    = "removed what is in it" // nobody can review compiled code
 	removeOthers = "removed what others put there"
 	review       = "checked it"
 )
 
-// Folder returns an error that matches [ErrUnsafe] if others can put files into a
+// Folder returns an error that matches [ErrUnsafe] if other users can put files into a
 // folder. It refuses links, because it does not check who can change their targets.
 func Folder(name string) error {
 	info, err := os.Lstat(filepath.Clean(name)) // a slash at the end would follow a link
@@ -35,8 +35,8 @@ func Folder(name string) error {
 	return err
 }
 
-// Behind is [Folder] for a name that may be a link. The link itself must belong to this
-// user or root.
+// Behind is like [Folder], for a name that may be a link. The link itself must belong to
+// this user or root.
 func Behind(name string) error {
 	link, err := os.Lstat(filepath.Clean(name))
 	if err == nil && link.Mode()&fs.ModeSymlink != 0 {
@@ -61,9 +61,9 @@ func target(name string) (real string, info fs.FileInfo, err error) {
 	return real, info, err
 }
 
-// Opened returns an error that matches [ErrUnsafe] if others can have written an open
-// file. If its name is a link, others must not be able to replace the target either.
-// Check the folder of the name with [Behind].
+// Opened returns an error that matches [ErrUnsafe] if other users can have written an
+// open file. If its name is a link, other users must not be able to replace the target
+// either. Opened does not check the folder that contains the name: use [Behind] for that.
 func Opened(file *os.File) error {
 	info, err := file.Stat()
 	if err == nil {
@@ -116,8 +116,9 @@ func ownedBy(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// Link returns an error that matches [ErrUnsafe] if others can replace a link. They can
-// if they own the link or its folder, or can write to its folder and it is not sticky.
+// Link returns an error that matches [ErrUnsafe] if other users can replace a link. They
+// can if they own the link or its folder, or if they can write to its folder and it is
+// not sticky.
 func Link(name string, info fs.FileInfo) error {
 	if err := ownedBy(name, info); err != nil {
 		return err
@@ -132,8 +133,8 @@ func Link(name string, info fs.FileInfo) error {
 	return writable(real, dir, removeOthers)
 }
 
-// Foreign reports whether this process is root, and a folder belongs to another user, who
-// alone can write to it. The name may be a link.
+// Foreign reports whether this process runs as root, and a folder belongs to another user
+// who is the only one that can write to it. The name may be a link.
 func Foreign(name string) bool {
 	_, info, err := target(name)
 	if err != nil || os.Geteuid() != 0 {
@@ -149,8 +150,8 @@ func ByRoot(info fs.FileInfo) bool {
 	return known && owner == 0
 }
 
-// File returns an error that matches [ErrUnsafe] if others can have written a file, or
-// if it is not a regular file.
+// File returns an error that matches [ErrUnsafe] if other users can have written a file,
+// or if it is not a regular file.
 func File(name string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%w: %s is not a regular file", ErrUnsafe, name)
@@ -158,7 +159,7 @@ func File(name string, info fs.FileInfo) error {
 	return check(name, info)
 }
 
-// ReadFile reads a file that only this user can have written.
+// ReadFile reads a file, and fails if other users can have written it.
 func ReadFile(name string) ([]byte, error) {
 	info, err := os.Lstat(name) // opening a pipe would block
 	if err == nil {
@@ -183,8 +184,8 @@ func ReadFile(name string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// WriteFile writes a file for this user only, and creates its folder. It is atomic:
-// readers see the old content or all of data, even after a power loss.
+// WriteFile writes a file that only this user can read, and creates its folder. It is
+// atomic: readers see either the old content or all of data, even after a power loss.
 func WriteFile(name string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
@@ -192,8 +193,8 @@ func WriteFile(name string, data []byte) error {
 	return Replace(name, data, 0o600)
 }
 
-// Replace writes a file with these permissions into a folder that exists. It is as atomic
-// as [WriteFile].
+// Replace writes a file with the permissions perm into an existing folder. It is as
+// atomic as [WriteFile].
 func Replace(name string, data []byte, perm fs.FileMode) error {
 	temp, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {
@@ -217,8 +218,8 @@ func Replace(name string, data []byte, perm fs.FileMode) error {
 	return err
 }
 
-// Temp returns the folder for temporary files, if others cannot replace the files
-// of this process. If others can write to the folder, it must be sticky.
+// Temp returns the folder for temporary files, if other users cannot replace this
+// process's files there. If they can write to the folder, it must be sticky.
 func Temp() (string, error) {
 	name, info, err := target(os.TempDir())
 	if err != nil {
