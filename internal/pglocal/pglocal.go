@@ -15,15 +15,15 @@ import (
 	"strings"
 )
 
-// A Cluster is a running server.
+// A Cluster is a PostgreSQL server with its data.
 type Cluster struct {
-	URL    string // of its database postgres
+	URL    string // URL of its database postgres
 	folder string
 	bin    string
-	as     *user.User // nil: as this user
+	as     *user.User // user to run the server as; nil means this user
 }
 
-// With returns a URL with a parameter.
+// With returns a URL with a query parameter added.
 func With(address, name, value string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -35,8 +35,8 @@ func With(address, name, value string) string {
 	return u.String()
 }
 
-// Start creates a cluster with settings such as "fsync=off", and starts its server,
-// which listens only on a Unix socket. If PostgreSQL is not installed, the error matches
+// Start creates a cluster with settings such as "fsync=off", and starts its server, which
+// listens only on a Unix socket. If PostgreSQL is not installed, the error matches
 // [exec.ErrNotFound].
 func Start(settings ...string) (*Cluster, error) {
 	c, err := newCluster()
@@ -58,7 +58,7 @@ func Start(settings ...string) (*Cluster, error) {
 	return c, nil
 }
 
-// StartStandby creates a cluster whose server is a streaming standby of another one.
+// StartStandby creates a cluster whose server is a streaming standby of primary.
 func StartStandby(primary *Cluster, settings ...string) (*Cluster, error) {
 	c, err := newCluster()
 	if err != nil {
@@ -71,8 +71,8 @@ func StartStandby(primary *Cluster, settings ...string) (*Cluster, error) {
 	return c, nil
 }
 
-// Follow turns a stopped cluster into a streaming standby of another one, and starts it.
-// Its old data is removed.
+// Follow turns a stopped cluster into a streaming standby of primary, and starts it. The
+// cluster's old data is removed.
 func (c *Cluster) Follow(primary *Cluster, settings ...string) error {
 	if err := os.RemoveAll(c.data()); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (c *Cluster) Follow(primary *Cluster, settings ...string) error {
 	return err
 }
 
-// newCluster makes the folder of a cluster, without a server.
+// newCluster creates the folder for a cluster, without a server.
 func newCluster() (*Cluster, error) {
 	bin, err := programs()
 	if err != nil {
@@ -114,7 +114,7 @@ func newCluster() (*Cluster, error) {
 	return c, nil
 }
 
-// set adds settings to the configuration, which its server reads when it starts.
+// set adds settings to the configuration that the server reads when it starts.
 func (c *Cluster) set(settings []string) error {
 	file, err := os.OpenFile(filepath.Join(c.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -127,7 +127,7 @@ func (c *Cluster) set(settings []string) error {
 	return file.Close()
 }
 
-// programs is the folder of the newest server's programs.
+// programs returns the folder that contains the programs of the newest installed server.
 func programs() (string, error) {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // Debian
 	slices.Sort(found)
@@ -143,7 +143,7 @@ func programs() (string, error) {
 
 func (c *Cluster) data() string { return filepath.Join(c.folder, "data") }
 
-// run runs a program of the server.
+// run runs one of the server's programs.
 func (c *Cluster) run(name string, args ...string) error {
 	command := append([]string{filepath.Join(c.bin, name)}, args...)
 	if c.as != nil {
@@ -159,26 +159,26 @@ func (c *Cluster) run(name string, args ...string) error {
 	return nil
 }
 
-// Resume starts the server, and waits until it answers.
+// Resume starts the server, and waits until it accepts connections.
 func (c *Cluster) Resume() error {
 	return c.run("pg_ctl", "-D", c.data(), "-l", filepath.Join(c.folder, "log"), "-w", "start")
 }
 
-// Crash ends the server at once, as a crash does.
+// Crash stops the server at once, as a crash would.
 func (c *Cluster) Crash() error {
 	return c.run("pg_ctl", "-D", c.data(), "-m", "immediate", "-w", "stop")
 }
 
-// Promote makes the server of a standby a primary.
+// Promote turns a standby into a primary.
 func (c *Cluster) Promote() error { return c.run("pg_ctl", "-D", c.data(), "-w", "promote") }
 
-// Failover returns a URL of two clusters that connects to the current primary.
+// Failover returns a URL that connects to the current primary of two clusters.
 func Failover(a, b *Cluster) string {
 	return With(With(a.URL, "host", a.folder+","+b.folder), "target_session_attrs", "read-write")
 }
 
-// Stop stops the server and removes its files. It does nothing for a server that Start
-// did not start.
+// Stop stops the server and removes its files. It does nothing if Start did not start the
+// server.
 func (c *Cluster) Stop() {
 	if c.folder == "" {
 		return
