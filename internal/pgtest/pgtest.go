@@ -1,5 +1,5 @@
-// Package pgtest creates schemas for tests in a PostgreSQL server, which it starts if
-// necessary: see [pglocal].
+// Package pgtest creates schemas for tests in a PostgreSQL server, which it starts if necessary:
+// see [pglocal].
 package pgtest
 
 import (
@@ -18,7 +18,8 @@ import (
 	"github.com/toolhost/toolhost/internal/pglocal"
 )
 
-// Server is the environment variable with the URL of an existing server to use. Without it, the package starts its own.
+// Server is the environment variable that holds the URL of an existing server to use. Without it,
+// the package starts a server of its own.
 const Server = "TOOLHOST_POSTGRES"
 
 var shared struct {
@@ -27,7 +28,7 @@ var shared struct {
 	err     error
 }
 
-// Main runs the tests of a package, and then stops the server that they shared.
+// Main runs the tests of a package, and then stops the server that they have shared.
 func Main(m *testing.M) {
 	code := m.Run()
 	if shared.cluster != nil {
@@ -36,9 +37,9 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Schema returns the URL of a new schema in the server that the tests of a package share.
-// Without PostgreSQL, the test is skipped; with CI=true it fails. A package that calls it
-// has [Main] as its TestMain.
+// Schema returns the URL of a new schema in the server that the tests of a package share. If
+// PostgreSQL is missing, the test is skipped, or fails if CI=true is set. A package that calls
+// Schema must use [Main] in its TestMain.
 func Schema(t testing.TB) string {
 	t.Helper()
 	fulltest.Only(t, "starts PostgreSQL")
@@ -67,8 +68,8 @@ func Schema(t testing.TB) string {
 	return pglocal.With(shared.cluster.URL, "search_path", name)
 }
 
-// Need skips a test if err means that PostgreSQL is not installed. With CI=true, or for
-// another error, the test fails.
+// Need skips a test if err means that PostgreSQL is not installed. If CI=true is set, or for any
+// other error, the test fails.
 func Need(t testing.TB, err error) {
 	t.Helper()
 	switch {
