@@ -7,7 +7,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Office returns a folder of plugins whose tools match different search words.
+// Office returns a folder of plugins whose tools match different search terms.
 func Office() fstest.MapFS {
 	tool := func(name, description, input, output string) abi.Tool {
 		t := Tool(name)

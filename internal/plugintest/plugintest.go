@@ -1,6 +1,6 @@
-// Package plugintest assembles small plugins, for tests that need a plugin to
-// behave or misbehave in one known way. It runs no compiler, and a host
-// compiles the plugins quickly.
+// Package plugintest assembles small plugins, for tests in which a plugin has to
+// behave or misbehave in one known way. It runs no compiler, and hosts compile its
+// plugins quickly.
 package plugintest
 
 import (
@@ -15,8 +15,8 @@ import (
 )
 
 // CacheDir returns a folder for compiled plugins that outlives a test run, because
-// compiling a Go plugin takes seconds, and half a minute under the race detector. The
-// folder exists.
+// compiling a Go plugin takes seconds, and half a minute under the race detector. It
+// creates the folder if necessary.
 func CacheDir() string {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -32,16 +32,16 @@ func CacheDir() string {
 // Plugin is a hand-made plugin. Its zero value answers every call without a result,
 // and has no manifest.
 type Plugin struct {
-	Manifest *abi.Manifest // sealed in; nil leaves it out
-	Describe *Program      // toolhost_describe; nil leaves it out
-	Invoke   *Program      // toolhost_invoke, or _start
-	Resume   *Program      // toolhost_resume; nil leaves it out
-	Command  bool          // a WASI command in place of a reactor
-	Import   string        // one more function imported from the contract
+	Manifest *abi.Manifest // manifest to seal into the plugin; nil leaves it out
+	Describe *Program      // body of toolhost_describe; nil leaves the function out
+	Invoke   *Program      // body of toolhost_invoke, or of a command's _start
+	Resume   *Program      // body of toolhost_resume; nil leaves the function out
+	Command  bool          // whether the plugin is a WASI command instead of a reactor
+	Import   string        // name of another function to import from the contract
 }
 
-// Manifest returns the manifest of a plugin with one tool of the same name that
-// takes any object.
+// Manifest returns the manifest of a plugin with one tool, which has the same name
+// and takes any object.
 func Manifest(name string) *abi.Manifest {
 	return &abi.Manifest{
 		ABI: abi.Version, Name: name, Version: "1.0.0", Description: "Made for a test.",
@@ -54,7 +54,7 @@ func Tool(name string) abi.Tool {
 	return abi.Tool{Name: name, Description: "Made for a test.", InputSchema: json.RawMessage(`{"type":"object"}`)}
 }
 
-// JSON returns a manifest in the form of a sidecar.
+// JSON returns a manifest in the format of a sidecar.
 func JSON(m *abi.Manifest) []byte {
 	data, err := json.Marshal(m)
 	if err != nil {
@@ -63,7 +63,7 @@ func JSON(m *abi.Manifest) []byte {
 	return data
 }
 
-// The functions every plugin imports, by their index.
+// Indices of the functions that plugins import.
 const (
 	fnRead = iota
 	fnWrite
@@ -71,14 +71,14 @@ const (
 	fnCall
 	fnExit
 	fnOpen
-	fnStart // only of a plugin with Resume
+	fnStart // imported only by a plugin with Resume
 )
 
-// Where things are in memory, in bytes.
+// Offsets in memory, in bytes; pages is the size of the memory.
 const (
 	describeAt = 0
 	invokeAt   = 1 << 16
-	resumeAt   = 3 << 15 // in the second half of what invoke has
+	resumeAt   = 3 << 15 // in the second half of Invoke's part
 	bufferAt   = 2 << 16
 	pages      = 4
 )
@@ -88,7 +88,8 @@ var (
 	answers       = []wasmbin.ValType{i32}
 )
 
-// Wasm returns the plugin as a binary. It panics if its texts are longer than 64 KiB.
+// Wasm returns the plugin as a WebAssembly binary. It panics if the plugin's texts
+// are longer than 64 KiB.
 func (p Plugin) Wasm() []byte {
 	m := &wasmbin.Module{Memories: []wasmbin.Limits{{Min: pages}}}
 	imports := func(module, name string, params, results []wasmbin.ValType) {
@@ -136,15 +137,15 @@ func (p Plugin) Wasm() []byte {
 	return m.Encode()
 }
 
-// Program is the body of a function of a hand-made plugin, step by step. Its
-// methods add a step and return the program. Nil does nothing.
+// Program is the body of a function in a hand-made plugin, built step by step. Each
+// method adds a step and returns the program. A nil Program does nothing.
 type Program struct{ steps []func(a *assembler) }
 
 // Do returns an empty program.
 func Do() *Program { return &Program{} }
 
 type assembler struct {
-	at         int // where data will be
+	at         int // address of the data in memory
 	code, data []byte
 }
 
@@ -171,7 +172,7 @@ func constant(code []byte, n int) []byte {
 func (a *assembler) constant(n int)              { a.code = constant(a.code, n) }
 func (a *assembler) op(op wasmbin.Op)            { a.code = wasmbin.AppendOp(a.code, op) }
 func (a *assembler) opX(op wasmbin.Op, x uint32) { a.code = wasmbin.AppendOpX(a.code, op, x) }
-func (a *assembler) loop()                       { a.code = append(a.code, byte(wasmbin.OpLoop), 0x40) } // of no type
+func (a *assembler) loop()                       { a.code = append(a.code, byte(wasmbin.OpLoop), 0x40) } // a block without a type
 func (a *assembler) float(bits ...byte) {
 	a.code = append(append(a.code, byte(wasmbin.OpF64Const)), bits...)
 }
@@ -192,18 +193,19 @@ func (p *Program) then(step func(a *assembler)) *Program {
 	return p
 }
 
-// Say writes a text to a stream.
+// Say writes a text to one of the call's streams.
 func (p *Program) Say(stream abi.Stream, text string) *Program {
 	return p.then(func(a *assembler) { a.write(stream, func() { a.text(text) }) })
 }
 
-// Echo writes the arguments to the result.
+// Echo writes the arguments of the call to the result.
 func (p *Program) Echo() *Program { return p.Read(abi.FieldArgs) }
 
-// EchoLarge is like Echo, for arguments of up to 8 MiB. It allocates memory for them.
+// EchoLarge is like Echo, but for arguments of up to 8 MiB. It allocates memory for
+// them.
 func (p *Program) EchoLarge() *Program { return p.EchoUpTo(8 << 20) }
 
-// EchoUpTo is like Echo, for arguments of up to size bytes. It allocates memory
+// EchoUpTo is like Echo, but for arguments of up to size bytes. It allocates memory
 // for them.
 func (p *Program) EchoUpTo(size int) *Program {
 	return p.then(func(a *assembler) {
@@ -219,7 +221,8 @@ func (p *Program) Read(field abi.Field) *Program {
 	return p.then(func(a *assembler) { a.read(field, bufferAt, (pages<<16)-bufferAt) })
 }
 
-// read writes a field of the call to the result, by way of memory.
+// read copies a field of the call to the result, using size bytes of memory at an
+// address.
 func (a *assembler) read(field abi.Field, at, size int) {
 	a.constant(int(field))
 	a.constant(at)
@@ -232,7 +235,7 @@ func (a *assembler) read(field abi.Field, at, size int) {
 	})
 }
 
-// Progress reports 1 of 2 units with a message.
+// Progress reports that 1 of 2 units is done, with a message.
 func (p *Program) Progress(message string) *Program {
 	return p.then(func(a *assembler) {
 		a.float(0, 0, 0, 0, 0, 0, 0xf0, 0x3f)
@@ -243,8 +246,8 @@ func (p *Program) Progress(message string) *Program {
 	})
 }
 
-// Create creates a file in the first granted folder. It ignores a refusal by
-// the host.
+// Create creates a file in the first granted folder. It ignores it if the host
+// refuses.
 func (p *Program) Create(name string) *Program {
 	const (
 		preopened = 3 // the first file descriptor after stdio
@@ -266,8 +269,8 @@ func (p *Program) Create(name string) *Program {
 	})
 }
 
-// Sleep waits for the given number of seconds without computing, or until the
-// call is asked to stop. It needs the grant clock.
+// Sleep waits for a number of seconds without computing, or until the call is asked
+// to stop. It needs the grant clock.
 func (p *Program) Sleep(seconds int) *Program {
 	return p.then(func(a *assembler) {
 		a.text("sleep")
@@ -277,19 +280,19 @@ func (p *Program) Sleep(seconds int) *Program {
 	})
 }
 
-// Ask asks the user questions, and writes the response to the result. It needs
-// the grant ask.
+// Ask asks the user questions, and writes the answers to the result. It needs the
+// grant ask.
 func (p *Program) Ask(questions string) *Program { return p.Use("ask", questions) }
 
-// Use calls a capability, and writes the response to the result.
+// Use calls a capability, and writes its response to the result.
 func (p *Program) Use(op, request string) *Program {
 	return p.Request(op, request).Read(abi.FieldResponse)
 }
 
-// Report reports on the call: {"status", "unit", "summary"}.
+// Report sends a report on the call, which is JSON: {"status", "unit", "summary"}.
 func (p *Program) Report(report string) *Program { return p.Request("report", report) }
 
-// Request calls a capability, and ignores the response.
+// Request calls a capability, and ignores its response.
 func (p *Program) Request(op, request string) *Program {
 	return p.then(func(a *assembler) {
 		a.text(op)
@@ -309,8 +312,8 @@ func (p *Program) Start(op, request string) *Program {
 	})
 }
 
-// Checkpoint writes the checkpoint of an earlier attempt to the result, and
-// saves one.
+// Checkpoint writes the checkpoint of an earlier attempt to the result, and saves a
+// new one.
 func (p *Program) Checkpoint(data string) *Program {
 	return p.then(func(a *assembler) {
 		a.text("checkpoint.load")
@@ -325,7 +328,7 @@ func (p *Program) Checkpoint(data string) *Program {
 	})
 }
 
-// Spin loops forever and never calls the host.
+// Spin loops forever without calling the host.
 func (p *Program) Spin() *Program {
 	return p.then(func(a *assembler) {
 		a.loop()
@@ -334,7 +337,7 @@ func (p *Program) Spin() *Program {
 	})
 }
 
-// Count counts to n: it computes and does nothing else.
+// Count counts to n. It computes, and does nothing else.
 func (p *Program) Count(n int) *Program {
 	return p.then(func(a *assembler) {
 		a.constant(n)
@@ -378,12 +381,12 @@ func (p *Program) Trap() *Program {
 	return p.then(func(a *assembler) { a.op(wasmbin.OpUnreachable) })
 }
 
-// Return ends the function of a reactor with a code of the contract.
+// Return ends a reactor's function with a code of the contract.
 func (p *Program) Return(code int32) *Program {
 	return p.then(func(a *assembler) { a.constant(int(code)); a.op(wasmbin.OpReturn) })
 }
 
-// Exit ends the plugin with an exit code, as a command does.
+// Exit exits with an exit code, as a command does.
 func (p *Program) Exit(code int32) *Program {
 	return p.then(func(a *assembler) { a.constant(int(code)); a.opX(wasmbin.OpCall, fnExit) })
 }

@@ -4,6 +4,7 @@ package plugintest
 
 import "syscall"
 
-// Tests make folders of plugins, and the host refuses those that a group can
-// write to, as they would be with the umask of some systems.
+// init sets the umask for tests that create folders of plugins. The umask of
+// some systems would make these writable for a group, and then the host would
+// refuse them.
 func init() { syscall.Umask(0o022) }

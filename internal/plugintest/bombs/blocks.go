@@ -9,10 +9,10 @@ const (
 	opLoop    = wasmbin.OpLoop
 )
 
-// blocks are functions of many blocks. The compiler walks up the dominator tree
-// once for each edge (subPassLoopDetection) and for each block
-// (passBuildLoopNestingForest), so that a deep tree costs the square of the
-// number of blocks, and it recurses into it (eulerTour).
+// blocks returns functions with many blocks. The compiler walks up the
+// dominator tree once for each edge (subPassLoopDetection) and once for each
+// block (passBuildLoopNestingForest), so the cost of a deep tree grows with the
+// square of the number of blocks. It also recurses into the tree (eulerTour).
 func blocks() []Bomb {
 	return []Bomb{
 		{"loops", "empty loops in a row: the dominator tree is a chain; square of n", 60_000, func(n int) []byte {
@@ -68,8 +68,8 @@ func blocks() []Bomb {
 	}
 }
 
-// branches are functions in which many branches lead to one place, or to places
-// that take many values.
+// branches returns functions in which many branches lead to one place, or to
+// places that take many values.
 func branches() []Bomb {
 	return []Bomb{
 		{"one label", "basicBlock.addPred and passLayoutBlocks look through all predecessors for each; square of n", 100_000, func(n int) []byte {
@@ -119,11 +119,11 @@ func branches() []Bomb {
 	}
 }
 
-// wideType is the type that wideCode's blocks have.
+// wideType is the type of the blocks that wideCode uses.
 const wideType = 8
 
-// wideCode is a plugin with a function that repeats a piece of code with 1,000
-// values on the stack.
+// wideCode returns a plugin with a function that repeats a piece of code with
+// 1,000 values on the stack.
 func wideCode(n int, parts ...code) []byte {
 	m := plugin()
 	if t := m.addType(ints(wide), ints(wide)); t != wideType {

@@ -1,9 +1,9 @@
-// Package bombs makes small plugins that are expensive to compile, for tests
-// only. Each [Bomb] is one shape of code, chosen by reading the
-// compiler for paths that recurse or take more than linear time.
+// Package bombs makes small plugins that are expensive to compile, for tests only. Each [Bomb] is
+// one shape of code. The shapes were found by reading the compiler, in search of paths that
+// recurse or take more than linear time.
 //
-// All of them follow the contract: a host accepts their manifests, and finds
-// nothing wrong before it reads their code.
+// All of them follow the contract: a host accepts their manifests, and finds nothing wrong before
+// it compiles their code.
 package bombs
 
 import (
@@ -13,23 +13,24 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// A Bomb is one shape of plugin, of any size.
+// A Bomb is a plugin of one shape, and of any size.
 type Bomb struct {
 	Name string
-	// Why explains the cost: which part of the compiler, and how it grows.
+	// Why explains the cost: which part of the compiler it affects, and how it grows.
 	Why string
-	// Size is large enough to hurt: it takes many seconds of processor time or
-	// gigabytes of memory to compile, or overflows the stack. Where the cost is
-	// linear, the file has several megabytes.
+	// Size is large enough to hurt: at that size, the plugin takes many seconds of processor time
+	// or gigabytes of memory to compile, or overflows the stack. Where the cost is linear, the
+	// file is several megabytes large.
 	Size int
 	// Make returns the plugin of the given size.
 	Make func(n int) []byte
 }
 
-// Wasm returns the plugin at its Size.
+// Wasm returns the plugin of size Size.
 func (b Bomb) Wasm() []byte { return b.Make(b.Size) }
 
-// Unsealed returns a plugin without its manifest section, so that the host has to call its describe function.
+// Unsealed returns a plugin without its manifest section, so that the host has to call the
+// plugin's describe function.
 func Unsealed(plugin []byte) []byte {
 	m, err := wasmbin.Parse(plugin)
 	if err != nil {

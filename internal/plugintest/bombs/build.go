@@ -9,14 +9,14 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// code is a piece of a function.
+// code is a piece of a function's code.
 type code []byte
 
 func seq(parts ...code) code { return slices.Concat(parts...) }
 
 func repeat(n int, parts ...code) code { return bytes.Repeat(seq(parts...), n) }
 
-// each concatenates what make returns for 0 to n-1.
+// each concatenates the results of make for 0 to n-1.
 func each(n int, make func(i int) code) code {
 	var c code
 	for i := range n {
@@ -42,10 +42,10 @@ func typed(o wasmbin.Op, t int) code { return wasmbin.AppendS64(op(o), int64(t))
 func block(body ...code) code { return seq(open(wasmbin.OpBlock), seq(body...), end()) }
 func loop(body ...code) code  { return seq(open(wasmbin.OpLoop), seq(body...), end()) }
 
-// when runs its body if local 0 is not 0.
+// when returns code that runs body if local 0 is not 0.
 func when(body ...code) code { return seq(get(0), open(wasmbin.OpIf), seq(body...), end()) }
 
-// brTable branches by local 0.
+// brTable returns a br_table that branches by local 0.
 func brTable(labels ...uint32) code {
 	c := wasmbin.AppendU32(seq(get(0), op(wasmbin.OpBrTable)), uint32(len(labels)-1))
 	for _, l := range labels {
@@ -54,7 +54,7 @@ func brTable(labels ...uint32) code {
 	return c
 }
 
-// ints is n times i32.
+// ints returns n times the type i32.
 func ints(n int) []wasmbin.ValType {
 	return slices.Repeat([]wasmbin.ValType{wasmbin.I32}, n)
 }
@@ -62,11 +62,11 @@ func ints(n int) []wasmbin.ValType {
 // wide is the largest number of parameters or results of a type.
 const wide = 1000
 
-// module is a plugin in the making.
+// module is a plugin under construction.
 type module struct{ *wasmbin.Module }
 
-// plugin is a plugin that answers null, to which code is added. Its manifest is
-// sealed in, and it can describe itself too.
+// plugin returns a plugin that answers null, and to which code can be added. Its
+// manifest is sealed in, but the plugin can also describe itself.
 func plugin() module {
 	manifest := plugintest.Manifest("bomb")
 	m, err := wasmbin.Parse(plugintest.Plugin{
@@ -79,23 +79,24 @@ func plugin() module {
 	return module{m}
 }
 
-// addType adds a function type and returns its index.
+// addType adds a function type, and returns its index.
 func (m module) addType(params, results []wasmbin.ValType) int {
 	m.Types = append(m.Types, wasmbin.FuncType{Params: params, Results: results})
 	return len(m.Types) - 1
 }
 
-// add adds a function and returns its index.
+// add adds a function, and returns its index.
 func (m module) add(t int, body code, locals ...wasmbin.LocalGroup) int {
 	m.Functions = append(m.Functions, uint32(t))
 	m.Codes = append(m.Codes, wasmbin.Code{Locals: locals, Body: append(slices.Clip(body), byte(wasmbin.OpEnd))})
 	return m.Count(wasmbin.KindFunc) - 1
 }
 
-// locals is n locals of type i32.
+// locals declares n locals of type i32.
 func locals(n int) wasmbin.LocalGroup { return wasmbin.LocalGroup{Count: uint32(n), Type: wasmbin.I32} }
 
-// function is a plugin with one more function, with that many locals of type i32.
+// function returns a plugin with one more function, which has n locals of type
+// i32.
 func function(n int, body ...code) []byte {
 	m := plugin()
 	m.add(m.addType(nil, nil), seq(body...), locals(n))

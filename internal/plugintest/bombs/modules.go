@@ -6,7 +6,7 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// straight are functions without branches.
+// straight returns functions without branches.
 func straight() []Bomb {
 	return []Bomb{
 		{"additions", "one block of n values: linear", 2_000_000, func(n int) []byte {
@@ -52,8 +52,8 @@ func straight() []Bomb {
 	}
 }
 
-// modules have much of something that the compiler walks through for each
-// function or each call.
+// modules returns modules with a lot of something that the compiler walks
+// through for each function or each call.
 func modules() []Bomb {
 	return []Bomb{
 		{"calls among globals", "reloadAfterCall loads all 9,000 mutable globals after each call; n times that", 5_000, func(n int) []byte {
@@ -126,12 +126,12 @@ func modules() []Bomb {
 	}
 }
 
-// addTable adds a table of one entry.
+// addTable adds a table with one entry.
 func (m module) addTable() {
 	m.Tables = []wasmbin.Table{{TableType: wasmbin.TableType{Elem: wasmbin.FuncRef, Limits: wasmbin.Limits{Min: 1}}}}
 }
 
-// functions adds n functions and encodes the module.
+// functions adds n copies of a function, and encodes the module.
 func (m module) functions(n, t int, body code, locals ...wasmbin.LocalGroup) []byte {
 	for range n {
 		m.add(t, body, locals...)

@@ -2,10 +2,11 @@ package bombs
 
 import "github.com/toolhost/toolhost/internal/wasmbin"
 
-// values are functions with many values that live across many blocks. Where
-// branches meet each is a parameter of the block (findValue, Seal), parameters
-// cost their square (passRedundantPhiElimination), and the register allocator
-// lists all that is live for each block (livenessAnalysis).
+// values returns functions with many values that stay live across many blocks.
+// Where branches meet, each of these values is a parameter of the block
+// (findValue, Seal). The cost grows with the square of the number of parameters
+// (passRedundantPhiElimination), and the register allocator lists everything
+// that is live for each block (livenessAnalysis).
 func values() []Bomb {
 	return []Bomb{
 		{"1,000 locals across ifs", "findValue and livenessAnalysis: blocks times locals, in time and memory", 20_000, func(n int) []byte {
@@ -64,7 +65,8 @@ func values() []Bomb {
 	}
 }
 
-// sum adds up n locals and stores the sum: what is dropped is not compiled.
+// sum adds up n locals and stores the sum, because code whose result is dropped
+// is not compiled.
 func sum(n int) code {
 	return seq(get(0), get(0), each(n-1, func(i int) code { return seq(get(i+1), op(wasmbin.OpI32Add)) }), store())
 }
