@@ -14,17 +14,17 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 )
 
-// Limits on the documents that refer to a manifest.
+// Limits on the documents that are attached to a manifest.
 const (
 	maxReferrerPages = 8
-	maxAttached      = 64      // documents of one type
-	maxAttachment    = 1 << 20 // bytes
+	maxAttached      = 64      // documents of one media type
+	maxAttachment    = 1 << 20 // bytes in a document
 )
 
-// Attach attaches a document of a media type, such as a signature, to the manifest that a
-// reference names. The document becomes a referrer: a manifest of its own, with the given
-// annotations. Attach returns the digest of the manifest that it attached to. Errors are of
-// type [Error].
+// Attach attaches a document with a media type, such as a signature, to the manifest that a
+// reference names. The document becomes a referrer: it gets a manifest of its own, with the
+// given annotations. Attach returns the digest of the manifest that it attached the document
+// to. Errors are of type [Error].
 func (c *Client) Attach(ctx context.Context, ref Reference, mediaType string, document []byte, annotations map[string]string) (digest.Digest, error) {
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
@@ -56,8 +56,8 @@ func attach(ctx context.Context, repo *remote.Repository, subject ocispec.Descri
 	return repo.Push(ctx, describe(ocispec.MediaTypeImageManifest, manifest), bytes.NewReader(manifest)) // lists the referrer if the registry does not
 }
 
-// attached returns the documents of a media type that are attached to a manifest, in the
-// registry's order. They are not trusted: anyone who can push may attach documents.
+// attached returns the documents with a media type that are attached to a manifest, in the
+// order of the registry. They are not trusted: anyone who can push can attach documents.
 func attached(ctx context.Context, repo *remote.Repository, subject ocispec.Descriptor, mediaType string) (documents [][]byte, err error) {
 	var found []ocispec.Descriptor
 	err = repo.Referrers(ctx, subject, mediaType, func(page []ocispec.Descriptor) error {
@@ -98,10 +98,11 @@ func attached(ctx context.Context, repo *remote.Repository, subject ocispec.Desc
 	return documents, nil
 }
 
-// PullAttached stores the documents that were attached to a stored artifact after its pull,
-// those that [Client.Prefer] prefers, and returns the artifact with them. It removes none,
-// and does not ask the registry if the artifact has a preferred document. References to the
-// digest lead to the result, tags only after [Store.Name]. Errors are of type [Error].
+// PullAttached stores those documents that [Client.Prefer] prefers and that were attached to a
+// stored artifact after its pull. It returns the artifact with them. It removes no documents,
+// and does not ask the registry if the artifact already has a preferred document. A reference
+// to the digest leads to the result at once, a tag only after [Store.Name]. Errors are of type
+// [Error].
 func (c *Client) PullAttached(ctx context.Context, ref Reference, a Artifact) (Artifact, error) {
 	wasm, err := c.Store.Module(a)
 	if err != nil || c.Prefer == nil || c.hasPreferred(a, wasm) {
@@ -126,7 +127,7 @@ func (c *Client) PullAttached(ctx context.Context, ref Reference, a Artifact) (A
 	return now, failed(ctx, at, err)
 }
 
-// hasPreferred reports whether an artifact was pulled with a document that the client prefers.
+// hasPreferred reports whether an artifact has a document that the client prefers.
 func (c *Client) hasPreferred(a Artifact, wasm []byte) bool {
 	for ending, d := range a.Attached {
 		if document, err := c.Store.content(d); err == nil && c.Prefer(ending, wasm, document) {
@@ -136,8 +137,8 @@ func (c *Client) hasPreferred(a Artifact, wasm []byte) bool {
 	return false
 }
 
-// addAttached stores the documents that are attached to an artifact, one of each media
-// type: the first that the client prefers, or else the first of all, if that is wanted too.
+// addAttached stores the documents that are attached to an artifact, one of each media type:
+// the first that the client prefers or, if there is none and orFirst is set, the first of all.
 func (c *Client) addAttached(ctx context.Context, repo *remote.Repository, subject ocispec.Descriptor, a Artifact, wasm []byte, orFirst bool) (Artifact, error) {
 	a.Attached = maps.Clone(a.Attached)
 	for _, ending := range slices.Sorted(maps.Keys(c.Attachments)) {

@@ -13,18 +13,18 @@ import (
 
 // Cleaned lists what [Store.Clean] removed.
 type Cleaned struct {
-	Sources []string // sources that were removed
-	Bytes   int64    // bytes of removed content
+	Sources []string // sources of the removed artifacts
+	Bytes   int64    // size of the removed content, in bytes
 }
 
-// stagingAge is the age after which a file that was being written counts as abandoned.
+// stagingAge is the age at which a partly written file counts as abandoned.
 const stagingAge = time.Hour
 
-// Clean removes the artifacts that are not to be kept, and unreferenced content. Other
-// processes may pull at the same time: content that they refer to stays, or they write it
-// again.
+// Clean removes the artifacts that keep does not select, and all unreferenced content.
+// Other processes may pull at the same time: the content that they refer to stays, or they
+// write it again.
 //
-// Clean first takes content out of the store, and then checks the references again. A pull
+// Clean first moves content out of the store, and then checks the references again. A pull
 // first writes its reference, and then checks that its content exists. So one of the two
 // always notices the other.
 func (s *Store) Clean(keep func(Artifact) bool) (c Cleaned, err error) {
@@ -66,7 +66,7 @@ func (s *Store) Clean(keep func(Artifact) bool) (c Cleaned, err error) {
 	return c, err
 }
 
-// used returns the digests that artifacts refer to.
+// used returns the digests that the artifacts refer to.
 func (s *Store) used() (map[digest.Digest]bool, error) {
 	artifacts, err := s.Artifacts()
 	used := map[digest.Digest]bool{}
@@ -78,8 +78,8 @@ func (s *Store) used() (map[digest.Digest]bool, error) {
 	return used, err
 }
 
-// takeUnused renames unreferenced content, and returns the new names. It removes abandoned
-// temporary files, and leftovers of an earlier Clean.
+// takeUnused renames the unreferenced content, and returns the new names. It also removes
+// abandoned temporary files, and whatever an earlier Clean has left behind.
 func (s *Store) takeUnused() (map[digest.Digest]string, error) {
 	used, err := s.used()
 	if err != nil {

@@ -13,26 +13,26 @@ import (
 	"oras.land/oras-go/v2/registry/remote/retry"
 )
 
-// DefaultTimeout is the time limit of an operation if [Client].Timeout is 0. It suffices for
-// the largest plugin over a slow connection.
+// DefaultTimeout is the time limit on an operation if [Client].Timeout is 0. It is enough
+// for the largest plugin over a slow connection.
 const DefaultTimeout = 10 * time.Minute
 
 // Client accesses registries. Its fields must not change after its first use. It is safe for
 // concurrent use.
 type Client struct {
-	// Store keeps pulled plugins. Push and Resolve do not need it.
+	// Store keeps the pulled plugins. Push and Resolve do not need it.
 	Store *Store
 	// PlainHTTP lists registries, as HOST or HOST:PORT, that are contacted over plain HTTP.
 	// Registries on this machine always use plain HTTP, all others HTTPS.
 	PlainHTTP []string
 	// Credential returns the credentials for a registry. If it is nil, all access is
-	// anonymous; see [DockerCredentials].
+	// anonymous. See also [DockerCredentials].
 	Credential auth.CredentialFunc
-	// Attachments lists the media types of the attached documents that Pull fetches with a
-	// plugin, by the endings that [Store.FS] gives their files.
+	// Attachments maps file name endings to media types. Pull also fetches the attached
+	// documents with these media types, and [Store.FS] gives their files these endings.
 	Attachments map[string]string
 	// Prefer reports whether Pull prefers a document to others with the same ending. If it
-	// never does, or is nil, Pull takes the first document.
+	// prefers none, or is nil, Pull takes the first document.
 	Prefer func(ending string, module, document []byte) bool
 	// Timeout is the time limit of each operation; 0 means DefaultTimeout.
 	Timeout time.Duration
@@ -40,7 +40,7 @@ type Client struct {
 	Transport http.RoundTripper
 }
 
-// DockerCredentials returns the credentials that docker login has stored: in
+// DockerCredentials returns the credentials that docker login has stored, either in
 // $DOCKER_CONFIG/config.json or ~/.docker/config.json, or in the credential helper
 // configured there.
 func DockerCredentials() (auth.CredentialFunc, error) {
@@ -84,7 +84,7 @@ func (c *Client) repository(ref Reference) (*remote.Repository, error) {
 	}, nil
 }
 
-// limit limits the time of an operation.
+// limit limits the time that an operation takes.
 func (c *Client) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := c.Timeout
 	if timeout <= 0 {

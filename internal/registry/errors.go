@@ -14,7 +14,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/errcode"
 )
 
-// Reasons to refuse a reference, a registry's response or an entry of the store.
+// Reasons to refuse a reference, a registry's response or an entry in the store.
 var (
 	ErrReference   = errors.New("invalid reference")
 	ErrNotFound    = errors.New("the registry does not have it")
@@ -33,14 +33,14 @@ var (
 	ErrDamaged     = errors.New("damaged in the store")
 )
 
-// Error names the source on which an operation failed. Its Err matches one of this package's
-// reasons, or is a network or disk error.
+// Error names the source for which an operation failed. Its Err matches one of the errors of
+// this package, or is a network or disk error.
 type Error struct {
-	Source string // as in [Reference.String]
+	Source string // source, as returned by [Reference.String]
 	Err    error
 }
 
-// queries matches the query of URLs, which may have secrets: storage services put
+// queries matches the queries of URLs, which may contain secrets: storage services put
 // signatures there.
 var queries = regexp.MustCompile(`\?[^\s"']+=[^\s"']*`)
 
@@ -54,8 +54,8 @@ type notStored struct{}
 func (notStored) Error() string        { return "not in the store" }
 func (notStored) Is(target error) bool { return target == fs.ErrNotExist }
 
-// failed returns the error of an operation on a reference, with one of this package's
-// reasons in place of the library's.
+// failed returns the error of an operation on a reference. It replaces the library's errors
+// by those of this package.
 func failed(ctx context.Context, ref Reference, err error) error {
 	var response *errcode.ErrorResponse
 	cause := context.Cause(ctx)

@@ -14,10 +14,11 @@ import (
 )
 
 // FS returns a file system with the plugin that a reference names: a file named after the
-// repository with ".wasm", and a file for each attached document, with its ending. FS reads
-// the store on each access, so it changes when another process pulls. It verifies content
-// on each Open. Reading the root folder fails like [Store.Find], but errors do not name the
-// reference. File systems of the same reference and store are equal.
+// repository, ending in ".wasm", and a file for each attached document, with that
+// document's ending. FS reads the store on each access, so its files change when another
+// process pulls. It verifies content on each Open. Reading the root folder fails like
+// [Store.Find], but the errors do not name the reference. File systems for the same
+// reference and store are equal.
 func (s *Store) FS(ref Reference) fs.FS { return storeFS{*s, ref} }
 
 type storeFS struct {
@@ -25,7 +26,7 @@ type storeFS struct {
 	ref   Reference
 }
 
-// files returns the digests of the files by name.
+// files maps the names of the files to their digests.
 func (f storeFS) files() (map[string]digest.Digest, error) {
 	a, err := f.store.lookUp(f.ref)
 	if err != nil {
@@ -39,7 +40,7 @@ func (f storeFS) files() (map[string]digest.Digest, error) {
 	return files, nil
 }
 
-// Stat returns the file info of a file, with its identity on disk.
+// Stat returns the file info of a file, including its identity on disk.
 func (f storeFS) Stat(name string) (fs.FileInfo, error) {
 	info, _, err := f.stat("stat", name)
 	return info, err
@@ -62,7 +63,7 @@ func (f storeFS) stat(op, name string) (fs.FileInfo, digest.Digest, error) {
 	return info, d, err
 }
 
-// describe describes the file of a digest under another name.
+// describe returns the file info of the content with a digest, under another name.
 func (f storeFS) describe(name string, d digest.Digest) (fs.FileInfo, error) {
 	info, err := os.Stat(f.store.blob(d))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,7 +112,7 @@ func (f storeFS) Open(name string) (fs.File, error) {
 	return &file{bytes.NewReader(data), info}, nil
 }
 
-// fileInfo is the description of a file of the store under another name.
+// fileInfo describes a file in the store under another name.
 type fileInfo struct {
 	fs.FileInfo
 	name string

@@ -15,26 +15,26 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Images in the layout in which hyper-mcp publishes plugins: COPY plugin.wasm / in a
-// Dockerfile.
+// Images in the layout in which hyper-mcp publishes plugins: their Dockerfile contains
+// COPY plugin.wasm /.
 const (
-	imageModule = "plugin.wasm" // in the root folder
-	whiteout    = ".wh."        // prefix of the name of a file that a layer removes
+	imageModule = "plugin.wasm" // file in the root folder
+	whiteout    = ".wh."        // prefix of a file's name by which a layer removes a file
 	opaque      = ".wh..wh..opq"
 )
 
 // Limits on the layers of an image.
 const (
-	maxUnpacked = 256 << 20 // bytes of a layer
-	maxEntries  = 10_000    // entries of a layer
-	maxImage    = 256 << 20 // bytes of all layers, compressed
+	maxUnpacked = 256 << 20 // bytes in a layer, uncompressed
+	maxEntries  = 10_000    // entries in a layer
+	maxImage    = 256 << 20 // bytes in all layers, compressed
 )
 
-// errAbsent means that a layer does not have the module.
+// errAbsent means that a layer does not contain the module.
 var errAbsent = errors.New("absent")
 
-// imageModuleOf returns the module of an image, from the uppermost layer that adds or
-// removes it.
+// imageModuleOf returns the module in an image. It takes it from the uppermost layer
+// that adds or removes it.
 func imageModuleOf(ctx context.Context, from fetcher, layers []ocispec.Descriptor) ([]byte, error) {
 	total := int64(0)
 	for _, layer := range slices.Backward(layers) {
@@ -54,7 +54,7 @@ func imageModuleOf(ctx context.Context, from fetcher, layers []ocispec.Descripto
 }
 
 // unpack returns the module in a layer of an image, without writing to disk. The error
-// is errAbsent if a lower layer may have it.
+// is errAbsent if a lower layer may contain it.
 func unpack(mediaType string, layer []byte) ([]byte, error) {
 	var in io.Reader = bytes.NewReader(layer)
 	if strings.HasSuffix(mediaType, "gzip") {
@@ -100,7 +100,7 @@ func unpack(mediaType string, layer []byte) ([]byte, error) {
 	}
 }
 
-// found returns the module of a layer, or an error if the layer lacks or removes it.
+// found returns the module in a layer, or an error if the layer lacks or removes it.
 func found(module []byte, removed bool) ([]byte, error) {
 	switch {
 	case module != nil:
@@ -111,7 +111,7 @@ func found(module []byte, removed bool) ([]byte, error) {
 	return nil, errAbsent
 }
 
-// rooted returns the name of an entry below the root folder.
+// rooted returns the name of an entry relative to the root folder.
 func rooted(name string) (string, error) {
 	if slices.Contains(strings.Split(name, "/"), "..") {
 		return "", fmt.Errorf("%w: it has an entry %.80q, which leads out of it", ErrUnsafe, name)

@@ -15,14 +15,14 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 )
 
-// The media types of a plugin in the CNCF's layout: a config, and one layer.
+// The media types of a plugin in the CNCF's layout, which has a config and one layer.
 const (
 	configType = "application/vnd.wasm.config.v0+json"
 	layerType  = "application/wasm"
 )
 
-// moduleTypes are the media types of a layer that is a module: the current one, and
-// those of earlier tools (wasm-to-oci, Istio, runwasi).
+// moduleTypes lists the media types of a layer that is a module: the current type, and those of
+// earlier tools (wasm-to-oci, Istio, runwasi).
 var moduleTypes = []string{
 	layerType,
 	"application/vnd.wasm.content.layer.v1+wasm",
@@ -30,7 +30,7 @@ var moduleTypes = []string{
 	"application/vnd.w3c.wasm.module.v1+wasm",
 }
 
-// Docker's media types that have OCI equivalents.
+// The media types of Docker that have OCI equivalents.
 const (
 	dockerManifest  = "application/vnd.docker.distribution.manifest.v2+json"
 	dockerIndex     = "application/vnd.docker.distribution.manifest.list.v2+json"
@@ -46,16 +46,18 @@ var (
 
 // Limits on a registry's responses.
 const (
-	maxManifest  = 1 << 20  // bytes of a manifest or an index
-	maxLayers    = 128      // layers of a manifest: images have at most 127
-	maxPlatforms = 128      // entries of an index
-	maxLayer     = 64 << 20 // bytes of a layer of an image, compressed
+	maxManifest  = 1 << 20  // bytes in a manifest or an index
+	maxLayers    = 128      // layers in a manifest: images have at most 127
+	maxPlatforms = 128      // entries in an index
+	maxLayer     = 64 << 20 // bytes in a layer of an image, compressed
 
-	// MaxModule is the largest module to pull or push, in bytes. It equals host.DefaultPluginSize.
+	// MaxModule is the size of the largest module that can be pulled or pushed, in bytes. It
+	// equals host.DefaultPluginSize.
 	MaxModule = 64 << 20
 )
 
-// resolve returns the repository of a reference, and the descriptor that it currently names.
+// resolve returns the repository of a reference, and the descriptor of what the reference
+// currently names.
 func (c *Client) resolve(ctx context.Context, ref Reference) (*remote.Repository, ocispec.Descriptor, error) {
 	repo, err := c.repository(ref)
 	if err != nil {
@@ -72,8 +74,8 @@ func (c *Client) resolve(ctx context.Context, ref Reference) (*remote.Repository
 	return repo, desc, err
 }
 
-// fetchManifest returns the manifest of a plugin: the one that a descriptor names, or the
-// one for WebAssembly in the index that it names. The bytes are those of the descriptor.
+// fetchManifest returns the manifest of a plugin: the one that a descriptor names, or the one for
+// WebAssembly in the index that it names. data is the content that the descriptor names.
 func fetchManifest(ctx context.Context, repo *remote.Repository, desc ocispec.Descriptor) (m ocispec.Manifest, data []byte, err error) {
 	if data, err = fetchDocument(ctx, repo, desc); err != nil {
 		return m, nil, err
@@ -116,7 +118,7 @@ func decode(data []byte, desc ocispec.Descriptor, to any) error {
 	return nil
 }
 
-// fetchDocument fetches a manifest or an index, and verifies it.
+// fetchDocument fetches and verifies a manifest or an index.
 func fetchDocument(ctx context.Context, repo *remote.Repository, desc ocispec.Descriptor) ([]byte, error) {
 	if !slices.Contains(manifestTypes, desc.MediaType) {
 		return nil, fmt.Errorf("%w: it is %.80q, expected a manifest", ErrNoPlugin, desc.MediaType)
@@ -124,12 +126,12 @@ func fetchDocument(ctx context.Context, repo *remote.Repository, desc ocispec.De
 	return fetch(ctx, repo.Manifests(), desc, "the manifest", maxManifest)
 }
 
-// A fetcher is the common interface of a repository's manifests and blobs.
+// A fetcher fetches content: it is the common interface of a repository's manifests and blobs.
 type fetcher interface {
 	Fetch(ctx context.Context, target ocispec.Descriptor) (io.ReadCloser, error)
 }
 
-// fetch fetches the content of a descriptor, at most most bytes, and verifies it.
+// fetch fetches and verifies the content of a descriptor, which may have up to most bytes.
 func fetch(ctx context.Context, from fetcher, desc ocispec.Descriptor, what string, most int64) ([]byte, error) {
 	switch {
 	case !isSHA256(desc.Digest):
@@ -161,12 +163,11 @@ func fetch(ctx context.Context, from fetcher, desc ocispec.Descriptor, what stri
 	return data.Bytes(), nil
 }
 
-// attestationOf marks entries of an index that are not for a platform: documents of
-// Docker's builder about another entry.
+// attestationOf is the annotation of those entries in an index that are not for a platform:
+// documents that Docker's builder writes about another entry.
 const attestationOf = "vnd.docker.reference.type"
 
-// choose returns the entry of an index for WebAssembly, or the only one for any
-// platform.
+// choose returns the entry for WebAssembly in an index, or the only one for any platform.
 func choose(index ocispec.Index) (ocispec.Descriptor, error) {
 	if len(index.Manifests) > maxPlatforms {
 		return ocispec.Descriptor{}, fmt.Errorf("%w: the index has %d entries, expected at most %d", ErrTooLarge, len(index.Manifests), maxPlatforms)
@@ -206,8 +207,8 @@ func choose(index ocispec.Index) (ocispec.Descriptor, error) {
 	return ocispec.Descriptor{}, fmt.Errorf("%w: the index has manifests for %.200s, and none for WebAssembly: name one by its digest", ErrAmbiguous, strings.Join(names, ", "))
 }
 
-// module returns the layer that is a module. It reports false for images, whose
-// layers are archives.
+// module returns the layer that is a module. It reports false for images, because their layers are
+// archives.
 func module(m ocispec.Manifest) (ocispec.Descriptor, bool, error) {
 	var found, images []ocispec.Descriptor
 	var types []string
@@ -232,7 +233,7 @@ func module(m ocispec.Manifest) (ocispec.Descriptor, bool, error) {
 	return ocispec.Descriptor{}, false, nil
 }
 
-// magic is the first bytes of every module.
+// magic is how every module begins.
 var magic = []byte("\x00asm")
 
 func checkModule(data []byte) error {

@@ -14,16 +14,16 @@ import (
 
 // Artifact describes a pulled plugin in the store.
 type Artifact struct {
-	Source string        `json:"source"` // the reference it was pulled by
-	Digest digest.Digest `json:"digest"` // digest of the manifest or index that Source named then
+	Source string        `json:"source"` // reference by which the plugin was pulled
+	Digest digest.Digest `json:"digest"` // digest of the manifest or index that Source named at the time
 	Module digest.Digest `json:"module"` // digest of the WebAssembly module
-	Size   int64         `json:"size"`   // bytes of the module
-	// Attached lists the documents that were attached to the plugin at the pull, such as
-	// signatures, by the endings of [Client.Attachments].
+	Size   int64         `json:"size"`   // size of the module, in bytes
+	// Attached maps endings from [Client.Attachments] to the documents, such as signatures,
+	// that were attached to the plugin when it was pulled.
 	Attached map[string]digest.Digest `json:"attached,omitempty"`
 }
 
-// contents returns the digests of all content that belongs to an artifact.
+// contents returns the digests of all the content that belongs to an artifact.
 func (a Artifact) contents() []digest.Digest {
 	return append(slices.Collect(maps.Values(a.Attached)), a.Digest, a.Module)
 }
@@ -37,8 +37,8 @@ func (c *Client) Resolve(ctx context.Context, ref Reference) (digest.Digest, err
 }
 
 // Pull stores the artifact that a reference currently names, and returns it. It does not
-// download stored content again. Errors are of type [Error]; after an error, the store keeps
-// the previous artifact of the reference.
+// download content that is already stored. Errors are of type [Error]; after an error, the
+// store keeps the previous artifact for the reference.
 func (c *Client) Pull(ctx context.Context, ref Reference) (Artifact, error) {
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
@@ -50,7 +50,7 @@ func (c *Client) Pull(ctx context.Context, ref Reference) (Artifact, error) {
 	return a, failed(ctx, ref, err)
 }
 
-// untilComplete stores an artifact again if a concurrent Clean has removed a part of it.
+// untilComplete stores an artifact again if a concurrent Clean has removed part of it.
 func (c *Client) untilComplete(store func() (Artifact, error)) (Artifact, error) {
 	for range 5 {
 		a, err := store()
@@ -61,7 +61,7 @@ func (c *Client) untilComplete(store func() (Artifact, error)) (Artifact, error)
 	return Artifact{}, fmt.Errorf("%w: another process removes it: try again", ErrNotStored)
 }
 
-// bring stores the missing content of an artifact, and writes its reference.
+// bring stores the content that an artifact is missing, and writes its reference.
 func (c *Client) bring(ctx context.Context, repo *remote.Repository, ref Reference, desc ocispec.Descriptor) (Artifact, error) {
 	at := ref.At(desc.Digest)
 	a, err := c.Store.Find(at)
@@ -86,7 +86,7 @@ func (c *Client) bring(ctx context.Context, repo *remote.Repository, ref Referen
 	return a, err
 }
 
-// download stores a manifest and its module, which it returns.
+// download stores a manifest and its module, and returns the module's bytes as well.
 func (c *Client) download(ctx context.Context, repo *remote.Repository, at Reference, desc ocispec.Descriptor) (Artifact, []byte, error) {
 	a := Artifact{Source: at.String(), Digest: desc.Digest}
 	manifest, document, err := fetchManifest(ctx, repo, desc)

@@ -12,7 +12,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 )
 
-// wasmConfig is the config of the CNCF's layout. LayerDigests makes it, and thus
+// wasmConfig is the config in the CNCF's layout. LayerDigests makes the config, and thus
 // the manifest, differ between modules.
 type wasmConfig struct {
 	Created      string          `json:"created"`
@@ -21,8 +21,8 @@ type wasmConfig struct {
 	LayerDigests []digest.Digest `json:"layerDigests"`
 }
 
-// created is the fixed time in each config, so that pushing a module twice gives one
-// digest.
+// created is the fixed time in every config. Thanks to it, pushing a module twice yields
+// the same digest.
 const created = "1970-01-01T00:00:00Z"
 
 // Push pushes a module under a tag, in the CNCF's layout, with annotations on the manifest.

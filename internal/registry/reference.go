@@ -1,8 +1,8 @@
-// Package registry pulls plugins from OCI registries, pushes them there, and keeps them in
-// a store on disk, by their SHA-256.
+// Package registry pulls plugins from OCI registries and pushes them there. It keeps pulled
+// plugins in a store on disk, by their SHA-256.
 //
 // The package does not trust a registry's responses. It limits their size, number and time,
-// and never stores content whose digest differs from the requested one.
+// and never stores content whose digest differs from the one that was requested.
 package registry
 
 import (
@@ -17,27 +17,27 @@ import (
 	oras "oras.land/oras-go/v2/registry"
 )
 
-// Scheme is the prefix of every reference.
+// Scheme is the prefix of all references.
 const Scheme = "oci://"
 
-// maxReference is the longest text of a reference, in bytes: the longest
-// repository name has 255, and the longest tag 128.
+// maxReference is the maximum length of a reference, in bytes: a repository name can have
+// 255, and a tag 128.
 const maxReference = 600
 
 // Reference names a plugin in a registry. It has a tag, a digest or both.
 type Reference struct {
 	Registry   string        // HOST or HOST:PORT
 	Repository string        // such as acme/web
-	Tag        string        // empty if there is a digest
-	Digest     digest.Digest // digest of the manifest; empty: resolve the tag
+	Tag        string        // tag; may be empty if there is a digest
+	Digest     digest.Digest // digest of the manifest; if empty, the tag has to be resolved
 }
 
 // IsReference reports whether a source has the prefix of a reference. [ParseReference] may
-// still refuse it.
+// still refuse the source.
 func IsReference(source string) bool { return strings.HasPrefix(source, Scheme) }
 
 // ParseReference parses oci://HOST[:PORT]/NAME:TAG, with @sha256:HEX instead of the tag or
-// after it. It assumes no default registry and no default tag. The error matches
+// after it. There is no default registry and no default tag. The error matches
 // [ErrReference].
 func ParseReference(source string) (Reference, error) {
 	ref, err := parse(source)
@@ -82,8 +82,8 @@ func parse(source string) (ref Reference, err error) {
 	return ref, nil
 }
 
-// checkHost refuses texts that cannot be the host of a registry, and texts that look
-// like the first part of a name: other programs take "acme/web" for a repository of
+// checkHost refuses texts that cannot be the host of a registry, and texts that look like
+// the first part of a name: other programs take "acme/web" to mean a repository at
 // docker.io.
 func checkHost(host string) error {
 	err := (oras.Reference{Registry: host}).ValidateRegistry()
@@ -107,7 +107,7 @@ func isSHA256(d digest.Digest) bool {
 	return d.Validate() == nil && d.Algorithm() == digest.SHA256
 }
 
-// String returns the reference as it is written.
+// String returns the reference in the form in which it is written.
 func (r Reference) String() string {
 	text := Scheme + r.Registry + "/" + r.Repository
 	if r.Tag != "" {
@@ -119,7 +119,8 @@ func (r Reference) String() string {
 	return text
 }
 
-// At returns the reference to a manifest of the same repository, by its digest alone.
+// At returns the reference to a manifest in the same repository, by the manifest's digest
+// alone.
 func (r Reference) At(d digest.Digest) Reference {
 	return Reference{Registry: r.Registry, Repository: r.Repository, Digest: d}
 }
@@ -127,8 +128,8 @@ func (r Reference) At(d digest.Digest) Reference {
 // Name returns the last part of the repository's name.
 func (r Reference) Name() string { return path.Base(r.Repository) }
 
-// stored returns the reference under which the store has it: only the digest, if there is
-// one.
+// stored returns the reference under which the store keeps the plugin: if there is a
+// digest, it has no tag.
 func (r Reference) stored() Reference {
 	if r.Digest != "" {
 		return r.At(r.Digest)
@@ -136,7 +137,7 @@ func (r Reference) stored() Reference {
 	return r
 }
 
-// oras returns the reference in the library's form.
+// oras returns the reference in the form that the library uses.
 func (r Reference) oras() oras.Reference {
 	return oras.Reference{Registry: r.Registry, Repository: r.Repository, Reference: cmp.Or(string(r.Digest), r.Tag)}
 }

@@ -19,30 +19,32 @@ import (
 
 // Store keeps pulled plugins in a folder that only this user can write to:
 //
-//	blobs/sha256/HEX   manifests and modules, as an OCI image layout names them
-//	refs/HEX.json      an [Artifact], by the SHA-256 of its source
+//	blobs/sha256/HEX   manifests and modules, named as in an OCI image layout
+//	refs/HEX.json      an [Artifact], named by the SHA-256 of its source
 //
-// A file with its final name is complete. The store verifies all content on each read.
-// Several processes can use the folder at once.
+// A file that has its final name is complete. The store verifies content whenever it is
+// read. Several processes can use the folder at once.
 type Store struct{ dir string }
 
-// NewStore returns the store in a folder, which need not exist yet.
+// NewStore returns the store in a folder. The folder need not exist yet.
 func NewStore(dir string) *Store { return &Store{dir} }
 
-// Refs returns the folder of references, which changes whenever a pull changes one.
+// Refs returns the folder that holds the references. It changes whenever a pull changes a
+// reference.
 func (s *Store) Refs() string { return filepath.Join(s.dir, "refs") }
 
 func (s *Store) blob(d digest.Digest) string {
 	return filepath.Join(s.dir, "blobs", string(d.Algorithm()), d.Encoded())
 }
 
-// ref returns the file of a reference.
+// ref returns the file for a reference.
 func (s *Store) ref(source string) string {
 	return filepath.Join(s.Refs(), digest.FromString(source).Encoded()+".json")
 }
 
 // Find returns the artifact that was last pulled for a reference. If the reference has a
-// digest, Find ignores its tag. The error matches [ErrNotStored] if it was never pulled.
+// digest, Find ignores its tag. If the reference was never pulled, the error matches
+// [ErrNotStored].
 func (s *Store) Find(ref Reference) (Artifact, error) {
 	a, err := s.lookUp(ref)
 	if err != nil {
@@ -67,7 +69,7 @@ func (s *Store) find(source string) (Artifact, error) {
 	return a, err
 }
 
-// readRef reads the file of a reference.
+// readRef reads a reference's file.
 func (s *Store) readRef(file string) (a Artifact, err error) {
 	if err := s.check(); err != nil {
 		return a, err
@@ -94,8 +96,8 @@ func (s *Store) check() error {
 	return err
 }
 
-// Module returns the verified module of an artifact. The error matches [ErrDamaged] if the
-// module is missing or was changed.
+// Module returns the verified module of an artifact. If the module is missing or has been
+// changed, the error matches [ErrDamaged].
 func (s *Store) Module(a Artifact) ([]byte, error) {
 	wasm, err := s.content(a.Module)
 	if err != nil {
@@ -113,8 +115,8 @@ func (s *Store) content(d digest.Digest) ([]byte, error) {
 	return data, err
 }
 
-// Read returns the verified content with a digest. The error matches [ErrNotStored] or
-// [ErrDamaged].
+// Read returns the content with a digest, after verifying it. The error matches
+// [ErrNotStored] or [ErrDamaged].
 func (s *Store) Read(d digest.Digest) ([]byte, error) {
 	if !isSHA256(d) {
 		return nil, fmt.Errorf("%w: %.80q", ErrNotStored, d)
@@ -132,7 +134,7 @@ func (s *Store) Read(d digest.Digest) ([]byte, error) {
 	return data, nil
 }
 
-// write stores content by its digest, unless the store has it intact.
+// write stores content by its digest, unless the store already has it intact.
 func (s *Store) write(data []byte) error {
 	d := digest.FromBytes(data)
 	if _, err := s.Read(d); err == nil {
@@ -147,7 +149,7 @@ func (s *Store) write(data []byte) error {
 	return owned.WriteFile(s.blob(d), data)
 }
 
-// complete reports whether the store has all content of an artifact.
+// complete reports whether the store has all the content of an artifact.
 func (s *Store) complete(a Artifact) bool {
 	return !slices.ContainsFunc(a.contents(), func(d digest.Digest) bool {
 		_, err := os.Stat(s.blob(d))
@@ -155,7 +157,7 @@ func (s *Store) complete(a Artifact) bool {
 	})
 }
 
-// Name makes Find return an artifact for a reference to the same repository, such as a tag
+// Name makes Find return an artifact for a reference in the same repository, such as a tag
 // that now names it. For a reference with a digest it does nothing.
 func (s *Store) Name(ref Reference, a Artifact) error {
 	if ref.Digest != "" {
@@ -177,7 +179,7 @@ func (s *Store) name(a Artifact) error {
 	return owned.WriteFile(s.ref(a.Source), append(data, '\n'))
 }
 
-// Artifacts returns all pulled artifacts, sorted by source, without damaged ones.
+// Artifacts returns all pulled artifacts except damaged ones, sorted by source.
 func (s *Store) Artifacts() ([]Artifact, error) {
 	entries, err := os.ReadDir(s.Refs())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// transport has timeouts for each part of an exchange; the Client limits the whole.
+// transport has a timeout for each part of an exchange; the Client limits the time of the
+// whole.
 var transport = &http.Transport{
 	Proxy:                  http.ProxyFromEnvironment,
 	DialContext:            (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
@@ -24,7 +25,7 @@ var transport = &http.Transport{
 	MaxResponseHeaderBytes: 64 << 10,
 }
 
-// maxRedirects is how many redirects a request follows. Registries need one, to
+// maxRedirects is how many redirects a request follows. Registries need one redirect, to
 // their blob storage.
 const maxRedirects = 5
 
@@ -36,13 +37,13 @@ func checkRedirect(_ *http.Request, via []*http.Request) error {
 }
 
 // A guard sends the requests to one registry. It never sends the registry's credentials to
-// another domain. Unless the registry is on this machine, it never leads to this machine or
-// its network's metadata service. Requests to other hosts follow redirects or go to token
-// services, both of which the registry chooses.
+// another domain. Unless the registry is on this machine, it never connects to this machine
+// or to the metadata service of its network. Requests go to other hosts because of
+// redirects or token services, both of which the registry chooses.
 type guard struct {
 	base  http.RoundTripper
-	host  string // host of the registry
-	plain bool   // it may be contacted over plain HTTP
+	host  string // the registry's host
+	plain bool   // whether the host may be contacted over plain HTTP
 }
 
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -72,8 +73,8 @@ func (g *guard) check(req *http.Request) error {
 
 func origin(u *url.URL) string { return u.Scheme + "://" + u.Host }
 
-// sameSite reports whether two hosts belong to the same owner, by the rules of browsers:
-// gitlab.com issues the tokens for registry.gitlab.com.
+// sameSite reports whether two hosts belong to the same owner, by the rules that browsers
+// use: gitlab.com issues the tokens for registry.gitlab.com.
 func sameSite(a, b string) bool {
 	a, b = hostname(a), hostname(b)
 	if a == b {
@@ -94,8 +95,8 @@ func hostname(host string) string {
 // lookup is replaced by tests.
 var lookup = net.DefaultResolver.LookupNetIP
 
-// checkAway refuses a host that is this machine, or has addresses that only this machine
-// can reach. A name that cannot be looked up passes: a proxy may know it.
+// checkAway refuses a host that is this machine, or that has addresses that only this
+// machine can reach. A name that cannot be looked up is allowed: a proxy may know it.
 func checkAway(ctx context.Context, name, from string) error {
 	addrs, _ := lookup(ctx, "ip", name)
 	if addr, err := netip.ParseAddr(name); err == nil {

@@ -1,5 +1,5 @@
-// Package registrytest starts a registry for tests: that of the CNCF, built from the module
-// in its folder distribution.
+// Package registrytest starts a registry for tests. It is the CNCF's registry, built from
+// the module in the folder distribution.
 package registrytest
 
 import (
@@ -18,8 +18,9 @@ import (
 )
 
 // Start starts an empty registry, which ends with the test, and returns its HOST:PORT. If
-// htpasswd is not empty, it requires the user and password in that line, as written by
-// htpasswd -B. The test is skipped if the registry cannot be built, but fails in CI.
+// htpasswd is not empty, the registry requires the user and password in that line, which is
+// in the format of htpasswd -B. If the registry cannot be built, the test is skipped, but
+// in CI it fails.
 func Start(t testing.TB, htpasswd string) string {
 	fulltest.Only(t, "builds a registry")
 	if err := Check(); err != nil {
@@ -33,8 +34,8 @@ func Start(t testing.TB, htpasswd string) string {
 	return addr
 }
 
-// Check returns why no registry is available here. CI requires a registry: there, [Launch]
-// fails with the reason.
+// Check returns the reason why no registry is available here, if there is one. CI requires
+// a registry: there, [Launch] fails with that reason.
 func Check() error {
 	if _, err := build(); err != nil && os.Getenv("CI") == "" {
 		return fmt.Errorf("no registry: %w", err)
@@ -42,8 +43,8 @@ func Check() error {
 	return nil
 }
 
-// Launch starts a registry that keeps its content in a folder. It returns its HOST:PORT,
-// and a function that ends it.
+// Launch starts a registry that keeps its content in a folder. It returns the registry's
+// HOST:PORT, and a function that stops it.
 func Launch(dir, htpasswd string) (addr string, stop func(), err error) {
 	program, err := build()
 	if err != nil {
@@ -64,7 +65,7 @@ func Launch(dir, htpasswd string) (addr string, stop func(), err error) {
 	return serve(exec.Command(program, "serve", file))
 }
 
-// listening matches the registry's log line once it listens.
+// listening matches the line that the registry logs once it is listening.
 var listening = regexp.MustCompile(`listening on ([0-9.]+:[0-9]+)`)
 
 // serve starts the command, and returns the address that it logs.
@@ -104,7 +105,7 @@ func serve(cmd *exec.Cmd) (addr string, stop func(), err error) {
 	return addr, stop, nil
 }
 
-// build builds the registry, once per process, in a folder that outlives it.
+// build builds the registry once per process, in a folder that outlives the process.
 var build = sync.OnceValues(func() (string, error) {
 	_, here, _, _ := runtime.Caller(0)
 	base, err := os.UserCacheDir()

@@ -1,5 +1,5 @@
-// Command distribution is the registry of the CNCF, for tests. It is a separate module,
-// so that Toolhost does not depend on it.
+// Command distribution is the CNCF's registry, for tests. It is a separate module, so
+// that Toolhost does not depend on it.
 package main
 
 import (
