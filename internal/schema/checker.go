@@ -13,31 +13,31 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Bounds of one check. References can make the number of steps exponential in the size
+// Limits on one check. References can make the number of steps exponential in the size
 // of the schema, and long strings and lists can make each step slow.
 const (
-	maxSteps    = 200_000         // (schema, value) pairs
-	maxCompared = 500_000_000     // values of the document times values in the schema's lists
-	maxTime     = 5 * time.Second // for everything else
+	maxSteps    = 200_000         // pairs of a schema and a value
+	maxCompared = 500_000_000     // values in the document times values in the schema's lists
+	maxTime     = 5 * time.Second // limit on everything else
 )
 
 var errLong = errors.New("the document takes too long to check against the schema")
 
-// checker is a schema that is compiled for one check at a time: what the library
-// calls back cannot tell one check from another.
+// checker is a compiled schema for one check at a time, because the library's
+// callbacks cannot tell which check they belong to.
 type checker struct {
 	root    *jsonschema.Schema
-	secrets bool                         // some value is marked as secret
-	texts   bool                         // texts of a document are looked into
-	based   bool                         // references are not relative to the root, or are named elsewhere
-	listed  int                          // what a value is compared with, in time for a short string
-	fills   map[*jsonschema.Schema]*fill // schemas that add defaults or lead to those; nil if there are none
-	// For the current check.
-	left  int // steps
+	secrets bool                         // whether some value is marked as secret
+	texts   bool                         // whether the schema constrains strings by their content
+	based   bool                         // whether references may have another base than the root, use anchors, or stand outside of $ref
+	listed  int                          // estimated cost of comparing a value with all enums and constants; 1 for a short string
+	fills   map[*jsonschema.Schema]*fill // schemas that add defaults or lead to such schemas; nil if there are none
+	// Limits on the current check.
+	left  int // steps left
 	until time.Time
 }
 
-// location names a schema inside the compiler. Nothing is fetched from it.
+// location is the schema's URL inside the compiler. Nothing is fetched from it.
 const location = "toolhost:///schema.json"
 
 func newChecker(raw json.RawMessage) (*checker, error) {
@@ -83,7 +83,7 @@ func newChecker(raw json.RawMessage) (*checker, error) {
 	return s, nil
 }
 
-// reason is the first thing that is wrong, in an error of the library.
+// reason returns the first problem in an error of the library.
 func (s *checker) reason(err error) string {
 	if invalid, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
 		err = invalid.Err
@@ -96,8 +96,7 @@ func (s *checker) reason(err error) string {
 	return strings.ReplaceAll(err.Error(), location, "")
 }
 
-// readsTexts reports whether a schema object asks for more of a text than that it
-// is one.
+// readsTexts reports whether a schema object constrains strings by their content.
 func readsTexts(schema map[string]any) bool {
 	return hasAny(schema, "const", "enum", "format", "maxLength", "minLength", "pattern", "uniqueItems", "contentEncoding", "contentMediaType", "contentSchema")
 }
@@ -109,7 +108,8 @@ func hasAny(schema map[string]any, keywords ...string) bool {
 	})
 }
 
-// weigh estimates the time to compare with a value: numbers are compared as fractions.
+// weigh estimates the time that it takes to compare something with a value. Numbers
+// are expensive, because they are compared as fractions.
 func weigh(v any) (weight int) {
 	switch v := v.(type) {
 	case nil:
@@ -134,7 +134,7 @@ func weigh(v any) (weight int) {
 	return 1 + weight
 }
 
-// check returns what does not fit in a document of that size, or errLong.
+// check returns the problems in a document of the given size, or errLong.
 func (s *checker) check(doc any, size int) (err error) {
 	if s.listed > 0 && size > maxCompared/s.listed {
 		return errLong
@@ -145,7 +145,7 @@ func (s *checker) check(doc any, size int) (err error) {
 	return err
 }
 
-// bounded calls do within the bounds of one check, and reports whether it finished.
+// bounded calls do within the limits on one check, and reports whether it finished.
 func (s *checker) bounded(do func()) (done bool) {
 	s.left, s.until = maxSteps, time.Now().Add(maxTime)
 	defer func() {
@@ -157,21 +157,21 @@ func (s *checker) bounded(do func()) (done bool) {
 	return true
 }
 
-// keywords is what this package adds to each schema object.
+// keywords is the extension that this package adds to each schema object.
 type keywords struct {
 	checker *checker
-	secret  bool // the object is marked as such
+	secret  bool // whether the object is marked as secret
 }
 
 // Validate is called once for each schema object applied to a value, unless the
-// object's type or enum rejects the value at once. The objects that refer to it
-// pay for that case.
+// object's type or enum rejects the value at once. That case is paid for by the
+// objects that refer to this one.
 func (k keywords) Validate(*jsonschema.ValidatorContext, any) {
 	k.checker.spend(1 + k.checker.listed/2000)
 }
 
-// spend ends a check that goes beyond what it may do: the library has no other
-// way to end one than a panic through it.
+// spend uses up steps, and ends a check that exceeds its limits by a panic: there is
+// no other way to leave the library early.
 func (s *checker) spend(steps int) {
 	before := s.left
 	s.left -= steps
@@ -180,11 +180,11 @@ func (s *checker) spend(steps int) {
 	}
 }
 
-// pattern is a regular expression of a schema.
+// pattern is a regular expression in a schema.
 type pattern struct {
 	*regexp.Regexp
 	checker *checker
-	size    int // in instructions, any number of which a byte may meet
+	size    int // number of instructions, all of which may run for each byte
 }
 
 func (s *checker) pattern(text string) (jsonschema.Regexp, error) {
@@ -203,8 +203,8 @@ func (s *checker) pattern(text string) (jsonschema.Regexp, error) {
 	return &pattern{re, s, len(program.Inst)}, nil
 }
 
-// MatchString implements jsonschema.Regexp. A step is worth enough instructions
-// to apply ordinary patterns to megabytes of text.
+// MatchString implements jsonschema.Regexp. A step pays for enough instructions that
+// ordinary patterns can be applied to megabytes of text.
 func (p *pattern) MatchString(text string) bool {
 	p.checker.spend(1 + len(text)*p.size/1024)
 	return p.Regexp.MatchString(text)

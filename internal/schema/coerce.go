@@ -12,14 +12,14 @@ import (
 	"github.com/toolhost/toolhost/internal/strictjson"
 )
 
-// Coerce corrects values that models and clients often write in place of the
-// declared ones. It returns the arguments, and how many values it has corrected:
+// Coerce corrects values that models and clients often write instead of the declared ones.
+// It returns the corrected arguments and the number of corrected values:
 //
 //   - null for a property that is not required and cannot be null is left out;
 //   - a string where no string can be, which is the JSON of a value that can, is that value.
 //
-// It follows the keywords that [Schema.Fill] follows. Arguments without such values, or
-// that take too long to correct, are returned unchanged.
+// It follows the same keywords as [Schema.Fill]. Arguments that contain no such values, or
+// take too long to correct, are returned unchanged.
 func (s *Schema) Coerce(args strictjson.Object) (_ strictjson.Object, corrected int) {
 	if args.Raw() == nil {
 		return args, 0
@@ -40,9 +40,10 @@ func (s *Schema) Coerce(args strictjson.Object) (_ strictjson.Object, corrected 
 	return coerced, w.corrected
 }
 
-// Fit checks arguments as [Schema.CheckObject] does. It corrects arguments that do not fit,
-// if they then do: see [Schema.Coerce]. It returns the arguments that fit and how many
-// values it corrected, or else the problems of the given arguments.
+// Fit checks arguments as [Schema.CheckObject] does. If they do not fit, it tries to correct
+// them: see [Schema.Coerce]. It returns arguments that fit, and how many of their values it
+// corrected; if even the corrected arguments do not fit, it returns the problems of the
+// given ones.
 func (s *Schema) Fit(args strictjson.Object) (_ strictjson.Object, corrected int, problems []abi.Problem) {
 	if problems = s.CheckObject(args); len(problems) == 0 {
 		return args, 0, nil
@@ -60,10 +61,10 @@ type coercer struct {
 	depth     int
 }
 
-// maxCoercedDepth is how deep values are corrected.
+// maxCoercedDepth is how deep in a document values are corrected.
 const maxCoercedDepth = 16
 
-// value returns a value to which all these schemas apply, corrected.
+// value corrects a value to which all these schemas apply, and returns it.
 func (c *coercer) value(raw json.RawMessage, schemas []*jsonschema.Schema) json.RawMessage {
 	schemas = c.always(schemas)
 	c.spend(1 + len(schemas))
@@ -122,8 +123,8 @@ func typesOf(schemas []*jsonschema.Schema) (types []string) {
 	return types
 }
 
-// parsed returns the value of one of these types whose JSON a string holds; nil if it
-// holds none, or if the string itself is of such a type.
+// parsed returns the JSON value that a string contains, if it is of one of these types. It
+// returns nil if it is not, or if a string may itself be a value of these types.
 func parsed(raw json.RawMessage, types []string) json.RawMessage {
 	if types == nil || slices.Contains(types, "string") {
 		return nil

@@ -15,13 +15,14 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// maxFilled bounds what defaults add to a document, in bytes.
+// maxFilled is the maximum size of the defaults that are added to a document, in bytes.
 const maxFilled = 4 << 20
 
 var errFilled = fmt.Errorf("the defaults of its schema add more than the %d bytes allowed", maxFilled)
 
-// CompileArgs is Compile for the arguments of a tool. Checks against such a schema
-// treat a missing property with a default as present, see [Schema.Fill].
+// CompileArgs is like Compile, for the schema of a tool's arguments. Checks against
+// such a schema treat a missing property that has a default as present: see
+// [Schema.Fill].
 func CompileArgs(raw json.RawMessage) (*Schema, error) {
 	s, err := Compile(raw)
 	if err != nil {
@@ -33,11 +34,11 @@ func CompileArgs(raw json.RawMessage) (*Schema, error) {
 	return s, nil
 }
 
-// Fill returns a document with the defaults of its missing properties. It finds
+// Fill returns a document with the defaults of its missing properties added. It finds
 // defaults through properties, items, prefixItems, patternProperties,
-// additionalProperties, $ref and allOf, because a schema elsewhere may not apply. It
-// adds each default unchanged, and keeps the rest of the document byte for byte. Only a
-// schema of [CompileArgs] has defaults to fill in.
+// additionalProperties, $ref and allOf, because a schema in any other place may not
+// apply. It adds each default unchanged, and keeps the rest of the document byte for
+// byte. Only schemas from [CompileArgs] have defaults to fill in.
 func (s *Schema) Fill(document json.RawMessage) (json.RawMessage, error) {
 	if !s.fills {
 		return document, nil
@@ -56,10 +57,10 @@ func (s *Schema) Fill(document json.RawMessage) (json.RawMessage, error) {
 	return f.apply(document), nil
 }
 
-// checked are the options to read a document that strictjson has checked.
+// checked holds the options for reading a document that strictjson has already checked.
 var checked = jsonv2.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 
-// filler finds where defaults go in a document.
+// filler finds the places in a document where defaults go.
 type filler struct {
 	*jsontext.Decoder
 	checker *checker
@@ -67,7 +68,7 @@ type filler struct {
 	bytes   int
 }
 
-// addition is a text to insert.
+// addition is a text to insert into a document.
 type addition struct {
 	at   int64
 	text string
@@ -149,13 +150,14 @@ func (f *filler) object(schemas []*jsonschema.Schema) error {
 	return nil
 }
 
-// fill is what one schema adds to an object.
+// fill lists the defaults that one schema adds to an object.
 type fill struct{ properties []property }
 
-// property is a property with a default, as a member of an object.
+// property is a property with its default, as the text of an object's member.
 type property struct{ name, text string }
 
-// findFills finds the schemas that have defaults to add, and those that lead to them.
+// findFills finds the schemas that have defaults to add, and those that lead to such
+// schemas.
 func (s *checker) findFills() {
 	leads := map[*jsonschema.Schema][]*jsonschema.Schema{} // to a schema from others
 	var open []*jsonschema.Schema                          // from which the way back is not followed yet
@@ -192,7 +194,7 @@ func (s *checker) findFills() {
 	}
 }
 
-// encode writes a part of a JSON document, without the escapes that are for HTML.
+// encode encodes part of a JSON document, without escaping characters for HTML.
 func encode(value any) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
@@ -201,7 +203,7 @@ func encode(value any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// defaultOf is the default of a schema or of what it refers to, or nil.
+// defaultOf returns the default of a schema or of a schema that it refers to, or nil.
 func (s *checker) defaultOf(of *jsonschema.Schema) *any {
 	for _, one := range s.always([]*jsonschema.Schema{of}) {
 		if one.Default != nil {
@@ -211,8 +213,8 @@ func (s *checker) defaultOf(of *jsonschema.Schema) *any {
 	return nil
 }
 
-// always returns schemas with all that apply to the same value in any case. It spends
-// steps of the current check.
+// always returns the schemas, together with all others that apply to the same value in
+// any case. It spends steps of the current check.
 func (s *checker) always(schemas []*jsonschema.Schema) []*jsonschema.Schema {
 	all := slices.Clone(schemas)
 	for i := 0; i < len(all); i++ {
@@ -253,7 +255,8 @@ func itemOf(s *jsonschema.Schema, i int) []*jsonschema.Schema {
 	return nil
 }
 
-// certain returns the schemas right below one that apply wherever their values are.
+// certain returns the schemas directly below a schema that apply wherever there is a
+// value for them.
 func certain(s *jsonschema.Schema) []*jsonschema.Schema {
 	all := append(slices.Clone(s.AllOf), s.PrefixItems...)
 	all = append(all, s.Ref, s.Items2020)
@@ -267,7 +270,7 @@ func certain(s *jsonschema.Schema) []*jsonschema.Schema {
 	return slices.DeleteFunc(append(all, additional), func(s *jsonschema.Schema) bool { return s == nil })
 }
 
-// everything returns all schemas right below one.
+// everything returns all schemas directly below a schema.
 func everything(s *jsonschema.Schema) []*jsonschema.Schema {
 	all := append(append(certain(s), s.AnyOf...), s.OneOf...)
 	all = append(all, s.Not, s.If, s.Then, s.Else, s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.UnevaluatedItems, s.ContentSchema)
@@ -280,7 +283,7 @@ func everything(s *jsonschema.Schema) []*jsonschema.Schema {
 	return slices.DeleteFunc(all, func(s *jsonschema.Schema) bool { return s == nil })
 }
 
-// walk visits each schema that others lead to once.
+// walk visits every schema that can be reached from root, each one once.
 func walk(root *jsonschema.Schema, next func(*jsonschema.Schema) []*jsonschema.Schema, visit func(*jsonschema.Schema)) {
 	seen := map[*jsonschema.Schema]bool{root: true}
 	for open := []*jsonschema.Schema{root}; len(open) > 0; {
@@ -296,7 +299,8 @@ func walk(root *jsonschema.Schema, next func(*jsonschema.Schema) []*jsonschema.S
 	}
 }
 
-// checkDefaults returns what does not fit its own schema.
+// checkDefaults returns an error for the first default that does not fit its own
+// schema.
 func (s *checker) checkDefaults() error {
 	var all []*jsonschema.Schema
 	walk(s.root, everything, func(one *jsonschema.Schema) {

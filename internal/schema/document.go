@@ -13,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/internal/strictjson"
 )
 
-// decode checks a document and returns its tree and its size: see [reader].
+// decode checks a document, and returns its tree and its size: see [reader].
 func decode(raw json.RawMessage) (doc any, size int, err error) {
 	if err := strictjson.Check(raw); err != nil {
 		return nil, 0, err
@@ -21,24 +21,25 @@ func decode(raw json.RawMessage) (doc any, size int, err error) {
 	return tree(raw, true)
 }
 
-// tree returns the tree of a document that strictjson has checked, and its size.
-// Without texts, texts that are values are empty in it.
+// tree returns the tree of a document that strictjson has checked, and its size. If
+// texts is false, all string values in the tree are empty.
 func tree(raw json.RawMessage, texts bool) (doc any, size int, err error) {
 	r := &reader{rest: raw, texts: texts}
 	doc, err = r.value()
 	return doc, r.size, err
 }
 
-// reader builds the tree of a checked document, with exact numbers. It checks no syntax
-// again, so that a long text costs little. It refuses numbers that would take exact
-// arithmetic more than a moment.
+// reader builds the tree of a checked document, with exact numbers. It does not check
+// the syntax again, so that long strings cost little. It refuses numbers with which
+// exact arithmetic would take more than a moment.
 type reader struct {
 	rest  []byte
 	texts bool
-	size  int // values and names so far; a long number counts as several
+	size  int // number of values and names so far; a long number counts as several
 }
 
-// next returns the first byte of the next token. Commas and colons say nothing new.
+// next returns the first byte of the next token. It skips commas and colons, which
+// carry no information.
 func (r *reader) next() byte {
 	at := 0
 	for r.rest[at] <= ' ' || r.rest[at] == ',' || r.rest[at] == ':' {
@@ -48,7 +49,7 @@ func (r *reader) next() byte {
 	return r.rest[0]
 }
 
-// take returns the next n bytes, and goes past them.
+// take returns the next n bytes, and moves past them.
 func (r *reader) take(n int) []byte {
 	token := r.rest[:n]
 	r.rest = r.rest[n:]
@@ -112,7 +113,7 @@ func (r *reader) object() (any, error) {
 	return members, nil
 }
 
-// text returns the next token, which is a string, with its quotes.
+// text returns the next token, which is a string, including its quotes.
 func (r *reader) text() []byte {
 	end := 1
 	for {
@@ -124,7 +125,7 @@ func (r *reader) text() []byte {
 	}
 }
 
-// unquote returns the text of a string. Half a surrogate pair becomes U+FFFD, as in
+// unquote returns the text of a string. An unpaired surrogate becomes U+FFFD, as in
 // encoding/json.
 func unquote(text []byte) string {
 	if inner := text[1 : len(text)-1]; bytes.IndexByte(inner, '\\') < 0 {
@@ -145,7 +146,7 @@ func (r *reader) number() (any, error) {
 	return n, nil
 }
 
-// word returns the next token, which is a number or a name.
+// word returns the next token, which is a number, true, false or null.
 func (r *reader) word() []byte {
 	if end := bytes.IndexAny(r.rest, " \t\r\n,]}"); end >= 0 {
 		return r.take(end)
@@ -153,7 +154,7 @@ func (r *reader) word() []byte {
 	return r.take(len(r.rest))
 }
 
-// raw returns the next value as it stands.
+// raw returns the bytes of the next value, unchanged.
 func (r *reader) raw() []byte {
 	first := r.next()
 	from, depth := r.rest, 0
@@ -176,14 +177,14 @@ func (r *reader) raw() []byte {
 	}
 }
 
-// Member is a name in a JSON object with its value.
+// Member is a member of a JSON object: a name with its value.
 type Member struct {
 	Name  string
 	Value json.RawMessage
 }
 
-// Members returns the members of a checked JSON object in order, or nil for any
-// other value.
+// Members returns the members of a checked JSON object in their order. For any other
+// value it returns nil.
 func Members(object json.RawMessage) (all []Member) {
 	if len(object) == 0 || object[0] != '{' {
 		return nil
@@ -214,7 +215,7 @@ func valueOf(all []Member, name string) json.RawMessage {
 	return nil
 }
 
-// Join encodes members as an object.
+// Join encodes members as a JSON object.
 func Join(all []Member) json.RawMessage {
 	texts := make([]string, len(all))
 	for i, m := range all {
@@ -223,7 +224,7 @@ func Join(all []Member) json.RawMessage {
 	return json.RawMessage("{" + strings.Join(texts, ",") + "}")
 }
 
-// moderate reports whether a number is cheap enough for exact arithmetic.
+// moderate reports whether exact arithmetic with a number is cheap enough.
 func moderate(n json.Number) bool {
 	mantissa, exponent := n.String(), "0"
 	if i := strings.IndexAny(mantissa, "eE"); i >= 0 {
@@ -234,6 +235,6 @@ func moderate(n json.Number) bool {
 	return len(mantissa) <= 400 && err == nil && -400 < e && e < 400
 }
 
-// long reports whether exact arithmetic takes several times as long with a number
-// as with others.
+// long reports whether exact arithmetic with a number takes several times as long as
+// with others.
 func long(n json.Number) bool { return len(n) > 30 || strings.ContainsAny(n.String(), "eE") }

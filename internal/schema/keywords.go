@@ -10,7 +10,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// content is what the value of a keyword holds.
+// content says what the value of a keyword contains.
 type content byte
 
 const (
@@ -20,8 +20,9 @@ const (
 	schemasByName
 )
 
-// vocabulary has the keywords of JSON Schema 2020-12. The last group are annotations
-// of OpenAPI and MCP, which change nothing about what fits a schema.
+// vocabulary lists the keywords of JSON Schema 2020-12. Those in the last group are
+// annotations from OpenAPI and MCP, which have no influence on which values fit a
+// schema.
 var vocabulary = map[string]content{
 	"$schema": noSchema, "$id": noSchema, "$anchor": noSchema, "$dynamicAnchor": noSchema, "$ref": noSchema, "$dynamicRef": noSchema,
 	"$vocabulary": noSchema, "$comment": noSchema, "$defs": schemasByName, "definitions": schemasByName,
@@ -42,8 +43,8 @@ var vocabulary = map[string]content{
 	"discriminator": noSchema, "xml": noSchema, "externalDocs": noSchema, "example": noSchema, "enumNames": noSchema,
 }
 
-// instead says what to write for keywords of other dialects, which a validator of
-// 2020-12 would ignore.
+// instead says what to write instead of keywords from other dialects, which a
+// validator for 2020-12 would ignore.
 var instead = map[string]string{
 	"nullable": `add "null" to type`, "optional": "list the other properties in required", "id": "use $id",
 	"dependencies": "use dependentRequired or dependentSchemas", "additionalItems": "use items after prefixItems",
@@ -52,8 +53,8 @@ var instead = map[string]string{
 
 var typeNames = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
 
-// checkKeywords returns what a validator would ignore or report badly: unknown
-// keywords and unknown types, each with its place.
+// checkKeywords returns the problems that a validator would ignore or report badly:
+// unknown keywords and unknown types, each with its location.
 func checkKeywords(schema any, at string) (problems []abi.Problem) {
 	object, ok := schema.(map[string]any)
 	if !ok {
@@ -80,7 +81,7 @@ func checkKeywords(schema any, at string) (problems []abi.Problem) {
 	return problems
 }
 
-// checkBelow checks the schemas that the value of a keyword holds.
+// checkBelow checks the schemas inside the value of a keyword.
 func checkBelow(c content, value any, at string) (problems []abi.Problem) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -132,5 +133,5 @@ func checkType(value any, at string) (problems []abi.Problem) {
 	return problems
 }
 
-// token writes a name as a token of a JSON pointer.
+// token encodes a name as a token of a JSON pointer.
 func token(name string) string { return strings.TrimPrefix(pointer([]string{name}), "/") }

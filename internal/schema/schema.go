@@ -1,7 +1,7 @@
-// Package schema checks JSON documents against the JSON Schemas (draft 2020-12)
-// that plugins declare for their tools. It assumes that schemas and documents
-// are hostile: it never fetches anything, patterns run in linear time (Go's
-// regexp), numbers are bounded, and it refuses checks that would take too long.
+// Package schema checks JSON documents against the JSON Schemas (draft 2020-12) that
+// plugins declare for their tools. It assumes that schemas and documents are hostile:
+// it never fetches anything, patterns run in linear time (Go's regexp), the size of
+// numbers is limited, and checks that would take too long are refused.
 package schema
 
 import (
@@ -29,8 +29,8 @@ import (
 // ErrSchema means that a schema is invalid.
 var ErrSchema = errors.New("bad schema")
 
-// maxProblems bounds the report of one check, and maxText each text in it, in
-// bytes.
+// maxProblems limits the number of problems that a check reports, and maxText the
+// length of each text in a problem, in bytes.
 const (
 	maxProblems = 10
 	maxText     = 500
@@ -39,13 +39,13 @@ const (
 // Schema is a compiled schema. It is safe for concurrent use.
 type Schema struct {
 	raw     json.RawMessage
-	secrets bool                   // some value it describes is secret
-	texts   bool                   // it asks for more of a text than that it is one
-	based   bool                   // references are not relative to the root, or are named elsewhere
-	fills   bool                   // defaults are filled in
-	shown   func() json.RawMessage // once made, see Shown
-	made    atomic.Int32           // checkers
-	idle    chan *checker          // with room for one for each processor
+	secrets bool                   // whether some value that it describes is secret
+	texts   bool                   // whether it constrains strings by their content
+	based   bool                   // whether references may have another base than the root, use anchors, or stand outside of $ref
+	fills   bool                   // whether defaults are filled in
+	shown   func() json.RawMessage // schema for models, made only once: see Shown
+	made    atomic.Int32           // number of checkers made so far
+	idle    chan *checker          // idle checkers; has room for one for each processor
 }
 
 // Compile compiles a schema. Its errors match [ErrSchema].
@@ -61,15 +61,15 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 	return s, nil
 }
 
-// large is the size in bytes from which documents are read few at a time: the tree of
-// one takes up to forty times its size.
+// large is the size in bytes above which only a few documents are read at the same
+// time: the tree of a document takes up to forty times the document's size.
 const large = 1 << 20
 
 // reading is a semaphore for large documents.
 var reading = make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))
 
-// acquire waits until a document may be read. The caller calls release after it has
-// dropped the tree.
+// acquire waits until a document may be read. The caller must call release once it no
+// longer uses the tree.
 func acquire(document json.RawMessage) (release func()) {
 	if len(document) < large {
 		return func() {}
@@ -79,7 +79,7 @@ func acquire(document json.RawMessage) (release func()) {
 }
 
 // Check returns the problems of a document that does not fit the schema, each with the
-// JSON pointer of the value, or nil if the document fits.
+// JSON pointer of the value. It returns nil if the document fits.
 func (s *Schema) Check(document json.RawMessage) []abi.Problem {
 	if err := strictjson.Check(document); err != nil {
 		return unreadable(err)
@@ -87,7 +87,7 @@ func (s *Schema) Check(document json.RawMessage) []abi.Problem {
 	return s.check(document)
 }
 
-// CheckObject is like Check, for an object whose syntax was already checked.
+// CheckObject is like Check, but for an object whose syntax has already been checked.
 func (s *Schema) CheckObject(o strictjson.Object) []abi.Problem {
 	if o.Raw() == nil { // the zero value
 		return s.Check(nil)
@@ -117,7 +117,7 @@ func (s *Schema) check(document json.RawMessage) []abi.Problem {
 	return unreadable(err)
 }
 
-// unreadable is the problem of a document that cannot be read or checked.
+// unreadable returns the problem of a document that cannot be read or checked.
 func unreadable(err error) []abi.Problem {
 	var wrong *strictjson.Error
 	switch {
@@ -129,7 +129,8 @@ func unreadable(err error) []abi.Problem {
 	return []abi.Problem{{Message: short(err.Error())}}
 }
 
-// checker returns an idle checker, or makes one if there are fewer than processors.
+// checker returns an idle checker, or makes one if there are fewer checkers than
+// processors.
 func (s *Schema) checker() *checker {
 	select {
 	case c := <-s.idle:
@@ -148,7 +149,7 @@ func (s *Schema) checker() *checker {
 
 var printer = message.NewPrinter(language.English)
 
-// problems flattens an error to its leaves, which a person or a model can act on. It
+// problems flattens an error to its leaves, on which a person or a model can act. It
 // does not quote secret values.
 func (c *checker) problems(e *jsonschema.ValidationError) []abi.Problem {
 	var found []abi.Problem
@@ -177,7 +178,7 @@ func (c *checker) problems(e *jsonschema.ValidationError) []abi.Problem {
 	return found
 }
 
-// text says what was expected, in the library's own words where they are clear.
+// text says what was expected, in the library's own words if they are clear.
 func text(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.AdditionalProperties:
@@ -194,7 +195,7 @@ func text(k jsonschema.ErrorKind) string {
 	return k.LocalizedString(printer)
 }
 
-// discreet is text without the value that does not fit.
+// discreet is like text, but leaves out the value that does not fit.
 func discreet(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Pattern:
@@ -207,7 +208,7 @@ func discreet(k jsonschema.ErrorKind) string {
 	return "does not fit its schema"
 }
 
-// short cuts a text, which may quote all of a document.
+// short shortens a text, which may quote an entire document.
 func short(text string) string {
 	if len(text) <= maxText {
 		return text

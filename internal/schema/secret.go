@@ -8,17 +8,17 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// HasSecrets reports whether the schema marks some value as secret.
+// HasSecrets reports whether the schema marks any value as secret.
 func (s *Schema) HasSecrets() bool { return s.secrets }
 
 // Public returns a document without the values that the schema marks as secret, by
-// writeOnly or x-secret, and reports whether there were any. Secret members of objects
-// are left out and secret items of arrays become null. A document without secrets is
-// returned as it is.
+// writeOnly or x-secret. It also reports whether there were any. Secret members of
+// objects are left out and secret items of arrays become null. A document without secrets
+// is returned as it is.
 //
-// A value is secret if any subschema that could apply to it marks it, whether the
-// value fits that subschema or not. If a document is invalid or takes too much work,
-// all of it counts as secret.
+// A value is secret if any subschema that could apply to it marks it as secret, whether
+// or not the value fits that subschema. If a document is invalid or takes too much work,
+// the whole document counts as secret.
 func (s *Schema) Public(document json.RawMessage) (public json.RawMessage, secret bool) {
 	nothing := json.RawMessage("{}")
 	if !s.secrets {
@@ -58,8 +58,8 @@ func marked(schema map[string]any) bool {
 	return schema["writeOnly"] == true || schema[secretKeyword] == true
 }
 
-// secretAt reports whether the value at a place is secret or within a secret one. A value
-// counts as secret if checking takes too long.
+// secretAt reports whether the value at a location is secret, or is part of a secret
+// value. It also counts as secret if finding out takes too long.
 func (s *checker) secretAt(location []string) (secret bool) {
 	if !s.secrets || s.root == nil {
 		return false
@@ -86,13 +86,13 @@ func (s *checker) leadsToSecret(location []string) bool {
 	return slices.ContainsFunc(schemas, isSecret) || w.left < 0
 }
 
-// walker removes the secret values of a document.
+// walker removes the secret values from a document.
 type walker struct {
-	left  int // schemas it may still visit
+	left  int // number of schemas that it may still visit
 	found bool
 }
 
-// value returns v without what is secret in it, or true if v itself is.
+// value returns v without its secret parts, or true if v itself is secret.
 func (w *walker) value(schemas []*jsonschema.Schema, v any) (any, bool) {
 	schemas = w.inPlace(schemas)
 	if slices.ContainsFunc(schemas, isSecret) {
@@ -118,7 +118,7 @@ func (w *walker) value(schemas []*jsonschema.Schema, v any) (any, bool) {
 }
 
 // isSecret reports whether the values of a schema are or may be secret: the target of a
-// dynamic reference is not known before a value is checked.
+// dynamic reference is not known until a value is checked.
 func isSecret(s *jsonschema.Schema) bool {
 	marked := slices.ContainsFunc(s.Extensions, func(e jsonschema.SchemaExt) bool {
 		k, ok := e.(keywords)
@@ -127,7 +127,8 @@ func isSecret(s *jsonschema.Schema) bool {
 	return marked || s.DynamicRef != nil && s.DynamicRef.Anchor != ""
 }
 
-// inPlace returns the schemas of a value with all that they apply to the same value.
+// inPlace returns the schemas, together with all others that they apply to the same
+// value.
 func (w *walker) inPlace(schemas []*jsonschema.Schema) []*jsonschema.Schema {
 	seen := map[*jsonschema.Schema]bool{}
 	var all []*jsonschema.Schema

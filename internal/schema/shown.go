@@ -9,17 +9,18 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// maxShownDepth is how many schemas within each other are brought into the form for
-// models. A deeper schema is shown as it is.
+// maxShownDepth is how many levels of nested schemas are brought into the form for
+// models. A schema with more levels is shown as it is.
 const maxShownDepth = 64
 
 // Shown returns the schema in the form that all model APIs and clients accept: each
 // object has properties, each array has items, and references to $defs are replaced by
-// what they refer to. It accepts the same documents. Some references stay, with their
-// $defs: those that lead back to themselves, those next to a keyword that is not an
-// annotation, those beyond the size of a schema ([abi.MaxSchema]), and all of them if
-// something else depends on their position. A schema that is too deep or takes too long
-// is returned unchanged. Without a schema, Shown returns nil.
+// the schemas that they refer to. It accepts the same documents. Some references stay,
+// along with their $defs: those that lead back to themselves, those next to a keyword
+// that is not an annotation, those that would make the schema larger than
+// [abi.MaxSchema], and all of them if something else depends on their position. A
+// schema that is nested too deeply or takes too long is returned unchanged. Without a
+// schema, Shown returns nil.
 func (s *Schema) Shown() json.RawMessage {
 	if s == nil {
 		return nil
@@ -53,20 +54,20 @@ func (s *Schema) normalize() json.RawMessage {
 
 // normalizer brings a schema into the form for models.
 type normalizer struct {
-	defs  map[string]json.RawMessage // by reference, such as #/$defs/point
-	kept  map[string]bool            // references that stay
-	all   bool                       // references stay to other places, or to places with another base
-	left  int                        // bytes that replaced references may still add
+	defs  map[string]json.RawMessage // definitions by reference, such as #/$defs/point
+	kept  map[string]bool            // references that are not replaced
+	all   bool                       // whether all references stay, because one leads elsewhere or has another base
+	left  int                        // bytes by which replacing references may still enlarge the schema
 	work  int                        // bytes that may still be read
-	items bool                       // arrays without items get some
+	items bool                       // whether arrays without items get an items keyword
 	depth int
-	deep  bool // the schema is deeper than maxShownDepth, or takes too long
+	deep  bool // whether the schema is deeper than maxShownDepth, or takes too long
 }
 
-// maxShownWork is how many bytes of schemas are read to normalize one.
+// maxShownWork limits the number of bytes that are read to normalize one schema.
 const maxShownWork = 32 * abi.MaxSchema
 
-// read is Members as long as there is work left.
+// read is like Members, but stops once no work is left.
 func (n *normalizer) read(object json.RawMessage) []Member {
 	if n.work -= len(object); n.work < 0 {
 		n.deep = true
@@ -75,8 +76,8 @@ func (n *normalizer) read(object json.RawMessage) []Member {
 	return Members(object)
 }
 
-// keptOf returns groups of $defs with the schemas to which references stay, which may
-// themselves refer to others.
+// keptOf returns the groups of $defs, reduced to the schemas that references still lead
+// to. Those schemas may refer to others in turn.
 func (n *normalizer) keptOf(groups []Member) (kept []Member) {
 	for before := -1; before < len(n.kept); {
 		before, kept = len(n.kept), nil
@@ -95,7 +96,7 @@ func (n *normalizer) keptOf(groups []Member) (kept []Member) {
 	return kept
 }
 
-// schema normalizes a schema. The path has the references that led to it.
+// schema normalizes a schema. path holds the references that led to it.
 func (n *normalizer) schema(raw json.RawMessage, path []string) json.RawMessage {
 	n.depth++
 	defer func() { n.depth-- }()
@@ -121,7 +122,8 @@ func (n *normalizer) members(all []Member, path []string) []Member {
 	return all
 }
 
-// resolve replaces a reference by what it refers to, and returns the path to there.
+// resolve replaces a reference by the schema that it refers to, and returns the path to
+// that schema.
 func (n *normalizer) resolve(all []Member, path []string) ([]Member, []string) {
 	for {
 		var ref string
@@ -142,7 +144,7 @@ func (n *normalizer) resolve(all []Member, path []string) ([]Member, []string) {
 	}
 }
 
-// annotate reports whether the members of a schema say nothing about what fits it.
+// annotate reports whether the members of a schema have no influence on what fits it.
 func annotate(all []Member) bool {
 	annotations := []string{"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"}
 	return !slices.ContainsFunc(all, func(m Member) bool {
@@ -150,7 +152,7 @@ func annotate(all []Member) bool {
 	})
 }
 
-// keyword normalizes the schemas that the value of a keyword holds.
+// keyword normalizes the schemas inside the value of a keyword.
 func (n *normalizer) keyword(m Member, path []string) json.RawMessage {
 	switch vocabulary[m.Name] {
 	case oneSchema:
