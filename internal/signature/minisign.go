@@ -14,12 +14,12 @@ import (
 	"golang.org/x/crypto/blake2b"
 )
 
-// maxMinisign is the most bytes of a signature of minisign: its own limit of a comment is
-// 8 KiB.
+// maxMinisign is the maximum size of a minisign signature, in bytes: minisign itself limits
+// a comment to 8 KiB.
 const maxMinisign = 32 << 10
 
-// ParseMinisignKey parses a minisign public key: the line that minisign prints, or the whole
-// file with its comment.
+// ParseMinisignKey parses a minisign public key: either the line that minisign prints, or
+// the whole file with its comment.
 func ParseMinisignKey(text string) (minisign.PublicKey, error) {
 	var key minisign.PublicKey
 	if err := key.UnmarshalText([]byte(text)); err != nil {
@@ -28,7 +28,7 @@ func ParseMinisignKey(text string) (minisign.PublicKey, error) {
 	return key, nil
 }
 
-// KeyID formats the identifier of a key as minisign prints it.
+// KeyID formats a key's identifier as minisign prints it.
 func KeyID(id uint64) string { return fmt.Sprintf("%016X", id) }
 
 // parseMinisign parses a signature.
@@ -43,8 +43,9 @@ func parseMinisign(text []byte) (*minisign.Signature, error) {
 	return s, nil
 }
 
-// checkMinisign verifies a parsed signature of either kind: of the data, or of its hash. The
-// library decides; the other checks only find the reason for the error message.
+// checkMinisign verifies a parsed signature of either kind: of the data itself, or of its
+// hash. The library makes the decision; the other checks only find the reason for the error
+// message.
 func checkMinisign(key minisign.PublicKey, s *minisign.Signature, data []byte) error {
 	text, err := s.MarshalText()
 	if err != nil {
@@ -69,8 +70,8 @@ func checkMinisign(key minisign.PublicKey, s *minisign.Signature, data []byte) e
 	return Invalid("the trusted comment has changed since the file was signed")
 }
 
-// SignMinisign signs the hash of a file, as minisign does. The comment has the time and the
-// file's name.
+// SignMinisign signs the hash of a file, as minisign does. The comment contains the time and
+// the name of the file.
 func SignMinisign(key minisign.PrivateKey, f File, at time.Time) []byte {
 	r := minisign.NewReader(bytes.NewReader(f.Data))
 	_, _ = io.Copy(io.Discard, r) // it hashes what passes
@@ -78,7 +79,7 @@ func SignMinisign(key minisign.PrivateKey, f File, at time.Time) []byte {
 	return r.SignWithComments(key, comment, "signature from minisign secret key")
 }
 
-// printable drops what minisign refuses in a comment.
+// printable removes the characters that minisign refuses in a comment.
 func printable(s string) string {
 	return string(slices.DeleteFunc([]rune(s), func(r rune) bool { return !unicode.IsPrint(r) }))
 }

@@ -20,23 +20,24 @@ import (
 type Rule struct {
 	Minisign string // public key
 	Key      string // public key in PEM
-	// Sigstore is an issuer and an identity. In the identity, * matches any characters.
+	// Sigstore consists of an issuer and an identity. In the identity, * matches any
+	// characters.
 	Sigstore Identity
-	// Plugins are plugin names, or patterns such as "mail_*". Sources are folders or
+	// Plugins lists names of plugins, or patterns such as "mail_*". Sources lists folders or
 	// registry references; a source that ends in a slash is a prefix. A rule with neither is
 	// general. General rules do not apply to plugins that a specific rule covers, and such
 	// plugins require a signature.
 	Plugins, Sources []string
 }
 
-// special reports whether the rule is for some plugins only.
+// special reports whether the rule is only for some plugins.
 func (r *Rule) special() bool { return len(r.Plugins)+len(r.Sources) > 0 }
 
-// Policy defines which signatures count, and which plugins require one. It is safe for
-// concurrent use as long as it does not change.
+// Policy defines which signatures are accepted, and which plugins require one. It is safe
+// for concurrent use as long as it does not change.
 type Policy struct {
 	Rules   []Rule
-	Require bool // of all plugins
+	Require bool // whether all plugins require a signature
 	Bundles Bundles
 }
 
@@ -48,7 +49,7 @@ type Bundles interface {
 	Check(bundle, data []byte, r Rule) (Signer, error)
 }
 
-// Check returns the problems of a rule, by their keys.
+// Check returns the problems in a rule, by key.
 func (r Rule) Check() map[string]error {
 	problems := map[string]error{}
 	kinds := 0
@@ -82,7 +83,7 @@ func (r Rule) Check() map[string]error {
 	return problems
 }
 
-// ParseKey parses a public key in PEM, and returns it in DER.
+// ParseKey parses a public key in PEM, and returns it in DER form.
 func ParseKey(text string) ([]byte, error) {
 	block, rest := pem.Decode([]byte(text))
 	if block == nil || block.Type != "PUBLIC KEY" || strings.TrimSpace(string(rest)) != "" {
@@ -94,20 +95,20 @@ func ParseKey(text string) ([]byte, error) {
 	return block.Bytes, nil
 }
 
-// OfKey returns the signer with a public key in DER.
+// OfKey returns the signer that has a public key, given in DER form.
 func OfKey(der []byte) Signer {
 	sum := sha256.Sum256(der)
 	return Signer{Key: "sha256:" + hex.EncodeToString(sum[:])}
 }
 
-// Signer returns the signer of a plugin's files: its module, and its sidecar if it has one,
-// which must have the same signer. It reads the signatures with read, which limits their
-// size; an error that matches fs.ErrNotExist means that there is no signature. The result
-// is the zero Signer if no trusted signer signed the files. Signer does not apply rules for
-// plugins: see [Policy.Check].
+// Signer returns the signer of a plugin's files: its module, and the sidecar if there is
+// one, which must have the same signer. It reads the signatures with read, which limits
+// their size. An error of read that matches fs.ErrNotExist means that there is no signature.
+// The result is the zero Signer if no trusted signer has signed the files. Signer does not
+// apply rules for plugins: see [Policy.Check].
 //
-// An invalid signature is an error, even where none is required: the file or its signature
-// was changed.
+// An invalid signature is an error even where none is required, because the file or its
+// signature must have been changed.
 func (p *Policy) Signer(source string, files []File, read func(name string) ([]byte, error)) (Signer, error) {
 	var rules []Rule
 	for _, r := range p.Rules {
@@ -133,12 +134,12 @@ func (p *Policy) Signer(source string, files []File, read func(name string) ([]b
 	return first, nil
 }
 
-// requires reports whether every plugin of a source has to be signed.
+// requires reports whether every plugin from a source has to be signed.
 func (p *Policy) requires(source string) bool {
 	return p.Require || slices.ContainsFunc(p.Rules, func(r Rule) bool { return len(r.Plugins) == 0 && r.isFrom(source) })
 }
 
-// isFrom reports whether the rule names a source.
+// isFrom reports whether the rule lists a source.
 func (r *Rule) isFrom(source string) bool {
 	source = absolute(source)
 	return slices.ContainsFunc(r.Sources, func(s string) bool {
@@ -146,7 +147,7 @@ func (r *Rule) isFrom(source string) bool {
 	})
 }
 
-// absolute is a folder as an absolute path, or a URL, without a slash at its end.
+// absolute returns a folder as an absolute path, or a URL, without a slash at the end.
 func absolute(source string) string {
 	if strings.Contains(source, "://") {
 		return strings.TrimSuffix(source, "/")
@@ -158,7 +159,7 @@ func absolute(source string) string {
 	return path
 }
 
-// names reports whether the rule names a plugin.
+// names reports whether the rule lists a plugin.
 func (r *Rule) names(plugin string) bool {
 	return slices.ContainsFunc(r.Plugins, func(pattern string) bool {
 		ok, _ := path.Match(pattern, plugin)
@@ -166,9 +167,9 @@ func (r *Rule) names(plugin string) bool {
 	})
 }
 
-// Check returns the signer from [Policy.Signer] if the operator trusts it for the plugin's
-// name and source, otherwise the zero Signer. If the plugin requires a signature, the error
-// then matches [ErrUnsigned] or [ErrUntrusted].
+// Check returns s, the signer that [Policy.Signer] has found, if the operator trusts it for
+// this plugin name and source, and otherwise the zero Signer. If the plugin requires a
+// signature, the error then matches [ErrUnsigned] or [ErrUntrusted].
 func (p *Policy) Check(plugin, source string, s Signer) (Signer, error) {
 	var special, general []Rule
 	for _, r := range p.Rules {
@@ -237,8 +238,8 @@ func Matches(pattern, identity string) bool {
 	return strings.HasSuffix(identity, parts[len(parts)-1])
 }
 
-// signer returns who signed a file. The error matches [ErrUnsigned], [ErrUntrusted] or
-// [ErrInvalid], or is that of reading a signature.
+// signer returns the signer of a file. The error matches [ErrUnsigned], [ErrUntrusted] or
+// [ErrInvalid], or is the error of reading a signature.
 func (p *Policy) signer(rules []Rule, f File, read func(name string) ([]byte, error)) (Signer, error) {
 	untrusted := error(nil)
 	for _, ending := range Endings {
@@ -293,7 +294,7 @@ func minisignSigner(rules []Rule, f File, text []byte) (Signer, error) {
 	return Signer{}, Untrusted("signed with the minisign key %s, which is not trusted", KeyID(s.KeyID))
 }
 
-// bundleSigner tries the rules in order. A bundle that fails for one rule may be valid for
+// bundleSigner tries the rules in order. A bundle that does not satisfy one rule may satisfy
 // another.
 func (p *Policy) bundleSigner(rules []Rule, f File, bundle []byte) (Signer, error) {
 	err := Untrusted("signed with a Sigstore bundle, and no issuer, identity or key of one is trusted")

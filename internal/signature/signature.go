@@ -1,6 +1,6 @@
 // Package signature verifies who signed a file, and whether the operator trusts the signer.
-// A signature is a file next to the signed one: a minisign signature or a Sigstore bundle.
-// The package does not handle certificates: see [Bundles].
+// A signature is a file next to the signed file: a minisign signature or a Sigstore bundle.
+// The package does not deal with certificates: see [Bundles].
 package signature
 
 import (
@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// Endings are the file name endings of signatures. They follow the full name of the signed
-// file, as in plugin.wasm.minisig.
+// Endings lists the file name endings of signatures. They come after the full name of the
+// signed file, as in plugin.wasm.minisig.
 var Endings = []string{MinisignEnding, BundleEnding}
 
 const (
@@ -20,7 +20,7 @@ const (
 // MaxSize is the maximum size of a signature of any kind, in bytes.
 const MaxSize = 1 << 20
 
-// Reasons to refuse a file. Errors of this package match one of them.
+// Reasons to refuse a file. The errors of this package match one of them.
 var (
 	ErrUnsigned  = errors.New("not signed")
 	ErrUntrusted = errors.New("the signer is not trusted")
@@ -45,22 +45,23 @@ func because(is error, format string, args ...any) error {
 	return &reason{fmt.Errorf(format, args...), is}
 }
 
-// Signer identifies the signer of a file, as proven by a signature. Signers are comparable.
-// The zero Signer means that the file is not signed; otherwise exactly one field is set.
+// Signer identifies the signer of a file, as proven by the signature. Signers are
+// comparable. The zero Signer means that the file is not signed; in any other Signer,
+// exactly one field is set.
 type Signer struct {
 	Minisign string   `json:"minisign,omitempty"` // public key, as minisign prints it
-	Key      string   `json:"key,omitempty"`      // "sha256:" and the digest of a public key in DER, in hex
+	Key      string   `json:"key,omitempty"`      // "sha256:" and the SHA-256 of the public key in DER form, in hex
 	Sigstore Identity `json:"sigstore,omitzero"`
 }
 
 // Identity is a signer's identity, certified by an issuer.
 type Identity struct {
-	Issuer   string `json:"issuer"`   // URL
-	Identity string `json:"identity"` // such as a mail address or the URL of a workflow
+	Issuer   string `json:"issuer"`   // URL of the issuer
+	Identity string `json:"identity"` // such as an email address or the URL of a workflow
 }
 
-// String describes the signer in a few words. It is empty for the zero Signer. An identity
-// may contain any characters: escape them before you print it.
+// String describes the signer in a few words. It returns "" for the zero Signer. Identities
+// may contain any characters: escape them before you print the result.
 func (s Signer) String() string {
 	switch {
 	case s.Minisign != "":
@@ -75,6 +76,6 @@ func (s Signer) String() string {
 
 // File is a file whose signature is to be verified.
 type File struct {
-	Name string // without a folder
+	Name string // name of the file, without its folder
 	Data []byte
 }
