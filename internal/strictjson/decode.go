@@ -20,9 +20,9 @@ import (
 )
 
 // Decode reads one JSON object into a struct or a map, in one pass. Names are
-// case-sensitive; unknown and repeated names are errors. A field of type [Object]
-// is checked in full. It keeps its part of text, which the caller must not
-// change. The error is an *[Error].
+// case-sensitive; unknown and repeated names are errors. A field of type [Object] is
+// checked in full. It keeps a part of text, so the caller must not change text. The error
+// is an *[Error].
 func Decode(text []byte, into any) error {
 	if !utf8.Valid(text) {
 		return &Error{Problem: abi.Problem{Message: "expected UTF-8 text"}}
@@ -37,9 +37,9 @@ func Decode(text []byte, into any) error {
 	return Explain(unmarshal(text, into, nil))
 }
 
-// decodeShort is Decode for a valid text whose long strings are all in fields of type
-// [Object]: it reads the text without them. It reports false for any other text, and may
-// have set some fields then.
+// decodeShort is like Decode, for a valid text whose long strings are all in fields of
+// type [Object]. It reads the text without those strings. For any other text it reports
+// false, and may already have set some fields.
 func decodeShort(text []byte, into any) bool {
 	short, cuts, _ := shorten(text)
 	if len(cuts) == 0 {
@@ -67,7 +67,7 @@ func decodeShort(text []byte, into any) bool {
 	return unmarshal(short, into, objects) == nil && used == len(cuts)
 }
 
-// unmarshal decodes a text strictly, with further types.
+// unmarshal decodes a text strictly. types adds unmarshalers for further types.
 func unmarshal(text []byte, into any, types *jsonv2.Unmarshalers) error {
 	schemaTypes := asInSchemas
 	if !bytes.Contains(text, []byte("null")) { // asking each value would take most of the time
@@ -79,8 +79,8 @@ func unmarshal(text []byte, into any, types *jsonv2.Unmarshalers) error {
 	return jsonv2.Unmarshal(text, into, jsonv2.RejectUnknownMembers(true), utf8Checked, jsonv2.WithUnmarshalers(schemaTypes))
 }
 
-// asInSchemas decodes as JSON Schema has types: null is of none that Go has, and a
-// number without a fraction is an integer however it is written.
+// asInSchemas decodes values by the types of JSON Schema: null does not fit any Go type,
+// and a number without a fraction is an integer no matter how it is written.
 var asInSchemas = jsonv2.JoinUnmarshalers(
 	jsonv2.UnmarshalFromFunc(integer[int]), jsonv2.UnmarshalFromFunc(integer[int64]), jsonv2.UnmarshalFromFunc(notNull),
 )
@@ -123,7 +123,7 @@ func integer[T int | int64](dec *jsontext.Decoder, into *T) error {
 	return nil
 }
 
-// Explain turns an error of encoding/json/v2 and its jsontext into an *[Error].
+// Explain turns an error from encoding/json/v2 or its package jsontext into an *[Error].
 // Nil stays nil.
 func Explain(err error) error {
 	var syntax *jsontext.SyntacticError
@@ -152,8 +152,8 @@ func Explain(err error) error {
 	return found
 }
 
-// unknownField returns what is wrong with a name that a struct does not have: which field
-// it probably means, or which fields there are.
+// unknownField returns an error message about a name that a struct does not have. It
+// suggests the field that is probably meant, or lists all fields.
 func unknownField(name string, t reflect.Type) string {
 	var known []string
 	for _, f := range reflect.VisibleFields(t) {
@@ -172,7 +172,7 @@ func unknownField(name string, t reflect.Type) string {
 	return "unknown field, expected one of " + strings.Join(known, ", ")
 }
 
-// typeName is what JSON calls a Go type.
+// typeName returns what a Go type is called in JSON.
 func typeName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -192,7 +192,7 @@ func typeName(t reflect.Type) string {
 	return "another value"
 }
 
-// kind names what a text has.
+// kind describes a kind of JSON value in words.
 func kind(k jsontext.Kind) string {
 	switch k {
 	case '{':

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Valid reports whether a text is one JSON value in UTF-8, as json.Valid does, and whether
-// there is white space between its tokens.
+// Valid reports whether a text is one JSON value in UTF-8, as json.Valid does. It also
+// reports whether there is white space between the tokens.
 func Valid(text []byte) (spaced, ok bool) {
 	if !utf8.Valid(text) {
 		return false, false
@@ -18,18 +18,19 @@ func Valid(text []byte) (spaced, ok bool) {
 	return spaced, json.Valid(short)
 }
 
-// A cut is where a shortened text lacks a part of the whole one.
+// A cut is a place where a part of the original text was removed.
 type cut struct {
 	at      int // offset in the shortened text
-	lacking int // bytes lacking up to there, in this cut and those before it
+	lacking int // number of bytes removed up to that offset, by this cut and those before it
 }
 
-// shorten returns a text without the long runs of plain bytes in its string values, and
-// whether there is white space between its tokens. Names stay whole. The text must be
-// UTF-8. The shortened one is JSON, or has repeated names, exactly if the text is or has.
+// shorten removes long runs of plain bytes from the string values in a text. It also
+// reports whether there is white space between the tokens. Names stay whole. The text must
+// be UTF-8. The shortened text is valid JSON if and only if the original is; the same goes
+// for having repeated names.
 //
-// Most of a large text is string values, which a parser reads byte by byte: for a megabyte
-// that takes longer than the rest of a call.
+// A large text usually consists mostly of string values, which a parser reads byte by
+// byte. For a megabyte, that takes longer than the rest of a call.
 func shorten(text []byte) (short []byte, cuts []cut, spaced bool) {
 	kept := 0 // end of the text that was copied or cut
 	for i := 0; i < len(text); i++ {
@@ -61,8 +62,8 @@ func shorten(text []byte) (short []byte, cuts []cut, spaced bool) {
 	return append(short, text[kept:]...), cuts, spaced
 }
 
-// isLong reports whether a text is worth shortening: its first 4 KiB are mostly string
-// values.
+// isLong reports whether a text is worth shortening, which it is if its first 4 KiB
+// consist mostly of string values.
 func isLong(text []byte) bool {
 	const sample = 4 << 10
 	if len(text) < sample {
@@ -72,17 +73,17 @@ func isLong(text []byte) bool {
 	return len(short) < sample/2
 }
 
-// isName reports whether a string is a name, by what follows it.
+// isName reports whether a string is a member's name, judging by what follows it.
 func isName(after []byte) bool {
 	after = bytes.TrimLeft(after, space)
 	return len(after) > 0 && after[0] == ':'
 }
 
-// longRun is the number of string bytes worth cutting.
+// longRun is the shortest run of plain bytes that is worth cutting.
 const longRun = 32
 
-// plain returns how many bytes at the start of a text are valid in a string: no
-// control characters, no quote, and no escapes longer than one character.
+// plain returns how many bytes at the start of a text are valid inside a string: it stops
+// at control characters, at quotes, and at escapes for more than one character.
 func plain(text []byte) (at int) {
 	for {
 		at += literal(text[at:])
@@ -98,8 +99,7 @@ func plain(text []byte) (at int) {
 	}
 }
 
-// literal returns how many bytes at the start of a text mean themselves in a
-// string.
+// literal returns how many bytes at the start of a text stand for themselves in a string.
 func literal(text []byte) int {
 	at := 0
 	for ; len(text)-at >= 32; at += 32 {
@@ -121,11 +121,11 @@ func literal(text []byte) int {
 	return at
 }
 
-// special has the highest bit of the first byte that is not plain set, and of no
-// byte before it. Subtracting from eight bytes at once borrows from the ones after
-// a byte that was too small, so the rest may be anything (Mycroft's test for a
-// zero byte). Flipping the second bit moves the quote next to the control
-// characters, and everything between them out of the way (Lemire).
+// special returns a word in which the highest bit is set for the first byte that is not
+// plain, and for no byte before it. Subtracting from eight bytes at once borrows from the
+// bytes that follow one that was too small, so their bits may be anything (Mycroft's test
+// for a zero byte). Flipping the second bit moves the quote next to the control
+// characters, and moves everything between them out of the way (Lemire).
 func special(x uint64) uint64 {
 	const ones = 0x0101010101010101
 	return (((x ^ ones*2) - ones*0x21) | ((x ^ ones*'\\') - ones)) &^ x & (ones * 0x80)

@@ -1,10 +1,10 @@
 // Package strictjson reads JSON as RFC 7493 (I-JSON) requires: UTF-8 only, no
-// duplicate names in an object, case-sensitive names, no unknown names.
-// encoding/json accepts violations of each, so two readers of one text could see
-// two different values.
+// duplicate names in an object, case-sensitive names, no unknown names. encoding/json
+// tolerates violations of all of these, so two readers of the same text could see
+// different values.
 //
 // It is a thin layer over encoding/json/v2 (in its own module until Go 1.27). It
-// accepts an escaped half of a surrogate pair, because JSON.stringify writes them.
+// accepts escapes of unpaired surrogates, because JSON.stringify writes them.
 package strictjson
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Error is a problem in a text with its position. Err is the error of a type's own
+// Error is a problem in a text, with its position. Err is the error of a type's own
 // UnmarshalJSON method, or nil.
 type Error struct {
 	abi.Problem
@@ -32,17 +32,18 @@ func (e *Error) Error() string { return e.String() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Path returns the place as names and indexes joined by dots; "" is the whole text.
+// Path returns the location of the problem, as names and indices joined by dots; ""
+// stands for the whole text.
 func (e *Error) Path() string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(strings.TrimPrefix(e.Pointer, "/"), "/", "."), "~1", "/"), "~0", "~")
 }
 
-// Object is a JSON object that was checked in full, so that its receivers need not
-// check it again. The zero value is not an object and has no bytes.
+// Object is a JSON object that has been checked in full, so that its recipients need
+// not check it again. The zero value is not an object and has no bytes.
 type Object struct{ raw json.RawMessage }
 
-// Parse checks a text in one pass. It keeps the bytes, which the caller must not
-// change. The error is an *[Error].
+// Parse checks a text in one pass. It keeps the text, so the caller must not change
+// it. The error is an *[Error].
 func Parse(text []byte) (Object, error) {
 	if err := Check(text); err != nil {
 		return Object{}, err
@@ -54,10 +55,10 @@ func Parse(text []byte) (Object, error) {
 	return Object{text}, nil
 }
 
-// Raw returns the text of the object, nil for the zero value.
+// Raw returns the text of the object, or nil for the zero value.
 func (o Object) Raw() json.RawMessage { return o.raw }
 
-// MarshalJSON returns the text; null for the zero value.
+// MarshalJSON returns the text of the object, or null for the zero value.
 func (o Object) MarshalJSON() ([]byte, error) { return o.raw.MarshalJSON() }
 
 // UnmarshalJSONFrom lets [Decode] read a field of this type without a second pass. It
