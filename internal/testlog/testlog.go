@@ -1,4 +1,4 @@
-// Package testlog is for tests that read a log while it is being written.
+// Package testlog helps tests to read a log while it is being written.
 package testlog
 
 import (
@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// Buffer is a bytes.Buffer that can be read while it is written. Its zero value
-// is empty. It is safe for concurrent use.
+// Buffer is a bytes.Buffer that can be read while it is being written. Its zero
+// value is empty. It is safe for concurrent use.
 type Buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-// Write appends to the buffer.
+// Write appends p to the buffer.
 func (b *Buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
