@@ -13,7 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// Decode decodes arguments into a pointer, over the defaults of its struct.
+// Decode decodes arguments into the value that in points to. If that is a struct, its
+// fields are first set to their defaults.
 func Decode(data []byte, in any) error {
 	if v := reflect.ValueOf(in).Elem(); v.Kind() == reflect.Struct {
 		if err := setDefaults(v); err != nil {
@@ -23,11 +24,11 @@ func Decode(data []byte, in any) error {
 	return json.Unmarshal(data, in)
 }
 
-// ErrNotUTF8 means that Marshal was given a string that is not UTF-8.
+// ErrNotUTF8 means that Marshal was given a string that is not valid UTF-8.
 var ErrNotUTF8 = errors.New("expected UTF-8: return other bytes as []byte, or use strings.ToValidUTF8")
 
-// Marshal is json.Marshal without HTML escapes. A string that is not UTF-8 is an
-// error, where json.Marshal replaces bytes.
+// Marshal is like json.Marshal, but does not escape characters for HTML. A string
+// that is not valid UTF-8 is an error; json.Marshal would replace bytes in it.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -45,11 +46,13 @@ func Marshal(v any) ([]byte, error) {
 	return data, nil
 }
 
-// replaced is what encoding/json writes for a byte that is not UTF-8. It writes a
-// U+FFFD of the text itself as it is, but may copy the escape from a json.RawMessage.
+// replaced is what encoding/json writes in place of a byte that is not valid UTF-8.
+// It writes a U+FFFD in the text itself unescaped, but may copy the escape from a
+// json.RawMessage.
 var replaced = []byte(`\ufffd`)
 
-// notUTF8 finds a text that encoding/json has changed, as a JSON pointer.
+// notUTF8 looks for a string that encoding/json has changed, and returns its JSON
+// pointer.
 func notUTF8(v reflect.Value, at string) (string, bool) {
 	if !v.IsValid() || v.Type().Implements(reflect.TypeFor[json.Marshaler]()) || v.Type().Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
 		return "", false // it writes its own

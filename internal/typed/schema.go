@@ -1,7 +1,7 @@
-// Package typed describes Go types as JSON Schema, by their tags, and reads and writes
-// their values. The guest SDK uses it for plugins, and package gotool for tools of a
-// program; the documentation of package guest lists the tags. It imports the standard
-// library and abi only, and keeps plugins small.
+// Package typed derives JSON Schemas from Go types and their tags, and reads and writes
+// values of these types. The guest SDK uses it for plugins, and package gotool for a
+// program's own tools; the documentation of package guest lists the tags. It imports
+// only the standard library and abi, and keeps plugins small.
 package typed
 
 import (
@@ -14,13 +14,13 @@ import (
 	"strings"
 )
 
-// schema is the part of JSON Schema 2020-12 that Go types and tags can say.
+// schema holds the part of JSON Schema 2020-12 that Go types and tags can express.
 type schema struct {
-	Type            any        `json:"type,omitempty"` // a string, or a list with "null"
+	Type            any        `json:"type,omitempty"` // a string, or a list of a string and "null"
 	Description     string     `json:"description,omitempty"`
 	Properties      properties `json:"properties,omitempty"`
 	Required        []string   `json:"required,omitempty"`
-	Additional      any        `json:"additionalProperties,omitempty"` // false or *schema
+	Additional      any        `json:"additionalProperties,omitempty"` // false, or a *schema
 	Items           *schema    `json:"items,omitempty"`
 	MinItems        *int       `json:"minItems,omitempty"`
 	MaxItems        *int       `json:"maxItems,omitempty"`
@@ -42,10 +42,10 @@ type property struct {
 	schema *schema
 }
 
-// properties keeps the order of the struct's fields.
+// properties lists the properties in the order of the struct's fields.
 type properties []property
 
-// MarshalJSON writes an object.
+// MarshalJSON writes the properties as a JSON object.
 func (ps properties) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	for i, p := range ps {
@@ -63,7 +63,7 @@ func (ps properties) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// Input returns the schema of the arguments that a struct type takes.
+// Input returns the schema of the arguments that a tool with this struct type takes.
 func Input(t reflect.Type) (json.RawMessage, error) {
 	if t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("expected a struct, found %s", t)
@@ -75,8 +75,8 @@ func Input(t reflect.Type) (json.RawMessage, error) {
 	return Marshal(s)
 }
 
-// Output returns the schema of the results of a type, or nil for a type that allows any
-// value.
+// Output returns the schema of the results that have this type, or nil for a type that
+// allows any value.
 func Output(t reflect.Type) (json.RawMessage, error) {
 	s, err := (&schemaBuilder{output: true}).of(t)
 	if err != nil || s.Type == nil {
@@ -87,10 +87,11 @@ func Output(t reflect.Type) (json.RawMessage, error) {
 
 type schemaBuilder struct {
 	output bool
-	open   []reflect.Type // the structs around the one being built
+	open   []reflect.Type // structs that contain the current one
 }
 
-// of returns the schema of a type as encoding/json reads or writes it.
+// of returns the schema of a type in the form in which encoding/json reads or writes
+// it.
 func (b *schemaBuilder) of(t reflect.Type) (*schema, error) {
 	switch {
 	case t == reflect.TypeFor[json.RawMessage]():
@@ -129,7 +130,7 @@ func (b *schemaBuilder) of(t reflect.Type) (*schema, error) {
 	return nil, fmt.Errorf("%s has no JSON", t)
 }
 
-// converts reports whether values of t are written or read by a method.
+// converts reports whether a method writes or reads the values of type t.
 func (b *schemaBuilder) converts(t, writer, reader reflect.Type) bool {
 	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
 		return false
@@ -140,7 +141,8 @@ func (b *schemaBuilder) converts(t, writer, reader reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reader)
 }
 
-// nullable lets a result be null, as a nil slice, map or pointer is.
+// nullable makes null a valid value in a result, because nil slices, maps and pointers
+// become null.
 func (b *schemaBuilder) nullable(s *schema) *schema {
 	if s != nil && s.Type != nil && b.output {
 		s.Type = []string{s.typeName(), "null"}
@@ -148,7 +150,7 @@ func (b *schemaBuilder) nullable(s *schema) *schema {
 	return s
 }
 
-// typeName is the type of the values that are not null, or "" for any.
+// typeName returns the type of all values except null, or "" if any type is allowed.
 func (s *schema) typeName() string {
 	if list, ok := s.Type.([]string); ok {
 		return list[0]
@@ -192,7 +194,7 @@ func (b *schemaBuilder) object(t reflect.Type, root bool) (*schema, error) {
 	return s, b.fields(s, t, root)
 }
 
-// fields adds the fields of a struct, and those of the structs it embeds.
+// fields adds the fields of a struct, including those of the structs that it embeds.
 func (b *schemaBuilder) fields(s *schema, t reflect.Type, root bool) error {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -232,7 +234,7 @@ func (b *schemaBuilder) fields(s *schema, t reflect.Type, root bool) error {
 	return nil
 }
 
-// field returns the schema of a field and whether it is optional.
+// field returns the schema of a field, and reports whether the field is optional.
 func (b *schemaBuilder) field(f reflect.StructField, options []string, root bool) (*schema, bool, error) {
 	s, err := b.of(f.Type)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// ownTags are the tags of this package, and meantTags what others probably mean.
+// ownTags lists the tags of this package. meantTags maps other tags to those that are
+// probably meant.
 var (
 	ownTags   = []string{"desc", "enum", "min", "max", "pattern", "format", "default", "example", "secret"}
 	meantTags = map[string]string{
@@ -21,13 +22,14 @@ var (
 		"minimum": "min", "minLength": "min", "minItems": "min", "maximum": "max", "maxLength": "max", "maxItems": "max",
 		"examples": "example", "writeOnly": "secret", "oneof": "enum", "choices": "enum", "regexp": "pattern",
 	}
-	// encoderTags are those of other encoders, which a struct may have as well.
+	// encoderTags lists the tags of other encoders, which a struct may have as well.
 	encoderTags = []string{"json", "yaml", "toml", "xml", "csv", "bson", "msgpack", "cbor", "protobuf", "mapstructure", "db", "url", "form", "env"}
 )
 
-// checkTags returns what is wrong with the tags of a field and would have no effect: a
-// key that is not known, a value of secret, a tag of a field that JSON leaves out. In a
-// result, which may be a type of others, only keys that mean one of ours are wrong.
+// checkTags returns an error if a field has tags that are wrong and would have no
+// effect: an unknown key, an invalid value of secret, or a tag on a field that JSON
+// leaves out. A result may have a type from another package, so in results an unknown
+// key is an error only if it resembles one of ours.
 func (b *schemaBuilder) checkTags(f reflect.StructField) error {
 	for tag := string(f.Tag); strings.TrimSpace(tag) != ""; {
 		key, rest, ok := strings.Cut(strings.TrimLeft(tag, " "), ":")
@@ -60,8 +62,8 @@ func (b *schemaBuilder) checkTags(f reflect.StructField) error {
 	return nil
 }
 
-// applyTags adds what the tags of a field say to the schema of its type, see the
-// package's documentation. A default has no meaning in a result.
+// applyTags adds to the schema of a field's type what the field's tags say: see the
+// package's documentation. In a result, a default has no effect.
 func applyTags(s *schema, f reflect.StructField, output, root bool) error {
 	s.Description = f.Tag.Get("desc")
 	s.Format = cmp.Or(f.Tag.Get("format"), s.Format)
@@ -106,7 +108,7 @@ func applyTags(s *schema, f reflect.StructField, output, root bool) error {
 	return applyBounds(s, f.Tag)
 }
 
-// applyBounds adds the tags min and max, whose meaning is the type's.
+// applyBounds adds the tags min and max, whose meaning depends on the type.
 func applyBounds(s *schema, tag reflect.StructTag) error {
 	if err := applyBound(s, tag, "min", &s.Minimum, &s.MinLength, &s.MinItems); err != nil {
 		return err
@@ -146,7 +148,8 @@ func isScalar(k reflect.Kind) bool {
 	return k == reflect.Bool || k == reflect.String || k >= reflect.Int && k <= reflect.Float64 && k != reflect.Uintptr
 }
 
-// tagValue reads the text of a tag as a value of a type: as JSON, unless it is a string.
+// tagValue converts the text of a tag to a value of a type. The text is JSON, unless the
+// type is a string.
 func tagValue(t reflect.Type, text string) (any, error) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -162,7 +165,7 @@ func tagValue(t reflect.Type, text string) (any, error) {
 	return v.Elem().Interface(), nil
 }
 
-// setDefaults sets the fields of an arguments struct that have a default.
+// setDefaults sets those fields of an arguments struct that have a default.
 func setDefaults(v reflect.Value) error {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
