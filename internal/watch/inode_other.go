@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// Inode returns false: this system does not report inodes.
+// Inode returns false, because this system does not report inodes.
 func Inode(fs.FileInfo) (string, time.Time, bool) { return "", time.Time{}, false }

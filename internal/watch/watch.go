@@ -1,7 +1,7 @@
-// Package watch calls a function after files have changed and then stayed the same for a moment.
+// Package watch calls a function once files have changed and then stayed the same for a moment.
 //
-// It polls by path: a file or its folder may appear later or be replaced as a whole, links
-// may be switched, and any file system will do.
+// It polls by path: a file or its folder may appear later or be replaced as a whole, links may
+// be redirected, and it works with any file system.
 package watch
 
 import (
@@ -12,17 +12,18 @@ import (
 	"time"
 )
 
-// The pace. A change is reported once two polls in a row find the same, so that a file is
-// not read while it is copied, or after maxDelay if something always changes.
+// How often to poll and when to report. A change is reported once two polls in a row have the
+// same result, so that no file is read while it is being copied, or after maxDelay if something
+// changes all the time.
 const (
 	pollEvery = 200 * time.Millisecond
 	maxDelay  = 5 * time.Second
-	backoff   = 3 // times the duration of a poll and of what it led to is the least pause after it
+	backoff   = 3 // shortest pause after a poll, as a multiple of the time that the poll and its call of changed took
 )
 
-// Poll calls changed whenever look returns a different text than at the last call of
-// changed. It also calls changed if the first text is not empty, so that it misses no
-// change. It returns when ctx is done.
+// Poll calls changed whenever look returns a different text than it did before the last call of
+// changed. It also calls changed if the first text is not empty, so that no change is missed. It
+// returns when ctx is done.
 func Poll(ctx context.Context, look func() string, changed func()) {
 	reported, last := "", "" // what was found at the last call of changed, and at the last poll
 	for since := time.Now(); ctx.Err() == nil; {
@@ -44,8 +45,9 @@ func Poll(ctx context.Context, look func() string, changed func()) {
 	}
 }
 
-// Describe appends a line that identifies the file at a path. The line differs for another
-// file, other content, or another state, such as a missing file.
+// Describe appends a line that identifies the file at a path. The line changes when the path
+// leads to a different file, when the content changes, and when its state changes, for example
+// when the file disappears.
 func Describe(text *strings.Builder, path string) {
 	info, err := os.Stat(path)
 	if err != nil {
