@@ -1,5 +1,5 @@
-// Package wiretest tests wire protocols. It plays conversations written as
-// text: the client's messages and the server's expected answers.
+// Package wiretest tests wire protocols. It plays conversations that are written as
+// text: the client's messages and the answers expected from the server.
 package wiretest
 
 import (
@@ -17,9 +17,9 @@ import (
 
 var update = flag.Bool("update", false, "write what the server answered into testdata/*.txtar")
 
-// Run runs each conversation of testdata/*.txtar as a subtest in a [synctest]
-// bubble: time advances only while all goroutines wait, and none may be left at
-// the end.
+// Run runs each conversation in testdata/*.txtar as a subtest in a [synctest]
+// bubble: time advances only while all goroutines are waiting, and no goroutine may
+// be left at the end.
 func Run(t *testing.T, converse func(t *testing.T, file string)) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
@@ -32,9 +32,10 @@ func Run(t *testing.T, converse func(t *testing.T, file string)) {
 }
 
 // Play plays the conversation in a file, which begins with a comment on its purpose.
-// Play passes each section to say, with the words of the section's name, and say
-// returns the server's answer. If the answer is not empty, the next section must be
-// named answer and have the same text; -update writes it.
+// Play passes each section to say, along with the words in the section's name, and
+// say returns the server's answer. If that answer is not empty, the next section
+// must be named as the parameter answer says, and have the same text. With the flag
+// -update, Play writes that text.
 func Play(t *testing.T, file, answer string, say func(name []string, text []byte) []byte) {
 	archive, err := txtar.ParseFile(file)
 	require.NoError(t, err)
