@@ -128,8 +128,8 @@ func acceptAdded(ctx context.Context, a *app, name string) error {
 	return l.accept()
 }
 
-// fetch pulls what a reference currently names into the store, and loads it, without
-// updating the reference.
+// fetch pulls what a reference currently names into the store, and loads it. It does
+// not update the reference.
 func (r *registries) fetch(ctx context.Context, ref registry.Reference) (found registry.Artifact, p *plugins.Plugin, err error) {
 	digest, err := r.client.Resolve(ctx, ref)
 	if err == nil {
@@ -141,8 +141,8 @@ func (r *registries) fetch(ctx context.Context, ref registry.Reference) (found r
 	return found, p, err
 }
 
-// checkFits loads the plugin of a folder together with all others, and returns why it
-// would not be loaded, such as a name collision.
+// checkFits loads the plugin in a folder together with all other plugins, and returns
+// the reason why it would not be loaded, such as a name collision.
 func (a *app) checkFits(ctx context.Context, folder plugins.Folder) error {
 	return a.withHost(ctx, func(h *host.Host, cacheDir string) error {
 		loaded, err := plugins.Open(ctx, h, a.config.pluginsConfig(cacheDir, append(a.config.folders(), folder)...))

@@ -30,7 +30,7 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// programFlags are the flags of add for a program.
+// programFlags holds the flags of add that are for programs.
 type programFlags struct {
 	name        string
 	description string
@@ -65,13 +65,13 @@ type program struct {
 	wasm []byte
 	name string
 	line template // command line
-	// sidecar is the manifest to write next to the program. Nil means that it has one,
-	// in the file or next to it.
+	// sidecar is the manifest to write next to the program. Nil means that the program already
+	// has a manifest, in the file or next to it.
 	sidecar []byte
-	endings []string // of the manifests that are next to it
+	endings []string // file name endings of the manifests that are next to it
 }
 
-// addFile adds a plugin file, or a program with a template of its command line.
+// addFile adds a plugin file, or a program with a template for its command line.
 func addFile(ctx context.Context, a *app, name string, f programFlags, words []string) error {
 	p, err := f.read(ctx, a, name, words)
 	if err != nil {
@@ -104,7 +104,7 @@ func addFile(ctx context.Context, a *app, name string, f programFlags, words []s
 	return p.install(ctx, a, to)
 }
 
-// read reads a file, and makes the sidecar of a program.
+// read reads a file and, if it is a program, makes its sidecar.
 func (f programFlags) read(ctx context.Context, a *app, file string, words []string) (p program, err error) {
 	if filepath.Ext(file) != ".wasm" {
 		return p, &usageError{errors.New(file + ": expected a file that ends in .wasm, or oci://HOST/NAME:TAG"), renameHint(file)}
@@ -150,14 +150,15 @@ func (f programFlags) read(ctx context.Context, a *app, file string, words []str
 	return p, err
 }
 
-// renameHint is for what compilers such as Go's write without the ending.
+// renameHint returns a hint for files that compilers such as Go's have written without the
+// ending.
 func renameHint(file string) string {
 	return "if it is a program for WASI: mv " + file + " " + file + ".wasm"
 }
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// nameOf makes a name of a plugin from that of a file.
+// nameOf makes a plugin name from the name of a file.
 func nameOf(file string) string {
 	name := strings.ToLower(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
 	name = strings.Trim(notInNames.ReplaceAllString(name, "_"), "_")
@@ -167,7 +168,8 @@ func nameOf(file string) string {
 	return name[:min(len(name), 32)]
 }
 
-// manifest writes the sidecar of a program. Args and result are an example, if args is not empty.
+// manifest returns the sidecar of a program. If args is not empty, args and result become an
+// example.
 func (f programFlags) manifest(name string, t template, args string, result json.RawMessage) ([]byte, error) {
 	folders, writes, err := f.needs()
 	if err != nil {
@@ -227,7 +229,7 @@ func (f programFlags) manifest(name string, t template, args string, result json
 	return b.Bytes(), nil
 }
 
-// jsonText returns a value as JSON, which is YAML too.
+// jsonText returns a value as JSON, which is also valid YAML.
 func jsonText(value any) string {
 	var text strings.Builder
 	enc := json.NewEncoder(&text)
@@ -236,11 +238,11 @@ func jsonText(value any) string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// notInYAML matches characters that a string of JSON can have as they are, and one of YAML
-// cannot.
+// notInYAML matches characters that may appear unescaped in a JSON string, but not in a YAML
+// string.
 var notInYAML = regexp.MustCompile("[\u007f-\u009f\ufeff\ufffe\uffff]")
 
-// needs returns the folders that the program needs, and whether it writes to one.
+// needs returns the folders that the program needs, and whether it writes to any of them.
 func (f programFlags) needs() (folders []abi.FileNeed, writes bool, err error) {
 	for _, folder := range f.folders {
 		path, mode, given := strings.Cut(folder, ":")
@@ -257,7 +259,7 @@ func (f programFlags) needs() (folders []abi.FileNeed, writes bool, err error) {
 	return folders, writes, nil
 }
 
-// variables returns the constant environment.
+// variables returns the environment variables with constant values.
 func (f programFlags) variables() (map[string]string, error) {
 	env := map[string]string{}
 	for _, v := range f.env {
@@ -273,8 +275,8 @@ func (f programFlags) variables() (map[string]string, error) {
 	return env, nil
 }
 
-// try calls the tool with the example, and shows what comes of it. If a second call has the
-// same result, the example becomes part of the manifest.
+// try calls the tool with the example, and shows the outcome. If a second call has the same
+// result, the example becomes part of the manifest.
 func (f programFlags) try(ctx context.Context, a *app, p *program, work string) error {
 	args, err := f.arguments(ctx, a, p.line)
 	if err != nil {
@@ -319,7 +321,7 @@ func (f programFlags) try(ctx context.Context, a *app, p *program, work string) 
 	return owned.WriteFile(filepath.Join(work, p.sidecarName()), sidecar)
 }
 
-// isExample reports whether the example in a sidecar is read with this result.
+// isExample reports whether a sidecar contains an example that reads back with this result.
 func isExample(sidecar []byte, result json.RawMessage) bool {
 	value, err := document.Decode(".yaml", sidecar)
 	if err != nil {
@@ -334,10 +336,10 @@ func isExample(sidecar []byte, result json.RawMessage) bool {
 	return err == nil && sameValue(m.Tools[0].Examples[0].Result, result)
 }
 
-// maxExample bounds the result of an example that is written into a manifest, in bytes.
+// maxExample is the maximum size of a result that becomes an example in a manifest, in bytes.
 const maxExample = 2 << 10
 
-// arguments returns the arguments of the try.
+// arguments returns the arguments to try.
 func (f programFlags) arguments(ctx context.Context, a *app, t template) (string, error) {
 	args := map[string]json.RawMessage{}
 	if f.example != "" {
@@ -369,7 +371,7 @@ func (f programFlags) arguments(ctx context.Context, a *app, t template) (string
 	return string(text), err
 }
 
-// printTried shows a try.
+// printTried prints the outcome of a try.
 func printTried(a *app, tool, args string, r abi.Result, stderr []byte) {
 	a.printf("%s %s\n", tool, brief(json.RawMessage(args)))
 	if r.Kind == abi.Success && (len(r.Value) > 0 || len(r.Content) == 0) {
@@ -388,7 +390,7 @@ func printTried(a *app, tool, args string, r abi.Result, stderr []byte) {
 	a.printf("  cost    %s fuel, %s, %s\n", cost[0], cost[1], cost[2])
 }
 
-// tryHint says what may help after a failed try.
+// tryHint suggests what may help after a failed try.
 func (f programFlags) tryHint(r abi.Result, stdout []byte) string {
 	media, binary := http.DetectContentType(stdout), f.output == "" && !utf8.Valid(stdout)
 	switch {
@@ -404,7 +406,7 @@ func (f programFlags) tryHint(r abi.Result, stdout []byte) string {
 	return "see docs/plugins.md, “A program as it is”"
 }
 
-// notExample says why the result of a try is no example; empty if it is one.
+// notExample says why the result of a try cannot be an example; empty if it can.
 func notExample(one, again abi.Result, folders []host.Mount) string {
 	switch {
 	case len(folders) > 0:
@@ -430,8 +432,8 @@ func (f programFlags) folder(a *app) (string, error) {
 	return "", &usageError{errors.New("no folder of plugins is configured"), "name one with --to"}
 }
 
-// ownFolders returns the folders to which plugins are added, and from which they are removed:
-// those that are configured, or else one of the user's own.
+// ownFolders returns the folders to which plugins are added, and from which they are removed: the
+// configured folders, or else a folder of the user's own.
 func (c *config) ownFolders() (folders []string) {
 	for _, source := range c.plugins {
 		if _, err := registry.ParseReference(source); err != nil {
@@ -444,7 +446,7 @@ func (c *config) ownFolders() (folders []string) {
 	return folders
 }
 
-// vacant returns an error if a folder has a file of the program's name.
+// vacant returns an error if a folder already has a file with the program's name.
 func (p program) vacant(a *app, folder string) error {
 	remove := "toolhost remove --plugin " + p.name
 	if !slices.Contains(a.config.ownFolders(), folder) {
@@ -466,7 +468,7 @@ func (p program) vacant(a *app, folder string) error {
 
 func (p program) sidecarName() string { return p.name + ".toolhost.yaml" }
 
-// write writes the program and its manifests into a folder, or nothing.
+// write writes the program and its manifests into a folder. If it fails, it leaves nothing there.
 func (p program) write(folder string) (err error) {
 	var written []string
 	defer func() {
@@ -502,7 +504,7 @@ func (p program) write(folder string) (err error) {
 	return write(p.name+".wasm", p.wasm) // last: a server sees it with its manifest
 }
 
-// install copies the program into a folder, adds that to the configuration, and shows what
+// install copies the program into a folder, adds the folder to the configuration, and shows what
 // to do next.
 func (p program) install(ctx context.Context, a *app, to string) error {
 	if err := p.write(to); err != nil {

@@ -68,8 +68,8 @@ session expires after a day.`,
 	})
 }
 
-// revoke removes the kept approvals of a tool for a session, or with "" those for all
-// sessions.
+// revoke removes the kept approvals for a tool in a session, or in all sessions if
+// session is empty.
 func (r *remote) revoke(ctx context.Context, session, tool string) error {
 	revoked := wire.KeptApprovals{Kept: []wire.KeptApproval{}}
 	var elsewhere []string
@@ -103,8 +103,8 @@ func (r *remote) revoke(ctx context.Context, session, tool string) error {
 	})
 }
 
-// nothingKept is the error of revoking what is not kept for a session. elsewhere are the
-// sessions that it is kept for.
+// nothingKept is the error of revoking an approval that is not kept for a session.
+// elsewhere lists the sessions that it is kept for.
 func nothingKept(session, tool string, elsewhere []string) error {
 	err := &wire.Problem{Code: wire.CodeNotFound, Detail: fmt.Sprintf("no approval of %s is kept for %s", oneLine(tool), cmp.Or(oneLine(session), "all sessions"))}
 	switch {
@@ -116,7 +116,8 @@ func nothingKept(session, tool string, elsewhere []string) error {
 	return &hintError{err, fmt.Sprintf("it is kept for session %s: add --of %[1]s", oneLine(elsewhere[0]))}
 }
 
-// findApproval returns a waiting call, and makes r talk to its server.
+// findApproval returns a waiting call, and makes r talk to the server that the call
+// waits on.
 func (r *remote) findApproval(ctx context.Context, id string) (found wire.WaitingCall, err error) {
 	if err := checkRun(id); err != nil {
 		return found, err
@@ -139,7 +140,7 @@ func (r *remote) findApproval(ctx context.Context, id string) (found wire.Waitin
 	return found, err
 }
 
-// decide decides on a waiting call as it was shown.
+// decide decides on a waiting call, as it was shown.
 func (r *remote) decide(ctx context.Context, w wire.WaitingCall, in wire.Decide) error {
 	if in.Approve {
 		in.Fingerprint = w.Fingerprint
@@ -178,7 +179,7 @@ func (r *remote) listApprovals(ctx context.Context) error {
 	})
 }
 
-// maxShownArgs is how many characters of arguments are shown without --show.
+// maxShownArgs is how many characters of the arguments are shown without --show.
 const maxShownArgs = 1000
 
 // printApproval prints a waiting call, with up to most characters of its arguments.
@@ -219,7 +220,7 @@ func (r *remote) listKept(ctx context.Context) error {
 	})
 }
 
-// keptRow returns the line of a kept approval in a table.
+// keptRow returns the row for a kept approval in a table.
 func keptRow(k wire.KeptApproval) []string {
 	tool := k.Tool
 	if k.Caller != "" {

@@ -20,26 +20,26 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// asker answers the questions of a tool: from the flag --answer, or else on the terminal.
+// asker answers a tool's questions: from the flag --answer, or else on the terminal.
 type asker struct {
 	ui    *ui
 	tool  string
 	bar   *bar
-	inner bool // questions may be those of tools that the tool calls, and say so
+	inner bool // whether questions may come from tools that the tool calls, and say so
 	given flagAnswers
-	typed func() <-chan inputLine // lines of the user; nil if nobody is there to type
+	typed func() <-chan inputLine // lines that the user types; nil if nobody is there to type
 
-	asking sync.Mutex // held while it asks: a script may ask several questions at a time
+	asking sync.Mutex // held while asking: a script may ask several questions at the same time
 }
 
-// question asks a user, and returns the answers.
+// question asks a user questions, and returns the answers.
 type question = func(context.Context, abi.Questions) (abi.Answers, error)
 
-// flagAnswers are those of the flag --answer, by the keys of their questions. Each answers one
-// question of the tool that the command names.
+// flagAnswers holds the answers from the flag --answer, by the keys of their questions. Each
+// answers one question from the tool that the command names.
 type flagAnswers map[string][]abi.Answer
 
-// take returns the next answer to a question with that key.
+// take returns the next answer to a question with this key.
 func (a flagAnswers) take(key string) (answer abi.Answer, ok bool) {
 	if len(a[key]) == 0 {
 		return abi.Answer{}, false
@@ -48,13 +48,13 @@ func (a flagAnswers) take(key string) (answer abi.Answer, ok bool) {
 	return answer, true
 }
 
-// inputLine is a line that the user has typed, or the end of the input.
+// inputLine is a line typed by the user, or the end of the input.
 type inputLine struct {
 	line string
 	err  error
 }
 
-// parseAnswers reads the values of the flag --answer.
+// parseAnswers parses the values of the flag --answer.
 func parseAnswers(flags []string) (flagAnswers, error) {
 	given := flagAnswers{}
 	for _, f := range flags {
@@ -74,7 +74,7 @@ func parseAnswers(flags []string) (flagAnswers, error) {
 	return given, nil
 }
 
-// unused returns the keys of answers to which there was no question.
+// unused returns the keys of answers for which there was no question.
 func (a flagAnswers) unused() (keys []string) {
 	for _, key := range slices.Sorted(maps.Keys(a)) {
 		if len(a[key]) > 0 {
@@ -84,8 +84,8 @@ func (a flagAnswers) unused() (keys []string) {
 	return keys
 }
 
-// question returns the function that answers the questions of a tool, or nil if nobody can
-// answer. See [ui.asker].
+// question returns the function that answers a tool's questions, or nil if nobody can answer.
+// See [ui.asker].
 func (u *ui) question(tool string, inner bool, given flagAnswers, b *bar) question {
 	if a := u.asker(tool, inner, given, b); len(given) > 0 || a.typed != nil {
 		return a.ask
@@ -93,9 +93,8 @@ func (u *ui) question(tool string, inner bool, given flagAnswers, b *bar) questi
 	return nil
 }
 
-// asker returns what answers the questions of a tool; with inner, those of tools that it
-// calls may be among them, and cannot be told apart. It denies questions that nobody can
-// answer.
+// asker returns an asker for a tool's questions. With inner, some of them may come from tools
+// that it calls, and cannot be told apart. The asker denies questions that nobody can answer.
 func (u *ui) asker(tool string, inner bool, given flagAnswers, b *bar) *asker {
 	a := &asker{ui: u, tool: oneLine(tool), inner: inner, given: given, bar: b}
 	if inner {
@@ -107,7 +106,7 @@ func (u *ui) asker(tool string, inner bool, given flagAnswers, b *bar) *asker {
 	return a
 }
 
-// typedLines returns the lines of a terminal. A pending read ends with the process.
+// typedLines returns the lines typed on a terminal. A pending read ends with the process.
 func typedLines(r io.Reader) <-chan inputLine {
 	lines := make(chan inputLine)
 	go func() {
@@ -119,8 +118,8 @@ func typedLines(r io.Reader) <-chan inputLine {
 	return lines
 }
 
-// ask answers all questions, those on the terminal one after the other. A tool that the tool
-// of the command calls gets no answers of flags, which were meant for others.
+// ask answers all questions, those on the terminal one after the other. Answers from flags are
+// only for the command's own tool: questions from a tool that it calls do not get them.
 func (a *asker) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 	a.asking.Lock()
 	defer a.asking.Unlock()
@@ -155,7 +154,7 @@ func (a *asker) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 	return out, nil
 }
 
-// fill asks one question until the answer fits.
+// fill asks one question until the answer is valid.
 func (a *asker) fill(ctx context.Context, tool, key string, q abi.Question) (abi.Answer, error) {
 	fields, err := formFields(q.Schema)
 	if err != nil {
@@ -188,7 +187,7 @@ func (a *asker) fill(ctx context.Context, tool, key string, q abi.Question) (abi
 	return abi.Answer{}, ctx.Err()
 }
 
-// form reads the answer to a form. One without fields is agreed to or declined.
+// form reads the answer to a form. If the form has no fields, the user agrees or declines.
 func (a *asker) form(ctx context.Context, fields []formField) (abi.Answer, error) {
 	if len(fields) > 0 {
 		a.ui.notef("(an empty line leaves a field out, the end of the input, usually Ctrl-D, declines)")
@@ -221,7 +220,7 @@ func (a *asker) content(ctx context.Context, fields []formField) (json.RawMessag
 	return json.Marshal(content)
 }
 
-// line returns what the user types, unless ctx is done first.
+// line returns the next line that the user types, unless ctx is done first.
 func (a *asker) line(ctx context.Context) (string, error) {
 	select {
 	case t := <-a.typed():
@@ -231,7 +230,7 @@ func (a *asker) line(ctx context.Context) (string, error) {
 	}
 }
 
-// formField is a property of a question's schema.
+// formField is a property in a question's schema.
 type formField struct {
 	name     string
 	required bool
@@ -242,7 +241,7 @@ type formField struct {
 
 var errForm = errors.New("its form cannot be shown on a terminal")
 
-// formFields returns the properties of a question's schema, in its order.
+// formFields returns the properties in a question's schema, in the schema's order.
 func formFields(schema json.RawMessage) ([]formField, error) {
 	var form struct {
 		Properties json.RawMessage `json:"properties"`
@@ -270,7 +269,7 @@ func formFields(schema json.RawMessage) ([]formField, error) {
 	return fields, nil
 }
 
-// label returns what the user reads before the field.
+// label returns the text that the user sees in front of the field.
 func (f formField) label() string {
 	kind := cmp.Or(map[string]string{"boolean": "yes or no", "integer": "whole number", "array": "comma-separated"}[f.Type], f.Type)
 	if len(f.Enum) > 0 {
@@ -286,8 +285,8 @@ func (f formField) label() string {
 	return oneLine(fmt.Sprintf("%s (%s)", cmp.Or(f.Title, f.name), kind))
 }
 
-// value returns the JSON of a line. What is not of the field's type is a text, which the
-// check of the answer then refuses.
+// value converts a typed line to JSON. If the line is not of the field's type, it becomes a
+// string, which the check of the answer then refuses.
 func (f formField) value(line string) json.RawMessage {
 	var value any = line
 	switch f.Type {

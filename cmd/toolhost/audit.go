@@ -17,8 +17,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// auditFolder returns the folder of the audit log of a service that keeps its runs
-// in folder.
+// auditFolder returns the folder for the audit log of a service that keeps its
+// runs in folder.
 func auditFolder(data, folder string) string {
 	name, err := filepath.Rel(data, folder)
 	if err != nil {
@@ -40,7 +40,7 @@ The log of serve is in the folder audit/runs of the data folder.`,
 	return cmd
 }
 
-// auditDirs returns the log folders that a command reads.
+// auditDirs returns the log folders that a command is to read.
 func (c *loadedConfig) auditDirs(args []string) ([]string, error) {
 	if len(args) > 0 {
 		return args, nil
@@ -55,7 +55,7 @@ func (c *loadedConfig) auditDirs(args []string) ([]string, error) {
 	return found, err
 }
 
-// globbed returns a pattern that matches only that path.
+// globbed returns a pattern that matches only this path.
 func globbed(path string) string {
 	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(path)
 }
@@ -111,7 +111,7 @@ Exit codes: 0 in order, 1 broken, 5 no log.`,
 	return cmd
 }
 
-// reportText returns a log on one line.
+// reportText formats the report on a log as one line.
 func reportText(r audit.Report) string {
 	text := fmt.Sprintf("%d lines in %d files, from %d to %d:%s", r.Lines, r.Files, r.First, r.Head.Seq, r.Head.Hash)
 	if r.First > 1 {
@@ -126,7 +126,7 @@ func reportText(r audit.Report) string {
 	return text
 }
 
-// parseHead parses the number and the hash of a line.
+// parseHead parses the number and the hash of a line in a log.
 func parseHead(text string) (h audit.Head, err error) {
 	if text == "" {
 		return h, nil
@@ -190,7 +190,7 @@ func newest(events []audit.Event) {
 	slices.SortFunc(events, func(x, y audit.Event) int { return cmp.Or(x.At.Compare(y.At), cmp.Compare(x.Seq, y.Seq)) })
 }
 
-// eventText returns an event on one line.
+// eventText formats an event as one line.
 func eventText(e audit.Event) string {
 	words := []string{e.At.Local().Format(time.DateTime), string(e.Kind)}
 	add := func(name, value string) {

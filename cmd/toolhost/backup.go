@@ -64,10 +64,10 @@ func (a *app) backUpFolder(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// runsFolder returns the folder where serve keeps its runs.
+// runsFolder returns the folder in which serve keeps its runs.
 func (c *loadedConfig) runsFolder() string { return filepath.Join(c.data, "runs") }
 
-// checkKeptHere refuses to back up or restore runs in an external database.
+// checkKeptHere refuses to back up or restore runs that are in an external database.
 func (c *loadedConfig) checkKeptHere() error {
 	switch {
 	case c.engine != "":
@@ -154,7 +154,8 @@ func (a *app) restore(ctx context.Context, file string) error {
 }
 
 // restoreFor restores a backup for the user who owns the data folder. Root writes nothing
-// into that folder, where its user could redirect it: the folder is made next to it.
+// into that folder, where its owner could redirect the writes: the new folder is made next
+// to it.
 func (a *app) restoreFor(ctx context.Context, backup *os.File) error {
 	data, err := filepath.EvalSymlinks(a.config.data)
 	if err != nil {

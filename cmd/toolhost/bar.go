@@ -18,8 +18,8 @@ type bar struct {
 	mu    sync.Mutex
 	w     io.Writer
 	width int
-	quiet bool    // a question is open, which must not be drawn over
-	line  string  // as drawn; empty if nothing is drawn
+	quiet bool    // whether a question is open, over which nothing may be drawn
+	line  string  // line as drawn; empty if nothing is drawn
 	open  *output // output with an unfinished line; nil if the next text begins a line
 }
 
@@ -30,10 +30,10 @@ func (b *bar) notef(format string, args ...any) {
 	_, _ = b.above(&output{to: b.w}, noteLine(format, args...))
 }
 
-// above writes while the bar is erased, to a stream that may be the same terminal.
-// After an unfinished line the bar stays hidden until it is set again. Text of
-// another output begins a new line, and each line begins with the mark of its
-// output.
+// above writes output while the bar is erased, to a stream that may be on the same
+// terminal. After an unfinished line, the bar stays hidden until it is set again.
+// Text from another output begins a new line, and each line begins with the mark of
+// its output.
 func (b *bar) above(o *output, p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,7 +63,7 @@ func (b *bar) finish() {
 
 const barWidth = 24
 
-// set redraws the bar. Without a total it shows only the count.
+// set redraws the bar. If total is 0, it shows only the count.
 func (b *bar) set(done, total float64, message string) {
 	if b.width == 0 {
 		return
@@ -83,7 +83,7 @@ func (b *bar) set(done, total float64, message string) {
 	}
 }
 
-// pause hides the bar, also when it is set, until it is called with false.
+// pause hides the bar, even when it is set, until it is called with false.
 func (b *bar) pause(on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,8 +113,8 @@ func (b *bar) draw(line string) {
 	b.line = line
 }
 
-// fill cuts a line to columns: a wrapped line could not be redrawn in place.
-// Characters that may be two columns wide count as two.
+// fill cuts a line to the given number of columns, because a wrapped line could not
+// be redrawn in place. It counts characters that may be two columns wide as two.
 func fill(line string, columns int) string {
 	for i, r := range line {
 		if columns--; r >= '\u1100' && !strings.ContainsRune("█░…·", r) {
@@ -127,25 +127,25 @@ func fill(line string, columns int) string {
 	return line
 }
 
-// output shows a stream that a tool writes: above the bar, and on a terminal
-// without control characters. It is used by one goroutine at a time. Call end
-// after the last write.
+// output shows a stream that a tool writes: above the bar, and without control
+// characters if it goes to a terminal. It is used by one goroutine at a time. Call
+// end after the last write.
 type output struct {
 	bar  *bar
 	to   io.Writer
-	mark string // prefix of each line; empty if the stream cannot be mistaken for the host's
-	safe bool   // remove control characters
-	part []byte // with safe: an incomplete character or escape sequence
+	mark string // prefix of each line; empty if the stream cannot be mistaken for the host's own
+	safe bool   // whether to remove control characters
+	part []byte // incomplete character or escape sequence, if safe is set
 }
 
-// output returns an output that writes to a stream of its own.
+// output returns an output that writes to a stream used by nothing else.
 func (b *bar) output(to io.Writer) *output {
 	return &output{bar: b, to: to, safe: terminal(to) > 0}
 }
 
-// live returns an output for the live output of a tool, in the stream of the host's
-// own messages. Each line is marked and has no control characters, so that it
-// cannot pass for one of those.
+// live returns an output for a tool's live output, which goes to the same stream as
+// the host's own messages. Each line is marked and has no control characters, so
+// that it cannot pass for one of those messages.
 func (b *bar) live(tool string) *output {
 	return &output{bar: b, to: b.w, mark: oneLine(tool) + " | ", safe: true}
 }
@@ -180,7 +180,7 @@ func (o *output) marked(p []byte, within bool) []byte {
 	return out
 }
 
-// end shows an incomplete character, and ends the last line of marked output.
+// end shows any incomplete character, and ends the last line of marked output.
 func (o *output) end() {
 	if len(o.part) > 0 {
 		_, _ = o.bar.above(o, fit(o.part))
@@ -192,8 +192,8 @@ func (o *output) end() {
 	o.bar.finish()
 }
 
-// take writes a piece of a run's output, after a line about bytes that were
-// omitted before it.
+// take writes a piece of a run's output. If bytes before it were omitted, it first
+// writes a line that says so.
 func (o *output) take(piece wire.Output) {
 	if piece.Omitted > 0 {
 		o.end()

@@ -67,7 +67,7 @@ Exit codes: 0 ok, 1 tool error, 2 usage, configuration or arguments that do not 
 	return cmd
 }
 
-// callFlags are the flags of the commands that call a tool.
+// callFlags holds the flags of the commands that call a tool.
 type callFlags struct {
 	req     server.Request
 	memory  string
@@ -120,7 +120,7 @@ func (f *callFlags) call(ctx context.Context, a *app) error {
 	return err
 }
 
-// arguments reads the arguments of a call, a JSON object.
+// arguments reads the arguments of a call, which are a JSON object.
 func (u *ui) arguments(ctx context.Context, args []string) (json.RawMessage, error) {
 	if len(args) == 0 {
 		return json.RawMessage("{}"), nil
@@ -144,8 +144,9 @@ func (u *ui) arguments(ctx context.Context, args []string) (json.RawMessage, err
 	return data, nil
 }
 
-// source reads an argument, the file that it names after @, or stdin for -. It reads
-// slightly more than the limit of arguments, and trims spaces.
+// source returns an argument itself, the content of the file that it names after @, or
+// stdin for -. It reads slightly more than the limit on arguments, and trims white
+// space.
 func (u *ui) source(ctx context.Context, arg string) (data []byte, err error) {
 	switch {
 	case arg == "-":
@@ -177,8 +178,8 @@ func readUntil(ctx context.Context, r io.Reader) ([]byte, error) {
 	}
 }
 
-// callTool calls the tool and prints the result. Typing the command counts as
-// approval.
+// callTool calls the tool and prints the result. Typing the command counts as the
+// person's approval.
 func (a *app) callTool(ctx context.Context, req server.Request, answers flagAnswers, save saver) error {
 	s, done, err := a.openForCall(ctx, "")
 	if err != nil {
@@ -243,9 +244,9 @@ func (a *app) printCall(ctx context.Context, result abi.Result, err error, save 
 	})
 }
 
-// failure returns the error of a call without a result: a usage error if the
-// arguments do not fit, as for a spawn, otherwise the tool's error. Arguments that were
-// corrected do not fit either, but then the tool has run.
+// failure returns the error of a call without a result: a usage error if the arguments
+// do not fit, as for a spawn, and otherwise the tool's error. Arguments that were
+// corrected do not fit either, but in that case the tool has run.
 func failure(s *server.Service, req server.Request, result abi.Result) error {
 	if tool, err := s.Lookup(req.Tool); err == nil && result.Usage.Fuel == 0 && len(tool.CheckArgs(req.Args)) > 0 {
 		return &wire.Problem{Code: wire.CodeInvalid, Detail: "args: " + result.Error}
@@ -254,7 +255,7 @@ func failure(s *server.Service, req server.Request, result abi.Result) error {
 }
 
 // unsaid returns the result with an error that does not repeat the stderr of a tool that
-// exited: it has been shown.
+// has exited, because it was shown already.
 func unsaid(result abi.Result, stderr []byte) abi.Result {
 	first, _, _ := strings.Cut(strings.TrimSpace(strings.ToValidUTF8(string(stderr), "\uFFFD")), "\n")
 	first = first[:min(len(first), 100)]
@@ -264,8 +265,8 @@ func unsaid(result abi.Result, stderr []byte) abi.Result {
 	return result
 }
 
-// openForCall opens a service for one call, which keeps the plugins' data in a folder;
-// empty keeps nothing.
+// openForCall opens a service for one call. It keeps the plugins' data in a folder; if
+// that is empty, it keeps nothing.
 func (a *app) openForCall(ctx context.Context, folder string) (*server.Service, func(), error) {
 	return a.open(ctx, func(cfg *server.Config) {
 		cfg.DataDir = folder
@@ -274,8 +275,8 @@ func (a *app) openForCall(ctx context.Context, folder string) (*server.Service, 
 	})
 }
 
-// openKeeping opens a service for a call of a plugin with a key-value store. The folder
-// belongs to this command alone: in a server's folder it would take over the server's
+// openKeeping opens a service for calling a plugin that has a key-value store. The
+// service has a folder of its own: in a server's folder, it would take over the server's
 // runs.
 func (a *app) openKeeping(ctx context.Context) (*server.Service, func(), error) {
 	if a.config.data == "" {
@@ -286,7 +287,7 @@ func (a *app) openKeeping(ctx context.Context) (*server.Service, func(), error) 
 	})
 }
 
-// lackingFor is lacking for one tool.
+// lackingFor is like lacking, but for one tool.
 func lackingFor(c *config, s *server.Service, tool string) string {
 	t, err := s.Lookup(tool)
 	if err != nil || len(t.Missing) == 0 {
@@ -295,8 +296,8 @@ func lackingFor(c *config, s *server.Service, tool string) string {
 	return c.lines(wantedNeeds{t.Plugin, t.Plugin.Manifest.NeedsOf(t.Tool)})
 }
 
-// compileFor compiles the plugin of a call in advance, so that compiling does not
-// count against the call's time limit. If that fails, the call reports it.
+// compileFor compiles the called plugin in advance, so that compiling it does not count
+// against the call's time limit. If compiling fails, the call reports it.
 func compileFor(ctx context.Context, s *server.Service, req server.Request, progress *bar) {
 	tool, err := s.Lookup(req.Tool)
 	if err != nil || tool.Denied() != nil || len(tool.CheckArgs(req.Args)) > 0 {
@@ -307,7 +308,7 @@ func compileFor(ctx context.Context, s *server.Service, req server.Request, prog
 	_ = tool.Plugin.Compile(ctx)
 }
 
-// envelope returns the result, with the error for debugging.
+// envelope returns the result, together with the error, for debugging.
 func envelope(ctx context.Context, r abi.Result, err error) any {
 	out := struct {
 		abi.Result
@@ -324,7 +325,8 @@ func envelope(ctx context.Context, r abi.Result, err error) any {
 	return out
 }
 
-// resultText returns a result as printed: text as it is, other values as JSON.
+// resultText returns a result in the form in which it is printed: text as it is, and
+// other values as JSON.
 func resultText(value json.RawMessage) string {
 	var text string
 	if len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &text) == nil {
@@ -333,8 +335,8 @@ func resultText(value json.RawMessage) string {
 	return string(value)
 }
 
-// printResult prints the result of a call or a run, text as it is and other
-// values as JSON, and then its content.
+// printResult prints the result of a call or a run, text as it is and other values as
+// JSON, followed by its content.
 func (u *ui) printResult(value json.RawMessage, content []abi.Block) {
 	if len(value) > 0 {
 		u.printf("%s\n", resultText(value))
@@ -352,7 +354,7 @@ func (u *ui) printResult(value json.RawMessage, content []abi.Block) {
 	}
 }
 
-// cost describes the usage of a call.
+// cost describes the resources that a call has used.
 func cost(u abi.Usage) string {
 	text := fmt.Sprintf("fuel %s · %s · memory %s · output %s", count(u.Fuel), u.Wall.Round(10*time.Microsecond), human.Bytes(u.MemoryPeak), human.Bytes(u.OutputBytes))
 	if u.StartupFuel > 0 {

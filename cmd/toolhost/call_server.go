@@ -13,8 +13,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// callServer makes the call through a running server: with its sessions, stores, limits and
-// approvals. A call that continues in the background is waited for.
+// callServer makes the call through a running server, and thus with its sessions, stores,
+// limits and approvals. If the call continues in the background, callServer waits for it.
 func (f *callFlags) callServer(ctx context.Context, a *app, answers flagAnswers) error {
 	r, err := a.dial(f.flags)
 	if err != nil {
@@ -40,7 +40,8 @@ func (f *callFlags) callServer(ctx context.Context, a *app, answers flagAnswers)
 	return a.printCall(ctx, result, err, f.save)
 }
 
-// backgroundOf returns the id of the run as which a call continues; empty if it has ended.
+// backgroundOf returns the id of the run as which a call continues, or "" if the call has
+// ended.
 func backgroundOf(r abi.Result) string {
 	var run struct {
 		Type   string `json:"type"`
@@ -52,12 +53,12 @@ func backgroundOf(r abi.Result) string {
 	return run.TaskID
 }
 
-// limitCodes are the codes of the limits that a call may reach.
+// limitCodes maps each limit that a call may reach to its code.
 var limitCodes = map[abi.Limit]wire.Code{
 	abi.LimitFuel: wire.CodeFuel, abi.LimitMemory: wire.CodeMemory, abi.LimitTime: wire.CodeTime, abi.LimitOutput: wire.CodeOutput,
 }
 
-// serverFailure returns the error of a call that has no result.
+// serverFailure returns the error of a call without a result.
 func serverFailure(r abi.Result) error {
 	if code, ok := limitCodes[r.Limit]; ok {
 		return &wire.Problem{Code: code, Detail: r.Error}
@@ -65,7 +66,7 @@ func serverFailure(r abi.Result) error {
 	return &toolError{r}
 }
 
-// attendCall waits for the run as which a call continues, and answers its questions.
+// attendCall waits for the run as which a call continues, and answers the run's questions.
 func (r *remote) attendCall(ctx context.Context, f *callFlags, id string, answers flagAnswers) (abi.Result, error) {
 	progress := newBar(r.err)
 	found, err := r.waitFor(ctx, []string{id}, progress, r.question(f.req.Tool, true, answers, progress))
@@ -84,7 +85,7 @@ func (r *remote) attendCall(ctx context.Context, f *callFlags, id string, answer
 
 var errUnanswered = errors.New("nobody answers the questions of the run here")
 
-// answerRuns answers the questions of runs, if somebody is there to answer them.
+// answerRuns answers the questions of runs, if somebody is there to answer.
 func (r *remote) answerRuns(ctx context.Context, runs []wire.Run, ask question) (err error) {
 	for _, run := range runs {
 		for _, key := range slices.Sorted(maps.Keys(run.Questions)) {
@@ -99,8 +100,8 @@ func (r *remote) answerRuns(ctx context.Context, runs []wire.Run, ask question) 
 	return err
 }
 
-// answerQuestion answers one question of a run. The server has added the number of the round
-// to the key that the tool has given it.
+// answerQuestion answers one question of a run. The server has appended the number of the
+// round to the key that the tool chose.
 func (r *remote) answerQuestion(ctx context.Context, run wire.Run, key string, ask question) error {
 	if ask == nil {
 		return errUnanswered

@@ -12,7 +12,7 @@ import (
 // maxPrintedCalls is how many calls of a run are printed.
 const maxPrintedCalls = 40
 
-// printCalls prints the nested calls of a run as a tree.
+// printCalls prints the calls made by a run as a tree.
 func (u *ui) printCalls(called wire.InnerCalls) {
 	if len(called.Calls) == 0 {
 		return
@@ -39,7 +39,8 @@ func (u *ui) printCalls(called wire.InnerCalls) {
 	}
 }
 
-// callState returns the symbol of a call, and says how it ended.
+// callState returns the symbol for the state of a call, and a text that says
+// how the call ended.
 func callState(c wire.InnerCall) (mark, text string) {
 	switch {
 	case c.Open():
@@ -55,7 +56,7 @@ func callState(c wire.InnerCall) (mark, text string) {
 	return mark, strings.ReplaceAll(cmp.Or(c.Error, string(c.Outcome)), "_", " ")
 }
 
-// callTime formats the duration of a call, usually milliseconds.
+// callTime formats the duration of a call, which is usually in milliseconds.
 func callTime(seconds float64) string {
 	if seconds < 1 {
 		return fmt.Sprintf("%.1fms", 1000*seconds)

@@ -97,7 +97,7 @@ names.`,
 	return cmd
 }
 
-// playDemo builds the plugins of the demo, opens them, and plays the session.
+// playDemo builds the plugins for the demo, opens them, and plays the session.
 func playDemo(ctx context.Context, a *app) error {
 	cache, err := a.config.cacheDir()
 	if err != nil {
@@ -148,8 +148,9 @@ func playDemo(ctx context.Context, a *app) error {
 	return demo.Play(ctx, s, a.printf)
 }
 
-// copyExamples copies the named plugins of dist, which has others too if all examples are
-// built. One of those may have a name that the demo expects of the starter pack.
+// copyExamples copies the named plugins from dist, which contains others too if all
+// examples have been built. One of those could have the same name as a plugin that the
+// demo expects to be in the starter pack.
 func copyExamples(dist, to string, names []string) error {
 	for _, name := range names {
 		data, err := os.ReadFile(filepath.Join(dist, name+".wasm"))
@@ -163,8 +164,8 @@ func copyExamples(dist, to string, names []string) error {
 	return nil
 }
 
-// buildDemo creates the working folder of the demo, and a folder with the plugins of
-// its projects.
+// buildDemo creates the working folder of the demo, and a folder with the plugins built
+// from its projects.
 func buildDemo(ctx context.Context, a *app, work, dist string, progress *bar) error {
 	for _, dir := range []string{work, dist} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -189,9 +190,8 @@ func buildDemo(ctx context.Context, a *app, work, dist string, progress *bar) er
 	return nil
 }
 
-// compileFirst compiles all plugins in advance, so that the times of the
-// session exclude it. A plugin that does not compile is reported when it is
-// called.
+// compileFirst compiles all plugins in advance, so that the times shown in the session do
+// not include compiling. A plugin that does not compile is reported when it is called.
 func compileFirst(ctx context.Context, s *server.Service, progress *bar) error {
 	defer progress.clear()
 	return s.Compile(ctx, func(done, total int, file string, _ error) {

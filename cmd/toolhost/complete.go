@@ -19,16 +19,16 @@ const completionTime = 2 * time.Second
 
 // An argument says how the arguments of a command are completed.
 type argument struct {
-	most  int                                                                         // number of arguments completed; 0: any number
-	words func(ctx context.Context, a *app, cmd *cobra.Command) ([]completion, error) // nil: names of files
-	files []string                                                                    // their extensions
+	most  int                                                                         // number of arguments completed; 0 means all
+	words func(ctx context.Context, a *app, cmd *cobra.Command) ([]completion, error) // completions for an argument; nil completes file names
+	files []string                                                                    // extensions of the files to complete
 }
 
-// A completion is a word and its description, which a plugin or a client may have
-// written.
+// A completion is a word with its description, which may have been written by a plugin
+// or a client.
 type completion struct{ word, about string }
 
-// arguments has the arguments of commands that take more than flags.
+// arguments describes the arguments of those commands that take more than flags.
 var arguments = map[string]argument{
 	"call": {most: 1, words: localTools}, "spawn": {most: 1, words: serverTools},
 	"check": {words: runs(false)}, "wait": {words: runs(false)}, "logs": {most: 1, words: runs(false)}, "remove": {words: runs(false)},
@@ -41,7 +41,7 @@ var arguments = map[string]argument{
 
 var configExtensions = []string{"yaml", "yml", "toml", "json"}
 
-// addCompletion adds completion of arguments and flags to all commands.
+// addCompletion adds completion for the arguments and flags of all commands.
 func addCompletion(a *app, root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	flags := map[string]cobra.CompletionFunc{
@@ -65,7 +65,7 @@ func addCompletion(a *app, root *cobra.Command) {
 	}
 }
 
-// complete completes the argument. After an error it completes nothing.
+// complete completes an argument. After an error it completes nothing.
 func (arg argument) complete(a *app) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		switch {
@@ -96,8 +96,8 @@ func (arg argument) complete(a *app) cobra.CompletionFunc {
 	}
 }
 
-// locally returns a function that completes words of the configured plugins. It compiles
-// none.
+// locally returns a function that completes words from the configured plugins. It does
+// not compile any plugin.
 func locally(list func(*plugins.Plugin) []completion) func(context.Context, *app, *cobra.Command) ([]completion, error) {
 	return func(ctx context.Context, a *app, _ *cobra.Command) (words []completion, err error) {
 		s, done, err := a.open(ctx, func(cfg *server.Config) { cfg.DescribeLater = true })
@@ -124,7 +124,7 @@ var localPlugins = locally(func(p *plugins.Plugin) []completion {
 	return []completion{{p.Manifest.Name, p.Manifest.Description}}
 })
 
-// remotely returns a function that completes words listed by a server.
+// remotely returns a function that completes words that a server lists.
 func remotely(list func(context.Context, *remote) ([]completion, error)) func(context.Context, *app, *cobra.Command) ([]completion, error) {
 	return func(ctx context.Context, a *app, cmd *cobra.Command) ([]completion, error) {
 		r, err := a.dial(cmd.Flags())
@@ -144,8 +144,8 @@ var serverTools = remotely(func(ctx context.Context, r *remote) (words []complet
 	return words, err
 })
 
-// runs returns a function that completes the newest runs of the session, or only the
-// active ones.
+// runs returns a function that completes the ids of the session's newest runs, or only
+// of its active ones.
 func runs(active bool) func(context.Context, *app, *cobra.Command) ([]completion, error) {
 	return remotely(func(ctx context.Context, r *remote) (words []completion, err error) {
 		found, err := r.client.Runs(ctx, client.RunQuery{Active: active})

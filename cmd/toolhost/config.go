@@ -20,42 +20,43 @@ import (
 	"github.com/toolhost/toolhost/server/vault"
 )
 
-// delim separates the parts of a key inside koanf. Files and messages use a dot,
-// which names of plugins may contain.
+// delim separates the parts of a key inside koanf. Files and messages use a dot instead,
+// which the names of plugins may contain.
 const delim = "/"
 
 func path(key string) string { return strings.ReplaceAll(key, ".", delim) }
 
-// value is the value of a key in one source.
+// value is the value that one source gives to a key.
 type value struct {
 	setting
-	raw     any      // as in a file
-	written []string // the list in a file, before its paths were made relative to another folder
+	raw     any      // value as in a file
+	written []string // list as written in a file, before its paths were made relative to another folder
 	source  string
 	from    sourceKind
-	err     error // why no setting accepts it
+	err     error // reason why no setting accepts the value
 }
 
 type sourceKind int
 
 const (
-	userFile  sourceKind = iota // the user's own configuration
-	namedFile                   // named by a flag or a variable, or trusted in the working directory
+	userFile  sourceKind = iota // user's own configuration
+	namedFile                   // file named by a flag or a variable, or trusted in the working directory
 	byHand                      // variables and flags
 )
 
-// loadedConfig is a configuration, the values it was merged from, and its problems.
+// loadedConfig is a configuration, together with the values from which it was merged, and
+// its problems.
 type loadedConfig struct {
 	config
 	table    []setting
-	merged   *koanf.Koanf       // the raw values of all layers
-	layers   []map[string]value // by key; later ones win
-	values   map[string]value   // merged, each with its last source
+	merged   *koanf.Koanf       // raw values of all layers
+	layers   []map[string]value // values by key; later layers win
+	values   map[string]value   // merged values, each with the last source that set it
 	problems problems
 	ignored  []ignoredFile     // files of the working directory that were ignored
 	files    []string          // files that were read; later ones win
-	trusted  map[string][]byte // content of files that had to be trusted
-	lockedAt string            // the last file with a lock next to it
+	trusted  map[string][]byte // contents of the files that had to be trusted
+	lockedAt string            // last file with a lock next to it
 	vault    *vault.Vault      // opened secrets; see openSecrets
 }
 
@@ -65,9 +66,9 @@ func newLoaded() *loadedConfig {
 	return c
 }
 
-// loadConfig merges the user's own configuration, the file that is named or
-// trusted, the environment and the flags. The error lists every problem. The
-// readable part is returned with it.
+// loadConfig merges the user's own configuration, the named or trusted file, the environment
+// and the flags. The error lists all problems. Even then, loadConfig returns the readable
+// part.
 func loadConfig(flags *pflag.FlagSet, environ []string) (*loadedConfig, error) {
 	c := newLoaded()
 	whole := c.addFiles(flags, environ)
@@ -103,11 +104,11 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loadedConfig, error) {
 	return c, c.problems.usage()
 }
 
-// maxCA is the largest certificate file, in bytes: four times the size of the
-// system's.
+// maxCA is the maximum size of a file of certificates, in bytes: four times the size of the
+// system's own.
 const maxCA = 1 << 20
 
-// checkEgress reads the file of certificates.
+// checkEgress reads the file of certificates, and reports its problems.
 func (c configCheck) checkEgress() {
 	e := &c.server.Host.Egress
 	if err := e.Check(); err != nil {
@@ -131,7 +132,7 @@ func (c configCheck) checkEgress() {
 	}
 }
 
-// add merges a layer of values over the earlier ones.
+// add merges a layer of values, which override the earlier ones.
 func (c *loadedConfig) add(from sourceKind, layer map[string]value) {
 	raw := map[string]any{}
 	for key, v := range layer {
@@ -148,13 +149,13 @@ func (c *loadedConfig) add(from sourceKind, layer map[string]value) {
 	c.layers = append(c.layers, layer)
 }
 
-// flagKeys are the flags that set a key.
+// flagKeys maps keys to the flags that set them.
 var flagKeys = map[string]string{
 	"plugins": "plugins", "data": "data", "log-level": "log.level", "log-format": "log.format",
 	"trusted-root": "trusted_root", "addr": "addr", "listen": "serve.listen", "engine": "engine",
 }
 
-// addFlags adds the values of the flags that are set.
+// addFlags adds the values of those flags that are set.
 func (c *loadedConfig) addFlags(flags *pflag.FlagSet) {
 	layer := map[string]value{}
 	flags.Visit(func(f *pflag.Flag) {
@@ -172,12 +173,13 @@ func (c *loadedConfig) addFlags(flags *pflag.FlagSet) {
 	c.add(byHand, layer)
 }
 
-// variable returns the name of a key's environment variable.
+// variable returns the name of the environment variable for a key.
 func variable(key string) string {
 	return "TOOLHOST_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// addVariables adds the values of the environment. Unknown variables are problems.
+// addVariables adds the values from the environment. Unknown variables are reported as
+// problems.
 func (c *loadedConfig) addVariables(environ []string) {
 	known := map[string]setting{}
 	for _, s := range c.table {
@@ -212,8 +214,9 @@ func (c *loadedConfig) addVariables(environ []string) {
 	c.add(byHand, layer)
 }
 
-// flatten adds the values of a mapping to values, with keys below at. A group with a mode
-// can be given as its mode: kv: write, as manifests have it, is kv: {mode: write}.
+// flatten adds the values in a mapping to values, with keys below at. For a group that has a
+// mode, the mode alone is enough: kv: write, which manifests also use, means kv: {mode:
+// write}.
 func flatten(table []setting, raw any, at string, values map[string]value) {
 	keys, ok := raw.(map[string]any)
 	if !ok {
@@ -255,8 +258,8 @@ func flatten(table []setting, raw any, at string, values map[string]value) {
 	}
 }
 
-// unknownKey returns the error of an unknown name below a key. It suggests a similar key, or
-// one of the same name in a group below.
+// unknownKey returns the error about an unknown name below a key. It suggests a similar key,
+// or a key with the same name in a group below.
 func unknownKey(table []setting, at, name string, names []string) error {
 	near := abi.Nearest(name, names)
 	for _, s := range table {
@@ -275,8 +278,8 @@ func unknownKey(table []setting, at, name string, names []string) error {
 	return fmt.Errorf("%s, expected one of %s", what, strings.Join(names, ", "))
 }
 
-// readValues sets the fields of values that fit. Null leaves the default, unless it has
-// a meaning.
+// readValues sets the fields whose values fit. Null leaves the default in place, unless it
+// has a meaning of its own.
 func readValues(values map[string]value) (wrong problems) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		v := values[key]
@@ -291,9 +294,9 @@ func readValues(values map[string]value) (wrong problems) {
 	return wrong
 }
 
-// problem is one problem of a configuration.
+// problem is one problem in a configuration.
 type problem struct {
-	key    string // as in a file; the file's name if it cannot be read
+	key    string // key as in a file, or the file's name if the file cannot be read
 	text   string
 	source string // source of the value: a file, a variable or a flag; empty if that is clear
 }
@@ -320,7 +323,7 @@ func (p problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// add adds the problems in an error, with keys below at.
+// add adds the problems that an error contains, with keys below at.
 func (p *problems) add(at string, err error) {
 	var inside problems
 	switch {
@@ -353,14 +356,14 @@ func (p problems) has(key string) bool {
 	return slices.ContainsFunc(p, func(one problem) bool { return one.key == key })
 }
 
-// problem adds a problem. Each key has only one, since others may just follow from it.
+// problem adds a problem. Each key gets only one, since others may be mere consequences.
 func (c *loadedConfig) problem(key, format string, args ...any) {
 	if !c.problems.has(key) {
 		c.problems = append(c.problems, problem{key, fmt.Sprintf(format, args...), c.source(key)})
 	}
 }
 
-// source returns the source of a key's value, or of an enclosing or enclosed one.
+// source returns the source of a key's value, or that of a key above or below it.
 func (c *loadedConfig) source(key string) string {
 	for at := key; at != ""; at = at[:max(0, strings.LastIndex(at, "."))] {
 		if v, ok := c.values[at]; ok {

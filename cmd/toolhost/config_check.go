@@ -22,10 +22,10 @@ import (
 	"github.com/toolhost/toolhost/server/vault"
 )
 
-// configCheck adds the problems of a configuration that it finds.
+// configCheck checks a configuration, and adds the problems that it finds.
 type configCheck struct{ *loadedConfig }
 
-// check reports contradictory values.
+// check reports values that contradict each other.
 func (c configCheck) check() {
 	c.checkEngine()
 	for rule := range c.server.Approvals.Tools {
@@ -49,14 +49,14 @@ func (c configCheck) check() {
 	}
 }
 
-// checkRule reports a key of a setting that is no name or pattern of tools.
+// checkRule reports a key of a setting that is neither the name of a tool nor a pattern.
 func (c configCheck) checkRule(setting, rule string) {
 	if _, err := slashpath.Match(rule, ""); err != nil || rule == "" {
 		c.problem(setting+"."+rule, "expected the name of a tool, or a pattern such as files_*")
 	}
 }
 
-// issuer returns the issuer of access tokens; nil if none is configured.
+// issuer returns the issuer of access tokens, or nil if none is configured.
 func (c *config) issuer() *identity.OAuth {
 	if o := c.oauth; o.Issuer == "" && o.Audience == "" && o.JWKS == "" && len(o.Scopes) == 0 {
 		return nil
@@ -64,9 +64,9 @@ func (c *config) issuer() *identity.OAuth {
 	return &c.oauth
 }
 
-// checkUse reports settings that are valid on their own but cannot work here:
-// missing or unsafe folders, contradictory limits, an open address, an untrusted
-// file.
+// checkUse reports settings that are valid on their own but cannot work here: folders that
+// are missing or unsafe, limits that contradict each other, an address open to others, a
+// file that is not trusted.
 func (c configCheck) checkUse() {
 	c.checkListen()
 	c.checkApprovals()
@@ -105,7 +105,7 @@ func (c configCheck) checkUse() {
 	}
 }
 
-// checkKeys returns what is wrong with the keys for users' secrets, if there are any.
+// checkKeys returns a problem with the keys for users' secrets, if there are such keys.
 func (c *config) checkKeys() error {
 	for name, s := range c.secrets {
 		if s.Scope == vault.OfUser && c.secretsKey == "" {
@@ -123,7 +123,8 @@ func (c *config) checkKeys() error {
 	return err
 }
 
-// checkSecrets reports files of secrets that are missing or unsafe, which would end calls.
+// checkSecrets reports files of secrets that are missing or unsafe, because they would
+// make calls fail.
 func (c configCheck) checkSecrets() {
 	for name, s := range c.secrets {
 		if s.File == "" {
@@ -142,7 +143,8 @@ func (c configCheck) checkSecrets() {
 	}
 }
 
-// checkFolder reports a missing folder, or an unsafe one if it must be safe.
+// checkFolder reports a folder that is missing, or that is unsafe although it must be
+// safe.
 func (c configCheck) checkFolder(key, dir string, safe bool) {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
@@ -158,7 +160,7 @@ func (c configCheck) checkFolder(key, dir string, safe bool) {
 	}
 }
 
-// checkLimits reports limits that can never be reached because of another one.
+// checkLimits reports limits that can never be reached because another limit is lower.
 func (c configCheck) checkLimits() {
 	limits := map[string]string{"background.per_session": "background.per_host"}
 	for _, name := range []string{"fuel", "memory", "output", "timeout", "background"} {
@@ -177,25 +179,25 @@ func (c configCheck) checkLimits() {
 	}
 }
 
-// number returns the current number of a key.
+// number returns the current value of a key that holds a number.
 func (c configCheck) number(key string) int64 {
 	s := c.table[slices.IndexFunc(c.table, func(s setting) bool { return s.key == key })]
 	return cmp.Or(reflect.ValueOf(s.to).Elem().Int(), reflect.ValueOf(s.builtIn).Int())
 }
 
-// minToken is the smallest length of a token that other machines could try to
-// guess, in bytes.
+// minToken is the minimum length of a token, in bytes, if other machines could try to
+// guess it.
 const minToken = 16
 
-// checkApprovals reports a guessable token for approvals.
+// checkApprovals reports a token for approvals that could be guessed.
 func (c configCheck) checkApprovals() {
 	if _, err := identity.NewApprovalToken(c.approvalToken); err != nil {
 		c.problem("approvals.token", "%v: set TOOLHOST_APPROVALS_TOKEN to random characters, such as the output of openssl rand -hex 16", err)
 	}
 }
 
-// checkListen reports an address that other machines could reach without a good
-// token.
+// checkListen reports an address that other machines could reach without a token, or with
+// one that is easy to guess.
 func (c configCheck) checkListen() {
 	const key = "serve.listen"
 	if c.listen == "" {

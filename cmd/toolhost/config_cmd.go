@@ -63,7 +63,7 @@ and check them.`,
 	return cmd
 }
 
-// showConfig shows all settings: the defaults, and the values that replace them.
+// showConfig shows all settings: the defaults, or the values that replace them.
 func (a *app) showConfig() error {
 	settings := showValues(a.config.inForce())
 	return a.answer(settings, nil, func() {
@@ -75,7 +75,8 @@ func (a *app) showConfig() error {
 	})
 }
 
-// inForce returns all settings: the defaults, and the values that replace them.
+// inForce returns the values of all settings: the defaults, or the values that
+// replace them.
 func (c *loadedConfig) inForce() map[string]value {
 	all := map[string]value{}
 	for _, s := range newLoaded().table {
@@ -95,7 +96,8 @@ type shown struct {
 	Effect effect `json:"applies"` // when a change takes effect
 }
 
-// text returns the value on one line, lists and mappings in YAML's flow style.
+// text returns the value on one line. Lists and mappings are in YAML's flow
+// style.
 func (s shown) text() string {
 	switch reflect.ValueOf(s.Value).Kind() {
 	case reflect.Slice, reflect.Map:
@@ -106,10 +108,11 @@ func (s shown) text() string {
 	return oneLine(fmt.Sprint(s.Value))
 }
 
-// tokens are the settings whose values are never shown.
+// tokens lists the settings whose values are never shown.
 var tokens = []string{"token", "approvals.token", "metrics.token"}
 
-// showValues returns values sorted by key, without the tokens.
+// showValues returns the values in the form in which they are shown, sorted by
+// key. It omits tokens.
 func showValues(values map[string]value) (out []shown) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		v := values[key]
@@ -126,7 +129,8 @@ func showValues(values map[string]value) (out []shown) {
 	return out
 }
 
-// withoutPassword returns the URL of an engine or a proxy without its password.
+// withoutPassword returns the URL of an engine or a proxy, with its password
+// removed.
 func withoutPassword(raw string) string {
 	u, err := url.Parse(raw)
 	if raw == "" {
@@ -141,8 +145,9 @@ func withoutPassword(raw string) string {
 	return u.Redacted()
 }
 
-// byDefault returns the default of a setting in the form of a file: empty if it
-// has no default, or if the default depends on other settings.
+// byDefault returns the default of a setting in the form used in files. It
+// returns nothing if there is no default, or if the default depends on other
+// settings.
 func (s setting) byDefault() any {
 	value := s.builtIn
 	if value == nil || s.key == "data" {
@@ -166,11 +171,11 @@ func configSchema() schema {
 	return all
 }
 
-// link matches a Markdown link and its text.
+// link matches a Markdown link, and captures its text.
 var link = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 
-// objectSchema returns the JSON Schema of a mapping with exactly the keys of a
-// table.
+// objectSchema returns the JSON Schema of a mapping whose keys are exactly those
+// of a table.
 func objectSchema(table []setting) schema {
 	object := func() schema {
 		return schema{"type": "object", "properties": schema{}, "additionalProperties": false}

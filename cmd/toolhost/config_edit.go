@@ -12,12 +12,12 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// configEditor changes the file of a configuration.
+// configEditor edits the file of a configuration.
 type configEditor struct{ *app }
 
-// file returns the file to which a source of plugins is added: the one that has the others,
-// or the one read last, or else the user's own. trusted reports whether the file is in
-// force because it is trusted.
+// file returns the file to which a source of plugins is added: the file that lists the
+// other sources, or else the file that was read last, or else the user's own. trusted
+// reports whether the file is in force because it is trusted.
 func (e configEditor) file() (name string, trusted bool, err error) {
 	c := e.config
 	v, set := c.values["plugins"]
@@ -39,8 +39,8 @@ func (e configEditor) file() (name string, trusted bool, err error) {
 	return name, !own && namedConfig(e.flags, e.environ) == "", nil
 }
 
-// add adds a source to the configuration, and returns the file. The starter pack stays in
-// use if it was. If the file cannot be changed, the error says what to add by hand.
+// add adds a source to the configuration, and returns the file. If the starter pack was in
+// use, it stays in use. If the file cannot be changed, the error says what to add by hand.
 func (e configEditor) add(source string) (string, error) {
 	name, trusted, err := e.file()
 	if err != nil {
@@ -94,7 +94,8 @@ func (e configEditor) add(source string) (string, error) {
 	return name, err
 }
 
-// rewrite replaces a file and keeps its permissions. A new file is for this user only.
+// rewrite replaces a file and keeps its permissions. A new file is accessible to this user
+// only.
 func rewrite(name string, data []byte) error {
 	perm := fs.FileMode(0o600)
 	if info, err := os.Stat(name); err == nil {

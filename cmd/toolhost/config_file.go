@@ -16,17 +16,19 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// configNames are the names of configuration files. A folder has at most one.
+// configNames lists the names that a configuration file can have. A folder has at
+// most one such file.
 var configNames = []string{"toolhost.yaml", "toolhost.toml", "toolhost.json"}
 
-// userData returns this user's data folder. It is empty if no home folder is
-// known: the working directory may belong to someone else.
+// userData returns this user's data folder. It is empty if no home folder is known,
+// because the working directory may belong to someone else.
 func userData() string {
 	home, _ := os.UserHomeDir()
 	return ownFolder(os.Getenv("XDG_DATA_HOME"), filepath.Join(home, ".local", "share"))
 }
 
-// userConfig returns the folder of this user's own configuration; empty likewise.
+// userConfig returns the folder of this user's own configuration. It is empty if no
+// home folder is known.
 func userConfig() string {
 	dir, _ := os.UserConfigDir()
 	return ownFolder(os.Getenv("XDG_CONFIG_HOME"), dir)
@@ -41,8 +43,9 @@ func ownFolder(candidates ...string) string {
 	return ""
 }
 
-// addFiles reads the user's own configuration, and the named file, or else the
-// trusted one of the working directory. It reports whether it could read all.
+// addFiles reads the user's own configuration, and then the named file or else the
+// trusted file of the working directory. It reports whether it could read all of
+// them.
 func (c *loadedConfig) addFiles(flags *pflag.FlagSet, environ []string) bool {
 	whole := c.addUserFile()
 	if name := namedConfig(flags, environ); name != "" {
@@ -84,8 +87,8 @@ func configsIn(dir string) (found []string) {
 	return found
 }
 
-// readConfig reads a configuration, up to the size limit of its format. It opens the
-// file once, so that check sees the file that is read; nil checks nothing.
+// readConfig reads a configuration, up to the size limit for its format. It opens
+// the file only once, so that check, unless it is nil, sees the same file.
 func readConfig(name string, check func(*os.File) error) ([]byte, error) {
 	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
 	if err != nil {
@@ -112,8 +115,8 @@ func readConfig(name string, check func(*os.File) error) ([]byte, error) {
 	return data, err
 }
 
-// checkOwn returns an error if others can write to or replace a configuration of the
-// user's own.
+// checkOwn returns an error if others can write to or replace a user's own
+// configuration file.
 func checkOwn(file *os.File) error {
 	if err := owned.Behind(filepath.Dir(file.Name())); err != nil {
 		return err
@@ -121,9 +124,9 @@ func checkOwn(file *os.File) error {
 	return owned.Opened(file)
 }
 
-// addFile adds the content of the file with one of these names, and reports
-// whether it could. There must be only one. It reads the file unless contents has
-// it.
+// addFile adds the content of the file that has one of these names, and reports
+// whether it could. There must be only one such file. If contents is not nil, it
+// holds the content, and the file itself is not read.
 func (c *loadedConfig) addFile(kind sourceKind, names []string, contents map[string][]byte) bool {
 	if len(names) == 0 {
 		return true
@@ -158,7 +161,7 @@ func (c *loadedConfig) addFile(kind sourceKind, names []string, contents map[str
 	return true
 }
 
-// parse parses a file, and makes its paths absolute or relative to the working
+// parse parses a file. Its paths become absolute or relative to the working
 // directory.
 func (c *loadedConfig) parse(name string, data []byte) (map[string]value, error) {
 	raw, err := document.Decode(name, data)
@@ -181,7 +184,7 @@ func (c *loadedConfig) parse(name string, data []byte) (map[string]value, error)
 	return layer, nil
 }
 
-// asWritten returns the texts of a list.
+// asWritten returns the strings in a list, as they are written.
 func asWritten(raw any) (all []string) {
 	list, _ := raw.([]any)
 	for _, item := range list {
@@ -192,7 +195,8 @@ func asWritten(raw any) (all []string) {
 	return all
 }
 
-// flat returns an error on one line, without the path that is reported with it.
+// flat formats an error as one line, without the path that is reported along with
+// it.
 func flat(err error) string {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err

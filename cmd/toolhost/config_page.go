@@ -10,11 +10,11 @@ import (
 	"github.com/toolhost/toolhost/server/webui"
 )
 
-// operatorPage is the part of the configuration on the operators' page.
+// operatorPage provides what the operators' page shows of the configuration.
 type operatorPage struct{ *app }
 
-// settings returns all settings for the operators' page. Of variables and settings of
-// plugins it has only the names: their values may be secret.
+// settings returns all settings for the operators' page. For variables and settings
+// of plugins, it returns only the names: their values may be secret.
 func (p operatorPage) settings() (out []webui.Setting) {
 	all := p.now().inForce()
 	for key, v := range p.config.inForce() {
@@ -39,8 +39,8 @@ func (p operatorPage) settings() (out []webui.Setting) {
 	return out
 }
 
-// lacking returns a function for the operators' page: it returns the lines that grant
-// a plugin its missing needs, and where they belong.
+// lacking returns a function for the operators' page. The function returns the lines
+// that grant a plugin the needs that it lacks, and where to add them.
 func (p operatorPage) lacking(s *server.Service) func(plugin string) (addTo, lines string) {
 	return func(plugin string) (addTo, lines string) {
 		c := p.now()

@@ -18,8 +18,8 @@ import (
 )
 
 // checkPlugins reports what toolhost list would report: plugins that cannot be loaded, and
-// settings for plugins and tools that do not exist. It also reports grants that are too
-// little for each tool of their plugin. It creates no folder.
+// settings for plugins and tools that do not exist. It also reports plugins whose grants
+// are not enough for any of their tools. It creates no folders.
 func (c configCheck) checkPlugins(ctx context.Context) error {
 	unread := slices.ContainsFunc(c.problems, func(p problem) bool { return strings.HasPrefix(p.key, "plugins") })
 	if unread || len(c.folders()) == 0 {
@@ -64,7 +64,7 @@ func (c configCheck) checkPlugins(ctx context.Context) error {
 	return nil
 }
 
-// pluginsConfig returns the configuration of a registry that writes nothing.
+// pluginsConfig returns the configuration for a registry of plugins that writes nothing.
 func (c configCheck) pluginsConfig() plugins.Config {
 	var s server.Config
 	c.apply(&s)
@@ -76,7 +76,7 @@ func (c configCheck) pluginsConfig() plugins.Config {
 	return cfg
 }
 
-// checkTools reports unknown names of tools, and patterns that match none.
+// checkTools reports unknown tool names, and patterns that match no tools.
 func (c configCheck) checkTools(r *plugins.Registry) {
 	for _, p := range c.unusedRules(r.Tools()) {
 		c.problem(p.key, "%s", p.text)
@@ -91,8 +91,8 @@ func (c configCheck) checkTools(r *plugins.Registry) {
 	}
 }
 
-// unusedRules returns the names and patterns in approvals.tools and listing that match no
-// tool. They are usually misspelled.
+// unusedRules returns those names and patterns in approvals.tools and listing that match
+// no tool. They are usually misspelled.
 func (c *loadedConfig) unusedRules(tools []*plugins.Tool) (found problems) {
 	var names []string
 	for _, t := range tools {
@@ -113,7 +113,7 @@ func (c *loadedConfig) unusedRules(tools []*plugins.Tool) (found problems) {
 	return found
 }
 
-// addUnused adds a rule of a setting if it matches none of the names.
+// addUnused adds a problem if a rule in a setting matches none of the names.
 func (p *problems) addUnused(setting, rule string, names []string) {
 	if slices.ContainsFunc(names, func(name string) bool { ok, _ := slashpath.Match(rule, name); return ok }) {
 		return

@@ -19,16 +19,16 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Constants of the cluster demo.
+// Settings of the cluster demo.
 const (
 	clusterHosts = 3
 	clusterLease = 2 * time.Second // short, so that nobody has to wait long
-	clusterLimit = 400_000_000     // some seconds of work
+	clusterLimit = 400_000_000     // size of a task that takes some seconds
 	clusterWait  = 10 * time.Minute
 )
 
-// playCluster runs three hosts on one database, and kills the host that works on the
-// run.
+// playCluster runs three hosts that share a database, and kills the host that is
+// working on the run.
 func playCluster(ctx context.Context, a *app) error {
 	cache, err := a.config.cacheDir()
 	if err != nil {
@@ -73,7 +73,7 @@ func playCluster(ctx context.Context, a *app) error {
 	return nil
 }
 
-// database returns the configured database, or a temporary one.
+// database returns the URL of the configured database, or of a temporary one.
 func (c *clusterDemo) database() (url string, stop func(), err error) {
 	if c.config.engine != "" {
 		return c.config.engine, func() {}, nil
@@ -89,7 +89,7 @@ func (c *clusterDemo) database() (url string, stop func(), err error) {
 	return database.URL, database.Stop, nil
 }
 
-// start starts the hosts, which serve the plugins in dist.
+// start starts the hosts, which serve the plugins in the folder dist.
 func (c *clusterDemo) start(ctx context.Context, temp, dist, database string) (*fleet.Fleet, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -109,13 +109,13 @@ func (c *clusterDemo) start(ctx context.Context, temp, dist, database string) (*
 	return fleet.Start(ctx, fleet.Config{Program: program, Args: []string{"--config", config}, Engine: database, Folder: temp, Hosts: clusterHosts})
 }
 
-// clusterDemo plays an agent behind a load balancer, and shows what happens to the
+// clusterDemo plays an agent behind a load balancer, and shows what happens on the
 // hosts.
 type clusterDemo struct {
 	*app
 	hosts  *fleet.Fleet
 	client *client.Client
-	ids    []string // ids of the hosts, in the order of their start
+	ids    []string // ids of the hosts, in the order in which they were started
 }
 
 func (c *clusterDemo) play(ctx context.Context) error {
@@ -173,7 +173,7 @@ func (c *clusterDemo) play(ctx context.Context) error {
 	return nil
 }
 
-// until checks a run until enough reports true, and prints its state.
+// until checks on a run, and prints its state, until enough returns true.
 func (c *clusterDemo) until(ctx context.Context, id string, enough func(wire.Run) bool) (wire.Run, error) {
 	for {
 		run, err := c.client.Run(ctx, id)
@@ -207,7 +207,7 @@ func percent(run wire.Run) string {
 	return fmt.Sprintf(", %.0f %%", 100*share(run))
 }
 
-// learn gets the id of each host from the host itself.
+// learn asks each host for its id.
 func (c *clusterDemo) learn(ctx context.Context) error {
 	c.ids = nil
 	for _, url := range c.hosts.URLs() {
@@ -229,7 +229,7 @@ func (c *clusterDemo) learn(ctx context.Context) error {
 	return nil
 }
 
-// worker finds the host that works on a run.
+// worker finds the host that is working on a run.
 func (c *clusterDemo) worker(ctx context.Context) (int, error) {
 	found, err := c.client.Hosts(ctx)
 	if err != nil {

@@ -32,7 +32,7 @@ an agent sees of the tools. It ends with Ctrl-C.`,
 	}
 }
 
-// devPoll is how often the files of a project are checked.
+// devPoll is the interval at which the files of a project are checked.
 const devPoll = 200 * time.Millisecond
 
 func dev(ctx context.Context, a *app, dir string) error {
@@ -78,8 +78,8 @@ func makeAndTest(ctx context.Context, a *app, dir string) error {
 	return testFile(ctx, a, made.File)
 }
 
-// printAgentView shows the definitions that an agent sees, which cost tokens in each of its
-// turns.
+// printAgentView prints the definitions as an agent sees them, and which cost it tokens in
+// every turn.
 func (u *ui) printAgentView(m *abi.Manifest) {
 	for _, t := range m.Tools {
 		u.printf("\n%s: %s\n  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), brief(t.InputSchema))
@@ -87,7 +87,7 @@ func (u *ui) printAgentView(m *abi.Manifest) {
 	u.printf("\n")
 }
 
-// sourcesOf identifies the state of the files of a project.
+// sourcesOf returns a text that changes whenever the files of a project change.
 func sourcesOf(dir string) (string, error) {
 	var b strings.Builder
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

@@ -9,15 +9,16 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// difference returns what is new in a configuration. changed is compared with the current
-// one, and takes effect at a reload; later is compared with that of the start, and needs
-// a restart.
+// difference returns the changes in a new configuration. The settings in changed take effect
+// at a reload, and are compared with the current configuration. Those in later need a
+// restart, and are compared with the configuration from startup.
 func (r *reloader) difference(next *loadedConfig) (changed, later []wire.SettingChange) {
 	return settingChanges(r.now(), next, live), settingChanges(r.config, next, restart)
 }
 
-// settingChanges returns the changes of the settings with an effect, without values that may
-// be secret. What is shown alike, such as a default that is written out, has not changed.
+// settingChanges returns the changes to settings that take effect at the given time. It
+// leaves out values that may be secret. A setting that is shown in the same way, such as a
+// default that is now written out, has not changed.
 func settingChanges(before, next *loadedConfig, when effect) []wire.SettingChange {
 	out := []wire.SettingChange{}
 	old, now := before.inForce(), next.inForce()
@@ -40,7 +41,7 @@ func settingChanges(before, next *loadedConfig, when effect) []wire.SettingChang
 	return out
 }
 
-// field returns the value of the setting's field; nil if the setting is in a mapping that
+// field returns the value of the setting's field, or nil if the setting is in a mapping that
 // does not have it.
 func (v value) field() any {
 	if v.to == nil {
@@ -49,8 +50,7 @@ func (v value) field() any {
 	return reflect.ValueOf(v.to).Elem().Interface()
 }
 
-// mayBeSecret reports whether the value of a key may contain a token, a password or a
-// secret.
+// mayBeSecret reports whether a key's value may contain a token, a password or a secret.
 func mayBeSecret(key string) bool {
 	inside := func(group string, names ...string) bool {
 		rest, ok := strings.CutPrefix(key, group)
@@ -60,10 +60,10 @@ func mayBeSecret(key string) bool {
 		inside("grants.", "env", "config", "http") || inside("secrets.", "command")
 }
 
-// maxShownValue is how many characters of a value are shown.
+// maxShownValue is the number of characters of a value that are shown.
 const maxShownValue = 200
 
-// shownValue returns a value as shown to operators.
+// shownValue returns a value in the form that operators see.
 func shownValue(key string, v value) string {
 	if text := showValues(map[string]value{key: v})[0].text(); text != "" {
 		return short(text, maxShownValue)

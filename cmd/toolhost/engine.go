@@ -17,14 +17,14 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/postgres"
 )
 
-// Settings of an engine that several hosts share.
+// Settings for an engine that several hosts share.
 const (
 	sharedLease   = time.Minute      // longer than a failover of most databases
 	connectWithin = 30 * time.Second // includes updating the schema
 )
 
-// connect connects to the configured engine; nil if there is none. Call disconnect at the
-// end.
+// connect connects to the configured engine, or returns nil if none is configured. Call
+// disconnect at the end.
 func (a *app) connect(ctx context.Context) (e engine.Engine, disconnect func(), err error) {
 	if a.config.engine == "" {
 		return nil, func() {}, nil
@@ -52,8 +52,8 @@ func (a *app) connect(ctx context.Context) (e engine.Engine, disconnect func(), 
 	return shared, func() { within(endGrace, func() { _ = shared.Close() }) }, nil
 }
 
-// hostName returns the name of a server among those that share its engine: the machine,
-// and the port, since a machine may have several.
+// hostName returns the name by which a server is known among those that share its engine.
+// It consists of the machine and the port, since several servers may run on one machine.
 func hostName(listen string) string {
 	name, _ := os.Hostname() // empty if unknown
 	if _, port, err := net.SplitHostPort(listen); err == nil && name != "" && port != "0" {
@@ -62,7 +62,7 @@ func hostName(listen string) string {
 	return name
 }
 
-// unconnected returns the error of an unusable database, with the remedy.
+// unconnected returns the error for a database that cannot be used, with a remedy.
 func unconnected(ctx, opening context.Context, database string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -77,7 +77,8 @@ func unconnected(ctx, opening context.Context, database string, err error) error
 	return &usageError{fmt.Errorf("engine %s: %w", withoutPassword(database), err), hint}
 }
 
-// checkEngine checks what it can of the engine's URL without connecting to the database.
+// checkEngine checks the engine's URL, insofar as this is possible without connecting to
+// the database.
 func (c configCheck) checkEngine() {
 	if c.engine == "" {
 		return

@@ -18,12 +18,12 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// The exit codes. They are part of the command's contract.
+// The exit codes, which are part of the command's contract.
 const (
 	exitOK          = 0
-	exitToolError   = 1 // the tool failed, or the plugin broke
-	exitUsage       = 2 // usage or configuration
-	exitLimit       = 3 // fuel, memory, time or output
+	exitToolError   = 1 // the tool reported an error, or the plugin broke
+	exitUsage       = 2 // mistake on the command line or in the configuration
+	exitLimit       = 3 // limit on fuel, memory, time or output reached
 	exitDenied      = 4
 	exitNotFound    = 5
 	exitInterrupted = 130
@@ -43,7 +43,7 @@ type reportedError struct{ error }
 
 func (e *reportedError) Unwrap() error { return e.error }
 
-// hintError is an error with a hint of its own.
+// hintError is an error that comes with a hint.
 type hintError struct {
 	error
 	hint string
@@ -51,12 +51,12 @@ type hintError struct {
 
 func (e *hintError) Unwrap() error { return e.error }
 
-// toolError is the error of a tool that ran and reported an error.
+// toolError is the error for a tool that ran and reported an error.
 type toolError struct{ result abi.Result }
 
 func (e *toolError) Error() string { return e.result.Error }
 
-// diagnosis is an error as shown to a user and a script.
+// diagnosis is an error in the form shown to users and scripts.
 type diagnosis struct {
 	exit    int
 	Code    string `json:"code"`
@@ -64,8 +64,9 @@ type diagnosis struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
-// reasons are the exit codes and hints of a service's errors, in this process
-// or behind a server. Unlisted codes are mistakes in a request.
+// reasons maps the codes of a service's errors, in this process or behind a
+// server, to exit codes and hints. Codes that are not listed are mistakes in a
+// request.
 var reasons = map[wire.Code]struct {
 	exit int
 	hint string
@@ -78,7 +79,7 @@ var reasons = map[wire.Code]struct {
 	wire.CodeFiles:        {exitLimit, "raise the limit of open files: ulimit -n"},
 	wire.CodeLimit:        {exitLimit, "toolhost tasks --active lists active runs, toolhost schedules lists schedules"},
 	wire.CodeTooLarge:     {exitLimit, ""},
-	wire.CodeDenied:       {exitDenied, ""}, // a grant or an approval is missing: the message says which
+	wire.CodeDenied:       {exitDenied, ""}, // a grant or an approval is missing: the message says which one
 	wire.CodeForbidden:    {exitDenied, ""},
 	wire.CodeScope:        {exitDenied, ""},
 	wire.CodeUnauthorized: {exitDenied, "set TOOLHOST_TOKEN to the token of the server, or to an access token for it"},
@@ -91,7 +92,7 @@ var reasons = map[wire.Code]struct {
 	wire.CodeIssuer:       {exitToolError, ""},
 }
 
-// diagnose maps every error to an exit code and a hint.
+// diagnose determines the exit code and the hint for an error.
 func diagnose(ctx context.Context, err error) diagnosis {
 	var (
 		usage   *usageError

@@ -12,11 +12,11 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// execTool is the plugin that runs scripts, and its tool.
+// execTool is the name of the plugin that runs scripts, and of its tool.
 const execTool = "exec"
 
-// runScripts lets agents run scripts, with every tool unless the operator grants
-// others.
+// runScripts lets agents run scripts. The scripts can call every tool, unless
+// the operator has granted others.
 func (c *config) runScripts() {
 	c.exec = true
 	if _, granted := c.server.Grants[execTool]; !granted {

@@ -32,14 +32,14 @@ func exportCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// exporter packs the configured plugins, with the names from its flags.
+// exporter packs the configured plugins, under the names from its flags.
 type exporter struct {
 	*app
 	name, version, description, author string
-	program                            bool // include this program
+	program                            bool // whether to include this program
 }
 
-// addFlags adds the flags that both formats have.
+// addFlags adds the flags for both formats.
 func (e *exporter) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&e.name, "name", "", "name: lower-case letters, digits and hyphens (default: that of what is written)")
 	cmd.Flags().StringVar(&e.version, "version", "", "semantic version (default: that of the plugin if there is one, or 1.0.0)")
@@ -47,7 +47,7 @@ func (e *exporter) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&e.author, "author", "", "who publishes it")
 }
 
-// exported is the help text that both formats share.
+// exported is the part of the help text that both formats share.
 const exported = `
 It has copies of the configured plugins, and grants them what they are granted here,
 except what only this machine has: folders, variables, settings and secrets. The
@@ -118,8 +118,8 @@ install. It includes this program, and is for machines of this system.
 	return cmd
 }
 
-// bundle returns the input of an export: the loaded plugins. It reports problems
-// of the others.
+// bundle returns the loaded plugins in the form that an export needs. It reports the
+// problems of the others.
 func (e *exporter) bundle(ctx context.Context) (b export.Bundle, err error) {
 	if err := export.CheckName(e.name); err != nil {
 		return b, &usageError{err, "name it with --name"}
@@ -153,7 +153,7 @@ func (e *exporter) bundle(ctx context.Context) (b export.Bundle, err error) {
 	return b, err
 }
 
-// packPlugin returns a plugin with its files.
+// packPlugin returns a plugin together with its files.
 func packPlugin(p *plugins.Plugin) (export.Plugin, error) {
 	out := export.Plugin{Name: p.Manifest.Name, Version: p.Manifest.Version, Description: p.Manifest.Description}
 	for _, t := range p.Tools {
@@ -173,7 +173,7 @@ func packPlugin(p *plugins.Plugin) (export.Plugin, error) {
 	return out, err
 }
 
-// portableConfig returns a configuration that serves exported plugins with their
+// portableConfig returns a configuration that serves the exported plugins with their
 // grants. It reports and leaves out what has no meaning on another machine.
 func (e *exporter) portableConfig(loaded []*plugins.Plugin) string {
 	var text strings.Builder
@@ -243,13 +243,13 @@ func thisProgram() (*export.Program, error) {
 	return &export.Program{GOOS: runtime.GOOS, Data: data}, err
 }
 
-// errThere is the error of a file or folder that must not exist.
+// errThere is the error for a file or folder that already exists.
 func errThere(name string) error {
 	return &usageError{fmt.Errorf("%s is there already", name), "choose another name, or remove it"}
 }
 
-// writeFolder writes files to a folder that must not exist, and prints their names. If it
-// fails, it leaves nothing.
+// writeFolder writes files to a new folder, which must not exist yet, and prints their
+// names. If it fails, it leaves nothing behind.
 func (u *ui) writeFolder(dir string, files map[string]export.File) (err error) {
 	if err := os.Mkdir(dir, 0o755); errors.Is(err, fs.ErrExist) {
 		return errThere(dir)

@@ -34,17 +34,17 @@ func inspectCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// inspection is the output of inspect.
+// inspection is the output of the command inspect.
 type inspection struct {
 	File      string         `json:"file"`
 	Module    *host.Info     `json:"module"`
 	Source    string         `json:"manifest_source"`
 	Manifest  *abi.Manifest  `json:"manifest"`
 	Cost      host.Cost      `json:"cost"`
-	Lock      string         `json:"lock,omitempty"`      // comparison with the lock, for people
-	Signature string         `json:"signature,omitempty"` // who signed it, or why not, for people; empty if trust names no signer
-	Isolation host.Isolation `json:"isolation"`           // how calls are isolated
-	Waiting   waiting        `json:"waiting"`             // what happens to a waiting run
+	Lock      string         `json:"lock,omitempty"`      // comparison with the lock, in words
+	Signature string         `json:"signature,omitempty"` // who signed the plugin or why nobody did, in words; empty if trust names no signer
+	Isolation host.Isolation `json:"isolation"`           // how the plugin's calls are isolated
+	Waiting   waiting        `json:"waiting"`             // what happens to a run while it waits
 	Lacking   string         `json:"needed_grants_yaml,omitempty"`
 }
 
@@ -75,7 +75,7 @@ func inspectFile(ctx context.Context, a *app, name string) error {
 	return a.answer(i, nil, func() { i.print(a) })
 }
 
-// inspectModule shows a module that is no plugin, for the given reason.
+// inspectModule shows a module that is not a plugin, for the reason why.
 func inspectModule(u *ui, name string, wasm []byte, why error) error {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {
@@ -117,7 +117,7 @@ func inspectModule(u *ui, name string, wasm []byte, why error) error {
 	})
 }
 
-// printNames prints a list of names below a title.
+// printNames prints a list of names under a title.
 func (u *ui) printNames(title string, names []string) {
 	u.printf("\n%s\n", title)
 	for _, name := range names {
@@ -141,7 +141,7 @@ func inspectPlugin(ctx context.Context, a *app, name string, wasm []byte) (i ins
 	return i, err
 }
 
-// withUngranted calls do with the plugin of a file, loaded without grants.
+// withUngranted calls do with the plugin in a file, which it has loaded without grants.
 func (a *app) withUngranted(ctx context.Context, name string, do func(*host.Host, *plugins.Plugin, []plugins.Problem) error) error {
 	return a.withHost(ctx, func(h *host.Host, cacheDir string) error {
 		folder := plugins.Folder{Path: filepath.Dir(name), FS: os.DirFS(filepath.Dir(name))} // anyone may have written it
@@ -171,7 +171,7 @@ func (a *app) examine(h *host.Host, p *plugins.Plugin, name string, wasm []byte)
 	return i, err
 }
 
-// print prints the result for people.
+// print prints the inspection for people.
 func (i inspection) print(a *app) {
 	m := i.Manifest
 	a.printf("%s %s: %s\n\n", m.Name, m.Version, oneLine(m.Description))
@@ -220,7 +220,7 @@ func (i inspection) print(a *app) {
 // needs formats the needs of a plugin as the operator would grant them.
 func needs(m *abi.Manifest) string { return cmp.Or(strings.Join(plugins.Needs(m), ", "), "-") }
 
-// describeIsolation says how calls are isolated, and why.
+// describeIsolation says in words how calls are isolated, and why.
 func describeIsolation(i host.Isolation, tools []abi.Tool) string {
 	if i.Mode != host.Reset {
 		return "a fresh instance for each call: " + i.Why
@@ -239,15 +239,16 @@ func describeIsolation(i host.Isolation, tools []abi.Tool) string {
 	return text
 }
 
-// waiting says what happens to a background run that waits for operations it has
+// waiting says what happens to a background run while it waits for operations that it has
 // started.
 type waiting struct {
-	Suspends bool     `json:"suspends"`         // it gives up its instance
-	Why      string   `json:"why,omitempty"`    // why it does not
-	Unless   []string `json:"unless,omitempty"` // what makes a run keep its instance
+	Suspends bool     `json:"suspends"`         // whether the run gives up its instance
+	Why      string   `json:"why,omitempty"`    // reason why it does not
+	Unless   []string `json:"unless,omitempty"` // conditions under which a run keeps its instance
 }
 
-// waiting returns what happens to waiting runs of a plugin, with its grant and all needs.
+// waiting returns what happens to a plugin's runs while they wait, with its grant and all
+// of its needs.
 func (c *config) waiting(p *plugins.Plugin, m *host.Info, i host.Isolation) waiting {
 	needs, grant := p.Manifest.AllNeeds().All(), c.server.Grants[p.Manifest.Name]
 	why := host.Resident(i, len(needs.Files)+len(grant.Files) > 0)
@@ -265,7 +266,7 @@ func (c *config) waiting(p *plugins.Plugin, m *host.Info, i host.Isolation) wait
 	return w
 }
 
-// String returns the text for people.
+// String describes the waiting in words.
 func (w waiting) String() string {
 	if !w.Suspends {
 		return "a run that waits keeps its instance: " + w.Why

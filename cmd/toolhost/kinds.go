@@ -21,15 +21,15 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// kind is the type of a setting: how its values are read, shown and described.
+// kind is the type of a setting: it says how to read, show and describe its values.
 type kind struct {
 	schema schema                                  // schema of the value in a file
-	set    func(to reflect.Value, value any) error // sets the field to the value of a file; the error may be problems
-	parse  func(text string) any                   // converts a variable to the value of a file; nil keeps the text
-	show   func(value any) any                     // converts the field to the value of a file; nil keeps it
-	paths  bool                                    // the value has paths, see rebase
+	set    func(to reflect.Value, value any) error // sets the field from the value in a file; the error may be of type problems
+	parse  func(text string) any                   // converts a variable to the value in a file; nil keeps the text
+	show   func(value any) any                     // converts the field to the value in a file; nil keeps it
+	paths  bool                                    // whether the value contains paths: see rebase
 
-	each func(name string) []setting // for keys that end in *: the table of each name
+	each func(name string) []setting // table of settings for each name, for keys that end in *
 }
 
 // schema is a JSON Schema.
@@ -46,7 +46,7 @@ var (
 	duration = durationFrom(0)
 	delay    = kind{schema: anyOf(duration.schema, schema{"type": "null"}), set: setDelay, show: showDuration}
 
-	// budget is a duration or none.
+	// budget is the kind of a duration, or none.
 	budget = kind{schema: anyOf(duration.schema, schema{"const": "none"}), set: setBudget, show: showBudget}
 
 	list    = listOf(text, func(text string) any { return anyList(filepath.SplitList(text)) })
@@ -64,7 +64,7 @@ var (
 
 func anyOf(schemas ...schema) schema { return schema{"anyOf": schemas} }
 
-// oneOf returns the kind of a text with these possible values.
+// oneOf returns the kind of a text that is one of these names.
 func oneOf(names ...string) kind {
 	return kind{schema: schema{"enum": names}, set: func(to reflect.Value, value any) error {
 		text, ok := value.(string)
@@ -75,7 +75,7 @@ func oneOf(names ...string) kind {
 	}}
 }
 
-// sizeFrom returns the kind of a number of bytes: 0, or at least least.
+// sizeFrom returns the kind of a number of bytes that is 0, or at least least.
 func sizeFrom(least int64) kind {
 	text := schema{"type": "string", "pattern": sizes.String()}
 	return kind{
@@ -84,7 +84,7 @@ func sizeFrom(least int64) kind {
 	}
 }
 
-// durationFrom returns the kind of a duration: 0, or at least least.
+// durationFrom returns the kind of a duration that is 0, or at least least.
 func durationFrom(least time.Duration) kind {
 	text := schema{"type": "string", "pattern": `^\+?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`}
 	return kind{
@@ -108,8 +108,8 @@ func showBudget(value any) any {
 	return showDuration(value)
 }
 
-// number returns a function that reads an integer: 0, or at least least, which may be
-// negative.
+// number returns a function that reads an integer, which must be 0, or at least least.
+// least may be negative.
 func number(want string, of func(any) (int64, bool), least int64, show func(any) any) func(reflect.Value, any) error {
 	return func(to reflect.Value, value any) error {
 		n, ok := of(value)
@@ -126,7 +126,7 @@ func number(want string, of func(any) (int64, bool), least int64, show func(any)
 	}
 }
 
-// wholeOf returns a whole number, which is a float64 in JSON.
+// wholeOf converts a value to an integer, if it is one. In JSON, it is a float64.
 func wholeOf(value any) (int64, bool) {
 	switch v := reflect.ValueOf(value); {
 	case v.CanInt():
@@ -137,7 +137,7 @@ func wholeOf(value any) (int64, bool) {
 	return 0, false
 }
 
-// sizes matches sizes. It is also a pattern of JSON Schema, which has no flags.
+// sizes matches sizes. It is also used as a pattern in JSON Schema, which has no flags.
 var sizes = regexp.MustCompile(`^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([KkMmGgTt][Ii]?[Bb]|[Bb])?\s*$`)
 
 func sizeOf(value any) (int64, bool) {
@@ -152,7 +152,7 @@ func sizeOf(value any) (int64, bool) {
 	return int64(n), err == nil && n <= 1<<60
 }
 
-// durationOf returns a duration. A number has no unit, so it must be 0.
+// durationOf returns a duration. A number has no unit, so only 0 is allowed.
 func durationOf(value any) (int64, bool) {
 	text, ok := value.(string)
 	if !ok {
@@ -163,8 +163,8 @@ func durationOf(value any) (int64, bool) {
 	return int64(d), err == nil
 }
 
-// setDelay reads a duration; 0 and null mean never, which a field has as a
-// negative duration.
+// setDelay reads a duration. 0 and null mean never, which is a negative duration in a
+// field.
 func setDelay(to reflect.Value, value any) (err error) {
 	if value != nil {
 		err = duration.set(to, value)
@@ -175,7 +175,7 @@ func setDelay(to reflect.Value, value any) (err error) {
 	return err
 }
 
-// showSize formats a number of bytes in the largest unit without a fraction.
+// showSize formats a number of bytes in the largest unit that needs no fraction.
 func showSize(value any) any {
 	bytes := reflect.ValueOf(value).Int()
 	for shift := 40; shift > 0; shift -= 10 {
@@ -206,7 +206,7 @@ func setFlag(to reflect.Value, value any) error {
 	return nil
 }
 
-// setText reads a text. The error does not repeat the value: it may be a token.
+// setText reads a text. The error does not repeat the value, which may be a token.
 func setText(to reflect.Value, value any) error {
 	text, ok := value.(string)
 	if !ok {
@@ -216,7 +216,7 @@ func setText(to reflect.Value, value any) error {
 	return nil
 }
 
-// setSource reads a folder of plugins, or the reference to a plugin in a registry.
+// setSource reads a folder of plugins, or a reference to a plugin in a registry.
 func setSource(to reflect.Value, value any) error {
 	if err := setText(to, value); err != nil {
 		return err
@@ -249,7 +249,7 @@ func listOf(item kind, parse func(text string) any) kind {
 	return kind{schema: schema{"type": "array", "items": item.schema}, set: set, parse: parse, paths: item.paths}
 }
 
-// mapOf returns the kind of a mapping with any names.
+// mapOf returns the kind of a mapping whose names are arbitrary.
 func mapOf(item kind) kind {
 	set := func(to reflect.Value, value any) error {
 		items, ok := value.(map[string]any)
@@ -273,7 +273,7 @@ func errNoKeys(value any) error {
 	return fmt.Errorf("expected keys and their values, found %s", found(value))
 }
 
-// structOf returns the kind of a mapping with the keys of a table. Those in required have
+// structOf returns the kind of a mapping with the keys in a table. Keys in required have
 // no default.
 func structOf[T any](table func(*T) []setting, required ...string) kind {
 	settings := table(new(T))
@@ -298,7 +298,7 @@ func mountSettings(m *host.Mount) []setting {
 	}
 }
 
-// mountKind returns the kind of a granted folder. A mode has to be given.
+// mountKind returns the kind of a granted folder. The mode is required.
 func mountKind() kind {
 	k := structOf(mountSettings, "dir", "path", "mode")
 	set := k.set
@@ -336,8 +336,8 @@ func found(value any) string {
 	return fmt.Sprint(value)
 }
 
-// parseWith returns a parser for a variable. A text that does not parse is kept,
-// and refused when it is read.
+// parseWith returns a parser for a variable. A text that cannot be parsed is kept, and is
+// refused when the setting is read.
 func parseWith[T any](parse func(string) (T, error)) func(string) any {
 	return func(text string) any {
 		if value, err := parse(text); err == nil {
@@ -357,8 +357,8 @@ func anyList(texts []string) []any {
 	return out
 }
 
-// rebase makes a path absolute or relative to the working directory, or the paths in a
-// list, or dir and sources in a mapping. It does not change URLs.
+// rebase makes paths absolute, or relative to the working directory. The value is a path,
+// a list of paths, or a mapping with dir and sources. URLs are left alone.
 func rebase(value any, dir string) any {
 	switch v := value.(type) {
 	case string:

@@ -63,7 +63,7 @@ func (r *remote) listStores(ctx context.Context) error {
 	})
 }
 
-// listStore lists all values of a store, page by page.
+// listStore lists all values in a store, page by page.
 func (r *remote) listStore(ctx context.Context, store client.KV, prefix string) error {
 	all := []wire.Value{}
 	for after := ""; ; after = all[len(all)-1].Key {

@@ -18,14 +18,14 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
-// wantedNeeds are needs of a plugin that it is to be granted.
+// wantedNeeds lists the needs of a plugin that are to be granted.
 type wantedNeeds struct {
 	*plugins.Plugin
 	needs abi.Needs
 }
 
-// lacking returns the lines of a configuration, in YAML, that grant plugins what they and
-// their tools lack, see lines. It is empty if nothing is missing.
+// lacking returns YAML lines for a configuration that grant plugins what they and their
+// tools lack: see lines. It is empty if nothing is missing.
 func (c *config) lacking(all ...*plugins.Plugin) string {
 	var lack []wantedNeeds
 	for _, p := range slices.SortedFunc(slices.Values(all), func(a, b *plugins.Plugin) int { return cmp.Compare(a.Manifest.Name, b.Manifest.Name) }) {
@@ -36,9 +36,9 @@ func (c *config) lacking(all ...*plugins.Plugin) string {
 	return c.lines(lack...)
 }
 
-// lines returns the lines of a configuration, in YAML, that grant what is not granted of
-// needs, with the secrets that these name but that are not configured. Optional needs are
-// comments.
+// lines returns YAML lines for a configuration that grant those needs that are not
+// granted yet, along with the secrets that the needs name but that are not configured.
+// Optional needs become comments.
 func (c *config) lines(all ...wantedNeeds) string {
 	var text strings.Builder
 	secrets := map[string][]host.HTTPRule{}
@@ -73,13 +73,13 @@ func (c *config) lines(all ...wantedNeeds) string {
 	return text.String()
 }
 
-// allLines is lines for all needs of a plugin and its tools.
+// allLines is like lines, for all needs of a plugin and its tools.
 func (c *config) allLines(p *plugins.Plugin) string {
 	return c.lines(wantedNeeds{p, p.Manifest.AllNeeds()})
 }
 
-// commentOptional writes the lines of a grant that covers every need. Those that are not
-// among the lines of the required needs are comments.
+// commentOptional writes the lines of a grant that covers every need. Lines that are not
+// also needed for the required needs become comments.
 func commentOptional(text *strings.Builder, required, every string) {
 	needed := settingsIn(required)
 	for _, lines := range settingsIn(every) {
@@ -101,7 +101,7 @@ func commentOptional(text *strings.Builder, required, every string) {
 	}
 }
 
-// settingsIn returns the lines of each setting of a plugin.
+// settingsIn returns the lines of each setting in a plugin's grant.
 func settingsIn(grant string) (all [][]string) {
 	for line := range strings.Lines(grant) {
 		if !strings.HasPrefix(line, "     ") { // deeper than the names of settings
@@ -112,7 +112,7 @@ func settingsIn(grant string) (all [][]string) {
 	return all
 }
 
-// writeSecret writes the keys of a secret for the requests of rules.
+// writeSecret writes the configuration of a secret that is for the requests in rules.
 func writeSecret(text *strings.Builder, name string, rules []host.HTTPRule) {
 	var hosts []string
 	plain := false
@@ -129,7 +129,7 @@ func writeSecret(text *strings.Builder, name string, rules []host.HTTPRule) {
 	}
 }
 
-// secretHost returns the host of a rule in the form of a secret.
+// secretHost returns the host in a rule, in the form in which a secret lists it.
 func secretHost(rule string) string {
 	_, rest, _ := strings.Cut(rule, "://")
 	authority, _, _ := strings.Cut(rest, "/")
@@ -142,7 +142,7 @@ func secretHost(rule string) string {
 	return strings.Trim(authority, "[]")
 }
 
-// writeGrant writes a grant as the keys of a plugin below grants.
+// writeGrant writes a grant as the keys that a plugin has below grants.
 func writeGrant(text *strings.Builder, g host.Grant) {
 	for _, s := range grantSettings(&g) {
 		value := reflect.ValueOf(s.to).Elem()
@@ -179,7 +179,7 @@ func writeGrant(text *strings.Builder, g host.Grant) {
 	}
 }
 
-// flowMapping returns the settings of a table that have a value, on one line of YAML.
+// flowMapping returns those settings in a table that have a value, on one line of YAML.
 func flowMapping(table []setting) string {
 	var fields []string
 	for _, s := range table {
@@ -205,7 +205,7 @@ func flowValue(value any) string {
 	return fmt.Sprint(value)
 }
 
-// addTo says where lines of a configuration belong, as an introduction to them.
+// addTo introduces lines of a configuration by saying where to add them.
 func (c *loadedConfig) addTo() string {
 	name := filepath.Join(userConfig(), configNames[0])
 	if n := len(c.files); n > 0 {
@@ -220,8 +220,7 @@ func (c *loadedConfig) addTo() string {
 	return fmt.Sprintf(to+"%s, with your own choice for each %s, as YAML:", oneLine(name), host.Choose)
 }
 
-// announceLacking prints what to add to the configuration for plugins that lack
-// grants.
+// announceLacking prints what to add to the configuration for plugins that lack grants.
 func (a *app) announceLacking(all []*plugins.Plugin) {
 	switch lines := a.now().lacking(all...); {
 	case lines == "":

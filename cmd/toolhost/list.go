@@ -66,7 +66,7 @@ func (a *app) list(ctx context.Context) error {
 	})
 }
 
-// failedBy returns the error of a command that prints problems; nil if there are none.
+// failedBy returns the error of a command that has printed problems, or nil if there are none.
 func failedBy(problems []wire.FileProblem) error {
 	if len(problems) == 0 {
 		return nil
@@ -78,8 +78,8 @@ func failedBy(problems []wire.FileProblem) error {
 type listing struct {
 	Tools      []listedTool       `json:"tools"`
 	Problems   []wire.FileProblem `json:"problems"`
-	Overridden []wire.FileProblem `json:"overridden,omitempty"`          // plugins of the starter pack that gave way
-	Lacking    string             `json:"missing_grants_yaml,omitempty"` // see lacking
+	Overridden []wire.FileProblem `json:"overridden,omitempty"`          // plugins of the starter pack that gave way to others
+	Lacking    string             `json:"missing_grants_yaml,omitempty"` // lines to add to the configuration: see lacking
 }
 
 // listedTool is a tool with its plugin.
@@ -91,7 +91,7 @@ type listedTool struct {
 	Version     string           `json:"version"`
 	File        string           `json:"file"`
 	Digest      string           `json:"digest"`
-	Locked      bool             `json:"locked,omitempty"` // it is the accepted version of toolhost.lock
+	Locked      bool             `json:"locked,omitempty"` // whether it is the version accepted in toolhost.lock
 	Signer      string           `json:"signer,omitempty"`
 	Hints       abi.Hints        `json:"hints"`
 	Annotations wire.Annotations `json:"annotations"`
@@ -100,10 +100,10 @@ type listedTool struct {
 	Deferred    bool             `json:"deferred,omitempty"`
 
 	approval abi.Approval
-	effects  wire.Annotations // of a call; without its grants, those that it would have with them
+	effects  wire.Annotations // effects of a call; if grants are missing, those that a call would have with them
 }
 
-// grantsOf returns the grants of a plugin as they apply to one of its tools.
+// grantsOf returns a plugin's grants as they apply to one of its tools.
 func grantsOf(grants []string, hints abi.Hints) []string {
 	if !hints.Readonly {
 		return grants
@@ -117,7 +117,7 @@ func grantsOf(grants []string, hints abi.Hints) []string {
 	return grants
 }
 
-// listed returns the tools of plugins, by name.
+// listed returns the tools of plugins, sorted by name.
 func listed(plugins []wire.Plugin, s *server.Service) []listedTool {
 	out := []listedTool{}
 	for _, p := range plugins {
@@ -149,13 +149,13 @@ func (a *app) printList(tools []listedTool) {
 	a.table(listRows(tools))
 }
 
-// hasModule reports whether a folder may have a plugin, which includes one that cannot be read.
+// hasModule reports whether a folder may contain a plugin, even one that cannot be read.
 func hasModule(f plugins.Folder) bool {
 	entries, err := fs.ReadDir(f.FS, ".")
 	return err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), ".wasm") })
 }
 
-// maxGrants is how many characters of its grants a tool shows. JSON has all.
+// maxGrants is how many characters of a tool's grants are shown. JSON contains them all.
 const maxGrants = 40
 
 // listRows returns a row for each tool.
@@ -179,8 +179,8 @@ func listRows(tools []listedTool) [][]string {
 	return rows
 }
 
-// declared returns what a call of a tool may do if its plugin is granted all that it and
-// its tools need.
+// declared returns what a call of a tool may do if its plugin is granted everything that the
+// plugin and its tools need.
 func declared(h abi.Hints, m *abi.Manifest) wire.Annotations {
 	all := host.Grant{}.Lacking(m.AllNeeds().All())
 	calls := len(all.Tools) > 0 // of tools that may do anything
@@ -190,7 +190,7 @@ func declared(h abi.Hints, m *abi.Manifest) wire.Annotations {
 	}
 }
 
-// hints formats the hints of a tool in short, and what a call of it may do.
+// hints formats the hints of a tool in short form, together with what a call of it may do.
 func hints(h abi.Hints, effects wire.Annotations, approval abi.Approval, deferred bool) string {
 	var names []string
 	for _, hint := range []struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// listeners listens at the socket, and at the configured address, if any.
+// listeners listens on the socket, and on the configured address, if there is one.
 func (c *config) listeners() ([]net.Listener, error) {
 	socket, err := listenSocket(socketPath(c.data))
 	if err != nil {
@@ -32,9 +32,9 @@ func (c *config) listeners() ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// family returns the network of an address to listen at. Go's "tcp" would listen
-// at the addresses of both families for 0.0.0.0. A name stands for one of its
-// addresses, an IPv4 one if possible.
+// family returns the network on which to listen for an address. For 0.0.0.0, Go's "tcp"
+// would listen on the addresses of both families. A name stands for one of its addresses,
+// if possible an IPv4 one.
 func family(address string) string {
 	ip, ok := literal(address)
 	switch {
@@ -46,7 +46,7 @@ func family(address string) string {
 	return "tcp6"
 }
 
-// literal returns the IP address in host:port, unless the host is a name.
+// literal returns the IP address in host:port. It reports false if the host is a name.
 func literal(address string) (netip.Addr, bool) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -56,7 +56,7 @@ func literal(address string) (netip.Addr, bool) {
 	return ip, err == nil
 }
 
-// where returns the address of a listener for people: the path of a socket, or a URL.
+// where describes the address of a listener to people: the path of a socket, or a URL.
 func where(l net.Listener) string {
 	if l.Addr().Network() == "unix" {
 		return l.Addr().String()
@@ -64,11 +64,11 @@ func where(l net.Listener) string {
 	return urlOf(l.Addr().String())
 }
 
-// urlOf returns the URL of host:port. It escapes the zone of an address (RFC 6874).
+// urlOf returns a URL for host:port. It escapes the zone of an address (RFC 6874).
 func urlOf(address string) string { return (&url.URL{Scheme: "http", Host: address}).String() }
 
-// here returns the URL of a listener for clients on this machine, which cannot
-// connect to a wildcard address.
+// here returns the URL of a listener for clients on this machine, which cannot connect to a
+// wildcard address.
 func (c *config) here(l net.Listener) string {
 	if ip, _ := literal(l.Addr().String()); !ip.IsUnspecified() {
 		return where(l)
@@ -78,8 +78,8 @@ func (c *config) here(l net.Listener) string {
 	return urlOf(net.JoinHostPort(near[family(c.listen)], port))
 }
 
-// secretForm returns the URL of the page where users set secrets in their browsers; empty
-// if they cannot reach it.
+// secretForm returns the URL of the page on which users set secrets in their browsers. It
+// is empty if they cannot reach the page.
 func (c *config) secretForm(listeners []net.Listener) string {
 	if audience := c.oauth.Audience; audience != "" {
 		return strings.TrimSuffix(strings.TrimSuffix(audience, "/"), "/mcp") + "/secret/"
@@ -95,12 +95,12 @@ func (c *config) secretForm(listeners []net.Listener) string {
 // socketName is the file name of a socket, in a folder of the process that listens on it.
 const socketName = "http.sock"
 
-// socketPath returns the path where a server on a data folder listens, and
-// where clients look for it.
+// socketPath returns the path of the socket on which the server for a data folder listens.
+// Clients look for it there.
 func socketPath(data string) string { return filepath.Join(data, "serve", socketName) }
 
-// sockets returns the sockets of all processes on the data folder: that of serve, and those
-// of toolhost mcp.
+// sockets returns the sockets of all processes that use the data folder: the one of serve,
+// and those of toolhost mcp.
 func (c *loadedConfig) sockets() []string {
 	all := []string{socketPath(c.data)}
 	for n := range maxMCP {
@@ -112,10 +112,10 @@ func (c *loadedConfig) sockets() []string {
 	return all
 }
 
-// listenSocket creates the socket of a server: a file for this user only, in a
-// folder for this user only. It replaces the socket of an earlier server. The
-// caller holds the lock of the data folder, so no other server uses it. Closing
-// the listener does not remove the file; the caller does.
+// listenSocket creates the socket of a server: a file for this user only, in a folder for
+// this user only. It replaces the socket of an earlier server. The caller must hold the
+// lock of the data folder, so that no other server uses it. Closing the listener does not
+// remove the file: that is up to the caller.
 func listenSocket(path string) (*net.UnixListener, error) {
 	dir := filepath.Dir(path)
 	err := os.MkdirAll(dir, 0o700)
@@ -151,8 +151,9 @@ func listenSocket(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// removeSocket returns a function that removes the current socket, but not that of
-// a later server: another process may have the lock of the folder by then.
+// removeSocket returns a function that removes the socket created by this process, but not
+// one created by a later server: by the time it is called, another process may hold the
+// lock of the folder.
 func removeSocket(path string) func() {
 	made, err := os.Lstat(path)
 	return func() {
@@ -163,5 +164,5 @@ func removeSocket(path string) func() {
 	}
 }
 
-// maxSocketPath is the longest path of a socket, in bytes, that all systems allow.
+// maxSocketPath is the maximum length of a socket's path that all systems allow, in bytes.
 const maxSocketPath = 103

@@ -78,12 +78,12 @@ func (u lockUpdate) name() string {
 	return u.now.Name
 }
 
-// locking is an update of a lock.
+// locking is an update of a lock that is being prepared.
 type locking struct {
 	*app
-	service *server.Service // accepts everything
+	service *server.Service // service that accepts everything
 	lock    plugins.Lock
-	old     *lock.File // nil without a lock
+	old     *lock.File // current lock; nil if there is none
 	updates []lockUpdate
 }
 
@@ -112,11 +112,11 @@ func openLock(ctx context.Context, a *app, names []string) (l *locking, done fun
 	return l, done, nil
 }
 
-// errNoLock is the error of a lock without a configuration.
+// errNoLock is the error of a command that needs a lock, but has no configuration.
 var errNoLock = &usageError{errors.New("no configuration: " + lock.Name + " belongs next to one"), "write a toolhost.yaml in this folder and trust it with toolhost trust, or name one with --config"}
 
-// compare finds the plugins that differ from the lock, among names or among all. A plugin
-// that does not load now keeps its entry.
+// compare finds the plugins that differ from the lock, among those with these names or,
+// without names, among all. A plugin that currently does not load keeps its entry.
 func (l *locking) compare(names []string) error {
 	old := cmp.Or(l.old, &lock.File{})
 
@@ -151,7 +151,7 @@ func (l *locking) compare(names []string) error {
 	return nil
 }
 
-// isGone reports whether the file of a plugin is gone.
+// isGone reports whether a plugin's file is gone.
 func (l *locking) isGone(e *lock.Plugin) bool {
 	for _, f := range l.config.folders() {
 		if f.LockSource() != e.Source {
@@ -166,7 +166,7 @@ func (l *locking) isGone(e *lock.Plugin) bool {
 	return true
 }
 
-// acceptPlugins shows the changes of plugins, and accepts them.
+// acceptPlugins shows how plugins have changed, and accepts the changes.
 func acceptPlugins(ctx context.Context, a *app, names []string, yes bool) error {
 	l, done, err := openLock(ctx, a, names)
 	if err != nil {
@@ -189,7 +189,7 @@ func acceptPlugins(ctx context.Context, a *app, names []string, yes bool) error 
 	return l.accept()
 }
 
-// confirm asks the person at the terminal.
+// confirm asks the person at the terminal for confirmation.
 func (u *ui) confirm(question string) error {
 	if !u.asks() {
 		return &usageError{errors.New("nothing was accepted: there is no terminal to ask on"), "--yes accepts what is shown"}
@@ -203,7 +203,7 @@ func (u *ui) confirm(question string) error {
 	return nil
 }
 
-// accept writes the lock with the updates.
+// accept writes a lock that contains the updates.
 func (l *locking) accept() error {
 	f := &lock.File{}
 	if l.old != nil {
@@ -307,7 +307,7 @@ func checkLock(ctx context.Context, a *app) error {
 	return nil
 }
 
-// linesOf returns one line for each difference in a problem.
+// linesOf returns one line for each difference that a problem describes.
 func linesOf(p plugins.Problem) (lines []string) {
 	wrong, ok := errors.AsType[*plugins.LockError](p.Err)
 	if !ok || len(wrong.Differences) == 0 {

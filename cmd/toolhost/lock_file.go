@@ -12,9 +12,10 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
-// lock returns the lock of the configuration that lists the plugins. Its file is empty
-// if no configuration file is in force. Root keeps no accepted plugins in the data folder
-// of another user: the server of that user does when it loads them.
+// lock returns the lock of the configuration that lists the plugins. If no configuration
+// file is in force, the lock has no file name. Root does not keep accepted plugins in a
+// data folder that belongs to another user: that user's server keeps them when it loads
+// them.
 func (c *loadedConfig) lock() plugins.Lock {
 	config := c.lockedConfig()
 	if config == "" || c.data == "" {
@@ -30,9 +31,9 @@ func (c *loadedConfig) lock() plugins.Lock {
 	return k
 }
 
-// lockedConfig returns the file whose folder has the lock: the one that lists the plugins.
-// If none does, it is the last one that had a lock when they were read, or else the last
-// one.
+// lockedConfig returns the file whose folder contains the lock: the file that lists the
+// plugins. If none does, it is the last file that had a lock next to it when it was read,
+// or else the last file.
 func (c *loadedConfig) lockedConfig() string {
 	if source := c.values["plugins"].source; slices.Contains(c.files, source) {
 		return source
@@ -57,15 +58,16 @@ func hasLock(config string) bool {
 	return err == nil
 }
 
-// keepLock keeps the file with the lock across a reload if that lock was removed meanwhile:
-// its content stays in force until a restart, and no other lock takes its place.
+// keepLock keeps, across a reload, the file with the lock, even if the lock has been
+// removed: its content stays in force until a restart, and no other lock takes its place.
 func (c *loadedConfig) keepLock(before *loadedConfig) {
 	if at := before.lockedAt; slices.Contains(c.files, at) && !hasLock(at) {
 		c.lockedAt = at
 	}
 }
 
-// trustLock trusts a lock before it is written, if its configuration requires trust.
+// trustLock trusts a lock before it is written, if the configuration next to it has to be
+// trusted.
 func (c *loadedConfig) trustLock(f *lock.File) error {
 	config := c.lockedConfig()
 	data, ok := c.trusted[config]
@@ -83,8 +85,8 @@ func (c *loadedConfig) trustLock(f *lock.File) error {
 	return trustStore(userData()).add(real, data, text)
 }
 
-// describeLock says which version the lock accepts for a plugin's name; empty without a
-// lock.
+// describeLock says which version the lock accepts under a plugin's name. It returns
+// nothing if there is no lock.
 func (c *loadedConfig) describeLock(p *plugins.Plugin) (string, error) {
 	k := c.lock()
 	if k.File == "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/toolhost/toolhost/internal/lock"
 )
 
-// show prints the updates for a person to accept.
+// show prints the updates, for a person to accept.
 func (l *locking) show(ctx context.Context) error {
 	cfg := l.config.server.Host
 	cfg.Logger = l.logger()

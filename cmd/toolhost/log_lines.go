@@ -9,12 +9,12 @@ import (
 	"sync"
 )
 
-// lineHandler shows the further lines of texts, such as the stack of a panic, below the
-// record. It is for terminals: a log that programs read has a line for each record.
+// lineHandler writes the further lines of texts, such as a panic's stack, below the log
+// record. It is for terminals: in a log for programs, each record is on one line.
 type lineHandler struct {
 	slog.Handler
 	w  io.Writer
-	mu *sync.Mutex // held for a record and its lines
+	mu *sync.Mutex // held while writing a record and its lines
 }
 
 func newLineHandler(h slog.Handler, w io.Writer) lineHandler {
@@ -45,8 +45,8 @@ func (h lineHandler) Handle(ctx context.Context, r slog.Record) error {
 	return err
 }
 
-// marked returns the lines of a text, each after a mark, so that none can pass for a
-// record. No text has no lines.
+// marked returns the lines of a text, each after a mark, so that none of them can pass
+// for a record. An empty text has no lines.
 func marked(mark, text string) []byte {
 	if text == "" {
 		return nil

@@ -1,6 +1,6 @@
-// Command toolhost runs the tools of AI agents as sandboxed WebAssembly plugins. Only this
-// package deals with flags, files, signals and exit codes; the packages below it do the
-// work.
+// Command toolhost runs the tools of AI agents as sandboxed WebAssembly plugins. Flags,
+// files, signals and exit codes are dealt with only in this package; the packages below it
+// do the work.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	_ "time/tzdata" // schedules name time zones, which a small container lacks
+	_ "time/tzdata" // schedules use the names of time zones, for which a small container has no data
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -51,15 +51,15 @@ func main() {
 type app struct {
 	ui
 	config  *loadedConfig
-	flags   *pflag.FlagSet // flags that config was read with
+	flags   *pflag.FlagSet // flags with which config was read
 	environ []string
-	inForce atomic.Pointer[loadedConfig] // see now
-	level   slog.LevelVar                // log level
-	exports *exporters.Exporters         // of a server; nil in other commands, which measure nothing
+	inForce atomic.Pointer[loadedConfig] // configuration whose live settings are in force: see now
+	level   slog.LevelVar                // current log level
+	exports *exporters.Exporters         // exporters of a server; nil in other commands, which measure nothing
 }
 
-// run is the whole program except for the process: it takes arguments and
-// streams, and returns the exit code.
+// run is the whole program, except for the process itself: it takes arguments and streams,
+// and returns the exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
 	a := &app{ui: ui{in: in, out: out, err: errw, json: slices.Contains(args, "--json")}, environ: os.Environ()}
 	root := a.root()
@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	return d.exit
 }
 
-// commands create the commands, in no particular order.
+// commands lists the functions that create the commands, in no particular order.
 var commands = []func(*app) *cobra.Command{
 	callCommand, compileCommand, configCommand, demoCommand, devCommand, diffCommand, execCommand, inspectCommand, listCommand, lockCommand, mcpCommand, serveCommand, trustCommand,
 	approveCommand, auditCommand, backupCommand, benchCommand, buildCommand, checkCommand, hostsCommand, kvCommand, logsCommand, messageCommand, newCommand, reloadCommand, removeCommand, restoreCommand, schedulesCommand, sealCommand, searchCommand, secretCommand, signCommand, spawnCommand, stopCommand, tasksCommand, testCommand, verifyCommand, waitCommand,
@@ -129,7 +129,7 @@ in the background, where an agent checks and stops them.`,
 	return root
 }
 
-// flagError is the error of a flag that cannot be parsed.
+// flagError returns the error for a flag that cannot be parsed.
 func flagError(cmd *cobra.Command, err error) error {
 	var value *pflag.InvalidValueError
 	var number *strconv.NumError
@@ -147,7 +147,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return &usageError{err, hint}
 }
 
-// unknownCommand refuses arguments of the root command, with a suggestion.
+// unknownCommand refuses arguments to the root command, and suggests a command.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -163,8 +163,8 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// load loads the configuration, and warns of files in the working directory that
-// it ignored.
+// load loads the configuration, and warns about files in the working directory that were
+// ignored.
 func (a *app) load(flags *pflag.FlagSet) (err error) {
 	a.flags = flags
 	a.config, err = loadConfig(flags, a.environ)
@@ -173,8 +173,8 @@ func (a *app) load(flags *pflag.FlagSet) (err error) {
 	return err
 }
 
-// announceIgnored warns of files in the working directory that a configuration ignored and
-// the earlier one did not.
+// announceIgnored warns about files in the working directory that a configuration ignored,
+// but the earlier one did not.
 func (a *app) announceIgnored(c, before *loadedConfig) {
 	for _, f := range c.ignored {
 		if !slices.Contains(before.ignored, f) {
@@ -183,7 +183,8 @@ func (a *app) announceIgnored(c, before *loadedConfig) {
 	}
 }
 
-// usageArgs makes errors about the arguments of a command usage errors.
+// usageArgs turns the errors of check, which checks a command's arguments, into usage
+// errors.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -193,8 +194,8 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// now returns the configuration whose live settings are in force: that of the last
-// reload. Other settings are those of config.
+// now returns the configuration whose live settings are in force, which is the one from the
+// last reload. All other settings in force are those in config.
 func (a *app) now() *loadedConfig {
 	if c := a.inForce.Load(); c != nil {
 		return c
@@ -202,7 +203,7 @@ func (a *app) now() *loadedConfig {
 	return a.config
 }
 
-// setLevel sets the log level.
+// setLevel sets the log level from a configuration.
 func (a *app) setLevel(c *loadedConfig) {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.logLevel)) // checked when it was loaded
@@ -225,8 +226,8 @@ func (a *app) logger() *slog.Logger {
 
 var errNoFolder = &usageError{errors.New("no folder of plugins"), "name one with --plugins, or in plugins of the configuration"}
 
-// open opens a service that keeps its runs in memory, unless adapt changes that.
-// done closes it, and interrupts active runs.
+// open opens a service that keeps its runs in memory, unless adapt changes that. done
+// interrupts active runs, and closes the service.
 func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.Service, done func(), err error) {
 	if len(a.config.folders()) == 0 {
 		return nil, nil, errNoFolder
@@ -272,8 +273,8 @@ func (a *app) serviceConfig() (cfg server.Config, err error) {
 	return cfg, nil
 }
 
-// apply sets what a reload can change of a service, except for secrets and watching,
-// which not every command uses.
+// apply sets whatever a reload can change in a service. The exceptions are secrets and
+// watching, which not every command uses.
 func (c *loadedConfig) apply(to *server.Config) {
 	s := c.server
 	to.Folders, to.Grants, to.Interpret = c.folders(), s.Grants, s.Interpret
@@ -302,7 +303,7 @@ func (a *app) openSecrets(c *loadedConfig) (err error) {
 	return err
 }
 
-// keyHint says how the file of keys becomes readable.
+// keyHint says how to make the file of keys readable.
 func keyHint(err error) string {
 	if errors.Is(err, fs.ErrPermission) {
 		return "let the user of the server read it: chown root:GROUP FILE; chmod 440 FILE, or LoadCredential= in the unit of systemd"
@@ -310,13 +311,14 @@ func keyHint(err error) string {
 	return ""
 }
 
-// sameSecrets reports whether two configurations have the same sources of secrets, and keys.
+// sameSecrets reports whether two configurations have the same sources of secrets and the
+// same keys.
 func (c *loadedConfig) sameSecrets(as *loadedConfig) bool {
 	return c.secretsKey == as.secretsKey && c.vault.SameKeys(as.vault) && reflect.DeepEqual(c.secrets, as.secrets)
 }
 
-// openKept opens a service that keeps its runs in a folder, or in an engine if that is
-// not nil. shared reports that it has several clients.
+// openKept opens a service that keeps its runs in a folder, or in an engine if that is not
+// nil. shared says whether the service has several clients.
 func (a *app) openKept(ctx context.Context, folder string, e engine.Engine, shared bool) (*server.Service, func(), error) {
 	return a.open(ctx, func(cfg *server.Config) {
 		cfg.Engine, cfg.DataDir, cfg.Watch, cfg.OnReload = e, folder, a.config.watch, a.reloaded
@@ -328,16 +330,16 @@ func (a *app) openKept(ctx context.Context, folder string, e engine.Engine, shar
 	})
 }
 
-// spareProcessor gives Go one processor more than guests may compute on, and
-// returns their number. While all its processors are busy, Go polls the network
-// only every 10 ms. The spare one always polls.
+// spareProcessor gives Go one processor more than guests may use for computing, and returns
+// the number for guests. While all of its processors are busy, Go polls the network only
+// every 10 ms. The spare one makes sure that there is always one to poll.
 var spareProcessor = sync.OnceValue(func() int {
 	n := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(n + 1)
 	return n
 })
 
-// closeService closes a service and interrupts active runs, even if ctx is done.
+// closeService closes a service and interrupts its active runs, even if ctx is done.
 func (a *app) closeService(ctx context.Context, s *server.Service) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 	defer cancel()
@@ -346,15 +348,15 @@ func (a *app) closeService(ctx context.Context, s *server.Service) {
 	}
 }
 
-// shutdownGrace is how long a command waits for active runs at its end.
+// shutdownGrace is how long a command, before it exits, waits for active runs.
 const shutdownGrace = 100 * time.Millisecond
 
-// errNoData: no data folder is known. The working directory is not used,
-// because it may have a data folder written by someone else.
+// errNoData means that no data folder is known. The working directory is not used instead,
+// because it may contain a data folder written by someone else.
 var errNoData = &usageError{errors.New("no data folder: no home folder is known"), "set HOME to an absolute path, or choose a folder with --data"}
 
-// cacheDir creates the folder for compiled code, in a data folder that only
-// this user can write to.
+// cacheDir creates the folder for compiled code, in a data folder to which only this user
+// can write.
 func (c *loadedConfig) cacheDir() (string, error) {
 	if c.data == "" {
 		return "", errNoData
@@ -380,7 +382,7 @@ func (c *loadedConfig) cacheDir() (string, error) {
 	return cache, nil
 }
 
-// decide decides on tools that require a person's approval if nobody can be
+// decide decides whether to call tools that require a person's approval when nobody can be
 // asked.
 func (c *loadedConfig) decide(context.Context, server.Approval) error {
 	if c.approve == approveAuto {
@@ -389,7 +391,7 @@ func (c *loadedConfig) decide(context.Context, server.Approval) error {
 	return errors.New("it requires approval, and nobody can be asked here: set approve to ask or auto in the configuration, or use toolhost call")
 }
 
-// short cuts text for a column.
+// short cuts a text to fit into a column.
 func short(s string, n int) string {
 	s = oneLine(strings.TrimSpace(s))
 	if runes := []rune(s); len(runes) > n {

@@ -24,9 +24,9 @@ func manCommand(*app) *cobra.Command {
 	}
 }
 
-// writeManuals writes a page of section 1 for each command. Their date is that of the
-// commit, or of the variable SOURCE_DATE_EPOCH, so that the same source gives the same
-// pages.
+// writeManuals writes a page in section 1 for each command. The pages have the date of
+// the commit, or the one in the variable SOURCE_DATE_EPOCH, so that the same source
+// gives the same pages.
 func writeManuals(root *cobra.Command, dir string) error {
 	b := thisBuild()
 	header := &doc.GenManHeader{Section: "1", Source: "Toolhost " + b.Version, Manual: "Toolhost"}

@@ -48,7 +48,7 @@ machine. The figures are kept in the data folder, by the name of the plugin.`,
 	return cmd
 }
 
-// measuredPlugin is the output of bench, and its stored form.
+// measuredPlugin is the output of bench, and also the form in which it is stored.
 type measuredPlugin struct {
 	Plugin   string            `json:"plugin"`
 	Version  string            `json:"version"`
@@ -56,19 +56,19 @@ type measuredPlugin struct {
 	Examples []measuredExample `json:"examples"`
 }
 
-// measuredExample has the times and costs of an example's calls.
+// measuredExample holds the times and costs of the calls of one example.
 type measuredExample struct {
 	Tool   string           `json:"tool"`
 	Name   string           `json:"name,omitempty"`
 	Args   json.RawMessage  `json:"args"`
 	Calls  int              `json:"calls"`
-	First  time.Duration    `json:"first_ns"`    // time of the first call, which is not one of Calls
-	Median time.Duration    `json:"median_ns"`   // median time of a call in the host
-	P90    time.Duration    `json:"p90_ns"`      //
-	P99    time.Duration    `json:"p99_ns"`      //
-	CPU    time.Duration    `json:"cpu_ns"`      // median
-	Fuel   int64            `json:"fuel"`        // median
-	Memory int64            `json:"memory_peak"` // bytes, the maximum of all calls
+	First  time.Duration    `json:"first_ns"`    // time of the first call, which is not counted in Calls
+	Median time.Duration    `json:"median_ns"`   // median time of a call, measured in the host
+	P90    time.Duration    `json:"p90_ns"`      // 90th percentile of the time
+	P99    time.Duration    `json:"p99_ns"`      // 99th percentile of the time
+	CPU    time.Duration    `json:"cpu_ns"`      // median processor time
+	Fuel   int64            `json:"fuel"`        // median fuel
+	Memory int64            `json:"memory_peak"` // peak memory in bytes, the maximum of all calls
 	Last   *measuredExample `json:"last,omitempty"`
 }
 
@@ -125,7 +125,7 @@ func benchFile(ctx context.Context, a *app, name string, calls int) error {
 	return a.answer(out, nil, func() { out.print(a) })
 }
 
-// lastMeasured reads the figures of the last time, if any.
+// lastMeasured reads the figures from the last measurement, if there was one.
 func lastMeasured(file string) (last measuredPlugin, err error) {
 	data, err := owned.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -185,8 +185,8 @@ func (r *rehearsal) measure(ctx context.Context, tool *plugins.Tool, one abi.Exa
 	return m, nil
 }
 
-// percentile returns the smallest value that is not exceeded by at least that part of
-// all values.
+// percentile returns the smallest value that at least the fraction part of all values
+// do not exceed.
 func percentile[T cmp.Ordered](all []T, part float64) T {
 	slices.Sort(all)
 	return all[min(len(all)-1, int(part*float64(len(all))))]
@@ -216,7 +216,7 @@ func inShort(d time.Duration) string {
 	return d.String()
 }
 
-// ratio compares a figure with the last time.
+// ratio compares a figure with the one from the last measurement.
 func ratio[T int64 | time.Duration](now, last T) string {
 	if last <= 0 {
 		return ""

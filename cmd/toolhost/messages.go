@@ -49,11 +49,11 @@ toolhost check shows how many it has not read yet.`,
 	})
 }
 
-// maxFamily is how many children of a run are printed.
+// maxFamily is the maximum number of a run's children that are printed.
 const maxFamily = 10
 
-// printFamily prints the children of a run, and how many messages its tool has not read.
-// It ignores a server that does not support them.
+// printFamily prints a run's children, and the number of messages that its tool has not
+// read. It leaves out whatever the server does not support.
 func (r *remote) printFamily(ctx context.Context, run wire.Run) {
 	if !run.Status.Terminal() {
 		if waiting, err := r.client.Messages(ctx, run.TaskID); err == nil && len(waiting) > 0 {

@@ -25,20 +25,20 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
-// language builds plugins from sources in one language.
+// language builds plugins from sources in one programming language.
 type language interface {
-	// files returns the files of a new project for a plugin with that name, by path.
+	// files returns the files of a new project for a plugin with this name, by path.
 	files(name string) map[string]string
-	// main returns the main source of a project in this language, or nothing if dir has no such
-	// project.
+	// main returns the path of the main source of a project in this language, or nothing if
+	// there is no such project in dir.
 	main(dir string) string
-	// compile builds the plugin of a project. It need not have a manifest: the
-	// command then describes the plugin.
+	// compile builds the plugin from a project. The plugin need not have a manifest: in that
+	// case the command asks it to describe itself.
 	compile(ctx context.Context, dir string) ([]byte, error)
 }
 
-// languages are the languages of toolhost new, by name. A project is built by the
-// first of them, by name, whose main source it has.
+// languages maps the names for toolhost new to languages. A project is built by the first
+// language, in the order of their names, whose main source it has.
 var languages = map[string]language{
 	"c":          inC{},
 	"go":         golang{},
@@ -51,8 +51,8 @@ var languages = map[string]language{
 //go:embed templates
 var templates embed.FS
 
-// project returns the files of a new project, from the templates of a language. values are
-// what stands in them for the texts before: "%NAME%", name, and so on.
+// project returns the files of a new project, from the templates for a language. values
+// alternates between texts in the templates and what replaces them: "%NAME%", name, and so on.
 func project(language string, values ...string) map[string]string {
 	dir, err := fs.Sub(templates, "templates/"+language)
 	if err != nil {
@@ -74,11 +74,11 @@ func project(language string, values ...string) map[string]string {
 	return files
 }
 
-// buildFuel is the budget of describing a built plugin: scripts with large
-// libraries use billions of units to start up.
+// buildFuel is the fuel for describing a newly built plugin: scripts with large libraries use
+// billions of units to start up.
 const buildFuel = 20_000_000_000
 
-// pluginName matches the names that a plugin may have.
+// pluginName matches valid names of plugins.
 var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 
 func newCommand(a *app) *cobra.Command {
@@ -164,7 +164,7 @@ func (a *app) build(ctx context.Context, dir, out string) error {
 	return a.reply(done, err, func() { a.printf("%s\n", done) })
 }
 
-// makePlugin builds the plugin of a project.
+// makePlugin builds the plugin from a project.
 func makePlugin(ctx context.Context, a *app, dir, out string) (done buildOutput, err error) {
 	l, err := languageOf(dir)
 	if err != nil {
@@ -204,10 +204,10 @@ func makePlugin(ctx context.Context, a *app, dir, out string) (done buildOutput,
 	return done, nil
 }
 
-// authorPages are the pages of docs/ for authors, by the ending of their sources.
+// authorPages maps the file name endings of sources to the pages in docs/ for their authors.
 var authorPages = map[string]string{".go": "go.md", ".js": "javascript.md", ".ts": "javascript.md", ".py": "python.md", ".rs": "rust.md", ".c": "c.md"}
 
-// ownWords returns the plugin's own text if it could not start, such as an exception.
+// ownWords returns what a plugin itself said when it could not start, such as an exception.
 func ownWords(err error) error {
 	if call, ok := errors.AsType[*host.CallError](err); ok && errors.Is(err, host.ErrABI) {
 		return errors.New(strings.TrimPrefix(call.Err.Error(), host.ErrABI.Error()+": "))
@@ -215,7 +215,7 @@ func ownWords(err error) error {
 	return err
 }
 
-// describeHint says what the author of a source can do about a plugin that cannot be described.
+// describeHint says what the author of a source can do if the plugin cannot be described.
 func describeHint(source string, err error) string {
 	ext, text := filepath.Ext(source), err.Error()
 	switch {
@@ -242,7 +242,7 @@ func languageOf(dir string) (language, error) {
 	return nil, &usageError{fmt.Errorf("%s has no project: expected tool.ts, tool.js, tool.py, tool.c, main.go in a Go module, or src/lib.rs and Cargo.toml", dir), "toolhost new LANGUAGE NAME makes one"}
 }
 
-// sourceIn returns the path of a file in a folder, or nothing if there is none.
+// sourceIn returns the path of a file in a folder, or nothing if the file does not exist.
 func sourceIn(dir, name string) string {
 	file := filepath.Join(dir, name)
 	if info, err := os.Stat(file); err != nil || info.IsDir() {
@@ -251,7 +251,7 @@ func sourceIn(dir, name string) string {
 	return file
 }
 
-// describer gives built plugins more fuel to describe themselves.
+// describer is a host that gives newly built plugins more fuel to describe themselves.
 type describer struct{ *host.Host }
 
 // Describe implements pluginbuild.Describer.
@@ -259,7 +259,7 @@ func (d describer) Describe(ctx context.Context, wasm []byte) ([]byte, error) {
 	return d.DescribeWith(ctx, wasm, host.DescribeOptions{Fuel: buildFuel})
 }
 
-// manifestOf reads the manifest in a plugin file.
+// manifestOf reads the manifest in a plugin's file.
 func manifestOf(wasm []byte) (*abi.Manifest, error) {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/toolhost/toolhost/guest/c"
 )
 
-// inC is C, built by clang, or by Zig's clang.
+// inC is the language C, built by clang, or by the clang in Zig.
 type inC struct{}
 
 func (inC) files(name string) map[string]string {
@@ -29,7 +29,8 @@ func (inC) files(name string) map[string]string {
 
 func (inC) main(dir string) string { return sourceIn(dir, "tool.c") }
 
-// compile compiles all files of the folder that end in .c. It shows the compiler's warnings.
+// compile compiles all files in the folder that end in .c. It shows the warnings of the
+// compiler.
 func (inC) compile(ctx context.Context, dir string) ([]byte, error) {
 	compiler, err := compilerOfC(ctx)
 	if err != nil {
@@ -64,14 +65,15 @@ func (inC) compile(ctx context.Context, dir string) ([]byte, error) {
 	return os.ReadFile(wasm)
 }
 
-// wasmTarget is supported by clang 14, which finds the library there on Debian.
+// wasmTarget is the target for plugins: clang 14 supports it, and finds its library there on
+// Debian.
 const wasmTarget = "--target=wasm32-wasi"
 
-// installC says how to install a C compiler for WebAssembly.
+// installC says how to install a C compiler that targets WebAssembly.
 const installC = "on Debian: apt-get install clang lld wasi-libc libclang-rt-dev-wasm32; on Fedora: dnf install zig; on macOS: brew install zig"
 
-// compilerOfC returns the command of a compiler with everything it needs for WebAssembly: clang,
-// or the newest clang-NN, or Zig's, which includes a library.
+// compilerOfC returns the command for a compiler that has everything needed for WebAssembly:
+// clang, or the newest clang-NN, or the one in Zig, which includes a library.
 func compilerOfC(ctx context.Context) ([]string, error) {
 	missing := "clang"
 	for _, name := range clangs() {
@@ -96,8 +98,8 @@ func compilerOfC(ctx context.Context) ([]string, error) {
 
 var clangName = regexp.MustCompile(`^clang-(\d+)$`)
 
-// clangs returns the names of clang in the PATH, the one without a number first, then the
-// newest.
+// clangs returns the names under which clang is in the PATH: first the one without a number,
+// then the newest.
 func clangs() []string {
 	numbers := map[string]int{}
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
@@ -114,8 +116,8 @@ func clangs() []string {
 
 var quotedWord = regexp.MustCompile(`"([^"]*)"`)
 
-// lackedBy names what a clang lacks to build plugins, or returns nothing. The last line
-// of the output of -### is the command of its linker.
+// lackedBy names what a clang lacks to build plugins, or returns nothing. It relies on -###,
+// which prints the linker's command as its last line.
 func lackedBy(ctx context.Context, clang string) string {
 	printed, _ := exec.CommandContext(ctx, clang, wasmTarget, "-mexec-model=reactor", "-###", "-x", "c", os.DevNull).CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(printed)), "\n")

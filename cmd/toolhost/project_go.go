@@ -12,7 +12,7 @@ import (
 	"github.com/toolhost/toolhost/examples/pluginbuild"
 )
 
-// golang is Go.
+// golang is the language Go.
 type golang struct{}
 
 const modulePath = "github.com/toolhost/toolhost"
@@ -25,8 +25,8 @@ func (golang) files(name string) map[string]string {
 	return project("go", "%NAME%", name, "%MODULE%", modulePath, "%VERSION%", required)
 }
 
-// cloneOf returns the clone that this program was built from, or nothing if it is
-// gone.
+// cloneOf returns the folder of the clone from which this program was built, or
+// nothing if it is gone.
 func cloneOf() string {
 	_, file, _, _ := runtime.Caller(0)
 	root := filepath.Dir(filepath.Dir(filepath.Dir(file)))
@@ -36,7 +36,7 @@ func cloneOf() string {
 	return root
 }
 
-// main also accepts a folder of a larger module.
+// main also accepts a folder inside a larger module.
 func (golang) main(dir string) string {
 	file := sourceIn(dir, "main.go")
 	folder, err := filepath.Abs(dir)
@@ -53,8 +53,8 @@ func (golang) main(dir string) string {
 	return file
 }
 
-// compile lets the Go toolchain add to go.mod and go.sum what the project imports, and
-// what its tests import.
+// compile lets the Go toolchain add to go.mod and go.sum what the project and its
+// tests import.
 func (golang) compile(ctx context.Context, dir string) ([]byte, error) {
 	list := exec.CommandContext(ctx, "go", "list", "-e", "-deps", "-test", ".")
 	list.Dir, list.WaitDelay = dir, time.Second // for the go commands it has started

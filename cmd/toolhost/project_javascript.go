@@ -8,10 +8,12 @@ import (
 	"github.com/toolhost/toolhost/guest/js"
 )
 
-// javascript is JavaScript or TypeScript, by the ending of its files.
+// javascript is the language JavaScript or TypeScript, depending on the file
+// name ending.
 type javascript struct{ ext string }
 
-// typesFile declares the module "toolhost" for editors.
+// typesFile is the name of the file that declares the module "toolhost" for
+// editors.
 const typesFile = "toolhost.d.ts"
 
 func (l javascript) files(name string) map[string]string {

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// rust is Rust, built by cargo.
+// rust is the language Rust, built by cargo.
 type rust struct{}
 
-// rustTarget is the target of plugins.
+// rustTarget is the compiler target for plugins.
 const rustTarget = "wasm32-wasip1"
 
 func (rust) files(name string) map[string]string {
@@ -33,8 +33,8 @@ func (rust) main(dir string) string {
 	return sourceIn(dir, "src/lib.rs")
 }
 
-// compile makes cargo build the project into a folder of its own, so that there is only one
-// module.
+// compile makes cargo build the project into a separate folder, so that the folder contains
+// only one module.
 func (rust) compile(ctx context.Context, dir string) ([]byte, error) {
 	target, err := filepath.Abs(filepath.Join(dir, "target"))
 	if err != nil {

@@ -65,8 +65,8 @@ func pushPlugin(ctx context.Context, a *app, name, to string) error {
 	return nil
 }
 
-// signaturesOf returns the signatures next to a plugin file, by their endings. They cover
-// the file, so it must be pushed unchanged.
+// signaturesOf returns the signatures next to a plugin's file, by their file name
+// endings. They cover the file as it is, so it must be pushed unchanged.
 func signaturesOf(name string, pushed []byte) (map[string][]byte, error) {
 	found := map[string][]byte{}
 	for ending := range signatureTypes {

@@ -19,10 +19,10 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
-// store returns the store for plugins of registries.
+// store returns the store for plugins from registries.
 func (c *config) store() *registry.Store { return registry.NewStore(filepath.Join(c.data, "store")) }
 
-// references returns the plugins of registries in the configuration.
+// references returns the references to registries in the configuration.
 func (c *config) references() (refs []registry.Reference) {
 	for _, source := range c.plugins {
 		if ref, err := registry.ParseReference(source); err == nil && !slices.Contains(refs, ref) {
@@ -38,7 +38,7 @@ type registries struct {
 	client *registry.Client
 }
 
-// openRegistries opens the registries with Docker's credentials.
+// openRegistries prepares access to registries, with the credentials stored by Docker.
 func openRegistries(a *app) (*registries, error) {
 	if _, err := a.config.cacheDir(); err != nil { // checks the data folder
 		return nil, err
@@ -53,15 +53,15 @@ func openRegistries(a *app) (*registries, error) {
 	}}, nil
 }
 
-// signatureTypes are the media types of signatures in registries, by the endings of their
-// files. The one of minisign is not standardized.
+// signatureTypes maps the file name endings of signatures to their media types in
+// registries. The one for minisign is not standardized.
 var signatureTypes = map[string]string{
 	signature.MinisignEnding: "application/vnd.minisign.signature.v1",
 	signature.BundleEnding:   "application/vnd.dev.sigstore.bundle.v0.3+json",
 }
 
-// isTrusted reports whether a signature of a module is by a signer in trust, for any
-// plugin.
+// isTrusted reports whether a signature of a module is by a signer that trust lists, for
+// any plugin.
 func (c *config) isTrusted(ending string, module, document []byte) bool {
 	anywhere := signature.Policy{Rules: slices.Clone(c.trust.Rules), Bundles: c.trust.Bundles}
 	for i := range anywhere.Rules {
@@ -96,7 +96,7 @@ of what is there already, unless the lock has the plugin as unsigned.`,
 	return cmd
 }
 
-// pullPlugins fetches what the store lacks. It tries all plugins before it fails.
+// pullPlugins fetches what is missing in the store. It tries all plugins before it fails.
 func pullPlugins(ctx context.Context, a *app, prune bool) error {
 	r, err := openRegistries(a)
 	if err != nil {
@@ -129,9 +129,9 @@ func pullPlugins(ctx context.Context, a *app, prune bool) error {
 	return nil
 }
 
-// pullOne fetches the accepted version of a reference, or else what it currently names. If
-// the store has that already, it only fetches signatures by trusted signers, unless the
-// plugin was accepted unsigned.
+// pullOne fetches the accepted version of a reference, or else the version that the
+// reference currently names. If that version is already in the store, pullOne fetches only
+// signatures by trusted signers, unless the plugin was accepted unsigned.
 func (r *registries) pullOne(ctx context.Context, ref, accepted registry.Reference, unsigned bool) error {
 	had, err := r.client.Store.Find(ref)
 	if err == nil {
@@ -160,7 +160,7 @@ func (r *registries) pullOne(ctx context.Context, ref, accepted registry.Referen
 }
 
 // pullSignatures fetches signatures by trusted signers that were added to a stored plugin
-// since it was pulled. Without a network it changes nothing.
+// since it was pulled. Without a network connection it changes nothing.
 func (r *registries) pullSignatures(ctx context.Context, ref registry.Reference, had registry.Artifact) {
 	now, err := r.client.PullAttached(ctx, ref, had)
 	if err == nil && !maps.Equal(now.Attached, had.Attached) {
@@ -173,7 +173,7 @@ func (r *registries) pullSignatures(ctx context.Context, ref registry.Reference,
 	}
 }
 
-// prune removes from the store what the configuration does not name.
+// prune removes everything from the store that the configuration does not refer to.
 func (r *registries) prune(refs []registry.Reference) error {
 	keep := map[string]bool{}
 	for _, ref := range refs {
@@ -192,7 +192,8 @@ func (r *registries) prune(refs []registry.Reference) error {
 	return err
 }
 
-// pluginsConfig returns the configuration for loading folders of plugins as a server would.
+// pluginsConfig returns the configuration for loading folders of plugins in the same way as
+// a server.
 func (c *config) pluginsConfig(cacheDir string, folders ...plugins.Folder) plugins.Config {
 	cfg := plugins.Config{Folders: folders, Grants: c.server.Grants, CacheDir: cacheDir}
 	if len(c.trust.Rules) > 0 {
@@ -201,12 +202,12 @@ func (c *config) pluginsConfig(cacheDir string, folders ...plugins.Folder) plugi
 	return cfg
 }
 
-// loadStored loads a plugin from the store, with the grants of its name.
+// loadStored loads a plugin from the store, with the grants for its name.
 func (r *registries) loadStored(ctx context.Context, ref registry.Reference) (p *plugins.Plugin, err error) {
 	return r.loadFile(ctx, plugins.Single(ref.String(), r.config.store().FS(ref), ""), ref.Name()+".wasm")
 }
 
-// loadFile loads one plugin of a folder.
+// loadFile loads one plugin from a folder.
 func (a *app) loadFile(ctx context.Context, folder plugins.Folder, file string) (p *plugins.Plugin, err error) {
 	err = a.withHost(ctx, func(h *host.Host, cacheDir string) error {
 		var problems []plugins.Problem
@@ -236,7 +237,7 @@ func (a *app) withHost(ctx context.Context, do func(h *host.Host, cacheDir strin
 	return do(h, cfg.CacheDir)
 }
 
-// printStored shows a plugin of a registry, and its needs.
+// printStored shows a plugin from a registry, and its needs.
 func (r *registries) printStored(p *plugins.Plugin, found registry.Artifact) {
 	m := p.Manifest
 	r.printf("%s %s: %s\n", m.Name, m.Version, oneLine(m.Description))

@@ -18,21 +18,21 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A rehearsal is an environment in which an author calls the tools of one plugin under the
+// A rehearsal is an environment in which the author of a plugin calls its tools under the
 // limits of the configuration. It grants the plugin's needs for the clock, randomness and
-// stores, which begin empty, copies of the folders below testdata, and the environment
-// variables that it needs. Everything that reaches further is granted only by the
-// configuration.
+// stores, which start empty, as well as copies of the folders below testdata, and the
+// environment variables that the plugin needs. Anything that reaches further is granted
+// only by the configuration.
 type rehearsal struct {
 	*server.Service
 	plugin  *plugins.Plugin
-	seed    string       // folder of testdata
-	folders []host.Mount // mounted copies of the folders
+	seed    string       // testdata folder with the originals
+	folders []host.Mount // copies of the folders, as mounted
 	calls   int
 }
 
 // rehearse loads and compiles a plugin file. It fails if tools with examples lack grants
-// that only the configuration can give. done frees everything.
+// that only the configuration can give. done releases everything.
 func rehearse(ctx context.Context, a *app, name string) (r *rehearsal, done func(), err error) {
 	if filepath.Ext(name) != ".wasm" {
 		return nil, nil, &usageError{errors.New(name + ": expected a file that ends in .wasm"), "toolhost build FOLDER makes it"}
@@ -101,8 +101,8 @@ func needsOf(ctx context.Context, cfg server.Config, base string) (needs abi.Nee
 	return p.Manifest.AllNeeds().All(), p.Manifest.Name, nil
 }
 
-// grant adds to the configured grants those needs of a plugin that a rehearsal can
-// satisfy.
+// grant returns the configured grants, plus those of the plugin's needs that a rehearsal
+// can satisfy.
 func (r *rehearsal) grant(g host.Grant, needs abi.Needs, work string) host.Grant {
 	add := g.Lacking(needs)
 	g.Clock, g.Random = g.Clock || add.Clock, g.Random || add.Random
@@ -130,7 +130,7 @@ func (r *rehearsal) grant(g host.Grant, needs abi.Needs, work string) host.Grant
 	return g
 }
 
-// reset restores the folders from testdata, and begins a new session.
+// reset restores the folders from testdata, and starts a new session.
 func (r *rehearsal) reset() (session string, err error) {
 	for _, m := range r.folders {
 		if err := os.RemoveAll(m.Dir); err != nil {
@@ -151,8 +151,8 @@ func (r *rehearsal) reset() (session string, err error) {
 	return fmt.Sprintf("test-%d", r.calls), nil
 }
 
-// unfilled says which folders of the plugin were empty because there is nothing to copy.
-// It is empty, or begins with a line break.
+// unfilled says which folders of the plugin were empty because there was nothing to copy.
+// The text is empty, or starts with a line break.
 func (r *rehearsal) unfilled() (text string) {
 	for _, m := range r.folders {
 		from := filepath.Join(r.seed, filepath.FromSlash(m.Path))
@@ -163,7 +163,7 @@ func (r *rehearsal) unfilled() (text string) {
 	return text
 }
 
-// state returns what the calls of a session have left: files and values.
+// state returns the files and values that the calls of a session have left behind.
 func (r *rehearsal) state(ctx context.Context, session string) (map[string]string, error) {
 	left := map[string]string{}
 	for _, m := range r.folders {
@@ -207,7 +207,7 @@ func (r *rehearsal) state(ctx context.Context, session string) (map[string]strin
 	return left, err
 }
 
-// compile compiles the plugin, and says so on a terminal.
+// compile compiles the plugin, and says so if the output goes to a terminal.
 func (r *rehearsal) compile(ctx context.Context, a *app) error {
 	progress := newBar(a.err)
 	progress.set(0, 1, "compiling "+filepath.Base(r.plugin.File))
@@ -220,13 +220,13 @@ func (r *rehearsal) call(ctx context.Context, session string, tool *plugins.Tool
 	return r.Call(ctx, server.Request{Session: session, Tool: tool.Name, Args: args})
 }
 
-// onePlugin is a folder that shows only the files of one plugin.
+// onePlugin is a folder that shows only the files belonging to one plugin.
 type onePlugin struct {
 	fs.FS
 	stem string
 }
 
-// ReadDir returns the files whose names begin with the stem and a period.
+// ReadDir returns the files whose names begin with the plugin's stem and a period.
 func (f onePlugin) ReadDir(name string) (own []fs.DirEntry, err error) {
 	all, err := fs.ReadDir(f.FS, name)
 	for _, e := range all {

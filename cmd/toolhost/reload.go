@@ -24,13 +24,13 @@ import (
 type reloader struct {
 	*app
 	service *server.Service
-	serves  bool // it serves over HTTP
+	serves  bool // whether the service is available over HTTP
 
 	mu sync.Mutex // held during a reload
 }
 
-// keepReloading reloads at each SIGHUP, which Windows never sends, and when a
-// configuration file changes. end stops that, and waits for it.
+// keepReloading reloads on each SIGHUP, which Windows never sends, and whenever a
+// configuration file changes. end stops this, and waits for a reload in progress.
 func (r *reloader) keepReloading() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	asked := make(chan os.Signal, 1)
@@ -53,7 +53,8 @@ func (r *reloader) keepReloading() (end func()) {
 	}
 }
 
-// look describes the current configuration files; empty if they are not watched.
+// look describes the state of the configuration files. It returns nothing if they are not
+// watched.
 func (r *reloader) look() string {
 	var text strings.Builder
 	if !r.now().watch {
@@ -65,8 +66,8 @@ func (r *reloader) look() string {
 	return text.String()
 }
 
-// configFiles returns the possible configuration files, whether they exist or not, and
-// the files that record which of them are trusted.
+// configFiles returns the possible configuration files, whether or not they exist, and the
+// files that record which of them are trusted.
 func (r *reloader) configFiles() (files []string) {
 	if dir := userConfig(); dir != "" {
 		for _, name := range configNames {
@@ -87,7 +88,7 @@ func (r *reloader) configFiles() (files []string) {
 }
 
 // reload rereads the configuration and the plugins, applies what can change, and announces
-// the changes. If it fails, nothing has changed. In a dry run nothing changes.
+// the changes. If it fails, nothing has changed. A dry run changes nothing.
 func (r *reloader) reload(ctx context.Context) (wire.Reload, error) {
 	out, err := r.reloadChanged(ctx)
 	if err == nil && out.Empty() && !out.DryRun {
@@ -96,7 +97,7 @@ func (r *reloader) reload(ctx context.Context) (wire.Reload, error) {
 	return out, err
 }
 
-// reloadChanged is reload that announces nothing if nothing has changed.
+// reloadChanged is like reload, but announces nothing if nothing has changed.
 func (r *reloader) reloadChanged(ctx context.Context) (wire.Reload, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,8 +121,8 @@ func (r *reloader) reloadChanged(ctx context.Context) (wire.Reload, error) {
 	return wire.Reload{}, err
 }
 
-// checkSecrets opens the secrets of a configuration, and notes new keys in the same file. A
-// dry run fails if the keys cannot decrypt what is stored.
+// checkSecrets opens the secrets of a configuration, and records a change if the same file
+// now holds other keys. A dry run fails if the keys cannot decrypt the stored secrets.
 func (r *reloader) checkSecrets(ctx context.Context, next *loadedConfig, out *wire.Reload) error {
 	if err := r.openSecrets(next); err != nil {
 		return err
@@ -136,9 +137,8 @@ func (r *reloader) checkSecrets(ctx context.Context, next *loadedConfig, out *wi
 	return r.service.CheckSecrets(ctx, next.vault)
 }
 
-// reread rereads the configuration, as at the start. It fails if a start would, or if a
-// file that was in force is gone or no longer trusted: without it most grants would be
-// gone.
+// reread rereads the configuration, as at startup. It fails if a start would fail, or if a
+// file that was in force is gone or no longer trusted: most grants might be gone with it.
 func (r *reloader) reread() (*loadedConfig, error) {
 	next, err := loadConfig(r.flags, r.environ)
 	if err != nil {
@@ -164,7 +164,7 @@ func (r *reloader) reread() (*loadedConfig, error) {
 	return next, next.problems.usage()
 }
 
-// apply puts into force whatever of a configuration can change, and announces it.
+// apply puts into force everything in a configuration that can change, and announces it.
 func (r *reloader) apply(ctx context.Context, next *loadedConfig, out *wire.Reload) error {
 	before := r.now()
 	next.data = r.config.data // the store of plugins is in it
@@ -198,8 +198,8 @@ func (r *reloader) apply(ctx context.Context, next *loadedConfig, out *wire.Relo
 	return nil
 }
 
-// reloaded announces the changes of a reload. A plugin that was granted nothing, or enough
-// for some of its tools, is not a problem, as at the start.
+// reloaded announces what a reload has changed. As at startup, it is not a problem if a
+// plugin was granted nothing, or only enough for some of its tools.
 func (a *app) reloaded(c plugins.Changes) {
 	var lack []*plugins.Plugin
 	ungranted := 0
@@ -224,7 +224,7 @@ func (a *app) reloaded(c plugins.Changes) {
 	a.announceLacking(lack)
 }
 
-// announceChanges announces in a line which plugins have changed, how many of them were
+// announceChanges announces, on one line, which plugins have changed, how many of them were
 // granted nothing, and which problems are gone.
 func (a *app) announceChanges(c plugins.Changes, ungranted int) {
 	var parts []string

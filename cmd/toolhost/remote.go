@@ -21,13 +21,13 @@ import (
 // remote is the state of a command that talks to a running server.
 type remote struct {
 	*ui
-	client *client.Client   // client of serve, or of the configured address
-	all    []*client.Client // client, and without an address those of each toolhost mcp
+	client *client.Client   // client of serve, or of the server at the configured address
+	all    []*client.Client // client and, unless an address is configured, clients of all toolhost mcp processes
 
 	inSession func(name string) (*client.Client, error) // returns a client of the same server in another session
 }
 
-// remote completes a command that talks to a running server.
+// remote turns a command into one that talks to a running server.
 func (a *app) remote(cmd *cobra.Command, run func(ctx context.Context, r *remote, args []string) error) *cobra.Command {
 	flags := cmd.Flags()
 	flags.String("addr", "", "`address` of the server: host:port, a URL or the path of a socket (default: the socket of the data folder)")
@@ -45,8 +45,8 @@ func (a *app) remote(cmd *cobra.Command, run func(ctx context.Context, r *remote
 	return cmd
 }
 
-// dial returns the servers of the configuration and the flags of a remote command: the one at
-// the address, or those of the data folder.
+// dial returns the servers for the configuration and the flags of a remote command: the
+// server at the address, or the servers that use the data folder.
 func (a *app) dial(flags *pflag.FlagSet) (*remote, error) {
 	addresses := []string{a.config.addr}
 	if a.config.addr == "" && a.config.data == "" {
@@ -107,7 +107,7 @@ func (r *remote) each(f func(c *client.Client) error) error {
 	return away
 }
 
-// checkRun refuses texts that cannot be run ids, without a request.
+// checkRun refuses texts that cannot be ids of runs, without making a request.
 func checkRun(ids ...string) error {
 	for _, id := range ids {
 		if !wire.IsRunID(id) {
@@ -124,13 +124,13 @@ func (r *remote) follow(ctx context.Context, id string, progress *bar, shown *ou
 	return r.client.Follow(ctx, id, client.Follower{Output: take, Run: progress.setRun, Away: progress.away})
 }
 
-// away shows that the command is waiting for a server that went away.
+// away shows that the command is waiting for a server that has gone away.
 func (b *bar) away(err error) {
 	b.clear()
 	b.notef("toolhost: %v; waiting for it to come back", err)
 }
 
-// runError is the error of a run that did not succeed.
+// runError is the error for a run that did not succeed.
 type runError struct{ run wire.Run }
 
 func (e *runError) Error() string {
@@ -144,7 +144,7 @@ func (e *runError) Error() string {
 	return run.TaskID + " was canceled"
 }
 
-// code returns the exit code and the error code of the run.
+// code returns the exit code and the error code for the run.
 func (e *runError) code() (exit int, code string) {
 	if e.run.Error == nil {
 		return exitToolError, string(e.run.Status)
@@ -160,7 +160,7 @@ func (e *runError) code() (exit int, code string) {
 	}
 }
 
-// hint names the command that shows why a run broke, for errors that do not say it.
+// hint names the command that shows why a run broke, unless the error already says it.
 func (e *runError) hint() string {
 	if e.run.Error == nil || e.run.Error.Kind != wire.KindTrap && e.run.Error.Kind != wire.KindInternal {
 		return ""
@@ -177,8 +177,7 @@ func commandFor(command string, run wire.Run) string {
 	return text
 }
 
-// outcome returns the error of the first run that ended without success, or
-// of missing runs.
+// outcome returns an error for the first run that ended without success, or for missing runs.
 func outcome(found wire.Runs) error {
 	for _, run := range found.Runs {
 		if run.Done && run.Status != wire.StatusSucceeded {
@@ -199,7 +198,7 @@ var icons = map[wire.Status]string{
 	wire.StatusQueued: "○", wire.StatusRunning: "●", wire.StatusWaiting: "◷", wire.StatusSucceeded: "✓", wire.StatusFailed: "✗", wire.StatusCanceled: "■",
 }
 
-// icon returns the symbol of a state in a table.
+// icon returns the symbol for a state in a table.
 func icon(s wire.Status) string { return cmp.Or(icons[s], "?") }
 
 // state describes a run's status in a few words.
@@ -222,7 +221,7 @@ func state(run wire.Run) string {
 	return text
 }
 
-// doing returns the current activity of an active run; empty for others.
+// doing returns what an active run is doing, and nothing for other runs.
 func doing(run wire.Run) string {
 	if run.Done {
 		return ""
@@ -250,7 +249,7 @@ func doing(run wire.Run) string {
 	return oneLine(strings.Join(parts, " "))
 }
 
-// elapsed formats a duration for people: 12.3s, 2.1m, 1.5h.
+// elapsed formats a duration in seconds for people: 12.3s, 2.1m, 1.5h.
 func elapsed(seconds float64) string {
 	switch {
 	case seconds < 60:
@@ -261,7 +260,7 @@ func elapsed(seconds float64) string {
 	return fmt.Sprintf("%.1fh", seconds/3600)
 }
 
-// when formats a time for people, in their time zone.
+// when formats a time for people, in their own time zone.
 func when(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -269,27 +268,27 @@ func when(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05 MST")
 }
 
-// setRun draws the progress of a run.
+// setRun shows the progress of a run.
 func (b *bar) setRun(run wire.Run) {
 	if p := run.Progress; p != nil {
 		b.set(p.Done, p.Total, p.Message)
 	}
 }
 
-// questions calls f for each question of a run to its user.
+// questions calls f for each question that a run asks its user.
 func questions(run wire.Run, f func(key, text string)) {
 	for _, key := range slices.Sorted(maps.Keys(run.Questions)) {
 		f(key, oneLine(run.Questions[key].Message))
 	}
 }
 
-// clientToken returns the token for the current address. It is empty if there is
-// none, and for a socket, which needs none.
+// clientToken returns the token for the current address. It is empty if there is none, and
+// also for a socket, which needs no token.
 //
-// A token goes only to the address it was given for. A token in a file is for the
-// address in the same file. A token in the environment is for the address of a
-// flag, of the environment, or of the user's own configuration. So a file written
-// by somebody else can choose the server, but does not get the user's token.
+// A token is sent only to the address that it was given for. A token in a file is for the
+// address in the same file. A token in the environment is for an address that comes from a
+// flag, the environment, or the user's own configuration. So a file written by somebody else
+// can choose the server, but that server does not get the user's token.
 func (c *loadedConfig) clientToken() (string, error) {
 	if c.token == "" || c.addr == "" {
 		return "", nil
@@ -310,7 +309,7 @@ func (c *loadedConfig) clientToken() (string, error) {
 	}
 }
 
-// urlOfServer returns the URL of an address; empty for a socket.
+// urlOfServer returns the URL for an address, and nothing for a socket.
 func urlOfServer(address string) (string, error) {
 	c, err := client.New(address, client.Options{})
 	if err != nil {
@@ -319,7 +318,7 @@ func urlOfServer(address string) (string, error) {
 	return c.URL(), nil
 }
 
-// givenFor returns the address that the source of the token names.
+// givenFor returns the address named by the source that the token comes from.
 func (c *loadedConfig) givenFor() (given string) {
 	token := c.values["token"]
 	for _, layer := range c.layers {

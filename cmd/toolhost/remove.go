@@ -89,8 +89,8 @@ func (r *remote) remove(ctx context.Context, id string) error {
 	return r.client.RemoveRun(ctx, id)
 }
 
-// removePlugin deletes the files of a plugin: first the module, so that no server sees it
-// without its manifest.
+// removePlugin deletes the files of a plugin. The module comes first, so that no server
+// sees the module without its manifest.
 func (a *app) removePlugin(ctx context.Context, name string, dry bool) error {
 	module, err := a.findPlugin(ctx, name)
 	if err != nil {
@@ -115,7 +115,7 @@ func (a *app) removePlugin(ctx context.Context, name string, dry bool) error {
 	return errors.Join(a.answerRemoved("removed", removed), err)
 }
 
-// pluginFiles returns the files of a plugin that exist: its module, the manifests next to
+// pluginFiles returns those files of a plugin that exist: its module, the manifests next to
 // it, and their signatures.
 func pluginFiles(module string) (files []string) {
 	dir, base := filepath.Split(module)
@@ -140,7 +140,7 @@ func (u *ui) answerRemoved(did string, what []string) error {
 }
 
 // findPlugin returns the module of a plugin in a folder. A plugin that cannot be loaded, or
-// lacks its module, goes by the name of its file.
+// has no module, is known by the name of its file.
 func (a *app) findPlugin(ctx context.Context, name string) (string, error) {
 	named, all, err := a.namedPlugins(ctx)
 	if err != nil {
@@ -174,7 +174,7 @@ func (a *app) findPlugin(ctx context.Context, name string) (string, error) {
 	return modules[0], nil
 }
 
-// namedPlugins returns the loaded plugins by name, and the files of all.
+// namedPlugins returns the loaded plugins by name, and the files of all plugins.
 func (a *app) namedPlugins(ctx context.Context) (named map[string]*plugins.Plugin, files []string, err error) {
 	named = map[string]*plugins.Plugin{}
 	err = a.withHost(ctx, func(h *host.Host, cacheDir string) error {
@@ -193,10 +193,10 @@ func (a *app) namedPlugins(ctx context.Context) (named map[string]*plugins.Plugi
 	return named, files, err
 }
 
-// errNoPlugin is the error of a name that no plugin has.
+// errNoPlugin is the error for a name that no plugin has.
 var errNoPlugin = errors.New("no such plugin")
 
-// nearestPlugin says which plugin may be meant, or how to see all.
+// nearestPlugin says which plugin may be meant, or how to list all plugins.
 func nearestPlugin(name string, names []string) string {
 	if near := abi.Nearest(name, names); near != "" {
 		return "did you mean " + near + "?"

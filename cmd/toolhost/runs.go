@@ -68,8 +68,8 @@ Without --session, the operator also sees runs of other sessions.`,
 	})
 }
 
-// checkAny is client.Client.Check that also finds runs of other sessions, which only the
-// operator may see.
+// checkAny is like client.Client.Check, but also finds runs in other sessions, which
+// only the operator may see.
 func (r *remote) checkAny(ctx context.Context, ids []string, opts client.CheckOptions) (wire.Runs, error) {
 	found, err := r.client.Check(ctx, ids, opts)
 	if refused, ok := errors.AsType[*wire.Problem](err); ok && refused.Code == wire.CodeNotFound {
@@ -136,8 +136,8 @@ continue.`,
 	})
 }
 
-// stopAny is client.Client.Stop that also finds runs of other sessions, which only the
-// operator may see.
+// stopAny is like client.Client.Stop, but also finds runs in other sessions, which only
+// the operator may see.
 func (r *remote) stopAny(ctx context.Context, id string, how wire.Stop) (wire.Stopped, error) {
 	stopped, err := r.client.Stop(ctx, id, how)
 	if refused, ok := errors.AsType[*wire.Problem](err); !ok || refused.Code != wire.CodeNotFound {
@@ -201,7 +201,7 @@ func scheduleState(s wire.Schedule) string {
 	return "disabled"
 }
 
-// spawnFlags are the flags of spawn that are not part of the request.
+// spawnFlags holds those flags of spawn that are not part of the request.
 type spawnFlags struct {
 	key          string
 	timeout      time.Duration
@@ -259,7 +259,7 @@ and prints its id.`,
 	})
 }
 
-// check refuses flags that contradict each other.
+// check refuses flags that contradict one another.
 func (f spawnFlags) check(req wire.NewSchedule) error {
 	scheduled := req.Cron != "" || req.At != ""
 	switch {
@@ -297,11 +297,11 @@ func (r *remote) spawnRun(ctx context.Context, req wire.Spawn, f spawnFlags) err
 	return r.spawned(run, run.TaskID, fmt.Sprintf("%q %s; toolhost logs -f %s follows it", oneLine(run.Title), verb, run.TaskID))
 }
 
-// spawnGrace is how long an interrupted spawn waits for its answer: the run may be
-// stored, and only the answer has its id.
+// spawnGrace is how long an interrupted spawn waits for its answer. The run may already
+// be stored, and only the answer contains its id.
 const spawnGrace = 5 * time.Second
 
-// linger returns a context that ends spawnGrace after ctx.
+// linger returns a context that ends spawnGrace after ctx does.
 func linger(ctx context.Context) (context.Context, context.CancelFunc) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(spawnGrace, cancel) })
@@ -332,8 +332,8 @@ func (r *remote) spawnSchedule(ctx context.Context, req wire.NewSchedule) error 
 	return r.spawned(s, s.ScheduleID, fmt.Sprintf("%q starts first at %s", oneLine(s.Title), when(s.NextTriggerAt)))
 }
 
-// attend follows a run to its end: output and progress on stderr, the result on
-// stdout, a failure as the command's error.
+// attend follows a run until it ends: output and progress go to stderr, the result goes
+// to stdout, and a failure becomes the command's error.
 func (r *remote) attend(ctx context.Context, spawned wire.Run) error {
 	progress := newBar(r.err)
 	shown := progress.live(spawned.Tool)

@@ -58,7 +58,7 @@ func (u *ui) printRun(run wire.Run) {
 	}
 }
 
-// printLines prints text of a plugin, each line marked as such.
+// printLines prints text from a plugin, with each line marked as such.
 func (u *ui) printLines(name, text string) {
 	if text == "" {
 		return

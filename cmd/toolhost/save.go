@@ -16,16 +16,16 @@ import (
 	"github.com/toolhost/toolhost/internal/human"
 )
 
-// saver saves a tool's results in files. It never overwrites a file, and takes no
-// part of a name from the plugin. The zero saver saves nothing.
+// saver saves a tool's results in files. It never overwrites a file, and uses no part of a
+// file name that comes from the plugin. The zero saver saves nothing.
 type saver struct{ path string }
 
-// flag adds --output.
+// flag adds the flag --output.
 func (s *saver) flag(flags *pflag.FlagSet) {
 	flags.StringVarP(&s.path, "output", "o", "", "save images, audio and resources, or else the result, as `FILE`, or numbered in FOLDER/")
 }
 
-// folder reports whether the results are saved in a folder.
+// folder reports whether the results are to be saved in a folder.
 func (s saver) folder() bool {
 	if s.path == "" || os.IsPathSeparator(s.path[len(s.path)-1]) {
 		return s.path != ""
@@ -34,7 +34,7 @@ func (s saver) folder() bool {
 	return err == nil && info.IsDir()
 }
 
-// check refuses a path that nothing can be saved to, before the tool runs.
+// check refuses a path to which nothing can be saved. It is called before the tool runs.
 func (s saver) check() error {
 	var problem string
 	switch _, err := os.Lstat(s.path); {
@@ -56,15 +56,15 @@ func (s saver) check() error {
 	return &usageError{errors.New("--output: " + problem), "choose another file, or a folder such as results/"}
 }
 
-// savedResult is the rest of a result after saving.
+// savedResult is what is left of a result after saving.
 type savedResult struct {
 	value   json.RawMessage
 	content []abi.Block
-	lines   []string // in place of the saved content
+	lines   []string // lines that replace the saved content
 }
 
-// save saves the binary content, or the result if there is none. It returns what is left to
-// print. Files saved before an error stay.
+// save saves the binary content or, if there is none, the result. It returns what is left
+// to print. If an error occurs, the files saved before it stay.
 func (s saver) save(value json.RawMessage, content []abi.Block) (left savedResult, err error) {
 	left.value = value
 	if s.path == "" {
@@ -101,7 +101,7 @@ func (s saver) save(value json.RawMessage, content []abi.Block) (left savedResul
 	return savedResult{}, err
 }
 
-// write writes the nth file, under the next free name.
+// write writes the nth file, under the next name that is free.
 func (s saver) write(n int, ending string, data []byte) (name string, err error) {
 	for ; ; n++ {
 		switch base := strings.TrimSuffix(s.path, filepath.Ext(s.path)); {
@@ -119,15 +119,15 @@ func (s saver) write(n int, ending string, data []byte) (name string, err error)
 	}
 }
 
-// endings are the file endings of media types.
+// endings maps media types to file name endings.
 var endings = map[string]string{
 	"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg",
 	"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "audio/ogg": ".ogg", "audio/flac": ".flac",
 	"application/json": ".json", "application/pdf": ".pdf", "text/csv": ".csv", "text/html": ".html", "text/markdown": ".md",
 }
 
-// blockData returns the data of a block, and the ending of its file; empty if it is
-// only shown.
+// blockData returns the data in a block, and the ending for its file. It returns nothing
+// for a block that is only shown.
 func blockData(b abi.Block) (data []byte, ending string) {
 	media, _, _ := strings.Cut(b.MIMEType, ";")
 	ending = endings[strings.ToLower(strings.TrimSpace(media))]
@@ -142,7 +142,7 @@ func blockData(b abi.Block) (data []byte, ending string) {
 	return b.Data, ending
 }
 
-// printSaved prints the rest of a result, and where the files were saved.
+// printSaved prints what is left of a result, and where the files were saved.
 func (u *ui) printSaved(left savedResult) {
 	u.printResult(left.value, left.content)
 	for _, line := range left.lines {

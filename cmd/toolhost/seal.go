@@ -56,8 +56,8 @@ func sealFile(ctx context.Context, a *app, name string) error {
 	return nil
 }
 
-// sealManifest returns a plugin file with its sidecar manifest embedded. It fails if
-// the plugin cannot be loaded.
+// sealManifest returns a plugin file with its sidecar manifest embedded in it. It
+// fails if the plugin cannot be loaded.
 func sealManifest(ctx context.Context, a *app, name string) (wasm []byte, manifest *abi.Manifest, err error) {
 	if filepath.Ext(name) != ".wasm" {
 		return nil, nil, &usageError{fmt.Errorf("%s: expected a file that ends in .wasm", name), ""}
@@ -76,7 +76,7 @@ func sealManifest(ctx context.Context, a *app, name string) (wasm []byte, manife
 	return wasm, manifest, err
 }
 
-// sealed returns the file of a plugin with its manifest in it.
+// sealed returns the content of a plugin's file, with the manifest embedded in it.
 func sealed(p *plugins.Plugin, wasm []byte) ([]byte, error) {
 	if p.Info.Manifest != nil || p.Info.MCP != "" {
 		return wasm, nil

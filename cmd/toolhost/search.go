@@ -43,8 +43,8 @@ in TypeScript, as models and scripts see it that search for it.`,
 	return cmd
 }
 
-// printDeclarations shows tools to people: the authors' texts on few lines, and without
-// control characters.
+// printDeclarations shows tools to people. The texts of the tools' authors take up few
+// lines, and have no control characters.
 func (u *ui) printDeclarations(found wire.Declarations) {
 	for _, t := range found.Tools {
 		u.printf("// %s\n%s\n\n", oneLine(t.Description), t.Declaration)

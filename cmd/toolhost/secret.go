@@ -32,7 +32,7 @@ get their value from the configuration. No command shows a value.`,
 	return cmd
 }
 
-// ofUser adds the flag that names a user.
+// ofUser adds the flag that selects a user.
 func ofUser(cmd *cobra.Command) *string {
 	return cmd.Flags().String("of", "", "the `user` whose secret it is, by an operator (default: who calls)")
 }
@@ -77,7 +77,7 @@ read from stdin without its last line break:
 	})
 }
 
-// secretValue asks for a value, or reads it.
+// secretValue asks for a secret's value, or reads it from stdin.
 func (u *ui) secretValue(ctx context.Context, name string) (string, error) {
 	value, err := u.hidden(ctx, oneLine(name), vault.MaxValue)
 	if err == nil && value == "" {
@@ -86,8 +86,8 @@ func (u *ui) secretValue(ctx context.Context, name string) (string, error) {
 	return value, err
 }
 
-// hidden asks for a text without echo on a terminal, or reads it from stdin without its
-// last line break.
+// hidden asks for a text without echo if stdin is a terminal, or else reads it from
+// stdin and removes the last line break.
 func (u *ui) hidden(ctx context.Context, prompt string, most int64) (string, error) {
 	var data []byte
 	var err error
@@ -101,7 +101,7 @@ func (u *ui) hidden(ctx context.Context, prompt string, most int64) (string, err
 	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), err
 }
 
-// asks reports whether stdin is a terminal.
+// asks reports whether stdin is a terminal, so that a person can be asked.
 func (u *ui) asks() bool {
 	f, ok := u.in.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
@@ -138,8 +138,8 @@ lines of the others can be removed.`,
 	}
 }
 
-// addKey puts a new key before the others in a file. After a crash the file has either
-// the old keys or all.
+// addKey puts a new key in front of the others in a file. After a crash, the file
+// contains either the old keys or all of them.
 func addKey(name string) error {
 	old, err := os.ReadFile(name)
 	if errors.Is(err, os.ErrNotExist) {

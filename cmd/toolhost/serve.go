@@ -56,7 +56,7 @@ it at once.`,
 	return cmd
 }
 
-// runServer serves until ctx ends.
+// runServer serves until ctx is done.
 func (a *app) runServer(ctx context.Context) error {
 	configCheck{a.config}.checkListen()
 	if err := a.config.problems.usage(); err != nil {
@@ -120,15 +120,14 @@ func (a *app) runServer(ctx context.Context) error {
 	return d.serve(ctx)
 }
 
-// How long serve waits for another process that uses its folder, and how often it
-// tries: a killed process keeps its lock until it is gone.
+// How long serve waits for another process that uses its folder, and how often it tries: a
+// killed process keeps its lock until it has exited.
 const (
 	lockWait  = 5 * time.Second
 	lockRetry = 100 * time.Millisecond
 )
 
-// openFreed opens a service on a folder that another process may still use for a
-// moment.
+// openFreed opens a service on a folder that another process may still be using for a moment.
 func (a *app) openFreed(ctx context.Context, open func() (*server.Service, func(), error)) (*server.Service, func(), error) {
 	for began := (time.Time{}); ; {
 		s, done, err := open()
@@ -155,8 +154,8 @@ type daemon struct {
 	listeners []net.Listener
 }
 
-// serve serves all listeners until ctx is done or one of them fails, and then
-// closes the service.
+// serve serves on all listeners until ctx is done or one of them fails, and then closes the
+// service.
 func (d daemon) serve(ctx context.Context) (err error) {
 	var serving sync.WaitGroup
 	failed := make(chan error, len(d.listeners))
@@ -188,7 +187,7 @@ func (d daemon) serve(ctx context.Context) (err error) {
 	return errors.Join(err, d.awaitEnd(ended, again, d.service.WaitsFor))
 }
 
-// tellSupervisor reports a state to systemd, if that has started the process as a service
+// tellSupervisor reports a state to systemd, if systemd has started the process as a service
 // of type notify.
 func (d daemon) tellSupervisor(state string) {
 	if _, err := sd.SdNotify(false, state); err != nil {
@@ -196,17 +195,16 @@ func (d daemon) tellSupervisor(state string) {
 	}
 }
 
-// Limits of a shutdown. Runs left behind are recovered by the next start, as
+// Time limits for a shutdown. Runs that are left behind are recovered at the next start, as
 // after a crash.
 const (
-	endLimit = 45 * time.Second // after serve.drain; longer than interrupted runs may take to end
-	endTell  = 6 * time.Second  // how often the server prints what it is waiting for
-	endGrace = 2 * time.Second  // for closing the rest
+	endLimit = 45 * time.Second // time after serve.drain; longer than interrupted runs may take to end
+	endTell  = 6 * time.Second  // interval at which the server prints what it is waiting for
+	endGrace = 2 * time.Second  // time for closing everything else
 )
 
-// awaitEnd waits for the end of the shutdown, at most for serve.drain and
-// endLimit, or until a second signal. After the drain it prints what it is waiting
-// for.
+// awaitEnd waits until the shutdown has ended, but at most for serve.drain plus endLimit, or
+// until a second signal arrives. After serve.drain, it prints what it is waiting for.
 func (d daemon) awaitEnd(ended <-chan error, again <-chan os.Signal, waitsFor func() string) error {
 	began := time.Now()
 	tell := time.NewTimer(d.now().drain + endTell)
@@ -230,7 +228,7 @@ func (d daemon) awaitEnd(ended <-chan error, again <-chan os.Signal, waitsFor fu
 	}
 }
 
-// within calls f, and waits at most d for it.
+// within calls f, and waits for it at most for d.
 func within(d time.Duration, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -265,11 +263,11 @@ func (d daemon) announceReady() {
 	d.announceLacking(ownPlugins(d.service.Plugins()))
 }
 
-// httpGrace is how long the server waits for clients to read their responses.
+// httpGrace is how long the server waits for clients to read the responses.
 const httpGrace = 2 * time.Second
 
-// drain announces what it is waiting for, refuses new requests, waits for calls
-// and runs, and closes the service.
+// drain announces what it is waiting for, refuses new requests, waits for calls and runs, and
+// then closes the service.
 func (d daemon) drain() error {
 	if n := d.service.Stats().Runs.Active; n > 0 {
 		d.announce(fmt.Sprintf("shutting down: waiting up to %s for %d runs; a second signal ends at once", d.now().drain, n))
@@ -291,7 +289,7 @@ func (d daemon) drain() error {
 // announce prints a message for operators, at any log level.
 func (a *app) announce(text string, attrs ...any) { a.announceAs(slog.LevelInfo, text, attrs...) }
 
-// announceAs is announce with the level for a log in JSON.
+// announceAs is like announce, with the level that the message has in a JSON log.
 func (a *app) announceAs(level slog.Level, text string, attrs ...any) {
 	if a.config.logFormat != "json" {
 		a.notef("toolhost: %s", text)
@@ -310,15 +308,15 @@ func fileProblems(found []plugins.Problem) []wire.FileProblem {
 	return out
 }
 
-// warnOf prints problems with plugins, one per line.
+// warnOf prints problems with plugins, one on each line.
 func (a *app) warnOf(found []wire.FileProblem) {
 	for _, p := range found {
 		a.announceAs(slog.LevelWarn, "problem: "+oneLine(p.File+": "+p.Error), "file", p.File)
 	}
 }
 
-// warnOfUnused prints the rules about tools in force that match no tool. The tools of a
-// plugin with a problem are not known.
+// warnOfUnused prints the current rules about tools that match no tool. If a plugin has a
+// problem, its tools are not known.
 func (a *app) warnOfUnused(s *server.Service) {
 	if len(s.Problems()) > 0 {
 		return
@@ -376,9 +374,9 @@ func (a *app) runMCP(ctx context.Context, session string, dry bool) error {
 	return mcpapi.Run(ctx, s, mcpapi.Config{Version: version(), Session: session, DryRun: dry, In: in, Out: a.out, Logger: a.logger()})
 }
 
-// serveOperator serves the API on a socket in the folder, for calls that wait for approval and
-// for runs. end stops it. If the socket cannot be created, for example because the path is too
-// long, agents are still served.
+// serveOperator serves the API on a socket in the folder, for decisions on calls that wait for
+// approval and for access to runs. end stops it. If the socket cannot be created, for example
+// because its path is too long, agents are served nevertheless.
 func (a *app) serveOperator(folder string, api *httpapi.API) (end func()) {
 	socket := filepath.Join(folder, socketName)
 	l, err := listenSocket(socket)
@@ -403,11 +401,12 @@ func (a *app) serveOperator(folder string, api *httpapi.API) (end func()) {
 	}
 }
 
-// maxMCP is how many processes of toolhost mcp can keep runs in one data folder.
+// maxMCP is the maximum number of toolhost mcp processes that can keep runs in one data
+// folder.
 const maxMCP = 16
 
-// mcpFolder returns the folder where the nth of these processes keeps its
-// runs. The folder of serve stays free for serve.
+// mcpFolder returns the folder in which the nth of these processes keeps its runs. The folder
+// of serve is left to serve.
 func (c *loadedConfig) mcpFolder(n int) string {
 	name := "mcp"
 	if n > 1 {
@@ -416,8 +415,8 @@ func (c *loadedConfig) mcpFolder(n int) string {
 	return filepath.Join(c.data, name)
 }
 
-// openFree opens the service on the first of these folders that no other process
-// uses: each MCP client may start a process of its own.
+// openFree opens the service on the first of these folders that no other process is using:
+// each MCP client may start a process of its own.
 func (a *app) openFree(ctx context.Context) (s *server.Service, folder string, done func(), err error) {
 	for n := 1; ; n++ {
 		folder = a.config.mcpFolder(n)

@@ -16,19 +16,19 @@ import (
 	"github.com/toolhost/toolhost/server/vault"
 )
 
-// config has everything that an operator can set. Settings of the server go
-// directly into its Config.
+// config holds everything that an operator can set. Settings of the server go directly
+// into the server's Config.
 type config struct {
 	server server.Config
-	grants map[string]*host.Grant // by plugin name; copied to server once all are read
+	grants map[string]*host.Grant // grants by plugin name; copied to server once all of them have been read
 	oauth  identity.OAuth
 
 	plugins             []string                      // folders, and references to registries
-	plainHTTP           []string                      // registries
-	staged              map[string]registry.Reference // new versions that were not accepted yet, by source
-	starter             []string                      // names of plugins; nil: see starters
-	data                string                        // folder; empty if no home folder is known
-	engine              string                        // URL; empty means a database in data
+	plainHTTP           []string                      // registries that are contacted over plain HTTP
+	staged              map[string]registry.Reference // new versions that have not been accepted yet, by source
+	starter             []string                      // names of plugins from the starter pack; nil: see starters
+	data                string                        // data folder; empty if no home folder is known
+	engine              string                        // URL of the database; empty means a database in data
 	exec                bool
 	watch               bool
 	compile, approve    string
@@ -36,16 +36,16 @@ type config struct {
 	listen, addr, token string
 	drain               time.Duration
 	audit               bool
-	egressCA            string // file
+	egressCA            string // file of certificates
 	approvalToken       string
 	metricsToken        string
 	secrets             map[string]*vault.Source
 	secretsKey          string
 	trust               signature.Policy
-	trustedRoot         string // file
+	trustedRoot         string // file with the trusted root
 }
 
-// Values of settings that are names.
+// Values of those settings that take a name.
 const (
 	compileAhead    = "ahead"
 	compileOnDemand = "on_demand"
@@ -69,33 +69,34 @@ func newConfig() config {
 	}
 }
 
-// setting is one key of the configuration. Tables of settings drive reading,
-// checking and showing it, its JSON Schema and its table in docs/settings.md.
+// setting is one key of the configuration. Tables of settings are used to read, check
+// and show the configuration, and to create its JSON Schema and its table in
+// docs/settings.md.
 type setting struct {
-	key    string // as in a file: log.level, which is TOOLHOST_LOG_LEVEL in the environment
+	key    string // key as in a file: log.level, for example, which is TOOLHOST_LOG_LEVEL in the environment
 	effect effect
 	kind   kind
-	to     any // pointer to the field
-	// builtIn is the default that the packages below apply to a zero field, or a
-	// note about it. If it is nil, newConfig sets the default.
+	to     any // pointer to the field that holds the value
+	// builtIn is the default that the packages below use for a zero field, or a note
+	// about that default. If it is nil, newConfig sets the default.
 	builtIn any
-	doc     string // in Markdown
+	doc     string // description in Markdown
 }
 
-// effect is when a change of a setting takes effect in a running server.
+// effect says when a change to a setting takes effect in a running server.
 type effect string
 
 const (
-	live    effect = "live"    // at a reload
-	restart effect = "restart" // at a restart
+	live    effect = "live"    // takes effect at a reload
+	restart effect = "restart" // takes effect at a restart
 )
 
-// note is a default described in words.
+// note is a default that is described in words.
 type note string
 
 const none = note("none")
 
-// settings returns the table of all settings. The values go to c.
+// settings returns the table of all settings. Their values go into c.
 func settings(c *config) []setting {
 	s := &c.server
 	runs, most := &s.Runs, &s.MaxLimits
@@ -183,7 +184,7 @@ func settings(c *config) []setting {
 	}
 }
 
-// grant returns the table of a plugin's grants.
+// grant returns the table of a plugin's grants in c.
 func (c *config) grant(plugin string) []setting {
 	if c.grants[plugin] == nil {
 		c.grants[plugin] = new(host.Grant)
@@ -191,7 +192,7 @@ func (c *config) grant(plugin string) []setting {
 	return grantSettings(c.grants[plugin])
 }
 
-// secret returns the table of a secret.
+// secret returns the table of a secret in c.
 func (c *config) secret(name string) []setting {
 	if c.secrets[name] == nil {
 		c.secrets[name] = new(vault.Source)
@@ -199,8 +200,8 @@ func (c *config) secret(name string) []setting {
 	return secretSettings(c.secrets[name])
 }
 
-// secretSettings returns the table of a secret, as keys of secrets.NAME. The values go
-// to s.
+// secretSettings returns the table of a secret, with keys relative to secrets.NAME.
+// The values go into s.
 func secretSettings(s *vault.Source) []setting {
 	return []setting{
 		{"env", live, text, &s.Env, none, "Environment variable that contains the value."},
@@ -216,8 +217,8 @@ func secretSettings(s *vault.Source) []setting {
 	}
 }
 
-// grantSettings returns the table of a plugin's possible grants, as keys of
-// grants.PLUGIN. The values go to g.
+// grantSettings returns the table of the grants that a plugin can get, with keys
+// relative to grants.PLUGIN. The values go into g.
 func grantSettings(g *host.Grant) []setting {
 	store := oneOf(string(abi.StoreRead), string(abi.StoreWrite))
 
@@ -238,7 +239,7 @@ func grantSettings(g *host.Grant) []setting {
 	}
 }
 
-// about returns the description of a capability, as a sentence.
+// about returns the description of a capability as a sentence.
 func about(name string) string {
 	i := slices.IndexFunc(host.Capabilities, func(c host.Capability) bool { return c.Name == name })
 	doc := host.Capabilities[i].Doc

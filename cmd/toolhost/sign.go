@@ -43,12 +43,12 @@ The password of the key is asked for on a terminal, and else read from stdin.`,
 	return cmd
 }
 
-// minisigner signs files with minisign keys, and makes such keys. It asks for their
+// minisigner signs files with minisign keys, and creates such keys. It asks for their
 // passwords.
 type minisigner struct{ *ui }
 
-// sign signs files and the manifests next to plugins. It reads everything before it
-// writes a signature.
+// sign signs files, and the manifests next to plugins. It reads everything before it writes
+// any signature.
 func (m minisigner) sign(ctx context.Context, keyFile string, names []string) error {
 	var files []signature.File
 	for _, name := range names {
@@ -73,7 +73,7 @@ func (m minisigner) sign(ctx context.Context, keyFile string, names []string) er
 	return nil
 }
 
-// signedFiles returns a file and the manifests next to it if it is a plugin, with their paths.
+// signedFiles returns a file under its path and, if it is a plugin, the manifests next to it.
 func signedFiles(name string) (files []signature.File, err error) {
 	dir, base := filepath.Split(name)
 	names := []string{base}
@@ -93,7 +93,7 @@ func signedFiles(name string) (files []signature.File, err error) {
 // maxKey is larger than any minisign key file, in bytes.
 const maxKey = 16 << 10
 
-// secretKey reads a secret key, and asks for its password if it has one.
+// secretKey reads a secret key. If the key has a password, it asks for it.
 func (m minisigner) secretKey(ctx context.Context, name string) (key minisign.PrivateKey, err error) {
 	text, err := readBounded(name, maxKey)
 	if err != nil {
@@ -116,7 +116,7 @@ func (m minisigner) secretKey(ctx context.Context, name string) (key minisign.Pr
 	return key, nil
 }
 
-// maxPassword is the longest password in bytes.
+// maxPassword is the maximum length of a password, in bytes.
 const maxPassword = 1024
 
 func newKeyCommand(a *app) *cobra.Command {
@@ -136,7 +136,7 @@ secret key is asked for on a terminal, and else read from stdin.`,
 	return cmd
 }
 
-// newKey makes a key pair. With open the secret key is not encrypted.
+// newKey creates a key pair. If open is set, the secret key is not encrypted.
 func (m minisigner) newKey(ctx context.Context, name string, open bool) error {
 	for _, name := range []string{name, name + ".pub"} {
 		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
@@ -173,7 +173,7 @@ func (m minisigner) newKey(ctx context.Context, name string, open bool) error {
 	return nil
 }
 
-// encrypt asks for a password, on a terminal twice, and encrypts a key with it.
+// encrypt asks for a password, twice on a terminal, and encrypts a key with it.
 func (m minisigner) encrypt(ctx context.Context, key minisign.PrivateKey) ([]byte, error) {
 	password, err := m.hidden(ctx, "password of the new key", maxPassword)
 	if err != nil {
@@ -195,7 +195,7 @@ func (m minisigner) encrypt(ctx context.Context, key minisign.PrivateKey) ([]byt
 	return minisign.EncryptKey(password, key)
 }
 
-// writeNew writes a file that must not exist.
+// writeNew writes a file that must not exist yet.
 func writeNew(name string, data []byte, mode fs.FileMode) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

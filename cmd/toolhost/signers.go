@@ -20,7 +20,8 @@ func signerSettings(r *signature.Rule) []setting {
 	}
 }
 
-// checkTrust reports signers that cannot be trusted as configured.
+// checkTrust reports signers that cannot be trusted in the way they are
+// configured.
 func (c configCheck) checkTrust() {
 	for i, r := range c.trust.Rules {
 		problems := r.Check()
@@ -38,11 +39,12 @@ func (c configCheck) checkTrust() {
 	}
 }
 
-// maxRoot is the largest trusted root, in bytes: that of the public instance has
-// 10 kB.
+// maxRoot is the maximum size of a trusted root, in bytes: the one of the public
+// instance has 10 kB.
 const maxRoot = 1 << 20
 
-// checkTrustedRoot reads the trusted root, and reports signers that need one.
+// checkTrustedRoot reads the trusted root. It reports a root that cannot be
+// used, and signers that need a root if there is none.
 func (c configCheck) checkTrustedRoot() {
 	verifier := new(sigstore.Verifier)
 	if c.trustedRoot != "" {

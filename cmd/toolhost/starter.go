@@ -16,7 +16,7 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// starterPack is the kind of a list of starter plugins, or of all or none.
+// starterPack is the kind of a setting that lists starter plugins, or is all or none.
 var starterPack = kind{
 	schema: anyOf(flag.schema, schema{"type": "array", "items": schema{"enum": starter.Names()}}),
 	set:    setStarter, parse: parseStarter, show: showStarter,
@@ -59,8 +59,8 @@ func showStarter(value any) any {
 	}
 }
 
-// starters returns the starter plugins to serve: all if neither they nor a folder of
-// plugins is configured.
+// starters returns the starter plugins to serve. If neither they nor a folder of plugins is
+// configured, these are all of them.
 func (c *config) starters() []string {
 	if c.starter == nil && len(c.plugins) == 0 {
 		return starter.Names()
@@ -68,8 +68,9 @@ func (c *config) starters() []string {
 	return c.starter
 }
 
-// folders returns the folders of plugins, those of registries, and those of the program. A
-// folder that is named twice is read once, or its plugins would collide with themselves.
+// folders returns the folders of plugins: the configured ones, those for registries, and
+// those that come with the program. A folder that is listed twice is read only once,
+// because its plugins would collide with themselves.
 func (c *loadedConfig) folders() (all []plugins.Folder) {
 	written := c.writtenSources()
 	for i, source := range c.plugins {
@@ -93,8 +94,8 @@ func (c *loadedConfig) folders() (all []plugins.Folder) {
 	return all
 }
 
-// pulled returns the folder of a reference to a registry, with its staged version, if there
-// is one.
+// pulled returns the folder for a reference to a registry, with the staged version, if
+// there is one.
 func (c *loadedConfig) pulled(source string, ref registry.Reference) plugins.Folder {
 	if at, ok := c.staged[source]; ok {
 		ref = at
@@ -108,7 +109,8 @@ func (c *loadedConfig) pulled(source string, ref registry.Reference) plugins.Fol
 	return folder
 }
 
-// writtenSources returns the setting plugins as written, for the lock.
+// writtenSources returns the entries in the setting plugins as they are written, for the
+// lock.
 func (c *loadedConfig) writtenSources() []string {
 	sources := slices.Clone(c.plugins)
 	if written := c.values["plugins"].written; len(written) == len(sources) {
@@ -122,7 +124,7 @@ func (c *loadedConfig) writtenSources() []string {
 	return sources
 }
 
-// folderNames returns the folders of plugins as messages name them.
+// folderNames returns the folders of plugins, as messages name them.
 func (c *loadedConfig) folderNames() string {
 	var names []string
 	for _, f := range c.folders() {
@@ -131,8 +133,8 @@ func (c *loadedConfig) folderNames() string {
 	return strings.Join(names, ", ")
 }
 
-// announceStarter says which starter plugins gave way to others, and which need
-// grants.
+// announceStarter says which starter plugins gave way to other plugins, and which of them
+// need grants.
 func (a *app) announceStarter(s *server.Service) {
 	for _, p := range s.Overridden() {
 		a.announce(oneLine(p.File+": "+p.Error), "file", p.File)

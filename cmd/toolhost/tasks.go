@@ -40,7 +40,7 @@ func tasksCommand(a *app) *cobra.Command {
 	})
 }
 
-// sinceTime parses a time, or a duration before now.
+// sinceTime parses a time, or a duration that is subtracted from now.
 func sinceTime(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

@@ -13,25 +13,25 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// A template is the command line of a program as it is written after `toolhost add FILE --`:
+// A template is the command line of a program, as written after `toolhost add FILE --`:
 // words with placeholders such as {name}, {name:integer}, {name?}, {name:string...} and
 // {name:stdin}.
 type template struct {
 	args   []abi.Word
-	stdin  string // name of the argument that the program reads from stdin; empty: it reads nothing
+	stdin  string // name of the argument that the program reads from stdin; if empty, it does not read stdin
 	params []param
 }
 
 // A param is an argument of the tool.
 type param struct {
 	name     string
-	kind     string // a type of JSON Schema
-	list     bool   // an array of them
+	kind     string // type in JSON Schema
+	list     bool   // whether the argument is an array of that type
 	optional bool
-	about    string // description for models; empty: none
+	about    string // description for models; may be empty
 }
 
-// String returns the placeholder of the argument in a manifest.
+// String returns the placeholder for the argument in a manifest.
 func (p param) String() string {
 	if p.list {
 		return "{" + p.name + "...}"
@@ -39,14 +39,14 @@ func (p param) String() string {
 	return "{" + p.name + "}"
 }
 
-// placeholder matches {NAME[:TYPE][...][?]}, and other braces: {{ and }} stand for one, and
-// a single one is a mistake.
+// placeholder matches {NAME[:TYPE][...][?]}, and all other braces: {{ and }} stand for a
+// single brace, and a single brace is a mistake.
 var placeholder = regexp.MustCompile(`\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)(?::([a-z]+))?(\.\.\.)?(\?)?\}|[{}]`)
 
-// stdinType is the type of the argument that a program reads from stdin.
+// stdinType is the type of an argument that a program reads from stdin.
 const stdinType = "stdin"
 
-// errNotUTF8 says that a manifest cannot have a text.
+// errNotUTF8 means that a text cannot be part of a manifest.
 var errNotUTF8 = errors.New("expected UTF-8")
 
 // parseWords reads the words of a template.
@@ -69,7 +69,8 @@ func parseWords(words []string) (t template, err error) {
 	return t, nil
 }
 
-// word returns a word in the form of a manifest, which has no types, and its placeholders.
+// word returns a word in the form used in manifests, which has no types, along with its
+// placeholders.
 func (t *template) word(word string) (parsed string, found []param, err error) {
 	parsed = placeholder.ReplaceAllStringFunc(word, func(text string) string {
 		match := placeholder.FindStringSubmatch(text)
@@ -93,7 +94,7 @@ func (t *template) word(word string) (parsed string, found []param, err error) {
 	return parsed, found, err
 }
 
-// reads makes an argument the text that the program reads.
+// reads makes an argument the text that the program reads from stdin.
 func (t *template) reads(p param) error {
 	if t.stdin != "" {
 		return fmt.Errorf("the program reads {%s:stdin} already", t.stdin)
@@ -104,7 +105,8 @@ func (t *template) reads(p param) error {
 	return err
 }
 
-// declare adds an argument. One without a type that was declared before is that one.
+// declare adds an argument. If it has no type and was declared before, it is the same
+// argument.
 func (t *template) declare(p param) (param, error) {
 	if i := slices.IndexFunc(t.params, func(q param) bool { return q.name == p.name }); i >= 0 {
 		q := t.params[i]
@@ -122,8 +124,9 @@ func (t *template) declare(p param) (param, error) {
 	return p, nil
 }
 
-// add adds a word with its placeholders. What is optional, or a list, is in a group with the
-// option before it, such as -i in -i {indent?}, so that both are left out, or repeated.
+// add adds a word with its placeholders. A placeholder that is optional or a list is grouped
+// with the option in front of it, such as -i in -i {indent?}, so that both are left out or
+// repeated together.
 func (t *template) add(word string, found []param) error {
 	alone := len(found) == 1 && word == found[0].String()
 	if !alone {
@@ -153,12 +156,12 @@ func (t *template) add(word string, found []param) error {
 	return nil
 }
 
-// isOption reports whether a word is a constant option.
+// isOption reports whether a word is an option without placeholders.
 func isOption(w abi.Word) bool {
 	return !w.Group && len(w.Templates) == 1 && strings.HasPrefix(w.Templates[0], "-") && w.Templates[0] != "-" && w.Templates[0] != "--" && !strings.ContainsAny(w.Templates[0], "{}")
 }
 
-// describe adds descriptions, each as ARGUMENT=TEXT.
+// describe adds descriptions, each given as ARGUMENT=TEXT.
 func (t *template) describe(arguments []string) error {
 	for _, a := range arguments {
 		name, text, ok := strings.Cut(a, "=")

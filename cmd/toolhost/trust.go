@@ -49,7 +49,7 @@ and a file named by --config or TOOLHOST_CONFIG need no trust.`,
 	return cmd
 }
 
-// trustFile shows the content of a file, and trusts it.
+// trustFile shows the content of a file, and records it as trusted.
 func trustFile(u *ui, store trustStore, args []string) error {
 	name, err := fileToTrust(args)
 	if err != nil {
@@ -92,7 +92,8 @@ func trustFile(u *ui, store trustStore, args []string) error {
 	return nil
 }
 
-// showLock shows what the lock next to a configuration accepts, and returns its content.
+// showLock shows what is accepted by the lock next to a configuration, and returns the lock's
+// content.
 func showLock(u *ui, config string) ([]byte, error) {
 	text, err := lockBeside(config)
 	if err != nil || text == nil {
@@ -111,7 +112,7 @@ func showLock(u *ui, config string) ([]byte, error) {
 	return text, nil
 }
 
-// lockBeside returns the content of the lock next to a configuration, nil without a lock.
+// lockBeside returns the content of the lock next to a configuration, or nil if there is none.
 func lockBeside(config string) ([]byte, error) {
 	text, err := lock.ReadBytes(filepath.Join(filepath.Dir(config), lock.Name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,7 +121,7 @@ func lockBeside(config string) ([]byte, error) {
 	return text, err
 }
 
-// fileToTrust returns the file in the arguments, or the one in this folder.
+// fileToTrust returns the file named in the arguments, or the one in this folder.
 func fileToTrust(args []string) (string, error) {
 	names := strings.Join(configNames, ", ")
 	here := configsIn(".")
@@ -137,8 +138,8 @@ func fileToTrust(args []string) (string, error) {
 	return here[0], nil
 }
 
-// realPath returns the canonical path of a file, without links in its folder. The
-// file itself may be a link: its paths are relative to the link.
+// realPath returns the canonical path of a file, in which the folder contains no links. The file
+// itself may be a link: its paths are relative to the link.
 func realPath(name string) (string, error) {
 	dir, err := filepath.Abs(filepath.Dir(name))
 	if err == nil {
@@ -147,23 +148,24 @@ func realPath(name string) (string, error) {
 	return filepath.Join(dir, filepath.Base(name)), err
 }
 
-// trustStore is this user's data folder. It keeps the digests of trusted files, and of the locks next to them,
-// by path: a copy of a file elsewhere is not trusted, because its relative paths lead elsewhere. The setting
-// data does not move it, because trusted files have that setting.
+// trustStore is the path of this user's data folder. It holds the digests of trusted files, and of
+// the locks next to them, by path. A copy of a file elsewhere is not trusted, because its relative
+// paths lead elsewhere. The setting data has no influence on this folder, because trusted files
+// can contain that setting.
 type trustStore string
 
 func (s trustStore) folder() string { return filepath.Join(string(s), "trusted") }
 
-// record returns the record of the file at a path.
+// record returns the path of the record for the file at a path.
 func (s trustStore) record(path string) string {
 	return filepath.Join(s.folder(), fmt.Sprintf("%x", sha256.Sum256([]byte(path))))
 }
 
-// line returns the content of a record, in the format of sha256sum.
+// line returns a line of a record, in the format of sha256sum.
 func line(path string, data []byte) string { return fmt.Sprintf("%x  %s\n", sha256.Sum256(data), path) }
 
-// recorded returns the content of the record of a file and the lock next to it. locked is
-// nil without a lock.
+// recorded returns the content of the record for a file and the lock next to it. If there is no
+// lock, locked is nil.
 func recorded(path string, data, locked []byte) string {
 	text := line(path, data)
 	if locked != nil {
@@ -172,13 +174,12 @@ func recorded(path string, data, locked []byte) string {
 	return text
 }
 
-// lockLine returns the line of a record for the lock next to a configuration.
+// lockLine returns a record's line for the lock next to a configuration.
 func lockLine(config string, locked []byte) string {
 	return line(filepath.Join(filepath.Dir(config), lock.Name), locked)
 }
 
-// checkLock returns an error unless a lock was trusted together with the configuration next
-// to it.
+// checkLock returns an error unless a lock was trusted together with the configuration next to it.
 func (s trustStore) checkLock(config string, locked []byte) error {
 	path, err := realPath(config)
 	var record []byte
@@ -201,8 +202,8 @@ func (s trustStore) add(path string, data, locked []byte) error {
 	return owned.WriteFile(s.record(path), []byte(recorded(path, data, locked)))
 }
 
-// revoke removes the record of a file, or of all files of this folder. The files
-// need not exist.
+// revoke removes the record of a file, or those of all files in this folder. The files need not
+// exist.
 func (s trustStore) revoke(u *ui, args []string) error {
 	names := configNames
 	if len(args) == 1 {
@@ -230,7 +231,8 @@ func (s trustStore) revoke(u *ui, args []string) error {
 	return nil
 }
 
-// check returns why a file is not trusted; empty if it is. err is the error of reading it.
+// check returns the reason why a file is not trusted, or nothing if it is. err is the error of
+// reading the file.
 func (s trustStore) check(path string, data []byte, err error) (why string) {
 	var record, locked []byte
 	if err == nil {
@@ -257,14 +259,14 @@ func (s trustStore) check(path string, data []byte, err error) (why string) {
 	}
 }
 
-// ignoredFile is a configuration in the working directory that is ignored.
+// ignoredFile is a configuration in the working directory that was ignored.
 type ignoredFile struct{ path, why string }
 
 func (f ignoredFile) String() string {
 	return fmt.Sprintf("ignored %s, which %s", oneLine(f.path), f.why)
 }
 
-// ignoredAs returns the entry of an ignored file.
+// ignoredAs returns the entry for an ignored file.
 func (c *loadedConfig) ignoredAs(file string) (ignoredFile, bool) {
 	path, err := realPath(file)
 	i := slices.IndexFunc(c.ignored, func(f ignoredFile) bool { return err == nil && f.path == path })
@@ -274,9 +276,9 @@ func (c *loadedConfig) ignoredAs(file string) (ignoredFile, bool) {
 	return c.ignored[i], true
 }
 
-// addTrusted reads the trusted configuration of the working directory, and
-// records the others, of which it only computes the digest. The user's own folder
-// is skipped: its configuration was read before.
+// addTrusted reads the trusted configuration in the working directory, and records the others, of
+// which it only computes the digest. It skips the user's own folder, because the configuration
+// there was read before.
 func (c *loadedConfig) addTrusted() bool {
 	var trusted []string
 	texts := map[string][]byte{}

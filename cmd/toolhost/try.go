@@ -51,16 +51,16 @@ Exit code 1 means that an example failed, or that there are no examples.`,
 	return cmd
 }
 
-// testOutput is the output of test.
+// testOutput is the output of the command test.
 type testOutput struct {
 	Plugin   string    `json:"plugin"`
 	Version  string    `json:"version"`
 	Examples []example `json:"examples"`
 	Untested []string  `json:"untested"` // tools without examples
-	Untyped  []string  `json:"untyped"`  // arguments whose schema allows any value, as TOOL.ARGUMENT
+	Untyped  []string  `json:"untyped"`  // arguments whose schema allows any value, in the form TOOL.ARGUMENT
 }
 
-// example is an example of a tool, and its outcome.
+// example is an example of a tool, together with its outcome.
 type example struct {
 	Tool    string          `json:"tool"`
 	Name    string          `json:"name,omitempty"`
@@ -119,7 +119,7 @@ func (r *rehearsal) granted(a *app) error {
 	return nil
 }
 
-// try runs an example, twice if the tool is idempotent.
+// try runs an example. If the tool is idempotent, it does so twice.
 func (r *rehearsal) try(ctx context.Context, tool *plugins.Tool, one abi.Example) (example, error) {
 	out := example{Tool: tool.Name, Name: one.Name, Args: one.Args}
 	session, err := r.reset()
@@ -161,7 +161,8 @@ func (r *rehearsal) try(ctx context.Context, tool *plugins.Tool, one abi.Example
 	return out, nil
 }
 
-// repeats returns what is wrong with the second call of an idempotent tool, or nothing.
+// repeats returns what is wrong with the second call of an idempotent tool, or nothing
+// if all is well.
 func repeats(again abi.Result, err error, changed []string) string {
 	switch {
 	case again.Kind != abi.Success:
@@ -172,7 +173,8 @@ func repeats(again abi.Result, err error, changed []string) string {
 	return ""
 }
 
-// differs returns how the outcome of a call differs from its example, or nothing.
+// differs returns how the outcome of a call differs from the example, or nothing if it
+// does not.
 func differs(one abi.Example, result abi.Result, err error) string {
 	switch {
 	case one.Error != "" && result.Kind == abi.Success:
@@ -189,7 +191,7 @@ func differs(one abi.Example, result abi.Result, err error) string {
 	return ""
 }
 
-// ends says how a failed call ended, with the reason that its author needs.
+// ends says how a failed call ended, including the reason, which the author needs.
 func ends(result abi.Result, err error) string {
 	text := fmt.Sprintf("%s: %s", result.Kind, result.Error)
 	if err != nil && !strings.Contains(result.Error, err.Error()) {
@@ -198,7 +200,8 @@ func ends(result abi.Result, err error) string {
 	return text
 }
 
-// sameValue reports whether two texts are the same value. No text means null.
+// sameValue reports whether two texts represent the same JSON value. An empty text
+// means null.
 func sameValue(a, b json.RawMessage) bool {
 	var one, other any
 	_ = json.Unmarshal(a, &one) // both are JSON
@@ -206,7 +209,7 @@ func sameValue(a, b json.RawMessage) bool {
 	return reflect.DeepEqual(one, other)
 }
 
-// changes returns the names of the differences.
+// changes returns the names whose values differ.
 func changes(before, after map[string]string) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if old, ok := before[name]; !ok || old != after[name] {

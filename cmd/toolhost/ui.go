@@ -15,34 +15,34 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// Results go to stdout, everything else to stderr. An error is a line that starts
-// with "toolhost:", without a capital letter and a period. A hint says what to do
-// next. Progress bars appear only on a terminal.
+// Results go to stdout, everything else to stderr. An error is one line that starts with
+// "toolhost:", and has neither a capital letter at the start nor a period at the end. A
+// hint says what to do next. Progress bars appear only on a terminal.
 
-// ui has the streams of a command.
+// ui holds the streams of a command.
 type ui struct {
 	in       io.Reader
 	out, err io.Writer
-	json     bool  // print JSON on stdout, errors included
+	json     bool  // whether to print JSON on stdout, even for errors
 	lost     error // first error of printing a result
 }
 
 func (u *ui) printf(format string, args ...any) { u.print(fmt.Sprintf(format, args...)) }
 
-// print prints a result. A failure, such as a full disk, is an error of the
-// command.
+// print prints a result. If that fails, for example because the disk is full, the command
+// fails.
 func (u *ui) print(text string) {
 	if err := show(u.out, text); u.lost == nil {
 		u.lost = err
 	}
 }
 
-// notef prints a note, without control characters, so that a plugin's text in it
-// cannot pass for a line of the host.
+// notef prints a note without control characters, so that text in it from a plugin cannot
+// pass for a line from the host.
 func (u *ui) notef(format string, args ...any) { _, _ = u.err.Write(noteLine(format, args...)) }
 
-// show prints a result, which may be a plugin's: on a terminal without control
-// characters.
+// show prints a result, which may come from a plugin. On a terminal, control characters
+// are removed.
 func show(w io.Writer, text string) error {
 	if terminal(w) > 0 {
 		text = string(fit([]byte(text)))
@@ -51,12 +51,12 @@ func show(w io.Writer, text string) error {
 	return err
 }
 
-// fit makes text safe for a terminal: without control characters, and with
-// invisible characters made visible, such as an override of the writing direction.
+// fit makes a text safe for a terminal: it removes control characters, and makes
+// invisible characters visible, such as an override of the writing direction.
 func fit(text []byte) []byte { return human.Visible([]byte(server.Clean(text))) }
 
-// noteLine formats a line without terminal control. Nothing in it can overwrite its
-// beginning.
+// noteLine formats a line without terminal control characters. Nothing in it can
+// overwrite the beginning of the line.
 func noteLine(format string, args ...any) []byte {
 	return fit([]byte(strings.ReplaceAll(fmt.Sprintf(format, args...), "\r", " ") + "\n"))
 }
@@ -85,8 +85,8 @@ func (u *ui) printJSON(v any) {
 	u.print(text.String())
 }
 
-// answer prints an answer as JSON, or for people. With JSON, an error is part of
-// the answer or follows from it, and is not printed again.
+// answer prints an answer, either as JSON or for people. In JSON, an error is part of the
+// answer or follows from it, and is not printed again.
 func (u *ui) answer(v any, err error, people func()) error {
 	if !u.json {
 		people()
@@ -100,7 +100,7 @@ func (u *ui) answer(v any, err error, people func()) error {
 	return nil
 }
 
-// table prints rows with their cells in columns.
+// table prints rows, with their cells aligned in columns.
 func (u *ui) table(rows [][]string) {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)
@@ -111,7 +111,7 @@ func (u *ui) table(rows [][]string) {
 	u.print(text.String())
 }
 
-// reply prints an answer without an error of its own, unless err says that there is none.
+// reply prints an answer that contains no error, unless err says that there is no answer.
 func (u *ui) reply(v any, err error, people func()) error {
 	if err != nil {
 		return err
@@ -119,7 +119,8 @@ func (u *ui) reply(v any, err error, people func()) error {
 	return u.answer(v, nil, people)
 }
 
-// list prints a table with a header, or a line if it has no other rows.
+// list prints a table that has a header. If there are no other rows, it prints the line
+// none instead.
 func (u *ui) list(rows [][]string, none string) {
 	if len(rows) == 1 {
 		u.printf("%s\n", none)
@@ -128,7 +129,7 @@ func (u *ui) list(rows [][]string, none string) {
 	u.table(rows)
 }
 
-// dateTime formats a time for a table, in the time zone of the reader.
+// dateTime formats a time for a table, in the reader's time zone.
 func dateTime(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -149,14 +150,14 @@ func terminal(w io.Writer) int {
 	return width
 }
 
-// oneLine makes a plugin's text safe within a line: it cannot move the cursor or
+// oneLine makes a plugin's text safe to print within a line: it cannot move the cursor or
 // hide anything.
 func oneLine(s string) string {
 	spaces := strings.NewReplacer("\r", " ", "\n", " ", "\t", " ")
 	return string(fit([]byte(spaces.Replace(s))))
 }
 
-// plural formats a number of things.
+// plural formats a number of things, such as 1 tool or 2 tools.
 func plural(n int, thing string) string {
 	if n != 1 {
 		thing += "s"

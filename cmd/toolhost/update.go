@@ -33,12 +33,12 @@ once. It also fetches signatures by trusted signers that were made since the las
 	return cmd
 }
 
-// newVersion is a version that a tag currently names. It is in the store, but the tag does
-// not lead to it yet.
+// newVersion is a version that a tag currently names. It is already in the store, but the tag
+// does not lead to it yet.
 type newVersion struct {
 	ref    registry.Reference
 	found  registry.Artifact
-	before *plugins.Plugin // nil if the tag was not pulled, or is damaged
+	before *plugins.Plugin // nil if the tag was never pulled, or its plugin is damaged
 	now    *plugins.Plugin
 }
 
@@ -85,9 +85,9 @@ func updatePlugins(ctx context.Context, a *app, names []string, yes bool) error 
 	return locked.accept()
 }
 
-// newVersions pulls the versions that tags currently name, of the plugins with those names or
-// of all. For a version that is already stored it pulls new signatures, which a lock has to
-// accept.
+// newVersions pulls the versions that tags currently name, either for the plugins with these
+// names or for all plugins. For a version that is already stored, it pulls new signatures,
+// which a lock has to accept.
 func (r *registries) newVersions(ctx context.Context, names []string, locks bool) (updates []newVersion, err error) {
 	var known []string
 	for _, ref := range r.config.references() {
@@ -131,7 +131,7 @@ func (r *registries) newVersions(ctx context.Context, names []string, locks bool
 }
 
 // fetchSignatures pulls signatures by trusted signers that were added to a version since it
-// was pulled. That is an update only if a lock has to accept the new signer.
+// was pulled. This is an update only if a lock has to accept the new signer.
 func (r *registries) fetchSignatures(ctx context.Context, u *newVersion, had registry.Artifact, locks bool) (err error) {
 	if u.found, err = r.client.PullAttached(ctx, u.ref, had); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (r *registries) fetchSignatures(ctx context.Context, u *newVersion, had reg
 	return r.client.Store.Name(u.ref, u.found)
 }
 
-// openUpdates compares the new versions with the lock. It returns nil without a lock.
+// openUpdates compares the new versions with the lock. It returns nil if there is no lock.
 func openUpdates(ctx context.Context, a *app, updates []newVersion, locks bool) (*locking, func(), error) {
 	none := func() {}
 	if !locks {
@@ -177,7 +177,7 @@ func openUpdates(ctx context.Context, a *app, updates []newVersion, locks bool) 
 	return l, done, nil
 }
 
-// showUpdates shows how new versions differ from those in use.
+// showUpdates shows how the new versions differ from those in use.
 func showUpdates(a *app, updates []newVersion) {
 	l := &locking{app: a}
 	for i, u := range updates {
@@ -195,7 +195,7 @@ func showUpdates(a *app, updates []newVersion) {
 	}
 }
 
-// readLock returns the current lock, nil without one.
+// readLock returns the current lock, or nil if there is none.
 func (c *loadedConfig) readLock() (*lock.File, error) {
 	k := c.lock()
 	if k.File == "" {
@@ -208,8 +208,8 @@ func (c *loadedConfig) readLock() (*lock.File, error) {
 	return f, nil
 }
 
-// locked returns the accepted digest of a reference, or the reference itself.
-// unsigned reports whether the lock accepts the plugin as unsigned.
+// locked returns the accepted digest for a reference, or the reference itself. unsigned
+// reports whether the lock accepts the plugin as unsigned.
 func locked(f *lock.File, ref registry.Reference) (at registry.Reference, unsigned bool) {
 	if f == nil {
 		return ref, false

@@ -47,8 +47,8 @@ code is 4 if nobody signed it whom you trust, or if the file has changed since.`
 	return cmd
 }
 
-// policyOf trusts the signer given by flags, or else those of the configuration. Keys are
-// files, or minisign texts.
+// policyOf returns a policy that trusts the signer given by flags, or else the signers in
+// the configuration. Keys are files, or minisign keys as text.
 func (c *loadedConfig) policyOf(signer signature.Rule) (*signature.Policy, error) {
 	policy := c.trust
 	policy.Require = true
@@ -79,8 +79,8 @@ func (c *loadedConfig) policyOf(signer signature.Rule) (*signature.Policy, error
 	return &policy, nil
 }
 
-// describeSignature says who signed a plugin, or why nobody did, if the configuration
-// trusts any signer.
+// describeSignature says who signed a plugin, or why nobody did. It returns nothing if
+// the configuration trusts no signers.
 func (c *loadedConfig) describeSignature(p *plugins.Plugin, name string) string {
 	if len(c.trust.Rules) == 0 {
 		return ""
@@ -118,7 +118,8 @@ func verifyFile(u *ui, policy *signature.Policy, name string) error {
 	})
 }
 
-// signerOf returns who signed a file, and the manifest next to it if it is a plugin.
+// signerOf returns the signer of a file and, if the file is a plugin, of the manifest
+// next to it, who must be the same.
 func signerOf(policy *signature.Policy, name string) (signature.Signer, error) {
 	dir := filepath.Dir(name)
 	files, err := signedFiles(name)
@@ -134,7 +135,7 @@ func signerOf(policy *signature.Policy, name string) (signature.Signer, error) {
 	})
 }
 
-// readBounded reads a regular file of at most most bytes.
+// readBounded reads a regular file that has at most most bytes.
 func readBounded(name string, most int64) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err == nil && !info.Mode().IsRegular() {

@@ -8,18 +8,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// build identifies the sources of this program.
+// build identifies the sources from which this program was built.
 type build struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`
 	Date     string `json:"commit_date,omitempty"`
-	Modified bool   `json:"modified,omitempty"` // built with changes that are not in the commit
+	Modified bool   `json:"modified,omitempty"` // whether the sources had changes that are not in the commit
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// thisBuild returns what the Go toolchain recorded in the program. Only a build
-// in a checkout knows the commit.
+// thisBuild returns what the Go toolchain has recorded in the program. Only a build
+// in a checkout knows its commit.
 func thisBuild() build {
 	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
@@ -41,7 +41,7 @@ func thisBuild() build {
 	return b
 }
 
-// version returns the version of the module.
+// version returns the version of the Go module.
 func version() string { return thisBuild().Version }
 
 func versionCommand(a *app) *cobra.Command {
@@ -69,5 +69,5 @@ func versionCommand(a *app) *cobra.Command {
 }
 
 // withoutConfig is the PersistentPreRunE of commands that use no configuration, and
-// that a broken one must not stop.
+// that must work even if the configuration is broken.
 func withoutConfig(*cobra.Command, []string) error { return nil }

@@ -55,14 +55,15 @@ the first one decides.`,
 	})
 }
 
-// How long one request waits: on a terminal, the progress bar has to move.
+// How long one request waits. On a terminal, the time is shorter, because the progress
+// bar has to move.
 const (
 	waitQuiet = 5 * time.Minute
 	waitShown = time.Second
 )
 
-// waitFor waits until all runs have ended, and answers their questions with ask, unless
-// that is nil.
+// waitFor waits until all runs have ended. If ask is not nil, it answers their
+// questions with it.
 func (r *remote) waitFor(ctx context.Context, ids []string, progress *bar, ask question) (wire.Runs, error) {
 	defer progress.clear()
 	wait := waitQuiet
@@ -96,7 +97,7 @@ func (r *remote) waitFor(ctx context.Context, ids []string, progress *bar, ask q
 	}
 }
 
-// asks prints each open question once.
+// asks prints each open question, but only once.
 func (b *bar) asks(runs []wire.Run, asked map[string]bool) {
 	for _, run := range runs {
 		questions(run, func(key, text string) {
@@ -108,7 +109,7 @@ func (b *bar) asks(runs []wire.Run, asked map[string]bool) {
 	}
 }
 
-// holds says once of each run that waits for approval how to decide.
+// holds says, once for each run that waits for approval, how to decide on it.
 func (b *bar) holds(runs []wire.Run, said map[string]bool) {
 	for _, run := range runs {
 		if run.Status == wire.StatusQueued && run.Held != "" && !said[run.TaskID] {
@@ -118,7 +119,7 @@ func (b *bar) holds(runs []wire.Run, said map[string]bool) {
 	}
 }
 
-// setRuns draws the progress of several runs together.
+// setRuns shows the combined progress of several runs.
 func (b *bar) setRuns(runs []wire.Run) {
 	if len(runs) == 1 {
 		b.setRun(runs[0])
@@ -139,7 +140,7 @@ func (b *bar) setRuns(runs []wire.Run) {
 	b.set(part, float64(len(runs)), fmt.Sprintf("%d of %d have ended", done, len(runs)))
 }
 
-// pause waits for d, or until ctx is done, and returns its error.
+// pause waits for d or until ctx is done, and returns the error of ctx.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -173,10 +174,10 @@ Exit codes: 0 ok, 2 usage or no server, 5 not found, 130 interrupted.`,
 	})
 }
 
-// maxLog is how many bytes of a log are read. Servers keep less.
+// maxLog is the number of bytes of a log that are read. Servers keep fewer.
 const maxLog = 64 << 20
 
-// printLog prints the output so far.
+// printLog prints the output that there is so far.
 func (r *remote) printLog(ctx context.Context, id string) error {
 	body, err := r.client.Output(ctx, id)
 	if err != nil {
@@ -191,7 +192,7 @@ func (r *remote) printLog(ctx context.Context, id string) error {
 type log struct {
 	TaskID string `json:"task_id"`
 	Text   string `json:"text"`
-	Base64 []byte `json:"base64,omitempty"` // in place of Text, if the output is not UTF-8
+	Base64 []byte `json:"base64,omitempty"` // replaces Text if the output is not valid UTF-8
 }
 
 func newLog(id string, data []byte) log {
@@ -201,8 +202,8 @@ func newLog(id string, data []byte) log {
 	return log{TaskID: id, Base64: data}
 }
 
-// followLog prints the output as it is written. As JSON, each piece is a document
-// on a line of its own.
+// followLog prints the output as it is written. In JSON, each piece is a document on a
+// line of its own.
 func (r *remote) followLog(ctx context.Context, id string) error {
 	progress := newBar(r.err)
 	shown := progress.output(r.out)

@@ -1,5 +1,5 @@
-// Package bundle bundles JavaScript and TypeScript, with imported npm packages, into
-// one ES module. It does not need Node.
+// Package bundle bundles JavaScript and TypeScript, along with imported npm packages,
+// into one ES module. It does not need Node.
 package bundle
 
 import (
@@ -15,12 +15,12 @@ import (
 	"github.com/toolhost/toolhost/guest/js"
 )
 
-// Error lists the problems of a source.
+// Error lists the problems in the source of a module.
 type Error struct{ Messages []string }
 
 func (e *Error) Error() string { return strings.Join(e.Messages, "\n") }
 
-// The modules that tools import but no package has.
+// The modules that tools import but that come from no package.
 const (
 	library = "toolhost"
 	files   = "node:fs/promises"
@@ -28,8 +28,8 @@ const (
 
 var libraries = map[string]string{library: js.Library, files: js.Files}
 
-// Module bundles the module in a file, for [js.Plugin]. The error is an [*Error] if the
-// sources are at fault.
+// Module bundles the module in a file, for use by [js.Plugin]. If the sources are at
+// fault, the error is an [*Error].
 func Module(file string) ([]byte, error) {
 	dir, err := filepath.Abs(filepath.Dir(file))
 	if err != nil {
@@ -68,7 +68,7 @@ func Module(file string) ([]byte, error) {
 	return append(append(bytes.TrimRight(module, "\n"), "\n//# lines="...), text...), nil
 }
 
-// setup makes the plugin resolve the libraries.
+// setup makes the bundler resolve the libraries.
 func setup(b api.PluginBuild) {
 	b.OnResolve(api.OnResolveOptions{Filter: `^toolhost$`}, func(api.OnResolveArgs) (api.OnResolveResult, error) {
 		return api.OnResolveResult{Path: library, Namespace: library}, nil
@@ -90,7 +90,7 @@ func setup(b api.PluginBuild) {
 		})
 }
 
-// newError returns the bundler's messages, each with its position.
+// newError returns an error with the bundler's messages, each with its position.
 func newError(messages []api.Message) *Error {
 	e := &Error{}
 	for _, m := range messages {
@@ -109,8 +109,8 @@ func newError(messages []api.Message) *Error {
 	return e
 }
 
-// lines has the origin of each line of a module: nothing, or the number of a file and of
-// a line in it, from 1.
+// lines records where each line of a module comes from: nowhere, or the number of a file
+// and of a line in that file, counted from 1.
 type lines struct {
 	Files []string  `json:"files"`
 	Lines []*[2]int `json:"lines"`
@@ -118,7 +118,7 @@ type lines struct {
 
 var errMap = errors.New("malformed mappings")
 
-// originOf reads a source map: the first position of each line.
+// originOf reads the first position of each line from a source map.
 func originOf(sourceMap []byte) (*lines, error) {
 	var m struct {
 		Sources  []string
@@ -152,7 +152,7 @@ func originOf(sourceMap []byte) (*lines, error) {
 
 const base64Digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
-// vlq decodes the numbers of a segment of a source map.
+// vlq decodes the numbers in a segment of a source map.
 func vlq(segment string) (numbers []int, err error) {
 	n, shift := 0, 0
 	for _, c := range []byte(segment) {

@@ -32,8 +32,8 @@ type agentServer struct {
 }
 
 // AgentPlugin returns the files of an agent plugin, by their slash-separated paths: its
-// manifest, the configuration of an MCP server with the plugins, and a skill that describes
-// the tools.
+// manifest, the configuration of an MCP server that serves the plugins, and a skill that
+// describes the tools.
 func (b Bundle) AgentPlugin() (map[string]File, error) {
 	if err := b.check(); err != nil {
 		return nil, err
@@ -93,12 +93,12 @@ func (b Bundle) skillBody() string {
 	return body.String()
 }
 
-// angles replaces possible tags, which Agent Skills does not allow in a description.
+// angles replaces what could be tags, which Agent Skills does not allow in a description.
 var angles = strings.NewReplacer("<", "‹", ">", "›")
 
-// plainly replaces characters with a meaning in Markdown, in HTML, or to clients that read
-// skills: some execute !`command`, and replace @file and $ARGUMENTS.
+// plainly replaces characters that have a meaning in Markdown, in HTML, or to clients that
+// read skills: some execute !`command`, and replace @file and $ARGUMENTS.
 var plainly = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "`", "'", "@", "&#64;", "$", "&#36;", `\`, `\\`, "[", `\[`, "]", `\]`)
 
-// plain returns a text that Markdown shows literally.
+// plain returns a text that Markdown shows as it is.
 func plain(s string) string { return plainly.Replace(s) }

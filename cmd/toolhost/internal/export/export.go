@@ -1,9 +1,9 @@
-// Package export packs plugins, with a configuration that serves them, for programs that
-// start MCP servers: as an agent plugin (agent-plugins.org, version 1.0.0) and as an MCP
+// Package export packs plugins, along with a configuration that serves them, for programs
+// that start MCP servers: as an agent plugin (agent-plugins.org, version 1.0.0) and as an MCP
 // bundle (MCPB, version 0.3 of its manifest).
 //
-// Plugin descriptions are untrusted text. The package shortens each to one line, and replaces
-// characters with a special meaning in Markdown or to a client.
+// The descriptions of plugins are untrusted text. The package shortens each one to one line,
+// and replaces characters that have a special meaning in Markdown or to a client.
 package export
 
 import (
@@ -23,19 +23,19 @@ import (
 
 // A Bundle is the input of an export. All fields except Author and Program are required.
 type Bundle struct {
-	Name        string // see [CheckName]
-	Version     string // semantic
-	Description string // the operator's own
+	Name        string // name: see [CheckName]
+	Version     string // semantic version
+	Description string // description, written by the operator
 	Author      string
 	Plugins     []Plugin
-	Config      []byte   // configuration that serves the files in the folder "tools" next to it
-	Program     *Program // nil: clients find toolhost on their PATH
+	Config      []byte   // configuration that serves the files in a folder "tools" next to it
+	Program     *Program // program to include; nil means that clients find toolhost on their PATH
 }
 
 // A Plugin is a plugin with its own description.
 type Plugin struct {
 	Name, Version, Description string
-	Files                      map[string][]byte // by name, without folders
+	Files                      map[string][]byte // contents of the files by name, without folders
 	Tools                      []Tool
 }
 
@@ -51,22 +51,22 @@ type Program struct {
 	Data []byte
 }
 
-// A File is a file of an export.
+// A File is one file of an export.
 type File struct {
 	Data       []byte
 	Executable bool
 }
 
-// Limits on text from plugins, in characters.
+// Limits on text that comes from plugins.
 const (
 	maxAbout       = 400       // characters about a plugin or a tool
-	maxDescription = 1024      // characters of a skill's description, the limit of Agent Skills
-	maxSkill       = 24 * 1024 // characters of a skill's body
+	maxDescription = 1024      // characters in a skill's description, the limit set by Agent Skills
+	maxSkill       = 24 * 1024 // characters in a skill's body
 )
 
 var name = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// CheckName returns an error if a bundle cannot have the name. Agent Plugins and Agent
+// CheckName returns an error if a bundle cannot have this name. Agent Plugins and Agent
 // Skills allow up to 64 lower-case letters, digits, and single hyphens between them.
 func CheckName(s string) error {
 	if len(s) > 64 || !name.MatchString(s) {
@@ -100,7 +100,7 @@ func (b Bundle) tools() (all []Tool) {
 	return all
 }
 
-// files returns the files that both formats share: the plugins and their configuration.
+// files returns the files that both formats contain: the plugins and their configuration.
 func (b Bundle) files() (map[string]File, error) {
 	files := map[string]File{"toolhost.yaml": {Data: b.Config}}
 	for _, p := range b.Plugins {
@@ -115,7 +115,7 @@ func (b Bundle) files() (map[string]File, error) {
 	return files, nil
 }
 
-// program adds the program to files, in a folder, and returns its path.
+// program adds the program's file to files, in a folder, and returns its path.
 func (p Program) add(files map[string]File, folder string) string {
 	to := folder + "/toolhost"
 	if p.GOOS == "windows" {
@@ -135,8 +135,8 @@ func document(v any) File {
 	return File{Data: text.Bytes()}
 }
 
-// line turns a plugin's text into one line of at most n characters, with terminal control
-// characters made visible.
+// line shortens a plugin's text to one line of at most n characters, and makes terminal
+// control characters visible.
 func line(s string, n int) string {
 	s = string(human.Visible([]byte(strings.Join(strings.Fields(strings.ToValidUTF8(s, "�")), " "))))
 	return cut(s, n)

@@ -40,11 +40,11 @@ type bundleCompatible struct {
 	Platforms []string `json:"platforms"`
 }
 
-// platforms maps Go's names of systems to MCPB's.
+// platforms maps the names of systems in Go to those in MCPB.
 var platforms = map[string]string{"linux": "linux", "darwin": "darwin", "windows": "win32"}
 
-// MCPB returns an MCP bundle, a reproducible ZIP file. The Bundle must have an Author and a
-// Program.
+// MCPB returns an MCP bundle, which is a reproducible ZIP file. The Bundle must have an
+// Author and a Program.
 func (b Bundle) MCPB() ([]byte, error) {
 	switch err := b.check(); {
 	case err != nil:
@@ -73,7 +73,7 @@ func (b Bundle) MCPB() ([]byte, error) {
 	return archive(files)
 }
 
-// archive returns a ZIP file of files, in the order of their names and without times.
+// archive returns a ZIP file, in which files are sorted by name and have no times.
 func archive(files map[string]File) ([]byte, error) {
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)

@@ -31,28 +31,30 @@ import (
 )
 
 const (
-	// maxSeries limits the series of one metric, in case the limits on label values fail.
+	// maxSeries limits the number of series per metric, in case the limits on label values
+	// fail.
 	maxSeries = 16384
-	// maxScrapes is the number of concurrent scrapes.
+	// maxScrapes is the maximum number of concurrent scrapes.
 	maxScrapes = 4
 )
 
 // Config selects the exporters and identifies the process.
 type Config struct {
-	Version, Instance string // version of the program, and name of this process among others
-	Scraped           bool   // serve metrics to Prometheus
+	Version, Instance string // version of the program, and a name that tells this process from others
+	Scraped           bool   // whether to serve metrics to Prometheus
 	Logger            *slog.Logger
 }
 
-// Exporters receive metrics and traces. Close them after everything that records to them.
+// Exporters receive metrics and traces. Close them after everything that records metrics and
+// traces.
 type Exporters struct {
-	telemetry.Config              // for the configuration of the service
-	Metrics          http.Handler // the page for Prometheus; nil without Config.Scraped
+	telemetry.Config              // configuration to pass to the service
+	Metrics          http.Handler // page for Prometheus; nil without Config.Scraped
 	closers          []func(context.Context) error
 }
 
-// Open creates the exporters that Config and the environment (OTEL_*) select. The error
-// names a variable that is invalid or not supported.
+// Open creates the exporters that Config and the environment (OTEL_*) select. If a variable
+// is invalid or not supported, the error names it.
 func Open(ctx context.Context, cfg Config) (*Exporters, error) {
 	traces, err := wanted("TRACES")
 	if err != nil {
@@ -84,8 +86,8 @@ func Open(ctx context.Context, cfg Config) (*Exporters, error) {
 	return e, nil
 }
 
-// openTraces sends spans over OTLP. The batch is bounded: it drops spans rather than block
-// calls.
+// openTraces sends spans over OTLP. The batch is bounded: spans are dropped rather than
+// blocking calls.
 func (e *Exporters) openTraces(ctx context.Context, from *resource.Resource) error {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
@@ -100,7 +102,7 @@ func (e *Exporters) openTraces(ctx context.Context, from *resource.Resource) err
 	return nil
 }
 
-// openMetrics creates the Prometheus handler, and sends metrics over OTLP. Both read the
+// openMetrics creates the handler for Prometheus, and sends metrics over OTLP. Both read the
 // same instruments.
 func (e *Exporters) openMetrics(ctx context.Context, from *resource.Resource, cfg Config, sent bool) error {
 	options := []metric.Option{metric.WithResource(from), metric.WithCardinalityLimit(maxSeries)}
@@ -129,7 +131,7 @@ func (e *Exporters) openMetrics(ctx context.Context, from *resource.Resource, cf
 	return nil
 }
 
-// Close flushes pending metrics and spans until ctx is done, and stops the exporters.
+// Close sends pending metrics and spans until ctx is done, and stops the exporters.
 func (e *Exporters) Close(ctx context.Context) error {
 	var errs []error
 	for _, c := range e.closers {
@@ -138,7 +140,8 @@ func (e *Exporters) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// CloseWithin is Close with a time limit. It logs an error instead of returning it.
+// CloseWithin is like Close, but with a time limit. It logs an error instead of returning
+// it.
 func (e *Exporters) CloseWithin(limit time.Duration, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -147,8 +150,8 @@ func (e *Exporters) CloseWithin(limit time.Duration, log *slog.Logger) {
 	}
 }
 
-// wanted reports whether the environment selects OTLP for a signal, TRACES or METRICS. It
-// needs an endpoint for that.
+// wanted reports whether the environment selects OTLP for a signal, which is TRACES or
+// METRICS. OTLP needs an endpoint.
 func wanted(signal string) (bool, error) {
 	endpoint := os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") + os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT")
 	if endpoint == "" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {

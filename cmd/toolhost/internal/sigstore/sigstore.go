@@ -23,11 +23,11 @@ import (
 	"github.com/toolhost/toolhost/internal/signature"
 )
 
-// Verifier verifies bundles. It implements signature.Bundles. The zero Verifier only
-// verifies bundles signed with a key.
+// Verifier verifies bundles. It implements signature.Bundles. The zero Verifier verifies
+// only bundles that were signed with a key.
 type Verifier struct {
-	// Root is a trusted root in JSON (trusted_root.json): the certificate authorities,
-	// logs and timestamping authorities of a Sigstore instance.
+	// Root is a trusted root in JSON (trusted_root.json): the certificate authorities, logs
+	// and timestamping authorities of a Sigstore instance.
 	Root []byte
 }
 
@@ -43,11 +43,11 @@ func (v *Verifier) CheckRoot() error {
 	return nil
 }
 
-// maxBundles is how many bundles a file may have, one after the other.
+// maxBundles is the maximum number of bundles in a file, one after the other.
 const maxBundles = 64
 
 // Check verifies a file of bundles. At least one bundle must be a signature of data by the
-// signer of a rule. Check skips bundles from other signers.
+// rule's signer. Check skips bundles from other signers.
 func (v *Verifier) Check(text, data []byte, r signature.Rule) (signature.Signer, error) {
 	err := signature.Invalid("the file has no bundle of Sigstore")
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -116,8 +116,8 @@ func parse(text []byte) (*bundle.Bundle, error) {
 	return b, nil
 }
 
-// checkKey verifies a bundle that was signed with a key. The time does not matter: the key
-// is trusted for as long as the operator lists it.
+// checkKey verifies a bundle that was signed with a key. When it was signed does not matter:
+// the key is trusted for as long as the operator lists it.
 func checkKey(b *bundle.Bundle, data []byte, pem string) (signature.Signer, error) {
 	der, err := signature.ParseKey(pem)
 	if err != nil {
@@ -145,8 +145,8 @@ func checkKey(b *bundle.Bundle, data []byte, pem string) (signature.Signer, erro
 	return signature.OfKey(der), isSignature(result)
 }
 
-// checkIdentity verifies a bundle that was signed with an identity's certificate. It
-// requires each kind of evidence that the root covers.
+// checkIdentity verifies a bundle that was signed with the certificate of an identity. It
+// requires each kind of evidence for which the root lists an authority.
 func (v *Verifier) checkIdentity(b *bundle.Bundle, data []byte, trusted signature.Identity) (signature.Signer, error) {
 	r, err := root.NewTrustedRootFromJSON(v.Root)
 	if err != nil {
@@ -177,8 +177,8 @@ func (v *Verifier) checkIdentity(b *bundle.Bundle, data []byte, trusted signatur
 	return signer, isSignature(result)
 }
 
-// Statement types that vouch for a file. Others, such as vulnerability reports, do not count
-// as signatures.
+// signing lists the types of statements that vouch for a file. Other types, such as
+// vulnerability reports, do not count as signatures.
 var signing = []string{"https://sigstore.dev/cosign/sign/v1", "https://slsa.dev/provenance/"}
 
 // isSignature refuses an attestation that does not vouch for the file.

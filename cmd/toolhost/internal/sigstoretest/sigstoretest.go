@@ -1,5 +1,5 @@
-// Package sigstoretest has an instance of Sigstore for tests. Its authorities, its log and
-// its signatures are real; its keys are its own.
+// Package sigstoretest provides an instance of Sigstore for tests. Its authorities, log
+// and signatures are real, but it has keys of its own.
 package sigstoretest
 
 import (
@@ -31,14 +31,15 @@ import (
 // Instance is an instance of Sigstore.
 type Instance struct{ *ca.VirtualSigstore }
 
-// New makes an instance.
+// New creates an instance.
 func New(t require.TestingT) Instance {
 	v, err := ca.NewVirtualSigstore()
 	require.NoError(t, err)
 	return Instance{v}
 }
 
-// Root returns its trusted root in JSON, with its log and its logs of certificates.
+// Root returns the instance's trusted root in JSON. logs and certificateLogs select
+// whether it includes the logs of signatures and of certificates.
 func (s Instance) Root(t require.TestingT, logs, certificateLogs bool) []byte {
 	var rekor, ct map[string]*root.TransparencyLog
 	if logs {
@@ -54,7 +55,7 @@ func (s Instance) Root(t require.TestingT, logs, certificateLogs bool) []byte {
 	return text
 }
 
-// withIDs sets the identifiers of a trusted root, in bytes.
+// withIDs sets the identifiers in a trusted root, given in bytes.
 func withIDs(t require.TestingT, logs map[string]*root.TransparencyLog) map[string]*root.TransparencyLog {
 	for id, log := range logs {
 		var err error
@@ -64,15 +65,15 @@ func withIDs(t require.TestingT, logs map[string]*root.TransparencyLog) map[stri
 	return logs
 }
 
-// Sign signs data at a time, as cosign sign-blob does. The certificate is valid for ten
-// minutes from now.
+// Sign signs data as of a given time, as cosign sign-blob does. The certificate is valid
+// for ten minutes from now.
 func (s Instance) Sign(t require.TestingT, who, by string, data []byte, at time.Time) *protobundle.Bundle {
 	e, err := s.SignAtTime(who, by, data, at)
 	require.NoError(t, err)
 	return s.bundle(t, e)
 }
 
-// Attest makes a statement of a type about data.
+// Attest makes a statement about data, of the type predicate.
 func (s Instance) Attest(t require.TestingT, who, by, predicate string, data []byte) *protobundle.Bundle {
 	statement := fmt.Sprintf(`{"_type":"https://in-toto.io/Statement/v1","subject":[{"name":"p","digest":{"sha256":"%x"}}],"predicateType":%q,"predicate":{}}`, sha256.Sum256(data), predicate)
 	e, err := s.AttestAtTime(who, by, []byte(statement), time.Now().Add(5*time.Minute), true)
@@ -109,8 +110,8 @@ func (s Instance) bundle(t require.TestingT, e *ca.TestEntity) *protobundle.Bund
 	return b
 }
 
-// proved returns a log entry in the form of a bundle: with an inclusion proof, and the
-// log's promise, which also covers the time.
+// proved returns a log entry in the form that bundles contain: with an inclusion proof,
+// and with the log's promise, which also covers the time.
 func (s Instance) proved(t require.TestingT, entry *tlog.Entry) *protorekor.TransparencyLogEntry {
 	out := entry.TransparencyLogEntry()
 	var body struct{ Kind, APIVersion string }
@@ -178,14 +179,14 @@ func SignWithKey(t require.TestingT, key crypto.Signer, data []byte) *protobundl
 	return b
 }
 
-// PEM returns a public key in PEM.
+// PEM returns a public key in PEM form.
 func PEM(t require.TestingT, public crypto.PublicKey) string {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	require.NoError(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
-// Text returns a bundle as a file, on one line.
+// Text returns a bundle as the content of a file, on one line.
 func Text(t require.TestingT, b *protobundle.Bundle) []byte {
 	data, err := protojson.Marshal(b)
 	require.NoError(t, err)

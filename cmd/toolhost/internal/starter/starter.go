@@ -1,9 +1,9 @@
-// Package starter has the starter pack: plugins that Toolhost serves if no folder of
-// plugins is configured.
+// Package starter contains the starter pack: the plugins that Toolhost serves if no
+// folder of plugins is configured.
 //
 // Each folder here is a JavaScript project for toolhost build and toolhost test. The
-// folder sealed has the results: the module and the manifest of each. They share the
-// runtime of guest/js.
+// folder sealed contains the results: the module and the manifest of each plugin. All of
+// them share the runtime from guest/js.
 package starter
 
 import (
@@ -24,7 +24,7 @@ import (
 //go:embed sealed
 var sealed embed.FS
 
-// Names returns the names of all plugins of the pack, sorted.
+// Names returns the names of all plugins in the pack, sorted.
 func Names() (names []string) {
 	entries, _ := sealed.ReadDir("sealed") // an embedded folder can be read
 	for _, e := range entries {
@@ -35,8 +35,8 @@ func Names() (names []string) {
 	return names
 }
 
-// Plugin returns the plugin with that name, as toolhost build makes it. The error
-// matches fs.ErrNotExist if there is none.
+// Plugin returns the plugin with this name, as made by toolhost build. If there is none,
+// the error matches fs.ErrNotExist.
 func Plugin(name string) ([]byte, error) {
 	module, err := sealed.ReadFile(path.Join("sealed", name+".js"))
 	if err != nil {
@@ -49,11 +49,11 @@ func Plugin(name string) ([]byte, error) {
 	return wasmbin.AppendCustom(js.Plugin(module), abi.SectionManifest, manifest), nil
 }
 
-// folders has the results of FS, by names.
+// folders holds the results of FS, by the names of the plugins.
 var folders sync.Map
 
-// FS returns a folder with a file NAME.wasm for each named plugin of the pack. It returns
-// the same folder for the same names.
+// FS returns a folder with a file NAME.wasm for each named plugin of the pack. For the
+// same names it returns the same folder.
 func FS(names []string) fs.FS {
 	key := strings.Join(names, " ")
 	if f, ok := folders.Load(key); ok {
