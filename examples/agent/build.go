@@ -10,10 +10,12 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// An app of your own does not need this file: it has a folder of plugins.
+// An app of your own does not need this file: it will have a folder of plugins
+// already.
 
-// buildPlugins builds the example plugins of the task from source, unless that
-// was done before, and returns their folder. An empty one is that of the clone.
+// buildPlugins builds the example plugins for the task from source, unless that
+// was done before, and returns their folder. If dist is empty, that is the
+// folder in the clone.
 func buildPlugins(ctx context.Context, dist string) (string, error) {
 	plugins := []string{"primes", "wordcount", "clock"}
 	return pluginbuild.Examples(ctx, host.Config{CacheDir: cacheDir()}, dist, plugins, func(name string, _, _ int) {
@@ -21,7 +23,8 @@ func buildPlugins(ctx context.Context, dist string) (string, error) {
 	})
 }
 
-// cacheDir is for compiled plugins: the second start has them at once.
+// cacheDir returns a folder for compiled plugins, so that the second start need
+// not compile them again.
 func cacheDir() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {

@@ -1,7 +1,7 @@
-// Command agent is an agent's loop on package toolhost, to be read and copied:
-// the tools' definitions go to a model, its calls go to Session.Call, and the
-// ends of background runs are put before it at its next turn. In place of a
-// model there is a script, so that it runs without a key:
+// Command agent is an agent loop built on package toolhost, to be read and copied. The
+// definitions of the tools go to a model, the model's calls go to Session.Call, and the
+// model learns at its next turn which background runs have ended. A script takes the place
+// of the model, so that the command runs without an API key:
 //
 //	go run ./examples/agent
 package main
@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	maxMessages = 6 // then the conversation is compacted; a real one goes by tokens
+	maxMessages = 6 // messages after which the conversation is compacted; a real agent counts tokens
 
-	// What a tool may write, 8 MiB, would fill a model's context, and each turn
-	// that follows would fail.
-	maxResult = 50_000 // bytes of a result that the model is shown
+	// maxResult limits what the model sees of a result. A tool may write up to 8 MiB, which
+	// would fill the model's context and make every further turn fail.
+	maxResult = 50_000 // bytes
 )
 
 func main() {
@@ -46,8 +46,7 @@ func main() {
 	}
 }
 
-// run opens a service on a folder of plugins, does one task, and ends the
-// session.
+// run opens a service with a folder of plugins, does one task, and ends the session.
 func run(ctx context.Context, folder string, m model, out io.Writer) (err error) {
 	th, err := toolhost.Open(ctx, toolhost.Config{
 		Plugins: []string{folder},
@@ -78,11 +77,11 @@ func run(ctx context.Context, folder string, m model, out io.Writer) (err error)
 type agent struct {
 	session toolhost.Session
 	model   model
-	out     io.Writer // gets the transcript
+	out     io.Writer // where the transcript goes
 }
 
-// do is the loop. It ends with the turn in which the model calls no tool while
-// no run is left whose end it still has to learn.
+// do is the agent loop. It ends with a turn in which the model calls no tools, once the
+// model knows the end of every run.
 func (a *agent) do(ctx context.Context, task string) error {
 	tools := a.session.Tools().Anthropic() // or OpenAI(), MCP()
 	messages := a.add(nil, message{Role: user, Text: task})
@@ -103,8 +102,8 @@ func (a *agent) do(ctx context.Context, task string) error {
 	return nil
 }
 
-// turn puts before the model which runs have ended, and then asks it. After a failure of the
-// model they come again.
+// turn tells the model which runs have ended, and then asks for its reply. If the model
+// fails, it is told about the same runs again.
 func (a *agent) turn(ctx context.Context, messages []message, tools []tool) ([]message, error) {
 	ended, shown, err := a.session.Ended(ctx)
 	if err != nil {
@@ -121,7 +120,7 @@ func (a *agent) turn(ctx context.Context, messages []message, tools []tool) ([]m
 	return a.add(messages, message{Role: assistant, Text: reply.Text, Calls: reply.Calls}), shown(ctx)
 }
 
-// callAll makes calls side by side. Their results are in their order.
+// callAll makes calls concurrently. The results are in the order of the calls.
 func (a *agent) callAll(ctx context.Context, calls []call) []result {
 	results := make([]result, len(calls))
 	var wg sync.WaitGroup
@@ -139,7 +138,7 @@ func (a *agent) callAll(ctx context.Context, calls []call) []result {
 	return results
 }
 
-// cut cuts what a tool wrote to what a model is shown, and says so.
+// cut shortens the output of a tool to what the model is shown, and says that it did.
 func cut(text string) string {
 	if len(text) <= maxResult {
 		return text
@@ -147,8 +146,8 @@ func cut(text string) string {
 	return fmt.Sprintf("%s\n[these are the first %d of %d bytes]", strings.ToValidUTF8(text[:maxResult], ""), maxResult, len(text))
 }
 
-// compact replaces a conversation that has become long by the task, the model's
-// own summary, and what is going on in the background.
+// compact replaces a conversation that has become long by the task, the model's own summary,
+// and what is going on in the background.
 func (a *agent) compact(ctx context.Context, messages []message) ([]message, error) {
 	if len(messages) <= maxMessages {
 		return messages, nil

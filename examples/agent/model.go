@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// A model answers a conversation. An app has an HTTP client here.
+// A model replies to a conversation. In an app, it is an HTTP client.
 type model func(ctx context.Context, messages []message, tools []tool) (reply, error)
 
 type tool = json.RawMessage
@@ -26,12 +26,12 @@ const (
 	assistant role = "assistant"
 )
 
-// message is a turn of a conversation. Of a user it has a text, or the results
-// of all calls of the turn before.
+// message is one turn of a conversation. A message from the user is a text, or the
+// results of all calls from the previous turn.
 type message struct {
 	Role    role
 	Text    string
-	Calls   []call // of the assistant
+	Calls   []call // only in messages from the assistant
 	Results []result
 }
 
@@ -45,7 +45,7 @@ type result struct {
 	CallID  string
 	Text    string
 	IsError bool
-	Content []abi.Block // what the tool showed besides the text: images, links, …
+	Content []abi.Block // what the tool showed in addition to text: images, links, …
 }
 
 type reply struct {
@@ -53,8 +53,8 @@ type reply struct {
 	Calls []call
 }
 
-// String is the message as a transcript shows it: on a terminal, which what a tool
-// wrote is not to control.
+// String returns the message in the form shown in a transcript. What a tool wrote
+// must not be able to control the terminal.
 func (m message) String() string {
 	var b strings.Builder
 	if m.Text != "" {
@@ -77,12 +77,12 @@ func (m message) String() string {
 const (
 	task      = `How many primes are there below 10000000, and how many words has "to be or not to be"? Then rest for 3 seconds.`
 	summarize = "Say in short what you have found out so far."
-	soFar     = "So far: " // the answer to that
+	soFar     = "So far: " // beginning of the reply to that
 )
 
-// script stands for a model. What it replies depends on nothing but what it is
-// sent, as with a real one: it does not get through without the results, the
-// notices, and the snapshot where the conversation was cut.
+// script stands in for a model. Its replies depend only on what it is sent, as
+// with a real model: it cannot finish without the results, the notices, and the
+// snapshot that follows where the conversation was cut.
 func script(_ context.Context, messages []message, tools []tool) (reply, error) {
 	known := read(messages)
 	switch {
@@ -114,27 +114,27 @@ func script(_ context.Context, messages []message, tools []tool) (reply, error) 
 	return reply{Text: fmt.Sprintf("There are %d primes, it is %d words, and I had a rest of %g seconds.", known.Primes, known.Words, known.Rested)}, nil
 }
 
-// memory is what the script knows from a conversation. The exported fields are in
-// its summary.
+// memory is what the script knows from a conversation. Its summary contains the
+// exported fields.
 type memory struct {
 	Words, Primes int
 	Rested        float64
-	Ended         []string `json:",omitempty"` // runs it was notified of and has not read yet
-	Waits         bool     // it has nothing to do until the next notice
+	Ended         []string `json:",omitempty"` // runs whose end it was notified of, but whose results it has not read
+	Waits         bool     // whether it has nothing to do until the next notice
 
-	asked     bool            // for a summary
-	calls     map[string]call // by id
-	complaint string          // about its call of wordcount
+	asked     bool            // whether it was asked for a summary
+	calls     map[string]call // calls by id
+	complaint string          // complaint about its call of wordcount
 	runs      map[string]progress
 }
 
-// progress is what it knows of a background run, by id.
+// progress is how much the script knows about a background run.
 type progress int
 
 const (
 	running progress = iota
-	ended            // so a notice says
-	looked           // it has the result
+	ended            // a notice said that the run has ended
+	looked           // it has the run's result
 )
 
 func read(messages []message) *memory {
@@ -191,8 +191,8 @@ var (
 	snapshotLine = regexp.MustCompile(`(?m)^(bg_\w+) (?:queued|running|waiting) `)
 )
 
-// listen reads a text of the user's role: a question, notices, or what is left
-// of a conversation.
+// listen reads a text from the user: a question, notices, or what is left of a
+// conversation.
 func (m *memory) listen(text string) {
 	m.asked = text == summarize
 	if _, left, ok := strings.Cut(text, soFar); ok {
@@ -210,7 +210,7 @@ func (m *memory) listen(text string) {
 	}
 }
 
-// ids are the runs that have come so far.
+// ids returns the runs that have reached this state.
 func (m *memory) ids(p progress) (ids []string) {
 	for _, id := range slices.Sorted(maps.Keys(m.runs)) {
 		if m.runs[id] == p {
@@ -226,7 +226,7 @@ func (m *memory) summary() (reply, error) {
 	return reply{Text: string(text)}, err
 }
 
-// call is a reply with calls, of names and inputs.
+// call returns a reply that contains calls, given as alternating names and inputs.
 func (m *memory) call(text string, namesAndInputs ...string) reply {
 	r := reply{Text: text}
 	for pair := range slices.Chunk(namesAndInputs, 2) {
@@ -236,7 +236,7 @@ func (m *memory) call(text string, namesAndInputs ...string) reply {
 	return r
 }
 
-// offered reports whether all these tools are there.
+// offered reports whether all of these tools are available.
 func offered(tools []tool, names ...string) bool {
 	all := string(slices.Concat(tools...))
 	return !slices.ContainsFunc(names, func(name string) bool { return !strings.Contains(all, `{"name":"`+name+`"`) })

@@ -7,7 +7,7 @@ import (
 	"github.com/toolhost/toolhost"
 )
 
-// notebook is what the program keeps for the model.
+// notebook holds what the program writes down for the model.
 type notebook struct {
 	mu    sync.Mutex
 	notes []string
@@ -21,7 +21,7 @@ type noteResult struct {
 	Notes int `json:"notes" desc:"How many there are"`
 }
 
-// tool is a tool that the program has itself: nothing but a function of its own.
+// tool returns a tool that is part of the program: it is simply a function.
 func (n *notebook) tool() toolhost.Tool {
 	add := func(_ context.Context, _ *toolhost.ToolCall, in noteArgs) (noteResult, error) {
 		n.mu.Lock()

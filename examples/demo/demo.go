@@ -1,6 +1,7 @@
-// Package demo is an agent session on the example plugins: calls of tools in Go, JavaScript
-// and Python on a folder, a long run in the background, a stop, and a call without enough
-// fuel. The command toolhost demo plays it.
+// Package demo plays an agent session with the example plugins: it calls tools written in
+// Go, JavaScript and Python that work on a folder, runs one tool for a long time in the
+// background, stops a run, and makes a call without enough fuel. The command toolhost demo
+// plays the session.
 package demo
 
 import (
@@ -18,17 +19,19 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// Plugins are the example plugins that the session calls.
+// Plugins lists the example plugins that the session calls.
 var Plugins = []string{"wordcount", "primes", "spin"}
 
-// Projects are the folders of the clone whose plugins it calls too, as toolhost build makes
-// them. They take no network, and no toolchain but Go's.
+// Projects lists folders of the clone in which toolhost build makes plugins that the
+// session calls too. Building them requires no network access, and no toolchain except
+// Go's.
 var Projects = []string{"examples/python/tables", "examples/python/snippet", "examples/tools/regex"}
 
-// Starter are the plugins of the starter pack that it calls.
+// Starter lists the plugins of the starter pack that the session calls.
 var Starter = []string{"files"}
 
-// Grants are what the session's plugins reach: the folder at work.
+// Grants returns the grants for the session's plugins, which give access to the folder
+// work.
 func Grants(work string) map[string]plugins.Grant {
 	mount := func(path string, mode abi.FileMode) plugins.Grant {
 		return plugins.Grant{Files: []host.Mount{{Dir: work, Path: path, Mode: mode}}}
@@ -36,14 +39,13 @@ func Grants(work string) map[string]plugins.Grant {
 	return map[string]plugins.Grant{"files": mount("/work", abi.FileWrite), "regex": mount("/work", abi.FileWrite), "tables": mount("/data", abi.FileRead), "python": mount("/data", abi.FileRead)}
 }
 
-// session plays an agent: it calls tools as a model would, and fails if an answer
-// is wrong.
+// session plays an agent: it calls tools as a model would, and fails if an answer is wrong.
 type session struct {
 	service *server.Service
 	printf  func(format string, args ...any)
 }
 
-// Play plays the session on a service that has the plugins, and prints it.
+// Play plays the session on a service that has the plugins, and prints what happens.
 func Play(ctx context.Context, service *server.Service, printf func(format string, args ...any)) error {
 	s := &session{service, printf}
 	s.printf("An agent session on real WebAssembly plugins. Each call has a sandbox of its own.\n")
@@ -58,14 +60,15 @@ func Play(ctx context.Context, service *server.Service, printf func(format strin
 
 func (s *session) say(format string, args ...any) { s.printf("\n# "+format+"\n", args...) }
 
-// maxCalls is how often a call is repeated until its answer is enough.
+// maxCalls is the maximum number of times that a call is repeated while its answer is not
+// enough.
 const maxCalls = 600
 
-// object is the arguments of a call.
+// object holds the arguments of a call.
 type object = map[string]any
 
-// call calls a tool until its answer is enough, and prints the call and the last
-// answer. Nil is enough at once.
+// call calls a tool until enough accepts the answer, and prints the call and the last
+// answer. If enough is nil, any answer is accepted.
 func (s *session) call(ctx context.Context, tool string, args object, limits server.Limits, enough func(runState) bool) (abi.Result, error) {
 	raw, err := json.Marshal(args)
 	if err != nil {
@@ -99,7 +102,7 @@ func (s *session) call(ctx context.Context, tool string, args object, limits ser
 	return r, err
 }
 
-// read is call for a tool that has to succeed. It decodes the answer.
+// read is like call, but for a tool that must succeed. It decodes the answer.
 func (s *session) read(ctx context.Context, tool string, args object, into any, enough func(runState) bool) error {
 	r, err := s.call(ctx, tool, args, server.Limits{}, enough)
 	if err != nil {
@@ -190,7 +193,7 @@ type runState struct {
 // moves reports whether a run has made progress.
 func (r runState) moves() bool { return r.Done || r.Progress != nil && r.Progress.Done > 0 }
 
-// Each answer may take a while on a busy machine: calls are repeated until then.
+// spawnAndCheck repeats its calls, because each answer may take a while on a busy machine.
 func (s *session) spawnAndCheck(ctx context.Context) error {
 	s.say("A long one goes to the background; the agent has its id at once.")
 	var run runState

@@ -1,6 +1,6 @@
-// Package pluginbuild builds plugins from their sources with the Go toolchain
-// and seals them: the manifest a plugin describes is written into the file, so
-// that listing a folder of plugins runs none of their code.
+// Package pluginbuild builds plugins from their sources with the Go toolchain, and seals them:
+// it writes the manifest that a plugin describes into the plugin's file, so that listing a
+// folder of plugins runs none of their code.
 package pluginbuild
 
 import (
@@ -20,20 +20,20 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// A Describer examines plugins and asks them what they are, as a [host.Host] does.
+// A Describer examines plugins, and asks them to describe themselves, as a [host.Host] does.
 type Describer interface {
 	Inspect(wasm []byte) (*host.Info, error)
 	Describe(ctx context.Context, wasm []byte) (manifest []byte, err error)
 }
 
-// Source is a plugin in a folder of its own. A folder that holds a sidecar
-// manifest NAME.toolhost.* is a WASI command, any other a reactor.
+// Source is the source of a plugin, in a folder of its own. If the folder contains a sidecar
+// manifest NAME.toolhost.*, the plugin is a WASI command, otherwise a reactor.
 type Source struct {
-	Name string // of the folder, and of the files that are made
+	Name string // name of the folder, and of the files that are built
 	Dir  string
 }
 
-// Sources lists the plugins below dir: its subfolders with a main.go.
+// Sources lists the plugins below dir: those of its subfolders that contain a main.go.
 func Sources(dir string) ([]Source, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -51,8 +51,8 @@ func Sources(dir string) ([]Source, error) {
 
 func (s Source) output(out string) string { return filepath.Join(out, s.Name+".wasm") }
 
-// Stale reports whether the built plugin in out is missing, or older than a
-// file of its source or of the folders also given.
+// Stale reports whether the plugin built in out is missing, or is older than a file in its
+// source folder or in one of the folders also.
 func (s Source) Stale(out string, also ...string) bool {
 	built, err := os.Stat(s.output(out))
 	if err != nil {
@@ -66,8 +66,8 @@ func (s Source) Stale(out string, also ...string) bool {
 	return false
 }
 
-// newest is when something below dir last changed. A file that is gone has
-// changed its folder.
+// newest returns the time of the last change below dir. The removal of a file counts as well,
+// because it changes the file's folder.
 func newest(dir string) (t time.Time) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -81,8 +81,8 @@ func newest(dir string) (t time.Time) {
 	return t
 }
 
-// Build makes NAME.wasm in out, with its sidecar next to it or its manifest
-// sealed in. It replaces existing files as a whole or not at all.
+// Build builds NAME.wasm in out, and puts the sidecar next to it or seals the manifest into
+// it. Each existing file is replaced as a whole or not at all.
 func Build(ctx context.Context, h Describer, s Source, out string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
@@ -114,14 +114,14 @@ func Build(ctx context.Context, h Describer, s Source, out string) error {
 	return Replace(s.output(out), wasm)
 }
 
-// ErrNoClone: the working directory is in no clone of this project, whose sources
-// the examples are built from.
+// ErrNoClone means that the working directory is not in a clone of this project, which
+// contains the sources of the examples.
 var ErrNoClone = errors.New("not in a clone of the project: the example plugins are built from source")
 
-// Examples builds those example plugins of the clone around the working directory
-// that are missing in a folder, or older than their sources. It returns the
-// folder; if dist is empty, that is examples/plugins/dist of the clone. building
-// is called before each, with the number of those before.
+// Examples builds example plugins from the clone around the working directory: those that are
+// missing in the folder dist, or older than their sources. It returns the folder; if dist is
+// empty, that is examples/plugins/dist in the clone. Before each plugin is built, building is
+// called with the number of plugins built so far and the total.
 func Examples(ctx context.Context, cfg host.Config, dist string, names []string, building func(name string, done, total int)) (string, error) {
 	root, err := Clone()
 	if err != nil {
@@ -157,8 +157,8 @@ func Examples(ctx context.Context, cfg host.Config, dist string, names []string,
 	return dist, nil
 }
 
-// Clone is the top of the clone around the working directory. Its error is ErrNoClone, or that
-// of the working directory.
+// Clone returns the top folder of the clone around the working directory. The error is
+// ErrNoClone, or the error of finding the working directory.
 func Clone() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -177,7 +177,7 @@ func Clone() (string, error) {
 	}
 }
 
-// sidecars lists the manifests next to the source.
+// sidecars lists the manifests next to the sources.
 func (s Source) sidecars() ([]string, error) {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil {
@@ -192,7 +192,7 @@ func (s Source) sidecars() ([]string, error) {
 	return found, nil
 }
 
-// Compile runs the Go toolchain in the folder of a program, with GOFLAGS.
+// Compile runs the Go toolchain in the folder of a program, with the given GOFLAGS.
 func Compile(ctx context.Context, dir string, reactor bool, flags string) ([]byte, error) {
 	temp, err := os.MkdirTemp("", "toolhost-build-*")
 	if err != nil {
@@ -224,9 +224,8 @@ func Compile(ctx context.Context, dir string, reactor bool, flags string) ([]byt
 	return os.ReadFile(file)
 }
 
-// Seal asks a plugin for its manifest and writes it into the binary, as the
-// custom section toolhost.manifest. The manifest is checked first. A plugin
-// that is sealed already comes back as it is.
+// Seal asks a plugin for its manifest, checks the manifest, and writes it into the binary as
+// the custom section toolhost.manifest. A plugin that is already sealed is returned unchanged.
 func Seal(ctx context.Context, h Describer, wasm []byte) ([]byte, error) {
 	info, err := h.Inspect(wasm)
 	if err != nil {
@@ -245,7 +244,7 @@ func Seal(ctx context.Context, h Describer, wasm []byte) ([]byte, error) {
 	return wasmbin.AppendCustom(wasm, abi.SectionManifest, manifest), nil
 }
 
-// Replace writes a file so that a reader sees the old one or the new one.
+// Replace writes a file in such a way that readers see either the old content or the new.
 func Replace(name string, data []byte) error {
 	temp, err := os.CreateTemp(filepath.Dir(name), ".build-*")
 	if err != nil {

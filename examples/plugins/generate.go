@@ -1,5 +1,5 @@
-// Package plugins holds one folder for each example plugin, small enough to
-// read in a minute. They are built from source into dist by
+// Package plugins contains a folder for each example plugin. Each plugin is
+// small enough to be read in a minute. To build them from source into dist:
 //
 //	go generate ./examples/plugins
 package plugins

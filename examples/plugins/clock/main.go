@@ -1,5 +1,5 @@
-// Plugin clock tells the time and waits. It needs the clock to be granted:
-// without it, time stands still in the sandbox.
+// Plugin clock tells the time and waits. The clock must be granted: without it,
+// time stands still in the sandbox.
 package main
 
 import (
@@ -18,7 +18,7 @@ type nowResult struct {
 	Unix int64  `json:"unix" desc:"Seconds since 1970"`
 }
 
-// now knows offsets but no names of time zones: their rules would make the
+// now supports offsets, but no names of time zones: their rules would make the
 // plugin half a megabyte larger.
 func now(_ *guest.Call, in nowArgs) (nowResult, error) {
 	zone, err := time.Parse("Z07:00", in.Offset)
@@ -37,7 +37,7 @@ type sleepResult struct {
 	Slept float64 `json:"slept_seconds"`
 }
 
-// sleep blocks in the host, which can be stopped at any time.
+// sleep blocks in the host, so it can be stopped at any time.
 func sleep(c *guest.Call, in sleepArgs) (sleepResult, error) {
 	if err := c.Sleep(time.Duration(in.Seconds * float64(time.Second))); err != nil {
 		return sleepResult{}, err

@@ -1,6 +1,6 @@
 // Digest is a WASI command: an ordinary program that reads JSON from stdin and
-// prints JSON, and knows nothing of Toolhost. What makes it a plugin is the
-// manifest beside it, digest.toolhost.yaml.
+// prints JSON, and that knows nothing about Toolhost. The manifest next to it,
+// digest.toolhost.yaml, is what makes it a plugin.
 package main
 
 import (
@@ -23,7 +23,7 @@ type request struct {
 
 type response struct {
 	Algorithm string `json:"algorithm"`
-	Digest    string `json:"digest"` // in hex
+	Digest    string `json:"digest"` // digest in hex
 	Bytes     int    `json:"bytes"`
 }
 

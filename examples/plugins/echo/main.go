@@ -1,4 +1,4 @@
-// Plugin echo gives back what it is told: the smallest plugin there is.
+// Plugin echo returns what it is given. It is the smallest possible plugin.
 package main
 
 import "github.com/toolhost/toolhost/guest"

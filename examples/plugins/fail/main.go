@@ -1,4 +1,4 @@
-// Plugin fail fails in each way a plugin can.
+// Plugin fail fails in every way in which a plugin can fail.
 package main
 
 import (

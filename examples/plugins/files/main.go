@@ -1,6 +1,7 @@
-// Plugin files reads and changes text files in a folder the operator grants as
-// /work. The sandbox lets it see nothing else; the folder is opened as an
-// [os.Root] besides, so that a path which leads out of it gets a clear error.
+// Plugin files reads and changes text files in a folder that the operator
+// grants as /work. The sandbox hides everything else. In addition, the folder
+// is opened as an [os.Root], so that paths that lead out of it get a clear
+// error.
 package main
 
 import "github.com/toolhost/toolhost/guest"

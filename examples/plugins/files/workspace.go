@@ -14,11 +14,11 @@ import (
 	"github.com/toolhost/toolhost/guest"
 )
 
-// workspace is the folder everything happens in.
+// workspace is the path of the folder in which the plugin works.
 type workspace string
 
-// maxFile bounds a file that is read, in bytes: the memory of a plugin is small
-// and the attention of a model smaller.
+// maxFile is the maximum size of a file that is read, in bytes: the plugin has
+// little memory, and the model's attention is even shorter.
 const maxFile = 1 << 20
 
 type pathArgs struct {
@@ -40,7 +40,7 @@ type entries struct {
 	Entries []entry `json:"entries"`
 }
 
-// in runs f on a path within the open workspace.
+// in opens the workspace, and calls f with a path in it.
 func (w workspace) in(p string, f func(root *os.Root, name string) error) error {
 	name := p
 	if rest, ok := strings.CutPrefix(p, string(w)+"/"); ok {

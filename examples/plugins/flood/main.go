@@ -1,5 +1,5 @@
-// Plugin flood writes output without end and without ever listening: what only
-// the output limit can end.
+// Plugin flood writes output forever and never checks whether to stop, so only
+// the output limit ends it.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Plugin github reads and files issues with go-github, an ordinary client library: it
-// knows nothing of Toolhost. It needs the grant http, whose rule names the secret.
+// Plugin github reads and creates issues with go-github, an ordinary client library
+// that knows nothing about Toolhost. It needs the grant http, with a rule that names
+// the secret.
 package main
 
 import (
@@ -48,7 +49,7 @@ type createArgs struct {
 	Body  string `json:"body,omitempty" max:"60000"`
 }
 
-// client has no token: the host puts it into the requests.
+// client returns a client without a token: the host adds the token to the requests.
 func client() (*github.Client, error) {
 	return github.NewClient(github.WithHTTPClient(http.DefaultClient))
 }
@@ -88,7 +89,7 @@ func create(_ *guest.Call, in createArgs) (issue, error) {
 	return short(made), nil
 }
 
-// maxBody bounds the text of one issue of a list, in bytes.
+// maxBody is the maximum length of the text of each issue in a list, in bytes.
 const maxBody = 1000
 
 func short(i *github.Issue) issue {

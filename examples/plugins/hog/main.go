@@ -1,5 +1,5 @@
-// Plugin hog takes memory until it gets no more: what only the memory limit
-// can end.
+// Plugin hog allocates memory until it gets no more, so only the memory limit
+// ends it.
 package main
 
 import (
@@ -12,8 +12,8 @@ type args struct {
 	ChunkMiB int `json:"chunk_mib" desc:"Mebibytes taken at a time" min:"1" max:"64" default:"4"`
 }
 
-// pageSize is the distance of the bytes that are touched, so that the memory is
-// really used.
+// pageSize is the distance between the bytes that are written, so that the
+// memory is really used.
 const pageSize = 4096
 
 func hog(c *guest.Call, in args) (guest.None, error) {

@@ -1,6 +1,6 @@
-// Plugin keywords finds the words that many texts share. In the background it takes
-// further texts as messages, while the agent is still reading them, until it is told to
-// finish or nothing comes for a while.
+// Plugin keywords finds the words that many texts have in common. As a background run,
+// it accepts further texts as messages, while the agent is still reading them, until it
+// is told to finish or no message arrives for a while.
 package main
 
 import (
@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	shortest = 4    // letters; shorter words say little
-	longest  = 40   // bytes of a word
-	maxWords = 8000 // different words that are counted: their checkpoint has less than 1 MiB
+	shortest = 4    // minimum number of letters; shorter words say little
+	longest  = 40   // maximum number of bytes in a word
+	maxWords = 8000 // maximum number of different words that are counted, so that a checkpoint takes less than 1 MiB
 )
 
 type args struct {
@@ -42,20 +42,20 @@ type result struct {
 	Full  bool   `json:"full,omitempty" desc:"There were too many different words: later ones were not counted"`
 }
 
-// message is what a run reads. A message that is a string is a text.
+// message is a message to a run. If it is a string, that is a text.
 type message struct {
 	Text   string `json:"text"`
 	Finish bool   `json:"finish"`
 }
 
-// state is a checkpoint: all that must be known to go on.
+// state is a checkpoint: it contains everything needed to continue.
 type state struct {
-	Last     int64             `json:"last"` // the id of the last message that was counted
+	Last     int64             `json:"last"` // id of the last message that was counted
 	Begun    bool              `json:"begun"`
 	Finished bool              `json:"finished"`
 	Texts    int               `json:"texts"`
 	Full     bool              `json:"full"`
-	Counts   map[string][2]int `json:"counts"` // texts that have a word, and how often it is in all
+	Counts   map[string][2]int `json:"counts"` // for each word: how many texts contain it, and how often it occurs in all of them
 }
 
 func keywords(c *guest.Call, in args) (result, error) {
@@ -85,8 +85,8 @@ func keywords(c *guest.Call, in args) (result, error) {
 	return r, c.Summary(fmt.Sprintf("Read %d texts; most share %q.", r.Texts, r.Words[0].Word))
 }
 
-// read counts the texts of messages until one of them says finish, or none comes for a
-// while. A direct call has no messages.
+// read counts the texts in messages until one of them says finish, or no message
+// arrives for a while. A direct call gets no messages.
 func (s *state) read(c *guest.Call, idle time.Duration) error {
 	if err := c.ProgressUnit("texts"); err != nil {
 		return err

@@ -15,7 +15,7 @@ type chartArgs struct {
 	Height int       `json:"height" desc:"Of the image, in pixels" min:"10" max:"500" default:"100"`
 }
 
-// chart answers with content: an image, and no result.
+// chart answers with content, which is an image, and has no result.
 func chart(c *guest.Call, in chartArgs) (guest.None, error) {
 	const bar, gap = 8, 2
 	low, high := min(0, slices.Min(in.Values)), max(0, slices.Max(in.Values))

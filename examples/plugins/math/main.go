@@ -1,5 +1,5 @@
-// Plugin math has several tools that share their argument and result types, and one
-// that answers with an image.
+// Plugin math has several tools that share the types of their arguments and
+// results, and one tool that answers with an image.
 package main
 
 import (
@@ -25,7 +25,7 @@ func divide(_ *guest.Call, in args) (result, error) {
 	return finite(in.A / in.B)
 }
 
-// finite makes a tool error of what JSON has no number for.
+// finite returns a tool error for numbers that JSON cannot express.
 func finite(f float64) (result, error) {
 	if math.IsInf(f, 0) {
 		return result{}, errors.New("the result is too large for a number")

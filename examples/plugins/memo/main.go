@@ -1,5 +1,6 @@
-// Plugin memo keeps notes with the session: what one tool writes, another one reads,
-// and another plugin with the grant too. It needs the grant session.
+// Plugin memo keeps notes in the session. What one tool writes, another tool can
+// read, even one in another plugin, provided that it has the grant. It needs the
+// grant session.
 package main
 
 import (
@@ -21,11 +22,11 @@ type note struct {
 	Lines []string `json:"lines"`
 }
 
-// keyOf keeps the notes apart from the values of other plugins.
+// keyOf keeps the notes separate from the values of other plugins.
 func keyOf(name string) string { return "memo." + name }
 
-// write adds a line. If another call changes the note at the same time, it begins
-// again, so that no line is lost.
+// write adds a line to a note. If another call changes the note at the same time, it
+// starts over, so that no line is lost.
 func write(c *guest.Call, in writeArgs) (note, error) {
 	for {
 		n := note{Lines: []string{}}

@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/guest"
 )
 
-// fact is what is stored for one fact.
+// fact is the stored form of a fact.
 type fact struct {
 	ID    string    `json:"id" desc:"Names the fact"`
 	Text  string    `json:"text"`
@@ -47,10 +47,12 @@ type forgotten struct {
 	Forgotten bool `json:"forgotten"`
 }
 
-// keyOf is where a fact is stored: by topic, so that one topic is read by its prefix.
+// keyOf returns the key of a fact. It begins with the topic, so that all facts on a
+// topic can be read by their prefix.
 func keyOf(topic, id string) string { return "fact." + topic + ":" + id }
 
-// remember stores a fact under a name made from its text: the same fact is stored once.
+// remember stores a fact under a key derived from its text, so that the same fact is
+// stored only once.
 func remember(c *guest.Call, in rememberArgs) (fact, error) {
 	topic := cmp.Or(in.Topic, "general")
 	sum := sha256.Sum256([]byte(strings.Join(strings.Fields(strings.ToLower(in.Text)), " ")))
@@ -63,7 +65,8 @@ func remember(c *guest.Call, in rememberArgs) (fact, error) {
 	return f, err
 }
 
-// recall returns the facts that have most of the words, the newest first among equals.
+// recall returns the facts that contain the most words of the query. Of facts with
+// equally many, the newest come first.
 func recall(c *guest.Call, in recallArgs) (facts, error) {
 	prefix := "fact."
 	if in.Topic != "" {

@@ -1,6 +1,6 @@
-// Plugin post puts letters into a box, one each second. A posted letter cannot
-// be taken back: the tool does not say that it is idempotent, so that a run which was
-// interrupted is never started again on its own.
+// Plugin post puts letters into a box, one every second. A posted letter cannot be
+// taken back. The tool does not claim to be idempotent, so a run that was interrupted
+// is never restarted automatically.
 package main
 
 import (
@@ -21,7 +21,7 @@ type posted struct {
 	Posted int `json:"posted"`
 }
 
-// box is the folder of the letters that were posted.
+// box is the path of the folder with the posted letters.
 type box string
 
 func (b box) post(c *guest.Call, in args) (posted, error) {

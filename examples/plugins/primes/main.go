@@ -1,6 +1,6 @@
 // Plugin primes counts primes with a segmented sieve of Eratosthenes. It takes
-// as long as it is asked to, tells how far it is all the while, and, run in the
-// background, continues where it was when its host died.
+// as long as it is asked to, and keeps reporting its progress. As a background
+// run, it continues where it was when its host died.
 package main
 
 import (
@@ -22,14 +22,14 @@ type result struct {
 }
 
 const (
-	segment  = 1 << 16 // numbers sieved at a time: they fit a processor's cache, and are under a millisecond of work
-	reported = 20      // lines of output over the whole run
-	kept     = 1 << 24 // numbers between two checkpoints: a fraction of a second of work
+	segment  = 1 << 16 // numbers sieved at a time: they fit into a processor's cache, and take less than a millisecond
+	reported = 20      // lines of output during the whole run
+	kept     = 1 << 24 // numbers between two checkpoints, which take a fraction of a second
 )
 
-// state is a checkpoint: all that has to be known to go on.
+// state is a checkpoint: it contains everything needed to continue.
 type state struct {
-	Next   int    `json:"next"` // the first number that is not counted yet
+	Next   int    `json:"next"` // first number that has not been counted yet
 	Result result `json:"result"`
 }
 
@@ -67,7 +67,8 @@ func primes(c *guest.Call, in args) (result, error) {
 	return *r, c.Summary(fmt.Sprintf("Found %d primes up to %d; the largest is %d.", r.Count, r.Limit, r.Largest))
 }
 
-// resume returns where an earlier attempt of this run was, or the beginning.
+// resume returns the state that an earlier attempt of this run had reached, or
+// the initial state.
 func resume(c *guest.Call, in args) (state, error) {
 	s := state{Result: result{Limit: in.Limit}}
 	data, err := c.LoadCheckpoint()
@@ -87,7 +88,7 @@ func (s state) save(c *guest.Call) error {
 	return c.SaveCheckpoint(data)
 }
 
-// add counts the primes of the segment that starts at low.
+// add counts the primes in the segment that starts at low.
 func (r *result) add(base []int, composite []bool, low int) {
 	clear(composite)
 	for _, p := range base {
@@ -107,7 +108,7 @@ func (r *result) add(base []int, composite []bool, low int) {
 	}
 }
 
-// sieve lists the primes up to limit, which is small.
+// sieve lists the primes up to limit, which must be small.
 func sieve(limit int) []int {
 	var found []int
 	composite := make([]bool, limit+1)

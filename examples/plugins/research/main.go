@@ -1,5 +1,5 @@
 // Plugin research looks for the answer to a question in pages and files, which it reads
-// with other tools. It needs the grant tools.
+// with the help of other tools. It needs the grant tools.
 package main
 
 import (
@@ -19,7 +19,7 @@ type researchArgs struct {
 	Quotes   int      `json:"quotes,omitempty" desc:"Return at most so many" min:"1" max:"50" default:"8"`
 }
 
-// quote is a passage that has words of the question.
+// quote is a passage that contains words from the question.
 type quote struct {
 	Source string   `json:"source"`
 	Text   string   `json:"text"`
@@ -37,8 +37,8 @@ type findings struct {
 	Failed []failure `json:"failed,omitempty" desc:"Sources that could not be read"`
 }
 
-// research reads all sources, and returns the passages that have the rarest words of the
-// question.
+// research reads all sources, and returns the passages that contain the rarest words of
+// the question.
 func research(c *guest.Call, in researchArgs) (findings, error) {
 	found := findings{Quotes: []quote{}}
 	for i, source := range in.Sources {
@@ -67,7 +67,7 @@ func research(c *guest.Call, in researchArgs) (findings, error) {
 	return found, nil
 }
 
-// read returns the text of a source, from the tool that can read it.
+// read returns the text of a source, using the tool that can read it.
 func read(c *guest.Call, source string) (text string, err error) {
 	if !strings.Contains(source, "://") {
 		return text, c.CallTool("files_read", map[string]string{"path": source}, &text)
@@ -79,10 +79,11 @@ func read(c *guest.Call, source string) (text string, err error) {
 	return page.Text, err
 }
 
-// maxPassage bounds a passage, in characters.
+// maxPassage is the maximum length of a passage, in characters.
 const maxPassage = 400
 
-// passages are the sentences of a text, and lines without an end of a sentence.
+// passages splits a text into sentences, and into lines that contain no end of a
+// sentence.
 func passages(text string) (all []string) {
 	for line := range strings.Lines(text) {
 		for line != "" {
@@ -101,7 +102,8 @@ func passages(text string) (all []string) {
 	return all
 }
 
-// shared are the words of a question that a passage has. Short ones say nothing.
+// shared returns the words of a question that a passage contains. It ignores short
+// words, which say nothing.
 func shared(question, passage string) []string {
 	has := map[string]bool{}
 	for _, word := range words(passage) {
@@ -121,7 +123,7 @@ func words(text string) []string {
 	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
-// rank sorts quotes by their words. A word counts more if few quotes have it.
+// rank sorts quotes by their words. A word counts more if few quotes contain it.
 func rank(quotes []quote) {
 	in := map[string]int{}
 	for _, q := range quotes {

@@ -1,6 +1,6 @@
 // Plugin rest calls the operations of APIs that the operator has described with OpenAPI
-// documents in a folder. The host puts the secret into the requests, and admits those
-// that the operator's rules name.
+// documents in a folder. The host adds the secret to the requests, and admits only
+// those that the operator's rules allow.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 	_ "github.com/toolhost/toolhost/guest/web"
 )
 
-// folder has the descriptions.
+// folder is the path of the folder with the API descriptions.
 type folder string
 
 type operationsArgs struct {
@@ -46,7 +46,7 @@ func (f folder) operations(_ *guest.Call, in operationsArgs) (operationList, err
 	return operationList{all[:n:n], len(all) - n}, nil
 }
 
-// matches reports whether an operation has each of the words.
+// matches reports whether an operation contains each of the words.
 func (o *operation) matches(words string) bool {
 	text := strings.ToLower(o.Operation + " " + o.Method + " " + o.URL + " " + o.Summary)
 	for word := range strings.FieldsSeq(strings.ToLower(words)) {

@@ -14,10 +14,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxError bounds what an error repeats of an answer, in characters.
+// maxError limits how much of a response an error quotes, in characters.
 const maxError = 1000
 
-// request makes the request of an operation. It has no secret: the host puts it in.
+// request creates the request for an operation. It contains no secret: the host adds
+// it.
 func (o *operation) request(parameters map[string]json.RawMessage, content json.RawMessage) (*http.Request, error) {
 	o.details()
 	if err := o.check(parameters, content); err != nil {
@@ -58,8 +59,8 @@ func (o *operation) request(parameters map[string]json.RawMessage, content json.
 	return r, nil
 }
 
-// check says what is missing, and what the operation does not have. The server checks
-// the values.
+// check reports parameters that are missing, and parameters that the operation does
+// not have. It leaves checking the values to the server.
 func (o *operation) check(parameters map[string]json.RawMessage, content json.RawMessage) error {
 	var names []string
 	for _, p := range o.Parameters {
@@ -83,7 +84,8 @@ func (o *operation) check(parameters map[string]json.RawMessage, content json.Ra
 	return nil
 }
 
-// texts are the values of a parameter: one, the elements of a list, or none.
+// texts returns the values of a parameter as strings: a single value, the elements of
+// a list, or none.
 func texts(value json.RawMessage) (all []string) {
 	var list []json.RawMessage
 	if json.Unmarshal(value, &list) != nil {
@@ -102,7 +104,7 @@ func texts(value json.RawMessage) (all []string) {
 	return all
 }
 
-// answer is what an agent sees of a response.
+// answer is the part of a response that an agent sees.
 type answer struct {
 	Status int             `json:"status"`
 	Body   json.RawMessage `json:"body,omitempty" desc:"The answer, if it is JSON and complete"`
@@ -110,7 +112,7 @@ type answer struct {
 	Cut    int             `json:"cut,omitempty" desc:"How many characters of the text are left out"`
 }
 
-// send makes a request. An answer that is an error is one of the tool.
+// send sends a request. A response with an error becomes a tool error.
 func (o *operation) send(r *http.Request, limit int) (answer, error) {
 	resp, err := http.DefaultClient.Do(r)
 	if wrapped, ok := errors.AsType[*url.Error](err); ok { // the agent knows the rest
@@ -139,7 +141,7 @@ func (o *operation) send(r *http.Request, limit int) (answer, error) {
 	return out, nil
 }
 
-// cut returns up to limit characters of a text, and how many there are more.
+// cut returns up to limit characters of a text, and how many characters follow.
 func cut(data []byte, limit int) (string, int) {
 	text := []rune(strings.ToValidUTF8(string(data), "\uFFFD"))
 	if len(text) <= limit {

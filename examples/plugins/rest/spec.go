@@ -14,19 +14,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of the descriptions.
+// Limits on the descriptions.
 const (
 	maxFiles     = 16
-	maxFile      = 1 << 20 // bytes of one
-	maxDepth     = 4       // references that lead to one another
-	maxNodes     = 3000    // values of one operation, without references
-	maxOperation = 2000    // operations of all descriptions
+	maxFile      = 1 << 20 // bytes in a description
+	maxDepth     = 4       // references that lead from one to the next
+	maxNodes     = 3000    // values in an operation, not counting references
+	maxOperation = 2000    // operations in all descriptions
 )
 
-// methods are those of operations, in the order of lists.
+// methods lists the methods of operations, in the order in which operations are listed.
 var methods = []string{"get", "head", "post", "put", "patch", "delete", "options"}
 
-// operation is something that an API can do.
+// operation is one operation of an API.
 type operation struct {
 	Operation   string      `json:"operation" desc:"Its name"`
 	Method      string      `json:"method"`
@@ -37,7 +37,7 @@ type operation struct {
 	Body        *body       `json:"body,omitempty" desc:"Of the request, as JSON"`
 
 	doc  *document
-	path map[string]any // that it is in, as it is described
+	path map[string]any // path item that contains the operation, as in the description
 	raw  map[string]any
 }
 
@@ -54,17 +54,18 @@ type body struct {
 	Schema   json.RawMessage `json:"schema,omitempty"`
 }
 
-// readsOnly reports whether the operation changes nothing, by its method.
+// readsOnly reports whether the operation changes nothing, judging by its method.
 func (o *operation) readsOnly() bool { return o.Method == "GET" || o.Method == "HEAD" }
 
-// document is a description in the form of OpenAPI 3.
+// document is a description in the format of OpenAPI 3.
 type document struct {
 	file   string
-	server string // that paths are appended to
+	server string // URL that paths are appended to
 	root   map[string]any
 }
 
-// readAPIs reads the descriptions in a folder, and returns all operations by name.
+// readAPIs reads the descriptions in a folder, and returns all of their operations,
+// sorted by name.
 func readAPIs(dir string) ([]operation, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -132,7 +133,7 @@ func readDocument(dir, file string) (*document, error) {
 	return d, err
 }
 
-// plain is a value with names of fields that JSON can have.
+// plain returns a value whose field names are all possible in JSON.
 func plain(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -153,7 +154,7 @@ func plain(v any) any {
 	return v
 }
 
-// base is the URL of the first server, with the defaults of its variables.
+// base returns the URL of the first server, with its variables set to their defaults.
 func (d *document) base() (string, error) {
 	var servers []struct {
 		URL       string `json:"url"`
@@ -173,8 +174,8 @@ func (d *document) base() (string, error) {
 	return strings.TrimSuffix(url, "/"), nil
 }
 
-// operations are those of a document. One without an operationId has its method and its
-// path as its name.
+// operations returns the operations in a document. An operation without an operationId
+// is named after its method and path.
 func (d *document) operations(prefix string) (all []operation) {
 	paths, _ := d.root["paths"].(map[string]any)
 	named := map[string]bool{}
@@ -199,7 +200,7 @@ func (d *document) operations(prefix string) (all []operation) {
 	return all
 }
 
-// details fills in what a caller of the operation needs to know.
+// details fills in what a caller needs to know about the operation.
 func (o *operation) details() {
 	o.Description, _ = o.raw["description"].(string)
 	left := maxNodes
@@ -227,7 +228,7 @@ func (o *operation) details() {
 	}
 }
 
-// inline replaces references by what they refer to, as far as the bounds go.
+// inline replaces references by what they refer to, within the limits.
 func (d *document) inline(v any, left *int, depth int) any {
 	*left--
 	switch v := v.(type) {
@@ -271,7 +272,8 @@ func (d *document) find(ref string) any {
 	return v
 }
 
-// convert gives a value a type. What does not fit is left out.
+// convert converts a value to the type that into points to. It leaves out what does not
+// fit.
 func convert(v, into any) {
 	data, err := json.Marshal(v)
 	if err == nil {

@@ -1,13 +1,13 @@
-// Package script has the plugin exec, whose one tool runs scripts that call other tools.
-// It takes the grants clock, ask, and tools: ["*"].
+// Package script contains the plugin exec, whose only tool runs scripts that call other
+// tools. It needs the grants clock, ask, and tools: ["*"].
 //
-// The module is built by build.sh from src and from QuickJS, and
-// checked in as it was built.
+// The module is built from src and QuickJS by build.sh. The built module is checked in.
 package script
 
 import "embed"
 
-// FS is a folder with the plugin. It can be one of the folders that a registry reads.
+// FS is a folder that contains the plugin. It can be passed to a registry as one of its
+// folders.
 //
 //go:embed exec.wasm
 var FS embed.FS

@@ -1,5 +1,5 @@
-// Plugin spin loops for ever without ever calling the host: what only the fuel,
-// the deadline or a stop can end.
+// Plugin spin loops forever and never calls the host, so only the fuel limit,
+// the deadline or a stop ends it.
 package main
 
 import "github.com/toolhost/toolhost/guest"

@@ -1,4 +1,4 @@
-// Plugin todos keeps a list in a folder the operator grants as /data.
+// Plugin todos keeps a list in a folder that the operator grants as /data.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/guest"
 )
 
-// store is the folder the list is kept in.
+// store is the path of the folder that contains the list.
 type store string
 
 type todo struct {
@@ -80,7 +80,7 @@ func (s store) clear(c *guest.Call, in clearArgs) (list, error) {
 	return l, s.save(l)
 }
 
-// open counts the todos that are not done.
+// open returns the number of todos that are not done.
 func (l list) open() (n int) {
 	for _, t := range l.Todos {
 		if !t.Done {
@@ -90,8 +90,9 @@ func (l list) open() (n int) {
 	return n
 }
 
-// confirm asks the user. It comes before anything changes: a client may answer by repeating
-// the call. Where nobody can be asked, nobody has agreed.
+// confirm asks the user for confirmation. It must be called before anything is changed,
+// because a client may answer by repeating the call. If nobody can be asked, nobody has
+// agreed.
 func confirm(c *guest.Call, message string) error {
 	answers, err := c.Ask(map[string]guest.Question{
 		"sure": guest.Form(message, `{"type":"object","properties":{"yes":{"type":"boolean","title":"Remove them"}},"required":["yes"]}`),
@@ -130,8 +131,8 @@ func (s store) load() (list, error) {
 	return l, nil
 }
 
-// save replaces the list in one step, so that a call that is stopped half-way
-// leaves the old one.
+// save replaces the list in one step, so that a call stopped halfway leaves the old list
+// intact.
 func (s store) save(l list) error {
 	data, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {

@@ -37,7 +37,7 @@ type page struct {
 	Links []link `json:"links,omitempty"`
 }
 
-// fetch gets a page. A site that answers with an error is a tool error.
+// fetch fetches a page. If the site answers with an error, that becomes a tool error.
 func fetch(c *guest.Call, in fetchArgs) (page, error) {
 	if _, err := url.Parse(in.URL); err != nil || !strings.Contains(in.URL, "://") {
 		return page{}, errors.New("the URL needs a scheme and a host, such as https://example.com/")
@@ -82,7 +82,7 @@ func fetch(c *guest.Call, in fetchArgs) (page, error) {
 	return out, nil
 }
 
-// shorten drops the method and the URL, which the agent knows.
+// shorten removes the method and the URL from an error, because the agent knows them.
 func shorten(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err
@@ -90,7 +90,8 @@ func shorten(err error) error {
 	return err
 }
 
-// cut returns up to limit characters of a text from one on, and where to read on, or 0.
+// cut returns up to limit characters of a text, starting at from, and the position at
+// which to continue, or 0 at the end.
 func cut(text string, from, limit int) (string, int) {
 	for range from {
 		_, size := utf8.DecodeRuneInString(text)

@@ -9,38 +9,38 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// Bounds of what is kept of a page, whatever it consists of.
+// Limits on what is kept of a page, no matter what it contains.
 const (
 	maxLinks = 200
-	maxTitle = 300     // bytes
-	maxToken = 1 << 20 // bytes of a tag
+	maxTitle = 300     // bytes in a title
+	maxToken = 1 << 20 // bytes in a tag
 )
 
-// reader turns the tokens of a page into text. It builds no tree, so a page that nests
-// deep costs nothing.
+// reader converts the tokens of a page to text. It builds no tree, so deeply nested
+// pages cost nothing extra.
 type reader struct {
 	base  *url.URL
 	title string
 	links []link
 	out   strings.Builder
 
-	hidden  atom.Atom // the element whose content is left out, or 0
+	hidden  atom.Atom // element whose content is being left out, or 0
 	inTitle bool
-	pre     int // elements that keep their white space
+	pre     int // number of open elements that keep their white space
 	space   bool
-	breaks  int // line breaks before the next text
+	breaks  int // line breaks to write before the next text
 	href    string
-	anchor  int // where the text of the link begins, or -1
+	anchor  int // offset at which the text of the current link begins, or -1
 }
 
-// skipped are elements whose content is not text of the page. A page nests none of them
-// in itself.
+// skipped lists the elements whose content is not part of the page's text. In a page,
+// none of them contains another one of the same kind.
 var skipped = map[atom.Atom]bool{
 	atom.Script: true, atom.Style: true, atom.Noscript: true, atom.Template: true, atom.Svg: true, atom.Iframe: true,
 	atom.Nav: true, atom.Select: true, atom.Textarea: true, atom.Object: true, atom.Canvas: true,
 }
 
-// breaking are elements that begin and end a line, and how many line breaks there are.
+// breaking maps the elements that begin and end a line to the number of line breaks.
 var breaking = map[atom.Atom]int{
 	atom.P: 2, atom.Div: 1, atom.Section: 2, atom.Article: 2, atom.Header: 1, atom.Footer: 1, atom.Main: 1, atom.Aside: 2,
 	atom.H1: 2, atom.H2: 2, atom.H3: 2, atom.H4: 2, atom.H5: 2, atom.H6: 2,
@@ -50,7 +50,7 @@ var breaking = map[atom.Atom]int{
 
 var headings = map[atom.Atom]string{atom.H1: "# ", atom.H2: "## ", atom.H3: "### ", atom.H4: "#### ", atom.H5: "##### ", atom.H6: "###### "}
 
-// readPage reads a page as far as it can be read.
+// readPage reads as much of a page as it can.
 func readPage(in io.Reader, base *url.URL) *reader {
 	r := &reader{base: base, anchor: -1}
 	z := html.NewTokenizer(in)
@@ -134,7 +134,8 @@ func (r *reader) end(tag atom.Atom) {
 
 func (r *reader) breakLine(n int) { r.breaks = max(r.breaks, n) }
 
-// write adds text of the page. White space is one space, or that of the page within pre.
+// write adds text from the page. White space becomes one space, except inside pre, where
+// it is kept.
 func (r *reader) write(text string) {
 	switch {
 	case r.hidden != 0:
@@ -162,7 +163,7 @@ func (r *reader) write(text string) {
 	}
 }
 
-// flush writes the line breaks or the space before a word.
+// flush writes the line breaks or the space that come before a word.
 func (r *reader) flush() {
 	switch {
 	case r.out.Len() == 0:
@@ -174,7 +175,7 @@ func (r *reader) flush() {
 	r.breaks, r.space = 0, false
 }
 
-// endLink keeps a link that leads to another page.
+// endLink keeps a link if it leads to another page.
 func (r *reader) endLink() {
 	if r.anchor < 0 || len(r.links) == maxLinks {
 		return
@@ -189,7 +190,7 @@ func (r *reader) endLink() {
 	}
 }
 
-// resolve returns the address of a link to the web.
+// resolve returns the absolute address of a link, if it leads to the web.
 func (r *reader) resolve(href string) (*url.URL, bool) {
 	to, err := r.base.Parse(strings.TrimSpace(href))
 	if err != nil || to.Scheme != "https" && to.Scheme != "http" || to.Host == "" {

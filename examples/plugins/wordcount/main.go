@@ -1,4 +1,4 @@
-// Plugin wordcount counts the lines, words, characters and bytes of a text.
+// Plugin wordcount counts the lines, words, characters and bytes in a text.
 package main
 
 import (
@@ -19,8 +19,8 @@ type counts struct {
 	Bytes      int `json:"bytes" desc:"Bytes in UTF-8"`
 }
 
-// count counts as wc does, but for a last line without a line feed, which is a
-// line here too.
+// count counts in the same way as wc, except that here a last line without a
+// line feed is a line too.
 func count(_ *guest.Call, in args) (counts, error) {
 	lines := strings.Count(in.Text, "\n")
 	if in.Text != "" && !strings.HasSuffix(in.Text, "\n") {

@@ -10,7 +10,7 @@ import (
 	"github.com/toolhost/toolhost/guest"
 )
 
-// maxDiff bounds a diff, in bytes: a model reads it.
+// maxDiff is the maximum size of a diff, in bytes, because a model has to read it.
 const maxDiff = 200_000
 
 type tools struct{ folder folder.Folder }
@@ -60,7 +60,7 @@ func (t tools) diff(_ *guest.Call, in diffArgs) (out diffResult, _ error) {
 	return out, nil
 }
 
-// side is one of the two texts, and its name in the diff.
+// side returns one of the two texts, and its name in the diff.
 func (t tools) side(text, file, name string) (string, string, error) {
 	switch {
 	case file == "":

@@ -46,7 +46,7 @@ type patchResult struct {
 	Files []change `json:"files"`
 }
 
-// patch computes all changes before it makes the first.
+// patch works out all changes before it makes the first one.
 func (t tools) patch(_ *guest.Call, in patchArgs) (out patchResult, _ error) {
 	files, err := parse(in.Patch)
 	if err != nil {
@@ -75,7 +75,7 @@ func (t tools) patch(_ *guest.Call, in patchArgs) (out patchResult, _ error) {
 	return out, nil
 }
 
-// change is what a part of a patch does.
+// change works out the change that one part of a patch describes.
 func (t tools) change(f *gitdiff.File) (c change, err error) {
 	c = change{Path: f.NewName, Action: "changed"}
 	text := ""
@@ -115,7 +115,7 @@ func (t tools) change(f *gitdiff.File) (c change, err error) {
 	return c, nil
 }
 
-// make makes a change.
+// make carries out a change.
 func (t tools) make(c change) error {
 	if c.Action == "removed" {
 		return t.folder.In(c.Path, func(root *os.Root, name string) error { return root.Remove(name) })
@@ -134,7 +134,7 @@ func (t tools) make(c change) error {
 	return t.folder.In(c.From, func(root *os.Root, name string) error { return root.Remove(name) })
 }
 
-// parse reads a patch, whose names lose the a/ and b/ of git.
+// parse parses a patch, and removes git's a/ and b/ from the file names.
 func parse(patch string) ([]*gitdiff.File, error) {
 	if len(patch) > folder.MaxText {
 		return nil, fmt.Errorf("the patch has %d bytes: at most %d can be read", len(patch), folder.MaxText)
@@ -167,8 +167,8 @@ func withoutPrefix(name string) string {
 	return strings.TrimPrefix(name, "b/")
 }
 
-// patched is a text to which the hunks for a file have been applied. Each is applied
-// where its old lines are, next to where it says that they are.
+// patched applies the hunks for a file to its text, and returns the result. Each hunk is
+// applied where its old lines are, as close as possible to the place that it names.
 func patched(text string, f *gitdiff.File) (string, error) {
 	lines := strings.SplitAfter(text, "\n")
 	if lines[len(lines)-1] == "" {
@@ -201,8 +201,8 @@ func patched(text string, f *gitdiff.File) (string, error) {
 	return strings.Join(append(out, lines[done:]...), ""), nil
 }
 
-// find is where some lines begin, at or after a line and as near to another as possible,
-// or -1.
+// find returns the index at which the wanted lines begin, which is at least from and as
+// close as possible to near. It returns -1 if they are not there.
 func find(lines, wanted []string, from, near int) int {
 	fits := func(at int) bool {
 		return at >= from && at+len(wanted) <= len(lines) && slices.Equal(lines[at:at+len(wanted)], wanted)

@@ -17,12 +17,13 @@ import (
 	"github.com/toolhost/toolhost/guest"
 )
 
-// What fits into the memory that the tool asks for, garbage included.
+// Limits with which images fit into the memory that the tool requests, including
+// garbage.
 const (
-	memory    = 256 << 20 // bytes
-	maxFile   = 16 << 20  // bytes
-	maxPixels = 16 << 20  // of up to 4 bytes
-	maxResult = 4 << 20   // likewise
+	memory    = 256 << 20 // bytes of memory
+	maxFile   = 16 << 20  // bytes in a file
+	maxPixels = 16 << 20  // pixels in an image, of up to 4 bytes each
+	maxResult = 4 << 20   // pixels in a result, of up to 4 bytes each
 )
 
 type source struct {
@@ -32,7 +33,7 @@ type source struct {
 
 type images struct{ folder folder.Folder }
 
-// open reads an image and its size, and not its pixels.
+// open reads an image and determines its size, without decoding the pixels.
 func (i images) open(from source) (data []byte, size image.Config, format string, err error) {
 	if data = from.Data; (len(data) == 0) == (from.File == "") {
 		return nil, size, "", errors.New("give either data or file")
@@ -109,7 +110,8 @@ func (i images) resize(c *guest.Call, in resizeArgs) (out infoResult, _ error) {
 	return infoResult{target.X, target.Y, format, file.Len()}, c.Content(guest.ImageBlock(file.Bytes(), "image/"+format))
 }
 
-// scale is the size of the result, and the part of the image that it shows.
+// scale returns the size of the result, and the part of the image that the result
+// shows.
 func scale(width, height int, in resizeArgs) (target image.Point, part image.Rectangle) {
 	part = image.Rect(0, 0, width, height)
 	along := func(n, of, to int) int { return max(1, (n*to+of/2)/of) } // n in the proportion of to and of
@@ -137,9 +139,9 @@ func scale(width, height int, in resizeArgs) (target image.Point, part image.Rec
 	}
 }
 
-// resample draws a part of an image in another size. [draw.CatmullRom] looks best, and
-// its memory grows with the product of both sizes, so that it gets an image which is at
-// most twice as large as the result, or does without.
+// resample draws a part of an image at another size. [draw.CatmullRom] looks best, but
+// its memory grows with the product of both sizes. So it is given an image that is at
+// most twice as large as the result, or is not used.
 func resample(picture image.Image, part image.Rectangle, target image.Point) image.Image {
 	if by := min(part.Dx()/target.X, part.Dy()/target.Y); by >= 2 {
 		picture = shrink(picture, part, by)
@@ -155,7 +157,7 @@ func resample(picture image.Image, part image.Rectangle, target image.Point) ima
 	return scaled
 }
 
-// shrink makes one pixel of the average of each square of pixels.
+// shrink turns each square of pixels into one pixel with the average color.
 func shrink(picture image.Image, part image.Rectangle, by int) image.Image {
 	size := image.Pt(part.Dx()/by, part.Dy()/by)
 	small := image.NewRGBA(image.Rectangle{Max: size})

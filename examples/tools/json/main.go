@@ -15,7 +15,8 @@ import (
 	"github.com/toolhost/toolhost/guest"
 )
 
-// maxOutput bounds the values of an answer, in bytes of JSON: a model reads them.
+// maxOutput limits the total size of the values in an answer, in bytes of JSON,
+// because a model has to read them.
 const maxOutput = 100_000
 
 type queryArgs struct {
@@ -83,7 +84,7 @@ func (q queries) query(c *guest.Call, in queryArgs) (queryResult, error) {
 	}
 }
 
-// compile makes a program of a query, which reads the inputs with input and inputs.
+// compile compiles a query. The program can read the inputs with input and inputs.
 func compile(in queryArgs, inputs gojq.Iter) (*gojq.Code, []any, error) {
 	query, err := gojq.Parse(in.Query)
 	if err != nil {
@@ -109,7 +110,7 @@ func compile(in queryArgs, inputs gojq.Iter) (*gojq.Code, []any, error) {
 	return code, values, nil
 }
 
-// inputs are the values that a query is run on.
+// inputs returns the values on which a query is run.
 func (q queries) inputs(in queryArgs) (gojq.Iter, error) {
 	given := 0
 	for _, is := range []bool{len(in.Input) > 0, in.Text != "", in.File != ""} {
@@ -150,7 +151,7 @@ func (q queries) inputs(in queryArgs) (gojq.Iter, error) {
 	}
 }
 
-// documents are the values of a text with one or more of them.
+// documents iterates over the values in a text, which may contain more than one.
 type documents struct {
 	decoder *json.Decoder
 	text    string

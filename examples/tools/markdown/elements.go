@@ -6,7 +6,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// elements are the outermost elements of a name in a page, as HTML.
+// elements returns the outermost elements with a name in a page, as HTML.
 func elements(page, name string) (parts []string, _ error) {
 	root, err := html.Parse(strings.NewReader(page))
 	if err != nil {

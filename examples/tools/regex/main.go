@@ -1,4 +1,4 @@
-// Plugin regex searches and replaces by regular expressions in a granted folder.
+// Plugin regex searches and replaces text with regular expressions in a granted folder.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/guest"
 )
 
-// maxShown bounds what is shown of a match and of the lines around it, in bytes.
+// maxShown limits how much is shown of a match and of the lines around it, in bytes.
 const maxShown = 500
 
 type tools struct{ folder folder.Folder }
@@ -38,8 +38,9 @@ func (w where) compile() (*regexp.Regexp, error) {
 	return regexp.Compile(flags + w.Pattern)
 }
 
-// walk calls f with each text of at most [folder.MaxText] bytes that is searched, until
-// it returns false, and counts the files that are not such texts.
+// walk calls f with each text to be searched, as long as it has at most
+// [folder.MaxText] bytes, until f returns false. It counts the files that are not such
+// texts.
 func (t tools) walk(c *guest.Call, in where, f func(root *os.Root, name, text string) (bool, error)) (skipped int, _ error) {
 	files := 0
 	return skipped, t.folder.In(in.Path, func(root *os.Root, top string) error {
@@ -117,7 +118,7 @@ func (t tools) search(c *guest.Call, in searchArgs) (searchResult, error) {
 	return out, err
 }
 
-// show is the lines of a match, or as much of them as is shown.
+// show returns the lines that contain a match, shortened if necessary.
 func show(text string, from, to int) string {
 	start := strings.LastIndexByte(text[:from], '\n') + 1
 	end := len(text)
@@ -180,7 +181,7 @@ func (t tools) replace(c *guest.Call, in replaceArgs) (replaceResult, error) {
 	return out, err
 }
 
-// apply replaces the matches in a text, whose result is bounded like the text.
+// apply replaces the matches in a text. The result has the same size limit as the text.
 func (in replaceArgs) apply(pattern *regexp.Regexp, text string) (string, int, error) {
 	var out []byte
 	done, count := 0, 0

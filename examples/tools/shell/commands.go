@@ -26,10 +26,10 @@ import (
 	"github.com/toolhost/toolhost/examples/tools/shell/internal/interp"
 )
 
-// maxLine bounds a line that a command reads, in bytes.
+// maxLine is the maximum length of a line that a command reads, in bytes.
 const maxLine = 4 << 20
 
-// command is one that runs: its name and arguments, and where it runs.
+// command is a running command: its name and arguments, and its environment.
 type command struct {
 	ctx  context.Context
 	dir  string
@@ -39,7 +39,7 @@ type command struct {
 	err  io.Writer
 }
 
-// commands are those of this plugin and of u-root, by name.
+// commands holds the commands of this plugin and those of u-root, by name.
 var commands map[string]func(*command) error
 
 func init() { // not a literal: xargs refers to it
@@ -64,8 +64,8 @@ func uroot(make func() core.Command) func(*command) error {
 	}
 }
 
-// options reads flags as POSIX does: spec has their letters, those with a colon take a
-// value. The rest of the arguments is returned.
+// options parses flags as POSIX does. spec lists their letters; those followed by a colon
+// take a value. It returns the remaining arguments.
 func (c *command) options(spec string) (map[byte]string, []string, error) {
 	found, args := map[byte]string{}, c.args[1:]
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
@@ -104,7 +104,7 @@ func (c *command) path(name string) string {
 	return filepath.Join(c.dir, name)
 }
 
-// each calls f with each file of the arguments, or with stdin without files.
+// each calls f with each file named in the arguments, or with stdin if there are none.
 func (c *command) each(files []string, f func(name string, r io.Reader) error) error {
 	if len(files) == 0 {
 		return f("-", c.in)
@@ -129,7 +129,7 @@ func (c *command) each(files []string, f func(name string, r io.Reader) error) e
 	return nil
 }
 
-// lines calls f with each line of the files, until it returns false.
+// lines calls f with each line in the files, until f returns false.
 func (c *command) lines(files []string, f func(line string) (bool, error)) error {
 	return c.each(files, func(_ string, r io.Reader) error {
 		scanner := scan(r)
@@ -224,7 +224,8 @@ func tee(c *command) error {
 	return err
 }
 
-// xargs runs commands of this plugin; -I replaces a word in the arguments, for each line.
+// xargs runs commands of this plugin. With -I, it replaces a word in the arguments, once
+// for each line.
 func xargs(c *command) error {
 	opts, args, err := c.options("n:I:0r")
 	if err != nil {

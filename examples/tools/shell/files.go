@@ -12,7 +12,7 @@ import (
 	"github.com/toolhost/toolhost/examples/tools/shell/internal/interp"
 )
 
-// ls lists names, with -l types, sizes and times too.
+// ls lists names; with -l, also types, sizes and times.
 func ls(c *command) error {
 	opts, names, err := c.options("1alRd")
 	if err != nil {
@@ -83,7 +83,8 @@ func (c *command) entry(name string, info fs.FileInfo, opts map[byte]string) err
 	return c.print(fmt.Sprintf("%s %10d %s %s", info.Mode(), info.Size(), info.ModTime().UTC().Format("2006-01-02 15:04"), name))
 }
 
-// find lists files below folders: -name, -iname, -type, -maxdepth, -not, -delete, -print0.
+// find lists the files below folders. Options: -name, -iname, -type, -maxdepth, -not,
+// -delete, -print0.
 func find(c *command) error {
 	args := c.args[1:]
 	var tops []string
@@ -182,7 +183,7 @@ func find(c *command) error {
 	return nil
 }
 
-// below says whether to go into a folder at that level.
+// below decides whether to enter a folder at the given level.
 func below(e fs.DirEntry, level, depth int) error {
 	if e.IsDir() && level >= depth {
 		return fs.SkipDir
@@ -190,7 +191,7 @@ func below(e fs.DirEntry, level, depth int) error {
 	return nil
 }
 
-// grep prints lines that match a regular expression in the syntax of RE2.
+// grep prints the lines that match a regular expression, which is in RE2 syntax.
 func grep(c *command) error {
 	opts, args, err := c.options("EFinvclrRhHwqoe:")
 	if err != nil {
@@ -279,7 +280,7 @@ func grep(c *command) error {
 	return err
 }
 
-// below are the files below folders.
+// below returns the files below folders.
 func (c *command) below(tops []string) (files []string, _ error) {
 	if len(tops) == 0 {
 		tops = []string{"."}

@@ -1,5 +1,5 @@
-// Plugin shell runs shell scripts, with the usual commands for files and texts, in a
-// granted folder. No process is started: all commands are part of the plugin.
+// Plugin shell runs shell scripts, with the usual commands for files and texts, in a granted
+// folder. It starts no processes: all commands are part of the plugin.
 package main
 
 //go:generate go run ./internal/copy
@@ -23,7 +23,8 @@ import (
 	"github.com/toolhost/toolhost/guest"
 )
 
-// shown is how many bytes of an output the answer has: as many of its beginning as of its end.
+// shown is how many bytes of an output the answer contains: half of them from its beginning,
+// half from its end.
 const shown = 60_000
 
 type shellArgs struct {
@@ -73,7 +74,7 @@ func (s shell) run(c *guest.Call, in shellArgs) (out shellResult, _ error) {
 	return shellResult{stdout.text(), stderr.text(), int(code)}, nil
 }
 
-// output shows what is written as it is written, and keeps its beginning and its end.
+// output passes on what is written as it is written, and keeps its beginning and its end.
 type output struct {
 	live io.Writer
 
@@ -142,7 +143,8 @@ func execute(ctx context.Context, args []string) error {
 
 var errOutside = errors.New("not in the granted folder " + folder.Path + ", and there is no other")
 
-// explain says of a path outside of the folder that it is: in the sandbox it does not exist.
+// explain adds an explanation to errors about paths outside of the folder, which do not exist
+// in the sandbox.
 func explain(err error) error {
 	where, ok := errors.AsType[*fs.PathError](err)
 	if ok && errors.Is(err, fs.ErrNotExist) && path.IsAbs(where.Path) && !strings.HasPrefix(path.Clean(where.Path)+"/", folder.Path+"/") {

@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// sed edits lines: s, d, p and q, with the addresses N, $, /RE/ and two of them with a
-// comma. Regular expressions are in the syntax of RE2, with -E or without. -i changes files.
+// sed edits lines. It supports the commands s, d, p and q, with the addresses N, $ and /RE/,
+// or two of them separated by a comma. Regular expressions are in RE2 syntax, with or
+// without -E. -i changes files in place.
 func sed(c *command) error {
 	opts, args, err := c.options("nEre:i")
 	if err != nil {
@@ -47,7 +48,7 @@ func sed(c *command) error {
 	return nil
 }
 
-// address is where an edit begins or ends.
+// address says where an edit begins or ends.
 type address struct {
 	line    int
 	last    bool
@@ -58,7 +59,7 @@ func (a *address) matches(line string, number int, last bool) bool {
 	return a.line == number && number > 0 || a.last && last || a.pattern != nil && a.pattern.MatchString(line)
 }
 
-// lineEdit is one command of a script.
+// lineEdit is one command in a script.
 type lineEdit struct {
 	from, to    *address
 	inside, not bool
@@ -135,7 +136,8 @@ func (e *lineEdit) substitute(line string) string {
 	return line[:at[0]] + string(e.pattern.ExpandString(nil, e.replacement, line, at)) + line[at[1]:]
 }
 
-// parseEdits reads a script: commands after line feeds or semicolons.
+// parseEdits parses a script, which consists of commands separated by line feeds or
+// semicolons.
 func parseEdits(script string) (edits []*lineEdit, err error) {
 	for {
 		if script = strings.TrimLeft(script, " \t\n;"); script == "" {
@@ -237,7 +239,8 @@ func (e *lineEdit) parseSubstitution(script string) (string, error) {
 	return rest, err
 }
 
-// delimited is the text before a delimiter, which a backslash makes an ordinary character.
+// delimited returns the text before a delimiter, and the rest. A backslash makes the
+// delimiter an ordinary character.
 func delimited(script string, end byte) (text, rest string, ok bool) {
 	var out strings.Builder
 	for i := 0; i < len(script); i++ {

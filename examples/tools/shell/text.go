@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// count is how many lines or bytes head and tail print: -n 5, -5 or -c 100.
+// count returns how many lines or bytes head and tail print: -n 5, -5 or -c
+// 100.
 func (c *command) count() (n int, word string, bytes bool, files []string, err error) {
 	if len(c.args) > 1 && len(c.args[1]) > 1 && c.args[1][0] == '-' && c.args[1][1] >= '0' && c.args[1][1] <= '9' {
 		c.args = append([]string{c.args[0], "-n", c.args[1][1:]}, c.args[2:]...)
@@ -56,7 +57,7 @@ func head(c *command) error {
 	})
 }
 
-// title is printed before each of several files.
+// title prints the title of a file, if there are several.
 func (c *command) title(name string, files []string) error {
 	if len(files) < 2 {
 		return nil
@@ -135,7 +136,8 @@ func wc(c *command) error {
 	return show(total, "total")
 }
 
-// sorted is sort: -n, -r, -u, -f, -t SEPARATOR, -k FIELD or -k FIELD,FIELD.
+// sorted implements sort. Options: -n, -r, -u, -f, -t SEPARATOR, -k FIELD or -k
+// FIELD,FIELD.
 func sorted(c *command) error {
 	opts, files, err := c.options("nrufbt:k:")
 	if err != nil {
@@ -198,7 +200,7 @@ func sorted(c *command) error {
 	return nil
 }
 
-// number is what a text begins with, or 0.
+// number returns the number at the beginning of a text, or 0.
 func number(text string) float64 {
 	text = strings.TrimSpace(text)
 	end := 0
@@ -239,7 +241,8 @@ func uniq(c *command) error {
 	return flush()
 }
 
-// cut prints fields (-f, with -d) or characters (-c) of each line: 1,3-5,7-.
+// cut prints fields (-f, with -d) or characters (-c) of each line, such as
+// 1,3-5,7-.
 func cut(c *command) error {
 	opts, files, err := c.options("d:f:c:b:s")
 	if err != nil {
@@ -270,7 +273,8 @@ func cut(c *command) error {
 	})
 }
 
-// ranges says which numbers are in a list such as 1,3-5,7-.
+// ranges returns a function that reports whether a number is in a list such as
+// 1,3-5,7-.
 func ranges(list string) (func(n int) bool, error) {
 	var all [][2]int
 	for part := range strings.SplitSeq(list, ",") {
@@ -293,7 +297,8 @@ func ranges(list string) (func(n int) bool, error) {
 	}, nil
 }
 
-// tr translates, deletes (-d) or squeezes (-s) characters; -c takes all others.
+// tr translates, deletes (-d) or squeezes (-s) characters. With -c, it applies
+// to all other characters.
 func tr(c *command) error {
 	opts, sets, err := c.options("dsc")
 	if err != nil {
@@ -344,7 +349,7 @@ var classes = strings.NewReplacer(
 	"[:space:]", " \t\n\r\v\f", "[:punct:]", "!-/:-@[-`{-~", `\n`, "\n", `\t`, "\t", `\r`, "\r", `\\`, `\`,
 )
 
-// set is the characters of a set such as a-z.
+// set returns the characters in a set such as a-z.
 func set(text string) (all []rune) {
 	runes := []rune(classes.Replace(text))
 	for i := 0; i < len(runes); i++ {

@@ -1,4 +1,4 @@
-// Package readme keeps the READMEs of the example plugins true.
+// Package readme keeps the READMEs of the example plugins up to date.
 package readme
 
 import (
@@ -19,8 +19,8 @@ var update = flag.Bool("update", false, "rewrite the manifest in README.md")
 
 var manifest = regexp.MustCompile("(?s)```json\n.*?```\n")
 
-// Check fails the test unless the README.md of the folder under test shows the
-// manifest of the plugin. With the flag -update it rewrites it.
+// Check fails the test unless the README.md in the folder under test shows the
+// plugin's manifest. With the flag -update, it rewrites the file.
 func Check(t *testing.T, p *guest.Plugin) {
 	t.Helper()
 	m, err := p.Manifest()
@@ -39,11 +39,11 @@ func Check(t *testing.T, p *guest.Plugin) {
 	require.Equal(t, want, string(manifest.Find(text)), "the manifest has changed: run go test with -update")
 }
 
-// levels are how deep a manifest is spread over lines: down to the fields of a
-// tool.
+// levels is the number of levels of a manifest that are spread over several
+// lines: down to the fields of a tool.
 const levels = 3
 
-// indent spreads compact JSON over lines, down to some levels.
+// indent spreads the outer levels of compact JSON over several lines.
 func indent(doc []byte) string {
 	var b strings.Builder
 	depth, quoted, escaped := 0, false, false

@@ -1,5 +1,5 @@
-// Package folder opens files in the folder that the operator grants as [Path], and says
-// in a sentence for a model what is wrong with a path.
+// Package folder opens files in the folder that the operator grants as [Path]. If
+// something is wrong with a path, it says so in a sentence for a model.
 package folder
 
 import (
@@ -13,17 +13,17 @@ import (
 	"unicode/utf8"
 )
 
-// Path is where plugins see the folder.
+// Path is the path at which plugins see the folder.
 const Path = "/work"
 
-// MaxText bounds a text file that is read, in bytes.
+// MaxText is the maximum size of a text file that is read, in bytes.
 const MaxText = 4 << 20
 
-// A Folder is a granted folder, by its path.
+// A Folder is the path of a granted folder.
 type Folder string
 
-// In runs f on a path within the folder. The path is relative, or begins with that of
-// the folder. Nothing outside of the folder can be opened.
+// In calls f with a path in the folder. The path p is relative, or begins with the path
+// of the folder. Nothing outside of the folder can be opened.
 func (d Folder) In(p string, f func(root *os.Root, name string) error) error {
 	name := p
 	if rest, ok := strings.CutPrefix(p, string(d)+"/"); ok {
@@ -62,7 +62,7 @@ func (d Folder) Read(p string, limit int64) (data []byte, _ error) {
 	return data, err
 }
 
-// Text reads a text of at most [MaxText] bytes.
+// Text reads a text file of at most [MaxText] bytes.
 func (d Folder) Text(p string) (string, error) {
 	data, err := d.Read(p, MaxText)
 	if err != nil {
@@ -74,7 +74,7 @@ func (d Folder) Text(p string) (string, error) {
 	return string(data), nil
 }
 
-// Load reads a file of at most limit bytes in an open folder.
+// Load reads a file of at most limit bytes from an open folder.
 func Load(root *os.Root, name string, limit int64) ([]byte, error) {
 	info, err := root.Stat(name)
 	switch {

@@ -1,6 +1,7 @@
-// Command copy makes the packages interp and sh next to it: the interpreter of
-// mvdan.cc/sh as the module proxy has it, but for pipes within the process. Upstream has
-// those for js only, and WASI has no others: os.Pipe fails there.
+// Command copy creates the packages interp and sh next to it. They are the interpreter
+// of mvdan.cc/sh as distributed by the module proxy, except that pipes work within the
+// process. Upstream has such pipes for js only, but WASI has no others: os.Pipe fails
+// there.
 package main
 
 import (
@@ -13,7 +14,7 @@ import (
 
 const module = "mvdan.cc/sh/v3"
 
-// copied are files of the module by the folders that they are copied to.
+// copied maps the target folders to the files of the module that are copied there.
 var copied = map[string][]string{
 	"internal/interp": {
 		"LICENSE", "interp/api.go", "interp/builtin.go", "interp/handler.go", "interp/help.go", "interp/os_notunix.go", "interp/os_other.go",
@@ -22,7 +23,8 @@ var copied = map[string][]string{
 	"internal/sh": {"LICENSE", "internal/pattern.go", "internal/sparse.go"},
 }
 
-// edits have the files of other systems build for all.
+// edits removes the build constraints of files for other systems, so that all systems
+// build them, and changes the import path of the module's internal packages.
 var edits = strings.NewReplacer(
 	"//go:build js\n", "", "//go:build !unix\n", "", "//go:build !unix && !windows\n", "",
 	`"`+module+`/internal"`, `internal "github.com/toolhost/toolhost/examples/tools/shell/internal/sh"`,
