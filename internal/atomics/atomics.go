@@ -1,4 +1,4 @@
-// Package atomics rewrites a module's atomic instructions to ordinary ones. Only one
+// Package atomics rewrites a module's atomic instructions as ordinary ones. Only one
 // thread runs in an instance, and no memory is shared, so each instruction becomes a load,
 // a store, or a load followed by a store. Compilers emit atomic instructions for
 // single-threaded programs too, for example to count references.
@@ -35,7 +35,7 @@ const (
 	opCompare
 )
 
-// width is a type of value and the size that it has in memory.
+// width is a value type together with its size in memory.
 type width struct {
 	wide        bool // i64 rather than i32
 	align       uint32
