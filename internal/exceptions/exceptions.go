@@ -36,8 +36,8 @@ const (
 	// After a trap it is nonzero if and only if the trap was an exception that an export did not
 	// catch. It is missing from modules without tags.
 	TagExport = "toolhost.exceptions.tag"
-	// reservedPrefix begins the names of everything that this package exports. Guests that export
-	// such a name are refused.
+	// reservedPrefix begins every name that this package adds to a module's exports. Guests that
+	// already export such a name are refused.
 	reservedPrefix = "toolhost.exceptions"
 )
 
