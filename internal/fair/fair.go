@@ -15,9 +15,9 @@ import (
 // them, but at least one.
 func PerClient(n int) int { return max(1, n*3/4) }
 
-// ClientOf returns the key of the client that a session belongs to. All sessions of a
-// user, which have names such as USER/NAME, belong to one client. Any other session
-// is a client by itself.
+// ClientOf returns the key of the client that a session belongs to. The sessions of a
+// user, which are named USER/NAME, all belong to one client. Any other session is a
+// client by itself.
 func ClientOf(session string) string {
 	if user, _, ok := strings.Cut(session, "/"); ok {
 		return user + "/"

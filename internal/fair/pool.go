@@ -30,7 +30,7 @@ func (p *Pool) Used() int {
 }
 
 // Take takes n units for a client, or none at all. If it takes none, limit is the
-// limit that was reached: that of Each or of Max.
+// limit that was reached: the value of Each or of Max.
 func (p *Pool) Take(key string, n int) (limit int, ok bool) { return p.TakeBelow(p.max, key, n) }
 
 // TakeBelow is like Take, but with a lower limit on the units that all clients
