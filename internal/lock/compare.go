@@ -123,7 +123,7 @@ func VersionChange(from, to string) string {
 	return text
 }
 
-// ModuleChange describes a change of a module by its two digests.
+// ModuleChange describes the change of a module from one digest to another.
 func ModuleChange(from, to string) string {
 	return fmt.Sprintf("the module is %s instead of %s", Short(to), Short(from))
 }
@@ -131,7 +131,7 @@ func ModuleChange(from, to string) string {
 // MoreGranted says which grants have not been accepted.
 func MoreGranted(more []string) string { return "it is granted more: " + strings.Join(more, ", ") }
 
-// Short shortens a digest to a prefix by which people recognize it.
+// Short shortens a digest to a prefix that people can recognize.
 func Short(digest string) string {
 	digest = strings.TrimPrefix(digest, digestPrefix)
 	return digest[:min(len(digest), 12)]
