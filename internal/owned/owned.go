@@ -184,8 +184,9 @@ func ReadFile(name string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// WriteFile writes a file that only this user can read, and creates its folder. It is
-// atomic: readers see either the old content or all of data, even after a power loss.
+// WriteFile writes a file that only this user can read and write, and creates its folder.
+// It is atomic: readers see either the old content or all of data, even after a power
+// loss.
 func WriteFile(name string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
