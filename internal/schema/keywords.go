@@ -43,7 +43,7 @@ var vocabulary = map[string]content{
 	"discriminator": noSchema, "xml": noSchema, "externalDocs": noSchema, "example": noSchema, "enumNames": noSchema,
 }
 
-// instead says what to write instead of keywords from other dialects, which a
+// instead says what to write in place of keywords from other dialects, which a
 // validator for 2020-12 would ignore.
 var instead = map[string]string{
 	"nullable": `add "null" to type`, "optional": "list the other properties in required", "id": "use $id",

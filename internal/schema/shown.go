@@ -144,7 +144,8 @@ func (n *normalizer) resolve(all []Member, path []string) ([]Member, []string) {
 	}
 }
 
-// annotate reports whether the members of a schema have no influence on what fits it.
+// annotate reports whether the members of a schema are only annotations, which have no
+// influence on which values fit.
 func annotate(all []Member) bool {
 	annotations := []string{"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"}
 	return !slices.ContainsFunc(all, func(m Member) bool {
