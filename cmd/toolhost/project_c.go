@@ -116,8 +116,8 @@ func clangs() []string {
 
 var quotedWord = regexp.MustCompile(`"([^"]*)"`)
 
-// lackedBy names what a clang lacks to build plugins, or returns nothing. It relies on -###,
-// which prints the linker's command as its last line.
+// lackedBy names what a clang is missing to build plugins, or returns nothing. It relies on
+// -###, which prints the linker's command as its last line.
 func lackedBy(ctx context.Context, clang string) string {
 	printed, _ := exec.CommandContext(ctx, clang, wasmTarget, "-mexec-model=reactor", "-###", "-x", "c", os.DevNull).CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(printed)), "\n")

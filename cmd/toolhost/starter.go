@@ -70,7 +70,7 @@ func (c *config) starters() []string {
 
 // folders returns the folders of plugins: the configured ones, those for registries, and
 // those that come with the program. A folder that is listed twice is read only once,
-// because its plugins would collide with themselves.
+// because otherwise its plugins would collide with themselves.
 func (c *loadedConfig) folders() (all []plugins.Folder) {
 	written := c.writtenSources()
 	for i, source := range c.plugins {
