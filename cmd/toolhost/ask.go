@@ -25,7 +25,7 @@ type asker struct {
 	ui    *ui
 	tool  string
 	bar   *bar
-	inner bool // whether questions may come from tools that the tool calls, and say so
+	inner bool // whether questions may come from tools that the tool calls; these say so
 	given flagAnswers
 	typed func() <-chan inputLine // lines that the user types; nil if nobody is there to type
 

@@ -78,8 +78,8 @@ func makeAndTest(ctx context.Context, a *app, dir string) error {
 	return testFile(ctx, a, made.File)
 }
 
-// printAgentView prints the definitions as an agent sees them, and which cost it tokens in
-// every turn.
+// printAgentView prints the definitions that an agent sees, which cost it tokens in every
+// turn.
 func (u *ui) printAgentView(m *abi.Manifest) {
 	for _, t := range m.Tools {
 		u.printf("\n%s: %s\n  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), brief(t.InputSchema))

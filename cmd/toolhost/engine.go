@@ -77,8 +77,8 @@ func unconnected(ctx, opening context.Context, database string, err error) error
 	return &usageError{fmt.Errorf("engine %s: %w", withoutPassword(database), err), hint}
 }
 
-// checkEngine checks the engine's URL, insofar as this is possible without connecting to
-// the database.
+// checkEngine checks the engine's URL as well as it can without connecting to the
+// database.
 func (c configCheck) checkEngine() {
 	if c.engine == "" {
 		return
