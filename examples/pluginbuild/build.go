@@ -52,7 +52,7 @@ func Sources(dir string) ([]Source, error) {
 func (s Source) output(out string) string { return filepath.Join(out, s.Name+".wasm") }
 
 // Stale reports whether the plugin built in out is missing, or is older than a file in its
-// source folder or in one of the folders also.
+// source folder or in one of the folders in also.
 func (s Source) Stale(out string, also ...string) bool {
 	built, err := os.Stat(s.output(out))
 	if err != nil {

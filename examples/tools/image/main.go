@@ -140,8 +140,8 @@ func scale(width, height int, in resizeArgs) (target image.Point, part image.Rec
 }
 
 // resample draws a part of an image at another size. [draw.CatmullRom] looks best, but
-// its memory grows with the product of both sizes. So it is given an image that is at
-// most twice as large as the result, or is not used.
+// its memory grows with the product of both sizes. So a large image is shrunk first,
+// and a simpler scaler is used if the memory would still be too much.
 func resample(picture image.Image, part image.Rectangle, target image.Point) image.Image {
 	if by := min(part.Dx()/target.X, part.Dy()/target.Y); by >= 2 {
 		picture = shrink(picture, part, by)

@@ -38,9 +38,8 @@ func (w where) compile() (*regexp.Regexp, error) {
 	return regexp.Compile(flags + w.Pattern)
 }
 
-// walk calls f with each text to be searched, as long as it has at most
-// [folder.MaxText] bytes, until f returns false. It counts the files that are not such
-// texts.
+// walk calls f with each text to be searched that has at most [folder.MaxText] bytes,
+// until f returns false. It counts the files that are not such texts.
 func (t tools) walk(c *guest.Call, in where, f func(root *os.Root, name, text string) (bool, error)) (skipped int, _ error) {
 	files := 0
 	return skipped, t.folder.In(in.Path, func(root *os.Root, top string) error {
