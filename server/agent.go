@@ -58,8 +58,8 @@ func answerAgent(own *agent.Tools, sessions *runs.Sessions) stage {
 	}
 }
 
-// fileName returns how agents read the files of runs: as the caller names them, or by the
-// path below the data folder.
+// fileName returns the function that names a run's file for agents: the one of the caller,
+// or one that returns the path below the data folder.
 func fileName(req Request, kept bool) func(r engine.Run, name string) string {
 	switch {
 	case req.FileName != nil:

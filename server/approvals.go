@@ -33,7 +33,7 @@ type ApprovalPolicy struct {
 	// files_*, whatever their hints say. A name takes precedence over patterns, and a
 	// longer pattern over a shorter one.
 	Tools map[string]Decision
-	// Wait is how long a call waits for approval before it is refused. 0 is
+	// Wait is how long a call waits for approval before it is refused. 0 means
 	// DefaultApprovalWait.
 	Wait time.Duration
 	// By says who decides. The zero value is ByUser.
@@ -61,13 +61,13 @@ func (c Config) approvalRules() approval.Rules {
 	return rules
 }
 
-// A HeldCall describes a call that waits for approval to the user of a client. The answer
-// counts for that run only, and only while the tool's code and grants match Fingerprint.
+// A HeldCall describes, to the user of a client, a call that waits for approval. The answer
+// is valid for that run only, and only while the tool's code and grants match Fingerprint.
 type HeldCall struct {
 	Run         string       // id of the run that holds the call
 	Fingerprint string       // identifies the tool's code and grants
 	Question    abi.Question // what the user is asked
-	Note        string       // secrets of the user that the call lacks, and how they are set; the answer is not bound to it
+	Note        string       // the user's secrets that the call lacks, and how to set them; the answer is not bound to this note
 }
 
 // DecideFunc asks the user of a client about a held call, and returns the answer. It
@@ -75,7 +75,7 @@ type HeldCall struct {
 // [Request.Resumes]. Any other error leaves the call held.
 type DecideFunc func(ctx context.Context, call HeldCall) (abi.Answer, error)
 
-// user returns who is asked about held calls of a request.
+// user returns the user to ask about a request's held calls.
 func (r Request) user() approval.User {
 	u := approval.User{Keeps: !r.OneRequest, Connected: r.Connected}
 	if r.Decide != nil {
@@ -84,7 +84,7 @@ func (r Request) user() approval.User {
 	return u
 }
 
-// approval describes the call to those who approve it.
+// approval describes the call to the people who approve it.
 func (c call) approval() approval.Call {
 	a := approval.Call{Session: c.Session, Tool: c.tool.Name, Args: c.Args}
 	if c.outer != nil {
@@ -118,8 +118,8 @@ func approve(follow *runs.Follower) stage {
 	}
 }
 
-// hold holds a call until a person approves it. Only a run can wait for that, so a call
-// that makes it becomes one.
+// hold holds a call until a person approves it. Only a run can wait for that, so a direct
+// call becomes a run when its tool makes a call that is held.
 func hold(ctx context.Context, follow *runs.Follower, c call, next callFunc) (abi.Result, error) {
 	if c.spawn != nil {
 		return abi.Result{}, c.spawn.Hold(ctx)
@@ -157,10 +157,10 @@ func (s *Service) Approvals() Approvals { return Approvals{s.approvals} }
 // approve its own.
 func (p Approvals) Asks() bool { return p.manager.Policy().Ask }
 
-// Decide approves a held call, which starts it, or refuses it, which ends it. By names
-// the person who decides. A call is decided once: later decisions are conflicts. The
-// error matches [ErrApprovalChanged] if the tool is no longer what the decision is about,
-// and engine.ErrNotFound if there is no such run.
+// Decide approves a held call, which starts it, or refuses it, which ends it. The parameter
+// by names the person who decides. A call is decided once: later decisions are conflicts.
+// The error matches [ErrApprovalChanged] if the tool is no longer what the decision is
+// about, and engine.ErrNotFound if there is no such run.
 //
 // Decide does not check who decides. docs/approving.md lists its callers: never let an
 // agent use it.
@@ -169,9 +169,9 @@ func (p Approvals) Decide(ctx context.Context, id, by string, in wire.Decide) (w
 	return shape.Run(run, time.Now()), err
 }
 
-// List returns up to limit waiting calls, oldest first, that were asked about after the
-// call after, which may have been decided since. Without an id it begins with the
-// oldest; a limit of 0 means no limit.
+// List returns up to limit waiting calls, oldest first: those that people were asked about
+// after the call with the id after, which may have been decided since. If after is empty, it
+// begins with the oldest; a limit of 0 means no limit.
 func (p Approvals) List(ctx context.Context, after string, limit int) (wire.Approvals, error) {
 	return p.manager.List(ctx, after, limit)
 }
@@ -181,10 +181,10 @@ func (p Approvals) Get(ctx context.Context, id string) (wire.WaitingCall, error)
 	return p.manager.Show(ctx, id)
 }
 
-// Watch returns a channel of events of waiting calls. With wire.EventHeld a call begins
-// to wait; with wire.EventQueued it was approved; with wire.EventEnded it was refused,
-// withdrawn, or not decided in time. The channel is closed when ctx is done. A watcher
-// that is too slow gets wire.EventMissed.
+// Watch returns a channel with the events of waiting calls: wire.EventHeld when a call
+// begins to wait, wire.EventQueued when it was approved, and wire.EventEnded when it was
+// refused, withdrawn, or not decided in time. The channel is closed when ctx is done. A
+// watcher that is too slow gets wire.EventMissed.
 func (p Approvals) Watch(ctx context.Context) (<-chan wire.Event, error) {
 	return p.manager.Watch(ctx)
 }
@@ -192,8 +192,8 @@ func (p Approvals) Watch(ctx context.Context) (<-chan wire.Event, error) {
 // Kept returns the kept approvals, sorted by session and tool.
 func (p Approvals) Kept(ctx context.Context) (wire.KeptApprovals, error) { return p.manager.Kept(ctx) }
 
-// Revoke removes the kept approvals of a tool in a session, or with "" those for all
-// sessions. It reports whether there were any.
+// Revoke removes the kept approvals of a tool in a session; with "" as the session, those
+// that hold for all sessions. It reports whether there were any.
 func (p Approvals) Revoke(ctx context.Context, session, tool string) (found bool, err error) {
 	return p.manager.Revoke(ctx, session, tool)
 }

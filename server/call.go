@@ -31,10 +31,10 @@ const MaxKey = repeat.MaxKey
 // Request is one call of a tool.
 type Request struct {
 	Session string          // the session of the call; background runs belong to it
-	Tool    string          // as in Definitions
-	Args    json.RawMessage // an object; nil is {}
+	Tool    string          // name of the tool, as in Definitions
+	Args    json.RawMessage // an object; nil means {}
 	Parsed  Args            // parsed arguments, instead of Args
-	Limits  Limits          // the caller's own, cut to the operator's maximum; later attempts of a parked call keep them
+	Limits  Limits          // limits set by the caller, cut to the operator's maximum; later attempts of a parked call keep them
 	Locale  string          // BCP 47, at most MaxLocale bytes; empty if unknown
 	// DryRun makes a call that changes nothing, like one with the context of [WithDryRun].
 	DryRun bool
@@ -42,54 +42,55 @@ type Request struct {
 	// another one, so results promise nothing about them.
 	Unnamed bool
 	// Decide asks the caller's user about held calls: this one, and those that its tool
-	// makes. Nil does not ask: they stay held until an operator decides.
+	// makes. If it is nil, nobody is asked, and they stay held until an operator decides.
 	Decide DecideFunc
 	// OneRequest means that the session is for this request only, so that no approval can
 	// be kept for it.
 	OneRequest bool
-	// Connected means that the session ends with the caller's connection, the only one of
-	// this process.
+	// Connected means that the session ends with the caller's connection, which is the only
+	// one of this process.
 	Connected bool
-	// Resumes is the id of the run of an earlier request, with the same tool and
-	// arguments, that was answered with [ErrAskAgain]. The call continues with it.
+	// Resumes is the id of the run of an earlier request, with the same tool and arguments,
+	// that was answered with [ErrAskAgain]. The call continues that run.
 	Resumes string
 
-	// Key is an idempotency key of at most MaxKey characters, made by the calling
-	// program, never by a model; empty means no key. Such a call is a run of the session
-	// from its start. A repeat with the same key, tool and arguments waits for that run
-	// or returns its result, as long as the run is kept: nothing runs twice, even after a
+	// Key is an idempotency key of at most MaxKey characters, made by the calling program,
+	// never by a model; empty means no key. A call with a key is a run of the session from
+	// its start. A repeat with the same key, tool and arguments waits for that run or
+	// returns its result, as long as the run is kept: nothing runs twice, even after a
 	// crash. The same key with another tool or other arguments is an error with the code
-	// [wire.CodeConflict]. If the context ends, the call continues without the caller,
-	// see [ErrCancel].
+	// [wire.CodeConflict]. If the context ends, the call continues without the caller, see
+	// [ErrCancel].
 	Key string
 
 	// ParkAfter is how long the caller waits before the call continues in the background,
 	// if it may be parked. It can only shorten Config.ParkAfter, which is its default. It
 	// also limits the wait of check_background.
 	ParkAfter time.Duration
-	// FileName returns how the caller's model reads a file of a run, [wire.OutputLog] or
-	// [wire.ResultJSON], such as a URI. Nil is the path below Config.DataDir.
+	// FileName returns the name, such as a URI, by which the caller's model reads a file of
+	// a run: [wire.OutputLog] or [wire.ResultJSON]. If it is nil, the name is the path below
+	// Config.DataDir.
 	FileName func(task, file string) string
-	// OnStored is called if the value of the result has more than Config.Answer bytes,
-	// with the id of the run that has it in the file [wire.ResultJSON]. For that, a call
-	// that may be parked becomes a run at its end. Nil stores no value because of its
-	// size.
+	// OnStored is called if the value of the result is larger than Config.Answer, with the
+	// id of the run that keeps it in the file [wire.ResultJSON]. To keep it, a call that may
+	// be parked becomes a run when it ends. If OnStored is nil, no value is stored because
+	// of its size.
 	OnStored func(task string)
-	// OnPark is called with the run that the call has become, before Call returns. It may
+	// OnPark is called, before Call returns, with the run that the call has become. It may
 	// be nil, because the result names the run too.
 	OnPark func(wire.Run)
 	// Ask asks the caller's user the plugin's questions, and waits for the answers, which
-	// are checked with CheckAnswer before the plugin sees them. It is not called after
-	// Call has returned. [CalledTool] of its context is the tool that asks, if Tool has
-	// called it. It returns ErrAskAgain if the caller ends the call, and repeats it with
-	// the answers. With AskLater a parked call may ask too, see [Session.Questions];
+	// are checked with CheckAnswer before the plugin sees them. It is not called after Call
+	// has returned. [CalledTool] of its context names the tool that asks, if that is one
+	// that Tool has called. Ask returns ErrAskAgain if the caller ends the call, to repeat
+	// it with the answers. With AskLater a parked call may ask too, see [Session.Questions];
 	// without Ask, such a call is parked as soon as it asks, and the value of its result
-	// has the questions. Otherwise a nil Ask denies all questions.
+	// contains the questions. Otherwise a nil Ask denies all questions.
 	Ask      func(ctx context.Context, q abi.Questions) (abi.Answers, error)
 	AskLater bool
-	// Connect asks the caller's user to set a secret on a page, and waits until it is
-	// set. Then the call starts over. It returns ErrAskAgain if the caller ends the call,
-	// and repeats it. Nil does not ask: the result requires a connection.
+	// Connect asks the caller's user to set a secret on a page, and waits until it is set.
+	// Then the call starts over. It returns ErrAskAgain if the caller ends the call, to
+	// repeat it. If Connect is nil, nobody is asked: the result requires a connection.
 	Connect func(ctx context.Context, need SecretNeed) error
 
 	// Stdout, Stderr and Progress follow a plugin's tool while it runs, see
@@ -112,10 +113,10 @@ type call struct {
 	outer   *origin         // the call whose tool makes this one; nil for an agent's call
 	run     *runs.Execution // the run in execution; nil for a call that somebody waits for
 	spawn   *runs.Spawn     // the run that a session requests; nil for any other call
-	child   *runs.Child     // what a call that may become a child run is checked for; else nil
+	child   *runs.Child     // where to put the child run that a call may become, once its checks have passed; nil for any other call
 	note    *record.Note    // the entry in the records
-	tool    *catalog.Tool   // once found
-	allowed Limits          // limits, once decided
+	tool    *catalog.Tool   // the tool, once found
+	allowed Limits          // the limits, once decided
 	work    host.Call       // the call of the tool, once prepared
 }
 
@@ -126,7 +127,8 @@ type callFunc func(ctx context.Context, c call) (abi.Result, error)
 // A stage answers a call, or passes it on, and may change the answer.
 type stage func(next callFunc) callFunc
 
-// check makes a stage of a function that returns the call as it continues, or refuses it.
+// check turns a function into a stage. The function returns the call that is passed on, or
+// refuses it.
 func check(f func(ctx context.Context, c call) (call, error)) stage {
 	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {
@@ -139,7 +141,7 @@ func check(f func(ctx context.Context, c call) (call, error)) stage {
 	}
 }
 
-// join makes one stage of several in order.
+// join combines stages into one, in order.
 func join(stages ...stage) stage {
 	return func(next callFunc) callFunc {
 		for _, s := range slices.Backward(stages) {
@@ -157,10 +159,9 @@ func chain(stages ...stage) callFunc { return join(stages...)(nil) }
 // Then the value of the result is {"type":"background","task_id":…}. Nothing is written
 // to req's Stdout, Stderr and Progress after Call has returned.
 //
-// The Result is for the agent, and always valid. The error is nil if the tool gave a
-// result. Otherwise it matches [plugins.ErrNoTool], [ErrApproval], an error of package
-// host, or a context error. Invalid arguments are a tool error, so that a model can
-// correct them.
+// The Result is for the agent, and always valid. The error is nil if the tool returned a
+// result. Otherwise it matches [plugins.ErrNoTool], [ErrApproval], an error of package host,
+// or a context error. Invalid arguments are a tool error, so that a model can correct them.
 func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	c := call{Request: req, outer: originOf(ctx)}
 	if c.outer != nil {
@@ -181,14 +182,14 @@ type origin struct {
 	caller *host.Caller
 	listed *atomic.Int64 // calls within the outermost call
 	number int           // number of the inner call in the log of its run, see calllog
-	fuel   int64         // the most that the inner call may use
+	fuel   int64         // the most fuel that the inner call may use
 	outer  *origin       // call that made the outer one; nil for an agent's
 }
 
 type originKey struct{}
 
 // CallPath returns the names of the tools whose calls led to this context, the agent's
-// first; nil without any.
+// first; nil if no call did.
 func CallPath(ctx context.Context) (path []string) {
 	for from := originOf(ctx); from != nil; from = from.outer {
 		path = append(path, from.tool.Name)
@@ -197,8 +198,8 @@ func CallPath(ctx context.Context) (path []string) {
 	return path
 }
 
-// CalledTool returns the name of the tool whose call has this context, if another tool
-// called it; empty for an agent's call.
+// CalledTool returns the name of the tool that is called with this context, if another tool
+// calls it; empty for an agent's call.
 func CalledTool(ctx context.Context) string {
 	if from := originOf(ctx); from != nil {
 		return from.inner
@@ -231,8 +232,8 @@ func (c call) limited() call {
 	return c
 }
 
-// callTool makes the nested calls of a tool's call: with the checks of an agent's call,
-// in the same session.
+// callTool returns the function that makes the nested calls of a tool's call, in the same
+// session and with the checks of an agent's call.
 func (s *Service) callTool(tool *catalog.Tool, call host.Call, refused *record.Refusals) func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
 	return func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
 		log, outer := calllog.Of(ctx), originOf(ctx)

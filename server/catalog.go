@@ -25,7 +25,7 @@ type Listing = catalog.Listing
 
 // The values of Listing.
 const (
-	ListDirectly Listing = catalog.ListDirectly // models get its definition, and pay for it in every call
+	ListDirectly Listing = catalog.ListDirectly // models get the tool's definition, and pay for it in every call
 	ListBySearch Listing = catalog.ListBySearch // models find it by search: the tool is deferred
 )
 
@@ -35,8 +35,8 @@ const Exec = catalog.Exec
 
 // Limits of searches for tools.
 const (
-	MaxQuery     = catalog.MaxQuery     // characters of a query; the rest is ignored
-	DefaultFound = catalog.DefaultFound // tools, unless the search asks for more or fewer
+	MaxQuery     = catalog.MaxQuery     // maximum length of a query, in characters; the rest is ignored
+	DefaultFound = catalog.DefaultFound // tools that a search returns, unless it asks for more or fewer
 	MaxFound     = catalog.MaxFound     // most tools that a search can return
 )
 
@@ -65,30 +65,30 @@ func (s *Service) Definitions(session string) []Definition {
 	return slices.DeleteFunc(s.AllDefinitions(session), func(d Definition) bool { return d.Deferred })
 }
 
-// AllDefinitions returns [Service.Definitions] and the deferred tools, sorted together.
-// Each can be called by its name.
+// AllDefinitions returns the tools of [Service.Definitions] and the deferred tools, sorted
+// together. Each can be called by its name.
 func (s *Service) AllDefinitions(session string) []Definition {
 	tools := s.catalog.Tools()
 	return append(s.catalog.Definitions(tools), s.agent.Definitions(tools, s.now().cfg.Runs.Schedules >= 0)...)
 }
 
-// Declarations returns TypeScript declarations of up to limit tools of plugins and of the
-// program that match words of the query, best first. An empty query finds all of them, by
-// name. The limit is between 1 and [MaxFound].
+// Declarations returns TypeScript declarations of up to limit tools, of plugins and of the
+// program, that match words of the query, best first. An empty query finds all of them,
+// sorted by name. The limit is between 1 and [MaxFound].
 func (s *Service) Declarations(query string, limit int) wire.Declarations {
 	return s.catalog.Declarations(query, limit)
 }
 
-// UsualLimits returns the limits of a plugin's tool that asks for none. Definitions may
-// have other Limits.
+// UsualLimits returns the limits of a plugin's tool that requests none of its own. The
+// Limits of a [Definition] may differ from them.
 func (s *Service) UsualLimits() wire.ToolLimits { return s.now().rules.Usual() }
 
 // MaxAnswer returns how many bytes of a value a model gets at once: see Config.Answer.
 func (s *Service) MaxAnswer() int64 { return s.now().cfg.answer() }
 
 // Register adds a tool to the program's own, see package gotool. The error describes the
-// problem with it, or names the tool that has its name. Plugins that claim the name
-// later are problems. Subscribed clients are notified.
+// problem with it, or names the tool that already has its name. A plugin that claims the
+// name later is a problem. Subscribed clients are notified.
 //
 // [Open] decides on the runs of an earlier process, so a tool whose runs are to continue
 // must be in Config.Tools.
@@ -104,8 +104,8 @@ func (s *Service) Register(t gotool.Tool) error {
 	return nil
 }
 
-// Unregister removes one of the program's own tools. Its active calls and runs continue; queued
-// runs and schedules fail when they are due. The error matches [plugins.ErrNoTool] if
+// Unregister removes one of the program's own tools. Its active calls and runs continue;
+// queued runs and schedules fail when they are due. The error matches [plugins.ErrNoTool] if
 // the program has no such tool.
 func (s *Service) Unregister(name string) error {
 	if err := s.catalog.Unregister(name); err != nil {
@@ -132,10 +132,10 @@ func (s *Service) Catalog(ctx context.Context) ([]wire.Plugin, []wire.FileProble
 }
 
 // Findings returns what needs an operator's attention: plugins that were not loaded, that
-// were granted something, but too little for each of their tools, or that were granted tools
+// were granted something, but not enough for any of their tools, or that were granted tools
 // that cannot be called; damage to Config.DataDir, and a full disk; and plugins that have
-// differed between hosts for more than ten minutes. A plugin that was granted nothing, or enough for some of its tools, is not a
-// finding: the operator may not want the others.
+// differed between hosts for more than ten minutes. A plugin that was granted nothing, or
+// enough for some of its tools, is not a finding: the operator may not want the others.
 func (s *Service) Findings() []wire.FileProblem {
 	found := slices.Concat(newProblems(s.registry.Problems()), s.storage.Problems(), s.cluster.Problems())
 	for _, p := range s.registry.Plugins() {
@@ -151,7 +151,7 @@ func (s *Service) Findings() []wire.FileProblem {
 	return found
 }
 
-// Overridden returns the plugins of packs that others replace, see
+// Overridden returns the plugins of packs that other plugins replace, see
 // [plugins.Registry.Overridden].
 func (s *Service) Overridden() []wire.FileProblem { return newProblems(s.registry.Overridden()) }
 
@@ -170,8 +170,8 @@ func (s *Service) Reload(ctx context.Context) (plugins.Changes, error) {
 	return s.reloads.Reload(ctx)
 }
 
-// ReloadPlugins is [Service.Reload] with an answer for operators, for programs that have
-// no configuration to read again. In a dry run it changes nothing.
+// ReloadPlugins is like [Service.Reload], but its answer is for operators. It is for
+// programs that have no configuration to read again. In a dry run it changes nothing.
 func (s *Service) ReloadPlugins(ctx context.Context) (wire.Reload, error) {
 	out := wire.Reload{Changed: []wire.SettingChange{}, Restart: []wire.SettingChange{}, Problems: []wire.FileProblem{}, DryRun: InDryRun(ctx)}
 	if out.DryRun {
@@ -184,8 +184,8 @@ func (s *Service) ReloadPlugins(ctx context.Context) (wire.Reload, error) {
 	return out, err
 }
 
-// reoffer publishes what this host has to the hosts that share its engine, and starts the
-// runs that wait for it.
+// reoffer tells the hosts that share the engine which plugins this host has now, and starts
+// the runs that wait for them.
 func (s *Service) reoffer() {
 	if err := s.runs.Reoffer(context.Background()); err != nil {
 		s.log.Warn("other hosts do not know yet what this one has; trying again", "error", err)

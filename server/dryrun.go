@@ -16,11 +16,11 @@ import (
 //
 //   - Readonly tools run, and are not parked. Any other tool is answered with what a call
 //     would do, see [IsDryRun].
-//   - What would start, stop, answer or remove something makes its checks and returns
-//     what it would do. Nobody is asked for approval, and no notice is acknowledged.
+//   - Operations that would start, stop, answer or remove something make their checks and
+//     return what they would do. Nobody is asked for approval, and no notice is acknowledged.
 //
-// It also holds for the calls that a Go tool makes with its context. Nothing
-// that an agent can say ends it.
+// It also applies to the calls that a Go tool makes with its context. An agent cannot
+// end it.
 func WithDryRun(ctx context.Context) context.Context { return dryrun.With(ctx) }
 
 // InDryRun reports whether a context belongs to a dry run.

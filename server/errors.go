@@ -28,8 +28,8 @@ var ErrCancel = runs.ErrCancel
 // held, and can be decided on after a restart.
 var ErrClosing = runs.ErrClosing
 
-// ErrAskAgain is returned by [Request]'s Ask if its caller ends the call, and repeats it
-// with the answers.
+// ErrAskAgain is what [Request]'s Ask returns if the caller ends the call, to repeat it with
+// the answers.
 var ErrAskAgain = question.ErrAskAgain
 
 // MaxAskAgain is how long a caller may take to call again: an hour.

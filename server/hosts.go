@@ -55,8 +55,8 @@ func (s *Service) HostWarnings() []string { return s.cluster.Warnings() }
 // The bounds of a Relay.
 const (
 	relayLife  = 5 * time.Minute
-	relayCount = 256     // messages to one name
-	relayBytes = 4 << 20 // bytes of messages to one name
+	relayCount = 256     // maximum number of messages kept for one name
+	relayBytes = 4 << 20 // maximum size of the messages kept for one name, in bytes
 )
 
 // A Relay passes messages between the hosts that share an engine. Every host that reads a
@@ -82,15 +82,15 @@ func (r *Relay) Send(ctx context.Context, to string, message []byte) error {
 	return err
 }
 
-// Receive returns the messages to a name that follow the one with the Key after.
+// Receive returns the messages to a name that follow the message whose Key is after.
 func (r *Relay) Receive(ctx context.Context, to, after string) ([]engine.Value, error) {
 	return r.engine.Values(ctx, relayScope(to), after, 0, true)
 }
 
-// Seals signs data that clients carry for a server, and revokes it. Clients can read it,
-// but not change it. All hosts of an engine accept each other's seals, and a host those of
-// its earlier processes, as long as the engine keeps its runs. A seal is valid for at least
-// 24 hours. Seals is safe for concurrent use.
+// Seals signs data that clients carry for a server, and revokes it. Clients can read it, but
+// not change it. All hosts of an engine accept each other's seals, and a host accepts those
+// of its earlier processes, as long as the engine keeps its runs. A seal is valid for at
+// least 24 hours. Seals is safe for concurrent use.
 type Seals = seal.Sealer
 
 // ErrSeal reports a text that no host of this engine sealed, or that was sealed so long

@@ -22,14 +22,14 @@ const (
 // Bounds of the value that a model gets at once, in bytes.
 const (
 	DefaultAnswer = 100 << 10 // 100 KiB, some 25,000 tokens
-	MinAnswer     = 8 << 10   // 8 KiB, which a model gets of a larger value
+	MinAnswer     = 8 << 10   // 8 KiB, the part of a larger value that a model gets
 )
 
-// NoLimit is a time limit that is never reached. As Config.Limits.Timeout or Background,
-// it lifts that of Config.MaxLimits too, unless that is set.
+// NoLimit is a time limit that is never reached. As Config.Limits.Timeout or Background, it
+// also lifts the same limit of Config.MaxLimits, unless that one is set.
 const NoLimit = shape.NoLimit
 
-// Park says which calls continue in the background when they take long.
+// Park says which calls continue in the background when they take too long.
 type Park = catalog.Park
 
 // Which calls are parked. The zero value is ParkOverdue.
@@ -39,13 +39,13 @@ const (
 	// chose for it. A limit set by the caller or the tool's manifest ends the call.
 	ParkOverdue Park = catalog.ParkOverdue
 	ParkHinted  Park = catalog.ParkHinted // calls of tools that support background runs
-	ParkAll     Park = catalog.ParkAll    // all
-	ParkNever   Park = catalog.ParkNever  // none
+	ParkAll     Park = catalog.ParkAll    // all calls
+	ParkNever   Park = catalog.ParkNever  // no calls
 )
 
 const (
-	// DefaultParkAfter is how long a call is waited for before it is parked: 10 minutes.
+	// DefaultParkAfter is how long a caller waits before the call is parked: 10 minutes.
 	DefaultParkAfter = catalog.DefaultParkAfter
-	// ParkedTime is the least time that a parked call has until its deadline: 5 minutes.
+	// ParkedTime is the minimum time from parking a call to its deadline: 5 minutes.
 	ParkedTime = catalog.ParkedTime
 )

@@ -23,7 +23,7 @@ import (
 	"github.com/toolhost/toolhost/server/internal/runs"
 )
 
-// A parker turns calls that take long into runs.
+// A parker turns calls that take too long into runs.
 type parker struct {
 	executor *runs.Executor
 	follow   *runs.Follower
@@ -31,7 +31,7 @@ type parker struct {
 	repeat   repeat.Repeater
 }
 
-// park is the stage that limits how long a call is waited for. After that, the call
+// park is the stage that limits how long the caller waits for a call. After that, the call
 // continues as a background run.
 func (p parker) park(next callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) {
@@ -43,7 +43,7 @@ func (p parker) park(next callFunc) callFunc {
 }
 
 // budget returns the time limits of a call that may become a run. It becomes one when it
-// takes long, when it has to wait for a person, or, with a key, at its start.
+// takes too long, when it has to wait for a person, or, with a key, at its start.
 func (c call) budget() (catalog.Budget, bool) {
 	if c.DryRun {
 		return catalog.Budget{}, false
@@ -56,8 +56,8 @@ func (c call) budget() (catalog.Budget, bool) {
 	return catalog.Budget{Deadline: c.allowed.Timeout}, holds || c.Key != ""
 }
 
-// parkBudget returns the time limits of a call that is parked when it takes long. It needs
-// a session for the run.
+// parkBudget returns the time limits of a call that is parked when it takes too long. The
+// call needs a session for the run.
 func (c call) parkBudget() (catalog.Budget, bool) {
 	if c.Session == "" {
 		return catalog.Budget{}, false
@@ -73,7 +73,7 @@ func (c call) caller() runs.Waiter {
 	}
 }
 
-// patience is how long the caller waits for a run.
+// patience returns how long the caller waits for a run.
 func (c call) patience() time.Duration {
 	if b, ok := c.parkBudget(); ok {
 		return min(background.MaxWait, b.Park)
@@ -225,7 +225,7 @@ func (c call) asLaterRun(ctx context.Context, version string) background.SpawnRe
 	return req
 }
 
-// outOfTime is the error of a call that used up its time. It says what the call waited
+// outOfTime returns the error of a call that used up its time. It says what the call waited
 // for, if err does.
 func outOfTime(limit time.Duration, err error) error {
 	if waited, ok := errors.AsType[*host.WaitedError](err); ok {
@@ -247,8 +247,8 @@ type live struct {
 	parked chan struct{} // closed when the call has become a run
 	run    string        // the run's id; set before parked is closed
 	failed chan struct{} // closed when it cannot become one early
-	why    error         // set before failed is closed
-	nobody error         // the refusal of a question; set before failed is closed
+	why    error         // why it cannot become one; set before failed is closed
+	nobody error         // error for a question, because nobody can be asked; set before failed is closed
 
 	session  string
 	ask      question.Func   // asks the caller; nil: it cannot be asked
@@ -280,8 +280,8 @@ func newLive(c call, asked *question.Registry, parks bool) *live {
 // want asks for the call to become a run early.
 func (l *live) want() { l.once.Do(func() { close(l.wanted) }) }
 
-// Park makes the call a run, because it makes a call that is held for approval: only a
-// run can wait for that. It returns once the call is a run.
+// Park turns the call into a run, because its tool makes a call that is held for approval:
+// only a run can wait for that. It returns once the call is a run.
 func (l *live) Park(ctx context.Context) error {
 	if l == nil {
 		if _, ok := background.RunOf(ctx); !ok {
@@ -315,7 +315,7 @@ func (l *live) became(run string) {
 	l.free()
 }
 
-// remains records that the call cannot become a run now, and continues.
+// remains records that the call cannot become a run now, and continues as a call.
 func (l *live) remains(why error) {
 	nobody := fmt.Errorf("%w: nobody can be asked here", host.ErrDenied)
 	if limit, ok := errors.AsType[*engine.LimitError](why); ok {
@@ -334,7 +334,7 @@ func (l *live) free() {
 	l.release = nil
 }
 
-// detach returns when nothing is being passed to the caller, and nothing will be.
+// detach cuts off the caller: once it has returned, nothing more is passed to the caller.
 func (l *live) detach() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -423,7 +423,7 @@ type tee struct {
 	sink, caller io.Writer
 }
 
-// tee returns a writer to both, or only the sink without a writer of the caller.
+// tee returns a writer to both, or the sink alone if the caller has no writer.
 func (l *live) tee(sink, caller io.Writer) io.Writer {
 	if caller == nil {
 		return sink

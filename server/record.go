@@ -74,7 +74,7 @@ func (s *Service) SearchAudit(q audit.Query, most int64) (found []audit.Event, n
 	return audit.Search(s.cfg.AuditDir, q, most)
 }
 
-// Figures are figures of direct calls and of the last hour.
+// Figures holds statistics of direct calls and of the last hour.
 type Figures = record.Figures
 
 // CallQuery selects calls for [Figures].
@@ -127,7 +127,7 @@ func (s *Service) measure(ctx context.Context, o telemetry.Observer) {
 	o.Set(telemetry.StoreUp, up)
 }
 
-// measureStore reports what only the store of runs knows.
+// measureStore reports the metrics that only the store of runs knows.
 func (s *Service) measureStore(ctx context.Context, o telemetry.Observer) error {
 	waiting, err := s.approvals.Waiting(ctx, "")
 	if err != nil {

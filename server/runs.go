@@ -21,11 +21,11 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// RunsConfig limits background runs, and says how they are kept. The fields
-// Executor, Engine, MaxTimeout, Readmit, Version, Provider, Hold, OnNotice, OnEnd, Owner,
-// PerOwner, OwnerQuota, Brief, InternalText, Offer and Logger are set by the Service. With
-// Config.Engine, Patience is [Patience] by default. With Config.Host.Shared one
-// client can have three quarters of PerHost and RecordQuota.
+// RunsConfig limits background runs, and says how they are kept. The fields Executor,
+// Engine, MaxTimeout, Readmit, Version, Provider, Hold, OnNotice, OnEnd, Owner, PerOwner,
+// OwnerQuota, Brief, InternalText, Offer and Logger are set by the Service. With
+// Config.Engine, Patience is [Patience] by default. With Config.Host.Shared one client can
+// have up to three quarters of PerHost and RecordQuota.
 type RunsConfig = background.Config
 
 // check refuses contradictions, with a *background.FieldError.
@@ -45,7 +45,7 @@ func (c Config) check(most time.Duration) error {
 	return nil
 }
 
-// openRuns opens the manager of runs, which starts what an earlier process left.
+// openRuns opens the manager of runs, which starts the runs that an earlier process left.
 func (s *Service) openRuns(ctx context.Context) (err error) {
 	s.checker = &approval.Checker{
 		Engine: s.engine, Process: s.process, Lookup: func(tool string) (*catalog.Tool, error) { return s.catalog.Lookup(tool) },
@@ -162,16 +162,16 @@ func repeats(earlier repeat.Repeater) stage {
 	}
 }
 
-// canAccess reports whether a client without a session name may use, by id, what is in
-// another unnamed session: each of its requests may be in a new session. Ids cannot be
-// guessed. The sessions of users stay apart.
+// canAccess reports whether a client that named no session may use, by their ids, the runs
+// and schedules of another unnamed session: each of the client's requests may be in a new
+// session. Ids cannot be guessed. The sessions of different users stay apart.
 func canAccess(session, other string) bool {
 	of := func(session string) string { return session[:strings.LastIndexByte(session, '/')+1] }
 	from := of(session)
 	return from == of(other) && (from == wire.UnnamedPrefix || strings.HasSuffix(from, "/"+wire.UnnamedPrefix))
 }
 
-// unnamed reports whether a session belongs to a client that named none. Later
+// unnamed reports whether a session belongs to a client that did not name it. Later
 // connections of the client have other sessions.
 func unnamed(session string) bool {
 	return strings.HasPrefix(session, wire.UnnamedPrefix) || strings.Contains(session, "/"+wire.UnnamedPrefix)

@@ -13,12 +13,13 @@ import (
 	"github.com/toolhost/toolhost/server/internal/secret"
 )
 
-// Secrets manages the secrets of one user: those of Config.Secrets that each user has.
-// They are stored encrypted, with the runs. Its methods are List, Set, Remove and Secret,
-// which implements [host.Secrets]. The error of Set matches [engine.ErrNotFound] if the user
-// cannot set such a secret, is a *[background.FieldError] for a value that no request could
-// carry, and matches [vault.ErrNoKeys] if the operator has no key for such secrets. In a
-// dry run, Set and Remove only check. It is a small value, safe for concurrent use.
+// Secrets manages the secrets of one user: those of Config.Secrets for which each user has
+// their own value. They are stored encrypted, with the runs. Its methods are List, Set,
+// Remove and Secret, which implements [host.Secrets]. The error of Set matches
+// [engine.ErrNotFound] if the user cannot set such a secret, is a *[background.FieldError]
+// for a value that no request could carry, and matches [vault.ErrNoKeys] if the operator has
+// no key for such secrets. In a dry run, Set and Remove only check. It is a small value,
+// safe for concurrent use.
 type Secrets = secret.User
 
 // Secrets returns the secrets of a user, whose sessions are USER/NAME. The user "" owns
@@ -63,7 +64,8 @@ func (x connector) call(c call) secret.Call {
 	return secret.Call{Session: c.Session, Tool: tool.Name, Sends: func(name string) bool { return x.sends(tool, name) }}
 }
 
-// lacks says which secrets of its user a held call of a tool lacks, and how they are set.
+// lacks describes which of its user's secrets a held call of a tool lacks, and how to set
+// them.
 func (x connector) lacks(ctx context.Context, session string, tool *catalog.Tool) string {
 	missing := x.secrets.Missing(ctx, secret.Call{Session: session, Tool: tool.Name, Sends: tool.Sends})
 	if len(missing) == 0 {

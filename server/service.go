@@ -47,44 +47,45 @@ import (
 // have defaults, and nothing is granted by default.
 type Config struct {
 	Folders   []plugins.Folder
-	Grants    map[string]plugins.Grant // by plugin name
+	Grants    map[string]plugins.Grant // grants by the name of the plugin
 	Lock      plugins.Lock             // accepted plugins; zero accepts everything
 	Verifier  plugins.Verifier         // verifies the signatures of plugins; nil requires none
-	CacheDir  string                   // for compiled plugins, shared between processes; empty keeps them in memory
-	Interpret []string                 // plugins to interpret instead of compiling; "*" is all
-	Limits    Limits                   // for tools that ask for nothing; zero fields are the host's defaults
+	CacheDir  string                   // folder for compiled plugins, shared between processes; empty keeps them in memory
+	Interpret []string                 // plugins to interpret instead of compiling; "*" means all
+	Limits    Limits                   // limits of tools that request none of their own; zero fields are the host's defaults
 	MaxLimits Limits                   // the most a tool may ask for; zero fields are 10^13 units, 1 GiB, 256 MiB and an hour
-	Answer    int64                    // bytes of a value that a model gets at once, see [Request.OnStored]; 0 is DefaultAnswer, the least is MinAnswer
+	Answer    int64                    // bytes of a value that a model gets at once, see [Request.OnStored]; 0 means DefaultAnswer, the minimum is MinAnswer
 
 	// Tools are the program's own tools, written in Go: see package gotool. They are not
 	// sandboxed. A plugin with a tool of the same name is a problem. [Service.Register]
 	// adds more later.
 	Tools []gotool.Tool
 
-	// DataDir is the folder where runs, their output, notices and schedules outlast the
-	// process; it is created if it does not exist. One Service uses it at a time: for
-	// another, the error of Open matches [ErrLocked]. Empty keeps everything in memory,
-	// unless Engine is set.
+	// DataDir is the folder that keeps runs, their output, notices and schedules beyond the
+	// life of the process; it is created if it does not exist. Only one Service can use it
+	// at a time: for another, the error of Open matches [ErrLocked]. If it is empty,
+	// everything is in memory only, unless Engine is set.
 	DataDir string
 	// Engine stores runs and schedules instead of DataDir: any implementation that passes
 	// the conformance suite enginetest. Services on several machines may share one. The
-	// caller closes it after the Service. Nil uses DataDir. With an Engine, DataDir only
-	// has copies of the plugins that runs wait with; without a DataDir, such runs
-	// continue with the plugins as they are.
+	// caller closes it after the Service. Nil means DataDir. With an Engine, DataDir only
+	// holds copies of the plugins that waiting runs continue with; without a DataDir, such
+	// runs continue with the plugins as they are then.
 	Engine engine.Engine
 	Runs   RunsConfig // bounds background runs
 
 	// AuditDir is the folder of the audit log, see package audit; it is created if it does
-	// not exist. One Service uses it at a time. Empty writes none. Audit bounds it.
+	// not exist. Only one Service can use it at a time. If it is empty, no log is written.
+	// Audit limits its size.
 	AuditDir string
 	Audit    audit.Config
-	LogQuota int64 // bytes of the output of all runs in DataDir; 0 is DefaultLogQuota
+	LogQuota int64 // maximum size of the output of all runs in DataDir, in bytes; 0 means DefaultLogQuota
 
-	Park      Park          // which calls are parked; empty is ParkOverdue
-	ParkAfter time.Duration // how long callers wait before a call is parked; 0 is DefaultParkAfter, or less if MaxLimits.Background requires it; negative is never
+	Park      Park          // which calls are parked; empty means ParkOverdue
+	ParkAfter time.Duration // how long callers wait before a call is parked; 0 means DefaultParkAfter, or less if MaxLimits.Background requires it; negative means never
 
-	// OnNotice is called when a run has ended whose session is to be notified: see
-	// background.Config.OnNotice. If it is nil, only [Session.Notices] reports them.
+	// OnNotice is called when a run has ended and its session is to be notified: see
+	// background.Config.OnNotice. If it is nil, only [Session.Notices] reports such ends.
 	OnNotice func(n wire.Notice)
 
 	// Watch reloads the plugins whenever something in Folders changes, until the
@@ -103,12 +104,12 @@ type Config struct {
 	OnReload func(c plugins.Changes)
 
 	// Host limits the memory and the number of calls, the warm instances and the size of
-	// CacheDir. Its CacheDir and Logger are by default those of this Config.
+	// CacheDir. Its CacheDir and Logger default to those of this Config.
 	Host host.Config
 
-	// Secrets are the values that go into HTTP requests by the rules of Grants. With nil,
-	// a call that needs one requires a connection. A [*vault.Vault] can also have secrets
-	// of users, see [Service.Secrets].
+	// Secrets provides the values that go into HTTP requests by the rules of Grants. If it
+	// is nil, a call that needs one requires a connection. A [*vault.Vault] can also hold
+	// secrets of users, see [Service.Secrets].
 	Secrets host.Secrets
 
 	// Listing is how models discover tools. Keys are names as agents see them, or
@@ -145,12 +146,12 @@ type Approval struct {
 	Schedule *wire.Schedule
 }
 
-// Service calls and spawns the tools of a set of plugins, which may change while
-// it runs. It is safe for concurrent use.
+// Service calls and spawns the tools of a set of plugins. The plugins may change while it
+// runs. It is safe for concurrent use.
 type Service struct {
 	store
 
-	cfg         Config // as opened; see now for fields that may have changed
+	cfg         Config // configuration as opened; see now for fields that may have changed
 	stages      stages // the stages of each kind of call
 	process     string // random id of this Service: identifies it among the hosts
 	log         *slog.Logger
@@ -176,7 +177,7 @@ type Service struct {
 
 	versions *versions.Store
 	reloads  *reload.Reloader
-	changed  reload.Signal // what models see of the tools
+	changed  reload.Signal // sent when the tools may have changed as models see them
 
 	configuring sync.Mutex // held by Reconfigure
 	watching    sync.WaitGroup
@@ -296,9 +297,8 @@ func (s *Service) waits(what string) { s.step.Store(&what) }
 // maxUnfinished is how many runs WaitsFor names.
 const maxUnfinished = 5
 
-// WaitsFor describes in a line what [Service.Close] waits for: the part of the
-// service, and the runs and calls that have not ended. It is empty while Close is
-// not waiting.
+// WaitsFor describes on one line what [Service.Close] waits for: the part of the service,
+// and the runs and calls that have not ended. It is empty while Close is not waiting.
 func (s *Service) WaitsFor() string {
 	step := s.step.Load()
 	if step == nil || *step == "" || s.runs == nil {
@@ -330,7 +330,7 @@ func (s *Service) WaitsFor() string {
 // Stats are figures for operators.
 type Stats struct {
 	Runs    background.Stats `json:"runs"`
-	Host    host.Stats       `json:"host"` // calls, those of runs included
+	Host    host.Stats       `json:"host"` // figures of calls, including the calls of runs
 	Storage StorageStats     `json:"storage"`
 }
 
@@ -350,8 +350,8 @@ func (s *Service) Tools() []*plugins.Tool { return s.registry.Tools() }
 // Problems returns the plugins that were not loaded, and why.
 func (s *Service) Problems() []plugins.Problem { return s.registry.Problems() }
 
-// Compile compiles all plugins now, as [plugins.Registry.Compile] does, so that
-// no first call has to.
+// Compile compiles all plugins now, as [plugins.Registry.Compile] does, so that their first
+// calls do not have to.
 func (s *Service) Compile(ctx context.Context, progress func(done, total int, file string, err error)) error {
 	return s.registry.Compile(ctx, progress)
 }

@@ -21,8 +21,8 @@ import (
 // Session gives access to one session: its runs, their output, its schedules and its
 // notices. It is a small value, safe for concurrent use.
 //
-// For a run that the session does not have, the error has the reason
-// [wire.CodeNotFound]: see [ReasonOf].
+// If the session has no such run, the error has the reason [wire.CodeNotFound]: see
+// [ReasonOf].
 type Session struct{ in runs.Session }
 
 // Session returns the session with that name. An unknown session is empty.
@@ -42,7 +42,7 @@ type RunQuery struct {
 	Parent  string // only children of the run with this id
 	Active  bool   // only runs that have not ended
 	Before  string // only runs submitted before the run with this id
-	Limit   int    // at most this many; 0 is no limit
+	Limit   int    // at most this many; 0 means no limit
 	RunFilter
 }
 
@@ -55,19 +55,19 @@ type (
 
 // CheckRequest is a request to check runs. Only IDs is required.
 type CheckRequest struct {
-	IDs      []string      // 1 to MaxIDs
-	Wait     time.Duration // how long to wait for the end; cut to MaxWait
-	Until    string        // UntilAny or UntilAll; empty is UntilAny
-	Cursor   string        // from an earlier excerpt: show only later output; only with one id
-	MaxChars int           // characters of output of each run; 0 shows none
-	Large    int           // bytes of the results and contents of all runs; more is left out. 0 is no limit
+	IDs      []string      // ids of 1 to MaxIDs runs
+	Wait     time.Duration // how long to wait for runs to end; cut to MaxWait
+	Until    string        // UntilAny or UntilAll; empty means UntilAny
+	Cursor   string        // cursor from an earlier excerpt, to show only later output; only with one id
+	MaxChars int           // maximum length of the output of each run, in characters; 0 shows none
+	Large    int           // maximum size of the results and content of all runs together, in bytes; the rest is left out. 0 means no limit
 }
 
 // Limits and modes of checks.
 const (
 	MaxIDs   = background.MaxIDs   // runs of one check
 	MaxWait  = background.MaxWait  // the longest wait of a check
-	MaxChars = background.MaxChars // characters of output of one run
+	MaxChars = background.MaxChars // maximum length of the output of one run, in characters
 
 	UntilAny = string(background.UntilAny) // wait for the first run to end
 	UntilAll = string(background.UntilAll) // wait for all of them
@@ -88,7 +88,7 @@ type Artifact interface {
 // Run returns a run without its arguments, its result and its content.
 func (v Session) Run(ctx context.Context, id string) (wire.Run, error) { return v.in.Run(ctx, id) }
 
-// WholeRun returns a run with everything it has, however large.
+// WholeRun returns a run with all its parts, however large.
 func (v Session) WholeRun(ctx context.Context, id string) (wire.Run, error) {
 	return v.in.WholeRun(ctx, id)
 }
@@ -99,12 +99,12 @@ func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
 	return v.in.List(ctx, engine.Query{Session: q.Session, Parent: q.Parent, Active: q.Active, Before: q.Before, Limit: q.Limit, Filter: q.RunFilter})
 }
 
-// Check returns runs with everything they have. If asked to, it waits for them to end. It
-// returns early if one of them asks its user something: that run may not end before
-// somebody answers.
+// Check returns runs with all their parts. If asked to, it waits for them to end. It returns
+// early if one of them asks its user something: that run may not end before somebody
+// answers.
 //
-// Ids that the session does not have are in Missing; if it has none of them, that is the
-// error. Notices stay pending.
+// Missing lists the ids that the session does not have; if it has none of them, Check
+// returns an error. Notices stay pending.
 func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 	return v.in.Check(ctx, background.CheckRequest{
 		IDs: r.IDs, Wait: r.Wait, Until: background.Until(r.Until), Cursor: r.Cursor, MaxChars: cmp.Or(r.MaxChars, -1), Peek: true,
@@ -115,8 +115,9 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 // ctx is done. A watcher that is too slow gets [wire.EventMissed].
 func (v Session) Watch(ctx context.Context) <-chan wire.Event { return v.in.Watch(ctx) }
 
-// Stop asks a run and its children to end, and waits until they have, or the grace period
-// is over. The record keeps by as the requester; empty means the session's agent.
+// Stop asks a run and its children to end, and waits until they have ended or the grace
+// period is over. The parameter by is recorded as the requester; empty means the session's
+// agent.
 func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.Stopped, error) {
 	return v.in.Stop(ctx, id, by, how)
 }
@@ -126,10 +127,10 @@ func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.S
 // makes these checks.
 func (v Session) Remove(ctx context.Context, id string) error { return v.in.Remove(ctx, id) }
 
-// Rerun starts a run with the tool, arguments, title, deadline and locale of an earlier
-// run, in the session of that run, after the checks of [Session.Spawn]. A run with secret
-// arguments is refused, because they were not stored. The new run keeps by as the
-// requester; empty means the session's agent.
+// Rerun starts a run with the tool, arguments, title, deadline and locale of an earlier run,
+// in the session of that run, after the checks of [Session.Spawn]. A run with secret
+// arguments is refused, because they were not stored. The parameter by is recorded as the
+// requester of the new run; empty means the session's agent.
 func (v Session) Rerun(ctx context.Context, id, by string) (wire.Run, error) {
 	return v.in.Rerun(ctx, id, by)
 }
@@ -142,8 +143,9 @@ func (v Session) Diagnosis(ctx context.Context, id string) (*wire.Diagnosis, err
 }
 
 // Calls returns the calls made by the tool of a run, directly and through other tools,
-// including calls that were runs of their own: of each run the first [wire.MaxInnerCalls]
-// calls of its last attempt, and 1,000 in all. It is for people, not for models.
+// including calls that were runs of their own. It returns the first [wire.MaxInnerCalls]
+// calls of the last attempt of each run, and at most 1,000 calls in all. It is for people,
+// not for models.
 func (v Session) Calls(ctx context.Context, id string) (wire.InnerCalls, error) {
 	return calllog.Reader{Find: v.in.Find, Payload: v.in.Manager.Payload}.Tree(ctx, id)
 }
@@ -165,15 +167,15 @@ func (v Session) Open(ctx context.Context, id, name string) (Artifact, error) {
 	return v.in.Manager.Open(ctx, v.in.Name, id, name)
 }
 
-// Notices returns the pending notices of runs that have ended, at most limit of
-// them; 0 is no limit. They stay pending until they are acknowledged.
+// Notices returns up to limit pending notices of runs that have ended; 0 means no limit.
+// They stay pending until they are acknowledged.
 func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 	return v.in.Notices(ctx, limit)
 }
 
-// SelectNotices is Notices for the runs that want returns true for: at most limit of the
-// first 100 pending ones. It calls want for one run after the other, and stops once there
-// are limit of them.
+// SelectNotices is like Notices, but only for the runs for which want returns true: at most
+// limit of the first 100 pending ones. It calls want for one run after another, and stops
+// once it has found limit of them.
 func (v Session) SelectNotices(ctx context.Context, limit int, want func(wire.Run) bool) (wire.Notices, error) {
 	return v.in.SelectNotices(ctx, limit, want)
 }
@@ -186,8 +188,8 @@ func (v Session) Acknowledge(ctx context.Context, ids []string) error {
 	return v.in.Manager.Acknowledge(ctx, v.in.Name, ids)
 }
 
-// Snapshot describes the session's active runs to a model whose conversation
-// was cut, in at most 1,000 characters. It is empty without active runs.
+// Snapshot describes, in at most 1,000 characters, the session's active runs to a model
+// whose conversation was cut. It is empty if there are no active runs.
 func (v Session) Snapshot(ctx context.Context) (string, error) {
 	return v.in.Manager.Snapshot(ctx, v.in.Name, CheckBackground)
 }
@@ -202,13 +204,13 @@ func (v Session) End(ctx context.Context) error {
 	return v.in.Manager.EndSession(ctx, v.in.Name)
 }
 
-// Questions returns the open questions of a run to its user, by key; nil without any.
+// Questions returns the open questions of a run to its user, by key; nil if there are none.
 func (v Session) Questions(ctx context.Context, id string) (map[string]abi.Question, error) {
 	return v.in.Questions(ctx, id)
 }
 
-// Asked returns a channel that is closed as soon as one of those runs asks its user
-// something; at once if one already does. Call stop when done.
+// Asked returns a channel that is closed as soon as one of these runs asks its user
+// something, or at once if one already does. Call stop when done.
 func (v Session) Asked(ctx context.Context, ids []string) (asked <-chan struct{}, stop func()) {
 	return v.in.Asked(ctx, ids)
 }
@@ -220,8 +222,8 @@ func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.A
 	return v.in.Answer(ctx, id, answers)
 }
 
-// Send sends a message, at most 16 KiB of JSON, to an active run whose tool reads
-// messages (the hint messages of its manifest). The record keeps by as the sender; empty
+// Send sends a message, at most 16 KiB of JSON, to an active run whose tool reads messages
+// (the hint messages of its manifest). The parameter by is recorded as the sender; empty
 // means the session's agent. A run has at most 64 unread messages, 256 KiB together. In a
 // dry run the message has no id, and is not sent.
 func (v Session) Send(ctx context.Context, id, by string, message json.RawMessage) (wire.Message, error) {
@@ -251,9 +253,9 @@ func CheckAnswer(key string, q abi.Question, a abi.Answer) error { return questi
 // sequences and control characters.
 func Clean(raw []byte) string { return output.Clean(raw) }
 
-// PartialRune returns how many bytes at the end of a piece of output are an incomplete
+// PartialRune returns how many bytes at the end of a piece of output belong to an incomplete
 // character.
 func PartialRune(p []byte) int { return output.PartialRune(p) }
 
-// Partial is PartialRune that also counts an incomplete escape sequence.
+// Partial is like PartialRune, but also counts an incomplete escape sequence.
 func Partial(p []byte) int { return output.Partial(p) }

@@ -49,11 +49,12 @@ func (s *settings) check() error {
 	return errors.Join(s.cfg.check(s.rules.MaxBackground()), s.approvals.Policy.Check(), s.Listings().Check())
 }
 
-// now returns the settings in force. A call keeps those its tool was found with.
+// now returns the settings in force. A call keeps the settings that were in force when its
+// tool was found.
 func (s *Service) now() *settings { return s.registry.View().Attached().(*settings) }
 
-// changed returns c with the fields of another configuration that may change while a
-// Service is open.
+// changed returns a copy of c with those fields taken from another configuration that may
+// change while a Service is open.
 func (c Config) changed(to Config) Config {
 	c.Folders, c.Grants, c.Interpret, c.Verifier, c.Lock = to.Folders, to.Grants, to.Interpret, to.Verifier, to.Lock
 	c.Limits, c.MaxLimits, c.Answer, c.Park, c.ParkAfter = to.Limits, to.MaxLimits, to.Answer, to.Park, to.ParkAfter
@@ -72,8 +73,8 @@ func (c Config) fixed(to Config) error {
 	return nil
 }
 
-// differing returns the name of the first field of a struct whose values differ; for
-// Runs, Lock and Host, that of the field in it.
+// differing returns the name of the first field of a struct whose values differ; for Runs,
+// Lock and Host, the name of the field within it.
 func differing(a, b reflect.Value) string {
 	for i := range a.NumField() {
 		name, x, y := a.Type().Field(i).Name, a.Field(i), b.Field(i)
@@ -93,18 +94,20 @@ func differing(a, b reflect.Value) string {
 	return ""
 }
 
-// Reconfigure changes the configuration while the Service is open, and reloads the
-// plugins. The function change gets a copy of the one in force. It may set Folders,
-// Grants, Interpret, Verifier, Lock, Limits, MaxLimits, Answer, Park, ParkAfter, Secrets,
-// Listing, Approvals, Approve, Watch, and of Runs what [background.Manager.Reconfigure]
-// names. It must replace maps and slices of the copy, not modify them.
+// Reconfigure changes the configuration while the Service is open, and reloads the plugins.
+// The function change gets a copy of the configuration in force. It may set Folders, Grants,
+// Interpret, Verifier, Lock, Limits, MaxLimits, Answer, Park, ParkAfter, Secrets, Listing,
+// Approvals, Approve, Watch, and of Runs what [background.Manager.Reconfigure] names. It
+// must replace maps and slices of the copy, not modify them.
 //
-// All changes apply at once. Calls and runs that have begun keep the plugin, the grants,
-// the limits and the secrets they began with. A tool that they call is a call of its own.
+// All changes apply at once. Calls and runs that have begun keep the plugin, the grants, the
+// limits and the secrets they began with. If they call another tool, that counts as a new
+// call.
 //
-// The error is a *[background.FieldError] for a field that cannot change, or for
-// contradictory values, or for keys that cannot decrypt what is stored. Otherwise it is the
-// cause of ctx, or matches [host.ErrClosed]. After an error, nothing has changed. Concurrent changes are made one after the other.
+// The error is a *[background.FieldError] for a field that cannot change, for contradictory
+// values, or for keys that cannot decrypt what is stored. Otherwise it is the cause of ctx,
+// or matches [host.ErrClosed]. After an error, nothing has changed. Concurrent changes are
+// made one after the other.
 func (s *Service) Reconfigure(ctx context.Context, change func(*Config)) (plugins.Changes, error) {
 	s.configuring.Lock()
 	defer s.configuring.Unlock()

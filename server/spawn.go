@@ -14,25 +14,25 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// SpawnRequest says what to run in the background. Only Tool is required.
+// SpawnRequest describes a run to start in the background. Only Tool is required.
 type SpawnRequest struct {
-	Tool           string          // as in Definitions; must support background runs
-	Args           json.RawMessage // an object; nil is {}
+	Tool           string          // name of the tool, as in Definitions; it must support background runs
+	Args           json.RawMessage // an object; nil means {}
 	Parsed         Args            // parsed arguments, instead of Args
-	Title          string          // at most 120 characters; empty is the tool's own
-	Silent         bool            // the session is not notified of the end
-	Wake           wire.Wake       // which ends the session is notified of; empty is wire.WakeEnd, or wire.WakeNone if Silent
-	Timeout        time.Duration   // hard deadline; 0 is the tool's
-	IdempotencyKey string          // at most 128 characters; the same key, tool and arguments return the run that exists
+	Title          string          // title of the run, at most 120 characters; empty means the tool's own
+	Silent         bool            // the session is not notified when the run ends
+	Wake           wire.Wake       // which ends the session is notified of; empty means wire.WakeEnd, or wire.WakeNone if Silent
+	Timeout        time.Duration   // hard deadline; 0 means the tool's
+	IdempotencyKey string          // key of at most 128 characters; the same key, tool and arguments return the existing run
 	By             string          // the requester, if it is not the session's agent
 	Locale         string          // BCP 47, at most MaxLocale bytes, for the sentences for people in the record; empty if unknown
 	Parent         string          // an active run of the session; if empty, the run, if any, whose Go tool was passed the context
 	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
 }
 
-// Spawn starts a background run and returns at once. It makes the checks of
-// [Service.Call], and also checks that the tool supports background runs. Reused says that
-// the run is an earlier one with the same idempotency key.
+// Spawn starts a background run and returns at once. It makes the checks of [Service.Call],
+// and also checks that the tool supports background runs. Reused is set in the result if the
+// run is an earlier one with the same idempotency key.
 func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) {
 	return v.in.Spawn(ctx, runs.SpawnRequest(req), approval.User{})
 }
@@ -77,13 +77,13 @@ const MaxLocale = runs.MaxLocale
 // CheckLocale returns an error for an invalid locale. An empty one is valid.
 func CheckLocale(locale string) error { return runs.CheckLocale(locale) }
 
-// ScheduleRequest says what to run and when: repeatedly, with Cron, or once, with At. Set
-// exactly one of the two.
+// ScheduleRequest describes a run and when to start it: repeatedly, with Cron, or once, with
+// At. Set exactly one of the two.
 type ScheduleRequest struct {
 	SpawnRequest
-	Cron     string       // five fields
-	At       time.Time    // in the future
-	Timezone string       // an IANA name; empty is UTC
+	Cron     string       // cron expression of five fields
+	At       time.Time    // time in the future
+	Timezone string       // name of an IANA time zone; empty means UTC
 	Overlap  wire.Overlap // what to do while the last run is still active; empty skips the firing
 }
 
@@ -130,8 +130,9 @@ func (v Schedules) Enable(ctx context.Context, id string) (wire.Schedule, error)
 
 // Fire queues a run of a schedule now, even of a disabled one. As at each firing, the checks
 // of [Session.Spawn] are made when the run starts. While an earlier run of the schedule is
-// active, its overlap applies: a skipped firing is an error with the reason wire.CodeConflict.
-// The run keeps by as the requester; empty means the creator of the schedule.
+// active, the schedule's overlap applies: a skipped firing is an error with the reason
+// wire.CodeConflict. The parameter by is recorded as the requester of the run; empty means
+// the creator of the schedule.
 func (v Schedules) Fire(ctx context.Context, id, by string) (wire.Run, error) {
 	return runs.Schedules(v.in).Fire(ctx, id, by)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/toolhost/toolhost/server/telemetry"
 )
 
-// stages are the paths of a call. What a list leaves out is not checked: SECURITY.md
+// stages are the paths of a call. A check that a list leaves out is not made: SECURITY.md
 // promises that a call of a tool by a tool has the checks of an agent's call.
 type stages struct {
 	direct callFunc // calls of agents and programs
@@ -26,7 +26,8 @@ type stages struct {
 	run    callFunc // background runs in execution
 }
 
-// openStages builds the lists. A comment names the file of a stage that is not here.
+// openStages builds the lists. A comment names the file of each stage that is not in this
+// one.
 func (s *Service) openStages() {
 	x, follow := s.executor, s.executor.Follower
 	again := repeat.Repeater{Runs: s.runs, Follower: follow, Log: s.log}
@@ -158,7 +159,7 @@ func accept(closed *atomic.Bool) func(context.Context, call) (call, error) {
 }
 
 // find finds the tool. If its plugin is replaced before the tool has run, it calls the new
-// one. With versions, notes name the version of the plugin.
+// one. If versions is set, notes name the version of the plugin.
 func find(lookup func(ctx context.Context, c call) (*catalog.Tool, error), versions bool) stage {
 	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {
@@ -184,7 +185,8 @@ func find(lookup func(ctx context.Context, c call) (*catalog.Tool, error), versi
 // admitStored makes the checks of [catalog.Tool.AdmitStored] before a run.
 func admitStored(_ context.Context, c call) (call, error) { return c, c.tool.AdmitStored(c.Parsed) }
 
-// admit makes the checks of [catalog.Tool.Admit], and those of the tool that makes the call.
+// admit makes the checks of [catalog.Tool.Admit] and, for a nested call, the check of
+// [catalog.Tool.AdmitCallOf].
 func admit(annotate func(*catalog.Tool) Annotations) func(context.Context, call) (call, error) {
 	return func(_ context.Context, c call) (_ call, err error) {
 		c.Parsed, c.note.Corrected, err = c.tool.Admit(c.Parsed)
@@ -212,7 +214,8 @@ func prepare(_ context.Context, c call) (call, error) {
 	return c, nil
 }
 
-// measure counts what tools use. The usage of a nested call counts for the tool that makes it.
+// measure counts what tools use. The usage of a nested call is counted for the tool that
+// makes the call.
 func measure(t *telemetry.Telemetry) stage {
 	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {

@@ -20,8 +20,8 @@ import (
 
 // Quotas of a Config.DataDir.
 const (
-	DefaultLogQuota    = 1 << 30 // bytes of the output of all runs
-	DefaultRecordQuota = 1 << 30 // bytes of the records of all runs and schedules
+	DefaultLogQuota    = 1 << 30 // size of the output of all runs, in bytes
+	DefaultRecordQuota = 1 << 30 // size of the records of all runs and schedules, in bytes
 )
 
 // ErrDamaged is the error of Open for a Config.DataDir whose database is damaged, or not
@@ -44,14 +44,14 @@ var ErrNoBackup = storage.ErrNoBackup
 // that does not report it.
 type StorageStats = storage.Stats
 
-// store has what outlasts a Service.
+// store holds what outlives a Service.
 type store struct {
 	storage *storage.Store
 	engine  engine.Engine // engine of the storage
 	audit   record.Auditor
 }
 
-// openStore opens what outlasts the service.
+// openStore opens what outlives the service.
 func (s *Service) openStore(ctx context.Context) (err error) {
 	s.storage, err = storage.Open(ctx, storage.Config{Engine: s.cfg.Engine, DataDir: s.cfg.DataDir, LogQuota: s.cfg.LogQuota, Logger: s.log})
 	if err != nil {
@@ -102,8 +102,8 @@ func BackupDir(ctx context.Context, dir string, w io.Writer, log *slog.Logger) e
 }
 
 // Restore creates a Config.DataDir from a backup. The folder dir must be missing or empty,
-// or the error matches [os.ErrExist]. It is then complete, or untouched. Open treats runs
-// that were active in the backup as interrupted: they may have continued since.
+// otherwise the error matches [os.ErrExist]. Afterwards it is complete, or untouched. Open
+// treats runs that were active in the backup as interrupted: they may have continued since.
 func Restore(ctx context.Context, backup *os.File, dir string) error {
 	return storage.Restore(ctx, backup, dir)
 }
