@@ -1,4 +1,4 @@
-// Package agent has the agent's own tools, in addition to those of the catalog. They
+// Package agent provides the agent's own tools, in addition to those of the catalog. They
 // spawn, check and stop background runs, send them messages, and search for tools. The
 // package reads the arguments of a call, acts on the runs of one session, and words the
 // answer for a model.
@@ -33,13 +33,13 @@ const (
 	ToolsSearch       = "tools_search"
 )
 
-// How the end of a run reaches its caller, if that named the session, and if not.
+// How the end of a run reaches its caller: one that named the session, and one that did not.
 const (
 	EndsNotified = "its end comes with a later tool result"
 	EndsChecked  = "wait for its end with " + CheckBackground
 )
 
-// Names are the names of the agent's own tools.
+// Names lists the names of the agent's own tools.
 var Names = []string{SpawnBackground, CheckBackground, StopBackground, MessageBackground, ToolsSearch}
 
 // NoticeHints are the hints in notices for agents.
@@ -54,12 +54,12 @@ type Call struct {
 	DryRun  bool
 	Unnamed bool          // the caller did not name the session
 	MaxWait time.Duration // longest wait for the end of a run, if shorter than [background.MaxWait]; 0: none
-	// File returns how the agent reads a file of a run; empty if it cannot.
+	// File returns the name by which the agent reads a file of a run; empty if it cannot.
 	File func(r engine.Run, name string) string
 }
 
-// A Session has the runs and schedules of one session, for the agent's tools. An error
-// describes the agent's mistake, see package reason.
+// A Session gives the agent's tools access to the runs and schedules of one session. Its
+// errors describe mistakes of the agent, see package reason.
 type Session interface {
 	spawner
 	checker
@@ -67,7 +67,7 @@ type Session interface {
 	messenger
 }
 
-// Records are the records of runs and schedules of all sessions.
+// Records gives access to the records of the runs and schedules of all sessions.
 type Records interface {
 	List(ctx context.Context, q engine.Query) ([]engine.Run, error)
 	Schedules(ctx context.Context, session string) ([]engine.Schedule, error)
@@ -81,7 +81,7 @@ type Tool struct {
 	definition wire.Definition
 	schema     json.RawMessage // accepted arguments; models see less, see shownSchema
 	input      *schema.Schema
-	found      *abi.Tool // what a search finds
+	found      *abi.Tool // the tool as a search finds it
 	run        runFunc
 }
 
@@ -92,10 +92,10 @@ type runFunc func(ctx context.Context, s Session, c Call) (any, error)
 type Tools struct {
 	catalog *catalog.Catalog
 	records Records
-	all     []*Tool // whether models see them or not
+	all     []*Tool // all tools, whether models see them or not
 }
 
-// New returns the agent's own tools, next to those of a catalog.
+// New returns the agent's own tools, for use with those of a catalog.
 func New(c *catalog.Catalog, records Records) (*Tools, error) {
 	a := &Tools{catalog: c, records: records}
 	run := map[string]runFunc{SpawnBackground: spawn, CheckBackground: check, StopBackground: stop, MessageBackground: message, ToolsSearch: a.search}
@@ -128,7 +128,7 @@ func (a *Tools) Lookup(name string) *Tool {
 	return nil
 }
 
-// Call runs the tool. Its session is nil if the call has none; only the search works then.
+// Call runs the tool. The session is nil if the call has none; only the search works then.
 func (t *Tool) Call(ctx context.Context, s Session, c Call) (abi.Result, error) {
 	args, _, problems := t.input.Fit(listed(t.schema, c.Args))
 	if len(problems) > 0 {
@@ -165,8 +165,8 @@ func decode[T any](args catalog.Args) (in T, err error) {
 	return in, err
 }
 
-// seconds is a number of seconds from JSON, where 60.0 is an integer and 1e300 is valid.
-// Negative numbers are 0.
+// seconds converts a number of seconds from JSON, where 60.0 is an integer and 1e300 is
+// valid. Negative numbers become 0.
 func seconds(n float64) time.Duration {
 	return time.Duration(max(0, min(n, 1e9))) * time.Second
 }

@@ -21,13 +21,13 @@ import (
 
 // The default wait of check_background, and the sizes of its answers.
 const (
-	defaultWait = 60 * time.Second // for the end of named runs
-	maxAnswer   = 50_000           // characters of one answer
-	maxInline   = 8 << 10          // bytes of a result shown whole
-	envelope    = 400              // characters of a report without its output and its result
-	minRoom     = 32               // characters; nothing is cut to less
-	maxRows     = 20               // runs of a list
-	maxRowTitle = 40               // characters of a title in a list
+	defaultWait = 60 * time.Second // wait for the end of runs that the agent names
+	maxAnswer   = 50_000           // maximum length of one answer, in characters
+	maxInline   = 8 << 10          // maximum size of a result shown whole, in bytes
+	envelope    = 400              // length of a report without its output and its result, in characters
+	minRoom     = 32               // characters; with less room than that, no text is cut further
+	maxRows     = 20               // maximum number of runs shown in a list
+	maxRowTitle = 40               // maximum length of a title in a list, in characters
 )
 
 // portion returns the characters available to the output, and to the result, of each of n runs.
@@ -44,8 +44,8 @@ type checker interface {
 	Check(ctx context.Context, r background.CheckRequest) (background.CheckResult, error)
 	// Questions returns the open questions of a run to its user, by key.
 	Questions(ctx context.Context, run engine.Run) map[string]abi.Question
-	// Asking returns the ids of the runs that wait for their user: all that are running,
-	// and those of the given ones that are suspended.
+	// Asking returns the ids of the runs that wait for their user: all such runs that are
+	// running, and such runs among the suspended ones passed to it.
 	Asking(ctx context.Context, suspended []engine.Run) []string
 }
 
@@ -57,7 +57,7 @@ type row struct {
 	Status         engine.Status `json:"status"`
 	Unsaved        bool          `json:"unsaved,omitempty"`
 	Parent         string        `json:"parent,omitempty"` // the run that started it
-	ElapsedSeconds float64       `json:"elapsed_seconds"`  // since the start, to the end
+	ElapsedSeconds float64       `json:"elapsed_seconds"`  // time from the start to the end, or until now
 }
 
 func newRow(r engine.Run, title string) row {
@@ -80,8 +80,8 @@ type report struct {
 	WaitedSeconds     float64          `json:"waited_seconds,omitempty"`
 	DeadlineInSeconds float64          `json:"deadline_in_seconds,omitempty"`
 	WaitsUntil        time.Time        `json:"waits_until,omitzero"`
-	ResultPath        string           `json:"result_path,omitempty"` // if it has more than is shown
-	LogPath           string           `json:"log_path,omitempty"`    // likewise
+	ResultPath        string           `json:"result_path,omitempty"` // file with the whole result, if only a part is shown
+	LogPath           string           `json:"log_path,omitempty"`    // file with the whole log, if only a part of the output is shown
 	Next              string           `json:"next,omitempty"`        // advice
 	shape.Omission
 	Awaited []string `json:"waiting_for_input,omitempty"` // questions to its user
@@ -94,7 +94,7 @@ type listing struct {
 	Finished  int           `json:"finished"`
 	Tasks     []row         `json:"tasks"`
 	More      int           `json:"more,omitempty"`              // runs that are not shown
-	Schedules []scheduleRow `json:"schedules,omitempty"`         // enabled ones, newest first
+	Schedules []scheduleRow `json:"schedules,omitempty"`         // enabled schedules, newest first
 	Awaiting  []string      `json:"waiting_for_input,omitempty"` // runs that are held, or have open questions to their user
 }
 
@@ -161,7 +161,7 @@ func check(ctx context.Context, s Session, c Call) (any, error) {
 	return checkRuns(ctx, s, r, o)
 }
 
-// longest returns a wait, cut to the longest one of the call.
+// longest cuts a wait to the longest that the call allows.
 func (c Call) longest(wait time.Duration) time.Duration {
 	if c.MaxWait > 0 {
 		wait = min(wait, c.MaxWait)
@@ -169,7 +169,7 @@ func (c Call) longest(wait time.Duration) time.Duration {
 	return min(wait, background.MaxWait)
 }
 
-// waitForAny waits for the next end of an active run, or until one asks its user.
+// waitForAny waits until an active run ends, or asks its user something.
 func waitForAny(ctx context.Context, s checker, wait time.Duration) error {
 	runs, err := s.Runs(ctx)
 	if err != nil {
@@ -198,16 +198,16 @@ type reportOptions struct {
 	several   bool                                   // the answer has other reports too
 	asked     bool                                   // the agent wants output even of a successful run
 	shortened time.Duration                          // longest wait here, if the agent asked for a longer one
-	result    int                                    // bytes of a result shown whole
+	result    int                                    // maximum size of a result shown whole, in bytes
 	file      func(r engine.Run, name string) string // how to read a file of a run; empty if that is impossible
 }
 
 // recently is how long the default list shows a run that has ended.
 const recently = time.Hour
 
-// list lists the runs and schedules of the session: active ones, and ended ones: all,
-// none, or, if finished is nil, those of the last hour. An empty list of an unnamed
-// session says nothing about the caller's other runs.
+// list lists the schedules and the active runs of the session, and of its ended runs all,
+// none, or, if finished is nil, those of the last hour. An empty list of an unnamed session
+// says nothing about the caller's other runs.
 func list(ctx context.Context, s checker, finished *bool, unnamed bool) (any, error) {
 	runs, err := s.Runs(ctx)
 	if err != nil {

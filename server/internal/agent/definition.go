@@ -10,7 +10,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// builtin are the definitions of the tools, without what is the same for all of them.
+// builtin holds the definitions of the tools, without the parts that are the same for all of
+// them.
 var builtin = []wire.Definition{{
 	Name: SpawnBackground, Title: "Spawn Background",
 	Description: "Run a tool in the background. Returns a task_id at once; continue with other work: " + EndsNotified + ". With schedule it runs later.",
@@ -31,7 +32,7 @@ var builtin = []wire.Definition{{
 	Annotations: wire.Annotations{ReadOnly: true, Idempotent: true},
 }}
 
-// offered returns those of the agent's tools that a model can call. A model pays for each
+// offered returns the agent's own tools that a model can call. A model pays for each
 // definition in every call, so tools without a use are left out. If some tool runs in the
 // background, all but message_background are offered, and that one too if such a tool reads
 // messages. While there are runs, check and stop are always offered: a reload may have
@@ -81,8 +82,8 @@ func (a *Tools) Names() (names []string) {
 	return names
 }
 
-// Definitions returns the tools as models see them next to those tools of the catalog.
-// Schedules reports whether the host has schedules.
+// Definitions returns the agent's tools as models see them next to these tools of the
+// catalog. The parameter schedules says whether the host has schedules.
 func (a *Tools) Definitions(tools []*catalog.Tool, schedules bool) (all []wire.Definition) {
 	for _, t := range a.offered(tools) {
 		all = append(all, a.define(t, tools, schedules))
@@ -90,7 +91,8 @@ func (a *Tools) Definitions(tools []*catalog.Tool, schedules bool) (all []wire.D
 	return all
 }
 
-// define returns the definition of an agent tool, as models see it next to those tools.
+// define returns the definition of one of the agent's tools, as models see it next to these
+// tools of the catalog.
 func (a *Tools) define(t *Tool, tools []*catalog.Tool, schedules bool) wire.Definition {
 	scripted := catalog.Scripted(tools)
 	d := t.definition
@@ -114,13 +116,13 @@ func (a *Tools) define(t *Tool, tools []*catalog.Tool, schedules bool) wire.Defi
 	return d
 }
 
-// deferred reports whether models find one of the agent's tools by search only. With
-// scripts, models need only the tools to check and to search.
+// deferred reports whether models find one of the agent's tools by search only. If they have
+// a tool that runs scripts, they need only the agent's tools that check and search.
 func (a *Tools) deferred(name string, scripted bool) bool {
 	return name != ToolsSearch && a.catalog.Listings().Defers(name, !scripted || name == CheckBackground)
 }
 
-// entries returns those of the agent's tools that models find by search only.
+// entries returns the agent's own tools that models find by search only.
 func (a *Tools) entries() (all []catalog.Entry) {
 	tools := a.catalog.Tools()
 	scripted := catalog.Scripted(tools)
@@ -139,9 +141,9 @@ const (
 	textCheckShort     = "Wait for calls that continue in the background (answered with type background: do not repeat those). Answers status, output and result."
 )
 
-// backgroundNames returns the tools that can be spawned, and those that read messages. If
-// a tool that can be spawned is deferred, it returns no names: a schema that lists names
-// would exclude that tool.
+// backgroundNames returns the names of the tools that can be spawned, and of those that read
+// messages. If a tool that can be spawned is deferred, it returns no names: a schema that
+// lists names would exclude that tool.
 func backgroundNames(tools []*catalog.Tool) (names, readers []string) {
 	some := true
 	for _, t := range tools { // sorted by name

@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A messenger sends messages to runs. In a dry run it sends nothing. An empty by is the
+// A messenger sends messages to runs. In a dry run it sends nothing. An empty by means the
 // agent.
 type messenger interface {
 	Send(ctx context.Context, id, by string, message json.RawMessage) (wire.Message, error)

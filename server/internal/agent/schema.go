@@ -16,7 +16,8 @@ import (
 // every call, and still accept the same for everyone else.
 const shownKeyword = "x-shown"
 
-// maxNames is the most tool names that the definition of one of the agent's tools lists.
+// maxNames is the maximum number of tool names that the definition of one of the agent's
+// tools lists.
 const maxNames = 60
 
 // joined encodes members as an object, without spaces.
@@ -26,10 +27,11 @@ func joined(all []schema.Member) json.RawMessage {
 	return b.Bytes()
 }
 
-// shownSchema returns what models see of an agent tool's schema. Hidden are further
-// properties to leave out. Tools are the values of the property tool, left out if they
-// are too many. They are described, not an enum: clients check those themselves, and refuse
-// a misspelt name without the nearest one.
+// shownSchema returns the part of an agent tool's schema that models see. The parameter
+// hidden names further properties to leave out. The parameter tools holds the values of the
+// property tool; if there are too many, they are not shown. They are in its description, not
+// in an enum: clients check an enum themselves, and would refuse a misspelled name without
+// suggesting the nearest one.
 func shownSchema(raw json.RawMessage, tools []string, hidden ...string) json.RawMessage {
 	root := schema.Members(raw)
 	for i := range root {
@@ -70,8 +72,8 @@ func shownProperty(raw json.RawMessage) (parts []schema.Member, visible bool) {
 	return parts, true
 }
 
-// listed returns the arguments of an agent tool with an array of one string in place of a
-// string that is no array itself, where an array is declared.
+// listed returns the arguments of an agent tool, with strings turned into arrays of one
+// string where the schema declares an array. A string that is the JSON of an array stays.
 func listed(raw json.RawMessage, args catalog.Args) catalog.Args {
 	var declared struct {
 		Properties map[string]struct {

@@ -34,7 +34,7 @@ type scheduleAnswer struct {
 	*dryRunPlan
 }
 
-// dryRunPlan is what a dry run would have done.
+// dryRunPlan describes what a dry run would have started.
 type dryRunPlan struct {
 	DryRun          bool   `json:"dry_run"`
 	Tool            string `json:"tool"`
@@ -56,9 +56,8 @@ type scheduleTime struct {
 	Timezone string `json:"timezone"`
 }
 
-// request returns the request of the schedule. Strings are trimmed, and empty ones count
-// as absent. A caller that has not named its session could not list a recurring schedule
-// later.
+// request returns the request for the schedule. Strings are trimmed, and empty ones count as
+// absent. A caller that has not named its session could not list a recurring schedule later.
 func (w scheduleTime) request(run background.SpawnRequest, unnamed bool) (req background.ScheduleRequest, err error) {
 	req = background.ScheduleRequest{SpawnRequest: run, Cron: strings.TrimSpace(w.Cron), Timezone: strings.TrimSpace(w.Timezone)}
 	at := strings.TrimSpace(w.At)

@@ -10,8 +10,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A stopper stops runs, and disables schedules. In a dry run it changes nothing. An empty
-// by is the agent.
+// A stopper stops runs, and disables schedules. In a dry run it changes nothing. An empty by
+// means the agent.
 type stopper interface {
 	Stop(ctx context.Context, id, by string, how wire.Stop) (wire.Stopped, error)
 	Schedule(ctx context.Context, id string) (wire.Schedule, error)
@@ -78,8 +78,8 @@ func stopSchedule(ctx context.Context, s stopper, id string, dryRun bool) (any, 
 	return answer, err
 }
 
-// noSchedule lists the schedules of the session. The answer is the same for schedules
-// that never existed and for those of others.
+// noSchedule returns the error for an unknown schedule, which names the schedules of the
+// session. It is the same for schedules that never existed and for those of other sessions.
 func noSchedule(ctx context.Context, from stopper, id string) error {
 	schedules, err := from.Schedules(ctx)
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A Binding identifies the code and grants that a held run is bound to. The terms of the
-// run have its fields; the run itself has the tool, the arguments, the session, the caller
+// A Binding identifies the code and grants that a held run is bound to. The terms of the run
+// contain its fields; the run itself has the tool, the arguments, the session, the caller
 // and the digest of the plugin.
 type Binding struct {
 	Fingerprint string `json:"approval,omitempty"` // code and grants that a person was asked to approve; empty if the run was never held
-	Process     string `json:"host,omitempty"`     // process with the secret arguments of a ticket
+	Process     string `json:"host,omitempty"`     // process that holds the secret arguments of a ticket
 }
 
 // BindingOf returns the binding of a run.
@@ -70,8 +70,9 @@ func Same(tool *catalog.Tool, run engine.Run) error {
 // the decision.
 var ErrChanged = errors.New("the tool or what it may use has changed since it was shown: look at it again")
 
-// Unchanged returns an error that matches ErrChanged if the tool that would run has other
-// code or other grants than the run was held for, or than the fingerprint that was shown.
+// Unchanged returns an error that matches ErrChanged if the code or the grants of the tool
+// that would run differ from those that the run was held for, or from the fingerprint that
+// was shown.
 func Unchanged(tool *catalog.Tool, run engine.Run, shown string) error {
 	err := tool.SameVersion(run)
 	if err == nil {

@@ -1,6 +1,6 @@
 // Package approval decides which calls a person has to approve, and holds those calls until
-// the decision. It has the questions for the person, the bindings of decisions, and the
-// decisions that are kept for later calls.
+// the decision. It also words the questions for that person, binds decisions to code and
+// grants, and keeps decisions for later calls.
 package approval
 
 import (
@@ -19,7 +19,7 @@ import (
 // A Call is a call that may need approval.
 type Call struct {
 	Session, Tool string
-	Args          json.RawMessage // with secrets
+	Args          json.RawMessage // arguments, with secrets
 	Caller        string          // tool that makes the call; empty for an agent's call
 	Schedule      *wire.Schedule  // schedule that is being made; nil for any other call
 }
@@ -36,7 +36,7 @@ type Audit interface {
 	Admin(action, session, id string)
 }
 
-// A Checker decides which calls need approval, and keeps approvals of later calls. It is
+// A Checker decides which calls need approval, and keeps approvals for later calls. It is
 // safe for concurrent use. All fields are required.
 type Checker struct {
 	Engine  engine.Engine // stores kept approvals
@@ -115,7 +115,7 @@ func denied(tool *catalog.Tool, why string) error {
 	return fmt.Errorf("%w: the operator's policy refuses %s (%s)", reason.ErrApproval, tool.Name, why)
 }
 
-// askProgram lets the program decide, which may take time. The decision counts for the
+// askProgram lets the program decide, which may take time. The decision is valid for the
 // code and the grants in force when it was asked.
 func (c *Checker) askProgram(ctx context.Context, tool *catalog.Tool, call Call) error {
 	before := fingerprint(tool)
@@ -131,8 +131,8 @@ func (c *Checker) askProgram(ctx context.Context, tool *catalog.Tool, call Call)
 	return nil
 }
 
-// Preview is Check for a dry run, which asks nobody. The text tells the caller that a person
-// would be asked.
+// Preview is like Check, but for a dry run: it asks nobody. Its text tells the caller that a
+// person would be asked.
 func (c *Checker) Preview(ctx context.Context, tool *catalog.Tool, call Call) (Verdict, string, error) {
 	verdict, why := c.Judge(ctx, tool, call)
 	switch verdict {

@@ -12,15 +12,17 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Decide approves a held call, which starts it, or refuses it, which ends it. By names the
-// person who decides, and is not checked. A call is decided once: later decisions are
-// conflicts. The error matches ErrChanged if the tool is no longer what the decision is
-// about, and engine.ErrNotFound if there is no such run. A dry run only makes the checks.
+// Decide approves a held call, which starts it, or refuses it, which ends it. The parameter
+// by names the person who decides, and is not checked. A call is decided once: later
+// decisions are conflicts. The error matches ErrChanged if the tool is no longer what the
+// decision is about, and engine.ErrNotFound if there is no such run. A dry run only makes
+// the checks.
 func (m *Manager) Decide(ctx context.Context, id, by string, in wire.Decide) (engine.Run, error) {
 	return m.decide(ctx, id, by, in, false)
 }
 
-// decide is Decide. What a user keeps may hold for this process only.
+// decide is like Decide. If connected is set, an approval that is kept holds for this
+// process only.
 func (m *Manager) decide(ctx context.Context, id, by string, in wire.Decide, connected bool) (engine.Run, error) {
 	run, err := m.undecided(ctx, id)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // keptLife is how long an approval for a session is kept.
 const keptLife = 24 * time.Hour
 
-// keptApproval is the stored approval of later calls of a tool.
+// keptApproval is the stored approval for later calls of a tool.
 type keptApproval struct {
 	Tool        string    `json:"tool"`
 	Caller      string    `json:"caller,omitempty"`    // the tool that made the approved call
@@ -27,10 +27,11 @@ type keptApproval struct {
 	Fingerprint string    `json:"fingerprint"`
 	By          string    `json:"by"`
 	Until       time.Time `json:"until,omitzero"`
-	Process     string    `json:"process,omitempty"` // only process for which it holds; empty for all
+	Process     string    `json:"process,omitempty"` // the only process for which it holds; empty means all
 }
 
-// scope holds the kept approvals of a session, or with "" those for all sessions.
+// scope returns the kept approvals of a session; with "" as the session, those for all
+// sessions.
 func (c *Checker) scope(session string) background.Values {
 	return background.ValuesIn(c.Engine, engine.Scope{Session: session, Name: "approvals"}, engine.ValueLimit{Count: 1000, Bytes: 1 << 20}, 4<<10)
 }
@@ -132,8 +133,8 @@ func (c *Checker) eachKept(ctx context.Context, f func(scope engine.Scope, key s
 	return nil
 }
 
-// Revoke removes the kept approvals of a tool in a session, or with "" those for all
-// sessions. It reports whether there were any. A dry run removes none.
+// Revoke removes the kept approvals of a tool in a session; with "" as the session, those
+// for all sessions. It reports whether there were any. A dry run removes none.
 func (c *Checker) Revoke(ctx context.Context, session, tool string) (found bool, err error) {
 	err = c.eachKept(ctx, func(scope engine.Scope, key string, _ time.Time, k keptApproval) error {
 		if scope.Session != session || k.Tool != tool {

@@ -15,9 +15,9 @@ import (
 // maxListedArgs bounds the arguments of a call in a list, in bytes.
 const maxListedArgs = 16 << 10
 
-// List returns up to limit waiting calls, oldest first, that were asked about after the
-// call after, which may have been decided since. Without an id it begins with the
-// oldest; a limit of 0 means no limit.
+// List returns up to limit waiting calls, oldest first: those that people were asked about
+// after the call with the id after, which may have been decided since. If after is empty, it
+// begins with the oldest; a limit of 0 means no limit.
 func (m *Manager) List(ctx context.Context, after string, limit int) (wire.Approvals, error) {
 	out := wire.Approvals{Approvals: []wire.WaitingCall{}}
 	waiting, err := m.Waiting(ctx, "")
@@ -86,9 +86,9 @@ func (m *Manager) show(ctx context.Context, r engine.Run, most int) (wire.Waitin
 	return out, nil
 }
 
-// Watch returns a channel of events of waiting calls: wire.EventHeld when a call begins to
-// wait, wire.EventQueued when it was approved, and wire.EventEnded when it ends otherwise.
-// The channel is closed when ctx is done.
+// Watch returns a channel with the events of waiting calls: wire.EventHeld when a call
+// begins to wait, wire.EventQueued when it was approved, and wire.EventEnded when it ends in
+// any other way. The channel is closed when ctx is done.
 func (m *Manager) Watch(ctx context.Context) (<-chan wire.Event, error) {
 	all := m.Runs.Watch(ctx, "")
 	waiting, err := m.Waiting(ctx, "")

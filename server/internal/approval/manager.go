@@ -18,13 +18,13 @@ import (
 	"github.com/toolhost/toolhost/server/internal/record"
 )
 
-// HeldFor is the reason of a run that is held for approval.
+// HeldFor is the reason, in the record of a run that waits for approval, for holding it.
 const HeldFor = "approval"
 
 // MaxWaiting is how many calls of a session can wait for approval.
 const MaxWaiting = 100
 
-// Runs has the held runs. A *background.Manager implements it.
+// Runs gives access to the held runs. A *background.Manager implements it.
 type Runs interface {
 	Get(ctx context.Context, session, id string) (engine.Run, error)
 	Payload(ctx context.Context, session, id string, part engine.Part) (json.RawMessage, error)
@@ -39,9 +39,9 @@ type Runs interface {
 type Config struct {
 	*Checker
 	Runs      Runs
-	Policy    func() Policy                                                        // in force
-	Lacks     func(ctx context.Context, session string, tool *catalog.Tool) string // what else a held call lacks, for its user; empty if nothing
-	Processes func(ctx context.Context) (map[string]bool, error)                   // processes of the hosts that are live
+	Policy    func() Policy                                                        // policy in force
+	Lacks     func(ctx context.Context, session string, tool *catalog.Tool) string // describes what else a held call lacks, for its user; empty if nothing
+	Processes func(ctx context.Context) (map[string]bool, error)                   // processes of the live hosts
 	Serving   context.Context                                                      // done once nobody is to be asked any more
 	Log       *slog.Logger
 }
@@ -56,7 +56,7 @@ type Manager struct {
 // New returns a Manager.
 func New(cfg Config) *Manager { return &Manager{Config: cfg} }
 
-// Hold holds a call: the function stores it as a run with that binding. It does not ask
+// Hold holds a call: spawn stores it as a run with the binding it is passed. Nobody is asked
 // again about a run that was already stored.
 func (m *Manager) Hold(ctx context.Context, session, tool string, secret bool, spawn func(Binding) (background.SpawnResult, error)) (engine.Run, error) {
 	m.holding.Lock() // so that the count of held calls stays right
@@ -101,7 +101,8 @@ func (m *Manager) Bind(ctx context.Context, session, tool string, secret bool) (
 	return b, err
 }
 
-// Waiting returns the runs of a session, or of all, that wait for approval, newest first.
+// Waiting returns the runs of a session, or of all sessions, that wait for approval, newest
+// first.
 func (m *Manager) Waiting(ctx context.Context, session string) ([]engine.Run, error) {
 	active, err := m.Engine.List(ctx, engine.Query{Session: session, Active: true})
 	return slices.DeleteFunc(active, func(r engine.Run) bool { return r.Held != HeldFor || !r.Undecided() }), err

@@ -37,8 +37,8 @@ const DefaultWait = 7 * 24 * time.Hour
 type Policy struct {
 	Ask   bool                // whether calls are held, and destructive tools need approval
 	Tools map[string]Decision // decisions by names of tools, or patterns
-	Wait  time.Duration       // time that a call is held; 0 is DefaultWait
-	By    By                  // who decides; empty is ByUser
+	Wait  time.Duration       // time that a call is held; 0 means DefaultWait
+	By    By                  // who decides; empty means ByUser
 }
 
 // Check returns a *background.FieldError for an invalid field.

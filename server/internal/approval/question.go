@@ -23,8 +23,8 @@ import (
 // maxAskedArgs bounds the arguments in a question, in bytes.
 const maxAskedArgs = 4000
 
-// A Question describes a held call to a user. The answer counts for that run only, and only
-// while the tool's code and grants match Fingerprint.
+// A Question describes a held call to a user. The answer is valid for that run only, and
+// only while the tool's code and grants match Fingerprint.
 type Question struct {
 	Run         string
 	Fingerprint string
@@ -40,9 +40,9 @@ const (
 	chooseNo        = "no"
 )
 
-// form returns the schema of the answer about a held call. It offers to approve later
-// calls too if such an approval can be kept, those with the same arguments only if the
-// arguments have no secret.
+// form returns the schema of the answer about a held call. It also offers to approve later
+// calls, if such an approval can be kept, and later calls with the same arguments, if these
+// contain no secret.
 func (u User) form(secret bool) json.RawMessage {
 	values, names := []string{chooseOnce}, []string{"Allow once"}
 	if u.Keeps && !secret {

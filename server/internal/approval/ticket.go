@@ -24,9 +24,9 @@ func IsTicket(run engine.Run) bool {
 	return run.Secret && run.Origin == engine.OriginParked && run.Attempt == 0
 }
 
-// Ticket returns the ticket with an id, if it is that of this call: of the same tool, with
-// the same arguments, by the same caller. A ticket expires after the time that a client
-// has to repeat a request.
+// Ticket returns the ticket with this id if it belongs to this call: a call of the same
+// tool, with the same arguments, by the same caller. A ticket expires after the time that a
+// client has to repeat a request.
 func (m *Manager) Ticket(ctx context.Context, id string, tool *catalog.Tool, c Call) (engine.Run, bool) {
 	run, err := m.Runs.Get(ctx, c.Session, id)
 	if err != nil || !IsTicket(run) || run.Tool != tool.Name || time.Since(run.CreatedAt) > question.MaxAskAgain {
@@ -37,9 +37,9 @@ func (m *Manager) Ticket(ctx context.Context, id string, tool *catalog.Tool, c C
 	return run, err == nil && secret && run.By == c.Caller && digestOf(stored) == digestOf(public)
 }
 
-// Await first asks the user of a call's caller, and then waits for the decision on the
-// call's ticket. The caller waits that long, or, if that is negative, until ctx is done.
-// The error is the reason not to make the call.
+// Await first asks the user, and then waits for the decision on the ticket of a call: for as
+// long as wait, or, if wait is negative, until ctx is done. The error is the reason not to
+// make the call.
 func (m *Manager) Await(ctx context.Context, ticket engine.Run, u User, wait time.Duration) error {
 	ticket, err := m.outcome(ctx, ticket, nil)
 	if err == nil && ticket.Undecided() {
@@ -69,7 +69,7 @@ func (m *Manager) Await(ctx context.Context, ticket engine.Run, u User, wait tim
 	return err
 }
 
-// Redeem removes an approved ticket, so that it counts for one call.
+// Redeem removes an approved ticket, so that it is valid for one call only.
 func (m *Manager) Redeem(ctx context.Context, ticket engine.Run) error {
 	ctx = context.WithoutCancel(ctx)
 	_, err := m.Runs.Stop(ctx, ticket.Session, ticket.ID, background.StopRequest{Force: true, By: "host", Reason: "its caller makes the call"})
@@ -111,7 +111,7 @@ func left(ticket engine.Run) bool {
 	return callerOf(ticket) == "" && time.Since(ticket.CreatedAt) > question.MaxAskAgain
 }
 
-// processOf returns the process that has the secret arguments of a ticket.
+// processOf returns the process that holds the secret arguments of a ticket.
 func processOf(ticket engine.Run) string {
 	b, _ := BindingOf(ticket) // an error: no process
 	return b.Process

@@ -33,7 +33,7 @@ func (u User) span() string {
 
 var (
 	// ErrOutdated means that a held call can no longer be approved, because its plugin or
-	// its grants have changed. It has been withdrawn, and is to be held again.
+	// its grants have changed. It has been withdrawn, and has to be held again.
 	ErrOutdated = fmt.Errorf("%w: it or its grants have changed since the call was held", plugins.ErrReplaced)
 	// errDecided is why the user is no longer asked: somebody else has decided.
 	errDecided = errors.New("another person has decided")

@@ -41,8 +41,8 @@ func With(ctx context.Context, sink *output.Sink, attempt int) context.Context {
 	return context.WithValue(ctx, contextKey{}, l)
 }
 
-// resume returns the log that was stored when the run was suspended; an empty one
-// without it. Calls that were open then have lost their outcome, unless they are runs.
+// resume returns the log that was stored when the run was suspended, or an empty one if
+// there is none. Calls that were open then have lost their outcome, unless they are runs.
 func resume(stored []byte, attempt int) *Log {
 	l := &Log{}
 	if stored != nil && json.Unmarshal(stored, &l.called) != nil {
@@ -57,8 +57,9 @@ func resume(stored []byte, attempt int) *Log {
 	return l
 }
 
-// Begin adds a call made within the call of that number; 0 is the run itself. It returns
-// the new call's number, or 0 if it is only counted. If the call is a run, run is its id.
+// Begin adds a call made within the call with the number within; 0 is the run itself. It
+// returns the new call's number, or 0 if it is only counted. If the call is a run, run is
+// its id.
 func (l *Log) Begin(within int, tool, run string) int {
 	if l == nil {
 		return 0
@@ -93,12 +94,12 @@ func (l *Log) End(number int, r abi.Result, err error) {
 	c.Outcome, c.Error, c.Fuel = r.Kind, errorOf(err), r.Usage.Fuel
 }
 
-// EndRun records how the call that is a run ended.
+// EndRun records how the call that is the run with this id ended.
 func (l *Log) EndRun(id string, r abi.Result, err error) {
 	l.End(l.numberOf(id), r, err)
 }
 
-// numberOf returns the number of the call that is that run, or 0.
+// numberOf returns the number of the call that is this run, or 0.
 func (l *Log) numberOf(run string) int {
 	if l == nil {
 		return 0

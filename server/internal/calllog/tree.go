@@ -23,7 +23,7 @@ type Reader struct {
 }
 
 // Tree returns the calls within a run, each after its caller, including the calls within
-// those that are runs. It returns at most maxShown calls, and the number of the rest.
+// calls that are runs. It returns at most maxShown calls, and the number of the rest.
 func (r Reader) Tree(ctx context.Context, id string) (wire.InnerCalls, error) {
 	run, err := r.Find(ctx, id)
 	if err != nil {
@@ -66,8 +66,8 @@ type tree struct {
 	all    wire.InnerCalls
 }
 
-// add adds the calls that a run made within its call from. In the tree, that call has the
-// number within, and the depth.
+// add adds the calls that a run made within its call number from. In the tree, that call has
+// the number within, and is at the given depth.
 func (t *tree) add(ctx context.Context, called wire.InnerCalls, from, within, depth int) error {
 	if from == 0 {
 		t.all.More += called.More

@@ -15,8 +15,8 @@ import (
 	"github.com/toolhost/toolhost/server/gotool"
 )
 
-// Settings are the operator's settings for tools. The registry of plugins has them
-// attached, so that they change together with the plugins.
+// Settings are the operator's settings for tools. They are attached to the registry of
+// plugins, so that they change together with the plugins.
 type Settings interface {
 	// Rules returns the rules for the limits of calls.
 	Rules() Rules
@@ -44,7 +44,7 @@ func (c *Catalog) settings() Settings { return settingsIn(c.registry.View()) }
 
 func settingsIn(view plugins.View) Settings { return view.Attached().(Settings) }
 
-// Listings returns how models discover tools now.
+// Listings returns the listings in force.
 func (c *Catalog) Listings() Listings { return c.settings().Listings() }
 
 // Tools returns all tools, sorted by name.
@@ -94,12 +94,12 @@ func (c *Catalog) Find(ctx context.Context, name string) (*Tool, error) {
 	return tool, err
 }
 
-// Register adds a tool to the program's own. The error says what is wrong with it, or which tool
-// has its name.
+// Register adds a tool to the program's own. The error says what is wrong with it, or which
+// tool already has its name.
 func (c *Catalog) Register(t gotool.Tool) error { return c.program.load(t, c.registry.Take) }
 
-// Unregister removes one of the program's own tools. The error matches [plugins.ErrNoTool] if the
-// program has no such tool.
+// Unregister removes one of the program's own tools. The error matches [plugins.ErrNoTool]
+// if the program has no such tool.
 func (c *Catalog) Unregister(name string) error {
 	if !c.program.remove(name) {
 		return fmt.Errorf("%w of the program: %.64q", plugins.ErrNoTool, name)

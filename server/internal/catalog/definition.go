@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Definitions returns those tools as models see them, without the ones that lack grants.
+// Definitions returns these tools as models see them, without the ones that lack grants.
 func (c *Catalog) Definitions(tools []*Tool) (all []wire.Definition) {
 	for _, t := range tools {
 		if t.Denied() == nil {

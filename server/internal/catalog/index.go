@@ -17,12 +17,12 @@ import (
 
 // Limits of a search.
 const (
-	MaxQuery      = 400 // characters of a query; the rest is ignored
-	maxQueryWords = 16  // words of a query
-	maxToolWords  = 400 // different words of a tool
+	MaxQuery      = 400 // maximum length of a query, in characters; the rest is ignored
+	maxQueryWords = 16  // maximum number of words of a query
+	maxToolWords  = 400 // maximum number of different words of a tool
 )
 
-// The weight of a word of a tool, by its place.
+// The weights of a tool's words, by the place where they occur.
 const (
 	inName        = 8.0
 	inTitle       = 5.0
@@ -38,8 +38,8 @@ type Entry struct {
 	Description string // description for models
 }
 
-// index holds the words and declarations of tools. It caches those of the tools in
-// the last search, and is safe for concurrent use.
+// index holds the words and declarations of tools. It caches them for the tools of the last
+// search, and is safe for concurrent use.
 type index struct {
 	mu   sync.Mutex
 	docs map[*abi.Tool]*document
@@ -85,7 +85,7 @@ func newDocument(t Entry) *document {
 	return d
 }
 
-// add adds the words of a text. A word has its highest weight.
+// add adds the words of a text. A word that occurs several times keeps its highest weight.
 func (d *document) add(text string, weight float64) {
 	for _, w := range words(text) {
 		if _, known := d.words[w]; known || len(d.words) < maxToolWords {
@@ -143,8 +143,8 @@ func (d *document) match(word string) float64 {
 }
 
 // find returns the indices of the tools that match words of a query, best first: the tool
-// that it names, then those that match most of its words, and the rarest. A query without
-// words finds all tools.
+// that the query names, then the tools that match most of its words, and the rarest ones. A
+// query without words finds all tools.
 func (x *index) find(query string, tools []Entry) []int {
 	query = reason.Clip(query, MaxQuery)
 	wanted, docs := words(query), x.among(tools)

@@ -40,7 +40,7 @@ func (l Limits) or(m Limits) Limits {
 	}
 }
 
-// atMost cuts each field to that of m.
+// atMost cuts each field to the same field of m.
 func (l Limits) atMost(m Limits) Limits {
 	return Limits{
 		Fuel: min(l.Fuel, m.Fuel), Memory: min(l.Memory, m.Memory), Output: min(l.Output, m.Output),
@@ -54,7 +54,7 @@ func (l Limits) Policy() host.Policy {
 	return host.Policy{Fuel: l.Fuel, Memory: l.Memory, Output: l.Output, Timeout: l.Timeout}
 }
 
-// Park says which calls continue in the background when they take long.
+// Park says which calls continue in the background when they take too long.
 type Park string
 
 // Which calls are parked. The zero value is ParkOverdue.
@@ -64,12 +64,12 @@ const (
 	// chose for it. A limit set by the caller or the tool's manifest ends the call.
 	ParkOverdue Park = "overdue"
 	ParkHinted  Park = "hinted" // calls of tools that support background runs
-	ParkAll     Park = "all"    // all
-	ParkNever   Park = "never"  // none
+	ParkAll     Park = "all"    // all calls
+	ParkNever   Park = "never"  // no calls
 )
 
 const (
-	// DefaultParkAfter is how long a caller waits for a call before the call is parked.
+	// DefaultParkAfter is how long a caller waits before the call is parked.
 	DefaultParkAfter = 10 * time.Minute
 	// ParkedTime is the minimum time from parking a call to its deadline.
 	ParkedTime = 5 * time.Minute
@@ -81,17 +81,17 @@ type Terms struct {
 	Limits    Limits        // limits of tools that request none of their own
 	Max       Limits        // the most a tool may ask for
 	Park      Park          // which calls are parked
-	ParkAfter time.Duration // how long callers wait; negative is never
+	ParkAfter time.Duration // how long callers wait before a call is parked; negative means never
 }
 
-// Rules are Terms with their defaults.
+// Rules are Terms with their defaults filled in.
 type Rules struct {
 	own, most Limits
 	park      Park
 	parkAfter time.Duration // 0: callers wait as long as calls take
 }
 
-// NewRules returns the rules for those terms.
+// NewRules returns the rules for these terms.
 func NewRules(t Terms) Rules {
 	r := Rules{
 		own: t.Limits.or(Limits{
@@ -125,7 +125,8 @@ func NewRules(t Terms) Rules {
 // MaxBackground returns the longest time limit of a background run.
 func (r Rules) MaxBackground() time.Duration { return r.most.Background }
 
-// Usual returns the limits, as callers see them, of a tool of a plugin that asks for none.
+// Usual returns the limits, as callers see them, of a plugin's tool that requests none of
+// its own.
 func (r Rules) Usual() wire.ToolLimits {
 	return r.shown(&abi.Tool{Hints: abi.Hints{SupportsBackground: true}}, true)
 }
@@ -185,8 +186,9 @@ func mebibytes(n int64) string {
 // Limit returns the limits of one call.
 func (t *Tool) Limit(wanted Limits) Limits { return t.Settings.Rules().limits(wanted, t.Tool) }
 
-// Deadline returns the deadline of a background run: the agent's, else the tool's. Asking
-// for more than the maximum is an error, because the agent relies on the time it asked for.
+// Deadline returns the deadline of a background run: the one that the agent asked for, or
+// else the tool's. Asking for more than the maximum is an error, because the agent relies on
+// the time it asked for.
 func (t *Tool) Deadline(asked time.Duration) (time.Duration, error) {
 	if most := t.MaxBackground(); asked < 0 || asked > most {
 		return 0, &background.FieldError{Field: "timeout_seconds", Problem: fmt.Sprintf("must be between 1 and %.0f", most.Seconds())}
@@ -207,7 +209,8 @@ func (t *Tool) parks() bool {
 }
 
 // parksOverdue reports whether calls of the tool are parked at the default time limit only.
-// An author who set a limit, or who made the tool never deferred, has decided otherwise.
+// An author who set a time limit, or declared that the tool is never deferred, has decided
+// otherwise.
 func (t *Tool) parksOverdue() bool {
 	r := t.Settings.Rules()
 	return r.park == ParkOverdue && r.parkAfter > 0 && !t.Tool.Hints.SupportsBackground &&
@@ -220,12 +223,12 @@ type Budget struct {
 	Deadline time.Duration // when the call ends
 }
 
-// Budget returns the time limits of a call in a session, which has those limits. Asked and
-// parkAfter are the caller's own; 0 is none. It returns false for a call that is not parked:
-// its tool never is, or the caller's own limit ends it first.
+// Budget returns the time limits of a call that has these limits and belongs to a session.
+// The parameters asked and parkAfter are the caller's own; 0 means none. It returns false
+// for a call that is not parked: its tool never is, or the caller's own limit ends it first.
 //
-// A tool can only shorten the wait. A parked call has at least ParkedTime more, whatever
-// the limits of calls that are waited for.
+// A tool can only shorten the wait. A parked call has at least ParkedTime more, whatever the
+// limits of calls that callers wait for.
 func (t *Tool) Budget(limits Limits, asked, parkAfter time.Duration) (Budget, bool) {
 	r := t.Settings.Rules()
 	if t.parksOverdue() && asked == 0 {
@@ -246,7 +249,7 @@ func (t *Tool) Budget(limits Limits, asked, parkAfter time.Duration) (Budget, bo
 	return Budget{park, min(max(limits.Timeout, limits.Background, park+ParkedTime), r.most.Background)}, true
 }
 
-// seconds is n seconds, or the longest duration there is.
+// seconds returns n seconds, or the longest duration there is.
 func seconds(n int64) time.Duration {
 	return time.Duration(min(n, int64(1<<62/time.Second))) * time.Second
 }

@@ -41,7 +41,7 @@ func (l Listings) Check() error {
 }
 
 // Defers reports whether models find a tool by search only. A tool that must never be
-// deferred is listed unless its exact name is deferred.
+// deferred is listed, unless the listings defer it by its exact name.
 func (l Listings) Defers(name string, never bool) bool {
 	key, ok := MatchingKey(l, name)
 	return ok && l[key] == ListBySearch && (key == name || !never)

@@ -13,14 +13,14 @@ import (
 
 // Limits of the answer to a search.
 const (
-	DefaultFound = 5        // tools, unless the search asks for more or fewer
+	DefaultFound = 5        // tools that a search returns, unless it asks for more or fewer
 	MaxFound     = 200      // most tools that a search can return
-	maxFoundSize = 24 << 10 // bytes of the tools for an agent or a script, unless one alone is larger
-	maxFoundBy   = 20       // tools for an agent or a script
+	maxFoundSize = 24 << 10 // maximum size of the tools returned to an agent or a script, in bytes, unless one alone is larger
+	maxFoundBy   = 20       // maximum number of tools returned to an agent or a script
 )
 
-// Search answers an agent: it searches among all tools that the agent may call, and its
-// own ones that it finds by search.
+// Search answers an agent: it searches among all tools that the agent may call, and among
+// those of its own tools that it finds by search.
 func (c *Catalog) Search(query string, limit int, own []Entry) wire.Declarations {
 	return c.search(append(c.entries(), own...), query, min(limit, maxFoundBy), maxFoundSize, everything)
 }
@@ -41,8 +41,8 @@ func (c *Catalog) SearchFor(t *Tool) func(host.ToolSearch) abi.FoundTools {
 }
 
 // Declarations returns TypeScript declarations of up to limit tools that match words of the
-// query, best first. An empty query finds all of them, by name. The limit is between 1 and
-// [MaxFound].
+// query, best first. An empty query finds all of them, sorted by name. The limit is between
+// 1 and [MaxFound].
 func (c *Catalog) Declarations(query string, limit int) wire.Declarations {
 	answer := c.search(c.entries(), query, min(max(limit, 1), MaxFound), math.MaxInt, everything)
 	answer.Hint = ""

@@ -22,26 +22,26 @@ type Tool struct {
 	*abi.Tool
 	Name     string          // name for agents
 	Plugin   *plugins.Plugin // plugin that the tool belongs to; nil for the program's own tools
-	Settings Settings        // in force when the tool was found
+	Settings Settings        // settings in force when the tool was found
 	Backend
 }
 
 // A Backend checks the arguments and results of one tool, and calls it. The time of a call
-// starts with Call, and the call ends with its context.
+// begins when Call is called, and the call ends when its context ends.
 type Backend interface {
 	CheckObject(args Args) []abi.Problem
-	// Fit is CheckObject for arguments that may be corrected. It returns the arguments that
+	// Fit is like CheckObject, but may correct the arguments. It returns the arguments that
 	// fit, and how many values in them were corrected.
 	Fit(args Args) (fit Args, corrected int, problems []abi.Problem)
 	CheckResult(value json.RawMessage) []abi.Problem
-	// ShownSchemas returns the schemas of arguments and results as models and clients take
-	// them.
+	// ShownSchemas returns the schemas of arguments and results in a form that models and
+	// clients accept.
 	ShownSchemas() (input, output json.RawMessage)
 	// PublicArgs returns the arguments that may be stored, and whether secret ones were
 	// left out.
 	PublicArgs(args json.RawMessage) (public json.RawMessage, secret bool)
-	// Version changes with the code of the tool. An error that matches
-	// plugins.ErrReplaced or plugins.ErrChanged means that a reload is due.
+	// Version returns the version, which changes with the code of the tool. An error that
+	// matches plugins.ErrReplaced or plugins.ErrChanged means that a reload is due.
 	Version() (string, error)
 	// Denied returns an error that matches host.ErrDenied if the tool lacks grants.
 	Denied() error
@@ -59,7 +59,7 @@ func ofProgram(t *gotool.Loaded, s Settings) *Tool {
 	return &Tool{Tool: t.Tool, Name: t.Name, Settings: s, Backend: t}
 }
 
-// PluginName returns the name of the tool's plugin; empty for a tool of the program.
+// PluginName returns the name of the tool's plugin; empty for the program's own tools.
 func (t *Tool) PluginName() string {
 	if t.Plugin == nil {
 		return ""
@@ -76,20 +76,20 @@ func (t *Tool) SameVersion(run engine.Run) error {
 	return err
 }
 
-// Replaced is the error of a run whose plugin was replaced.
+// Replaced returns the error of a run whose plugin was replaced.
 func (t *Tool) Replaced() error {
 	return reason.Refuse("the plugin of %s was replaced in the meantime", t.Name)
 }
 
-// Replacing is the error of a call whose plugin is about to be replaced.
+// Replacing returns the error of a call whose plugin is about to be replaced.
 func (t *Tool) Replacing() error {
 	return reason.Refuse("the plugin of %s is being replaced: try again in a few seconds", t.Name)
 }
 
 // The kinds of tools, as runs and calls show them.
 const (
-	KindWasm = "wasm" // a tool of a plugin
-	KindGo   = "go"   // a tool of the program
+	KindWasm = "wasm" // tool of a plugin
+	KindGo   = "go"   // one of the program's own tools
 )
 
 // Provider returns the plugin or the program that the tool belongs to.
@@ -112,8 +112,8 @@ func (t *Tool) Admit(args Args) (_ Args, corrected int, err error) {
 	return args, corrected, t.granted()
 }
 
-// AdmitStored is Admit for arguments that were admitted before: they fit as they are, or
-// are refused.
+// AdmitStored is like Admit, but for arguments that were admitted before: they fit as they
+// are, or are refused.
 func (t *Tool) AdmitStored(args Args) error {
 	if problems := t.CheckObject(args); len(problems) > 0 {
 		return reason.BadArgs(t.Name, problems)

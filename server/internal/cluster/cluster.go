@@ -19,20 +19,20 @@ import (
 
 // Config describes this host.
 type Config struct {
-	Process      string // random id
-	Name         string // display name; empty is the name of the machine
+	Process      string // random id of this process
+	Name         string // display name; empty means the name of the machine
 	Version      string // version of the program
 	SharedEngine bool   // other hosts may share the engine
 	Workers      Workers
 	Logger       *slog.Logger
 }
 
-// Workers are the workers of an engine: one for each host.
+// Workers lists the workers of an engine: one for each host.
 type Workers interface {
 	Workers(ctx context.Context) ([]engine.WorkerState, error)
 }
 
-// A Cluster is the hosts that share an engine, including this one. It is safe for
+// A Cluster is the group of hosts that share an engine, including this one. It is safe for
 // concurrent use.
 type Cluster struct {
 	cfg Config

@@ -118,7 +118,7 @@ func (c *Cluster) Problems() []wire.FileProblem {
 	return slices.Clone(c.problems)
 }
 
-// Warnings returns the problems in words for the public.
+// Warnings returns the problems, in words that are safe to show to anyone.
 func (c *Cluster) Warnings() []string {
 	if n := len(c.Problems()); n > 0 {
 		return []string{fmt.Sprintf("%d plugins differ between hosts: see toolhost hosts", n)}

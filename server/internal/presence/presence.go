@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	maxListed = 1024             // clients that are listed
+	maxListed = 1024             // maximum number of clients that are listed
 	listedFor = 30 * time.Minute // how long a client is listed after its last request
-	maxName   = 64               // characters of a client's name
+	maxName   = 64               // maximum length of a client's name, in characters
 )
 
 // Clients lists the clients that have sent requests recently, for operators. The zero value
@@ -49,7 +49,8 @@ func (c *Clients) List() []wire.ClientConnection {
 }
 
 // Begin records a request of a client, for transports. Call end when the request is
-// answered. The id distinguishes connections, and client is the key that limits count by.
+// answered. The id distinguishes connections, and client is the key by which limits are
+// counted.
 func (c *Clients) Begin(id, client string, of wire.ClientConnection) (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

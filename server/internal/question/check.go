@@ -12,7 +12,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// ErrAskAgain is returned by a Func if its caller ends the call, and repeats it with the
+// ErrAskAgain is what a Func returns if its caller ends the call, to repeat it with the
 // answers.
 var ErrAskAgain = errors.New("the caller calls again with the answers")
 

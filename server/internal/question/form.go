@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// A field is a property of a form. It has the keywords that MCP restricts.
+// A field is a property of a form, with the keywords that MCP restricts.
 type field struct {
 	Type       any                        `json:"type"`
 	Enum       []any                      `json:"enum"`

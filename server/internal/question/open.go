@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/server/internal/dryrun"
 )
 
-// Open returns a run's open questions by key; nil without any.
+// Open returns a run's open questions by key; nil if there are none.
 func (r *Registry) Open(ctx context.Context, run engine.Run) map[string]abi.Question {
 	open, asking := r.local(Run{run.Session, run.ID})
 	if !mayStore(run) {
@@ -74,7 +74,7 @@ func (r *Registry) Answer(ctx context.Context, run engine.Run, answers map[strin
 }
 
 // Watch returns a channel that is closed as soon as one of these runs asks its user
-// something; at once if one already does. A run without a record is watched on this host
+// something, or at once if one already does. A run without a record is watched on this host
 // only. Call stop when done.
 func (r *Registry) Watch(ctx context.Context, runs []engine.Run) (asked <-chan struct{}, stop func()) {
 	keys := make([]Run, len(runs))
@@ -99,7 +99,7 @@ func (r *Registry) anyOpen(ctx context.Context, runs []engine.Run) bool {
 	return slices.ContainsFunc(runs, func(run engine.Run) bool { return len(r.Open(ctx, run)) > 0 })
 }
 
-// poll is Watch for runs that may be on other hosts: it polls each second.
+// poll is like Watch, but for runs that may be on other hosts: it polls every second.
 func (r *Registry) poll(ctx context.Context, runs []engine.Run, local <-chan struct{}, unwatch func()) (asked <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	either := make(chan struct{})

@@ -1,4 +1,4 @@
-// Package question has the questions that background runs ask their users, and the
+// Package question holds the questions that background runs ask their users, and the
 // answers. Open questions are on this host, or stored with suspended runs.
 package question
 
@@ -16,9 +16,9 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A Registry has the open questions of background runs on this host. Those of a suspended
-// run are stored with it, see [WithOperation]; a run that starts over asks again. It is
-// safe for concurrent use. Set the exported fields before the first run asks.
+// A Registry holds the open questions of background runs on this host. Those of a suspended
+// run are stored with it, see [WithOperation]; a run that starts over asks again. It is safe
+// for concurrent use. Set the exported fields before the first run asks.
 type Registry struct {
 	SharedEngine bool // other hosts answer too: questions are stored with running runs as well
 	Mailbox      func(session, run string) Mailbox
@@ -34,7 +34,7 @@ type Run struct{ Session, ID string }
 
 // waiting is a run that waits for answers.
 type waiting struct {
-	operation int32 // the operation that asks, if the run can be suspended meanwhile; else 0
+	operation int32 // number of the operation that asks, if the run can be suspended while it waits; else 0
 	open      map[string]abi.Question
 	given     map[string]abi.Answer
 	done      chan struct{} // closed when nothing is open
@@ -73,7 +73,7 @@ func (a *Asker) Ask(ctx context.Context, run Run, q abi.Questions) (abi.Answers,
 }
 
 // ForRun returns a function that asks the user of a run that continues or starts over. Its
-// rounds count from the time that the run has taken, so that no key repeats.
+// rounds are numbered from the time that the run has taken so far, so that no key repeats.
 func (r *Registry) ForRun(run engine.Run) Func {
 	a := NewAsker(r, int(run.Elapsed(time.Now()).Milliseconds()))
 	return func(ctx context.Context, q abi.Questions) (abi.Answers, error) {
@@ -168,8 +168,8 @@ func (r *Registry) end(run Run, leave func() error) error {
 	return leave()
 }
 
-// give gives checked answers to the open questions of a run. It calls kept with the
-// operation that asks now, for the stored questions of the others.
+// give gives checked answers to the open questions of a run. Then it calls kept with the
+// operation that asks now, to answer the stored questions of the other operations.
 func (r *Registry) give(run Run, checked map[string]abi.Answer, kept func(operation int32) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,8 +195,8 @@ func take(open map[string]abi.Question, given, answers map[string]abi.Answer) (t
 	return taken
 }
 
-// local returns the questions that a run asks on this host, by key, and the operation
-// that asks; nil without any.
+// local returns the questions that a run asks on this host, by key, and the operation that
+// asks; nil if there are none.
 func (r *Registry) local(run Run) (map[string]abi.Question, int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,7 +221,7 @@ func (r *Registry) Runs(session string) (ids []string) {
 }
 
 // watch returns a channel that is closed as soon as one of these runs asks its user
-// something on this host; at once if one already does. Call stop when done.
+// something on this host, or at once if one already does. Call stop when done.
 func (r *Registry) watch(runs []Run) (asked chan struct{}, stop func()) {
 	asked = make(chan struct{})
 	r.mu.Lock()

@@ -22,14 +22,15 @@ import (
 // the run. A nil operation stores nothing.
 type operation struct {
 	number int32
-	open   *atomic.Int32 // operation whose open questions are stored; 0: none
+	open   *atomic.Int32 // number of the operation whose open questions are stored; 0: none
 	kept   bool          // questions of this operation are stored
 }
 
 type operationKey struct{}
 
 // WithOperation returns a context for the questions of an operation of a run that can be
-// suspended while it asks. While they are stored as open, open is its number, else 0.
+// suspended while it asks. While they are stored as open, open holds the operation's number,
+// otherwise 0.
 func WithOperation(ctx context.Context, number int32, open *atomic.Int32) context.Context {
 	return context.WithValue(ctx, operationKey{}, &operation{number: number, open: open})
 }
@@ -39,13 +40,13 @@ func operationOf(ctx context.Context) *operation {
 	return o
 }
 
-// Mailbox has what is stored of the questions of a run, see [background.Mailbox].
+// Mailbox gives access to the stored questions of a run, see [background.Mailbox].
 type Mailbox interface {
 	Question(ctx context.Context) (data json.RawMessage, version int64, err error)
 	Answer(ctx context.Context, data json.RawMessage, version int64) error
 }
 
-// ownMailbox is that of the run whose work a context belongs to.
+// ownMailbox is the mailbox of the run whose work a context belongs to.
 type ownMailbox struct{}
 
 func (ownMailbox) Question(ctx context.Context) (json.RawMessage, int64, error) {
@@ -80,7 +81,7 @@ func (r round) unique(key string) string { return fmt.Sprintf("%s.%d", key, r.Ro
 // unsuspended is the operation of a run that cannot be suspended while it asks.
 const unsuspended = -1
 
-// isSame reports whether both are of one operation in one round.
+// isSame reports whether both belong to the same operation, in the same round.
 func (r round) isSame(other round) bool {
 	return r.Operation == other.Operation && r.Round == other.Round
 }
@@ -94,8 +95,9 @@ func readRounds(ctx context.Context, box Mailbox) (all []round, version int64, e
 	return all, version, err
 }
 
-// changeRounds stores what change makes of the stored rounds of a run; nil changes
-// nothing. It calls change again if they were changed meanwhile.
+// changeRounds replaces the stored rounds of a run with those that change returns, or leaves
+// them as they are if it returns nil. It calls change again if somebody else has changed
+// them in between.
 func changeRounds(ctx context.Context, box Mailbox, change func(all []round) []round) error {
 	for {
 		all, version, err := readRounds(ctx, box)
@@ -116,7 +118,7 @@ func changeRounds(ctx context.Context, box Mailbox, change func(all []round) []r
 	}
 }
 
-// load replaces r by what was stored of the same questions.
+// load replaces r with the stored round of the same questions, if there is one.
 func (o *operation) load(ctx context.Context, q abi.Questions, r *round) error {
 	if o == nil {
 		return nil
@@ -188,11 +190,11 @@ func Withdrawn(ctx context.Context) bool {
 	return errors.Is(cause, host.ErrWithdrawn) || errors.Is(cause, context.DeadlineExceeded)
 }
 
-// maxAnswered bounds the stored operations with answers that no state includes yet. A
-// state has no more operations than that.
+// maxAnswered bounds the operations that are stored with answers that no state includes yet.
+// A state has no more operations than that.
 const maxAnswered = abi.MaxPending
 
-// store adds the questions of an operation to those of the others.
+// store adds the questions of an operation to the stored questions of the others.
 func (o *operation) store(ctx context.Context, r round) error {
 	err := changeRounds(context.WithoutCancel(ctx), ownMailbox{}, func(all []round) []round {
 		for _, one := range all {
@@ -231,8 +233,8 @@ func answerStored(ctx context.Context, box Mailbox, except int32, answers map[st
 	return err
 }
 
-// Forget removes the stored questions of the run whose work ctx belongs to, before it
-// starts over: its operations get other numbers.
+// Forget removes the stored questions of the run whose work ctx belongs to, before the run
+// starts over: its operations will get other numbers.
 func Forget(ctx context.Context) error {
 	return changeRounds(ctx, ownMailbox{}, func(all []round) []round { return all[:0] })
 }

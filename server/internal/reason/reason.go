@@ -32,14 +32,14 @@ var ErrShutdown = fmt.Errorf("%w: it is shutting down", host.ErrClosed)
 // one, see [Of]. Transports only translate its code.
 type Reason struct {
 	Code   wire.Code
-	Text   string        // for users and agents: what failed, on what, and what to do
+	Text   string        // text for users and agents: what failed, on what, and what to do
 	Field  string        // JSON name of the field, for CodeInvalid
 	Max    int           // the limit, for CodeLimit; in bytes for records
 	Active []string      // active runs of the session, for CodeLimit and CodeNotFound
 	Retry  time.Duration // time after which a repeated request may succeed; 0: waiting alone does not help
 }
 
-// Error is an error that only consists of its reason.
+// Error is an error that consists only of its reason.
 type Error struct {
 	Reason
 	Err error // error that it matches; may be nil
@@ -61,7 +61,7 @@ func BadArgs(tool string, problems []abi.Problem) error {
 }
 
 // sentinels are the reasons of errors without details. The first match applies. An empty
-// text means that of the error.
+// text stands for the text of the error.
 var sentinels = []struct {
 	err  error
 	code wire.Code
@@ -101,7 +101,7 @@ const (
 	textUnavailable = "background runs cannot be reached at the moment: try again in a few seconds, with the same idempotency key if there was one"
 )
 
-// retryUnavailable is when an unavailable store of runs may be back.
+// retryUnavailable is the time after which an unavailable store of runs may be back.
 const retryUnavailable = 2 * time.Second
 
 // refusals are the codes of refusals to a plugin.
@@ -150,8 +150,9 @@ func Of(err error) Reason {
 	return Reason{Code: wire.CodeInternal, Text: abi.InternalMessage}
 }
 
-// retry returns when a limit may be free again. Schedules do not end by themselves, and a
-// record is evicted only after somebody has seen the end of its run.
+// retry returns the time after which a request that reached a limit may succeed; 0 if
+// waiting alone does not help. Schedules do not end by themselves, and a record is evicted
+// only after somebody has seen the end of its run.
 func retry(limit *engine.LimitError) time.Duration {
 	if errors.Is(limit.Err, engine.ErrValueCount) || errors.Is(limit.Err, engine.ErrValueBytes) {
 		return 0
@@ -237,7 +238,7 @@ func Explain(err error) (abi.Result, error) {
 // never existed, that were removed, and that belong to another session.
 func NotFound(err *background.NotFoundError) string { return Named(err.Error(), err.Active) }
 
-// Named adds the ids that an agent may have meant to a text.
+// Named adds to a text the ids that an agent may have meant.
 func Named(text string, active []string) string {
 	text = Clip(text, MaxText)
 	if len(active) == 0 {

@@ -98,9 +98,9 @@ func (a *Auditor) Call(note Note, session string, dryRun bool, began time.Time, 
 	a.log.Append(e)
 }
 
-// Refusals counts refused calls of tools by tool: those that were not granted, or that
-// belong to the agent. Later refusals are recorded as calls. It is safe for concurrent
-// use.
+// Refusals counts, by the tool called, the refused calls that one call makes: calls of tools
+// that were not granted, or that are the agent's own. Calls that are refused later are
+// recorded as calls. It is safe for concurrent use.
 type Refusals struct {
 	audit Auditor
 	from  Source
@@ -112,7 +112,7 @@ type Refusals struct {
 // Refusals returns an empty count of the refusals to a call.
 func (a Auditor) Refusals(from Source) *Refusals { return &Refusals{audit: a, from: from} }
 
-// Add adds a number of refusals of a tool.
+// Add adds a number of refused calls of a tool.
 func (r *Refusals) Add(name string, times int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +138,7 @@ func (r *Refusals) Write() {
 	}
 }
 
-// Exchange records an HTTP request of a plugin, or a hop of it. A refusal names the host.
+// Exchange records an HTTP request of a plugin, or one hop of it. A refusal names the host.
 func (a *Auditor) Exchange(from Source, x host.Exchange) {
 	measureExchange(a.metrics, from.Tool, x)
 	if a.log == nil {
@@ -277,8 +277,8 @@ func (a *Auditor) Reload(c plugins.Changes) {
 	a.log.Append(audit.Event{Kind: audit.Reload, Names: names, Count: int64(len(c.Problems))})
 }
 
-// Grants records the grants in force for each plugin, unless they were logged already.
-// The caller holds the service's reports, or is alone.
+// Grants records the grants in force for each plugin, unless they were logged already. Calls
+// must not overlap.
 func (a *Auditor) Grants(loaded []*plugins.Plugin) {
 	if a.log == nil {
 		return
@@ -295,7 +295,7 @@ func (a *Auditor) Grants(loaded []*plugins.Plugin) {
 	}
 }
 
-// Counts returns how many events were written and lost. Kept is false without a log.
+// Counts returns how many events were written and lost. Kept is false if there is no log.
 func (a *Auditor) Counts() (written, lost int64, kept bool) {
 	if a.log == nil {
 		return 0, 0, false

@@ -21,13 +21,13 @@ import (
 
 // Limits of [Figures].
 const (
-	maxCalls    = 500  // calls remembered
-	maxTools    = 1000 // tools with figures
-	maxToolName = 128  // bytes
+	maxCalls    = 500  // maximum number of calls remembered
+	maxTools    = 1000 // maximum number of tools with figures
+	maxToolName = 128  // maximum length of a tool's name, in bytes
 )
 
-// Figures holds the latest direct calls of a Service, totals by tool, and the history of
-// the last hour. All of it is in memory, bounded, and starts with the process. It is for
+// Figures holds the latest direct calls of a Service, totals by tool, and the history of the
+// last hour. All of it is bounded and in memory, and begins with the process. It is for
 // operators: see [CallQuery]. It is safe for concurrent use.
 type Figures struct {
 	stats    func() (background.Stats, host.Stats)
@@ -41,8 +41,8 @@ type Figures struct {
 	past  history
 }
 
-// NewFigures returns figures without a call. The function stats returns those of runs and
-// of the host.
+// NewFigures returns figures without a call. The function stats returns the statistics of
+// runs and of the host.
 func NewFigures(stats func() (background.Stats, host.Stats)) *Figures {
 	return &Figures{stats: stats, tools: map[string]*toolFigures{}}
 }
@@ -138,7 +138,7 @@ type CallQuery struct {
 	Owner   string // only calls of sessions whose key has this prefix, such as those of a user
 	Tool    string // only calls of this tool
 	Failed  bool   // only unsuccessful calls
-	Limit   int    // at most this many; 0 is no limit
+	Limit   int    // at most this many; 0 means no limit
 }
 
 // Calls returns the latest direct calls, of the 500 that are remembered, newest first.
@@ -194,7 +194,7 @@ type histogram struct {
 	buckets [4 * 40]int64
 	count   int64
 	max     time.Duration
-	first   [8]time.Duration // the first ones, for exact quantiles of a few
+	first   [8]time.Duration // the first durations, so that quantiles are exact while there are few
 }
 
 func (h *histogram) add(d time.Duration) {

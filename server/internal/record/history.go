@@ -71,9 +71,9 @@ func (f *Figures) History() []wire.Minute {
 	return minutes
 }
 
-// HistoryOf returns the direct calls of a tool in the last hour, by minute, oldest first.
-// Fuel is that of these calls, MemoryPeak the peak of a single one, and fields about runs
-// are zero. It is empty for a tool without such calls.
+// HistoryOf returns the statistics of a tool's direct calls in the last hour, by minute,
+// oldest first. Fuel is the fuel of these calls, MemoryPeak is the peak of a single call,
+// and fields about runs are zero. It is empty for a tool without such calls.
 func (f *Figures) HistoryOf(tool string) []wire.Minute {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,8 +100,8 @@ func (f *Figures) HistoryOf(tool string) []wire.Minute {
 	return minutes
 }
 
-// add counts what happened between the last sample and s in the minute of the last
-// sample, and the current values in the minute of s.
+// add counts what happened between the last sample and s in the minute of the last sample,
+// and records the current values in the minute of s.
 func (h *history) add(s sample) {
 	if h.last.at.IsZero() {
 		h.last = s

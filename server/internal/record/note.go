@@ -17,16 +17,17 @@ type Note struct {
 	Tool     string
 	ID       string // id of the call; empty if nothing has run
 	Outer    string // id of the call that made it
-	By       string // tool of that call
-	Unlisted bool   // only counted
+	By       string // tool that made the call
+	Unlisted bool   // the call is counted, but not listed
 	Known    bool   // the tool exists
 	Provider engine.Provider
 	Version  string // version of the plugin: the digest of its file
-	// Corrected is how many values of the arguments were not passed as they were given.
+	// Corrected is how many values of the arguments were corrected before they were passed
+	// on.
 	Corrected int
 	Run       string // id of the run, if the call is one or continues as one
-	Repeat    bool   // answered with the result of another call, which has the cost
-	Followed  bool   // the run has the cost
+	Repeat    bool   // answered with the result of another call, which bears the cost
+	Followed  bool   // the run bears the cost
 	Held      bool   // answered while the run waits for approval
 }
 

@@ -10,7 +10,7 @@ import (
 type Signal struct {
 	mu          sync.Mutex
 	closed      bool
-	subscribers map[chan struct{}]func() bool // each with what releases its context
+	subscribers map[chan struct{}]func() bool // each with the function that releases its context
 }
 
 // Subscribe returns a channel that receives a value when the signal is sent. Values before
@@ -51,7 +51,7 @@ func (s *Signal) Send() {
 	}
 }
 
-// Close ends all subscriptions, also later ones.
+// Close ends all subscriptions, including later ones.
 func (s *Signal) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,7 +33,7 @@ func CheckKey(session, key string) error {
 	return nil
 }
 
-// Runs has the runs of earlier requests. A *[background.Manager] implements it.
+// Runs gives access to the runs of earlier requests. A *[background.Manager] implements it.
 type Runs interface {
 	Get(ctx context.Context, session, id string) (engine.Run, error)
 	WithKey(ctx context.Context, session string, req background.SpawnRequest) (engine.Run, bool, error)
@@ -104,8 +104,8 @@ func (p Repeater) resume(ctx context.Context, c Call) (r abi.Result, found bool,
 	return r, true, err
 }
 
-// Follow waits for the run of an earlier call as long as for a call, and returns its
-// result. The session then needs no notice of the end.
+// Follow waits for the run of an earlier call, for as long as the caller waits for a call,
+// and returns its result. The session then needs no notice that the run has ended.
 func (p Repeater) Follow(ctx context.Context, c runs.Waiter, run engine.Run) (abi.Result, error) {
 	c.Note.Repeat = true
 	return p.Follower.Follow(ctx, c, run, c.Patience)

@@ -17,7 +17,7 @@ import (
 type AgentSession struct {
 	Session
 	Key     string        // idempotency key of the call; empty: none
-	Locale  string        // of the caller
+	Locale  string        // locale of the caller
 	Resumes string        // run of the earlier request that the call resumes; empty: none
 	User    approval.User // decides on held runs
 }
@@ -30,7 +30,7 @@ func (v AgentSession) NewSchedule(ctx context.Context, r background.ScheduleRequ
 	return Schedules(v.Session).New(ctx, v.request(r.SpawnRequest), r)
 }
 
-// request returns the request of a run that the agent asks for.
+// request returns the request for a run that the agent asks for.
 func (v AgentSession) request(run background.SpawnRequest) SpawnRequest {
 	return SpawnRequest{
 		Tool: run.Tool, Args: run.Args, Title: run.Title, Silent: run.Silent, Timeout: run.Timeout,

@@ -29,7 +29,7 @@ import (
 // An Executor executes background runs for the manager of runs.
 type Executor struct {
 	Catalog   *catalog.Catalog
-	Settings  func() catalog.Settings // in force
+	Settings  func() catalog.Settings // settings in force
 	Versions  *versions.Store
 	Checker   *approval.Checker
 	Questions *question.Registry
@@ -37,8 +37,8 @@ type Executor struct {
 	Telemetry *telemetry.Telemetry
 	Log       *slog.Logger
 
-	// Opened is closed once the fields below are set. The manager, which they depend on,
-	// may start runs of an earlier process before.
+	// Opened is closed once the fields below are set. The manager, which they depend on, may
+	// start runs of an earlier process before that.
 	Opened   chan struct{}
 	Follower *Follower
 	// Call makes the call of a run.
@@ -47,13 +47,13 @@ type Executor struct {
 	Child func(ctx context.Context, c ChildCall) (Child, error)
 }
 
-// An Execution is a run in execution.
+// An Execution is a run that is being executed.
 type Execution struct {
 	engine.Run
-	Requested Terms // what the caller requested
+	Requested Terms // terms that the caller requested
 
 	sink  *output.Sink
-	waits *Suspension // set by Begin
+	waits *Suspension // suspension of the run; set by Begin
 }
 
 // Execute calls the tool of a run, and attaches the run's sink. It depends only on the
@@ -89,10 +89,10 @@ func (x *Executor) Execute(ctx context.Context, run engine.Run, sink *output.Sin
 	return Outcome(ctx, sink, run.Timeout, r, err)
 }
 
-// Unchanged returns an error if the plugin of a run was replaced since the run was
-// admitted or approved. A schedule accepts any plugin that has the tool. Any other run
-// needs the version its arguments were checked against. So does a repeated one: its
-// checkpoint is of that version.
+// Unchanged returns an error if the plugin of a run was replaced since the run was admitted
+// or approved. A schedule accepts any plugin that has the tool. Any other run needs the
+// version its arguments were checked against. So does a repeated one, because its checkpoint
+// is of that version.
 func (x *Execution) Unchanged(tool *catalog.Tool) error {
 	if x.Schedule == "" || x.Attempt > 1 {
 		if err := tool.SameVersion(x.Run); err != nil {
@@ -116,8 +116,9 @@ func (x *Executor) Begin(ctx context.Context, run *Execution, tool *catalog.Tool
 	return ctx, call
 }
 
-// Attach connects a call to the sink of the run that it is or may become, next to the caller
-// that may still wait; nil for a run from its start. The call may be suspended as a run.
+// Attach connects a call to the sink of the run that it is or may become, and to the caller
+// that may still wait for it; caller is nil for a run from its start. The call may be
+// suspended as a run.
 func (x *Executor) Attach(ctx context.Context, sink *output.Sink, tool *catalog.Tool, call host.Call, caller Attached) (context.Context, host.Call, *Suspension) {
 	ctx = calllog.With(ctx, sink, max(1, call.Attempt))
 	waits := &Suspension{executor: x, ctx: ctx, tool: tool, caller: caller}
@@ -129,8 +130,8 @@ func (x *Executor) Attach(ctx context.Context, sink *output.Sink, tool *catalog.
 }
 
 // Lookup returns the tool of a run. Its plugin may have been replaced since the run was
-// admitted. A run that waits with another version gets that one, if it was kept; any
-// other the current one.
+// admitted. A run that waits with another version gets that one, if it was kept; any other
+// run gets the current one.
 func (x *Executor) Lookup(ctx context.Context, run engine.Run) (*catalog.Tool, error) {
 	tool, err := x.Catalog.Find(ctx, run.Tool)
 	if run.StateSize == 0 || err == nil && tool.SameVersion(run) == nil {
@@ -149,7 +150,7 @@ func (x *Executor) Lookup(ctx context.Context, run engine.Run) (*catalog.Tool, e
 	return tool, err
 }
 
-// Readmit decides whether a run may start that was not just admitted: a schedule fired
+// Readmit decides whether a run may start that was not admitted just now: a schedule fired
 // it, or an earlier process left it. Everything is checked again, because the tool may be
 // missing, replaced, or no longer granted.
 func (x *Executor) Readmit(ctx context.Context, run engine.Run) error {
@@ -211,7 +212,7 @@ func (x *Executor) Hold(ctx context.Context, run *engine.Run) {
 	}
 }
 
-// Rejected is the error of a run that was not started.
+// Rejected returns the error of a run that was not started.
 func Rejected(kind engine.ErrorKind, prefix string, err error) error {
 	r, _ := reason.Explain(err)
 	return &background.Error{Kind: kind, Message: prefix + r.Error, Err: err}

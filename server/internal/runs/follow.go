@@ -22,7 +22,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Runs has the runs that calls become. A *[background.Manager] implements it.
+// Runs gives access to the runs that calls become. A *[background.Manager] implements it.
 type Runs interface {
 	Get(ctx context.Context, session, id string) (engine.Run, error)
 	Check(ctx context.Context, session string, r background.CheckRequest) (background.CheckResult, error)
@@ -31,7 +31,8 @@ type Runs interface {
 	Stop(ctx context.Context, session, id string, req background.StopRequest) (engine.Run, error)
 }
 
-// Records has the records of runs, and their events. An [engine.Engine] implements it.
+// Records gives access to the records of runs, and their events. An [engine.Engine]
+// implements it.
 type Records interface {
 	List(ctx context.Context, q engine.Query) ([]engine.Run, error)
 	Watch(ctx context.Context, session string) <-chan engine.Event
@@ -60,9 +61,9 @@ type Waiter struct {
 	Ends     string // how the caller learns of the end
 }
 
-// Follow waits for a run that a call has become, as long as the caller waits for a call,
-// and returns its result. Meanwhile the caller's user decides on held calls within the
-// run, and answers its questions; that time does not count.
+// Follow waits for a run that a call has become, as long as the caller waits for a call, and
+// returns its result. In the meantime, the caller's user decides on held calls within the
+// run, and answers its questions; the time that this takes does not count.
 func (f *Follower) Follow(ctx context.Context, c Waiter, run engine.Run, wait time.Duration) (abi.Result, error) {
 	c.Note.Run, c.Note.Followed = run.ID, true
 	for left := wait; ; {
@@ -92,11 +93,12 @@ func (f *Follower) Follow(ctx context.Context, c Waiter, run engine.Run, wait ti
 	}
 }
 
-// personal is what a run waits for that only a person can give. Zero is nothing.
+// personal describes what a run waits for that only a person can give. The zero value stands
+// for nothing.
 type personal struct {
 	text      string                  // a sentence without its period
 	lacks     string                  // a sentence about what else a held call lacks
-	questions map[string]abi.Question // open ones of the run
+	questions map[string]abi.Question // open questions of the run
 }
 
 // waitsFor returns what a run, or a call that it made, waits for from a person.
@@ -207,9 +209,9 @@ func (f *Follower) news(ctx context.Context, c Waiter, run engine.Run) (news <-c
 	}
 }
 
-// relay lets the caller's user decide on a run that is held, or on held calls within it,
-// and answer its questions. Open reports whether the run waits for a decision or an answer
-// that the user cannot give here, or has not given.
+// relay lets the caller's user decide on a run that is held, or on held calls within it, and
+// answer its questions. The result open reports whether the run waits for a decision or an
+// answer that the user cannot give here, or has not given.
 func (f *Follower) relay(ctx context.Context, c Waiter, id string) (open bool, err error) {
 	held, err := f.Approvals.WaitingIn(ctx, c.Session, id)
 	if err != nil {
@@ -261,11 +263,11 @@ func (f *Follower) relayQuestions(ctx context.Context, c Waiter, id string) erro
 	return f.Questions.Answer(ctx, run, given.Answers)
 }
 
-// storing is how long a caller waits until its result is stored.
+// storing is how long a caller waits for its result to be stored.
 const storing = time.Second
 
 // Stored waits until a run with the result of a call has ended, so that it makes no notice,
-// and returns its id. It is empty if the result is not stored by then.
+// and returns its id. The id is empty if the result is not stored in time.
 func (f *Follower) Stored(ctx context.Context, run engine.Run) (id string) {
 	checked, err := f.Runs.Check(context.WithoutCancel(ctx), run.Session, background.CheckRequest{IDs: []string{run.ID}, Wait: storing})
 	if err != nil || !checked.Reports[0].Run.Final() {
@@ -325,7 +327,8 @@ func CancelsKeyed(cause error) bool {
 	return errors.Is(cause, ErrCancel) || errors.Is(cause, question.ErrAskAgain)
 }
 
-// Canceled is the end of a call whose caller has left, whether or not the tool noticed.
+// Canceled returns the result and the error of a call whose caller has left, whether or not
+// the tool noticed.
 func Canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if !errors.Is(cause, err) {

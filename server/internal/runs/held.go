@@ -63,8 +63,8 @@ func held(req background.SpawnRequest, bound approval.Binding) (_ background.Spa
 	return req, err
 }
 
-// holdSecret is hold for a call with secret arguments. They stay in memory while the caller
-// waits for the decision on its ticket.
+// holdSecret is like Hold, but for a call with secret arguments. They stay in memory while
+// the caller waits for the decision on its ticket.
 func (f *Follower) holdSecret(ctx context.Context, c HeldCall) (abi.Result, error) {
 	ticket, err := f.ticket(ctx, c)
 	if err != nil {
@@ -96,7 +96,7 @@ func (f *Follower) holdSecret(ctx context.Context, c HeldCall) (abi.Result, erro
 	return c.Make(ctx)
 }
 
-// ticket returns the ticket of a call: that of the earlier request which it resumes, or a
+// ticket returns the ticket of a call: the one of the earlier request that it resumes, or a
 // new one.
 func (f *Follower) ticket(ctx context.Context, c HeldCall) (engine.Run, error) {
 	if c.Resumes != "" {
@@ -120,8 +120,8 @@ func (f *Follower) awaitHeld(ctx context.Context, session, id string) (abi.Resul
 	return r, err
 }
 
-// withdrawEarlier withdraws the held calls that an earlier attempt of a run has made, because
-// the run makes them again. The calls of a state continue with it.
+// withdrawEarlier withdraws the held calls that an earlier attempt of a run has made,
+// because the run makes them again. Calls that belong to a stored state continue with it.
 func (f *Follower) withdrawEarlier(ctx context.Context, run engine.Run) {
 	children, err := f.Records.List(ctx, engine.Query{Session: run.Session, Parent: run.ID, Active: true})
 	if err != nil {
@@ -135,7 +135,7 @@ func (f *Follower) withdrawEarlier(ctx context.Context, run engine.Run) {
 	}
 }
 
-// abandon withdraws a run that the call which made it does not wait for any more.
+// abandon withdraws a run that the call that made it no longer waits for.
 func (f *Follower) abandon(ctx context.Context, session, id string) {
 	by := ""
 	if question.Withdrawn(ctx) {
@@ -212,7 +212,7 @@ func ofChild(run engine.Run) (abi.Result, error) {
 	return shape.Result(run), nil
 }
 
-// lost is the error of a call whose outcome died with its host.
+// lost returns the error of a call whose outcome was lost with its host.
 func lost(why string) error {
 	return &host.Refusal{Code: abi.CallLost, Message: "the call had begun when its host ended (" + why + ")" + shape.TextUnknown}
 }

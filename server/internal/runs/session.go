@@ -23,7 +23,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Sessions has the runs and schedules of a server.
+// Sessions gives access to the runs and schedules of a server.
 type Sessions struct {
 	Manager  *background.Manager
 	Engine   engine.Engine
@@ -32,11 +32,11 @@ type Sessions struct {
 	Follower *Follower
 	Audit    *record.Auditor
 	Files    bool                                      // operators can open the files of runs
-	Version  func(t *catalog.Tool) (string, error)     // of the tool's plugin
+	Version  func(t *catalog.Tool) (string, error)     // version of the tool's plugin
 	Pass     func(ctx context.Context, s *Spawn) error // passes a run, or a schedule, through the stages
 }
 
-// A Session is one session, or all of them. The session without a name has nothing.
+// A Session is one session, or all of them. The session without a name is always empty.
 type Session struct {
 	*Sessions
 	Name string
@@ -112,7 +112,7 @@ func (v Session) Remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// check is Check of the manager, but returns early if one of the runs asks its user
+// check is like the manager's Check, but returns early if one of the runs asks its user
 // something: the run may not end before somebody answers.
 func (v Session) check(ctx context.Context, r background.CheckRequest) (background.CheckResult, error) {
 	r.Peek = r.Peek || dryrun.In(ctx)
@@ -123,7 +123,7 @@ func (v Session) check(ctx context.Context, r background.CheckRequest) (backgrou
 }
 
 // Check returns runs with everything they have, but no more than large bytes of their
-// results and contents; 0 is no limit.
+// results and contents; 0 means no limit.
 func (v Session) Check(ctx context.Context, r background.CheckRequest, large int) (wire.Runs, error) {
 	checked, err := v.check(ctx, r)
 	if err != nil {
@@ -172,7 +172,8 @@ func (v Session) Watch(ctx context.Context) <-chan wire.Event {
 	return to
 }
 
-// Stop asks a run and its children to end, and waits for that.
+// Stop asks a run and its children to end, and waits until they have ended, or the
+// grace period is over.
 func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.Stopped, error) {
 	if dryrun.In(ctx) {
 		run, err := v.Run(ctx, id)
@@ -195,7 +196,7 @@ func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 	return newNotices(shown, more, v.Files), nil
 }
 
-// SelectNotices is Notices for the runs that want returns true for.
+// SelectNotices is like Notices, but only for the runs for which want returns true.
 func (v Session) SelectNotices(ctx context.Context, limit int, want func(wire.Run) bool) (wire.Notices, error) {
 	const first = 100
 	pending, more, err := v.Manager.Pending(ctx, v.Name, first)
@@ -299,7 +300,8 @@ func ended(run engine.Run) error {
 		Text: fmt.Sprintf("%s has ended (%s) and takes no more messages: read its result, or run %s again", run.ID, run.Status, run.Tool)}, Err: background.ErrEnded}
 }
 
-// refusedMessage says what to do about a message that the mailbox refused.
+// refusedMessage returns an error that says what to do about a message that the mailbox
+// refused.
 func refusedMessage(run engine.Run, err error) error {
 	if errors.Is(err, background.ErrEnded) {
 		return ended(run)
@@ -311,7 +313,7 @@ func refusedMessage(run engine.Run, err error) error {
 	return err
 }
 
-// fullRetry is when a full mailbox may have room again.
+// fullRetry is the time after which a full mailbox may have room again.
 const fullRetry = 5 * time.Second
 
 // Messages returns the unread messages of a run, in the order they were sent.

@@ -20,8 +20,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// SpawnRequest describes a run to start in the background. The server has a request of
-// the same fields, which documents them.
+// SpawnRequest describes a run to start in the background. The server's own SpawnRequest has
+// the same fields, and documents them.
 type SpawnRequest struct {
 	Tool           string
 	Args           json.RawMessage
@@ -51,7 +51,7 @@ type Spawn struct {
 	Result   wire.Run      // answer, unless When is set
 	Schedule wire.Schedule // plan of the schedule, and then the answer
 
-	run background.SpawnRequest // valid after Prepare
+	run background.SpawnRequest // request of the run; valid after Prepare
 }
 
 // Spawn starts a background run. The user decides on it if it is held.
@@ -61,8 +61,8 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest, user approval.User
 	return s.Result, err
 }
 
-// spawnOrResume is Spawn for a request whose user may have decided on the run of an
-// earlier request.
+// spawnOrResume is like Spawn, but for a request whose user may have decided on the run of
+// an earlier request.
 func (v Session) spawnOrResume(ctx context.Context, req SpawnRequest, user approval.User, resumes string) (wire.Run, error) {
 	run, err := v.Manager.Get(ctx, v.Name, resumes)
 	if resumes == "" || err != nil || run.Tool != strings.TrimSpace(req.Tool) {
@@ -98,7 +98,7 @@ func (s *Spawn) Find(ctx context.Context, name string) (*catalog.Tool, error) {
 	return tool, err
 }
 
-// Prepare makes the run of a tool with admitted arguments. An error that matches
+// Prepare prepares the run of a tool with admitted arguments. An error that matches
 // [plugins.ErrReplaced] means that there is a new tool.
 func (s *Spawn) Prepare(ctx context.Context, tool *catalog.Tool, args json.RawMessage, timeout time.Duration) error {
 	version, err := s.Version(tool)

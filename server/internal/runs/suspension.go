@@ -36,16 +36,16 @@ type Suspension struct {
 	executor    *Executor
 	ctx         context.Context // context of the run's work
 	tool        *catalog.Tool
-	caller      Attached // of a direct call; nil for a run from its start
+	caller      Attached // caller's end of a direct call; nil for a run from its start
 	restartable bool     // the run may start over
 
 	session  string
 	locale   string
 	ask      question.Func              // nil: nobody can be asked
 	children map[int32]background.Child // children of operations that have not begun
-	question atomic.Int32               // operation whose open questions are stored; 0: none
+	question atomic.Int32               // number of the operation whose open questions are stored; 0: none
 	secret   bool                       // a tool was called with secret arguments
-	kept     *background.Suspension     // what the run continues from; nil before it is suspended
+	kept     *background.Suspension     // state that the run continues from; nil before it is suspended
 }
 
 // An Attached is the caller's end of a direct call, which may have become a run.
@@ -60,8 +60,8 @@ type ChildCall struct {
 	Caller        *catalog.Tool
 	Session, Tool string
 	Args          json.RawMessage
-	Timeout       time.Duration // 0: none of its own
-	Fuel          int64         // the most it may use
+	Timeout       time.Duration // time limit; 0: none of its own
+	Fuel          int64         // the most fuel that it may use
 	Locale        string
 }
 
@@ -101,7 +101,7 @@ func (s *Suspension) Status() host.SuspensionStatus {
 	return status
 }
 
-// isRun reports whether the call is a run that can be suspended. One with secret
+// isRun reports whether the call is a run that can be suspended. A run with secret
 // arguments, or that called a tool with some, cannot: its state would contain them.
 func (s *Suspension) isRun() bool {
 	if s.caller != nil {
@@ -192,10 +192,11 @@ func (s *Suspension) name() string {
 	return run.ID
 }
 
-// id returns the id of the child of an operation.
+// id returns the id of the child run that an operation starts.
 func (s *Suspension) id(op int32) string { return background.ChildID(s.name(), s.number(op)) }
 
-// number distinguishes an operation from those of attempts before the run started over.
+// number returns a number that no operation had in attempts from before the run started
+// over.
 func (s *Suspension) number(op int32) int64 {
 	run, _ := background.RunOf(s.ctx)
 	return int64(max(1, run.Begun)-1)<<31 + int64(op)

@@ -60,7 +60,7 @@ func termsOf(run engine.Run) (t Terms, err error) {
 	return t, nil
 }
 
-// bind returns terms with what their run is bound to.
+// bind adds to terms the binding of their run.
 func bind(raw json.RawMessage, to approval.Binding) (json.RawMessage, error) {
 	t, err := termsOf(engine.Run{Terms: raw})
 	t.Binding = to

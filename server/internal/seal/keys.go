@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	keyLife = 24 * time.Hour // how long a key signs; its seals stay valid as long again
+	keyLife = 24 * time.Hour // how long a key signs; its seals stay valid for as long again
 
-	readRetry   = time.Second      // between two reads for an unknown key
-	readTimeout = 10 * time.Second // for reading the keys
+	readRetry   = time.Second      // pause between two reads for an unknown key
+	readTimeout = 10 * time.Second // time limit for reading the keys
 )
 
 // keysRow is the name of the value with the keys.
 const keysRow = "keys"
 
-// A key is never logged.
+// A key signs seals. It is never logged.
 type key struct {
 	ID   string    `json:"id"`
 	Key  []byte    `json:"key"`

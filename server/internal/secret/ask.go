@@ -29,8 +29,8 @@ func (s *Store) Asker(c Call, ask func(ctx context.Context, need Need) error) *A
 }
 
 // Ask asks for the secret that a call with this result lacked. It reports whether the secret
-// has a value now, so that the call can start over. The error is that of the function that
-// asks, or of ctx.
+// has a value now, so that the call can start over. The error comes from the function that
+// asks, or from ctx.
 func (a *Asker) Ask(ctx context.Context, r abi.Result) (again bool, err error) {
 	need, ok := a.store.lacked(ctx, a.call, r)
 	if !ok || a.asked[need.Name] || len(a.asked) == maxAsked {

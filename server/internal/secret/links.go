@@ -15,7 +15,7 @@ import (
 const (
 	linkLife  = time.Hour
 	maxLinks  = 1024
-	maxOfUser = 16 // links of one user; the oldest is evicted
+	maxOfUser = 16 // maximum number of links of one user; the oldest is evicted
 )
 
 // A Link is a one-time address where a user sets one of their secrets. Anyone who knows it
@@ -34,7 +34,7 @@ func (l Link) answers(need Link) bool {
 	return l.User == need.User && l.Name == need.Name && l.Tool == need.Tool && l.Session == need.Session
 }
 
-// Links are the links that calls created for missing secrets. They are in memory only: a
+// Links holds the links that calls created for missing secrets. They are in memory only: a
 // restart voids them. It is safe for concurrent use.
 type Links struct{ store *Store }
 
@@ -46,7 +46,7 @@ func (l *Links) ServeAt(page string) { l.store.pending.serveAt(page) }
 func (l *Links) Link(token string) (Link, error) { return l.store.pending.find(token, false) }
 
 // Use sets the secret and voids the link. If [User.Set] fails, the link stays valid. The
-// error matches [reason.ErrLink], or is that of Set.
+// error matches [reason.ErrLink], or comes from Set.
 func (l *Links) Use(ctx context.Context, token, value string) error {
 	link, err := l.store.pending.find(token, true) // so that only one request uses it
 	if err != nil {
@@ -61,11 +61,11 @@ func (l *Links) Use(ctx context.Context, token, value string) error {
 // userSecret identifies a secret of a user.
 type userSecret struct{ user, name string }
 
-// pending holds what a secret that is set ends: its links, and the waits of calls.
+// pending holds what ends when a secret is set: its links, and the waits of calls.
 type pending struct {
 	mu    sync.Mutex
 	page  string                       // prefix of links, before the token
-	links map[string]Link              // by token
+	links map[string]Link              // links by their tokens
 	waits map[chan struct{}]userSecret // closed once the secret is set
 }
 

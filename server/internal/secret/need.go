@@ -57,8 +57,8 @@ func (s *Store) lacked(ctx context.Context, c Call, r abi.Result) (need Link, ok
 	return need, ok
 }
 
-// Missing says of each secret of its user that a call may send, and that has no value, how it
-// is set: for four at most.
+// Missing says how to set each secret of its user that a call may send and that has no
+// value: for four secrets at most.
 func (s *Store) Missing(ctx context.Context, c Call) (texts []string) {
 	v := s.User("").vault
 	if v == nil {
@@ -72,7 +72,7 @@ func (s *Store) Missing(ctx context.Context, c Call) (texts []string) {
 	return texts
 }
 
-// howToSet says how the user sets the secret, whose page has that address.
+// howToSet says how the user sets the secret, on the page with that address.
 func (l Link) howToSet(url string) string {
 	how := fmt.Sprintf("set it with PUT /v1/secrets/%s, or have the operator set it", l.Name)
 	if l.User == "" {

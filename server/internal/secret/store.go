@@ -30,7 +30,7 @@ type Audit interface {
 // Config configures a Store. All fields are required.
 type Config struct {
 	Engine     engine.Engine
-	Configured func() host.Secrets        // secrets in force; those of users are in a *vault.Vault
+	Configured func() host.Secrets        // secrets in force; the secrets of users are in a *vault.Vault
 	DryRun     func(context.Context) bool // whether a context belongs to a dry run
 	Audit      Audit
 	Log        *slog.Logger
@@ -51,8 +51,8 @@ func New(cfg Config) *Store {
 // User returns the secrets of a user. The user "" owns the sessions without one.
 func (s *Store) User(name string) User { return s.user(name, s.Configured()) }
 
-// For returns the secrets of a user for a call, with the configured secrets that it began
-// with; nil if no secrets are configured.
+// For returns the secrets of a user for a call, with the configured secrets that the call
+// began with; nil if no secrets are configured.
 func (s *Store) For(name string, configured host.Secrets) host.Secrets {
 	if configured == nil {
 		return nil
@@ -78,7 +78,7 @@ func (s *Store) Renew(ctx context.Context) error {
 }
 
 // CheckKeys returns a *[background.FieldError] if the keys of the next configuration cannot
-// decrypt a stored secret that those in force can.
+// decrypt a stored secret that the keys in force can decrypt.
 func (s *Store) CheckKeys(ctx context.Context, next host.Secrets) error {
 	now, v := s.User("").vault, s.user("", next).vault
 	if now == nil || v == nil || v.SameKeys(now) {
@@ -115,7 +115,7 @@ func (s *Store) each(ctx context.Context, f func(user string, one engine.Value) 
 	return nil
 }
 
-// renew encrypts a stored secret with the first key, unless it is.
+// renew encrypts a stored secret with the first key, unless it already is.
 func (u User) renew(ctx context.Context, one engine.Value) error {
 	secret, old, err := u.vault.Unseal(ctx, u.name, one.Key, one.Data)
 	if err != nil || !old { // an error is logged, and found again where it matters

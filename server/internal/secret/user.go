@@ -18,13 +18,13 @@ type User struct {
 	store      *Store
 	name       string
 	configured host.Secrets // snapshot of the configuration
-	vault      *vault.Vault // the same; nil if it is of another kind
+	vault      *vault.Vault // the configuration as a vault; nil if it is of another kind
 }
 
 func (u User) scope() engine.Scope { return engine.Scope{Name: scopePrefix + u.name} }
 
-// List returns the secrets that the user can set, by name. With operators it adds those
-// of the operator, and queries their sources.
+// List returns the secrets that the user can set, sorted by name. If operators is set, it
+// adds those of the operator, and queries their sources.
 func (u User) List(ctx context.Context, operators bool) (wire.Secrets, error) {
 	out := wire.Secrets{Secrets: []wire.Secret{}}
 	values, err := u.store.Engine.Values(ctx, u.scope(), "", 0, true)
@@ -56,9 +56,9 @@ func (u User) List(ctx context.Context, operators bool) (wire.Secrets, error) {
 }
 
 // Set stores the value of a secret, and replaces the previous one. The error matches
-// engine.ErrNotFound if the user cannot set such a secret, is a *background.FieldError
-// for a value that no request could have, and matches vault.ErrNoKeys if the operator has
-// no key for such secrets. A dry run stores nothing.
+// engine.ErrNotFound if the user cannot set such a secret, is a *background.FieldError for a
+// value that no request could carry, and matches vault.ErrNoKeys if the operator has no key
+// for such secrets. A dry run stores nothing.
 func (u User) Set(ctx context.Context, name, value string) error {
 	if err := u.check(name); err != nil {
 		return err

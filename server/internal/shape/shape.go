@@ -56,7 +56,7 @@ func Cost(c engine.Cost) *wire.Cost {
 	return &wire.Cost{Fuel: c.Fuel, CPUSeconds: Micros(c.CPU), WaitSeconds: Micros(c.Wait), MemoryPeak: c.MemoryPeak}
 }
 
-// Micros returns seconds, rounded to microseconds.
+// Micros returns a duration in seconds, rounded to microseconds.
 func Micros(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }
 
 // DiagnosisOf returns why a call failed, for operators; nil if the error adds nothing to
@@ -147,7 +147,7 @@ func Event(e engine.Event, now time.Time) wire.Event {
 	return out
 }
 
-// Tenths returns seconds, rounded to a tenth.
+// Tenths returns a duration in seconds, rounded to a tenth.
 func Tenths(d time.Duration) float64 {
 	return float64(d.Round(100*time.Millisecond)/(100*time.Millisecond)) / 10
 }
@@ -155,7 +155,7 @@ func Tenths(d time.Duration) float64 {
 // NoLimit is a time limit that is never reached.
 const NoLimit time.Duration = 1 << 62
 
-// Deadline returns a deadline as transports show it, in seconds: 0 without one.
+// Deadline returns a deadline as transports show it, in seconds: 0 if there is none.
 func Deadline(d time.Duration) float64 {
 	if d >= NoLimit {
 		return 0
@@ -163,7 +163,7 @@ func Deadline(d time.Duration) float64 {
 	return d.Seconds()
 }
 
-// maxPreview is how much is shown of a result that is too large, in bytes.
+// maxPreview bounds what is shown of a result that is too large, in bytes.
 const maxPreview = 1 << 10
 
 // An Omission stands for a result or content that is too large to show. It is zero if both
@@ -189,7 +189,7 @@ func Omit(result, content *json.RawMessage, room *int) (o Omission) {
 	return o
 }
 
-// JSON is json.Marshal without HTML escapes: a model pays for each character.
+// JSON is like json.Marshal, but without HTML escapes: a model pays for each character.
 func JSON(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -18,8 +18,8 @@ var ErrNoBackup error = &reason.Error{Reason: reason.Reason{
 	Code: wire.CodeConflict, Text: "runs are not kept in the data folder: if they are in PostgreSQL, back up that database, for example with pg_dump",
 }}
 
-// Backup writes a backup of the data folder: see [sqlite.Engine.Backup]. Without runs in it
-// the error is [ErrNoBackup].
+// Backup writes a backup of the data folder: see [sqlite.Engine.Backup]. If runs are not in
+// a data folder, the error is [ErrNoBackup].
 func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	if s.dir == nil {
 		return ErrNoBackup

@@ -18,11 +18,11 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Config says where runs are stored. The zero value is memory.
+// Config says where runs are stored. The zero value means in memory.
 type Config struct {
-	Engine   engine.Engine // engine of the caller, who closes it; nil is one in DataDir
-	DataDir  string        // data folder; empty is memory, unless there is an Engine
-	LogQuota int64         // bytes of the output of all runs in DataDir; 0 is 1 GiB
+	Engine   engine.Engine // engine of the caller, who closes it; nil means one in DataDir
+	DataDir  string        // data folder; empty means in memory, unless there is an Engine
+	LogQuota int64         // maximum size of the output of all runs in DataDir, in bytes; 0 means 1 GiB
 	Logger   *slog.Logger
 }
 
@@ -31,7 +31,7 @@ type Store struct {
 	Engine engine.Engine
 
 	cfg  Config
-	dir  *sqlite.Engine // the engine of the data folder; nil with another one
+	dir  *sqlite.Engine // the engine of the data folder; nil if there is another one
 	lock io.Closer      // lock of a data folder without an engine; else nil
 }
 

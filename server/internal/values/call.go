@@ -22,10 +22,10 @@ import (
 // use.
 type Calls struct {
 	Engine engine.Engine
-	Log    *slog.Logger // errors that are not a plugin's fault
+	Log    *slog.Logger // gets errors that are not a plugin's fault
 }
 
-// Session returns the values of the session of a call; nil without a session.
+// Session returns the values of a call's session; nil if it has no session.
 func (c Calls) Session(call host.Call) host.Values {
 	if call.Session == "" {
 		return nil
@@ -127,7 +127,8 @@ func (v callValues) refusal(err error) error {
 	return &host.Refusal{Code: code, Message: r.Text}
 }
 
-// fullText returns the message about a full key-value store, or other for any other limit.
+// fullText returns the message about a full key-value store; for any other limit, it returns
+// the text other.
 func (v callValues) fullText(full *engine.LimitError, other string) string {
 	switch {
 	case errors.Is(full.Err, engine.ErrValueCount):

@@ -31,11 +31,11 @@ func (v Values) Get(ctx context.Context, key string) (wire.Value, error) {
 	return shownValue(found), err
 }
 
-// Set stores a value, at most 64 KiB of JSON, and returns it with its new version. It is
-// a conflict if the stored version differs; 0 is the version of a missing value. A
-// session has at most 256 values and 1 MiB of them. They are removed when it ends, or
-// when none was written for a week: for a day in an unnamed session without an active
-// run. Do not store secrets.
+// Set stores a value, at most 64 KiB of JSON, and returns it with its new version. It is a
+// conflict if the stored version differs; 0 is the version of a missing value. A session has
+// at most 256 values and 1 MiB of them. They are removed when it ends, or when none was
+// written for a week; in an unnamed session without an active run, for a day. Do not store
+// secrets.
 func (v Values) Set(ctx context.Context, key string, data json.RawMessage, version int64) (wire.Value, error) {
 	if dryrun.In(ctx) {
 		now, err := v.unchanged(ctx, key, version)

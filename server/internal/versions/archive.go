@@ -24,7 +24,7 @@ type archive struct{ values engine.Values }
 const (
 	scopePrefix = "version/"   // prefix of the names of scopes, before the digest
 	piecePrefix = "piece/"     // prefix of the keys of pieces
-	pieceSize   = 1 << 20      // bytes of a piece
+	pieceSize   = 1 << 20      // size of a piece, in bytes
 	freshFor    = pruneEvery   // age after which an entry in use is written again
 	spareAfter  = 2 * freshFor // age after which an entry that no run needs is removed
 )
@@ -130,8 +130,8 @@ func (a archive) download(ctx context.Context, scope engine.Scope, name string) 
 	return data, nil
 }
 
-// prune removes the versions that no run needs and that nobody has used for a while. A
-// host that uses one meanwhile writes its entries again, which keeps them.
+// prune removes the versions that no run needs and that nobody has used for a while. A host
+// that uses one in the meantime writes its entries again, which keeps them.
 func (a archive) prune(ctx context.Context, needed func(context.Context) (map[string]bool, error)) error {
 	scopes, err := a.values.Scopes(ctx, "", scopePrefix)
 	if err != nil || len(scopes) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// pruneEvery is how often versions that no run waits with are removed.
+// pruneEvery is how often versions that no waiting run needs are removed.
 const pruneEvery = 10 * time.Minute
 
 // Maintain prunes the store every ten minutes, until ctx is done.
@@ -31,7 +31,7 @@ func (s *Store) Maintain(ctx context.Context) {
 	}
 }
 
-// Prune removes the versions that no run waits with.
+// Prune removes the versions that no waiting run needs.
 func (s *Store) Prune(ctx context.Context) error {
 	err := s.pruneFolders(ctx)
 	if s.cfg.SharedValues != nil {
@@ -40,7 +40,8 @@ func (s *Store) Prune(ctx context.Context) error {
 	return err
 }
 
-// pruneFolders removes the folders of versions, but keeps one that is used while it runs.
+// pruneFolders removes the folders of versions that no waiting run needs, except those that
+// are used while it runs.
 func (s *Store) pruneFolders(ctx context.Context) error {
 	began := time.Now()
 	entries, err := os.ReadDir(s.dir)

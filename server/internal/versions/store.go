@@ -24,12 +24,12 @@ import (
 type Config struct {
 	DataDir      string        // parent of the folder of versions; empty keeps none
 	Runs         Runs          // runs that may wait with versions
-	SharedValues engine.Values // values of the engine that other hosts share; nil without other hosts
+	SharedValues engine.Values // values of the engine that other hosts share; nil if there are no other hosts
 	Registry     Registry
 	Logger       *slog.Logger
 }
 
-// Runs are the runs of an engine.
+// Runs gives access to the runs of an engine.
 type Runs interface {
 	List(ctx context.Context, q engine.Query) ([]engine.Run, error)
 }
@@ -55,11 +55,11 @@ type Plugin interface {
 // It is safe for concurrent use.
 type Store struct {
 	cfg     Config
-	dir     string  // folder of the versions; empty without one
+	dir     string  // folder of the versions; empty if there is none
 	archive archive // shared with other hosts, if there are any
 
 	mu   sync.Mutex
-	uses map[string]*use // by digest
+	uses map[string]*use // uses of versions, by digest
 }
 
 // A use is the last use of a version by this process.
@@ -152,7 +152,7 @@ func pluginLast(names []string, digest string) []string {
 
 // Tool returns the tool of a run, in the version that the run waits with. The error matches
 // [fs.ErrNotExist] if that version was not kept or its plugin is no longer loaded, and
-// [plugins.ErrNotAccepted] if the lock has another version of the plugin.
+// [plugins.ErrNotAccepted] if the lock accepts another version of the plugin.
 func (s *Store) Tool(ctx context.Context, run engine.Run) (*plugins.Tool, error) {
 	if s.dir == "" || !filepath.IsLocal(run.Version) {
 		return nil, fs.ErrNotExist
