@@ -196,10 +196,13 @@ func (a *app) namedPlugins(ctx context.Context) (named map[string]*plugins.Plugi
 // errNoPlugin is the error for a name that no plugin has.
 var errNoPlugin = errors.New("no such plugin")
 
-// nearestPlugin says which plugin may be meant, or how to list all plugins.
+// nearestPlugin says which plugin may be meant, how to build it, or how to list all plugins.
 func nearestPlugin(name string, names []string) string {
 	if near := abi.Nearest(name, names); near != "" {
 		return "did you mean " + near + "?"
+	}
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return "toolhost build " + name + " makes the plugin of a project"
 	}
 	return "toolhost list shows the plugins"
 }
