@@ -19,7 +19,7 @@ const (
 // MaxSessionValue is the largest value of a session, in bytes of JSON.
 const MaxSessionValue = 64 << 10
 
-// MaxKVValue is the largest value of a key-value store, in bytes of JSON.
+// MaxKVValue is the maximum size of a value in a key-value store, in bytes of JSON.
 const MaxKVValue = 256 << 10
 
 // Manifest describes a plugin and its tools. Its limits and needs are requests: the
@@ -171,9 +171,9 @@ type Needs struct {
 
 // HTTPNeed describes HTTP requests that a plugin must be able to make.
 type HTTPNeed struct {
-	// URL is https://HOST[:PORT]/PATH, or http:// for plain HTTP. The HOST
-	// "*.example.com" matches one more label, and "*" every public name. A PATH that
-	// ends in /* matches everything below it.
+	// URL is https://HOST[:PORT]/PATH, or http:// for plain HTTP. In HOST, "*.example.com"
+	// matches names with one label in place of the "*", and "*" alone matches every public
+	// name. A PATH that ends in /* matches everything below it.
 	URL     string   `json:"url"`
 	Methods []string `json:"methods,omitempty"` // in upper case; empty means GET and HEAD, * means all
 }

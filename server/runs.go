@@ -21,11 +21,11 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// RunsConfig limits background runs, and says how they are kept. The fields Executor,
+// RunsConfig sets the limits of background runs, and how they are kept. The fields Executor,
 // Engine, MaxTimeout, Readmit, Version, Provider, Hold, OnNotice, OnEnd, Owner, PerOwner,
-// OwnerQuota, Brief, InternalText, Offer and Logger are set by the Service. With
-// Config.Engine, Patience is [Patience] by default. With Config.Host.Shared one client can
-// have up to three quarters of PerHost and RecordQuota.
+// OwnerQuota, Ephemeral, CanAccess, InternalText, Offer and Logger are set by the Service. If
+// Config.Engine is set, the field Patience defaults to the constant [Patience]. With
+// Config.Host.Shared, one client can have up to three quarters of PerHost and RecordQuota.
 type RunsConfig = background.Config
 
 // check refuses contradictions, with a *background.FieldError.

@@ -115,7 +115,7 @@ func (s *Store) content(d digest.Digest) ([]byte, error) {
 	return data, err
 }
 
-// Read returns the content with a digest, after verifying it. The error matches
+// Read returns the content that has the given digest, after verifying it. The error matches
 // [ErrNotStored] or [ErrDamaged].
 func (s *Store) Read(d digest.Digest) ([]byte, error) {
 	if !isSHA256(d) {

@@ -2,8 +2,8 @@ package wasmbin
 
 import "fmt"
 
-// Op is the operation of an instruction: its first byte, or for the prefixes
-// 0xfc and 0xfd the prefix in the high and the number after it in the low byte.
+// Op is the operation of an instruction: its first byte, or, for the prefixes 0xfc and
+// 0xfd, the prefix in the high byte and the number that follows it in the low byte.
 type Op uint16
 
 // The operations that code outside this package has to tell apart. All others

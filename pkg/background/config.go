@@ -98,7 +98,7 @@ type Config struct {
 	PerOwner   int           // active runs of all sessions of one client, parked calls counted; 0: PerHost
 	PerHost    int           // runs that this process works on, parked calls counted; 0: DefaultPerHost
 	Parked     int           // active parked calls of one session; 0: DefaultParked
-	Schedules  int           // enabled schedules of one session; 0: DefaultSchedules; negative: none
+	Schedules  int           // enabled schedules of one session; 0: DefaultSchedules; negative: no schedules allowed
 	Attempts   int           // starts of a run at most; 0: DefaultAttempts
 	Grace      time.Duration // from a stop to the end of the run's context; 0: DefaultGrace
 	OutputCap  int           // bytes of output kept for a run; 0: DefaultOutputCap

@@ -6,7 +6,7 @@ package declare
 
 import "encoding/json"
 
-// MaxBytes bounds a declaration, in bytes.
+// MaxBytes is the maximum size of a declaration, in bytes.
 const MaxBytes = 8 << 10
 
 // Tool is the input of a declaration. A schema that is empty, or not JSON, allows

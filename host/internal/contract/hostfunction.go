@@ -8,8 +8,8 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// HostFunction is a function of another host that an Extism plugin imports. A tool
-// replaces it: see [abi.Manifest.HostFunctions].
+// HostFunction is a function that an Extism plugin imports because it was written for another
+// host. A tool stands in for it: see [abi.Manifest.HostFunctions].
 type HostFunction struct {
 	Module, Name string
 	Type         wasmbin.FuncType

@@ -33,7 +33,7 @@ type Kernel struct {
 
 // Config limits a kernel.
 type Config struct {
-	Limit uint64 // maximum size of its memory and its block table, in bytes; below 4 GiB
+	Limit uint64 // maximum total size of the kernel's memory and block table, in bytes; below 4 GiB
 	// Pay is called before the kernel takes more bytes of the Go heap.
 	Pay func(bytes uint64) error
 }

@@ -45,8 +45,8 @@ type Memory struct {
 	paid   uint64 // bytes that may be backed by memory: up to peak, or more after an earlier call
 	anew   bool   // the next Reallocate resets the memory to the size of its image
 
-	// Peak is the largest size during this call, in bytes. Refused is the reason
-	// of a refused growth, or nil: it is the likely cause of the next failure.
+	// Peak is the largest size during this call, in bytes. Refused is the reason why
+	// growth was refused, or nil. It is the likely cause of the next failure.
 	Peak    uint64
 	Refused error
 }

@@ -267,8 +267,8 @@ func (q *queue) next() *Guest {
 	return next
 }
 
-// Stats are statistics of computing calls. A call has a processor, or waits for
-// one, from when it gets an instance until it ends, except while its guest
+// Stats are statistics about the calls that are computing. From when a call gets an
+// instance until it ends, it has a processor or waits for one, except while its guest
 // sleeps or waits for an answer.
 type Stats struct {
 	Computing int           `json:"computing"` // calls with a processor

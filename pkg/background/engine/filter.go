@@ -9,7 +9,7 @@ import (
 // A Filter selects runs by their properties. Its zero value selects all.
 type Filter struct {
 	Statuses     []Status    // in one of these states; nil: any
-	Errors       []ErrorKind // failed for one of these reasons; nil: any, even if not failed
+	Errors       []ErrorKind // failed for one of these reasons; nil: all runs, failed or not
 	Tool         string      // of this tool; "": any
 	Kind         string      // of this kind of tool; "": any
 	Plugin       string      // of a tool of this plugin; "": any

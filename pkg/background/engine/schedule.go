@@ -61,6 +61,6 @@ type Schedule struct {
 	LastAt   time.Time `json:"last_triggered_at,omitzero"`
 	LastRun  string    `json:"last_task_id,omitempty"`
 	Fired    int       `json:"trigger_count"`
-	Rejected int       `json:"rejected_in_a_row,omitempty"` // firings refused since the last that was not
+	Rejected int       `json:"rejected_in_a_row,omitempty"` // firings refused in a row, up to now
 	Revision int64     `json:"revision"`                    // number of changes; set by the engine
 }

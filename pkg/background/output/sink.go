@@ -328,7 +328,7 @@ func (s *Sink) Stopping() <-chan struct{} { return s.stopping }
 func (s *Sink) RequestStop() { s.stop.Do(func() { close(s.stopping) }) }
 
 // Beat returns the last status and progress, the time of the last output,
-// and the bytes of output.
+// and the number of bytes of output.
 func (s *Sink) Beat() engine.Beat {
 	s.mu.Lock()
 	defer s.mu.Unlock()

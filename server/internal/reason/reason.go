@@ -163,7 +163,8 @@ func retry(limit *engine.LimitError) time.Duration {
 	return 5 * time.Second
 }
 
-// TextOf returns the text of an error for its caller, who knows which tool it called.
+// TextOf returns the text of an error as the caller of the tool sees it, who knows which tool
+// that is.
 // Errors that name things only the operator may see have a separate text.
 func TextOf(err error) string {
 	if call, ok := errors.AsType[*host.CallError](err); ok {

@@ -150,8 +150,8 @@ func (x *Executor) Lookup(ctx context.Context, run engine.Run) (*catalog.Tool, e
 	return tool, err
 }
 
-// Readmit decides whether a run may start that was not admitted just now: a schedule fired
-// it, or an earlier process left it. Everything is checked again, because the tool may be
+// Readmit decides whether to start a run that was not admitted just now, but was fired by a
+// schedule or left behind by an earlier process. Everything is checked again, because the tool may be
 // missing, replaced, or no longer granted.
 func (x *Executor) Readmit(ctx context.Context, run engine.Run) error {
 	again := run.Attempt > 0

@@ -34,7 +34,7 @@ type Sealer struct {
 	keys   ring
 }
 
-// New returns the Sealer of an engine.
+// New returns a Sealer for an engine.
 func New(e engine.Engine) *Sealer { return &Sealer{engine: e, keys: ring{engine: e}} }
 
 // Seal returns body with a signature, as a text of letters, digits and . _ -. Only Open with
