@@ -19,13 +19,13 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// asker puts the questions of one call to the client's user: those of its tool, and those
-// about held calls.
+// asker puts the questions of one call to the client's user: questions from its tool, and
+// questions about held calls.
 //
 // Before 2026-07-28 the server asks with elicitation/create, while the call waits. Since
-// then servers send no requests: the result has the questions, and the client repeats the
-// call with the answers (basic/patterns/mrtr). A call that has become a run then
-// continues. The tool of any other call runs from its beginning, with the earlier
+// then servers send no requests: the result contains the questions, and the client
+// repeats the call with the answers (basic/patterns/mrtr). A call that has become a run
+// then continues. The tool of any other call runs from its beginning, with the earlier
 // answers, which the client carries in requestState. A call that has become a task asks
 // through tasks/get and tasks/update.
 type asker struct {
@@ -34,17 +34,17 @@ type asker struct {
 	session  *mcp.ServerSession
 	tool     string
 	cancel   context.CancelCauseFunc
-	patience time.Duration // how long to wait for a page
+	patience time.Duration // how long to wait for a secret that the user sets on a page
 	sealed   state         // state of the call; empty on a first request without questions
 
 	mu     sync.Mutex
 	given  map[string][]abi.Answer // unused answers, by the digests of their questions
-	wanted mcp.InputRequestMap     // questions without an answer, for which the call ends
+	wanted mcp.InputRequestMap     // unanswered questions that end the call
 	asks   map[string]string       // digests of these questions
-	held   string                  // run of the question about a held call
+	held   string                  // run of the held call that the user is asked about
 }
 
-// errAsked ends a call with questions.
+// errAsked ends a call whose answer is a list of questions.
 var errAsked = fmt.Errorf("the user is asked first: %w", server.ErrAskAgain)
 
 // newAsker reads the answers to earlier questions that a call carries. Its error is for
@@ -100,7 +100,7 @@ func (k *asker) forget(asked string) {
 	k.sealed.Known[asked] = known[:len(known)-1-len(k.given[asked])]
 }
 
-// questionDigest returns the digest of a question and of the calls that ask it.
+// questionDigest returns the digest of a question and of the chain of calls that asks it.
 func questionDigest(ctx context.Context, key string, q abi.Question) string {
 	return hex.EncodeToString(digestOf(append(server.CallPath(ctx), key, q.Message, string(q.Schema))...))
 }
@@ -144,11 +144,12 @@ func (k *asker) decider() server.DecideFunc {
 	return k.decide
 }
 
-// approvalKey is the key of the question about a held call. Keys of plugins have no slash.
+// approvalKey is the key of the question about a held call. Keys that plugins choose
+// contain no slash.
 const approvalKey = "toolhost/approval"
 
-// decide asks about a held call. The answer is bound to its run, and to the code and the
-// grants that the user was shown.
+// decide asks the user about a held call. The answer holds only for the run of that call,
+// and for the code and the grants that the user was shown.
 func (k *asker) decide(ctx context.Context, call server.HeldCall) (abi.Answer, error) {
 	shown := call.Question
 	if call.Note != "" {
@@ -184,7 +185,8 @@ func (k *asker) asking() bool {
 	return k.wanted != nil
 }
 
-// misfit begins the SDK's error for an accepted answer that does not fit its form.
+// misfit is the beginning of the SDK's error for an accepted answer that does not fit its
+// form.
 const misfit = "elicitation result content does not match requested schema"
 
 // elicit asks questions one after the other, while the call waits.
@@ -234,8 +236,8 @@ func toAnswer(r *mcp.ElicitResult) abi.Answer {
 	return answer
 }
 
-// result returns the answer to a call with open questions. Run is the run that the call
-// has become, if any.
+// result returns the answer to a call with open questions. The parameter run is the run
+// that the call has become, if any.
 func (k *asker) result(ctx context.Context, run *wire.Run) (*mcp.CallToolResult, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -15,14 +15,15 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// How long a call is waited for before it becomes a run, if its tool allows that.
+// How long a client waits for a call before the call becomes a run, if its tool allows
+// that.
 const (
 	taskGrace   = 2 * time.Second  // for a client that supports tasks
 	silentLimit = 45 * time.Second // for one that does not, and gets no progress: the TypeScript SDK and Claude Desktop give up after a minute
 )
 
 // call answers a call of the service's tools. For the SDK, a call that has become a task
-// is an error, see parked.
+// is an error, see parkedError.
 func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	who, started := callerOf(req), time.Now()
 	key, locale, err := metaOf(req, who)
@@ -106,8 +107,8 @@ func (a *api) request(who caller, req *mcp.CallToolRequest) server.Request {
 }
 
 // resultOf returns the result of a call. A dry run's description does not fit the output
-// schema of the tool, and errors are exempt from it. A value that is too large for a model is
-// that of the run stored; otherwise stored is empty.
+// schema of the tool, and errors are exempt from it. If the value is too large for a model,
+// stored is the id of the run that keeps it; otherwise stored is empty.
 func resultOf(r abi.Result, structured bool, stored string) *mcp.CallToolResult {
 	described := structured && server.IsDryRun(r)
 	out := toResult(r, structured && !described)
@@ -118,7 +119,7 @@ func resultOf(r abi.Result, structured bool, stored string) *mcp.CallToolResult 
 	return out
 }
 
-// parkedMessage returns what the result of a call that became a run says.
+// parkedMessage returns the message in the result of a call that became a run.
 func parkedMessage(r abi.Result) string {
 	var value struct {
 		Message string `json:"message"`

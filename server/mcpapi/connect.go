@@ -70,7 +70,7 @@ func (k *asker) connect(ctx context.Context, need server.SecretNeed) error {
 // secretDigest returns the digest of the question for a secret.
 func secretDigest(key string) string { return hex.EncodeToString(digestOf(key)) }
 
-// connectMessage is what the user reads next to the address.
+// connectMessage returns the text that the user reads next to the address.
 func connectMessage(tool string, need server.SecretNeed) string {
 	return fmt.Sprintf("%s needs your secret %q for %s. Set it on this page of Toolhost. Neither the agent nor this client sees it.",
 		tool, need.Name, strings.Join(need.Hosts, ", "))

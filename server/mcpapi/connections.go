@@ -18,13 +18,13 @@ import (
 const (
 	maxConnections         = 1024               // connections that begin with initialize
 	maxConnectionsOfClient = maxConnections / 4 // connections of one client
-	connectionTimeout      = 30 * time.Minute   // without a request
+	connectionTimeout      = 30 * time.Minute   // how long a connection may be idle
 	maxInitialize          = 64 << 10           // bytes of the initialize request, which is kept as long as the connection
 )
 
-// connections are the connections that begin with initialize (Mcp-Session-Id). At a limit
-// an idle one is closed, see [fair.Victim]. A connection is busy while it has an open
-// request or stream, or an unanswered call.
+// connections holds the connections that begin with initialize (Mcp-Session-Id). At a
+// limit, an idle one is closed, see [fair.Victim]. A connection is busy while it has an
+// open request or stream, or an unanswered call.
 type connections struct {
 	live func() iter.Seq[*mcp.ServerSession] // all sessions of the SDK
 
@@ -34,22 +34,22 @@ type connections struct {
 	following sync.WaitGroup
 
 	mu    sync.Mutex
-	open  map[string]*connection // by the SDK's id
+	open  map[string]*connection // connections by the SDK's id
 	names map[string]string      // the SDK's ids, by the Mcp-Session-Id of clients
 }
 
 type connection struct {
 	session *mcp.ServerSession
-	owner   identity.Caller // who opened it: no other user can use it
+	owner   identity.Caller // caller that opened it: no other user can use it
 	ended   context.Context // done once the client ends the connection
 	end     context.CancelCauseFunc
-	posts   int           // open requests, without streams
+	posts   int           // number of open requests, not counting streams
 	quiet   chan struct{} // closed once the connection has ended without open requests
 	busy    int
 	used    time.Time // when the connection was last busy
 
 	name  string // its Mcp-Session-Id
-	calls int    // requests that are being followed
+	calls int    // number of requests that are being followed
 	still context.CancelFunc
 }
 
@@ -79,7 +79,8 @@ func (c *connections) closed(id string) {
 	}
 }
 
-// followCall follows a connection until leave is called. c.mu is held, in leave too.
+// followCall follows a connection until leave is called. The caller holds c.mu, and holds
+// it again to call leave.
 func (c *connections) followCall(conn *connection) (leave func()) {
 	if c.follow == nil || conn.name == "" {
 		return func() {}
@@ -98,7 +99,7 @@ func (c *connections) followCall(conn *connection) (leave func()) {
 }
 
 // enter marks a connection of a user as busy with a request until leave is called, and
-// returns who opened it. It reports false if the user has no such connection.
+// returns the caller that opened it. It reports false if the user has no such connection.
 func (c *connections) enter(id, user string, post bool) (owner identity.Caller, leave func(), ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +119,7 @@ func (c *connections) enter(id, user string, post bool) (owner identity.Caller, 
 	}), true
 }
 
-// client returns the client of a connection, for limits; "" if it is unknown.
+// client returns the client that a connection counts against; "" if it is unknown.
 func (c *connections) client(id string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,8 +195,8 @@ func (conn *connection) settle() {
 	}
 }
 
-// hold marks a connection as busy until release is called, which calls end. c.mu is held,
-// in end too.
+// hold marks a connection as busy until release is called, which calls end. The caller
+// holds c.mu; release locks it itself, and calls end under the lock.
 func (c *connections) hold(conn *connection, end func()) (release func()) {
 	conn.busy++
 	return func() {

@@ -20,23 +20,23 @@ import (
 
 // Limits of the events kept for streams that may be resumed.
 const (
-	maxEvents         = 64 << 20      // bytes of all clients
-	maxEventsOfClient = maxEvents / 4 // bytes of one client
+	maxEvents         = 64 << 20      // bytes kept for all clients
+	maxEventsOfClient = maxEvents / 4 // bytes kept for one client
 	maxResponse       = 1 << 20       // bytes of a response; Python's SDK 2 loses larger events
-	maxNotes          = 16            // notifications of a stream: the last ones
-	maxEndedStreams   = 32            // streams of a session that have ended
+	maxNotes          = 16            // latest notifications kept of a stream
+	maxEndedStreams   = 32            // ended streams kept of a session
 	streamLife        = 5 * time.Minute
 )
 
-// events keeps what was sent on the streams of sessions that begin with initialize, so
-// that a client whose connection broke can get the rest, as the official SDKs do. It
-// implements [mcp.EventStore]. It keeps every request to the client, every response, and
-// the last notifications. A response that is too large, or that exceeds a limit, is
-// replaced by an error that says so. Events that a client has received are dropped when it resumes its stream, and a
+// events keeps the events sent on the streams of sessions that begin with initialize, so that a
+// client whose connection broke can fetch the rest, which the official SDKs do. It implements
+// [mcp.EventStore]. It keeps every request to the client, every response, and the last
+// notifications. A response that is too large, or would exceed a limit, is replaced by an error
+// that says so. Events that a client has received are dropped when it resumes its stream, and a
 // stream is dropped streamLife after its end.
 type events struct {
 	pool   *fair.Pool                  // bytes
-	client func(session string) string // client of a session
+	client func(session string) string // returns the client of a session
 	closed func(session string)        // called when a session has ended
 
 	mu       sync.Mutex
@@ -52,20 +52,20 @@ type keptSession struct {
 type keptStream struct {
 	kept   []event
 	next   int       // index of the next event
-	ended  time.Time // zero before the response
+	ended  time.Time // time of the response; zero before it
 	holder *holder   // HTTP response that carries the events
 }
 
 type event struct {
 	index int
 	data  []byte
-	note  bool // a notification
+	note  bool // the event is a notification
 }
 
 // holder is an HTTP response that carries a stream.
 type holder struct {
 	leave context.CancelFunc
-	left  chan struct{} // closed when it carries nothing more
+	left  chan struct{} // closed once the response no longer carries the stream
 }
 
 func newEvents(client func(session string) string, closed func(session string)) *events {
@@ -144,7 +144,7 @@ func (e *events) Append(_ context.Context, session, stream string, data []byte) 
 	return nil
 }
 
-// take reserves room for an event. A response may take that of streams that have ended.
+// take reserves room for an event. For a response, it removes ended streams if it has to.
 func (e *events) take(s *keptSession, t *keptStream, data []byte, response bool) bool {
 	if len(data) > maxResponse {
 		return false
@@ -287,7 +287,7 @@ func (e *events) hold(session, eventID string, h *holder) {
 }
 
 // resume moves a stream to another HTTP response. It ends the previous one, whose
-// connection may be broken without a sign. It reports false if the stream is not kept.
+// connection may have broken unnoticed. It reports false if the stream is not kept.
 func (e *events) resume(ctx context.Context, session, eventID string, to *holder) bool {
 	stream, ok := streamOf(eventID)
 	e.mu.Lock()
@@ -319,7 +319,7 @@ func streamOf(eventID string) (stream string, ok bool) {
 	return stream, ok && err == nil && n >= 0
 }
 
-// beforeID is the beginning of each message of the SDK that has an id.
+// beforeID is how the SDK begins each message that has an id.
 const beforeID = `{"jsonrpc":"2.0","id":`
 
 // responseID returns the id of the request that a message answers. It reports false

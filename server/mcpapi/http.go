@@ -158,7 +158,7 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readStatus is the status for a body that could not be read.
+// readStatus returns the HTTP status for a body that could not be read.
 func readStatus(err error) int {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return http.StatusRequestEntityTooLarge
@@ -186,11 +186,11 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m envelope
 	h.modern.ServeHTTP(w, r)
 }
 
-// textSessions refuses a session.
+// textSessions is the error text for a request that cannot begin a session.
 const textSessions = "session limit reached and every session is in use: close one, or retry later"
 
-// serveLegacy serves a connection. A POST without one opens a connection, which the SDK
-// keeps if it was initialized.
+// serveLegacy serves a request of a connection. A POST that names none opens a
+// connection, which the SDK keeps if it was initialized.
 func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope, from origin, body []byte) {
 	if m.Method == methodInitialize { // clients keep the name of a session that is gone
 		r.Header.Del(headerSession)
@@ -275,7 +275,8 @@ func (h *Handler) enter(w http.ResponseWriter, r *http.Request, m envelope, from
 }
 
 // resumable makes the stream of an answer resumable, and resumes the stream that the request
-// names. It reports false if that one is not kept. Call done when the request is served.
+// names. It reports false if that stream is not kept. Call done when the request has been
+// served.
 func (h *Handler) resumable(w *stream, r *http.Request) (_ *http.Request, done func(), ok bool) {
 	session := func() string { return sessionOf(r, w) }
 	ctx, cancel := context.WithCancel(r.Context())

@@ -14,7 +14,7 @@ import (
 // It is the transport of that session, and its connection.
 type lane struct {
 	pipe   *pipe
-	in     chan jsonrpc.Message // from the client
+	in     chan jsonrpc.Message // messages from the client
 	once   sync.Once
 	closed chan struct{}
 }

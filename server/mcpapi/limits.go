@@ -9,13 +9,13 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// limitsURI is the resource with the limits of calls.
+// limitsURI is the URI of the resource that lists the limits of calls.
 const limitsURI = "toolhost://limits"
 
 // limitsResource is the content of this resource.
 type limitsResource struct {
 	Usual wire.ToolLimits            `json:"usual"`
-	Tools map[string]wire.ToolLimits `json:"tools,omitempty"` // tools whose limits differ
+	Tools map[string]wire.ToolLimits `json:"tools,omitempty"` // tools whose limits differ from the usual ones
 }
 
 func (a *api) addLimits(srv *mcp.Server) {

@@ -22,7 +22,7 @@ const (
 	methodTasks        = "notifications/tasks"
 
 	maxWatched    = 64          // tasks of one subscription
-	watchInterval = time.Second // between two notifications of a task
+	watchInterval = time.Second // time between two notifications about a task
 )
 
 // listener is a subscriptions/listen request. The SDK answers it, but does not know
@@ -31,16 +31,16 @@ type listener struct {
 	api       *api
 	who       caller
 	id        any               // id of the subscription, once the SDK has acknowledged it
-	tasks     map[string]string // last state sent of the tasks that have not ended, by id
+	tasks     map[string]string // last state sent of each task that has not ended, by the task's id
 	refused   error
 	notifying sync.WaitGroup
 }
 
 type listenerKey struct{}
 
-// listen answers a subscription when the SDK has nothing more to send, and its tasks have
-// ended. It ends with the token that it was made with. For the surrounding code it is a
-// request like any other, which may be completed.
+// listen answers a subscription once the SDK has nothing more to send and the tasks have
+// ended. The subscription ends when the token it was made with expires. For the
+// surrounding code it is a request like any other, which may be completed.
 func (a *api) listen(ctx context.Context, req *mcp.SubscriptionsListenRequest, next mcp.MethodHandler) (mcp.Result, error) {
 	l := &listener{api: a, who: callerOf(req), tasks: map[string]string{}}
 	if !l.who.Until.IsZero() {
@@ -134,7 +134,7 @@ func (l *listener) watchTasks(ctx context.Context) {
 	}
 }
 
-// notify sends what has changed. Its error means that the client is gone.
+// notify sends the states that have changed. An error means that the client is gone.
 func (l *listener) notify(ctx context.Context) error {
 	for _, id := range slices.Sorted(maps.Keys(l.tasks)) {
 		if err := ctx.Err(); err != nil { // the client has canceled the subscription

@@ -54,7 +54,7 @@ type api struct {
 	instructed bool         // the embedding program has its own instructions
 
 	following sync.WaitGroup
-	leave     context.CancelFunc // stops following
+	leave     context.CancelFunc // ends the goroutine that follows reloads
 }
 
 func newAPI(ctx context.Context, service *server.Service, cfg Config) *api {

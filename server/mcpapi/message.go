@@ -39,7 +39,7 @@ const (
 )
 
 const (
-	maxMeta  = 64 << 10 // bytes of _meta: the SDK's tree of it is many times as large
+	maxMeta  = 64 << 10 // bytes of _meta; the SDK's tree of it is many times as large
 	maxToken = 256      // bytes of an id or a progress token
 )
 
@@ -61,7 +61,7 @@ func (m envelope) notifies() bool { return m.Method != "" && m.ID == nil }
 func (m envelope) modern() bool { return m.Version != nil && *m.Version >= modernVersion }
 
 // unsupported returns an error for an unknown revision. The SDK would ignore a revision
-// older than all it knows.
+// older than any it knows.
 func (m envelope) unsupported() *jsonrpc.Error {
 	known := mcp.SupportedProtocolVersions()
 	if m.Version == nil || slices.Contains(known, *m.Version) {
@@ -71,8 +71,8 @@ func (m envelope) unsupported() *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.CodeUnsupportedProtocolVersion, Message: "unsupported protocol version", Data: data}
 }
 
-// named maps methods for one named object to the parameter with the name. The header
-// Mcp-Name repeats it (2026-07-28, basic/transports/streamable-http).
+// named maps each method that concerns one named object to the parameter that holds the
+// name. The header Mcp-Name repeats it (2026-07-28, basic/transports/streamable-http).
 var named = map[string]string{
 	methodCall: "name", methodPrompt: "name", "resources/read": "uri",
 	methodTaskGet: "taskId", methodTaskUpdate: "taskId", methodTaskCancel: "taskId",

@@ -17,7 +17,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// guard is the outermost middleware. It limits the requests of a client, except
+// guard is the middleware just inside measure. It limits the requests of a client, except
 // pings. It turns a panic into an error: the SDK answers each request on its own
 // goroutine, where a panic would end the process.
 func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
@@ -71,7 +71,7 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// codeBusy is the error code for one request too many, and codeUnavailable for an
+// codeBusy is the error code for a request beyond a limit, and codeUnavailable for an
 // unavailable store of runs. They are HTTP codes: MCP requires codes outside the range
 // that JSON-RPC reserves (2026-07-28, basic, error codes).
 const (
@@ -83,7 +83,7 @@ func busy(limit int) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("%d requests are waiting for an answer already: wait for some of them, then retry", limit)}
 }
 
-// hostError returns what a client may know of an error of the host.
+// hostError returns the form of a host's error that a client may see.
 func hostError(err error) *jsonrpc.Error {
 	if reason := server.ReasonOf(err); reason.Code == wire.CodeUnavailable {
 		return &jsonrpc.Error{Code: codeUnavailable, Message: reason.Text}
@@ -143,8 +143,9 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// instructionsFor returns the current instructions. The SDK has those from the start of the
-// server. Without a session, they promise less: later requests may be in another one.
+// instructionsFor returns the current instructions. The SDK still has those from when the
+// server started. Without a session, the instructions promise less: later requests may be
+// in another session.
 func (a *api) instructionsFor(o origin, sdks string) string {
 	if a.instructed { // the embedding program has its own
 		return sdks
@@ -156,8 +157,8 @@ func (a *api) instructionsFor(o origin, sdks string) string {
 	return now
 }
 
-// listTools returns the SDK's list of tools without the deferred ones, which it has because
-// they can be called. No list mixes the tools before and after a reload.
+// listTools returns the SDK's list of tools without the deferred tools, which the SDK
+// includes because they can be called. No list mixes the tools before and after a reload.
 func (a *api) listTools(ctx context.Context, method string, req *mcp.ListToolsRequest, next mcp.MethodHandler) (mcp.Result, error) {
 	a.listing.RLock()
 	defer a.listing.RUnlock()
@@ -209,8 +210,8 @@ func unknownTool(name string) *jsonrpc.Error {
 const codeNotFound = -32002
 
 // readError turns the SDK's error for a missing resource into one of the client's
-// revision. It encodes the data again: the SDK's is not JSON if the URI has control
-// characters, and a message that cannot be sent ends the session.
+// revision. It encodes the data again: the SDK's encoding is not JSON if the URI contains
+// control characters, and a message that cannot be sent ends the session.
 func readError(r *mcp.ReadResourceRequest, err error) error {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || e.Code != jsonrpc.CodeInvalidParams || e.Message != "Resource not found" {
@@ -225,7 +226,7 @@ func readError(r *mcp.ReadResourceRequest, err error) error {
 	return out
 }
 
-// send is the middleware of messages to clients.
+// send is the middleware for messages to clients.
 func (a *api) send(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch p := req.GetParams().(type) {

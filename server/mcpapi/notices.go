@@ -12,14 +12,15 @@ import (
 
 const (
 	maxNotices  = 10   // notices in one result
-	maxNotified = 1024 // sessions remembered
+	maxNotified = 1024 // sessions that are remembered
 )
 
-// shownNotices remembers the runs whose notices are in results, by session, until the next
-// request of the session acknowledges them. Meanwhile it keeps notices from being shown
-// twice. Beyond maxNotified sessions it forgets one, whose notices are then shown again.
+// shownNotices remembers the runs whose notices are part of a result, by session, until
+// the next request of the session acknowledges them. Until then, it keeps notices from
+// being shown twice. Beyond maxNotified sessions it forgets one, whose notices are then
+// shown again.
 type shownNotices struct {
-	listing sync.RWMutex // held for reading between the list of pending notices and the last take
+	listing sync.RWMutex // held for reading from the listing of pending notices until the last take
 
 	mu       sync.Mutex
 	sessions map[string]map[string]bool // by session and run: whether the result is complete
@@ -73,7 +74,7 @@ func (n *shownNotices) sent(session string) (runs []string) {
 }
 
 // give forgets notices, because they were acknowledged or the result was not sent. It
-// waits for lists that were read before, which would take them again.
+// waits for callers that listed the notices before, because they would take them again.
 func (n *shownNotices) give(session string, runs []string) {
 	n.listing.Lock()
 	defer n.listing.Unlock()

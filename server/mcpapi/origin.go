@@ -7,15 +7,15 @@ import (
 	"github.com/toolhost/toolhost/server/identity"
 )
 
-// origin is what a transport knows of a request. It reaches the handlers in the only
-// place that the SDK offers: the information on an access token.
+// origin holds what a transport knows about a request. It reaches the handlers in the
+// only place that the SDK offers: the information on an access token.
 type origin struct {
 	identity.Caller
 	taskIDs []string                   // tasks of a subscription
 	task    bool                       // the call becomes a task at once (2025-11-25)
 	send    func(message []byte) error // sends a message that the SDK does not know; nil if that is impossible
-	answer  *stream                    // nil on a pipe
-	receipt *receipt                   // for the answer
+	answer  *stream                    // response over HTTP; nil on a pipe
+	receipt *receipt                   // tracks whether the answer was written
 }
 
 const originKey = "origin"
@@ -26,7 +26,8 @@ func (o origin) token() *auth.TokenInfo {
 	return &auth.TokenInfo{UserID: "user " + o.User, Expiration: o.Until, Extra: map[string]any{originKey: o}}
 }
 
-// originOf returns the origin of a request; that of nobody if it is unknown.
+// originOf returns the origin of a request; if it is unknown, one whose caller is
+// [identity.Nobody].
 func originOf(extra *mcp.RequestExtra) origin {
 	if extra != nil && extra.TokenInfo != nil {
 		if o, ok := extra.TokenInfo.Extra[originKey].(origin); ok {
@@ -36,8 +37,8 @@ func originOf(extra *mcp.RequestExtra) origin {
 	return origin{Caller: identity.Nobody}
 }
 
-// caller is the sender of a request, with the abilities of its client that the request
-// shows.
+// caller is the sender of a request, with the client's abilities, as the request shows
+// them.
 type caller struct {
 	origin
 	modern  bool

@@ -28,8 +28,9 @@ const (
 	// first call has to load a runtime on a busy machine.
 	drainTimeout = 30 * time.Second
 
-	// goneInterval is how often it is checked meanwhile whether anybody reads. The process
-	// of a client that is gone still holds its runs, which the next process needs.
+	// goneInterval is how often, during that time, the pipe checks whether the client
+	// still reads. A process whose client is gone still holds its runs, which the next
+	// process needs.
 	goneInterval = 100 * time.Millisecond
 
 	// hungTimeout bounds what normally takes a moment. It is long, because a slow
@@ -51,7 +52,7 @@ type pipe struct {
 	in     io.Reader
 	lines  *bufio.Reader
 	origin origin
-	grace  time.Duration // see drainTimeout; negative: none
+	grace  time.Duration // time to answer open requests after the input has ended; negative means none
 
 	legacy, modern *lane
 
@@ -59,10 +60,10 @@ type pipe struct {
 	full  bool            // the last request found no slot in time
 	last  chan struct{}   // closed when the last message was read
 	stop  <-chan struct{} // closed when the process has to end
-	ended chan struct{}   // closed when nothing is waited for any longer
-	err   error           // why; set before ended is closed
+	ended chan struct{}   // closed when the pipe waits for nothing more
+	err   error           // reason for the end; set before ended is closed
 
-	writing sync.Mutex // one line at a time
+	writing sync.Mutex // held while one line is written
 	out     io.Writer
 
 	mu    sync.Mutex
@@ -77,7 +78,7 @@ type pipe struct {
 type openCall struct {
 	method  string
 	lane    *lane
-	receipt *receipt      // for its answer
+	receipt *receipt      // tracks whether its answer was written
 	done    chan struct{} // closed when its answer is written
 }
 

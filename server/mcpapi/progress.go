@@ -18,7 +18,7 @@ const (
 )
 
 // reporter sends a client the progress of a call: the newest report of the tool, at most
-// once per noticeInterval. Without a report for heartbeatInterval it repeats the last
+// once per noticeInterval. After heartbeatInterval without a report, it repeats the last
 // one, or says how long the call has run. A new narration is a separate message. Reports
 // never wait for the client.
 type reporter struct {

@@ -8,7 +8,7 @@ type receipt struct {
 
 	mu   sync.Mutex
 	over bool
-	lost func() // called if it was not written; may be nil
+	lost func() // called if the answer was not written; may be nil
 }
 
 // expect sets lost, which is called if the answer is not written. It reports false if the

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	maxInline   = 256 << 10        // bytes of a value that content shows in full if the value is elsewhere too; it shows the beginning of a larger one
-	previewSize = server.MinAnswer // bytes of the beginning of a large value
-	maxPiece    = 512 << 10        // bytes of a resource that one read returns
+	maxInline   = 256 << 10        // largest value, in bytes, that content repeats in full if the result has it elsewhere too; of a larger one, content shows the beginning
+	previewSize = server.MinAnswer // bytes shown of a large value
+	maxPiece    = 512 << 10        // most bytes of a resource that one read returns
 )
 
 // filesTemplate is the URI of the files of runs. The offset is in bytes.
@@ -46,8 +46,8 @@ func fileLink(id, name string) *mcp.ResourceLink {
 	return &mcp.ResourceLink{URI: fileURI(id, name, 0), Name: name, MIMEType: mime}
 }
 
-// abridge puts the beginning of a run's value, and a link to all of it, in place of the value,
-// with which the content of a success begins.
+// abridge replaces the first content block of a success, which is the value of a run, with the
+// beginning of the value and a link to all of it.
 func abridge(out *mcp.CallToolResult, id string, value json.RawMessage) {
 	text := fmt.Sprintf("%s\nAll of it is in the resource %s.", beginningOf(value), fileURI(id, wire.ResultJSON, 0))
 	out.Content = slices.Replace(out.Content, 0, 1, mcp.Content(&mcp.TextContent{Text: text}), mcp.Content(fileLink(id, wire.ResultJSON)))

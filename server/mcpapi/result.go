@@ -14,13 +14,13 @@ import (
 
 // toResult returns a result in MCP's form. Some clients show their model only content, such
 // as Kimi, and others only structuredContent if there is one, such as Claude Code and Codex,
-// so each has the whole value:
+// so each contains the whole value:
 //
 //   - content begins with the value as JSON text. A string is its own text, which a
 //     model reads better, unless the tool declares an output schema, or the string
-//     cannot be written in UTF-8. Without an output schema, a text that is JSON but no
-//     object comes as {"result": …}: Gemini CLI takes JSON in content for
-//     structuredContent, and fails if it is no object. The content blocks of the tool
+//     cannot be written in UTF-8. Without an output schema, a text that is JSON but not
+//     an object comes as {"result": …}: Gemini CLI takes JSON in content for
+//     structuredContent, and fails if it is not an object. The content blocks of the tool
 //     follow. If there is nothing, a text says so: some clients refuse empty content.
 //   - structuredContent is the value again, if the tool declares an output schema
 //     that MCP allows (structured). Then clients refuse a result without it. A value
@@ -87,13 +87,14 @@ func mayBeHalf(value json.RawMessage, text string) bool {
 	return strings.ContainsRune(text, utf8.RuneError) && surrogate.Match(value)
 }
 
-// isBareJSON reports whether a text is JSON, but no object.
+// isBareJSON reports whether a text is JSON, but not an object.
 func isBareJSON(text string) bool {
 	begin := strings.TrimLeft(text, " \t\r\n")
 	return begin != "" && strings.IndexByte("\"[-0123456789tfn", begin[0]) >= 0 && json.Valid([]byte(text))
 }
 
-// connectionText asks the model to ask the user.
+// connectionText returns a text that tells the model to have the user set up a
+// connection.
 func connectionText(r abi.Result) string {
 	if r.Connection == nil {
 		return r.Error

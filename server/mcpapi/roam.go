@@ -21,7 +21,7 @@ import (
 // Mcp-Session-Id contains, sealed, what another host needs to begin the session again. The
 // same holds for a host that was restarted, or that closed the session because it was idle.
 
-// passport is the content of a Mcp-Session-Id.
+// passport is the content of an Mcp-Session-Id.
 type passport struct {
 	ID         string                `json:"id"` // id of the session at the host where it began
 	User       string                `json:"user,omitempty"`

@@ -50,7 +50,7 @@ type Config struct {
 	// DryRun makes Run change nothing, see [server.WithDryRun].
 	DryRun bool
 
-	drain time.Duration // 0 means drainTimeout; negative means none: a guest in a loop stops the clock of a test
+	drain time.Duration // time to answer open requests once In is closed; 0 means drainTimeout, negative means none: in tests, a guest in a loop stops the clock
 }
 
 // Run serves one client. It returns nil when the client has closed In or disconnected. If

@@ -54,7 +54,7 @@ func (a *api) seal(ctx context.Context, s state) (string, error) {
 	return a.service.Seals().Seal(ctx, statePurpose, body)
 }
 
-// unseal returns the state of that call. Its error is for the client.
+// unseal opens the sealed state of a call. Its error is for the client.
 func (a *api) unseal(ctx context.Context, sealed string, call []byte) (s state, err error) {
 	body, err := a.service.Seals().Open(ctx, statePurpose, sealed)
 	if err != nil && !errors.Is(err, server.ErrSeal) {

@@ -37,7 +37,7 @@ type stream struct {
 	answered bool   // the response was written
 	largest  int    // bytes of the largest event
 	begun    string // the SDK's id of the session that the request begins
-	mark     mark   // mark of requests to the client; 0: their ids stay
+	mark     mark   // mark of requests to the client; 0 keeps their ids as they are
 }
 
 // issue replaces, for the client, the id of the session that the request begins.
@@ -188,7 +188,8 @@ func readEvent(event []byte) (id string, data []byte) {
 	return id, bytes.TrimSuffix(data, []byte("\n\n"))
 }
 
-// whole ends comments. w is locked.
+// whole makes the response one that is not a stream of events, so that no comments are
+// sent. w is locked.
 func (w *stream) whole() {
 	w.state = streamWhole
 	if w.timer != nil {

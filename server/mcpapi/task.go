@@ -219,7 +219,8 @@ func (a *api) acknowledgeEnd(ctx context.Context, t *task) {
 	}
 }
 
-// newTask returns the answer to a call that has become a task. Its record is stored.
+// newTask returns the answer to a call that has become a task. The record of the task is
+// already stored.
 func (a *api) newTask(run wire.Run) *task {
 	t := a.describe(run)
 	t.ResultType = "task"
@@ -266,7 +267,7 @@ func statusOf(run wire.Run) taskStatus {
 	return taskWorking
 }
 
-// statusMessage describes in one line how far a task is, or how it ended.
+// statusMessage describes in one line how far a task has come, or how it ended.
 func statusMessage(run wire.Run) string {
 	switch {
 	case run.Unsaved:
@@ -298,7 +299,7 @@ func statusMessage(run wire.Run) string {
 	return percent + ": " + message
 }
 
-// waiting says that a run waits, and until when if that is known.
+// waiting returns a text that says that a run waits, and until when if that is known.
 func waiting(run wire.Run) string {
 	if run.WaitsUntil.IsZero() {
 		return "waiting"
@@ -311,8 +312,8 @@ func pollInterval(age time.Duration) time.Duration {
 	return min(max(age/10, time.Second), 5*time.Second).Truncate(time.Millisecond)
 }
 
-// runResult returns the result of a run in the form of a call's result. It has at most so many
-// bytes of the value.
+// runResult returns the result of a run in the form of a call's result. A value of more than
+// most bytes is replaced by its beginning.
 func runResult(run wire.Run, structured bool, most int64) *mcp.CallToolResult {
 	if run.Error != nil {
 		return toResult(abi.Result{Kind: abi.ToolError, Error: run.Error.Message, Content: run.Content}, false)

@@ -4,5 +4,5 @@ package mcpapi
 
 import "io"
 
-// unread always returns false: on this system it is not known before a write.
+// unread always returns false: on this system, only a write shows whether anybody reads.
 func unread(io.Writer) bool { return false }
