@@ -38,13 +38,13 @@ import (
 )
 
 const (
-	headerTimeout  = 10 * time.Second // for the headers of a request
-	bodyTimeout    = 20 * time.Second // for its body; less than writeTimeout, to leave time for the response
-	refusedTimeout = time.Second      // for the body of a refused request
-	writeTimeout   = 30 * time.Second // for a client to read one piece of a response
-	idleTimeout    = 2 * time.Minute  // between two requests on a connection
-	heartbeat      = 15 * time.Second // between two events of a stream
-	maxHeader      = 32 << 10         // bytes of the headers of a request, roughly
+	headerTimeout  = 10 * time.Second // time for the headers of a request
+	bodyTimeout    = 20 * time.Second // time for its body; less than writeTimeout, to leave time for the response
+	refusedTimeout = time.Second      // time for the body of a refused request
+	writeTimeout   = 30 * time.Second // time for a client to read one piece of a response
+	idleTimeout    = 2 * time.Minute  // time between two requests on a connection
+	heartbeat      = 15 * time.Second // time between two events of a stream
+	maxHeader      = 32 << 10         // approximate limit on the headers of a request, in bytes
 )
 
 // Config configures an [API]. The zero value requires no login; over TCP it accepts only
@@ -91,13 +91,13 @@ type API struct {
 	version   string
 	auth      *identity.Authenticator
 	approvals *identity.ApprovalToken
-	scrape    identity.StaticToken // for metrics over TCP
+	scrape    identity.StaticToken // token for metrics over TCP
 	reload    func(ctx context.Context) (wire.Reload, error)
 	log       *slog.Logger
 	mux       *http.ServeMux
 	http      *http.Server
 	draining  atomic.Bool
-	ending    context.Context // done with Shutdown
+	ending    context.Context // done once Shutdown is called
 	end       context.CancelFunc
 
 	active  atomic.Int64 // requests in progress

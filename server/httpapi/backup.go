@@ -2,7 +2,7 @@ package httpapi
 
 import "net/http"
 
-// backup responds with a backup of the data folder, as it is made.
+// backup responds with a backup of the data folder, and sends it while it is being made.
 func backup(r *request) error {
 	r.w.Header().Set("Content-Type", "application/zip")
 	err := r.api.service.Backup(r.Context(), r.w)

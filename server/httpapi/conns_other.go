@@ -2,5 +2,5 @@
 
 package httpapi
 
-// openFiles returns 0: there is no such limit.
+// openFiles returns 0: this system has no such limit.
 func openFiles() uint64 { return 0 }

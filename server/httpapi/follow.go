@@ -166,6 +166,6 @@ func (f *follower) read(ctx context.Context, ended bool) (more bool, err error) 
 	return f.at < c.End, f.out.sendOutput(f.place(), out, c.Data)
 }
 
-// place is the id of an event: the position in the log up to which the client has received
-// the output.
+// place returns the id for an event: the position in the log up to which the client has
+// received the output.
 func (f *follower) place() string { return fmt.Sprintf("%d:%d", f.attempt, f.at) }

@@ -15,8 +15,8 @@ const (
 	maxAnswers = 256 << 20 // bytes of responses that clients have not read yet
 )
 
-// share is how much of a pool the operator's clients, or all users together, can use:
-// an eighth is reserved for the operator.
+// share returns how much of a pool the operator's clients, or all users together, can
+// use: an eighth is reserved for the operator.
 func share(p *fair.Pool, c identity.Caller) int {
 	if c.Operator() {
 		return p.Max()

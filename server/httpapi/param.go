@@ -29,13 +29,13 @@ var (
 	valueKeyForm = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,128}$`)
 	rangeForm    = regexp.MustCompile(`^([0-9]+-[0-9]*|-[0-9]+)$`)
 	versionForm  = regexp.MustCompile(`^[1-9][0-9]{0,17}$`)
-	placeForm    = regexp.MustCompile(`^(0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,17})$`) // an attempt, and an offset in its log
+	placeForm    = regexp.MustCompile(`^(0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,17})$`) // the number of an attempt, and an offset in its log
 )
 
-// expectedKey describes what valueKeyForm matches.
+// expectedKey describes the keys that valueKeyForm matches.
 const expectedKey = "expected 1 to 128 letters, digits and . _ : @ -"
 
-// inPath are the names in paths.
+// inPath lists the parameters that occur in paths.
 var inPath = []param{
 	{name: "run", valid: wire.IsRunID, expected: expectedRun},
 	{name: "schedule", valid: wire.IsScheduleID, expected: "expected the id of a schedule, which begins with sc_"},
@@ -89,7 +89,7 @@ func (r *request) duration(name string) time.Duration {
 	return d
 }
 
-// number returns a parameter as a number, or otherwise if it is absent.
+// number returns a parameter as a number, or the value of otherwise if it is absent.
 func (r *request) number(name string, otherwise int) int {
 	if n, err := strconv.Atoi(r.get(name)); err == nil { // checked before
 		return n

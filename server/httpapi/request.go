@@ -22,9 +22,9 @@ import (
 const allSessions = "all_sessions"
 
 const (
-	maxBody   = server.MaxArgs + 64<<10 // bytes: the largest arguments, and the rest of the body
+	maxBody   = server.MaxArgs + 64<<10 // bytes of a body: the largest arguments, and room for the rest
 	firstRead = 128 << 10               // bytes allocated before any of a body has arrived
-	fullRead  = 16                      // how many times what has arrived may be allocated
+	fullRead  = 16                      // most bytes allocated for each byte that has arrived
 )
 
 // request is a checked request with its response.
@@ -34,7 +34,7 @@ type request struct {
 	w       *response
 	route   *route
 	caller  identity.Caller
-	session server.Session // the session of the caller; all of them with allSessions
+	session server.Session // session of the caller; with allSessions, all sessions
 }
 
 // newRequest checks the names in the path and the query parameters.
@@ -92,7 +92,7 @@ func (r *request) key() (string, error) {
 }
 
 // noKey refuses an idempotency key on endpoints that do not support it, because the
-// client relies on it.
+// client relies on the key.
 func (r *request) noKey(instead string) error {
 	if len(r.Header.Values(wire.KeyHeader)) > 0 {
 		return invalid(wire.KeyHeader, "not supported here: %s", instead)

@@ -152,7 +152,7 @@ func notFound(r *http.Request, paths []string) error {
 }
 
 // nearestPath returns the path of a route that a misspelled one probably means; empty if
-// there is none.
+// no path is close.
 func nearestPath(path string, routes []string) string {
 	asked := strings.Split(path, "/")
 	var near []string

@@ -39,7 +39,7 @@ var (
 	ofSession  = formed("of_session", textForm, "expected the name of a session, of up to 128 characters")
 )
 
-// expectedRun describes what runForm matches.
+// expectedRun describes the ids that runForm matches.
 const expectedRun = "expected the id of a run, which begins with bg_"
 
 // routes returns all endpoints.
@@ -135,7 +135,7 @@ func operatorRoutes() []route {
 	}
 }
 
-// publicRoutes describe the server and its health.
+// publicRoutes returns the routes that describe the server and its health.
 func publicRoutes() []route {
 	return []route{
 		raw(pathOpenAPI, getOpenAPI),

@@ -86,7 +86,7 @@ func bearerOf(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// onlyOperator returns an error with the text why, unless the caller is the operator.
+// onlyOperator returns an error, whose text is why, unless the caller is the operator.
 func onlyOperator(c identity.Caller, why string) error {
 	if c.Operator() {
 		return nil

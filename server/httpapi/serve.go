@@ -82,7 +82,7 @@ func (a *API) visit(r *http.Request, c identity.Caller) (end func()) {
 	return a.service.Connections().Begin("http "+c.Audience()+" "+name, c.Client(), conn)
 }
 
-// finish completes a response. v is the panic of its handler, or nil.
+// finish completes a response. v is the value that its handler panicked with, or nil.
 func (a *API) finish(w *response, r *http.Request, began time.Time, v any) {
 	if v != nil && v != http.ErrAbortHandler {
 		a.log.Error("request panicked", "method", r.Method, "path", loggedPath(r), "panic", v, "stack", string(debug.Stack()))
@@ -160,7 +160,7 @@ func plainBody(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// The paths outside the table of routes.
+// Paths that are not in the table of routes.
 const (
 	pathMCP     = "/mcp"
 	pathMetrics = "/metrics"
@@ -212,7 +212,7 @@ func (a *API) mount(cfg Config) {
 	}
 }
 
-// mounted returns a handler of another protocol.
+// mounted wraps the handler of another protocol.
 func mounted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.(*response).extend() // until the first Write

@@ -29,7 +29,7 @@ func listNotices(r *request, _ none) (wire.Notices, error) {
 	return out, err
 }
 
-// maxSeen limits the notices of one acknowledgement.
+// maxSeen limits the number of notices in one acknowledgment.
 const maxSeen = 1000
 
 func acknowledgeNotices(r *request, in wire.Seen) (none, error) {
@@ -47,7 +47,7 @@ func acknowledgeNotices(r *request, in wire.Seen) (none, error) {
 // Stats is the response body of GET /v1/stats: statistics of all sessions.
 type Stats struct {
 	server.Stats
-	OpenAnswers int `json:"open_answers"` // other requests in progress: calls, waits and streams
+	OpenAnswers int `json:"open_answers"` // requests in progress other than this one: calls, waits and streams
 }
 
 func getStats(r *request, _ none) (Stats, error) {
