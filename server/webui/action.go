@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	operator    = "operator"  // requester in the record of a stop
+	operator    = "operator"  // name of the requester in the record of a stop
 	formTimeout = time.Second // how long a form waits for its effect; after that, the page shows the progress
 	maxForm     = 16 << 10    // bytes of a form without arguments
 	maxChosen   = 200         // runs stopped or removed together
 )
 
-// readForm reads a posted form of at most most bytes.
+// readForm reads a posted form. Its parameter most limits the size, in bytes.
 func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/x-www-form-urlencoded" {
@@ -38,7 +38,7 @@ func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
 	return nil
 }
 
-// handleRun is handle for requests about a run of any session.
+// handleRun is like handle, but for requests about a run of any session.
 func (s *site) handleRun(pattern string, handle func(http.ResponseWriter, *http.Request, wire.Run) error) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
 		run, err := s.find(r.Context(), r.PathValue("run"))
@@ -49,7 +49,7 @@ func (s *site) handleRun(pattern string, handle func(http.ResponseWriter, *http.
 	})
 }
 
-// postRun is post for forms about a run of any session.
+// postRun is like post, but for forms about a run of any session.
 func (s *site) postRun(pattern string, most int64, act func(*http.Request, wire.Run) (to string, err error)) {
 	s.post(pattern, most, func(r *http.Request) (string, error) {
 		run, err := s.find(r.Context(), r.PathValue("run"))
@@ -89,8 +89,8 @@ func (s *site) stopRun(ctx context.Context, run wire.Run, how wire.Stop) error {
 	return nil
 }
 
-// postMany is post for a form about the chosen runs. It returns to the list of runs, and
-// ignores runs that no longer exist.
+// postMany is like post, but for a form about the chosen runs. It returns to the list of
+// runs, and ignores runs that no longer exist.
 func (s *site) postMany(pattern string, act func(ctx context.Context, run wire.Run, form url.Values) error) {
 	s.post(pattern, maxForm, func(r *http.Request) (to string, err error) {
 		chosen := r.PostForm["run"]
@@ -182,7 +182,7 @@ func download(w http.ResponseWriter, name string) {
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
 }
 
-// output sends the raw output that is kept of a run so far.
+// output sends the part of a run's raw output that is stored so far.
 func (s *site) output(w http.ResponseWriter, r *http.Request, run wire.Run) error {
 	log, err := s.service.Session(run.Session).Log(r.Context(), run.TaskID)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // maxApprovals is how many waiting calls a page shows.
 const maxApprovals = 100
 
-// approvalList is the content of the page.
+// approvalList is the content of the page of approvals.
 type approvalList struct {
 	Waiting []wire.WaitingCall
 	More    int    // calls on later pages
@@ -36,10 +36,11 @@ func (s *site) approvals(r *http.Request) (page, error) {
 	return page{title: "Approvals", menu: "/ui/approvals", sections: []section{{"approvals", v}, {"kept", v}}}, nil
 }
 
-// postDecision is post for a form with the approval token. It returns to the page.
+// postDecision is like post, but for a form with the approval token. It returns to the
+// page.
 //
-// Whoever can post a form may only be allowed to call tools: an agent may have the
-// operator's token. So decisions need a separate token, which is typed each time.
+// Someone who can post a form may still only be allowed to call tools: an agent may have
+// the operator's token. So decisions need a separate token, which is typed each time.
 func (s *site) postDecision(pattern string, act func(r *http.Request) error) {
 	s.post(pattern, maxForm, func(r *http.Request) (to string, err error) {
 		if err := s.Approvals.Check(r.PostForm.Get("token")); err != nil {

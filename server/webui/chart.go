@@ -19,7 +19,7 @@ const (
 )
 
 // A chart shows a figure for each minute of the last hour as bars. The table of the
-// history has the same numbers.
+// history contains the same numbers.
 type chart struct {
 	Name   string
 	Now    string // value of the latest minute
@@ -32,13 +32,13 @@ type chart struct {
 	Height int
 }
 
-// A series is a figure of each minute.
+// A series is one figure for each minute.
 type series struct {
 	name   string
 	of     func(wire.Minute) float64
 	text   func(float64) string
-	failed func(wire.Minute) float64 // nil if it cannot fail
-	median func(wire.Minute) float64 // nil if it has none
+	failed func(wire.Minute) float64 // failed part of the figure; nil if no part can fail
+	median func(wire.Minute) float64 // median of the figure; nil if there is none
 }
 
 var (
@@ -49,7 +49,7 @@ var (
 	fuelSeries = series{name: "Fuel", of: func(m wire.Minute) float64 { return float64(m.Fuel) }, text: number[float64]}
 )
 
-// hostSeries are the figures of a host.
+// hostSeries lists the figures of a host.
 var hostSeries = []series{
 	calledSeries, latencySeries, fuelSeries,
 	{name: "Memory", of: func(m wire.Minute) float64 { return float64(m.MemoryPeak) }, text: sizeText},
@@ -60,7 +60,7 @@ var hostSeries = []series{
 	{name: "Processor time", of: func(m wire.Minute) float64 { return m.CPUSeconds }, text: durationText},
 }
 
-// toolSeries are the figures of the calls of a tool.
+// toolSeries lists the figures for the calls of one tool.
 var toolSeries = []series{
 	calledSeries, latencySeries, fuelSeries,
 	{name: "Memory of a call", of: func(m wire.Minute) float64 { return float64(m.MemoryPeak) }, text: sizeText},

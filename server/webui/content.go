@@ -14,8 +14,8 @@ const (
 	maxInline = 1 << 20 // bytes of all pictures and files embedded in the page
 )
 
-// pictures are the media types that a page shows. Browsers decode them without running
-// anything.
+// pictures lists the media types of pictures that a page shows. Browsers decode them
+// without running anything.
 var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // A block is one piece of the content of a result.
@@ -28,7 +28,7 @@ type block struct {
 	File        template.URL // other data to save
 }
 
-// newBlocks returns what a page shows of content. Beyond the limits it only names blocks.
+// newBlocks returns the blocks that a page shows. Beyond the limits, it only names them.
 func newBlocks(content []abi.Block) (all []block) {
 	left := maxInline
 	for _, c := range content[:min(len(content), maxBlocks)] {

@@ -51,7 +51,7 @@ type option struct {
 	Selected    bool
 }
 
-// A property has the parts of a property's schema that determine its field.
+// A property holds the parts of a property's schema that determine its field.
 type property struct {
 	Type        json.RawMessage   `json:"type"`
 	Title       string            `json:"title"`
@@ -66,11 +66,11 @@ type property struct {
 	Maximum     json.Number       `json:"maximum"`
 }
 
-// secretMark matches what marks a value as secret, anywhere in a schema.
+// secretMark matches the keywords that mark a value as secret, anywhere in a schema.
 var secretMark = regexp.MustCompile(`"(writeOnly|x-secret)"\s*:\s*true`)
 
-// newField returns the field of a property. In a schema with secrets, a reference may
-// lead to one.
+// newField returns the field of a property. If the form has secrets, a reference may lead
+// to one, so the field is hidden.
 func newField(name string, schema json.RawMessage, secrets bool) field {
 	var p property
 	f := field{Name: name, Kind: kindJSON}
@@ -141,7 +141,7 @@ func (p property) kind() string {
 	return ""
 }
 
-// text returns how a text is entered.
+// text returns the kind of field in which a text is entered.
 func (p property) text() (fieldKind, string) {
 	switch p.Format {
 	case "date", "email":

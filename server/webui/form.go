@@ -11,7 +11,7 @@ import (
 
 const (
 	maxFields  = 64      // fields of a form; a schema with more is entered as JSON
-	maxNested  = 3       // depth of objects entered by fields; deeper ones are entered as JSON
+	maxNested  = 3       // deepest objects that are entered by fields; deeper ones are entered as JSON
 	maxOptions = 200     // options of a choice; with more, the value is entered as JSON
 	maxValue   = 4 << 10 // bytes of a default that a field starts with
 	argPrefix  = "arg."  // prefix of the names of argument fields
@@ -135,8 +135,9 @@ func fillAll(fields []field, typed url.Values) (object json.RawMessage, touched,
 	return b.Bytes(), touched, ok
 }
 
-// fillFrom stores the typed values in a field and those within it. The value is nil for
-// none: an optional object that was not touched is left out, whatever its defaults.
+// fillFrom stores the typed values in a field and those within it. The value is nil if
+// there is none: an optional object that was not touched is left out, whatever its
+// defaults.
 func (f *field) fillFrom(typed url.Values) (value json.RawMessage, touched, ok bool) {
 	if f.Kind != kindGroup {
 		text := typed.Get(argPrefix + f.Path)

@@ -82,7 +82,7 @@ type runLog struct {
 // A logLine is a line of output.
 type logLine struct{ Parts []linePart }
 
-// A linePart is a part of a line. It may be a match.
+// A linePart is a part of a line: a match, or the text around one.
 type linePart struct {
 	Text  string
 	Found bool
@@ -210,7 +210,8 @@ func (s *site) search(ctx context.Context, v *logList) error {
 	return nil
 }
 
-// searchRun finds at most most lines of a run. More reports whether there may be others.
+// searchRun finds lines of a run, up to the number most. It reports in more whether there
+// may be others.
 func (s *site) searchRun(ctx context.Context, run wire.Run, find finder, most int, v *logList) (lines []logLine, more bool, err error) {
 	session := s.service.Session(run.Session)
 	var rest []byte // beginning of a line whose end was not read yet
@@ -249,7 +250,7 @@ func newFinder(text string) finder {
 	return finder{strings.ToLower(text), regexp.MustCompile("(?i)" + regexp.QuoteMeta(strings.ToValidUTF8(text, "\ufffd")))}
 }
 
-// in returns at most most lines of a text that match.
+// in returns the matching lines of a text, up to the number most.
 func (f finder) in(text string, most int) (found []logLine) {
 	if !strings.Contains(strings.ToLower(text), f.lower) {
 		return nil

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	maxActive   = 200  // active runs on the overview; there are more only if the operator allows more
-	maxEnded    = 10   // ended runs
-	maxRecent   = 200  // runs searched for the last to end
-	maxClients  = 50   // latest clients
+	maxActive   = 200  // active runs shown; there can be more only if the operator allows more
+	maxEnded    = 10   // ended runs shown
+	maxRecent   = 200  // newest runs, of which the last to end are shown
+	maxClients  = 50   // latest clients shown
 	maxProblems = 50   // problems shown
 	maxProblem  = 1000 // bytes of a problem, and of its file
 )
@@ -53,13 +53,13 @@ func (s *site) overview(r *http.Request) (page, error) {
 	}}, nil
 }
 
-// problems are the first problems that need the operator's attention.
+// problems holds the first problems that need the operator's attention.
 type problems struct {
 	N     int
 	Shown []wire.FileProblem
 }
 
-// More returns how many are not shown.
+// More returns how many problems are not shown.
 func (p problems) More() int { return p.N - len(p.Shown) }
 
 func newProblems(all []wire.FileProblem) problems {
@@ -70,7 +70,7 @@ func newProblems(all []wire.FileProblem) problems {
 	return p
 }
 
-// totals are the totals of runs since the start.
+// totals counts the runs since startup.
 type totals struct {
 	Started, Succeeded, Canceled, Refused, Restarted int64
 	Failed                                           int64

@@ -11,12 +11,12 @@ import (
 	"github.com/toolhost/toolhost/internal/human"
 )
 
-// A page shows one side of the service in its current state.
+// A page shows one aspect of the service in its current state.
 type page struct {
 	title    string
 	menu     string // the menu entry it belongs to
 	sections []section
-	still    bool // not kept up to date: its content takes long to find, or does not change
+	still    bool // the page is not kept up to date: its content takes long to find, or does not change
 }
 
 // A section is one element of a page before rendering.
@@ -39,7 +39,7 @@ func render(name string, data any) (string, error) {
 	return string(human.Visible(b.Bytes())), err
 }
 
-// A frame is the surroundings of the sections of a page.
+// A frame is everything around the sections of a page.
 type frame struct {
 	Title, Menu string
 	Version     string

@@ -88,7 +88,7 @@ func rulesOf(plugin string, settings []Setting) (rules []Setting) {
 }
 
 // reload reads the configuration and the plugins again, and shows what has changed. It
-// continues if the operator leaves.
+// continues even if the operator leaves the page.
 func (s *site) reload(w http.ResponseWriter, r *http.Request) error {
 	if err := readForm(w, r, maxForm); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (s *site) reloadAll(ctx context.Context) (wire.Reload, error) {
 	return s.Reload(ctx)
 }
 
-// bound cuts the lines shown to the limits of problems, in number and length.
+// bound limits the number and the length of the lines shown, as for problems.
 func (v *reloadView) bound() {
 	if more := len(v.Lines) - maxProblems; more > 0 {
 		v.Lines = append(v.Lines[:maxProblems:maxProblems], fmt.Sprintf("%d more lines are not shown", more))
@@ -157,7 +157,7 @@ func effectsOf(a wire.Annotations) []string {
 	})
 }
 
-// A naming is a name for a property that may hold.
+// A naming is the name of a property, and whether the property holds.
 type naming struct {
 	holds bool
 	name  string

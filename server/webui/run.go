@@ -17,7 +17,7 @@ const (
 	maxShown  = 16 << 10 // bytes of a result on a page
 	maxIndent = 64 << 10 // largest result that is indented, in bytes
 
-	maxChildren = 50 // newest children of a run listed
+	maxChildren = 50 // newest children listed for a run
 )
 
 // A runView is the content of the page of a run.
@@ -178,7 +178,7 @@ func stateOf(r wire.Run) state {
 	return state{"wait", "…", string(r.Status)}
 }
 
-// kinds are words for kinds of errors whose names are not clear enough.
+// kinds maps the kinds of errors whose names are not clear enough to clearer words.
 var kinds = map[wire.ErrorKind]string{
 	wire.KindTimeout: "time limit", wire.KindFuelExhausted: "out of fuel", wire.KindTrap: "crashed", wire.KindLimit: "run limit",
 }
@@ -187,7 +187,7 @@ func wordOf(k wire.ErrorKind) string {
 	return cmp.Or(kinds[k], strings.ReplaceAll(string(k), "_", " "))
 }
 
-// A bar is the progress of a run.
+// A bar shows the progress of a run.
 type bar struct {
 	Percent int // -1 if the total is unknown
 	Counts  string
@@ -207,7 +207,7 @@ func newBar(p *wire.Progress) *bar {
 	return &bar{-1, "", p.Message}
 }
 
-// unit appends the unit of a number.
+// unit returns the number n followed by its unit.
 func unit(n, of string) string { return strings.TrimSpace(n + " " + of) }
 
 // Doing returns what a run says about its work: the sentence for people, or its status.

@@ -126,7 +126,7 @@ func (f runFilter) at(path string) string {
 // Given reports whether there is something to clear in the form.
 func (f runFilter) Given() bool { f.Before = ""; return f != runFilter{} }
 
-// Filtered reports whether the list does not have all runs.
+// Filtered reports whether a filter selects the runs of the list.
 func (l runList) Filtered() bool { return l.filter != runFilter{} }
 
 // Newest returns the address of the newest runs; empty on their page.
@@ -159,12 +159,12 @@ var (
 	tableAll    = tableKind{"Created", "Duration", func(r wire.Run) time.Time { return r.CreatedAt }}
 )
 
-// A runTable is a table of runs. Runs that can be stopped or removed have a box to select
-// them.
+// A runTable is a table of runs. Runs that can be stopped or removed have a checkbox to
+// select them.
 type runTable struct {
 	tableKind
 	Rows []runRow
-	Back *runFilter // filter of the page that a stop returns to; nil is the overview
+	Back *runFilter // filter of the page that a stop returns to; nil means the overview
 }
 
 // A runRow is a run in a table.

@@ -47,8 +47,8 @@ func (s *site) schedules(r *http.Request) (page, error) {
 	return page{title: "Schedules", menu: "/ui/schedules", sections: []section{{"schedules", scheduleList{session, shown, len(found) - len(shown)}}}}, nil
 }
 
-// postSchedule is post for a form about a schedule. The function change does what the
-// form asks, and returns the address of the next page.
+// postSchedule is like post, but for a form about a schedule. The function change does
+// what the form asks, and returns the address of the next page.
 func (s *site) postSchedule(pattern, did string, change func(ctx context.Context, id string) (to string, err error)) {
 	s.post(pattern, maxForm, func(r *http.Request) (string, error) {
 		id := r.PathValue("schedule")

@@ -31,7 +31,7 @@ func styleSum() string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// secretForm is the page where a user sets a secret that a call lacked.
+// secretForm serves the page where a user sets a secret that a call lacked.
 type secretForm struct {
 	*site
 	links *server.SecretLinks
@@ -57,7 +57,7 @@ func NewSecretForm(service *server.Service, logger *slog.Logger) http.Handler {
 type linkPage struct {
 	server.SecretLink
 	Style template.CSS
-	Asker string // the session under its name for the user
+	Asker string // the session that asked, by the name that the user knows
 	Until string // when the link expires
 	Error string // problem with the form, or text in place of the form
 	Form  bool

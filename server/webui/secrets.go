@@ -7,7 +7,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// secretList is the content of the page.
+// secretList is the content of the page of secrets.
 type secretList struct {
 	User   string // user whose values are shown; "" is everyone without a login
 	Found  []wire.Secret

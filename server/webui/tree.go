@@ -16,7 +16,7 @@ const (
 // A callTree shows the calls made by a run's tool, with bars of time.
 type callTree struct {
 	Rows []treeRow
-	More int // calls that are not shown
+	More int // number of calls that are not shown
 	Span string
 }
 

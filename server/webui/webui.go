@@ -31,7 +31,7 @@ type Config struct {
 	// Settings returns the configuration in force, without secrets, each time it is
 	// shown. Nil shows none.
 	Settings func() []Setting
-	// Lacking returns lines of configuration that grant a plugin the missing grants, and
+	// Lacking returns lines of configuration that give a plugin the grants it lacks, and
 	// a phrase that says where they belong. Nil shows none.
 	Lacking func(plugin string) (addTo, lines string)
 	// Reload reads the configuration of the program and the plugins again. An error is
@@ -135,8 +135,9 @@ func (s *site) register() {
 	})
 }
 
-// secured sets the security headers of all responses, in place of those of the handler it
-// is mounted in. It answers requests from other pages with deny.
+// secured sets the security headers of all responses, in place of those that the
+// surrounding handler has set. Requests from pages of other origins get the answer of
+// deny.
 func secured(next http.Handler, deny http.HandlerFunc) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(deny)
@@ -175,8 +176,8 @@ func (s *site) show(pattern string, read func(*http.Request) (page, error)) {
 	})
 }
 
-// post registers a posted form of at most most bytes. The function act does what the form
-// asks, and returns the address of the next page.
+// post registers a posted form. Its parameter most limits the size, in bytes. The
+// function act does what the form asks, and returns the address of the next page.
 func (s *site) post(pattern string, most int64, act func(*http.Request) (to string, err error)) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
 		if err := readForm(w, r, most); err != nil {
@@ -194,7 +195,7 @@ func (s *site) post(pattern string, most int64, act func(*http.Request) (to stri
 // textWrong is shown for errors whose details are only logged.
 const textWrong = "Something went wrong. The server's log has the details"
 
-// refuse returns why a request is refused, for its sender.
+// refuse returns the error that tells the sender why a request is refused.
 func refuse(status int, text string) *wire.Problem {
 	return &wire.Problem{Status: status, Title: http.StatusText(status), Detail: text}
 }
@@ -206,7 +207,7 @@ var (
 
 func notFound(err error) bool { return err != nil && server.ReasonOf(err).Code == wire.CodeNotFound }
 
-// statuses are the statuses of reasons that the sender can act on.
+// statuses maps the reasons that the sender can act on to HTTP statuses.
 var statuses = map[wire.Code]int{
 	wire.CodeInvalid: http.StatusUnprocessableEntity, wire.CodeUnsupported: http.StatusUnprocessableEntity, wire.CodeDenied: http.StatusForbidden,
 	wire.CodeNotFound: http.StatusNotFound, wire.CodeConflict: http.StatusConflict, wire.CodeLimit: http.StatusTooManyRequests,
