@@ -18,7 +18,7 @@ type CallRecord struct {
 	PluginVersion  string     `json:"plugin_version,omitempty"` // version that the plugin declares
 	Session        string     `json:"session"`
 	At             time.Time  `json:"at"`                // when the call began
-	ElapsedSeconds float64    `json:"elapsed_seconds"`   // until the caller had the result; the first call also compiles the plugin
+	ElapsedSeconds float64    `json:"elapsed_seconds"`   // time until the caller had the result; that of the first call includes compiling the plugin
 	Outcome        abi.Kind   `json:"outcome"`           // how the call ended
 	Code           Code       `json:"code,omitempty"`    // why the call was refused or returned no result
 	TaskID         string     `json:"task_id,omitempty"` // id of the call's run, if the call is or became one
@@ -52,7 +52,7 @@ type ToolsFigures struct {
 	Tools []ToolFigures `json:"tools"`
 }
 
-// A Minute has the statistics of a host for one minute.
+// A Minute holds the statistics of a host for one minute.
 type Minute struct {
 	At             time.Time `json:"at"`               // start of the minute
 	RunsSpawned    int64     `json:"runs_spawned"`     // runs submitted

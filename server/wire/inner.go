@@ -6,7 +6,8 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// MaxInnerCalls is how many of the calls that a run makes are stored with it: the first.
+// MaxInnerCalls is the number of calls that are stored with the run that made them: only
+// the first ones.
 const MaxInnerCalls = 200
 
 // CallLost is the error of a call whose outcome is unknown because its host went away. The

@@ -20,7 +20,7 @@ type Reload struct {
 // A SettingChange is a setting of the server whose value has changed.
 type SettingChange struct {
 	Key string `json:"key"`           // key in the configuration file
-	Old string `json:"old,omitempty"` // absent, like new, if the values may be secret
+	Old string `json:"old,omitempty"` // absent, as is the new value, if the values may be secret
 	New string `json:"new,omitempty"`
 }
 

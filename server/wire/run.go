@@ -131,7 +131,7 @@ type Run struct {
 	StartedAt       time.Time `json:"started_at,omitzero"`
 	ParkedAt        time.Time `json:"parked_at,omitzero"` // when the call became a background run
 	FinishedAt      time.Time `json:"finished_at,omitzero"`
-	ElapsedSeconds  float64   `json:"elapsed_seconds"`  // from the start to the end, or until now; rounded to a tenth
+	ElapsedSeconds  float64   `json:"elapsed_seconds"`  // time from the start to the end, or until now; rounded to a tenth
 	DeadlineSeconds float64   `json:"deadline_seconds"` // longest duration from the start; 0 for none
 	WaitedSeconds   float64   `json:"waited_seconds,omitempty"`
 	WaitsUntil      time.Time `json:"waits_until,omitzero"` // latest time at which a waiting run continues, if there is one
@@ -169,7 +169,7 @@ type Run struct {
 type Cost struct {
 	Fuel        int64   `json:"fuel"`         // units
 	CPUSeconds  float64 `json:"cpu_seconds"`  // processor time on the host
-	WaitSeconds float64 `json:"wait_seconds"` // spent waiting for slots and processors after the start
+	WaitSeconds float64 `json:"wait_seconds"` // time spent waiting for slots and processors after the start
 	MemoryPeak  int64   `json:"memory_peak"`  // bytes of linear memory; for a run, the maximum of its attempts
 }
 
@@ -193,7 +193,7 @@ type Output struct {
 type Runs struct {
 	Runs    []Run    `json:"runs"`
 	Next    string   `json:"next,omitempty"`    // value of `before` for the next page
-	Missing []string `json:"missing,omitempty"` // requested ids that the session does not have
+	Missing []string `json:"missing,omitempty"` // requested ids for which the session has no run
 }
 
 // Stopped is the result of a request to stop a run.
@@ -261,5 +261,5 @@ const (
 type Event struct {
 	Kind     EventKind `json:"kind"`
 	Run      *Run      `json:"run,omitempty"`      // the run after the change, with the fields that lists show
-	Schedule *Schedule `json:"schedule,omitempty"` // state after the change
+	Schedule *Schedule `json:"schedule,omitempty"` // the schedule after the change
 }

@@ -39,7 +39,7 @@ type ToolLimits struct {
 	MemoryBytes       int64   `json:"memory_bytes,omitempty"`       // linear memory
 	OutputBytes       int64   `json:"output_bytes,omitempty"`       // the result and all other output together
 	ArgsBytes         int64   `json:"args_bytes,omitempty"`         // size of the arguments
-	BodyBytes         int64   `json:"body_bytes,omitempty"`         // body of an HTTP request or response of the tool: the largest limit of its grants
+	BodyBytes         int64   `json:"body_bytes,omitempty"`         // size of the body of an HTTP request or response of the tool: the largest limit of its grants
 }
 
 // Tools is the response body of GET /v1/tools.
@@ -131,7 +131,7 @@ func shape(v any) json.RawMessage {
 	return data
 }
 
-// A Plugin is a loaded plugin file. It has the names of granted variables and settings,
+// A Plugin is a loaded plugin file. It lists the names of granted variables and settings,
 // but not their values.
 type Plugin struct {
 	Name        string       `json:"name"`
@@ -141,9 +141,9 @@ type Plugin struct {
 	Digest      string       `json:"digest"`           // SHA-256; empty if the file cannot be read
 	Locked      bool         `json:"locked,omitempty"` // the file matches toolhost.lock
 	Signer      string       `json:"signer,omitempty"` // the signer, described for people; absent if no trusted signer signed the file
-	Needs       []string     `json:"needs"`            // those of one tool and optional ones are marked
+	Needs       []string     `json:"needs"`            // needs that the plugin declares; those of one tool and optional ones are marked
 	Grants      []string     `json:"grants"`
-	Missing     []string     `json:"missing_grants,omitempty"` // needed by the plugin or one of its tools, but not granted
+	Missing     []string     `json:"missing_grants,omitempty"` // grants that the plugin or one of its tools needs, but does not have
 	Folders     []Folder     `json:"folders,omitempty"`        // granted folders
 	Tools       []PluginTool `json:"tools"`
 }
@@ -160,7 +160,7 @@ type PluginTool struct {
 	Name        string       `json:"name"` // name that agents see
 	Title       string       `json:"title,omitempty"`
 	Description string       `json:"description"`
-	Missing     []string     `json:"missing_grants,omitempty"` // needed by the tool but not granted: calls are refused
+	Missing     []string     `json:"missing_grants,omitempty"` // grants that the tool needs, but does not have: calls are refused
 	Approval    abi.Approval `json:"approval,omitempty"`
 	Deferred    bool         `json:"deferred,omitempty"` // not listed for models, which find the tool with tools_search
 	Hints       abi.Hints    `json:"hints"`
