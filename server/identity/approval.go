@@ -11,8 +11,8 @@ import (
 // MinApprovalToken is the minimum length of an approval token, in bytes.
 const MinApprovalToken = 16
 
-// Limits on wrong tokens: the first guesses, then one per guessEvery. Beyond them no
-// token is checked, so that it cannot be found by trying.
+// Limits on wrong tokens: at first a number of guesses, then one per guessEvery. Beyond
+// them, no token is checked, so that the right one cannot be found by trying.
 const (
 	guesses    = 10
 	guessEvery = 10 * time.Second

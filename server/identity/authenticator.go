@@ -20,8 +20,8 @@ type Config struct {
 // An Authenticator checks credentials. It is safe for concurrent use.
 type Authenticator struct {
 	token  StaticToken
-	oauth  *issuer         // nil without one
-	ctx    context.Context // ends requests to the issuer
+	oauth  *issuer         // nil without an OAuth configuration
+	ctx    context.Context // when done, ends requests to the issuer
 	cancel context.CancelFunc
 }
 

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	keysFresh    = 10 * time.Minute // until keys are fetched again; the old ones are used until the new ones arrive
-	keysLast     = time.Hour        // until keys are dropped: a revoked key must not live on
+	keysFresh    = 10 * time.Minute // age at which keys are fetched again; the old ones are used until the new ones arrive
+	keysLast     = time.Hour        // age at which keys are dropped: a revoked key must not live on
 	keysPause    = 10 * time.Second // least time between two fetches, whatever clients send
-	keysTimeout  = 5 * time.Second  // limit of a fetch with all its requests
-	maxKeysBytes = 512 << 10        // bytes of one answer of the issuer
-	maxKeys      = 64               // a token without a key id may need to try all
+	keysTimeout  = 5 * time.Second  // time limit of a fetch, with all its requests
+	maxKeysBytes = 512 << 10        // bytes of one answer from the issuer
+	maxKeys      = 64               // most keys of an issuer; a token without a key id may have to be tried with all of them
 	minRSA       = 256              // bytes of a modulus: 2,048 bits (RFC 7518, 3.3)
 	maxLogged    = 4 << 10          // bytes of an error, which may quote the issuer
 )
@@ -71,8 +71,8 @@ func newIssuer(ctx context.Context, o OAuth, log *slog.Logger) *issuer {
 	}}
 }
 
-// find returns the keys that may have signed a token; without an id, all that
-// fit the algorithm (RFC 7515, 4.1.4). The error is errNoKeys, or that of ctx.
+// find returns the keys that may have signed a token; if the token names no id, all keys
+// that fit the algorithm (RFC 7515, 4.1.4). The error is errNoKeys, or that of ctx.
 func (k *issuer) find(ctx context.Context, id, algorithm string) ([]jose.JSONWebKey, error) {
 	found, pending, err := k.lookup(id, algorithm)
 	if len(found) == 0 && pending != nil {

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	maxToken  = 16 << 10         // bytes
-	clockSkew = 30 * time.Second // tolerated between the issuer's clock and ours
+	maxToken  = 16 << 10         // bytes of a token
+	clockSkew = 30 * time.Second // tolerated difference between the issuer's clock and ours
 )
 
-// algorithms are the accepted signature algorithms: not "none", and none with a shared
+// algorithms lists the accepted signature algorithms: not "none", and none with a shared
 // secret, because a public key could be passed off as one (RFC 8725, 2.1, 3.1).
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.EdDSA,
@@ -30,7 +30,7 @@ var (
 	errScope = errors.New("the token does not have all required scopes")
 )
 
-// claims are the claims of a token that are checked (RFC 9068, 2.2; RFC 7519, 4.1).
+// claims holds the claims of a token that are checked (RFC 9068, 2.2; RFC 7519, 4.1).
 type claims struct {
 	jwt.Claims
 	Scope        scopes          `json:"scope"`
@@ -44,7 +44,7 @@ type claims struct {
 	Events    json.RawMessage `json:"events"`
 }
 
-// scopes are a list, or a string separated by spaces.
+// scopes is a list of scopes, in JSON either a list or a string separated by spaces.
 type scopes []string
 
 // UnmarshalJSON reads either form. Anything else counts as no scopes.
