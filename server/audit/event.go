@@ -9,8 +9,8 @@ type Kind string
 const (
 	Opened  Kind = "opened"  // a process began to write
 	Closed  Kind = "closed"  // a process closed the log
-	Lost    Kind = "lost"    // Count events before it could not be written, see Reason
-	Rotated Kind = "rotated" // a file with Count events was removed, the newest less than a day old
+	Lost    Kind = "lost"    // as many events as Count says could not be written before this line, for the given Reason
+	Rotated Kind = "rotated" // a file was removed whose newest event was less than a day old; Count is its number of events
 
 	Grant  Kind = "grant"  // grants in force for a plugin: at the start, and after a reload that changed them
 	Reload Kind = "reload" // plugins were added, changed or removed
@@ -19,7 +19,7 @@ const (
 	Spawned Kind = "spawned" // a background run was stored, or approved if it was held
 	Ended   Kind = "ended"   // a background run has ended
 	Stop    Kind = "stop"    // somebody asked a run to stop
-	Missed  Kind = "missed"  // ends of runs before it may be missing
+	Missed  Kind = "missed"  // the log may lack the ends of runs before this line
 
 	Asked    Kind = "asked"    // a person was asked to approve a call
 	Approved Kind = "approved" // a person approved a call, or a kept approval applied
@@ -58,20 +58,20 @@ type Event struct {
 	Action  string   `json:"action,omitempty"`  // what was done, such as removed
 	Outcome string   `json:"outcome,omitempty"` // how it ended
 	Code    string   `json:"code,omitempty"`    // why it failed
-	Reason  string   `json:"reason,omitempty"`  // why it failed, in words
-	Names   []string `json:"names,omitempty"`   // grants, or plugins of a reload
+	Reason  string   `json:"reason,omitempty"`  // why it failed or was done, in words
+	Names   []string `json:"names,omitempty"`   // grants, or the plugins that a reload changed
 
 	Fuel   int64 `json:"fuel,omitempty"`
-	Millis int64 `json:"ms,omitempty"` // wall time
+	Millis int64 `json:"ms,omitempty"` // wall time in milliseconds
 	DryRun bool  `json:"dry_run,omitempty"`
 	Count  int64 `json:"count,omitempty"`
 
 	// Fields of egress events.
 	Method   string `json:"method,omitempty"`
-	Host     string `json:"host,omitempty"` // with the port
+	Host     string `json:"host,omitempty"` // host with its port
 	Status   int    `json:"status,omitempty"`
-	Sent     int64  `json:"sent,omitempty"`     // bytes of the body
-	Received int64  `json:"received,omitempty"` // bytes of the body
+	Sent     int64  `json:"sent,omitempty"`     // bytes of the request body
+	Received int64  `json:"received,omitempty"` // bytes of the response body
 
 	Prev string `json:"prev"` // SHA-256 of the line before, in hex; zeros in the first line
 }

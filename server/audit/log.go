@@ -24,11 +24,11 @@ const (
 	DefaultFiles    = 16
 )
 
-// Config configures a [Log]. The zero value has the defaults.
+// Config configures a [Log]. The zero value stands for the defaults.
 type Config struct {
 	FileSize int64        // bytes after which the next file begins; 0 is DefaultFileSize
 	Files    int          // number of files to keep, the newest; 0 is DefaultFiles, negative keeps all
-	Logger   *slog.Logger // gets heads and write errors; nil discards
+	Logger   *slog.Logger // receives heads and write errors; nil discards them
 }
 
 // Log is an open log. The caller has to make sure that only one process writes to a
@@ -46,7 +46,7 @@ type Log struct {
 	why   error  // why the first of them was lost
 	count int64  // lines written by this process
 	gone  int64  // events lost by this process
-	early *Event // removal of a young file that the log does not have yet; nil for none
+	early *Event // removal of a young file that is not recorded in the log yet; nil if there is none
 	ended bool
 	line  bytes.Buffer
 

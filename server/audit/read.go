@@ -146,8 +146,8 @@ func numberOf(line []byte) (seq int64) {
 // chunk is how much of a file is read at a time.
 const chunk = 64 << 10
 
-// backward reads the lines that end before end, last first, until each returns false. It
-// skips lines that are longer than any line of a log.
+// backward passes the lines before the offset end to the function each, last line first,
+// until it returns false. It skips lines that are longer than any line of a log.
 func backward(f io.ReaderAt, end int64, each func(line []byte) bool) error {
 	var rest []byte // the end of a line that the next chunk completes
 	long := false   // that line is too long, and rest was dropped
@@ -177,8 +177,9 @@ func backward(f io.ReaderAt, end int64, each func(line []byte) bool) error {
 	return nil
 }
 
-// endBefore returns where the lines with numbers below before end. Numbers rise within a
-// log; if they cannot be read, it returns the end of the file.
+// endBefore returns an offset at or after the end of the lines whose numbers are less
+// than before. Numbers rise within a log; if they cannot be read, it returns the end of
+// the file.
 func endBefore(f io.ReaderAt, size, before int64) int64 {
 	low, high := int64(0), size // the line at low is below, the one at high is not
 	for high-low > chunk {

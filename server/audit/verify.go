@@ -36,9 +36,9 @@ type Report struct {
 	Lines int64 `json:"lines"`
 	First int64 `json:"first"` // number of the first line kept: above 1 if older files were removed
 	Head  Head  `json:"head"`
-	Torn  int   `json:"torn,omitempty"` // lines that were cut off by a crash, and are in the chain
-	Lost  int64 `json:"lost,omitempty"` // events that could not be written, according to the log
-	// Known reports whether the log has the requested line, unchanged.
+	Torn  int   `json:"torn,omitempty"` // number of lines that a crash cut off, and that are part of the chain
+	Lost  int64 `json:"lost,omitempty"` // number of events that could not be written, according to the log
+	// Known reports whether the log contains the requested line, unchanged.
 	Known bool `json:"known,omitempty"`
 }
 
@@ -46,9 +46,9 @@ type Report struct {
 const maxLine = 256 << 10
 
 // Verify reads the log in a folder and checks its chain. If known is a [Head] kept
-// elsewhere, Verify also checks that the log has this line, so that nothing up to it was
-// removed or rebuilt. The error is a *[LineError], matches [ErrBroken] or [ErrNoLog], or
-// is a read error.
+// elsewhere, Verify also checks that the log contains this line, so that nothing up to it
+// was removed or rebuilt. The error is a *[LineError], matches [ErrBroken] or [ErrNoLog],
+// or is a read error.
 func Verify(dir string, known Head) (Report, error) {
 	files, err := checkedFiles(dir)
 	if err != nil {
@@ -68,7 +68,7 @@ func Verify(dir string, known Head) (Report, error) {
 	return v.Report, nil
 }
 
-// checkedFiles is filesOf, but refuses links and folders in place of files.
+// checkedFiles is like filesOf, but refuses links and folders in place of files.
 func checkedFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
