@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// inherited are the environment variables passed to a command. None of them holds a secret.
+// inherited lists the environment variables passed to a command. None of them holds a
+// secret.
 var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "SYSTEMROOT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "TEMP"}
 
 var errTooLong = errors.New("it prints too much")
@@ -42,7 +43,7 @@ func run(ctx context.Context, argv []string) (string, error) {
 	return string(out.data), nil
 }
 
-// capped keeps at most maxValue bytes.
+// capped keeps at most maxValue bytes of what is written to it.
 type capped struct {
 	data []byte
 	full bool

@@ -15,18 +15,18 @@ import (
 
 const (
 	maxLinks   = 8 // links followed to a file
-	maxReplays = 3 // attempts while the file is replaced
+	maxReplays = 3 // attempts to read a file that is being replaced
 )
 
-// CheckFile returns why the file of a secret cannot be used.
+// CheckFile returns an error that says why the file of a secret cannot be used.
 func CheckFile(name string) error {
 	_, err := readFile(name)
 	return err
 }
 
-// readFile reads a file that only this user can read or write. Its group may also read a
-// file of root. The file may be a link, such as those of
-// Kubernetes, which rotates a value by replacing the folder behind a link.
+// readFile reads a file that only this user can read or write. If the file belongs to
+// root, its group may also read it. The file may be a link, such as those of Kubernetes,
+// which rotates a value by replacing the folder behind a link.
 func readFile(name string) (value string, err error) {
 	for range maxReplays {
 		var real string

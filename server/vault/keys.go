@@ -32,7 +32,7 @@ var (
 	// ErrNoKeys means that there is no key for secrets of users.
 	ErrNoKeys = errors.New("there is no key for secrets of users")
 	// ErrOtherKey means that a secret was encrypted with a key that the file does not
-	// have, for another user or under another name, or that it was changed.
+	// contain, for another user or under another name, or that it was changed.
 	ErrOtherKey = errors.New("no key can decrypt it")
 )
 
@@ -52,7 +52,7 @@ func (k Keys) Check() error {
 // key is one of the keys.
 type key struct {
 	cipher.AEAD
-	id [keyID]byte // prefix of what the key encrypted
+	id [keyID]byte // prefix of the values that the key encrypted
 }
 
 // keyID is the number of bytes of a key's digest that identify it.
@@ -106,10 +106,10 @@ func newKey(line string) (key, error) {
 // sealVersion is the first byte of encrypted values.
 const sealVersion = 1
 
-// keyring has keys in the order of their file.
+// keyring holds keys in the order of their file.
 type keyring []key
 
-// seal encrypts a value with the first key. Decryption needs the same about.
+// seal encrypts a value with the first key. Decryption needs the same value of about.
 func (k keyring) seal(value string, about []byte) ([]byte, error) {
 	if len(k) == 0 {
 		return nil, ErrNoKeys
@@ -118,7 +118,8 @@ func (k keyring) seal(value string, about []byte) ([]byte, error) {
 	return k[0].Seal(out, nil, []byte(value), about), nil
 }
 
-// open decrypts a value. Old reports whether a key other than the first encrypted it.
+// open decrypts a value. The result old reports whether a key other than the first
+// encrypted it.
 func (k keyring) open(sealed, about []byte) (value string, old bool, err error) {
 	if len(sealed) <= 1+keyID || sealed[0] != sealVersion {
 		return "", false, ErrOtherKey

@@ -27,7 +27,7 @@ const (
 	CommandTime = 10 * time.Second // how long a command may run
 	retryAfter  = 5 * time.Second  // how long the failure of a command is kept
 	MaxValue    = 16 << 10         // bytes of a value
-	maxValue    = MaxValue + 2     // with its line break
+	maxValue    = MaxValue + 2     // bytes of a value with its line break
 )
 
 // Scope is the owner of a secret.
@@ -47,9 +47,9 @@ type Source struct {
 	Command []string // program and its arguments, without a shell
 
 	Scope Scope    // owner of the value
-	Hosts []string // names, addresses and "*.example.com"
+	Hosts []string // hosts that may receive the value: names, addresses and "*.example.com"
 	Place host.Place
-	HTTP  bool // the value may go over http too
+	HTTP  bool // the value may also go over plain HTTP
 }
 
 // Vault holds the secrets. It is safe for concurrent use.
@@ -72,7 +72,7 @@ type answer struct {
 	until time.Time
 }
 
-// placeholder is a valid value.
+// placeholder is a valid value that stands for the real one in checks.
 const placeholder = "placeholder"
 
 // Check returns an error for an invalid source. It does not read the value.
@@ -96,9 +96,9 @@ func (s Source) secret(value string) host.Secret {
 	return host.Secret{Value: value, Hosts: s.Hosts, Place: s.Place, HTTP: s.HTTP}
 }
 
-// New returns a Vault of the sources, by the names of the secrets. Keys are for the
-// secrets of users, and are read if there are any. The logger gets the reason when a
-// value cannot be read; nil discards it.
+// New returns a Vault for the given sources, by the names of the secrets. The keys
+// encrypt the secrets of users, and are only read if a source is for users. The logger
+// gets the reason when a value cannot be read; nil discards it.
 func New(sources map[string]Source, keys Keys, log *slog.Logger) (*Vault, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -124,7 +124,7 @@ func New(sources map[string]Source, keys Keys, log *slog.Logger) (*Vault, error)
 	return v, nil
 }
 
-// Sources returns the sources of secrets, by name. It must not be changed.
+// Sources returns the sources of secrets, by name. The map must not be changed.
 func (v *Vault) Sources() map[string]Source {
 	all := make(map[string]Source, len(v.entries))
 	for name, e := range v.entries {
@@ -194,9 +194,9 @@ func (v *Vault) CheckValue(name, value string) error {
 	return checkValue(v.entries[name].secret(value))
 }
 
-// Unseal decrypts what Seal returned for the same user and name. Old reports whether a
-// key other than the first encrypted it: then seal and store it again. Errors are like
-// those of Secret.
+// Unseal decrypts what Seal returned for the same user and name. The result old reports
+// whether a key other than the first encrypted it: then seal and store it again. Errors
+// are like those of Secret.
 func (v *Vault) Unseal(ctx context.Context, user, name string, sealed []byte) (s host.Secret, old bool, err error) {
 	if !v.PerUser(name) {
 		return host.Secret{}, false, host.ErrNoSecret
