@@ -29,7 +29,7 @@ const (
 
 // Attributes of Toolhost.
 const (
-	Caller      = attribute.Key("toolhost.caller")       // client or tool
+	Caller      = attribute.Key("toolhost.caller")       // who made the call: client or tool
 	Outcome     = attribute.Key("toolhost.outcome")      // how a call ended
 	Status      = attribute.Key("toolhost.run.status")   // how a run ended
 	State       = attribute.Key("toolhost.state")        // state of calls, runs, instances and hosts
@@ -69,10 +69,10 @@ const (
 
 // A Metric describes a metric of Toolhost. All metrics are defined below.
 type Metric struct {
-	Name   string // in OpenTelemetry
+	Name   string // name in OpenTelemetry
 	Type   string
-	Unit   string // in UCUM; counted things are in braces
-	Doc    string // in Markdown
+	Unit   string // unit in UCUM; counted things are in braces
+	Doc    string // description in Markdown
 	Labels []attribute.Key
 }
 

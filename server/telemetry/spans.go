@@ -20,7 +20,7 @@ func FromHeader(ctx context.Context, h http.Header) context.Context {
 	return otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(h))
 }
 
-// methods are the MCP methods that have series of their own.
+// methods lists the MCP methods that have series of their own.
 var methods = []string{
 	"completion/complete", "initialize", "logging/setLevel", "notifications/cancelled", "notifications/initialized", "notifications/progress", "notifications/roots/list_changed",
 	"ping", "prompts/get", "prompts/list", "resources/list", "resources/read", "resources/subscribe", "resources/templates/list", "resources/unsubscribe", "server/discover",
@@ -31,7 +31,7 @@ var methods = []string{
 type MCPRequest struct {
 	Method  string
 	Version string // version of the protocol
-	HTTP    bool   // it came over HTTP
+	HTTP    bool   // the request came over HTTP
 	Header  http.Header
 	Meta    map[string]any // _meta of its parameters
 }
@@ -143,12 +143,12 @@ type Ended struct {
 	Tool    string // as agents know it
 	Known   bool   // whether the tool exists
 	Plugin  string // plugin of the tool; empty without one
-	Failure string // code of its error, or its outcome; empty for success
-	ID, Run string // ids of the call and of its run; empty without one
+	Failure string // code of the call's error, or its outcome; empty for success
+	ID, Run string // ids of the call and of its run; empty if there is none
 	Fuel    int64
 	CPU     time.Duration
 	Wait    time.Duration
-	Memory  int64 // peak, in bytes
+	Memory  int64 // peak memory, in bytes
 	Output  int64 // in bytes
 }
 

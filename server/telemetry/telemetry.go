@@ -25,7 +25,7 @@ type Config struct {
 	Tracers trace.TracerProvider
 }
 
-// Telemetry has the instruments of a Service. It is safe for concurrent use.
+// Telemetry holds the instruments of a Service. It is safe for concurrent use.
 type Telemetry struct {
 	meter      metric.Meter
 	tracer     trace.Tracer
@@ -82,7 +82,8 @@ func (t *Telemetry) make(m *Metric) (err error) {
 }
 
 // Observe registers collect to be called at each collection, from any goroutine, until
-// Close. Collect must return by the end of ctx, with the values it has until then.
+// Close. The function collect must return before ctx is done, having reported the values
+// that it has by then.
 func (t *Telemetry) Observe(collect func(ctx context.Context, o Observer)) (err error) {
 	var instruments []metric.Observable
 	for _, o := range t.observed {
@@ -164,7 +165,7 @@ func (t *Telemetry) RunEnded(tool, status, kind string, took time.Duration) {
 	t.histograms[RunDuration].Record(context.Background(), took.Seconds(), metric.WithAttributes(labels...))
 }
 
-// RunStarted records how long a run was in the queue.
+// RunStarted records how long a run waited in the queue.
 func (t *Telemetry) RunStarted(queued time.Duration) {
 	t.histograms[RunQueue].Record(context.Background(), max(0, queued).Seconds())
 }
