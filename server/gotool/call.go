@@ -25,7 +25,7 @@ const (
 	maxUnit    = 32      // bytes of a progress unit
 	maxSummary = 1000    // bytes of a summary
 	maxError   = 8 << 10 // bytes of an error text
-	maxDepth   = 16      // calls that handlers make, nested
+	maxDepth   = 16      // depth of the calls that handlers make
 )
 
 // ErrOver is the error of writes after the call has ended.
@@ -37,7 +37,7 @@ type Call struct {
 	tool  *Loaded
 	req   host.Call
 	log   *slog.Logger
-	depth int // number of handlers around it
+	depth int // number of handlers that the call is nested in
 	end   context.CancelCauseFunc
 
 	mu       sync.Mutex
@@ -46,11 +46,11 @@ type Call struct {
 	waited   time.Duration
 	over     bool
 	returned bool // the handler has returned
-	late     bool // its caller did not wait for it to return
+	late     bool // the caller did not wait for the handler to return
 	written  int64
-	failed   error // the limit that was reached
+	failed   error // error of the limit that was reached
 	content  []abi.Block
-	inner    abi.Usage // usage of plugins' tools that it called
+	inner    abi.Usage // usage of the plugin tools that the handler called
 }
 
 // ID identifies the call in logs. If the call began as a background run, it is the id of
@@ -69,9 +69,9 @@ func (c *Call) Locale() string { return c.req.Locale }
 // Log returns a logger for operators, which names the call. Models never see it.
 func (c *Call) Log() *slog.Logger { return c.log }
 
-// Progress reports how much is done of a total, in any unit. A negative total is unknown.
-// The message may be empty, and is cut to 512 bytes. A report with a negative done, or a
-// number that is not finite, is dropped.
+// Progress reports how much is done of a total, in any unit. A negative total means that
+// it is unknown. The message may be empty, and is cut to 512 bytes. A report with a
+// negative done, or a number that is not finite, is dropped.
 func (c *Call) Progress(done, total float64, message string) {
 	finite := func(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 	if !finite(done) || !finite(total) || done < 0 {
@@ -108,7 +108,7 @@ func (c *Call) report() {
 }
 
 // Summary reports the outcome of the call in a sentence or two, for notices and lists
-// that do not show the result. The last one counts.
+// that do not show the result. Only the last summary counts.
 func (c *Call) Summary(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +123,7 @@ func (c *Call) Stderr() io.Writer { return stream{c, c.req.Stderr} }
 
 type stream struct {
 	call *Call
-	to   io.Writer // nil discards it
+	to   io.Writer // destination of the output; nil discards it
 }
 
 func (s stream) Write(p []byte) (int, error) {
@@ -138,7 +138,8 @@ func (s stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// count counts output against the limit of the call, and ends the call there. c.mu is held.
+// count counts output against the limit of the call, and ends the call when it is reached.
+// c.mu is held.
 func (c *Call) count(n int) error {
 	limit := c.req.Policy.Output
 	if limit <= 0 {

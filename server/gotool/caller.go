@@ -38,7 +38,7 @@ type Config struct {
 type Caller struct {
 	log   *slog.Logger
 	max   int
-	slots *fair.Semaphore // for direct calls
+	slots *fair.Semaphore // slots for direct calls
 
 	ctx    context.Context // done when calls must end
 	cancel context.CancelCauseFunc

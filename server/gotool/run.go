@@ -13,7 +13,8 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// PanicError is the cause of a call whose handler panicked. It matches host.ErrTrap.
+// PanicError is the cause of the failure of a call whose handler panicked. It matches
+// host.ErrTrap.
 type PanicError struct {
 	Value any
 	Stack string
@@ -221,7 +222,7 @@ func (c *Call) outcome(ctx context.Context, a answer) (abi.Result, error) {
 	return abi.Result{Kind: abi.ToolError, Error: cmp.Or(clip(a.err.Error(), maxError), "the tool reported an error without a message"), Content: content}, nil
 }
 
-// ended returns the result of a call that was ended.
+// ended returns the result of a call that was ended early.
 func ended(err error) (abi.Result, error) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return abi.Result{Kind: abi.LimitReached, Limit: abi.LimitTime, Error: err.Error()}, err
@@ -229,7 +230,8 @@ func ended(err error) (abi.Result, error) {
 	return abi.Result{Kind: abi.CanceledKind, Error: err.Error()}, err
 }
 
-// over returns why a context is done: an error with the text of its cause, which matches both.
+// over returns why a context is done: an error with the text of the cause, which matches the
+// cause and the context's error.
 func over(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {

@@ -1,12 +1,12 @@
-// Package gotool makes tools from functions of the program. They are called like the
-// tools of plugins: with the same definitions, checks of arguments and results,
-// approval, limits of time and output, background runs, schedules and notices. Register
-// them with server.Config.Tools or server.Service.Register.
+// Package gotool makes tools from the program's own functions. They are called like the
+// tools of plugins: with the same definitions, checks of arguments and results, approval,
+// limits on time and output, background runs, schedules and notices. Register them with
+// server.Config.Tools or server.Service.Register.
 //
 // The arguments are a struct. Its tags make the schema, as in package guest: json,
 // desc, default, enum, min, max, pattern, format, example and secret.
 //
-// A handler is code of the program and is not sandboxed. It has no fuel or memory limit,
+// A handler is part of the program, and is not sandboxed. It has no fuel or memory limit,
 // and can do whatever the program can. Its definition says so (unsandboxed).
 package gotool
 
@@ -31,16 +31,16 @@ import (
 type Tool struct {
 	Name        string // name for agents: [a-z][a-z0-9_]*, at most [abi.MaxAgentName] characters
 	Title       string
-	Description string // all that a model knows of the tool
+	Description string // all that a model knows about the tool
 	Handler     Handler
 	// Version identifies the behavior of the handler. A run that outlives its process
 	// continues only if the next process registers the tool with the same Version and the
 	// same definition. It may be empty.
 	Version    string
-	Hints      abi.Hints // without any, a tool counts as destructive
+	Hints      abi.Hints // effects of a call; without any hints, a tool counts as destructive
 	Approval   abi.Approval
 	Deferrable abi.Deferrable
-	Limits     abi.Limits // time and output
+	Limits     abi.Limits // limits on time and output
 	Narration  abi.Narration
 }
 
@@ -54,10 +54,9 @@ type Handler struct {
 // blocks (see [Call.Content]).
 type None struct{}
 
-// Handle makes a handler from a function of arguments that returns a result. The
-// arguments are checked against their schema first. In is a struct. Out is any type
-// that encoding/json can write, or [None]; an [any] or [json.RawMessage] has no output
-// schema.
+// Handle makes a handler from a function that takes arguments and returns a result. The
+// arguments are checked against their schema first. In is a struct. Out is any type that
+// encoding/json can write, or [None]; an [any] or [json.RawMessage] has no output schema.
 //
 // The context is done when the call has to end: at its time limit, when its caller
 // leaves, or when somebody stops its run. The function should then return soon; a result
@@ -185,8 +184,8 @@ func (c *Caller) load(t Tool) (*Loaded, error) {
 // fit.
 func (l *Loaded) CheckObject(args strictjson.Object) []abi.Problem { return l.input.CheckObject(args) }
 
-// Fit is CheckObject for arguments that may be corrected. It returns the arguments that fit,
-// and how many values in them were corrected.
+// Fit is like CheckObject, but corrects arguments where it can. It returns the arguments
+// that fit, and how many values in them were corrected.
 func (l *Loaded) Fit(args strictjson.Object) (fit strictjson.Object, corrected int, problems []abi.Problem) {
 	return l.input.Fit(args)
 }
@@ -218,9 +217,9 @@ func (l *Loaded) CheckResult(value json.RawMessage) []abi.Problem {
 // Version returns a digest of the definition and of [Tool].Version.
 func (l *Loaded) Version() (string, error) { return l.version, nil }
 
-// Denied returns nil: a tool of the program needs no grants.
+// Denied returns nil: the program's own tools need no grants.
 func (l *Loaded) Denied() error { return nil }
 
-// Refused returns an error if too many calls of the tool do not end. It is then no longer
-// called.
+// Refused returns an error if too many calls of the tool do not end. The tool is then no
+// longer called.
 func (l *Loaded) Refused() error { return l.stuck.refusal(l.Name) }
