@@ -21,7 +21,7 @@ type Tool struct {
 //
 //	notes_search(args: { text: string; limit?: number }): Promise<string[]>
 //
-// without the tool's description. Comments have the descriptions of properties, and
+// without the tool's description. Comments contain the descriptions of properties, and
 // constraints that types cannot express. A declaration that would exceed [MaxBytes]
 // leaves out comments, then the inner parts of its types, then all of the types.
 func Declaration(t Tool) string {

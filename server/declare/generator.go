@@ -17,7 +17,7 @@ const (
 	maxName       = 80  // bytes of the name of a property
 	maxComment    = 240 // bytes of the description of a property
 	maxPattern    = 60  // bytes of a pattern in a comment
-	maxLine       = 80  // bytes of an object type on one line
+	maxLine       = 80  // most bytes of an object type that is written on one line
 )
 
 // How tightly the outermost operator of a type binds.
@@ -27,7 +27,7 @@ const (
 	united
 )
 
-// expr is a type.
+// expr is a TypeScript type.
 type expr struct {
 	text    string
 	binding int
@@ -131,8 +131,8 @@ func typeNames(schema value) (names []string) {
 	return names
 }
 
-// impliedType returns the type of a schema that names none but has keywords of objects or
-// arrays: authors mean it.
+// impliedType returns the type that the author of a schema means if the schema names
+// none, but has keywords of objects or arrays.
 func impliedType(schema value) []string {
 	switch {
 	case schema.member("properties").kind == object:

@@ -45,8 +45,8 @@ func (g *generator) object(schema value, depth int) expr {
 	return intersection([]expr{own, more})
 }
 
-// saysMore reports whether a schema says that objects have properties that it does not
-// name. By default they may, and few tools mean it.
+// saysMore reports whether a schema says something about properties that it does not
+// name. If it does not, objects may have such properties, but few authors mean that.
 func saysMore(schema value) bool {
 	return schema.member("additionalProperties").kind != 0 || len(schema.member("patternProperties").members) > 0
 }
@@ -84,7 +84,7 @@ func braces(members []string) string {
 // indented indents all but the first line of a text by two spaces.
 func indented(s string) string { return strings.ReplaceAll(s, "\n", "\n  ") }
 
-// comment returns what the type of a property does not say.
+// comment returns the facts about a property that its type does not express.
 func (g *generator) comment(schema value) string {
 	if !g.comments {
 		return ""
@@ -106,7 +106,7 @@ func (g *generator) comment(schema value) string {
 
 const isInteger = "integer"
 
-// factNames are the keywords that appear in comments, and their words.
+// factNames lists the keywords that appear in comments, with the words for them.
 var factNames = [][2]string{
 	{"minimum", "at least"}, {"exclusiveMinimum", "more than"}, {"maximum", "at most"}, {"exclusiveMaximum", "less than"}, {"multipleOf", "a multiple of"},
 	{"minLength", "min length"}, {"maxLength", "max length"}, {"minItems", "min items"}, {"maxItems", "max items"},
@@ -138,9 +138,9 @@ func facts(schema value) (all []string) {
 	return all
 }
 
-// prose returns a text as one line of a comment, of about most bytes. It cannot end the
-// comment or hide anything: it has no control characters, and none that are invisible or
-// change the direction of the text.
+// prose returns a text as one line of a comment, cut to about as many bytes as most says.
+// It cannot end the comment or hide anything: it has no control characters, and none that
+// are invisible or change the direction of the text.
 func prose(s string, most int) string {
 	var b strings.Builder
 	space := false
