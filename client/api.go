@@ -52,9 +52,9 @@ func (c *Client) Call(ctx context.Context, call wire.Call) (abi.Result, error) {
 	return do[abi.Result](ctx, c, "POST", "/v1/calls", call)
 }
 
-// CallOnce is Call with an idempotency key, so that a call without a response can be
-// repeated. With the same key, tool and arguments, it waits for the original call and
-// returns its result. When ctx is done, the call continues.
+// CallOnce is like Call, but sends an idempotency key, so that a call without a response
+// can be repeated. With the same key, tool and arguments, it waits for the original call
+// and returns its result. When ctx is done, the call continues.
 func (c *Client) CallOnce(ctx context.Context, call wire.Call, key string) (abi.Result, error) {
 	return do[abi.Result](ctx, c, "POST", "/v1/calls", call, wire.KeyHeader, key)
 }
@@ -70,16 +70,16 @@ func (c *Client) Spawn(ctx context.Context, spawn wire.Spawn, key string) (wire.
 type RunQuery struct {
 	Active bool   // only runs that have not ended
 	Parent string // only children of the run with this id
-	Before string // the [wire.Runs].Next of the previous page
-	Limit  int    // up to 200; 0 means 50
+	Before string // value of [wire.Runs].Next on the previous page
+	Limit  int    // most runs to return: up to 200; 0 means 50
 
 	AllSessions bool // runs of all sessions; for the operator
 
 	Statuses                   []wire.Status    // only runs in one of these states
 	Errors                     []wire.ErrorKind // only runs that failed for one of these reasons
 	Tool, Kind, Plugin         string           // only runs of this tool, kind of tool, or plugin
-	CreatedSince, CreatedUntil time.Time        // submitted at or after the first, and before the second
-	StartedSince, StartedUntil time.Time        // last started, likewise
+	CreatedSince, CreatedUntil time.Time        // only runs submitted at or after CreatedSince, and before CreatedUntil
+	StartedSince, StartedUntil time.Time        // only runs last started at or after StartedSince, and before StartedUntil
 	Text                       string           // only runs with this text in the tool's name, the title or the error
 }
 
@@ -114,7 +114,7 @@ func (c *Client) Runs(ctx context.Context, q RunQuery) (wire.Runs, error) {
 	return do[wire.Runs](ctx, c, "GET", "/v1/runs?"+query.Encode(), nil)
 }
 
-// withQuery returns a path with a query, if that has parameters.
+// withQuery returns a path, followed by the query if that has any parameters.
 func withQuery(path string, query url.Values) string {
 	if len(query) == 0 {
 		return path
@@ -133,7 +133,7 @@ func set[T comparable](query url.Values, name string, value T) {
 // output.
 type CheckOptions struct {
 	Wait time.Duration // how long to wait for the end, at most 9 minutes
-	All  bool          // wait for all runs, not only for the first
+	All  bool          // wait for all runs, not only for the first to end
 	Tail int           // characters of the latest output to return, cleaned for a model
 }
 
@@ -154,8 +154,8 @@ func (c *Client) Run(ctx context.Context, id string) (wire.Run, error) {
 	return do[wire.Run](ctx, c, "GET", runPath(id), nil)
 }
 
-// FindRun returns a run of any session with its complete result, as [Client.Check] does with
-// these options. It is for the operator.
+// FindRun returns a run of any session with its complete result. The options work as for
+// [Client.Check]. It is for the operator.
 func (c *Client) FindRun(ctx context.Context, id string, opts CheckOptions) (wire.Run, error) {
 	query := url.Values{"all_sessions": {"true"}}
 	set(query, "wait", opts.Wait)
@@ -357,7 +357,8 @@ type event struct {
 	data     []byte // valid until the next event
 }
 
-// maxEvent limits a line of an event, in bytes. The largest line has a complete result.
+// maxEvent limits a line of an event, in bytes. The largest line contains a complete
+// result.
 const maxEvent = 64 << 20
 
 // events reads server-sent events in the form that Toolhost writes: the data is one line.

@@ -125,7 +125,7 @@ func socketPath(address string) (string, bool) {
 
 // Do sends a request and decodes the response into out, unless out is nil. It is for
 // endpoints without a method here. in is sent as JSON; nil sends no body. Headers are
-// names and values in turn; an empty value is left out.
+// names and values in turn; a header with an empty value is left out.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any, headers ...string) error {
 	resp, err := c.send(ctx, method, path, in, headers...)
 	if err != nil {

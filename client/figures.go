@@ -12,7 +12,7 @@ import (
 type CallQuery struct {
 	Tool   string // only calls of this tool
 	Failed bool   // only unsuccessful calls
-	Limit  int    // up to 200; 0 means 50
+	Limit  int    // most calls to return: up to 200; 0 means 50
 }
 
 // Calls returns the latest calls, newest first: of all sessions for the operator, and of

@@ -14,8 +14,8 @@ type Secrets struct {
 	user   string
 }
 
-// Secrets returns the secrets of a user. With an empty user, it returns those of the
-// caller. Only the operator may name a user.
+// Secrets returns the secrets of a user. With an empty user, it returns the caller's
+// secrets. Only the operator may name a user.
 func (c *Client) Secrets(user string) Secrets { return Secrets{c, user} }
 
 // List returns the secrets that the user can set, sorted by name and without their values.
