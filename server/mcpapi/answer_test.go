@@ -15,8 +15,8 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// open begins a session as clients before 2026-07-28 do, and returns a function
-// that makes its requests.
+// open begins a session as clients did before 2026-07-28, and returns a function that
+// makes its requests.
 func (e *endpoint) open(user string) func(method, body string) (answer *http.Response, text string) {
 	e.t.Helper()
 	headers := []string{"User", user, "Mcp-Protocol-Version", "2025-11-25", "Content-Type", "application/json", "Accept", "application/json, text/event-stream"}
@@ -53,7 +53,7 @@ func TestAnswerIsJSON(t *testing.T) {
 	}
 }
 
-// ids are those of events, and the event that only has one.
+// ids matches the ids of events, and events that consist of an id alone.
 var ids = regexp.MustCompile(`(?m)^id: \w+\n(data: \n\n)?`)
 
 // Notifications are answered before they are handled: with -race a real server shows that
@@ -114,8 +114,7 @@ func TestEndOfSessionEndsCalls(t *testing.T) {
 	})
 }
 
-// A tool that spawn_background cannot find is named to the model, which can then
-// name the right one.
+// If a model misspells a tool in spawn_background, the error suggests the right name.
 func TestSpawnOfAMisspeltTool(t *testing.T) {
 	e := serveHTTP(t, server.Config{})
 	_, m := e.ask("ana", `{}`, "tools/call", `,"name":"spawn_background","arguments":{"tool":"sleepr","args":{}}`)
@@ -123,8 +122,8 @@ func TestSpawnOfAMisspeltTool(t *testing.T) {
 	require.Equal(t, `no such tool: "sleepr", did you mean "sleeper"?`, m.Result["content"].([]any)[0].(map[string]any)["text"])
 }
 
-// Clients without progress give up after a minute: a check answers before, also
-// if it was asked to wait longer.
+// Clients without progress give up after a minute: a check answers before that, even if
+// it was asked to wait longer.
 func TestCheckAnswersInTime(t *testing.T) {
 	for args, wait := range map[string]time.Duration{
 		``:                    45 * time.Second,

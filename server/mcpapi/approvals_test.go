@@ -21,7 +21,7 @@ import (
 )
 
 // wiping is a configuration with the tool exec, whose scripts need no approval, and with the
-// destructive tools wipe and nuke, which note what they are called with.
+// destructive tools wipe and nuke, which record the arguments of their calls.
 func wiping(t *testing.T, noted *[]string) server.Config {
 	t.Helper()
 	var mu sync.Mutex
@@ -92,7 +92,7 @@ func textOf(t *testing.T, c *mcp.ClientSession, tool string, args any) string {
 }
 
 // One answer of a user approves one call: two tools under one script, and the same tool with
-// other arguments, are asked about one by one, and what is refused does not run.
+// other arguments, need an answer each, and what is refused does not run.
 func TestApprovalsOfClients(t *testing.T) {
 	eachClient(t, func(t *testing.T, dial func(*testing.T, *server.Service, *user) *mcp.ClientSession) {
 		var noted []string
@@ -152,8 +152,8 @@ func TestApprovalsAtOnce(t *testing.T) {
 	})
 }
 
-// The answer to a question of a tool is for its message: another one is asked, though it has
-// the same key.
+// An answer to a tool's question holds for the message of that question: another message is
+// asked, even under the same key.
 func TestAnswersOfClients(t *testing.T) {
 	eachClient(t, func(t *testing.T, dial func(*testing.T, *server.Service, *user) *mcp.ClientSession) {
 		var noted []string
@@ -190,8 +190,8 @@ func TestApprovalEndsWithConnection(t *testing.T) {
 	}
 }
 
-// A client since 2026-07-28 carries the question: what it answers is for the code, the grants
-// and the call that were shown, and counts once.
+// A client since 2026-07-28 carries the question: the answer holds for the code, the grants
+// and the call that were shown, and can be used once.
 func TestForgedApprovals(t *testing.T) {
 	manifest := plugintest.Manifest("drop")
 	files := fstest.MapFS{}

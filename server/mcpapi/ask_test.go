@@ -81,8 +81,8 @@ func (e *endpoint) again(user, params, state string) response {
 	return m
 }
 
-// An answer that does not fit is asked for again, and the user sees why. The
-// tool is not run with it, whether the client sends it or has it carried.
+// A question is asked again if its answer does not fit, and the user sees why. The tool
+// never gets that answer, whether the client sends it or carries it along.
 func TestAskAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveAskers(t)
@@ -143,7 +143,8 @@ func TestElicitation(t *testing.T) {
 	}
 }
 
-// Nobody is asked through a client that does not declare it: the tool is told.
+// Nobody is asked through a client that does not declare that it can ask: the tool is
+// told so.
 func TestAskNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveAskers(t)

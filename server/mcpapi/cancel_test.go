@@ -15,7 +15,7 @@ import (
 	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
-// speaker is a client on a pipe, whose server drains it at its end.
+// speaker is a client on a pipe, whose server drains it when the client closes it.
 type speaker struct {
 	t      *testing.T
 	in     io.WriteCloser
@@ -46,7 +46,7 @@ func (p *speaker) say(line string) {
 	require.NoError(p.t, err)
 }
 
-// end closes the input, and returns what the server has said.
+// end closes the input, and returns everything that the server has sent.
 func (p *speaker) end() string {
 	p.t.Helper()
 	require.NoError(p.t, p.in.Close())
@@ -56,7 +56,7 @@ func (p *speaker) end() string {
 }
 
 // A canceled call gets no response over HTTP: its stream ends without one, and cannot be
-// resumed. The same call after that is another one, which acts again.
+// resumed. If the call is made again after that, it is a new one, which acts again.
 func TestCanceledCallIsNotAnswered(t *testing.T) {
 	needsOneHost(t, "calls in flight")
 	const canceled = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"enough"}}`

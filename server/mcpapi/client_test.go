@@ -23,7 +23,7 @@ type client struct {
 	cancel context.CancelCauseFunc // ends the session from the server's side
 	in     *io.PipeWriter
 	out    *io.PipeReader
-	lines  chan string // what the server said; closed when it is gone
+	lines  chan string // lines from the server; closed when the server is gone
 	ended  chan error
 	tasks  []string // the ids met so far
 }
@@ -95,8 +95,8 @@ func (c *client) name(line string) string {
 	return line
 }
 
-// wait waits for the end of the session and returns what Run did, and what the
-// server said until then.
+// wait waits for the end of the session and returns what the server sent until then, and
+// the error of Run.
 func (c *client) wait() (string, error) {
 	var rest strings.Builder
 	for line := range c.lines {

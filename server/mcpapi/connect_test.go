@@ -33,12 +33,12 @@ import (
 const secretOfAna = "correct-horse-battery"
 
 // connecting is a service with a plugin that sends a secret of its user to a real server,
-// and the page where that is set.
+// and the page where the secret is set.
 type connecting struct {
 	t       *testing.T
 	service *server.Service
 	mcp     *httptest.Server // as the user ana
-	seen    chan string      // what the server gets
+	seen    chan string      // what the server received
 }
 
 func openConnecting(t *testing.T, adapt ...func(*server.Config, *abi.Tool)) *connecting {

@@ -62,8 +62,8 @@ func lastID(t *testing.T, text string) string {
 	return ids[len(ids)-1][1]
 }
 
-// A client whose connection breaks in the middle of a call gets the rest, once, in
-// every revision with sessions; also if the call ends meanwhile.
+// A client whose connection breaks in the middle of a call gets the rest, once, in every
+// revision with sessions, even if the call has ended by then.
 func TestResumedStream(t *testing.T) {
 	needsOneHost(t, "streams")
 	for _, version := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
@@ -94,7 +94,7 @@ func TestResumedStream(t *testing.T) {
 	}
 }
 
-// A connection may be broken without a sign: then the new one takes over.
+// A connection may break unnoticed: then the new one takes over.
 func TestResumedStreamTakesOver(t *testing.T) {
 	needsOneHost(t, "streams")
 	bubble(t, func(t *testing.T) {
@@ -118,8 +118,8 @@ func TestResumedStreamTakesOver(t *testing.T) {
 	})
 }
 
-// A stream belongs to its session. What ended long ago, or needed no events, is not
-// kept.
+// A stream belongs to its session. A stream that ended long ago, or needed no events, is
+// not kept.
 func TestResumedStreamOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
@@ -147,8 +147,8 @@ func TestResumedStreamOfOthers(t *testing.T) {
 	})
 }
 
-// A result that is too large to be kept is not lost in silence. The client that stays
-// gets it.
+// A result that is too large to be kept is not lost silently. A client that stays
+// connected gets it.
 func TestResumedStreamWithLargeResult(t *testing.T) {
 	needsOneHost(t, "streams")
 	bubble(t, func(t *testing.T) {

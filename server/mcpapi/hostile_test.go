@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
-const legacyVersion = "2025-03-26" // the one that allowed arrays
+const legacyVersion = "2025-03-26" // the revision that allowed arrays
 
 // begin begins a session with initialize and returns its id.
 func (e *endpoint) begin(user string) string {
@@ -49,8 +49,7 @@ func (e *endpoint) works(user, session string) {
 	require.Contains(e.t, fmt.Sprint(m.Result), "request", "%v", m.Error)
 }
 
-// A request without what its method needs is refused, and ends nothing but
-// itself.
+// A request that lacks something its method needs is refused, and ends nothing else.
 func TestRequestsWithoutParams(t *testing.T) {
 	methods := []string{
 		"initialize", "ping", "tools/list", "tools/call", "resources/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
@@ -88,7 +87,7 @@ func TestRequestsWithoutParams(t *testing.T) {
 	})
 }
 
-// A panic while a request is answered is that request's.
+// A panic while a request is answered affects only that request.
 func TestPanicsAreContained(t *testing.T) {
 	needsOneHost(t, "log")
 	bubble(t, func(t *testing.T) {
@@ -134,8 +133,8 @@ func TestArrays(t *testing.T) {
 	})
 }
 
-// A client that begins sessions without end loses its own, and takes those of
-// nobody else. One that is in use stays, whoever has it.
+// A client that keeps beginning sessions loses its own, and nobody else's. A session in
+// use stays, whoever has it.
 func TestSessionsOfAGreedyClient(t *testing.T) {
 	needsOneHost(t, "limits")
 	bubble(t, func(t *testing.T) {
@@ -162,8 +161,8 @@ func TestSessionsOfAGreedyClient(t *testing.T) {
 	})
 }
 
-// Names are free too. Sessions that nobody used for the longest time give way,
-// and none of them blocks the others.
+// Names cost nothing either. The sessions that have been unused for the longest time give
+// way, and none of them blocks the others.
 func TestSessionsUnderManyNames(t *testing.T) {
 	needsOneHost(t, "limits")
 	bubble(t, func(t *testing.T) {
@@ -213,8 +212,7 @@ func (e *endpoint) watch(user, session string) (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
-// What a client says when it begins is kept as long as its session, and is
-// small.
+// The initialize request of a client is kept as long as its session, and must be small.
 func TestLargeInitialize(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
@@ -260,7 +258,7 @@ func TestLongProgressToken(t *testing.T) {
 	})
 }
 
-// What clients do wrong does not fill the operator's log.
+// Mistakes of clients do not fill the operator's log.
 func TestClientsDoNotWriteTheLog(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -281,8 +279,8 @@ func TestClientsDoNotWriteTheLog(t *testing.T) {
 	})
 }
 
-// A client on a pipe that asks without end waits, and then hears why. What may
-// end the calls that run gets through.
+// A client on a pipe that makes calls without end has to wait, and is then told why.
+// Messages that may end the running calls get through.
 func TestCallsWithoutEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{Host: host.Config{TotalCalls: 2 * mcpapi.MaxCalls}})

@@ -13,11 +13,11 @@ import (
 	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
-// hosts runs the tests over HTTP a second way: so many hosts on one engine, and each
-// request at the next one.
+// hosts runs the tests over HTTP a second way: with this number of hosts on one engine,
+// each request goes to the next host.
 var hosts = flag.Int("hosts", 1, "hosts that take turns with the requests of a test")
 
-// serveHosts serves services of that configuration.
+// serveHosts serves services with that configuration.
 func serveHosts(t *testing.T, cfg server.Config, over mcpapi.Config) *endpoint {
 	t.Helper()
 	return serveSome(t, *hosts, cfg, over)
@@ -53,7 +53,7 @@ func (e *endpoint) next() http.Handler {
 	return all[int(e.turn.Add(1))%len(all)]
 }
 
-// needsOneHost skips a test of what each host has for itself.
+// needsOneHost skips a test of something that each host has for itself.
 func needsOneHost(t *testing.T, what string) {
 	t.Helper()
 	if *hosts > 1 {

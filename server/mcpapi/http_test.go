@@ -41,13 +41,13 @@ func zoo() map[string]plugintest.Plugin {
 // endpoint is a handler over a service with the zoo, called in memory.
 type endpoint struct {
 	*mcpapi.Handler
-	others  []*mcpapi.Handler // of the other hosts, which take turns with it
+	others  []*mcpapi.Handler // handlers of the other hosts, which take turns with it
 	turn    *atomic.Int64
 	t       *testing.T
 	service *server.Service
 	id      int
 
-	patience time.Duration // of the client; 0 is endless
+	patience time.Duration // how long the client waits; 0 means forever
 	until    time.Time     // when its token expires; zero: never
 	unnamed  bool          // its client names no session
 }
@@ -149,8 +149,8 @@ func (e *endpoint) get(user, id string) response {
 
 func bubble(t *testing.T, test func(t *testing.T)) { t.Helper(); synctest.Test(t, test) }
 
-// What became of a task is told as the extension has it: also that a tool could
-// not is a result, and failed is what gave none.
+// The outcome of a task is reported as the extension requires: a failure of the tool is a
+// result too, and failed means that there is none.
 func TestTaskEnds(t *testing.T) {
 	for tool, test := range map[string]struct {
 		status  string
@@ -235,7 +235,7 @@ func TestTasksOfOthers(t *testing.T) {
 	})
 }
 
-// A client without tasks waits, and is not left without the run's id.
+// A client without tasks waits, and still gets the run's id.
 func TestCallWithoutTasks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
@@ -271,7 +271,7 @@ func TestClosedStreamCancels(t *testing.T) {
 	})
 }
 
-// The header that names a task to intermediaries must be there and be true.
+// The header that names a task to intermediaries must be present and correct.
 func TestTaskHeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
@@ -310,7 +310,7 @@ func TestBothEras(t *testing.T) {
 	})
 }
 
-// The token a request came with ends at this server: nothing behind it sees it.
+// A request's token goes no further than this server: nothing behind it sees it.
 func TestTokenIsNotPassedOn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		seen := 0
@@ -334,8 +334,8 @@ func TestTokenIsNotPassedOn(t *testing.T) {
 	})
 }
 
-// Who a request is of is not remembered from another one of the same session:
-// it is asked for each, and who began a session has it alone.
+// The sender of a request is not remembered from an earlier one in the same session: each
+// request is checked, and a session belongs only to the caller who began it.
 func TestSessionsOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
@@ -380,7 +380,7 @@ func TestMetaTooLarge(t *testing.T) {
 	})
 }
 
-// The files of a run are read in pieces, by those it belongs to.
+// The files of a run are read in pieces, by those whom the run belongs to.
 func TestRunFiles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
@@ -407,7 +407,7 @@ func TestRunFiles(t *testing.T) {
 	})
 }
 
-// What is not JSON is answered as the protocol has it, and not in plain text.
+// A body that is not JSON is answered as the protocol requires, and not in plain text.
 func TestWhatIsNotJSON(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})

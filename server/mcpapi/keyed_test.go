@@ -37,7 +37,7 @@ const sendCall = `{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"name
 
 func sendWith(id string) string { return strings.ReplaceAll(sendCall, "ID", id) }
 
-// Without a key, equal calls are as many calls: at the same time, after a stream that
+// Without a key, equal calls are separate calls: at the same time, after a stream that
 // broke, and after one that was closed.
 func TestEqualCallsAreCallsOfTheirOwn(t *testing.T) {
 	needsOneHost(t, "calls in flight")

@@ -40,9 +40,9 @@ func (c *client) sendf(format string, args ...any) {
 
 const handshake = `{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"test","version":"1"}}}`
 
-// A user is asked in the way of each call's era, on one pipe, and the answer
-// comes to the call that waits for it. Clients are not pinged meanwhile, whatever
-// the embedding program has set.
+// A user is asked in the way of each call's era, on one pipe, and the answer comes to the
+// call that waits for it. Clients are not pinged during that time, whatever the embedding
+// program has set.
 func TestBothErasAsk(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"test_input_required_result_multi_round","arguments":{}%s}}`
 	const modern = `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
@@ -76,9 +76,9 @@ func TestBothErasAsk(t *testing.T) {
 	})
 }
 
-// Who begins with initialize hears of a change of the tools at once, and who
-// listens with the id of its subscription, both on one pipe; who only asks does
-// not hear.
+// On one pipe, a client that began with initialize is told of a change of the tools at
+// once, and one that listens is told with the id of its subscription; a client that only
+// makes requests is not told.
 func TestBothErasHear(t *testing.T) {
 	f := openFolder(t)
 	c := connect(t, f.service)
@@ -146,7 +146,7 @@ func TestBothErasEnd(t *testing.T) {
 	}
 }
 
-// A second initialize on a pipe is refused, and is no fault of ours.
+// A second initialize on a pipe is refused, and does not count as an error of the host.
 func TestInitializeRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := connectWith(t, open(t, askers()), mcpapi.Config{})

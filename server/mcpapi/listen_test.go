@@ -83,8 +83,8 @@ func taskIDs(ids ...string) string {
 	return string(list)
 }
 
-// Who listens to tasks hears of those of its session how they are, how that
-// changes, and what came of them, as tasks/get has it, and then no more.
+// A client that listens to tasks of its session is told their states, the changes, and
+// the outcomes, in the form of tasks/get, and then nothing more.
 func TestListenToTasks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
@@ -114,7 +114,7 @@ func TestListenToTasks(t *testing.T) {
 	})
 }
 
-// Who does not take tasks does not hear of them either.
+// A client that does not support tasks is not told of them either.
 func TestListenWithoutTasks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
@@ -158,8 +158,8 @@ func TestListenToQuestions(t *testing.T) {
 	})
 }
 
-// However much a tool says of itself, a client hears of it once a second, and of
-// the last state in any case.
+// However often a tool reports, a client is told once a second, and always gets the last
+// state.
 func TestListenToChatter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		files := fstest.MapFS{}
@@ -192,7 +192,7 @@ func TestListenToChatter(t *testing.T) {
 	})
 }
 
-// A subscription ends with its stream, and with what it was let in with.
+// A subscription ends with its stream, and with the token that admitted it.
 func TestListenEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
@@ -220,8 +220,8 @@ func TestListenEnds(t *testing.T) {
 	})
 }
 
-// On a pipe what is heard has the id of the subscription, of which there may be
-// several, and nothing comes after a client has canceled it.
+// On a pipe, notifications carry the id of their subscription, of which there may be
+// several. Nothing more comes once the client has canceled it.
 func TestListenOnAPipe(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
@@ -260,7 +260,7 @@ func TestListenOnAPipe(t *testing.T) {
 	})
 }
 
-// What goes wrong while a subscription is told of its tasks ends that, and not the
+// A panic while a subscription is told of its tasks ends the subscription, not the
 // process.
 func TestListenPanics(t *testing.T) {
 	bubble(t, func(t *testing.T) {

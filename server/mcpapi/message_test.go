@@ -74,7 +74,7 @@ func TestReadEnvelopeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzEnvelope: what we let through is to the SDK what it is to us, and its answer
+// FuzzEnvelope: the SDK reads every message that we let through as we do, and its answer
 // has the id that was sent.
 func FuzzEnvelope(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":"a","method":"tasks/get","params":{"taskId":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`))

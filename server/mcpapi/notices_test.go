@@ -77,7 +77,7 @@ func TestNoticesComeWithResults(t *testing.T) {
 	})
 }
 
-// There are as many notices in a result as one can read, and the others follow.
+// A result contains only as many notices as a model can read; the others follow.
 func TestManyNotices(t *testing.T) {
 	needsOneHost(t, "results")
 	bubble(t, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestNoticeIsNotLost(t *testing.T) {
 	})
 }
 
-// A client that is not there any more when its call ends has not read the notice.
+// A client that is gone when its call ends has not read the notice.
 func TestNoticeOfABrokenStream(t *testing.T) {
 	needsOneHost(t, "streams")
 	bubble(t, func(t *testing.T) {
@@ -204,8 +204,8 @@ func TestNoticesWaitForResultsThatShowThem(t *testing.T) {
 	}
 }
 
-// A client that takes tasks learns of their ends from them alone, and of what its model
-// has spawned from results.
+// A client that supports tasks learns from the tasks themselves that they have ended, and
+// from results that runs spawned by its model have ended.
 func TestNoticesOfTasks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})

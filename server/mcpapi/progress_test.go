@@ -12,7 +12,7 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// notice is what a client is notified of.
+// notice is a notification to a client.
 type notice struct {
 	done, total float64
 	message     string
@@ -22,7 +22,7 @@ func noticeOf(p *mcp.ProgressNotificationParams) notice {
 	return notice{p.Progress, p.Total, p.Message}
 }
 
-// told is a notice and when it came.
+// told is a notice with the time at which it came.
 type told struct {
 	notice
 	at time.Duration

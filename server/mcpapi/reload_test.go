@@ -40,7 +40,7 @@ func openFolder(t *testing.T) *folder {
 	return f
 }
 
-// put writes a plugin that echoes. Each description is other code.
+// put writes a plugin that echoes. Each description makes different code.
 func (f *folder) put(name, description string, background bool) {
 	m := plugintest.Manifest(name)
 	m.Tools[0].Description = description
@@ -74,7 +74,7 @@ func httpTransport(t *testing.T, s *server.Service) mcp.Transport {
 	return &mcp.StreamableClientTransport{Endpoint: srv.URL}
 }
 
-// names are the tools a client is told of.
+// names returns the tools that a client is shown.
 func names(t *testing.T, c *mcp.ClientSession) (names []string) {
 	t.Helper()
 	list, err := c.ListTools(t.Context(), nil)
@@ -86,8 +86,8 @@ func names(t *testing.T, c *mcp.ClientSession) (names []string) {
 	return names
 }
 
-// Clients of both eras are told on both transports when the tools change, and
-// find what there is then. On a slow machine they are told twice.
+// Clients of both eras are told on both transports when the tools change, and then find
+// the new tools. On a slow machine they are told twice.
 func TestToolsChange(t *testing.T) {
 	for transport, connect := range map[string]func(*testing.T, *server.Service) mcp.Transport{"stdio": stdioTransport, "http": httpTransport} {
 		for _, version := range []string{"2025-11-25", "2026-07-28"} {
@@ -181,7 +181,7 @@ func TestToolsChangeAtOnce(t *testing.T) {
 	busy.Wait()
 }
 
-// Nothing is told to a client that has not begun.
+// A client that has not begun its session is told nothing.
 func TestToolsChangeBeforeTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := openFolder(t)

@@ -30,7 +30,8 @@ func FuzzParseFileURI(f *testing.F) {
 	})
 }
 
-// A result that is too large is told by its beginning and where all of it is.
+// For a result that is too large, the model gets its beginning and learns where to find
+// all of it.
 func TestExcerpt(t *testing.T) {
 	value, err := json.Marshal(strings.Repeat("ü", server.DefaultAnswer))
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ import (
 
 const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}` + "\n"
 
-// message is what a server says, as far as the tests look at it.
+// message holds the parts of a server's message that the tests look at.
 type message struct {
 	ID     json.RawMessage
 	Params struct {
@@ -194,7 +194,7 @@ func TestOutputFails(t *testing.T) {
 	}
 }
 
-// fullDisk is a stream that takes nothing.
+// fullDisk is a stream to which every write fails.
 type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
@@ -405,7 +405,7 @@ func TestToolsMCPDoesNotAllow(t *testing.T) {
 	})
 }
 
-// What broke is for the operator: the model sees that something did.
+// The operator learns what broke; the model sees only that something did.
 func TestInternalDetailsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -28,7 +28,7 @@ func (e *endpoint) send(method, body string, headers ...string) *httptest.Respon
 
 const meta2026 = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 
-// What the streamable HTTP transport asks of servers, of both eras.
+// The requirements that the streamable HTTP transport has for servers, in both eras.
 func TestTransport(t *testing.T) {
 	const (
 		list   = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta2026 + `}}`

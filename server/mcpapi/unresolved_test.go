@@ -57,7 +57,7 @@ func TestLargeEventsAreLogged(t *testing.T) {
 	})
 }
 
-// What the server does not declare it does not answer.
+// The server does not answer methods that it does not declare.
 func TestUndeclaredMethods(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
