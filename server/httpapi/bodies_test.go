@@ -13,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/server/httpapi"
 )
 
-// Bodies that are compressed are refused, by whatever door.
+// Compressed bodies are refused, whichever way they come in.
 func TestCompressedBodies(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		reached := false
@@ -34,8 +34,8 @@ func TestCompressedBodies(t *testing.T) {
 	})
 }
 
-// An answer that has fewer bytes than it said, for its file was cut or could not
-// be read, does not look whole.
+// An answer with fewer bytes than announced, because its file was cut or could not be
+// read, does not look complete.
 func TestShortAnswers(t *testing.T) {
 	text := strings.Repeat("half of it\n", 10<<10)
 	bubble(t, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestShortAnswers(t *testing.T) {
 	})
 }
 
-// HEAD says what GET does, without its body.
+// HEAD has the same headers as GET, without the body.
 func TestHead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "echo", "huge")

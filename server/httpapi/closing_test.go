@@ -20,12 +20,11 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// withoutRuns are the routes that need nothing of what a service that is closed
-// has no more.
+// withoutRuns lists the routes that need nothing that a closed service no longer has.
 var withoutRuns = []string{"listTools", "listDeclarations", "getTool", "watchEvents", "getStats", "getToolStats", "getHistory", "listCalls", "getConnections", "getOpenAPI", "getHealth", "getResourceMetadata", "getMCPResourceMetadata"}
 
-// When the service is closed under a route, the answer is that the server shuts
-// down, and not that it is broken, or that there is nothing.
+// When the service is closed under a route, the answer is that the server is shutting
+// down, not that it is broken or that nothing was found.
 func TestClosedUnderRoutes(t *testing.T) {
 	echo := zoo()["echo"]
 	gone, cancel := context.WithCancel(context.Background())

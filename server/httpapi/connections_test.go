@@ -12,7 +12,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// The operator sees who is connected, by whatever way, and how busy they are. A user
+// The operator sees who is connected, whichever way, and how busy each client is. A user
 // does not.
 func TestConnections(t *testing.T) {
 	bubble(t, func(t *testing.T) {

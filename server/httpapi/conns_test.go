@@ -18,8 +18,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// limited serves a fixture's API on another listener, with so many connections.
-// What is sent through the fixture goes there from then on.
+// limited serves a fixture's API on another listener, with a limited number of
+// connections. From then on, requests through the fixture go there.
 func (f *fixture) limited(most int) {
 	f.t.Helper()
 	synctest.Wait() // for the other one
@@ -44,8 +44,7 @@ func isOpen(conn net.Conn) bool {
 
 const events = "GET /v1/events HTTP/1.1\nHost: localhost\nToolhost-Session: "
 
-// Connections on which nothing happens give way to new ones, those first on
-// which nothing has happened for the longest time.
+// Idle connections give way to new ones, those first that have been idle the longest.
 func TestIdleConnectionsGiveWay(t *testing.T) {
 	for name, idle := range map[string]func(f *fixture) net.Conn{
 		"no head": func(f *fixture) net.Conn { return f.dial("tcp") },
@@ -127,7 +126,7 @@ func TestBusyConnections(t *testing.T) {
 	})
 }
 
-// The bodies of a client take only so much memory, those of a slow one too.
+// The bodies of a client take a limited amount of memory, even those of a slow client.
 func TestBodiesAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "echo")
@@ -151,8 +150,8 @@ func TestBodiesAreBounded(t *testing.T) {
 	})
 }
 
-// What clients do not take of large answers takes only so much memory, however
-// many they ask for.
+// The unread parts of large answers take a limited amount of memory, however many answers
+// clients request.
 func TestUntakenAnswersAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "wordy")
@@ -181,8 +180,8 @@ func TestUntakenAnswersAreBounded(t *testing.T) {
 	})
 }
 
-// A client that asks and asks and takes no answer loses its connection, also
-// where the answers have no body.
+// A client that keeps sending requests and reads no answer loses its connection, even if
+// the answers have no body.
 func TestUnreadAnswers(t *testing.T) {
 	for name, request := range map[string]string{
 		"no body":        "HEAD /healthz HTTP/1.1\nHost: localhost\n\n",
@@ -216,7 +215,7 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// What is odd about a request is refused, and none is taken for two.
+// Odd requests are refused, and no request is taken for two.
 func TestOddRequests(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string

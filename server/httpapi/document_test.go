@@ -16,7 +16,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// documentedSchema is a schema of the document, as far as code is generated from it.
+// documentedSchema holds the parts of a schema of the document from which code is
+// generated.
 type documentedSchema struct {
 	Type       string
 	Properties map[string]documentedSchema
@@ -30,7 +31,7 @@ type documentedSchema struct {
 	MinLength, MaxLength, MinItems, MaxItems *int
 }
 
-// documented is the document, as far as code is generated from it.
+// documented holds the parts of the document from which code is generated.
 type documented struct {
 	Paths map[string]map[string]struct {
 		OperationID string
@@ -54,7 +55,7 @@ func readDocument(t *testing.T) (d documented) {
 	return d
 }
 
-// folded is a name as generators compare names.
+// folded returns a name in the form in which generators compare names.
 func folded(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
 }
@@ -159,7 +160,7 @@ func TestDocumentedParameters(t *testing.T) {
 	})
 }
 
-// A bound has values of a parameter at a bound, and beyond it.
+// A bound holds the values of a parameter at a bound, and beyond it.
 type bound struct{ inside, beyond []string }
 
 func boundsOf(s documentedSchema) (bounds []bound) {

@@ -17,7 +17,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// What begins something answers what it would begin, and begins nothing.
+// In a dry run, a request that would start something says what it would start, and starts
+// nothing.
 func TestDryRunBeginsNothing(t *testing.T) {
 	s, err := server.Open(t.Context(), server.Config{Tools: []gotool.Tool{{
 		Name: "writes", Description: "For tests.", Hints: abi.Hints{SupportsBackground: true},

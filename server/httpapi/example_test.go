@@ -24,7 +24,7 @@ func folder() plugins.Folder {
 	return plugins.Folder{Path: "plugins", FS: fstest.MapFS{"echo.wasm": {Data: zoo()["echo"].Wasm()}}}
 }
 
-// A server for the programs of this machine, and its end.
+// A server for the programs on this machine, and how to shut it down.
 func Example() {
 	ctx := context.Background()
 	service, err := server.Open(ctx, server.Config{Folders: []plugins.Folder{folder()}})

@@ -44,8 +44,8 @@ func (w fullWorker) Submit(ctx context.Context, run engine.Run, permits *engine.
 	return w.Worker.Submit(ctx, run, permits)
 }
 
-// TestFullDisk: a server whose disk is full is not ready, and says why. A client learns that
-// nothing can be stored now.
+// TestFullDisk: a server whose disk is full is not ready, and says why. A client is told
+// that nothing can be stored at the moment.
 func TestFullDisk(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		disk := &fullDisk{Engine: memengine.New()}

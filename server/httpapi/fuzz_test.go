@@ -16,8 +16,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// FuzzDecode: whatever a body is, it is taken whole or refused with a problem
-// that names what is wrong.
+// FuzzDecode: whatever a body contains, it is accepted as a whole, or refused with a
+// problem that names what is wrong.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"tool":"echo","args":{"n":1}}`, `{"tool":1}`, `{"tittle":"x"}`, `[]`, `null`, `"x"`, `{`, `{} {}`, `{"args":{"a":[[[[]]]]}}`,
@@ -111,8 +111,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// A panic is a bug of the host: the client learns no more than that, and one
-// that has the beginning of an answer sees that it is not whole.
+// A panic is a bug of the host: the client is told no more than that, and a client that
+// has read the beginning of an answer sees that it is incomplete.
 func TestPanics(t *testing.T) {
 	var logs strings.Builder
 	a := New(new(server.Service), Config{Logger: testLogger(&logs)})

@@ -11,8 +11,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// TestHostileApprovals: nobody decides who can only call tools, whatever credentials they
-// have for that.
+// TestHostileApprovals: nobody who can only call tools can decide, whatever credentials
+// they have for calls.
 func TestHostileApprovals(t *testing.T) {
 	const notOverTCP = "decisions on approvals over TCP are disabled: use the server's socket, as toolhost approve does, or set approvals.token"
 	const wrong = "invalid token in Toolhost-Approval-Token: send the value of approvals.token"

@@ -70,7 +70,7 @@ func TestHugeHeader(t *testing.T) {
 	})
 }
 
-// A body that is too large is refused, said to be or not.
+// A body that is too large is refused, whether or not its size was announced.
 func TestHugeBody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "echo")
@@ -85,8 +85,8 @@ func TestHugeBody(t *testing.T) {
 	})
 }
 
-// A client that does not read what it asked for loses its connection, and the
-// slot it held is free again.
+// A client that does not read the answers to its requests loses its connection, and its
+// slot is free again.
 func TestStalledReaders(t *testing.T) {
 	for name, path := range map[string]string{
 		"events":          "/v1/events",
@@ -164,9 +164,8 @@ func TestOpenAnswersAreBounded(t *testing.T) {
 	})
 }
 
-// A server that drains takes nothing new and answers everything else; when it
-// shuts down, waits and streams end at once, and a client sees that a stream is
-// not at its end.
+// A draining server accepts no new work and answers everything else. When it shuts down,
+// waits and streams end at once, and a client sees that a stream is incomplete.
 func TestDrainAndShutdown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "sleeper")
@@ -205,7 +204,7 @@ func TestDrainAndShutdown(t *testing.T) {
 	})
 }
 
-// A request that does not end holds up the shutdown no longer than is asked for.
+// A request that does not end delays the shutdown no longer than the caller allows.
 func TestShutdownGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "echo")

@@ -38,7 +38,7 @@ const (
 	maxToken    = 16 << 10
 )
 
-// The keys of issuers. They are made once, for that takes long.
+// The keys of issuers. They are made only once, because that takes long.
 var (
 	rsaKey     = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
 	otherRSA   = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
@@ -90,7 +90,7 @@ func startIssuer(t testing.TB) *issuer {
 	return i
 }
 
-// describe serves metadata at a path.
+// describe makes the issuer serve metadata at a path.
 func (i *issuer) describe(path, name, keys string) {
 	i.mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": name, "jwks_uri": keys})
@@ -108,14 +108,14 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve(w, r)
 }
 
-// breaks has the issuer answer all requests so; nil repairs it.
+// breaks makes the issuer answer all requests with this fault; nil repairs it.
 func (i *issuer) breaks(fault http.HandlerFunc) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.fault = fault
 }
 
-// fetches is how often it was asked for its keys.
+// fetches returns how often the issuer was asked for its keys.
 func (i *issuer) fetches() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -128,14 +128,14 @@ func (i *issuer) publish(id string, key crypto.PublicKey) {
 	i.keys.Keys = append(i.keys.Keys, jose.JSONWebKey{KeyID: id, Key: key})
 }
 
-// withdraw takes all keys back.
+// withdraw removes all keys.
 func (i *issuer) withdraw() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.keys.Keys = nil
 }
 
-// trust is an OAuth that takes its tokens.
+// trust returns an OAuth configuration that accepts the issuer's tokens.
 func (i *issuer) trust(scopes ...string) *identity.OAuth {
 	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
 		require.Equal(i.t, "localhost:9000", address)
@@ -184,12 +184,12 @@ func sign(t testing.TB, alg jose.SignatureAlgorithm, key any, headers map[string
 	return token
 }
 
-// tokenOf is a good token.
+// tokenOf returns a valid token.
 func tokenOf(t testing.TB, subject string) string {
 	return sign(t, jose.RS256, rsaKey(), map[string]any{"kid": "rsa", "typ": "at+jwt"}, claimsOf(subject, nil))
 }
 
-// as is the header of a request of a user.
+// as returns the header for a user's requests.
 func as(t testing.TB, subject string, headers ...string) []string {
 	return append([]string{"Authorization", "Bearer " + tokenOf(t, subject)}, headers...)
 }

@@ -79,8 +79,8 @@ func TestCallWithAKey(t *testing.T) {
 	})
 }
 
-// Without a key, equal calls are as many calls: at the same time, one after the other, and
-// after one that ended with its client.
+// Without a key, equal calls are separate calls: at the same time, one after the other,
+// and after one that ended with its client.
 func TestEqualCallsAreCallsOfTheirOwn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{})
@@ -96,7 +96,7 @@ func TestEqualCallsAreCallsOfTheirOwn(t *testing.T) {
 	})
 }
 
-// A call with a key that there is no room for has not been made, and can be repeated.
+// A call with a key for which there is no room is not made, and can be repeated.
 func TestCallWithAKeyAtALimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{})

@@ -17,8 +17,8 @@ import (
 	"github.com/toolhost/toolhost/server/httpapi"
 )
 
-// Clients close their connection as soon as they have read the answer. That says nothing
-// of it: a hundred equal calls act a hundred times, and a notice comes once.
+// Clients close their connection as soon as they have read the answer. That has no
+// meaning: a hundred equal calls act a hundred times, and a notice comes once.
 func TestClientsThatLeaveRightAfterTheAnswer(t *testing.T) {
 	f, _ := serveMCP(t, httpapi.Config{})
 	var acts atomic.Int32

@@ -21,7 +21,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Which access tokens are taken, and whose they are.
+// Which access tokens are accepted, and which user each belongs to.
 func TestTokensThatAreTaken(t *testing.T) {
 	rs := func(headers map[string]any, changes map[string]any) func(*testing.T) string {
 		return func(t *testing.T) string { return sign(t, jose.RS256, rsaKey(), headers, claimsOf("ana", changes)) }
@@ -66,7 +66,7 @@ func TestTokensThatAreTaken(t *testing.T) {
 	}
 }
 
-// unsigned makes a token by hand, of a header the library does not make.
+// unsigned makes a token by hand, with a header that the library does not make.
 func unsigned(header string, claims any) string {
 	payload, _ := json.Marshal(claims)
 	return base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString(payload)
@@ -82,7 +82,7 @@ func byPublicKey(t *testing.T) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// badTokens are refused, each for the one thing that is wrong with it.
+// badTokens lists tokens that are refused, each for the one thing that is wrong with it.
 var badTokens = map[string]func(t *testing.T) string{
 	"garbage":               func(*testing.T) string { return "garbage" },
 	"three empty parts":     func(*testing.T) string { return ".." },
@@ -218,8 +218,8 @@ func TestScopes(t *testing.T) {
 	})
 }
 
-// A new key is taken as soon as a token names it, and one that was taken back
-// is not taken for long.
+// A new key is accepted as soon as a token names it, and a withdrawn key soon stops being
+// accepted.
 func TestRotation(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		i := startIssuer(t)
@@ -249,7 +249,7 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// Whatever clients send, the issuer is asked once in a while at most.
+// Whatever clients send, the issuer is asked only once in a while.
 func TestUnknownKeysDoNotHammer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		i := startIssuer(t)
@@ -270,8 +270,9 @@ func TestUnknownKeysDoNotHammer(t *testing.T) {
 	})
 }
 
-// An issuer that does not answer well delays nobody whose token needs it not,
-// and what cannot be checked is told so. It is not looked for elsewhere.
+// An issuer that does not answer properly delays no one whose token can be checked
+// without it. The others are told that their token cannot be checked. The keys are not
+// looked for elsewhere.
 func TestIssuerFails(t *testing.T) {
 	for name, fault := range map[string]http.HandlerFunc{
 		"it hangs":         func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
@@ -369,7 +370,7 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// The end of a server does not wait for an issuer that hangs.
+// The shutdown of a server does not wait for an issuer that hangs.
 func TestShutdownEndsFetch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		i := startIssuer(t)
@@ -389,7 +390,7 @@ func TestShutdownEndsFetch(t *testing.T) {
 	})
 }
 
-// What cannot be right is refused when it is read, and lets nobody in.
+// A configuration that cannot be right is refused when it is read, and lets nobody in.
 func TestOAuthCheck(t *testing.T) {
 	good := identity.OAuth{Issuer: "https://login.example", Audience: audience, JWKS: "https://login.example/keys?x=1", Scopes: []string{"a:b", "https://x/y"}}
 	require.NoError(t, good.Check())

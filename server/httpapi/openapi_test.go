@@ -20,8 +20,7 @@ import (
 	"github.com/toolhost/toolhost/server/httpapi"
 )
 
-// contract is the OpenAPI document, as far as it is what an exchange is checked
-// against.
+// contract holds the parts of the OpenAPI document that an exchange is checked against.
 type contract struct {
 	Paths map[string]map[string]struct {
 		Parameters  []documentedParam
@@ -104,8 +103,8 @@ func (c *contract) operation(r *http.Request) (method, path string, ok bool) {
 	return strings.ToLower(method), path, ok
 }
 
-// check holds that the document has an exchange: the operation, the status, the
-// headers, and what bodies look like.
+// check requires that the document describes an exchange: the operation, the status, the
+// headers, and the form of the bodies.
 func (c *contract) check(t testing.TB, r *http.Request, sent []byte, resp *http.Response, body []byte) {
 	t.Helper()
 	method, path, ok := c.operation(r)
@@ -143,7 +142,7 @@ func (c *contract) check(t testing.TB, r *http.Request, sent []byte, resp *http.
 	}
 }
 
-// general are headers whose meaning is HTTP's.
+// general lists the headers whose meaning HTTP defines.
 var general = []string{"Content-Type", "Accept-Ranges", "Vary", "X-Accel-Buffering"}
 
 // documentedName is a header's name as the document writes it.
@@ -156,8 +155,8 @@ func documentedName(answer documentedAnswer, name string) string {
 	return ""
 }
 
-// checkBody holds that a body is of a media type the document has, and fits its
-// schema.
+// checkBody requires that the document lists the media type of a body, and that the body
+// fits its schema.
 func (c *contract) checkBody(t testing.TB, resp *http.Response, body []byte, answer documentedAnswer, place []string) {
 	t.Helper()
 	media := resp.Header.Get("Content-Type")
@@ -177,7 +176,7 @@ func (c *contract) checkBody(t testing.TB, resp *http.Response, body []byte, ans
 	}
 }
 
-// checkRequest holds that what was taken is what the document says is taken.
+// checkRequest requires that a request that was accepted is one that the document allows.
 func (c *contract) checkRequest(t testing.TB, r *http.Request, sent []byte, method, path string) {
 	t.Helper()
 	op := c.Paths[path][method]
@@ -270,7 +269,7 @@ func TestDocumentedOperationsAreShown(t *testing.T) {
 	}
 }
 
-// The document is served, and a client that has it is not sent it again.
+// The document is served, and is not sent again to a client that has it.
 func TestDocumentIsServed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "echo")

@@ -20,8 +20,8 @@ func servePage(t testing.TB, cfg httpapi.Config, names ...string) *fixture {
 	return f
 }
 
-// The page is behind the same guards as all else, says itself what browsers may
-// do with it, and takes no other paths.
+// The page is behind the same checks as everything else, sets its own rules for browsers,
+// and serves no other paths.
 func TestPage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := servePage(t, httpapi.Config{}, "echo")

@@ -48,7 +48,7 @@ func TestNoPlaceIsLost(t *testing.T) {
 	}
 }
 
-// hostileRequest is a request of parts that do not belong together.
+// hostileRequest returns a request made of parts that do not belong together.
 func hostileRequest(t *testing.T, random *rand.Rand) string {
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
 	body := pick("", "{", `{"tool":"echo"}`, `{"tool":"sleeper","limits":{"timeout_seconds":60}}`, `{"tool":"panics"}`, initializeMCP,

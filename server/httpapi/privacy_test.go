@@ -11,7 +11,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// everything asks for all there is of a run, and returns the answers.
+// everything requests all that there is to know about a run, and returns the answers.
 func (f *fixture) everything(id string, headers ...string) string {
 	var all string
 	for _, path := range []string{
@@ -74,7 +74,7 @@ func TestInternalErrorsAreNotTold(t *testing.T) {
 	})
 }
 
-// A tool cannot end the element its words stand in.
+// A tool cannot close the element that contains its text.
 func TestNoticesCannotBeForged(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "forger")

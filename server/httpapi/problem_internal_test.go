@@ -13,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Who has to do something first is not told to come again.
+// A client that has to do something first is not told to retry.
 func TestRetryOfLimits(t *testing.T) {
 	for limit, retry := range map[error]string{
 		engine.ErrSessionLimit: "5", engine.ErrOwnerLimit: "5", background.ErrHostLimit: "5",

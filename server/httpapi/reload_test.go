@@ -13,8 +13,8 @@ import (
 	"github.com/toolhost/toolhost/server/httpapi"
 )
 
-// Whoever follows the events of a session is told when the tools change, and
-// finds what there is then.
+// A client that follows the events of a session is told when the tools change, and then
+// finds the new tools.
 func TestToolsEvent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "plain")

@@ -16,8 +16,8 @@ import (
 	"github.com/toolhost/toolhost/server/httpapi"
 )
 
-// Each endpoint has a conversation in testdata and a line in the manual, and
-// what it takes and gives is known.
+// Each endpoint has a conversation in testdata and a line in the manual, and the types of
+// its bodies are known.
 func TestRoutes(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/http.md")
 	require.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Who may ask: programs of this machine, or with the token. Web pages of
-// another origin never, by whatever name they reach the server.
+// Who may send requests: programs on this machine, or with the token. Web pages of
+// another origin never may, whatever name they use for the server.
 func TestGuard(t *testing.T) {
 	for name, test := range map[string]struct {
 		token   string
@@ -147,7 +147,7 @@ func TestOnlyJSON(t *testing.T) {
 	})
 }
 
-// What tools wrote is in the answers: no browser may take it for a page.
+// Answers contain text from tools: no browser may take it for a page.
 func TestAnswersAreNoPages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "echo")
@@ -171,7 +171,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// The token is nowhere but in the request.
+// The token appears nowhere but in the request.
 func TestTokenIsNotTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{Token: "hunter2"}, "echo")

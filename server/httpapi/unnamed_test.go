@@ -11,7 +11,7 @@ import (
 )
 
 // Clients that name no session share nothing. Each finds its runs by their ids, and
-// everything else in the session that the server has handed out.
+// everything else in the session that the server gave it.
 func TestClientsThatNameNoSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust(), Token: "s3cret"}, "sleeper", "echo")

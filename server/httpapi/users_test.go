@@ -22,9 +22,9 @@ func (f *fixture) overSocket(method, path, body string, headers ...string) (*htt
 	return exchange(f.t, f.dial("unix"), newRequest(f.t, method, path, body, headers...))
 }
 
-// Users share nothing, though their sessions have the same name: not what runs,
-// nor what ended, nor notices, schedules, events, output, files and keys. What
-// is another's is answered as what never was.
+// Users share nothing, though their sessions have the same name: not what runs, nor what
+// ended, nor notices, schedules, events, output, files and keys. For objects of others,
+// the answer is as for ones that never existed.
 func TestUsersAreApart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust()}, "echo", "sleeper")
@@ -81,7 +81,7 @@ func TestUsersAreApart(t *testing.T) {
 	})
 }
 
-// The events of a user are its own.
+// Users see only their own events.
 func TestEventsOfUsers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust()}, "echo")
@@ -115,7 +115,7 @@ func TestEventsOfUsers(t *testing.T) {
 	})
 }
 
-// A stream ends with the token it was asked for with, and a call does not.
+// A stream ends when the token of its request expires, and a call does not.
 func TestStreamsEndWithTheToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust()}, "chatty")
@@ -207,7 +207,7 @@ func keysOf(f *fixture) (keys []string) {
 	return keys
 }
 
-// Which sessions may be named, and by whom.
+// Which session names are allowed, and for whom.
 func TestSessionNames(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust(), Token: "s3cret"}, "echo")
