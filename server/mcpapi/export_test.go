@@ -1,7 +1,7 @@
 package mcpapi
 
-// WithoutDrain is the configuration for tests in a synctest bubble: a guest
-// that spins holds up their clock, so that no grace would ever be over.
+// WithoutDrain returns the configuration for tests in a synctest bubble: a guest that
+// spins stops its clock, so that no grace period would ever end.
 func (c Config) WithoutDrain() Config {
 	c.drain = -1
 	return c
@@ -17,7 +17,7 @@ const (
 	MaxMeta             = maxMeta
 )
 
-// Sessions is how many sessions there are that began with initialize.
+// Sessions returns the number of sessions that began with initialize.
 func (h *Handler) Sessions() int {
 	n := 0
 	for s := range h.server.Sessions() {
@@ -31,7 +31,7 @@ func (h *Handler) Sessions() int {
 // DecodeHeader reads a value that may be in base64.
 var DecodeHeader = decodeHeader
 
-// TaskOf is the task that the parameters of a method are for, or "".
+// TaskOf returns the task that the parameters of a method name, or "".
 func TaskOf(params any) string {
 	if p, ok := params.(*taskParams); ok && p != nil {
 		return p.TaskID
