@@ -55,7 +55,7 @@ func TestShortAnswers(t *testing.T) {
 	})
 }
 
-// HEAD has the same headers as GET, without the body.
+// HEAD is answered like GET, but without the body.
 func TestHead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "echo", "huge")

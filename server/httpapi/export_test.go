@@ -22,13 +22,13 @@ const (
 	MaxAnswers = maxAnswers
 )
 
-// AnswerBytes is how many bytes of answers wait for their clients.
+// AnswerBytes returns how many bytes of answers clients have not read yet.
 func (a *API) AnswerBytes() int { return a.answers.Used() }
 
-// ServeLimited is Serve with so many connections.
+// ServeLimited is like Serve, but with at most that number of connections.
 func (a *API) ServeLimited(l net.Listener, most int) error { return a.http.Serve(newConns(l, most)) }
 
-// Statuses are the status of each code.
+// Statuses returns the HTTP status of each code.
 func Statuses() map[wire.Code]int {
 	out := map[wire.Code]int{}
 	for code, s := range statuses {
@@ -37,7 +37,7 @@ func Statuses() map[wire.Code]int {
 	return out
 }
 
-// A Route is an endpoint, with what the document says of it.
+// A Route is an endpoint, with the document's description of it.
 type Route struct {
 	Method, Path      string
 	Begins            bool
@@ -45,11 +45,11 @@ type Route struct {
 	Query             []string
 
 	Name  string // of the operation
-	Open  bool   // it needs no login
+	Open  bool   // the endpoint needs no login
 	Codes []wire.Code
 }
 
-// Routes are all endpoints. One that is not in the document has no name.
+// Routes returns all endpoints. One that is not in the document has no name.
 func Routes() (all []Route) {
 	type answer struct {
 		Ref         string `json:"$ref"`
@@ -94,7 +94,7 @@ func Routes() (all []Route) {
 // codeNames finds the codes in the description of an answer.
 var codeNames = regexp.MustCompile("`([a-z_]+)`:")
 
-// OpenAnswers is how many requests are being answered.
+// OpenAnswers returns how many requests are being answered.
 func (a *API) OpenAnswers() int { return int(a.active.Load()) }
 
 // ServeCounted serves l until the API is shut down. It returns how many requests are answered and how many

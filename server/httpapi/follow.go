@@ -13,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// chunk is the size of the log that one event carries, in bytes.
+// chunk is the most bytes of the log that one event carries.
 const chunk = 32 << 10
 
 // follower streams the output of a run as it is written.

@@ -105,7 +105,7 @@ func zoo() map[string]plugintest.Plugin {
 	return all
 }
 
-// secrets are a secret of the operator and one of users.
+// secrets returns sources for one secret of the operator and one of users.
 func secrets(t testing.TB) *vault.Vault {
 	t.Helper()
 	keys := filepath.Join(t.TempDir(), "keys")
@@ -120,7 +120,7 @@ func secrets(t testing.TB) *vault.Vault {
 
 // fixture is an API over a service, served in memory.
 type fixture struct {
-	files fstest.MapFS // the plugins, which a reload reads anew
+	files fstest.MapFS // the plugins, which a reload reads again
 	*httpapi.API
 	t       testing.TB
 	service *server.Service
@@ -131,18 +131,18 @@ type fixture struct {
 	turn   atomic.Int64
 }
 
-// hosts runs the tests a second way: so many hosts on one engine, and each connection at
-// the next one.
+// hosts runs the tests a second way: with this number of hosts on one engine, each
+// connection goes to the next host.
 var hosts = flag.Int("hosts", 1, "hosts that take turns with the connections of a test")
 
-// serve serves a new service on those plugins of the zoo. In a bubble the end
-// of the test finds goroutines that are left.
+// serve serves a new service on those plugins of the zoo. In a bubble, the end of the
+// test reports goroutines that are left.
 func serve(t testing.TB, cfg httpapi.Config, names ...string) *fixture {
 	t.Helper()
 	return serveOn(t, nil, cfg, names...)
 }
 
-// serveOn is serve with an engine.
+// serveOn is like serve, with the given engine.
 func serveOn(t testing.TB, e engine.Engine, cfg httpapi.Config, names ...string) *fixture {
 	t.Helper()
 	f := &fixture{t: t, files: fstest.MapFS{}, logs: &testlog.Buffer{}, net: &memory{conns: make(chan net.Conn), closed: make(chan struct{})}}
