@@ -68,7 +68,7 @@ type auditList struct {
 	Events []auditRow
 	Next   string // address of older events; empty if there are none
 	Newest string // address of the newest events; empty on their page
-	None   bool   // there is no log
+	None   bool   // the service keeps no audit log
 }
 
 // audit shows the audit log, newest events first.

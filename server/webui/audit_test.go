@@ -15,7 +15,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// The audit log is read by page and filter, and has what is done on the page.
+// The audit log is read by page and filter, and records what is done on the page.
 func TestAuditPage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := openConfig(t, server.Config{AuditDir: t.TempDir()}, "echo", "fails")
@@ -59,7 +59,7 @@ func TestAuditPage(t *testing.T) {
 	})
 }
 
-// What an event says is said with a sign, not by color alone.
+// The outcome of an event is shown by a sign, not by color alone.
 func TestAuditRow(t *testing.T) {
 	for name, test := range map[string]struct {
 		event   audit.Event

@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Direct calls are listed with what came of them, and counted by tool.
+// Direct calls are listed with their outcomes, and counted by tool.
 func TestCalls(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "echo", "fails", "crash", "sleeper")

@@ -13,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/server/gotool"
 )
 
-// The page shows deferred tools, and says that models are not given them.
+// The page shows deferred tools, and says that they are not listed for models.
 func TestDeferredTools(t *testing.T) {
 	handler := gotool.Handle(func(context.Context, *gotool.Call, struct{}) (gotool.None, error) { return gotool.None{}, nil })
 	s, err := server.Open(t.Context(), server.Config{

@@ -21,7 +21,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// hostile are texts that tools and clients may write to be more than text.
+// hostile lists texts that tools and clients may write in order to be more than text.
 var hostile = []string{
 	`<script>alert(1)</script>`,
 	`"><img src=x onerror=alert(1)>`,
@@ -42,7 +42,7 @@ var hostile = []string{
 	strings.Repeat("A", 3000),
 }
 
-// What may be in a page. Nothing else can come of a text.
+// What a page may contain. No text may lead to anything else.
 var (
 	allowedTags = strings.Fields(`html head meta title link script body a header nav p span time main section h1 h2 ul li dl dt dd div
 		meter progress table thead tbody tr th td strong bdi code pre form label input button article footer h3 img textarea select option details summary svg desc path figure figcaption mark fieldset legend`)
@@ -51,8 +51,8 @@ var (
 		viewBox preserveAspectRatio d alt width height data-copy for rows step selected open download`)
 )
 
-// inspect refuses HTML with an element or an attribute that the templates do not
-// have, an address elsewhere, and characters nobody sees.
+// inspect refuses HTML with an element or an attribute that the templates do not contain,
+// an address elsewhere, or invisible characters.
 func inspect(t testing.TB, html string) {
 	t.Helper()
 	require.True(t, utf8.ValidString(html))
@@ -83,7 +83,7 @@ func inspect(t testing.TB, html string) {
 	}
 }
 
-// Whatever tools, agents and clients write is text in every page.
+// Whatever tools, agents and clients write stays text on every page.
 func TestHostileTexts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "hostile", "echo", "fails")

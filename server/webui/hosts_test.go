@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 )
 
-// TestHosts: the overview has the hosts that share runs, and what differs between them.
+// TestHosts: the overview lists the hosts that share runs, and what differs between them.
 func TestHosts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		require.NotContains(t, open(t, "echo").get("/"), "Hosts")

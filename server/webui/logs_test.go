@@ -48,7 +48,7 @@ func TestLogs(t *testing.T) {
 	})
 }
 
-// A search has bounds, and continues where it has ended.
+// A search has bounds, and can be continued where it ended.
 func TestLogSearchIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "huge")

@@ -103,7 +103,7 @@ const formSchema = `{"type":"object","properties":{
 	"login":{"type":"object","properties":{"code":{"type":"string","x-secret":true}}}
 },"required":["n"],"additionalProperties":false}`
 
-// secrets are a secret of the operator and one of users.
+// secrets returns sources for one secret of the operator and one of users.
 func secrets(t testing.TB) *vault.Vault {
 	t.Helper()
 	keys := filepath.Join(t.TempDir(), "keys")
@@ -122,7 +122,7 @@ type fixture struct {
 	service *server.Service
 	page    http.Handler
 	logs    *testlog.Buffer
-	files   fstest.MapFS // of the plugins
+	files   fstest.MapFS // files of the plugins
 }
 
 // retention is how long an ended run is kept.
@@ -197,7 +197,7 @@ func (f *fixture) do(method, path, body string, headers ...string) *httptest.Res
 	return w
 }
 
-// get returns a page, which has to be there.
+// get returns a page, and requires that it exists.
 func (f *fixture) get(path string) string {
 	f.t.Helper()
 	w := f.do("GET", path, "")
@@ -212,7 +212,7 @@ func (f *fixture) post(path, form string) *httptest.ResponseRecorder {
 	return f.do("POST", path, form, "Content-Type", "application/x-www-form-urlencoded", "Origin", "http://example.com", "Sec-Fetch-Site", "same-origin")
 }
 
-// spawn starts a run, and waits until it does no more by itself.
+// spawn starts a run, and waits until it does nothing more by itself.
 func (f *fixture) spawn(session, tool string) string {
 	f.t.Helper()
 	return f.spawnRequest(session, server.SpawnRequest{Tool: tool})

@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Each page as a browser without JavaScript has it: testdata has what is in them.
+// Each page as a browser without JavaScript shows it. testdata has the expected contents.
 func TestPages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "echo", "sleeper", "fails", "needy")
@@ -50,8 +50,8 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// However many problems there are, and however long, the page has as much of them
-// as is looked at, and says how many there are.
+// However many problems there are, and however long, the page shows only as many as
+// people look at, and says how many there are.
 func TestManyProblems(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	for _, test := range []struct {
@@ -107,7 +107,7 @@ func TestRunsPages(t *testing.T) {
 	})
 }
 
-// Runs are found by what they are.
+// Runs are found by their properties.
 func TestSearch(t *testing.T) {
 	bubble(t, func(t *testing.T) { // which begins at midnight, 2000-01-01
 		f := open(t, "echo", "fails", "sleeper")
@@ -165,7 +165,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// What changes something is a form that was posted from this page.
+// Only a form that was posted from this page changes anything.
 func TestForgedForms(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "sleeper", "echo")
@@ -229,7 +229,7 @@ func TestDisable(t *testing.T) {
 	})
 }
 
-// Files are raw, and are kept rather than shown.
+// Files are raw, and browsers save them rather than show them.
 func TestDownloads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "hostile", "sleeper")
@@ -283,7 +283,7 @@ func TestHeaders(t *testing.T) {
 	})
 }
 
-// A page that is requested again comes only if it has changed.
+// A page that is requested again is sent only if it has changed.
 func TestRequestedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "chatty", "echo")
@@ -321,7 +321,7 @@ func TestRequestedAgain(t *testing.T) {
 	})
 }
 
-// The record of a run may go while its page is open.
+// The record of a run may be removed while its page is open.
 func TestGone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "echo")
@@ -399,7 +399,7 @@ func (l fullLease) Complete(ctx context.Context, status engine.Status, b engine.
 }
 
 // TestFullDisk: the overview says that the disk is full, before anything else. A run whose end
-// is not stored has ended, and is not active too.
+// is not stored has ended, and is not listed as active too.
 func TestFullDisk(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		disk := &fullDisk{Engine: memory.New()}

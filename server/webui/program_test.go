@@ -12,7 +12,7 @@ import (
 	"github.com/toolhost/toolhost/server/gotool"
 )
 
-// The page says of the program's own tools that nothing contains them.
+// The page says that the program's own tools are not sandboxed.
 func TestToolsOfTheProgram(t *testing.T) {
 	s, err := server.Open(t.Context(), server.Config{Tools: []gotool.Tool{{
 		Name: "lookup", Description: "Looks <b>up</b>.",

@@ -13,8 +13,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A call that waits is shown with all that a decision needs, and the form with the token
-// decides on it as it was shown.
+// A waiting call is shown with everything that a decision needs, and the form with the
+// token decides on the call as it was shown.
 func TestApprovals(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "waits", "echo")

@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/server/vault"
 )
 
-// linked is the page of links, and a call of a user that lacks a secret.
+// linked is the page behind links for secrets, with a user's call that lacks a secret.
 type linked struct {
 	t       *testing.T
 	service *server.Service
@@ -71,8 +71,8 @@ func (l linked) set() bool {
 
 const linkValue = "correct-horse-battery"
 
-// The page says whose secret it is and where it goes, and shows no value. Looking at it
-// changes nothing.
+// The page says whose secret is asked for and where it goes, and shows no value. Looking
+// at it changes nothing.
 func TestSecretLinkPage(t *testing.T) {
 	l := openLinked(t, "ana")
 	for range 3 {

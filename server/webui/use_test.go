@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// submit sends the form of a tool, and returns the page that comes of it.
+// submit sends the form of a tool, and returns the resulting page.
 func (f *fixture) submit(tool string, status int, form url.Values) string {
 	f.t.Helper()
 	w := f.post("/ui/tools/"+tool, form.Encode())
@@ -45,7 +45,7 @@ func TestForm(t *testing.T) {
 	})
 }
 
-// What is typed arrives at the tool, as the schema has it.
+// The values that are typed reach the tool, with the types of the schema.
 func TestCall(t *testing.T) {
 	for name, test := range map[string]struct {
 		form url.Values
@@ -157,7 +157,7 @@ func TestFormIsBounded(t *testing.T) {
 	require.Len(t, newForm("args", json.RawMessage(deep)).Fields, 1)
 }
 
-// What cannot be called says why, and leaves what was typed in the form, except for
+// A call that cannot be made says why, and keeps what was typed in the form, except for
 // secrets.
 func TestCallRefused(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -230,7 +230,7 @@ func TestCallParks(t *testing.T) {
 	}
 }
 
-// What the page calls is approved as any other call: a click on it, which whoever may call
+// A call from the page needs approval like any other: a click, which anyone who may call
 // tools can make, approves nothing.
 func TestCallIsNotApproval(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestCallIsNotApproval(t *testing.T) {
 	})
 }
 
-// Pictures are shown if a browser runs nothing of them; the rest can be saved.
+// Pictures are shown if browsers run nothing in them; the rest can be saved.
 func TestContent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "picture", "crash")
@@ -450,7 +450,7 @@ func TestRemove(t *testing.T) {
 	})
 }
 
-// TestOnlyContent: a result that is a picture is not called missing.
+// TestOnlyContent: a result that consists of a picture is not reported as missing.
 func TestOnlyContent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "shot", "echo")
