@@ -20,7 +20,7 @@ type Host struct {
 	RenewedAt time.Time    `json:"renewed_at"`     // last heartbeat
 	Running   int          `json:"running"`        // runs in progress
 	Claimed   int          `json:"claimed"`        // queued runs that the host is about to start
-	PerHost   int          `json:"per_host"`       // most runs in progress at the same time
+	PerHost   int          `json:"per_host"`       // most runs that the host executes at the same time
 	Plugins   []HostPlugin `json:"plugins"`        // sorted by name
 }
 

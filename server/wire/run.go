@@ -62,7 +62,7 @@ const (
 	KindLimit              ErrorKind = "limit"               // a limit on runs was reached
 )
 
-// Wake says which outcomes of a run its session is notified of.
+// Wake says of which outcomes of a run its session is notified.
 type Wake string
 
 // The outcomes that a session is notified of.
@@ -134,7 +134,7 @@ type Run struct {
 	ElapsedSeconds  float64   `json:"elapsed_seconds"`  // time from the start to the end, or until now; rounded to a tenth
 	DeadlineSeconds float64   `json:"deadline_seconds"` // longest duration from the start; 0 for none
 	WaitedSeconds   float64   `json:"waited_seconds,omitempty"`
-	WaitsUntil      time.Time `json:"waits_until,omitzero"` // latest time at which a waiting run continues, if there is one
+	WaitsUntil      time.Time `json:"waits_until,omitzero"` // time at which a waiting run continues at the latest, if there is one
 
 	Cost      *Cost      `json:"cost,omitempty"`      // cost of all attempts so far
 	Diagnosis *Diagnosis `json:"diagnosis,omitempty"` // why the run failed; only for the operator, and only in GET /v1/runs/{run}
@@ -148,7 +148,7 @@ type Run struct {
 	Result        json.RawMessage `json:"result,omitempty"`        // not in lists
 	Content       []abi.Block     `json:"content,omitempty"`       // content that the tool returned in addition to its result or error; not in lists
 	ResultBytes   int             `json:"result_bytes,omitempty"`  // size of a result that is too large for a response with several runs: get the run alone to see it
-	ContentBytes  int             `json:"content_bytes,omitempty"` // size of omitted content, likewise
+	ContentBytes  int             `json:"content_bytes,omitempty"` // size of content that is omitted for the same reason
 	ExitCode      *int            `json:"exit_code,omitempty"`
 	Error         *RunError       `json:"error,omitempty"` // set if the run failed
 	Summary       string          `json:"summary,omitempty"`
