@@ -56,8 +56,9 @@ func (c Caller) Client() string {
 	return c.Session
 }
 
-// Audience returns the session. If the request named none, it returns the common prefix
-// of the client's unnamed sessions, because the next request will be in another one.
+// Audience returns the session's key. If the request named no session, it returns the
+// common prefix of the client's unnamed sessions, because the next request will be in
+// another one.
 func (c Caller) Audience() string {
 	if before, _, ok := strings.Cut(c.Session, wire.UnnamedPrefix); ok && c.Unnamed {
 		return before + wire.UnnamedPrefix
