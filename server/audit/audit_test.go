@@ -142,7 +142,8 @@ func TestNoLog(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestSearch: pages of a search have each event once, however little is read for each.
+// TestSearch: the pages of a search contain each event once, however little is read for
+// each.
 func TestSearch(t *testing.T) {
 	dir, _ := written(t, 2000, Config{FileSize: 200 << 10, Files: -1})
 	for name, test := range map[string]struct {
@@ -227,8 +228,8 @@ func (r *countingReader) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// TestForging: whoever changes the log without making all later lines anew is noticed,
-// and whoever makes them anew is noticed by the head that was kept elsewhere.
+// TestForging: a change of the log is noticed unless all later lines are rebuilt, and
+// rebuilding them is noticed by the head that was kept elsewhere.
 func TestForging(t *testing.T) {
 	lines := func(data []byte) [][]byte {
 		return bytes.SplitAfter(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
@@ -307,7 +308,7 @@ func TestForging(t *testing.T) {
 	})
 }
 
-// TestTornLine: wherever the last line was cut, the log continues, and the chain has
+// TestTornLine: wherever the last line was cut, the log continues, and the chain includes
 // what is left of it.
 func TestTornLine(t *testing.T) {
 	dir, _ := written(t, 3, Config{})
@@ -375,7 +376,7 @@ func TestFullDisk(t *testing.T) {
 	require.NotContains(t, found[0].Reason, dir)
 }
 
-// TestLongTexts: what others choose cannot make a line that is too long.
+// TestLongTexts: texts that others choose cannot make a line too long.
 func TestLongTexts(t *testing.T) {
 	dir := t.TempDir()
 	l, err := Open(dir, Config{})
@@ -428,7 +429,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// BenchmarkAppend measures what a line costs.
+// BenchmarkAppend measures the cost of a line.
 func BenchmarkAppend(b *testing.B) {
 	l, err := Open(b.TempDir(), Config{})
 	require.NoError(b, err)
