@@ -21,10 +21,10 @@ const (
 	maxKeys = 32
 )
 
-// Keys is the name of a file with the keys that encrypt the secrets of users, one per line,
-// each 32 bytes in base64. The first key encrypts, and all of them decrypt. Put a new key
-// before the others. Remove those once the service has started or reloaded with the new
-// one. Only this user may be able to read or write the file. [New] reads it.
+// Keys is the name of a file with the keys that encrypt the secrets of users: one key per
+// line, each 32 bytes in base64. The first key encrypts, and all of them decrypt. Put a new
+// key before the others. Remove the old ones once the service has started or reloaded with
+// the new one. Only this user may be able to read or write the file. [New] reads it.
 type Keys string
 
 // Errors of keys.

@@ -138,7 +138,8 @@ func TestLinkedSwaps(t *testing.T) {
 	swapping.Wait()
 }
 
-// What cannot be used is refused. The agent reads no reason, and the log no value.
+// Sources that cannot be used are refused. The agent is not told the reason, and the log
+// does not contain the value.
 func TestHostile(t *testing.T) {
 	unixOnly(t)
 	dir := t.TempDir()
@@ -207,7 +208,7 @@ func TestCommand(t *testing.T) {
 	require.Equal(t, "x\nx\n", string(times))
 }
 
-// The end of a call ends the command, and is not kept as its failure.
+// The end of a call ends the command, and is not remembered as a failure of the command.
 func TestStop(t *testing.T) {
 	unixOnly(t)
 	v, log := openVault(t, Source{Command: []string{"/bin/sleep", "60"}})
