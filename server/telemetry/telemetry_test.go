@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table of docs/metrics.md")
 
-// The page of the documentation has all metrics, as they are defined.
+// The page of the documentation lists all metrics, as they are defined.
 func TestDocumentedMetrics(t *testing.T) {
 	const page, begin, end = "../../docs/metrics.md", "<!-- metrics -->\n", "<!-- end of metrics -->"
 	text, err := os.ReadFile(page)
