@@ -64,9 +64,9 @@ type None struct{}
 // gets an error result, a line is logged, and the call keeps its slot until the function
 // returns.
 //
-// The model sees the text of an error. A panic ends only its call: the model sees that
-// an internal error occurred, and the log has the stack. Code outside the function's
-// goroutine must recover its own panics.
+// The model sees the text of an error. A panic ends only its call: the model sees that an
+// internal error occurred, and the log has the stack. Other goroutines that the function
+// starts must recover their own panics.
 func Handle[In, Out any](f func(ctx context.Context, c *Call, in In) (Out, error)) Handler {
 	return Handler{
 		in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](),
