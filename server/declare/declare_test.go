@@ -85,8 +85,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// However large a schema is, its declaration is small, and says as much as there is room
-// for.
+// However large a schema is, its declaration is small, and says as much as fits.
 func TestBounds(t *testing.T) {
 	many := func(n int, format string) string {
 		var parts []string
