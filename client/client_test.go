@@ -229,8 +229,8 @@ type transport func(r *http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// What is not a Toolhost server is named, and a redirect is not followed: the
-// token is for one server.
+// The error names an address that is not a Toolhost server, and redirects are not
+// followed: the token is for one server.
 func TestOtherServers(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		require.NotEqual(t, "/elsewhere", r.URL.Path)

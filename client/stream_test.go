@@ -17,8 +17,8 @@ import (
 
 const begun = "id: 1:0\nevent: run\ndata: {\"status\":\"running\"}\n\n: alive\n\nid: 1:4\nevent: output\ndata: {\"attempt\":1,\"offset\":0,\"text\":\"one\\n\"}\n\n"
 
-// A stream is read until its last event. One that stops before was cut off, and
-// the last whole event is where to continue.
+// A stream is read until its last event. A stream that stops before that was cut off, and
+// continues after the last complete event.
 func TestRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		stream string
