@@ -34,8 +34,8 @@ func (a Approvals) Get(ctx context.Context, id string) (wire.WaitingCall, error)
 
 // Events yields an event when a call in any session begins to wait, see [wire.EventHeld],
 // and another with the outcome: [wire.EventQueued] if it was approved, [wire.EventEnded] if
-// it was refused, withdrawn, or not decided in time. The sequence ends as that of
-// [Client.Events] does.
+// it was refused, withdrawn, or not decided in time. The sequence ends like
+// that of [Client.Events].
 func (a Approvals) Events(ctx context.Context) iter.Seq2[wire.Event, error] {
 	return a.client.events(ctx, "/v1/events?approvals=true")
 }

@@ -62,7 +62,7 @@ const (
 	KindLimit              ErrorKind = "limit"               // a limit on runs was reached
 )
 
-// Wake says of which outcomes of a run its session is notified.
+// Wake selects the outcomes of a run that its session is notified of.
 type Wake string
 
 // The outcomes that a session is notified of.
