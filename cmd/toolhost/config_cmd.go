@@ -133,13 +133,11 @@ func showValues(values map[string]value) (out []shown) {
 // removed.
 func withoutPassword(raw string) string {
 	u, err := url.Parse(raw)
-	if raw == "" {
-		return ""
-	}
-	if err == nil && u.User == nil && !strings.Contains(raw, "@") && !strings.Contains(raw, "password") {
+	hides := strings.Contains(raw, "@") || strings.Contains(strings.ToLower(raw), "password")
+	switch {
+	case err == nil && !hides:
 		return raw
-	}
-	if err != nil || u.Scheme == "" || u.Opaque != "" || strings.Contains(u.RawQuery, "password") {
+	case err != nil || u.Scheme == "" || u.Opaque != "" || strings.Contains(u.RawQuery, "password"):
 		return "<redacted>"
 	}
 	return u.Redacted()

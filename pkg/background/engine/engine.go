@@ -321,7 +321,7 @@ type Retention struct {
 
 	// Ephemeral reports whether a session can never be resumed; nil: no session. The values
 	// of all scopes of such a session are kept only if one was changed since
-	// BriefValues, or a run of the session is active.
+	// EphemeralValues, or a run of the session is active.
 	Ephemeral       func(session string) bool
 	EphemeralValues time.Time
 }
