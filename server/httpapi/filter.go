@@ -16,8 +16,12 @@ var errorKinds = []string{
 
 // filters returns the parameters that select runs by their properties.
 func filters() []param {
-	status := oneOf("status", string(wire.StatusQueued), string(wire.StatusRunning), string(wire.StatusWaiting), string(wire.StatusSucceeded), string(wire.StatusFailed), string(wire.StatusCanceled))
-	status.many = 5
+	var statuses []string
+	for _, s := range wire.Statuses {
+		statuses = append(statuses, string(s))
+	}
+	status := oneOf("status", statuses...)
+	status.many = len(statuses)
 	kinds := oneOf("error", errorKinds...)
 	kinds.many = len(errorKinds)
 	all := []param{status, kinds, oneOf("kind", "wasm", "go")}

@@ -31,7 +31,11 @@ const stateActive = "active"
 
 // States returns the states of runs to choose from.
 func (runFilter) States() []string {
-	return []string{stateActive, string(wire.StatusQueued), string(wire.StatusRunning), string(wire.StatusWaiting), string(wire.StatusSucceeded), string(wire.StatusFailed), string(wire.StatusCanceled)}
+	states := []string{stateActive}
+	for _, s := range wire.Statuses {
+		states = append(states, string(s))
+	}
+	return states
 }
 
 // newRunFilter reads a filter from a query.

@@ -32,7 +32,7 @@ type InnerCall struct {
 	Depth          int       `json:"depth"`             // nesting depth: 1 if the run's own tool made the call
 	Tool           string    `json:"tool"`              // name that the caller used, cut to 40 bytes
 	At             time.Time `json:"at"`                // when the call began
-	ElapsedSeconds float64   `json:"elapsed_seconds"`   // until the call ended, or until now
+	ElapsedSeconds float64   `json:"elapsed_seconds"`   // time until the call ended, or until now
 	Outcome        abi.Kind  `json:"outcome,omitempty"` // how the call ended; absent while it runs, or if unknown
 	Error          string    `json:"error,omitempty"`   // why the call returned no result: a code, or lost
 	Fuel           int64     `json:"fuel,omitempty"`    // units

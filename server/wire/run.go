@@ -38,6 +38,9 @@ const (
 	StatusCanceled  = engine.StatusCanceled
 )
 
+// Statuses lists the states of a run.
+var Statuses = engine.Statuses
+
 // The origins of runs.
 const (
 	OriginSpawned   = engine.OriginSpawned

@@ -20,6 +20,9 @@ const (
 	StatusCanceled  Status = "canceled"
 )
 
+// Statuses lists the states of a run.
+var Statuses = []Status{StatusQueued, StatusRunning, StatusWaiting, StatusSucceeded, StatusFailed, StatusCanceled}
+
 // Terminal reports whether s is final: a run in a terminal state never changes.
 func (s Status) Terminal() bool {
 	return s == StatusSucceeded || s == StatusFailed || s == StatusCanceled

@@ -138,7 +138,7 @@ func (e *Engine) Cancel(ctx context.Context, id string, c engine.Cancellation, e
 		}
 		before := r
 		r.Run = r.Run.Canceled(c)
-		if r.Run.Status != engine.StatusRunning {
+		if r.Run.Status == engine.StatusQueued || r.Run.Status == engine.StatusWaiting {
 			run, err = t.end(before, r, kept, engine.StatusCanceled, r.Beat, end)
 			return err
 		}

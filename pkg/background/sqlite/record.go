@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,7 +113,7 @@ func (s stored) check(id string) error {
 		return errMismatch
 	case s.Attempt < 0 || s.Attempt > maxAttempt:
 		return fmt.Errorf("attempt %d", s.Attempt)
-	case s.Status != engine.StatusQueued && s.Status != engine.StatusRunning && s.Status != engine.StatusWaiting && !s.Status.Terminal():
+	case !slices.Contains(engine.Statuses, s.Status):
 		return fmt.Errorf("status %q", s.Status)
 	case s.StateSize < 0 || s.StateSize > engine.MaxState || s.StateLog < 0 || s.StateLog > maxStream || s.CallsSize < 0 || s.CallsSize > engine.MaxCalls || len(s.Await) > engine.MaxAwait:
 		return fmt.Errorf("state of %d bytes, with %d of the log", s.StateSize, s.StateLog)
