@@ -335,3 +335,20 @@ func (f *fixture) problem(method, path, body string, length int, headers ...stri
 	synctest.Wait()
 	return p, resp.Header
 }
+
+// A name in a path that nothing can have is refused, whatever the endpoint.
+func TestInvalidNamesInPaths(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := serve(t, httpapi.Config{}, "echo")
+		for _, c := range []struct{ method, path, field string }{
+			{"GET", "/v1/runs/bg_1", "run"}, {"GET", "/v1/runs/x%2Fy", "run"}, {"GET", "/v1/runs/sc_aaaaaaaaaaaaaaaaaaaaaaaaaa", "run"},
+			{"GET", "/v1/schedules/sc_1", "schedule"}, {"GET", "/v1/kv/Keeper", "plugin"}, {"GET", "/v1/kv/a%2Fb/k", "plugin"},
+			{"GET", "/v1/kv/a234567890123456789012345678901234", "plugin"}, {"DELETE", "/v1/secrets/a%20b", "secret"},
+			{"DELETE", "/v1/secrets/" + strings.Repeat("x", 129), "secret"},
+		} {
+			p, _ := f.problem(c.method, c.path, "", 0)
+			require.Equal(t, wire.CodeInvalid, p.Code, c.path)
+			require.Equal(t, c.field, p.Field, c.path)
+		}
+	})
+}
