@@ -217,6 +217,8 @@ func TestHeldCallWhenServerCloses(t *testing.T) {
 				return abi.Answer{}, ctx.Err()
 			}})
 		}()
+		synctest.Wait()
+		require.Len(t, asked, 1)
 		id := <-asked
 		require.NoError(t, s.Close(done()))
 		<-ended

@@ -41,7 +41,7 @@ func stores(t *testing.T, dir, text string) (found bool) {
 // waitingCall returns the only call that waits for approval, once it does.
 func (s service) waitingCall() wire.WaitingCall {
 	s.t.Helper()
-	for {
+	for range 60 {
 		list, err := s.Approvals().List(s.t.Context(), "", 0)
 		require.NoError(s.t, err)
 		if len(list.Approvals) == 1 {
@@ -49,6 +49,8 @@ func (s service) waitingCall() wire.WaitingCall {
 		}
 		time.Sleep(time.Second)
 	}
+	require.Fail(s.t, "no call waits for approval")
+	return wire.WaitingCall{}
 }
 
 // noRuns checks that a session has no record.
