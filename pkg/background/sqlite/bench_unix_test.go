@@ -45,48 +45,35 @@ func BenchmarkLive(b *testing.B) {
 	runtime.KeepAlive(leases)
 }
 
-// BenchmarkFacets measures the processor time of spawns, and of whole runs up to their
-// end, and by turns that of the same number of writes of what such runs are searched by,
-// as many in one commit. It reports the share of the latter.
+// BenchmarkFacets measures the processor time of runs up to their end, and by turns that of
+// the same number of writes of what such runs are searched by, as many in one commit. It
+// reports the share of the latter.
 func BenchmarkFacets(b *testing.B) {
 	const callers, slice = 64, 640
-	for _, c := range []struct {
-		name string
-		do   func(*testing.B, *tester) error
-		ends bool
-	}{
-		{"spawn", func(b *testing.B, e *tester) error { return e.Submit(b.Context(), benchRun()) }, false}, {"whole", wholeRun, true},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			e := benchEngine(b)
-			var all, facets time.Duration
-			seq := int64(1) << 40
-			for done := 0; done < b.N; done += slice {
-				n := min(slice, b.N-done)
-				began := cpu()
-				spread(callers, n, func() error { return c.do(b, e) })
-				between := cpu()
-				for written := 0; written < n; written += callers {
-					require.NoError(b, writeFacets(b, e, seq, min(callers, n-written), addFacets))
-					if c.ends {
-						require.NoError(b, writeFacets(b, e, seq, min(callers, n-written), endFacets))
-					}
-					seq += callers
-				}
-				all, facets = all+between-began, facets+cpu()-between
-			}
-			b.ReportMetric(float64(all.Microseconds())/float64(b.N), "cpu-µs/run")
-			b.ReportMetric(float64(facets)/float64(all), "share")
-			b.ReportMetric(0, "ns/op") // of both: says nothing
-		})
+	e := benchEngine(b)
+	var all, facets time.Duration
+	seq := int64(1) << 40
+	for done := 0; done < b.N; done += slice {
+		n := min(slice, b.N-done)
+		began := cpu()
+		spread(callers, n, func() error { return wholeRun(b, e) })
+		between := cpu()
+		for written := 0; written < n; written += callers {
+			require.NoError(b, writeFacets(b, e, seq, min(callers, n-written)))
+			seq += callers
+		}
+		all, facets = all+between-began, facets+cpu()-between
 	}
+	b.ReportMetric(float64(all.Microseconds())/float64(b.N), "cpu-µs/run")
+	b.ReportMetric(float64(facets)/float64(all), "share")
+	b.ReportMetric(0, "ns/op") // of both: says nothing
 }
 
-func writeFacets(b *testing.B, e *tester, seq int64, n int, write func(*conn, int64, engine.Run) error) error {
+func writeFacets(b *testing.B, e *tester, seq int64, n int) error {
 	return e.db.write(b.Context(), func(w *conn) (err error) {
 		for i := range int64(n) {
 			if err == nil {
-				err = write(w, seq+i, benchRun())
+				err = addFacets(w, seq+i, benchRun())
 			}
 		}
 		return err

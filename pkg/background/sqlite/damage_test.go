@@ -321,6 +321,37 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
+// In a database of the first step, the runs that have not ended were in facets too.
+func TestMigrateFacets(t *testing.T) {
+	dir := t.TempDir()
+	e := opened(t, dir)
+	submitted(t, e, "bg_a")
+	completed(t, started(t, e, "bg_b"))
+	require.NoError(t, e.db.write(t.Context(), func(w *conn) error {
+		for _, old := range []string{
+			`DROP INDEX runs_ended`, `CREATE INDEX runs_session ON runs (session)`,
+			`CREATE INDEX runs_ended ON runs (session, finished DESC, seq DESC, notice) WHERE finished IS NOT NULL`,
+			`INSERT INTO facets SELECT seq, session, 'work', '', '', '', NULL, 0, NULL, 'work' FROM runs WHERE finished IS NULL`,
+			fmt.Sprintf(`PRAGMA user_version = %d`, firstVersion),
+		} {
+			if err := w.run(old); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	require.NoError(t, e.Close())
+
+	e = opened(t, dir)
+	completed(t, claimed(t, e, "bg_a"))
+	for _, q := range []engine.Query{{}, {Session: get(t, e, "bg_a").Session}, {Filter: engine.Filter{Statuses: []engine.Status{engine.StatusSucceeded}}}} {
+		found, err := e.List(t.Context(), q)
+		require.NoError(t, err)
+		require.Len(t, found, 2)
+		require.Equal(t, "bg_b", found[0].ID)
+	}
+}
+
 // A crash in the middle of a migration leaves the version before, whole, and the
 // next start takes the step.
 func TestCrashInAMigration(t *testing.T) {

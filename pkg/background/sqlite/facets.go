@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"database/sql/driver"
 	"strings"
 	"time"
@@ -9,44 +8,21 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// statusOf returns the status column of facets. It is empty for a run that has not
-// ended, whose status changes.
-func statusOf(s engine.Status) string {
-	if s.Terminal() {
-		return string(s)
-	}
-	return ""
-}
-
-// addFacets stores the columns by which runs are searched.
+// addFacets stores the columns by which an ended run is searched.
 func addFacets(w *conn, seq int64, r engine.Run) error {
+	var kind, started driver.Value
+	if r.Error != nil {
+		kind = string(r.Error.Kind)
+	}
+	if !r.StartedAt.IsZero() {
+		started = nanos(r.StartedAt)
+	}
 	return w.run(`INSERT INTO facets (run, of_session, tool, kind, plugin, status, error, created, started, text)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, seq, r.Session, r.Tool, r.Kind, r.Plugin,
-		statusOf(r.Status), errorOf(r), nanos(r.CreatedAt), startOf(r), r.SearchText())
+		string(r.Status), kind, nanos(r.CreatedAt), started, r.SearchText())
 }
 
-// endFacets is addFacets for a run that has ended.
-func endFacets(w *conn, seq int64, r engine.Run) error {
-	return w.run(`UPDATE facets SET status = ?, error = ?, started = ?, text = ? WHERE run = ?`,
-		statusOf(r.Status), errorOf(r), startOf(r), r.SearchText(), seq)
-}
-
-func errorOf(r engine.Run) driver.Value {
-	if r.Error == nil {
-		return nil
-	}
-	return string(r.Error.Kind)
-}
-
-func startOf(r engine.Run) driver.Value {
-	if r.StartedAt.IsZero() || !r.Status.Terminal() { // it may be started again
-		return nil
-	}
-	return nanos(r.StartedAt)
-}
-
-// facetConditions returns conditions that hold for all runs that f selects. They may
-// also hold for others that have not ended.
+// facetConditions returns the conditions for the ended runs that f selects.
 func facetConditions(f engine.Filter, session string) (where string, args []driver.Value) {
 	add := func(condition string, values ...driver.Value) {
 		where += " AND " + condition
@@ -62,7 +38,7 @@ func facetConditions(f engine.Filter, session string) (where string, args []driv
 	if len(f.Statuses) > 0 {
 		var any []driver.Value
 		for _, s := range f.Statuses {
-			any = append(any, statusOf(s))
+			any = append(any, string(s))
 		}
 		add("status IN (?"+strings.Repeat(", ?", len(any)-1)+")", any...)
 	}
@@ -79,7 +55,7 @@ func facetConditions(f engine.Filter, session string) (where string, args []driv
 		at        time.Time
 	}{
 		{"created >= ?", f.Since}, {"created < ?", f.Until},
-		{"(status = '' OR started >= ?)", f.StartedSince}, {"(status = '' OR started < ?)", f.StartedUntil},
+		{"started >= ?", f.StartedSince}, {"started < ?", f.StartedUntil},
 	} {
 		if !c.at.IsZero() {
 			add(c.condition, nanos(c.at))
@@ -89,29 +65,4 @@ func facetConditions(f engine.Filter, session string) (where string, args []driv
 		add("instr(text, ?) > 0", strings.ToLower(f.Text))
 	}
 	return where, args
-}
-
-// search returns the runs that q selects, newest first.
-func (e *Engine) search(ctx context.Context, q engine.Query) (runs []engine.Run, err error) {
-	for below := int64(0); ; {
-		sql, args := selectRuns(q, below)
-		read := 0
-		found, err := readAll(ctx, e.db, func(found []driver.Value) (engine.Run, error) {
-			read++
-			below = found[0].(int64)
-			return e.asIs(found)
-		}, sql, args...)
-		if err != nil {
-			return nil, err
-		}
-
-		for _, run := range found {
-			if q.Matches(run) && (q.Limit == 0 || len(runs) < q.Limit) {
-				runs = append(runs, run)
-			}
-		}
-		if q.Limit == 0 || read < q.Limit || len(runs) == q.Limit {
-			return runs, nil
-		}
-	}
 }

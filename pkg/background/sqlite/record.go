@@ -211,8 +211,10 @@ func insert(w *conn, seq driver.Value, r row, record []byte) (int64, error) {
 	}
 
 	w.book.add(r.Session, r.size, r.size*flag(r.Evictable()))
-	if err := addFacets(w, at, r.Run); err != nil {
-		return 0, err
+	if r.Status.Terminal() {
+		if err := addFacets(w, at, r.Run); err != nil {
+			return 0, err
+		}
 	}
 	return at, storePayload(w, at, r.Run)
 }
@@ -263,7 +265,7 @@ func (r row) finish(w *conn, record []byte, before int64) error {
 	if err := storePayload(w, r.seq, r.Run); err != nil {
 		return err
 	}
-	if err := endFacets(w, r.seq, r.Run); err != nil {
+	if err := addFacets(w, r.seq, r.Run); err != nil {
 		return err
 	}
 	mailbox, err := loadScope(w, engine.Scope{Session: r.Session, Run: r.ID})

@@ -27,24 +27,50 @@ type active struct {
 	changed bool       // its Beat is not stored yet
 }
 
+// A line is a list of active runs in the order of submission, the order of their seq.
+type line []*active
+
+// place returns the position of the run with a seq, or where it would be inserted.
+func (l line) place(seq int64) (at int, found bool) {
+	return slices.BinarySearchFunc(l, seq, func(a *active, seq int64) int { return cmp.Compare(a.seq, seq) })
+}
+
+// with returns the line with a run that may be in it already.
+func (l line) with(a *active) line {
+	if at, found := l.place(a.seq); !found {
+		return slices.Insert(l, at, a)
+	}
+	return l
+}
+
+// without returns the line without a run.
+func (l line) without(a *active) line {
+	if at, found := l.place(a.seq); found {
+		return slices.Delete(l, at, at+1)
+	}
+	return l
+}
+
 // A registry has the active runs, and all state that is kept only in memory:
 // claims, permits, and the queue.
 type registry struct {
-	mu      sync.Mutex
-	runs    map[string]*active
-	queue   []*active          // unclaimed queued runs, in the order of submission
-	holders map[string]*active // runs that hold a permit: claimed, running, or being stored as such
-	worker  *worker            // the current worker, or nil
-	waits   waitList           // waiting runs
-	quota   engine.Quota
-	notices []string // runs with a pending, unclaimed notice
+	mu       sync.Mutex
+	runs     map[string]*active
+	all      line               // the same runs
+	sessions map[string]line    // the same runs, by session
+	queue    line               // unclaimed queued runs
+	holders  map[string]*active // runs that hold a permit: claimed, running, or being stored as such
+	worker   *worker            // the current worker, or nil
+	waits    waitList           // waiting runs
+	quota    engine.Quota
+	notices  []string // runs with a pending, unclaimed notice
 
 	life   sync.RWMutex // read-locked by changes in progress
 	closed bool         // guarded by life
 }
 
 func newRegistry() *registry {
-	return &registry{runs: make(map[string]*active), holders: make(map[string]*active), waits: newWaitList()}
+	return &registry{runs: make(map[string]*active), sessions: make(map[string]line), holders: make(map[string]*active), waits: newWaitList()}
 }
 
 // close refuses further changes, waits for those in progress, and ends the
@@ -105,6 +131,7 @@ func (g *registry) change(id string, check func(a *active) error, do func(a *act
 // add adds a stored run. The lock must be held.
 func (g *registry) add(a *active) {
 	g.runs[a.run.ID] = a
+	g.all, g.sessions[a.run.Session] = g.all.with(a), g.sessions[a.run.Session].with(a)
 	if a.worker != nil && a.worker != g.worker {
 		a.worker = nil // another one has joined meanwhile
 	}
@@ -123,25 +150,45 @@ func (g *registry) add(a *active) {
 func (g *registry) enqueue(a *active) {
 	g.giveBack(a)
 	a.worker, a.lease = nil, nil
-	if at, queued := g.place(a); !queued {
-		g.queue = slices.Insert(g.queue, at, a)
-	}
+	g.queue = g.queue.with(a)
 }
 
 // dequeue removes a run from the queue, and reports whether it was there. The lock must be
 // held.
 func (g *registry) dequeue(a *active) bool {
-	at, queued := g.place(a)
-	if queued {
-		g.queue = slices.Delete(g.queue, at, at+1)
-	}
-	return queued
+	before := len(g.queue)
+	g.queue = g.queue.without(a)
+	return len(g.queue) < before
 }
 
-// place returns the position of a run in the queue, or where it would be inserted. The
-// lock must be held.
-func (g *registry) place(a *active) (at int, queued bool) {
-	return slices.BinarySearchFunc(g.queue, a.seq, func(b *active, seq int64) int { return cmp.Compare(b.seq, seq) })
+// listedAtOnce is the number of runs that list looks at before it lets others have the
+// lock: a hundred thousand runs may be waiting.
+const listedAtOnce = 1000
+
+// list returns the runs submitted before the one with a seq that q selects, newest first.
+func (g *registry) list(q engine.Query, below int64) (found []row) {
+	for {
+		g.mu.Lock()
+		l := g.all
+		if q.Session != "" {
+			l = g.sessions[q.Session]
+		}
+		at, _ := l.place(below)
+		rest := max(0, at-listedAtOnce)
+		for _, a := range slices.Backward(l[rest:at]) {
+			if below = a.seq; q.Matches(a.run) {
+				found = append(found, row{seq: a.seq, stored: stored{Run: a.run}})
+			}
+			if q.Limit > 0 && len(found) == q.Limit {
+				break
+			}
+		}
+		g.mu.Unlock()
+
+		if rest == 0 || len(found) == q.Limit && q.Limit > 0 {
+			return found
+		}
+	}
 }
 
 // drop removes a run that has ended, and returns the runs that this wakes. The lock must
@@ -152,6 +199,12 @@ func (g *registry) drop(a *active) (woken []engine.Run) {
 	}
 	g.giveBack(a)
 	delete(g.runs, a.run.ID)
+	g.all = g.all.without(a)
+	if rest := g.sessions[a.run.Session].without(a); len(rest) > 0 {
+		g.sessions[a.run.Session] = rest
+	} else {
+		delete(g.sessions, a.run.Session)
+	}
 	a.worker, a.lease = nil, nil
 	g.dequeue(a)
 	return g.resume(slices.Clone(g.waits.awaited[a.run.ID])...)

@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,48 +83,78 @@ func (e *Engine) Payload(ctx context.Context, id string, part engine.Part) (data
 	return data, err
 }
 
-// List implements [engine.Engine].
-func (e *Engine) List(ctx context.Context, q engine.Query) ([]engine.Run, error) {
-	if !q.Filter.IsZero() {
-		return e.search(ctx, q)
+// List implements [engine.Engine]. It reads the runs that have not ended from memory, and
+// then the others from the database: a run that ends in between is among both.
+func (e *Engine) List(ctx context.Context, q engine.Query) (runs []engine.Run, err error) {
+	below := int64(math.MaxInt64)
+	if q.Before != "" {
+		below, err = e.seqOf(ctx, q.Before, q.Session)
+		if err != nil || below == 0 {
+			return nil, err
+		}
 	}
-	sql, args := selectRuns(q, 0)
-	return readAll(ctx, e.db, e.asIs, sql, args...)
+
+	found := e.active.list(q, below)
+	if !q.Active && (len(q.Statuses) == 0 || slices.ContainsFunc(q.Statuses, engine.Status.Terminal)) {
+		above := int64(0)
+		if q.Limit > 0 && len(found) == q.Limit {
+			above = found[q.Limit-1].seq
+		}
+		sql, args := selectEnded(q, above, below)
+		ended, err := readAll(ctx, e.db, decode, sql, args...)
+		if err != nil {
+			return nil, err
+		}
+		found = merge(found, ended)
+	}
+	for _, r := range found {
+		if q.Limit > 0 && len(runs) == q.Limit {
+			break
+		}
+		runs = append(runs, r.Run)
+	}
+	return runs, nil
 }
 
-// asIs reads a run, in its current state if it has not ended.
-func (e *Engine) asIs(found []driver.Value) (engine.Run, error) {
-	id, _ := found[1].(string)
-	if run, ok := e.active.light(id); ok {
-		return run, nil
-	}
-	r, err := decode(found)
-	return r.Run, err
+// seqOf returns the seq of a run, of a session unless that is empty; 0 if there is none.
+func (e *Engine) seqOf(ctx context.Context, id, session string) (seq int64, err error) {
+	err = e.db.read(ctx, func(c *conn) error {
+		seq, err = c.number(`SELECT seq FROM runs WHERE id = ? AND ? IN ('', session)`, id, session)
+		return err
+	})
+	return seq, err
 }
 
-// selectRuns returns the statement for q. It names the index to begin with, the most
+// merge returns the runs of two lists, newest first. Of a run in both, it takes that of
+// ended.
+func merge(active, ended []row) []row {
+	all := append(ended, active...)
+	slices.SortStableFunc(all, func(a, b row) int { return cmp.Compare(b.seq, a.seq) })
+	return slices.CompactFunc(all, func(a, b row) bool { return a.seq == b.seq })
+}
+
+// selectEnded returns the statement for the ended runs that q selects, submitted after one
+// seq and before another, newest first. It names the index to begin with, the most
 // selective one: SQLite does not know the numbers, and would rather scan all runs than
-// sort a few. A filter begins with the narrow rows of facets instead. below is the seq
-// of the run that the selected ones were submitted before, or 0.
-func selectRuns(q engine.Query, below int64) (sql string, args []driver.Value) {
-	index, where := "", ""
+// sort a few. A filter begins with the narrow rows of facets instead.
+func selectEnded(q engine.Query, above, below int64) (sql string, args []driver.Value) {
+	index, where := "", " AND finished IS NOT NULL"
 	for _, c := range []struct {
 		on               bool
 		index, condition string
-		args             []driver.Value
+		arg              driver.Value
 	}{
-		{q.IdempotencyKey != "", " INDEXED BY runs_key", " AND idempotency_key = ?", []driver.Value{q.IdempotencyKey}},
-		{q.Schedule != "", " INDEXED BY runs_schedule", " AND schedule = ?", []driver.Value{q.Schedule}},
-		{q.Parent != "", " INDEXED BY runs_parent", " AND parent = ?", []driver.Value{q.Parent}},
-		{q.Active, " INDEXED BY runs_active", " AND finished IS NULL", nil},
-		{q.Session != "", " INDEXED BY runs_session", " AND session = ?", []driver.Value{q.Session}},
-		{below > 0, "", " AND seq < ?", []driver.Value{below}},
-		{q.Before != "", "", " AND seq < (SELECT b.seq FROM runs b WHERE b.id = ? AND (? = '' OR b.session = ?))", []driver.Value{q.Before, q.Session, q.Session}},
+		{q.IdempotencyKey != "", " INDEXED BY runs_key", "idempotency_key = ?", q.IdempotencyKey},
+		{q.Schedule != "", " INDEXED BY runs_schedule", "schedule = ?", q.Schedule},
+		{q.Parent != "", " INDEXED BY runs_parent", "parent = ?", q.Parent},
+		{q.Session != "", " INDEXED BY runs_ended", "session = ?", q.Session},
+		{above > 0, "", "seq > ?", above},
+		{below < math.MaxInt64, "", "seq < ?", below},
 	} {
 		if c.on {
 			index = cmp.Or(index, c.index)
-			where += c.condition
-			args = append(args, c.args...)
+			where += " AND " + c.condition
+			args = append(args, c.arg)
 		}
 	}
 
@@ -131,7 +163,7 @@ func selectRuns(q engine.Query, below int64) (sql string, args []driver.Value) {
 		conditions, more := facetConditions(q.Filter, q.Session)
 		from, order = " FROM facets CROSS JOIN runs ON runs.seq = facets.run", "facets.run"
 		where, args = where+conditions, append(args, more...)
-		where = strings.ReplaceAll(where, " AND seq <", " AND facets.run <")
+		where = strings.ReplaceAll(where, " AND seq ", " AND facets.run ")
 	}
 	sql = "SELECT " + runColumns + from + " WHERE 1" + where + " ORDER BY " + order + " DESC"
 	if q.Limit > 0 {

@@ -22,7 +22,7 @@ const firstVersion = 8
 
 // migrations are the steps from an empty database to the current schema. PRAGMA
 // user_version counts them, from firstVersion on. A released step is never changed.
-var migrations = [...]string{schema1}
+var migrations = [...]string{schema1, schema2}
 
 // In runs, everything without a column of its own is in record, the JSON form
 // of a stored. The arguments and the result of a run may be large, and have
@@ -106,6 +106,15 @@ CREATE TABLE pairs (
 );
 CREATE INDEX pairs_expiry ON pairs (scope, expires) WHERE expires <> 0;
 CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+`
+
+// In schema2, the engine lists and searches the runs that have not ended in memory. So a
+// spawn writes one index less, and nothing to facets; the index by session serves lists too.
+const schema2 = `
+DROP INDEX runs_session;
+DROP INDEX runs_ended;
+CREATE INDEX runs_ended ON runs (session, seq, finished, notice) WHERE finished IS NOT NULL;
+DELETE FROM facets WHERE status = ''; -- from now on, facets has ended runs only
 `
 
 // openFile opens the database at path, creates it if it is missing, and brings

@@ -353,7 +353,7 @@ func pruneScope(w *conn, at engine.Scope, ret engine.Retention) error {
 		return err
 	}
 	if ret.IsEphemeral(at.Session) {
-		active, err := w.one(`SELECT 1 FROM runs WHERE session = ? AND finished IS NULL`, at.Session)
+		active, err := w.one(`SELECT 1 FROM runs INDEXED BY runs_active WHERE session = ? AND finished IS NULL`, at.Session)
 		if err != nil || active != nil {
 			return err
 		}
