@@ -1,7 +1,6 @@
-// Package abi is the contract between the host and a plugin: the names that cross
-// the boundary, the manifest with its strict decoder and published JSON Schema,
-// the result of a call, and in testdata the vectors that the host and every guest
-// SDK run.
+// Package abi is the contract between the host and a plugin: the names that cross the boundary,
+// the manifest with its strict decoder and published JSON Schema, the result of a call, and, in
+// testdata, the test vectors that the host and every guest SDK run.
 //
 // It imports nothing but the standard library and builds for GOOS=wasip1, so
 // that plugins written in Go share it with the host. Everything in it is
@@ -18,7 +17,7 @@ const (
 	ImportWrite    = "write"      // (kind, ptr, len i32) -> i32
 	ImportProgress = "progress"   // (done, total f64, msg, len i32) -> i32
 	ImportCall     = "call"       // (op, op_len, ptr, len i32) -> i32
-	ImportStart    = "call_start" // (op, op_len, ptr, len i32) -> i32; takes [ExportResume]
+	ImportStart    = "call_start" // (op, op_len, ptr, len i32) -> i32; requires the export [ExportResume]
 )
 
 // The exports of a reactor. A WASI command exports [ExportStart] instead.
@@ -42,8 +41,8 @@ const (
 	SectionScript   = "toolhost.script"   // read as FieldScript by interpreter guests
 )
 
-// Field is the data that a plugin reads with [ImportRead]. The function
-// copies as much as fits and returns the whole length, or [Absent].
+// Field is the data that a plugin reads with [ImportRead]. That function copies as much as fits
+// and returns the total length, or [Absent].
 type Field int32
 
 // The fields.
@@ -58,7 +57,7 @@ const (
 // Absent is what [ImportRead] returns for a missing field.
 const Absent int32 = -1
 
-// Stream is the destination of an [ImportWrite].
+// Stream is the destination of a write with [ImportWrite].
 type Stream int32
 
 // The streams. Writes append; the bytes of all streams count against the output limit of
@@ -66,11 +65,11 @@ type Stream int32
 const (
 	StreamResult   Stream = 0 // JSON result of the call
 	StreamError    Stream = 1 // error text for the agent
-	StreamManifest Stream = 2 // the manifest, from describe
+	StreamManifest Stream = 2 // the manifest, written by [ExportDescribe]
 	StreamOutput   Stream = 3 // live output, the same as WASI's fd 1
 	StreamStderr   Stream = 4 // live output, the same as WASI's fd 2
 	StreamContent  Stream = 5 // content blocks: one per write, as JSON
-	StreamDebug    Stream = 8 // log records, like the streams below: for the operator, never for the model
+	StreamDebug    Stream = 8 // log records, as in the streams below: for the operator, never for the model
 	StreamInfo     Stream = 9
 	StreamWarn     Stream = 10
 	StreamErrorLog Stream = 11
@@ -80,13 +79,13 @@ const (
 const (
 	Continue        int32 = 0
 	Canceled        int32 = 1  // the call is being stopped: finish soon; output and result still count
-	RefusedOutput   int32 = -1 // the output limit is reached; the call ends at its next check
+	RefusedOutput   int32 = -1 // the output limit is reached: the host will end the call soon
 	RefusedStream   int32 = -2 // unknown stream, or not allowed at this point
 	RefusedContent  int32 = -3 // invalid content block
 	RefusedProgress int32 = -4 // not a number, or a message that is not UTF-8
 )
 
-// The failure codes of [ImportCall], in place of a length, and of [ImportStart], in
+// The failure codes, which [ImportCall] returns in place of a length, and [ImportStart] in
 // place of an id. The response is then a [CallFailure] as JSON.
 const (
 	CallDenied   int32 = -1 // the operator has not granted the capability
@@ -95,12 +94,12 @@ const (
 	CallFailed   int32 = -4 // the host tried and failed
 	CallLimit    int32 = -5 // a limit of the capability is exceeded
 	CallCanceled int32 = -6 // the call is being stopped
-	CallConflict int32 = -7 // the stored value has another version
+	CallConflict int32 = -7 // the stored value has a different version from the one that the request expects
 	CallLost     int32 = -8 // the operation had begun when its host died, and may have taken effect
 )
 
-// MaxPending is how many unfinished operations a call may have at a time, and
-// MaxStart is the largest request that starts one, in bytes.
+// MaxPending is the maximum number of unfinished operations of a call, and MaxStart is the
+// maximum size of a request that starts an operation, in bytes.
 const (
 	MaxPending = 64
 	MaxStart   = 1 << 20
@@ -117,13 +116,13 @@ type CallFailure struct {
 const (
 	InvokeOK         int32 = 0 // the result is in StreamResult and StreamContent
 	InvokeToolError  int32 = 1 // the text for the agent is in StreamError
-	InvokePanic      int32 = 2 // the guest panicked; StreamError has its message
-	InvokeConnection int32 = 3 // StreamError has a [Connection] as JSON
+	InvokePanic      int32 = 2 // the guest panicked; StreamError holds its message
+	InvokeConnection int32 = 3 // StreamError holds a [Connection] as JSON
 	InvokeWaiting    int32 = 4 // the plugin is waiting for operations that it has started
 )
 
-// Context is the content of [FieldContext]: the facts that a plugin gets about
-// a call in addition to its arguments. It never holds a secret.
+// Context is the content of [FieldContext]: the facts that a plugin gets about a call in
+// addition to its arguments. It never contains a secret.
 type Context struct {
 	CallID    string            `json:"call_id"`
 	Session   string            `json:"session,omitempty"`

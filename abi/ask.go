@@ -16,10 +16,10 @@ const (
 	maxQuestionKey = 64       // bytes of a key
 )
 
-// Questions is the request of the capability "ask": all questions to the user at
-// once, each under a key that the tool chooses. A key has 1 to 64 letters, digits
-// and . _ -. A tool must not ask for passwords or tokens: the answers pass through
-// the client and its logs.
+// Questions is the request of the capability "ask". It contains all the questions that a tool
+// asks at once, each under a key that the tool chooses. A key has 1 to 64 letters, digits
+// and . _ -. A tool must not ask for passwords or tokens: the answers pass through the client
+// and its logs.
 //
 // A client may answer by repeating the call. The tool then runs again from its
 // beginning and receives the answers to its earlier questions. So ask before
@@ -31,13 +31,13 @@ type Questions struct {
 // Question is one form for the user.
 type Question struct {
 	Message string `json:"message"`
-	// Schema describes the answer: an object whose properties are strings,
-	// numbers, booleans or enums (MCP 2026-07-28, client/elicitation).
+	// Schema describes the answer: a JSON Schema of an object whose properties are
+	// strings, numbers, booleans or enums (MCP 2026-07-28, client/elicitation).
 	Schema json.RawMessage `json:"schema"`
 }
 
-// Answers is the response of the capability "ask", by the keys of the questions.
-// The host has checked that each question has an answer, and that accepted content
+// Answers is the response of the capability "ask". It contains the answers by the keys of their
+// questions. The host has checked that each question has an answer, and that accepted content
 // fits the question's schema.
 type Answers struct {
 	Answers map[string]Answer `json:"answers"`

@@ -28,9 +28,9 @@ var blockFields = map[string]map[string]bool{
 	"resource_link": {"uri": true, "name": true, "mimeType": false},
 }
 
-// DecodeBlock reads a content block strictly. Media types follow RFC 6838 and URIs RFC
-// 3986. The scheme of a link must be safe to open, images and sounds must have a media
-// type of that kind, and names must not contain control characters.
+// DecodeBlock reads a content block strictly. Media types follow RFC 6838 and URIs RFC 3986.
+// The scheme of a link must be safe to open, the media type of an image or a sound must begin
+// with image/ or audio/, and names must not contain control characters.
 func DecodeBlock(data []byte) (Block, error) {
 	var b Block
 	if ps := decodeStrict(data, &b); len(ps) > 0 {

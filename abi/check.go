@@ -28,7 +28,7 @@ func isName(s string) bool {
 	return s != "" && consists(s[:1], lower) && consists(s, lower+digits+"_")
 }
 
-// IsAgentName reports whether s is a valid name of a tool for agents.
+// IsAgentName reports whether s is a valid name by which agents can know a tool.
 func IsAgentName(s string) bool { return len(s) <= MaxAgentName && isName(s) }
 
 // isEnvName reports whether a name is [A-Za-z_][A-Za-z0-9_]*.
@@ -36,7 +36,7 @@ func isEnvName(s string) bool {
 	return s != "" && !strings.Contains(digits, s[:1]) && consists(s, letters+digits+"_")
 }
 
-// IsSecretName reports whether s is a valid name of a secret.
+// IsSecretName reports whether s is a valid name for a secret.
 func IsSecretName(s string) bool {
 	return s != "" && len(s) <= MaxSecretName && consists(s, letters+digits+"_-")
 }
@@ -118,7 +118,8 @@ func (m *Manifest) check() []Problem {
 	return c.problems
 }
 
-// Check returns the problems of a tool that belongs to no plugin. Agents see it under its own name.
+// Check returns the problems of a tool that belongs to no plugin. Agents see that tool under
+// its own name.
 func (t *Tool) Check() []Problem {
 	d := &decoder{}
 	d.tool("", t.Name, t)
@@ -148,9 +149,9 @@ func (d *decoder) visible(pointer, text string) {
 	}
 }
 
-// IsHidden reports whether the character r is invisible to people when it follows
-// before: it has no width, changes the direction of writing, or is a tag. Joiners are
-// fine in scripts that need them, and in emoji.
+// IsHidden reports whether people cannot see the character r, where before is the character in
+// front of it: r has no width, changes the direction of writing, or is a tag. Joiners are not
+// hidden in scripts that need them, nor in emoji.
 func IsHidden(r, before rune) bool {
 	switch {
 	case r == '\u200c' || r == '\u200d':

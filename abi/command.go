@@ -24,7 +24,7 @@ const (
 // wordCost is what a word costs besides its text, in bytes: the host keeps a list of them.
 const wordCost = 64
 
-// ErrExpanded means that the expanded templates have more than [MaxExpanded] bytes.
+// ErrExpanded means that the expanded templates have more than [MaxExpanded] bytes in total.
 var ErrExpanded = fmt.Errorf("the arguments expand to more than %d bytes, the limit for a command", MaxExpanded)
 
 // Reasons why the value of an argument cannot be a word of a command line.
@@ -45,8 +45,8 @@ func (e *ArgumentError) Error() string { return fmt.Sprintf("the argument %.80q 
 // Unwrap returns the reason.
 func (e *ArgumentError) Unwrap() error { return e.Err }
 
-// Command describes how to call a WASI command. The zero Command gets all arguments as
-// JSON on stdin.
+// Command describes how to call a WASI command. With the zero Command, the command gets all
+// arguments as JSON on stdin.
 type Command struct {
 	Args []Word `json:"args,omitempty"` // the command line after the command's own name
 	// Stdin is a template like those of a [Word]. Nil means all arguments as JSON.
@@ -76,8 +76,8 @@ type Output string
 
 // The outputs.
 const (
-	OutputAuto   Output = "auto"   // JSON if it parses, else text without its final line feeds
-	OutputText   Output = "text"   // a string, to the byte
+	OutputAuto   Output = "auto"   // JSON if stdout is valid JSON, else text without its final line feeds
+	OutputText   Output = "text"   // a string with exactly the bytes of stdout
 	OutputJSON   Output = "json"   // any JSON value
 	OutputLines  Output = "lines"  // a list of strings, without their line feeds
 	OutputBase64 Output = "base64" // any bytes, as base64 in a string
@@ -117,11 +117,11 @@ func (o *Output) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(o))
 }
 
-// A Word is a word of a command line. In JSON it may also be a group: a list of words that
-// are left out together if one of them names an argument that is missing, null, false or an
-// empty array. In a template {name} stands for the argument of that name: a string as it
-// is, any other value as JSON, and an integer such as 2.0 without its decimal point. {{ and
-// }} stand for braces.
+// A Word is a word of a command line. In JSON it may also be a group: a list of words that are
+// left out together if one of them names an argument that is missing, null, false or an empty
+// array. In a template, {name} stands for the argument of that name: strings are inserted as
+// they are, integers such as 2.0 without their decimal point, and all other values as JSON.
+// {{ and }} stand for braces.
 //
 // A word that consists only of {name} is left out if the argument is missing or null. An
 // array becomes one word per element. In a group the word is left out if the argument is
@@ -174,9 +174,9 @@ func (c *Command) Line(args json.RawMessage) ([]string, error) {
 	return l.words, nil
 }
 
-// Flags returns the arguments of a call, a JSON object, as --name value in the order of
-// the names, or as --name=value if the value begins with "-". A boolean is a flag that is
-// present or absent. Its errors are those of Line.
+// Flags returns the arguments of a call, a JSON object, as --name value in the order of the
+// names, or as --name=value if the value begins with "-". A boolean is a flag that is present
+// or absent. The errors are the same as those of [Command.Line].
 func (c *Command) Flags(args json.RawMessage) ([]string, error) {
 	l := line{values: valuesOf(args), dashes: c.AllowDash}
 	for _, name := range slices.Sorted(maps.Keys(l.values)) {
@@ -378,8 +378,8 @@ func (l *line) grow(n int) error {
 	return nil
 }
 
-// ExpandTemplate inserts the arguments of a call, a JSON object, into a template.
-// Missing and null arguments are left out. The error is ErrExpanded.
+// ExpandTemplate inserts the arguments of a call, a JSON object, into a template. Missing and
+// null arguments are left out. The error is [ErrExpanded].
 func ExpandTemplate(template string, args json.RawMessage) (string, error) {
 	return valuesOf(args).expand(parseTemplate(template))
 }

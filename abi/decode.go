@@ -18,7 +18,7 @@ import (
 // ManifestError lists all problems of a manifest.
 type ManifestError struct {
 	Problems []Problem
-	Tools    []string // names of the tools by index, where the document gives them
+	Tools    []string // names of the tools, in the order of the document; an unknown name is empty
 }
 
 func (e *ManifestError) Error() string {
@@ -73,10 +73,10 @@ const maxProblems = 20
 // maxDepth is the deepest nesting that a document may have.
 const maxDepth = 64
 
-// DecodeManifest reads and checks a manifest. It accepts only what the published
-// schema ([ManifestSchema]) accepts: an unknown or repeated field that does not begin with x-, a wrong type and
-// a bad name are problems, each with its JSON pointer. It does not compile the
-// tools' schemas. The error is a [*ManifestError].
+// DecodeManifest reads and checks a manifest. It accepts only what the published schema
+// ([ManifestSchema]) accepts. Problems are wrong types, bad names, repeated fields, and unknown
+// fields whose names do not begin with x-. Each problem has a JSON pointer. DecodeManifest does
+// not compile the tools' schemas. The error is a [*ManifestError].
 func DecodeManifest(data []byte) (*Manifest, error) {
 	if len(data) > MaxManifest {
 		return nil, &ManifestError{Problems: []Problem{{"", fmt.Sprintf("the manifest has %d bytes, at most %d are allowed", len(data), MaxManifest)}}}

@@ -15,9 +15,10 @@ const maxRequires = 32
 // isExtension reports whether hosts ignore a field of a manifest.
 func isExtension(name string) bool { return strings.HasPrefix(name, "x-") && len(name) > 2 }
 
-// Features returns the sorted names of the features of this version of the contract:
-// needs, hints, limits and other optional fields, by their names in the manifest, and
-// functions and operations that no need stands for. A manifest may require them.
+// Features returns the sorted names of the features of this version of the contract: needs,
+// hints, limits and other optional fields, by their names in the manifest, and those functions
+// and operations that a plugin can use without declaring a need. A manifest may require
+// features.
 func Features() []string {
 	names := []string{"call_start", "checkpoint", "config_schema", "report"}
 	for _, t := range []reflect.Type{reflect.TypeFor[Needs](), reflect.TypeFor[Hints](), reflect.TypeFor[Limits](), reflect.TypeFor[Tool]()} {

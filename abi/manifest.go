@@ -13,10 +13,10 @@ const (
 	MaxDescription = 4096    // characters of one description; each costs tokens in every model call
 	MaxAgentName   = 40      // characters of a name for agents, see AgentName
 	MaxSecretName  = 64      // characters of the name of a secret
-	MaxNeeds       = 1000    // needs of a plugin and its tools, with each entry of a list counted
+	MaxNeeds       = 1000    // needs of a plugin and its tools, counting each entry of a list
 )
 
-// MaxSessionValue is the largest value of a session, in bytes of JSON.
+// MaxSessionValue is the maximum size of a session value, in bytes of JSON.
 const MaxSessionValue = 64 << 10
 
 // MaxKVValue is the maximum size of a value in a key-value store, in bytes of JSON.
@@ -35,7 +35,7 @@ type Manifest struct {
 	Tools       []Tool   `json:"tools"`
 	Needs       Needs    `json:"needs,omitzero"`
 	// HostFunctions replaces host functions that an Extism plugin imports: it maps
-	// MODULE.FUNCTION to the agent name of a tool. The plugin needs these tools.
+	// MODULE.FUNCTION to the agent name of a tool. Needs.Tools must cover these tools.
 	HostFunctions map[string]string `json:"host_functions,omitempty"`
 	// Requires names the features of the contract that the plugin cannot work without,
 	// see [Features]. A host that lacks one refuses the plugin and names the feature.
@@ -52,7 +52,7 @@ type Tool struct {
 	Title        string          `json:"title,omitempty"`
 	Description  string          `json:"description"`
 	InputSchema  json.RawMessage `json:"input_schema"`            // JSON Schema 2020-12, an object at the root
-	OutputSchema json.RawMessage `json:"output_schema,omitempty"` // schema of Result.Value; none means any
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"` // schema of Result.Value; none allows any value
 	Hints        Hints           `json:"hints,omitzero"`
 	Approval     Approval        `json:"approval,omitempty"`
 	Deferrable   Deferrable      `json:"deferrable,omitempty"`
@@ -64,8 +64,8 @@ type Tool struct {
 	Argv    bool    `json:"argv,omitempty"`
 	Command Command `json:"command,omitzero"`
 	// For Extism plugins: Function is the export that the tool calls, by default the
-	// one with its name. Input is a template of the export's input; nil means all
-	// arguments as JSON.
+	// one that has the tool's name. Input is a template for the export's input; nil
+	// means all arguments as JSON.
 	Function string  `json:"function,omitempty"`
 	Input    *string `json:"input,omitempty"`
 	// For hyper-mcp plugins: MCPTool is the plugin's own name for the tool, and
@@ -79,12 +79,12 @@ type Hints struct {
 	SupportsBackground bool        `json:"supports_background,omitempty"` // may be spawned as a background run
 	Idempotent         bool        `json:"idempotent,omitempty"`          // repeating a call with the same arguments has no further effect
 	Readonly           bool        `json:"readonly,omitempty"`            // changes nothing outside the sandbox
-	Destructive        *bool       `json:"destructive,omitempty"`         // may delete or overwrite; nil is true unless Readonly
-	OpenWorld          *bool       `json:"open_world,omitempty"`          // interacts with systems outside the host; nil is true
+	Destructive        *bool       `json:"destructive,omitempty"`         // may delete or overwrite; nil means true unless Readonly
+	OpenWorld          *bool       `json:"open_world,omitempty"`          // interacts with systems outside the host; nil means true
 	Messages           bool        `json:"messages,omitempty"`            // its background runs read messages
 	LongRunning        bool        `json:"long_running,omitempty"`        // usually takes longer than an agent wants to wait
 	Concurrency        Concurrency `json:"concurrency,omitempty"`
-	PureInit           *bool       `json:"pure_init,omitempty"` // the instance may be snapshotted after init; nil is true
+	PureInit           *bool       `json:"pure_init,omitempty"` // the instance may be snapshotted after init; nil means true
 }
 
 // IsDestructive reports whether the tool may delete or overwrite something.
@@ -95,7 +95,7 @@ func (h Hints) IsDestructive() bool {
 	return *h.Destructive
 }
 
-// IsPureInit reports whether an instance may be snapshotted after its init.
+// IsPureInit reports whether an instance may be snapshotted after init.
 func (h Hints) IsPureInit() bool { return h.PureInit == nil || *h.PureInit }
 
 // Concurrency says whether calls of a tool may overlap within a session.
@@ -233,7 +233,7 @@ func (n Needs) With(more Needs) Needs {
 	return n
 }
 
-// Opt returns the optional needs, or the zero Needs.
+// Opt returns the optional needs, or the zero Needs if there are none.
 func (n Needs) Opt() Needs {
 	if n.Optional == nil {
 		return Needs{}
@@ -271,7 +271,7 @@ func (m *Manifest) AllNeeds() Needs {
 	return all
 }
 
-// Lookup returns the tool with that name.
+// Lookup returns the tool that has the given name.
 func (m *Manifest) Lookup(name string) (*Tool, bool) {
 	for i := range m.Tools {
 		if m.Tools[i].Name == name {
@@ -281,9 +281,9 @@ func (m *Manifest) Lookup(name string) (*Tool, bool) {
 	return nil, false
 }
 
-// AgentName returns the name of a tool for agents: plugin_tool, or only the
-// tool's name if it equals the plugin's. It has no dots and at most
-// [MaxAgentName] characters because clients and model APIs accept no more.
+// AgentName returns the name by which agents know a tool: plugin_tool, or only the tool's name
+// if it equals the plugin's. It has no dots and at most [MaxAgentName] characters because
+// clients and model APIs accept no more.
 func AgentName(plugin, tool string) string {
 	if plugin == tool {
 		return tool

@@ -14,8 +14,8 @@ var (
 )
 
 // Anthropic returns the result for Anthropic's Messages API: a tool_result block, for the
-// tool_use block with that id. Sounds and unsupported images become a description in text;
-// errors cannot contain images. Blank texts are left out, and an error always has a text.
+// tool_use block with that id. Sounds and unsupported images are replaced by a description in
+// text; errors cannot contain images. Blank texts are left out, and an error always has a text.
 func (r Result) Anthropic(id string) json.RawMessage {
 	type source struct {
 		Type      string `json:"type"`
@@ -52,8 +52,8 @@ func (r Result) Anthropic(id string) json.RawMessage {
 }
 
 // OpenAI returns the result for OpenAI's Chat Completions API: a message with the role tool,
-// for the tool call with that id. Such a message is only text: images and sounds become a
-// description.
+// for the tool call with that id. Such messages contain only text, so images and sounds are
+// replaced by a description.
 func (r Result) OpenAI(id string) json.RawMessage {
 	return marshal(struct {
 		Role       string `json:"role"`
@@ -62,9 +62,9 @@ func (r Result) OpenAI(id string) json.RawMessage {
 	}{"tool", id, texts(r.parts(nil))})
 }
 
-// OpenAIResponses returns the result for OpenAI's Responses API: a function_call_output
-// item, for the function_call item with that call_id. Sounds and unsupported images become
-// a description in text.
+// OpenAIResponses returns the result for OpenAI's Responses API: a function_call_output item,
+// for the function_call item with that call_id. Sounds and unsupported images are replaced by a
+// description in text.
 func (r Result) OpenAIResponses(callID string) json.RawMessage {
 	type item struct {
 		Type     string `json:"type"`
@@ -93,8 +93,9 @@ func (r Result) OpenAIResponses(callID string) json.RawMessage {
 }
 
 // Gemini returns the result for the Gemini API: a part with a functionResponse, for the
-// functionCall with that id and name. The id is empty if the call has none. Only Gemini 3
-// and later accept images in it. Sounds and unsupported images become a description in text.
+// functionCall with that id and name. The id is empty if the call has none. Only Gemini 3 and
+// later accept images in a functionResponse. Sounds and unsupported images are replaced by a
+// description in text.
 func (r Result) Gemini(id, name string) json.RawMessage {
 	type blob struct {
 		MIMEType string `json:"mimeType"`
@@ -145,8 +146,8 @@ func (p modelPart) dataURL() string {
 	return "data:" + p.mediaType + ";base64," + strings.Trim(string(encoded), `"`)
 }
 
-// IsImage reports whether data begins with the signature of an image of that media
-// type: image/jpeg, image/png, image/gif or image/webp. It does not decode the image.
+// IsImage reports whether data begins with the signature of an image of the given media type:
+// image/jpeg, image/png, image/gif or image/webp. It does not decode the image.
 func IsImage(media string, data []byte) bool {
 	// Package net/http would know more types, but would be part of every plugin.
 	head := string(data[:min(len(data), len("RIFF....WEBP"))])

@@ -67,8 +67,8 @@ func (t *Text) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &t.Default)
 }
 
-// In returns the template for a locale: the first that exists of its own, the one for
-// its language, the English one and the default. It is empty if none exists.
+// In returns the first template that exists among these: the one for the locale, the one for
+// its language, the English one and the default. It returns "" if none exists.
 func (t Text) In(locale string) string {
 	language, _, _ := strings.Cut(locale, "-")
 	for _, l := range []string{locale, language, "en"} {
@@ -79,10 +79,10 @@ func (t Text) In(locale string) string {
 	return t.Default
 }
 
-// Narrate returns the status text of a phase for the arguments of a call, or "" without
-// a template. An ellipsis stands for a missing argument. The text is one line of at
-// most 300 characters, with up to 60 of each argument. The caller must leave out secret
-// arguments.
+// Narrate returns the status text of a phase for the arguments of a call, or "" if the tool has
+// no template for it. An ellipsis stands for a missing argument. The text is one line of at
+// most 300 characters, and shows at most 60 characters of each argument. The caller must leave
+// out secret arguments.
 func (t *Tool) Narrate(phase Phase, locale string, args json.RawMessage) string {
 	text := map[Phase]Text{PhaseStarted: t.Narration.Started, PhaseFinished: t.Narration.Finished, PhaseFailed: t.Narration.Failed}[phase]
 	template := text.In(locale)

@@ -36,8 +36,8 @@ const (
 // cause goes to the operator's log.
 const InternalMessage = "An internal error occurred while executing the tool"
 
-// Result is the outcome of one call, as shown to agents, by the command line with
-// --json and by all protocols.
+// Result is the outcome of one call. Agents, all protocols, and the command line with --json
+// show it in this form.
 type Result struct {
 	Kind       Kind            `json:"kind"`
 	Value      json.RawMessage `json:"value,omitempty"`   // the tool's result, on success
@@ -77,8 +77,8 @@ type Usage struct {
 	// StartupFuel is the part of Fuel used to start the plugin up. Each call pays for
 	// it, even if it continues from a snapshot. 0 means that starting up does nothing.
 	StartupFuel int64 `json:"startup_fuel,omitempty"`
-	// Startup is the part of Wall before a plugin with StartupFuel was ready. It is
-	// short for a call that continues from a snapshot.
+	// Startup is how much of Wall passed until the plugin was ready, if it has
+	// StartupFuel. It is short for a call that continues from a snapshot.
 	Startup time.Duration `json:"startup_ns,omitempty"`
 }
 

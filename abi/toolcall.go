@@ -23,7 +23,7 @@ type FoundTools struct {
 // FoundTool is a tool that a plugin may call.
 type FoundTool struct {
 	Name        string `json:"name"`        // name for tool.call
-	Declaration string `json:"declaration"` // a TypeScript method
+	Declaration string `json:"declaration"` // declaration of a TypeScript method
 	Description string `json:"description"`
 }
 
