@@ -41,10 +41,11 @@ func (c *Call) Tool() string { return c.tool }
 // Facts returns the facts of the call.
 func (c *Call) Facts() Facts { return c.facts() }
 
-// Config returns the operator's setting of that name for the plugin, or "".
+// Config returns what the operator set for the plugin under that name, or "".
 func (c *Call) Config(name string) string { return c.facts().Config[name] }
 
-// Err returns [ErrCanceled] once another method has returned it, and nil before.
+// Err returns nil until another method has returned [ErrCanceled], and [ErrCanceled] from then
+// on.
 func (c *Call) Err() error {
 	if c.canceled.Load() {
 		return ErrCanceled
@@ -52,11 +53,11 @@ func (c *Call) Err() error {
 	return nil
 }
 
-// Output returns a writer for the live output of the call, unbuffered. It is the same stream as
-// [os.Stdout].
+// Output returns an unbuffered writer for the live output of the call. It writes to the same
+// stream as [os.Stdout].
 func (c *Call) Output() io.Writer { return stream{c, abi.StreamOutput} }
 
-// Stderr returns a writer for the second live output of the call. It is the same stream as
+// Stderr returns a writer for the call's second stream of live output, the same stream as
 // [os.Stderr].
 func (c *Call) Stderr() io.Writer { return stream{c, abi.StreamStderr} }
 
@@ -96,10 +97,10 @@ func (c *Call) Write(s abi.Stream, data []byte) error {
 // progressStream stands for progress reports in a WriteError.
 const progressStream abi.Stream = -1
 
-// Progress reports that done out of total is finished, in any unit; a negative
-// total means that it is unknown. The message may be empty. It is cheap: call it
-// every few milliseconds of work. It returns [ErrCanceled] once the call is being
-// stopped, and a [*WriteError] for NaN and for a message that is not UTF-8.
+// Progress reports that done out of total is finished, in any unit; a negative total means that
+// it is unknown. The message may be empty. Reports are cheap: send one every few milliseconds
+// of work. Progress returns [ErrCanceled] once the call is being stopped, and a [*WriteError]
+// for NaN and for a message that is not UTF-8.
 func (c *Call) Progress(done, total float64, message string) error {
 	return c.code(progressStream, c.host.Progress(done, total, message))
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/toolhost/toolhost/internal/typed"
 )
 
-// Host calls the host's capability op with the request as JSON, and decodes the
-// response into response, a pointer or nil. The error is a [*HostError] if the host
-// refuses or fails. Other goroutines run while it waits.
+// Host calls the host's capability op with the request as JSON, and decodes the response into
+// response, a pointer or nil. The error is a [*HostError] if the host refuses or fails. Other
+// goroutines run while Host waits.
 func (c *Call) Host(op string, request, response any) error {
 	return c.HostContext(context.Background(), op, request, response)
 }
 
-// HostContext is like Host, but cancels the operation when ctx is done. It then returns
-// the error of ctx, unless the operation has already ended. Only operations that wait
-// can be canceled.
+// HostContext is like [Call.Host], but cancels the operation when ctx is done. It then returns
+// the error of ctx, unless the operation has already ended. Only operations that wait can be
+// canceled.
 func (c *Call) HostContext(ctx context.Context, op string, request, response any) error {
 	data, err := typed.Marshal(request)
 	if err != nil {
@@ -83,8 +83,8 @@ func (c *Call) failure(op string, code int32, answer []byte) error {
 	return &HostError{Op: op, Code: f.Code, Message: f.Message}
 }
 
-// Sleep waits, rounded up to a millisecond. If the call is stopped, it returns early
-// with an error matching [ErrCanceled]. Without the grant clock the error matches
+// Sleep waits for d, rounded up to a whole millisecond. If the call is stopped, it returns
+// early with an error matching [ErrCanceled]. If the clock is not granted, the error matches
 // [ErrDenied].
 func (c *Call) Sleep(d time.Duration) error {
 	if d <= 0 {
@@ -100,17 +100,16 @@ type checkpoint struct {
 	Data []byte `json:"data,omitempty"`
 }
 
-// SaveCheckpoint stores up to 1 MiB with a background run, in place of an earlier
-// checkpoint, so that its next attempt can resume. It is durable when it returns nil,
-// and waits while the host's disk is full. It costs a million units of fuel and a
-// write to disk: save every few seconds of work. In a call that is not a background
-// run it does nothing and returns nil.
+// SaveCheckpoint stores up to 1 MiB with a background run, in place of an earlier checkpoint,
+// so that its next attempt can resume. If it returns nil, the checkpoint has been saved
+// durably. It waits while the host's disk is full. It costs a million units of fuel and a write
+// to disk, so save only every few seconds of work. In a call that is not a background run it
+// does nothing and returns nil.
 func (c *Call) SaveCheckpoint(data []byte) error {
 	return unlessDenied(c.Host("checkpoint.save", checkpoint{data}, nil))
 }
 
-// LoadCheckpoint returns the last checkpoint of an earlier attempt of the run, or
-// nil.
+// LoadCheckpoint returns the checkpoint that earlier attempts of the run saved last, or nil.
 func (c *Call) LoadCheckpoint() ([]byte, error) {
 	var saved checkpoint
 	err := c.Host("checkpoint.load", struct{}{}, &saved)
@@ -131,18 +130,18 @@ type report struct {
 	Summary *string `json:"summary,omitempty"`
 }
 
-// Status reports in a few words what the tool is doing. It replaces the previous
-// status. The host shows about 200 characters of it. A host that does not support it
-// ignores it.
+// Status reports in a few words what the tool is doing. The text replaces the previous status.
+// The host shows about 200 characters of it. A host that does not support this ignores the
+// report.
 func (c *Call) Status(text string) error { return c.report(report{Status: &text}) }
 
-// ProgressUnit sets the unit of the numbers of [Call.Progress], such as "files", from
-// the next report on. A host that does not support it ignores it.
+// ProgressUnit sets the unit of the numbers that [Call.Progress] reports from then on, such as
+// "files". A host that does not support this ignores it.
 func (c *Call) ProgressUnit(unit string) error { return c.report(report{Unit: &unit}) }
 
-// Summary reports the outcome of the call in a sentence or two, for notices and lists
-// that do not show the result. The host keeps about 500 characters of the last one. A
-// host that does not support it ignores it.
+// Summary reports the outcome of the call in a sentence or two, for notices and lists that do
+// not show the result. The host keeps about 500 characters of the last summary. A host that
+// does not support this ignores the report.
 func (c *Call) Summary(text string) error { return c.report(report{Summary: &text}) }
 
 func (c *Call) report(r report) error {
@@ -160,10 +159,10 @@ type (
 	Answer   = abi.Answer
 )
 
-// Ask asks the user all questions at once, each under a key that the plugin
-// chooses, and waits for the answers. Ask before the tool changes anything: a client
-// may answer by repeating the call, which runs the tool from its beginning. Without
-// the grant ask, or if the client cannot ask, the error matches [ErrDenied].
+// Ask asks the user all questions at once, each under a key that the plugin chooses, and waits
+// for the answers. Ask before the tool changes anything: a client may answer by repeating the
+// call, which runs the tool from its beginning. If asking is not granted, or the client cannot
+// ask, the error matches [ErrDenied].
 func (c *Call) Ask(questions map[string]Question) (map[string]Answer, error) {
 	var out abi.Answers
 	err := c.Host("ask", abi.Questions{Questions: questions}, &out)

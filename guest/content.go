@@ -11,12 +11,12 @@ type Block = abi.Block
 // TextBlock returns a text block.
 func TextBlock(text string) Block { return Block{Type: "text", Text: text} }
 
-// ImageBlock returns an image block. The media type is that of the data, such as image/png.
+// ImageBlock returns an image block. mimeType is the media type of the data, such as image/png.
 func ImageBlock(data []byte, mimeType string) Block {
 	return Block{Type: "image", Data: data, MIMEType: mimeType}
 }
 
-// AudioBlock returns an audio block. The media type is that of the data, such as audio/wav.
+// AudioBlock returns an audio block. mimeType is the media type of the data, such as audio/wav.
 func AudioBlock(data []byte, mimeType string) Block {
 	return Block{Type: "audio", Data: data, MIMEType: mimeType}
 }

@@ -33,7 +33,7 @@
 //
 // # Schemas
 //
-// Struct fields are named by their json tag. A field is required unless it is a
+// Struct fields get their names from their json tags. A field is required unless it is a
 // pointer, is tagged omitempty or omitzero, or has a default. Further tags:
 //
 //	tag       JSON Schema                    on
@@ -48,9 +48,9 @@
 //	example   examples                       every field; JSON, but strings as they are
 //	secret    writeOnly, if "true"           every field; neither shown nor stored with a background run
 //
-// A tag that would have no effect is an error of the manifest: an unknown key in
-// arguments, a value of secret other than "true" or "false", and a tag of a field that
-// is not exported. Tags of other encoders, such as yaml, are allowed.
+// A tag that would have no effect is an error of the manifest. Such errors are unknown tags in
+// arguments, values of the tag secret other than "true" or "false", and tags of fields that are
+// not exported. Tags of other encoders, such as yaml, are allowed.
 //
 // Invalid UTF-8 in a result is a tool error. Return other bytes as []byte. A nil slice,
 // map or pointer in a result is null, and the output schema says so. For a field whose
@@ -89,7 +89,7 @@
 //     the tool had panicked. The stacks of all goroutines go to the operator's log.
 //   - When the tool returns, its other goroutines end where they are, and their operations
 //     are canceled.
-//   - Without the grant clock, time stands still while an operation is pending. While
+//   - If the clock is not granted, time stands still while an operation is pending. While
 //     none is, it jumps to the first timer.
 //   - A stop ends waiting operations with [ErrCanceled], but not time.Sleep: use
 //     [Call.Sleep], or sleep for short times.

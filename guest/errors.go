@@ -13,12 +13,13 @@ var (
 	ErrRefused  = errors.New("refused by the host") // matched by each [*WriteError]
 	ErrDenied   = errors.New("not granted")         // matched by a [*HostError]: the operator has not granted the capability
 	ErrLimit    = errors.New("limit reached")       // matched by a [*HostError]: the operator allows no more
-	ErrConflict = errors.New("changed meanwhile")   // matched by a [*HostError]: the stored value has another version
+	ErrConflict = errors.New("changed meanwhile")   // matched by a [*HostError]: the stored value has a different version from the expected one
 	ErrUnknown  = errors.New("unknown capability")  // matched by a [*HostError]: this host does not have it
 	ErrLost     = errors.New("lost")                // matched by a [*HostError]: the operation had begun when its host died, and may have taken effect
 )
 
-// Errorf makes a tool error. It is [fmt.Errorf]: a tool may return any other error too.
+// Errorf makes a tool error. It is the same as [fmt.Errorf]: a tool may return any other error
+// too.
 func Errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
 // Connection names the account or service that the user must connect before the tool can work.
@@ -60,8 +61,8 @@ func (e *WriteError) Error() string {
 // Is makes the error match [ErrRefused].
 func (e *WriteError) Is(target error) bool { return target == ErrRefused }
 
-// HostError is the failure of a host capability. It matches [ErrDenied],
-// [ErrUnknown], [ErrConflict], [ErrLimit], [ErrCanceled] and [ErrLost] by its code.
+// HostError is the failure of a host capability. Depending on its code, it matches [ErrDenied],
+// [ErrUnknown], [ErrConflict], [ErrLimit], [ErrCanceled] or [ErrLost].
 type HostError struct {
 	Op      string
 	Code    string // denied, unknown, invalid, failed, limit, canceled, conflict or lost

@@ -1,6 +1,6 @@
 package guest
 
-// folders is a Host in which the plugin's folders have other paths than in the sandbox.
+// folders is a Host in which the plugin's folders have different paths than in the sandbox.
 type folders interface {
 	Folder(path string) string
 }

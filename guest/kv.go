@@ -30,21 +30,20 @@ type StoredValue struct {
 // has the version 0 and leaves the pointer's target as it is.
 func (k KV) Get(key string, value any) (version int64, err error) { return k.values.get(key, value) }
 
-// Set stores a value as JSON, durably. The last write wins. It costs a million units of
-// fuel and a write to disk. If a limit of the store is exceeded, the error matches
-// [ErrLimit].
+// Set stores a value as JSON, durably. The last write wins. Each write costs a million units of
+// fuel and a write to disk. If a limit of the store is exceeded, the error matches [ErrLimit].
 func (k KV) Set(key string, value any) error { return k.SetFor(key, value, 0) }
 
-// SetFor is like Set, but the value expires after ttl, at most ten years; 0 means
+// SetFor is like [KV.Set], but the value expires after ttl, which is at most ten years; 0 means
 // never.
 func (k KV) SetFor(key string, value any, ttl time.Duration) error {
 	_, err := k.values.set(key, value, nil, ttl)
 	return err
 }
 
-// SetIf is like [KV.SetFor], but writes only if the stored value has that version;
-// 0 means that there is none. It returns the new version. Otherwise the error
-// matches [ErrConflict]: get the value again.
+// SetIf is like [KV.SetFor], but writes only if the stored value has the given version, where 0
+// means that there is no value yet. It returns the new version. If the stored version is a
+// different one, the error matches [ErrConflict]: get the value again.
 func (k KV) SetIf(key string, value any, version int64, ttl time.Duration) (int64, error) {
 	return k.values.set(key, value, &version, ttl)
 }

@@ -13,10 +13,10 @@ type Message struct {
 	Data json.RawMessage `json:"message"`
 }
 
-// Receive waits for the next message to the run, in the order they were sent, and
-// returns it. It returns nil if none arrives in time. The tool needs the hint messages.
-// If the call is stopped while it waits, the error matches [ErrCanceled]; in a call
-// that is not a background run it matches [ErrDenied].
+// Receive waits for the next message to the run and returns it. Messages arrive in the order
+// they were sent. Receive returns nil if none arrives within the given time. The tool needs the
+// hint messages. If the call is stopped while it waits, the error matches [ErrCanceled]; in a
+// call that is not a background run it matches [ErrDenied].
 //
 // A message is acknowledged when Receive is called again and asks the host for more. If
 // the host goes down before that, the message is delivered again to the next attempt:

@@ -15,11 +15,11 @@ import (
 //	SupportsBackground bool        may be spawned as a background run
 //	Idempotent         bool        calling it again with the same arguments changes nothing more
 //	Readonly           bool        changes nothing outside the sandbox: its folders are mounted read-only
-//	Destructive        *bool       may delete or overwrite; nil is true unless Readonly
-//	OpenWorld          *bool       talks to things outside the host; nil is true
+//	Destructive        *bool       may delete or overwrite; nil means true unless Readonly
+//	OpenWorld          *bool       talks to things outside the host; nil means true
 //	LongRunning        bool        usually takes longer than an agent wants to wait
-//	Concurrency        Concurrency parallel or serial calls within a session; empty is parallel
-//	PureInit           *bool       calls may start from a copy of the state after start-up; nil is true
+//	Concurrency        Concurrency parallel or serial calls within a session; empty means parallel
+//	PureInit           *bool       calls may start from a copy of the state after start-up; nil means true
 //	Messages           bool        its background runs read messages that are sent to them
 type Hints = abi.Hints
 
@@ -59,7 +59,7 @@ type FileNeed = abi.FileNeed
 
 // HTTPNeed describes HTTP requests that a plugin must be able to make.
 //
-//	URL     string   https://HOST/PATH: HOST *.example.com matches one more label, and a final /* everything below
+//	URL     string   https://HOST/PATH: the * in *.example.com stands for exactly one label, and a final /* for everything below
 //	Methods []string in upper case; none means GET and HEAD, * means all
 type HTTPNeed = abi.HTTPNeed
 
@@ -72,7 +72,7 @@ type Narration = abi.Narration
 
 // Text is a status text, or one for each locale.
 //
-//	Default  string            if there are no locales
+//	Default  string            used if there is none for the locale
 //	ByLocale map[string]string by language tag, such as de-CH
 type Text = abi.Text
 
@@ -104,7 +104,7 @@ type Plugin struct {
 type Tool struct {
 	Name        string // [a-z][a-z0-9_]*; a tool with its plugin's name is known by that name alone
 	Title       string
-	Description string // all that a model knows of the tool
+	Description string // all that a model knows about the tool
 	Handler     Handler
 	Hints       Hints
 	Needs       Needs // in addition to those of the plugin

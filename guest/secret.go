@@ -1,8 +1,8 @@
 package guest
 
-// SecretExists reports whether a secret has a value. The operator names the secret in a
-// rule of the plugin's grant http, and the host adds it to the requests that the rule
-// allows: a plugin never sees it. For any other name the error matches [ErrDenied].
+// SecretExists reports whether a secret has a value. The operator names the secret in a rule of
+// the plugin's grant http, and the host adds the value to the requests that the rule allows: a
+// plugin never sees it. For a secret that no rule names, the error matches [ErrDenied].
 //
 // A request that needs a secret without a value ends the call, and the agent learns
 // what to connect. Call SecretExists first only if the tool can work without the

@@ -22,16 +22,16 @@ func (s Session) Get(key string, value any) (version int64, err error) {
 	return s.values.get(key, value)
 }
 
-// Set stores a value as JSON. The last write wins. It costs a million units of fuel and
+// Set stores a value as JSON. The last write wins. Each write costs a million units of fuel and
 // a write to disk.
 func (s Session) Set(key string, value any) error {
 	_, err := s.values.set(key, value, nil, 0)
 	return err
 }
 
-// SetIf is like Set, but writes only if the stored value has that version; 0 means
-// that there is none. It returns the new version. Otherwise the error matches
-// [ErrConflict]: get the value again.
+// SetIf is like [Session.Set], but writes only if the stored value has the given version, where
+// 0 means that there is no value yet. It returns the new version. If the stored version is a
+// different one, the error matches [ErrConflict]: get the value again.
 func (s Session) SetIf(key string, value any, version int64) (int64, error) {
 	return s.values.set(key, value, &version, 0)
 }

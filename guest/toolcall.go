@@ -12,14 +12,14 @@ import (
 // ToolAnswer is the outcome of calling another tool.
 type ToolAnswer = abi.ToolAnswer
 
-// CallTool calls another tool by the name that agents use, and decodes its result into
-// result, a pointer or nil. The tool must be in Plugin.Needs.Tools and granted;
-// otherwise the error matches [ErrDenied]. The tool runs in the session of this call.
-// The host makes the same checks as for an agent, so the tool may need approval. Its
-// fuel and time count toward this call's.
+// CallTool calls another tool by the name that agents use, and decodes its result into result,
+// a pointer or nil. The tool must be in Plugin.Needs.Tools and granted; otherwise the error
+// matches [ErrDenied]. The tool runs in the session of this call. The host makes the same
+// checks as for an agent, so the tool may need approval. Its fuel and time count toward those
+// of this call.
 //
-// If the tool has no result, the error is a [*ToolError]. Return it unchanged to pass
-// on to your own caller that a connection is required.
+// If the tool does not return a result, the error is a [*ToolError]. Return it unchanged: if
+// the tool requires a connection, your own caller then learns which one.
 func (c *Call) CallTool(name string, args, result any) error {
 	answer, err := c.ToolAnswer(name, args, 0)
 	if err != nil {
@@ -37,9 +37,9 @@ func (c *Call) CallTool(name string, args, result any) error {
 	return nil
 }
 
-// ToolAnswer is like CallTool, but returns every outcome of a tool, with its content:
-// failures of any kind are not errors here. timeout limits the tool's time; 0 means
-// the tool's own limit.
+// ToolAnswer is like [Call.CallTool], but returns every outcome of the tool, with its content:
+// failures of any kind are not errors here. timeout limits the tool's time; 0 means the tool's
+// own limit.
 func (c *Call) ToolAnswer(name string, args any, timeout time.Duration) (ToolAnswer, error) {
 	data, err := typed.Marshal(args)
 	if err != nil {
@@ -67,7 +67,7 @@ type ToolError struct {
 
 func (e *ToolError) Error() string { return e.Tool + ": " + e.Answer.Error }
 
-// As lets a tool return the error to require the connection that the called tool needs.
+// As lets a tool return the error in order to require the same connection as the called tool.
 func (e *ToolError) As(target any) bool {
 	to, ok := target.(**connectionError)
 	if !ok || e.Answer.Kind != abi.ConnectionRequired || e.Answer.Connection == nil {

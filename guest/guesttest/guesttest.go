@@ -25,9 +25,9 @@ import (
 )
 
 // Check fails the test if a host would refuse the plugin's manifest, or if an example does not
-// return its stated result. Each example is a subtest. Folders that the tool or its plugin needs,
-// or can use, are copies of folders in testdata: /work is a copy of testdata/work. See
-// [guest.Call.Folder]. The clock is real, even if the plugin does not need one.
+// return its stated result. Each example is a subtest. The folders that the tool or its plugin
+// needs, or can use, are copies of folders in testdata: /work is a copy of testdata/work. See
+// [guest.Call.Folder]. The clock is real, even if the plugin does not need a real one.
 func Check(t *testing.T, p *guest.Plugin) {
 	t.Helper()
 	m, err := p.Manifest()

@@ -69,7 +69,7 @@ type Host struct {
 // Outcome is the result of a call with its output, progress and logs.
 type Outcome struct {
 	abi.Result
-	Stdout, Stderr string // without writes to os.Stdout and os.Stderr
+	Stdout, Stderr string // live output, except what is written to os.Stdout and os.Stderr
 	Progress       []Progress
 	Logs           []Log
 	Questions      []guest.Question // asked by the tool, if the host has Answers; questions asked at once are sorted by key
@@ -102,9 +102,9 @@ func (o Outcome) String() string {
 // Call calls a tool with the zero [Host].
 func Call(p *guest.Plugin, tool string, args any) Outcome { return Host{}.Call(p, tool, args) }
 
-// Call calls a tool. The arguments are args as JSON. Like every host, it adds the
-// defaults of the tool's input schema, and arguments that do not fit the schema are a
-// tool error.
+// Call calls a tool. Its arguments are args, encoded as JSON. Like every host, Call adds the
+// defaults of the tool's input schema, and arguments that do not fit the schema are a tool
+// error.
 func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
 	data, err := json.Marshal(args)
 	if err != nil {
@@ -280,8 +280,8 @@ func (c *call) Call(op string, request []byte) int32 {
 	return code
 }
 
-// Await is like Call, but several goroutines may use it at a time. It cannot end a capability of the test
-// early.
+// Await is like Call, but several goroutines may use it at a time. It cannot end a capability
+// of the test early.
 func (c *call) Await(_ <-chan struct{}, op string, request []byte) (code int32, response []byte) {
 	answer, err := c.use(op, request)
 	if err != nil {

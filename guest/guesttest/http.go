@@ -30,8 +30,8 @@ type Exchange struct {
 	Bytes   []byte      `json:"bytes,omitempty"` // body, if it is not text
 }
 
-// Play responds to requests with exchanges, for [Host.HTTP]. Each exchange answers
-// one request with its method, URL and body. If several match, the first is used. A
+// Play responds to requests with the given exchanges, for [Host.HTTP]. Each exchange answers
+// one request that has the same method, URL and body. If several match, the first is used. A
 // request without a match fails.
 func Play(exchanges ...Exchange) http.RoundTripper {
 	return &player{left: slices.Clone(exchanges)}
@@ -40,9 +40,9 @@ func Play(exchanges ...Exchange) http.RoundTripper {
 // RecordEnv is the environment variable that makes [Recorded] record.
 const RecordEnv = "TOOLHOST_RECORD"
 
-// Recorded plays the exchanges in a JSON file, as [Play] does. With TOOLHOST_RECORD=1 in
-// the environment it makes the requests and writes the file. It does not record request
-// headers. Look for secrets in the file before you commit it.
+// Recorded plays the exchanges in a JSON file, as [Play] does. With TOOLHOST_RECORD=1 in the
+// environment it makes real requests instead, and writes the exchanges to the file. It does not
+// record request headers. Look for secrets in the file before you commit it.
 func Recorded(t testing.TB, file string) http.RoundTripper {
 	t.Helper()
 	if os.Getenv(RecordEnv) == "1" {

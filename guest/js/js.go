@@ -1,7 +1,7 @@
 // Package js makes plugins from JavaScript: it appends a module to the runtime that runs it.
 //
-// The runtime is QuickJS with a shim for the contract. build.sh builds it, and the result
-// is checked in. Plugins of this package share its compiled code.
+// The runtime is QuickJS with a shim for the contract. build.sh builds it, and the result is
+// checked in. All plugins made by this package share the runtime's compiled code.
 package js
 
 import (
@@ -22,8 +22,8 @@ var prelude string
 //go:embed src/web.js
 var web string
 
-// Files is the module "node:fs/promises" of tools, which uses the folders of the
-// plugin.
+// Files is the source of the module "node:fs/promises" that tools can import. It uses the
+// folders of the plugin.
 //
 //go:embed src/fs.js
 var Files string
@@ -33,7 +33,7 @@ var Files string
 //go:embed toolhost.d.ts
 var Types []byte
 
-// Library is the module "toolhost" that tools import from.
+// Library is the source of the module "toolhost" that tools import.
 const Library = "export const { tool, ToolError, HostError, ToolCallError, ConnectionRequired } = globalThis.toolhost;\n"
 
 // Plugin returns a plugin with the tools that an ES module exports. The module must not

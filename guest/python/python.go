@@ -1,7 +1,7 @@
 // Package python contains the runtime of plugins in Python: CPython 3.13 as a module of
-// toolhost_v1, with its standard library and the SDK (src/toolhost), built by build.sh. A
-// plugin is the runtime with a script in a custom section. The package has 4 MB of data:
-// only programs that build plugins should import it.
+// toolhost_v1, with its standard library and the SDK (src/toolhost). build.sh builds it. A
+// plugin is this runtime with a script in a custom section. The package has 4 MB of data: only
+// programs that build plugins should import it.
 package python
 
 import (

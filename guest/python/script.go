@@ -36,8 +36,8 @@ const (
 // folder tests) and names that begin with a dot are left out. The same files always
 // produce the same bytes.
 //
-// The errors are [ErrNoTool], [ErrImpure], [ErrTwice] and [ErrLarge], each with the file's
-// name, and any error of reading the project.
+// The errors are [ErrNoTool], [ErrImpure], [ErrTwice] and [ErrLarge], each with the name of the
+// file, and the errors that occur while the project is read.
 func Script(project fs.FS) ([]byte, error) {
 	files := archive{}
 	if err := files.addModules(project); err != nil {
