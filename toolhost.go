@@ -73,11 +73,11 @@ func Main() { host.CompilerMain() }
 // Config configures a Service. Its zero value has no plugins. Paths are relative to the
 // working directory.
 type Config struct {
-	Plugins []string // folders of plugins; those that are missing or that others can write to are among the Problems
+	Plugins []string // folders of plugins; the Problems include those that are missing or that others can write to
 	Grants  Grants   // what plugins may use; nothing by default
 	Tools   []Tool   // the program's own functions, which are not sandboxed
 
-	Data  string // folder that keeps runs beyond the life of the process; if empty, they are in memory only
+	Data  string // folder in which runs outlive the process; if empty, they are kept in memory only
 	Cache string // folder for compiled plugins; if empty, the folder named cache in Data, or memory if there is no Data
 
 	Watch   bool                                        // reload plugins when their files change
@@ -150,7 +150,8 @@ func (t Tools) OpenAI() []json.RawMessage { return t.as(Definition.OpenAI) }
 // OpenAIResponses returns the tools for OpenAI's Responses API.
 func (t Tools) OpenAIResponses() []json.RawMessage { return t.as(Definition.OpenAIResponses) }
 
-// Gemini returns the tools for the Gemini API: functionDeclarations of one of its tools.
+// Gemini returns the tools for the Gemini API, as the functionDeclarations of one entry in its
+// list of tools.
 func (t Tools) Gemini() []json.RawMessage { return t.as(Definition.Gemini) }
 
 // MCP returns the tools for the result of tools/list.
@@ -174,9 +175,9 @@ func WithKey(key string) Option { return func(r *Request) { r.Key = key } }
 // WithLimits limits the call. Zero fields keep the limits of the tool.
 func WithLimits(l Limits) Option { return func(r *Request) { r.Limits = l } }
 
-// Call calls a tool by the name that the model uses. The arguments are a JSON object; nil
-// is an empty one. The result is for the model, and always valid: see [Result.Text]. The
-// error is for the program: see [server.Service.Call].
+// Call calls a tool by the name that the model uses. The arguments are a JSON object; nil means
+// an empty one. The result is for the model, and always valid: see [Result.Text]. The error is
+// for the program: see [server.Service.Call].
 //
 // A call that takes long continues as a background run, which the result names.
 func (s Session) Call(ctx context.Context, tool string, args json.RawMessage, options ...Option) (Result, error) {
@@ -207,9 +208,9 @@ func (s Session) Ended(ctx context.Context) (text string, shown func(context.Con
 // closed or its storage fails.
 const lookAgain = time.Second
 
-// Wait waits until Ended has something to say, and reports true. It reports false if Ended
-// has nothing to say, and no active run will change that. It does not return when a run
-// asks its user something. The error is the cause of ctx if that ends first, an error of
+// Wait waits until Ended has something to say, and then reports true. It reports false if Ended
+// has nothing to say, and no active run will change that. It does not return when a run asks
+// its user something. The error is the cause of ctx if that ends first, an error of
 // [server.Service.StorageErr], or one matching [host.ErrClosed].
 func (s Session) Wait(ctx context.Context) (more bool, err error) {
 	watching, stop := context.WithCancel(ctx)

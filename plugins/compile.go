@@ -11,14 +11,14 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// Compile compiles the plugins that have not been called yet, several at a time, so
-// that their first calls need not wait. If the host has a folder for compiled code,
-// the code is stored there and takes no memory before the first call. Plugins that a
-// reload adds in the meantime are not compiled.
+// Compile compiles the plugins that have not been called yet, several at a time, so that their
+// first calls need not wait. If the host has a folder for compiled code, the code is stored
+// there and takes up no memory before the first call. Plugins that a reload adds in the
+// meantime are not compiled.
 //
-// After each plugin it calls progress, unless that is nil, with the number of plugins
-// done and in total, the file and its error; these calls do not overlap. The returned
-// error joins the errors of the plugins, or is the cause of ctx.
+// After each plugin it calls progress, unless that is nil, with the number of plugins done so
+// far, the number of all of them, the plugin's file and its error; these calls do not overlap.
+// The returned error joins the errors of the plugins, or is the cause of ctx.
 func (r *Registry) Compile(ctx context.Context, progress func(done, total int, file string, err error)) error {
 	if err := r.describe(ctx, false, nil); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (r *Registry) Compile(ctx context.Context, progress func(done, total int, f
 	return errors.Join(errs...)
 }
 
-// Compile compiles the plugin unless it is compiled, so that its next call need not
+// Compile compiles the plugin unless it is already compiled, so that its next call need not
 // wait. The error names the file, or is the cause of ctx.
 func (p *Plugin) Compile(ctx context.Context) error {
 	if _, err := p.use(ctx, host.CompileOptions{}); err != nil {
@@ -327,20 +327,20 @@ func (p *Plugin) failure() error {
 	return failed
 }
 
-// CompileAhead compiles plugins before their first call, one at a time and at low
-// priority, and after each reload the new ones. Plugins without a known manifest come
-// first, see [Registry.DescribeAhead]. It returns when ctx is done. A plugin that
-// does not compile becomes a problem.
+// CompileAhead compiles plugins before their first call, one at a time and at low priority.
+// After each reload it compiles the new ones. Plugins without a known manifest come first, see
+// [Registry.DescribeAhead]. CompileAhead returns when ctx is done. A plugin that does not
+// compile becomes a problem.
 //
-// If the host keeps compiled code in a folder, the code takes no memory before the
-// first call. Start CompileAhead or DescribeAhead once.
+// If the host keeps compiled code in a folder, the code takes up no memory before the first
+// call. Start either CompileAhead or DescribeAhead, and only once.
 func (r *Registry) CompileAhead(ctx context.Context, report func(Changes)) {
 	r.ahead(ctx, report, true)
 }
 
-// DescribeAhead compiles only the plugins whose manifests are not known, like
-// CompileAhead, and runs their describe functions. It calls report with the resulting
-// changes, unless report is nil.
+// DescribeAhead is like [Registry.CompileAhead], but compiles only the plugins whose manifests
+// are not known, and runs their describe functions. It calls report with the resulting changes,
+// unless report is nil.
 func (r *Registry) DescribeAhead(ctx context.Context, report func(Changes)) {
 	r.ahead(ctx, report, false)
 }

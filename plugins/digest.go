@@ -17,9 +17,9 @@ import (
 	"github.com/toolhost/toolhost/internal/watch"
 )
 
-// Digest returns the SHA-256 of the plugin's file in hex, as loaded. It identifies a
-// build, and is recorded in locks. If the file has changed since, the error is
-// [ErrChanged]; it also matches [ErrReplaced] once the registry has reloaded.
+// Digest returns the SHA-256 of the plugin's file as it was loaded, in hex. It identifies a
+// build, and is recorded in locks. If the file has changed since it was loaded, the error is
+// [ErrChanged]; once the registry has reloaded, the error also matches [ErrReplaced].
 //
 // The digest is computed on demand and cached by device, inode, size and change time. A
 // program cannot change a file and preserve these without setting the clock. The digest
@@ -72,8 +72,8 @@ func (p *Plugin) learn(s stamp, digest string) {
 	p.digests.add(s, digest)
 }
 
-// ReadDigests computes the unknown digests of the loaded plugins, several at a time,
-// and returns those that failed. The error is the cause of ctx.
+// ReadDigests computes the unknown digests of the loaded plugins, several at a time, and
+// returns a problem for each that it could not compute. The error is the cause of ctx.
 func (r *Registry) ReadDigests(ctx context.Context) ([]Problem, error) {
 	plugins := r.Plugins()
 	errs := make([]error, len(plugins))

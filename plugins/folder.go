@@ -24,11 +24,12 @@ type Folder struct {
 	// BuiltIn is true for plugins that are part of the program. Like those of a pack,
 	// they need no signature.
 	BuiltIn bool
-	// Source is the folder's source in a lock, such as a path as the operator wrote it.
-	// Empty means Path. For plugins that come with the program, see [Folder.LockSource].
+	// Source is what a lock records as the folder's source, such as a path as the
+	// operator wrote it. Empty means Path. For plugins that come with the program, see
+	// [Folder.LockSource].
 	Source string
-	// Resolved returns the entry in a lock for the folder's only plugin, in place of its
-	// file name. Nil means the file name.
+	// Resolved returns what a lock records for the folder's only plugin in place of the
+	// plugin's file name. Nil means the file name.
 	Resolved func() (string, error)
 
 	dir    string // path on disk, for watching it; empty for other file systems
@@ -44,9 +45,9 @@ func Dir(path string) Folder {
 	return Folder{Path: path, FS: dirFS{os.DirFS(path).(statDirFS), path}, dir: path}
 }
 
-// Single returns a folder with one plugin. Messages refer to it by the name of the
-// folder, such as a reference to a registry. The folder dir on disk, which changes
-// whenever the plugin does, is watched.
+// Single returns a folder with one plugin. Messages refer to the folder as name, which can be a
+// reference to a registry, for example. The registry watches dir, a folder on disk that changes
+// whenever the plugin does.
 func Single(name string, fsys fs.FS, dir string) Folder {
 	return Folder{Path: name, FS: fsys, dir: dir, single: true}
 }

@@ -50,8 +50,8 @@ func (l *loader) keepAccepted(p *Plugin) {
 	}
 }
 
-// KeepAs stores the files of the plugin in a folder of accepted plugins, see [Lock].
-// Existing files are marked as used.
+// KeepAs stores the files of the plugin in kept, a folder of accepted plugins: see [Lock].
+// Files that are already there are marked as used.
 func (p *Plugin) KeepAs(kept string, e *lock.Plugin) error {
 	dir := keptDir(kept, e)
 	if _, err := os.Stat(filepath.Join(dir, e.File())); err == nil {
@@ -147,8 +147,8 @@ func (l *loader) lockedFolder(i int, folder Folder, err error) (kept []*Plugin) 
 	return kept
 }
 
-// ForgetKept removes versions that this lock does not need and that have not been used for
-// a month.
+// ForgetKept removes from the folder kept those versions that the lock does not need and that
+// have not been used for a month.
 func ForgetKept(kept string, f *lock.File) error {
 	entries, err := os.ReadDir(kept)
 	if err != nil {

@@ -86,7 +86,7 @@ func (k Lock) readAfter(before *lock.File) (*lock.File, error) {
 	return before, fmt.Errorf("it cannot be used, and what it accepted earlier stays in force: %w", err)
 }
 
-// LockSource returns the folder's source in a lock. The source names of packs and
+// LockSource returns what a lock records as the folder's source. The source names of packs and
 // built-in folders are reserved: another folder with such a name gets a prefix, as in
 // "./starter".
 func (f Folder) LockSource() string {
@@ -107,8 +107,8 @@ func (f Folder) LockSource() string {
 	return cmp.Or(source, f.Path)
 }
 
-// Entry returns the plugin and its grants as an entry of the lock at that path. Its
-// errors are those of [Plugin.Digest].
+// Entry returns the plugin and its grants as an entry for the lock file at the given path. The
+// errors are the same as those of [Plugin.Digest].
 func (p *Plugin) Entry(file string) (lock.Plugin, error) {
 	digest, err := p.Digest()
 	if err != nil {

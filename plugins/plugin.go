@@ -87,7 +87,7 @@ type Tool struct {
 // nil. A missing property with a default counts as given: [Tool.Call] fills it in.
 func (t *Tool) CheckArgs(args json.RawMessage) []abi.Problem { return t.input.Check(args) }
 
-// CheckObject is like CheckArgs, for strictly parsed arguments.
+// CheckObject is like CheckArgs, but takes arguments that were parsed strictly.
 func (t *Tool) CheckObject(args strictjson.Object) []abi.Problem { return t.input.CheckObject(args) }
 
 // Fit is like CheckObject, but corrects two kinds of values where the schema does not allow
@@ -97,10 +97,9 @@ func (t *Tool) Fit(args strictjson.Object) (fit strictjson.Object, corrected int
 	return t.input.Fit(args)
 }
 
-// ShownSchemas returns the schemas of arguments and results in the form that all model
-// APIs and clients accept: with properties and items, and without references where
-// possible. They accept the same values. The output is nil if the tool has no output
-// schema.
+// ShownSchemas returns the schemas of arguments and results in the form that all model APIs and
+// clients accept: with properties and items, and without references where possible. They accept
+// the same values as the tool's own schemas. output is nil if the tool has no output schema.
 func (t *Tool) ShownSchemas() (input, output json.RawMessage) {
 	return t.input.Shown(), t.output.Shown()
 }
@@ -127,7 +126,7 @@ func (t *Tool) CheckResult(value json.RawMessage) []abi.Problem {
 	return t.output.Check(value)
 }
 
-// Version returns [Plugin.Digest], which changes with the code of the tool.
+// Version returns [Plugin.Digest], which changes whenever the code of the tool does.
 func (t *Tool) Version() (string, error) { return t.Plugin.Digest() }
 
 // Denied returns an error that matches host.ErrDenied if the tool lacks grants, else nil.

@@ -53,8 +53,8 @@ type Config struct {
 	// describe themselves. A folder that others can write to is a Problem and is not
 	// used. If empty, nothing is cached.
 	CacheDir string
-	// Attached is a value of the program, such as its own settings. It is replaced
-	// together with the plugins: see [View].
+	// Attached is a value that belongs to the program, such as its own settings. It is
+	// replaced together with the plugins: see [View].
 	Attached any
 }
 
@@ -103,7 +103,7 @@ type place struct {
 	name   string
 }
 
-// Problem reports a file that was not loaded, or remarks on a loaded one.
+// Problem reports that a file was not loaded, or what is wrong with a loaded one.
 type Problem struct {
 	File string `json:"file"`
 	Err  error  `json:"-"`
@@ -195,8 +195,8 @@ func (r *Registry) Take(name string) error {
 	return nil
 }
 
-// Free ends a reservation by [Registry.Take]. The next reload loads a plugin with
-// that name.
+// Free ends a reservation made by [Registry.Take]. From the next reload on, plugins may
+// use the name again.
 func (r *Registry) Free(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,8 +249,8 @@ func (r *Registry) Problems() []Problem {
 // others, see [Folder]. They do not count as problems.
 func (r *Registry) Overridden() []Problem { return slices.Clone(r.set.Load().overridden) }
 
-// Unknown returns the problems about settings for plugins that do not exist. The File of
-// each is the setting, such as grants.NAME.
+// Unknown returns the problems about settings for plugins that do not exist. The File of each
+// problem is the setting, such as grants.NAME.
 func (r *Registry) Unknown() []Problem { return slices.Clone(r.set.Load().unknown) }
 
 // Lookup returns the tool that agents know by that name. The error matches [ErrNoTool] and

@@ -13,8 +13,8 @@ import (
 // sidecars lists what follows NAME in the name of a manifest next to NAME.wasm.
 var sidecars = []string{".toolhost.yaml", ".toolhost.yml", ".toolhost.json", ".toolhost.toml"}
 
-// Sidecars returns the names of the manifests next to a module in a folder. A plugin has
-// at most one.
+// Sidecars returns the names of the manifest files next to a module in a folder. A plugin has
+// at most one such file.
 func Sidecars(folder fs.FS, module string) (names []string) {
 	for _, ending := range sidecars {
 		name := strings.TrimSuffix(module, ".wasm") + ending

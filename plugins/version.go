@@ -52,9 +52,9 @@ func (p *Plugin) Files() (map[string][]byte, error) {
 	return files, nil
 }
 
-// Keep stores the plugin's file in a folder, named by its digest, with its sidecar and
-// their signatures, for [Registry.Version]. The error is [ErrChanged] if they have changed
-// since.
+// Keep stores the plugin's file in a folder, named after its digest, with its sidecar and their
+// signatures, for [Registry.Version]. The error is [ErrChanged] if any of them has changed
+// since the plugin was loaded.
 func (p *Plugin) Keep(dir string) error {
 	digest, err := p.Digest()
 	if err != nil {
@@ -90,10 +90,10 @@ func (p *Plugin) keep(dir, stem string) error {
 	return keep(p.name)
 }
 
-// Version returns an earlier version of a loaded plugin, which [Plugin.Keep] has stored in
-// a folder. It has the plugin's current grants. The error matches fs.ErrNotExist if the
-// plugin is no longer loaded or that version was not kept, and [ErrNotAccepted] if the
-// lock has another version of the plugin.
+// Version returns an earlier version of a loaded plugin, which [Plugin.Keep] has stored in a
+// folder. It has the plugin's current grants. The error matches fs.ErrNotExist if the plugin is
+// no longer loaded or that version was not kept, and [ErrNotAccepted] if the lock lists a
+// different version of the plugin.
 func (r *Registry) Version(ctx context.Context, dir, name, digest string) (*Plugin, error) {
 	now := r.set.Load().byName()[name]
 	switch {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// View is the state of a [Registry] at one moment: its tools, and the Config.Attached set
-// with them. It does not change.
+// View is the state of a [Registry] at one moment: its tools, and the Config.Attached that was
+// set together with them. It does not change.
 type View struct{ set *set }
 
 // View returns the current state.
