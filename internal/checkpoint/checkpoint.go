@@ -34,8 +34,8 @@ const (
 	block    = 256
 	pageSize = 64 << 10
 	magic    = "thcp\x01"
-	// MaxGlobals limits the mutable globals of a guest, and MaxHost the bytes that the
-	// host adds.
+	// MaxGlobals is the maximum number of mutable globals of a guest, and MaxHost is the
+	// maximum size of the data that the host adds, in bytes.
 	MaxGlobals = 100_000
 	MaxHost    = 32 << 20
 )
@@ -65,8 +65,8 @@ type run struct {
 	bytes []byte // whole blocks
 }
 
-// DigestImage returns the digest of an image: bytes at an offset in a memory that is
-// otherwise zero. Zeros around the bytes do not change it.
+// DigestImage returns the digest of an image: data at the offset at of a memory that is
+// otherwise zero. Zeros before and after the data do not change the digest.
 func DigestImage(data []byte, at uint64) (d Digest) {
 	trimmed := bytes.TrimLeft(data, "\x00")
 	at += uint64(len(data) - len(trimmed))
@@ -82,16 +82,16 @@ func DigestImage(data []byte, at uint64) (d Digest) {
 	return d
 }
 
-// Pages lists the pages of a memory that may differ from its image. All other pages equal the
-// image.
+// Pages lists the pages of a memory that may differ from its image. All other pages are the
+// same as in the image.
 type Pages struct {
-	At   []uint64 // where they begin, in ascending order
-	Size uint64   // size of each, a multiple of 256 bytes
+	At   []uint64 // offsets of the pages in the memory, in ascending order
+	Size uint64   // size of each page in bytes, a multiple of 256
 }
 
-// Compare records how a memory differs from its image: the bytes of image at an offset,
-// and zeros. The checkpoint shares no bytes with the memory. If pages is not nil,
-// Compare reads only those.
+// Compare records how a memory differs from its image, which consists of image at the offset at
+// and zeros everywhere else. The checkpoint shares no bytes with the memory. If pages is not
+// nil, Compare reads only those pages.
 func (c *Checkpoint) Compare(memory, image []byte, at uint64, pages *Pages) {
 	c.Size, c.changed = uint64(len(memory)), nil
 	base := blocks{image, at}
@@ -153,14 +153,15 @@ func (b blocks) same(at uint64, now []byte) bool {
 	return true
 }
 
-// Apply restores the memory of the checkpoint. The memory must equal the image and have Size bytes.
+// Apply restores the memory of the checkpoint. Before that, memory must equal the image and
+// have Size bytes.
 func (c *Checkpoint) Apply(memory []byte) {
 	for _, r := range c.changed {
 		copy(memory[r.at:], r.bytes)
 	}
 }
 
-// Changed returns how many bytes of the memory differ from the image, in whole blocks.
+// Changed returns how many bytes of the memory differ from the image, counted in whole blocks.
 func (c *Checkpoint) Changed() (n int) {
 	for _, r := range c.changed {
 		n += len(r.bytes)
@@ -184,9 +185,9 @@ func pack(body []byte) []byte {
 	return encoder.EncodeAll(body, append(make([]byte, 0, len(magic)+len(body)/2+64), magic...))
 }
 
-// Encode returns the checkpoint as bytes. Within one version of this package, the same
-// checkpoint gives the same bytes. Decode reads the bytes of all versions. Above
-// MaxGlobals or MaxHost the error matches ErrTooLarge.
+// Encode returns the checkpoint as bytes. Within one version of this package, equal checkpoints
+// have equal bytes. Decode reads the bytes of all versions. If MaxGlobals or MaxHost is
+// exceeded, the error matches ErrTooLarge.
 func (c *Checkpoint) Encode() ([]byte, error) {
 	if len(c.Globals) > MaxGlobals || len(c.Host) > MaxHost {
 		return nil, fmt.Errorf("%w: it has %d globals, and %d bytes of the host", ErrTooLarge, len(c.Globals), len(c.Host))
@@ -213,9 +214,9 @@ func (c *Checkpoint) Encode() ([]byte, error) {
 	return pack(body), nil
 }
 
-// Decode reads a checkpoint whose memory has no more than most bytes. Even for hostile data it uses
-// at most about twice that much memory, plus twice MaxHost. Its error matches ErrDamaged or
-// ErrTooLarge.
+// Decode reads a checkpoint, where most is the maximum size of its memory, in bytes. Even for
+// hostile data it uses at most about twice that much memory, plus twice MaxHost. The error
+// matches ErrDamaged or ErrTooLarge.
 func Decode(data []byte, most uint64) (*Checkpoint, error) {
 	body, err := unpack(data, magic, most+most/block*20+MaxHost+8*MaxGlobals+4096)
 	if err != nil {

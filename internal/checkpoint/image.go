@@ -11,22 +11,24 @@ import (
 
 const imageMagic = "thim\x01"
 
-// An Image is the memory that a checkpoint was compared with. The rest of that memory is zero.
+// An Image is the memory that a checkpoint was compared with: Bytes at the offset At, and zeros
+// everywhere else.
 type Image struct {
 	Bytes []byte
-	At    uint64 // where they are in the memory
+	At    uint64 // offset of Bytes in the memory
 }
 
-// EncodeImage returns an image as bytes, for checkpoints that outlive it: a magic
-// number, and a zstd frame with a checksum. The frame contains the offset as a
-// uvarint, and the bytes.
+// EncodeImage returns an image as bytes, for checkpoints that outlive it. They consist of a
+// magic number and a zstd frame with a checksum. The frame contains the offset as a uvarint,
+// and then the content.
 func EncodeImage(i Image) []byte {
 	body := append(binary.AppendUvarint(nil, i.At), i.Bytes...)
 	return encoder.EncodeAll(body, []byte(imageMagic))
 }
 
-// DecodeImage reads the image with that digest, whose memory has no more than most bytes.
-// Its error matches ErrTooLarge, or ErrDamaged, even if only the digest differs.
+// DecodeImage reads an image, which must have the digest want. most is the maximum size of the
+// image's memory, in bytes. The error matches ErrTooLarge, or ErrDamaged, even if only the
+// digest differs.
 func DecodeImage(data []byte, want Digest, most uint64) (i Image, err error) {
 	body, err := unpack(data, imageMagic, most+binary.MaxVarintLen64)
 	if err != nil {
@@ -43,7 +45,7 @@ func DecodeImage(data []byte, want Digest, most uint64) (i Image, err error) {
 	return i, nil
 }
 
-// Apply overwrites a memory with the image. It reports whether the image fits.
+// Apply overwrites memory with the image. It reports whether the image fits into it.
 func (i Image) Apply(memory []byte) bool {
 	if i.At > uint64(len(memory)) || uint64(len(i.Bytes)) > uint64(len(memory))-i.At {
 		return false
