@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Call is one call of a tool. Its requests share limits. Each response is masked for the secrets of all rules and
-// the password of the proxy. A Call needs no Close. Do is safe for concurrent use.
+// Call is one call of a tool. Its requests share limits. In each response, the secrets of all
+// rules and the password of the proxy are masked. A Call need not be closed. Do is safe for
+// concurrent use.
 type Call struct {
 	client *Client
 	cfg    CallConfig
@@ -57,7 +58,7 @@ func (s *Shared) spend(n, most int64) error {
 	return nil
 }
 
-// Call returns a call of a tool.
+// Call returns a [Call] for one call of a tool.
 func (c *Client) Call(cfg CallConfig) *Call {
 	if cfg.Shared == nil {
 		cfg.Shared = new(Shared)
@@ -71,9 +72,9 @@ func (c *Client) Call(cfg CallConfig) *Call {
 	return call
 }
 
-// Do makes one request and follows up to Request.Redirects redirects. It returns
-// when it has read the whole body, or ctx ends. The package comment lists the
-// errors; their text is masked.
+// Do makes one request and follows up to Request.Redirects redirects. It returns once it has
+// read the whole body, or ctx ends. The package comment lists the errors; the text of each is
+// masked.
 func (c *Call) Do(ctx context.Context, req *Request) (*Response, error) {
 	if err := c.client.enter(); err != nil {
 		return nil, err

@@ -22,7 +22,7 @@
 //     over its limit is an error; nothing is cut.
 //   - A secret goes only to its own hosts, and only over https unless its HTTP is set. This
 //     is the security boundary of a secret. As a second line of defense, every response and
-//     error is masked for the secrets of all rules, in the forms that servers give them.
+//     error is masked for the secrets of all rules, in the forms in which servers return them.
 //
 // URLs:
 //
@@ -48,7 +48,7 @@
 //   - A redirect to another origin carries only headers that cannot be credentials,
 //     and 301, 302 and 303 turn POST into GET. A redirect whose location contains a
 //     secret is refused, unless it repeats the query of the same origin.
-//   - Trailers are dropped. Informational responses count as header.
+//   - Trailers are dropped. Informational responses count toward the size of the header.
 //
 // Errors are of these types. Their messages are for an agent: they contain no secret and no
 // internal address. Details for the operator's log are in their Detail fields, masked too.
@@ -123,34 +123,35 @@ type Config struct {
 	// Resolver looks up names. Nil means the system's resolver.
 	Resolver *net.Resolver
 
-	// Shared reserves permits for other clients: one client holds at most three quarters
-	// of those for a host name, and of those for a plugin.
+	// Shared keeps permits free for other clients: one client holds at most three
+	// quarters of the permits for a host name, and at most three quarters of those for a
+	// plugin.
 	Shared bool
 }
 
 // CallConfig describes one call of a tool.
 type CallConfig struct {
-	// Plugin and User separate connections: two of them never share one. User is
-	// empty for the operator.
+	// Plugin and User separate connections: calls that differ in either of them never
+	// share one. User is empty for the operator.
 	Plugin, User string
 
-	// Client is the key by which permits are shared fairly.
+	// Client identifies the client: permits are shared fairly among clients.
 	Client string
 
 	// Policy is the plugin's policy. Nil refuses everything.
 	Policy *Policy
 
-	// Readonly admits GET and HEAD only.
+	// Readonly admits only GET and HEAD.
 	Readonly bool
 
-	// Secrets looks up the secrets that rules name. Nil has none.
+	// Secrets looks up the secrets that rules name. Nil means that there are none.
 	Secrets Secrets
 
-	// Observe is called once for each hop after it has ended or was refused, from the
-	// goroutine of Do. It may be nil.
+	// Observe is called once for each hop, after the hop has ended or was refused, from
+	// the goroutine of Do. It may be nil.
 	Observe func(Exchange)
 
-	// Shared is the usage of the whole call tree. Nil means a call by itself.
+	// Shared is the usage of the whole call tree. Nil means that the call stands alone.
 	Shared *Shared
 }
 
@@ -159,11 +160,11 @@ type Exchange struct {
 	Plugin, User   string
 	Method         string
 	Scheme, Host   string         // Host includes a port other than the default
-	Address        netip.AddrPort // the peer; zero if nothing was dialed, or for a proxy
+	Address        netip.AddrPort // address of the peer; zero if nothing was dialed, or if a proxy was used
 	Hop            int            // number of redirects before this hop
 	Secret         string         // name of the secret that was sent
-	Status         int            // 0 without a response
-	Sent, Received int64          // sizes of the bodies, in bytes; that of a received one after decompression
+	Status         int            // status of the response; 0 if there was none
+	Sent, Received int64          // sizes of the bodies, in bytes; Received is the size after decompression
 	Duration       time.Duration
 	Refusal        string // reason of a refusal, for the operator
 	Err            string // reason of a failure, for the operator
@@ -176,8 +177,8 @@ type Request struct {
 	Header http.Header
 	Body   []byte
 
-	// Timeout is the time for the request and its redirects, without waits for permits.
-	// Zero means 30 seconds. The context may end it earlier.
+	// Timeout is the time limit for the request and its redirects, not counting waits for
+	// permits. Zero means 30 seconds. The context may end the request earlier.
 	Timeout time.Duration
 
 	// Redirects is the maximum number of redirects that Do follows, at most
@@ -190,9 +191,8 @@ type Request struct {
 // idempotent lists the methods that may be repeated: RFC 9110, section 9.2.2.
 var idempotent = []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
 
-// Repeatable reports whether a request may be repeated when nobody knows whether the
-// server received it: its method, and any method that its header names, are
-// idempotent.
+// Repeatable reports whether a request may be repeated when nobody knows whether the server
+// received it. That is so if its method, and any method that its header names, are idempotent.
 func (r *Request) Repeatable() bool { return repeatable(r.Method, r.Header) }
 
 func repeatable(method string, header http.Header) bool {

@@ -60,10 +60,10 @@ func (e *RequestError) Error() string { return e.Field + ": " + e.Problem }
 
 // LimitError reports a value over its limit.
 type LimitError struct {
-	What  string // "response body of api.example.com"
+	What  string // such as "response body of api.example.com"
 	Limit int64
 	Unit  string // "bytes", "requests"
-	Grant string // the grant field that raises it: "max_body"; empty if none does
+	Grant string // the grant field that raises the limit, such as "max_body"; empty if none does
 }
 
 func (e *LimitError) Error() string {
@@ -77,7 +77,7 @@ func (e *LimitError) Error() string {
 // SecretError reports a secret that cannot be used.
 type SecretError struct {
 	Name string
-	Err  error // matches ErrNoSecret if it is only missing
+	Err  error // matches ErrNoSecret if only the value is missing
 }
 
 func (e *SecretError) Error() string { return fmt.Sprintf("secret %q: %v", e.Name, e.Err) }

@@ -11,8 +11,9 @@ import (
 type Rule struct {
 	// URL is https://HOST[:PORT]/PATH. http:// admits plain http, but not https.
 	//
-	// HOST is a name, an address, "*.example.com" for exactly one more label, or "*"
-	// for every name with a dot. PORT is needed unless it is the scheme's default.
+	// HOST is a name, an address, "*.example.com" for names with exactly one label in
+	// place of the "*", or "*" for every name with a dot. PORT is needed unless it is the
+	// scheme's default.
 	//
 	// PATH is compared after normalization, segment by segment. A * matches any part
 	// of one segment, but not an empty segment or an encoded slash. A final /*
@@ -26,8 +27,8 @@ type Rule struct {
 	// Secret is the name of the secret that is added to the requests.
 	Secret string
 
-	// MaxBody limits one body in either direction, in bytes, at most
-	// [MaxBodyLimit]. Zero means [DefaultMaxBody].
+	// MaxBody is the maximum size of a body in either direction, in bytes. It is at most
+	// [MaxBodyLimit]; zero means [DefaultMaxBody].
 	MaxBody int64
 
 	// Private also allows loopback and private addresses of HOST, which must not be
@@ -136,9 +137,9 @@ func (p *Policy) hasSecret() bool {
 	return p != nil && slices.ContainsFunc(p.rules, func(r rule) bool { return r.Secret != "" })
 }
 
-// Covers reports whether p admits every request that need admits. A need for every
-// public host ("*") leaves the choice of hosts to p: one rule with the scheme is enough
-// for each method. Only need's URL and Methods count. An invalid need is not covered.
+// Covers reports whether p admits every request that need admits. A need for every public host
+// ("*") leaves the choice of hosts to p: for each method, one rule with the same scheme is
+// enough. Only the fields URL and Methods of need count. An invalid need is not covered.
 func (p *Policy) Covers(need Rule) bool {
 	pattern, badURL := parsePattern(need.URL)
 	methods, badMethod := checkMethods(need.Methods)
@@ -230,7 +231,8 @@ func CheckHosts(hosts []string) error {
 	return nil
 }
 
-// Patch returns the line of YAML below grants.PLUGIN that would admit need.
+// Patch returns the line of YAML below grants.PLUGIN that would admit the requests that need
+// admits.
 func Patch(need Rule) string {
 	rule := fmt.Sprintf("url: %q", need.URL)
 	if len(need.Methods) > 0 {
