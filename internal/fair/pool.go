@@ -12,7 +12,8 @@ type Pool struct {
 	held map[string]int // units held by each client; never 0
 }
 
-// NewPool returns a pool of max units. One client can hold at most each of them.
+// NewPool returns a pool of max units, where each is the maximum number that one client can
+// hold.
 func NewPool(max, each int) *Pool { return &Pool{max: max, each: each, held: map[string]int{}} }
 
 // Max returns the number of units.

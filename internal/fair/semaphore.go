@@ -76,9 +76,8 @@ func (s *Semaphore) Contended() bool {
 	return len(s.waiting) > 0
 }
 
-// Acquire waits for a slot. If ctx ends first, Acquire returns the error of ctx;
-// ofKey then reports that slots are free, but that the client has reached its own
-// limit.
+// Acquire waits for a slot. If ctx ends first, Acquire returns the error of ctx. ofKey is then
+// true if slots are free, but the client has reached its own limit.
 func (s *Semaphore) Acquire(ctx context.Context, key string) (ofKey bool, err error) {
 	r := s.enter(key)
 	if r == nil {
