@@ -29,7 +29,8 @@ const (
 	// GrowCost is the base price of asking for memory or table entries.
 	GrowCost = 100
 	// RefFuncCost is the price of a function reference. References are now made
-	// with the instance, see references; the price stays that of making one.
+	// together with the instance, see references, but the price is still that of making
+	// one.
 	RefFuncCost = 20
 
 	bytesShift = 6  // log2 of the bytes per unit

@@ -18,13 +18,13 @@
 //
 // # What is exact
 //
-// The fuel of a call that returns is the price of the operators that it executed,
-// wherever the charges are placed. A call ends with [ErrExhausted] if and only if that
-// price exceeds its budget. A call that ends in another way (a trap, an exit, a stop) may
-// have paid for operators that it did not reach, or not yet for some that it executed.
-// These are a few in each function or, where a function keeps the counter in a local, all
-// since the last slice. Except for stops, the same call with the same program and budget
-// always has the same figure.
+// The fuel of a call that returns is the price of the operators that it executed, wherever the
+// charges are placed. A call ends with [ErrExhausted] if and only if that price exceeds its
+// budget. A call that ends in another way (a trap, an exit, a stop) may have paid for operators
+// that it did not reach, or not yet have paid for some that it executed. These are a few in
+// each function or, where a function keeps the counter in a local, all since the last slice.
+// Except for stops, the same call with the same program and budget always uses the same amount
+// of fuel.
 //
 // # Use
 //

@@ -3,7 +3,7 @@ package fuel
 import "errors"
 
 const (
-	// MaxBudget is the largest budget of a call.
+	// MaxBudget is the maximum budget of a call, in units.
 	MaxBudget = 1 << 62
 	// Slice is how much fuel a guest gets at a time: about 50 microseconds of
 	// computing. That is short enough to stop soon, and long enough that a refill
@@ -14,8 +14,8 @@ const (
 // ErrExhausted means that the call has used up its budget.
 var ErrExhausted = errors.New("out of fuel")
 
-// A Meter counts the fuel of one call. The guest's counter is the rest of the
-// granted slices, so the fuel used is always exactly granted minus left.
+// A Meter counts the fuel of one call. The guest's counter is what is left of the granted
+// slices, so the fuel used is always exactly what was granted minus what is left.
 //
 // A Meter belongs to the goroutine that runs the call. Other goroutines may change
 // only what the interrupt function reads.
@@ -27,20 +27,20 @@ type Meter struct {
 	used      int64 // fuel used by then
 }
 
-// NewMeter returns the meter of a call with that budget in units, which is
-// clamped to 0 … [MaxBudget]. Every refill and charge calls the interrupt
-// function, which says whether the call has to end for another reason: stop,
-// deadline, shutdown. It must be fast. Nil never interrupts.
+// NewMeter returns the meter of a call with that budget in units, which is clamped to 0 …
+// [MaxBudget]. Every refill and charge calls the interrupt function, which says whether the
+// call has to end for another reason, such as a stop, a deadline or a shutdown. It must be
+// fast. Nil never interrupts.
 func NewMeter(budget int64, interrupt func() error) *Meter {
 	return &Meter{budget: min(max(budget, 0), MaxBudget), interrupt: interrupt}
 }
 
-// Refill implements the imported refill function: it takes the counter and returns its
-// new value. Its error ends the call, by a panic of the host: the unchanged error of
-// the interrupt function, or [ErrExhausted].
+// Refill implements the imported refill function: left is the current value of the counter, and
+// the result is its new value. On an error, the host must panic to end the call. The error is
+// [ErrExhausted] or the unchanged error of the interrupt function.
 //
-// A call ends with ErrExhausted if and only if it needs more than its budget.
-// The last slice is exactly the rest of the budget.
+// The error is ErrExhausted if and only if the call needs more than its budget. The last slice
+// is exactly the rest of the budget.
 func (m *Meter) Refill(left int64) (int64, error) {
 	if m.interrupt != nil {
 		if err := m.interrupt(); err != nil {
@@ -76,9 +76,9 @@ func (m *Meter) count(left int64) int64 {
 	return max(0, min(m.granted-left, m.budget))
 }
 
-// Charge takes n units for the work of a host function off the counter, which stands
-// at left, and returns what it then stands at. A negative n counts as 0. Its errors are
-// those of Refill.
+// Charge takes n units off the counter for the work of a host function: left is the current
+// value of the counter, and the result is its new value. A negative n counts as 0. The errors
+// are the same as those of [Meter.Refill].
 func (m *Meter) Charge(left, n int64) (int64, error) {
 	if m.interrupt != nil {
 		if err := m.interrupt(); err != nil {
@@ -98,9 +98,9 @@ func (m *Meter) Charge(left, n int64) (int64, error) {
 	return m.grant(left)
 }
 
-// Finish settles a call whose guest has returned with the counter at left. It
-// returns [ErrExhausted] if the guest has used more than its budget since its last
-// check.
+// Finish settles the fuel of a call whose guest has returned, where left is the final value of
+// the counter. The error is [ErrExhausted] if the guest has used more than its budget since its
+// last check.
 func (m *Meter) Finish(left int64) error {
 	if m.err == nil && m.granted-left > m.budget {
 		return m.end(left, ErrExhausted)
@@ -108,9 +108,9 @@ func (m *Meter) Finish(left int64) error {
 	return m.err
 }
 
-// Used returns the fuel that the call has used when the counter stands at left, at
-// most its budget. After an error of Refill, Charge or Finish it returns the fuel
-// used up to that error, and ignores left.
+// Used returns the fuel that the call has used, which is at most its budget. left is the
+// current value of the counter. After an error of Refill, Charge or Finish, Used returns the
+// fuel used up to that error, and ignores left.
 func (m *Meter) Used(left int64) int64 {
 	if m.err != nil {
 		return m.used
