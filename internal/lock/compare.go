@@ -16,8 +16,8 @@ func (p *Plugin) Differences(have *Plugin) []string {
 	return append(p.FileDifferences(have), p.toolDifferences(have)...)
 }
 
-// DifferencesIn is like Differences, for callers that have the accepted manifest. It also
-// says which part of a tool has changed, and which needs the plugin has in addition.
+// DifferencesIn is like Differences, for callers that have the accepted manifest. It also says
+// which parts of a tool have changed, and which needs have been added.
 func (p *Plugin) DifferencesIn(have *Plugin, before, now Described) []string {
 	found := p.FileDifferences(have)
 	more := Beyond(now.Needs, before.Needs)
