@@ -116,9 +116,9 @@ func ownedBy(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// Link returns an error that matches [ErrUnsafe] if other users can replace a link. They
-// can if they own the link or its folder, or if they can write to its folder and it is
-// not sticky.
+// Link returns an error that matches [ErrUnsafe] if other users can replace a link. They can if
+// they own the link or its folder, or if they can write to the folder and the folder is not
+// sticky.
 func Link(name string, info fs.FileInfo) error {
 	if err := ownedBy(name, info); err != nil {
 		return err
