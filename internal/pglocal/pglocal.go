@@ -17,7 +17,7 @@ import (
 
 // A Cluster is a PostgreSQL server with its data.
 type Cluster struct {
-	URL    string // URL of its database postgres
+	URL    string // URL of the server's database "postgres"
 	folder string
 	bin    string
 	as     *user.User // user to run the server as; nil means this user
