@@ -246,8 +246,7 @@ func (p *Program) Progress(message string) *Program {
 	})
 }
 
-// Create creates a file in the first granted folder. It ignores it if the host
-// refuses.
+// Create creates a file in the first granted folder. If the host refuses, nothing happens.
 func (p *Program) Create(name string) *Program {
 	const (
 		preopened = 3 // the first file descriptor after stdio
@@ -269,8 +268,8 @@ func (p *Program) Create(name string) *Program {
 	})
 }
 
-// Sleep waits for a number of seconds without computing, or until the call is asked
-// to stop. It needs the grant clock.
+// Sleep waits for a number of seconds without computing, or until the call is asked to stop.
+// The clock must be granted.
 func (p *Program) Sleep(seconds int) *Program {
 	return p.then(func(a *assembler) {
 		a.text("sleep")
@@ -280,8 +279,7 @@ func (p *Program) Sleep(seconds int) *Program {
 	})
 }
 
-// Ask asks the user questions, and writes the answers to the result. It needs the
-// grant ask.
+// Ask asks the user questions, and writes the answers to the result. Asking must be granted.
 func (p *Program) Ask(questions string) *Program { return p.Use("ask", questions) }
 
 // Use calls a capability, and writes its response to the result.
