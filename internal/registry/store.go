@@ -20,7 +20,7 @@ import (
 // Store keeps pulled plugins in a folder that only this user can write to:
 //
 //	blobs/sha256/HEX   manifests and modules, named as in an OCI image layout
-//	refs/HEX.json      an [Artifact], named by the SHA-256 of its source
+//	refs/HEX.json      an [Artifact], named after the SHA-256 of its source
 //
 // A file that has its final name is complete. The store verifies content whenever it is
 // read. Several processes can use the folder at once.
