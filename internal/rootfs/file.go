@@ -24,8 +24,8 @@ func (w *file) IsDir() (bool, sys.Errno) { return false, 0 }
 // IsAppend implements [sys.File].
 func (w *file) IsAppend() bool { return w.appends.Load() }
 
-// SetAppend implements [sys.File]. On Windows append mode is fixed when a file is opened: any
-// other is [sys.ENOTSUP].
+// SetAppend implements [sys.File]. On Windows, append mode is fixed when a file is opened, and
+// changing it fails with [sys.ENOTSUP].
 func (w *file) SetAppend(enable bool) sys.Errno {
 	if enable == w.IsAppend() {
 		return 0
@@ -61,7 +61,7 @@ func (w *file) Seek(offset position, whence int) (position, sys.Errno) {
 	return n, w.fs.errno(err)
 }
 
-// Readdir implements [sys.File] by refusing: [sys.EBADF].
+// Readdir implements [sys.File]. It always fails with [sys.EBADF].
 func (w *file) Readdir(int) ([]sys.Dirent, sys.Errno) { return nil, sys.EBADF }
 
 // Write implements [sys.File].

@@ -11,7 +11,7 @@ import (
 	wasys "github.com/tetratelabs/wazero/sys"
 )
 
-// Lstat implements [sys.FS]. It also describes links that leave the folder.
+// Lstat implements [sys.FS]. It also describes links that lead out of the folder.
 func (f *FS) Lstat(path string) (wasys.Stat_t, sys.Errno) { return f.statAt(path, f.root.Lstat) }
 
 // Stat implements [sys.FS].
@@ -35,8 +35,8 @@ func (f *FS) stat(fi fs.FileInfo, err error) (wasys.Stat_t, sys.Errno) {
 	return st, 0
 }
 
-// Readlink implements [sys.FS]. The text of a link that leaves the folder is
-// refused with [sys.EPERM].
+// Readlink implements [sys.FS]. For a link that leads out of the folder it fails with
+// [sys.EPERM].
 func (f *FS) Readlink(path string) (string, sys.Errno) {
 	n, errno := rootName(path)
 	if errno != 0 {
@@ -131,7 +131,7 @@ func (f *FS) Rename(from, to string) sys.Errno {
 	return f.errno(err)
 }
 
-// Link implements [sys.FS] by refusing: [sys.EPERM].
+// Link implements [sys.FS]. It always fails with [sys.EPERM].
 func (f *FS) Link(_, _ string) sys.Errno {
 	if f.readOnly() {
 		return sys.EROFS
@@ -139,9 +139,9 @@ func (f *FS) Link(_, _ string) sys.Errno {
 	return sys.EPERM
 }
 
-// Symlink implements [sys.FS] by refusing: [sys.EEXIST] if there is an entry named to,
-// [sys.ENOENT] if to is the name of a directory, as file systems without links do, else
-// [sys.EPERM].
+// Symlink implements [sys.FS]. It always fails: with [sys.EEXIST] if an entry with the name to
+// exists, with [sys.ENOENT] if to has the form of a directory's name, as file systems without
+// links do, else with [sys.EPERM].
 func (f *FS) Symlink(_, to string) sys.Errno {
 	n, slash, errno := f.entryName(to)
 	if errno != 0 {
@@ -157,8 +157,8 @@ func (f *FS) Symlink(_, to string) sys.Errno {
 	return sys.EPERM
 }
 
-// Chmod implements [sys.FS] for the nine permission bits of perm. Only the
-// operator may change the mode of the folder itself: [sys.EPERM].
+// Chmod implements [sys.FS] for the nine permission bits of perm. Only the operator may change
+// the mode of the mounted folder itself: for that, Chmod fails with [sys.EPERM].
 func (f *FS) Chmod(path string, perm fs.FileMode) sys.Errno {
 	return f.changeInode(path, func(file *os.File, fi fs.FileInfo) error {
 		if os.SameFile(fi, f.self.info) {
@@ -168,8 +168,8 @@ func (f *FS) Chmod(path string, perm fs.FileMode) sys.Errno {
 	})
 }
 
-// Utimens implements [sys.FS]. Times are exact to the nanosecond on Linux, to 100
-// nanoseconds on Windows, else to the microsecond.
+// Utimens implements [sys.FS]. Times are exact to the nanosecond on Linux, to 100 nanoseconds
+// on Windows, and to the microsecond elsewhere.
 func (f *FS) Utimens(path string, atim, mtim int64) sys.Errno {
 	return f.changeInode(path, func(file *os.File, _ fs.FileInfo) error { return setTimes(file, atim, mtim) })
 }

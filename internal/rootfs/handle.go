@@ -31,7 +31,7 @@ func (h *handle) Stat() (wasys.Stat_t, sys.Errno) { return h.fs.stat(h.os.Stat()
 // Sync implements [sys.File].
 func (h *handle) Sync() sys.Errno { return h.fs.errno(h.os.Sync()) }
 
-// Datasync implements [sys.File] as Sync.
+// Datasync implements [sys.File] in the same way as Sync.
 func (h *handle) Datasync() sys.Errno { return h.Sync() }
 
 // Utimens implements [sys.File], with the precision of [FS.Utimens].
@@ -84,8 +84,8 @@ func (f *FS) dirAt(n string) (*dir, error) {
 	return d, nil
 }
 
-// Seek implements [sys.File] for going back to the start, so that a listing shows
-// entries made since; any other move in a directory is [sys.EISDIR].
+// Seek implements [sys.File]. It can only go back to the start of the directory, so that a
+// listing shows entries made since then; any other move fails with [sys.EISDIR].
 func (d *dir) Seek(offset position, whence int) (position, sys.Errno) {
 	switch {
 	case whence < io.SeekStart || whence > io.SeekEnd:
@@ -97,9 +97,8 @@ func (d *dir) Seek(offset position, whence int) (position, sys.Errno) {
 	return 0, d.fs.errno(err)
 }
 
-// Readdir implements [sys.File]. A call that would return more than 4096
-// entries is [sys.ERANGE]; ask for fewer at a time, after going back to the
-// start.
+// Readdir implements [sys.File]. A call that would return more than 4096 entries fails with
+// [sys.ERANGE]; go back to the start, and ask for fewer at a time.
 func (d *dir) Readdir(n int) ([]sys.Dirent, sys.Errno) {
 	if n <= 0 || n > maxDirents {
 		n = maxDirents + 1 // one more shows whether the rest fits

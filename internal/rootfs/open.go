@@ -14,9 +14,8 @@ import (
 
 // OpenFile implements [sys.FS]. It uses only the nine permission bits of perm.
 //
-// O_NONBLOCK changes nothing, as only files that never block can be opened, and
-// O_DSYNC and O_RSYNC are treated as O_SYNC. O_TRUNC needs write access
-// ([sys.EINVAL]).
+// O_NONBLOCK changes nothing, as only files that never block can be opened, and O_DSYNC and
+// O_RSYNC are treated as O_SYNC. O_TRUNC without write access fails with [sys.EINVAL].
 func (f *FS) OpenFile(path string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.Errno) {
 	n, errno := rootName(path)
 	if errno == 0 {

@@ -5,17 +5,17 @@
 //
 //   - Paths are relative to the folder; leading slashes are ignored, "" is the
 //     folder itself, and ".." that would leave the folder is refused.
-//   - Symbolic links that stay inside work. Links that leave, or are absolute,
-//     are refused, and so is reading their text, which would tell the guest
-//     about the host. They can be listed, renamed and removed.
+//   - Symbolic links work if they stay inside the folder. Links that lead out of
+//     it, or are absolute, are refused, and so is reading their text, which would
+//     tell the guest about the host. They can be listed, renamed and removed.
 //   - The guest makes no links, symbolic or hard: a link planted by a guest
 //     could mislead other programs.
-//   - Only regular files and directories open. FIFOs, sockets and devices are
+//   - Only regular files and directories can be opened. FIFOs, sockets and devices are
 //     refused without being opened.
 //   - A regular file with more than one name (hard links) can be read but not
 //     changed: the other names may lie outside the folder. The same holds for
 //     setuid and setgid files. Windows does not report link counts.
-//   - Permission bits are cut to 0777, coming in and going out.
+//   - Permission bits are cut to 0777 in both directions.
 //
 // Mount points below the folder belong to it, as [os.Root] says. Do not grant a
 // folder such as /proc or /dev, where writing to a file has other effects.
