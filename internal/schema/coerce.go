@@ -15,8 +15,9 @@ import (
 // Coerce corrects values that models and clients often write instead of the declared ones.
 // It returns the corrected arguments and the number of corrected values:
 //
-//   - null for a property that is not required and cannot be null is left out;
-//   - a string where no string can be, which is the JSON of a value that can, is that value.
+//   - null is left out for a property that is not required and cannot be null;
+//   - a string is replaced by the value whose JSON it contains, where the schema allows that
+//     value but no string.
 //
 // It follows the same keywords as [Schema.Fill]. Arguments that contain no such values, or
 // take too long to correct, are returned unchanged.
@@ -42,8 +43,8 @@ func (s *Schema) Coerce(args strictjson.Object) (_ strictjson.Object, corrected 
 
 // Fit checks arguments as [Schema.CheckObject] does. If they do not fit, it tries to correct
 // them: see [Schema.Coerce]. It returns arguments that fit, and how many of their values it
-// corrected; if even the corrected arguments do not fit, it returns the problems of the
-// given ones.
+// corrected. If even the corrected arguments do not fit, it returns the problems of the
+// original arguments.
 func (s *Schema) Fit(args strictjson.Object) (_ strictjson.Object, corrected int, problems []abi.Problem) {
 	if problems = s.CheckObject(args); len(problems) == 0 {
 		return args, 0, nil
