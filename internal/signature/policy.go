@@ -43,9 +43,9 @@ type Policy struct {
 
 // Bundles verifies Sigstore bundles.
 type Bundles interface {
-	// Check verifies that a bundle is a signature of data by the signer of a rule, and
-	// returns that signer. The error matches [ErrUntrusted] if the bundle is from another
-	// signer, and [ErrInvalid] if it is not a valid signature of data.
+	// Check verifies that a bundle is a signature of data by the signer that a rule
+	// trusts, and returns that signer. The error matches [ErrUntrusted] if the bundle is
+	// from another signer, and [ErrInvalid] if it is not a valid signature of data.
 	Check(bundle, data []byte, r Rule) (Signer, error)
 }
 
