@@ -19,10 +19,9 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Decode reads one JSON object into a struct or a map, in one pass. Names are
-// case-sensitive; unknown and repeated names are errors. A field of type [Object] is
-// checked in full. It keeps a part of text, so the caller must not change text. The error
-// is an *[Error].
+// Decode reads one JSON object into a struct or a map, in one pass. Names are case-sensitive;
+// unknown and repeated names are errors. A field of type [Object] is checked in full, and keeps
+// a part of text, so the caller must not change text. The error is an *[Error].
 func Decode(text []byte, into any) error {
 	if !utf8.Valid(text) {
 		return &Error{Problem: abi.Problem{Message: "expected UTF-8 text"}}
