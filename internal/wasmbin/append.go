@@ -9,8 +9,8 @@ func AppendU32(b []byte, v uint32) []byte {
 	return append(b, byte(v))
 }
 
-// AppendS64 appends v as a signed LEB128 number in its shortest form; it serves
-// for 32 and 33 bits too.
+// AppendS64 appends v as a signed LEB128 number in its shortest form. Use it for numbers of 32
+// and 33 bits too.
 func AppendS64(b []byte, v int64) []byte {
 	for v < -0x40 || v > 0x3f {
 		b = append(b, byte(v)|0x80)

@@ -43,9 +43,9 @@ func readNames(data []byte) (module string, funcs []funcName, ok bool) {
 	return module, funcs, c.in.err == nil
 }
 
-// MoveFuncNames returns the content of a name section with every function at its
-// new index. Names of anything but the module and its functions are left out. It
-// is false if the content cannot be read.
+// MoveFuncNames returns the content of a name section with every function at its new index.
+// Names of anything but the module and its functions are left out. The second result is false
+// if the content cannot be read.
 func MoveFuncNames(data []byte, index func(uint32) uint32) ([]byte, bool) {
 	module, funcs, ok := readNames(data)
 	for i := range funcs {

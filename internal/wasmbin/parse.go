@@ -30,10 +30,10 @@ func Parse(wasm []byte) (*Module, error) {
 	return p.parse()
 }
 
-// Scan decodes a module of size bytes without its bulk: Elements, Codes and Data stay
-// empty, and Customs contains only the named sections. Scan accepts every module that
-// [Parse] accepts, and some with errors in the parts it skips. The error is that of
-// Parse, or of the file.
+// Scan decodes a module of size bytes without its bulk: Elements, Codes and Data stay empty,
+// and Customs contains only the named sections. Scan accepts every module that [Parse] accepts,
+// and some with errors in the parts it skips. The error is the one that Parse would return, or
+// an error from reading the file.
 func Scan(file io.ReaderAt, size int64, customs ...string) (*Module, error) {
 	if size > maxSize {
 		return nil, &Error{Err: ErrUnsupported, Detail: fmt.Sprintf("a binary of more than %d bytes", maxSize)}
@@ -42,9 +42,9 @@ func Scan(file io.ReaderAt, size int64, customs ...string) (*Module, error) {
 	return p.parse()
 }
 
-// Sections yields the raw sections of a binary in order, beginning with the header.
-// Custom sections come with their names. The first part that does not parse is the
-// last section.
+// Sections yields the raw sections of a binary in order, beginning with the header. Custom
+// sections come with their names. If a section does not parse, it is the last one, and contains
+// the rest of the binary.
 func Sections(wasm []byte) iter.Seq2[string, []byte] {
 	return func(yield func(custom string, section []byte) bool) {
 		at := min(len(header), len(wasm))

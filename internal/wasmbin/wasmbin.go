@@ -33,10 +33,10 @@ const (
 	// MaxLocals is the maximum number of locals of one function, including
 	// parameters. It is the limit of the JavaScript embedding and of most tools.
 	MaxLocals = 50_000
-	// MaxNesting is the deepest nesting of blocks in one function. Go nests one
+	// MaxNesting is the maximum depth of nested blocks in one function. Go nests one
 	// block per resume point of a function, so thousands are ordinary.
 	MaxNesting = 50_000
-	// MaxPages is the largest memory in pages of 64 KiB: 4 GiB.
+	// MaxPages is the maximum size of a memory, in pages of 64 KiB: 4 GiB.
 	MaxPages = 1 << 16
 	// PageSize is the size of one page of memory in bytes.
 	PageSize = 1 << 16
@@ -218,8 +218,8 @@ func (m *Module) Count(k Kind) int {
 	return m.ImportCount(k) + defined[k]
 }
 
-// FuncType returns the type of the function with that index, imports included.
-// It is false if the module has no such function.
+// FuncType returns the type of the function with the given index, imports included. The second
+// result is false if the module has no such function.
 func (m *Module) FuncType(index uint32) (FuncType, bool) {
 	i := index
 	for j := range m.Imports {
