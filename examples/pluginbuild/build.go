@@ -158,7 +158,7 @@ func Examples(ctx context.Context, cfg host.Config, dist string, names []string,
 }
 
 // Clone returns the top folder of the clone around the working directory. The error is
-// ErrNoClone, or the error of finding the working directory.
+// ErrNoClone, or says why the working directory cannot be found.
 func Clone() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Plugin flood writes output forever and never checks whether to stop, so only
-// the output limit ends it.
+// Plugin flood writes output forever and never checks whether to stop, so only the output limit
+// can end it.
 package main
 
 import (

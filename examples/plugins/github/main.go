@@ -1,5 +1,5 @@
 // Plugin github reads and creates issues with go-github, an ordinary client library
-// that knows nothing about Toolhost. It needs the grant http, with a rule that names
+// that knows nothing about Toolhost. It needs the grant "http", with a rule that names
 // the secret.
 package main
 

@@ -1,5 +1,4 @@
-// Plugin hog allocates memory until it gets no more, so only the memory limit
-// ends it.
+// Plugin hog allocates memory until it gets no more, so only the memory limit can end it.
 package main
 
 import (

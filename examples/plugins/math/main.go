@@ -1,5 +1,5 @@
-// Plugin math has several tools that share the types of their arguments and
-// results, and one tool that answers with an image.
+// Plugin math has several tools that share the types of their arguments and results, and one
+// tool that returns an image.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Plugin memo keeps notes in the session. What one tool writes, another tool can
-// read, even one in another plugin, provided that it has the grant. It needs the
-// grant session.
+// read, even one in another plugin, provided that it has the grant. The plugin needs
+// the grant "session".
 package main
 
 import (

@@ -1,5 +1,5 @@
 // Plugin memory remembers facts from one conversation to the next, in the plugin's
-// key-value store. It needs the grant kv.
+// key-value store. It needs the grant "kv".
 package main
 
 import (

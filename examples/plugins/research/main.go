@@ -1,5 +1,5 @@
 // Plugin research looks for the answer to a question in pages and files, which it reads
-// with the help of other tools. It needs the grant tools.
+// with the help of other tools. The plugin needs the grant "tools".
 package main
 
 import (

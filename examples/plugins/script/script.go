@@ -1,5 +1,5 @@
 // Package script contains the plugin exec, whose only tool runs scripts that call other
-// tools. It needs the grants clock, ask, and tools: ["*"].
+// tools. It needs the grants "clock" and "ask", and the grant "tools" with ["*"].
 //
 // The module is built from src and QuickJS by build.sh. The built module is checked in.
 package script

@@ -1,5 +1,5 @@
-// Plugin spin loops forever and never calls the host, so only the fuel limit,
-// the deadline or a stop ends it.
+// Plugin spin loops forever and never calls the host, so only the fuel limit, the deadline or a
+// stop can end it.
 package main
 
 import "github.com/toolhost/toolhost/guest"

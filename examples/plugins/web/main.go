@@ -1,4 +1,4 @@
-// Plugin web reads web pages as text. It needs the grant http.
+// Plugin web reads web pages as text. It needs the grant "http".
 package main
 
 import (

@@ -22,8 +22,9 @@ const MaxText = 4 << 20
 // A Folder is the path of a granted folder.
 type Folder string
 
-// In calls f with a path in the folder. The path p is relative, or begins with the path
-// of the folder. Nothing outside of the folder can be opened.
+// In opens the folder and calls f with it and the path p, made relative to the folder. Before
+// that, p may also begin with the path of the folder. Nothing outside of the folder can be
+// opened.
 func (d Folder) In(p string, f func(root *os.Root, name string) error) error {
 	name := p
 	if rest, ok := strings.CutPrefix(p, string(d)+"/"); ok {

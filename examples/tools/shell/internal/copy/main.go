@@ -1,7 +1,6 @@
-// Command copy creates the packages interp and sh next to it. They are the interpreter
-// of mvdan.cc/sh as distributed by the module proxy, except that pipes work within the
-// process. Upstream has such pipes for js only, but WASI has no others: os.Pipe fails
-// there.
+// Command copy creates the packages interp and sh next to it. They are the interpreter of
+// mvdan.cc/sh as distributed by the module proxy, except that pipes work within the process.
+// Upstream has such pipes only for js, but WASI needs them too: os.Pipe fails there.
 package main
 
 import (
