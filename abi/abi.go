@@ -38,7 +38,7 @@ const ImportWASI = "wasi_snapshot_preview1"
 // Custom sections of a module.
 const (
 	SectionManifest = "toolhost.manifest" // the manifest as JSON
-	SectionScript   = "toolhost.script"   // read as FieldScript by interpreter guests
+	SectionScript   = "toolhost.script"   // script for interpreter guests, which read it as [FieldScript]
 )
 
 // Field is the data that a plugin reads with [ImportRead]. That function copies as much as fits
@@ -129,6 +129,6 @@ type Context struct {
 	Attempt   int               `json:"attempt"`          // number of the attempt, from 1
 	TimeoutMS int64             `json:"timeout_ms"`       // time limit of the whole call, in milliseconds
 	Fuel      int64             `json:"fuel"`             // fuel budget of the whole call, in units
-	Locale    string            `json:"locale,omitempty"` // BCP 47, such as "de-CH"
+	Locale    string            `json:"locale,omitempty"` // BCP 47 language tag, such as "de-CH"
 	Config    map[string]string `json:"config,omitempty"` // the operator's settings for this plugin
 }

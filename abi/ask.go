@@ -45,7 +45,7 @@ type Answers struct {
 
 // The actions of an answer.
 const (
-	AnswerAccept  = "accept"  // Content holds the answer
+	AnswerAccept  = "accept"  // the user answered; Content holds the answer
 	AnswerDecline = "decline" // the user said no
 	AnswerCancel  = "cancel"  // the user did not answer
 )
@@ -53,7 +53,7 @@ const (
 // Answer is the user's response to one question.
 type Answer struct {
 	Action  string          `json:"action"`
-	Content json.RawMessage `json:"content,omitempty"` // an object; only with [AnswerAccept]
+	Content json.RawMessage `json:"content,omitempty"` // the answer, a JSON object; only with [AnswerAccept]
 }
 
 // Errors to branch on with [errors.Is].

@@ -18,7 +18,7 @@ import (
 // ManifestError lists all problems of a manifest.
 type ManifestError struct {
 	Problems []Problem
-	Tools    []string // names of the tools, in the order of the document; an unknown name is empty
+	Tools    []string // names of the tools, in the order of the document; "" for tools whose names are unknown
 }
 
 func (e *ManifestError) Error() string {

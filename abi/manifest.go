@@ -41,8 +41,8 @@ type Manifest struct {
 	// see [Features]. A host that lacks one refuses the plugin and names the feature.
 	Requires []string `json:"requires,omitempty"`
 	// ConfigSchema describes the settings that the operator may give the plugin: a JSON
-	// Schema 2020-12 of an object. A setting is a string, or the JSON of its type as a
-	// string.
+	// Schema 2020-12 of an object. Every setting is given as a string, which contains
+	// JSON if the setting has another type.
 	ConfigSchema json.RawMessage `json:"config_schema,omitempty"`
 }
 
@@ -56,7 +56,7 @@ type Tool struct {
 	Hints        Hints           `json:"hints,omitzero"`
 	Approval     Approval        `json:"approval,omitempty"`
 	Deferrable   Deferrable      `json:"deferrable,omitempty"`
-	Needs        Needs           `json:"needs,omitzero"`   // in addition to those of the plugin
+	Needs        Needs           `json:"needs,omitzero"`   // needs of this tool, in addition to those of the plugin
 	Narration    Narration       `json:"narrate,omitzero"` // status texts for a person
 	Limits       Limits          `json:"limits,omitzero"`
 	Examples     []Example       `json:"examples,omitempty"`
@@ -154,16 +154,17 @@ type Needs struct {
 	Env    []string   `json:"env,omitempty"` // names of environment variables
 	Clock  bool       `json:"clock,omitempty"`
 	Random bool       `json:"random,omitempty"`
-	Ask    bool       `json:"ask,omitempty"` // questions to the user
+	Ask    bool       `json:"ask,omitempty"` // asking the user questions
 	// Session is access to the values that the tools of a session share.
 	Session StoreMode `json:"session,omitempty"`
 	// KV is access to a key-value store of the plugin's own.
 	KV StoreMode `json:"kv,omitempty"`
-	// Tools lists the other tools that it calls, by the names agents know them by, or [EveryTool].
+	// Tools lists the other tools that the plugin or tool calls, by the names agents know
+	// them by, or [EveryTool].
 	Tools []string `json:"tools,omitempty"`
-	// HTTP lists the requests that it makes.
+	// HTTP lists the HTTP requests that the plugin or tool makes.
 	HTTP []HTTPNeed `json:"http,omitempty"`
-	// Secrets names the secrets that the operator must add to its HTTP requests.
+	// Secrets names the secrets that the operator must add to those HTTP requests.
 	Secrets []string `json:"secrets,omitempty"`
 	// Optional lists needs that tools can work without. It has no Optional of its own.
 	Optional *Needs `json:"optional,omitempty"`
@@ -175,7 +176,7 @@ type HTTPNeed struct {
 	// matches names with one label in place of the "*", and "*" alone matches every public
 	// name. A PATH that ends in /* matches everything below it.
 	URL     string   `json:"url"`
-	Methods []string `json:"methods,omitempty"` // in upper case; empty means GET and HEAD, * means all
+	Methods []string `json:"methods,omitempty"` // HTTP methods in upper case; empty means GET and HEAD, * means all
 }
 
 // StoreMode is a plugin's access to the values of a session, or to its
@@ -190,7 +191,7 @@ const (
 
 // FileNeed is a folder that a plugin needs.
 type FileNeed struct {
-	Path string   `json:"path"` // absolute, in the sandbox, such as / or /work
+	Path string   `json:"path"` // absolute path in the sandbox, such as / or /work
 	Mode FileMode `json:"mode"`
 }
 

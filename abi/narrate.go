@@ -30,9 +30,9 @@ const (
 // Narration holds the status texts that a person sees for a call, as templates:
 // {name} stands for the argument of that name.
 type Narration struct {
-	Started  Text `json:"started,omitzero"`  // text while the call runs
-	Finished Text `json:"finished,omitzero"` // text after a success
-	Failed   Text `json:"failed,omitzero"`   // text after a failure
+	Started  Text `json:"started,omitzero"`  // text shown while the call runs
+	Finished Text `json:"finished,omitzero"` // text shown after a success
+	Failed   Text `json:"failed,omitzero"`   // text shown after a failure
 }
 
 // IsZero reports whether there are no templates.
@@ -40,8 +40,8 @@ func (n Narration) IsZero() bool {
 	return n.Started.IsZero() && n.Finished.IsZero() && n.Failed.IsZero()
 }
 
-// Text is one template, or one for each locale. In JSON it is a string, or an
-// object from BCP 47 locale to string.
+// Text is one template, or one for each locale. In JSON it is a string, or an object that maps
+// BCP 47 locales to strings.
 type Text struct {
 	Default  string
 	ByLocale map[string]string

@@ -17,7 +17,7 @@ const (
 	ToolError          Kind = "tool_error"          // the tool failed; the model can react
 	Internal           Kind = "internal"            // the plugin or the host failed; details are for the operator
 	ConnectionRequired Kind = "connection_required" // the user has to connect something first; neither success nor error
-	LimitReached       Kind = "limit"               // see Result.Limit
+	LimitReached       Kind = "limit"               // the call reached a limit, see Result.Limit
 	CanceledKind       Kind = "canceled"            // stopped before there was a result
 )
 
@@ -67,9 +67,9 @@ func (r Result) Text() string {
 
 // Usage is the cost of a call.
 type Usage struct {
-	Fuel        int64         `json:"fuel"`         // units, exact and the same on every machine
+	Fuel        int64         `json:"fuel"`         // fuel used, in units; exact, and the same on every machine
 	CPU         time.Duration `json:"cpu_ns"`       // processor time on the host, including time that the system gave to other programs
-	Wall        time.Duration `json:"wall_ns"`      // from the start to the end of the call
+	Wall        time.Duration `json:"wall_ns"`      // time from the start to the end of the call
 	Wait        time.Duration `json:"wait_ns"`      // part of Wall spent waiting for a slot, a processor, or the compilation of the plugin
 	MemoryPeak  int64         `json:"memory_peak"`  // largest size of linear memory, in bytes
 	OutputBytes int64         `json:"output_bytes"` // bytes written to all streams

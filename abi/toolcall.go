@@ -6,7 +6,7 @@ import "encoding/json"
 // another tool.
 type ToolAnswer struct {
 	Kind       Kind            `json:"kind"`
-	Value      json.RawMessage `json:"value,omitempty"` // only on success
+	Value      json.RawMessage `json:"value,omitempty"` // the tool's result; only on success
 	Content    []Block         `json:"content,omitempty"`
 	Error      string          `json:"error,omitempty"` // error text; set unless Kind is Success
 	Limit      Limit           `json:"limit,omitempty"` // the limit that the tool reached
@@ -22,7 +22,7 @@ type FoundTools struct {
 
 // FoundTool is a tool that a plugin may call.
 type FoundTool struct {
-	Name        string `json:"name"`        // name for tool.call
+	Name        string `json:"name"`        // name by which tool.call calls the tool
 	Declaration string `json:"declaration"` // declaration of a TypeScript method
 	Description string `json:"description"`
 }
@@ -33,7 +33,7 @@ const EveryTool = "*"
 
 // Limits on nested calls.
 const (
-	MaxToolDepth = 8       // nested calls, not counting the first
+	MaxToolDepth = 8       // levels of nested calls, not counting the first call
 	MaxToolCalls = 1000    // total number of calls below the first, including refused ones
 	MaxToolArgs  = 8 << 20 // bytes of the arguments of one call
 )
