@@ -14,7 +14,7 @@ var (
 	ErrDenied   = errors.New("not granted")         // matched by a [*HostError]: the operator has not granted the capability
 	ErrLimit    = errors.New("limit reached")       // matched by a [*HostError]: the operator allows no more
 	ErrConflict = errors.New("changed meanwhile")   // matched by a [*HostError]: the stored value has a different version from the expected one
-	ErrUnknown  = errors.New("unknown capability")  // matched by a [*HostError]: this host does not have it
+	ErrUnknown  = errors.New("unknown capability")  // matched by a [*HostError]: this host does not have the capability
 	ErrLost     = errors.New("lost")                // matched by a [*HostError]: the operation had begun when its host died, and may have taken effect
 )
 
@@ -36,7 +36,7 @@ func (e *connectionError) Error() string { return "connection required: " + e.Pr
 // WriteError says which write or progress report the host refused. It matches
 // [ErrRefused].
 type WriteError struct {
-	Stream abi.Stream // -1 for progress
+	Stream abi.Stream // stream that the tool wrote to; -1 for progress
 	Code   int32      // one of abi's Refused codes
 	Reason string     // reason for refusing a content block, or empty
 }

@@ -7,7 +7,7 @@ import (
 
 // Message is a message to a running background run.
 type Message struct {
-	ID   int64           `json:"id"` // ascending
+	ID   int64           `json:"id"` // later messages have higher ids
 	At   time.Time       `json:"at"`
 	By   string          `json:"by,omitempty"` // the sender; empty means the session's agent
 	Data json.RawMessage `json:"message"`

@@ -107,7 +107,7 @@ type Tool struct {
 	Description string // all that a model knows about the tool
 	Handler     Handler
 	Hints       Hints
-	Needs       Needs // in addition to those of the plugin
+	Needs       Needs // needs of this tool, in addition to those of the plugin
 	Approval    abi.Approval
 	Deferrable  abi.Deferrable
 	Narrate     Narration // status texts for a person; see [Say]
@@ -120,7 +120,7 @@ type Tool struct {
 type Example struct {
 	Name   string
 	Args   any    // usually a value of the handler's argument type
-	Result any    // usually a value of its result type
+	Result any    // usually a value of the handler's result type
 	Error  string // part of the error text
 }
 

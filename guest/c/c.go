@@ -3,7 +3,7 @@ package c
 
 import _ "embed"
 
-// Header is toolhost.h.
+// Header is the content of toolhost.h.
 //
 //go:embed toolhost.h
 var Header string

@@ -22,9 +22,9 @@ type Host struct {
 	Facts guest.Facts
 	// Capabilities holds the functions behind [guest.Call.Host], by the name of the
 	// capability. A nil function means that the capability is not granted. A missing
-	// capability of the contract is not granted; any other missing name is unknown
-	// to the host. An error is a failure; a [*guest.HostError] is returned
-	// unchanged.
+	// capability of the contract is not granted; any other missing name is unknown to
+	// the host. If a function returns an error, the capability has failed; a
+	// [*guest.HostError] is returned unchanged.
 	Capabilities map[string]func(request json.RawMessage) (response any, err error)
 	// StopAfter is the number of progress reports after which the host asks the call
 	// to stop: that report and everything later return [guest.ErrCanceled].
@@ -38,11 +38,11 @@ type Host struct {
 	// Messages are sent to the run before the call, in this order. Nil means that the
 	// call is not a background run.
 	Messages []json.RawMessage
-	// Tools holds the other tools that the plugin may call, by name. A
-	// [guest.ToolAnswer] is the complete outcome; any other value is the result of a
-	// success. An error is a tool error; a [*guest.HostError] is an error of the call
-	// itself, such as one with the code "lost". A missing tool is not granted.
-	// [Host.ToolOf] makes a function from a tool of another plugin.
+	// Tools holds the other tools that the plugin may call, by name. A function returns
+	// either a [guest.ToolAnswer], which is the complete outcome, or any other value,
+	// which is the result of a success. An error is a tool error; a [*guest.HostError]
+	// is an error of the call itself, such as one with the code "lost". A missing tool
+	// is not granted. [Host.ToolOf] makes a function from a tool of another plugin.
 	Tools map[string]func(args json.RawMessage) (any, error)
 	// Session holds the session's values. Nil means that they are not granted.
 	Session *Store
@@ -72,13 +72,13 @@ type Outcome struct {
 	Stdout, Stderr string // live output, except what is written to os.Stdout and os.Stderr
 	Progress       []Progress
 	Logs           []Log
-	Questions      []guest.Question // asked by the tool, if the host has Answers; questions asked at once are sorted by key
+	Questions      []guest.Question // questions that the tool asked, if the host has Answers; those asked at once are sorted by key
 }
 
 // Progress is one report of progress.
 type Progress struct {
 	Done    float64 `json:"done"`
-	Total   float64 `json:"total"` // negative if unknown
+	Total   float64 `json:"total"` // total amount of work; negative if unknown
 	Message string  `json:"message,omitempty"`
 	Unit    string  `json:"unit,omitempty"`
 	Status  string  `json:"status,omitempty"` // current activity of the tool

@@ -21,13 +21,13 @@ import (
 
 // Exchange is a request and its response.
 type Exchange struct {
-	Method  string      `json:"method,omitempty"` // empty means GET
+	Method  string      `json:"method,omitempty"` // method of the request; empty means GET
 	URL     string      `json:"url"`
 	Request string      `json:"request,omitempty"` // body of the request; empty matches any
-	Status  int         `json:"status,omitempty"`  // 0 means 200
+	Status  int         `json:"status,omitempty"`  // status of the response; 0 means 200
 	Header  http.Header `json:"header,omitempty"`
 	Body    string      `json:"body,omitempty"`
-	Bytes   []byte      `json:"bytes,omitempty"` // body, if it is not text
+	Bytes   []byte      `json:"bytes,omitempty"` // body of the response, if it is not text
 }
 
 // Play responds to requests with the given exchanges, for [Host.HTTP]. Each exchange answers

@@ -61,7 +61,7 @@ type response struct {
 	BodyBase64 []byte      `json:"body_base64"`
 }
 
-// RoundTrip implements [http.RoundTripper]. It follows no redirect: that is up to the
+// RoundTrip implements [http.RoundTripper]. It does not follow redirects: that is up to the
 // [http.Client].
 func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := t.Call
