@@ -23,9 +23,9 @@ type Lock struct {
 	// content stays in force until the registry is closed. If it cannot be read when the
 	// registry is opened, nothing is loaded.
 	File string
-	// Kept is the folder where accepted plugins are kept by their digests, so that they can
-	// be loaded after their files were replaced. If empty, none are kept: a plugin then
-	// stays in use only if it is compiled.
+	// Kept is the folder where accepted plugins are kept, named after their digests, so
+	// that they can be loaded after their files were replaced. If empty, none are kept: a
+	// plugin then stays in use only if it is compiled.
 	Kept string
 	// Check may refuse the content of File. Nil accepts it.
 	Check func(data []byte) error
@@ -160,7 +160,7 @@ func (p *Plugin) Locked() bool { return p.locked != nil }
 // replaced.
 func (p *Plugin) Kept() bool { return p.kept }
 
-// Described returns the plugin's own description.
+// Described returns what the plugin says about itself in its manifest.
 func (p *Plugin) Described() lock.Described {
 	return lock.Described{Manifest: p.Manifest, Needs: Needs(p.Manifest)}
 }

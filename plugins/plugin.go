@@ -31,8 +31,8 @@ type Plugin struct {
 	Grant    Grant    // the operator's grants
 	Missing  []string // needs of the plugin and of its tools that were not granted, see [Tool].Missing
 	Tools    []*Tool
-	Pack     bool   // see [Folder]
-	Signer   Signer // who signed it
+	Pack     bool   // whether the plugin comes from a pack, see [Folder]
+	Signer   Signer // signer of the plugin
 
 	host      *host.Host
 	interpret bool // whether to interpret it instead of compiling it
@@ -76,7 +76,7 @@ type Plugin struct {
 // part of the manifest; its Name is the name within the plugin.
 type Tool struct {
 	*abi.Tool
-	Name    string // unique among all plugins
+	Name    string // name by which agents know the tool, unique among all plugins
 	Plugin  *Plugin
 	Missing []string // needs of the tool and of its plugin that were not granted; it is not called until this is empty
 
