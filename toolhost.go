@@ -80,7 +80,7 @@ type Config struct {
 	Data  string // folder in which runs outlive the process; if empty, they are kept in memory only
 	Cache string // folder for compiled plugins; if empty, the folder named cache in Data, or memory if there is no Data
 
-	Watch   bool                                        // reload plugins when their files change
+	Watch   bool                                        // whether to reload plugins when their files change
 	Approve func(ctx context.Context, a Approval) error // decides on calls of tools that require approval; nil refuses them
 	Logger  *slog.Logger                                // gets messages for operators; nil discards them
 
