@@ -46,7 +46,7 @@ var (
 	ErrTooLarge = errors.New("the checkpoint is too large")
 )
 
-// Digest is a SHA-256.
+// Digest is a SHA-256 digest.
 type Digest = [sha256.Size]byte
 
 // Checkpoint is the state of a waiting guest. The zero Checkpoint has an empty memory.
@@ -186,8 +186,8 @@ func pack(body []byte) []byte {
 }
 
 // Encode returns the checkpoint as bytes. Within one version of this package, equal checkpoints
-// have equal bytes. Decode reads the bytes of all versions. If MaxGlobals or MaxHost is
-// exceeded, the error matches ErrTooLarge.
+// are encoded as equal bytes. Decode reads the bytes of all versions. If MaxGlobals or MaxHost
+// is exceeded, the error matches ErrTooLarge.
 func (c *Checkpoint) Encode() ([]byte, error) {
 	if len(c.Globals) > MaxGlobals || len(c.Host) > MaxHost {
 		return nil, fmt.Errorf("%w: it has %d globals, and %d bytes of the host", ErrTooLarge, len(c.Globals), len(c.Host))
