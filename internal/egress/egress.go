@@ -80,7 +80,7 @@ const (
 	MaxHeaderBytes     = 64 << 10  // bytes of the header of a request or a response
 	MaxResponseHeaders = 256       // fields of a response
 	MaxRedirects       = 10        // hops of one request
-	MaxBodyLimit       = 256 << 20 // the largest Rule.MaxBody
+	MaxBodyLimit       = 256 << 20 // maximum of Rule.MaxBody, in bytes
 	MinSecret          = 6         // bytes of a secret: a shorter one cannot be masked
 	MaxSecret          = 16 << 10  // bytes of a secret
 )
@@ -112,8 +112,8 @@ type Config struct {
 	// addresses itself.
 	Proxy string
 
-	// ProxyResolves leaves names that do not resolve here to the proxy. Then only the
-	// proxy keeps such names from leading to private addresses.
+	// ProxyResolves leaves it to the proxy to resolve names that do not resolve here.
+	// Then only the proxy keeps such names from leading to private addresses.
 	ProxyResolves bool
 
 	// CA is a bundle of certificates in PEM that are trusted in addition to the
@@ -173,7 +173,7 @@ type Exchange struct {
 // Request is a request by a plugin.
 type Request struct {
 	Method string // empty means GET; the case of known methods is ignored
-	URL    string // absolute
+	URL    string // absolute URL
 	Header http.Header
 	Body   []byte
 

@@ -14,7 +14,7 @@ var ErrClosed = errors.New("egress: closed")
 // RuleError reports an invalid rule.
 type RuleError struct {
 	Index   int    // index of the rule
-	Key     string // the field in snake case: "url", "methods", "max_body", "private"
+	Key     string // invalid field, in snake case: "url", "methods", "max_body", "private"
 	Problem string
 }
 
@@ -52,7 +52,7 @@ func (r *Refusal) Error() string {
 
 // RequestError reports a request that is invalid under any rules.
 type RequestError struct {
-	Field   string // "url", "method", "headers", "body"
+	Field   string // invalid part: "url", "method", "headers" or "body"
 	Problem string
 }
 
@@ -60,9 +60,9 @@ func (e *RequestError) Error() string { return e.Field + ": " + e.Problem }
 
 // LimitError reports a value over its limit.
 type LimitError struct {
-	What  string // such as "response body of api.example.com"
+	What  string // what exceeds the limit, such as "response body of api.example.com"
 	Limit int64
-	Unit  string // "bytes", "requests"
+	Unit  string // unit of Limit, such as "bytes" or "requests"
 	Grant string // the grant field that raises the limit, such as "max_body"; empty if none does
 }
 
@@ -85,7 +85,7 @@ func (e *SecretError) Unwrap() error { return e.Err }
 
 // WaitError reports that a call ended while its request was waiting for a permit.
 type WaitError struct {
-	For string // what it waited for, and the remedy
+	For string // what the request was waiting for, and the remedy
 	Err error  // error of the context
 }
 
