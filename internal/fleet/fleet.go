@@ -202,7 +202,7 @@ func (f *Fleet) URLs() (all []string) {
 	return all
 }
 
-// Kill kills a host without shutting it down. The balancer no longer sends it requests.
+// Kill kills host n without shutting it down. The balancer no longer sends it requests.
 func (f *Fleet) Kill(n int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
