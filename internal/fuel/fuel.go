@@ -33,8 +33,8 @@ var ErrReserved = errors.New("reserved name")
 
 // Stats counts what rewriting a module adds to its instances.
 type Stats struct {
-	References int // functions whose reference the code takes; each adds a global
-	Entries    int // table entries the module can have, all tables together
+	References int // number of functions whose references the code takes; each adds a global
+	Entries    int // number of table entries that the module can have, in all tables together
 }
 
 // Rewrite changes a module in place so that it meters itself. Its results, traps and
