@@ -44,9 +44,9 @@ type Plugin struct {
 	// Grants lists the accepted grants from the configuration: sorted, one line for each
 	// resource that the plugin may use.
 	Grants []string `yaml:"grants,omitempty"`
-	// Wider maps grants of a plugin that is being compared with its accepted version to
-	// grants that include them, such as reading a folder to writing to it. It is not part of
-	// the file.
+	// Wider helps to compare the plugin with its accepted version. It maps grants
+	// of the plugin to grants that include them, such as reading a folder to writing to
+	// it. It is not part of the file.
 	Wider map[string]string `yaml:"-"`
 	// Signer is the signer of the module. It is nil for unsigned modules, for which Unsigned
 	// is true unless the plugin comes with the program.
@@ -64,7 +64,7 @@ const (
 // Signer is an identity proven by a signature. Exactly one field is set.
 type Signer struct {
 	Minisign string    `yaml:"minisign,omitempty"` // minisign public key
-	Key      string    `yaml:"key,omitempty"`      // digest of another public key
+	Key      string    `yaml:"key,omitempty"`      // digest of a public key of another kind
 	Sigstore *Sigstore `yaml:"sigstore,omitempty"`
 }
 
