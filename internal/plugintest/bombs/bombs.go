@@ -13,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// A Bomb is a plugin of one shape, and of any size.
+// A Bomb makes plugins of any size whose code has one shape that is expensive to compile.
 type Bomb struct {
 	Name string
 	// Why explains the cost: which part of the compiler it affects, and how it grows.
