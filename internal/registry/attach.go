@@ -98,11 +98,11 @@ func attached(ctx context.Context, repo *remote.Repository, subject ocispec.Desc
 	return documents, nil
 }
 
-// PullAttached stores those documents that [Client.Prefer] prefers and that were attached to a
-// stored artifact after its pull. It returns the artifact with them. It removes no documents,
-// and does not ask the registry if the artifact already has a preferred document. A reference
-// to the digest leads to the result at once, a tag only after [Store.Name]. Errors are of type
-// [Error].
+// PullAttached stores documents that were attached to a stored artifact after it was pulled, if
+// [Client.Prefer] prefers them. It returns the artifact with these documents. It removes no
+// documents, and does not ask the registry if the artifact already has a preferred document.
+// After that, [Store.Find] returns the new artifact for a reference by digest, but for a tag
+// only once [Store.Name] has been called. Errors are of type [Error].
 func (c *Client) PullAttached(ctx context.Context, ref Reference, a Artifact) (Artifact, error) {
 	wasm, err := c.Store.Module(a)
 	if err != nil || c.Prefer == nil || c.hasPreferred(a, wasm) {

@@ -51,8 +51,8 @@ const (
 	maxPlatforms = 128      // entries in an index
 	maxLayer     = 64 << 20 // bytes in a layer of an image, compressed
 
-	// MaxModule is the size of the largest module that can be pulled or pushed, in bytes. It
-	// equals host.DefaultPluginSize.
+	// MaxModule is the maximum size of a module that can be pulled or pushed, in bytes.
+	// It equals host.DefaultPluginSize.
 	MaxModule = 64 << 20
 )
 

@@ -27,7 +27,7 @@ const maxReference = 600
 // Reference names a plugin in a registry. It has a tag, a digest or both.
 type Reference struct {
 	Registry   string        // HOST or HOST:PORT
-	Repository string        // such as acme/web
+	Repository string        // path of the repository, such as acme/web
 	Tag        string        // tag; may be empty if there is a digest
 	Digest     digest.Digest // digest of the manifest; if empty, the tag has to be resolved
 }
