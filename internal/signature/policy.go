@@ -18,7 +18,7 @@ import (
 
 // Rule trusts one signer. Exactly one of Minisign, Key and Sigstore is set.
 type Rule struct {
-	Minisign string // public key
+	Minisign string // minisign public key
 	Key      string // public key in PEM
 	// Sigstore consists of an issuer and an identity. In the identity, * matches any
 	// characters.

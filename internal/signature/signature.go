@@ -57,7 +57,7 @@ type Signer struct {
 // Identity is a signer's identity, certified by an issuer.
 type Identity struct {
 	Issuer   string `json:"issuer"`   // URL of the issuer
-	Identity string `json:"identity"` // such as an email address or the URL of a workflow
+	Identity string `json:"identity"` // identity of the signer, such as an email address or the URL of a workflow
 }
 
 // String describes the signer in a few words. It returns "" for the zero Signer. Identities
