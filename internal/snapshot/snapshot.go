@@ -35,14 +35,14 @@ var ErrReserved = errors.New("reserved name")
 // Program is a prepared module.
 type Program struct {
 	Wasm []byte
-	// Image is the initial content of the memory, from its first nonzero byte, at At,
-	// to its last. The module no longer contains it: the host copies it into each
-	// instance. Nil if the memory starts as zeros, or if the content had to stay in
-	// the module.
+	// Image is the initial content of the memory, from its first nonzero byte, which
+	// is at At, to its last one. The module no longer contains it: the host copies it
+	// into each instance. Image is nil if the memory starts as zeros, or if the
+	// content had to stay in the module.
 	Image   []byte
 	At      uint64
 	Start   bool   // whether to call [StartExport] first in each new instance
-	Globals int    // number of [GlobalExport] names
+	Globals int    // number of exported mutable globals, see [GlobalExport]
 	Why     string // why an instance cannot be restored; empty if it can
 }
 
