@@ -28,9 +28,9 @@ func (c Catch) All() bool { return c.Kind >= 2 }
 // BlockType is the type of a block: a function type by its index, or no
 // parameter and at most one result.
 type BlockType struct {
-	Index  uint32 // valid only if Typed
+	Index  uint32 // index of the function type; valid only if Typed
 	Typed  bool
-	Result ValType // 0 for no result
+	Result ValType // type of the result; 0 if there is none
 }
 
 // Reader reads the instructions of one function body or constant expression in
@@ -38,8 +38,8 @@ type BlockType struct {
 type Reader struct {
 	// Exceptions enables the instructions for exceptions, which [Features] does not include.
 	Exceptions bool
-	// Atomics enables the atomic instructions that do not wait. X is then the binary
-	// logarithm of their alignment, and Y their offset.
+	// Atomics enables the atomic instructions that do not wait. For these, Instr.X is
+	// the binary logarithm of the alignment, and Instr.Y is the offset.
 	Atomics bool
 
 	c       cursor

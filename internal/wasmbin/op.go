@@ -6,8 +6,8 @@ import "fmt"
 // 0xfd, the prefix in the high byte and the number that follows it in the low byte.
 type Op uint16
 
-// The operations that code outside this package has to tell apart. All others
-// only have immediates and, for a meter, one price.
+// The operations that code outside this package has to tell apart. All others differ only in
+// their immediates, and a meter charges the same price for each of them.
 const (
 	OpUnreachable        Op = 0x00
 	OpNop                Op = 0x01

@@ -17,7 +17,7 @@ const (
 	V128      ValType = 0x7b
 	FuncRef   ValType = 0x70
 	ExternRef ValType = 0x6f
-	ExnRef    ValType = 0x69 // needs exceptions
+	ExnRef    ValType = 0x69 // only in modules that use exceptions
 )
 
 // IsRef reports whether values of the type are references.

@@ -53,14 +53,14 @@ type Module struct {
 	Imports   []Import
 	Functions []uint32 // type index of each defined function
 	Tables    []Table
-	Memories  []Limits // at most one, in pages
-	Tags      []uint32 // type index of each tag of exceptions
+	Memories  []Limits // sizes in pages; at most one memory
+	Tags      []uint32 // type index of each exception tag
 	Globals   []Global
 	Exports   []Export
 	Start     *uint32 // index of the start function, or nil
 	Elements  []Element
-	DataCount *uint32 // nil if the section is absent
-	Codes     []Code  // one for each of Functions
+	DataCount *uint32 // number of data segments; nil if its section is absent
+	Codes     []Code  // code of each function in Functions
 	Data      []Data
 	Customs   []Custom
 }
@@ -75,7 +75,7 @@ const (
 	KindMemory
 	KindGlobal
 
-	KindTag // exports only
+	KindTag // for exports only
 )
 
 // String returns the name of the kind in the text format.
@@ -107,7 +107,7 @@ type Export struct {
 // Limits is the size of a memory in pages or of a table in entries.
 type Limits struct {
 	Min    uint32
-	Max    uint32 // valid only if HasMax
+	Max    uint32 // maximum; valid only if HasMax
 	HasMax bool
 }
 
@@ -145,10 +145,10 @@ const (
 // Element is an element segment. It lists either functions or expressions.
 type Element struct {
 	Mode     SegmentMode
-	Table    uint32 // for an active segment
+	Table    uint32 // index of the table, for an active segment
 	Offset   []byte // constant expression, for an active segment
 	Type     ValType
-	Funcs    []uint32 // if Exprs is nil
+	Funcs    []uint32 // indices of functions, if Exprs is nil
 	Exprs    [][]byte // constant expressions, end included; nil if Funcs lists functions
 	hasTable bool     // whether the binary gives the table index although it is optional
 }
