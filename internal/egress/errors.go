@@ -98,9 +98,9 @@ type NetworkError struct {
 	Problem string // what went wrong, for the agent: "connection refused", "no such host", "timeout" …
 	Detail  string // details for the operator's log, masked
 
-	// Refusal is why the request was refused, for the operator's log. The plugin must
-	// not see it: since its rule has a wildcard, the plugin could otherwise probe
-	// which names exist in the operator's network.
+	// Refusal is set if the host has an address that the rule does not admit; it is for
+	// the operator's log. The plugin must not see it: since its rule has a wildcard, the
+	// plugin could otherwise probe which names exist in the operator's network.
 	Refusal *Refusal
 }
 
