@@ -65,7 +65,7 @@ type Options struct {
 	MaxOpenFiles int
 
 	// MaxBytes is how many bytes the guest may write through the mount over its
-	// lifetime. Overwriting counts again, and deleting returns nothing. Growing a
+	// lifetime. Overwriting counts again, and deleting frees nothing. Growing a
 	// file by truncating it or by writing past its end counts the gap. Each new
 	// file or directory counts [EntryCost]. A write that does not fit writes
 	// nothing. 0 means [DefaultMaxBytes].
