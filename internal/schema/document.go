@@ -183,7 +183,7 @@ type Member struct {
 	Value json.RawMessage
 }
 
-// Members returns the members of a checked JSON object in their order. For any other
+// Members returns the members of a checked JSON object, in order. For any other
 // value it returns nil.
 func Members(object json.RawMessage) (all []Member) {
 	if len(object) == 0 || object[0] != '{' {
