@@ -49,7 +49,8 @@ type Bundles interface {
 	Check(bundle, data []byte, r Rule) (Signer, error)
 }
 
-// Check returns the problems in a rule, by key.
+// Check returns the problems in a rule, by the name of the field in lower case. Problems of the
+// whole rule have the name "".
 func (r Rule) Check() map[string]error {
 	problems := map[string]error{}
 	kinds := 0
