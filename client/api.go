@@ -22,7 +22,7 @@ func (c *Client) Connections(ctx context.Context) ([]wire.ClientConnection, erro
 	return out.Connections, err
 }
 
-// Tools returns the tools to list for a model: those that the session can call, without
+// Tools returns the tools to list for a model: all that the session can call, except
 // deferred tools, which [Client.Declarations] finds.
 func (c *Client) Tools(ctx context.Context) ([]wire.Definition, error) {
 	out, err := do[wire.Tools](ctx, c, "GET", "/v1/tools", nil)
@@ -45,35 +45,35 @@ func (c *Client) Declarations(ctx context.Context, query string, limit int) (wir
 	return do[wire.Declarations](ctx, c, "GET", "/v1/declarations?"+values.Encode(), nil)
 }
 
-// Call calls a tool and waits for its result. A call that failed or reached a limit also
-// has a result. The error says why a call was refused or got no response. When ctx is
-// done, the call is canceled.
+// Call calls a tool and waits for its result. A call that fails or reaches a limit has a
+// result too. Call returns an error only if the call was refused or got no response. When
+// ctx is done, the call is canceled.
 func (c *Client) Call(ctx context.Context, call wire.Call) (abi.Result, error) {
 	return do[abi.Result](ctx, c, "POST", "/v1/calls", call)
 }
 
-// CallOnce is like Call, but sends an idempotency key, so that a call without a response
-// can be repeated. With the same key, tool and arguments, it waits for the original call
-// and returns its result. When ctx is done, the call continues.
+// CallOnce is like Call, but sends an idempotency key, so that it can be repeated if no
+// response arrives. With the same key, tool and arguments, it waits for the original call
+// and returns the result of that call. When ctx is done, the call continues.
 func (c *Client) CallOnce(ctx context.Context, call wire.Call, key string) (abi.Result, error) {
 	return do[abi.Result](ctx, c, "POST", "/v1/calls", call, wire.KeyHeader, key)
 }
 
-// Spawn starts a tool as a background run. With an idempotency key, a request without a
-// response can be repeated: the same key, tool and arguments return the same run. An empty
-// key is not sent.
+// Spawn starts a tool as a background run. With an idempotency key, it can be repeated if
+// no response arrives: the same key, tool and arguments return the same run. An empty key
+// is not sent.
 func (c *Client) Spawn(ctx context.Context, spawn wire.Spawn, key string) (wire.Run, error) {
 	return do[wire.Run](ctx, c, "POST", "/v1/runs", spawn, wire.KeyHeader, key)
 }
 
-// RunQuery selects the runs of a list. The zero value selects the newest 50.
+// RunQuery selects the runs to list. The zero value selects the newest 50.
 type RunQuery struct {
 	Active bool   // only runs that have not ended
 	Parent string // only children of the run with this id
 	Before string // value of [wire.Runs].Next on the previous page
-	Limit  int    // most runs to return: up to 200; 0 means 50
+	Limit  int    // maximum number of runs to return, at most 200; 0 means 50
 
-	AllSessions bool // runs of all sessions; for the operator
+	AllSessions bool // include the runs of all sessions; only for the operator
 
 	Statuses                   []wire.Status    // only runs in one of these states
 	Errors                     []wire.ErrorKind // only runs that failed for one of these reasons
@@ -129,12 +129,12 @@ func set[T comparable](query url.Values, name string, value T) {
 	}
 }
 
-// CheckOptions configure [Client.Check]. The zero value returns the runs at once, without
-// output.
+// CheckOptions configure [Client.Check]. With the zero value, Check returns the runs at
+// once, without output.
 type CheckOptions struct {
-	Wait time.Duration // how long to wait for the end, at most 9 minutes
-	All  bool          // wait for all runs, not only for the first to end
-	Tail int           // characters of the latest output to return, cleaned for a model
+	Wait time.Duration // how long to wait for the runs to end, at most 9 minutes
+	All  bool          // wait until all runs have ended, not only the first
+	Tail int           // number of characters to return of the latest output, cleaned for a model
 }
 
 // Check returns up to 20 runs with their results. The wait ends early if a run has
@@ -154,8 +154,8 @@ func (c *Client) Run(ctx context.Context, id string) (wire.Run, error) {
 	return do[wire.Run](ctx, c, "GET", runPath(id), nil)
 }
 
-// FindRun returns a run of any session with its complete result. The options work as for
-// [Client.Check]. It is for the operator.
+// FindRun returns a run of any session with its complete result. The options work as in
+// [Client.Check]. Only the operator may call it.
 func (c *Client) FindRun(ctx context.Context, id string, opts CheckOptions) (wire.Run, error) {
 	query := url.Values{"all_sessions": {"true"}}
 	set(query, "wait", opts.Wait)
@@ -174,8 +174,8 @@ func (c *Client) Stop(ctx context.Context, id string, how wire.Stop) (wire.Stopp
 }
 
 // Rerun starts a run with the tool, arguments, title and deadline of an earlier run. It
-// does not support an idempotency key: before repeating a request without a response, list
-// the runs.
+// does not support an idempotency key: if no response arrives, list the runs before you
+// repeat the request.
 func (c *Client) Rerun(ctx context.Context, id string) (wire.Run, error) {
 	return do[wire.Run](ctx, c, "POST", runPath(id)+"/rerun", nil)
 }
@@ -207,8 +207,8 @@ func (c *Client) Output(ctx context.Context, id string) (io.ReadCloser, error) {
 	return open(ctx, c, "GET", runPath(id)+"/output")
 }
 
-// Artifact returns the file [wire.OutputLog] or [wire.ResultJSON] of a finished run. The
-// caller must close it.
+// Artifact returns a file of a finished run. The name is [wire.OutputLog] or
+// [wire.ResultJSON]. The caller must close the file.
 func (c *Client) Artifact(ctx context.Context, id, name string) (io.ReadCloser, error) {
 	return open(ctx, c, "GET", runPath(id)+"/artifacts/"+url.PathEscape(name))
 }
@@ -253,12 +253,12 @@ const mediaEvents = "text/event-stream"
 // A Follower receives the output and progress of a run. Nil functions are not called.
 type Follower struct {
 	Output func(wire.Output)
-	Run    func(wire.Run) // the status, detail or progress has changed
-	Away   func(error)    // the server is unreachable; Follow waits for it
+	Run    func(wire.Run) // called when the status, detail or progress has changed
+	Away   func(error)    // called when the server becomes unreachable; Follow waits for it
 }
 
 // Follow reports the output and progress of a run until the run has ended, and returns
-// the run. If the server restarts, Follow waits for it up to two minutes, and continues at
+// the run. If the server restarts, Follow waits up to two minutes for it, and continues at
 // the same position in the output.
 func (c *Client) Follow(ctx context.Context, id string, f Follower) (wire.Run, error) {
 	var last string
@@ -318,8 +318,8 @@ func (f Follower) read(body io.Reader, last *string) (*wire.Run, error) {
 	return nil, io.ErrUnexpectedEOF
 }
 
-// Events yields changes of the tools, and of the runs and schedules of the session, from
-// now on. The last element is the error that ended the stream. Missed events are not sent
+// Events yields changes to the tools, and to the session's runs and schedules, from now
+// on. The last element is the error that ended the stream. Missed events are not sent
 // again: after reconnecting, read the current state.
 func (c *Client) Events(ctx context.Context) iter.Seq2[wire.Event, error] {
 	return c.events(ctx, "/v1/events")

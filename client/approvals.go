@@ -34,8 +34,8 @@ func (a Approvals) Get(ctx context.Context, id string) (wire.WaitingCall, error)
 
 // Events yields an event when a call in any session begins to wait, see [wire.EventHeld],
 // and another with the outcome: [wire.EventQueued] if it was approved, [wire.EventEnded] if
-// it was refused, withdrawn, or not decided in time. The sequence ends like
-// that of [Client.Events].
+// it was refused, withdrawn, or not decided in time. The last element is the error that
+// ended the stream, as in [Client.Events].
 func (a Approvals) Events(ctx context.Context) iter.Seq2[wire.Event, error] {
 	return a.client.events(ctx, "/v1/events?approvals=true")
 }
@@ -51,8 +51,8 @@ func (a Approvals) Kept(ctx context.Context) ([]wire.KeptApproval, error) {
 	return out.Kept, err
 }
 
-// Revoke removes the kept approval of a tool for a session, or with "" for all sessions.
-// It is not an error if there is none.
+// Revoke removes the kept approval of a tool in a session; with "" as the session, the one
+// that holds for all sessions. It is not an error if there is none.
 func (a Approvals) Revoke(ctx context.Context, session, tool string) error {
 	query := url.Values{}
 	set(query, "of_session", session)

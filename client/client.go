@@ -42,8 +42,8 @@ type Options struct {
 	DryRun bool
 	// ApprovalToken is sent with decisions on approvals over TCP.
 	ApprovalToken string
-	// Transport sends the requests. Nil connects to the address; over TCP it uses the
-	// proxy of the environment.
+	// Transport sends the requests. If nil, the client connects to the address itself;
+	// over TCP it uses the proxy that the environment sets.
 	Transport http.RoundTripper
 }
 
@@ -123,9 +123,10 @@ func socketPath(address string) (string, bool) {
 	return address, strings.HasPrefix(address, "/") || strings.HasPrefix(address, ".")
 }
 
-// Do sends a request and decodes the response into out, unless out is nil. It is for
-// endpoints without a method here. in is sent as JSON; nil sends no body. Headers are
-// names and values in turn; a header with an empty value is left out.
+// Do sends a request and decodes the response into out, unless out is nil. Use it for
+// endpoints that no other method of Client calls. The value in is sent as JSON; if it is
+// nil, there is no body. The headers alternate between names and values; a header with an
+// empty value is left out.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any, headers ...string) error {
 	resp, err := c.send(ctx, method, path, in, headers...)
 	if err != nil {
@@ -215,7 +216,7 @@ type Unreachable struct {
 	Err     error
 }
 
-// Error names the address.
+// Error returns a text that names the address.
 func (e *Unreachable) Error() string {
 	if e.Refused {
 		return "no server at " + e.Address
@@ -240,8 +241,8 @@ func unreachable(ctx context.Context, address string, err error) error {
 	return &Unreachable{Address: address, Refused: refused, Err: err}
 }
 
-// Retry repeats requests to a server that is restarting. The zero value gives up after
-// two minutes. It is not safe for concurrent use.
+// Retry decides how long requests to a server that is restarting are repeated: for two
+// minutes with the zero value. It is not safe for concurrent use.
 type Retry struct {
 	For  time.Duration   // how long the server may be unreachable; 0 means two minutes
 	Away func(err error) // called once each time the server becomes unreachable; may be nil
@@ -253,9 +254,9 @@ type Retry struct {
 // Reached records that the server has responded. Before that, no request is repeated.
 func (r *Retry) Reached() { r.reached, r.since = true, time.Time{} }
 
-// Wait decides whether to repeat the request that failed with err. If the server has been
-// unreachable for less than the limit, it waits 200 ms and returns nil. Otherwise it
-// returns err, or the error of ctx.
+// Wait decides whether to repeat the request that failed with err. If the server became
+// unreachable less than r.For ago, it waits 200 ms and returns nil. Otherwise it returns
+// err, or the error of ctx.
 func (r *Retry) Wait(ctx context.Context, err error) error {
 	var lost *Unreachable
 	var p *wire.Problem

@@ -12,7 +12,7 @@ import (
 type CallQuery struct {
 	Tool   string // only calls of this tool
 	Failed bool   // only unsuccessful calls
-	Limit  int    // most calls to return: up to 200; 0 means 50
+	Limit  int    // maximum number of calls to return, at most 200; 0 means 50
 }
 
 // Calls returns the latest calls, newest first: of all sessions for the operator, and of
@@ -26,14 +26,14 @@ func (c *Client) Calls(ctx context.Context, q CallQuery) ([]wire.CallRecord, err
 	return out.Calls, err
 }
 
-// ToolStats returns statistics of the calls of each tool. Only the operator may call it.
+// ToolStats returns statistics about the calls of each tool. Only the operator may call it.
 func (c *Client) ToolStats(ctx context.Context) ([]wire.ToolFigures, error) {
 	out, err := do[wire.ToolsFigures](ctx, c, "GET", "/v1/stats/tools", nil)
 	return out.Tools, err
 }
 
-// Hosts returns the servers that share an engine of runs, and the plugins that differ
-// between them. Only the operator may call it.
+// Hosts returns the servers that share an engine for background runs, and the plugins that
+// differ between them. Only the operator may call it.
 func (c *Client) Hosts(ctx context.Context) (wire.Hosts, error) {
 	return do[wire.Hosts](ctx, c, "GET", "/v1/hosts", nil)
 }
@@ -45,9 +45,9 @@ func (c *Client) Reload(ctx context.Context) (wire.Reload, error) {
 	return do[wire.Reload](ctx, c, "POST", "/v1/reload", nil)
 }
 
-// Backup makes a backup of the server's data folder and returns it, a zip archive. If a read
-// fails, discard the data: it is not a backup. The caller must close it. Only the operator
-// may call it.
+// Backup makes a backup of the server's data folder, and returns it as a zip archive, which
+// the caller must close. If reading the archive fails, discard what was read: it is not a
+// complete backup. Only the operator may call it.
 func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
 	return open(ctx, c, "POST", "/v1/backup")
 }

@@ -24,8 +24,8 @@ func (c *Client) Stores(ctx context.Context) ([]wire.KVStore, error) {
 	return out.Stores, err
 }
 
-// List returns up to 200 values without their data, sorted by key. Their keys begin with
-// prefix, and are greater than after.
+// List returns up to 200 values without their data, sorted by key. It lists only keys that
+// begin with the given prefix and sort after the key in the parameter after.
 func (k KV) List(ctx context.Context, prefix, after string) ([]wire.Value, error) {
 	query := url.Values{"limit": {"200"}}
 	set(query, "prefix", prefix)

@@ -14,8 +14,8 @@ type Schedules struct{ client *Client }
 // Schedules returns the schedules of the session.
 func (c *Client) Schedules() Schedules { return Schedules{c} }
 
-// Create stores a schedule. It does not support an idempotency key: before repeating a
-// request without a response, list the schedules.
+// Create stores a schedule. It does not support an idempotency key: if no response
+// arrives, list the schedules before you repeat the request.
 func (s Schedules) Create(ctx context.Context, schedule wire.NewSchedule) (wire.Schedule, error) {
 	return do[wire.Schedule](ctx, s.client, "POST", "/v1/schedules", schedule)
 }
@@ -27,7 +27,8 @@ func (s Schedules) List(ctx context.Context, enabled bool) ([]wire.Schedule, err
 	return out.Schedules, err
 }
 
-// ListAll returns the schedules of all sessions, as List does. It is for the operator.
+// ListAll is like List, but returns the schedules of all sessions. Only the operator may
+// call it.
 func (s Schedules) ListAll(ctx context.Context, enabled bool) ([]wire.Schedule, error) {
 	out, err := do[wire.Schedules](ctx, s.client, "GET", "/v1/schedules?all_sessions=true&enabled="+strconv.FormatBool(enabled), nil)
 	return out.Schedules, err
@@ -44,8 +45,8 @@ func (s Schedules) Enable(ctx context.Context, id string) (wire.Schedule, error)
 }
 
 // Fire starts a run of a schedule now, even if the schedule is disabled. It does not
-// support an idempotency key: before repeating a request without a response, read the
-// schedule.
+// support an idempotency key: if no response arrives, read the schedule before you repeat
+// the request.
 func (s Schedules) Fire(ctx context.Context, id string) (wire.Run, error) {
 	return do[wire.Run](ctx, s.client, "POST", schedulePath(id)+"/fire", nil)
 }

@@ -30,7 +30,7 @@ func (s Secrets) Set(ctx context.Context, name, value string) error {
 	return s.client.Do(ctx, "PUT", s.path(name), wire.SecretValue{Value: value}, nil)
 }
 
-// Remove removes the value of a secret. It is not an error if it has no value.
+// Remove removes the value of a secret. It is not an error if the secret has no value.
 func (s Secrets) Remove(ctx context.Context, name string) error {
 	return s.client.Do(ctx, "DELETE", s.path(name), nil, nil)
 }
