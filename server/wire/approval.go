@@ -7,17 +7,17 @@ type WaitingCall struct {
 	TaskID         string    `json:"task_id"` // id of the run that holds the call
 	Session        string    `json:"session"`
 	By             string    `json:"by,omitempty"`     // the requester, unless it is the session's agent
-	Caller         string    `json:"caller,omitempty"` // the tool that makes the call; absent: an agent or a person does
+	Caller         string    `json:"caller,omitempty"` // the tool that makes the call; absent if an agent or a person makes it
 	Tool           string    `json:"tool"`
 	Description    string    `json:"description,omitempty"` // description of the tool, as written by the plugin
 	Plugin         string    `json:"plugin,omitempty"`
 	PluginVersion  string    `json:"plugin_version,omitempty"`
 	ToolVersion    string    `json:"tool_version,omitempty"`    // digest of the plugin's file
-	Args           string    `json:"args"`                      // JSON; lists have at most 16 KiB of it
+	Args           string    `json:"args"`                      // the arguments as JSON; in lists, at most the first 16 KiB
 	ArgsCut        bool      `json:"args_cut,omitempty"`        // args is cut off: GET /v1/approvals/{run} returns all of it
 	ArgsBytes      int       `json:"args_bytes"`                // size of the complete arguments
 	ArgsDigest     string    `json:"args_digest"`               // SHA-256 of the complete arguments, hexadecimal
-	ArgsIncomplete bool      `json:"args_incomplete,omitempty"` // secret arguments are left out: they are not stored, and the call ends with its caller
+	ArgsIncomplete bool      `json:"args_incomplete,omitempty"` // secret arguments are left out: they are not stored, and the call ends when its caller ends
 	Grants         []string  `json:"grants"`                    // capabilities granted to the plugin
 	Fingerprint    string    `json:"fingerprint"`               // identifies the tool's code and grants: send it with the decision
 	Changed        bool      `json:"changed,omitempty"`         // the plugin or its grants changed, or the tool is gone: the call can only be refused

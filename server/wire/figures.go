@@ -18,7 +18,7 @@ type CallRecord struct {
 	PluginVersion  string     `json:"plugin_version,omitempty"` // version that the plugin declares
 	Session        string     `json:"session"`
 	At             time.Time  `json:"at"`                // when the call began
-	ElapsedSeconds float64    `json:"elapsed_seconds"`   // time until the caller had the result; that of the first call includes compiling the plugin
+	ElapsedSeconds float64    `json:"elapsed_seconds"`   // time until the caller had the result; for the first call of a plugin, this includes compiling it
 	Outcome        abi.Kind   `json:"outcome"`           // how the call ended
 	Code           Code       `json:"code,omitempty"`    // why the call was refused or returned no result
 	TaskID         string     `json:"task_id,omitempty"` // id of the call's run, if the call is or became one
@@ -42,7 +42,7 @@ type ToolFigures struct {
 	P50Seconds float64          `json:"p50_seconds"`
 	P95Seconds float64          `json:"p95_seconds"`
 	MaxSeconds float64          `json:"max_seconds"`
-	Fuel       int64            `json:"fuel"` // units used by all calls
+	Fuel       int64            `json:"fuel"` // units of fuel used by all calls
 	CPUSeconds float64          `json:"cpu_seconds"`
 	LastAt     time.Time        `json:"last_at"` // when the latest call began
 }
@@ -59,15 +59,15 @@ type Minute struct {
 	RunsSucceeded  int64     `json:"runs_succeeded"`   // runs that succeeded
 	RunsFailed     int64     `json:"runs_failed"`      // runs that failed
 	RunsCanceled   int64     `json:"runs_canceled"`    // runs that were canceled
-	RunsActive     int       `json:"runs_active"`      // most runs that held a slot, sampled every 10 s
-	RunsQueued     int       `json:"runs_queued"`      // most runs that were queued, sampled every 10 s
+	RunsActive     int       `json:"runs_active"`      // largest number of runs that held a slot, sampled every 10 s
+	RunsQueued     int       `json:"runs_queued"`      // largest number of queued runs, sampled every 10 s
 	Calls          int64     `json:"calls"`            // calls that ended: direct calls and those that tools made
 	CallErrors     int64     `json:"call_errors"`      // unsuccessful calls
 	CallP50Seconds float64   `json:"call_p50_seconds"` // median duration of the calls, accurate to 12.5 %
-	CallP95Seconds float64   `json:"call_p95_seconds"` // 95th percentile, likewise
-	Fuel           int64     `json:"fuel"`             // units used by calls and runs that ended
-	CPUSeconds     float64   `json:"cpu_seconds"`      // likewise
-	MemoryPeak     int64     `json:"memory_peak"`      // most bytes that counted against the host's limit, sampled every 10 s
+	CallP95Seconds float64   `json:"call_p95_seconds"` // 95th percentile of the duration of the calls, accurate to 12.5 %
+	Fuel           int64     `json:"fuel"`             // units of fuel used by calls and runs that ended
+	CPUSeconds     float64   `json:"cpu_seconds"`      // processor time used by calls and runs that ended
+	MemoryPeak     int64     `json:"memory_peak"`      // largest number of bytes that counted against the host's limit, sampled every 10 s
 }
 
 // History is the response body of GET /v1/stats/history: up to 61 minutes, oldest first.

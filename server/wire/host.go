@@ -2,14 +2,15 @@ package wire
 
 import "time"
 
-// Hosts is the response body of GET /v1/hosts: the servers that share an engine of runs.
+// Hosts is the response body of GET /v1/hosts: the servers that share an engine for
+// background runs.
 type Hosts struct {
 	Hosts []Host `json:"hosts"` // in the order in which they joined
 	// Differences are the plugins that differ between live hosts, sorted by name.
 	Differences []HostDifference `json:"differences"`
 }
 
-// A Host is one of the servers that share an engine of runs.
+// A Host is one of the servers that share an engine for background runs.
 type Host struct {
 	HostID    string       `json:"host_id"`           // new at each start
 	Name      string       `json:"name"`              // display name; not unique
@@ -20,7 +21,7 @@ type Host struct {
 	RenewedAt time.Time    `json:"renewed_at"`     // last heartbeat
 	Running   int          `json:"running"`        // runs in progress
 	Claimed   int          `json:"claimed"`        // queued runs that the host is about to start
-	PerHost   int          `json:"per_host"`       // most runs that the host executes at the same time
+	PerHost   int          `json:"per_host"`       // maximum number of runs that the host executes at the same time
 	Plugins   []HostPlugin `json:"plugins"`        // sorted by name
 }
 

@@ -16,7 +16,8 @@ const (
 	// DryRunHeader is "true" for a dry run, which changes nothing, or "false". See
 	// "Dry runs" in docs/agents.md.
 	DryRunHeader = "Toolhost-Dry-Run"
-	// AttemptHeader is the attempt of the run that wrote the output in a response.
+	// AttemptHeader is the number of the attempt of the run that wrote the output in a
+	// response.
 	AttemptHeader = "Toolhost-Attempt"
 )
 

@@ -6,8 +6,8 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// MaxInnerCalls is the number of calls that are stored with the run that made them: only
-// the first ones.
+// MaxInnerCalls is the maximum number of calls that are stored with the run that made
+// them. Further calls are only counted.
 const MaxInnerCalls = 200
 
 // CallLost is the error of a call whose outcome is unknown because its host went away. The
@@ -35,7 +35,7 @@ type InnerCall struct {
 	ElapsedSeconds float64   `json:"elapsed_seconds"`   // time until the call ended, or until now
 	Outcome        abi.Kind  `json:"outcome,omitempty"` // how the call ended; absent while it runs, or if unknown
 	Error          string    `json:"error,omitempty"`   // why the call returned no result: a code, or lost
-	Fuel           int64     `json:"fuel,omitempty"`    // units
+	Fuel           int64     `json:"fuel,omitempty"`    // units of fuel used by the call
 	TaskID         string    `json:"task_id,omitempty"` // id of the call's own run, for a call that must not be made twice
 }
 

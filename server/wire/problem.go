@@ -21,8 +21,8 @@ const (
 // The codes of calls that started but returned no result.
 const (
 	CodeFuel       Code = "fuel"
-	CodeMemory     Code = "memory"      // the memory limit of the call
-	CodeHostMemory Code = "host_memory" // the memory limit of the host
+	CodeMemory     Code = "memory"      // the call reached its memory limit
+	CodeHostMemory Code = "host_memory" // the host reached its memory limit
 	CodeTime       Code = "time"
 	CodeOutput     Code = "output"
 	CodeFiles      Code = "files"  // the process has too many open files

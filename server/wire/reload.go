@@ -5,13 +5,13 @@ import "strings"
 // Reload is the response body of POST /v1/reload: what changed in the configuration and the
 // plugins.
 type Reload struct {
-	Changed []SettingChange `json:"changed"` // in effect now
-	Restart []SettingChange `json:"restart"` // in effect only after a restart
+	Changed []SettingChange `json:"changed"` // changes that are in effect now
+	Restart []SettingChange `json:"restart"` // changes that take effect only after a restart
 
 	Added    []string      `json:"added,omitempty"`    // new plugins
 	Replaced []string      `json:"replaced,omitempty"` // plugins with a new file or new grants
 	Removed  []string      `json:"removed,omitempty"`  // removed plugins
-	Solved   []string      `json:"solved,omitempty"`   // files that had a problem and have none now, without those of added or replaced plugins
+	Solved   []string      `json:"solved,omitempty"`   // files that had a problem and have none now, except the files of added or replaced plugins
 	Problems []FileProblem `json:"problems"`           // new problems with files or grants
 
 	DryRun bool `json:"dry_run,omitempty"` // nothing was changed: the configuration was only read and checked
@@ -20,7 +20,7 @@ type Reload struct {
 // A SettingChange is a setting of the server whose value has changed.
 type SettingChange struct {
 	Key string `json:"key"`           // key in the configuration file
-	Old string `json:"old,omitempty"` // absent, as is the new value, if the values may be secret
+	Old string `json:"old,omitempty"` // previous value; absent, like the new value, if the values may be secret
 	New string `json:"new,omitempty"`
 }
 

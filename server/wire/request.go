@@ -14,7 +14,7 @@ import (
 type Call struct {
 	Tool   string          `json:"tool" schema:"minLength=1"`
 	Args   json.RawMessage `json:"args,omitempty" schema:"type=object"`    // absent means {}
-	Limits CallLimits      `json:"limits,omitzero"`                        // absent limits are the tool's
+	Limits CallLimits      `json:"limits,omitzero"`                        // limits of this call; an absent one defaults to the tool's limit
 	Locale string          `json:"locale,omitempty" schema:"maxLength=64"` // BCP 47 language tag
 	DryRun bool            `json:"dry_run,omitempty"`                      // only readonly tools are called; for all others, the result says what the call would do
 }
@@ -22,7 +22,7 @@ type Call struct {
 // CallLimits are the limits that the caller asks for. They are capped at the operator's
 // maximum.
 type CallLimits struct {
-	Fuel           int64   `json:"fuel,omitempty" schema:"minimum=0"`         // units
+	Fuel           int64   `json:"fuel,omitempty" schema:"minimum=0"`         // units of fuel
 	MemoryBytes    int64   `json:"memory_bytes,omitempty" schema:"minimum=0"` // linear memory
 	OutputBytes    int64   `json:"output_bytes,omitempty" schema:"minimum=0"` // bytes written to all streams
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty" schema:"minimum=0,maximum=2147483647"`
@@ -34,7 +34,7 @@ type Spawn struct {
 	Args               json.RawMessage `json:"args,omitempty" schema:"type=object"`                       // absent means {}
 	Title              string          `json:"title,omitempty" schema:"maxLength=120"`                    // absent means the tool's title
 	SignalOnCompletion *bool           `json:"signal_on_completion,omitempty" schema:"default=true"`      // notify the session when the run ends
-	Wake               Wake            `json:"wake,omitempty" schema:"default=end"`                       // which outcomes notify the session; more specific than signal_on_completion
+	Wake               Wake            `json:"wake,omitempty" schema:"default=end"`                       // which outcomes notify the session; an alternative to signal_on_completion
 	TimeoutSeconds     float64         `json:"timeout_seconds,omitempty" schema:"minimum=0,maximum=3600"` // deadline of the run; absent means the tool's deadline. The operator sets the maximum, an hour by default
 	Parent             string          `json:"parent,omitempty" schema:"form=run_id"`                     // id of an active run of the session: stopping the parent stops this run too. Not allowed for schedules
 	Locale             string          `json:"locale,omitempty" schema:"maxLength=64"`                    // BCP 47 language tag for the texts for people in the tool's manifest

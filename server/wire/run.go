@@ -16,7 +16,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// The API describes runs in the words of their records.
+// Types of the records of runs that the API uses unchanged.
 type (
 	Status      = engine.Status      // state of a run
 	Origin      = engine.Origin      // how a run was created
@@ -70,7 +70,7 @@ type Wake string
 
 // The outcomes that a session is notified of.
 const (
-	WakeEnd     Wake = "end"                    // every outcome; stored as empty
+	WakeEnd     Wake = "end"                    // every outcome; stored as an empty string
 	WakeFailure      = Wake(engine.WakeFailure) // failed and canceled runs
 	WakeNone    Wake = "none"                   // no outcome: the same as signal_on_completion false
 )
@@ -89,7 +89,7 @@ const (
 
 // The forms of ids, as regular expressions.
 const (
-	RunIDForm      = "^bg_[a-z2-7]{26}(-[0-9]{1,10}){0,8}$" // a nested call that is a run of its own has the calling run's id and a number
+	RunIDForm      = "^bg_[a-z2-7]{26}(-[0-9]{1,10}){0,8}$" // if a nested call is a run of its own, its id is the calling run's id and a number
 	ScheduleIDForm = "^sc_[a-z2-7]{26}$"
 )
 
@@ -137,7 +137,7 @@ type Run struct {
 	ElapsedSeconds  float64   `json:"elapsed_seconds"`  // time from the start to the end, or until now; rounded to a tenth
 	DeadlineSeconds float64   `json:"deadline_seconds"` // longest duration from the start; 0 for none
 	WaitedSeconds   float64   `json:"waited_seconds,omitempty"`
-	WaitsUntil      time.Time `json:"waits_until,omitzero"` // time at which a waiting run continues at the latest, if there is one
+	WaitsUntil      time.Time `json:"waits_until,omitzero"` // time by which a waiting run will continue, if its wait is limited
 
 	Cost      *Cost      `json:"cost,omitempty"`      // cost of all attempts so far
 	Diagnosis *Diagnosis `json:"diagnosis,omitempty"` // why the run failed; only for the operator, and only in GET /v1/runs/{run}
@@ -165,12 +165,12 @@ type Run struct {
 	ScheduleID         string      `json:"schedule_id,omitempty"`  // id of the schedule that started the run
 	ScheduledFor       time.Time   `json:"scheduled_for,omitzero"` // when the schedule was due
 	LogPath            string      `json:"log_path"`               // path below the host's data folder
-	ResultPath         string      `json:"result_path"`            // likewise; exists once the run has ended
+	ResultPath         string      `json:"result_path"`            // path below the host's data folder; the file exists once the run has ended
 }
 
 // Cost is the resource usage of a run or a call.
 type Cost struct {
-	Fuel        int64   `json:"fuel"`         // units
+	Fuel        int64   `json:"fuel"`         // units of fuel used
 	CPUSeconds  float64 `json:"cpu_seconds"`  // processor time on the host
 	WaitSeconds float64 `json:"wait_seconds"` // time spent waiting for slots and processors after the start
 	MemoryPeak  int64   `json:"memory_peak"`  // bytes of linear memory; for a run, the maximum of its attempts

@@ -6,8 +6,8 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// A Definition describes a tool to a model. Its methods return the formats of the model
-// APIs.
+// A Definition describes a tool to a model. Its methods return it in the formats of the
+// model APIs.
 type Definition struct {
 	Name         string          `json:"name"`
 	Title        string          `json:"title,omitempty"`
@@ -36,7 +36,7 @@ type Definition struct {
 type ToolLimits struct {
 	TimeoutSeconds    float64 `json:"timeout_seconds,omitempty"`    // time limit of a call
 	BackgroundSeconds float64 `json:"background_seconds,omitempty"` // time limit of a background run without its own deadline
-	MemoryBytes       int64   `json:"memory_bytes,omitempty"`       // linear memory
+	MemoryBytes       int64   `json:"memory_bytes,omitempty"`       // size of the linear memory
 	OutputBytes       int64   `json:"output_bytes,omitempty"`       // the result and all other output together
 	ArgsBytes         int64   `json:"args_bytes,omitempty"`         // size of the arguments
 	BodyBytes         int64   `json:"body_bytes,omitempty"`         // size of the body of an HTTP request or response of the tool: the largest limit of its grants
