@@ -26,10 +26,9 @@ import (
 // Handler serves a Service over MCP's streamable HTTP transport. All protocol
 // revisions share one URL. It is safe for concurrent use.
 //
-// It checks neither the caller of a request nor its Origin and Host. Mount it behind a
-// handler that checks them and adds the caller to the context of the request with
-// [identity.NewContext], such as package httpapi. Requests without a caller belong to
-// [identity.Nobody].
+// It does not check the caller, Origin or Host of a request. Mount it behind a handler, such
+// as that of package httpapi, that checks them and adds the caller to the request's context
+// with [identity.NewContext]. Requests without a caller belong to [identity.Nobody].
 type Handler struct {
 	api    *api
 	server *mcp.Server
@@ -53,8 +52,8 @@ const (
 // abortTimeout is how long the end of a session waits for the answers to its calls.
 const abortTimeout = 5 * time.Second
 
-// NewHandler returns a Handler. It does not close the service, and ignores the
-// streams and the session of cfg. Close the Handler when done.
+// NewHandler returns a Handler. It ignores the streams, the session and DryRun of cfg. Close
+// the Handler when done; this does not close the service.
 func NewHandler(service *server.Service, cfg Config) (*Handler, error) {
 	ctx, end := context.WithCancelCause(context.Background())
 	a := newAPI(ctx, service, cfg)

@@ -5,8 +5,8 @@
 // runs belong to a session of the service: Config.Session for a pair of streams, and
 // the caller's session for each request over HTTP.
 //
-// A failed tool is a result, so that the model can react. Only an unknown tool is a
-// protocol error.
+// A tool that fails returns a result, so that the model can react. Only an unknown tool is
+// a protocol error.
 package mcpapi
 
 import (
@@ -30,11 +30,11 @@ import (
 // Extend lets a program that embeds this package serve more than the tools of
 // plugins, such as prompts and resources. Its zero value adds nothing.
 type Extend struct {
-	// Options is called with the options before the server is created. KeepAlive is
-	// ignored: since 2026-07-28 servers send no requests, and streams are kept alive
-	// anyway.
+	// Options is called before the server is created, and may change the server's options.
+	// The option KeepAlive is ignored: since 2026-07-28 servers send no requests, and
+	// streams are kept alive anyway.
 	Options func(*mcp.ServerOptions)
-	// Server is called with the server before it serves.
+	// Server is called with the server before it serves, and may add to it.
 	Server func(*mcp.Server)
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// ErrStuck means that a call or a write of [Run] does not end, usually a write to a
+// ErrStuck means that a call or a write does not end in [Run]. Usually it is a write to a
 // client that does not read.
 var ErrStuck = errors.New("the MCP session does not end")
 
@@ -27,12 +27,12 @@ var ErrStuck = errors.New("the MCP session does not end")
 type Config struct {
 	Version string // version of the program, as clients see it
 
-	// Logger gets messages for operators. Nil discards them. It must not write to Out.
+	// Logger gets messages for operators, and must not write to Out. Nil discards them.
 	// Mistakes of clients are logged only if level debug is enabled when the server is made.
 	Logger *slog.Logger
 
-	// Grace is the time that a client with support for tasks waits for a result
-	// before it gets a task. The default is two seconds.
+	// Grace is how long a client that supports tasks waits for a result before it gets a
+	// task instead. The default is two seconds.
 	Grace time.Duration
 
 	Extend
@@ -43,11 +43,12 @@ type Config struct {
 	In  io.Reader
 	Out io.Writer
 
-	// Session is the session of the client of Run. The default is
+	// Session is the session in which Run serves its client. The default is
 	// [wire.DefaultSession], so a restarted client finds its runs.
 	Session string
 
-	// DryRun makes Run change nothing, see [server.WithDryRun].
+	// DryRun makes Run treat every request as a dry run, which changes nothing: see
+	// [server.WithDryRun].
 	DryRun bool
 
 	drain time.Duration // time to answer open requests once In is closed; 0 means drainTimeout, negative means none: in tests, a guest in a loop stops the clock
