@@ -61,11 +61,11 @@ type Config struct {
 	Approvals *identity.ApprovalToken
 	// OAuth configures the access tokens that are accepted over TCP, in addition to
 	// Token; nil accepts no access tokens. An invalid configuration, see
-	// [identity.OAuth.Check], accepts none either, and the log has the reason.
+	// [identity.OAuth.Check], accepts none either, and the reason is logged.
 	OAuth *identity.OAuth
-	// MCP is served at /mcp after the same checks, such as a handler of package mcpapi.
-	// It gets the caller from [identity.FromContext]. The program closes it. Nil
-	// disables the path.
+	// MCP is a handler that is served at /mcp after the same checks, such as one of package
+	// mcpapi. It gets the caller from [identity.FromContext]. The program must close it.
+	// Nil disables the path.
 	MCP http.Handler
 	// Page is served at / and below /ui/, to the operator only. Nil disables these paths.
 	Page http.Handler
@@ -77,8 +77,8 @@ type Config struct {
 	Metrics      http.Handler
 	MetricsToken string
 	// Reload reloads the configuration of the program and the plugins, for POST
-	// /v1/reload. The response shows its error to the operator. It must not change
-	// anything in a dry run. Nil reloads the plugins only.
+	// /v1/reload. The operator sees its error in the response. In a dry run, it must not
+	// change anything. Nil reloads the plugins only.
 	Reload func(ctx context.Context) (wire.Reload, error)
 	// Logger receives messages for the operator. Nil discards them.
 	Logger *slog.Logger
@@ -134,9 +134,9 @@ func New(service *server.Service, cfg Config) *API {
 	return a
 }
 
-// Serve serves requests on l until [API.Shutdown] is called. Then it returns nil at
-// once, before the last requests are finished. It closes l. It may be called for
-// several listeners at the same time. The error is that of l.
+// Serve serves requests on l until [API.Shutdown] is called. Then it returns nil at once,
+// before the last requests are finished. If l fails, it returns the error of l. In both
+// cases it closes l. It may be called for several listeners at the same time.
 func (a *API) Serve(l net.Listener) error {
 	if err := a.http.Serve(newConns(l, connLimit())); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -149,9 +149,10 @@ func (a *API) Serve(l net.Listener) error {
 // not ready. Drain does not affect [Config].MCP.
 func (a *API) Drain() { a.draining.Store(true) }
 
-// Shutdown drains the API and ends all waits and streams, including those of your own
-// server. It waits until the requests of [API.Serve] are finished. If ctx is done first,
-// it closes their connections and returns the error of ctx. It may be called again.
+// Shutdown drains the API and ends all waits and streams, even those of requests to your
+// own server. It waits until the requests that [API.Serve] accepted are finished. If ctx is
+// done first, it closes their connections and returns the error of ctx. It may be called
+// again.
 func (a *API) Shutdown(ctx context.Context) error {
 	a.Drain()
 	a.end()

@@ -24,7 +24,7 @@ var documentTag = func() string {
 }()
 
 // Document returns the OpenAPI 3.1 document of the API, as served at
-// /v1/openapi.json. The caller may change it.
+// /v1/openapi.json. The caller may change the returned bytes.
 func Document() []byte { return bytes.Clone(document) }
 
 // getOpenAPI responds with the document. Clients may cache it, but must revalidate it

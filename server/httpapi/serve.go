@@ -15,8 +15,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// ServeHTTP handles one request. It panics with http.ErrAbortHandler to make an incomplete
-// response visible to the client.
+// ServeHTTP handles one request. If it cannot complete the response, it panics with
+// http.ErrAbortHandler, so that the client notices.
 func (a *API) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	began, w := time.Now(), a.newResponse(inner, r)
 	a.active.Add(1)
