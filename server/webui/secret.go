@@ -37,8 +37,8 @@ type secretForm struct {
 	links *server.SecretLinks
 }
 
-// NewSecretForm returns the page behind links for secrets, see [server.SecretLinks]. It
-// serves /secret/TOKEN without a login: anyone who has a link can set its secret once,
+// NewSecretForm returns the page that links for secrets lead to, see [server.SecretLinks].
+// It serves /secret/TOKEN without a login: anyone who has a link can set its secret once,
 // but not read it. It is safe for concurrent use.
 func NewSecretForm(service *server.Service, logger *slog.Logger) http.Handler {
 	if logger == nil {

@@ -1,13 +1,13 @@
 // Package webui serves the operator's page of a [server.Service]. It shows runs with their
 // progress and output, schedules, plugins with their grants, and the resources in use.
 //
-// It shows the runs of every session, so the handler it is mounted in must admit only
-// operators. No GET changes anything; changes are made by forms that the page itself posts.
+// It shows the runs of every session, so the handler that it is mounted in must admit only
+// operators. GET requests change nothing; only the page's own forms make changes.
 //
 // Everything is rendered on the server, and works without JavaScript. The script requests
 // the page again each second and replaces what differs: there is no second renderer.
 //
-// Text from tools is hostile. It is escaped in HTML, invisible characters (control
+// Text from tools may be hostile. It is escaped in HTML, invisible characters (control
 // characters, overrides of the writing direction) are made visible, its size is limited,
 // and the page's policy allows no script but its own.
 package webui
@@ -28,14 +28,14 @@ import (
 // Config configures the page. Its zero value is ready for use.
 type Config struct {
 	Version string // version of the program, shown at the foot of each page
-	// Settings returns the configuration in force, without secrets, each time it is
-	// shown. Nil shows none.
+	// Settings returns the configuration in force, without secrets. It is called each time
+	// the page shows the configuration. If it is nil, the page shows none.
 	Settings func() []Setting
-	// Lacking returns lines of configuration that give a plugin the grants it lacks, and
-	// a phrase that says where they belong. Nil shows none.
+	// Lacking returns lines of configuration that give a plugin the grants it lacks, and a
+	// phrase that says where these lines belong. If it is nil, the page shows none.
 	Lacking func(plugin string) (addTo, lines string)
-	// Reload reads the configuration of the program and the plugins again. An error is
-	// shown to the operator. Nil reloads the plugins only.
+	// Reload reloads the configuration of the program and the plugins. Its error is shown
+	// to the operator. Nil reloads the plugins only.
 	Reload func(ctx context.Context) (wire.Reload, error)
 	// Approvals checks the token for decisions on approvals on the page. Nil disables
 	// such decisions.
@@ -66,8 +66,8 @@ type site struct {
 }
 
 // New returns the handler of the page. It serves / and the paths below /ui/, and is safe
-// for concurrent use. It does not own the service. The server it is mounted in must limit
-// how slowly clients may read responses.
+// for concurrent use. It does not own the service. The server that it is mounted in must
+// disconnect clients that read responses too slowly.
 func New(service *server.Service, cfg Config) http.Handler {
 	s := &site{Config: cfg, service: service, mux: http.NewServeMux(), searches: make(chan struct{}, 1)}
 	if s.Logger == nil {
