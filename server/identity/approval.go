@@ -34,8 +34,8 @@ type ApprovalToken struct {
 	wrong *rate.Limiter
 }
 
-// NewApprovalToken returns the check of a token. An empty token is never accepted. The
-// error is [ErrWeakApprovalToken] if the token is too short.
+// NewApprovalToken returns the ApprovalToken with the given text. If the text is empty, it
+// accepts no token. The error is [ErrWeakApprovalToken] if the text is too short.
 func NewApprovalToken(token string) (*ApprovalToken, error) {
 	switch {
 	case token == "":
@@ -46,7 +46,7 @@ func NewApprovalToken(token string) (*ApprovalToken, error) {
 	return &ApprovalToken{NewStaticToken(token), rate.NewLimiter(noGuesses, guesses)}, nil
 }
 
-// Set reports whether there is a token.
+// Set reports whether a token is configured.
 func (t *ApprovalToken) Set() bool { return t != nil && t.token.Set() }
 
 // Check compares a text with the token in constant time. It returns nil if they match, or

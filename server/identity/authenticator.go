@@ -14,7 +14,7 @@ import (
 type Config struct {
 	Token  string       // the operator's static token; empty for none
 	OAuth  *OAuth       // issuer of accepted access tokens; nil for none
-	Logger *slog.Logger // nil discards
+	Logger *slog.Logger // destination of messages for the operator; nil discards them
 }
 
 // An Authenticator checks credentials. It is safe for concurrent use.
@@ -46,19 +46,19 @@ func (a *Authenticator) Close() { a.cancel() }
 // Required reports whether callers have to log in.
 func (a *Authenticator) Required() bool { return a.token.Set() || a.oauth != nil }
 
-// An Error is a refused login. Neither text quotes the credentials.
+// An Error reports a refused login. Neither Detail nor Challenge quotes the credentials.
 type Error struct {
-	Code      wire.Code // unauthorized, insufficient_scope, issuer_unavailable, closing; or invalid for several headers
-	Detail    string    // for the caller
+	Code      wire.Code // unauthorized, insufficient_scope, issuer_unavailable, closing; or invalid if the header Authorization was sent twice
+	Detail    string    // text for the caller
 	Challenge string    // the value of WWW-Authenticate; empty for none
 }
 
 // Error returns the detail.
 func (e *Error) Error() string { return e.Detail }
 
-// Login returns the caller named by the values of the header Authorization, in no session
-// yet. Browsers may send the static token as a password instead. The error is an [Error],
-// or that of ctx.
+// Login returns the caller that the values of the header Authorization identify. The caller
+// is in no session yet. If browser is true, the static token may also be sent as a
+// password. The error is an [Error], or the error of ctx.
 func (a *Authenticator) Login(ctx context.Context, header []string, browser bool) (Caller, error) {
 	if len(header) > 1 { // a proxy may have checked the other one (RFC 6750, 3.1)
 		return Nobody, a.refuse(wire.CodeInvalid, "invalid_request", "more than one header Authorization")
@@ -129,7 +129,7 @@ func password(credentials string) string {
 	return password
 }
 
-// Metadata returns the OAuth metadata of this server, nil without OAuth.
+// Metadata returns the OAuth metadata of this server, or nil if OAuth is not configured.
 func (a *Authenticator) Metadata() *Metadata {
 	if a.oauth == nil {
 		return nil

@@ -43,9 +43,9 @@ func (c Caller) Operator() bool { return c.User == "" }
 // Expired reports whether the caller's token has expired since it was checked.
 func (c Caller) Expired() bool { return !c.Until.IsZero() && !time.Now().Before(c.Until) }
 
-// Client returns the key that limits count by. All sessions of a user are one client.
-// Each session that the operator names is one, and the operator's other sessions together
-// are one.
+// Client returns the key of the client that limits count for. All sessions of a user are
+// one client. Each session that the operator names is a client of its own, and the
+// operator's other sessions together are one.
 func (c Caller) Client() string {
 	switch {
 	case !c.Operator():
@@ -80,8 +80,8 @@ func IsUser(name string) bool { return userKeyForm.MatchString(name) }
 // ErrSession reports an invalid session name.
 var ErrSession = errors.New("expected 1 to 128 letters, digits and . _ : @ -")
 
-// InSession returns the caller in the session of that name. An empty name creates a
-// session whose name cannot be guessed. The error is [ErrSession].
+// InSession returns the caller in the session with the given name. An empty name stands for
+// a new session, whose name cannot be guessed. The error is [ErrSession].
 func (c Caller) InSession(name string) (Caller, error) {
 	form, prefix := anySessionForm, ""
 	if !c.Operator() {
@@ -124,8 +124,8 @@ func NewContext(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// FromContext returns the caller of a context, or [Nobody] in a new session if it has
-// none.
+// FromContext returns the caller that a context carries. Without one, it returns [Nobody] in
+// a new session.
 func FromContext(ctx context.Context) Caller {
 	if c, ok := ctx.Value(callerKey{}).(Caller); ok {
 		return c

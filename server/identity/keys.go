@@ -27,7 +27,7 @@ const (
 	maxLogged    = 4 << 10          // bytes of an error, which may quote the issuer
 )
 
-// RetryAfter is how long to wait after [wire.CodeIssuer].
+// RetryAfter is how long to wait before repeating a request refused with [wire.CodeIssuer].
 const RetryAfter = keysPause
 
 // errNoKeys means that the issuer's keys are not available, so that no token can be checked.

@@ -19,12 +19,13 @@ type OAuth struct {
 	// https://tools.example/mcp. Tokens must be issued for it (RFC 8707). All paths share
 	// it. MCP clients compare it with the URL they were given.
 	Audience string
-	// JWKS is the URL of the issuer's keys. Empty uses the issuer's metadata.
+	// JWKS is the URL of the issuer's keys. If it is empty, the issuer's metadata names the
+	// URL.
 	JWKS string
-	// Scopes are required of every token. Empty requires none.
+	// Scopes are the scopes that every token must have. Empty means none.
 	Scopes []string
-	// Transport sends requests to the issuer. Nil uses the proxy from the environment,
-	// and keeps no connection open.
+	// Transport sends requests to the issuer. If it is nil, requests use the proxy that the
+	// environment sets, and no connection is kept open.
 	Transport http.RoundTripper
 }
 
@@ -42,8 +43,8 @@ const MetadataPath = "/.well-known/oauth-protected-resource"
 
 var scopeForm = regexp.MustCompile(`^[\x21\x23-\x5B\x5D-\x7E]+$`) // RFC 6749, 3.3
 
-// Check returns all violations, joined. Each begins with issuer, audience, jwks
-// or scopes.
+// Check returns an error that joins all problems of the configuration. The text of each
+// problem begins with issuer, audience, jwks or scopes.
 func (o OAuth) Check() error {
 	errs := []error{
 		checkURL("issuer", o.Issuer, "https://login.example"),

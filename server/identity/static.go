@@ -12,12 +12,13 @@ type StaticToken struct {
 	set    bool
 }
 
-// NewStaticToken returns a token. For an empty text it returns the zero StaticToken.
+// NewStaticToken returns the StaticToken with the given text; the zero StaticToken if the text
+// is empty.
 func NewStaticToken(text string) StaticToken {
 	return StaticToken{sha256.Sum256([]byte(text)), text != ""}
 }
 
-// Set reports whether there is a token.
+// Set reports whether a token is configured.
 func (t StaticToken) Set() bool { return t.set }
 
 // Matches compares a text with the token, in constant time. Nothing matches the zero StaticToken.
