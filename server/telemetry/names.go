@@ -10,7 +10,7 @@ import (
 // GenAI and MCP have their own repository and are still in development.
 const (
 	GenAIConventions = "v0.1.0"  // github.com/open-telemetry/semantic-conventions-genai
-	Conventions      = "v1.45.0" // github.com/open-telemetry/semantic-conventions, which they build on
+	Conventions      = "v1.45.0" // github.com/open-telemetry/semantic-conventions, which the GenAI conventions build on
 )
 
 // Attributes of the conventions.
@@ -34,25 +34,25 @@ const (
 	Status      = attribute.Key("toolhost.run.status")   // how a run ended
 	State       = attribute.Key("toolhost.state")        // state of calls, runs, instances and hosts
 	Start       = attribute.Key("toolhost.start")        // how an instance started
-	Use         = attribute.Key("toolhost.memory.use")   // what memory is for
+	Use         = attribute.Key("toolhost.memory.use")   // what the memory is used for
 	Source      = attribute.Key("toolhost.source")       // source of compiled code
 	Result      = attribute.Key("toolhost.result")       // result of a request or a reload
-	Decision    = attribute.Key("toolhost.decision")     // decision on a call
+	Decision    = attribute.Key("toolhost.decision")     // decision on a call that needs approval
 	Plugin      = attribute.Key("toolhost.plugin")       // name of a plugin
 	CallID      = attribute.Key("toolhost.call.id")      // on spans only
-	RunID       = attribute.Key("toolhost.run.id")       // likewise
-	Attempt     = attribute.Key("toolhost.run.attempt")  // likewise
-	Fuel        = attribute.Key("toolhost.fuel")         // likewise
-	CPUTime     = attribute.Key("toolhost.cpu.time")     // likewise, in seconds
-	WaitTime    = attribute.Key("toolhost.wait.time")    // likewise
-	MemoryPeak  = attribute.Key("toolhost.memory.peak")  // likewise, in bytes
-	OutputBytes = attribute.Key("toolhost.output.bytes") // likewise
+	RunID       = attribute.Key("toolhost.run.id")       // on spans only
+	Attempt     = attribute.Key("toolhost.run.attempt")  // on spans only
+	Fuel        = attribute.Key("toolhost.fuel")         // on spans only
+	CPUTime     = attribute.Key("toolhost.cpu.time")     // on spans only, in seconds
+	WaitTime    = attribute.Key("toolhost.wait.time")    // on spans only, in seconds
+	MemoryPeak  = attribute.Key("toolhost.memory.peak")  // on spans only, in bytes
+	OutputBytes = attribute.Key("toolhost.output.bytes") // on spans only
 )
 
 // Values of attributes.
 const (
-	ExecuteTool = "execute_tool" // of OperationName
-	ToolsCall   = "tools/call"   // of MCPMethod
+	ExecuteTool = "execute_tool" // value of OperationName
+	ToolsCall   = "tools/call"   // value of MCPMethod
 	// Unknown replaces the name of a tool that does not exist. Other replaces names and
 	// methods that have no series of their own: clients and plugins must not be able to
 	// create series without bound.
@@ -67,7 +67,7 @@ const (
 	Gauge     = "gauge"
 )
 
-// A Metric describes a metric of Toolhost. All metrics are defined below.
+// A Metric describes a metric of Toolhost. [All] returns all of them.
 type Metric struct {
 	Name   string // name in OpenTelemetry
 	Type   string
@@ -99,7 +99,7 @@ func define(name, kind, unit, doc string, labels ...attribute.Key) *Metric {
 	return m
 }
 
-// What callers see: tool calls, requests, cost and connections.
+// Metrics of what callers see: tool calls, requests, cost and connections.
 var (
 	CallDuration = define("gen_ai.execute_tool.duration", Histogram, "s", "Tool calls as their callers see them, including waits. `error.type` is missing if the call succeeded or became a run. Otherwise it is the [code](http.md#problems) of the error, `tool_error`, `connection_required` or `canceled`. The codes include the limits `fuel`, `time`, `memory`, `host_memory` and `output`.", ToolName, ErrorType, Caller)
 	MCPDuration  = define("mcp.server.operation.duration", Histogram, "s", "Requests and notifications from MCP clients. `error.type` is the code of a JSON-RPC error, or `tool_error`. Tool calls also count in `gen_ai.execute_tool.duration`.", MCPMethod, ToolName, ErrorType)
@@ -108,7 +108,7 @@ var (
 	Connections  = define("toolhost.connections", Gauge, "{client}", "Clients that are connected or sent a request in the last 30 minutes, up to 1,024.")
 )
 
-// What plugins do.
+// Metrics of what plugins do.
 var (
 	PluginCalls    = define("toolhost.plugin.calls", Counter, "{call}", "Finished plugin calls, including those of runs and other tools, by outcome: `success`, `tool_error`, `connection_required`, `canceled`, the limits `fuel`, `time`, `memory`, `host_memory` and `output`, or `internal`.", Outcome)
 	PluginStarts   = define("toolhost.plugin.starts", Counter, "{call}", "Instances that served plugin calls: `warm`, `restored` from a snapshot, or `started` for the call.", Start)
@@ -128,7 +128,7 @@ var (
 	KVUsage        = define("toolhost.kv.usage", Gauge, "By", "Bytes of the keys and values in plugins' key-value stores.", Plugin)
 )
 
-// Background runs.
+// Metrics of background runs.
 var (
 	Runs         = define("toolhost.runs", Gauge, "{run}", "Runs that are `running` and calls that are `parked` on this host, runs that are `queued` or `waiting` on all hosts, and runs that ended on this host but are still `unstored`.", State)
 	RunSlots     = define("toolhost.run.slots", Gauge, "{run}", "Slots for runs on this host, `background.per_host`.")
@@ -141,7 +141,7 @@ var (
 	RecordsLimit = define("toolhost.records.limit", Gauge, "By", "The quota for these records, `background.record_quota`.")
 )
 
-// What operators watch: approvals, plugins, reloads, the audit log and the store.
+// Metrics of what operators watch: approvals, plugins, reloads, the audit log and the store.
 var (
 	Approvals        = define("toolhost.approvals", Counter, "{decision}", "Calls that a person was `asked` to approve, and calls that were `approved` or `refused`, by a person or a rule.", Decision)
 	ApprovalsWaiting = define("toolhost.approvals.waiting", Gauge, "{call}", "Calls that wait for approval, on all hosts.")
@@ -155,7 +155,7 @@ var (
 	StoreProblems    = define("toolhost.store.problems", Counter, "{problem}", "Damaged records, logs and files found in the data folder.")
 )
 
-// Hosts that share an engine. Each host reports on all of them.
+// Metrics of the hosts that share an engine. Each host reports on all of them.
 var (
 	Hosts        = define("toolhost.cluster.hosts", Gauge, "{host}", "Hosts: `live`, or `lost` until their runs are taken over.", State)
 	HostsRunning = define("toolhost.cluster.running", Gauge, "{run}", "Runs that are active on live hosts.")

@@ -33,10 +33,10 @@ type MCPRequest struct {
 	Version string // version of the protocol
 	HTTP    bool   // the request came over HTTP
 	Header  http.Header
-	Meta    map[string]any // _meta of its parameters
+	Meta    map[string]any // _meta of the request's parameters
 }
 
-// Request is an active MCP request. Its tool call shares its span.
+// Request is an active MCP request. If it calls a tool, the call shares the request's span.
 type Request struct {
 	t      *Telemetry
 	method string
@@ -47,8 +47,8 @@ type Request struct {
 
 type requestKey struct{}
 
-// StartRequest starts the span of a request. The parent is the span in _meta, or else in
-// the HTTP header. If both are present, it links the header's span.
+// StartRequest starts the span of a request. Its parent is the span in _meta, or else the
+// one in the HTTP header. If there are both, the new span links to the header's span.
 func (t *Telemetry) StartRequest(ctx context.Context, in MCPRequest) (context.Context, *Request) {
 	r := &Request{t: t, method: in.Method, began: time.Now()}
 	if !slices.Contains(methods, in.Method) {
@@ -85,7 +85,7 @@ func (in MCPRequest) attributes(method string) []attribute.KeyValue {
 }
 
 // End records the request. The failure is the code of a JSON-RPC error, tool_error, or
-// empty for success.
+// empty for success. The parameter code says whether it is the code of a JSON-RPC error.
 func (r *Request) End(failure string, code bool) {
 	took := time.Since(r.began)
 	l := labels{method: r.method, failure: failure}
@@ -140,7 +140,7 @@ func (t *Telemetry) StartCall(ctx context.Context, nested bool) (context.Context
 
 // Ended is the outcome and cost of a call.
 type Ended struct {
-	Tool    string // as agents know it
+	Tool    string // name of the tool, as agents know it
 	Known   bool   // whether the tool exists
 	Plugin  string // plugin of the tool; empty without one
 	Failure string // code of the call's error, or its outcome; empty for success
@@ -149,7 +149,7 @@ type Ended struct {
 	CPU     time.Duration
 	Wait    time.Duration
 	Memory  int64 // peak memory, in bytes
-	Output  int64 // in bytes
+	Output  int64 // size of the output, in bytes
 }
 
 // End records the call.
@@ -202,7 +202,7 @@ func (e Ended) describe(span trace.Span, own bool) {
 	span.SetAttributes(all...)
 }
 
-// Link returns the current span in the format of traceparent, for a run to keep. It is
+// Link returns the current span in the format of traceparent, to be stored with a run. It is
 // empty if the span is not recorded.
 func Link(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
@@ -214,7 +214,7 @@ func Link(ctx context.Context) string {
 }
 
 // StartRun starts a trace for the part of a run between two waits. The trace links to the
-// span that spawned the run.
+// span that spawned the run, which [Link] returned.
 func (t *Telemetry) StartRun(ctx context.Context, tool, id, link string, attempt int) (context.Context, *Call) {
 	options := []trace.SpanStartOption{trace.WithNewRoot()}
 	from := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": link})
@@ -229,7 +229,7 @@ func (t *Telemetry) StartRun(ctx context.Context, tool, id, link string, attempt
 	return ctx, c
 }
 
-// EndRun ends the trace of StartRun. It records no call duration.
+// EndRun ends a trace that StartRun started. It does not record the duration as that of a call.
 func (c *Call) EndRun(e Ended) {
 	if c.span.IsRecording() {
 		e.describe(c.span, true)

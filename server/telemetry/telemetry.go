@@ -104,7 +104,7 @@ func (t *Telemetry) Close() error {
 	return t.observing.Unregister()
 }
 
-// An Observer takes the values of metrics when they are collected.
+// An Observer receives the values of metrics when they are collected.
 type Observer struct {
 	t  *Telemetry
 	to metric.Observer
@@ -127,7 +127,7 @@ func (t *Telemetry) Tool(name string, known bool) attribute.KeyValue {
 
 // An Exchange is an HTTP request of a plugin.
 type Exchange struct {
-	Tool           string // as agents know it
+	Tool           string // name of the tool, as agents know it
 	Result         string // answered, failed or refused
 	Duration       time.Duration
 	Sent, Received int64 // size of the bodies, in bytes
@@ -156,7 +156,8 @@ func (t *Telemetry) Count(m *Metric, labels ...attribute.KeyValue) {
 	t.counters[m].Add(context.Background(), 1, metric.WithAttributes(labels...))
 }
 
-// RunEnded records the end of a run. Kind is the kind of its error, empty without one.
+// RunEnded records the end of a run. Kind is the kind of the run's error, or empty if it has
+// none.
 func (t *Telemetry) RunEnded(tool, status, kind string, took time.Duration) {
 	labels := []attribute.KeyValue{t.Tool(tool, true), Status.String(status)}
 	if kind != "" {
