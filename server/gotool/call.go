@@ -57,10 +57,11 @@ type Call struct {
 // the run.
 func (c *Call) ID() string { return c.req.ID }
 
-// Session returns the session of the call, or "".
+// Session returns the session of the call, or "" if it has none.
 func (c *Call) Session() string { return c.req.Session }
 
-// Attempt is 1 for the first execution of a background run, and for any other call.
+// Attempt returns which attempt of a background run this is, from 1. For any other call, it
+// is 1.
 func (c *Call) Attempt() int { return max(c.req.Attempt, 1) }
 
 // Locale returns the caller's language in BCP 47, such as de-CH, or "" if it is unknown.
@@ -69,9 +70,9 @@ func (c *Call) Locale() string { return c.req.Locale }
 // Log returns a logger for operators, which names the call. Models never see it.
 func (c *Call) Log() *slog.Logger { return c.log }
 
-// Progress reports how much is done of a total, in any unit. A negative total means that
-// it is unknown. The message may be empty, and is cut to 512 bytes. A report with a
-// negative done, or a number that is not finite, is dropped.
+// Progress reports how much of a total is done, in any unit. A negative total means that
+// the total is unknown. The message may be empty, and is cut to 512 bytes. A report is
+// dropped if done is negative, or if a number is not finite.
 func (c *Call) Progress(done, total float64, message string) {
 	finite := func(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 	if !finite(done) || !finite(total) || done < 0 {
@@ -92,8 +93,8 @@ func (c *Call) Status(text string) {
 	c.report()
 }
 
-// ProgressUnit names the unit of the numbers of [Call.Progress], such as "files", from
-// the next report on.
+// ProgressUnit names the unit of the numbers that [Call.Progress] reports, such as "files".
+// It applies from the next report on.
 func (c *Call) ProgressUnit(unit string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,17 +109,18 @@ func (c *Call) report() {
 }
 
 // Summary reports the outcome of the call in a sentence or two, for notices and lists
-// that do not show the result. Only the last summary counts.
+// that do not show the result. Only the last summary is kept.
 func (c *Call) Summary(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.summary = oneLine(text, maxSummary)
 }
 
-// Output returns the live output of the call, which is stored with a background run.
+// Output returns a writer for the live output of the call. The output of a background run is
+// stored with the run.
 func (c *Call) Output() io.Writer { return stream{c, c.req.Stdout} }
 
-// Stderr returns the second live output of the call.
+// Stderr returns a writer for the call's second stream of live output, its standard error.
 func (c *Call) Stderr() io.Writer { return stream{c, c.req.Stderr} }
 
 type stream struct {
@@ -159,8 +161,8 @@ func (c *Call) count(n int) error {
 	return nil
 }
 
-// Content appends a block to the result: at most 256 blocks, which count as output. The
-// error says why a block is invalid.
+// Content appends a block to the result. A result has at most 256 blocks, and they count as
+// output. The error says why a block was refused.
 func (c *Call) Content(b abi.Block) error {
 	data, err := typed.Marshal(b)
 	if err != nil {
@@ -202,8 +204,8 @@ func (c *Call) Ask(ctx context.Context, questions map[string]abi.Question) (map[
 	return answers.Answers, err
 }
 
-// CallTool calls another tool by the name agents use, in the session of this call and
-// with the checks of an agent's call. A readonly tool can only call readonly tools, and a
+// CallTool calls another tool by the name that agents use, in the session of this call. The
+// call is checked like a call by an agent. A readonly tool can only call readonly tools, and a
 // tool that declares open_world false cannot call tools that reach the network. Pass the
 // handler's context.
 //

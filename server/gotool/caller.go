@@ -23,12 +23,11 @@ const maxStuck = 16
 
 // Config configures a [Caller].
 type Config struct {
-	// Calls limits concurrent calls, except background runs and calls that another
-	// handler makes. Other calls wait, and their time limit keeps running. 0 means
-	// host.DefaultTotalCalls.
+	// Calls is the maximum number of concurrent calls. Background runs and calls that other
+	// tools make do not count. Further calls wait, and their time limit keeps running. 0
+	// means host.DefaultTotalCalls.
 	Calls int
-	// Shared reserves a quarter of the calls for other clients, like
-	// host.Config.Shared.
+	// Shared limits one client to three quarters of Calls, as host.Config.Shared does.
 	Shared bool
 	// Logger gets messages for operators. Nil discards them.
 	Logger *slog.Logger

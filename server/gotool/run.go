@@ -13,8 +13,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// PanicError is the cause of the failure of a call whose handler panicked. It matches
-// host.ErrTrap.
+// PanicError means that the handler of a call panicked. It matches host.ErrTrap.
 type PanicError struct {
 	Value any
 	Stack string
@@ -22,7 +21,7 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("the handler panicked: %v", e.Value) }
 
-// Is reports a match with host.ErrTrap.
+// Is reports whether the target is host.ErrTrap.
 func (e *PanicError) Is(target error) bool { return target == host.ErrTrap }
 
 // callKey is the context key of the call that a handler serves.
@@ -33,8 +32,8 @@ var errStopping = errors.New("the call is being stopped")
 
 // Call runs the handler, and waits for it until [LeaveTime] after the end of the call.
 //
-// The Result is always valid. The error is nil for a success, a tool error and a required
-// connection. Otherwise it is a *host.CallError that matches host.ErrTrap,
+// The Result is always valid. The error is nil if the call succeeded, reported a tool error
+// or requires a connection. Otherwise it is a *host.CallError that matches host.ErrTrap,
 // host.ErrOutput, host.ErrClosed or a context error.
 func (l *Loaded) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	started := time.Now()

@@ -60,7 +60,7 @@ type None struct{}
 //
 // The context is done when the call has to end: at its time limit, when its caller
 // leaves, or when somebody stops its run. The function should then return soon; a result
-// without an error still counts. If it does not return within [LeaveTime], the caller
+// without an error is still used. If it does not return within [LeaveTime], the caller
 // gets an error result, a line is logged, and the call keeps its slot until the function
 // returns.
 //
@@ -196,8 +196,8 @@ func (l *Loaded) ShownSchemas() (input, output json.RawMessage) {
 	return l.input.Shown(), l.output.Shown()
 }
 
-// PublicArgs returns the arguments that may be stored, without secret values. It reports
-// whether there were any.
+// PublicArgs returns the arguments without secret values, so that they may be stored. It
+// also reports whether there were secret values.
 func (l *Loaded) PublicArgs(args json.RawMessage) (public json.RawMessage, secret bool) {
 	return l.input.Public(args)
 }
@@ -220,6 +220,6 @@ func (l *Loaded) Version() (string, error) { return l.version, nil }
 // Denied returns nil: the program's own tools need no grants.
 func (l *Loaded) Denied() error { return nil }
 
-// Refused returns an error if too many calls of the tool do not end. The tool is then no
-// longer called.
+// Refused returns an error while too many handlers of the tool are still running after their
+// calls have ended. Until enough of them return, the tool is not called.
 func (l *Loaded) Refused() error { return l.stuck.refusal(l.Name) }
