@@ -9,8 +9,8 @@ type Kind string
 const (
 	Opened  Kind = "opened"  // a process began to write
 	Closed  Kind = "closed"  // a process closed the log
-	Lost    Kind = "lost"    // as many events as Count says could not be written before this line, for the given Reason
-	Rotated Kind = "rotated" // a file was removed whose newest event was less than a day old; Count is its number of events
+	Lost    Kind = "lost"    // before this line, events could not be written: Count is their number, and Reason says why
+	Rotated Kind = "rotated" // a file was removed although its newest event was less than a day old; Count is the number of events removed
 
 	Grant  Kind = "grant"  // grants in force for a plugin: at the start, and after a reload that changed them
 	Reload Kind = "reload" // plugins were added, changed or removed
@@ -19,10 +19,10 @@ const (
 	Spawned Kind = "spawned" // a background run was stored, or approved if it was held
 	Ended   Kind = "ended"   // a background run has ended
 	Stop    Kind = "stop"    // somebody asked a run to stop
-	Missed  Kind = "missed"  // the log may lack the ends of runs before this line
+	Missed  Kind = "missed"  // the log may lack the ends of runs that ended before this line
 
 	Asked    Kind = "asked"    // a person was asked to approve a call
-	Approved Kind = "approved" // a person approved a call, or a kept approval applied
+	Approved Kind = "approved" // a person approved a call, or a kept approval covered it
 	Refused  Kind = "refused"  // a call was not approved
 
 	Egress Kind = "egress" // a request of a plugin to another host
@@ -34,8 +34,8 @@ const (
 // Kinds lists all kinds.
 var Kinds = []Kind{Opened, Closed, Lost, Rotated, Grant, Reload, Call, Spawned, Ended, Stop, Missed, Asked, Approved, Refused, Egress, Schedule, Admin}
 
-// Held is the Outcome of a call that was answered while it was waiting for approval. Its ID
-// is the id of the run that it has become.
+// Held is the Outcome of a call whose caller got an answer while the call was still waiting
+// for approval. The ID of the event is the id of the run that the call has become.
 const Held = "held"
 
 // An Event is one line of the log. Fields that do not apply are left out. Texts longer
@@ -56,9 +56,9 @@ type Event struct {
 	Signer  string `json:"signer,omitempty"` // signer of the plugin
 
 	Action  string   `json:"action,omitempty"`  // what was done, such as removed
-	Outcome string   `json:"outcome,omitempty"` // how it ended
-	Code    string   `json:"code,omitempty"`    // why it failed
-	Reason  string   `json:"reason,omitempty"`  // why it failed or was done, in words
+	Outcome string   `json:"outcome,omitempty"` // how the call or run ended
+	Code    string   `json:"code,omitempty"`    // code of the failure
+	Reason  string   `json:"reason,omitempty"`  // reason for a failure or an action, in words
 	Names   []string `json:"names,omitempty"`   // grants, or the plugins that a reload changed
 
 	Fuel   int64 `json:"fuel,omitempty"`
@@ -68,10 +68,10 @@ type Event struct {
 
 	// Fields of egress events.
 	Method   string `json:"method,omitempty"`
-	Host     string `json:"host,omitempty"` // host with its port
+	Host     string `json:"host,omitempty"` // host and port
 	Status   int    `json:"status,omitempty"`
-	Sent     int64  `json:"sent,omitempty"`     // bytes of the request body
-	Received int64  `json:"received,omitempty"` // bytes of the response body
+	Sent     int64  `json:"sent,omitempty"`     // size of the request body, in bytes
+	Received int64  `json:"received,omitempty"` // size of the response body, in bytes
 
 	Prev string `json:"prev"` // SHA-256 of the line before, in hex; zeros in the first line
 }

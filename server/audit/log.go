@@ -24,11 +24,11 @@ const (
 	DefaultFiles    = 16
 )
 
-// Config configures a [Log]. The zero value stands for the defaults.
+// Config configures a [Log]. The zero value selects the defaults.
 type Config struct {
-	FileSize int64        // bytes after which the next file begins; 0 is DefaultFileSize
-	Files    int          // number of files to keep, the newest; 0 is DefaultFiles, negative keeps all
-	Logger   *slog.Logger // receives heads and write errors; nil discards them
+	FileSize int64        // size in bytes at which a new file begins; 0 means DefaultFileSize
+	Files    int          // number of newest files to keep; 0 means DefaultFiles, negative keeps all files
+	Logger   *slog.Logger // receives write errors, and the Head of the log when it is opened and closed; nil discards both
 }
 
 // Log is an open log. The caller has to make sure that only one process writes to a
@@ -55,8 +55,8 @@ type Log struct {
 	syncing sync.WaitGroup
 }
 
-// Head is the end of a log. With a copy of it, [Verify] can tell that nothing before it
-// was changed or removed.
+// Head identifies the last line of a log. With a copy of it, [Verify] can tell that nothing
+// before that line was changed or removed.
 type Head struct {
 	Seq  int64  `json:"seq"`
 	Hash string `json:"hash"` // SHA-256 of the line, in hex
@@ -383,7 +383,7 @@ func (l *Log) Counts() (written, lost int64) {
 	return l.count, l.gone
 }
 
-// Head returns the end of the log.
+// Head returns the Head that identifies the last line of the log.
 func (l *Log) Head() Head {
 	if l == nil {
 		return Head{}

@@ -13,15 +13,15 @@ import (
 	"strings"
 )
 
-// Query selects events. Its zero value selects all.
+// Query selects events. Its zero value selects all events.
 type Query struct {
 	Kinds   []Kind
 	Session string
 	Tool    string
 	Plugin  string
 	ID      string // id of the call, run, schedule or approval
-	Before  int64  // only events with lower numbers; 0: all
-	Limit   int    // at most this many, the newest; 0: all
+	Before  int64  // only events with numbers below this one; 0: all
+	Limit   int    // maximum number of events, newest first; 0: no limit
 }
 
 func (q Query) matches(e Event) bool {
@@ -37,8 +37,9 @@ func Read(dir string, q Query) ([]Event, error) {
 	return found, err
 }
 
-// Search is like [Read], but reads only about most bytes of the log. If older events may
-// match, next is the Query.Before that continues the search; otherwise it is 0.
+// Search is like [Read], but limits how much of the log it reads: most is the approximate
+// maximum, in bytes. If older events may match, next is the value of Query.Before that
+// continues the search; otherwise it is 0.
 func Search(dir string, q Query, most int64) (found []Event, next int64, err error) {
 	files, err := filesOf(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -36,9 +36,10 @@ type Report struct {
 	Lines int64 `json:"lines"`
 	First int64 `json:"first"` // number of the first line kept: above 1 if older files were removed
 	Head  Head  `json:"head"`
-	Torn  int   `json:"torn,omitempty"` // number of lines that a crash cut off, and that are part of the chain
+	Torn  int   `json:"torn,omitempty"` // number of incomplete lines that a crash left behind, and that are part of the chain
 	Lost  int64 `json:"lost,omitempty"` // number of events that could not be written, according to the log
-	// Known reports whether the log contains the requested line, unchanged.
+	// Known reports whether the log contains, unchanged, the line of the Head that was
+	// passed to Verify.
 	Known bool `json:"known,omitempty"`
 }
 
