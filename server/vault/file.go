@@ -18,7 +18,7 @@ const (
 	maxReplays = 3 // attempts to read a file that is being replaced
 )
 
-// CheckFile returns an error that says why the file of a secret cannot be used.
+// CheckFile returns an error if a file cannot be used as the source of a secret.
 func CheckFile(name string) error {
 	_, err := readFile(name)
 	return err

@@ -24,15 +24,16 @@ const (
 // Keys is the name of a file with the keys that encrypt the secrets of users: one key per
 // line, each 32 bytes in base64. The first key encrypts, and all of them decrypt. Put a new
 // key before the others. Remove the old ones once the service has started or reloaded with
-// the new one. Only this user may be able to read or write the file. [New] reads it.
+// the new one. Only the user of this process may be able to read or write the file, which
+// [New] reads.
 type Keys string
 
 // Errors of keys.
 var (
 	// ErrNoKeys means that there is no key for secrets of users.
 	ErrNoKeys = errors.New("there is no key for secrets of users")
-	// ErrOtherKey means that a secret was encrypted with a key that the file does not
-	// contain, for another user or under another name, or that it was changed.
+	// ErrOtherKey means that a secret cannot be decrypted: the file does not contain its
+	// key, it was encrypted for another user or name, or the encrypted value was changed.
 	ErrOtherKey = errors.New("no key can decrypt it")
 )
 

@@ -3,9 +3,9 @@
 // a command, and [Vault] implements [host.Secrets] for them. Secrets of users are stored
 // by the caller, encrypted: see [Vault.Seal].
 //
-// Values are read when a request needs them, so a new value applies without a restart:
-// variables do not change, a file is read each time, and the output of a command is kept
-// for [CommandTTL].
+// Values are read when a request needs them, so a new value applies without a restart: a
+// file is read each time, and the output of a command is kept for [CommandTTL]. Only the
+// value of an environment variable stays the same until a restart.
 package vault
 
 import (
@@ -26,24 +26,24 @@ const (
 	CommandTTL  = time.Minute      // how long the output of a command is kept
 	CommandTime = 10 * time.Second // how long a command may run
 	retryAfter  = 5 * time.Second  // how long the failure of a command is kept
-	MaxValue    = 16 << 10         // bytes of a value
+	MaxValue    = 16 << 10         // maximum size of a value, in bytes
 	maxValue    = MaxValue + 2     // bytes of a value with its line break
 )
 
 // Scope is the owner of a secret.
 type Scope string
 
-// The scopes. Empty is OfOperator.
+// The scopes. An empty Scope means OfOperator.
 const (
 	OfOperator Scope = "operator"
 	OfUser     Scope = "user" // each user has a separate value
 )
 
-// Source is where the value of a secret comes from, and where it may go. Exactly one of
+// Source says where the value of a secret comes from, and where it may go. Exactly one of
 // Env, File and Command is set; none if the Scope is OfUser.
 type Source struct {
 	Env     string   // environment variable
-	File    string   // file that only this user can read or write
+	File    string   // file that only the user of this process can read or write
 	Command []string // program and its arguments, without a shell
 
 	Scope Scope    // owner of the value
@@ -96,9 +96,9 @@ func (s Source) secret(value string) host.Secret {
 	return host.Secret{Value: value, Hosts: s.Hosts, Place: s.Place, HTTP: s.HTTP}
 }
 
-// New returns a Vault for the given sources, by the names of the secrets. The keys
-// encrypt the secrets of users, and are only read if a source is for users. The logger
-// gets the reason when a value cannot be read; nil discards it.
+// New returns a Vault for the given sources, each under the name of its secret. The keys
+// encrypt the secrets of users, and are read only if a source has the scope OfUser. The
+// logger receives the reason when a value cannot be read; nil discards it.
 func New(sources map[string]Source, keys Keys, log *slog.Logger) (*Vault, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -133,7 +133,7 @@ func (v *Vault) Sources() map[string]Source {
 	return all
 }
 
-// PerUser reports whether a secret is OfUser.
+// PerUser reports whether a secret has the scope OfUser.
 func (v *Vault) PerUser(name string) bool {
 	return v.entries[name] != nil && v.entries[name].Scope == OfUser
 }
@@ -181,7 +181,8 @@ func (v *Vault) Seal(user, name, value string) ([]byte, error) {
 	return v.keys.seal(value, about(user, name))
 }
 
-// CheckValue returns an error if no request can carry a value of a user's secret.
+// CheckValue returns an error if a user's secret cannot have this value, because no request
+// could carry it.
 func (v *Vault) CheckValue(name, value string) error {
 	switch {
 	case !v.PerUser(name):
@@ -195,8 +196,9 @@ func (v *Vault) CheckValue(name, value string) error {
 }
 
 // Unseal decrypts what Seal returned for the same user and name. The result old reports
-// whether a key other than the first encrypted it: then seal and store it again. Errors
-// are like those of Secret.
+// whether a key other than the first encrypted the value: if so, seal and store it again.
+// The error matches [host.ErrNoSecret] if no secret of users has the name. Any other error
+// is worded for an agent.
 func (v *Vault) Unseal(ctx context.Context, user, name string, sealed []byte) (s host.Secret, old bool, err error) {
 	if !v.PerUser(name) {
 		return host.Secret{}, false, host.ErrNoSecret
@@ -214,8 +216,8 @@ func (v *Vault) Reads(user, name string, sealed []byte) bool {
 	return err == nil
 }
 
-// SameKeys reports whether two vaults have the same keys in the same order. A vault without
-// keys counts as having the same.
+// SameKeys reports whether two vaults have the same keys in the same order. If one of them
+// has no keys, the result is true.
 func (v *Vault) SameKeys(as *Vault) bool {
 	return len(v.keys) == 0 || len(as.keys) == 0 || slices.EqualFunc(v.keys, as.keys, func(a, b key) bool { return a.id == b.id })
 }
