@@ -9,7 +9,7 @@ import "encoding/json"
 // MaxBytes is the maximum size of a declaration, in bytes.
 const MaxBytes = 8 << 10
 
-// Tool is the input of a declaration. A schema that is empty, or not JSON, allows
+// Tool is a tool to declare. A schema that is empty, or not JSON, allows
 // everything.
 type Tool struct {
 	Name   string
