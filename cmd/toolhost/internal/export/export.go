@@ -32,7 +32,7 @@ type Bundle struct {
 	Program     *Program // program to include; nil means that clients find toolhost on their PATH
 }
 
-// A Plugin is a plugin with its own description.
+// A Plugin is a plugin to pack. Its Description is the one that it declares.
 type Plugin struct {
 	Name, Version, Description string
 	Files                      map[string][]byte // contents of the files by name, without folders

@@ -40,13 +40,13 @@ const (
 
 // Config selects the exporters and identifies the process.
 type Config struct {
-	Version, Instance string // version of the program, and a name that tells this process from others
+	Version, Instance string // version of the program, and a name that distinguishes this process from others
 	Scraped           bool   // whether to serve metrics to Prometheus
 	Logger            *slog.Logger
 }
 
-// Exporters receive metrics and traces. Close them after everything that records metrics and
-// traces.
+// Exporters receive metrics and traces. Close them once everything that records metrics and
+// traces has ended.
 type Exporters struct {
 	telemetry.Config              // configuration to pass to the service
 	Metrics          http.Handler // page for Prometheus; nil without Config.Scraped

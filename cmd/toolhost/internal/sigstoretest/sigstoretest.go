@@ -38,8 +38,9 @@ func New(t require.TestingT) Instance {
 	return Instance{v}
 }
 
-// Root returns the instance's trusted root in JSON. logs and certificateLogs select
-// whether it includes the logs of signatures and of certificates.
+// Root returns the instance's trusted root in JSON. The parameter logs says whether the root
+// includes the logs of signatures, and certificateLogs whether it includes those of
+// certificates.
 func (s Instance) Root(t require.TestingT, logs, certificateLogs bool) []byte {
 	var rekor, ct map[string]*root.TransparencyLog
 	if logs {
@@ -73,7 +74,8 @@ func (s Instance) Sign(t require.TestingT, who, by string, data []byte, at time.
 	return s.bundle(t, e)
 }
 
-// Attest makes a statement about data, of the type predicate.
+// Attest signs an in-toto statement about data. The given predicate is the type of the
+// statement.
 func (s Instance) Attest(t require.TestingT, who, by, predicate string, data []byte) *protobundle.Bundle {
 	statement := fmt.Sprintf(`{"_type":"https://in-toto.io/Statement/v1","subject":[{"name":"p","digest":{"sha256":"%x"}}],"predicateType":%q,"predicate":{}}`, sha256.Sum256(data), predicate)
 	e, err := s.AttestAtTime(who, by, []byte(statement), time.Now().Add(5*time.Minute), true)
