@@ -46,7 +46,7 @@ const (
 type Decide struct {
 	Approve     bool   `json:"approve"`
 	Keep        Keep   `json:"keep,omitempty" schema:"enum=arguments|session|always"` // approves later calls by the same caller too, while the plugin's file and grants stay the same
-	Fingerprint string `json:"fingerprint,omitempty"`                                 // the fingerprint that was shown; 409 if it has changed
+	Fingerprint string `json:"fingerprint,omitempty"`                                 // the fingerprint that was shown; the request is refused if it has changed since
 	Reason      string `json:"reason,omitempty"`                                      // reason for a refusal, shown to the agent, cut to about 200 characters
 }
 

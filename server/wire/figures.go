@@ -38,7 +38,7 @@ type ToolFigures struct {
 	Tool       string           `json:"tool"`
 	Plugin     string           `json:"plugin,omitempty"`
 	Calls      int64            `json:"calls"`
-	Errors     map[string]int64 `json:"errors,omitempty"` // unsuccessful calls, by code or outcome
+	Errors     map[string]int64 `json:"errors,omitempty"` // number of unsuccessful calls, by code or outcome
 	P50Seconds float64          `json:"p50_seconds"`
 	P95Seconds float64          `json:"p95_seconds"`
 	MaxSeconds float64          `json:"max_seconds"`

@@ -12,15 +12,15 @@ type Hosts struct {
 
 // A Host is one of the servers that share an engine for background runs.
 type Host struct {
-	HostID    string       `json:"host_id"`           // new at each start
+	HostID    string       `json:"host_id"`           // id of the host, new at each start
 	Name      string       `json:"name"`              // display name; not unique
 	Version   string       `json:"version,omitempty"` // version of the server program
 	State     HostState    `json:"state"`
 	Self      bool         `json:"self,omitempty"` // this host sent the response
 	Since     time.Time    `json:"since"`          // when the host joined
-	RenewedAt time.Time    `json:"renewed_at"`     // last heartbeat
-	Running   int          `json:"running"`        // runs in progress
-	Claimed   int          `json:"claimed"`        // queued runs that the host is about to start
+	RenewedAt time.Time    `json:"renewed_at"`     // time of the last heartbeat
+	Running   int          `json:"running"`        // number of runs in progress
+	Claimed   int          `json:"claimed"`        // number of queued runs that the host is about to start
 	PerHost   int          `json:"per_host"`       // maximum number of runs that the host executes at the same time
 	Plugins   []HostPlugin `json:"plugins"`        // sorted by name
 }

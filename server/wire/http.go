@@ -35,7 +35,7 @@ const (
 	StreamEnd    = "end"    // a [Run] that has ended: the last event
 )
 
-// UserOf returns the user of a session.
+// UserOf returns the user that a session belongs to; empty for a session of the operator.
 func UserOf(session string) string {
 	user, _, named := strings.Cut(session, "/")
 	if !named || user+"/" == UnnamedPrefix {

@@ -52,8 +52,8 @@ type Send struct {
 	Message json.RawMessage `json:"message"` // at most 16 KiB
 }
 
-// MessageOf returns a text that a person typed as a message: unchanged if it is valid
-// JSON, otherwise as a JSON string.
+// MessageOf converts a text that a person typed to a message. Valid JSON stays unchanged,
+// and any other text becomes a JSON string.
 func MessageOf(text string) json.RawMessage {
 	if message := json.RawMessage(text); json.Valid(message) {
 		return message

@@ -16,7 +16,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// Types of the records of runs that the API uses unchanged.
+// Parts of a run's record that the API shows unchanged.
 type (
 	Status      = engine.Status      // state of a run
 	Origin      = engine.Origin      // how a run was created
@@ -144,14 +144,14 @@ type Run struct {
 
 	OutputBytes  int64     `json:"output_bytes"` // bytes written so far, including dropped ones
 	LastOutputAt time.Time `json:"last_output_at,omitzero"`
-	Output       *Excerpt  `json:"output,omitempty"` // if a tail was requested
+	Output       *Excerpt  `json:"output,omitempty"` // latest output, if the request asked for a tail
 
 	Questions map[string]abi.Question `json:"questions,omitempty"` // open questions to the user, by key; not in lists
 
 	Result        json.RawMessage `json:"result,omitempty"`        // not in lists
 	Content       []abi.Block     `json:"content,omitempty"`       // content that the tool returned in addition to its result or error; not in lists
 	ResultBytes   int             `json:"result_bytes,omitempty"`  // size of a result that is too large for a response with several runs: get the run alone to see it
-	ContentBytes  int             `json:"content_bytes,omitempty"` // size of content that is omitted for the same reason
+	ContentBytes  int             `json:"content_bytes,omitempty"` // size of content that is too large for a response with several runs: get the run alone to see it
 	ExitCode      *int            `json:"exit_code,omitempty"`
 	Error         *RunError       `json:"error,omitempty"` // set if the run failed
 	Summary       string          `json:"summary,omitempty"`
@@ -242,7 +242,7 @@ type Notices struct {
 // EventKind says what happened.
 type EventKind = engine.EventKind
 
-// What happens to runs, schedules and tools.
+// The kinds of events of runs, schedules and tools.
 const (
 	EventQueued    = engine.EventQueued
 	EventStarted   = engine.EventStarted

@@ -24,7 +24,7 @@ type Definition struct {
 	SupportsBackground bool `json:"supports_background"`
 	// ReadsMessages says that runs of the tool read the messages sent to them.
 	ReadsMessages bool `json:"reads_messages,omitempty"`
-	// MayPark says that a call that takes long returns {"type":"background", …}
+	// MayPark says that a call that takes a long time returns {"type":"background", …}
 	// instead of a value that fits OutputSchema.
 	MayPark bool `json:"may_park"`
 	// Limits are the limits of a call. Absent for the agent's own tools.
@@ -141,7 +141,7 @@ type Plugin struct {
 	Digest      string       `json:"digest"`           // SHA-256; empty if the file cannot be read
 	Locked      bool         `json:"locked,omitempty"` // the file matches toolhost.lock
 	Signer      string       `json:"signer,omitempty"` // the signer, described for people; absent if no trusted signer signed the file
-	Needs       []string     `json:"needs"`            // needs that the plugin declares; those of one tool and optional ones are marked
+	Needs       []string     `json:"needs"`            // needs that the plugin declares; optional needs and needs of a single tool are marked
 	Grants      []string     `json:"grants"`
 	Missing     []string     `json:"missing_grants,omitempty"` // grants that the plugin or one of its tools needs, but does not have
 	Folders     []Folder     `json:"folders,omitempty"`        // granted folders
