@@ -34,7 +34,7 @@ type Caller struct {
 	Until   time.Time // when the caller's token expires; zero if it does not
 }
 
-// Nobody is the caller of requests that need no login. No user has this key.
+// Nobody is the Caller for requests that need no login. No user has its key.
 var Nobody = Caller{User: "?", Session: "?/" + wire.DefaultSession}
 
 // Operator reports whether the caller is the operator, who may do everything.

@@ -72,7 +72,7 @@ func newIssuer(ctx context.Context, o OAuth, log *slog.Logger) *issuer {
 }
 
 // find returns the keys that may have signed a token; if the token names no id, all keys
-// that fit the algorithm (RFC 7515, 4.1.4). The error is errNoKeys, or that of ctx.
+// that fit the algorithm (RFC 7515, 4.1.4). The error is errNoKeys or the error of ctx.
 func (k *issuer) find(ctx context.Context, id, algorithm string) ([]jose.JSONWebKey, error) {
 	found, pending, err := k.lookup(id, algorithm)
 	if len(found) == 0 && pending != nil {

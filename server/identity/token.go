@@ -64,7 +64,7 @@ func (s *scopes) UnmarshalJSON(data []byte) error {
 
 // verify returns the user of a token. It checks the claims before it needs keys,
 // so that only a token issued for this server can cause a request to the issuer.
-// The error is for the caller, errNoKeys, or that of ctx.
+// The error is for the caller, or it is errNoKeys or the error of ctx.
 func (k *issuer) verify(ctx context.Context, token string) (Caller, error) {
 	switch {
 	case !k.valid:
