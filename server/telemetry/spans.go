@@ -229,7 +229,7 @@ func (t *Telemetry) StartRun(ctx context.Context, tool, id, link string, attempt
 	return ctx, c
 }
 
-// EndRun ends a trace that StartRun started. It does not record the duration as that of a call.
+// EndRun ends a trace that StartRun started. Unlike [Call.End], it records no duration.
 func (c *Call) EndRun(e Ended) {
 	if c.span.IsRecording() {
 		e.describe(c.span, true)
