@@ -17,8 +17,8 @@ import (
 // LeaveTime is how long a handler may take to return once its context is done.
 const LeaveTime = 2 * time.Second
 
-// maxStuck bounds the calls of one tool that did not return in that time. At the limit,
-// further calls are refused.
+// maxStuck is the number of handlers of one tool that may still be running after LeaveTime.
+// At the limit, further calls are refused.
 const maxStuck = 16
 
 // Config configures a [Caller].
