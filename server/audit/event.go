@@ -76,8 +76,8 @@ type Event struct {
 	Prev string `json:"prev"` // SHA-256 of the line before, in hex; zeros in the first line
 }
 
-// maxText bounds each text of an event, in bytes.
+// maxText is the maximum size of each text of an event, in bytes.
 const maxText = 1 << 10
 
-// maxNames bounds the names of an event.
+// maxNames is the maximum number of names in an event.
 const maxNames = 64

@@ -43,7 +43,7 @@ type Report struct {
 	Known bool `json:"known,omitempty"`
 }
 
-// maxLine bounds a line: an event with all texts at their longest.
+// maxLine is the maximum size of a line, in bytes. It fits an event with the longest texts.
 const maxLine = 256 << 10
 
 // Verify reads the log in a folder and checks its chain. If known is a [Head] kept
