@@ -31,7 +31,7 @@ type member struct {
 	value value
 }
 
-// maxNesting bounds how deep values nest. Deeper ones are null.
+// maxNesting is the maximum depth to which values nest. Deeper values become null.
 const maxNesting = 64
 
 // parse returns the value of a document; the zero value if it is not JSON.
