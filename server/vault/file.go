@@ -34,7 +34,7 @@ func readFile(name string) (value string, err error) {
 			break
 		}
 		value, err = readPlain(real)
-		if real == name || !errors.Is(err, fs.ErrNotExist) { // otherwise it was replaced meanwhile
+		if real == name || !errors.Is(err, fs.ErrNotExist) { // otherwise it was replaced in the meantime
 			break
 		}
 	}
