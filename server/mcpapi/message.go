@@ -39,8 +39,8 @@ const (
 )
 
 const (
-	maxMeta  = 64 << 10 // bytes of _meta; the SDK's tree of it is many times as large
-	maxToken = 256      // bytes of an id or a progress token
+	maxMeta  = 64 << 10 // maximum size of _meta, in bytes; the tree that the SDK builds from it is many times as large
+	maxToken = 256      // maximum size of an id or a progress token, in bytes
 )
 
 // envelope is the part of a message that transports need before the SDK reads it.

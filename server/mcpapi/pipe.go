@@ -33,8 +33,8 @@ const (
 	// process needs.
 	goneInterval = 100 * time.Millisecond
 
-	// hungTimeout bounds what normally takes a moment. It is long, because a slow
-	// machine must not be mistaken for a hung one.
+	// hungTimeout is the time limit for operations that normally take a moment. It is
+	// long, because a slow machine must not be mistaken for a hung one.
 	hungTimeout = 30 * time.Second
 )
 

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// keepAliveInterval bounds the silence of an answer. Clients and proxies give up after a
-// minute or more.
+// keepAliveInterval is the longest time that an answer is silent. Clients and proxies give up
+// after a minute or more.
 const keepAliveInterval = 15 * time.Second
 
 // stream is the HTTP response to one request. The SDK writes every response as a stream
@@ -50,8 +50,8 @@ func (w *stream) issue(id, name string) {
 	}
 }
 
-// resumable is what a stream of a session that begins with initialize needs so that its
-// client can resume it after its connection broke.
+// resumable lets a client resume a stream after its connection broke. Only streams of sessions
+// that begin with initialize can be resumed.
 type resumable struct {
 	resumes bool                 // another response began the stream: it has no response of its own
 	sent    func(eventID string) // called before an event with an id is sent

@@ -173,8 +173,8 @@ func (a *api) answer2025(ctx context.Context, who caller, method string, req *mc
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("%q is not a method of this revision", method)}
 }
 
-// awaitTask waits for the end of a task and returns the result of its call. Meanwhile it
-// asks the client's user the tool's questions.
+// awaitTask waits for the end of a task and returns the result of its call. While it waits,
+// it asks the client's user the tool's questions.
 func (a *api) awaitTask(ctx context.Context, who caller, session *mcp.ServerSession, id string) (mcp.Result, error) {
 	view := a.service.Session(who.Session)
 	for {
