@@ -14,8 +14,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// maxSecretForm bounds the form of one secret, in bytes. Each byte of a value may take
-// three.
+// maxSecretForm is the maximum size of the form of one secret, in bytes. Each byte of a value
+// may take three bytes.
 const maxSecretForm = 64 << 10
 
 // linkStyle is the style of the page of a link. The page needs no other file, because
