@@ -251,7 +251,8 @@ type Retry struct {
 	since   time.Time // when the server became unreachable; zero while it is reachable
 }
 
-// Reached records that the server has responded. Before that, no request is repeated.
+// Reached records that the server has responded. Until it has been called, no request is
+// repeated.
 func (r *Retry) Reached() { r.reached, r.since = true, time.Time{} }
 
 // Wait decides whether to repeat the request that failed with err. If the server became
