@@ -39,8 +39,8 @@ func New(t require.TestingT) Instance {
 }
 
 // Root returns the instance's trusted root in JSON. The parameter logs says whether the root
-// includes the logs of signatures, and certificateLogs whether it includes those of
-// certificates.
+// includes the logs of signatures, and certificateLogs whether it includes the
+// logs of certificates.
 func (s Instance) Root(t require.TestingT, logs, certificateLogs bool) []byte {
 	var rekor, ct map[string]*root.TransparencyLog
 	if logs {
