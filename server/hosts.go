@@ -40,7 +40,7 @@ func (s *Service) offer() engine.Offer {
 	return offer
 }
 
-// Hosts returns the hosts that share the engine of runs, including this one.
+// Hosts returns the hosts that share the engine for background runs, including this one.
 func (s *Service) Hosts(ctx context.Context) (wire.Hosts, error) {
 	if s.closed.Load() {
 		return wire.Hosts{}, reason.ErrShutdown

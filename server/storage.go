@@ -28,7 +28,7 @@ const (
 // as it was left.
 var ErrDamaged = storage.ErrDamaged
 
-// ErrUnreachable means that the engine of runs does not answer, for example because its
+// ErrUnreachable means that the engine for background runs does not answer, for example because its
 // database is down. The log says why. It matches [engine.ErrUnavailable].
 var ErrUnreachable = storage.ErrUnreachable
 

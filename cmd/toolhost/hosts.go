@@ -16,7 +16,7 @@ func hostsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hosts",
 		Short: "List the servers that share their runs, and the plugins that differ between them",
-		Long: `List the servers that share an engine of runs, as any of them knows them, and the
+		Long: `List the servers that share an engine for background runs, as any of them knows them, and the
 plugins that are not the same on all of them. A server that was killed is listed as
 lost until the others have taken its runs over. One that was shut down is not listed.`,
 		Args: cobra.NoArgs,

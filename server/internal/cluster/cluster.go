@@ -1,4 +1,4 @@
-// Package cluster describes the hosts that share an engine of runs to each other, and finds
+// Package cluster describes the hosts that share an engine for background runs to each other, and finds
 // plugins that differ between them.
 package cluster
 

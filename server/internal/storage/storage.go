@@ -119,7 +119,7 @@ var ErrDamaged = sqlite.ErrDamaged
 
 // ErrUnreachable means that the engine does not answer. The log says why. It matches
 // [engine.ErrUnavailable].
-var ErrUnreachable = fmt.Errorf("the engine of runs does not answer: %w", engine.ErrUnavailable)
+var ErrUnreachable = fmt.Errorf("the engine for background runs does not answer: %w", engine.ErrUnavailable)
 
 // ErrFull means that the disk is full. It matches [engine.ErrFull].
 var ErrFull = fmt.Errorf("%w: no run, message, value or decision can be stored, and the ends of runs are only in memory: "+
