@@ -245,6 +245,10 @@ func TestReopen(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrClosed)
 	require.ErrorIs(t, running.Report(t.Context(), engine.Beat{}), engine.ErrFenced)
 	require.ErrorIs(t, running.Append(t.Context(), 6, []byte("late")), engine.ErrClosed)
+	for _, q := range []engine.Query{{}, {Active: true}} {
+		_, err = e.List(t.Context(), q)
+		require.ErrorIs(t, err, engine.ErrClosed, "%+v", q)
+	}
 	require.NoError(t, e.Close(), "twice")
 
 	e = opened(t, dir)

@@ -85,6 +85,16 @@ func (g *registry) close() {
 	g.worker = nil
 }
 
+// err returns [engine.ErrClosed] once the registry is closed.
+func (g *registry) err() error {
+	g.life.RLock()
+	defer g.life.RUnlock()
+	if g.closed {
+		return engine.ErrClosed
+	}
+	return nil
+}
+
 // light returns a run that has not ended, without payload.
 func (g *registry) light(id string) (run engine.Run, ok bool) {
 	g.mu.Lock()

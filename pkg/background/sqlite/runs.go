@@ -86,6 +86,9 @@ func (e *Engine) Payload(ctx context.Context, id string, part engine.Part) (data
 // List implements [engine.Engine]. It reads the runs that have not ended from memory, and
 // then the others from the database: a run that ends in between is among both.
 func (e *Engine) List(ctx context.Context, q engine.Query) (runs []engine.Run, err error) {
+	if err := e.active.err(); err != nil {
+		return nil, err
+	}
 	below := int64(math.MaxInt64)
 	if q.Before != "" {
 		below, err = e.seqOf(ctx, q.Before, q.Session)
