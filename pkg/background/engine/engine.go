@@ -1,4 +1,4 @@
-// Package engine has the records of background runs and the interface of a store for
+// Package engine defines the records of background runs, and the interface of a store for
 // them. It is to package background what database/sql/driver is to database/sql:
 // programs that run work use background, and a store implements [Engine]. Package
 // enginetest is the test suite of every engine.
@@ -25,14 +25,14 @@ import (
 	"time"
 )
 
-// DefaultTTL is how long a worker's lease lasts after its last renewal.
+// DefaultTTL is the default time for which a worker's lease lasts after a renewal.
 const DefaultTTL = 30 * time.Second
 
 // An Engine stores runs, their logs and artifacts, and schedules. It is safe for
 // concurrent use, and may share the slices and pointers of records with its callers,
 // who do not write to them. Each write is atomic, and when the method returns nil it
-// is as durable as the engine's storage. For the id of an unknown run or schedule
-// the error matches [ErrNotFound]. Once the storage is gone, the error of every
+// is as durable as the engine's storage. If no run or schedule has the given id, the
+// error matches [ErrNotFound]. Once the storage is gone, the error of every
 // write matches [ErrStorageLost]. While the storage of a networked engine cannot be
 // reached, errors match [ErrUnavailable]. If the disk is full, the error of a write
 // matches [ErrFull].
@@ -54,7 +54,7 @@ type Engine interface {
 	// List returns the runs that match q without their payload, newest first.
 	List(ctx context.Context, q Query) ([]Run, error)
 
-	// Cancel records that a run is to end, and returns it without its payload. A queued or
+	// Cancel records that a run should end, and returns it without its payload. A queued or
 	// waiting run ends with end and the status canceled. A running run keeps its status and
 	// its first cancellation, see [Run.Canceled]. A terminal run does not change. With
 	// [Cancellation.Held] the error matches [ErrConflict] unless the run is queued and held,
@@ -90,14 +90,14 @@ type Engine interface {
 	Remove(ctx context.Context, id string) error
 
 	// Prune removes the terminal runs that r does not keep, with their logs and
-	// artifacts, and returns how many. It also removes disabled schedules and
+	// artifacts, and returns their number. It also removes disabled schedules and
 	// session values that r does not keep.
 	Prune(ctx context.Context, r Retention) (int, error)
 
-	// Schedules start runs at their times.
+	// Schedules stores the schedules, which start runs at certain times.
 	Schedules
 
-	// Values are stored by sessions in addition to runs.
+	// Values stores the values that sessions and their runs keep.
 	Values
 
 	// Watch returns the events of the runs and schedules of a session, or of all
@@ -109,8 +109,8 @@ type Engine interface {
 	// Now returns the time that leases and schedules follow.
 	Now(ctx context.Context) (time.Time, error)
 
-	// Recorded returns how many bytes records currently take, as [Quota] counts
-	// them; 0 before the first Join.
+	// Recorded returns the current size of all records in bytes, as [Quota] counts
+	// it; 0 before the first Join.
 	Recorded() int64
 
 	// Counts returns the number of active runs by status; nothing before the first
@@ -118,10 +118,10 @@ type Engine interface {
 	Counts() map[Status]int
 }
 
-// Schedules stores which runs to submit, and when.
+// Schedules stores schedules: which runs to submit, and when.
 type Schedules interface {
 	// PutSchedule stores a schedule and returns it with its new Revision. Revision 0
-	// makes a new schedule, evicting records as in Submit; the error matches
+	// makes a new schedule, and evicts records as Submit does; the error matches
 	// [ErrExists] if the id is taken. Otherwise the stored schedule is replaced; the
 	// error matches [ErrConflict] if it has another Revision. If the session already
 	// has max other enabled schedules, an enabled one is refused with a
@@ -137,27 +137,27 @@ type Schedules interface {
 
 	// Schedules returns the schedules of a session, or of all sessions if
 	// session is "", newest first and without their Args. If enabled is set, it
-	// returns only enabled ones.
+	// returns only enabled schedules.
 	Schedules(ctx context.Context, session string, enabled bool) ([]Schedule, error)
 
 	// Due returns up to max enabled schedules whose NextAt is not after now,
-	// earliest first and without their Args. next is when the first of the
-	// others is due: zero if there are none.
+	// earliest first and without their Args. next is the time at which the first
+	// of the others is due: zero if there are none.
 	Due(ctx context.Context, now time.Time, max int) (due []Schedule, next time.Time, err error)
 }
 
 // A Worker is the right to work on an engine's runs. It is safe for concurrent
 // use.
 //
-// A write to a run that this worker does not have, or no longer in that attempt,
+// A write to a run that this worker does not have, or whose attempt has changed,
 // changes nothing and returns an error matching [ErrFenced]. So does every write
 // after the worker's lease has ended. Runs are returned without their payload.
 type Worker interface {
 	// ID returns the ID of its [WorkerState].
 	ID() string
 
-	// Submit stores a new queued run: in the queue that all workers share if permits is nil or
-	// says so, and otherwise claimed by this worker. The error matches [ErrExists] if the id is
+	// Submit stores a new queued run. If permits is nil, or its Queue is set, the run goes to
+	// the queue that all workers share; otherwise this worker has claimed it. The error matches [ErrExists] if the id is
 	// taken, and is an *[ExistsError] if the session has a run with the same idempotency key. If
 	// no permit is left, it is a *[LimitError] matching [ErrSessionLimit] or [ErrOwnerLimit], or
 	// [ErrRecordLimit] if evicting records frees too little space. A parent must be active, of
@@ -166,8 +166,8 @@ type Worker interface {
 	// stored, or the error matches [ErrNotFound].
 	Submit(ctx context.Context, run Run, permits *Permits) error
 
-	// Adopt stores a run that this worker already works on, in its first attempt and
-	// since run.StartedAt. It refuses runs as Submit does, with [ErrParkedLimit] in
+	// Adopt stores a run that this worker has already been working on, in its first
+	// attempt, since run.StartedAt. It refuses runs as Submit does, with [ErrParkedLimit] in
 	// place of [ErrSessionLimit].
 	Adopt(ctx context.Context, run Run, permits Permits) (Lease, error)
 
@@ -175,9 +175,9 @@ type Worker interface {
 	// has claimed.
 	Offer(ctx context.Context, o Offer) error
 
-	// Claim takes up to max runs out of the shared queue for this worker, oldest first:
-	// runs of sessions and owners with a permit left that are not Held, and whose After
-	// run has ended. A claimed run holds its permits and is still queued. Claim takes a
+	// Claim takes up to max runs out of the shared queue for this worker, oldest first. It
+	// skips runs that are Held, runs whose After run has not ended, and those whose session
+	// or owner has no permit left. A claimed run holds its permits and is still queued. Claim takes a
 	// run that the worker does not offer only if it was submitted at least the worker's
 	// Patience ago, and no worker with a lease has offered it since then. A
 	// single-worker engine lets its worker claim every run immediately.
@@ -189,9 +189,9 @@ type Worker interface {
 	// its Beat.
 	Start(ctx context.Context, id string) (Lease, error)
 
-	// Wake queues up to max waiting runs whose time has come at now, a time returned by
-	// [Engine.Now], earliest first. It returns their number, and when the next one is
-	// due: zero if none is. An engine of a single process uses an [Alarm].
+	// Wake queues up to max waiting runs whose wake time is not after now, a time returned
+	// by [Engine.Now], earliest first. It returns their number, and the time at which the
+	// next one is due: zero if none is. An engine of a single process uses an [Alarm].
 	Wake(ctx context.Context, now time.Time, max int) (woken int, next time.Time, err error)
 
 	// Renew is the heartbeat. It renews the lease of this worker and records the
@@ -225,20 +225,20 @@ type Worker interface {
 
 // A Renewal is the result of a heartbeat.
 type Renewal struct {
-	Stops   []string // running runs of this worker that were canceled
-	Strays  []string // running runs of this worker missing from held: the answer to a Start was lost
-	Queued  bool     // there may be runs to Claim
-	Orphans bool     // there may be Orphans to take over
-	Notices bool     // there may be Notices to take
+	Stops   []string // ids of this worker's running runs that were canceled
+	Strays  []string // ids of this worker's running runs that held lacks: the answer to their Start was lost
+	Queued  bool     // whether there may be runs to Claim
+	Orphans bool     // whether there may be Orphans to take over
+	Notices bool     // whether there may be Notices to take
 }
 
-// Permits limit the claimed and running runs over all workers. 0 means no
+// Permits are limits on the claimed and running runs of all workers together. 0 means no
 // limit. [Quota.Owner] returns the owner of a session.
 type Permits struct {
-	Session int // claimed and running runs of one session, without parked calls
-	Parked  int // parked calls of one session
-	Owner   int // claimed and running runs of all sessions of an owner, including parked calls
-	// Children limits the active children of one run; Claim does not check it.
+	Session int // maximum number of claimed and running runs of one session, without parked calls
+	Parked  int // maximum number of parked calls of one session
+	Owner   int // maximum number of claimed and running runs of all sessions of an owner, including parked calls
+	// Children is the maximum number of active children of one run; Claim does not check it.
 	Children int
 	// Queue makes Submit store the run in the queue that all workers share. All runs in
 	// it, except Held ones, then count as claimed. A single-worker engine ignores it.
@@ -249,11 +249,11 @@ type Permits struct {
 // Once it is no longer the run's current lease, its methods change nothing and
 // return an error matching [ErrFenced].
 type Lease interface {
-	// Run returns the run at the time it was started or adopted, with its Args.
+	// Run returns the run as it was when it was started or adopted, with its Args.
 	Run() Run
 
-	// Checkpoint returns the checkpoint that an earlier attempt of the run saved last, or
-	// nil.
+	// Checkpoint returns the last checkpoint that an earlier attempt of the run saved, or
+	// nil if there is none.
 	Checkpoint() []byte
 
 	// Report records b as Renew does. If only the output has grown, an engine may publish that
@@ -272,7 +272,7 @@ type Lease interface {
 	// with the last report.
 	Save(ctx context.Context, data []byte) error
 
-	// State returns the state that the run was last suspended with, or nil.
+	// State returns the state with which the run was last suspended, or nil if it was not.
 	State() []byte
 
 	// Suspend stores the state of a run and its children in one write, makes the run
@@ -291,14 +291,14 @@ type Lease interface {
 
 // A Query selects runs. Its zero value selects all.
 type Query struct {
-	Session        string // "": of every session
-	IdempotencyKey string // "": with any or none
-	Schedule       string // the schedule that fired them; "": with any or none
-	Parent         string // the run that started them; "": with any or none
-	Active         bool   // only runs that are not terminal
-	Before         string // only runs submitted before the one with this id; "": all. If Session does not have the id: none
-	Limit          int    // at most this many; 0: all
-	Filter                // selects by properties of the run
+	Session        string // session of the runs; "": any session
+	IdempotencyKey string // idempotency key of the runs; "": any key, or none
+	Schedule       string // id of the schedule that fired the runs; "": any schedule, or none
+	Parent         string // id of the run that started the runs; "": any run, or none
+	Active         bool   // whether to select only runs that are not terminal
+	Before         string // id of the run before which the runs were submitted; "": no bound. An id that Session lacks selects no run
+	Limit          int    // maximum number of runs; 0: no limit
+	Filter                // conditions on other properties of the runs
 }
 
 // Matches reports whether q selects the run, apart from Session, Before and
@@ -311,24 +311,24 @@ func (q Query) Matches(r Run) bool {
 		q.Filter.Matches(r)
 }
 
-// A Retention says which terminal runs are kept, and which disabled schedules,
-// whose last change counts as FinishedAt.
+// A Retention says which terminal runs and which disabled schedules are kept. A schedule
+// counts as finished when it last changed.
 type Retention struct {
-	Before  time.Time // runs that finished earlier are not kept
-	Keep    int       // number of runs kept per session, the newest by FinishedAt, then by submission
-	Notices time.Time // runs with a pending notice are kept anyway, unless they finished earlier; zero: always
-	Values  time.Time // session values are kept unless the last change in their session was earlier; zero: always
+	Before  time.Time // earliest finish of a run that is kept
+	Keep    int       // number of runs kept per session: the newest by FinishedAt, then by submission
+	Notices time.Time // earliest finish of a run that is kept in any case because its notice is pending; zero: any
+	Values  time.Time // earliest last change of a session whose values are kept; zero: any
 
-	// Ephemeral reports whether a session can never be resumed; nil: no session. The values
-	// of all scopes of such a session are kept only if one was changed since
+	// Ephemeral reports whether a session can never be resumed; nil: every session can. The
+	// values of all scopes of such a session are kept only if one of them was changed since
 	// EphemeralValues, or a run of the session is active.
 	Ephemeral       func(session string) bool
 	EphemeralValues time.Time
 }
 
 // KeepsValues reports whether the values of a scope that last changed at that time are
-// kept. It ignores the exception for brief sessions with an active run. The values of a
-// run end with it.
+// kept. It ignores the exception for ephemeral sessions with an active run. The values of
+// a run are removed when it ends.
 func (r Retention) KeepsValues(at Scope, changed time.Time) bool {
 	switch {
 	case at.Session == "" || at.Run != "":
@@ -347,15 +347,15 @@ func (r Retention) IsEphemeral(session string) bool {
 // A Chunk is a contiguous piece of a log.
 type Chunk struct {
 	Offset  int64  // offset of Data in the whole log
-	Data    []byte // the caller's own copy
+	Data    []byte // bytes of the log; a copy that belongs to the caller
 	End     int64  // length of the whole log so far, dropped bytes included
-	Attempt int    // attempt that wrote the log
+	Attempt int    // number of the attempt that wrote the log
 }
 
 // The artifacts of an attempt, and their names.
 const (
 	OutputLog  = "output.log"  // raw output, with a line in place of dropped bytes
-	ResultJSON = "result.json" // end of the run: an [Envelope]
+	ResultJSON = "result.json" // description of how the run ended: an [Envelope]
 )
 
 // An Artifact is an open file of a run.

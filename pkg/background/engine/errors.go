@@ -9,9 +9,9 @@ import (
 // Errors to branch on with [errors.Is].
 var (
 	ErrNotFound = errors.New("no such background task in this session")
-	ErrExists   = errors.New("run already exists") // with that id or that idempotency key
+	ErrExists   = errors.New("run already exists") // one with the same id or idempotency key
 	ErrConflict = errors.New("changed in the meantime")
-	ErrFenced   = errors.New("lease lost") // the run or the worker; work on the run has to stop
+	ErrFenced   = errors.New("lease lost") // by the run or the worker: work on the run has to stop
 	ErrLocked   = errors.New("data directory in use")
 	ErrParent   = errors.New("the parent is not an active run of this session, or it is being stopped")
 	ErrClosed   = errors.New("engine closed")
@@ -32,18 +32,18 @@ var (
 	ErrSessionLimit  = errors.New("session limit of background runs reached")
 	ErrOwnerLimit    = errors.New("client limit of background runs reached")
 	ErrParkedLimit   = errors.New("session limit of parked calls reached")
-	ErrScheduleLimit = errors.New("session limit of schedules reached") // enabled ones
+	ErrScheduleLimit = errors.New("session limit of schedules reached") // counts enabled schedules only
 	ErrChildLimit    = errors.New("limit of active children of a run reached")
 	ErrValueCount    = errors.New("limit of the number of values reached")
 	ErrValueBytes    = errors.New("limit of the size of all values reached")
-	ErrRecordLimit   = errors.New("quota of records reached") // and eviction frees too little space
-	ErrQuota         = errors.New("quota of logs reached")    // covers all runs
+	ErrRecordLimit   = errors.New("quota of records reached") // even after eviction
+	ErrQuota         = errors.New("quota of logs reached")    // a quota for the logs of all runs together
 )
 
-// A LimitError says which limit was reached. It matches its sentinel.
+// A LimitError says which limit was reached. It matches the sentinel error in Err.
 type LimitError struct {
-	Err    error    // the sentinel
-	Max    int      // the limit; bytes for ErrRecordLimit
+	Err    error    // sentinel error of the limit, such as [ErrSessionLimit]
+	Max    int      // the limit; in bytes for ErrRecordLimit
 	Active []string // ids of the runs that hold the session's permits, sorted; nil for other limits
 }
 

@@ -13,7 +13,7 @@ type EventKind string
 const (
 	EventQueued    EventKind = "queued"    // a run was submitted, queued again, or returned to the queue by the worker that had claimed it
 	EventStarted   EventKind = "started"   // a run was started, or adopted
-	EventBeat      EventKind = "beat"      // a running run reported new status
+	EventBeat      EventKind = "beat"      // a running run reported a [Beat]
 	EventWaiting   EventKind = "waiting"   // a running run was suspended
 	EventStopping  EventKind = "stopping"  // a running run was canceled
 	EventEnded     EventKind = "ended"     // a run became terminal
@@ -24,13 +24,13 @@ const (
 	EventMissed    EventKind = "missed"    // the watcher was too slow, and events were dropped: read everything again
 )
 
-// An Event is one change. Run has no payload.
+// An Event describes one change. Its Run has no payload.
 type Event struct {
 	Kind     EventKind `json:"kind"`
 	Session  string    `json:"session,omitempty"`
-	Run      *Run      `json:"run,omitempty"`      // after the change; nil for a schedule
-	Schedule *Schedule `json:"schedule,omitempty"` // after the change, with its Args; nil for a run
-	Claimed  bool      `json:"-"`                  // only EventQueued: claimed by the worker that submitted the run
+	Run      *Run      `json:"run,omitempty"`      // the run after the change; nil for an event of a schedule
+	Schedule *Schedule `json:"schedule,omitempty"` // the schedule after the change, with its Args; nil for an event of a run
+	Claimed  bool      `json:"-"`                  // with EventQueued: whether the worker that submitted the run has claimed it
 }
 
 // watchBuffer is how many events a watcher may fall behind.

@@ -8,15 +8,15 @@ import (
 
 // A Filter selects runs by their properties. Its zero value selects all.
 type Filter struct {
-	Statuses     []Status    // in one of these states; nil: any
-	Errors       []ErrorKind // failed for one of these reasons; nil: all runs, failed or not
-	Tool         string      // of this tool; "": any
-	Kind         string      // of this kind of tool; "": any
-	Plugin       string      // of a tool of this plugin; "": any
-	Since, Until time.Time   // submitted at or after Since and before Until; zero: no bound
-	StartedSince time.Time   // last started at or after it; zero: at any time, or never
-	StartedUntil time.Time   // last started before it; zero: at any time, or never
-	Text         string      // part of the tool's name, the title or the error, ignoring case; "": any
+	Statuses     []Status    // states of the runs; nil: any state
+	Errors       []ErrorKind // reasons for which the runs failed; nil: any reason, or none
+	Tool         string      // tool of the runs; "": any
+	Kind         string      // kind of that tool; "": any
+	Plugin       string      // plugin of that tool; "": any
+	Since, Until time.Time   // times between which the runs were submitted, without Until itself; zero: no bound
+	StartedSince time.Time   // earliest time of the last start; zero: any time, or none
+	StartedUntil time.Time   // time before which the runs last started; zero: any time, or none
+	Text         string      // text that the tool's name, the title or the error contains, ignoring case; "": any
 }
 
 // IsZero reports whether f selects all runs.

@@ -14,7 +14,7 @@ type Status string
 const (
 	StatusQueued    Status = "queued"
 	StatusRunning   Status = "running"
-	StatusWaiting   Status = "waiting" // suspended: it has no worker, and holds no permit
+	StatusWaiting   Status = "waiting" // suspended: the run has no worker, and holds no permit
 	StatusSucceeded Status = "succeeded"
 	StatusFailed    Status = "failed"
 	StatusCanceled  Status = "canceled"
@@ -66,16 +66,16 @@ type Run struct {
 	Origin             Origin          `json:"origin"`
 	IdempotencyKey     string          `json:"idempotency_key,omitempty"`
 	SignalOnCompletion bool            `json:"signal_on_completion"`
-	Wake               Wake            `json:"wake,omitempty"`         // with SignalOnCompletion: the ends that make a notice
+	Wake               Wake            `json:"wake,omitempty"`         // with SignalOnCompletion: outcomes that make a notice
 	By                 string          `json:"by,omitempty"`           // user or operator that spawned it; "": the session's agent
 	Version            string          `json:"tool_version,omitempty"` // version of the tool
 	Provider                           // plugin and kind of the tool
 	Secret             bool            `json:"args_incomplete,omitempty"` // Args lack secrets: the run cannot be run again
-	Terms              json.RawMessage `json:"terms,omitempty"`           // further input, at most 1 KiB; for later attempts of a parked call
+	Terms              json.RawMessage `json:"terms,omitempty"`           // further input of the work, at most 1 KiB
 	Schedule           string          `json:"schedule_id,omitempty"`     // the schedule that fired it
-	ScheduledFor       time.Time       `json:"scheduled_for,omitzero"`    // due time of that firing
+	ScheduledFor       time.Time       `json:"scheduled_for,omitzero"`    // time at which that firing was due
 	After              string          `json:"after,omitempty"`           // the run that must end before this one is claimed
-	Held               string          `json:"held,omitempty"`            // what it waits for before its claim, such as an approval: see [Engine.Release]
+	Held               string          `json:"held,omitempty"`            // what has to happen before the run can be claimed, such as an approval: see [Engine.Release]
 	Parent             string          `json:"parent,omitempty"`          // the run of the same session that started it; its record may be gone
 	Depth              int             `json:"depth,omitempty"`           // number of ancestors
 	Timeout            time.Duration   `json:"timeout_ns"`                // hard deadline, counted from StartedAt
@@ -122,7 +122,7 @@ const (
 	PartCalls   Part = "calls"
 )
 
-// Part returns a part of the payload of r, nil for an unknown one.
+// Part returns a part of the payload of r; nil if r does not have it.
 func (r Run) Part(p Part) json.RawMessage {
 	return map[Part]json.RawMessage{PartArgs: r.Args, PartResult: r.Result, PartContent: r.Content, PartCalls: r.Calls}[p]
 }
@@ -136,11 +136,11 @@ func (r Run) Light() Run {
 // A Beat is a status update of a running run.
 type Beat struct {
 	Detail       string    `json:"detail,omitempty"`    // current activity
-	Narration    string    `json:"narration,omitempty"` // a status text for a person
+	Narration    string    `json:"narration,omitempty"` // current activity, in a sentence for people
 	Progress     *Progress `json:"progress,omitempty"`
 	LastOutputAt time.Time `json:"last_output_at,omitzero"`
 	OutputBytes  int64     `json:"output_bytes,omitempty"` // bytes written to the log so far, kept or not
-	Cost         Cost      `json:"cost,omitzero"`          // usage of all attempts so far
+	Cost         Cost      `json:"cost,omitzero"`          // resources used by all attempts so far
 }
 
 // Equal reports whether b and c are equal.
@@ -149,13 +149,13 @@ func (b Beat) Equal(c Beat) bool {
 	return same && b.Detail == c.Detail && b.Narration == c.Narration && b.LastOutputAt.Equal(c.LastOutputAt) && b.OutputBytes == c.OutputBytes && b.Cost == c.Cost
 }
 
-// A Cost is the usage of a run's work. Of an attempt that ended in a crash, the usage after
-// its last checkpoint may be missing.
+// A Cost is the resources that a run's work used. If an attempt ended in a crash, what it
+// used after its last checkpoint may be missing.
 type Cost struct {
 	Fuel       int64         `json:"fuel,omitempty"`
 	CPU        time.Duration `json:"cpu_ns,omitempty"`      // processor time
-	Wait       time.Duration `json:"wait_ns,omitempty"`     // time waiting for slots and processors, while it ran
-	MemoryPeak int64         `json:"memory_peak,omitempty"` // bytes, of the attempt with the most
+	Wait       time.Duration `json:"wait_ns,omitempty"`     // time that the run spent waiting for slots and processors after its start
+	MemoryPeak int64         `json:"memory_peak,omitempty"` // memory of the attempt that used the most, in bytes
 }
 
 // Add returns the sum of two costs.
@@ -178,13 +178,13 @@ type End struct {
 	ResultStart   string          `json:"result_start,omitempty"` // the first 400 characters of Result, if the run has a notice
 	ResultSize    int             `json:"result_size,omitempty"`  // bytes of Result, if the run has a notice
 	Content       json.RawMessage `json:"content,omitempty"`      // content shown next to Result or Error
-	Calls         json.RawMessage `json:"calls,omitempty"`        // calls of the work, for people; also stored with a suspension. Nil keeps the stored ones
+	Calls         json.RawMessage `json:"calls,omitempty"`        // calls that the work made, for people; nil: those stored with the last suspension
 	ExitCode      *int            `json:"exit_code,omitempty"`
 	Error         *RunError       `json:"error,omitempty"`          // set if and only if the run failed
-	ArtifactError string          `json:"artifact_error,omitempty"` // the artifacts that could not be stored
+	ArtifactError string          `json:"artifact_error,omitempty"` // which artifacts could not be stored
 	FinishedAt    time.Time       `json:"finished_at,omitzero"`
-	Diagnosis     *Diagnosis      `json:"diagnosis,omitempty"` // why it failed, for operators
-	Shown         bool            `json:"shown,omitempty"`     // the end was shown to a waiting caller: it makes no notice
+	Diagnosis     *Diagnosis      `json:"diagnosis,omitempty"` // why the run failed, for operators
+	Shown         bool            `json:"shown,omitempty"`     // whether a waiting caller was shown the end, which therefore makes no notice
 }
 
 // A Diagnosis says why a run failed. Only operators may see it: it may contain
@@ -192,7 +192,7 @@ type End struct {
 type Diagnosis struct {
 	Reason    string `json:"reason"`               // the internal error
 	Trace     string `json:"trace,omitempty"`      // stack of the work, innermost frame first
-	LastWords string `json:"last_words,omitempty"` // the end of its standard error
+	LastWords string `json:"last_words,omitempty"` // the end of the work's standard error
 }
 
 // A RunError says why a run failed, in words fit for a model.
@@ -206,9 +206,9 @@ type Cancellation struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
-	Alone  bool      `json:"alone,omitempty"` // its children are not stopped
-	Force  bool      `json:"force,omitempty"` // its work has no grace period
-	Held   bool      `json:"-"`               // cancel only if the run is queued and held
+	Alone  bool      `json:"alone,omitempty"` // whether the children of the run continue
+	Force  bool      `json:"force,omitempty"` // whether the work gets no grace period
+	Held   bool      `json:"-"`               // whether to cancel the run only if it is queued and held
 }
 
 // Undecided reports whether the run is queued and held, so that it can still be released
@@ -234,8 +234,8 @@ type NoticeState string
 // The states of a notice.
 const (
 	NoticeNone    NoticeState = ""        // the run has not ended, or ended without a notice
-	NoticePending NoticeState = "pending" // to be delivered
-	NoticeSeen    NoticeState = "seen"    // acknowledged, or the end was seen in another way
+	NoticePending NoticeState = "pending" // the notice has to be delivered
+	NoticeSeen    NoticeState = "seen"    // the notice was acknowledged, or the end was seen in another way
 )
 
 // Elapsed returns how long the run has been running, or ran: 0 if it never started.
@@ -250,17 +250,17 @@ func (r Run) Elapsed(now time.Time) time.Duration {
 	return max(0, now.Sub(r.StartedAt))
 }
 
-// Wake says which ends of a run make a notice that wakes its session.
+// Wake says which outcomes of a run make a notice that wakes its session.
 type Wake string
 
 // The values of Wake.
 const (
-	WakeEnd     Wake = ""        // every end
-	WakeFailure Wake = "failure" // every end but a success
+	WakeEnd     Wake = ""        // every outcome
+	WakeFailure Wake = "failure" // every outcome but success
 )
 
-// Finish returns the run with its end, and with a pending notice if it makes
-// one.
+// Finish returns the run with its end, and with a pending notice if the end
+// makes one.
 func (r Run) Finish(status Status, b Beat, e End) Run {
 	if e.Calls == nil {
 		e.Calls = r.Calls
@@ -285,7 +285,7 @@ func (r Run) Folder() string {
 // Path returns the name of an artifact of the run, relative to the folder of an engine.
 func (r Run) Path(artifact string) string { return "runs/" + r.Folder() + "/" + artifact }
 
-// An Envelope is the content of [ResultJSON], however the run ended.
+// An Envelope is the content of [ResultJSON]. It says how a run ended, whatever its outcome.
 type Envelope struct {
 	TaskID          string          `json:"task_id"`
 	Attempt         int             `json:"attempt"`

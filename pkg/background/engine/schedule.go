@@ -12,18 +12,18 @@ type Overlap string
 // The values of Overlap; "" is OverlapSkip.
 const (
 	OverlapSkip   Overlap = "skip"            // skip the firing
-	OverlapQueue  Overlap = "queue"           // queue the run until the earlier one has ended; while one waits, firings are skipped
+	OverlapQueue  Overlap = "queue"           // queue the new run until the earlier one has ended; while one is queued, skip firings
 	OverlapCancel Overlap = "cancel_previous" // stop the earlier run, and start the new one when it has ended
 )
 
-// Why a schedule is not enabled.
+// Reasons why a schedule is not enabled.
 const (
-	DisabledStopped  = "stopped"                                    // its session or an operator stopped it
+	DisabledStopped  = "stopped"                                    // by its session or an operator
 	DisabledFired    = "it has fired"                               // a one-shot
 	DisabledMissed   = "the host was down when it was due"          // a one-shot
-	DisabledRejected = "its runs were refused three times in a row" // at their start
+	DisabledRejected = "its runs were refused three times in a row" // when they were to start
 	DisabledOver     = "it does not fire again within 10 years"     // a cron expression
-	DisabledZone     = "its time zone is unknown to the host"       // or its expression no longer read
+	DisabledZone     = "its time zone is unknown to the host"       // or the host cannot parse its cron expression any more
 )
 
 // A Schedule starts runs of a tool, repeatedly by a cron expression or once. It is
@@ -51,16 +51,16 @@ type Schedule struct {
 	CreatedAt          time.Time       `json:"created_at"`
 
 	Cron     string    `json:"cron_expression,omitempty"` // five fields; "" for a one-shot
-	At       time.Time `json:"scheduled_at,omitzero"`     // due time of a one-shot; zero for a recurring schedule
-	Timezone string    `json:"timezone"`                  // an IANA name
+	At       time.Time `json:"scheduled_at,omitzero"`     // time at which a one-shot is due; zero for a recurring schedule
+	Timezone string    `json:"timezone"`                  // IANA name of the time zone
 	Overlap  Overlap   `json:"overlap"`
 
 	Enabled  bool      `json:"enabled"`
 	Disabled string    `json:"disabled_reason,omitempty"` // why it is disabled: one of the Disabled constants
-	NextAt   time.Time `json:"next_trigger_at,omitzero"`  // zero if it will not fire again
+	NextAt   time.Time `json:"next_trigger_at,omitzero"`  // next time at which it fires; zero: never again
 	LastAt   time.Time `json:"last_triggered_at,omitzero"`
 	LastRun  string    `json:"last_task_id,omitempty"`
 	Fired    int       `json:"trigger_count"`
-	Rejected int       `json:"rejected_in_a_row,omitempty"` // firings refused in a row, up to now
+	Rejected int       `json:"rejected_in_a_row,omitempty"` // number of firings that were refused since the last successful one
 	Revision int64     `json:"revision"`                    // number of changes; set by the engine
 }

@@ -13,8 +13,9 @@ type Values interface {
 	// Value returns a value, or an error matching [ErrNotFound].
 	Value(ctx context.Context, s Scope, key string) (Value, error)
 
-	// Values returns up to max values of a scope whose keys sort after after, in
-	// byte order of their keys; all if max is 0. They have Data only if data is set.
+	// Values returns up to max values of a scope in the byte order of their keys, or all if
+	// max is 0, from the first key that sorts after the given one. They have Data only if
+	// data is set.
 	Values(ctx context.Context, s Scope, after string, max int, data bool) ([]Value, error)
 
 	// PutValue stores v.Key, v.Data and v.Expires, and returns the value with its new version.
@@ -25,12 +26,12 @@ type Values interface {
 	// exceeds the quota of records, the error matches [ErrRecordLimit].
 	PutValue(ctx context.Context, s Scope, v Value, limit ValueLimit) (Value, error)
 
-	// DeleteValue removes a value of that version. The error matches [ErrNotFound]
-	// or [ErrConflict].
+	// DeleteValue removes a value. The error matches [ErrNotFound] if there is none, and
+	// [ErrConflict] if it has another version.
 	DeleteValue(ctx context.Context, s Scope, key string, version int64) error
 
-	// DropValues removes the values with keys up to through, or the whole scope
-	// if through is "".
+	// DropValues removes the values whose keys do not sort after the key through, or the
+	// whole scope if through is "".
 	DropValues(ctx context.Context, s Scope, through string) error
 
 	// Scopes returns the sizes of the scopes whose names begin with prefix, without
@@ -41,9 +42,9 @@ type Values interface {
 // AnyVersion matches every version of a value, and a missing value.
 const AnyVersion = -1
 
-// A Scope is a set of values. It needs no record of its own.
+// A Scope identifies a set of values. It exists while it has values.
 type Scope struct {
-	Session string // its owner's quota counts the values; "": no session, and the values outlast all sessions
+	Session string // session whose owner's quota counts the values; "": none, and the values outlast all sessions
 	Name    string // name within the session; "": the session's own values
 	// Run makes the scope the mailbox of that run of the session, with Name "".
 	// PutValue returns an error matching [ErrNotFound] unless the run is active, and
@@ -58,7 +59,7 @@ type Value struct {
 	Data    []byte
 	Bytes   int // length of Data
 	At      time.Time
-	Expires time.Time // when it begins to count as missing; zero: never
+	Expires time.Time // time from which the value counts as missing; zero: never
 }
 
 // Expired reports whether the value counts as missing.
@@ -72,16 +73,17 @@ type ScopeInfo struct {
 	Changed time.Time
 }
 
-// A ValueLimit bounds a scope.
+// A ValueLimit limits the values of a scope.
 type ValueLimit struct {
-	Count int   // values
-	Bytes int64 // bytes of keys and data
+	Count int   // maximum number of values; 0: no limit
+	Bytes int64 // maximum size of keys and data, in bytes; 0: no limit
 }
 
 // VersionKey returns the key of an appended value.
 func VersionKey(version int64) string { return fmt.Sprintf("%019d", version) }
 
-// Check returns an error if a scope may not have that many values and bytes.
+// Check returns an error if a scope may not have count values with so many bytes of keys and
+// data.
 func (l ValueLimit) Check(count int, bytes int64) error {
 	switch {
 	case l.Count > 0 && count > l.Count:
@@ -92,5 +94,5 @@ func (l ValueLimit) Check(count int, bytes int64) error {
 	return nil
 }
 
-// ScopeSize returns how many bytes a scope counts against the quota of records.
+// ScopeSize returns the number of bytes for which a scope counts against the quota of records.
 func ScopeSize(count int, bytes int64) int64 { return int64(1+count)*ValueOverhead + bytes }

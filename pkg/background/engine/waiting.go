@@ -9,16 +9,16 @@ import (
 
 // Limits of a waiting run.
 const (
-	MaxState = 16 << 20 // bytes of its state
-	MaxCalls = 64 << 10 // bytes of its recorded calls
-	MaxAwait = 64       // runs that it waits for, and children stored in one write
+	MaxState = 16 << 20 // maximum size of its state, in bytes
+	MaxCalls = 64 << 10 // maximum size of its recorded calls, in bytes
+	MaxAwait = 64       // maximum number of runs that it waits for, and of children stored in one write
 )
 
 // ErrStopping means that a run cannot be suspended because it is being stopped.
 var ErrStopping = errors.New("the run is being stopped")
 
-// Waiting describes the state of a run that was stored with [Lease.Suspend]. It is zero for
-// a run without one.
+// Waiting describes the state that [Lease.Suspend] stored for a run. It is zero for a run
+// without a state.
 type Waiting struct {
 	WakeAt      time.Time `json:"wake_at,omitzero"`      // latest time to continue; zero: none
 	Await       []string  `json:"await,omitempty"`       // ids of the runs whose end wakes it
@@ -26,32 +26,34 @@ type Waiting struct {
 	StateLog    int64     `json:"state_log,omitempty"`   // length of the log that belongs to the state
 	StateOf     int       `json:"state_of,omitempty"`    // the attempt that stored the state
 	CallsSize   int64     `json:"calls_bytes,omitempty"` // bytes of its recorded calls
-	Mail        int64     `json:"mail_seen,omitempty"`   // version of the last message that it has seen
-	Woken       bool      `json:"woken,omitempty"`       // queued to continue the same attempt
-	Restartable bool      `json:"anew,omitempty"`        // it may start over without a state: it has had no unrepeatable side effects
+	Mail        int64     `json:"mail_seen,omitempty"`   // version of the last message that the run has seen
+	Woken       bool      `json:"woken,omitempty"`       // whether the run is queued to continue the same attempt
+	Restartable bool      `json:"anew,omitempty"`        // whether the run may start over without a state, as it has had no side effects that must not be repeated
 }
 
-// A Suspension has the state from which a run continues later, and the events that it waits for.
+// A Suspension consists of the state from which a run continues later, and the events that it
+// waits for.
 type Suspension struct {
 	State []byte    // 1 to MaxState bytes; nil: the stored state
 	Beat  Beat      // last report of the run
 	Wake  time.Time // latest time to continue; zero: none
 	Await []string  // ids of the runs whose end wakes it, at most MaxAwait; an inactive run counts as ended
-	Calls []byte    // the calls of the work so far, as in [End]; nil: the stored ones
+	Calls []byte    // calls that the work has made so far, as in [End]; nil: the stored ones
 	Mail  int64     // version of the last message that the run has seen; a later one wakes it
 	// Children are runs of the same session with this run as their Parent, at most
 	// MaxAwait. They are stored in the same write, in the queue that all workers
 	// share. A child whose id is taken is skipped: an earlier Suspend has stored it.
 	Children []Run
-	// Hold stores the state and the children while the run stays with its worker and
-	// continues. After a crash it continues from this state.
+	// Hold says that the run does not wait: its state and its children are stored, and it
+	// stays with its worker and continues. After a crash it continues from this state.
 	Hold bool
-	// Drop removes the stored state and clears Restartable: after a crash the run does not
-	// continue. It requires Hold, and excludes State, Await and Children.
+	// Drop says that the stored state is removed and Restartable is cleared: after a crash
+	// the run does not continue. It requires Hold, and excludes State, Await and Children.
 	Drop bool
 }
 
-// Check returns an error if no engine should store this suspension of a run.
+// Check returns an error if the suspension of a run is invalid, so that no engine should
+// store it.
 func (s Suspension) Check(run Run) error {
 	switch {
 	case len(s.Calls) > MaxCalls:
@@ -78,8 +80,8 @@ func (s Suspension) Check(run Run) error {
 	return nil
 }
 
-// Suspended returns the run after the suspension s, with log bytes of log:
-// waiting, or unchanged with Hold.
+// Suspended returns the run as it is after the suspension s, when its log has so many bytes.
+// With Hold its status does not change.
 func (r Run) Suspended(s Suspension, log int64) Run {
 	r.Beat = s.Beat
 	r.OutputBytes = log
@@ -106,7 +108,7 @@ func (r Run) Suspended(s Suspension, log int64) Run {
 // the wall clock, whichever comes first: the wall clock may be set back, and the process's
 // clock stops while the machine sleeps.
 type Alarm struct {
-	Wall time.Time // [Waiting.WakeAt]
+	Wall time.Time // time by the wall clock: [Waiting.WakeAt]
 	At   time.Time // the same time by the process's clock
 }
 
@@ -119,14 +121,14 @@ func NewAlarm(wall time.Time) Alarm {
 // Due reports whether the time has come.
 func (a Alarm) Due(now time.Time) bool { return !a.At.After(now) || !a.Wall.After(now) }
 
-// Resumed returns a waiting run as it is queued to continue.
+// Resumed returns a waiting run in the state in which it is queued to continue.
 func (r Run) Resumed() Run {
 	r.Status, r.Woken = StatusQueued, true
 	return r
 }
 
-// Checkpointed returns r after it saved checkpoint. began is the run at the start
-// of its attempt, and other its checkpoint at that time.
+// Checkpointed returns r as it is after saving a checkpoint. began is the run at the start
+// of its attempt, and other is the checkpoint that it had then.
 func (r Run) Checkpointed(began Run, other, checkpoint []byte) Run {
 	r.SavedIn = began.SavedIn
 	if !bytes.Equal(other, checkpoint) {
@@ -135,8 +137,8 @@ func (r Run) Checkpointed(began Run, other, checkpoint []byte) Run {
 	return r
 }
 
-// Idle returns how many attempts in a row made no progress: they ended with the state
-// and the checkpoint that they began with.
+// Idle returns the number of attempts, up to the last one, that made no progress: they ended
+// with the state and the checkpoint with which they began.
 func (r Run) Idle() int { return r.Attempt - max(r.StateOf, r.SavedIn) }
 
 // Begin returns a queued run in its started state. A woken run continues its
