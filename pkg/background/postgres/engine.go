@@ -33,12 +33,12 @@ var _ engine.Engine = (*Engine)(nil)
 
 // Options configure an Engine.
 type Options struct {
-	// Poll is how often watchers read everything again if hints from other processes do
-	// not arrive; 0: every second.
+	// Poll is the interval at which watchers read everything again if hints from other
+	// processes do not arrive; 0: one second.
 	Poll time.Duration
 
-	// NoHints disables NOTIFY for connections through a pooler that does not pass it
-	// on. Other processes then see changes when they poll.
+	// NoHints disables NOTIFY, for connections through a pooler that does not forward
+	// it. Other processes then see changes when they poll.
 	NoHints bool
 
 	clock   func() time.Time // in place of the server's clock
@@ -50,8 +50,8 @@ type Options struct {
 // prepares its schema: the first one of search_path. With several hosts,
 // target_session_attrs=read-write selects the primary. pool_max_conns limits the
 // connections; the default is 4, or the number of processors if that is more. The error
-// matches [ErrServer] or [ErrNewer] if the database cannot be used. ctx only limits the
-// opening.
+// matches [ErrServer] or [ErrNewer] if the database cannot be used. The engine does not
+// use ctx after Open has returned.
 func Open(ctx context.Context, url string, o Options) (*Engine, error) {
 	config, err := configure(url)
 	if err != nil {
@@ -78,8 +78,8 @@ func Open(ctx context.Context, url string, o Options) (*Engine, error) {
 	return &Engine{database: d, scheduleStore: scheduleStore{d}, valueStore: valueStore{d}}, nil
 }
 
-// Weaknesses returns the settings of the server that may lose acknowledged runs, one
-// sentence each.
+// Weaknesses returns a sentence for each setting of the server that may lead to a loss of
+// acknowledged runs.
 func (e *Engine) Weaknesses(ctx context.Context) (found []string, err error) {
 	var commit, sync, pages string
 	err = e.pool.QueryRow(ctx, "SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes')").Scan(&commit, &sync, &pages)

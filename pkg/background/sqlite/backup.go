@@ -40,9 +40,9 @@ const snapshotPattern = ".snapshot-*.db.tmp"
 // ErrBackup means that a file is not a backup, or is incomplete. The error says why.
 var ErrBackup = errors.New("not a whole backup")
 
-// Backup writes a backup to w while the engine is in use. It contains everything that was
-// acknowledged before the call; each later change is included entirely or not at all.
-// Restore it with [Restore]. It needs space for a second database in the data directory.
+// Backup writes a backup to w while the engine is in use. The backup contains everything
+// that was acknowledged before the call; each later change is included entirely or not at
+// all. [Restore] restores it. Backup needs space for a second database in the data directory.
 // After an error, w does not contain a backup.
 func (e *Engine) Backup(ctx context.Context, w io.Writer) error {
 	err := e.backup(ctx, w)
@@ -198,9 +198,9 @@ func (b *backup) addLive(run engine.Run) error {
 	}
 }
 
-// Restore creates the data directory dir from a backup of size bytes. dir must be missing or
-// empty, or the error matches [fs.ErrExist]. The error matches [ErrBackup] or [ErrNewer] if
-// the backup cannot be used. dir is then complete, or untouched.
+// Restore creates the data directory dir from a backup of size bytes. If dir exists and is
+// not empty, the error matches [fs.ErrExist]. If the backup cannot be used, the error matches
+// [ErrBackup] or [ErrNewer]. After Restore, dir is either complete or untouched.
 //
 // Runs that are queued, suspended or running in the backup may have been started, continued or
 // ended since it was made. [Open] treats them as interrupted.

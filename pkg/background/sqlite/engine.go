@@ -1,4 +1,4 @@
-// Package sqlite has an [engine.Engine] that keeps runs, notices and schedules in an
+// Package sqlite provides an [engine.Engine] that stores runs, notices and schedules in an
 // SQLite database, and output in files. Once a method has returned nil, its changes
 // survive a crash of the process or the machine.
 //
@@ -68,13 +68,13 @@ const DefaultLogQuota = 1 << 30
 
 // A Config configures an [Engine]. The zero value of a field is its default.
 type Config struct {
-	// LogQuota is how many bytes the logs of all runs may take on disk; 0:
-	// DefaultLogQuota. To make room, logs of ended runs are removed in the
-	// order they ended; Tail then reports the whole log as dropped. When only
-	// logs of active runs are left, Append returns an error matching
+	// LogQuota is the maximum size of the logs of all runs on disk, in bytes; 0:
+	// DefaultLogQuota. To make room, the logs of ended runs are removed in the
+	// order in which the runs ended; Tail then reports the whole log as dropped.
+	// When only logs of active runs are left, Append returns an error matching
 	// [engine.ErrQuota].
 	LogQuota int64
-	// Logger gets the problems that the engine worked around; nil: nothing is logged.
+	// Logger logs the problems that the engine worked around; nil: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -112,8 +112,8 @@ var (
 // process. The error matches [ErrNewer], [ErrForeign] or [ErrDamaged] if this version must
 // not touch the existing database, and [engine.ErrFull] if the disk is full.
 //
-// Runs that were running when an earlier process ended are orphans of the first worker.
-// Neither the values nor the end of ctx matter after Open has returned.
+// Runs that were running when an earlier process ended are orphans, which the first worker
+// takes over. The engine does not use ctx after Open has returned.
 func Open(ctx context.Context, dir string, cfg Config) (*Engine, error) {
 	e, err := open(ctx, dir, cfg)
 	if err != nil && fullDisk(dir, err) {
@@ -175,7 +175,7 @@ func (e *Engine) start(cfg Config) (err error) {
 	return nil
 }
 
-// Close waits for calls in progress, stores what is still unstored, and releases the
+// Close waits for calls in progress, stores what has not been stored yet, and releases the
 // data directory. Later calls return [engine.ErrClosed], and the worker's lease has
 // ended.
 func (e *Engine) Close() (err error) {

@@ -13,13 +13,13 @@ const (
 	kindLog      = "log"
 )
 
-// Stats are counts of damage and loss.
+// Stats are the counts of the damage and loss that an engine has found.
 type Stats struct {
 	Failed   string `json:"failed,omitempty"` // why nothing can be stored until the server is restarted
 	Problems int    `json:"problems"`         // damaged records, logs and files found since the start
 }
 
-// Stats returns the current counts.
+// Stats returns the current statistics.
 func (e *Engine) Stats() Stats {
 	s := Stats{Problems: e.problems.count()}
 	if err := e.Err(); err != nil {

@@ -1,4 +1,4 @@
-// Package memory has an [engine.Engine] in memory: its data is as durable as
+// Package memory provides an [engine.Engine] in memory: its data lasts as long as
 // the process. Any number of workers can join it.
 package memory
 
