@@ -23,7 +23,8 @@ const (
 // AgentTools returns the names of the agent's own tools.
 func AgentTools() []string { return slices.Clone(agent.Names) }
 
-// How the end of a run reaches its caller, see [Request.Unnamed].
+// Texts that say how a caller learns of the end of a run. Which of them applies depends on
+// [Request.Unnamed].
 const (
 	EndsNotified = agent.EndsNotified
 	EndsChecked  = agent.EndsChecked

@@ -25,13 +25,14 @@ const (
 // ApprovalPolicy says which calls a person has to approve. The zero policy follows the
 // manifests: Config.Approve is asked about tools with approval: required.
 type ApprovalPolicy struct {
-	// Ask holds calls as runs that start once a person approves them with
-	// [Service.Approvals], even after a restart. By default it asks about tools with
-	// approval: required and about destructive ones, and not about readonly ones.
+	// Ask holds calls that need approval: each becomes a run that starts once a person
+	// approves it with [Service.Approvals], even after a restart. If Tools does not decide on
+	// a tool, approval is then needed for tools with approval: required, and for those that
+	// are destructive and not readonly.
 	Ask bool
-	// Tools decides on tools by their names as agents see them, or by patterns such as
-	// files_*, whatever their hints say. A name takes precedence over patterns, and a
-	// longer pattern over a shorter one.
+	// Tools holds decisions by the names of tools as agents see them, or by patterns such as
+	// files_*. They apply whatever the tools' hints say. A name takes precedence over
+	// patterns, and a longer pattern over a shorter one.
 	Tools map[string]Decision
 	// Wait is how long a call waits for approval before it is refused. 0 means
 	// DefaultApprovalWait.
@@ -43,9 +44,9 @@ type ApprovalPolicy struct {
 // ApprovalBy says who decides on calls that wait for approval: ByUser or ByOperator.
 type ApprovalBy = approval.By
 
-// Who decides. Operators always can, see [Approvals.Decide].
+// Who decides on held calls. Operators always can, see [Approvals.Decide].
 const (
-	ByUser     ApprovalBy = approval.ByUser     // operators, and the client's user with [Request.Decide]
+	ByUser     ApprovalBy = approval.ByUser     // operators, and the client's user through [Request.Decide]
 	ByOperator ApprovalBy = approval.ByOperator // operators only
 )
 
@@ -67,7 +68,7 @@ type HeldCall struct {
 	Run         string       // id of the run that holds the call
 	Fingerprint string       // identifies the tool's code and grants
 	Question    abi.Question // what the user is asked
-	Note        string       // the user's secrets that the call lacks, and how to set them; the answer is not bound to this note
+	Note        string       // the user's secrets that the call lacks, and how to set them; the answer stays valid if this changes
 }
 
 // DecideFunc asks the user of a client about a held call, and returns the answer. It
@@ -142,25 +143,25 @@ func hold(ctx context.Context, follow *runs.Follower, c call, next callFunc) (ab
 	})
 }
 
-// ErrApprovalChanged means that the tool's code or grants have changed since they were
-// shown for the decision.
+// ErrApprovalChanged means that the tool's code or grants have changed since they were shown
+// to the person who decides.
 var ErrApprovalChanged = approval.ErrChanged
 
-// Approvals manages the calls that wait for approval, and the kept approvals. It is for
-// operators: never let an agent use it.
+// Approvals manages the calls that wait for approval, and the approvals that were kept for
+// later calls. It is for operators: never let an agent use it.
 type Approvals struct{ manager *approval.Manager }
 
 // Approvals returns the approvals of the service.
 func (s *Service) Approvals() Approvals { return Approvals{s.approvals} }
 
-// Asks reports whether calls are held until a person approves them, so that no caller can
-// approve its own.
+// Asks reports whether calls that need approval are held until a person approves them, so that
+// no caller can approve its own calls.
 func (p Approvals) Asks() bool { return p.manager.Policy().Ask }
 
-// Decide approves a held call, which starts it, or refuses it, which ends it. The parameter
-// by names the person who decides. A call is decided once: later decisions are conflicts.
-// The error matches [ErrApprovalChanged] if the tool is no longer what the decision is
-// about, and engine.ErrNotFound if there is no such run.
+// Decide approves a held call, which starts it, or refuses it, which ends it. The parameter by
+// names the person who decides. A call is decided once: later decisions are conflicts. The
+// error matches [ErrApprovalChanged] if the tool's code or grants have changed since they were
+// shown, and engine.ErrNotFound if there is no such run.
 //
 // Decide does not check who decides. docs/approving.md lists its callers: never let an
 // agent use it.
@@ -169,9 +170,9 @@ func (p Approvals) Decide(ctx context.Context, id, by string, in wire.Decide) (w
 	return shape.Run(run, time.Now()), err
 }
 
-// List returns up to limit waiting calls, oldest first: those that people were asked about
-// after the call with the id after, which may have been decided since. If after is empty, it
-// begins with the oldest; a limit of 0 means no limit.
+// List returns up to limit waiting calls, in the order in which people were asked about them.
+// It begins after the call whose id is the parameter after, even if that call has been decided
+// since. If after is empty, it begins with the oldest call; a limit of 0 means no limit.
 func (p Approvals) List(ctx context.Context, after string, limit int) (wire.Approvals, error) {
 	return p.manager.List(ctx, after, limit)
 }

@@ -22,24 +22,24 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// MaxArgs bounds the arguments of a call, in bytes: 8 MiB.
+// MaxArgs is the maximum size of the arguments of a call, in bytes: 8 MiB.
 const MaxArgs = catalog.MaxArgs
 
-// MaxKey bounds the idempotency key of a call, in characters: 128.
+// MaxKey is the maximum length of an idempotency key, in characters: 128.
 const MaxKey = repeat.MaxKey
 
 // Request is one call of a tool.
 type Request struct {
 	Session string          // the session of the call; background runs belong to it
 	Tool    string          // name of the tool, as in Definitions
-	Args    json.RawMessage // an object; nil means {}
+	Args    json.RawMessage // a JSON object; nil means {}
 	Parsed  Args            // parsed arguments, instead of Args
 	Limits  Limits          // limits set by the caller, cut to the operator's maximum; later attempts of a parked call keep them
 	Locale  string          // BCP 47, at most MaxLocale bytes; empty if unknown
 	// DryRun makes a call that changes nothing, like one with the context of [WithDryRun].
 	DryRun bool
 	// Unnamed means that the caller did not name the session. Its later calls may be in
-	// another one, so results promise nothing about them.
+	// another session, so no result promises that a later one will report the end of a run.
 	Unnamed bool
 	// Decide asks the caller's user about held calls: this one, and those that its tool
 	// makes. If it is nil, nobody is asked, and they stay held until an operator decides.
@@ -79,22 +79,23 @@ type Request struct {
 	// OnPark is called, before Call returns, with the run that the call has become. It may
 	// be nil, because the result names the run too.
 	OnPark func(wire.Run)
-	// Ask asks the caller's user the plugin's questions, and waits for the answers, which
-	// are checked with CheckAnswer before the plugin sees them. It is not called after Call
-	// has returned. [CalledTool] of its context names the tool that asks, if that is one
-	// that Tool has called. Ask returns ErrAskAgain if the caller ends the call, to repeat
+	// Ask asks the caller's user the plugin's questions, and waits for the answers, which are
+	// checked with CheckAnswer before the plugin sees them. It is not called after Call has
+	// returned. If the question comes from a tool that Tool has called, [CalledTool] of its
+	// context names that tool. Ask returns ErrAskAgain if the caller ends the call, to repeat
 	// it with the answers. With AskLater a parked call may ask too, see [Session.Questions];
 	// without Ask, such a call is parked as soon as it asks, and the value of its result
 	// contains the questions. Otherwise a nil Ask denies all questions.
 	Ask      func(ctx context.Context, q abi.Questions) (abi.Answers, error)
 	AskLater bool
 	// Connect asks the caller's user to set a secret on a page, and waits until it is set.
-	// Then the call starts over. It returns ErrAskAgain if the caller ends the call, to
-	// repeat it. If Connect is nil, nobody is asked: the result requires a connection.
+	// Then the call starts over. It returns ErrAskAgain if the caller ends the call, to repeat
+	// it. If Connect is nil, nobody is asked: the result says that the user has to set the
+	// secret first.
 	Connect func(ctx context.Context, need SecretNeed) error
 
-	// Stdout, Stderr and Progress follow a plugin's tool while it runs, see
-	// host.Call.
+	// Stdout, Stderr and Progress get the output and progress of a plugin's tool while it
+	// runs, see host.Call.
 	Stdout, Stderr io.Writer
 	Progress       func(Progress)
 }
@@ -154,10 +155,10 @@ func join(stages ...stage) stage {
 // chain joins stages in order. The last one passes no call on.
 func chain(stages ...stage) callFunc { return join(stages...)(nil) }
 
-// Call runs a tool of a plugin or of the agent, and waits for it. A call that may be
-// parked, see [Config], becomes a background run of the session when it takes too long.
-// Then the value of the result is {"type":"background","task_id":…}. Nothing is written
-// to req's Stdout, Stderr and Progress after Call has returned.
+// Call runs a tool of a plugin, of the program or of the agent, and waits for it. A call that
+// may be parked, see [Config], becomes a background run of the session when it takes too long.
+// Then the value of the result is {"type":"background","task_id":…}. Nothing is written to
+// req's Stdout and Stderr, or reported to its Progress, after Call has returned.
 //
 // The Result is for the agent, and always valid. The error is nil if the tool returned a
 // result. Otherwise it matches [plugins.ErrNoTool], [ErrApproval], an error of package host,
@@ -188,8 +189,8 @@ type origin struct {
 
 type originKey struct{}
 
-// CallPath returns the names of the tools whose calls led to this context, the agent's
-// first; nil if no call did.
+// CallPath returns the names of the tools whose calls led to this context, beginning with the
+// tool that the agent called; nil if no call did.
 func CallPath(ctx context.Context) (path []string) {
 	for from := originOf(ctx); from != nil; from = from.outer {
 		path = append(path, from.tool.Name)
@@ -198,8 +199,8 @@ func CallPath(ctx context.Context) (path []string) {
 	return path
 }
 
-// CalledTool returns the name of the tool that is called with this context, if another tool
-// calls it; empty for an agent's call.
+// CalledTool returns the name of the tool that is being called with this context, if another
+// tool made the call; empty if an agent did.
 func CalledTool(ctx context.Context) string {
 	if from := originOf(ctx); from != nil {
 		return from.inner

@@ -36,8 +36,8 @@ const Exec = catalog.Exec
 // Limits of searches for tools.
 const (
 	MaxQuery     = catalog.MaxQuery     // maximum length of a query, in characters; the rest is ignored
-	DefaultFound = catalog.DefaultFound // tools that a search returns, unless it asks for more or fewer
-	MaxFound     = catalog.MaxFound     // most tools that a search can return
+	DefaultFound = catalog.DefaultFound // number of tools that a search returns by default
+	MaxFound     = catalog.MaxFound     // maximum number of tools that a search can return
 )
 
 // openTools loads the program's own tools, and the plugins.
@@ -56,11 +56,11 @@ func (s *Service) openTools(ctx context.Context, cfg Config, now *settings) (err
 	return nil
 }
 
-// Definitions returns the tools for a model: those of the plugins and of the program,
-// sorted by name, then the agent's own, if some tool can be spawned or parked. If none
-// can, check and stop stay while there are runs. [Service.ToolsChanged] signals when to
-// call it again. Plugins that lack grants are left out, and so are deferred tools, see
-// [Config].Listing and [Service.AllDefinitions].
+// Definitions returns the tools for a model: those of the plugins and of the program, sorted
+// by name, then the agent's own, if some tool can be spawned or parked. If none can,
+// check_background and stop_background are still included while there are runs.
+// [Service.ToolsChanged] signals when to call Definitions again. Plugins that lack grants are
+// left out, and so are deferred tools, see [Config].Listing and [Service.AllDefinitions].
 func (s *Service) Definitions(session string) []Definition {
 	return slices.DeleteFunc(s.AllDefinitions(session), func(d Definition) bool { return d.Deferred })
 }
@@ -73,17 +73,18 @@ func (s *Service) AllDefinitions(session string) []Definition {
 }
 
 // Declarations returns TypeScript declarations of up to limit tools, of plugins and of the
-// program, that match words of the query, best first. An empty query finds all of them,
-// sorted by name. The limit is between 1 and [MaxFound].
+// program, that match words of the query, best matches first. An empty query finds all of
+// them, sorted by name. The limit must be between 1 and [MaxFound].
 func (s *Service) Declarations(query string, limit int) wire.Declarations {
 	return s.catalog.Declarations(query, limit)
 }
 
-// UsualLimits returns the limits of a plugin's tool that requests none of its own. The
-// Limits of a [Definition] may differ from them.
+// UsualLimits returns the limits of a plugin's tool that requests none of its own. The limits
+// in the [Definition] of a tool may differ from them.
 func (s *Service) UsualLimits() wire.ToolLimits { return s.now().rules.Usual() }
 
-// MaxAnswer returns how many bytes of a value a model gets at once: see Config.Answer.
+// MaxAnswer returns the maximum size of a value that a model gets at once, in bytes: see
+// Config.Answer.
 func (s *Service) MaxAnswer() int64 { return s.now().cfg.answer() }
 
 // Register adds a tool to the program's own, see package gotool. The error describes the
@@ -131,11 +132,12 @@ func (s *Service) Catalog(ctx context.Context) ([]wire.Plugin, []wire.FileProble
 	return s.catalog.Plugins(), append(s.Findings(), newProblems(unread)...), nil
 }
 
-// Findings returns what needs an operator's attention: plugins that were not loaded, that
-// were granted something, but not enough for any of their tools, or that were granted tools
-// that cannot be called; damage to Config.DataDir, and a full disk; and plugins that have
-// differed between hosts for more than ten minutes. A plugin that was granted nothing, or
-// enough for some of its tools, is not a finding: the operator may not want the others.
+// Findings returns what needs an operator's attention: plugins that were not loaded; plugins
+// that were granted something, but not enough for any of their tools; plugins that may call
+// certain tools, but some of these cannot be called; damage to Config.DataDir, and a full
+// disk; and plugins that have differed between hosts for more than ten minutes. A plugin that
+// was granted nothing, or enough for some of its tools, is not a finding: the operator may not
+// want the others.
 func (s *Service) Findings() []wire.FileProblem {
 	found := slices.Concat(newProblems(s.registry.Problems()), s.storage.Problems(), s.cluster.Problems())
 	for _, p := range s.registry.Plugins() {
@@ -163,14 +165,14 @@ func newProblems(all []plugins.Problem) []wire.FileProblem {
 	return out
 }
 
-// Reload reads the folders of plugins again, see [plugins.Registry.Reload]. Active calls
-// and runs finish with the plugin they started with. The error is the cause of ctx, or
-// host.ErrClosed.
+// Reload reads the folders of plugins again, see [plugins.Registry.Reload]. Active calls and
+// runs finish with the plugin they started with. The error is the cancellation cause of ctx,
+// or host.ErrClosed.
 func (s *Service) Reload(ctx context.Context) (plugins.Changes, error) {
 	return s.reloads.Reload(ctx)
 }
 
-// ReloadPlugins is like [Service.Reload], but its answer is for operators. It is for
+// ReloadPlugins is like [Service.Reload], but its result is for operators. It is meant for
 // programs that have no configuration to read again. In a dry run it changes nothing.
 func (s *Service) ReloadPlugins(ctx context.Context) (wire.Reload, error) {
 	out := wire.Reload{Changed: []wire.SettingChange{}, Restart: []wire.SettingChange{}, Problems: []wire.FileProblem{}, DryRun: InDryRun(ctx)}

@@ -14,8 +14,8 @@ import (
 
 // WithDryRun returns a context for a dry run, which changes and stores nothing:
 //
-//   - Readonly tools run, and are not parked. Any other tool is answered with what a call
-//     would do, see [IsDryRun].
+//   - Readonly tools run, and are not parked. Any other tool does not run: the result describes
+//     what a call would do, see [IsDryRun].
 //   - Operations that would start, stop, answer or remove something make their checks and
 //     return what they would do. Nobody is asked for approval, and no notice is acknowledged.
 //
@@ -29,8 +29,8 @@ func InDryRun(ctx context.Context) bool { return dryrun.In(ctx) }
 // dryRunType is the type in the value of a call that was only described.
 const dryRunType = "dry_run"
 
-// IsDryRun reports whether a result only describes what a call would do. Output schemas
-// do not include such results.
+// IsDryRun reports whether a result only describes what a call would do. Such results do not
+// fit the output schema of the tool.
 func IsDryRun(r abi.Result) bool {
 	return r.Kind == abi.Success && bytes.HasPrefix(r.Value, []byte(`{"type":"`+dryRunType+`"`))
 }

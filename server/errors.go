@@ -13,7 +13,7 @@ import (
 // ErrDenied means that the operator has not granted what a call needs.
 var ErrDenied = host.ErrDenied
 
-// ErrLocked is the error of Open while another process keeps its runs in the folder.
+// ErrLocked is the error of [Open] while another process uses the same Config.DataDir.
 var ErrLocked = engine.ErrLocked
 
 // ErrApproval means that no person has approved a call. It also matches host.ErrDenied.
@@ -28,11 +28,11 @@ var ErrCancel = runs.ErrCancel
 // held, and can be decided on after a restart.
 var ErrClosing = runs.ErrClosing
 
-// ErrAskAgain is what [Request]'s Ask returns if the caller ends the call, to repeat it with
+// ErrAskAgain is returned by [Request]'s Ask if the caller ends the call, to repeat it with
 // the answers.
 var ErrAskAgain = question.ErrAskAgain
 
-// MaxAskAgain is how long a caller may take to call again: an hour.
+// MaxAskAgain is the time that a caller has to repeat a call after [ErrAskAgain]: an hour.
 const MaxAskAgain = question.MaxAskAgain
 
 // A Reason is the part of an error that a caller may see. Every error of a [Service] has
@@ -43,6 +43,7 @@ type Reason = reason.Reason
 // unknown error gets wire.CodeInternal: its details are for the log, not for the caller.
 func ReasonOf(err error) Reason { return reason.Of(err) }
 
-// Broke reports whether an error of [Service.Call] means that a plugin or a handler
-// broke. Such errors are in the log already, with the plugin, the tool and the trace.
+// Broke reports whether an error of [Service.Call] means that a plugin, or the handler of one
+// of the program's own tools, malfunctioned. Such errors are in the log already, with the
+// plugin, the tool and the trace.
 func Broke(err error) bool { return errors.Is(err, host.ErrTrap) || errors.Is(err, host.ErrABI) }

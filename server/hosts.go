@@ -10,8 +10,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Patience is how long a run waits for a host with its version of the tool: hosts that
-// share an engine are updated one after the other.
+// Patience is how long a run waits for a host that has the version of the tool that the run
+// needs: hosts that share an engine are updated one after the other.
 const Patience = 5 * time.Minute
 
 // offer says which runs this host can start, and describes the host. A host without a
@@ -59,8 +59,9 @@ const (
 	relayBytes = 4 << 20 // maximum size of the messages kept for one name, in bytes
 )
 
-// A Relay passes messages between the hosts that share an engine. Every host that reads a
-// name gets its messages, which are kept for 5 minutes. It is safe for concurrent use.
+// A Relay passes messages between the hosts that share an engine. A message is sent to a name,
+// and kept for 5 minutes. Every host that reads the name gets it. A Relay is safe for
+// concurrent use.
 type Relay struct{ engine engine.Engine }
 
 // Relay returns the relay of the service's engine. It is nil if the engine belongs to
@@ -74,23 +75,24 @@ func (s *Service) Relay() *Relay {
 
 func relayScope(to string) engine.Scope { return engine.Scope{Name: "relay:" + to} }
 
-// Send sends a message to a name. Beyond 256 messages or 4 MiB the error is an
-// *[engine.LimitError].
+// Send sends a message to a name. The error is an *[engine.LimitError] if more than 256
+// messages or 4 MiB would be kept for the name.
 func (r *Relay) Send(ctx context.Context, to string, message []byte) error {
 	v := engine.Value{Data: message, Expires: time.Now().Add(relayLife)}
 	_, err := r.engine.PutValue(context.WithoutCancel(ctx), relayScope(to), v, engine.ValueLimit{Count: relayCount, Bytes: relayBytes})
 	return err
 }
 
-// Receive returns the messages to a name that follow the message whose Key is after.
+// Receive returns the messages to a name that were sent after the one whose Key is the
+// parameter after; if after is empty, it returns all.
 func (r *Relay) Receive(ctx context.Context, to, after string) ([]engine.Value, error) {
 	return r.engine.Values(ctx, relayScope(to), after, 0, true)
 }
 
 // Seals signs data that clients carry for a server, and revokes it. Clients can read it, but
-// not change it. All hosts of an engine accept each other's seals, and a host accepts those
-// of its earlier processes, as long as the engine keeps its runs. A seal is valid for at
-// least 24 hours. Seals is safe for concurrent use.
+// not change it. All hosts of an engine accept each other's seals. If the engine keeps its
+// runs beyond the life of a process, a host also accepts the seals of its earlier processes. A
+// seal is valid for at least 24 hours. Seals is safe for concurrent use.
 type Seals = seal.Sealer
 
 // ErrSeal reports a text that no host of this engine sealed, or that was sealed so long

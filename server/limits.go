@@ -7,8 +7,8 @@ import (
 
 // Limits bound one call: Fuel in units, Memory in bytes of linear memory, Output in bytes
 // written to all streams, Timeout of a call that its caller waits for, and Background of a
-// background run. A zero field is decided by the next in this order: the caller, the tool's
-// manifest, the operator, the host.
+// background run. Each limit is set by the first of these that does not leave it at zero: the
+// caller, the tool's manifest, the operator, the host.
 type Limits = catalog.Limits
 
 // The most a tool may ask for, unless the operator says otherwise. The times are
@@ -19,10 +19,10 @@ const (
 	DefaultMaxOutput = catalog.DefaultMaxOutput // 256 MiB written to all streams
 )
 
-// Bounds of the value that a model gets at once, in bytes.
+// Limits of the size of the value that a model gets at once, in bytes.
 const (
 	DefaultAnswer = 100 << 10 // 100 KiB, some 25,000 tokens
-	MinAnswer     = 8 << 10   // 8 KiB, the part of a larger value that a model gets
+	MinAnswer     = 8 << 10   // 8 KiB, which is also how much of a larger value a model gets
 )
 
 // NoLimit is a time limit that is never reached. As Config.Limits.Timeout or Background, it
@@ -35,8 +35,9 @@ type Park = catalog.Park
 // Which calls are parked. The zero value is ParkOverdue.
 const (
 	// ParkOverdue parks the calls of tools that support background runs, after
-	// Config.ParkAfter. It parks any other call at the default time limit, which nobody
-	// chose for it. A limit set by the caller or the tool's manifest ends the call.
+	// Config.ParkAfter. Any other call is parked when it reaches the default time limit,
+	// because nobody chose that limit for it. A limit that the caller or the tool's manifest
+	// has set ends the call instead.
 	ParkOverdue Park = catalog.ParkOverdue
 	ParkHinted  Park = catalog.ParkHinted // calls of tools that support background runs
 	ParkAll     Park = catalog.ParkAll    // all calls

@@ -22,15 +22,16 @@ import (
 // safe for concurrent use.
 type Secrets = secret.User
 
-// Secrets returns the secrets of a user, whose sessions are USER/NAME. The user "" owns
+// Secrets returns the secrets of a user, whose sessions are named USER/NAME. The user "" owns
 // all other sessions.
 func (s *Service) Secrets(user string) Secrets { return s.secrets.User(user) }
 
-// SecretLinks holds the links that calls created for missing secrets. They are in memory
-// only: a restart voids them. ServeAt sets the URL of the page for links, such as
-// https://tools.example/secret/; without it, calls create none. Link returns the link with a
-// token, and Use sets its secret and voids it. Their errors match [ErrLink]. If Use fails
-// with an error of [Secrets], the link stays valid. It is safe for concurrent use.
+// SecretLinks holds the links that calls created for missing secrets. They are in memory only:
+// a restart voids them. ServeAt sets the URL of the page for links, such as
+// https://tools.example/secret/; without it, calls create none. Link returns the link that has
+// the given token, and Use sets the link's secret and voids the link. Their errors match
+// [ErrLink]. If Use fails with an error of [Secrets], the link stays valid. It is safe for
+// concurrent use.
 type SecretLinks = secret.Links
 
 // SecretLinks returns the links of the service.
@@ -43,7 +44,7 @@ type SecretLink = secret.Link
 // SecretNeed is a missing secret that the user of a call can set on a page.
 type SecretNeed = secret.Need
 
-// Errors of missing secrets.
+// Errors about missing secrets.
 var (
 	// ErrLink means that a link is unknown, used or expired, or that its secret has been
 	// set in another way.

@@ -4,10 +4,10 @@
 // A tool is called ([Service.Call]) or spawned as a background run
 // ([Session.Spawn]). An agent spawns, checks and stops runs, and sends them
 // messages, with tools of its own, such as spawn_background. A call that
-// takes long becomes a background run too, and a schedule starts one when it is
+// takes too long becomes a background run too, and a schedule starts one when it is
 // due. Every transport makes the same checks before a tool runs: the tool exists,
 // its arguments fit its schema, the operator granted what it needs, a person
-// approved it if it requires that, and a slot is free.
+// approved the call if that is required, and a slot is free.
 package server
 
 import (
@@ -53,8 +53,8 @@ type Config struct {
 	CacheDir  string                   // folder for compiled plugins, shared between processes; empty keeps them in memory
 	Interpret []string                 // plugins to interpret instead of compiling; "*" means all
 	Limits    Limits                   // limits of tools that request none of their own; zero fields are the host's defaults
-	MaxLimits Limits                   // the most a tool may ask for; zero fields are 10^13 units, 1 GiB, 256 MiB and an hour
-	Answer    int64                    // bytes of a value that a model gets at once, see [Request.OnStored]; 0 means DefaultAnswer, the minimum is MinAnswer
+	MaxLimits Limits                   // the most a tool may ask for; zero fields mean 10^13 units of fuel, 1 GiB of memory, 256 MiB of output, and an hour
+	Answer    int64                    // maximum size of a value that a model gets at once, in bytes, see [Request.OnStored]; 0 means DefaultAnswer, the minimum is MinAnswer
 
 	// Tools are the program's own tools, written in Go: see package gotool. They are not
 	// sandboxed. A plugin with a tool of the same name is a problem. [Service.Register]
@@ -63,7 +63,7 @@ type Config struct {
 
 	// DataDir is the folder that keeps runs, their output, notices and schedules beyond the
 	// life of the process; it is created if it does not exist. Only one Service can use it
-	// at a time: for another, the error of Open matches [ErrLocked]. If it is empty,
+	// at a time: for a second one, the error of Open matches [ErrLocked]. If it is empty,
 	// everything is in memory only, unless Engine is set.
 	DataDir string
 	// Engine stores runs and schedules instead of DataDir: any implementation that passes
@@ -72,7 +72,7 @@ type Config struct {
 	// holds copies of the plugins that waiting runs continue with; without a DataDir, such
 	// runs continue with the plugins as they are then.
 	Engine engine.Engine
-	Runs   RunsConfig // bounds background runs
+	Runs   RunsConfig // settings of background runs
 
 	// AuditDir is the folder of the audit log, see package audit; it is created if it does
 	// not exist. Only one Service can use it at a time. If it is empty, no log is written.
@@ -88,15 +88,15 @@ type Config struct {
 	// background.Config.OnNotice. If it is nil, only [Session.Notices] reports such ends.
 	OnNotice func(n wire.Notice)
 
-	// Watch reloads the plugins whenever something in Folders changes, until the
-	// Service is closed. Without it only [Service.Reload] does.
+	// Watch reloads the plugins whenever something in Folders changes, until the Service is
+	// closed. Without it, only [Service.Reload] reloads them.
 	Watch bool
 	// CompileAhead compiles the plugins in the background, until the Service is
 	// closed, so that no call has to wait for it.
 	CompileAhead bool
-	// DescribeLater lets [Open] and reloads return before all plugins are described.
-	// Those without a manifest in a custom section or a sidecar are compiled and asked in
-	// the background; OnReload gets the changes.
+	// DescribeLater lets [Open] and reloads return before all plugins are described. Those
+	// without a manifest in a custom section or a sidecar are compiled, and asked for their
+	// manifest, in the background; OnReload gets the changes.
 	DescribeLater bool
 	// OnReload is called after a reload that changed something or found a new
 	// problem. Calls do not overlap. It must not call [Service.Reload] or
@@ -107,16 +107,16 @@ type Config struct {
 	// CacheDir. Its CacheDir and Logger default to those of this Config.
 	Host host.Config
 
-	// Secrets provides the values that go into HTTP requests by the rules of Grants. If it
-	// is nil, a call that needs one requires a connection. A [*vault.Vault] can also hold
-	// secrets of users, see [Service.Secrets].
+	// Secrets provides the values that go into HTTP requests by the rules of Grants. If it is
+	// nil, a call that needs a secret ends, and its result says that the user has to connect
+	// something first. A [*vault.Vault] can also hold secrets of users, see [Service.Secrets].
 	Secrets host.Secrets
 
-	// Listing is how models discover tools. Keys are names as agents see them, or
-	// patterns such as files_*. A name takes precedence over patterns, and a longer
-	// pattern over a shorter one. Tools without a key are listed. Models find a deferred
-	// tool with tools_search, and can call it by its name. Patterns do not defer tools
-	// whose manifest says deferrable: never, [Exec], and, without Exec, the agent's own.
+	// Listing is how models discover tools. Keys are names as agents see them, or patterns
+	// such as files_*. A name takes precedence over patterns, and a longer pattern over a
+	// shorter one. Tools without a key are listed. Models find a deferred tool with
+	// tools_search, and can call it by its name. Patterns do not defer tools whose manifest
+	// says deferrable: never, nor [Exec], nor, if there is no Exec, the agent's own tools.
 	Listing map[string]Listing
 
 	// Approvals says which calls a person has to approve.
@@ -126,7 +126,8 @@ type Config struct {
 	// or starts again after a crash of the host. Nil refuses each such call.
 	Approve func(ctx context.Context, a Approval) error
 	// Name and Version identify this host to others that share the engine, and to their
-	// operators: any name, by default that of the machine, and the version of the program.
+	// operators. Name can be any name, and is by default that of the machine. Version is the
+	// version of the program.
 	Name, Version string
 	// Telemetry says where metrics and traces go: by default to the global providers of
 	// OpenTelemetry.
@@ -185,12 +186,11 @@ type Service struct {
 	unwatch     context.CancelFunc
 }
 
-// Open loads the plugins and returns a Service. A plugin that cannot be loaded
-// is a problem (see [Service.Problems]), not an error. Close the Service when
-// done.
+// Open loads the plugins and returns a Service. A plugin that cannot be loaded is a problem
+// (see [Service.Problems]), not an error. Close the Service when done.
 //
-// With Config.DataDir, runs of an earlier process continue if their tools allow it: see
-// [background.Config]'s Readmit.
+// With Config.DataDir, runs of an earlier process continue if their tools allow it: see the
+// field Readmit of [background.Config].
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, process: rand.Text(), log: cfg.Logger, unwatch: func() {}}
 	if s.log == nil {
@@ -339,8 +339,8 @@ func (s *Service) Stats() Stats {
 	return Stats{Runs: s.runs.Stats(), Host: s.host.Stats(), Storage: s.storage.Stats()}
 }
 
-// Plugins returns the loaded plugins. A reload may change this and the answers of
-// the methods below.
+// Plugins returns the loaded plugins. A reload may change what it returns, and likewise the
+// results of Tools, Problems and Lookup.
 func (s *Service) Plugins() []*plugins.Plugin { return s.registry.Plugins() }
 
 // Tools returns the plugins' tools, sorted by name, including those whose plugin

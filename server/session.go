@@ -21,8 +21,8 @@ import (
 // Session gives access to one session: its runs, their output, its schedules and its
 // notices. It is a small value, safe for concurrent use.
 //
-// If the session has no such run, the error has the reason [wire.CodeNotFound]: see
-// [ReasonOf].
+// If a run is not in the session, the error of a method that takes its id has the code
+// [wire.CodeNotFound]: see [ReasonOf].
 type Session struct{ in runs.Session }
 
 // Session returns the session with that name. An unknown session is empty.
@@ -65,7 +65,7 @@ type CheckRequest struct {
 
 // Limits and modes of checks.
 const (
-	MaxIDs   = background.MaxIDs   // runs of one check
+	MaxIDs   = background.MaxIDs   // maximum number of runs of one check
 	MaxWait  = background.MaxWait  // the longest wait of a check
 	MaxChars = background.MaxChars // maximum length of the output of one run, in characters
 
@@ -103,15 +103,15 @@ func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
 // early if one of them asks its user something: that run may not end before somebody
 // answers.
 //
-// Missing lists the ids that the session does not have; if it has none of them, Check
-// returns an error. Notices stay pending.
+// In the result, Missing lists the ids that the session does not have. If it has none of them,
+// Check returns an error. Notices stay pending.
 func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 	return v.in.Check(ctx, background.CheckRequest{
 		IDs: r.IDs, Wait: r.Wait, Until: background.Until(r.Until), Cursor: r.Cursor, MaxChars: cmp.Or(r.MaxChars, -1), Peek: true,
 	}, r.Large)
 }
 
-// Watch returns a channel of events of runs and schedules from now on. It is closed when
+// Watch returns a channel with the events of runs and schedules from now on. It is closed when
 // ctx is done. A watcher that is too slow gets [wire.EventMissed].
 func (v Session) Watch(ctx context.Context) <-chan wire.Event { return v.in.Watch(ctx) }
 
@@ -135,8 +135,8 @@ func (v Session) Rerun(ctx context.Context, id, by string) (wire.Run, error) {
 	return v.in.Rerun(ctx, id, by)
 }
 
-// Diagnosis explains why a run failed; nil if its error says everything. It is for
-// operators only: the text may contain secrets of the tool and internals of the host.
+// Diagnosis explains why a run failed; nil if the run's error already says everything. It is
+// for operators only: the text may contain secrets of the tool and internals of the host.
 func (v Session) Diagnosis(ctx context.Context, id string) (*wire.Diagnosis, error) {
 	r, err := v.in.Find(ctx, id)
 	return r.Diagnosis, err
@@ -173,9 +173,9 @@ func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 	return v.in.Notices(ctx, limit)
 }
 
-// SelectNotices is like Notices, but only for the runs for which want returns true: at most
-// limit of the first 100 pending ones. It calls want for one run after another, and stops
-// once it has found limit of them.
+// SelectNotices is like Notices, but only returns notices of runs for which want returns true:
+// at most limit of them, among the first 100 pending ones. It calls want for one run after
+// another, and stops once it has found limit notices.
 func (v Session) SelectNotices(ctx context.Context, limit int, want func(wire.Run) bool) (wire.Notices, error) {
 	return v.in.SelectNotices(ctx, limit, want)
 }
@@ -188,8 +188,8 @@ func (v Session) Acknowledge(ctx context.Context, ids []string) error {
 	return v.in.Manager.Acknowledge(ctx, v.in.Name, ids)
 }
 
-// Snapshot describes, in at most 1,000 characters, the session's active runs to a model
-// whose conversation was cut. It is empty if there are no active runs.
+// Snapshot describes the session's active runs, in at most 1,000 characters, to a model whose
+// conversation was truncated. It is empty if there are no active runs.
 func (v Session) Snapshot(ctx context.Context) (string, error) {
 	return v.in.Manager.Snapshot(ctx, v.in.Name, CheckBackground)
 }
@@ -204,7 +204,8 @@ func (v Session) End(ctx context.Context) error {
 	return v.in.Manager.EndSession(ctx, v.in.Name)
 }
 
-// Questions returns the open questions of a run to its user, by key; nil if there are none.
+// Questions returns the questions that a run has asked its user and that are still open, by
+// key; nil if there are none.
 func (v Session) Questions(ctx context.Context, id string) (map[string]abi.Question, error) {
 	return v.in.Questions(ctx, id)
 }
@@ -223,8 +224,8 @@ func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.A
 }
 
 // Send sends a message, at most 16 KiB of JSON, to an active run whose tool reads messages
-// (the hint messages of its manifest). The parameter by is recorded as the sender; empty
-// means the session's agent. A run has at most 64 unread messages, 256 KiB together. In a
+// (the hint messages of its manifest). The parameter by is recorded as the sender; empty means
+// the session's agent. A run can have at most 64 unread messages, and 256 KiB of them. In a
 // dry run the message has no id, and is not sent.
 func (v Session) Send(ctx context.Context, id, by string, message json.RawMessage) (wire.Message, error) {
 	return v.in.Send(ctx, id, by, message)
@@ -236,17 +237,17 @@ func (v Session) Messages(ctx context.Context, id string) (wire.Messages, error)
 	return v.in.Messages(ctx, id)
 }
 
-// SessionValues are the values that the tools of a session share: at most 256 of them,
-// and 1 MiB. They are removed when the session ends, or when none was written for a week.
+// SessionValues are the values that the tools of a session share: at most 256 values, and 1
+// MiB in total. They are removed when the session ends, or when none was written for a week.
 type SessionValues = values.Values
 
 // Values returns the values that the tools of the session share.
 func (v Session) Values() SessionValues { return values.OfSession(v.in.Engine, v.in.Name) }
 
-// CheckAnswer checks an answer to the question with that key. The action must be
-// accept, decline or cancel. Only an accepted answer has content, which must fit
-// the question's schema. The error matches [abi.ErrAnswer], or
-// [abi.ErrQuestions] if the question's schema is invalid.
+// CheckAnswer checks an answer to the question with that key. The answer's action must be
+// accept, decline or cancel. Only an accepted answer has content, which must fit the
+// question's schema. The error matches [abi.ErrAnswer], or [abi.ErrQuestions] if the
+// question's schema is invalid.
 func CheckAnswer(key string, q abi.Question, a abi.Answer) error { return question.Check(key, q, a) }
 
 // Clean returns raw output as it should be shown: as valid text, without escape

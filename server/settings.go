@@ -97,17 +97,17 @@ func differing(a, b reflect.Value) string {
 // Reconfigure changes the configuration while the Service is open, and reloads the plugins.
 // The function change gets a copy of the configuration in force. It may set Folders, Grants,
 // Interpret, Verifier, Lock, Limits, MaxLimits, Answer, Park, ParkAfter, Secrets, Listing,
-// Approvals, Approve, Watch, and of Runs what [background.Manager.Reconfigure] names. It
-// must replace maps and slices of the copy, not modify them.
+// Approvals, Approve, Watch, and the fields of Runs that [background.Manager.Reconfigure]
+// names. It must replace maps and slices of the copy, not modify them.
 //
 // All changes apply at once. Calls and runs that have begun keep the plugin, the grants, the
 // limits and the secrets they began with. If they call another tool, that counts as a new
 // call.
 //
 // The error is a *[background.FieldError] for a field that cannot change, for contradictory
-// values, or for keys that cannot decrypt what is stored. Otherwise it is the cause of ctx,
-// or matches [host.ErrClosed]. After an error, nothing has changed. Concurrent changes are
-// made one after the other.
+// values, or for keys that cannot decrypt what is stored. Otherwise it is the cancellation
+// cause of ctx, or matches [host.ErrClosed]. After an error, nothing has changed. Concurrent
+// changes are made one after the other.
 func (s *Service) Reconfigure(ctx context.Context, change func(*Config)) (plugins.Changes, error) {
 	s.configuring.Lock()
 	defer s.configuring.Unlock()

@@ -17,7 +17,7 @@ import (
 // SpawnRequest describes a run to start in the background. Only Tool is required.
 type SpawnRequest struct {
 	Tool           string          // name of the tool, as in Definitions; it must support background runs
-	Args           json.RawMessage // an object; nil means {}
+	Args           json.RawMessage // a JSON object; nil means {}
 	Parsed         Args            // parsed arguments, instead of Args
 	Title          string          // title of the run, at most 120 characters; empty means the tool's own
 	Silent         bool            // the session is not notified when the run ends
@@ -25,13 +25,13 @@ type SpawnRequest struct {
 	Timeout        time.Duration   // hard deadline; 0 means the tool's
 	IdempotencyKey string          // key of at most 128 characters; the same key, tool and arguments return the existing run
 	By             string          // the requester, if it is not the session's agent
-	Locale         string          // BCP 47, at most MaxLocale bytes, for the sentences for people in the record; empty if unknown
-	Parent         string          // an active run of the session; if empty, the run, if any, whose Go tool was passed the context
+	Locale         string          // language of the sentences for people in the record: BCP 47, at most MaxLocale bytes; empty if unknown
+	Parent         string          // id of an active run of the session; empty means the run, if any, whose Go tool was passed the context
 	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
 }
 
 // Spawn starts a background run and returns at once. It makes the checks of [Service.Call],
-// and also checks that the tool supports background runs. Reused is set in the result if the
+// and also checks that the tool supports background runs. In the result, Reused is set if the
 // run is an earlier one with the same idempotency key.
 func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) {
 	return v.in.Spawn(ctx, runs.SpawnRequest(req), approval.User{})
@@ -71,7 +71,7 @@ func submit(callFunc) callFunc {
 	return func(ctx context.Context, c call) (abi.Result, error) { return abi.Result{}, c.spawn.Submit(ctx) }
 }
 
-// MaxLocale bounds the locale of a call or a run, in bytes: 64.
+// MaxLocale is the maximum length of the locale of a call or a run, in bytes: 64.
 const MaxLocale = runs.MaxLocale
 
 // CheckLocale returns an error for an invalid locale. An empty one is valid.
@@ -84,7 +84,7 @@ type ScheduleRequest struct {
 	Cron     string       // cron expression of five fields
 	At       time.Time    // time in the future
 	Timezone string       // name of an IANA time zone; empty means UTC
-	Overlap  wire.Overlap // what to do while the last run is still active; empty skips the firing
+	Overlap  wire.Overlap // what to do if the previous run is still active; empty means to skip the firing
 }
 
 // Schedules manages the schedules of a session, or of all sessions.
@@ -116,8 +116,8 @@ func (v Schedules) Disable(ctx context.Context, id string) (wire.Schedule, error
 	return runs.Schedules(v.in).Disable(ctx, id)
 }
 
-// Remove removes a schedule for good, and returns its last state. It no longer fires;
-// runs that it started continue, and stay.
+// Remove removes a schedule permanently, and returns its last state. The schedule no longer
+// fires; runs that it started continue, and are kept.
 func (v Schedules) Remove(ctx context.Context, id string) (wire.Schedule, error) {
 	return runs.Schedules(v.in).Remove(ctx, id)
 }

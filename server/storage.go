@@ -18,26 +18,26 @@ import (
 	"github.com/toolhost/toolhost/server/internal/versions"
 )
 
-// Quotas of a Config.DataDir.
+// Default quotas of a Config.DataDir.
 const (
-	DefaultLogQuota    = 1 << 30 // size of the output of all runs, in bytes
-	DefaultRecordQuota = 1 << 30 // size of the records of all runs and schedules, in bytes
+	DefaultLogQuota    = 1 << 30 // maximum size of the output of all runs, in bytes
+	DefaultRecordQuota = 1 << 30 // maximum size of the records of all runs and schedules, in bytes
 )
 
-// ErrDamaged is the error of Open for a Config.DataDir whose database is damaged, or not
-// as it was left.
+// ErrDamaged is the error of [Open] for a Config.DataDir whose database is damaged, missing,
+// or changed since its last use.
 var ErrDamaged = storage.ErrDamaged
 
-// ErrUnreachable means that the engine for background runs does not answer, for example because its
-// database is down. The log says why. It matches [engine.ErrUnavailable].
+// ErrUnreachable means that the engine for background runs does not answer, for example
+// because its database is down. The log says why. It matches [engine.ErrUnavailable].
 var ErrUnreachable = storage.ErrUnreachable
 
 // ErrFull means that the disk is full. The server continues by itself once there is room.
 // It matches [engine.ErrFull].
 var ErrFull = storage.ErrFull
 
-// ErrNoBackup means that runs are not in a data folder, but in memory or in an engine
-// that is backed up on its own.
+// ErrNoBackup means that runs are not in a data folder, but in memory or in an engine that has
+// to be backed up separately.
 var ErrNoBackup = storage.ErrNoBackup
 
 // StorageStats report stored state that was damaged or lost. They are zero for an engine
@@ -76,17 +76,17 @@ func (s *Service) openStore(ctx context.Context) (err error) {
 // kept reports whether runs have files that an operator can open.
 func (s *store) kept() bool { return s.storage.HasFiles() }
 
-// StorageErr returns why nothing can be stored until the service is opened again: an
-// error that matches [engine.ErrStorageLost]. It is nil while storage is in order.
+// StorageErr returns why nothing can be stored until the service is opened again: an error
+// that matches [engine.ErrStorageLost]. Otherwise it returns nil.
 func (s *Service) StorageErr() error { return s.storage.Err() }
 
-// Ready returns why nothing can be stored now: an error of [Service.StorageErr],
-// [ErrFull] or [ErrUnreachable].
+// Ready returns why nothing can be stored now: an error of [Service.StorageErr], [ErrFull] or
+// [ErrUnreachable]. It is nil if storage works.
 func (s *Service) Ready(ctx context.Context) error { return s.storage.Ready(ctx) }
 
-// Backup writes a backup of Config.DataDir to w while calls and runs continue. It
-// contains everything acknowledged before the call. After an error, what was written is
-// not a backup. Without a DataDir the error is [ErrNoBackup].
+// Backup writes a backup of Config.DataDir to w while calls and runs continue. It contains
+// everything acknowledged before Backup was called. If Backup returns an error, the data
+// written so far is not a usable backup. Without a DataDir the error is [ErrNoBackup].
 func (s *Service) Backup(ctx context.Context, w io.Writer) error {
 	if s.kept() {
 		s.audit.Admin("backup", "", "")
@@ -94,16 +94,17 @@ func (s *Service) Backup(ctx context.Context, w io.Writer) error {
 	return s.storage.Backup(ctx, w)
 }
 
-// BackupDir writes a backup of a former Config.DataDir that no process uses. The error
-// matches [ErrLocked] if one does, and [os.ErrNotExist] if there is nothing to back up.
-// The logger gets problems of the folder; nil logs nothing.
+// BackupDir writes a backup of a folder that was a Config.DataDir and that no process uses.
+// The error matches [ErrLocked] if a process uses it, and [os.ErrNotExist] if there is nothing
+// to back up. The logger gets problems of the folder; nil logs nothing.
 func BackupDir(ctx context.Context, dir string, w io.Writer, log *slog.Logger) error {
 	return storage.BackupDir(ctx, dir, w, log)
 }
 
 // Restore creates a Config.DataDir from a backup. The folder dir must be missing or empty,
-// otherwise the error matches [os.ErrExist]. Afterwards it is complete, or untouched. Open
-// treats runs that were active in the backup as interrupted: they may have continued since.
+// otherwise the error matches [os.ErrExist]. Afterwards it is complete, or unchanged if
+// Restore failed. Open treats runs that were active in the backup as interrupted: they may
+// have continued since.
 func Restore(ctx context.Context, backup *os.File, dir string) error {
 	return storage.Restore(ctx, backup, dir)
 }
