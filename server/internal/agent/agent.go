@@ -33,7 +33,8 @@ const (
 	ToolsSearch       = "tools_search"
 )
 
-// How the end of a run reaches its caller: one that named the session, and one that did not.
+// Texts that say how a caller learns of the end of a run: one that named its session, and one
+// that did not.
 const (
 	EndsNotified = "its end comes with a later tool result"
 	EndsChecked  = "wait for its end with " + CheckBackground
@@ -53,7 +54,7 @@ type Call struct {
 	Args    catalog.Args
 	DryRun  bool
 	Unnamed bool          // the caller did not name the session
-	MaxWait time.Duration // longest wait for the end of a run, if shorter than [background.MaxWait]; 0: none
+	MaxWait time.Duration // longest wait for the end of a run, if shorter than [background.MaxWait]; 0 means no limit of its own
 	// File returns the name by which the agent reads a file of a run; empty if it cannot.
 	File func(r engine.Run, name string) string
 }

@@ -82,8 +82,8 @@ func (a *Tools) Names() (names []string) {
 	return names
 }
 
-// Definitions returns the agent's tools as models see them next to these tools of the
-// catalog. The parameter schedules says whether the host has schedules.
+// Definitions returns the agent's tools as models see them if they also have these tools of
+// the catalog. The parameter schedules says whether the host has schedules.
 func (a *Tools) Definitions(tools []*catalog.Tool, schedules bool) (all []wire.Definition) {
 	for _, t := range a.offered(tools) {
 		all = append(all, a.define(t, tools, schedules))
@@ -91,8 +91,8 @@ func (a *Tools) Definitions(tools []*catalog.Tool, schedules bool) (all []wire.D
 	return all
 }
 
-// define returns the definition of one of the agent's tools, as models see it next to these
-// tools of the catalog.
+// define returns the definition of one of the agent's tools, as models see it if they also
+// have these tools of the catalog.
 func (a *Tools) define(t *Tool, tools []*catalog.Tool, schedules bool) wire.Definition {
 	scripted := catalog.Scripted(tools)
 	d := t.definition
@@ -116,8 +116,8 @@ func (a *Tools) define(t *Tool, tools []*catalog.Tool, schedules bool) wire.Defi
 	return d
 }
 
-// deferred reports whether models find one of the agent's tools by search only. If they have
-// a tool that runs scripts, they need only the agent's tools that check and search.
+// deferred reports whether models find one of the agent's tools by search only. If they have a
+// tool that runs scripts, only the agent's tools that check and search are listed.
 func (a *Tools) deferred(name string, scripted bool) bool {
 	return name != ToolsSearch && a.catalog.Listings().Defers(name, !scripted || name == CheckBackground)
 }
